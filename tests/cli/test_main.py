@@ -18,7 +18,7 @@ NAMES = [module.__name__.rpartition(".")[2] for module in COMMANDS]
 
 def required(name: str) -> list[str]:
     """A command's required arguments, to be followed by an unknown flag."""
-    return {"train": ["copy"], "decode": ["thing"], "trace": ["thing"]}.get(name, [])
+    return {"train": ["copy"], "decode": ["thing"], "report": ["thing"], "trace": ["softmax"]}.get(name, [])
 
 
 @pytest.mark.parametrize("name", NAMES)
