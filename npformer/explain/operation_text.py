@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -78,15 +79,23 @@ class _Page:
         ) or [""]
 
     def block(self, text: str) -> Iterator[str]:
-        """Text with its own line breaks; formulas that are too wide are broken where they have wide gaps."""
-        for line in text.splitlines():
-            while len(line) > self.width:
-                place = line.rfind("   ", 8, self.width)
-                place = place if place > 8 else line.rfind(" ", 8, self.width)
-                place = place if place > 8 else self.width
-                yield line[:place].rstrip()
-                line = "        " + line[place:].strip()
-            yield line
+        """A docstring: paragraphs are filled anew; formulas, which are indented, keep their lines."""
+        for is_prose, lines in groupby(text.splitlines(), lambda line: bool(line) and not line.startswith(" ")):
+            if is_prose:
+                yield from self.wrapped(" ".join(lines))
+            else:
+                for line in lines:
+                    yield from self.formula(line)
+
+    def formula(self, line: str) -> Iterator[str]:
+        """One line; if it is too wide, it is broken where it has a wide gap."""
+        while len(line) > self.width:
+            place = line.rfind("   ", 8, self.width)
+            place = place if place > 8 else line.rfind(" ", 8, self.width)
+            place = place if place > 8 else self.width
+            yield line[:place].rstrip()
+            line = "        " + line[place:].strip()
+        yield line
 
     def function(self, story: FunctionStory, depth: int) -> Iterator[str]:
         """A function's lines."""

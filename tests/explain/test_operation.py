@@ -113,3 +113,12 @@ def test_no_line_is_wider_than_the_terminal(attention, width):
     table = next(i for i, line in enumerate(text) if line.startswith("tensor "))
     assert max(map(len, text[:table])) <= width
     assert "dq (1, 1, 3, 2) =" in text
+
+
+def test_prose_is_filled_anew_and_a_formula_keeps_its_lines(layer_norm):
+    text = list(operation_lines(layer_norm, 60))
+    start = next(i for i, line in enumerate(text) if line.startswith("The two means are subtracted"))
+    paragraph = text[start : text.index("", start)]
+    assert all(len(line) > 45 for line in paragraph[:-1])
+    assert not any(line.startswith(" ") for line in paragraph)
+    assert "    x̂ = (x − μ)·r     y = γ·x̂ + β" in text
