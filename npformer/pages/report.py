@@ -26,8 +26,8 @@ from npformer.training.layer_norms import norms_in
 from npformer.training.run_summary import RunSummary
 from npformer.training.told import Piece, Told
 
-#: Examples shown of a run: the first ones, and more that are wrong; pieces of the longest.
-FIRST, MORE_WRONG, MOST_PIECES = 10, 10, 400
+#: Examples shown of a run: the first ones, and more that are wrong; texts of a language model; pieces of the longest.
+FIRST, MORE_WRONG, TEXTS, MOST_PIECES = 10, 10, 5, 400
 #: The most parts of a model in one chart of norms.
 MOST_LINES = 14
 _LAYER = re.compile(r".*?\blayers\.\d+")
@@ -119,12 +119,17 @@ def _curves(runs: Sequence[RunSummary]) -> str:
 
 def _warmups(runs: Sequence[RunSummary]) -> list[tuple[float, str]]:
     """Where each warm-up ends, once if it is the same in all."""
-    ends = {
-        run.options.training.warmup_steps
-        for run in runs
-        if run.options.training.schedule != "constant" and 1 < run.options.training.warmup_steps < run.step
-    }
-    return [(float(step), f"warm-up ends, {step:,}") for step in sorted(ends)]
+    ends = sorted(
+        {
+            run.options.training.warmup_steps
+            for run in runs
+            if run.options.training.schedule != "constant" and 1 < run.options.training.warmup_steps < run.step
+        }
+    )
+    if len(ends) < 2:
+        return [(float(step), f"warm-up ends, {step:,}") for step in ends]
+    *others, last = ends  # one text beside the last: several would lie on each other
+    return [*((float(step), "") for step in others), (float(last), f"warm-ups end, {', '.join(map(str, ends))}")]
 
 
 def _points(run: RunSummary, kind: str, field: str) -> tuple[list[float], list[float]]:
@@ -146,38 +151,64 @@ def _examples(run: RunSummary) -> str:
     """The first examples and more that are wrong, with their pieces marked."""
     if not run.told:
         return _missing(run)
-    shown = [*run.told[:FIRST], *[told for told in run.told[FIRST:] if not told.is_right][:MORE_WRONG]]
-    rows = "".join(_example(told, reads=run.evaluation is None or run.evaluation.kind != "causal") for told in shown)
-    right = sum(told.is_right for told in run.told)
-    more = f", and {len(shown) - FIRST} more that are wrong" if len(shown) > FIRST else ""
+    continued = run.evaluation is not None and run.evaluation.kind == "causal"
+    first, others = (TEXTS, 0) if continued else (FIRST, MORE_WRONG)
+    shown = [*run.told[:first], *[told for told in run.told[first:] if not told.is_right][:others]]
+    rows = "".join(map(_continued if continued else _example, shown))
+    key = "<del>left out</del> <ins>added</ins>"
+    if continued or (run.evaluation is not None and run.evaluation.kind == "masked"):
+        asked = [piece for told in run.told for piece in told.pieces if piece.asked]
+        key = "the text, token by token, is what was to be written" if continued else "grey: given"
+        said = f"{sum(piece.is_right for piece in asked):,} of {len(asked):,} tokens are right"
+    else:
+        said = f"{sum(told.is_right for told in run.told):,} of {len(run.told):,} are right"
+    more = f", and {len(shown) - first} more that are wrong" if len(shown) > first else ""
     return (
-        f"<p>{right:,} of {len(run.told):,} are right. Shown: the first {min(FIRST, len(run.told))}{more}.</p>"
-        '<p class="key"><span class="piece bad">wrong</span> <del>left out</del> <ins>added</ins></p>'
-        f'<ol class="examples">{rows}</ol>'
+        f"<p>{said}. Shown: the first {min(first, len(run.told))}{more}.</p>"
+        f'<p class="key"><span class="piece bad">wrong</span> {key}</p><ol class="examples">{rows}</ol>'
     )
 
 
-def _example(told: Told, reads: bool) -> str:
+def _example(told: Told) -> str:
+    """One example: what the model read, what it wrote, and below a wrong one what was expected."""
     mark, word = ("✓", "right") if told.is_right else ("✗", "wrong")
     written = told.glue.join(map(_marked, told.pieces[:MOST_PIECES]))
     expected = told.glue.join(piece.expected for piece in told.pieces if piece.expected is not None)
-    source = f'<span class="source">{escaped(told.source)}</span> <span aria-hidden="true">→</span> ' if reads else ""
-    wanted = "" if told.is_right or not reads else f' <span class="quiet">expected {escaped(expected)}</span>'
-    verdict = f'<b role="img" aria-label="{word}">{mark}</b>'
-    return f'<li class="{word}">{verdict}{source}<span class="written">{written}</span>{wanted}</li>'
+    wanted = "" if told.is_right else f' <span class="quiet">expected {escaped(expected)}</span>'
+    return (
+        f'<li class="{word}"><b role="img" aria-label="{word}">{mark}</b><span class="source">{escaped(told.source)}'
+        f'</span> <span aria-hidden="true">→</span> <span class="written">{written}</span>{wanted}</li>'
+    )
+
+
+def _continued(told: Told) -> str:
+    """A text that was to be continued at each token: the text itself, marked where another token was likelier."""
+    parts = (
+        escaped(piece.expected)
+        if piece.is_right
+        else f'<span class="piece bad" title="likelier: {escaped(_seen(piece.found))}">{escaped(piece.expected)}</span>'
+        for piece in told.pieces[:MOST_PIECES]
+    )
+    return f'<li class="text"><span class="written">{told.glue.join(parts)}</span></li>'
 
 
 def _marked(piece: Piece) -> str:
-    """What was written, marked where it is not what was expected."""
+    """What was written, marked where it is not what was expected. A wrong space is one that is seen."""
+    found, expected = _seen(piece.found), _seen(piece.expected)
     if not piece.asked:
         return f'<span class="quiet">{escaped(piece.expected)}</span>'
     if piece.found is None:
-        return f"<del>{escaped(piece.expected)}</del>"
+        return f"<del>{escaped(expected)}</del>"
     if piece.expected is None:
-        return f"<ins>{escaped(piece.found)}</ins>"
+        return f"<ins>{escaped(found)}</ins>"
     if piece.is_right:
         return escaped(piece.found)
-    return f'<span class="piece bad" title="expected {escaped(piece.expected)}">{escaped(piece.found)}</span>'
+    return f'<span class="piece bad" title="expected {escaped(expected)}">{escaped(found)}</span>'
+
+
+def _seen(piece: str | None) -> str:
+    """A piece whose spaces are seen."""
+    return (piece or "").replace(" ", "␣")
 
 
 def _attention(run: RunSummary) -> str:

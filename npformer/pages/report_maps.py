@@ -16,7 +16,7 @@ from npformer.typing import HostArray
 from npformer.visible import visible
 
 LEVELS = 32
-_SIDE, _LARGEST, _SMALLEST = 176, 20, 7  # pixels: a map that is hoped for, and a cell
+_SIDE, _LARGEST, _SMALLEST = 176, 16, 7  # pixels: a map that is hoped for, and a cell
 _LETTER = 6.2  # pixels of a letter, of a label of 10.5
 _LONGEST = 9  # letters of a label
 _NUMBER = re.compile(r"\.(\d+)\.")

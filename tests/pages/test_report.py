@@ -36,6 +36,22 @@ def test_the_first_ten_examples_and_ten_more_that_are_wrong(summary):
     assert "30 of 60 are right. Shown: the first 10, and 10 more that are wrong." in text
 
 
+def test_a_language_model_s_text_is_marked_where_another_token_was_likelier(summary):
+    evaluation = dataclasses.replace(summary.evaluation, kind="causal")
+    told = [Told("ab", (Piece("a", "a"), Piece("b", " ")), "")] * 8
+    text = section(report_page([dataclasses.replace(summary, told=told, evaluation=evaluation)]), "examples")
+    assert text.count('<span class="written">a<span class="piece bad" title="likelier: ␣">b</span></span>') == 5
+    assert "8 of 16 tokens are right. Shown: the first 5." in text
+
+
+def test_warm_ups_of_several_runs_have_one_text(summary):
+    training = dataclasses.replace(summary.options.training, warmup_steps=5)
+    other = dataclasses.replace(summary, options=dataclasses.replace(summary.options, training=training))
+    text = section(report_page([summary, other]), "curves")
+    assert "warm-ups end, 5, 8" in text
+    assert text.count('<path class="mark"') == 2
+
+
 def test_nobody_s_text_is_html(summary, tmp_path):
     hostile = dataclasses.replace(
         summary,
