@@ -26,6 +26,7 @@ def page(summary, tmp_path):
         told=[Told(long, (Piece(long, long[::-1]), Piece("b", "x")), "")],
         attention=AttentionExample(weights, tokens, tokens, long),
         repeat=f"npformer train {long}",
+        environment={"processor": long},
     )
     place = tmp_path / "report.html"
     place.write_text(report_page([full, full]), encoding="utf-8")
