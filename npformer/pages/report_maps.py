@@ -52,8 +52,8 @@ def _map(weights: HostArray, number: int, queries: Sequence[str], keys: Sequence
     rows, columns = [token_label(token) for token in queries], [token_label(token) for token in keys]
     every = math.ceil(10 / cell)
     left = round(8 + _LETTER * max(map(len, rows)))
-    upright = max(map(len, columns)) == 1
-    below = 16 if upright else round(8 + _LETTER * max(map(len, columns)))
+    longest = max(map(len, columns))
+    below = 16 if longest == 1 else round(8 + _LETTER * longest)
     width, height = left + cell * len(columns) + 8, 18 + cell * len(rows) + below
     drawn = [f'<text class="head" x="{left}" y="11">head {number}</text>']
     drawn.append(f'<g transform="translate({left} 18) scale({cell})">{_cells(weights)}</g>')
@@ -68,7 +68,7 @@ def _map(weights: HostArray, number: int, queries: Sequence[str], keys: Sequence
         x = left + cell * (i + 0.5)
         place = (
             f'x="{x:g}" y="{foot + 12}" text-anchor="middle"'
-            if upright
+            if len(label) == 1
             else f'transform="translate({x + 3.5:g} {foot + 4}) rotate(-90)" text-anchor="end"'
         )
         drawn.append(f"<text {place}>{escaped(label)}</text>")
