@@ -24,17 +24,18 @@ def test_every_task_trains_and_leaves_a_run(task, cli, small, tmp_path):
     done = cli("train", task, *(["--data", "own.tsv"] if task == "pairs" else []), *small())
     run = tmp_path / "runs" / f"{task}-001"
     assert done.code == 0, done.err
-    files = {"config.toml", "metrics.jsonl", "vocabulary.txt", "checkpoints", "curves.png", "attention.png", "lock"}
-    assert {path.name for path in run.iterdir()} == files
+    files = {"config.toml", "metrics.jsonl", "vocabulary.txt", "checkpoints", "lock"}
+    assert {path.name for path in run.iterdir()} == files | {"curves.png", "attention.png", "report.html"}
     assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["step-00000020", "step-00000030"]
     assert all((run / name).read_bytes().startswith(PNG) for name in ("curves.png", "attention.png"))
     count = len(assemble(read_toml(run / "config.toml", SECTIONS)).task.held_out(20))
     assert re.search(LAST_LINES.replace("%d", str(count)), done.out), done.out
     assert "pictures: runs/" in done.out
+    assert f"report: runs/{task}-001/report.html" in done.out
     assert f"try: npformer decode runs/{task}-001 " in done.out
     steps = [(record["step"], record["kind"]) for record in metrics.read(run / "metrics.jsonl")]
     trains = [(step, "train") for step in (1, 7, 14, 21, 28, 30)]
-    assert sorted(steps) == sorted([*trains, (15, "eval"), (30, "eval")])
+    assert sorted(steps) == sorted([*trains, *((step, kind) for step in (15, 30) for kind in ("eval", "gradient"))])
     assert f"the run's folder is runs/{task}-001\n" in done.err
 
 

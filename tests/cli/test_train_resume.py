@@ -12,7 +12,7 @@ from npformer.optim import WarmupCosine
 from npformer.training import RunDirectory, metrics
 from npformer.training.checkpoint import load_checkpoint, save_checkpoint
 
-PICTURES = {"curves.png", "attention.png", "lock"}  # lock holds the number of the process
+PICTURES = {"curves.png", "attention.png", "lock", "report.html"}  # lock holds the number of the process
 
 
 @pytest.fixture
