@@ -28,7 +28,7 @@ def test_a_step_in_words(cli):
     assert "(plain) on CPU, float32" in lines[1]
     words = [line.split()[0] for line in lines[2:]]
     assert words == ["median", "spread", "steps", "tokens/s", "loss"]
-    assert lines[4].split() == ["steps", "3"]
+    assert lines[4].split()[:2] == ["steps", "3"]
     median = float(lines[2].split()[1].replace(",", ""))  # of more than a second it has one
     assert float(lines[5].split()[1].replace(",", "")) == pytest.approx(768e3 / median, rel=0.01)
 
@@ -100,8 +100,8 @@ def test_the_numbers_of_a_profile(cli, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--size", "huge"), "invalid choice: 'huge' (choose from"),
-        (("--kernels", "fast"), "invalid choice: 'fast' (choose from"),
+        (("--size", "huge"), "expected one of tiny, small, mid, base, got 'huge'"),
+        (("--kernels", "fast"), "expected one of auto, plain, numpy, numba, cuda, got 'fast'"),
         (("--dropout", 1), "dropout: expected a rate with 0 <= rate < 1"),
         (("--steps", 0), "--steps: expected an integer >= 1, got 0"),
         (("--seconds", "nan"), "--seconds: expected a number > 0, got nan"),

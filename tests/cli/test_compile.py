@@ -55,4 +55,4 @@ def test_without_numba_it_is_refused(cli, monkeypatch):
 
 
 def test_other_words_are_refused(cli):
-    cli("compile", "--dtype", "complex128").refused("invalid choice: 'complex128'")
+    cli("compile", "--dtype", "complex128").refused("expected one of float32, float64, both, got 'complex128'")

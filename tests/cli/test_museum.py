@@ -78,7 +78,7 @@ def test_show_tells_and_draws_what_is_stored(cli, tmp_path, monkeypatch):
         assert part in done.out
     found = cli("museum", "show", "clip-squared", "--json").document
     assert found["stored"] is True
-    assert len(found["detected_by"]) > 2
+    assert len(found["detected_by"]) >= 2
 
 
 def test_show_fresh_runs_the_checks_and_trains(cli, tmp_path):

@@ -56,7 +56,7 @@ def resumed(run: RunDirectory) -> Assembled:
     ("old", "new"),
     [
         ("d_model = 8", "d_model = 8192"), ("num_encoder_layers = 1", "num_encoder_layers = 10000"),
-        ("d_ff = 8", "d_ff = 1000000"), ('positions = "sinusoidal"\n', 'positions = "learned"\n'),
+        ("d_ff = 8", "d_ff = 1000000"), ('positions = "sinusoidal"', 'positions = "learned"'),
         ('dtype = "float32"', 'dtype = "float64"'),
     ],
 )  # fmt: skip

@@ -90,7 +90,7 @@ def _change(e: Bug) -> Iterator[str]:
     """The changed lines, before and after."""
     yield "The change:"
     for target, (before, after) in edited_sources(e.edits).items():
-        yield f"  in {target.replace(':', ', ')}"
+        yield textwrap.indent(_filled(f"in {target.replace(':', ', ')}", columns() - 2, 4), "  ")
         changed = [line for line in difflib.ndiff(before.splitlines(), after.splitlines()) if line[0] in "-+"]
         code = textwrap.dedent("\n".join(line[2:] for line in changed)).split("\n")
         for line, bare in zip(changed, code, strict=True):

@@ -43,7 +43,7 @@ def backend(machine, runtimes):
 
 def new_step(backend: Backend, changes=None, **options) -> TrainStep:
     sizes = {"d_model": 8, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1, "d_ff": 12}
-    config = TransformerConfig(9, 9, **({"dropout": 0.3, **sizes} | (changes or {})))
+    config = TransformerConfig(9, 9, **({"dropout": 0.3, "init": "xavier", **sizes} | (changes or {})))
     model = Transformer(config, backend=backend, seed=2)
     given = {"seed": 5, "label_smoothing": 0.1, "clip_norm": 0.7, "schedule": WarmupCosine(0.02, 4, 20)}
     return TrainStep(model, AdamW(model.arena, lr=0.01, eps=1e-4, weight_decay=0.1), **(given | options))
