@@ -27,7 +27,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "rate nan": (["copy", "--set", "learning_rate=nan"], ["training.learning_rate", "> 0", "got nan"]),
     "rate inf": (["copy", "--set", "learning_rate=inf"], ["training.learning_rate", "finite", "got inf"]),
     "clip nan": (["copy", "--set", "clip_norm=nan"], ["training.clip_norm", "> 0", "got nan"]),
-    "warm-up": (["copy", "--set", "warmup_steps=1001"], ["training.warmup_steps", "steps=360", "got 1001"]),
+    "warm-up": (["copy", "--set", "warmup_steps=1001"], ["training.warmup_steps", "steps=400", "got 1001"]),
     "beta": (["copy", "--set", "beta1=1"], ["betas", "beta < 1", "1.0"]),
     "smoothing": (["copy", "--set", "label_smoothing=1"], ["label_smoothing", "< 1", "got 1.0"]),
     "dropout": (["copy", "--set", "dropout=1"], ["dropout", "rate < 1", "got 1.0"]),
