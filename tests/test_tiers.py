@@ -90,9 +90,9 @@ def test_the_quick_look_compiles_nothing():
     code = (
         "import subprocess, sys, pytest\n"
         "from types import SimpleNamespace\n"
-        "from tests.tiers import pytest_configure, pytest_sessionstart\n"
+        "from tests.tiers import pytest_configure, pytest_runtestloop\n"
         "config = SimpleNamespace(getoption=lambda name: 'smoke', option=None)\n"
-        "pytest_configure(config), pytest_sessionstart(SimpleNamespace(config=config))\n"
+        "pytest_configure(config), pytest_runtestloop(SimpleNamespace(config=config))\n"
         "import npformer as npf\n"
         "assert npf.get_backend('numpy').kernels == 'numpy'\n"
         "for attempt in (lambda: __import__('numba'), lambda: subprocess.run(['true'])):\n"

@@ -84,7 +84,9 @@ def is_smoke(config: pytest.Config) -> bool:
     return bool(config.getoption("markexpr") == "smoke")
 
 
-def pytest_sessionstart(session: pytest.Session):
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session):
+    """From here on no process is started; a library may start one when it is imported."""
     if is_smoke(session.config) and not getattr(session.config.option, "numprocesses", None):  # those do the work
         subprocess.Popen.__init__ = _refused  # type: ignore[method-assign]
 

@@ -31,6 +31,7 @@ def test_text_and_json_agree(cli):
 def test_nothing_is_said_twice(cli):
     words = " ".join(cli("doctor", "--json").document.values()).split()
     groups = [" ".join(words[i : i + 5]) for i in range(len(words) - 4)]
+    groups = [group for group in groups if "folder:" not in group]  # where to install what is missing
     assert len(set(groups)) == len(groups), "five words in a row stand there twice"
 
 
