@@ -11,6 +11,7 @@ from typing import Any
 from npformer.cli.common import new_parser, tell
 from npformer.cli.explain_setting import page_of, setting_of
 from npformer.cli.places import OWN_PAGE, expect_place, write_file
+from npformer.cli.run_example import add_texts
 from npformer.errors import ConfigError
 from npformer.explain import Setting, explanation, lines, random_checks, session, to_dict
 from npformer.explain.models import NAMES
@@ -46,10 +47,8 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--at", metavar="NAME[INDEX]", help="the number: of a parameter, an input, or NAME@output")
     parser.add_argument("--up", metavar="NUMBER", action="append", default=[],
                         help="walk on to a gradient that the last step names, or this many steps")  # fmt: skip
-    parser.add_argument("--text", action="append", default=[], help="a text for a run's model; may be repeated")
-    parser.add_argument("--answer", action="append", help="what the model should write, one for each --text")
+    add_texts(parser)
     parser.add_argument("--html", metavar="FILE.html", type=Path, help="write a page of all its numbers to this file")
-    parser.add_argument("--best", action="store_true", help="use the best checkpoint instead of the latest")
     parser.add_argument("--list", action="store_true", help="list the small models")
     parser.add_argument("--random", metavar="N", type=int, help="explain N random numbers and check every sum")
     parser.add_argument("--seed", type=int, default=0, help="the seed of --random")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from npformer.backend import get_backend
-from npformer.cli.decode import expect_text
+from npformer.cli.run_example import example_of_run
 from npformer.errors import ConfigError
 from npformer.explain import Setting
 from npformer.explain.models import model_setting
@@ -16,9 +16,6 @@ from npformer.pages import trace_page
 from npformer.pages.bugs import bug_traces
 from npformer.proof.trace import Trace, trace
 from npformer.proof.user_file import user_case
-from npformer.training import RunDirectory
-from npformer.training.assemble import read_trained
-from npformer.training.text_example import text_example
 
 OWN = "The targets are the model's own answer: {}. --answer gives another."
 
@@ -64,15 +61,7 @@ def _of_file(what: str) -> Setting:
 
 
 def _of_run(path: Path, texts: list[str], answers: list[str] | None, best: bool) -> Setting:
-    run = RunDirectory.open(path)
-    if not texts:
-        raise ConfigError(f"--text: expected what the model of {path} is to read, got none; try --text TEXT")
-    if answers is not None and len(answers) != len(texts):
-        raise ConfigError(f"--answer: expected one for each of {len(texts)} --text, or none at all, got {len(answers)}")
-    trained = read_trained(run, "numpy", best)
-    for number, text in enumerate(texts, 1):
-        expect_text(text, f"--text {number}", trained)
-    found = text_example(trained, texts, answers)
+    trained, found = example_of_run(path, texts, answers, best)
     pieces = trained.tokenizer.vocabulary.pieces
     note = "" if answers is not None or trained.kind == "causal" else OWN.format(", ".join(found.answers))
     return Setting(

@@ -10,17 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from npformer.cli.common import new_parser
-from npformer.cli.decode import expect_text
 from npformer.cli.places import OWN_JSON, OWN_PAGE, expect_place, write_file
+from npformer.cli.run_example import add_texts, example_of_run
 from npformer.errors import ConfigError
 from npformer.functional import OPERATIONS
 from npformer.pages import trace_page
 from npformer.pages.bugs import BugTrace, bug_traces
 from npformer.proof.showcase import showcase
 from npformer.proof.trace import LIMIT, Trace, trace
-from npformer.training import RunDirectory
-from npformer.training.assemble import Trained, read_trained
-from npformer.training.text_example import text_example
 from npformer.visible import visible
 
 SHOWCASE = "showcase"
@@ -48,8 +45,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument(
         "traced", metavar="TARGET", help=f"an operation, the folder of a run of npformer train, or {SHOWCASE}"
     )
-    parser.add_argument("--text", action="append", default=[], help="of a run: what the model reads; may be repeated")
-    parser.add_argument("--answer", action="append", help="what the model should write, one for each --text")
+    add_texts(parser)
     parser.add_argument("--out", metavar="FILE.json", type=Path, help="write the trace to this file")
     parser.add_argument("--html", metavar="FILE.html", type=Path, help="write a page for a browser to this file")
     parser.add_argument(
@@ -61,7 +57,6 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--no-lines", action="store_true", help="leave out the values after each source line")
     parser.add_argument("--limit", metavar="MB", type=float, default=LIMIT / 1e6,
                         help=f"the most megabytes of numbers (default: {LIMIT / 1e6:.0f})")  # fmt: skip
-    parser.add_argument("--best", action="store_true", help="use the best checkpoint instead of the latest")
     return parser
 
 
@@ -110,35 +105,16 @@ def _recorder(args: argparse.Namespace) -> Callable[[], Trace]:
         raise ConfigError(
             f"TARGET: expected an operation, the folder of a run, or {SHOWCASE}, got {args.traced!r}; {hint}"
         )
-    return recorder_of_run(path, args.text, args.answer, best=args.best, **options)
+    return _recorder_of_run(args, path, options)
 
 
-def recorder_of_run(
-    path: Path, texts: list[str], answers: list[str] | None = None, *, best: bool = False, **options: Any
-) -> Callable[[], Trace]:
-    """What traces a trained model on texts, held to these answers or to its own. options: of npf.trace.
-
-    Raises ConfigError without texts, and what reading the run and the texts raises.
-    """
-    run = RunDirectory.open(path)
-    if not texts:
-        raise ConfigError(f"--text: expected what the model of {path} is to read, got none; try --text TEXT")
-    if answers is not None and len(answers) != len(texts):
-        raise ConfigError(f"--answer: expected one for each of {len(texts)} --text, or none at all, got {len(answers)}")
-    trained = read_trained(run, "numpy", best)
-    _expect_texts(trained, texts, answers)
-    example = text_example(trained, texts, answers)
+def _recorder_of_run(args: argparse.Namespace, path: Path, options: dict[str, Any]) -> Callable[[], Trace]:
+    """What traces the trained model of a run on its texts, held to the answers given or to its own."""
+    texts: list[str] = args.text
+    trained, example = example_of_run(path, texts, args.answer, args.best)
     pairs = zip(texts, example.answers, strict=True)
     title = ", ".join(f"{text} → {answer}" if answer or trained.kind != "causal" else text for text, answer in pairs)
     return partial(
         trace, trained.model, *example.inputs, targets=example.targets, tokens=example.tokens,
         name=f"{path.name}: {title}", **options,
     )  # fmt: skip
-
-
-def _expect_texts(trained: Trained, texts: list[str], answers: list[str] | None) -> None:
-    for number, text in enumerate(texts, 1):
-        expect_text(text, f"--text {number}", trained)
-    for number, answer in enumerate(answers or [], 1):
-        if not answer:
-            raise ConfigError(f"--answer {number}: expected at least one character, got an empty text")
