@@ -1,8 +1,8 @@
 """A recorded target, open for re-runs of its backward.
 
 Backward is linear in the upstream gradient: a re-run with some branches set to 0 gives exactly the part of a number
-that comes through the others. A recording can do so by itself (``Recording.again``), with a forward each time; here
-the caches of one forward are copied instead, since the search for paths runs backward hundreds of times.
+that comes through the others. The search for paths runs backward hundreds of times, so the forward runs once, and each
+backward gets copies of its caches.
 """
 
 from __future__ import annotations

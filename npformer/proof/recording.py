@@ -17,7 +17,7 @@ from npformer.backend import PLAIN
 from npformer.errors import ConfigError
 from npformer.layers import Layer
 from npformer.proof.in_float64 import in_float64
-from npformer.proof.inputs import as_tuple, like
+from npformer.proof.inputs import like
 from npformer.proof.listening import Call, Ear, Watch, listening
 from npformer.proof.parameter_parts import Part
 from npformer.proof.subject import NOTHING_REPLACED, LayerSubject, PairSubject
@@ -64,14 +64,6 @@ class Residual:
     into: HostArray  # the gradient that goes into it
 
 
-@dataclass(frozen=True)
-class Again:
-    """A backward that ran again."""
-
-    gradients: HostArrays  # of parameters and inputs, by name
-    upstreams: dict[int, Any]  # number of a call -> its upstream gradient; calls without one are left out
-
-
 @dataclass(eq=False)
 class Recording:
     """Every call of one forward and backward. Made by ``record``."""
@@ -101,37 +93,10 @@ class Recording:
                 found.append(replace(one, name=f"{one.name} ({uses + 1})") if uses else one)
         return found
 
-    def again(
-        self,
-        upstream: Any = None,
-        shares: Mapping[str, tuple[float, float]] | None = None,
-        watch: Watch | None = None,
-    ) -> Again:
-        """Run forward and backward again, with another upstream gradient, or a part of the gradient at some sums.
-
-        upstream: of the target's output, an array or a tuple; None: the recorded one. shares: name of a residual ->
-        the factors of the gradient past it and into it. watch sees the calls of this recording, and may change each.
-        Raises ConfigError for an unknown name in shares.
-        """
-        given = None if upstream is None else tuple(np.asarray(part, dtype=np.float64) for part in as_tuple(upstream))
-        with running(self, _Shares(watch or Watch(), self.residuals, shares or {}), self.calls) as (ear, placed):
-            forward(self, ear, placed)
-            gradients = backward(self, ear, given)
-        return Again(gradients, {call.number: call.upstream for call in ear.calls if call.upstream is not None})
-
     def value(self, replaced: Mapping[str, HostArray] = NOTHING_REPLACED) -> Any:
         """L with some parameters or inputs replaced by float64 or complex128 arrays."""
         with placed_in_float64(self):
             return self._value(self.checked.outputs(replaced))
-
-    def moved(self, number: int, which: int, direction: HostArray) -> Any:
-        """L, complex, with an output of a call moved by an imaginary step along direction; the slope is Im L/COMPLEX_H.
-
-        number is the call's; which is the number of its output, 0 if there is one.
-        """
-        with placed_in_float64(self) as placed, listening(self.target, move=(number, which, direction)) as ear:
-            y = forward(self, ear, placed, with_loss=False)
-            return self._value(tuple(map(self.checked.device.host, as_tuple(y))))
 
     def _value(self, outputs: tuple[HostArray, ...]) -> Any:
         if self.how is not None:
@@ -216,32 +181,3 @@ def operation_of(found: Recording) -> str:
 
 def _title(found: Recording) -> str:
     return type(found.target).__name__
-
-
-class _Shares(Watch):
-    """Hands only a share of the gradient past some sums, and into them."""
-
-    def __init__(self, watch: Watch, residuals: list[Residual], shares: Mapping[str, tuple[float, float]]) -> None:
-        unknown = set(shares) - {residual.name for residual in residuals}
-        if unknown:
-            raise ConfigError(
-                f"shares: expected names of residuals ({', '.join(one.name for one in residuals)}), "
-                f"got {', '.join(sorted(unknown))}"
-            )
-        self.watch = watch
-        self.shares = {one.call.number: shares[one.name] for one in residuals if one.name in shares}
-
-    def inputs(self, call: Call, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        return self.watch.inputs(call, inputs)
-
-    def outputs(self, call: Call, output: Any) -> Any:
-        return self.watch.outputs(call, output)
-
-    def entering(self, call: Call | None, dy: Any) -> Any:
-        return self.watch.entering(call, dy)
-
-    def leaving(self, call: Call | None, dy: Any, gradients: Any, into: Sequence[Any]) -> Any:
-        if call is not None and call.number in self.shares:
-            past, through = self.shares[call.number]
-            gradients = (gradients[0] * past, gradients[1] * through, *gradients[2:])
-        return self.watch.leaving(call, dy, gradients, into)

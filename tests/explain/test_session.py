@@ -1,0 +1,93 @@
+"""A session: backward again with other gradients, or with less of them at some sums, and L with one call changed."""
+
+import numpy as np
+import pytest
+
+from npformer.explain.paths import _Gates
+from npformer.proof.inputs import as_tuple
+from npformer.proof.listening import Call, Watch
+from npformer.proof.oracles import COMPLEX_H
+
+ORDERS = pytest.mark.parametrize("fixture", ["opened", "pre"])
+
+
+@ORDERS
+def test_the_same_again(request, fixture):
+    opened = request.getfixturevalue(fixture)
+    again = opened.run()
+    assert again.keys() == opened.recording.gradients.keys()
+    assert all(np.array_equal(again[name], g) for name, g in opened.recording.gradients.items())
+    upstreams = [(call.upstream, opened.call_seen(call).upstream) for call in opened.live if call.upstream is not None]
+    assert len(upstreams) > 30
+    for now, recorded in upstreams:
+        assert all(np.array_equal(one, other) for one, other in zip(as_tuple(now), as_tuple(recorded), strict=True))
+
+
+@ORDERS
+def test_the_two_ways_at_a_sum_add_up_to_the_gradient(request, fixture):
+    opened = request.getfixturevalue(fixture)
+    whole = opened.recording.gradients
+    for residual in opened.recording.residuals:
+        past, into, neither = (
+            opened.run(_Gates(opened, {residual.call.number: shares})) for shares in ((1, 0), (0, 1), (0, 0))
+        )
+        own = [name for name in whole if name.startswith(residual.name)]
+        assert own
+        assert all(not past[name].any() and into[name].any() for name in own if not name.endswith("key.bias"))
+        assert any(np.abs(neither[name] - g).max() > 1e-3 for name, g in whole.items())
+        for name, g in whole.items():
+            assert np.allclose(past[name] + into[name] - g, neither[name], rtol=0, atol=1e-15 * 20), name
+
+
+def test_backward_is_linear_in_the_upstream_gradient(opened):
+    (dlogits,) = opened.upstream
+    parts = [np.zeros_like(dlogits), np.zeros_like(dlogits)]
+    parts[0][:, :2], parts[1][:, 2:] = dlogits[:, :2], dlogits[:, 2:]
+    one, other = (opened.run(upstream=(part,)) for part in parts)
+    for name, gradient in opened.recording.gradients.items():
+        assert np.allclose(one[name] + other[name], gradient, rtol=0, atol=1e-15), name
+
+
+class Moved(Watch):
+    """Adds to the output of one call."""
+
+    def __init__(self, call: Call, by):
+        self.call, self.by = call, by
+
+    def outputs(self, call, output):
+        return output + self.by if call.number == self.call.number else output
+
+
+def test_l_with_a_calls_output_moved_has_its_upstream_gradient_as_its_slope(opened):
+    rng = np.random.default_rng(0)
+    for call in opened.calls[:-1]:
+        upstream = opened.call_seen(call).upstream
+        direction = rng.normal(size=upstream.shape)
+        slope = opened.loss_at({}, Moved(call, 1j * COMPLEX_H * direction)).imag / COMPLEX_H
+        assert abs(slope - np.sum(upstream * direction)) <= 1e-13 * np.sum(np.abs(upstream * direction)), call.name
+
+
+class FirstToken(Watch):
+    """Keeps the calls of operations that it sees, and drops all gradients of the loss but the first token's."""
+
+    def __init__(self):
+        self.calls: list[Call | None] = []
+
+    def leaving(self, call, dy, gradients, into):
+        self.calls.append(call)
+        if call is not None and call.operation == "cross_entropy":
+            kept = np.zeros_like(gradients)
+            kept[0, 0] = gradients[0, 0]
+            return kept
+        return gradients
+
+
+def test_a_watch_sees_the_recorded_calls_and_may_change_what_they_hand_on(opened):
+    watch = FirstToken()
+    again = opened.run(watch)
+    assert [call for call in watch.calls if call.operation] == opened.backward_order
+    dlogits = np.zeros_like(opened.upstream[0])
+    dlogits[0, 0] = opened.upstream[0][0, 0]
+    expected = opened.run(upstream=(dlogits,))
+    assert all(np.array_equal(again[name], g) for name, g in expected.items())
+    assert not np.array_equal(again["generator.bias"], opened.recording.gradients["generator.bias"])
