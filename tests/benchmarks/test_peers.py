@@ -130,10 +130,21 @@ def test_bfloat16_is_what_autocast_makes_it(torch, tmp_path):
 def test_operations_in_bfloat16_run_both_ways(name, torch):
     from benchmarks.peers import torch_ops
 
+    precisions = []
+
+    class Output(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            found = function(*args, **(kwargs or {}))
+            if isinstance(found, torch.Tensor):
+                precisions.append(found.dtype)
+            return found
+
     made = torch_ops.ops("tiny", "numpy", 1, "bfloat16")
     for way in ("forward", "backward"):
         task = made.task(f"{name} {way}")
-        task()
+        with Output():
+            task()
+    assert (torch.bfloat16 in precisions) == (name != "cross_entropy"), "autocast leaves losses in float32"
 
 
 def test_tf32_is_a_setting_of_products(torch):

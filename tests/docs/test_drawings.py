@@ -32,8 +32,10 @@ def test_a_higher_loss_is_drawn_higher_and_a_broken_run_ends_in_a_cross(right):
 
 
 def test_equal_losses_can_be_drawn():
-    for draw in (lambda: curves([1.0] * 5, [1.0] * 5, 5, "said"), lambda: thumbnail([1.0] * 5, [None] * 5, 5)):
-        ElementTree.fromstring(draw())
+    for svg in (curves([1.0] * 5, [1.0] * 5, 5, "said"), thumbnail([1.0] * 5, [None] * 5, 5)):
+        ElementTree.fromstring(svg)
+        assert len(points(svg, "right")) == 5
+        assert len({y for _, y in points(svg, "right")}) == 1, "a flat line"
 
 
 def test_an_array_as_tables():

@@ -117,3 +117,5 @@ def test_the_search_finds_an_operation(browser):
     browser.open(Path(SITE / "search.html"))
     browser.find("input[name=q], .sidebar-search").send_keys("layer_norm\n")
     browser.wait("document.querySelectorAll('#search-results li a').length > 3")
+    found = browser.run("return [...document.querySelectorAll('#search-results li a')].map(a => a.href)")
+    assert any("operations/layer_norm.html" in link for link in found)
