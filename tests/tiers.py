@@ -19,12 +19,20 @@ from tests.sampling import sampled
 
 #: Folders whose tests are in the quick look: of each file the first FEW test functions, of each the first case, …
 SMOKE, FEW = ("functional", "layers", "models", "optim", "proof", "runtime", "training", "decoding", "data", "cli"), 3
-#: … but for files that import subprocess, tests that ask for another process, and those of more than half a second.
+#: … but for files that import subprocess, tests that ask for another process, and those of some 0.4 seconds.
 OTHER_PROCESS = {"shell", "environment"}
 SLOW = {
-    "cli/test_bench.py": ("test_the_table_of_a_profile", "test_the_numbers_of_a_profile"),
-    "cli/test_decode.py": ("test_arguments_and_standard_input_give_the_same_output",),
-    "cli/test_gradcheck_model.py": ("test_sweep", "test_bisect", "test_a_right_model"),
+    "cli/test_bench.py": (
+        "test_the_table_of_a_profile", "test_the_numbers_of_a_profile", "test_a_step_in_words",
+        "test_a_step_in_numbers", "test_it_says_how_many_threads_share_the_batch",
+    ),
+    "cli/test_certify.py": ("test_every_claim_holds_for_what_is_selected",),
+    "cli/test_decode.py": (
+        "test_arguments_and_standard_input_give_the_same_output", "test_options_may_stand_anywhere",
+        "test_a_texts_output_does_not_depend_on_the_batch",
+    ),
+    "cli/test_explain.py": ("test_a_number_of_a_run_is_explained",),
+    "cli/test_gradcheck_model.py": ("test_sweep", "test_bisect", "test_a_right_model", "test_a_wrong_model_and_why"),
     "cli/test_grade.py": (
         "test_a_right_answer", "test_a_wrong_answer_and_the_generosity_of_hints", "test_json",
         "test_several_exercises_in_one_file", "test_a_template_is_written_once",
@@ -38,14 +46,18 @@ SLOW = {
     "cli/test_train.py": (
         "test_every_task_trains_and_leaves_a_run",
         "test_json_is_one_document_and_nothing_else_is_on_stdout", "test_a_seed_determines_everything",
+        "test_a_loss_of_nan_is_null_in_json", "test_what_to_try_next_can_be_pasted",
     ),
     "cli/test_train_resume.py": (
         "test_a_finished_run_prints_its_results_again_and_changes_nothing",
         "test_the_advice_for_a_damaged_checkpoint_works",
     ),
+    "cli/test_train_own_text.py": ("test_a_prompt_is_continued_as_it_is", "test_a_text_becomes_samples"),
+    "data/real/test_dates.py": ("test_a_phrase_is_what_babel_writes_and_knows_its_fields",),
     "data/real/test_manual.py": ("test_pieces_are_learnt_from_the_training_side_alone",),
     "data/real/test_real_tasks.py": (
         "test_a_batch_is_a_function_of_seed_and_step", "test_batches_keep_to_their_shapes_and_bounds",
+        "test_max_length_is_that_of_the_longest",
     ),
     "data/real/test_scan.py": (
         "test_splits_have_the_published_sizes", "test_jump_is_trained_alone_and_held_out_in_company",
@@ -57,13 +69,27 @@ SLOW = {
         "test_a_wrong_operation_in_one_layer_of_a_model", "test_a_layer_that_puts_right_parts_together_wrongly",
         "test_of_two_wrong_places_the_one_that_backward_meets_first", "test_everything_is_restored",
     ),
+    "decoding/test_beam_search.py": ("test_a_beam_wide_enough_finds_the_best_text_there_is",),
     "proof/test_identities.py": ("test_every_identity_holds_somewhere",),
     "proof/test_invariants.py": ("test_every_invariant_has_something_to_say",),
     "proof/test_random_cases.py": ("test_no_right_model_is_called_wrong",),
-    "proof/test_repairs.py": ("test_of_two_mistakes_both_are_found",),
+    "proof/test_identities_networks.py": ("test_a_network_wired_wrongly_has_right_gradients",),
+    "proof/test_regions.py": ("test_one_hidden_entry_is_found_that_directions_do_not_see",),
+    "proof/test_repairs.py": (
+        "test_of_two_mistakes_both_are_found", "test_one_mistake_is_named_for_all_that_it_spoils",
+    ),
+    "proof/test_repairs_places.py": (
+        "test_a_file_of_the_users", "test_a_function_that_the_backward_calls_in_another_file",
+        "test_statistics_that_were_taken_for_constants",
+    ),
+    "proof/test_strategies.py": ("test_every_side_that_is_liked_occurs_and_others_do",),
     "training/test_bench.py": ("test_the_parts_add_up_to_a_step",),
+    "training/test_model_file.py": ("test_every_truncation_is_refused",),
     "training/test_interrupts.py": ("test_the_state_is_the_one_that_the_count_names",),
-    "runtime/test_shards.py": ("test_one_seed_and_one_thread_count_give_the_same_run_to_the_bit",),
+    "runtime/test_shards.py": (
+        "test_one_seed_and_one_thread_count_give_the_same_run_to_the_bit",
+        "test_the_cases_can_tell_a_wrong_share_and_a_wrong_mask", "test_any_number_of_threads_gives_the_result_of_one",
+    ),
 }  # fmt: skip
 HERE = Path(__file__).parent
 COUNTS = pytest.StashKey[tuple[int, int]]()
