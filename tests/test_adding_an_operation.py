@@ -64,7 +64,7 @@ def copy(tmp_path):
     """The repository's files in a folder of their own."""
     for name in COPIED:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / name, tmp_path / name)  # with what Python has compiled: it need not do so again
         else:
             shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
@@ -72,7 +72,7 @@ def copy(tmp_path):
 
 def python(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Python in root, where npformer is that of root."""
-    environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(root)}
     return subprocess.run(
         [sys.executable, *arguments], cwd=root, env=environment, capture_output=True, text=True, timeout=600
     )

@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -46,6 +47,7 @@ class Fitness(NamedTuple):
 def fitness(checked: Subject, upstreams: Sequence[Upstream], seed: int) -> Fitness:
     """Whether the complex step is valid for this subject's forward, at its point."""
     rng, oracle, outputs = np.random.default_rng([seed, 2]), Oracle(checked, upstreams[:1]), checked.outputs({})
+    culprit = cache(lambda: culprit_of(checked))  # a forward for each tensor: only if it is asked for
     for tensor, x in checked.tensors.items():
         direction = np.asarray(rng.normal(size=x.shape))
         try:
@@ -64,11 +66,10 @@ def fitness(checked: Subject, upstreams: Sequence[Upstream], seed: int) -> Fitne
         is_settled = np.all(central.error <= SETTLED * central.reach)
         # with a slope of 0 there is only the rounding of L's terms, which error estimates do not capture well
         rounding = 1e-10 * terms(upstreams[0], outputs) / (rms(x) or 1.0)
-        culprit = culprit_of(checked)
         if is_settled and not np.all(apart <= 8 * central.error + 1e-9 * central.reach + rounding):
-            return Fitness(False, _sentence(culprit, "contradicts differences, which agree with each other"))
-        if not is_settled and culprit and not np.all(apart <= 8 * central.error):
-            return Fitness(False, _sentence(culprit, "may be wrong here"))
+            return Fitness(False, _sentence(culprit(), "contradicts differences, which agree with each other"))
+        if not is_settled and not np.all(apart <= 8 * central.error) and culprit():
+            return Fitness(False, _sentence(culprit(), "may be wrong here"))
     return Fitness(True, "")
 
 

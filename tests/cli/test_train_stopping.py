@@ -17,7 +17,7 @@ from tests.small_disk import mounted
 
 #: Long enough to be stopped on the way, with every option that could depend on the past; kernels that load quickly.
 LONG = {
-    "steps": 180, "save_every": 9, "log_every": 3, "eval_every": 70, "dropout": 0.1, "accumulate": 2,
+    "steps": 99, "save_every": 9, "log_every": 3, "eval_every": 40, "dropout": 0.1, "accumulate": 2,
     "kernels": "numpy",
 }  # fmt: skip
 
@@ -59,7 +59,7 @@ def paused(words: list[str], environment: dict[str, str]) -> Iterator[Any]:
     """The process of such a command, once it is waiting."""
     pipe, argv = subprocess.PIPE, [sys.executable, "-c", PAUSED, *words]
     with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment) as child:
-        assert any(line.startswith("step  21/180") for line in child.stderr or ())
+        assert any(re.match(r"step +21/99", line) for line in child.stderr or ())
         yield child
 
 
@@ -81,13 +81,13 @@ def test_after_a_signal_the_run_is_saved_and_resumes_to_the_same_end(
         child.stdin.close()
         said, shown = child.stderr.read(), child.stdout.read()
     assert (child.returncode, shown) == (code, "")
-    found = re.search(r"npformer: stopped at step 21 of 180; saved\. Continue with: npformer (.*)\n$", said)
+    found = re.search(r"npformer: stopped at step 21 of 99; saved\. Continue with: npformer (.*)\n$", said)
     assert found, said
     assert load_checkpoint(latest_checkpoint(run / "checkpoints")).step == 21
     assert "Traceback" not in said
     done = shell(*found[1].split())
     assert done.code == 0
-    assert "steps 21 to 180" in done.err
+    assert "steps 21 to 99" in done.err
     same_run(run, long_run)
 
 
@@ -105,7 +105,7 @@ def test_after_a_closed_output_the_run_is_saved_and_resumes_to_the_same_end(
         child.stdin.write("go on\n")
         child.stdin.close()
         assert child.wait() == 141
-    assert 21 <= load_checkpoint(latest_checkpoint(run / "checkpoints")).step < 180
+    assert 21 <= load_checkpoint(latest_checkpoint(run / "checkpoints")).step < 99
     assert shell("train", "--resume", run).code == 0
     same_run(run, long_run)
 
@@ -146,14 +146,14 @@ def test_kills_at_several_moments_change_nothing(
     """tests/training/test_checkpoint_disk.py tries each moment of a save."""
     run, killed = tmp_path / "run", []
     words = [*begin, str(run)]
-    for moment in (70, 91, 82, 103, 64):  # about thirty calls lie between two checkpoints
+    for moment in (70, 91, 64):  # about thirty calls lie between two checkpoints
         command = [sys.executable, "-c", KILLED, str(moment), *words]
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         assert done.returncode == -signal.SIGKILL, done.stderr
         killed.append([load_checkpoint(path).step for path in list_checkpoints(run / "checkpoints")][-1])
         words = ["train", "--resume", str(run)]
     assert killed == sorted(set(killed)), "each run went further than the one before"
-    assert killed[-1] < 180
+    assert killed[-1] < 99
     assert shell(*words).code == 0
     same_run(run, long_run)
 

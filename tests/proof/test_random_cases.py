@@ -16,8 +16,9 @@ def test_no_right_operation_is_called_wrong(op, numpy64):
     assert [str(report) for report in reports if not report.ok] == []
 
 
-def test_no_right_model_is_called_wrong(numpy64):
-    reports = [random_model_case(SEED, number).check(numpy64) for number in range(4)]
+def test_no_right_model_is_called_wrong(numpy64, request):
+    numbers = range(6 if request.config.getoption("full") else 2)
+    reports = [random_model_case(SEED, number).check(numpy64) for number in numbers]
     assert [str(report) for report in reports if not report.ok] == []
 
 

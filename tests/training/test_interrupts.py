@@ -19,6 +19,7 @@ PACKAGE = npformer.__path__[0]
 RANDOM = np.random.default_rng(0)
 TOKENS, CLASSES = RANDOM.integers(1, 9, (3, 6, 5)), RANDOM.integers(1, 4, (3, 6))
 TABLES = ["plain", "numpy", "numba"]
+UPDATES = ("/optim/adam.py", "/training/signals.py")
 
 
 @pytest.fixture(autouse=True)
@@ -63,16 +64,16 @@ class Subject:
             assert np.array_equal(array, kept), f"line {where}: torn in step {number}"
 
 
-def pressing_at(chosen: Collection[int], call: Callable[[], Any]) -> list[str]:
-    """Press Ctrl-C at these of the lines of npformer that call goes through; the files of the lines it came to."""
-    files: list[str] = []
+def pressing_at(chosen: Collection[int], call: Callable[[], Any]) -> list[tuple[str, int]]:
+    """Press Ctrl-C at these of the lines of npformer that call goes through; the lines it came to, by file."""
+    lines: list[tuple[str, int]] = []
 
     def trace(frame: FrameType, event: str, _):
         if not frame.f_code.co_filename.startswith(PACKAGE):
             return None
         if event == "line":
-            files.append(frame.f_code.co_filename.removeprefix(PACKAGE))
-            if len(files) - 1 in chosen:
+            lines.append((frame.f_code.co_filename.removeprefix(PACKAGE), frame.f_lineno))
+            if len(lines) - 1 in chosen:
                 signal.raise_signal(signal.SIGINT)
         return trace
 
@@ -81,7 +82,7 @@ def pressing_at(chosen: Collection[int], call: Callable[[], Any]) -> list[str]:
         call()
     finally:
         sys.settrace(None)
-    return files
+    return lines
 
 
 def two_steps(subject: Subject):
@@ -93,10 +94,10 @@ def at_once(subject: Subject):
     subject.step.many([(TOKENS[1], CLASSES[1]), (TOKENS[2], CLASSES[2])])
 
 
-def places(files: list[str]) -> list[int]:
-    """Where to press: at every line of the updates, and of what holds Ctrl-C back, and here and there."""
-    close = [i for i, file in enumerate(files) if file in ("/optim/adam.py", "/training/signals.py")]
-    return sorted({*close, *range(0, len(files), len(files) // 20)})
+def places(lines: list[tuple[str, int]]) -> list[int]:
+    """Where to press: each line of the updates and of what holds Ctrl-C back when first met, and some others."""
+    close = {place: i for i, place in reversed([*enumerate(lines)]) if place[0] in UPDATES}
+    return sorted({*close.values(), *range(0, len(lines), len(lines) // 20)})
 
 
 @pytest.mark.parametrize(("make", "presses"), [(two_steps, 1), (at_once, 2)])

@@ -112,6 +112,11 @@ class _Search:
         self._main_code = compile(main.tree, "<backward>", "exec")
         self._constants = constants_of(trial.forward)
         self._helpers = helpers_of(trial.forward, source)
+        #: For each truth, how far each of its gradients may be off.
+        self._slack = [
+            {name: AGREES * max(max_abs(g), 1e-3 * largest(truth.values())) for name, g in truth.items()}
+            for truth in truths
+        ]
 
     def changes(
         self, kinds: Callable[[ast.FunctionDef, Known], Iterator[Edit]], wrong: set[str]
@@ -142,23 +147,21 @@ class _Search:
         try:
             function = self._within(self._made(self._source.tree, self._source.names))
             fixes = set(wrong)
-            for number, truth in enumerate(self._truths):
-                fixes = fixes and fixes & self._right(self._trial.run(function, number), truth, wrong)
+            for number in range(len(self._truths)):
+                fixes = fixes and fixes & self._right(self._trial.run(function, number), number, wrong)
             return fixes
         except Exception:
             return set()
         finally:
             edit.site.put(before)
 
-    def _right(self, found: HostArrays, truths: Mapping[str, HostArray], wrong: set[str]) -> set[str]:
-        most = largest(truths.values())
+    def _right(self, found: HostArrays, number: int, wrong: set[str]) -> set[str]:
         fixes = set()
-        for name, truth in truths.items():
+        for name, truth in self._truths[number].items():
             gradient = found[name]
             if name in self._symmetric:
                 gradient = (gradient + np.swapaxes(gradient, -1, -2)) / 2
-            scale = max(max_abs(truth), 1e-3 * most)
-            is_right = gradient.shape == truth.shape and bool(np.all(np.abs(gradient - truth) <= AGREES * scale))
+            is_right = gradient.shape == truth.shape and (np.abs(gradient - truth) <= self._slack[number][name]).all()
             if is_right and name in wrong:
                 fixes.add(name)
             elif not is_right and name not in wrong:
