@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import runpy
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 import npformer as npf
 from examples.other_projects import attention, common, dropout, formulas, linear, tokens
+from npformer.proof import gradcheck
+from npformer.proof.report import Report
 
 FOLDER = Path(common.__file__).parent
 THEMES = (linear, formulas, attention, dropout, tokens)
@@ -35,14 +40,42 @@ SAID = {
 EVERY = pytest.mark.parametrize("each", [m for theme in THEMES for m in theme.MISTAKES], ids=lambda each: each.what)
 
 
-@EVERY
-def test_the_right_one_is_right(each):
-    npf.gradcheck((each.forward, each.right), *each.inputs).raise_if_failed()
+class Printed(NamedTuple):
+    """What the examples print, and the reports: for each mistake, of the right backward, and of the wrong one."""
+
+    text: str
+    reports: list[Report]
+
+    def of(self, what: str) -> list[Report]:
+        """The two reports of this mistake."""
+        at = 2 * list(WRONG).index(what)
+        return self.reports[at : at + 2]
+
+
+@pytest.fixture(scope="module")
+def printed() -> Printed:
+    """All examples, run once."""
+    reports: list[Report] = []
+
+    def checking(pair, *inputs):
+        reports.append(gradcheck(pair, *inputs))
+        return reports[-1]
+
+    text = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(text):
+        patch.setattr(npf, "gradcheck", checking)
+        runpy.run_module("examples.other_projects", run_name="__main__")
+    return Printed(text.getvalue(), reports)
 
 
 @EVERY
-def test_the_wrong_one_is_wrong_where_it_is(each):
-    report = npf.gradcheck((each.forward, each.wrong), *each.inputs)
+def test_the_right_one_is_right(each, printed):
+    printed.of(each.what)[0].raise_if_failed()
+
+
+@EVERY
+def test_the_wrong_one_is_wrong_where_it_is(each, printed):
+    _, report = printed.of(each.what)
     assert [row.tensor for row in report.rows if row.verdict == "WRONG"] == WRONG[each.what]
     assert [row.tensor for row in report.rows if row.verdict not in ("WRONG", "right")] == []
     assert SAID.get(each.what, "") in " ".join(row.diagnosis for row in report.rows)
@@ -55,11 +88,11 @@ def test_the_lists_name_every_pair():
     assert files == {Path(theme.__file__).stem for theme in THEMES}
 
 
-def test_all_are_printed(capsys):
-    runpy.run_module("examples.other_projects", run_name="__main__")
-    printed = capsys.readouterr().out
-    assert [line for line in printed.splitlines() if line in WRONG] == list(WRONG)
-    assert printed.count("right:\n") == printed.count("wrong:\n") == len(WRONG)
+def test_all_are_printed(printed):
+    assert [line for line in printed.text.splitlines() if line in WRONG] == list(WRONG)
+    assert printed.text.count("right:\n") == printed.text.count("wrong:\n") == len(WRONG)
+    assert len(printed.reports) == 2 * len(WRONG)
+    assert all(str(report) in printed.text for report in printed.reports)
 
 
 def test_one_theme_is_printed_alone(capsys):

@@ -35,22 +35,30 @@ def nvrtc():
 
 
 @cache
-def soon(nvrtc, kept_in) -> dict[tuple[str, str, str], Future[Any]]:
+def soon(nvrtc, kept_in, targets) -> dict[tuple[str, str, str], Future[Any]]:
     """What becomes of every file, being compiled on all cores."""
     pool = ThreadPoolExecutor(os.cpu_count())
     return {
         (file, dtype, architecture): pool.submit(
             nvrtc.compiled, source(file, dtype), architecture, (*OPTIONS, *ADDED_BY_CUPY), kept_in
         )
-        for dtype, architecture in TARGETS
+        for dtype, architecture in targets
         for file in files()
     }
 
 
-@pytest.fixture(params=TARGETS, ids="-".join)
+def pytest_generate_tests(metafunc):
+    """The sample has each precision and each architecture once, --full each precision for each architecture."""
+    if "built" in metafunc.fixturenames:
+        targets = TARGETS if metafunc.config.getoption("full") else TARGETS[::3]
+        metafunc.parametrize("built", targets, ids="-".join, indirect=True)
+
+
+@pytest.fixture
 def built(request, nvrtc):
     """built(file): what became of it for a dtype and an architecture; fails where it does not compile."""
-    everything = soon(nvrtc, host_kernels.folder())
+    targets = TARGETS if request.config.getoption("full") else TARGETS[::3]
+    everything = soon(nvrtc, host_kernels.folder(), targets)
 
     def result(file: str):
         found = everything[file, *request.param].result()
