@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -26,6 +27,43 @@ def tables(array: Host, name: str, rows: Sequence[Sequence[str]] | None = None) 
     return f'<figure class="array"><figcaption><code>{html.escape(name)}</code> {shape}</figcaption>{shown}</figure>'
 
 
+def versus(right: Host | None, wrong: Host | None, name: str) -> tuple[str, str]:
+    """An array without a bug and with it, as HTML each, in the same colours; what differs is framed.
+
+    Of an array of more than two axes, the matrix with the largest difference; of one that is only on one side, the
+    first.
+    """
+    given = [x for x in (right, wrong) if x is not None]
+    finite = [np.abs(x[np.isfinite(x)]) for x in given]
+    largest = float(np.max(np.concatenate([x.reshape(-1) for x in finite]), initial=0.0)) or 1.0
+    differs = None
+    if right is not None and wrong is not None and right.shape == wrong.shape:
+        differs = ~((right == wrong) | (np.isnan(right) & np.isnan(wrong)))
+    shown = [_largest_part(x, right, wrong, differs, name, largest) if x is not None else "" for x in (right, wrong)]
+    return shown[0], shown[1]
+
+
+def _largest_part(
+    x: Host, right: Host | None, wrong: Host | None, differs: Host | None, name: str, largest: float
+) -> str:
+    """One matrix of an array, with what differs framed."""
+    place: tuple[int, ...] = (0,) * max(0, x.ndim - 2)
+    if place and differs is not None and right is not None and wrong is not None:
+        with np.errstate(invalid="ignore"):
+            apart = np.nan_to_num(np.abs(wrong - right), nan=np.inf)
+        place = tuple(map(int, np.unravel_index(int(np.argmax(apart)), apart.shape)))[: x.ndim - 2]
+    matrix, marks = (_matrix(np.asarray(each)[place]) if each is not None else None for each in (x, differs))
+    words = zip(_AXES.get(x.ndim, ("",) * len(place)), place, strict=True)
+    caption = ", ".join(f"{word} {i}".strip() for word, i in words)
+    shape = " × ".join(map(str, x.shape)) or "one number"
+    table = _one(matrix, caption, None, largest, marks)
+    return f'<figure class="array"><figcaption><code>{html.escape(name)}</code> {shape}</figcaption>{table}</figure>'
+
+
+def _matrix(x: Host) -> Host:
+    return x.reshape(-1, x.shape[-1]) if x.ndim else x.reshape(1, 1)
+
+
 def _parts(array: Host, rows: Sequence[Sequence[str]] | None) -> Iterator[tuple[Host, str, Sequence[str] | None]]:
     """Its matrices, each with a caption and the labels of its rows."""
     if array.ndim == 0:
@@ -36,24 +74,28 @@ def _parts(array: Host, rows: Sequence[Sequence[str]] | None) -> Iterator[tuple[
         yield array[place], ", ".join(f"{word} {i}".strip() for word, i in words), labels
 
 
-def _one(matrix: Host, caption: str, labels: Sequence[str] | None, largest: float) -> str:
+def _one(matrix: Host, caption: str, labels: Sequence[str] | None, largest: float, marks: Host | None = None) -> str:
     lines = []
     for i, row in enumerate(matrix):
         head = f"<th>{html.escape(labels[i])}</th>" if labels is not None else ""
-        lines.append(f"<tr>{head}{''.join(_cell(float(x), largest) for x in row)}</tr>")
+        cells = (_cell(float(x), largest, marks is not None and bool(marks[i, k])) for k, x in enumerate(row))
+        lines.append(f"<tr>{head}{''.join(cells)}</tr>")
     said = f"<caption>{caption}</caption>" if caption else ""
     return f'<table class="matrix">{said}{"".join(lines)}</table>'
 
 
-def _cell(x: float, largest: float) -> str:
-    if x == 0:
-        return '<td class="z">0</td>'
+def _cell(x: float, largest: float, marked: bool = False) -> str:
+    mark = " d" if marked else ""
+    if x == 0 or not math.isfinite(x):
+        return f'<td class="{"z" if x == 0 else "x"}{mark}">{number(x) if x else 0}</td>'
     shade = max(1, round(SHADES * min(1.0, abs(x) / largest)))
-    return f'<td class="{"p" if x > 0 else "n"}{shade}">{number(x)}</td>'
+    return f'<td class="{"p" if x > 0 else "n"}{shade}{mark}">{number(x)}</td>'
 
 
 def number(x: float) -> str:
     """Three digits at most; small numbers by their power of ten."""
+    if not math.isfinite(x):
+        return "NaN" if math.isnan(x) else "∞" if x > 0 else "−∞"
     if abs(x) >= 0.005:
         return f"{x:.2f}".replace("-", "−")
     digits, _, power = f"{x:.0e}".partition("e")

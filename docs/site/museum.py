@@ -8,6 +8,7 @@ import math
 from functools import cache
 from itertools import groupby
 
+from docs.site import bug_traces, traces
 from docs.site.curves import curves, thumbnail
 from docs.site.operations import contents, formula_line
 from docs.site.places import page_of, write
@@ -109,9 +110,10 @@ def page(bug: Bug) -> str:
         f":::{{container}} wrong\n**Wrong**\n\n```text\n{bug.wrong}\n```\n:::\n::::",
         sentences(bug.story),
         f"## The change\n\n{change(bug)}",
+        f"## Where the numbers differ\n\n{traced(bug)}",
         f"## What training shows\n\n{effect(bug)}",
         f"## What finds it\n\n{found(bug)}",
-        f"## See it yourself\n\n```sh\nnpformer museum show {bug.id}\n```",
+        f"## See it yourself\n\n```sh\n{commands(bug)}\n```",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -128,6 +130,19 @@ def change(bug: Bug) -> str:
         body = "\n".join(line for line in lines if not line.startswith("@@"))
         texts.append(f"In `{name}` of {link}:\n\n```diff\n{body}\n```")
     return "\n\n".join(texts)
+
+
+def commands(bug: Bug) -> str:
+    """The commands that show a bug."""
+    return "\n".join(filter(None, [f"npformer museum show {bug.id}", bug_traces.command(bug.id)]))
+
+
+def traced(bug: Bug) -> str:
+    """The bug in a trace, and the page that steps through it; or why no trace shows it."""
+    one = bug_traces.of_bug(bug.id)
+    if one is None:
+        return bug_traces.reason(bug)
+    return f"{bug_traces.section(one)}\n\n{traces.frame(one.recording, 'museum', bug.id)}"
 
 
 def effect(bug: Bug) -> str:

@@ -10,7 +10,7 @@ from importlib import import_module
 from types import FunctionType, ModuleType
 from typing import Any
 
-from docs.site import traces
+from docs.site import recordings, traces
 from docs.site.formulas import FORMULAS
 from docs.site.places import FILES, ROOT, write
 from docs.site.plain_text import blocks, sentences, shown
@@ -133,7 +133,7 @@ def derivation(name: str) -> str:
 
 def step_by_step(operation: str) -> str:
     """The page that steps through the operation with numbers, within this one."""
-    shown = traces.frame(operation, "operations")
+    shown = traces.frame(recordings.operation(operation), "operations")
     return f"## Step by step: {operation.replace('_', ' ')}\n\n{shown}" if shown else ""
 
 

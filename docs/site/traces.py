@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import npformer as npf
+from functools import cache
+
+from docs.site import bug_traces, recordings
 from docs.site.places import write
+from docs.site.recordings import Recording
 from npformer.pages import trace_page
-from npformer.pages.bugs import bug_traces
-from npformer.proof.showcase import showcase
 
 #: The folder of these pages, which Sphinx copies as they are.
 FOLDER = "traces"
-SHOWCASE = "transformer"
 
 
-def html_of(name: str) -> str:
-    """The page of an operation on its sample inputs, or of the small Transformer, into which bugs can be put."""
-    if name != SHOWCASE:
-        return trace_page(npf.trace(name))
-    right = showcase()
-    return trace_page(right, bugs=bug_traces(showcase, right))
+@cache
+def html_of(recording: Recording) -> str:
+    """The page of a recording, into which the bugs that it shows can be put."""
+    return trace_page(recordings.right(recording), bugs=bug_traces.on_page_of(recording))
 
 
-def frame(name: str, folder: str) -> str:
-    """Markdown that shows the page of ``name`` within a page of this folder."""
-    place = f"_extra/{FOLDER}/{name}.html"
-    write(place, html_of(name))
-    address = f"{'../' if folder else ''}{FOLDER}/{name}.html"
+def frame(recording: Recording, folder: str, bug: str = "") -> str:
+    """Markdown that shows the page of a recording within a page of this folder, with a bug in it or without one."""
+    place = f"_extra/{FOLDER}/{recording.name}.html"
+    write(place, html_of(recording))
+    asked = f"?bug={bug}" if bug else ""
+    address = f"{'../' if folder else ''}{FOLDER}/{recording.name}.html{asked}"
+    name = f"{recording.name}{f' with {bug}' if bug else ''}"
     return (
         f'<iframe class="trace" src="{address}" title="{name}, step by step" loading="lazy"></iframe>\n\n'
         f'<p class="beside"><a href="{address}">Open it on a page of its own</a></p>'

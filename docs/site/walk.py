@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from docs.site import operations, traces
+from docs.site import operations, recordings, traces
 from docs.site.formulas import FORMULAS
 from docs.site.matrices import tables
 from docs.site.places import write
 from docs.site.plain_text import sentences
 from npformer.functional import OPERATIONS
-from npformer.proof.showcase import PIECES, WORDS, showcase
+from npformer.proof.showcase import PIECES, WORDS
 from npformer.proof.trace import Trace
 
 Call = dict[str, Any]
@@ -26,7 +26,7 @@ def write_all() -> None:
 @cache
 def walked() -> Trace:
     """The recorded pass."""
-    return showcase()
+    return recordings.right(recordings.model(recordings.SHOWCASE))
 
 
 @cache
@@ -46,7 +46,7 @@ def page() -> str:
         f"and has 2 heads. The forward makes {len(steps())} calls of operations; the backward goes through the same "
         "calls from the last to the first. Red numbers are positive, blue ones negative. Every gradient below is "
         "made by the backward that stands on the operation's page.",
-        traces.frame("transformer", ""),
+        traces.frame(recordings.model(recordings.SHOWCASE), ""),
         f"## Forward\n\n{''.join(forward())}",
         f"## Backward\n\n{loss()}\n\n{''.join(backward())}",
         f"## The gradients of the parameters\n\n{parameters()}",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,8 +31,10 @@ USUAL = (
 MOST = 10
 #: Differences below this, relative to the largest right number of an array, are rounding.
 ROUNDING = 1e-12
-#: What is compared of a call, in which of its two events: when it begins and when it ends.
-_FORWARD, _BACKWARD = ("inputs", "outputs"), ("upstream", "gradients")
+#: What is compared of a call: what it receives when it begins, then what it makes until it ends.
+_FORWARD, _BACKWARD = ("inputs", "outputs"), ("upstream", "gradients", "added")
+#: What counts as zeros where it is missing.
+_MADE = ("gradients", "added")
 #: Keys whose texts are no names of arrays.
 _WORDS = ("text", "type", "names", "function")
 _OUTSIDE = ("optimiser", "training", "tests that cannot fail")
@@ -52,7 +54,7 @@ class BugTrace:
 
     bug: Bug
     differences: dict[int, dict[str, dict[str, HostArray]]]  # call -> "outputs" and so on -> name -> wrong − right
-    sizes: dict[int, dict[str, float]]  # call -> "forward", "backward" -> the largest relative difference
+    sizes: dict[int, dict[str, float]]  # call -> pass -> the largest relative difference; ∞ if it did not run
     first: First
     loss: float | None
     wrong: Trace
@@ -114,7 +116,7 @@ def with_bug(record: Callable[[], Trace], right: Trace, one: Bug) -> BugTrace | 
     """The differences that a bug makes; None if there are none, or if the trace cannot be made with it."""
     try:
         with patched(one.edits), np.errstate(all="ignore"):
-            wrong = record()
+            wrong = replace(record(), recording=None)  # its live calls are not needed
     except Exception:  # a bug may raise anything: there is no second trace to show
         return None
     differences: dict[int, dict[str, dict[str, HostArray]]] = {}
@@ -122,14 +124,19 @@ def with_bug(record: Callable[[], Trace], right: Trace, one: Bug) -> BugTrace | 
     pairs = list(_alike(right, wrong))
     for ours, theirs in pairs:
         for way, kinds in (("forward", _FORWARD), ("backward", _BACKWARD)):
-            found = {kind: _differing(ours[kind], theirs[kind], right, wrong) for kind in kinds}
-            own = [size for _, size in found[kinds[1]].values()]
+            if ours[way] is None:
+                continue
+            if theirs[way] is None:
+                sizes.setdefault(ours["id"], {})[way] = np.inf
+                continue
+            found = {kind: _differing(ours, theirs, kind, right, wrong) for kind in kinds}
+            own = [size for kind in kinds[1:] for _, size in found[kind].values()]
             if any(found.values()):
                 differences.setdefault(ours["id"], {}).update(
                     {kind: {name: array for name, (array, _) in each.items()} for kind, each in found.items() if each}
                 )
-                sizes.setdefault(ours["id"], {})[way] = max(own, default=0.0)
-    first = _first(right.document["calls"], [ours["id"] for ours, _ in pairs], differences)
+                sizes.setdefault(ours["id"], {})[way] = float(np.max(own, initial=0.0))  # NaN, if one is
+    first = _first(right.document["calls"], [ours["id"] for ours, _ in pairs], differences, sizes)
     loss = wrong.document["loss"]
     found_loss = loss if isinstance(loss, float) else None  # infinite or NaN in a trace is no number
     return None if first is None else BugTrace(one, differences, sizes, first, found_loss, wrong)
@@ -143,39 +150,51 @@ def _alike(right: Trace, wrong: Trace) -> Iterator[tuple[Any, Any]]:
         yield ours, theirs
 
 
-def _differing(ours: Any, theirs: Any, right: Trace, wrong: Trace) -> dict[str, tuple[HostArray, float]]:
+def _differing(ours: Any, theirs: Any, kind: str, right: Trace, wrong: Trace) -> dict[str, tuple[HostArray, float]]:
     """Name -> (wrong − right, its relative size), for the arrays that differ."""
+    mine, others = _arrays(right, ours, kind), _arrays(wrong, theirs, kind)
     found = {}
-    for mine, other in zip(ours, theirs, strict=False):
-        a, b = (_array(trace, entry["value"]) for trace, entry in ((right, mine), (wrong, other)))
+    for name in mine | others:
+        a, b = (x.get(name) for x in (mine, others))
+        if kind in _MADE:  # a gradient that is not made counts as zeros
+            a, b = (np.zeros_like(y) if x is None and y is not None else x for x, y in ((a, b), (b, a)))
         if a is None or b is None or a.shape != b.shape:
             continue
         difference = np.asarray(b - a, dtype=np.float64)
         largest = float(np.max(np.abs(a), initial=0.0)) or 1.0
         size = float(np.max(np.abs(difference), initial=0.0)) / largest
         if not size <= ROUNDING:
-            found[mine["name"]] = (difference, size)
+            found[name] = (difference, size)
     return found
 
 
-def _array(trace: Trace, value: Any) -> HostArray | None:
-    found = trace.arrays.get(value) if isinstance(value, str) else None
-    return found if found is not None and found.dtype == np.float64 else None
+def _arrays(trace: Trace, call: Any, kind: str) -> dict[str, HostArray]:
+    """Name -> array of float64, of one kind of a call. An operation's gradients say already what it added."""
+    if kind == "added":
+        named = {each["parameter"]: each["array"] for each in call[kind] if call["kind"] == "layer"}
+    else:
+        named = {each["name"]: each["value"] for each in call[kind]}
+    found = {name: trace.arrays.get(value) for name, value in named.items() if isinstance(value, str)}
+    return {name: x for name, x in found.items() if x is not None and x.dtype == np.float64}
 
 
-def _first(calls: Any, alike: list[int], differences: dict[int, dict[str, dict[str, HostArray]]]) -> First | None:
+def _first(
+    calls: Any,
+    alike: list[int],
+    differences: dict[int, dict[str, dict[str, HostArray]]],
+    sizes: dict[int, dict[str, float]],
+) -> First | None:
     """The first event with a difference. What a call receives was made wrong by the call around it."""
     by_id = {call["id"]: call for call in calls}
     events: list[tuple[int, First]] = []
-    for number, found in differences.items():
-        call = by_id[number]
-        for way, (received, returned) in (("forward", _FORWARD), ("backward", _BACKWARD)):
-            if call[way] is None:
-                continue
-            around = number if call["parent"] is None else call["parent"]
-            if received in found:
+    for number, ways in sizes.items():
+        call, found = by_id[number], differences.get(number, {})
+        around = number if call["parent"] is None else call["parent"]
+        for way, kinds in (("forward", _FORWARD), ("backward", _BACKWARD)):
+            made = any(kind in found for kind in kinds[1:])
+            if kinds[0] in found or (way in ways and not made):  # that it did not run is not its own doing, either
                 events.append((call[way]["start"], First(around, way, number)))
-            if returned in found:
+            if made:
                 events.append((call[way]["end"], First(number, way, None)))
     if len(alike) < len(calls):  # from here on other calls were made
         missing = next(call for call in calls if call["id"] not in alike)

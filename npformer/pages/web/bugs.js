@@ -14,10 +14,18 @@ export function buildBugs(app) {
   select.addEventListener("change", () => switchTo(app, select.value));
 }
 
-function switchTo(app, id) {
+// The bug that the page's address asks for, as in page.html?bug=relu-no-gate; with #12 the page stays at that step.
+export function openBug(app) {
+  const id = new URLSearchParams(location.search).get("bug");
+  if (!app.model.bugs.some((bug) => bug.id === id)) return;
+  byId("bug").value = id;
+  switchTo(app, id, location.hash === "");
+}
+
+function switchTo(app, id, goes = true) {
   app.bug = app.model.bugs.find((bug) => bug.id === id) || null;
   document.documentElement.classList.toggle("bugged", Boolean(app.bug));
-  if (app.bug) app.go(stepOf(app.model, app.bug.first.call, app.bug.first.way).number);
+  if (app.bug && goes) app.go(stepOf(app.model, app.bug.first.call, app.bug.first.way).number);
   else app.redraw(null);
 }
 

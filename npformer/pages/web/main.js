@@ -1,7 +1,7 @@
 // The page: its parts are built once, then pointer and keys change what they show.
 
 import { App } from "./app.js";
-import { buildBugs } from "./bugs.js";
+import { buildBugs, openBug } from "./bugs.js";
 import { byId, h } from "./dom.js";
 import { buildGraph } from "./graph.js";
 import { onKey } from "./keys.js";
@@ -80,6 +80,7 @@ async function start() {
   const asked = Number(location.hash.slice(1));
   app.go(asked >= 1 && asked <= app.model.steps.length ? asked - 1 : 0);
   verdict(app);
+  openBug(app);
   document.documentElement.dataset.ready = "yes";
   window.npformerPage = app;
 }
