@@ -27,6 +27,7 @@ class Made(NamedTuple):
     code: str
     name: str
     value: Host
+    returned: bool = False
 
 
 class Row(NamedTuple):
@@ -40,38 +41,54 @@ class Row(NamedTuple):
 def rows(right: Trace, found: BugTrace) -> list[Row]:
     """The lines of the first call that differ."""
     sides = [list(_lines(trace, found)) for trace in (right, found.wrong)]
-    keys = [[(each.function, each.name) for each in side] for side in sides]
+    keys = [[(each.function, each.name, each.returned) for each in side] for side in sides]
     paired: list[Row] = []
     for word, i, j, k, m in SequenceMatcher(None, *keys, autojunk=False).get_opcodes():
         if word == "equal":
             paired += [Row(a.name, a, b) for a, b in zip(sides[0][i:j], sides[1][k:m], strict=True)]
         else:
             paired += [Row(a.name, a, None) for a in sides[0][i:j]] + [Row(b.name, None, b) for b in sides[1][k:m]]
-    return [row for row in paired if not _is_same(row)]
+    told = [row for row in paired if not _is_same(row) and not _is_told_elsewhere(row, paired)]
+    return told or [Row((a or b).name, a, b) for a, b in _handed(right, found)]
+
+
+def _is_told_elsewhere(row: Row, paired: list[Row]) -> bool:
+    """Whether an unchanged line only returns what other lines have made, or make of it."""
+    sides = [side for side in (row.right, row.wrong) if side is not None]
+    if not all(side.returned for side in sides) or len({side.code for side in sides}) > 1:
+        return False
+    return any(
+        not any(made.returned for made in (other.right, other.wrong) if made is not None)
+        and _is_equal(row.right, other.right)
+        and _is_equal(row.wrong, other.wrong)
+        for other in paired
+    )
+
+
+def _is_equal(one: Made | None, other: Made | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one.value, other.value, equal_nan=True)
 
 
 def _is_same(row: Row) -> bool:
     if row.right is None or row.wrong is None or row.right.value.shape != row.wrong.value.shape:
         return False
     a, b = row.right.value, row.wrong.value
-    return np.allclose(a, b, rtol=0, atol=ROUNDING * float(np.max(np.abs(a), initial=0.0)), equal_nan=True)
+    largest = float(np.max(np.abs(a[np.isfinite(a)]), initial=0.0))
+    with np.errstate(invalid="ignore"):
+        close = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= ROUNDING * largest)
+    return bool(close.all())
 
 
 def _lines(trace: Trace, found: BugTrace) -> Iterator[Made]:
-    """What the lines of the first call made in one trace, each array once; of a layer, the arrays that differ."""
+    """What the lines of the first call made in one trace; a layer has none."""
     call = trace.calls[found.first.call]
     run = call[found.first.way]
     if run is None or run["function"] is None:
-        yield from _arrays_of_layer(trace, found)
         return
     names = [each["name"] for each in call["gradients" if found.first.way == "backward" else "outputs"]]
-    seen: list[Host] = []
-    for made in _of_frame(trace, run, names):
-        told = made.name.startswith("returns") or made.name in names
-        if told and any(np.array_equal(made.value, other, equal_nan=True) for other in seen):
-            continue  # an earlier line has shown it
-        seen.append(made.value)
-        yield made
+    yield from _of_frame(trace, run, names)
 
 
 def _of_frame(trace: Trace, frame: Any, names: list[str]) -> Iterator[Made]:
@@ -84,7 +101,7 @@ def _of_frame(trace: Trace, frame: Any, names: list[str]) -> Iterator[Made]:
         code = statement(source["text"] or "", line["line"] - source["first"])
         for name, value in line["values"].items():
             for shown, array in _arrays(trace, name, value, names):
-                yield Made(frame["function"], code, shown, array)
+                yield Made(frame["function"], code, shown, array, name == "return")
 
 
 def _arrays(trace: Trace, name: str, value: Any, names: list[str]) -> Iterator[tuple[str, Host]]:
@@ -107,19 +124,24 @@ def _array(trace: Trace, value: Any) -> Host | None:
     return np.asarray(float(value)) if isinstance(value, int | float) else None
 
 
-def _arrays_of_layer(trace: Trace, found: BugTrace) -> Iterator[Made]:
-    """What differs of a layer, or of the call that it hands other numbers to."""
+def _handed(right: Trace, found: BugTrace) -> Iterator[tuple[Made | None, Made | None]]:
+    """What differs of a call without lines that differ: what it hands to another call, or what it makes itself."""
     first = found.first
-    number, received = (first.call, False) if first.handed is None else (first.handed, True)
-    if number >= len(trace.calls):
-        return
-    differing = found.differences.get(number, {})
-    for kind in KINDS[first.way][:1] if received else KINDS[first.way][1:]:
-        key, value = ("parameter", "array") if kind == "added" else ("name", "value")
-        for each in trace.calls[number][kind]:  # type: ignore[literal-required]
-            array = _array(trace, each[value]) if each[key] in differing.get(kind, {}) else None
-            if array is not None:
-                yield Made("", "", each[key], array)
+    kinds = KINDS[first.way][1:] if first.handed is None else KINDS[first.way][:1]
+    number = first.call if first.handed is None else first.handed
+    for kind in kinds:
+        for name in found.differences.get(number, {}).get(kind, {}):
+            said = f"added to {name}" if kind == "added" else name
+            values = [_of_call(trace, number, kind, name) for trace in (right, found.wrong)]
+            made = [None if value is None else Made("", "", said, value) for value in values]
+            yield made[0], made[1]
+
+
+def _of_call(trace: Trace, number: int, kind: str, name: str) -> Host | None:
+    """One array that a call received or made."""
+    key, value = ("parameter", "array") if kind == "added" else ("name", "value")
+    listed: Any = trace.calls[number][kind]  # type: ignore[literal-required]
+    return next((_array(trace, each[value]) for each in listed if each[key] == name), None)
 
 
 def statement(text: str, index: int) -> str:
@@ -150,7 +172,7 @@ def _row(row: Row) -> str:
     return f"{_code(both)}{parts}"
 
 
-_NOTHING = '<p class="nothing">no such line</p>'
+_NOTHING = '<p class="nothing">nothing</p>'
 
 
 def _code(text: str) -> str:

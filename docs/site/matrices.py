@@ -93,10 +93,10 @@ def _cell(x: float, largest: float, marked: bool = False) -> str:
 
 
 def number(x: float) -> str:
-    """Three digits at most; small numbers by their power of ten."""
+    """Two digits after the point; numbers that need more room by their power of ten."""
     if not math.isfinite(x):
         return "NaN" if math.isnan(x) else "∞" if x > 0 else "−∞"
-    if abs(x) >= 0.005:
-        return f"{x:.2f}".replace("-", "−")
+    if 0.005 <= abs(x) < 1e5:
+        return f"{x:.{2 if abs(x) < 1000 else 0}f}".replace("-", "−")
     digits, _, power = f"{x:.0e}".partition("e")
     return f"{digits}e{int(power)}".replace("-", "−")

@@ -8,7 +8,7 @@ import math
 from functools import cache
 from itertools import groupby
 
-from docs.site import bug_traces, traces
+from docs.site import bug_sections, bug_traces, traces
 from docs.site.curves import curves, thumbnail
 from docs.site.operations import contents, formula_line
 from docs.site.places import page_of, write
@@ -142,7 +142,7 @@ def traced(bug: Bug) -> str:
     one = bug_traces.of_bug(bug.id)
     if one is None:
         return bug_traces.reason(bug)
-    return f"{bug_traces.section(one)}\n\n{traces.frame(one.recording, 'museum', bug.id)}"
+    return f"{bug_sections.section(one)}\n\n{traces.frame(one.recording, 'museum', bug.id)}"
 
 
 def effect(bug: Bug) -> str:
