@@ -48,21 +48,19 @@ def rows(right: Trace, found: BugTrace) -> list[Row]:
             paired += [Row(a.name, a, b) for a, b in zip(sides[0][i:j], sides[1][k:m], strict=True)]
         else:
             paired += [Row(a.name, a, None) for a in sides[0][i:j]] + [Row(b.name, None, b) for b in sides[1][k:m]]
-    told = [row for row in paired if not _is_same(row) and not _is_told_elsewhere(row, paired)]
+    differing = [row for row in paired if not _is_same(row)]
+    told = [row for i, row in enumerate(differing) if not _is_told_elsewhere(row, differing[:i], differing[i + 1 :])]
     return told or [Row((a or b).name, a, b) for a, b in _handed(right, found)]
 
 
-def _is_told_elsewhere(row: Row, paired: list[Row]) -> bool:
-    """Whether an unchanged line only returns what other lines have made, or make of it."""
+def _is_told_elsewhere(row: Row, before: list[Row], after: list[Row]) -> bool:
+    """Whether a line only passes on what lines before it made, or returns what a line after it gets."""
     sides = [side for side in (row.right, row.wrong) if side is not None]
-    if not all(side.returned for side in sides) or len({side.code for side in sides}) > 1:
+    returned = all(side.returned for side in sides)
+    if not returned and len({side.code for side in sides}) > 1:
         return False
-    return any(
-        not any(made.returned for made in (other.right, other.wrong) if made is not None)
-        and _is_equal(row.right, other.right)
-        and _is_equal(row.wrong, other.wrong)
-        for other in paired
-    )
+    others = before + (after if returned else [])
+    return any(_is_equal(row.right, other.right) and _is_equal(row.wrong, other.wrong) for other in others)
 
 
 def _is_equal(one: Made | None, other: Made | None) -> bool:
@@ -166,7 +164,7 @@ def _row(row: Row) -> str:
     codes = ["" if side is None else side.code for side in sides]
     both = codes[0] if codes[0] == codes[1] else ""
     parts = "".join(
-        f'<div class="{name}">{"" if both else _code(code)}{table or _NOTHING}</div>'
+        f'<div class="{name}"><b>{name}</b>{"" if both else _code(code)}{table or _NOTHING}</div>'
         for name, code, table in zip(("right", "wrong"), codes, tables, strict=True)
     )
     return f"{_code(both)}{parts}"

@@ -11,6 +11,8 @@ import numpy as np
 
 Host = np.ndarray[Any, Any]
 SHADES = 6
+#: Differences below this, relative to the largest number, are not framed.
+_ROUNDING = 1e-12
 #: How the axes before the last two are called, by the number of axes.
 _AXES = {3: ("row",), 4: ("row", "head")}
 
@@ -23,45 +25,48 @@ def tables(array: Host, name: str, rows: Sequence[Sequence[str]] | None = None) 
     largest = float(np.max(np.abs(array), initial=0.0)) or 1.0
     flat = array.reshape(-1, array.shape[-1]) if array.ndim == 1 else array
     shown = "".join(_one(part, caption, labels, largest) for part, caption, labels in _parts(flat, rows))
-    shape = " × ".join(map(str, array.shape)) or "one number"
-    return f'<figure class="array"><figcaption><code>{html.escape(name)}</code> {shape}</figcaption>{shown}</figure>'
+    return _figure(shown, name, array)
 
 
 def versus(right: Host | None, wrong: Host | None, name: str) -> tuple[str, str]:
     """An array without a bug and with it, as HTML each, in the same colours; what differs is framed.
 
     Of an array of more than two axes, the matrix with the largest difference; of one that is only on one side, the
-    first.
+    first. A side that is None is empty.
     """
-    given = [x for x in (right, wrong) if x is not None]
-    finite = [np.abs(x[np.isfinite(x)]) for x in given]
-    largest = float(np.max(np.concatenate([x.reshape(-1) for x in finite]), initial=0.0)) or 1.0
-    differs = None
+    sides = [x for x in (right, wrong) if x is not None]
+    largest = max(float(np.max(np.abs(x[np.isfinite(x)]), initial=0.0)) for x in sides) or 1.0
+    marks, place = None, (0,) * max(x.ndim for x in sides)
     if right is not None and wrong is not None and right.shape == wrong.shape:
-        differs = ~((right == wrong) | (np.isnan(right) & np.isnan(wrong)))
-    shown = [_largest_part(x, right, wrong, differs, name, largest) if x is not None else "" for x in (right, wrong)]
+        apart = _apart(right, wrong)
+        marks = apart > _ROUNDING * largest
+        place = tuple(map(int, np.unravel_index(int(np.argmax(apart)), apart.shape)))
+    shown = [_matrix_at(x, place, marks, name, largest) if x is not None else "" for x in (right, wrong)]
     return shown[0], shown[1]
 
 
-def _largest_part(
-    x: Host, right: Host | None, wrong: Host | None, differs: Host | None, name: str, largest: float
-) -> str:
-    """One matrix of an array, with what differs framed."""
-    place: tuple[int, ...] = (0,) * max(0, x.ndim - 2)
-    if place and differs is not None and right is not None and wrong is not None:
-        with np.errstate(invalid="ignore"):
-            apart = np.nan_to_num(np.abs(wrong - right), nan=np.inf)
-        place = tuple(map(int, np.unravel_index(int(np.argmax(apart)), apart.shape)))[: x.ndim - 2]
-    matrix, marks = (_matrix(np.asarray(each)[place]) if each is not None else None for each in (x, differs))
-    words = zip(_AXES.get(x.ndim, ("",) * len(place)), place, strict=True)
-    caption = ", ".join(f"{word} {i}".strip() for word, i in words)
-    shape = " × ".join(map(str, x.shape)) or "one number"
-    table = _one(matrix, caption, None, largest, marks)
-    return f'<figure class="array"><figcaption><code>{html.escape(name)}</code> {shape}</figcaption>{table}</figure>'
+def _apart(right: Host, wrong: Host) -> Host:
+    """How far the numbers are apart; ∞ where only one of them is a number."""
+    with np.errstate(invalid="ignore"):
+        apart = np.where(right == wrong, 0.0, np.abs(wrong - right))
+    return np.where(np.isnan(apart), np.where(np.isnan(right) & np.isnan(wrong), 0.0, np.inf), apart)
 
 
-def _matrix(x: Host) -> Host:
-    return x.reshape(-1, x.shape[-1]) if x.ndim else x.reshape(1, 1)
+def _matrix_at(x: Host, place: tuple[int, ...], marks: Host | None, name: str, largest: float) -> str:
+    """The matrix of an array that holds this place, as a figure."""
+    place = place[: max(0, x.ndim - 2)]
+    matrix, framed = (None if each is None else np.atleast_2d(each[place]) for each in (x, marks))
+    return _figure(_one(matrix, _caption(place, x.ndim), None, largest, framed), name, x)
+
+
+def _figure(shown: str, name: str, array: Host) -> str:
+    shape = " × ".join(map(str, array.shape)) or "one number"
+    return f'<figure class="array"><figcaption><code>{html.escape(name)}</code> {shape}</figcaption>{shown}</figure>'
+
+
+def _caption(place: tuple[int, ...], axes: int) -> str:
+    words = zip(_AXES.get(axes, ("",) * len(place)), place, strict=True)
+    return ", ".join(f"{word} {i}".strip() for word, i in words)
 
 
 def _parts(array: Host, rows: Sequence[Sequence[str]] | None) -> Iterator[tuple[Host, str, Sequence[str] | None]]:
@@ -69,9 +74,8 @@ def _parts(array: Host, rows: Sequence[Sequence[str]] | None) -> Iterator[tuple[
     if array.ndim == 0:
         array = array.reshape(1, 1)
     for place in np.ndindex(array.shape[:-2]):
-        words = zip(_AXES.get(array.ndim, ("",) * len(place)), place, strict=True)
         labels = rows[place[0]] if rows is not None and place and len(rows[place[0]]) == array.shape[-2] else None
-        yield array[place], ", ".join(f"{word} {i}".strip() for word, i in words), labels
+        yield array[place], _caption(place, array.ndim), labels
 
 
 def _one(matrix: Host, caption: str, labels: Sequence[str] | None, largest: float, marks: Host | None = None) -> str:
@@ -86,7 +90,7 @@ def _one(matrix: Host, caption: str, labels: Sequence[str] | None, largest: floa
 
 def _cell(x: float, largest: float, marked: bool = False) -> str:
     mark = " d" if marked else ""
-    if x == 0 or not math.isfinite(x):
+    if x == 0 or math.isnan(x):
         return f'<td class="{"z" if x == 0 else "x"}{mark}">{number(x) if x else 0}</td>'
     shade = max(1, round(SHADES * min(1.0, abs(x) / largest)))
     return f'<td class="{"p" if x > 0 else "n"}{shade}{mark}">{number(x)}</td>'

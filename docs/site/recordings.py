@@ -35,7 +35,7 @@ MODELS: dict[str, str] = {
     "transformer-deep": "the walk's Transformer with two layers in the encoder and in the decoder",
     "layer-twice": "a feed-forward layer that is used twice",
 }
-#: So many times larger than the sample's are the scores at which an exponential overflows in float64.
+#: Added to scores it changes nothing, but an exponential of them overflows in float64.
 LARGE = 1000
 _OVERFLOWING = ("softmax", "cross_entropy")
 
@@ -87,8 +87,8 @@ def _samples(name: str) -> Iterator[Recording]:
         yield Recording(f"{name}-{number}", said, partial(npf.trace, name, *case.inputs, name=case.name))
     if name in _OVERFLOWING:
         large, *rest = sample_inputs(name)
-        said = f"{_link(name)} on a small input times {LARGE}"
-        yield Recording(f"{name}-large", said, partial(npf.trace, name, LARGE * np.asarray(large), *rest))
+        said = f"{_link(name)} on a small input plus {LARGE}"
+        yield Recording(f"{name}-large", said, partial(npf.trace, name, LARGE + np.asarray(large), *rest))
 
 
 def _link(name: str) -> str:

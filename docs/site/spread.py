@@ -78,6 +78,8 @@ def said(size: float) -> str:
         return "not a number" if math.isnan(size) else "did not run, or infinite"
     if size == 0:
         return "the same"
+    if size < 1e-4:
+        return f"{size:.0e}".replace("-", "−")
     if size >= 10:
-        return f"{size:.0f} times"
-    return f"{100 * size:.0f} %" if size >= 0.0995 else f"{100 * size:.1g} %" if size >= 1e-4 else f"{size:.0e}"
+        return f"{size:.0f} times" if size < 1e6 else f"{size:.0e} times".replace("+", "")
+    return f"{100 * size:.0f} %" if size >= 0.0995 else f"{100 * size:.1g} %"

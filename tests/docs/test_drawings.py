@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from docs.site.curves import curves, thumbnail
-from docs.site.matrices import number, tables
+from docs.site.matrices import number, tables, versus
 
 
 def points(svg: str, name: str) -> list[tuple[float, float]]:
@@ -59,3 +59,22 @@ def test_arrays_of_every_rank(shape):
 
 def test_numbers_are_short():
     assert [number(x) for x in (12.345, -0.0314, 0.00499, -1.24e-7)] == ["12.35", "−0.03", "5e−3", "−1e−7"]
+    assert [number(x) for x in (-1900.0, 2.7e43, np.nan, np.inf, -np.inf)] == ["−1900", "3e43", "NaN", "∞", "−∞"]
+
+
+def test_an_array_without_a_bug_and_with_it():
+    right = np.arange(16.0).reshape(2, 2, 4)
+    wrong = right.copy()
+    wrong[1, 0, 2], wrong[1, 1, 0], wrong[0, 1, 1] = -20.0, np.nan, right[0, 1, 1] + 1e-14
+    shown = versus(right, wrong, "dx")
+    for text in shown:
+        ElementTree.fromstring(text)
+        assert re.findall("<caption>(.*?)</caption>", text) == ["row 1"], "the matrix with the largest difference"
+        framed = [" d" in each for each in re.findall(r'<td class="([^"]*)">', text)]
+        assert framed == [False, False, True, False, True, False, False, False]
+    assert '<td class="x d">NaN</td>' in shown[1]
+    assert '<td class="p3 d">10.00</td>' in shown[0], "both sides have the same colours"
+    assert versus(None, wrong[1, 0], "dx")[0] == ""
+    assert " d" not in versus(np.ones(()), np.ones(2), "dx")[1]
+    same = versus(np.array(np.nan), np.array(np.nan), "loss")
+    assert same[0] == same[1]

@@ -75,6 +75,33 @@ def test_a_bug_of_the_forward_is_found_in_the_forward(shown):
         assert (shown.calls[one.first.call]["name"], one.first.way) == first, name
 
 
+def test_a_gradient_that_is_not_made_or_not_added_is_a_difference():
+    """None of these changes what a call returns; each changes what becomes of it."""
+    record = partial(showcase, tie_embeddings=True)
+    right = record()
+    one = with_bug(record, right, bug("tied-one-gradient"))
+    assert right.calls[one.first.call]["name"] == "generator.linear"
+    (dweight,) = (g for g in right.calls[one.first.call]["gradients"] if g["name"] == "dweight")
+    assert np.array_equal(one.differences[one.first.call]["gradients"]["dweight"], -right.arrays[dweight["value"]])
+    assert one.sizes == {one.first.call: {"backward": 1.0}}
+    one = with_bug(record, right, bug("tied-overwritten"))
+    assert (right.calls[one.first.call]["name"], one.first.way) == ("src_embedding", "backward")
+    assert list(one.differences[one.first.call]) == ["added"]
+    assert one.wrong.recording is None
+
+
+def test_a_backward_that_does_not_run_is_a_difference():
+    record = partial(showcase, num_encoder_layers=2)
+    right = record()
+    one = with_bug(record, right, bug("layers-in-forward-order"))
+    first = right.calls[one.first.call]["name"], one.first.way, right.calls[one.first.handed]["name"]
+    assert first == ("encoder", "backward", "encoder.layers.1")
+    assert one.differences == {}
+    assert {right.calls[number]["name"].rpartition(".")[2] for number in one.sizes} > {"0", "1", "self_attention"}
+    assert {size for ways in one.sizes.values() for size in ways.values()} == {np.inf}
+    assert set(one.to_dict(Pack())["sizes"][str(one.first.handed)].values()) == {None}
+
+
 def test_a_named_bug_must_run_and_must_change_something(shown):
     record = partial(npf.trace, "layer_norm")
     right = record()

@@ -185,6 +185,19 @@ def test_each_bug_opens_at_its_first_place_and_spreads_from_there(opened, shown,
     assert opened.run("return npformerPage.ticks.every((tick) => Number(tick.style.getPropertyValue('--size')) === 0)")
 
 
+def test_the_address_switches_a_bug_on(browser, page, bugs):
+    """With ?bug=… it opens at the first place that differs, or at the step after #; another name changes nothing."""
+    one = bugs[3]
+    for query, number in ((f"?bug={one.bug.id}", None), (f"?bug={one.bug.id}#12", 11), ("?bug=none-of-these", 0)):
+        browser.driver.get("about:blank")
+        browser.driver.get(f"{page.as_uri()}{query}")
+        browser.wait(READY)
+        first = browser.run("return npformerPage.ticks.findIndex((tick) => tick.classList.contains('first'))")
+        assert browser.run(STEP)[0] == (first if number is None else number), query
+        assert browser.run("return document.getElementById('bug').value") == ("" if number == 0 else one.bug.id)
+        assert browser.find("#bugtext").is_displayed() == (number != 0)
+
+
 def test_a_bugs_line_shows_its_difference(opened):
     opened.run(
         "const select = document.getElementById('bug'); select.value = 'layer-norm-no-mean';"

@@ -1,0 +1,174 @@
+"""Each bug of the museum has its trace on its page: the first call that differs is its own, or a reason is given."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+
+from docs.site import bug_sections, bug_traces, differences, recordings
+from docs.site.spread import Step, drawn, said
+from npformer.functional import OPERATIONS
+from npformer.lab.museum.bugs import BUGS, bug
+from npformer.lab.museum.patch import edited_sources, function_at
+
+#: Bugs of an operation's own code, of each kind of recording: small, a test's sample, large scores.
+OF_OPERATIONS = (
+    "softmax-diagonal", "softmax-empty-row", "softmax-overflow", "layer-norm-no-mean", "relu-no-gate",
+    "embedding-assigned", "attention-dk-no-transpose", "attention-dv-before-dropout", "dropout-no-mask",
+    "post-norm-bypassed", "loss-by-batch", "loss-smooths-padding", "test-length-one",
+)  # fmt: skip
+#: Bugs of layers and models: the recording, and the name of the first call that differs.
+OF_MODELS = {
+    "residual-omitted": ("transformer", "decoder.layers.0"),
+    "causal-off": ("transformer", "decoder.layers.0.self_attention.attention"),
+    "final-norm-skipped": ("transformer-pre", "decoder"),
+    "tied-one-gradient": ("transformer-tied", "generator.linear"),
+    "tied-overwritten": ("transformer-tied", "src_embedding"),
+    "layers-in-forward-order": ("transformer-deep", "encoder"),
+    "dropout-at-inference": ("transformer-inference", "encoder.layers.0.self_attention.attention"),
+    "gradient-assigned": ("layer-twice", "feed_forward"),
+}
+#: Bugs outside of one forward and backward, by the words of their reason.
+WITHOUT = {
+    "when Adam turns gradients into updates": {
+        "adam-t-per-tensor", "adam-t-zero", "adam-t-thirty", "adam-v-with-beta1", "adam-eps-inside",
+        "adam-no-correction", "adamw-into-gradient", "adamw-no-rate",
+    },
+    "in what weight decay takes": {"adamw-decays-vectors"},
+    "in the learning rate of each update": {"noam-max", "noam-per-tensor", "schedule-from-zero"},
+    "when the gradients of all parameters are scaled together": {
+        "clip-per-tensor", "clip-stretches", "clip-squared",
+    },
+    "in the order of clipping and update": {"clip-after-update"},
+    "between two steps": {"gradients-not-zeroed"},
+    "several small batches": {"accumulate-means", "accumulate-sums"},
+    "when the same random numbers come again": {"same-mask-every-step", "same-mask-every-micro-batch"},
+    "when a run is resumed": {"resume-redraws-dropout"},
+    "when a run is saved or resumed": {
+        "resume-replays-data", "resume-loses-moments", "resume-restarts-schedule", "resume-repeats-a-step",
+    },
+    "when a batch is made": {"target-not-shifted"},
+    "in decoding": {"decoding-first-position"},
+}  # fmt: skip
+
+
+def first_call(name):
+    """The recording's name, and the first call that differs."""
+    one = bug_traces.of_bug(name)
+    assert one is not None, name
+    return one.recording.name, recordings.right(one.recording).calls[one.found.first.call]
+
+
+@pytest.mark.parametrize("name", OF_OPERATIONS)
+def test_the_first_call_that_differs_is_of_the_changed_operation(name):
+    """The operation's file and the pass are those of the code that the museum changes."""
+    files = {target.partition(":")[0] for target in bug(name).targets}
+    _, call = first_call(name)
+    assert OPERATIONS[call["type"]].forward.__module__ in files
+    one = bug_traces.of_bug(name)
+    ways = {way for way in ("forward", "backward") if any(target.endswith(f"_{way}") for target in bug(name).targets)}
+    assert one.found.first.way in (ways or {"forward"})
+
+
+def test_a_bug_of_layers_differs_first_where_its_code_is():
+    found = {name: (recording, call["name"]) for name in OF_MODELS for recording, call in [first_call(name)]}
+    assert found == OF_MODELS
+
+
+def test_every_bug_has_a_recording_or_a_reason():
+    """Which of both is told by the changed code alone; where a recording is to be, its own code runs."""
+    without = {each.id for each in BUGS if bug_traces.reason(each)}
+    assert without == set().union(*WITHOUT.values())
+    for words, names in WITHOUT.items():
+        assert {each.id for each in BUGS if words in bug_traces.reason(each)} == names, words
+    for start in bug_traces.OUTSIDE:
+        assert any(target.startswith(start) for each in BUGS for target in each.targets), start
+    models = [recordings.model(name) for name in recordings.MODELS]
+    ran = frozenset().union(*map(recordings.runs, models))
+    for each in BUGS:
+        if each.id not in without:
+            assert each.targets & ran or bug_traces.operations_of(each), each.id
+
+
+@pytest.mark.parametrize("name", ["softmax-diagonal", "layer-norm-no-mean", "post-norm-bypassed", "loss-by-batch"])
+def test_the_changed_line_stands_beside_the_right_one(name):
+    """What the museum calls the edited text is among the lines with other numbers, and so is the text that it was."""
+    one = bug_traces.of_bug(name)
+    rows = differences.rows(recordings.right(one.recording), one.found)
+    shown = [
+        {made.code for made in side if made is not None}
+        for side in ([row.right for row in rows], [row.wrong for row in rows])
+    ]
+    for before, after in edited_sources(bug(name).edits).values():
+        for text, other, codes in ((before, after, shown[0]), (after, before, shown[1])):
+            changed = {line.strip() for line in text.splitlines()} - {line.strip() for line in other.splitlines()}
+            assert any(line in code for line in changed for code in codes), (name, codes)
+    for row in rows:
+        assert row.right is None or row.wrong is None or not np.array_equal(row.right.value, row.wrong.value)
+
+
+def test_equal_lines_are_left_out_and_the_values_are_those_of_the_pair():
+    one = bug_traces.of_bug("layer-norm-no-mean")
+    rows = {row.name: row for row in differences.rows(recordings.right(one.recording), one.found)}
+    assert set(rows) == {"dx"}
+    right = recordings.right(one.recording)
+    dx = next(right.arrays[each["value"]] for each in right.calls[0]["gradients"] if each["name"] == "dx")
+    assert np.array_equal(rows["dx"].right.value, dx)
+    assert np.array_equal(rows["dx"].wrong.value - dx, one.found.differences[0]["gradients"]["dx"])
+
+
+def test_a_page_says_how_far_a_difference_spreads():
+    one = bug_traces.of_bug("residual-omitted")
+    steps = bug_sections.steps(one)
+    assert len(steps) == 50
+    (first,) = (i for i, step in enumerate(steps) if step.first)
+    assert all(step.size == 0 for step in steps[:first])
+    assert all(step.way == "backward" for step in steps[first:])
+    text = bug_sections.section(one)
+    differing = [step for step in steps if step.size != 0]
+    assert f"calls of operations, in forward and in backward, {len(differing)} return other numbers" in text
+    assert "The loss is the same to the last bit" in text
+    assert text.count('<rect class="backward"') == len(differing)
+    assert text.count("<tr><td><code>") == len(differing)
+    assert "The loss is 2." in bug_sections.section(bug_traces.of_bug("causal-off"))
+    assert "1 gets another gradient" in bug_sections.section(bug_traces.of_bug("tied-overwritten"))
+
+
+def test_a_call_that_does_not_run_is_named():
+    text = bug_sections.section(bug_traces.of_bug("layers-in-forward-order"))
+    assert "It does not run the backward of `encoder.layers.1`" in text
+    text = bug_sections.section(bug_traces.of_bug("residual-omitted-decoder"))
+    assert "It hands other numbers to `decoder.layers.0.norm1.post_norm`" in text
+
+
+def test_the_parts_of_a_page_are_well_formed():
+    for name in ("softmax-overflow", "cross-sides-swapped", "tied-one-gradient"):
+        text = bug_sections.section(bug_traces.of_bug(name))
+        blocks = re.findall(r"^<(?:div|svg|details).*$", text, re.MULTILINE)
+        assert len(blocks) >= 1
+        for block in blocks:
+            ElementTree.fromstring(block)
+
+
+def test_the_drawing_shows_each_size_and_where_it_begins():
+    steps = [Step("a", "forward", 0.0), Step("a<", "backward", 0.5, True), Step("b", "backward", 1e-9),
+             Step("c", "backward", float("nan"))]  # fmt: skip
+    svg = drawn(steps)
+    ElementTree.fromstring(svg)
+    heights = [float(each) for each in re.findall(r'height="([\d.]+)"><title>', svg)]
+    assert heights[0] < heights[2] < heights[1] < heights[3]
+    assert svg.count('class="first"') == 1
+    assert "a&lt;, backward: 50 %" in svg
+    ElementTree.fromstring(drawn([Step("a", "forward", 1e200, True)]))
+    assert [said(size) for size in (0.0, 12.3, 1.0, 0.034, 3e-7, float("nan"))] == [
+        "the same", "12 times", "100 %", "3 %", "3e−07", "not a number",
+    ]  # fmt: skip
+
+
+def test_every_target_of_a_reason_is_a_function():
+    for each in BUGS:
+        if bug_traces.reason(each):
+            assert all(function_at(target) for target in each.targets)
