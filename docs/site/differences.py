@@ -49,17 +49,20 @@ def rows(right: Trace, found: BugTrace) -> list[Row]:
         else:
             paired += [Row(a.name, a, None) for a in sides[0][i:j]] + [Row(b.name, None, b) for b in sides[1][k:m]]
     differing = [row for row in paired if not _is_same(row)]
-    told = [row for i, row in enumerate(differing) if not _is_told_elsewhere(row, differing[:i], differing[i + 1 :])]
+    told: list[Row] = []
+    for i, row in enumerate(differing):
+        if not _is_told_elsewhere(row, told, differing[i + 1 :]):
+            told.append(row)
     return told or [Row((a or b).name, a, b) for a, b in _handed(right, found)]
 
 
 def _is_told_elsewhere(row: Row, before: list[Row], after: list[Row]) -> bool:
-    """Whether a line only passes on what lines before it made, or returns what a line after it gets."""
+    """Whether a line only passes on what lines before it made, or returns what an unchanged line after it gets."""
     sides = [side for side in (row.right, row.wrong) if side is not None]
-    returned = all(side.returned for side in sides)
-    if not returned and len({side.code for side in sides}) > 1:
+    returned, changed = all(side.returned for side in sides), len({side.code for side in sides}) > 1
+    if changed and not returned:
         return False
-    others = before + (after if returned else [])
+    others = before + (after if returned and not changed else [])
     return any(_is_equal(row.right, other.right) and _is_equal(row.wrong, other.wrong) for other in others)
 
 

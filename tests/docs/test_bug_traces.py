@@ -120,6 +120,16 @@ def test_equal_lines_are_left_out_and_the_values_are_those_of_the_pair():
     assert np.array_equal(rows["dx"].wrong.value - dx, one.found.differences[0]["gradients"]["dx"])
 
 
+def test_an_array_that_is_passed_on_is_shown_once():
+    """``y`` is handed on as ``weights`` and ``dropped``; a changed line that returns an array is kept."""
+    for name, expected in (
+        ("causal-one-ahead", ["scores", "top", "shifted", "shifted", "powers", "total", "y", "out"]),
+        ("neither-post-nor-pre", ["total", "centred", "r", "x_hat", "y", "y"]),
+    ):
+        one = bug_traces.of_bug(name)
+        assert [row.name for row in differences.rows(recordings.right(one.recording), one.found)] == expected
+
+
 def test_a_page_says_how_far_a_difference_spreads():
     one = bug_traces.of_bug("residual-omitted")
     steps = bug_sections.steps(one)
