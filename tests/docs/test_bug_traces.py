@@ -154,7 +154,14 @@ def test_a_call_that_does_not_run_is_named():
     assert "It hands other numbers to `decoder.layers.0.norm1.post_norm`" in text
 
 
+def test_a_statement_is_shown_whole_and_of_a_block_its_head():
+    text = "def f(x):\n    y = sum(\n        x\n    )\n    if y < 0:\n        y = 0\n    return y\n"
+    assert [differences.statement(text, i) for i in (1, 4, 6)] == ["y = sum(\n    x\n)", "if y < 0:", "return y"]
+
+
 def test_the_parts_of_a_page_are_well_formed():
+    made = differences.Made("f.f", "y = x[a<b]", "y", np.ones(2))
+    ElementTree.fromstring(differences.shown([differences.Row("y", made, None)]))
     for name in ("softmax-overflow", "cross-sides-swapped", "tied-one-gradient"):
         text = bug_sections.section(bug_traces.of_bug(name))
         blocks = re.findall(r"^<(?:div|svg|details).*$", text, re.MULTILINE)

@@ -65,7 +65,7 @@ def test_numbers_are_short():
 def test_an_array_without_a_bug_and_with_it():
     right = np.arange(16.0).reshape(2, 2, 4)
     wrong = right.copy()
-    wrong[1, 0, 2], wrong[1, 1, 0], wrong[0, 1, 1] = -20.0, np.nan, right[0, 1, 1] + 1e-14
+    wrong[1, 0, 2], wrong[1, 1, 0], wrong[1, 1, 3] = -20.0, np.nan, right[1, 1, 3] + 1e-14
     shown = versus(right, wrong, "dx")
     for text in shown:
         ElementTree.fromstring(text)

@@ -14,7 +14,7 @@ export function buildBugs(app) {
   select.addEventListener("change", () => switchTo(app, select.value));
 }
 
-// The bug that the page's address asks for, as in page.html?bug=relu-no-gate; with #12 the page stays at that step.
+// The bug that the page's address asks for, page.html?bug=ID; with a step after #, the page stays there.
 export function openBug(app) {
   const id = new URLSearchParams(location.search).get("bug");
   if (!app.model.bugs.some((bug) => bug.id === id)) return;
