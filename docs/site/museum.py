@@ -139,9 +139,14 @@ def commands(bug: Bug) -> str:
 
 def traced(bug: Bug) -> str:
     """The bug in a trace, and the page that steps through it; or why no trace shows it."""
-    one = bug_traces.of_bug(bug.id)
+    one, reason = bug_traces.of_bug(bug.id), bug_traces.reason(bug)
+    if one is None and not reason:
+        raise LookupError(
+            f"{bug.id}: expected a recording of docs/site/recordings.py that the bug changes, or a reason in "
+            "docs/site/bug_traces.py, OUTSIDE; add one"
+        )
     if one is None:
-        return bug_traces.reason(bug)
+        return reason
     return f"{bug_sections.section(one)}\n\n{traces.frame(one.recording, 'museum', bug.id)}"
 
 

@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-from docs.site import bug_sections, bug_traces, differences, recordings
+from docs.site import bug_sections, bug_traces, differences, museum, recordings
 from docs.site.spread import Step, drawn, said
 from npformer.functional import OPERATIONS
 from npformer.lab.museum.bugs import BUGS, bug
@@ -183,6 +183,13 @@ def test_the_drawing_shows_each_size_and_where_it_begins():
     assert [said(size) for size in (0.0, 12.3, 1.0, 0.034, 3e-7, float("nan"))] == [
         "the same", "12 times", "100 %", "3 %", "3e−07", "not a number",
     ]  # fmt: skip
+
+
+def test_a_bug_without_both_is_refused(monkeypatch):
+    monkeypatch.setattr(bug_traces, "OUTSIDE", {})
+    monkeypatch.setattr(bug_traces, "of_bug", lambda name: None)
+    with pytest.raises(LookupError, match=r"noam-max: expected a recording of docs/site/recordings\.py"):
+        museum.traced(bug("noam-max"))
 
 
 def test_every_target_of_a_reason_is_a_function():
