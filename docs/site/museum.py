@@ -147,7 +147,8 @@ def traced(bug: Bug) -> str:
         )
     if one is None:
         return reason
-    return f"{bug_sections.section(one)}\n\n{traces.frame(one.recording, 'museum', bug.id)}"
+    shown = f"{bug_sections.section(one)}\n\n{traces.frame(one.recording, 'museum', bug.id)}"
+    return f"::::{{container}} no-search\n{shown}\n::::"  # who searches for an operation wants its page, not each bug's
 
 
 def effect(bug: Bug) -> str:
