@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 import npformer as npf
 from npformer.pages import trace_page, write_trace_page
+from npformer.pages.bugs import bug_traces
 from npformer.proof.showcase import showcase
 from tests.browser import NARROW, WIDE
 
@@ -196,6 +199,21 @@ def test_the_address_switches_a_bug_on(browser, page, bugs):
         assert browser.run(STEP)[0] == (first if number is None else number), query
         assert browser.run("return document.getElementById('bug').value") == ("" if number == 0 else one.bug.id)
         assert browser.find("#bugtext").is_displayed() == (number != 0)
+
+
+def test_what_a_layer_itself_adds_with_a_bug_is_shown(browser, tmp_path):
+    record = partial(showcase, tie_embeddings=True)
+    right = record()
+    write_trace_page(right, tmp_path / "page.html", bugs=bug_traces(record, right, ["tied-overwritten"]))
+    browser.driver.get(f"{(tmp_path / 'page.html').as_uri()}?bug=tied-overwritten")
+    browser.wait(READY)
+    assert browser.run(STEP)[1:] == ["backward", "src_embedding"]
+    shown = browser.run(
+        "return [...document.querySelectorAll('#arrays figure.card.differs')].map((card) => card.spec.name)"
+    )
+    assert shown == ["src_embedding.weight"]
+    browser.run("document.querySelector('#arrays figure.card.differs td').click()")
+    assert "minus what it adds without" in text(browser, "#entry")
 
 
 def test_a_bugs_line_shows_its_difference(opened):

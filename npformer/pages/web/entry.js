@@ -49,6 +49,7 @@ function described(app, entry, call) {
     return [`gradient of ${entryName(of, entry.flat, entry.array.shape)}${where}`, forward === undefined ? "" : ` = ${short(forward, "f")}`];
   }
   if (entry.what === "parameter") return ["gradient of a parameter: the sum over every call that used it"];
+  if (entry.what === "added") return ["what the layer's own code adds to the parameter's gradient with the bug, minus what it adds without"];
   if (entry.what === "upstream") return ["arrives here: the sum over every use of this output"];
   const there = backwardOf(app, entry, call);
   if (there) {

@@ -93,8 +93,17 @@ function backwardParts(app, call, seen) {
     parts(app, call) || section("Made, line by line", lineCards(app, call, seen), ""),
     section("Goes on down", below, below.length ? "" : "nothing: tokens have no gradient"),
     section("Added to parameters", trained, ""),
+    addedByBug(app, call),
     call.parent === null && call.parts.length ? parameters(app, call) : null,
   ];
+}
+
+// With a bug: what a layer's own code, which has no lines here, adds to parameters beyond what it should.
+function addedByBug(app, call) {
+  const found = Object.entries((app.bug && (app.bug.calls[call.id] || {}).added) || {});
+  const cards = found.map(([name, place]) => card({ call: call.id, what: "added", name, array: app.model.arrays.get(place), note: "wrong − right" }));
+  cards.forEach((each) => each.classList.add("differs"));
+  return section("Added to parameters by the layer itself", cards, "");
 }
 
 function parameter(call, name) {
