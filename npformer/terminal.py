@@ -10,6 +10,8 @@ import os
 import re
 import shutil
 import sys
+import textwrap
+from contextlib import suppress
 from typing import TextIO
 
 COLOURS = ("auto", "always", "never")
@@ -18,6 +20,7 @@ NARROWEST, USUAL, WIDEST = 60, 80, 100  # columns of prose; the usual ones where
 
 _chosen = "auto"
 _CODES = re.compile("\x1b\\[[0-9;]*m")
+_UNITS = re.compile(r"(?<=\d) (?=%|m?s\b|G\w+/s)")  # the blank between a number and its unit
 
 
 def choose_colour(choice: str) -> None:
@@ -38,14 +41,51 @@ def is_coloured(stream: TextIO | None = None) -> bool:
     return is_terminal(sys.stdout if stream is None else stream) and not os.environ.get("NO_COLOR")
 
 
-def columns(widest: int = WIDEST) -> int:
-    """The columns for prose on standard output: the terminal's, from 60 to 100; 80 in a pipe or a file.
+def columns(widest: int = WIDEST, stream: TextIO | None = None) -> int:
+    """The columns for prose on this stream (default: standard output): the terminal's, from 60 to 100; 80 in a pipe.
 
     widest: another limit, for tables and code.
     """
-    if sys.stdout is None or not sys.stdout.isatty():
-        return USUAL
-    return min(max(shutil.get_terminal_size((USUAL, 24)).columns, NARROWEST), widest)
+    width = width_of(sys.stdout if stream is None else stream)
+    return USUAL if width is None else min(max(width, NARROWEST), widest)
+
+
+def width_of(stream: TextIO | None) -> int | None:
+    """The columns of a terminal; None: a pipe, a file, or nothing."""
+    if stream is None or not stream.isatty():
+        return None
+    here = USUAL  # shutil asks the terminal of standard output alone
+    with suppress(OSError, ValueError):
+        here = os.get_terminal_size(stream.fileno()).columns or USUAL
+    return shutil.get_terminal_size((here, 24)).columns
+
+
+def fill(text: str, width: int | None = None, first: str = "", hanging: str = "") -> str:
+    """Prose in lines of at most width columns (default: those of standard output); a word that is longer stands out.
+
+    first, hanging: what the first line begins with, and the others. A number and its unit stay on one line.
+    """
+    room, kept = columns() if width is None else width, _UNITS.sub("\0", text)
+    lines = textwrap.wrap(
+        kept, room, initial_indent=first, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False
+    )
+    return "\n".join(lines).replace("\0", " ") if lines else first.rstrip()
+
+
+def folded(text: str, stream: TextIO | None, hanging: str = "  ") -> str:
+    """A message, whose lines are folded to the width of a terminal; as it is in a pipe or a log, for a search.
+
+    hanging: what the rest of a folded line begins with, behind that line's own margin.
+    """
+    if width_of(stream) is None:
+        return text
+    width = columns(stream=stream)
+    return "\n".join(_in_lines(line, width, hanging) for line in text.split("\n"))
+
+
+def _in_lines(line: str, width: int, hanging: str) -> str:
+    margin = " " * (len(line) - len(line.lstrip()))
+    return line if len(line) <= width else fill(line.strip(), width, margin, margin + hanging)
 
 
 def paint(text: str, colour: str, stream: TextIO | None = None) -> str:

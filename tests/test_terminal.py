@@ -61,3 +61,26 @@ def test_the_width_of_prose_is_the_terminals_within_limits(wide, columns, monkey
     for stream in (io.StringIO(), None):
         monkeypatch.setattr("sys.stdout", stream)
         assert terminal.columns() == 80
+
+
+def test_the_width_of_standard_error_is_that_of_its_own_terminal(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    monkeypatch.setattr("sys.__stdout__", io.StringIO())
+    stream = Terminal()
+    stream.fileno = lambda: 7
+    monkeypatch.setattr("os.get_terminal_size", lambda number: os.terminal_size((70 + number, 24)))
+    assert terminal.columns(stream=stream) == 77
+
+
+def test_a_message_is_folded_on_a_terminal_alone(monkeypatch):
+    monkeypatch.setattr(terminal, "columns", lambda stream: 30)
+    said = "npformer: a/very/long/path/that-has-no/blank: expected 0 < x <= 1, got 2\n  gamma (4,)"
+    assert terminal.folded(said, io.StringIO()) == said
+    lines = ["npformer:", "  a/very/long/path/that-has-no/blank:", "  expected 0 < x <= 1, got 2", "  gamma (4,)"]
+    assert terminal.folded(said, Terminal()).split("\n") == lines
+
+
+def test_a_number_and_its_unit_stay_on_one_line():
+    assert terminal.fill("it takes 12 % of it, or 3.1 ms", 12) == "it takes\n12 % of it,\nor 3.1 ms"
+    assert terminal.fill("one two three", 9, "- ", "  ") == "- one two\n  three"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from npformer.cli import bench_text as text
 from npformer.cli.common import add_device, add_kernels, add_precision, new_parser
 from npformer.errors import ConfigError
 from npformer.models.presets import PRESETS, Preset
+from npformer.terminal import fill, folded, width_of
 from npformer.training.bench import Budget, Profile, StepTimes, profile_step, time_steps
 from npformer.visible import visible
 
@@ -70,10 +72,12 @@ def run(args: argparse.Namespace) -> int:
     if args.profile:
         return _profile(args, preset, backend, budget)
     if not args.json:
-        print(f"{_title(args, preset)}\n{backend}; {_blas(backend, preset)}", flush=True)
+        print(folded(f"{_title(args, preset)}\n{backend}; {_blas(backend, preset)}", sys.stdout), flush=True)
     found = time_steps(preset, backend, args.dropout, budget)
-    told = text.times(found, preset.batch * preset.length)
-    print(json.dumps(_about(args, backend) | _times(found, preset)) if args.json else told)
+    if args.json:
+        print(json.dumps(_about(args, backend) | _times(found, preset)))
+    else:
+        print(folded(text.times(found, preset.batch * preset.length), sys.stdout, " " * text.NAMES))
     return 0
 
 
@@ -93,15 +97,15 @@ def _profile(args: argparse.Namespace, preset: Preset, backend: Backend, budget:
     check_place(place)  # before the measurement, not after it
     where = f"{backend}; {_one_thread(backend)}"
     if not args.json:
-        print(f"{_title(args, preset)}\n{where}", flush=True)
+        print(folded(f"{_title(args, preset)}\n{where}", sys.stdout), flush=True)
     profile = profile_step(preset, backend, args.dropout, budget)
     notes = [f"{_title(args, preset)}; {where}", text.roofline(profile), text.reading(profile)]
     draw_profile(profile.rows, place, f"Where a training step's {1e3 * profile.seconds:,.1f} ms go", notes)
     if args.json:
         print(json.dumps(_about(args, backend) | _numbers(profile) | {"picture": str(place)}))
     else:
-        parts = [text.roofline(profile), "", text.table(profile), "", text.wrapped(text.COLUMNS), ""]
-        print("\n".join([*parts, text.wrapped(text.reading(profile)), f"drawn in {visible(place)}"]))
+        print(folded(text.roofline(profile), sys.stdout), text.table(profile, width_of(sys.stdout)), sep="\n\n")
+        print(f"\n{fill(text.reading(profile))}\ndrawn in {visible(place)}")
     return 0
 
 

@@ -1,40 +1,44 @@
-"""The report of `npformer bench`, in lines of at most 100 columns."""
+"""The report of `npformer bench`, as wide as the terminal."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 
 import numpy as np
 
 from npformer.percent import percent
+from npformer.terminal import fill
 from npformer.training.bench import Profile, Row, StepTimes
 
-WIDTH = 100
-HEADER = (
-    f"{'operation':<20} {'pass':<8} {'calls':>5} {'ms':>9} {'share':>7} {'GFLOP':>8} {'MB':>7} {'rate':>13}"
-    f"  {'of the ceiling':<14}"
-)
-COLUMNS = (
-    "ms, share: all calls in one step. GFLOP: operations of the matrix products. MB: the least that must be read and "
-    "written. The ceiling is this machine's peak rate of products or of memory, whichever takes the operation longer; "
-    "rate is the operation's rate in the same unit (above 100 %, its data were still in a cache). "
-    "layers, in Python: everything between the operations, such as copies of views and setting gradients to 0."
-)
+NAMES = 10  # columns of the names in the summary
+COLUMNS = ("operation", "pass", "calls", "ms", "share", "GFLOP", "MB", "rate", "of the ceiling")
+WORDS = ("operation", "pass", "of the ceiling")  # aligned to the left, numbers to the right
+#: What a narrow terminal leaves out, the first of them first.
+LEFT_OUT = ("GFLOP", "MB", "calls", "rate", "share")
+MEANINGS = {
+    "share": "ms, share: all calls in one step.",
+    "GFLOP": "GFLOP: operations of the matrix products.",
+    "MB": "MB: the least that must be read and written.",
+    "of the ceiling": "The ceiling is this machine's peak rate of products or of memory, whichever takes the operation "
+    "longer (above 100 %, the operation's data were still in a cache).",
+    "rate": "rate: the operation's own, in the same unit.",
+}
+PYTHON = "layers, in Python: everything between the operations, such as copies of views and setting gradients to 0."
 
 
 def times(found: StepTimes, tokens: int) -> str:
     """The summary of timed steps with so many target tokens each."""
     seconds = np.asarray(found.seconds)
     low, middle, high = (_ms(float(value)) for value in np.quantile(seconds, (0.25, 0.5, 0.75)))
-    return "\n".join([
-        f"median    {middle} a step",
-        f"spread    best {_ms(min(seconds))}, middle half {low} to {high}, worst {_ms(max(seconds))}; "
-        f"the first step, not counted, {_ms(found.first)}",
-        f"steps     {len(seconds)} in {seconds.sum():.1f} s",
-        f"tokens/s  {tokens / float(np.median(seconds)):,.0f} target tokens ({tokens:,} a step)",
-        f"loss      {found.first_loss:.4f} at first, {found.last_loss:.4f} at last",
-    ])  # fmt: skip
+    told = {
+        "median": f"{middle} a step",
+        "spread": f"best {_ms(min(seconds))}, middle half {low} to {high}, worst {_ms(max(seconds))}; the first step, "
+        f"not counted, {_ms(found.first)}",
+        "steps": f"{len(seconds)} in {seconds.sum():.1f} s",
+        "tokens/s": f"{tokens / float(np.median(seconds)):,.0f} target tokens ({tokens:,} a step)",
+        "loss": f"{found.first_loss:.4f} at first, {found.last_loss:.4f} at last",
+    }
+    return "\n".join(f"{name:<{NAMES}}{text}" for name, text in told.items())
 
 
 def roofline(profile: Profile) -> str:
@@ -46,12 +50,26 @@ def roofline(profile: Profile) -> str:
     )
 
 
-def table(profile: Profile) -> str:
-    """All rows, and their sum."""
-    rule = "-" * len(HEADER)
-    total = f"{'the step':<20} {'':<8} {'':>5} {1e3 * profile.seconds:>9.3f} {'100.0 %':>7}"
-    work = f"{sum(row.flops for row in profile.rows) / 1e9:>8.3f} {sum(row.bytes for row in profile.rows) / 1e6:>7.1f}"
-    return "\n".join([HEADER, *map(_line, profile.rows), rule, f"{total} {work}"])
+def table(profile: Profile, width: int | None) -> str:
+    """All rows, their sum, and what the columns mean; width: columns of the terminal, None for all of the table."""
+    total = {"operation": "the step", "ms": f"{1e3 * profile.seconds:.3f}", "share": "100.0 %"} | {
+        "GFLOP": f"{sum(row.flops for row in profile.rows) / 1e9:.3f}",
+        "MB": f"{sum(row.bytes for row in profile.rows) / 1e6:.1f}",
+    }
+    rows = [*map(_cells, profile.rows), total]
+    widths = {name: max(len(name), *(len(row.get(name, "")) for row in rows)) for name in COLUMNS}
+    left_out = list[str]()
+    while width is not None and sum(widths.values()) + len(widths) > width and len(left_out) < len(LEFT_OUT):
+        left_out.append(LEFT_OUT[len(left_out)])
+        del widths[left_out[-1]]
+    lines = [_line(row, widths) for row in ({name: name for name in COLUMNS}, *rows)]
+    return "\n".join([*lines[:-1], "-" * max(map(len, lines)), lines[-1], "", fill(_meanings(left_out))])
+
+
+def _meanings(left_out: Sequence[str]) -> str:
+    told = [text for name, text in MEANINGS.items() if name not in left_out]
+    narrow = f"A wider terminal shows {', '.join(name for name in COLUMNS if name in left_out)}, too."
+    return " ".join([*told, PYTHON, *([narrow] if left_out else [])])
 
 
 def reading(profile: Profile) -> str:
@@ -72,20 +90,29 @@ def reading(profile: Profile) -> str:
     )
 
 
-def wrapped(text: str) -> str:
-    """text in lines of at most WIDTH columns; a number and its % stay together."""
-    return textwrap.fill(text.replace(" %", "\0%"), WIDTH).replace("\0%", " %")
-
-
-def _line(row: Row) -> str:
-    rate = share = ""
+def _cells(row: Row) -> dict[str, str]:
+    """The row's cells by column."""
+    cells = {
+        "operation": row.op,
+        "pass": row.direction,
+        "calls": str(row.calls),
+        "ms": f"{1e3 * row.seconds:.3f}",
+        "share": percent(row.share),
+        "GFLOP": _or_nothing(row.flops / 1e9, 3),
+        "MB": _or_nothing(row.bytes / 1e6, 1),
+    }
     if row.bound_by and row.seconds:
         amount, unit = (row.flops, "GFLOP/s") if row.bound_by == "products" else (row.bytes, "GB/s")
-        rate = f"{_number(amount / row.seconds / 1e9)} {unit}"
-        share = f"{percent(row.of_ceiling or 0, 0):>5} {row.bound_by}"
-    return (
-        f"{row.op:<20} {row.direction:<8} {row.calls:>5} {1e3 * row.seconds:>9.3f} {percent(row.share):>7} "
-        f"{_or_nothing(row.flops / 1e9, 3):>8} {_or_nothing(row.bytes / 1e6, 1):>7} {rate:>13}  {share:<14}"
+        cells["rate"] = f"{_number(amount / row.seconds / 1e9)} {unit}"
+        cells["of the ceiling"] = f"{percent(row.of_ceiling or 0, 0):>5} {row.bound_by}"
+    return cells
+
+
+def _line(row: dict[str, str], widths: dict[str, int]) -> str:
+    cells = (row.get(name, "") for name in widths)
+    return " ".join(
+        f" {cell:<{width}}"[name != COLUMNS[-1] :] if name in WORDS else f"{cell:>{width}}"
+        for cell, (name, width) in zip(cells, widths.items(), strict=True)
     ).rstrip()
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from textwrap import fill
-from typing import Any
+from typing import Any, NoReturn
 
 from npformer import bar
 from npformer.backend import Backend
@@ -18,7 +18,7 @@ from npformer.backend.backend import KERNELS, PRECISIONS
 from npformer.errors import ConfigError
 from npformer.proof import Case
 from npformer.proof.user_file import UserCase
-from npformer.terminal import COLOURS, GREEN, RED, YELLOW, paint
+from npformer.terminal import COLOURS, GREEN, RED, YELLOW, folded, paint
 from npformer.visible import visible
 
 DEVICES = ("auto", "numpy", "cupy")
@@ -40,7 +40,7 @@ def say(what: object) -> None:
     and is shown as \\n.
     """
     lines = str(what).split("\n  ")
-    print("npformer: " + "\n  ".join(map(visible, lines)), file=sys.stderr)
+    print(folded("npformer: " + "\n  ".join(map(visible, lines)), sys.stderr), file=sys.stderr)
 
 
 def tell(report: str) -> None:
@@ -84,7 +84,14 @@ def _examples(lines: list[str], width: int) -> str:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that names the nearest of the known words for one that it does not know."""
+    """A parser that names the nearest of the known words for one that it does not know.
+
+    Its errors are as wide as the terminal.
+    """
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(2, folded(f"{self.prog}: error: {message}\n", sys.stderr))
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         known = [str(choice) for choice in action.choices or ()]

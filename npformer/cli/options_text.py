@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
 
+from npformer.terminal import fill, width_of
 from npformer.training.option_table import Row, option_rows
 
 LEAST = 30  # columns that a meaning needs beside the rest; with fewer it stands below
@@ -18,8 +18,11 @@ def options_text(task: str | None, as_json: bool) -> str:
     rows = option_rows(task)
     if as_json:
         return json.dumps({"task": task, "options": [row._asdict() for row in rows]})
-    width = shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else None
-    return table(rows, width) + "\n\nSet an option by --set NAME=VALUE, several by --config FILE (TOML)."
+    return (
+        table(rows, width_of(sys.stdout))
+        + "\n\n"
+        + fill("Set an option by --set NAME=VALUE, several by --config FILE (TOML).")
+    )
 
 
 def table(rows: Sequence[Row], width: int | None) -> str:
