@@ -147,7 +147,7 @@ def _decoding(backend: Backend) -> list[str]:
     expected = [(ids[1:] + [0] * found.shape[1])[: found.shape[1]] for ids in tokens]
     state = built.start(SRC[:2], 5)
     steps = np.stack([built.step(TGT[:2, t], state) for t in range(5)], axis=1)  # (B, T, V)
-    return differ("a decoded token", found, expected) + differ("the logits of a step", steps, built(SRC[:2], TGT[:2]))
+    return differ("a decoded token", found, expected) + differ("a logit of a step", steps, built(SRC[:2], TGT[:2]))
 
 
 def _padded_rows(backend: Backend) -> list[str]:
