@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from npformer.explain.operation import explained_operation
 from npformer.explain.operation_text import operation_lines
 from npformer.explain.text import WIDEST
 from npformer.functional import OPERATIONS
-from npformer.terminal import columns
+from npformer.terminal import columns, fill
 from npformer.visible import visible
 
 EXAMPLES = """examples:
@@ -82,7 +83,7 @@ def _random(args: argparse.Namespace) -> int:
     for checked in random_checks(args.random, args.seed):
         found.append(checked)
         if not args.json and not checked.ok:
-            print(f"{checked.name}  {checked.place}: {'; '.join(checked.problems)}", flush=True)
+            print(fill(f"{checked.name}  {checked.place}: {'; '.join(checked.problems)}", hanging="    "), flush=True)
     wrong = sum(not each.ok for each in found)
     if args.json:
         print(json.dumps({"ok": not wrong, "numbers": [vars(each) | {"ok": each.ok} for each in found]}))
@@ -90,9 +91,18 @@ def _random(args: argparse.Namespace) -> int:
         print(f"{wrong} of {len(found)} random numbers: something does not hold")
     else:
         models = len({each.name for each in found})
-        print(f"{len(found)} random numbers of {models} models: terms, why, tokens and paths add up to each, "
-              "each is right, and each prediction's error falls fourfold with half the step")  # fmt: skip
+        of = f"{_count(len(found), 'random number')} of {_count(models, 'model')}"
+        print(
+            fill(
+                f"{of}: terms, why, tokens and paths add up to each, each is right, and each prediction's error falls "
+                "fourfold with half the step"
+            )
+        )
     return 1 if wrong else 0
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def _operation(args: argparse.Namespace) -> int:
@@ -118,7 +128,7 @@ def _number(args: argparse.Namespace) -> int:
         print(json.dumps(to_dict(found)))
     else:
         if setting.note:
-            print(visible(setting.note))
+            print(fill(visible(setting.note)))
         tell("\n".join(lines(found, columns(WIDEST), _has_symbols())))
     return 0 if found.value.verdict == "right" else 1
 
@@ -134,7 +144,9 @@ def _write_page(args: argparse.Namespace, target: Any, setting: Setting | None) 
 def _no_place(tensors: dict[str, Any], what: str) -> str:
     listed = "\n  ".join(f"{name} {tuple(x.shape)}" for name, x in list(tensors.items())[:40])
     more = f"\n  … {len(tensors) - 40} more" if len(tensors) > 40 else ""
-    return f"--at: expected a number of {what}, NAME[INDEX], got none; it has\n  {listed}{more}"
+    operation = get_close_matches(what, OPERATIONS, n=1, cutoff=0.8)
+    meant = f"\n  (or did you mean the operation {operation[0]}?)" if operation else ""
+    return f"--at: expected a number of {what}, NAME[INDEX], got none; it has\n  {listed}{more}{meant}"
 
 
 def _has_symbols() -> bool:

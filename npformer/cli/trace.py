@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import partial
@@ -18,6 +19,7 @@ from npformer.pages import trace_page
 from npformer.pages.bugs import BugTrace, bug_traces
 from npformer.proof.showcase import showcase
 from npformer.proof.trace import LIMIT, Trace, trace
+from npformer.terminal import folded, width_of
 from npformer.visible import visible
 
 SHOWCASE = "showcase"
@@ -80,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out is not None:
         write_file(args.out, "--out", text.encode())
         said.append(f"the trace is in {visible(args.out)} ({len(text) / 1e6:.2f} MB)")
-    print(text if args.json else "\n".join([str(found), *said]))
+    print(text if args.json else folded("\n".join([found.text(width_of(sys.stdout)), *said]), sys.stdout))
     return 0
 
 

@@ -28,7 +28,8 @@ def operation_lines(story: OperationStory, width: int = 100) -> Iterator[str]:
     for name, x in story.gradients.items():
         yield from page.value(name, x, 0)
     yield ""
-    yield from str(story.report).splitlines()
+    yield from page.wrapped("The check draws upstream gradients of its own, so its numbers are not those above:")
+    yield from story.report.lines(page.width)
     verdict = "every gradient is right" if story.report.ok else "a gradient is not right"
     yield from page.wrapped(
         f"numeric: the complex step, which knows only the forward; central differences agree with it. So {verdict}."
@@ -147,7 +148,8 @@ class _Page:
             yield first + text
             return
         yield first.rstrip()
-        yield from (f"{'':{depth + 4}}{line}"[: self.width] for line in text.splitlines())
+        for line in text.splitlines():
+            yield from [f"{'':{depth + 4}}{line}"] if isinstance(x, np.ndarray) else self.wrapped(line, depth + 4, 4)
 
 
 def _product(factors: list[float], sign: float) -> str:

@@ -129,8 +129,12 @@ class Report:
         return json.dumps(self.to_dict())
 
     def __str__(self) -> str:
-        rows = [line for row in self.rows for line in row.lines()]
-        return "\n".join([table_line(HEADER), *rows, *self.explanations()])
+        return "\n".join(self.lines())
+
+    def lines(self, columns: int = 80) -> list[str]:
+        """The table in so many columns, 60 or more, and its explanations."""
+        rows = [line for row in self.rows for line in row.lines(0, columns)]
+        return [table_line(HEADER, 0, columns), *rows, *self.explanations(0, columns)]
 
     def explanations(self, indent: int = 0, columns: int = 80) -> list[str]:
         """Each diagnosis, wrapped at so many columns, once for all its tensors; then problems and notes."""

@@ -60,7 +60,11 @@ class Trace:
 
     def __str__(self) -> str:
         """The tree of calls, with the shapes and the largest entries of outputs and upstream gradients."""
-        return text_of(self.document, self.arrays)
+        return self.text()
+
+    def text(self, width: int | None = None) -> str:
+        """The same for a terminal of this width, 60 or more; None: as wide as it gets."""
+        return text_of(self.document, self.arrays, width)
 
 
 def trace(

@@ -58,7 +58,7 @@ def test_the_small_models_are_listed(cli):
 
 def test_random_numbers_are_checked(cli):
     found = cli("explain", "--random", "1")
-    assert (found.code, found.out.count("1 random numbers of 1 models")) == (0, 1)
+    assert (found.code, found.out.count("1 random number of 1 model:")) == (0, 1)
     assert cli("explain", "--random", "1", "--seed", "5", "--json").document["ok"] is True
 
 

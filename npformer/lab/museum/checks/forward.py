@@ -76,7 +76,7 @@ def _positions(backend: Backend) -> list[str]:
     problems = differ("sinusoidal position 3 …", found[0], expected)
     table, x = normal(6, 7, 6), normal(7, 2, 3, 6)
     learned, _ = backend.ops.learned_positions.forward(x, table, 2)
-    return problems + differ("learned positions", learned, x + table[2:5])
+    return problems + differ("a learned position", learned, x + table[2:5])
 
 
 def _layer_norm(backend: Backend) -> list[str]:
