@@ -11,6 +11,7 @@ import re
 import shutil
 import sys
 import textwrap
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TextIO
 
@@ -70,6 +71,15 @@ def fill(text: str, width: int | None = None, first: str = "", hanging: str = ""
         kept, room, initial_indent=first, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False
     )
     return "\n".join(lines).replace("\0", " ") if lines else first.rstrip()
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of cells, in columns as wide as their contents. The last column is left out where it does not fit."""
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    if max(map(len, lines)) <= columns() or len(widths) == 1:
+        return lines
+    return aligned([row[:-1] for row in rows])
 
 
 def folded(text: str, stream: TextIO | None, hanging: str = "  ") -> str:

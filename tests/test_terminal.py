@@ -84,3 +84,14 @@ def test_a_message_is_folded_on_a_terminal_alone(monkeypatch):
 def test_a_number_and_its_unit_stay_on_one_line():
     assert terminal.fill("it takes 12 % of it, or 3.1 ms", 12) == "it takes\n12 % of it,\nor 3.1 ms"
     assert terminal.fill("one two three", 9, "- ", "  ") == "- one two\n  three"
+
+
+def test_columns_are_as_wide_as_their_contents_and_the_last_goes_first(monkeypatch):
+    rows = [("softmax", "Softmax", "in progress"), ("add_norm", "Pre-LN", "")]
+    expected = {
+        60: ["softmax   Softmax  in progress", "add_norm  Pre-LN"],
+        20: ["softmax   Softmax", "add_norm  Pre-LN"],
+    }
+    for wide, lines in (expected | {9: ["softmax", "add_norm"], 2: ["softmax", "add_norm"]}).items():
+        monkeypatch.setattr(terminal, "columns", lambda wide=wide: wide)
+        assert terminal.aligned(rows) == lines

@@ -69,6 +69,8 @@ def _expect_one_task(args: argparse.Namespace) -> None:
     given = [name for name in ("list", "template", "answer") if getattr(args, name)]
     if len(given) > 1:
         raise ConfigError(f"grade: expected one of --list, --template, --answer, got --{' and --'.join(given)}")
+    if args.list and args.file is not None:
+        raise ConfigError(f"--list: expected no FILE beside it, got {args.file}; leave --list out to grade it")
     if args.file is None and not given:
         raise ConfigError("grade: expected a FILE, got none; npformer grade --list shows the exercises")
     if args.file is None and args.answer and not args.exercise:

@@ -1,9 +1,18 @@
 """Verdicts in colour, only in their places; examples of a help text at every width."""
 
+import json
+
 import pytest
 
 from npformer import terminal
 from npformer.cli.common import _examples, tell
+from npformer.terminal import unpainted
+
+PROGRESS = {
+    "format": "npformer exercises 1",
+    "exercises": {"softmax": {"attempts": 1, "hint": 0, "solved": False}},
+    "lessons": {"8": "in progress"},
+}
 
 CODES = {"32": "green", "31": "red", "33": "yellow"}
 
@@ -49,3 +58,28 @@ def test_examples_at_each_width():
     assert _examples(lines, 40) == "\n".join(lines)
     assert _examples(lines, 36) == "  npformer museum         all of it\n  npformer museum show X  one"
     assert _examples(lines, 24) == "  npformer museum\n      all of it\n  npformer museum show X\n      one"
+
+
+@pytest.mark.parametrize("words", [("grade", "--list"), ("lessons",), ("lessons", 8), ("museum", "list")])
+@pytest.mark.parametrize("wide", [60, 80, 120])
+def test_lists_fit_the_terminal(cli, monkeypatch, tmp_path, words, wide):
+    (tmp_path / "npformer-progress.json").write_text(json.dumps(PROGRESS))
+    monkeypatch.setenv("COLUMNS", str(wide))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    shown = unpainted(cli(*words).out)
+    assert max(map(len, shown.splitlines())) <= wide
+    assert ("in progress" in shown) == (wide > 60 or words == ("lessons", 8)) or words[0] == "museum"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("decode", "nowhere", "bot"), ("bench", "--siz", "small"), ("explain", "rotary", "--at", "nothing[1]")],
+)
+def test_errors_fit_the_terminal_and_stay_on_a_line_in_a_pipe(cli, monkeypatch, words):
+    said = cli(*words).err.split("npformer")[-1]
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    folded = cli(*words).err.split("npformer")[-1]
+    assert said.count("\n") == 1 < folded.count("\n")
+    assert max(map(len, folded.splitlines())) <= 60
+    assert folded.split() == said.split()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -188,5 +189,9 @@ BY_NAME = {exercise.name: exercise for exercise in EXERCISES}
 def find(name: str) -> Exercise:
     """The exercise called name. Raises ConfigError, with all names, if there is none."""
     if name not in BY_NAME:
-        raise ConfigError(f"exercise: expected one of {', '.join(BY_NAME)}, got {name!r}; --list shows all exercises")
+        near = get_close_matches(name, BY_NAME, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise ConfigError(
+            f"exercise: expected one of {', '.join(BY_NAME)}, got {name!r}; {hint}npformer grade --list shows them"
+        )
     return BY_NAME[name]

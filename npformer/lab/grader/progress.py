@@ -16,7 +16,7 @@ from typing import Any
 from npformer.atomic import describe, write_atomically
 from npformer.lab.grader.exercises import EXERCISES
 from npformer.lab.grader.folder import Begun
-from npformer.terminal import columns
+from npformer.terminal import aligned, columns
 from npformer.visible import visible
 
 NAME = "npformer-progress.json"
@@ -117,11 +117,11 @@ def state_of(name: str, progress: Progress, files: Mapping[str, Begun]) -> str:
 def overview(progress: Progress, files: Mapping[str, Begun]) -> str:
     """All exercises in order with their states; then the files of those in progress, and what to do next."""
     states = {exercise.name: state_of(exercise.name, progress, files) for exercise in EXERCISES}
-    lines = []
-    for number, exercise in enumerate(EXERCISES, 1):
-        state = states[exercise.name]
-        said = "" if state == NOT_BEGUN else state
-        lines.append(f"  {MARKS[state]} {number:>2}  {exercise.name:<22} {exercise.title:<32} {said}".rstrip())
+    rows = [
+        (f"  {MARKS[state]} {number:>2}", exercise.name, exercise.title, "" if state == NOT_BEGUN else state)
+        for number, (exercise, state) in enumerate(zip(EXERCISES, states.values(), strict=True), 1)
+    ]
+    lines = aligned(rows)
     going = [name for name, state in states.items() if state == IN_PROGRESS]
     for name in going:
         text = f"in progress: {name}, {_detail(progress.entries.get(name, Entry()), files.get(name))}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import os
 import textwrap
 from collections.abc import Callable, Iterable
 from importlib import import_module
@@ -76,8 +75,8 @@ def write_new(path: Path, text: str) -> None:
             file.write(text)
     except FileExistsError:
         raise OutputError(
-            f"{path}: it exists, and nothing is ever overwritten; grade it, move it away, or name another file: "
-            f"`npformer grade {os.path.splitext(path.name)[0]}_2.py --template …`"
+            f"{path}: it exists, and nothing is ever overwritten; move it away, or name another file, such as "
+            f"{path.with_stem(path.stem + '_2')}"
         ) from None
     except OSError as error:
         raise OutputError(f"{path}: cannot be written: {error.strerror}; choose another folder") from error

@@ -15,8 +15,9 @@ from npformer.lab.museum.detections import Detections, only_detectors
 from npformer.lab.museum.patch import edited_sources
 from npformer.lab.mutation_testing import CRASHED, EQUIVALENT, KILLED, SURVIVED, Outcome
 from npformer.percent import percent
-from npformer.terminal import columns
+from npformer.terminal import columns, fill
 
+MARGIN = " " * 4
 _ID = 33  # width of the longest id and two spaces
 
 
@@ -36,7 +37,7 @@ def row(detections: Detections) -> str:
         return _entry(e.id, f"SURVIVES all {detections.tried} checks that run it")
     names = list(detections.problems)
     first = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
-    return _entry(e.id, first) + "\n" + textwrap.indent(_filled(detections.diagnosis, columns() - 6, 2), " " * 6)
+    return _entry(e.id, first) + "\n" + fill(detections.diagnosis, first=" " * 6, hanging=" " * 8)
 
 
 def heading(category: str) -> str:
@@ -61,21 +62,20 @@ def _single(table: Sequence[Detections]) -> Iterator[str]:
         yield "\nWITHOUT THIS CHECK ALONE".ljust(_ID + 1) + "these would survive"
         yield from (_entry(name, ", ".join(ids)) for name, ids in alone.items())
     if len(used) > len(alone):
-        yield _filled(
+        yield fill(
             f"Each of the other {len(used) - len(alone)} checks that detected something can be left out: "
-            "another one detects the same.", columns(),
-        )  # fmt: skip
+            "another one detects the same."
+        )
 
 
 def label(e: Bug) -> str:
     """What is known of a bug without running anything: the formulas, the story, the change."""
     numbers = f" · number{'s' if len(e.sources) > 1 else ''} {', '.join(map(str, e.sources))}" if e.sources else ""
     parts = [
-        f"{_filled(e.title[0].upper() + e.title[1:], columns())}\n"
-        f"{_filled(f'{e.id} · {e.category}{numbers}', columns())}",
+        f"{fill(e.title[0].upper() + e.title[1:])}\n{fill(f'{e.id} · {e.category}{numbers}')}",
         f"  right   {_hung(e.right)}\n  wrong   {_hung(e.wrong)}",
-        _filled(e.story, columns()),
-        _filled(f"Seen: {e.seen}.", columns()),
+        fill(e.story),
+        fill(f"Seen: {e.seen}."),
         "\n".join(_change(e)),
     ]
     return "\n\n".join(parts)
@@ -90,7 +90,7 @@ def _change(e: Bug) -> Iterator[str]:
     """The changed lines, before and after."""
     yield "The change:"
     for target, (before, after) in edited_sources(e.edits).items():
-        yield textwrap.indent(_filled(f"in {target.replace(':', ', ')}", columns() - 2, 4), "  ")
+        yield fill(f"in {target.replace(':', ', ')}", first="  ", hanging=" " * 6)
         changed = [line for line in difflib.ndiff(before.splitlines(), after.splitlines()) if line[0] in "-+"]
         code = textwrap.dedent("\n".join(line[2:] for line in changed)).split("\n")
         for line, bare in zip(changed, code, strict=True):
@@ -110,26 +110,25 @@ def _found(detections: Detections) -> Iterator[str]:
         return
     yield f"Detected by {_count(len(detections.problems), 'check')} of {detections.tried} that run the changed code:"
     for name, problem in list(detections.problems.items())[:4]:
-        yield _filled(f"  {name}: {problem}", columns(), 4)
+        yield fill(f"  {name}: {problem}", hanging=MARGIN)
     if len(detections.problems) > 4:
         yield f"  and {len(detections.problems) - 4} more"
     if detections.diagnosis not in detections.problems.values():
-        yield _filled(f"Diagnosis: {detections.diagnosis}", columns(), 4)
+        yield fill(f"Diagnosis: {detections.diagnosis}", hanging=MARGIN)
 
 
 def _shown(e: Bug, comparison: Comparison | None) -> Iterator[str]:
     if comparison is None:
-        yield _filled(f"There is no picture of this bug. {e.instead}", columns())
+        yield fill(f"There is no picture of this bug. {e.instead}")
         return
     steps = len(comparison.right.losses)
-    yield _filled(f"In training, after {steps} steps of reversing words of up to six letters:", columns())
-    yield _filled(f"  right   {comparison.right}", columns(), 10)
-    yield _filled(f"  wrong   {comparison.wrong}", columns(), 10)
+    yield fill(f"In training, after {steps} steps of reversing words of up to six letters:")
+    yield fill(f"  right   {comparison.right}", hanging=" " * 10)
+    yield fill(f"  wrong   {comparison.wrong}", hanging=" " * 10)
     if comparison.wrong.exact_match >= comparison.right.exact_match:
-        yield _filled(
+        yield fill(
             "A run this short and this small does not show the bug; the wrong one may even be ahead by chance. "
-            "A curve is no check, and such bugs get shipped; the checks above find them at once.",
-            columns(),
+            "A curve is no check, and such bugs get shipped; the checks above find them at once."
         )
 
 
@@ -140,10 +139,6 @@ def _hung(text: str) -> str:
 def _entry(name: str, text: str) -> str:
     hung = textwrap.wrap(text, columns() - _ID - 2, break_long_words=False, break_on_hyphens=False) or [""]
     return "\n".join([f"  {name.ljust(_ID)}{hung[0]}", *(" " * (_ID + 2) + line for line in hung[1:])])
-
-
-def _filled(text: str, width: int, indent: int = 0) -> str:
-    return textwrap.fill(text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _count(number: int, noun: str) -> str:
@@ -161,12 +156,10 @@ def mutation_table(outcomes: Sequence[Outcome], counts: Mapping[str, Any], secon
     for outcome in outcomes:
         if outcome.fate in (EQUIVALENT, SURVIVED):
             reason = outcome.case or "it changes no gradient"
-            lines += textwrap.wrap(
-                f"{outcome.fate}: {outcome.description}; {reason}", columns(), subsequent_indent="    "
-            )
+            lines.append(fill(f"{outcome.fate}: {outcome.description}; {reason}", hanging=MARGIN))
     judged = counts["diagnosis"]
     total = max(1, sum(judged.values()))
     shares = ", ".join(f"{label} {number} ({percent(number / total, 0)})" for label, number in judged.items())
-    lines += ["", _filled(f"diagnosis of the killed: {shares}", columns(), 4)]
+    lines += ["", fill(f"diagnosis of the killed: {shares}", hanging=MARGIN)]
     lines.append(f"{counts['mutants']} mutants in {seconds:.0f} s")
     return "\n".join(lines)
