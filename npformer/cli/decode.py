@@ -16,6 +16,7 @@ from npformer.data import Characters
 from npformer.errors import ConfigError, DataError, TokenError
 from npformer.models import Decoder, DecoderConfig, Encoder, Transformer
 from npformer.models.config import ModelConfig
+from npformer.terminal import folded
 from npformer.training import RunDirectory
 from npformer.training.assemble import Trained, read_trained
 from npformer.training.text_example import MASK, encode
@@ -154,11 +155,14 @@ def expect_text(text: str, place: str, trained: Trained) -> None:
             f"got {length}; shorten it, or train with longer texts or sinusoidal positions"
         )
     if length >= trained_on and not isinstance(config, DecoderConfig):
-        print(
-            f"note: {place}: {length} {unit} are more than any text in training had ({trained_on - 1}); "
-            "expect poor output, and raise --max-len if it is cut short",
-            file=sys.stderr,
+        _note(
+            f"{place}: {length} {unit} are more than any text in training had ({trained_on - 1}); expect poor output, "
+            "and raise --max-len if it is cut short"
         )
     coverage = tokenizer.coverage(text.split(MASK) if trained.kind == "masked" else [text])
     if coverage.missing:
-        print(f"note: {place}: {coverage}; missing text is read as [UNK]", file=sys.stderr)
+        _note(f"{place}: {coverage}; missing text is read as [UNK]")
+
+
+def _note(text: str) -> None:
+    print(folded(f"note: {text}", sys.stderr), file=sys.stderr)
