@@ -69,14 +69,16 @@ COMMANDS = {
     "faults-kernels": Command("Damaged files of compiled kernels", "python -m benchmarks.faults.kernel_cache"),
     "faults-memory": Command("Memory after random shapes", "python -m benchmarks.faults.memory"),
 } | {
-    f"experiment-{name.replace('_', '-')}": Command(what, f"python -m examples.experiments.{name}")
-    for name, what in (
-        ("cost_and_length", "Cost and length"), ("step_time", "Recurrent and parallel steps"),
-        ("first_token", "Gradient that reaches the first token"), ("norms", "LayerNorm and BatchNorm under padding"),
-        ("dropout_place", "Dropout before or after the residual sum"), ("norm_order", "Post-LN and pre-LN in depth"),
+    f"experiment-{file}": Command(
+        what, f"python -m examples.experiments.{file.replace('-', '_')} --out docs/pictures/experiment-{file}.png"
+    )
+    for file, what in (
+        ("cost-and-length", "Cost and length"), ("step-time", "Recurrent and parallel steps"),
+        ("first-token", "Gradient that reaches the first token"), ("norms", "LayerNorm and BatchNorm under padding"),
+        ("dropout-place", "Dropout before or after the residual sum"), ("norm-order", "Post-LN and pre-LN in depth"),
         ("initialisation", "Initial values of embeddings and output projection"),
         ("heads", "What heads look at"), ("embeddings", "Neighbours before and after training"),
-        ("beside_pytorch", "A run beside PyTorch's"),
+        ("beside-pytorch", "A run beside PyTorch's"),
     )
 }  # fmt: skip
 

@@ -73,6 +73,8 @@ def test_an_experiment_has_question_and_answer(name):
     assert experiments.asked(name)
     assert experiments.came_out(name) in text
     assert len(experiments.came_out(name)) > 60 or "No result of the full setting is committed" in text
+    is_kept = f"experiment-{name.replace('_', '-')}.json" in experiments._kept()
+    assert bool(experiments.picture(name)) == is_kept, "a table and its picture are made by one command"
 
 
 def test_every_public_name_is_described_once():
