@@ -36,6 +36,7 @@ html_math_renderer = "mathml"
 html_static_path = ["theme", str(SOURCES / "_font")]
 html_extra_path = [str(SOURCES / "_extra")]
 html_css_files = ["style.css"]
+html_js_files = [("frames.js", {"defer": "defer"})]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_copyright = False

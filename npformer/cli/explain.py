@@ -18,6 +18,7 @@ from npformer.explain import Setting, explanation, lines, random_checks, session
 from npformer.explain.models import NAMES
 from npformer.explain.operation import explained_operation
 from npformer.explain.operation_text import operation_lines
+from npformer.explain.place import Place, find
 from npformer.explain.text import WIDEST
 from npformer.functional import OPERATIONS
 from npformer.terminal import columns, fill
@@ -49,7 +50,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--up", metavar="NUMBER", action="append", default=[],
                         help="walk on to a gradient that the last step names, or this many steps")  # fmt: skip
     add_texts(parser)
-    parser.add_argument("--html", metavar="FILE.html", type=Path, help="write a page of all its numbers to this file")
+    parser.add_argument("--html", metavar="FILE.html", type=Path, help="write a page that opens at this number")
     parser.add_argument("--list", action="store_true", help="list the small models")
     parser.add_argument("--random", metavar="N", type=int, help="explain N random numbers and check every sum")
     parser.add_argument("--seed", type=int, default=0, help="the seed of --random")
@@ -109,7 +110,7 @@ def _operation(args: argparse.Namespace) -> int:
     if args.up or args.text or args.answer:
         raise ConfigError("explain: expected no --up, --text or --answer for an operation")
     found = explained_operation(args.what)
-    _write_page(args, args.what, None)
+    _write_page(args, args.what)
     if args.json:
         print(json.dumps(found.to_dict()))
     else:
@@ -122,8 +123,8 @@ def _number(args: argparse.Namespace) -> int:
     with session(setting) as opened:
         if args.at is None:
             raise ConfigError(_no_place(opened.checked.tensors, args.what))
-        found = explanation(opened, args.at, args.up)
-    _write_page(args, setting.target, setting)
+        found, place = explanation(opened, args.at, args.up), find(opened, args.at)
+    _write_page(args, setting.target, setting, place)
     if args.json:
         print(json.dumps(to_dict(found)))
     else:
@@ -133,10 +134,12 @@ def _number(args: argparse.Namespace) -> int:
     return 0 if found.value.verdict == "right" else 1
 
 
-def _write_page(args: argparse.Namespace, target: Any, setting: Setting | None) -> None:
-    """Write the page that --html asks for."""
+def _write_page(
+    args: argparse.Namespace, target: Any, setting: Setting | None = None, place: Place | None = None
+) -> None:
+    """Write the page that --html asks for; it opens at the place."""
     if args.html is not None:
-        write_file(args.html, "--html", page_of(target, setting))
+        write_file(args.html, "--html", page_of(target, setting, place))
         if not args.json:
             print(f"the page is in {visible(args.html)}: open it in a browser")
 

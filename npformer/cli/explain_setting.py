@@ -10,10 +10,12 @@ from npformer.cli.run_example import example_of_run
 from npformer.errors import ConfigError
 from npformer.explain import Setting
 from npformer.explain.models import model_setting
+from npformer.explain.place import Place
 from npformer.functional import OPERATIONS
 from npformer.layers import Layer
 from npformer.pages import trace_page
 from npformer.pages.bugs import bug_traces
+from npformer.pages.opening import opening
 from npformer.proof.trace import Trace, trace
 from npformer.proof.user_file import user_case
 
@@ -34,8 +36,8 @@ def setting_of(what: str, texts: list[str], answers: list[str] | None, best: boo
     return _of_file(what) if what.partition(":")[0].endswith(".py") else model_setting(what)
 
 
-def page_of(target: Any, setting: Setting | None) -> bytes:
-    """The page of the trace of an operation, by its name, or of a setting."""
+def page_of(target: Any, setting: Setting | None, place: Place | None = None) -> bytes:
+    """The page of the trace of an operation, by its name, or of a setting, which opens at a place."""
     inputs = () if setting is None else setting.inputs
     about: dict[str, Any] = {}
     if setting is not None:
@@ -45,7 +47,8 @@ def page_of(target: Any, setting: Setting | None) -> bytes:
         return trace(target, *inputs, **about)
 
     found = record()
-    return trace_page(found, bugs=bug_traces(record, found)).encode()
+    opens = None if place is None else opening(found, place)
+    return trace_page(found, bugs=bug_traces(record, found), opens=opens).encode()
 
 
 def _of_file(what: str) -> Setting:

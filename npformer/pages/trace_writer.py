@@ -15,26 +15,31 @@ from npformer.atomic import describe, write_atomically
 from npformer.errors import OutputError
 from npformer.pages.bugs import BugTrace
 from npformer.pages.document import bundle, html_page, web_file
-from npformer.pages.evidence import evidence_of
+from npformer.pages.evidence import MOST_TERMS, evidence_of
 from npformer.pages.flows import flows
+from npformer.pages.opening import Opening
 from npformer.pages.packing import Pack
 from npformer.proof import Trace
 
 
-def write_trace_page(trace: Trace, path: Path | str, *, bugs: Sequence[BugTrace] = ()) -> None:
+def write_trace_page(
+    trace: Trace, path: Path | str, *, bugs: Sequence[BugTrace] = (), opens: Opening | None = None
+) -> None:
     """Write the page of a trace to path, whole or not at all; bugs are those that the page can switch on.
+
+    opens: the number at which the page opens (``pages/opening.py``); None: at the first step.
 
     Terms and witnesses need a trace that was recorded in this process; one that was read from JSON is shown
     without them. Raises OutputError if path cannot be written.
     """
-    page = trace_page(trace, bugs=bugs)
+    page = trace_page(trace, bugs=bugs, opens=opens)
     try:
         write_atomically(Path(path), page.encode("utf-8"))
     except OSError as error:
         raise OutputError(f"{path}: expected a path that can be written, got: {describe(error)}") from error
 
 
-def trace_page(trace: Trace, *, bugs: Sequence[BugTrace] = ()) -> str:
+def trace_page(trace: Trace, *, bugs: Sequence[BugTrace] = (), opens: Opening | None = None) -> str:
     """The page of a trace as text; see write_trace_page."""
     pack = Pack()
     for name, array in trace.arrays.items():
@@ -44,6 +49,8 @@ def trace_page(trace: Trace, *, bugs: Sequence[BugTrace] = ()) -> str:
         "evidence": _evidence(trace, pack),
         "flows": _flows(trace, pack),
         "bugs": [bug.to_dict(pack) for bug in bugs],
+        "opens": opens,
+        "most_terms": MOST_TERMS,
     }
     data["places"] = pack.places
     blocks = {"data": data, "numbers": pack.text()}

@@ -1,5 +1,8 @@
 """npformer explain: an operation, a run's number, a small model's; bad input."""
 
+import json
+import re
+
 import pytest
 
 from npformer.functional import OPERATIONS
@@ -113,10 +116,15 @@ def test_a_layer_of_ones_own_comes_from_a_file(cli, tmp_path):
     cli("explain", "other.py", "--at", "x[0]").refused("there is no file 'other.py'")
 
 
-def test_a_page_of_all_numbers_is_written(cli, tmp_path):
+def test_a_page_of_all_numbers_is_written_and_opens_at_the_one_asked_for(cli, tmp_path):
+    (tmp_path / "mine.py").write_text(MINE)
     found = cli("explain", "relu", "--html", "page.html")
     assert (found.code, "the page is in page.html" in found.out) == (0, True)
     assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!")
+    found = cli("explain", "mine.py", "--at", "norm1.gamma[2]", "--html", "number.html")
+    assert found.code == 0, found.err
+    opens = re.search(r'"opens":(\{.*?\})', (tmp_path / "number.html").read_text(encoding="utf-8"))[1]
+    assert json.loads(opens) == {"call": 6, "what": "gradients", "name": "dgamma", "flat": 2}
     cli("explain", "relu", "--html", "nowhere/page.html").refused("--html: expected an existing folder")
     (tmp_path / "own.html").write_text("mine")
     cli("explain", "transformer", "--at", "generator.bias[1]", "--html", "own.html").refused("--html", "own.html")

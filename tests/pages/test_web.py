@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 
 import numpy as np
 import pytest
 
 import npformer as npf
+from npformer.explain import session
+from npformer.explain.models import model_setting
+from npformer.explain.place import find
 from npformer.pages import trace_page, write_trace_page
 from npformer.pages.bugs import bug_traces
+from npformer.pages.opening import opening
 from npformer.proof.showcase import showcase
 from tests.browser import NARROW, WIDE
 
@@ -105,6 +110,48 @@ def test_the_terms_of_every_gradient_add_up_to_it_on_the_page(opened):
     assert worst <= 1e-12
     assert entries > 3000
     assert without == ["loss dy"]  # nothing comes after the loss
+
+
+@pytest.mark.parametrize(
+    ("at", "step", "line"),
+    [
+        ("decoder.layers.0.self_attention.value.weight[3,1]", "decoder.layers.0.self_attention.linear", "dweight ="),
+        ("decoder.layers.0@output[0,2,3]", "decoder.layers.0", None),
+        ("decoder.layers.0.norm1.post_norm@f[0,1,2]", "decoder.layers.0.norm1.post_norm", "return r * (g"),
+        ("src_embedding.weight[4,2]", "", None),
+    ],
+)
+def test_a_page_opens_at_the_number_that_is_asked(browser, tmp_path, at, step, line):
+    setting = model_setting("transformer-tied")
+    trace = npf.trace(setting.target, *setting.inputs, targets=setting.targets, **setting.options)
+    with session(setting) as asked:
+        place = find(asked, at)
+        value = place.gradient(asked, asked.run())
+    write_trace_page(trace, tmp_path / "page.html", opens=opening(trace, place))
+    for size in (NARROW, WIDE):
+        browser.look(size)
+        browser.open(tmp_path / "page.html")
+        browser.driver.refresh()
+        browser.wait(READY)
+        assert browser.run(STEP)[1:] == ["backward", step]
+        assert line is None or line in text(browser, "#source li.lit")
+        assert browser.run("return document.activeElement.entry === npformerPage.pinned")
+        sum_line = browser.find("#entry .sum")
+        assert "✓" in sum_line.text
+        assert float(sum_line.get_attribute("data-value")) == pytest.approx(value, rel=1e-12)
+
+
+def test_a_call_with_too_many_terms_says_how_many_and_what_shows_them(browser, tmp_path, monkeypatch):
+    for module in ("evidence", "trace_writer"):
+        monkeypatch.setattr(f"npformer.pages.{module}.MOST_TERMS", 50)
+    layer = npf.layers.EncoderLayer(4, 2, 6, backend=npf.get_backend("numpy", kernels="plain"))
+    trace = npf.trace(layer, np.random.default_rng(0).normal(size=(1, 3, 4)))
+    write_trace_page(trace, tmp_path / "page.html", opens={"call": 8, "what": "gradients", "name": "dw1", "flat": 1})
+    browser.open(tmp_path / "page.html")
+    browser.wait(READY)
+    said = text(browser, "#entry .missing")
+    assert re.search(r"([\d,]+) gradients × 12 entries of dy = [\d,]+ terms, .* at most 50\.", said)
+    assert "npformer explain … --at NAME[INDEX]" in said
 
 
 def test_keys_walk_through_the_steps_and_lines(opened, shown):

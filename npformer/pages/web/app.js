@@ -91,10 +91,19 @@ export class App {
     lightCards(this);
   }
 
+  // Open the page at a number: its call, the line that makes it, and its terms.
+  open(place) {
+    this.go(stepFor(this.model, place).number);
+    clearTimeout(this.address); // without a step in its address the page opens here again
+    const cell = this.cellOf(place);
+    const line = cell ? this.run.moments.findIndex((moment) => moment.values.some(([, array]) => array.name === cell.entry.array.name)) : -1;
+    if (line >= 0) this.goMoment(line);
+    if (cell) this.pin(cell, true);
+  }
+
   // Go to the step that made a number, and keep that number in sight.
   follow(place) {
-    const way = ["gradients", "upstream", "added"].includes(place.what) ? "backward" : "forward";
-    const step = stepOf(this.model, place.call, way);
+    const step = stepFor(this.model, place);
     if (step && step !== this.step) this.go(step.number);
     const cell = this.cellOf(place);
     if (cell) this.pin(cell, true);
@@ -182,6 +191,12 @@ export class App {
     button.setAttribute("aria-label", isOn ? "pause" : "play");
     button.setAttribute("aria-pressed", String(isOn));
   }
+}
+
+// The step that shows a number.
+function stepFor(model, place) {
+  const way = ["gradients", "upstream", "added", "parameter"].includes(place.what) ? "backward" : "forward";
+  return stepOf(model, place.call, way);
 }
 
 // The step stands in the page's address, for a link to it.

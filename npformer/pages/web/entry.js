@@ -26,10 +26,21 @@ export function showEntry(app, entry) {
   const description = described(app, entry, call);
   if (description) parts.push(h("p", { class: "what" }, ...description));
   const terms = splitOf(app.model, entry);
-  if (!terms && entry.what === "gradients" && call.kind === "operation") parts.push(h("p", { class: "quiet" }, "Its terms are too many for this page, or were not kept: npformer explain shows those of one number."));
+  if (!terms && entry.what === "gradients" && call.kind === "operation") parts.push(h("p", { class: "quiet missing" }, whyNone(app, call)));
   if (terms) parts.push(...bars(app, terms.list, value, terms.kind, entry));
   if (entry.what === "gradients") parts.push(...witnesses(app, call, entry, value), ...meaning(app, entry, call, value));
   replace(box, ...parts);
+}
+
+// Why the terms and witnesses of an operation's gradient are not on the page, and what shows them.
+function whyNone(app, call) {
+  const { most_terms: most, trace } = app.model;
+  const size = (what) => entriesOf(app.model, call, what).reduce((all, each) => all + arrayOf(app.model, each.value).data.length, 0);
+  const [made, came] = [size("gradients"), size("upstream") || 1];
+  const many = (number) => number.toLocaleString("en");
+  const shows = trace.kind === "model" || trace.kind === "layer" ? " npformer explain … --at NAME[INDEX] shows those of one number." : "";
+  if (made * came <= most) return `Its terms and witnesses were not kept with this trace.${shows}`;
+  return `Its terms and witnesses are not on this page: this call has ${many(made)} gradients × ${many(came)} entries of dy = ${many(made * came)} terms, and a page keeps those of calls with at most ${many(most)}.${shows} A smaller model, batch or text has fewer.`;
 }
 
 function wrongAndRight(value, difference) {

@@ -6,7 +6,7 @@ import { byId, h } from "./dom.js";
 import { buildGraph } from "./graph.js";
 import { onKey } from "./keys.js";
 import { arrayOf, load } from "./model.js";
-import { forgetColours } from "./picture.js";
+import { followTheme } from "./theme.js";
 import { buildTimeline } from "./timeline.js";
 import { buildTree } from "./tree.js";
 
@@ -29,17 +29,6 @@ function listen(app) {
     byId("predict").setAttribute("aria-pressed", String(app.predict));
     byId("score").hidden = !app.predict;
     app.redraw(null);
-  });
-  const recolour = () => {
-    forgetColours(); // pictures are drawn in the colours of the theme
-    app.redraw(app.pinned);
-  };
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
-  byId("theme").addEventListener("click", () => {
-    const root = document.documentElement;
-    const isDark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-    root.dataset.theme = isDark ? "light" : "dark";
-    recolour();
   });
 }
 
@@ -67,9 +56,12 @@ function verdict(app) {
 }
 
 async function start() {
+  let app = null;
+  followTheme(() => app && app.redraw(app.pinned));
   const read = (id) => JSON.parse(byId(id).textContent);
   if (typeof DecompressionStream === "undefined") throw new Error("This browser is too old: the page needs DecompressionStream, which all browsers have since 2023.");
-  const app = new App(await load(read("data"), read("numbers")));
+  const model = await load(read("data"), read("numbers"));
+  app = new App(model);
   byId("title").textContent = app.model.trace.title;
   document.documentElement.classList.toggle("single", app.model.calls.length === 1);
   buildTree(app);
@@ -78,7 +70,10 @@ async function start() {
   buildBugs(app);
   listen(app);
   const asked = Number(location.hash.slice(1));
-  app.go(asked >= 1 && asked <= app.model.steps.length ? asked - 1 : 0);
+  const { opens } = app.model;
+  if (asked >= 1 && asked <= app.model.steps.length) app.go(asked - 1);
+  else if (opens) app.open(opens);
+  else app.go(0);
   verdict(app);
   openBug(app);
   document.documentElement.dataset.ready = "yes";

@@ -201,7 +201,8 @@ function parameters(app, call) {
       return [i ? ", " : "", h("button", { class: "link", type: "button", onclick: go }, nameOf(user))];
     });
     const array = app.model.arrays.get(gradient);
-    if (users.length > 1) shared.push(card({ call: call.id, what: "parameter", name, array, note: `the gradient: the sum over ${users.length} calls` }));
+    const isAsked = app.model.opens && app.model.opens.what === "parameter" && app.model.opens.name === name;
+    if (users.length > 1 || isAsked) shared.push(card({ call: call.id, what: "parameter", name, array, note: users.length > 1 ? `the gradient: the sum over ${users.length} calls` : "the gradient" }));
     const small = [value, gradient].map((each) => h("td", {}, thumbnail(app.model.arrays.get(each))));
     return h("tr", {}, h("th", { scope: "row" }, name), ...small, h("td", {}, ...links));
   });

@@ -6,7 +6,7 @@ import { piecesOf, sidesOf } from "./labels.js";
 export async function load(data, numbers) {
   const arrays = await unpack(numbers, data.places);
   const trace = data.trace;
-  const model = { trace, arrays, evidence: data.evidence, flows: data.flows, bugs: data.bugs, calls: trace.calls };
+  const model = { trace, arrays, evidence: data.evidence, flows: data.flows, bugs: data.bugs, opens: data.opens, most_terms: data.most_terms, calls: trace.calls };
   for (const call of model.calls) {
     call.parts = [];
     call.label = shortName(call, model.calls[call.parent]);
@@ -132,9 +132,9 @@ export function splitOf(model, entry) {
   return null;
 }
 
-// The operations that added to a parameter's gradient.
+// The calls that added to a parameter's gradient: operations, and layers whose own code does.
 export function usersOf(model, parameter) {
-  return model.calls.filter((call) => call.kind === "operation" && call.added.some((each) => each.parameter === parameter));
+  return model.calls.filter((call) => call.added.some((each) => each.parameter === parameter));
 }
 
 function addedTo(model, parameter, flat) {
