@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from npformer import terminal
 from npformer.errors import ConfigError
 from npformer.lab.museum import text
 from npformer.lab.museum.bug import CATEGORIES
@@ -53,7 +54,8 @@ def test_every_bug_is_complete(one):
 @pytest.mark.parametrize("columns", [60, 80])
 @pytest.mark.parametrize("one", BUGS, ids=lambda one: one.id)
 def test_everything_fits_the_terminal(one, columns, monkeypatch):
-    monkeypatch.setattr(text, "columns", lambda: columns)
+    for module in (text, terminal):
+        monkeypatch.setattr(module, "columns", lambda: columns)
     detections = Detections(
         one, 5, {"gradient of something": "a problem " * 12, "b": "c", "d": "e", "f": "g", "h": "i"}, "why " * 30
     )
