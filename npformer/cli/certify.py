@@ -9,7 +9,7 @@ from typing import Any
 
 from npformer.backend import get_backend
 from npformer.bar import watched
-from npformer.cli.common import add_backend_of_checks, backend_of, new_parser, refuse_backend_of_model, tell
+from npformer.cli.common import add_backend_of_checks, backend_of, counted, new_parser, refuse_backend_of_model, tell
 from npformer.errors import ConfigError
 from npformer.proof import IDENTITIES, INVARIANTS, ClaimResults, catalogue, certify, prove
 from npformer.proof.user_file import user_case
@@ -72,7 +72,7 @@ def _summary(found: list[ClaimResults], seconds: float) -> str:
             failing
         )
     targets = len({report.name for report in found})
-    return f"all {holding} claims that apply to {targets} targets hold ({seconds:.0f} s)"
+    return f"all {holding} claims that apply to {counted(targets, 'target')} hold ({seconds:.0f} s)"
 
 
 def _list(as_json: bool) -> int:

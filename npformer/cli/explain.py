@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from npformer.cli.common import new_parser, tell
+from npformer.cli.common import counted, new_parser, tell
 from npformer.cli.explain_setting import page_of, setting_of
 from npformer.cli.places import OWN_PAGE, expect_place, write_file
 from npformer.cli.run_example import add_texts
@@ -92,7 +92,7 @@ def _random(args: argparse.Namespace) -> int:
         print(f"{wrong} of {len(found)} random numbers: something does not hold")
     else:
         models = len({each.name for each in found})
-        of = f"{_count(len(found), 'random number')} of {_count(models, 'model')}"
+        of = f"{counted(len(found), 'random number')} of {counted(models, 'model')}"
         print(
             fill(
                 f"{of}: terms, why, tokens and paths add up to each, each is right, and each prediction's error falls "
@@ -100,10 +100,6 @@ def _random(args: argparse.Namespace) -> int:
             )
         )
     return 1 if wrong else 0
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def _operation(args: argparse.Namespace) -> int:

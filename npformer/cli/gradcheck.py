@@ -10,7 +10,7 @@ from typing import Any
 
 from npformer.backend import Backend, get_backend
 from npformer.bar import watched
-from npformer.cli.common import add_backend_of_checks, backend_of, new_parser, refuse_backend_of_model, tell
+from npformer.cli.common import add_backend_of_checks, backend_of, counted, new_parser, refuse_backend_of_model, tell
 from npformer.errors import ConfigError
 from npformer.layers import Layer
 from npformer.proof import Case, Report, catalogue
@@ -215,5 +215,5 @@ def _summary(reports: list[Report], seconds: float) -> str:
     worst = max((row.scaled_error for report in reports for row in report.rows), default=0.0)
     if wrong:
         return f"{len(wrong)} of {tensors} gradients are not right ({seconds:.0f} s):\n  " + "\n  ".join(wrong)
-    all_right = f"all {tensors} gradients of {len(reports)} checks are right"
+    all_right = f"all {tensors} gradients of {counted(len(reports), 'check')} are right"
     return fill(f"{all_right}; largest error {worst:.1e} ({seconds:.0f} s)", columns())

@@ -20,6 +20,7 @@ from npformer.cli.examples import held_out_lines
 from npformer.cli.options_text import options_text
 from npformer.cli.report import PAGE, write_report
 from npformer.errors import CheckpointError, ConfigError, DeviceMemoryError, DivergedError, OutputError
+from npformer.terminal import folded
 from npformer.training import Evaluation, RunDirectory, Trainer
 from npformer.training.assemble import Assembled, Trained, assemble, load_latest, write_run
 from npformer.training.config_file import parse_assignment, read_toml
@@ -114,7 +115,7 @@ def _opened(args: argparse.Namespace) -> Iterator[tuple[Trainer, Assembled]]:
             trainer.restore(checkpoint)
             tidy(folder, assembled)
             if note := schedule_note(folder, checkpoint, assembled):
-                trainer.progress.say(note)
+                trainer.progress.say(folded(note, sys.stderr))
             if is_changed(checkpoint, assembled):
                 trainer.save(checkpoint.score)
             yield trainer, assembled
@@ -174,12 +175,16 @@ def _trainer(folder: RunDirectory, assembled: Assembled, done: int = 0) -> Train
 
 
 def _introduction(trainer: Trainer, assembled: Assembled) -> str:
-    model, options = trainer.step.model, assembled.options
-    return (
+    model, training, made = trainer.step.model, assembled.options.training, trainer.step.step_number
+    path = visible(trainer.run.path)
+    said = (
         f"training {visible(trainer.task.name)} with {model.backend}: {model.num_parameters():,} parameters, "
-        f"steps {trainer.step.step_number} to {options.training.steps} of {options.training.batch_size} sequences\n"
-        f"the run's folder is {visible(trainer.run.path)}"
+        f"steps {made} to {training.steps} of {training.batch_size} sequences\nthe run's folder is {path}"
     )
+    if made >= training.steps:
+        again = f"npformer train --resume {path} --set steps={2 * training.steps}"
+        said = f"{path} has made all of its {training.steps} steps; to let it go on: {again}"
+    return folded(said, sys.stderr)
 
 
 def _draw(trainer: Trainer, assembled: Assembled, found: Evaluation) -> list[str]:

@@ -44,7 +44,7 @@ def test_the_table(cli):
     assert all(len(row) == len(COLUMNS) and row[-1] == "right" for row in rows)
     assert all(float(row[3]) < 1e-10 and float(row[7]) == pytest.approx(1) for row in rows)
     assert re.fullmatch(
-        rf"all {len(rows)} gradients of {len(names)} checks are right; largest error .* \(\d+ s\)", lines[-1]
+        rf"all {len(rows)} gradients of {len(names)} check are right; largest error .* \(\d+ s\)", lines[-1]
     )
 
 

@@ -67,7 +67,7 @@ def test_a_right_model(cli, mine):
     assert done.out.splitlines()[2] == "EncoderLayer"
     assert done.out.startswith(f"gradients with {BACKEND}, against")
     assert "norm2.gamma" in done.out
-    assert "all 17 gradients of 1 checks are right" in done.out
+    assert "all 17 gradients of 1 check are right" in done.out
     found = cli("gradcheck", "--model", mine, "--json").document
     assert found["ok"]
     assert [check["name"] for check in found["checks"]] == ["EncoderLayer"]

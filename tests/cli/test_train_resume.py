@@ -37,7 +37,7 @@ def test_a_finished_run_prints_its_results_again_and_changes_nothing(cli, run, c
     assert {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)} <= PICTURES
     text = cli("train", "--resume", run)
     assert "held-out exact match" in text.out
-    assert "steps 30 to 30" in text.err
+    assert f"has made all of its 30 steps; to let it go on: npformer train --resume {run} --set steps=60" in text.err
 
 
 def test_continues_to_the_same_end_from_any_folder(cli, run, trained, same_run):
