@@ -21,6 +21,10 @@ from npformer.backend.numpy.blas_threads import one_blas_thread
 Job = Callable[[], Any]
 
 
+def _nothing() -> None:
+    """The job of a task that is done."""
+
+
 class _Task:
     """A job handed over: a thread runs it, unless the caller drops it first."""
 
@@ -41,10 +45,12 @@ class _Task:
 
     def do(self) -> None:
         if self._is_for("thread"):
+            job, self._job = self._job, _nothing  # what it holds is the caller's alone once it has ended
             try:
-                self._job()
+                job()
             except BaseException as error:  # any error is passed to the caller of ThreadPool.run
                 self.error = error
+            del job
             self._running.release()
 
     def wait(self) -> None:

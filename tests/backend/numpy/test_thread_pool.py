@@ -385,3 +385,18 @@ def test_a_fork_drops_an_unused_pool():
     del pool
     gc.collect()
     assert alive() is None
+
+
+def test_a_job_that_has_ended_is_held_by_no_thread():
+    """Its arrays go with the caller's last reference, however late the thread is to take its next task."""
+
+    class Ended:
+        def release(self):
+            held.append(job())
+
+    held: list[object] = []
+    task = module._Task(partial(int))
+    job = ref(task._job)
+    task._running = Ended()  # type: ignore[assignment]
+    task.do()
+    assert held == [None]
