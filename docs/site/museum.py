@@ -92,19 +92,14 @@ def card(bug: Bug) -> str:
         drawn = thumbnail(losses(exhibit.comparison.right), losses(exhibit.comparison.wrong), SPAN)
     wrong = html.escape(" ".join(bug.wrong.split()))
     return (
-        f'<li><a href="{bug.id}.html">{drawn}<strong>{html.escape(heading(bug))}</strong><code>{wrong}</code></a></li>'
+        f'<li><a href="{bug.id}.html">{drawn}<strong>{html.escape(bug.heading)}</strong><code>{wrong}</code></a></li>'
     )
-
-
-def heading(bug: Bug) -> str:
-    """The title with a capital letter."""
-    return bug.title[0].upper() + bug.title[1:]
 
 
 def page(bug: Bug) -> str:
     """The page of a bug."""
     parts = [
-        f"# {sentences(heading(bug))}",
+        f"# {sentences(bug.heading)}",
         f"{{.lead}}\n{sentences(bug.category.capitalize())}. Seen: {sentences(bug.seen)}.",
         f"::::{{container}} formulas\n:::{{container}} right\n**Right**\n\n```text\n{bug.right}\n```\n:::\n"
         f":::{{container}} wrong\n**Wrong**\n\n```text\n{bug.wrong}\n```\n:::\n::::",

@@ -190,5 +190,4 @@ def _draw(one: Bug, comparison: Comparison, place: Path) -> None:
     ends = f"after {len(comparison.right.losses)} steps"
     notes = [f"right: {one.right}", f"wrong: {one.wrong}"]
     notes += [f"{ends}, right: {comparison.right}", f"{ends}, wrong: {comparison.wrong}"]
-    title = one.title[0].upper() + one.title[1:]
-    draw_comparison(comparison.right.losses, comparison.wrong.losses, place, title, notes)
+    draw_comparison(comparison.right.losses, comparison.wrong.losses, place, one.heading, notes)

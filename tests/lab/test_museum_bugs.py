@@ -95,3 +95,8 @@ def test_a_run_that_breaks_is_told_not_raised():
 def test_every_option_of_a_run_is_one_that_is_read(name):
     known = {*_step.__globals__["_OF_MODEL"], *_step.__code__.co_consts, "clip_norm", "accumulate", "label_smoothing"}
     assert name in known | {"equal_lengths"}
+
+
+def test_a_heading_begins_with_a_capital_letter_or_a_symbol():
+    assert bug("softmax-diagonal").heading == "Softmax differentiated like a sigmoid"
+    assert bug("layer-norm-gamma-twice").heading == "γ's gradient multiplied by γ"

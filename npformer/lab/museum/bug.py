@@ -52,6 +52,12 @@ class Bug:
         """The functions that it changes."""
         return frozenset(edit.target for edit in self.edits)
 
+    @property
+    def heading(self) -> str:
+        """The title with a capital letter; a symbol stays as it is, since Γ is not γ."""
+        first = self.title[0]
+        return (first.upper() if first.isascii() else first) + self.title[1:]
+
     def matches(self, text: str) -> bool:
         """Whether the id, the category or the title contains text, ignoring case."""
         return any(text.lower() in part.lower() for part in (self.id, self.category, self.title))

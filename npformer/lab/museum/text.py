@@ -72,7 +72,7 @@ def label(e: Bug) -> str:
     """What is known of a bug without running anything: the formulas, the story, the change."""
     numbers = f" · number{'s' if len(e.sources) > 1 else ''} {', '.join(map(str, e.sources))}" if e.sources else ""
     parts = [
-        f"{fill(e.title[0].upper() + e.title[1:])}\n{fill(f'{e.id} · {e.category}{numbers}')}",
+        f"{fill(e.heading)}\n{fill(f'{e.id} · {e.category}{numbers}')}",
         f"  right   {_hung(e.right)}\n  wrong   {_hung(e.wrong)}",
         fill(e.story),
         fill(f"Seen: {e.seen}."),
