@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from npformer import plotting
 from npformer.cli.main import main
 from npformer.training import metrics
 
-#: A run of about a second, most of it for the two pictures.
+#: A small run.
 SMALL = {
     "device": "numpy", "batch_size": 8, "norm_order": "post", "learning_rate": 0.002,
     "d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1, "init": "xavier",
@@ -49,6 +50,29 @@ Command = Callable[..., Outcome]
 
 def assignments(options: dict[str, Any]) -> list[str]:
     return [word for key, value in options.items() for word in ("--set", f"{key}={value}")]
+
+
+#: One white pixel.
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b550000000a49444154789c63f80f0001010100"
+    "1bb6ee560000000049454e44ae426082"
+)
+
+
+@pytest.fixture
+def real_pictures():
+    """Asks for the pictures of a training as users see them."""
+
+
+@pytest.fixture(autouse=True)
+def quick_pictures(request, monkeypatch):
+    """A training that a test starts in this process writes a pixel for each picture: to draw them takes most of a run.
+
+    tests/plotting draws them; so does every command in a process of its own, and a test with ``real_pictures``.
+    """
+    if "real_pictures" not in request.fixturenames:
+        monkeypatch.setattr(plotting, "draw_curves", lambda metrics, path, *about: path.write_bytes(PIXEL))
+        monkeypatch.setattr(plotting, "draw_attention", lambda w, source, target, path, *about: path.write_bytes(PIXEL))
 
 
 @pytest.fixture
