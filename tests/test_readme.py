@@ -175,8 +175,8 @@ def test_links_and_pictures_lead_somewhere(page):
 
 
 def test_pictures_are_small_and_described():
-    pictures = list((ROOT / "docs" / "pictures").iterdir())
-    assert all(path.stat().st_size <= 60_000 for path in pictures)
+    for path in (ROOT / "docs" / "pictures").iterdir():  # an experiment's is alone on its page of the site
+        assert path.stat().st_size <= (200_000 if path.name.startswith("experiment-") else 60_000), path.name
     for page, text in PAGES.items():
         described = re.findall(r"!\[(.*?)\]\(", text, re.S) + re.findall(r'<img [^>]*alt="(.*?)"', text, re.S)
         assert all(len(words) > 40 for words in described), page
