@@ -73,6 +73,11 @@ def fill(text: str, width: int | None = None, first: str = "", hanging: str = ""
     return "\n".join(lines).replace("\0", " ") if lines else first.rstrip()
 
 
+def counted(number: int, noun: str) -> str:
+    """The number, and the noun in its singular or plural."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Rows of cells, in columns as wide as their contents. The last column is left out where it does not fit."""
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]

@@ -3,9 +3,9 @@
     post-LN   x ← LN(x + f(x))        the gradient of the last layers is large at the start, whatever the depth
     pre-LN    x ← x + f(LN(x))        the gradient is shared among the layers, and falls as 1/√L
 
-With the full learning rate from the first step, a deep post-LN net fails to train unless it gets warm-up; pre-LN needs
-no warm-up. Left: the loss after the same number of steps on reversed words. Right: the gradient of each layer's last
-matrix in the deepest net, before training.
+The paper finds that with the full learning rate from the first step a deep post-LN net fails to train, that it needs
+warm-up, and that pre-LN does not. Left: the loss after the same number of steps on reversed words. Right: the gradient
+of each layer's last matrix in the deepest net, before training.
 
 Source: Xiong et al. 2020, arXiv:2002.04745, sections 3.2 and 3.3.
 """

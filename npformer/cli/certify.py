@@ -9,12 +9,12 @@ from typing import Any
 
 from npformer.backend import get_backend
 from npformer.bar import watched
-from npformer.cli.common import add_backend_of_checks, backend_of, counted, new_parser, refuse_backend_of_model, tell
+from npformer.cli.common import add_backend_of_checks, backend_of, new_parser, refuse_backend_of_model, tell
 from npformer.errors import ConfigError
 from npformer.proof import IDENTITIES, INVARIANTS, ClaimResults, catalogue, certify, prove
 from npformer.proof.user_file import user_case
 from npformer.seconds import now, since
-from npformer.terminal import columns
+from npformer.terminal import columns, counted
 
 EXAMPLES = """examples:
   npformer certify                       every operation, layer and small model

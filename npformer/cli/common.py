@@ -54,11 +54,6 @@ def _painted(colour: str, found: re.Match[str]) -> str:
     return paint(found[0], colour)
 
 
-def counted(number: int, noun: str) -> str:
-    """The number, and the noun in its singular or plural."""
-    return f"{number} {noun}" + ("" if number == 1 else "s")
-
-
 class Help(argparse.RawDescriptionHelpFormatter):
     """Paragraphs are filled to the terminal's width; indented lines are examples or code, and stay as they are.
 

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from npformer.cli.common import counted, new_parser, tell
+from npformer.cli.common import new_parser, tell
 from npformer.cli.explain_setting import page_of, setting_of
 from npformer.cli.places import OWN_PAGE, expect_place, write_file
 from npformer.cli.run_example import add_texts
@@ -21,7 +21,7 @@ from npformer.explain.operation_text import operation_lines
 from npformer.explain.place import Place, find
 from npformer.explain.text import WIDEST
 from npformer.functional import OPERATIONS
-from npformer.terminal import columns, fill
+from npformer.terminal import columns, counted, fill
 from npformer.visible import visible
 
 EXAMPLES = """examples:
@@ -50,7 +50,9 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--up", metavar="NUMBER", action="append", default=[],
                         help="walk on to a gradient that the last step names, or this many steps")  # fmt: skip
     add_texts(parser)
-    parser.add_argument("--html", metavar="FILE.html", type=Path, help="write a page that opens at this number")
+    parser.add_argument(
+        "--html", metavar="FILE.html", type=Path, help="write a page for a browser; it opens at the number"
+    )
     parser.add_argument("--list", action="store_true", help="list the small models")
     parser.add_argument("--random", metavar="N", type=int, help="explain N random numbers and check every sum")
     parser.add_argument("--seed", type=int, default=0, help="the seed of --random")

@@ -10,7 +10,7 @@ from typing import Any
 
 from npformer.backend import Backend, get_backend
 from npformer.bar import watched
-from npformer.cli.common import add_backend_of_checks, backend_of, counted, new_parser, refuse_backend_of_model, tell
+from npformer.cli.common import add_backend_of_checks, backend_of, new_parser, refuse_backend_of_model, tell
 from npformer.errors import ConfigError
 from npformer.layers import Layer
 from npformer.proof import Case, Report, catalogue
@@ -21,7 +21,7 @@ from npformer.proof.random_cases import random_cases
 from npformer.proof.report import HEADER, table_line
 from npformer.proof.user_file import UserCase, user_case
 from npformer.seconds import now, since
-from npformer.terminal import columns
+from npformer.terminal import columns, counted
 from npformer.visible import visible
 
 EXAMPLES = """examples:

@@ -177,13 +177,13 @@ def _trainer(folder: RunDirectory, assembled: Assembled, done: int = 0) -> Train
 def _introduction(trainer: Trainer, assembled: Assembled) -> str:
     model, training, made = trainer.step.model, assembled.options.training, trainer.step.step_number
     path = visible(trainer.run.path)
+    if made >= training.steps:
+        again = f"npformer train --resume {path} --set steps={2 * training.steps}"
+        return folded(f"{path} has made all of its {training.steps} steps; to let it go on: {again}", sys.stderr)
     said = (
         f"training {visible(trainer.task.name)} with {model.backend}: {model.num_parameters():,} parameters, "
         f"steps {made} to {training.steps} of {training.batch_size} sequences\nthe run's folder is {path}"
     )
-    if made >= training.steps:
-        again = f"npformer train --resume {path} --set steps={2 * training.steps}"
-        said = f"{path} has made all of its {training.steps} steps; to let it go on: {again}"
     return folded(said, sys.stderr)
 
 

@@ -70,7 +70,8 @@ def printed() -> Printed:
 
 @EVERY
 def test_the_right_one_is_right(each, printed):
-    printed.of(each.what)[0].raise_if_failed()
+    report, _ = printed.of(each.what)
+    assert report.ok, str(report)
 
 
 @EVERY

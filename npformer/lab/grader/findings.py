@@ -14,6 +14,7 @@ from npformer.lab.grader.order import order_of
 from npformer.lab.grader.source import Source
 from npformer.lab.grader.tree import named
 from npformer.percent import percent
+from npformer.terminal import counted
 from npformer.typing import HostArray
 
 FEW = 5  # the most numbers in an excerpt
@@ -56,7 +57,7 @@ def forward_findings(exercise: Exercise, source: Source, outcomes: Sequence[Resu
         said = f"{output} {_imprecise(compared)}" if imprecise else f"does not compute the exercise's {output}"
         return [Finding(name, False, said + _where(bad, outcomes), _numbers(output, worst, compared), _lacks(compared))]
     done = [t for t in outcomes if t.outputs]
-    return [Finding(name, True, f"computes what it should, on {_count(len(done), 'input')}")] if done else []
+    return [Finding(name, True, f"computes what it should, on {counted(len(done), 'input')}")] if done else []
 
 
 def backward_findings(exercise: Exercise, source: Source, outcomes: Sequence[Result]) -> list[Finding]:
@@ -198,10 +199,6 @@ def _percent(error: float) -> str:
         if error >= 1e-4
         else f"{error:.1e} of its largest entry"
     )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' if number != 1 else ''}"
 
 
 def _time(outcome: Any) -> bool:

@@ -15,7 +15,7 @@ from npformer.lab.museum.detections import Detections, only_detectors
 from npformer.lab.museum.patch import edited_sources
 from npformer.lab.mutation_testing import CRASHED, EQUIVALENT, KILLED, SURVIVED, Outcome
 from npformer.percent import percent
-from npformer.terminal import columns, fill
+from npformer.terminal import columns, counted, fill
 
 MARGIN = " " * 4
 _ID = 33  # width of the longest id and two spaces
@@ -27,7 +27,7 @@ def listing(bugs: Sequence[Bug]) -> str:
     for category, group in groupby(bugs, key=lambda e: e.category):
         lines.append(category.upper())
         lines += [_entry(e.id, e.title) for e in group]
-    return "\n".join([*lines, f"{_count(len(bugs), 'bug')}. Look at one: npformer museum show ID"])
+    return "\n".join([*lines, f"{counted(len(bugs), 'bug')}. Look at one: npformer museum show ID"])
 
 
 def row(detections: Detections) -> str:
@@ -108,7 +108,7 @@ def _found(detections: Detections) -> Iterator[str]:
     if detections.survives():
         yield f"SURVIVES all {detections.tried} checks that run the changed code."
         return
-    yield f"Detected by {_count(len(detections.problems), 'check')} of {detections.tried} that run the changed code:"
+    yield f"Detected by {counted(len(detections.problems), 'check')} of {detections.tried} that run the changed code:"
     for name, problem in list(detections.problems.items())[:4]:
         yield fill(f"  {name}: {problem}", hanging=MARGIN)
     if len(detections.problems) > 4:
@@ -139,10 +139,6 @@ def _hung(text: str) -> str:
 def _entry(name: str, text: str) -> str:
     hung = textwrap.wrap(text, columns() - _ID - 2, break_long_words=False, break_on_hyphens=False) or [""]
     return "\n".join([f"  {name.ljust(_ID)}{hung[0]}", *(" " * (_ID + 2) + line for line in hung[1:])])
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def mutation_table(outcomes: Sequence[Outcome], counts: Mapping[str, Any], seconds: float) -> str:

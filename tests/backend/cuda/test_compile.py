@@ -47,18 +47,20 @@ def soon(nvrtc, kept_in, targets) -> dict[tuple[str, str, str], Future[Any]]:
     }
 
 
-def pytest_generate_tests(metafunc):
+def targets_of(config: pytest.Config) -> tuple[tuple[str, str], ...]:
     """The sample has each precision and each architecture once, --full each precision for each architecture."""
+    return TARGETS if config.getoption("full") else (TARGETS[0], TARGETS[-1])
+
+
+def pytest_generate_tests(metafunc):
     if "built" in metafunc.fixturenames:
-        targets = TARGETS if metafunc.config.getoption("full") else TARGETS[::3]
-        metafunc.parametrize("built", targets, ids="-".join, indirect=True)
+        metafunc.parametrize("built", targets_of(metafunc.config), ids="-".join, indirect=True)
 
 
 @pytest.fixture
 def built(request, nvrtc):
     """built(file): what became of it for a dtype and an architecture; fails where it does not compile."""
-    targets = TARGETS if request.config.getoption("full") else TARGETS[::3]
-    everything = soon(nvrtc, host_kernels.folder(), targets)
+    everything = soon(nvrtc, host_kernels.folder(), targets_of(request.config))
 
     def result(file: str):
         found = everything[file, *request.param].result()
