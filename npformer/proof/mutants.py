@@ -17,7 +17,6 @@ gradient has a hole, and a wrong gradient that equals one of them is explained b
 from __future__ import annotations
 
 import ast
-import copy
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
@@ -90,13 +89,24 @@ def _versions(function: Callable[..., Any], code: CodeType) -> tuple[_Version, .
     """code is the function's own: where another has taken its place, as in the museum, its mutants are others."""
     lines, first = inspect.getsourcelines(function)
     tree = ast.parse(textwrap.dedent("".join(lines)))
-    found: dict[str, _Version] = {}  # by source: two mistakes with the same result count as one
-    for node in ast.walk(tree):
+    slots = _slots(tree)
+    seen = {ast.unparse(tree)}  # x·x with swapped factors is no mistake; two mistakes with the same result are one
+    found = []
+    for node in list(ast.walk(tree)):
+        target = node.value if isinstance(node, ast.Return) and node.value is not None else node
         for operator, replacement in _mistakes(node):
-            version = _version(function, tree, node, operator, replacement, first)
-            found.setdefault(version.source, version)
-    found.pop(ast.unparse(tree), None)  # x·x with swapped factors is no mistake
-    return tuple(sorted(found.values(), key=lambda v: (v.named[2], v.named[0], v.named[3], v.named[4])))
+            line = first + getattr(node, "lineno", 1) - 1
+            named = (operator, function.__name__, line, ast.unparse(target), ast.unparse(replacement))
+            holder, place = slots[id(target)]
+            if not hasattr(replacement, "lineno"):  # no part of the original
+                ast.fix_missing_locations(ast.copy_location(replacement, target))
+            holder[place] = replacement
+            source = ast.unparse(tree)
+            if source not in seen:
+                seen.add(source)
+                found.append(_Version(named, _compiled(function, tree), source))
+            holder[place] = target
+    return tuple(sorted(found, key=lambda v: (v.named[2], v.named[0], v.named[3], v.named[4])))
 
 
 def _mistakes(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
@@ -185,24 +195,16 @@ def _returned(value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
         yield "swap outputs", ast.Tuple(swapped, ast.Load())
 
 
-def _version(
-    function: Callable[..., Any], tree: ast.Module, node: ast.AST, operator: str, replacement: ast.expr, first: int
-) -> _Version:
-    target: ast.AST = node.value if isinstance(node, ast.Return) and node.value is not None else node
-    changed = _Replace(target, replacement).visit(copy.deepcopy(tree, {id(target): target}))
-    line = first + getattr(node, "lineno", 1) - 1
-    named = (operator, function.__name__, line, ast.unparse(target), ast.unparse(replacement))
-    return _Version(named, _compiled(function, changed), ast.unparse(changed))
-
-
-class _Replace(ast.NodeTransformer):
-    """Replaces one node, found by identity, by another expression."""
-
-    def __init__(self, target: ast.AST, replacement: ast.expr) -> None:
-        self._target, self._replacement = target, replacement
-
-    def visit(self, node: ast.AST) -> Any:
-        return self._replacement if node is self._target else self.generic_visit(node)
+def _slots(tree: ast.AST) -> dict[int, tuple[Any, Any]]:
+    """Where each node stands, by its id: a list or the dictionary of a node's fields, and the place in it."""
+    found: dict[int, tuple[Any, Any]] = {}
+    for node in ast.walk(tree):
+        for field, value in ast.iter_fields(node):
+            if isinstance(value, list):
+                found.update((id(child), (value, i)) for i, child in enumerate(value))
+            else:
+                found[id(value)] = vars(node), field
+    return found
 
 
 @cache
@@ -211,7 +213,7 @@ def _code(function: Callable[..., Any], code: CodeType) -> CodeType:
 
 
 def _compiled(function: Callable[..., Any], tree: ast.Module) -> CodeType:
-    return compile(ast.fix_missing_locations(tree), f"<mutant of {function.__name__}>", "exec")
+    return compile(tree, f"<mutant of {function.__name__}>", "exec")
 
 
 def _built(function: Callable[..., Any], code: CodeType, instead: Mapping[str, Any] | None = None) -> Any:
