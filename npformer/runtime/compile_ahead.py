@@ -52,7 +52,7 @@ def _both_ways(names: Iterable[str]) -> list[str]:
 def _of_decoding(model: Any) -> list[str]:
     may_fuse = isinstance(model, Transformer) and has_own_ops(model)
     if may_fuse and encoder_parts(model.encoder) is not None and decoder_parts(model.decoder) is not None:
-        return [*OF_FUSED_DECODING, *(["shared_decoder_steps"] if model.backend.threads > 1 else [])]
+        return list(OF_FUSED_DECODING)
     return [f"{name}.forward" for name in operations_of(model, key=None)]
 
 

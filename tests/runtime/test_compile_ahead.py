@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -129,16 +128,6 @@ def test_so_does_a_beam_search(variant, asked, called):
     assert asked == before
     assert "beam_choice.choose_in_beams" in called
     assert called <= before
-
-
-def test_one_thread_needs_no_help(asked):
-    model = build()
-    one = replace(model.backend, threads=1)
-    for layer in model.all_layers():
-        layer.backend = one
-    beam_search(model, batch(2, 3), max_len=3, beam=2)
-    assert "decode_kernel.steps_of_tokens" in asked
-    assert "decode_kernel.help_with_steps" not in asked
 
 
 def test_it_is_asked_once_for_a_model(asked):

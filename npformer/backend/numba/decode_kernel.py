@@ -50,7 +50,7 @@ from npformer.backend.numba.sharing import (
 from npformer.backend.numba.small_batch import norm
 
 
-@kernel("KkssZYYBBi", calls="shared_decoder_steps")
+@inlined
 def help_with_steps(layers, model, sizes, shared, sums, given, logits, visible, memory_visible, patience):
     """Take parts of steps until none has been there for a while, nobody wants them any more, or another one does."""
     looks = 0
@@ -137,17 +137,20 @@ def say_likeliest(logits, going, eos, pad, tokens):
     return is_over
 
 
-@kernel("KkssZYYCBsff" + "iiWb" + "kdd" + "WYd" + "DsWD", calls="decoder_steps")
+@kernel("KkssZYYCBi" + "sff" + "iiWb" + "kdd" + "WYd" + "DsWD", calls="decoder_steps")
 def steps_of_tokens(
-    layers, model, sizes, shared, sums, given, logits, visible, memory_visible, tokens, scale, eps,
+    layers, model, sizes, shared, sums, given, logits, visible, memory_visible, patience, tokens, scale, eps,
     eos, pad, chosen, going, room, best_score, longest, best, values, log_sums, log_p, greedy, rows, totals,
 ):  # fmt: skip
     """One step without room in chosen (n, B): the logits after tokens (B,). Else up to n, each fed what was chosen.
 
     What is chosen is each row's likeliest token, or, where log_p has beams, what ``choose`` says, rows (n, B) being
     those that each goes on from. The last step is one after which a row that is going says eos, or a source is done;
-    how many there were is in sizes[DECIDED]. tokens are overwritten.
+    how many there were is in sizes[DECIDED]. tokens are overwritten. With patience, the thread is a helper.
     """
+    if patience > 0:
+        help_with_steps(layers, model, sizes, shared, sums, given, logits, visible, memory_visible, patience)
+        return
     sizes[DECIDED] = 0
     is_search = log_p.size > 0
     while take_step(

@@ -121,13 +121,12 @@ def feed_forward(x, at, sizes, first, last, out):
 def generate(x, model, sizes, first, last, logits):
     """Columns first … last − 1 of the logits (B, V); a tied weight has a row for each."""
     c = x.shape[1]
-    if not sizes[TIED] and x.shape[0] > FEW_TOKENS:
-        columns(x, model[GENERATOR:], first, sizes[V], logits[:, first:last])
-        return
     if not sizes[TIED]:
-        for r in range(x.shape[0]):  # a view of one row is one piece of memory, whose loop becomes vectors
-            row = logits[r, first:last].reshape(1, last - first)
-            columns(x[r : r + 1], model[GENERATOR:], first, sizes[V], row)
+        own = np.empty((x.shape[0], last - first), x.dtype)  # one piece of memory, whose loops become vectors
+        columns(x, model[GENERATOR:], first, sizes[V], own)
+        for r in range(x.shape[0]):
+            for v in range(first, last):
+                logits[r, v] = own[r, v - first]
         return
     bias = vector(model[GENERATOR_BIAS], sizes[V], x)
     weight = matrix(model[GENERATOR], sizes[V], c, x)

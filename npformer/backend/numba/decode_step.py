@@ -17,7 +17,7 @@ import numpy as np
 
 from npformer.backend.fallback import takes_real
 from npformer.backend.numba import sharing
-from npformer.backend.numba.decode_kernel import help_with_steps, steps_of_tokens
+from npformer.backend.numba.decode_kernel import steps_of_tokens
 from npformer.backend.numba.decode_parts import DECIDED, POSITION, POSITIONS
 from npformer.backend.numba.linear import FEW_TOKENS
 from npformer.backend.numpy.blas_threads import one_blas_thread
@@ -161,11 +161,10 @@ class TokenSteps:
         ids, done, lost = np.array(tokens).reshape(-1), 0, list[Array]()
         while True:
             self._given[2][POSITION] = position + done
-            self._invite(len(chosen) - done)
+            rest = ids, self._scale, self._eps, *ends, chosen[done:], going, *beams, rows[done:], totals
+            self._invite(len(chosen) - done, rest)
             with one_blas_thread() if self._by_blas else nullcontext():
-                steps_of_tokens(
-                    *self._given, ids, self._scale, self._eps, *ends, chosen[done:], going, *beams, rows[done:], totals
-                )
+                steps_of_tokens(*self._given, 0, *rest)
             done += int(self._given[2][DECIDED])
             if not self._shared[sharing.LOST]:
                 break
@@ -177,14 +176,14 @@ class TokenSteps:
         until_left(lost)
         return done
 
-    def _invite(self, steps: int) -> None:
-        """Ask for help with so many steps, if it pays and nobody is here."""
+    def _invite(self, steps: int, rest: tuple[Any, ...]) -> None:
+        """Ask for help with so many steps, if it pays and nobody is here; rest is what a helper leaves alone."""
         if self._parts == 1 or self._shared[sharing.PRESENT]:
             return
         if self._alone:
             self._alone = max(0, self._alone - max(1, steps))
             return
-        sharing.helper.invite(partial(_help, self._kept, self._given, self._patience), self._shared)
+        sharing.helper.invite(partial(_help, self._kept, (*self._given, self._patience, *rest)), self._shared)
 
 
 def until_left(places: Sequence[Array]) -> None:
@@ -193,9 +192,9 @@ def until_left(places: Sequence[Array]) -> None:
         Event().wait(A_MOMENT)
 
 
-def _help(kept: Any, given: tuple[Array, ...], patience: int) -> None:
-    """kept is what the addresses in given belong to."""
-    help_with_steps(*given, patience)
+def _help(kept: Any, arguments: tuple[Any, ...]) -> None:
+    """kept is what the addresses in arguments belong to."""
+    steps_of_tokens(*arguments)
 
 
 def _fits(decoder: Any) -> bool:

@@ -87,13 +87,13 @@ def a_helper_falls_asleep(monkeypatch):
 
         def wake_up(lost: list[Host]):
             """Give back the part that was taken from the back, as if nobody had taken it, and do it."""
-            for layers, model, sizes, shared, *others in given:
+            for layers, model, sizes, shared, *others in given:  # others: the helper's patience among them
                 if shared[sharing.PRESENT] and any(shared is place for place in lost):
                     late = shared.copy()
                     late[sharing.LOST] = late[sharing.ASLEEP] = 0
                     opened = shared[sharing.TICKET] // sharing.MOST_PARTS**2
                     late[sharing.TICKET] = opened * sharing.MOST_PARTS**2 + sizes[decode_parts.PARTS] - 1
-                    decode_step.help_with_steps(layers, model, sizes, late, *others, 1)
+                    decode_step.steps_of_tokens(layers, model, sizes, late, *others)
                     assert late[sharing.DONE] == shared[sharing.DONE] + 1
                     shared[sharing.PRESENT] = 0
 

@@ -18,7 +18,7 @@ from npformer.optim import Adam
 Host = np.ndarray[Any, Any]
 
 #: They are handed the addresses of weights, which stay where they are.
-HANDED_ADDRESSES = {"steps_of_tokens", "help_with_steps", "encode_texts"}
+HANDED_ADDRESSES = {"steps_of_tokens", "encode_texts"}
 LINE = 64  # bytes
 
 
