@@ -100,7 +100,11 @@ def run(args: argparse.Namespace) -> int:
 def _answers(trained: Trained, texts: list[str], max_len: int, way: Way) -> list[dict[str, Any]]:
     if isinstance(trained.model, Transformer) and way.is_greedy:
         return [{"output": text} for text in decode_texts(trained.model, trained.tokenizer, texts, max_len)]
-    return answer(trained, texts, max_len, way)
+    try:
+        return answer(trained, texts, max_len, way)
+    except ConfigError as error:  # it names a parameter, "top_p", of which "--top-p" was typed
+        name, _, said = str(error).partition(":")
+        raise ConfigError(f"--{name.replace('_', '-')}:{said}" if name in vars(way) else str(error)) from error
 
 
 def _max_len(given: int | None, config: ModelConfig) -> int:

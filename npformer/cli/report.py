@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from npformer.cli.common import new_parser
 from npformer.cli.places import OWN_PAGE, expect_place, write_file
 from npformer.errors import ConfigError
 from npformer.pages.report import report_page
+from npformer.terminal import folded
 from npformer.training import RunDirectory
 from npformer.training.run_summary import RunSummary, summary_of
 from npformer.visible import visible
@@ -53,6 +55,9 @@ def run(args: argparse.Namespace) -> int:
     if args.examples is not None and args.examples < 1:
         raise ConfigError(f"--examples: expected a number of at least 1, got {args.examples}")
     folders = [RunDirectory.open(path) for path in args.runs]
+    for i, path in enumerate(args.runs):
+        if any(path.samefile(other) for other in args.runs[:i]):
+            raise ConfigError(f"report: expected each run once, got {path} twice")
     place = args.out or (args.runs[0] / PAGE if len(args.runs) == 1 else Path(PAGE))
     option = "--out" if args.out else "report"
     expect_place(place, option, OWN_PAGE)
@@ -60,7 +65,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"report": str(place), "bytes": page, "runs": [str(folder.path) for folder in folders]}))
     else:
-        print(f"the report is in {visible(place)} ({page / 1e6:.2f} MB): open it in a browser")
+        said = f"the report is in {visible(place)} ({page / 1e6:.2f} MB): open it in a browser"
+        print(folded(said, sys.stdout))
     return 0
 
 

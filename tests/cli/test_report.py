@@ -121,6 +121,7 @@ def test_bad_input_writes_nothing(cli, trained, tmp_path, contents):
     cli("report", trained, "--out", "notes.html").refused("expected a free name")
     cli("report", trained, "--out", "no/page.html").refused("expected an existing folder")
     cli("report", trained, "--out", ".").refused("expected the name of a file")
+    cli("report", trained, trained / ".." / trained.name).refused("report: expected each run once, got ")
     cli("report", trained, "--examples", 0).refused("--examples: expected a number of at least 1, got 0")
     assert contents(tmp_path) == before
 
