@@ -31,7 +31,7 @@ def shown_at(columns: int, words: list[str], environment: dict[str, str], folder
 
 def test_a_bar_on_a_terminal(small, environment, tmp_path):
     environment = environment | {"TERM": "xterm"}
-    text, out = shown_at(60, ["train", "copy", *small(steps=90)], environment, tmp_path)
+    text, out = shown_at(60, ["train", "copy", *small(steps=90, kernels="numpy")], environment, tmp_path)
     assert re.search(r"\r\|█{20,}\| 90/90 \d:\d\d<0:00  loss \d\.\d{4} *\r\n", text)
     assert text.index("the run's folder is") < text.index("|"), "the bar begins after the introduction"
     assert re.search(r"\rstep 15/90  held-out: loss .* exact match \d+\.\d %\r\n", text)
@@ -40,6 +40,8 @@ def test_a_bar_on_a_terminal(small, environment, tmp_path):
     assert max(map(len, bars)) < 60
     assert "\r" not in out
     assert "held-out exact match" in out
-    text, _ = shown_at(60, ["train", "copy", *small(steps=4)], environment | {"TERM": "dumb"}, tmp_path)
+    text, _ = shown_at(
+        60, ["train", "copy", *small(steps=4, kernels="numpy")], environment | {"TERM": "dumb"}, tmp_path
+    )
     assert "\r" not in text.replace("\r\n", "\n"), "a dumb terminal gets the lines of a log"
     assert "█" not in text
