@@ -2,7 +2,7 @@
 
 import { entryName, largest, powerOf, powerText, short, unravel } from "./arrays.js";
 import { h } from "./dom.js";
-import { picture } from "./picture.js";
+import { picture, tiles } from "./picture.js";
 
 // Arrays with more numbers, or more columns, are shown as pictures.
 const MOST_NUMBERS = 640;
@@ -115,23 +115,9 @@ function paint(made, spec, shown, flat) {
   made.setAttribute("aria-label", `${name} = ${short(number, shown.kind)}`);
 }
 
-// The same array in a few pixels, without numbers: beside the line that made it. Its blocks stand side by side.
+// The array without numbers, if it is small.
 export function thumbnail(array) {
-  const most = largest(array);
   const blocks = blocksOf(array);
-  const [{ rows, columns }] = blocks.length ? blocks : [{ rows: 0, columns: 0 }];
-  if (array.data.length > 144 || array.kind !== "f" || rows > 12 || !array.data.length) return null;
-  const box = h("span", { class: "thumb", "aria-hidden": "true" });
-  box.style.setProperty("--columns", blocks.length * columns);
-  for (let row = 0; row < rows; row++) {
-    for (const block of blocks) {
-      for (let column = 0; column < columns; column++) {
-        const number = array.data[block.start + row * columns + column];
-        const dot = h("i", { class: number > 0 ? "pos" : number < 0 ? "neg" : "zero" });
-        dot.style.setProperty("--t", `${most ? (100 * Math.abs(number)) / most : 0}%`);
-        box.append(dot);
-      }
-    }
-  }
-  return box;
+  const isSmall = array.data.length > 0 && array.data.length <= 144 && blocks[0].rows <= 12;
+  return isSmall && array.kind === "f" ? tiles(array, blocks, largest(array)) : null;
 }

@@ -4,6 +4,7 @@ import { entryName, short } from "./arrays.js";
 import { h } from "./dom.js";
 
 const WIDEST = 560;
+const TILE = 6; // pixels of a number beside a line, one of them the gap
 
 // One block of an array. Pointing at it, or moving with the arrow keys, chooses a number: it becomes the canvas's entry.
 export function picture(spec, shown, block, name) {
@@ -63,18 +64,38 @@ function draw(spec, shown, block) {
   [image.width, image.height] = [block.columns, block.rows];
   const brush = image.getContext("2d");
   const pixels = brush.createImageData(block.columns, block.rows);
-  const { pos, neg, zero, line } = themeColours();
+  const { line } = themeColours();
   for (let place = 0; place < block.rows * block.columns; place++) {
     const flat = block.start + place;
-    const number = shown.data[flat];
     const isHidden = spec.hides && spec.hides(flat);
-    const strength = shown.most > 0 && Number.isFinite(number) ? Math.abs(number) / shown.most : 1;
-    const end = number > 0 ? pos : neg;
-    for (let i = 0; i < 3; i++) pixels.data[4 * place + i] = isHidden ? line[i] : zero[i] + (end[i] - zero[i]) * strength;
-    pixels.data[4 * place + 3] = 255;
+    pixels.data.set([...(isHidden ? line : colourOf(shown.data[flat], shown.most)), 255], 4 * place);
   }
   brush.putImageData(pixels, 0, 0);
   return image;
+}
+
+// The same array in a few pixels, its blocks side by side: beside the line that made it.
+export function tiles(array, blocks, most) {
+  const [{ rows, columns }] = blocks;
+  const canvas = h("canvas", { class: "thumb", "aria-hidden": "true", width: TILE * blocks.length * columns + 1, height: TILE * rows + 1 });
+  const brush = canvas.getContext("2d");
+  brush.fillStyle = `rgb(${themeColours().line.join(",")})`;
+  brush.fillRect(0, 0, canvas.width, canvas.height);
+  blocks.forEach((block, i) => {
+    for (let place = 0; place < rows * columns; place++) {
+      brush.fillStyle = `rgb(${colourOf(array.data[block.start + place], most).join(",")})`;
+      brush.fillRect(TILE * (i * columns + (place % columns)) + 1, TILE * Math.floor(place / columns) + 1, TILE - 1, TILE - 1);
+    }
+  });
+  return canvas;
+}
+
+// Red, green and blue: the theme's colour for 0, mixed with that of the number's sign.
+function colourOf(number, most) {
+  const { pos, neg, zero } = themeColours();
+  const strength = most > 0 && Number.isFinite(number) ? Math.abs(number) / most : 1;
+  const end = number > 0 ? pos : neg;
+  return zero.map((from, i) => from + (end[i] - from) * strength);
 }
 
 function show(canvas, drawn, square) {
