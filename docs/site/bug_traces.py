@@ -110,4 +110,4 @@ def command(name: str) -> str:
     one = of_model(name)
     if one is None or one.recording.name != SHOWCASE or bug(name).category == "tests that cannot fail":
         return ""
-    return f"npformer trace showcase --html page.html --bugs {name}"
+    return f"npformer trace transformer --html page.html --bugs {name}"

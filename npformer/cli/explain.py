@@ -5,22 +5,26 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from difflib import get_close_matches
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from npformer.cli.common import new_parser, tell
-from npformer.cli.explain_setting import page_of, setting_of
 from npformer.cli.places import OWN_PAGE, expect_place, write_file
-from npformer.cli.run_example import add_texts
+from npformer.cli.target import TARGET, add_target, is_operation, recorder, setting_of
 from npformer.errors import ConfigError
-from npformer.explain import Setting, explanation, lines, random_checks, session, to_dict
+from npformer.explain import explanation, lines, random_checks, session, to_dict
 from npformer.explain.models import NAMES
 from npformer.explain.operation import explained_operation
 from npformer.explain.operation_text import operation_lines
 from npformer.explain.place import Place, find
 from npformer.explain.text import WIDEST
-from npformer.functional import OPERATIONS
+from npformer.layers import Layer
+from npformer.pages import trace_page
+from npformer.pages.bugs import bug_traces
+from npformer.pages.opening import opening
+from npformer.proof.trace import Trace, trace
 from npformer.terminal import columns, counted, fill
 from npformer.visible import visible
 
@@ -45,11 +49,10 @@ All numbers are computed in float64 with the plain kernels, without dropout wher
 def add_parser(commands: Any) -> argparse.ArgumentParser:
     """Add this command's parser."""
     parser = new_parser(commands, "explain", "Explain an operation, or one number of a gradient.", EXAMPLES)
-    parser.add_argument("what", metavar="OP|RUN|MODEL", nargs="?", help="an operation, a run's folder, a small model")
+    add_target(parser, nargs="?")
     parser.add_argument("--at", metavar="NAME[INDEX]", help="the number: of a parameter, an input, or NAME@output")
     parser.add_argument("--up", metavar="NUMBER", action="append", default=[],
                         help="walk on to a gradient that the last step names, or this many steps")  # fmt: skip
-    add_texts(parser)
     parser.add_argument(
         "--html", metavar="FILE.html", type=Path, help="write a page for a browser; it opens at the number"
     )
@@ -67,11 +70,9 @@ def run(args: argparse.Namespace) -> int:
         return _random(args)
     if args.html is not None:
         expect_place(args.html, "--html", OWN_PAGE)
-    if args.what is None:
-        raise ConfigError("explain: expected an operation, a run or a model, got none; npformer explain --list")
-    if args.what in OPERATIONS and args.at is None and not Path(args.what).is_dir():
-        return _operation(args)
-    return _number(args)
+    if args.target is None:
+        raise ConfigError(f"TARGET: expected {TARGET}, got none")
+    return _operation(args) if is_operation(args) else _number(args)
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -80,7 +81,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _random(args: argparse.Namespace) -> int:
-    if args.random < 1 or args.seed < 0 or args.what is not None:
+    if args.random < 1 or args.seed < 0 or args.target is not None:
         raise ConfigError("--random: expected N >= 1, --seed >= 0 and no model")
     found = []
     for checked in random_checks(args.random, args.seed):
@@ -105,10 +106,10 @@ def _random(args: argparse.Namespace) -> int:
 
 
 def _operation(args: argparse.Namespace) -> int:
-    if args.up or args.text or args.answer:
-        raise ConfigError("explain: expected no --up, --text or --answer for an operation")
-    found = explained_operation(args.what)
-    _write_page(args, args.what)
+    if args.at or args.up:
+        raise ConfigError(f"--at, --up: expected a run or a model with them, got the operation {args.target}")
+    found = explained_operation(args.target)
+    _write_page(args, partial(trace, args.target))
     if args.json:
         print(json.dumps(found.to_dict()))
     else:
@@ -117,12 +118,17 @@ def _operation(args: argparse.Namespace) -> int:
 
 
 def _number(args: argparse.Namespace) -> int:
-    setting = setting_of(args.what, args.text, args.answer, args.best)
+    setting = setting_of(args)
+    if not isinstance(setting.target, Layer):
+        raise ConfigError(
+            f"{args.target}: expected a layer or a model derived from npformer.layers.Layer, "
+            f"got {type(setting.target).__name__}; npformer trace and npformer gradcheck take other targets, too"
+        )
     with session(setting) as opened:
         if args.at is None:
-            raise ConfigError(_no_place(opened.checked.tensors, args.what))
+            raise ConfigError(_no_place(opened.checked.tensors, args.target))
         found, place = explanation(opened, args.at, args.up), find(opened, args.at)
-    _write_page(args, setting.target, setting, place)
+    _write_page(args, recorder(setting), place)
     if args.json:
         print(json.dumps(to_dict(found)))
     else:
@@ -132,22 +138,22 @@ def _number(args: argparse.Namespace) -> int:
     return 0 if found.value.verdict == "right" else 1
 
 
-def _write_page(
-    args: argparse.Namespace, target: Any, setting: Setting | None = None, place: Place | None = None
-) -> None:
-    """Write the page that --html asks for; it opens at the place."""
-    if args.html is not None:
-        write_file(args.html, "--html", page_of(target, setting, place))
-        if not args.json:
-            print(f"the page is in {visible(args.html)}: open it in a browser")
+def _write_page(args: argparse.Namespace, record: Callable[[], Trace], place: Place | None = None) -> None:
+    """Write the page that --html asks for, with the usual bugs; it opens at the place."""
+    if args.html is None:
+        return
+    found = record()
+    opens = None if place is None else opening(found, place)
+    page = trace_page(found, bugs=bug_traces(record, found), opens=opens)
+    write_file(args.html, "--html", page.encode())
+    if not args.json:
+        print(f"the page is in {visible(args.html)}: open it in a browser")
 
 
 def _no_place(tensors: dict[str, Any], what: str) -> str:
     listed = "\n  ".join(f"{name} {tuple(x.shape)}" for name, x in list(tensors.items())[:40])
     more = f"\n  … {len(tensors) - 40} more" if len(tensors) > 40 else ""
-    operation = get_close_matches(what, OPERATIONS, n=1, cutoff=0.8)
-    meant = f"\n  (or did you mean the operation {operation[0]}?)" if operation else ""
-    return f"--at: expected a number of {what}, NAME[INDEX], got none; it has\n  {listed}{more}{meant}"
+    return f"--at: expected a number of {what}, NAME[INDEX], got none; it has\n  {listed}{more}"
 
 
 def _has_symbols() -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from textwrap import fill
 from typing import Any
 
 from npformer.backend import Backend, get_backend
@@ -21,7 +20,7 @@ from npformer.proof.random_cases import random_cases
 from npformer.proof.report import HEADER, table_line
 from npformer.proof.user_file import UserCase, user_case
 from npformer.seconds import now, since
-from npformer.terminal import columns, counted
+from npformer.terminal import columns, counted, fill
 from npformer.visible import visible
 
 EXAMPLES = """examples:
@@ -114,7 +113,7 @@ def _tell(case: Case, report: Report, bisection: Bisection | None, args: argpars
     """Print a check's report, and its first wrong part if that was asked for."""
     tell(_section(report, fold=case.group == "model" and not args.full))
     if bisection is not None:
-        tell(f"\n{bisection}\n")
+        tell("\n".join(["", *bisection.lines(columns()), ""]))
     elif args.bisect and args.model and not report.ok:
         tell("  (no parts to look into: the target is no npformer.layers.Layer, nor derived from it)")
 
@@ -206,7 +205,7 @@ def _section(report: Report, fold: bool) -> str:
     note = f"  (worst of {len(report.rows)} tensors)" if fold and report.ok else ""
     wide = columns()
     lines = [line for row in rows for line in row.lines(2, wide)]
-    return "\n".join([f"{report.name}{note}", *lines, *report.explanations(2, wide)])
+    return "\n".join([fill(report.name + note, wide, hanging="    "), *lines, *report.explanations(2, wide)])
 
 
 def _summary(reports: list[Report], seconds: float) -> str:

@@ -5,31 +5,27 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from npformer.cli.common import new_parser
 from npformer.cli.places import OWN_JSON, OWN_PAGE, expect_place, write_file
-from npformer.cli.run_example import add_texts, example_of_run
+from npformer.cli.target import add_target, is_operation, recorder, setting_of
 from npformer.errors import ConfigError
-from npformer.functional import OPERATIONS
 from npformer.pages import trace_page
 from npformer.pages.bugs import BugTrace, bug_traces
-from npformer.proof.showcase import showcase
 from npformer.proof.trace import LIMIT, Trace, trace
 from npformer.terminal import folded, width_of
 from npformer.visible import visible
 
-SHOWCASE = "showcase"
-EXAMPLES = f"""examples:
+EXAMPLES = """examples:
   npformer trace layer_norm                          an operation on a small sample: each call, forward and backward
-  npformer trace {SHOWCASE} --out trace.json            a whole Transformer of the smallest size, on a padded batch
+  npformer trace transformer --out trace.json        a whole Transformer of the smallest size, on a padded batch
   npformer trace runs/reverse-001 --text bot         a trained model, held to its own answer
   npformer trace runs/reverse-001 --text bot --answer tob --text to --answer ot --out trace.json
-  npformer trace showcase --html page.html           a page to walk through in a browser, forward and backward
-  npformer trace showcase --html page.html --bugs relu-no-gate,loss-by-batch
+  npformer trace transformer --html page.html        a page to walk through in a browser, forward and backward
+  npformer trace transformer --html page.html --bugs relu-no-gate,loss-by-batch
   npformer trace runs/language-001 --text "5. maj 1987" --answer da
   npformer trace softmax --json | jq '.calls[0].backward.lines'
 
@@ -44,10 +40,7 @@ docs/trace-format.md describes the JSON; in Python: npf.trace(model, …), also 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
     """Add this command's parser."""
     parser = new_parser(commands, "trace", "Record every number of a forward and a backward.", EXAMPLES)
-    parser.add_argument(
-        "traced", metavar="TARGET", help=f"an operation, the folder of a run of npformer train, or {SHOWCASE}"
-    )
-    add_texts(parser)
+    add_target(parser)
     parser.add_argument("--out", metavar="FILE.json", type=Path, help="write the trace to this file")
     parser.add_argument("--html", metavar="FILE.html", type=Path, help="write a page for a browser to this file")
     parser.add_argument(
@@ -96,27 +89,4 @@ def _bugs(chosen: str | None, record: Callable[[], Trace], found: Trace) -> list
 def _recorder(args: argparse.Namespace) -> Callable[[], Trace]:
     """What records the target, as often as it is called. Raises ConfigError for an unknown target."""
     options: dict[str, Any] = {"lines": not args.no_lines, "limit": int(args.limit * 1e6)}
-    path = Path(args.traced)
-    if args.traced in (*OPERATIONS, SHOWCASE):
-        if args.text or args.answer:
-            raise ConfigError(f"--text, --answer: expected none for {args.traced}; they are for the folder of a run")
-        return partial(showcase, **options) if args.traced == SHOWCASE else partial(trace, args.traced, **options)
-    if not path.exists():
-        near = get_close_matches(args.traced, [*OPERATIONS, SHOWCASE], n=3, cutoff=0.4)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"the operations are {', '.join(OPERATIONS)}"
-        raise ConfigError(
-            f"TARGET: expected an operation, the folder of a run, or {SHOWCASE}, got {args.traced!r}; {hint}"
-        )
-    return _recorder_of_run(args, path, options)
-
-
-def _recorder_of_run(args: argparse.Namespace, path: Path, options: dict[str, Any]) -> Callable[[], Trace]:
-    """What traces the trained model of a run on its texts, held to the answers given or to its own."""
-    texts: list[str] = args.text
-    trained, example = example_of_run(path, texts, args.answer, args.best)
-    pairs = zip(texts, example.answers, strict=True)
-    title = ", ".join(f"{text} → {answer}" if answer or trained.kind != "causal" else text for text, answer in pairs)
-    return partial(
-        trace, trained.model, *example.inputs, targets=example.targets, tokens=example.tokens,
-        name=f"{path.name}: {title}", **options,
-    )  # fmt: skip
+    return partial(trace, args.target, **options) if is_operation(args) else recorder(setting_of(args), **options)

@@ -42,7 +42,7 @@ EXAMPLES = """examples:
   npformer train scan --set split=jump                     commands to actions; splits simple, length, jump
   npformer train lm --data mine.txt                        a language model of any UTF-8 text file of your own
   npformer train lm --data mine.txt --set tokenizer=words  the same by words; without --data: Python's manual
-  npformer train sort --set steps=3000 --set d_model=128 --set num_heads=8
+  npformer train sort --set steps=3000 --set d_model=128
   npformer train --resume runs/reverse-001                 continue, bit for bit
   npformer train --resume runs/reverse-001 --set steps=800  let a finished run go on
   npformer train lm --options                              every option of a task, with its default
@@ -115,7 +115,7 @@ def _opened(args: argparse.Namespace) -> Iterator[tuple[Trainer, Assembled]]:
             trainer.restore(checkpoint)
             tidy(folder, assembled)
             if note := schedule_note(folder, checkpoint, assembled):
-                trainer.progress.say(folded(note, sys.stderr))
+                trainer.progress.say(note)
             if is_changed(checkpoint, assembled):
                 trainer.save(checkpoint.score)
             yield trainer, assembled
@@ -248,10 +248,11 @@ def _as_text(trainer: Trainer, found: Evaluation, pictures: list[str], sample: s
         f"held-out {last} ({found.count} sequences)",
         f"pictures: {' '.join(pictures)}",
         *([] if report is None else [f"report: {report}"]),
-        f"try: npformer decode {shlex.quote(str(trainer.run.path))} "
-        + tried.get(found.kind, shlex.quote(trainer.task.held_out(1)[0].source)),
     ]
-    return "\n".join([*held_out_lines(trainer.step.model, trainer.task, found), *map(visible, lines)])
+    text = tried.get(found.kind, shlex.quote(trainer.task.held_out(1)[0].source))
+    again = f"try: npformer decode {shlex.quote(str(trainer.run.path))} {text}"  # on one line, to be copied
+    told = [folded(visible(line), sys.stdout) for line in lines]
+    return "\n".join([*held_out_lines(trainer.step.model, trainer.task, found), *told, visible(again)])
 
 
 def _as_json(trainer: Trainer, found: Evaluation, pictures: list[str], sample: str | None, report: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Small models to explain, by name: the showcase with each of its options, an encoder for each head, a decoder alone.
+"""Small models to trace and explain: a Transformer with each of its options, an encoder for each head, a decoder.
 
 The catalogue's layers and models can be asked for, too, by a part of their name that only one of them has.
 """
@@ -14,6 +14,7 @@ import numpy as np
 from npformer.backend import get_backend
 from npformer.errors import ConfigError
 from npformer.explain.session import Setting
+from npformer.functional import OPERATIONS
 from npformer.layers import Layer
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig
 from npformer.models.config import ModelConfig
@@ -22,7 +23,7 @@ from npformer.proof.catalogue import catalogue
 from npformer.proof.showcase import PIECES, WORDS, showcase_model
 from npformer.typing import HostArray
 
-#: The showcase's Transformer with other options.
+#: The showcase with other options.
 TRANSFORMERS: dict[str, dict[str, Any]] = {
     "transformer": {},
     "transformer-pre": {"norm_order": "pre"},
@@ -66,13 +67,13 @@ def model_setting(name: str) -> Setting:
         return case_setting((exact or cases)[0])
     if cases:
         raise ConfigError(
-            f"MODEL: expected a name that one case of the catalogue has, got {name!r}, which {len(cases)} have: "
+            f"TARGET: expected a name that one case of the catalogue has, got {name!r}, which {len(cases)} have: "
             f"{'; '.join(case.name for case in cases[:4])}{'; …' if len(cases) > 4 else ''}"
         )
-    near = get_close_matches(name, NAMES, 3, 0.3) or NAMES[:3]
+    near = get_close_matches(name, (*NAMES, *OPERATIONS), 3, 0.4) or NAMES[:3]
     raise ConfigError(
-        f"MODEL: expected the folder of a run, an operation, or a small model, got {name!r}; the nearest models are "
-        f"{', '.join(near)}; npformer explain --list names them all"
+        f"TARGET: expected an operation, the folder of a run, a small model or FILE.py[:NAME], got {name!r}; the "
+        f"nearest names are {', '.join(near)}; npformer explain --list has all small models"
     )
 
 

@@ -42,6 +42,7 @@ class Setting:
     pieces: tuple[str, ...] = ()  # the vocabulary, by token id
     classes: tuple[str, ...] = ()  # the outputs, by class, if they are not the vocabulary's pieces
     note: str = ""  # about the data, for the reader
+    title: str = ""  # of a page; "": the name
 
     @property
     def pad_id(self) -> int:

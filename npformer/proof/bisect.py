@@ -9,6 +9,7 @@ wrongly.
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,19 +49,23 @@ class Bisection:
         return not self.path
 
     def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self, columns: int = 80) -> list[str]:
+        """The way to the first wrong part, and its report, in so many columns, 60 or more."""
         if self.ok:
-            return "every gradient is right: there is nothing to look for"
+            return ["every gradient is right: there is nothing to look for"]
         call, report = self.path[-1]
         wrong = sum(row.verdict == WRONG for row in self.path[0][1].rows)
         lines = [f"one cause of {wrong} wrong gradients: {call.name}"] if wrong > 1 else []
         for depth, (call, report) in enumerate(self.path):
             wrong = sum(row.verdict == WRONG for row in report.rows)
             lines.append(f"{'  ' * depth}{call.name}: {wrong} of {len(report.rows)} gradients wrong")
-        lines += ["", f"the first wrong part is {call.name}:", str(report)]
+        lines += ["", f"the first wrong part is {call.name}:", *report.lines(columns)]
         if call.parts:
             lines.append("all of its parts are right: it puts them together wrongly")
-            lines += [self.connection] if self.connection else []
-        return "\n".join(lines)
+            lines += textwrap.wrap(self.connection, columns)
+        return lines
 
 
 def bisect(target: Layer, *inputs: Any, complex_step: bool = True, **options: Any) -> Bisection:

@@ -47,7 +47,7 @@ def showcase_model(**changes: Any) -> Showcase:
 def showcase(*, lines: bool = True, limit: int = LIMIT, **changes: Any) -> Trace:
     """The trace of the showcase's model; lines and limit as in ``npf.trace``, changes as in ``showcase_model``."""
     model, inputs, targets, tokens = showcase_model(**changes)
-    return trace(model, *inputs, targets=targets, tokens=tokens, name="showcase", lines=lines, limit=limit)
+    return trace(model, *inputs, targets=targets, tokens=tokens, name="transformer", lines=lines, limit=limit)
 
 
 def _ids(rows: list[list[str]]) -> HostArray:

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 from npformer.bar import Bar, clock, say
 from npformer.percent import percent
 from npformer.seconds import now, since
+from npformer.terminal import folded
 from npformer.visible import visible
 
 #: The errors of a pipe and a terminal whose other side is closed.
@@ -50,10 +51,10 @@ class Progress:
                 self._bar.note(f"loss {record['loss']:.4f}", f"{record['tokens_per_second']:,.0f} tokens/s")
 
     def say(self, line: str) -> None:
-        """Print a permanent line."""
+        """Print a permanent line; on a terminal that is too narrow for it, folded."""
         if not self.reader_has_gone:
             with self._noting():
-                say(visible(line), self._stream)
+                say(folded(visible(line), self._stream), self._stream)
 
     def close(self) -> None:
         """Leave the last state of the bar on the terminal, or tell in a log how long it took."""

@@ -124,7 +124,7 @@ def repeat_command(options: Options, task: Task | None) -> str:
     """The shortest command that trains with these options; task: of the run, if there is one, for its lengths."""
     wanted = flat(options)
     size = int(wanted["model.vocab_size" if "model.vocab_size" in wanted else "model.tgt_vocab_size"])
-    classes = int(wanted.get("model.num_classes", 0))
+    classes = wanted.get("model.num_classes") or 0  # none for hidden tokens
     longest = task.max_length if task is not None else 1
     given: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
     given["run"]["task"] = options.run.task

@@ -68,8 +68,8 @@ def test_random_numbers_are_checked(cli):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "expected an operation, a run or a model, got none"),
-        (("transformr", "--at", "x[0]"), "the nearest models are transformer"),
+        ((), "TARGET: expected an operation, the folder of a run, a small model"),
+        (("transformr", "--at", "x[0]"), "the nearest names are transformer"),
         (
             ("transformer",),
             "NAME[INDEX], got none; it has\n  src_embedding.weight (8, 4)",
@@ -81,8 +81,8 @@ def test_random_numbers_are_checked(cli):
             "--up: expected a gradient that",
         ),
         (("transformer", "--at", "generator.bias[1]", "--text", "a"), "expected the folder of a run"),
-        (("layer_norm", "--at", "x[0]"), "expected a run or a model with it, got the operation layer_norm"),
-        (("layer_norm", "--text", "a"), "expected no --up, --text or --answer for an operation"),
+        (("layer_norm", "--at", "x[0]"), "expected a run or a model with them, got the operation layer_norm"),
+        (("layer_norm", "--text", "a"), "expected the folder of a run with them"),
         (("--random", "0"), "--random: expected N >= 1"),
         (("--random", "3", "transformer"), "and no model"),
     ],

@@ -1,4 +1,4 @@
-"""npformer trace: an operation, the showcase and a trained run; refused input writes nothing."""
+"""npformer trace: an operation, a model and a trained run; refused input writes nothing."""
 
 import json
 import os
@@ -23,16 +23,46 @@ def test_an_operation(cli):
     assert document["calls"][0]["type"] == "layer_norm"
 
 
-def test_the_showcase_in_a_file(cli, tmp_path):
-    found = cli("trace", "showcase", "--out", "trace.json")
+def test_a_model_in_a_file(cli, tmp_path):
+    found = cli("trace", "transformer", "--out", "trace.json")
     assert (found.code, found.err) == (0, "")
     assert found.out.splitlines()[-1].startswith("the trace is in trace.json (0.")
     text = (tmp_path / "trace.json").read_text()
-    assert Trace.from_json(text).document["title"] == "showcase"
-    smaller = cli("trace", "showcase", "--no-lines", "--out", "trace.json")  # npformer's own file is written again
+    assert Trace.from_json(text).document["title"] == "transformer"
+    smaller = cli("trace", "transformer", "--no-lines", "--out", "trace.json")  # npformer's own file is written again
     assert smaller.code == 0
     assert len((tmp_path / "trace.json").read_text()) < len(text)
     assert os.listdir(tmp_path) == ["trace.json"]
+
+
+OWN = """
+import numpy as np
+import npformer as npf
+
+def build():
+    layer = npf.layers.EncoderLayer(4, 2, 6, backend=npf.get_backend("numpy", kernels="plain"), dropout=0.5)
+    return layer, (np.ones((1, 2, 4)),), {"key": npf.RandomKey(0)}
+
+def of_a_pair():
+    return (npf.functional.relu_forward, npf.functional.relu_backward), (np.ones(3),)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "type_"),
+    [
+        ("classifier", "Encoder"),
+        ("EncoderLayer: post, relu", "EncoderLayer"),
+        ("own.py", "EncoderLayer"),
+        ("own.py:of_a_pair", "relu"),
+    ],
+)
+def test_whatever_explain_takes_and_pairs_of_a_file(cli, tmp_path, name, type_):
+    (tmp_path / "own.py").write_text(OWN)
+    found = cli("trace", name, "--json")
+    assert (found.code, found.err) == (0, "")
+    assert found.document["calls"][0]["type"] == type_
+    assert any(call["backward"] for call in found.document["calls"])
 
 
 def test_a_run_is_held_to_an_answer_with_padding(cli, trained):
@@ -61,11 +91,10 @@ def test_a_run_is_held_to_its_own_answer(cli, trained):
 
 
 def test_refused_targets(cli, trained, tmp_path):
-    cli("trace", "layer_nrm").refused(
-        "expected an operation, the folder of a run, or showcase", "did you mean layer_norm"
-    )
-    cli("trace", "zzz").refused("the operations are linear, relu")
-    cli("trace", "relu", "--text", "bot").refused("--text, --answer: expected none for relu")
+    cli("trace", "layer_nrm").refused("expected an operation, the folder of a run", "nearest names are layer_norm")
+    cli("trace", "zzz").refused("the nearest names are transformer", "npformer explain --list")
+    cli("trace", "relu", "--text", "bot").refused("--text, --answer, --best: expected the folder of a run with them")
+    cli("trace", "transformer", "--best").refused("expected the folder of a run with them, got 'transformer'")
     cli("trace", tmp_path, "--text", "bot").refused("expected the folder of a run", "a folder without config.toml")
     cli("trace", trained).refused("--text: expected what the model", "try --text TEXT")
     cli("trace", trained, "--text", "ab", "--answer", "a", "--answer", "b").refused(

@@ -131,7 +131,7 @@ def test_the_json_holds_every_section(found):
 
 def test_every_small_model_can_be_asked_for_and_others_are_refused():
     assert len(NAMES) >= 20
-    with pytest.raises(ConfigError, match="the nearest models are transformer"):
+    with pytest.raises(ConfigError, match="the nearest names are transformer"):
         model_setting("transfomer")
     with pytest.raises(ConfigError, match="expected a name that one case of the catalogue has, got 'EncoderLayer'"):
         model_setting("EncoderLayer")

@@ -86,7 +86,8 @@ def test_a_layer_that_puts_right_parts_together_wrongly(model):
     assert names(found) == ["Transformer", "Transformer.encoder", "Transformer.encoder.layers.0"]
     text = str(found)
     assert "all of its parts are right: it puts them together wrongly" in text
-    assert text.splitlines()[-1].startswith("the gradient that it passes to NoSkip.norm1.post_norm is wrong: ")
+    said = " ".join(text.partition("it puts them together wrongly\n")[2].split())
+    assert said.startswith("the gradient that it passes to NoSkip.norm1.post_norm is wrong: ")
     assert "missing term: small_models.py, line " in " ".join(text.split())
     assert text.splitlines()[0].startswith("one cause of ")
     assert text.splitlines()[1].startswith("Transformer: ")
@@ -101,7 +102,10 @@ def test_of_two_wrong_places_the_one_that_backward_meets_first(model):
     spoil(layer.self_attention, "attention")
     spoil(layer.norm1, "post_norm")
     x = np.random.default_rng(0).normal(size=(2, 3, 4))
-    assert names(bisect(layer, x)) == ["EncoderLayer", "EncoderLayer.norm1.post_norm"]
+    found = bisect(layer, x)
+    assert names(found) == ["EncoderLayer", "EncoderLayer.norm1.post_norm"]
+    assert max(map(len, found.lines(60))) <= 60 < max(map(len, found.lines(100)))
+    assert "\n".join(found.lines()) == str(found)
 
 
 class Twice(Layer):

@@ -53,6 +53,18 @@ def test_a_bar_on_a_terminal():
     assert re.search(r"\| 503/1000 [^\r]*\n$", shown), "the bar's last state stays"
 
 
+def test_a_long_line_is_folded_on_a_terminal_and_its_breaks_are_no_text(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    line = f"note: {'the rate of the next step changes with it ' * 4}\x1b[2J"
+    terminal, log = Terminal(), io.StringIO()
+    for stream in (terminal, log):
+        Progress(1000, 0, stream).say(line)
+    shown = terminal.getvalue().splitlines()
+    assert len(shown) > 1
+    assert max(map(len, shown)) <= 60
+    assert " ".join(map(str.strip, shown)) == log.getvalue().strip() == line.replace("\x1b", "\\x1b")
+
+
 def test_every_line_of_a_log_stays_on_a_terminal():
     """Each is printed where the bar was, which is drawn again below it."""
     lines = tell(io.StringIO()).splitlines()[1:-1]

@@ -1,0 +1,100 @@
+"""What ``npformer trace`` and ``npformer explain`` look at: a run's model on texts, a small model, or a file's."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from npformer.backend import get_backend
+from npformer.cli.decode import expect_text
+from npformer.errors import ConfigError
+from npformer.explain import Setting
+from npformer.explain.models import model_setting
+from npformer.functional import OPERATIONS
+from npformer.proof.trace import Trace, trace
+from npformer.proof.user_file import user_case
+from npformer.training import RunDirectory
+from npformer.training.assemble import Trained, read_trained
+from npformer.training.text_example import TextExample, text_example
+
+TARGET = "an operation, the folder of a run, a small model (npformer explain --list), or FILE.py[:NAME]"
+OWN = "The targets are the model's own answer: {}. --answer gives another."
+
+
+def add_target(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
+    """TARGET; and of a run --text, --answer and --best."""
+    parser.add_argument("target", metavar="TARGET", nargs=nargs, help=TARGET)
+    parser.add_argument("--text", action="append", default=[], help="of a run: what the model reads; may be repeated")
+    parser.add_argument("--answer", action="append", help="what the model should write, one for each --text")
+    parser.add_argument("--best", action="store_true", help="use the best checkpoint instead of the latest")
+
+
+def is_operation(args: argparse.Namespace) -> bool:
+    """Whether TARGET is an operation. Raises ConfigError if there is a text, which only a run can read."""
+    if args.target not in OPERATIONS or Path(args.target).is_dir():
+        return False
+    _expect_no_text(args)
+    return True
+
+
+def setting_of(args: argparse.Namespace) -> Setting:
+    """The model that TARGET names, and what goes into it. Raises ConfigError, and what reading raises."""
+    path = Path(args.target)
+    if path.is_dir():
+        return _of_run(path, args)
+    _expect_no_text(args)
+    if args.target.partition(":")[0].endswith(".py"):
+        case = user_case(args.target)
+        target = case.build(get_backend("numpy", dtype="float64", kernels="plain"))
+        return Setting(case.name, target, case.inputs, case.options)
+    return model_setting(args.target)
+
+
+def recorder(setting: Setting, **options: Any) -> Callable[[], Trace]:
+    """What traces the setting, as often as it is called; options as of ``npf.trace``."""
+    return partial(
+        trace, setting.target, *setting.inputs, targets=setting.targets, tokens=setting.labels or None,
+        name=setting.title or setting.name, **setting.options, **options,
+    )  # fmt: skip
+
+
+def _expect_no_text(args: argparse.Namespace) -> None:
+    if args.text or args.answer or args.best:
+        raise ConfigError(f"--text, --answer, --best: expected the folder of a run with them, got {args.target!r}")
+
+
+def _of_run(path: Path, args: argparse.Namespace) -> Setting:
+    trained, found = _example(path, args.text, args.answer, args.best)
+    causal = trained.kind == "causal"
+    pairs = zip(args.text, found.answers, strict=True)
+    title = ", ".join(f"{text} → {answer}" if answer or not causal else text for text, answer in pairs)
+    return Setting(
+        str(path),
+        trained.model,
+        found.inputs,
+        targets=found.targets,
+        labels=found.tokens,
+        pieces=trained.tokenizer.vocabulary.pieces,
+        classes=trained.classes,
+        note="" if args.answer is not None or causal else OWN.format(", ".join(found.answers)),
+        title=f"{path.name}: {title}",
+    )
+
+
+def _example(path: Path, texts: list[str], answers: list[str] | None, best: bool) -> tuple[Trained, TextExample]:
+    """The trained model of a run, and the texts as its inputs and targets; answers None: the model's own."""
+    run = RunDirectory.open(path)
+    if not texts:
+        raise ConfigError(f"--text: expected what the model of {path} is to read, got none; try --text TEXT")
+    if answers is not None and len(answers) != len(texts):
+        raise ConfigError(f"--answer: expected one for each of {len(texts)} --text, or none at all, got {len(answers)}")
+    trained = read_trained(run, "numpy", best)
+    for number, text in enumerate(texts, 1):
+        expect_text(text, f"--text {number}", trained)
+    for number, answer in enumerate(answers or [], 1):
+        if not answer:
+            raise ConfigError(f"--answer {number}: expected at least one character, got an empty text")
+    return trained, text_example(trained, texts, answers)
