@@ -238,21 +238,19 @@ def _report(trainer: Trainer, assembled: Assembled, found: Evaluation) -> str | 
 
 
 def _as_text(trainer: Trainer, found: Evaluation, pictures: list[str], sample: str | None, report: str | None) -> str:
-    lines: list[str] = []
-    if sample is not None:
-        lines = ["a sample:", *(f"  {line}" for line in sample.split("\n"))]
+    written = [] if sample is None else ["a sample:", *(f"  {line}" for line in sample.split("\n"))]
     *others, last = measures(found.measures, tokens="token accuracy")
-    tried = {"masked": shlex.quote(f"the {MASK} is returned"), "causal": shlex.quote(_opening(trainer))}
-    lines += [
+    told = [
         ", ".join([f"held-out loss {found.loss:.4f}", *others]),
         f"held-out {last} ({found.count} sequences)",
         f"pictures: {' '.join(pictures)}",
         *([] if report is None else [f"report: {report}"]),
     ]
-    text = tried.get(found.kind, shlex.quote(trainer.task.held_out(1)[0].source))
-    again = f"try: npformer decode {shlex.quote(str(trainer.run.path))} {text}"  # on one line, to be copied
-    told = [folded(visible(line), sys.stdout) for line in lines]
-    return "\n".join([*held_out_lines(trainer.step.model, trainer.task, found), *told, visible(again)])
+    tried = {"masked": f"the {MASK} is returned", "causal": _opening(trainer)}
+    text = tried.get(found.kind, trainer.task.held_out(1)[0].source)
+    again = shlex.join(["npformer", "decode", str(trainer.run.path), text])
+    lines = [*map(visible, written), *(folded(visible(line), sys.stdout) for line in told), visible(f"try: {again}")]
+    return "\n".join([*held_out_lines(trainer.step.model, trainer.task, found), *lines])
 
 
 def _as_json(trainer: Trainer, found: Evaluation, pictures: list[str], sample: str | None, report: str | None) -> str:

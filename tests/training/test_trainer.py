@@ -107,11 +107,15 @@ def test_the_speed_is_that_of_training_alone(make, monkeypatch):
         now[0] += 1000
         return Evaluation(0.0, 0.0, 0.0, count, ("",) * count)
 
+    def saving(*args):
+        now[0] += 500
+
     def second(step: int):
         now[0] += 1
 
     monkeypatch.setattr(Trainer, "evaluate", evaluation)
-    trainer = make(Told(second), steps=4, log_every=4, eval_every=3)
+    monkeypatch.setattr(module, "save_checkpoint", saving)
+    trainer = make(Told(second), steps=4, log_every=4, eval_every=3, save_every=2)
     trainer.train()
     tokens = [int(np.count_nonzero(trainer.task.batch(step, 4).tgt_out)) for step in range(1, 5)]
     assert [r["tokens_per_second"] for r in records(trainer, "train")] == [tokens[0], sum(tokens[1:]) / 3]
