@@ -61,7 +61,7 @@ def global_avg_pool_backward(dy, shape):
     return np.broadcast_to(dy[:, :, None, None] / area, shape)
 
 
-def conv1d_forward(x, w, b, pad=1):
+def convolution_forward(x, w, b, pad=1):
     xp = np.pad(x, ((0, 0), (0, 0), (pad, pad)))
     K = w.shape[2]
     L = xp.shape[2] - K + 1
@@ -70,7 +70,7 @@ def conv1d_forward(x, w, b, pad=1):
     return y, (cols, w, xp.shape, pad)
 
 
-def conv1d_backward(dy, cache):
+def convolution_backward(dy, cache):
     cols, w, shape, pad = cache
     dw = np.einsum("bol,bikl->oik", dy, cols)
     dcols = np.einsum("bol,oik->bikl", dy, w)
@@ -183,7 +183,7 @@ PAIRS = (
                          "reshaped", "wrong place"))),
     Foreign("global average pooling", global_avg_pool_forward, global_avg_pool_backward, (normal(134, 2, 3, 2, 3),),
             edits=(wrong("not divided", " / area", "", "factor", "summed axis"),)),
-    Foreign("convolution, 1-D", conv1d_forward, conv1d_backward, (normal(135, 2, 3, 5), normal(136, 4, 3, 3),
+    Foreign("convolution, 1-D", convolution_forward, convolution_backward, (normal(135, 2, 3, 5), normal(136, 4, 3, 3),
                                                                 normal(137, 4)),
             edits=(wrong("cut off by one", "[:, :, pad:-pad]", "[:, :, :-2 * pad]", "reshaped", "wrong place"),
                    wrong("assigned where windows overlap", "+= dcols[:, :, k]", "= dcols[:, :, k]",

@@ -27,8 +27,6 @@ GRADIENT = "its gradient is 0"
 FACTOR = "a factor is 0"
 BEGINS = "where the sum begins"
 
-#: Operations that add up a gradient in a loop, from 0 on.
-_LOOPS = ("local_attention", "linear_attention", "conv1d", "gru")
 #: The names of arrays with a number for each pair of a query and a key, in attention's code.
 _SCORES = ("dscores", "dweights", "dropped", "weights", "softmax.y", "y")
 
@@ -41,7 +39,7 @@ def why_zero(session: Session, call: Call, term: Term) -> str:
         if found:
             return found
     gradient = term.gradient
-    if len(term.factors) == 1 and call.operation in _LOOPS:
+    if gradient is None and len(term.factors) == 1:  # an array of zeros, to which a loop adds
         return BEGINS
     if gradient is None or gradient.value != 0:
         return FACTOR

@@ -37,6 +37,17 @@ def test_padding_and_a_lone_key_give_exactly_nothing(found):
     assert "a single key" in zeros["b0 t0"]
 
 
+def test_a_sum_begins_at_zero_only_where_a_loop_adds_to_it():
+    def zeros(name: str, at: str) -> set[str]:
+        with session(model_setting(name)) as opened:
+            found = explanation(opened, at)
+        groups = (*found.terms.groups, *(found.why.groups if found.why else ()))
+        return {each.zero for group in groups for each in group.products if each.value == 0}
+
+    assert "where the sum begins" in zeros("local", "encoder.layers.0.self_attention.query.weight[0,0]")
+    assert zeros("GRU: padding", "weight[0,0]") == {"its gradient is 0"}
+
+
 def test_why_is_the_line_of_attention_that_computes_dq(found):
     (group,) = found.why.groups
     assert group.line.code == "dq = xp.matmul(dscores, k) * scale"

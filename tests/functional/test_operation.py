@@ -111,6 +111,14 @@ def test_every_pair_of_every_file_has_its_row_and_its_samples():
     assert made == set(OPERATIONS)
 
 
+def test_an_operation_without_fast_kernels_is_named_in_few_files():
+    """Who adds one finds all its places on a page; see docs/adding-an-operation.md."""
+    root, name = Path(functional.__file__).parents[2], "conv" + "1d"
+    texts = [path for folder in ("npformer", "tests", "benchmarks", "docs") for path in (root / folder).rglob("*")]
+    named = [path for path in texts if path.suffix in (".py", ".md") and name in path.read_text(encoding="utf-8")]
+    assert 5 <= len(named) <= 10, "\n".join(map(str, named))
+
+
 @pytest.mark.parametrize(
     ("facts", "message"),
     [
