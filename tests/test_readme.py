@@ -175,8 +175,9 @@ def test_links_and_pictures_lead_somewhere(page):
 
 
 def test_pictures_are_small_and_described():
-    for path in (ROOT / "docs" / "pictures").iterdir():  # an experiment's is alone on its page of the site
-        assert path.stat().st_size <= (200_000 if path.name.startswith("experiment-") else 60_000), path.name
+    most = {"experiment": 200_000, "trace": 90_000}  # an experiment's is alone on its page of the site
+    for path in (ROOT / "docs" / "pictures").iterdir():
+        assert path.stat().st_size <= most.get(path.name.partition("-")[0], 60_000), path.name
     for page, text in PAGES.items():
         described = re.findall(r"!\[(.*?)\]\(", text, re.S) + re.findall(r'<img [^>]*alt="(.*?)"', text, re.S)
         assert all(len(words) > 40 for words in described), page
