@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.browser import NARROW, WIDE, Browser
+from benchmarks.browser import NARROW, WIDE, Browser
 
 pytestmark = pytest.mark.browser
 

@@ -14,10 +14,10 @@ from urllib.parse import unquote
 
 import pytest
 
+from benchmarks.browser import NARROW, WIDE
 from docs.site import api
 from docs.site.places import ROOT, SITE
 from npformer.functional import OPERATIONS
-from tests.browser import NARROW, WIDE
 
 SOURCES = ("docs", "npformer", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "examples")
 

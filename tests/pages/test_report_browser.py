@@ -7,10 +7,10 @@ import dataclasses
 import numpy as np
 import pytest
 
+from benchmarks.browser import NARROW, WIDE, Browser
 from npformer.pages.report import report_page
 from npformer.training.attention_example import AttentionExample
 from npformer.training.told import Piece, Told
-from tests.browser import NARROW, WIDE, Browser
 
 pytestmark = pytest.mark.browser
 

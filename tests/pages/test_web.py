@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import npformer as npf
+from benchmarks.browser import NARROW, WIDE
 from npformer.explain import session
 from npformer.explain.models import model_setting
 from npformer.explain.place import find
@@ -16,7 +17,6 @@ from npformer.pages import trace_page, write_trace_page
 from npformer.pages.bugs import bug_traces
 from npformer.pages.opening import opening
 from npformer.proof.showcase import showcase
-from tests.browser import NARROW, WIDE
 
 pytestmark = pytest.mark.browser
 

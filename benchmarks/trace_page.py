@@ -1,0 +1,131 @@
+"""The page of a trace in Chromium: its size, its first paint, and the time of a step; and its pictures for README.
+
+    python -m benchmarks.trace_page               measure
+    python -m benchmarks.trace_page --pictures    draw docs/pictures/trace-light.png and trace-dark.png
+
+The page is the one of ``npformer trace transformer --html page.html``, with its ten bugs. A round loads it anew and
+makes every step once. Of each step two times are taken: until script and layout have ended, and until the frame is
+drawn, which waits for the next of the sixty frames a second. The slowest step is the one with the largest median over
+the rounds.
+
+exit code: 0 all within their limits, 1 one is not, 2 there is no browser
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from PIL import Image
+
+from benchmarks import report
+from benchmarks.browser import Browser, browser_problem
+from benchmarks.page_examples import printed
+
+MEGABYTES, PAINT, STEP = 3.0, 1000.0, 50.0  # the limits; times in milliseconds
+READY = "document.documentElement.dataset.ready === 'yes'"
+PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
+#: Two times in milliseconds of each step after the first. A message is delivered after the frame that is under way.
+STEPS = """
+const done = arguments[arguments.length - 1];
+const drawn = () => new Promise((go) => requestAnimationFrame(() => {
+  const {port1, port2} = new MessageChannel();
+  port1.onmessage = go;
+  port2.postMessage(0);
+}));
+(async () => {
+  const [app, times] = [npformerPage, []];
+  for (let number = 1; number < app.model.steps.length; number += 1) {
+    await drawn();
+    const began = performance.now();
+    app.go(number);
+    document.body.getBoundingClientRect();
+    const laidOut = performance.now();
+    await drawn();
+    times.push([laidOut - began, performance.now() - began]);
+  }
+  done(times);
+})();
+"""
+
+PLACE = "decoder.layers.0.self_attention.query.weight[3,2]"
+SIZE = (1280, 720)
+COLOURS = 256  # a third of the bytes of all colours, and no eye sees it
+FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.trace_page", description=__doc__.partition("\n")[0], allow_abbrev=False
+    )
+    parser.add_argument("--rounds", type=int, default=9, help="how often the page is loaded (default: 9)")
+    parser.add_argument("--pictures", action="store_true", help="draw the pictures, measure nothing")
+    args = parser.parse_args(argv)
+    problem = browser_problem() or (None if args.rounds >= 1 else f"--rounds: expected 1 or more, got {args.rounds}")
+    if problem:
+        print(f"trace_page: {problem}", file=sys.stderr)
+        return 2
+    browser = Browser()
+    try:
+        with TemporaryDirectory() as made:
+            page = Path(made) / "page.html"
+            if args.pictures:
+                draw(browser, page, FOLDER)
+                return 0
+            printed(("trace", "transformer", "--html", str(page)))
+            rows = measured(browser, page, args.rounds)
+    finally:
+        browser.driver.quit()
+    print(report.table(("of the page", "unit", "middle", "largest", "limit", "verdict"), rows))
+    return 0 if all(row[-1] == "ok" for row in rows) else 1
+
+
+def measured(browser: Browser, page: Path, rounds: int) -> list[list[str]]:
+    """The rows of the table: size, first paint, and both times of a step."""
+    browser.driver.set_script_timeout(600)
+    paints: list[float] = []
+    steps: list[list[tuple[float, float]]] = []
+    for _ in range(rounds):
+        browser.begin()
+        browser.open(page)
+        browser.wait(READY)
+        paints.append(float(browser.wait(PAINTED)))
+        steps.append([tuple(each) for each in browser.driver.execute_async_script(STEPS)])
+    browser.expect_silence()
+    size = page.stat().st_size / 1e6
+    each = [[statistics.median(times[kind] for times in step) for step in zip(*steps, strict=True)] for kind in (0, 1)]
+    count = f"of {len(each[0])} steps"
+    return [
+        _row("size", "MB", [size], MEGABYTES),
+        _row("first paint", "ms", paints, PAINT),
+        _row(f"script and layout, {count}", "ms", each[0], STEP),
+        _row(f"until the frame is drawn, {count}", "ms", each[1], STEP),
+    ]
+
+
+def _row(name: str, unit: str, found: list[float], limit: float) -> list[str]:
+    numbers = [f"{number:.4g}" for number in (statistics.median(found), max(found), limit)]
+    return [name, unit, *numbers, "ok" if max(found) <= limit else "OVER"]
+
+
+def draw(browser: Browser, page: Path, folder: Path) -> None:
+    """Write trace-light.png and trace-dark.png: the page, as it opens at one number of a gradient."""
+    printed(("explain", "transformer", "--at", PLACE, "--html", str(page)))
+    for name in ("light", "dark"):
+        path = folder / f"trace-{name}.png"
+        browser.look(SIZE, dark=name == "dark")
+        browser.open(page)
+        browser.wait(READY)
+        browser.picture(path)
+        with Image.open(path) as drawn:
+            few = drawn.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+        few.save(path, optimize=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
