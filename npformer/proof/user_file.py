@@ -42,13 +42,13 @@ def user_case(spec: str) -> UserCase:
     path, _, name = spec.partition(".py:")
     path, name = (f"{path}.py", name) if name else (spec, "build")
     if not Path(path).is_file():
-        raise DataError(f"--model: expected a Python file, or FILE.py:NAME, got {spec!r}; there is no file {path!r}")
+        raise DataError(f"expected a Python file, or FILE.py:NAME, got {spec!r}; there is no file {path!r}")
     made = _call(path, name)
     if not isinstance(made, tuple) or len(made) not in (2, 3):
         raise _other_form(path, name, f"it returned {_kind(made)}")
     target, inputs, options = made if len(made) == 3 else (*made, {})
     if not isinstance(inputs, tuple) or not isinstance(options, dict):
-        raise _other_form(path, name, f"it returned (target, {_kind(inputs)}, {_kind(options)})")
+        raise _other_form(path, name, f"it returned ({', '.join(['target', *map(_kind, made[1:])])})")
     parts = target if isinstance(target, tuple) else [getattr(target, m, None) for m in ("forward", "backward")]
     if len(parts) != 2 or not all(map(callable, parts)) or isinstance(target, type):
         raise ConfigError(

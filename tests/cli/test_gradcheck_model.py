@@ -138,7 +138,7 @@ def test_options_of_the_check_are_passed_through(cli, mine):
 
 
 def test_bad_input_is_refused(cli, mine):
-    cli("gradcheck", "--model", "none.py").refused("--model: expected a Python file", "got 'none.py'")
+    cli("gradcheck", "--model", "none.py").refused("expected a Python file", "got 'none.py'")
     cli("gradcheck", "--model", f"{mine}:none").refused("expected none, a function that returns", "no such function")
     cli("gradcheck", "--model", mine, "--only", "relu").refused("--only: expected no --model beside it", "'relu'")
     cli("gradcheck", "--model", mine, "--dtype", "float32").refused("--dtype float32: expected no --model")

@@ -90,7 +90,7 @@ def test_the_file_may_import_its_neighbours(write, numpy64, tmp_path):
 @pytest.mark.parametrize("spec", ["none.py", "none.py:build", "mine.py:", ".", ""])
 def test_no_such_file(write, spec):
     write("def build(): return Model(), (X,)")
-    text = f"--model: expected a Python file, or FILE.py:NAME, got {spec!r}; there is no file "
+    text = f"expected a Python file, or FILE.py:NAME, got {spec!r}; there is no file "
     with pytest.raises(DataError, match=f"^{re.escape(text)}"):
         user_case(spec)
 
@@ -125,10 +125,10 @@ def test_a_file_that_does_not_run(write, text, said):
         ("build = 7", "it is an object of type int"),
         ("def build(): pass", "it returned None"),
         ("def build(): return Model()", "it returned an object of type Model"),
-        ("def build(): return Model(), X", "it returned (target, an object of type ndarray, an object of type dict)"),
+        ("def build(): return Model(), X", "it returned (target, an object of type ndarray)"),
         ("def build(): return Model(), (X,), 5", "it returned (target, a tuple of 1, an object of type int)"),
         ("def build(): return Model(), (X,), {}, 5", "it returned a tuple of 4"),
-        ("def build(): return Model(), [X]", "it returned (target, an object of type list, an object of type dict)"),
+        ("def build(): return Model(), [X]", "it returned (target, an object of type list)"),
     ],
 )
 def test_another_form(write, text, given):
