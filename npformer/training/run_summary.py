@@ -9,11 +9,12 @@ from __future__ import annotations
 import dataclasses
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from npformer.data import Task
-from npformer.errors import CheckpointError, DataError, NpformerError
+from npformer.errors import CheckpointError, ConfigError, DataError, NpformerError
 from npformer.models import Model
 from npformer.training import metrics
 from npformer.training.assemble import load_latest, make_task, read_trained
@@ -133,6 +134,11 @@ def repeat_command(options: Options, task: Task | None) -> str:
         for name in (name for name, value in wanted.items() if usual.get(name) != value):
             section, _, key = name.partition(".")
             given[section][key] = wanted[name]
+    for section, key in [(section, key) for section, values in given.items() for key in values if key != "task"]:
+        fewer = given | {section: {name: value for name, value in given[section].items() if name != key}}
+        with suppress(ConfigError):  # an option alone may not go with the others' defaults
+            if flat(complete(fewer, size, longest, classes)) == wanted:  # it follows from the rest
+                given = fewer
     words = ["npformer", "train", options.run.task]
     if options.data.file is not None:
         words += ["--data", options.data.file]

@@ -85,9 +85,13 @@ def test_the_command_gives_the_same_options(ended):
 def test_the_command_is_short_where_the_defaults_serve(ended):
     trainer, _ = ended
     options = assemble({"run": {"task": "copy"}, "data": {}, "model": {}, "training": {"steps": 50}}).options
+    odd = {"d_model": 30, "num_heads": 5}  # neither goes with the other's default
     assert repeat_command(options, assemble({**OPTIONS, "run": {"task": "copy"}, "data": {}}).task) == (
-        "npformer train copy --set training.steps=50 --set training.warmup_steps=10"
+        "npformer train copy --set training.steps=50"
     )
+    changed = assemble({"run": {"task": "copy"}, "data": {}, "model": odd, "training": {"warmup_steps": 7}}).options
+    words = repeat_command(changed, trainer.task).split()[3:]
+    assert {*words} >= {"model.d_model=30", "model.num_heads=5", "training.warmup_steps=7"}
     assert trainer.task.max_length != 13
 
 
