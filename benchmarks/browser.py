@@ -130,22 +130,22 @@ class Browser:
         return {"clip": {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}}
 
     def errors(self) -> list[str]:
-        """What pages have logged as errors since the test began: exceptions, broken files, forbidden content."""
+        """What pages have logged as errors since ``begin``: exceptions, broken files, forbidden content."""
         self._read()
         return list(self._errors)
 
     def requests(self) -> list[str]:
-        """The addresses outside of this machine's files that were asked for since the test began; none got through."""
+        """The addresses outside of this machine's files that were asked for since ``begin``; none got through."""
         self._read()
         return list(self._requests)
 
     def expect_silence(self) -> None:
-        """Raise AssertionError if there was an error or a request since the test began."""
+        """Raise AssertionError if there was an error or a request since ``begin``."""
         assert not self.requests(), f"the page asked for {self.requests()}"
         assert not self.errors(), "\n".join(self.errors())
 
     def begin(self) -> None:
-        """Forget what was, for the next test."""
+        """Forget what was."""
         self.driver.get("about:blank")
         self.look()
         self._read()

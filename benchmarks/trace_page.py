@@ -8,7 +8,7 @@ makes every step once. Of each step two times are taken: until script and layout
 drawn, which waits for the next of the sixty frames a second. The slowest step is the one with the largest median over
 the rounds.
 
-exit code: 0 all within their limits, 1 one is not, 2 there is no browser
+exit code: 0 all within their limits, 1 one is not, 2 there is no browser, or bad input
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 from PIL import Image
 
 from benchmarks import report
-from benchmarks.browser import Browser, browser_problem
+from benchmarks.browser import LIMIT, Browser, browser_problem
 from benchmarks.page_examples import printed
 
 MEGABYTES, PAINT, STEP = 3.0, 1000.0, 50.0  # the limits; times in milliseconds
@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def measured(browser: Browser, page: Path, rounds: int) -> list[list[str]]:
     """The rows of the table: size, first paint, and both times of a step."""
-    browser.driver.set_script_timeout(600)
+    browser.driver.set_script_timeout(LIMIT)
     paints: list[float] = []
     steps: list[list[tuple[float, float]]] = []
     for _ in range(rounds):
@@ -96,7 +96,7 @@ def measured(browser: Browser, page: Path, rounds: int) -> list[list[str]]:
         browser.wait(READY)
         paints.append(float(browser.wait(PAINTED)))
         steps.append([tuple(each) for each in browser.driver.execute_async_script(STEPS)])
-    browser.expect_silence()
+        browser.expect_silence()
     size = page.stat().st_size / 1e6
     each = [[statistics.median(times[kind] for times in step) for step in zip(*steps, strict=True)] for kind in (0, 1)]
     count = f"of {len(each[0])} steps"
@@ -121,6 +121,7 @@ def draw(browser: Browser, page: Path, folder: Path) -> None:
         browser.look(SIZE, dark=name == "dark")
         browser.open(page)
         browser.wait(READY)
+        browser.expect_silence()
         browser.picture(path)
         with Image.open(path) as drawn:
             few = drawn.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)

@@ -40,4 +40,7 @@ def draw(run: Path, word: str, picture: Path) -> str:
 if __name__ == "__main__":
     if len(sys.argv) != 4:
         raise SystemExit("usage: python examples/word_attention.py RUN WORD PICTURE.png")
-    print(draw(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])))
+    try:
+        print(draw(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])))
+    except npf.errors.NpformerError as error:
+        raise SystemExit(f"word_attention: {error}") from None

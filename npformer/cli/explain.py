@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from npformer.explain.operation import explained_operation
 from npformer.explain.operation_text import operation_lines
 from npformer.explain.place import Place, find
 from npformer.explain.text import WIDEST
+from npformer.functional import OPERATIONS
 from npformer.layers import Layer
 from npformer.pages import trace_page
 from npformer.pages.bugs import bug_traces
@@ -36,7 +38,7 @@ EXAMPLES = """examples:
   npformer explain transformer --at 'generator.bias[3]' --up 2       walk on towards the loss, two steps
   npformer explain mine.py --at 'norm1.gamma[2]'    what build() in mine.py returns, as for npformer gradcheck --model
   npformer explain transformer --at 'generator.bias[3]' --html page.html              and a page of all its numbers
-  npformer explain --list                           the small models
+  npformer explain --list                           the operations and the small models
   npformer explain --random 200                     200 random numbers: does every sum hold?
 
 The sections: value (the gradient, two witnesses, gradcheck's verdict), what (in words), terms (the products that add
@@ -56,7 +58,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument(
         "--html", metavar="FILE.html", type=Path, help="write a page for a browser; it opens at the number"
     )
-    parser.add_argument("--list", action="store_true", help="list the small models")
+    parser.add_argument("--list", action="store_true", help="list the operations and the small models")
     parser.add_argument("--random", metavar="N", type=int, help="explain N random numbers and check every sum")
     parser.add_argument("--seed", type=int, default=0, help="the seed of --random")
     return parser
@@ -76,7 +78,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    print(json.dumps({"models": list(NAMES)}) if args.json else "\n".join(NAMES))
+    if args.json:
+        print(json.dumps({"operations": list(OPERATIONS), "models": list(NAMES)}))
+    else:
+        for kind, names in (("operations", OPERATIONS), ("small models", NAMES)):
+            print(fill(f"{kind}: {', '.join(names)}", hanging="  "))
     return 0
 
 
@@ -106,8 +112,10 @@ def _random(args: argparse.Namespace) -> int:
 
 
 def _operation(args: argparse.Namespace) -> int:
-    if args.at or args.up:
-        raise ConfigError(f"--at, --up: expected a run or a model with them, got the operation {args.target}")
+    if args.at is not None or args.up:
+        raise ConfigError(
+            f"--at, --up: expected a run or a model as TARGET, got the operation {args.target}; leave them out"
+        )
     found = explained_operation(args.target)
     _write_page(args, partial(trace, args.target))
     if args.json:
@@ -153,7 +161,9 @@ def _write_page(args: argparse.Namespace, record: Callable[[], Trace], place: Pl
 def _no_place(tensors: dict[str, Any], what: str) -> str:
     listed = "\n  ".join(f"{name} {tuple(x.shape)}" for name, x in list(tensors.items())[:40])
     more = f"\n  … {len(tensors) - 40} more" if len(tensors) > 40 else ""
-    return f"--at: expected a number of {what}, NAME[INDEX], got none; it has\n  {listed}{more}"
+    operation = get_close_matches(what, OPERATIONS, n=1, cutoff=0.8)
+    meant = f"\n  (or did you mean the operation {operation[0]}?)" if operation else ""
+    return f"--at: expected a number of {what}, NAME[INDEX], got none; it has\n  {listed}{more}{meant}"
 
 
 def _has_symbols() -> bool:

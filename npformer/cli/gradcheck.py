@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from npformer.proof.random_cases import random_cases
 from npformer.proof.report import HEADER, table_line
 from npformer.proof.user_file import UserCase, user_case
 from npformer.seconds import now, since
-from npformer.terminal import columns, counted, fill
+from npformer.terminal import columns, counted, fill, folded
 from npformer.visible import visible
 
 EXAMPLES = """examples:
@@ -205,7 +206,7 @@ def _section(report: Report, fold: bool) -> str:
     note = f"  (worst of {len(report.rows)} tensors)" if fold and report.ok else ""
     wide = columns()
     lines = [line for row in rows for line in row.lines(2, wide)]
-    return "\n".join([fill(report.name + note, wide, hanging="    "), *lines, *report.explanations(2, wide)])
+    return "\n".join([folded(report.name + note, sys.stdout, hanging="    "), *lines, *report.explanations(2, wide)])
 
 
 def _summary(reports: list[Report], seconds: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,12 +16,14 @@ from npformer.explain import Setting
 from npformer.explain.models import model_setting
 from npformer.functional import OPERATIONS
 from npformer.proof.trace import Trace, trace
-from npformer.proof.user_file import user_case
+from npformer.proof.user_file import names_python_file, user_case
 from npformer.training import RunDirectory
 from npformer.training.assemble import Trained, read_trained
 from npformer.training.text_example import TextExample, text_example
 
-TARGET = "an operation, the folder of a run, a small model (npformer explain --list), or FILE.py[:NAME]"
+TARGET = "an operation, the folder of a run, a small model, or FILE.py[:NAME]; npformer explain --list names them"
+#: Options that ``npf.trace`` takes itself and does not hand on to the forward.
+OF_TRACE = {p.name for p in inspect.signature(trace).parameters.values() if p.kind is p.KEYWORD_ONLY}
 OWN = "The targets are the model's own answer: {}. --answer gives another."
 
 
@@ -45,12 +48,9 @@ def setting_of(args: argparse.Namespace) -> Setting:
     path = Path(args.target)
     if path.is_dir():
         return _of_run(path, args)
+    found = _of_file(args.target) if names_python_file(args.target) else model_setting(args.target)
     _expect_no_text(args)
-    if args.target.partition(":")[0].endswith(".py"):
-        case = user_case(args.target)
-        target = case.build(get_backend("numpy", dtype="float64", kernels="plain"))
-        return Setting(case.name, target, case.inputs, case.options)
-    return model_setting(args.target)
+    return found
 
 
 def recorder(setting: Setting, **options: Any) -> Callable[[], Trace]:
@@ -59,6 +59,18 @@ def recorder(setting: Setting, **options: Any) -> Callable[[], Trace]:
         trace, setting.target, *setting.inputs, targets=setting.targets, tokens=setting.labels or None,
         name=setting.title or setting.name, **setting.options, **options,
     )  # fmt: skip
+
+
+def _of_file(spec: str) -> Setting:
+    case = user_case(spec)
+    clash = ", ".join(name for name in case.options if name in OF_TRACE)
+    if clash:
+        raise ConfigError(
+            f"{spec}: expected options of the forward under names that npf.trace has not itself, got {clash}; "
+            "bind them in the file, for example by functools.partial"
+        )
+    target = case.build(get_backend("numpy", dtype="float64", kernels="plain"))
+    return Setting(case.name, target, case.inputs, case.options, title=case.how.get("name", ""))
 
 
 def _expect_no_text(args: argparse.Namespace) -> None:

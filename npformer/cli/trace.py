@@ -27,6 +27,7 @@ EXAMPLES = """examples:
   npformer trace transformer --html page.html        a page to walk through in a browser, forward and backward
   npformer trace transformer --html page.html --bugs relu-no-gate,loss-by-batch
   npformer trace runs/language-001 --text "5. maj 1987" --answer da
+  npformer trace mine.py --html page.html            what build() in mine.py returns: a layer, a model or a pair
   npformer trace softmax --json | jq '.calls[0].backward.lines'
 
 The model runs once forward and once backward, in float64 with the plain kernels, whatever it was trained with. The

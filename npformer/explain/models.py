@@ -5,6 +5,7 @@ The catalogue's layers and models can be asked for, too, by a part of their name
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from typing import Any
@@ -33,8 +34,8 @@ TRANSFORMERS: dict[str, dict[str, Any]] = {
     "transformer-dropout": {"dropout": 0.3},
     "learned-positions": {"positions": "learned"},
     "no-positions": {"positions": "none"},
-    "rotary": {"positions": "rotary"},
-    "relative": {"positions": "relative"},
+    "rotary-positions": {"positions": "rotary"},
+    "relative-positions": {"positions": "relative"},
     "local": {"attention": "local", "window": 2},
     "linear-attention": {"attention": "linear", "norm_order": "pre"},
     "batch-norm": {"norm": "batch"},
@@ -57,6 +58,7 @@ NAMES = (*TRANSFORMERS, *_ONE)
 
 def model_setting(name: str) -> Setting:
     """The small model, layer or case of the catalogue with this name. Raises ConfigError, with the nearest names."""
+    name = name.lower() if name.lower() in NAMES else name
     if name in TRANSFORMERS:
         return _transformer(name, TRANSFORMERS[name])
     if name in _ONE:
@@ -66,14 +68,16 @@ def model_setting(name: str) -> Setting:
     if len(exact or cases) == 1:
         return case_setting((exact or cases)[0])
     if cases:
+        some = "; ".join(case.name for case in cases[:4]) + ("; …" if len(cases) > 4 else "")
         raise ConfigError(
-            f"TARGET: expected a name that one case of the catalogue has, got {name!r}, which {len(cases)} have: "
-            f"{'; '.join(case.name for case in cases[:4])}{'; …' if len(cases) > 4 else ''}"
+            "TARGET: expected a part of the name of one check of npformer gradcheck alone, "
+            f"got {name!r}, which {len(cases)} have: {some}"
         )
-    near = get_close_matches(name, (*NAMES, *OPERATIONS), 3, 0.4) or NAMES[:3]
+    near = get_close_matches(name, (*NAMES, *OPERATIONS), 3, 0.6)
+    hint = f"did you mean {' or '.join(near)}? " if near else "there is no such folder; " if os.sep in name else ""
     raise ConfigError(
-        f"TARGET: expected an operation, the folder of a run, a small model or FILE.py[:NAME], got {name!r}; the "
-        f"nearest names are {', '.join(near)}; npformer explain --list has all small models"
+        f"TARGET: expected an operation, the folder of a run, a small model or FILE.py[:NAME], got {name!r}; {hint}"
+        "npformer explain --list names operations and small models"
     )
 
 

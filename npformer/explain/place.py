@@ -23,6 +23,7 @@ from npformer.explain.session import Session
 from npformer.proof.inputs import as_tuple
 from npformer.proof.listening import Call
 from npformer.proof.recording import shown_name
+from npformer.terminal import counted
 from npformer.typing import HostArray, HostArrays
 
 Index = tuple[int, ...]
@@ -162,8 +163,8 @@ def _index(text: str, inside: str | None, shape: Index) -> Index:
     if len(index) != len(shape):
         example = f"[{','.join('0' * len(shape))}]" if shape else "no index"
         raise ConfigError(
-            f"--at {text}: expected {len(shape)} numbers in brackets for the shape {letters}, such as {example}, "
-            f"got {len(index)}"
+            f"--at {text}: expected {counted(len(shape), 'number')} in brackets for the shape {letters}, "
+            f"such as {example}, got {len(index)}"
         )
     for axis, (i, size) in enumerate(zip(index, shape, strict=True)):
         if not -size <= i < size:

@@ -131,13 +131,15 @@ class _Page:
         """The parts of the number by the token whose loss they come from."""
         parts = sorted(found.tokens, key=lambda each: -abs(each.value))
         shown = [each for each in parts if each.value != 0][:8]
-        text = ", ".join(f"{each.name} {number(each.value)}" for each in shown) or "none"
+        text = ", ".join(f"{each.name} {number(each.value)}" for each in shown)
         left = [each for each in parts if each.value != 0][8:]
         if left:
             text += f", {len(left)} more {number(sum(each.value for each in left))}"
         zeros = sum(each.value == 0 for each in parts)
         text += f"; {zeros} exactly 0" if zeros else ""
-        yield from self.wrapped("tokens", f"from the loss at {text}")
+        yield from self.wrapped(
+            "tokens", f"from the loss at {text}" if shown else "no token's loss reaches this number"
+        )
 
     def means(self, found: Explanation) -> Iterator[str]:
         """What the number predicts, and what happens."""

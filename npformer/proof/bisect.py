@@ -52,20 +52,27 @@ class Bisection:
         return "\n".join(self.lines())
 
     def lines(self, columns: int = 80) -> list[str]:
-        """The way to the first wrong part, and its report, in so many columns, 60 or more."""
+        """The way to the first wrong part, and its report, in so many columns, 60 or more; a longer name stands out."""
         if self.ok:
             return ["every gradient is right: there is nothing to look for"]
         call, report = self.path[-1]
         wrong = sum(row.verdict == WRONG for row in self.path[0][1].rows)
-        lines = [f"one cause of {wrong} wrong gradients: {call.name}"] if wrong > 1 else []
+        lines = _filled(f"one cause of {wrong} wrong gradients: {call.name}", columns) if wrong > 1 else []
         for depth, (call, report) in enumerate(self.path):
             wrong = sum(row.verdict == WRONG for row in report.rows)
-            lines.append(f"{'  ' * depth}{call.name}: {wrong} of {len(report.rows)} gradients wrong")
-        lines += ["", f"the first wrong part is {call.name}:", *report.lines(columns)]
+            lines += _filled(f"{call.name}: {wrong} of {len(report.rows)} gradients wrong", columns, "  " * depth)
+        lines += ["", *_filled(f"the first wrong part is {call.name}:", columns), *report.lines(columns)]
         if call.parts:
             lines.append("all of its parts are right: it puts them together wrongly")
-            lines += textwrap.wrap(self.connection, columns)
+            lines += _filled(self.connection, columns)
         return lines
+
+
+def _filled(text: str, columns: int, margin: str = "") -> list[str]:
+    return textwrap.wrap(
+        text, columns, initial_indent=margin, subsequent_indent=margin + "    ", break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
 
 
 def bisect(target: Layer, *inputs: Any, complex_step: bool = True, **options: Any) -> Bisection:

@@ -119,7 +119,8 @@ class TrainingOptions:
             raise ConfigError(f"training.weight_decay: expected a finite number >= 0, got {self.weight_decay}")
         if not 0 <= self.warmup_steps <= self.steps:
             raise ConfigError(
-                f"training.warmup_steps: expected 0 <= warmup_steps <= steps={self.steps}, got {self.warmup_steps}"
+                f"training.warmup_steps: expected 0 <= warmup_steps <= steps={self.steps}, got {self.warmup_steps}; "
+                f"--set warmup_steps={self.steps // 5}, a fifth, is usual"
             )
         if self.schedule == "noam" and self.warmup_steps < 1:
             raise ConfigError("training.warmup_steps: expected an integer >= 1 for the schedule noam, got 0")

@@ -51,7 +51,7 @@ class Progress:
                 self._bar.note(f"loss {record['loss']:.4f}", f"{record['tokens_per_second']:,.0f} tokens/s")
 
     def say(self, line: str) -> None:
-        """Print a permanent line; on a terminal that is too narrow for it, folded."""
+        """Print a permanent line; on a terminal it is folded as prose is."""
         if not self.reader_has_gone:
             with self._noting():
                 say(folded(visible(line), self._stream), self._stream)

@@ -23,7 +23,7 @@ from npformer.backend import Backend
 from npformer.backend.numpy.blas import blas_core
 from npformer.data import PAD_ID, Task
 from npformer.errors import CheckpointError, DeviceMemoryError, DivergedError, Interrupted
-from npformer.seconds import now, rate
+from npformer.seconds import now, rate, since
 from npformer.training.checkpoint import Checkpoint, latest_checkpoint, prune, save_checkpoint
 from npformer.training.evaluation import Evaluation, evaluate_task
 from npformer.training.metrics import MetricsLog
@@ -130,12 +130,15 @@ class Trainer:
         last = number == options.steps
         if number % every.log == 0 or number == 1 or last:  # the first: curves begin at step 1
             self._log(number, learning_rate)
-        began, score = now(), None
-        if number % every.evaluate == 0 or last:
-            score = self._log_evaluation(number, options.final_examples if last else options.eval_examples)
-        if number % every.save == 0 or last:
-            self.save(score)
-        self._clock += now() - began  # tokens per second count training only
+        evaluated, saved = (last or number % often == 0 for often in (every.evaluate, every.save))
+        if evaluated or saved:  # tokens per second count training only
+            self.step.model.backend.device.synchronize()
+            began, score = now(), None
+            if evaluated:
+                score = self._log_evaluation(number, options.final_examples if last else options.eval_examples)
+            if saved:
+                self.save(score)
+            self._clock += since(began)
 
     def _log(self, number: int, learning_rate: float) -> None:
         loss = float(self._loss_sum) / self._loss_count

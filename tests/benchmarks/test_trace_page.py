@@ -8,10 +8,12 @@ from npformer.proof.showcase import showcase
 
 
 @pytest.mark.browser
-def test_every_step_is_timed_and_the_page_is_read_in_silence(browser, tmp_path):
-    found = showcase()
+def test_every_step_is_timed_and_every_round_is_silent(browser, tmp_path, monkeypatch):
+    found, silent = showcase(), []
+    monkeypatch.setattr(browser, "expect_silence", lambda: silent.append(browser.errors() + browser.requests()))
     write_trace_page(found, tmp_path / "page.html")
     rows = trace_page.measured(browser, tmp_path / "page.html", rounds=2)
+    assert silent == [[], []]
     made = f"of {2 * len(found.calls) - 1} steps"
     names = ["size", "first paint", f"script and layout, {made}", f"until the frame is drawn, {made}"]
     assert [row[0] for row in rows] == names

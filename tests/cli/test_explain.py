@@ -54,9 +54,12 @@ def test_a_number_of_a_small_model_as_json(cli):
     assert len(document["up"]) == 1
 
 
-def test_the_small_models_are_listed(cli):
-    assert "transformer-tied" in cli("explain", "--list").out.split()
-    assert "encoder" in cli("explain", "--list", "--json").document["models"]
+def test_operations_and_small_models_are_listed(cli):
+    listed = cli("explain", "--list", "--json").document
+    assert "encoder" in listed["models"]
+    assert "layer_norm" in listed["operations"]
+    shown = re.findall(r"[\w-]+", cli("explain", "--list").out)
+    assert {*shown} >= {*listed["models"], *listed["operations"]}
 
 
 def test_random_numbers_are_checked(cli):
@@ -69,7 +72,7 @@ def test_random_numbers_are_checked(cli):
     ("words", "said"),
     [
         ((), "TARGET: expected an operation, the folder of a run, a small model"),
-        (("transformr", "--at", "x[0]"), "the nearest names are transformer"),
+        (("transformr", "--at", "x[0]"), "did you mean transformer"),
         (
             ("transformer",),
             "NAME[INDEX], got none; it has\n  src_embedding.weight (8, 4)",
@@ -81,8 +84,10 @@ def test_random_numbers_are_checked(cli):
             "--up: expected a gradient that",
         ),
         (("transformer", "--at", "generator.bias[1]", "--text", "a"), "expected the folder of a run"),
-        (("layer_norm", "--at", "x[0]"), "expected a run or a model with them, got the operation layer_norm"),
+        (("layer_norm", "--at", "x[0]"), "expected a run or a model as TARGET, got the operation layer_norm"),
         (("layer_norm", "--text", "a"), "expected the folder of a run with them"),
+        (("layernorm",), "(or did you mean the operation layer_norm?)"),
+        (("rotary", "--at", "x[0]"), "got the operation rotary; leave them out"),
         (("--random", "0"), "--random: expected N >= 1"),
         (("--random", "3", "transformer"), "and no model"),
     ],

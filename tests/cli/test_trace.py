@@ -43,6 +43,9 @@ def build():
     layer = npf.layers.EncoderLayer(4, 2, 6, backend=npf.get_backend("numpy", kernels="plain"), dropout=0.5)
     return layer, (np.ones((1, 2, 4)),), {"key": npf.RandomKey(0)}
 
+def with_limit():
+    return *build()[:2], {"limit": 0.5}
+
 def of_a_pair():
     return (npf.functional.relu_forward, npf.functional.relu_backward), (np.ones(3),)
 """
@@ -91,8 +94,11 @@ def test_a_run_is_held_to_its_own_answer(cli, trained):
 
 
 def test_refused_targets(cli, trained, tmp_path):
-    cli("trace", "layer_nrm").refused("expected an operation, the folder of a run", "nearest names are layer_norm")
-    cli("trace", "zzz").refused("the nearest names are transformer", "npformer explain --list")
+    cli("trace", "layer_nrm").refused("expected an operation, the folder of a run", "did you mean layer_norm?")
+    cli("trace", "zzz").refused("got 'zzz'; npformer explain --list names operations and small models")
+    cli("trace", "runs/nowhere", "--text", "bot").refused("got 'runs/nowhere'; there is no such folder")
+    (tmp_path / "own.py").write_text(OWN)
+    cli("trace", "own.py:with_limit").refused("options of the forward under names that npf.trace has not", "got limit")
     cli("trace", "relu", "--text", "bot").refused("--text, --answer, --best: expected the folder of a run with them")
     cli("trace", "transformer", "--best").refused("expected the folder of a run with them, got 'transformer'")
     cli("trace", tmp_path, "--text", "bot").refused("expected the folder of a run", "a folder without config.toml")

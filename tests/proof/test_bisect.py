@@ -98,6 +98,8 @@ def test_of_two_wrong_places_the_one_that_backward_meets_first(model):
     spoil(model.encoder.layers[0].feed_forward, "feed_forward")
     spoil(model.decoder.layers[0].feed_forward, "feed_forward")
     assert names(bisect(model, SRC, TGT, key=KEY))[-1] == "Transformer.decoder.layers.0.feed_forward.feed_forward"
+    narrow = bisect(model, SRC, TGT, key=KEY).lines(60)
+    assert all(len(line) <= 60 or len(line.split()) == 1 for line in narrow), "a long name stands alone"
     layer = EncoderLayer(4, 2, 6, backend=model.backend)
     spoil(layer.self_attention, "attention")
     spoil(layer.norm1, "post_norm")

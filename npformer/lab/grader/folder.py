@@ -28,6 +28,8 @@ def begun(folder: Path) -> dict[str, Begun]:
     """Exercise -> its file in the folder, one with a backward before an empty one; without files that do not parse."""
     found: dict[str, Begun] = {}
     for source in _sources(folder):
+        if _imports_npformer(source):  # no exercise's file may: it is a pair of the reader's own
+            continue
         for exercise in EXERCISES:
             if {f"{exercise.name}_forward", f"{exercise.name}_backward"} <= source.names:
                 here = Begun(source.path, _is_empty(source, f"{exercise.name}_backward"))
@@ -47,6 +49,12 @@ def _sources(folder: Path) -> Iterator[Source]:
 
 def _may_hold_one(path: Path) -> bool:
     return path.is_file() and path.stat().st_size <= LARGEST and b"_backward" in path.read_bytes()
+
+
+def _imports_npformer(source: Source) -> bool:
+    names = [alias.name for node in ast.walk(source.tree) if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in ast.walk(source.tree) if isinstance(node, ast.ImportFrom)]
+    return any(name.partition(".")[0] == "npformer" for name in names)
 
 
 def _is_empty(source: Source, name: str) -> bool:
