@@ -121,7 +121,7 @@ def _operation(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(found.to_dict()))
     else:
-        tell("\n".join(operation_lines(found, columns(WIDEST))))
+        tell("\n".join([*operation_lines(found, columns(WIDEST)), *_of_page(args)]))
     return 0 if found.report.ok else 1
 
 
@@ -142,7 +142,7 @@ def _number(args: argparse.Namespace) -> int:
     else:
         if setting.note:
             print(fill(visible(setting.note)))
-        tell("\n".join(lines(found, columns(WIDEST), _has_symbols())))
+        tell("\n".join([*lines(found, columns(WIDEST), _has_symbols()), *_of_page(args)]))
     return 0 if found.value.verdict == "right" else 1
 
 
@@ -154,8 +154,10 @@ def _write_page(args: argparse.Namespace, record: Callable[[], Trace], place: Pl
     opens = None if place is None else opening(found, place)
     page = trace_page(found, bugs=bug_traces(record, found), opens=opens)
     write_file(args.html, "--html", page.encode())
-    if not args.json:
-        print(f"the page is in {visible(args.html)}: open it in a browser")
+
+
+def _of_page(args: argparse.Namespace) -> list[str]:
+    return [] if args.html is None else [f"the page is in {visible(args.html)}: open it in a browser"]
 
 
 def _no_place(tensors: dict[str, Any], what: str) -> str:

@@ -55,6 +55,7 @@ def test_an_unknown_command_names_the_nearest(cli):
         "--device: expected one of auto, numpy, cupy, got 'numpi'; did you"
     )
     cli("--zzzzz").refused("unknown argument '--zzzzz'; the options are --help, --version, --color")
+    cli("train", "reverse", "--set", "steps", "10").refused("'10': a word too many; --set takes KEY=VALUE")
     cli("--colr").refused("unknown argument '--colr'; did you mean --color?")
 
 
