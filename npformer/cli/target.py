@@ -21,7 +21,10 @@ from npformer.training import RunDirectory
 from npformer.training.assemble import Trained, read_trained
 from npformer.training.text_example import TextExample, text_example
 
-TARGET = "an operation, the folder of a run, a small model, or FILE.py[:NAME]; npformer explain --list names them"
+TARGET = (
+    "an operation, the folder of a run, a small model, or FILE.py[:NAME]; "
+    "npformer explain --list names operations and small models"
+)
 #: Options that ``npf.trace`` takes itself and does not hand on to the forward.
 OF_TRACE = {p.name for p in inspect.signature(trace).parameters.values() if p.kind is p.KEYWORD_ONLY}
 OWN = "The targets are the model's own answer: {}. --answer gives another."

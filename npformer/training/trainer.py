@@ -130,13 +130,13 @@ class Trainer:
         last = number == options.steps
         if number % every.log == 0 or number == 1 or last:  # the first: curves begin at step 1
             self._log(number, learning_rate)
-        evaluated, saved = (last or number % often == 0 for often in (every.evaluate, every.save))
-        if evaluated or saved:  # tokens per second count training only
+        evaluates, saves = (last or number % often == 0 for often in (every.evaluate, every.save))
+        if evaluates or saves:  # tokens per second count training only
             self.step.model.backend.device.synchronize()
             began, score = now(), None
-            if evaluated:
+            if evaluates:
                 score = self._log_evaluation(number, options.final_examples if last else options.eval_examples)
-            if saved:
+            if saves:
                 self.save(score)
             self._clock += since(began)
 

@@ -6,16 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from npformer.cli.main import build_parser
+from npformer.cli.main import build_parser, main
 
 PAGE = (Path(__file__).parents[2] / "docs" / "explain.md").read_text(encoding="utf-8")
 COMMANDS = sorted(set(re.findall(r"npformer (explain [^`\n]*?)(?:`|\n|   )", PAGE)))
 
 
-def test_its_python_runs(capsys):
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+def test_its_python_runs(capsys, tmp_path):
+    mine, code = re.findall(r"```python\n(.*?)```", PAGE, re.S)
     exec(compile(code, "docs/explain.md", "exec"), {})
     assert capsys.readouterr().out.startswith("right ")
+    (tmp_path / "mine.py").write_text(mine)
+    assert main(["explain", str(tmp_path / "mine.py"), "--at", "norm1.gamma[2]"]) == 0, "as the page says"
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from npformer.errors import DataError
 from npformer.lab.grader.exercises import EXERCISES
-from npformer.lab.grader.source import LARGEST, Source, read_source
+from npformer.lab.grader.source import LARGEST, Source, imported, read_source
 
 MOST_FILES = 500  # the most Python files that are looked at
 PARTS_FILE = "parts.py"  # holds solved exercises for imports, written by --template parts
@@ -28,8 +28,8 @@ def begun(folder: Path) -> dict[str, Begun]:
     """Exercise -> its file in the folder, one with a backward before an empty one; without files that do not parse."""
     found: dict[str, Begun] = {}
     for source in _sources(folder):
-        if _imports_npformer(source):  # no exercise's file may: it is a pair of the reader's own
-            continue
+        if any(name.partition(".")[0] == "npformer" for name, _ in imported(source.tree)):
+            continue  # no solution may import it: this is a pair of the reader's own, for npf.gradcheck
         for exercise in EXERCISES:
             if {f"{exercise.name}_forward", f"{exercise.name}_backward"} <= source.names:
                 here = Begun(source.path, _is_empty(source, f"{exercise.name}_backward"))
@@ -49,12 +49,6 @@ def _sources(folder: Path) -> Iterator[Source]:
 
 def _may_hold_one(path: Path) -> bool:
     return path.is_file() and path.stat().st_size <= LARGEST and b"_backward" in path.read_bytes()
-
-
-def _imports_npformer(source: Source) -> bool:
-    names = [alias.name for node in ast.walk(source.tree) if isinstance(node, ast.Import) for alias in node.names]
-    names += [node.module or "" for node in ast.walk(source.tree) if isinstance(node, ast.ImportFrom)]
-    return any(name.partition(".")[0] == "npformer" for name in names)
 
 
 def _is_empty(source: Source, name: str) -> bool:

@@ -141,7 +141,7 @@ def _seen(source: Source) -> str:
 
 def refuse_answers(source: Source) -> None:
     """Raise DataError if the file imports a library that holds or computes the answer."""
-    for name, line in _imported(source.tree):
+    for name, line in imported(source.tree):
         if name.partition(".")[0] in BANNED:
             raise DataError(refusal(source, f"imports {name}", line))
 
@@ -157,7 +157,7 @@ def refusal(source: Source, what: str, line: int | None) -> str:
     return f"{source.path}: it {what}: {reason}{where}"
 
 
-def _imported(tree: ast.Module) -> Iterator[tuple[str, int]]:
+def imported(tree: ast.Module) -> Iterator[tuple[str, int]]:
     """(module, line) of every import, __import__("…") and import_module("…") included."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
