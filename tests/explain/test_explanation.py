@@ -46,7 +46,7 @@ def test_a_sum_begins_at_zero_only_where_a_loop_adds_to_it():
         return {each.zero for group in groups for each in group.products if each.value == 0}
 
     assert "where the sum begins" in zeros("local", "encoder.layers.0.self_attention.query.weight[0,0]")
-    assert zeros("GRU: padding", "weight[0,0]") == {"its gradient is 0"}
+    assert zeros("GRU: padding", "bias[0]") == {"its gradient is 0"}
 
 
 def test_why_is_the_line_of_attention_that_computes_dq(found):
