@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from npformer.backend.backend import Backend, run_eagerly
-from npformer.backend.device import Device
+from npformer.backend.backend import Backend, Device, run_eagerly
 from npformer.backend.flops import NOTHING, Work, work_of
 from npformer.backend.ops import Ops, Pair
 from npformer.seconds import now, since

@@ -95,7 +95,7 @@ def test_an_import_that_breaks_is_told_from_one_that_is_missing(monkeypatch, err
 
 
 def test_numpy_is_chosen_without_asking_for_a_gpu(monkeypatch):
-    monkeypatch.setattr("npformer.backend.cupy.cupy_problem", refuse)
+    monkeypatch.setattr("npformer.backend.select.cupy_problem", refuse)
     assert str(get_backend("numpy", kernels="plain", threads=1)) == "numpy (plain) on CPU, float32"
     assert str(get_backend("numpy", kernels="numpy", threads=3)) == "numpy (numpy) on CPU, float32, 3 threads"
 

@@ -16,6 +16,7 @@ chance: then a sum is taken in another order, and the same training run ends wit
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -187,3 +188,15 @@ def prepare(kernels: Sequence[Kernel], dtype: str) -> list[Kernel]:
 def named(name: str) -> Kernel:
     """The kernel of this name. Raises KeyError."""
     return {each.name: each for each in _kernels}[name]
+
+
+def serve(dtype: str) -> None:
+    """The program of a compiling process: read names of kernels, compile each, keep it on disk, and print its name.
+
+    All kernels are declared by then, since Python imports this module's package first.
+    """
+    for line in sys.stdin:
+        kernel = named(line.strip())
+        if not kernel.load(dtype):
+            kernel.compile(dtype)
+        print(kernel.name, flush=True)

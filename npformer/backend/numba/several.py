@@ -73,7 +73,7 @@ def _child(dtype: str, folder: Path) -> subprocess.Popen[str]:
     """A process that compiles what is written to it, kernel by kernel, into this folder."""
     paths = [str(PACKAGE), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {VARIABLE: str(folder.parent), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    program = f"from npformer.backend.numba.several import serve; serve({dtype!r})"
+    program = f"from npformer.backend.numba.compiling import serve; serve({dtype!r})"
     return subprocess.Popen(
         [sys.executable, "-P", "-c", program], env=environment, text=True, stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
@@ -91,18 +91,6 @@ def _feed(child: subprocess.Popen[str], queue: deque[str], told: Told) -> None:
             if child.stdout.readline() != f"{name}\n":
                 return
             told.done(name)
-
-
-def serve(dtype: str) -> None:
-    """What such a process does: compile what it reads the name of, keep it on disk, and say the name."""
-    from npformer.backend import numba as _  # noqa: F401 - declares all kernels
-    from npformer.backend.numba.compiling import named
-
-    for line in sys.stdin:
-        kernel = named(line.strip())
-        if not kernel.load(dtype):
-            kernel.compile(dtype)
-        print(kernel.name, flush=True)
 
 
 class Told:
