@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from npformer.lab.grader import find
-from npformer.lab.grader.parts.heads import merge_heads, split_heads
+from npformer.lab.grader.parts.operations import merge_heads, split_heads
 from npformer.lab.grader.templates import template
 
 

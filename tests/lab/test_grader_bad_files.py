@@ -172,10 +172,10 @@ def test_no_file_is_written_or_removed(tmp_path):
 
 
 def test_the_answers_cannot_be_read_from_npformers_files(tmp_path):
-    from npformer.lab.grader.parts import relu
+    from npformer.lab.grader.parts import operations
 
     with pytest.raises(DataError, match="reads npformer's own code"):
-        graded(tmp_path, backward(f"exec(open({relu.__file__!r}).read())"))
+        graded(tmp_path, backward(f"exec(open({operations.__file__!r}).read())"))
 
 
 def test_a_part_cannot_be_borrowed_from_another_exercise_in_the_file(tmp_path):

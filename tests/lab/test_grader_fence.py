@@ -9,7 +9,7 @@ from npformer.errors import DataError
 from npformer.lab.grader import Grade, Limits, grade, grade_file, runner
 
 PACKAGE = Path(npformer.__file__).resolve().parent
-ANSWER = "lab/grader/parts/relu.py"
+ANSWER = "lab/grader/parts/operations.py"
 RELU = """import numpy as np
 def relu_forward(x): return np.where(x > 0, x, 0.0), x > 0
 def relu_backward(dy, cache):

@@ -10,12 +10,10 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from importlib import import_module
 from typing import Any
 
 from npformer.errors import ConfigError
-
-PARTS = "npformer.lab.grader.parts"
+from npformer.lab.grader.parts import FUNCTIONS
 
 
 @dataclass(frozen=True)
@@ -34,12 +32,12 @@ class Exercise:
     @property
     def forward(self) -> Callable[..., Any]:
         """The reference forward, in plain NumPy."""
-        return self._function("forward")
+        return FUNCTIONS[f"{self.name}_forward"]
 
     @property
     def backward(self) -> Callable[..., Any]:
         """The reference backward, in plain NumPy."""
-        return self._function("backward")
+        return FUNCTIONS[f"{self.name}_backward"]
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -61,10 +59,6 @@ class Exercise:
         """The parts, and the parts that these call in turn."""
         earlier = [BY_NAME[name.removesuffix("_backward")] for name in self.parts if name.endswith("_backward")]
         return frozenset(self.parts).union(*(exercise.available for exercise in earlier))
-
-    def _function(self, direction: str) -> Callable[..., Any]:
-        function: Callable[..., Any] = getattr(import_module(f"{PARTS}.{self.name}"), f"{self.name}_{direction}")
-        return function
 
 
 def _pairs(*names: str) -> tuple[str, ...]:

@@ -8,15 +8,23 @@ from typing import Any
 import numpy as np
 
 from npformer.lab.grader.mistake import Mistake
-from npformer.lab.grader.parts.attention import attention_backward, attention_forward
-from npformer.lab.grader.parts.dropout import dropout_backward
-from npformer.lab.grader.parts.feed_forward import feed_forward_forward
-from npformer.lab.grader.parts.heads import merge_heads, split_heads
-from npformer.lab.grader.parts.layer_norm import layer_norm_backward, layer_norm_forward
-from npformer.lab.grader.parts.linear import linear_backward, linear_forward
-from npformer.lab.grader.parts.multi_head_attention import multi_head_attention_forward
-from npformer.lab.grader.parts.residual import residual_forward
-from npformer.lab.grader.parts.softmax import softmax_forward
+from npformer.lab.grader.parts.composite import (
+    attention_backward,
+    attention_forward,
+    feed_forward_forward,
+    multi_head_attention_forward,
+    residual_forward,
+)
+from npformer.lab.grader.parts.operations import (
+    dropout_backward,
+    layer_norm_backward,
+    layer_norm_forward,
+    linear_backward,
+    linear_forward,
+    merge_heads,
+    softmax_forward,
+    split_heads,
+)
 from npformer.typing import HostArray, HostArrays
 
 

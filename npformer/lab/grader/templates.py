@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from npformer.errors import OutputError
-from npformer.lab.grader.exercises import EXERCISES, PARTS, Exercise
+from npformer.lab.grader.exercises import EXERCISES, Exercise
+from npformer.lab.grader.parts import FUNCTIONS
 
 GLOSSARY = """B batch        T query or target time     C model width, C = H·D
 N tokens       S key or source time       H heads, D width of a head
@@ -55,10 +56,7 @@ def answer(exercise: Exercise) -> str:
 def parts_source(names: Iterable[str]) -> str:
     """The source of these functions of earlier exercises, with everything that they call, as one module."""
     wanted = set(names)
-    exercises = [exercise for exercise in EXERCISES if f"{exercise.name}_forward" in wanted]
-    texts = [_plain(function) for name in ("split_heads", "merge_heads") for function in _heads(name, wanted)]
-    for exercise in exercises:
-        texts += [_plain(exercise.forward), _plain(exercise.backward)]
+    texts = [_plain(function) for name, function in FUNCTIONS.items() if name in wanted]
     return "import math\n\nimport numpy as np\n\n\n" + "\n\n\n".join(texts) + "\n"
 
 
@@ -80,10 +78,6 @@ def write_new(path: Path, text: str) -> None:
         ) from None
     except OSError as error:
         raise OutputError(f"{path}: cannot be written: {error.strerror}; choose another folder") from error
-
-
-def _heads(name: str, wanted: set[str]) -> list[Callable[..., Any]]:
-    return [getattr(import_module(f"{PARTS}.heads"), name)] if name in wanted else []
 
 
 def _plain(function: Callable[..., Any], body: str | None = None) -> str:
