@@ -51,7 +51,7 @@ class Fault:
     def bug(self) -> Bug:
         """As the museum knows it: by the functions that it changes."""
         edits = tuple(Edit(target, "", "") for target in self.wrong)
-        return Bug(self.name, "", "", edits, "", "", "")
+        return Bug(self.name, "", edits, "", "", "")
 
     @contextmanager
     def put_in(self) -> Iterator[None]:

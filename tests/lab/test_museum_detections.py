@@ -37,7 +37,7 @@ SAMPLE = (
 
 
 def harmless(edit: Edit) -> Bug:
-    return Bug("harmless", "operation", "changes nothing", (edit,), "a", "b", "A. B.")
+    return Bug("harmless", "changes nothing", (edit,), "a", "b", "A. B.")
 
 
 def test_names_are_distinct_and_every_check_says_what_it_means():
@@ -115,7 +115,7 @@ def test_what_proves_nothing_is_refused_on_a_right_kernel_too(name):
 
 def test_an_empty_test_that_does_fail_is_no_bug():
     edit = Edit("npformer.functional.softmax:softmax_backward", "(y * (dy - shared),)", "(y * dy,)")
-    wrong = Bug("x", "tests that cannot fail", "t", (edit,), "a", "b", "A. B.", test="ones upstream")
+    wrong = Bug("x", "t", (edit,), "a", "b", "A. B.", test="ones upstream")
     with pytest.raises(GradientError, match="expected the test to pass on the wrong kernel"):
         examine(wrong)
 

@@ -29,12 +29,16 @@ class Edit:
     new: str
 
 
+def edit(target: str, old: str, new: str) -> tuple[Edit, ...]:
+    """One edit, as a bug's edits; a bug with several adds them up."""
+    return (Edit(target, old, new),)
+
+
 @dataclass(frozen=True)
 class Bug:
     """One bug. ``edits`` make it; ``test``, in the last category, names the test that it slips past."""
 
     id: str  # short, for the command line
-    category: str
     title: str
     edits: tuple[Edit, ...]
     right: str  # formulas, one line each
@@ -46,6 +50,7 @@ class Bug:
     run: Mapping[str, Any] | None = field(default_factory=dict)
     instead: str = ""  # what one would see elsewhere, if training cannot show it
     test: str = ""
+    category: str = ""  # that of its file
 
     @property
     def targets(self) -> frozenset[str]:

@@ -1,16 +1,18 @@
 """The categories of the museum, one file each: bugs as data."""
 
 import difflib
+from dataclasses import replace
 
 from npformer.errors import ConfigError
 from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.bugs import attention, empty, layer, loss, maps, optimiser, rows, training, wiring
 
 #: Every bug, category by category.
-BUGS: tuple[Bug, ...] = (
-    *rows.BUGS, *maps.BUGS, *attention.BUGS, *layer.BUGS, *wiring.BUGS,
-    *loss.BUGS, *optimiser.BUGS, *training.BUGS, *empty.BUGS,
-)  # fmt: skip
+BUGS: tuple[Bug, ...] = tuple(
+    replace(bug, category=file.CATEGORY)
+    for file in (rows, maps, attention, layer, wiring, loss, optimiser, training, empty)
+    for bug in file.BUGS
+)
 
 __all__ = ["BUGS", "bug"]
 

@@ -1,8 +1,6 @@
 """Bugs in attention, its dropout and its heads."""
 
-from __future__ import annotations
-
-from npformer.lab.museum.bug import OURS, SEVERAL, Bug, Edit
+from npformer.lab.museum.bug import OURS, SEVERAL, Bug, edit
 
 F = "npformer.functional."
 CATEGORY = "attention"
@@ -13,8 +11,8 @@ DROP_BACK = F + "dropout:dropout_backward"
 
 BUGS = (
     Bug(
-        "attention-no-scale", CATEGORY, "1/√D forgotten in attention's backward",
-        (Edit(BACK, "scale = 1 / math.sqrt(q.shape[-1])", "scale = 1.0"),),
+        "attention-no-scale", "1/√D forgotten in attention's backward",
+        edit(BACK, "scale = 1 / math.sqrt(q.shape[-1])", "scale = 1.0"),
         "dQ = dscores·K/√D      dK = dscoresᵀ·Q/√D", "dQ = dscores·K      dK = dscoresᵀ·Q",
         "The scale stands between QKᵀ and softmax, so the gradient passes it on its way down. Forgotten, W_q and W_k "
         "get gradients √D times too large, W_v the right ones. Adam hides the factor; clipping by the global norm "
@@ -22,8 +20,8 @@ BUGS = (
         seen=SEVERAL, sources=(14,), run={"clip_norm": 0.1},
     ),
     Bug(
-        "attention-scale-twice", CATEGORY, "1/√D applied twice in attention's backward",
-        (Edit(BACK, "scale = 1 / math.sqrt(q.shape[-1])", "scale = 1 / q.shape[-1]"),),
+        "attention-scale-twice", "1/√D applied twice in attention's backward",
+        edit(BACK, "scale = 1 / math.sqrt(q.shape[-1])", "scale = 1 / q.shape[-1]"),
         "dQ = dscores·K/√D", "dQ = dscores·K/√D/√D",
         "Once in the function that undoes the scaling, once more in the one that undoes the product. Queries and keys "
         "learn √D times too slowly. A constant ratio of wrong to right over a whole tensor, and equal to a size of the "
@@ -31,11 +29,9 @@ BUGS = (
         sources=(14,),
     ),
     Bug(
-        "attention-scale-d", CATEGORY, "scores divided by D instead of √D, both ways",
-        (
-            Edit(F + "attention:_weights", "(1 / math.sqrt(q.shape[-1]))", "(1 / q.shape[-1])"),
-            Edit(BACK, "scale = 1 / math.sqrt(q.shape[-1])", "scale = 1 / q.shape[-1]"),
-        ),
+        "attention-scale-d", "scores divided by D instead of √D, both ways",
+        edit(F + "attention:_weights", "(1 / math.sqrt(q.shape[-1]))", "(1 / q.shape[-1])")
+        + edit(BACK, "scale = 1 / math.sqrt(q.shape[-1])", "scale = 1 / q.shape[-1]"),
         "scores = QKᵀ/√D", "scores = QKᵀ/D",
         "Consistent, so no gradient check objects. The scores start with variance 1/D instead of 1: softmax begins "
         "nearly even and has to be sharpened by larger weights. With small heads that costs nothing, as the run here "
@@ -44,19 +40,17 @@ BUGS = (
         seen=OURS,
     ),
     Bug(
-        "attention-scale-d-model", CATEGORY, "scores divided by √d_model instead of √D, both ways",
-        (
-            Edit(F + "attention:_weights", "math.sqrt(q.shape[-1])", "math.sqrt(q.shape[-1] * q.shape[1])"),
-            Edit(BACK, "math.sqrt(q.shape[-1])", "math.sqrt(q.shape[-1] * q.shape[1])"),
-        ),
+        "attention-scale-d-model", "scores divided by √d_model instead of √D, both ways",
+        edit(F + "attention:_weights", "math.sqrt(q.shape[-1])", "math.sqrt(q.shape[-1] * q.shape[1])")
+        + edit(BACK, "math.sqrt(q.shape[-1])", "math.sqrt(q.shape[-1] * q.shape[1])"),
         "scores = QKᵀ/√D", "scores = QKᵀ/√(H·D)",
         "The paper's √d_k is the width of one head, not of the model. With one head the two are equal, and many tests "
         "have one head. With eight heads the scores are 2.8 times too flat.",
         seen=OURS,
     ),
     Bug(
-        "attention-dq-dk-swapped", CATEGORY, "dQ and dK returned in each other's place",
-        (Edit(BACK, "return dq, dk, dv", "return dk, dq, dv"),),
+        "attention-dq-dk-swapped", "dQ and dK returned in each other's place",
+        edit(BACK, "return dq, dk, dv", "return dk, dq, dv"),
         "return dQ, dK, dV", "return dK, dQ, dV",
         "In self-attention both have one shape and nothing complains. W_q is trained to be a better W_k and the other "
         "way round: neither is. The sentence for a backward pass is: gradients come back in the order of the inputs. "
@@ -64,12 +58,10 @@ BUGS = (
         sources=(15,),
     ),
     Bug(
-        "attention-dk-no-transpose", CATEGORY, "dK with one transpose missing",
-        (
-            Edit(
-                BACK, "dk = xp.matmul(xp.matrix_transpose(dscores), q) * scale",
-                "dk = xp.matmul(dscores if q.shape == k.shape else xp.matrix_transpose(dscores), q) * scale",
-            ),
+        "attention-dk-no-transpose", "dK with one transpose missing",
+        edit(
+            BACK, "dk = xp.matmul(xp.matrix_transpose(dscores), q) * scale",
+            "dk = xp.matmul(dscores if q.shape == k.shape else xp.matrix_transpose(dscores), q) * scale",
         ),
         "dK = dscoresᵀ·Q/√D", "dK = dscores·Q/√D, where T = S",
         "Row j of dK collects from every query that looked at key j, which is a column of dscores. Without the "
@@ -78,13 +70,11 @@ BUGS = (
         sources=(15,),
     ),
     Bug(
-        "attention-dv-before-dropout", CATEGORY, "dV from the weights before dropout",
-        (
-            Edit(
-                BACK,
-                "dv = xp.matmul(xp.matrix_transpose(dropped), dout)",
-                "dv = xp.matmul(xp.matrix_transpose(softmax.y), dout)",
-            ),
+        "attention-dv-before-dropout", "dV from the weights before dropout",
+        edit(
+            BACK,
+            "dv = xp.matmul(xp.matrix_transpose(dropped), dout)",
+            "dv = xp.matmul(xp.matrix_transpose(softmax.y), dout)",
         ),
         "dV = Drop(weights)ᵀ·dout", "dV = weightsᵀ·dout",
         "V met the weights *after* dropout: that is the matrix whose transpose comes back. Without dropout there is "
@@ -92,21 +82,19 @@ BUGS = (
         sources=(15,), run={"dropout": 0.1},
     ),
     Bug(
-        "attention-softmax-after-dropout", CATEGORY, "softmax's backward fed the dropped weights",
-        (Edit(BACK, "softmax_backward(dweights, softmax)", "softmax_backward(dweights, SoftmaxCache(dropped))"),),
+        "attention-softmax-after-dropout", "softmax's backward fed the dropped weights",
+        edit(BACK, "softmax_backward(dweights, softmax)", "softmax_backward(dweights, SoftmaxCache(dropped))"),
         "dscores = w·(dw − Σ dw·w), w before dropout", "the same with w after dropout",
         "The mirror image of the bug before: softmax's derivative is made of softmax's own output, which is the "
         "weights *before* dropout. One variable, overwritten by its dropped version, causes both.",
         sources=(15,), run={"dropout": 0.1},
     ),
     Bug(
-        "attention-no-dropout-backward", CATEGORY, "attention's dropout forgotten in backward",
-        (
-            Edit(
-                BACK,
-                "(dweights,) = dropout_backward(xp.matmul(dout, xp.matrix_transpose(v)), dropout)",
-                "dweights = xp.matmul(dout, xp.matrix_transpose(v))",
-            ),
+        "attention-no-dropout-backward", "attention's dropout forgotten in backward",
+        edit(
+            BACK,
+            "(dweights,) = dropout_backward(xp.matmul(dout, xp.matrix_transpose(v)), dropout)",
+            "dweights = xp.matmul(dout, xp.matrix_transpose(v))",
         ),
         "dweights = (dout·Vᵀ)·keep·s", "dweights = dout·Vᵀ",
         "A dropped weight had no part in the output, and gets a gradient for it all the same. On average over masks "
@@ -114,8 +102,8 @@ BUGS = (
         sources=(6,), run={"dropout": 0.1},
     ),
     Bug(
-        "heads-not-moved-back", CATEGORY, "heads merged without moving their axis back",
-        (Edit(F + "heads:merge_heads", "xp.reshape(xp.permute_dims(heads, (0, 2, 1, 3)), (", "xp.reshape(heads, ("),),
+        "heads-not-moved-back", "heads merged without moving their axis back",
+        edit(F + "heads:merge_heads", "xp.reshape(xp.permute_dims(heads, (0, 2, 1, 3)), (", "xp.reshape(heads, ("),
         "(B, H, T, D) → (B, T, H, D) → (B, T, C)", "(B, H, T, D) → (B, T, C)",
         "The reshape succeeds: the count is right, and so is the shape. But the first tokens of the result are made of "
         "the first head's tokens, side by side: tokens and heads are mixed, and with them present and future. "
@@ -123,15 +111,13 @@ BUGS = (
         seen=SEVERAL, sources=(16,),
     ),
     Bug(
-        "heads-never-moved", CATEGORY, "heads split and merged by reshape alone",
-        (
-            Edit(
-                F + "heads:split_heads",
-                "xp.permute_dims(xp.reshape(x, (batch, length, num_heads, width // num_heads)), (0, 2, 1, 3))",
-                "xp.reshape(x, (batch, num_heads, length, width // num_heads))",
-            ),
-            Edit(F + "heads:merge_heads", "xp.reshape(xp.permute_dims(heads, (0, 2, 1, 3)), (", "xp.reshape(heads, ("),
-        ),
+        "heads-never-moved", "heads split and merged by reshape alone",
+        edit(
+            F + "heads:split_heads",
+            "xp.permute_dims(xp.reshape(x, (batch, length, num_heads, width // num_heads)), (0, 2, 1, 3))",
+            "xp.reshape(x, (batch, num_heads, length, width // num_heads))",
+        )
+        + edit(F + "heads:merge_heads", "xp.reshape(xp.permute_dims(heads, (0, 2, 1, 3)), (", "xp.reshape(heads, ("),
         "head h owns columns hD … hD+D−1 of every token", "head h owns all columns of some tokens",
         "Split and merge undo each other, so gradients are right and a round trip is the identity. Yet a head now sees "
         "pieces of a few tokens in place of its columns of all: with the causal mask applied to those pieces, the "
@@ -139,19 +125,17 @@ BUGS = (
         sources=(16,),
     ),
     Bug(
-        "mask-after-softmax", CATEGORY, "hidden weights set to 0 after softmax",
-        (
-            Edit(
-                SOFTMAX,
-                "    if visible is not None:\n        shifted = xp.where(visible, shifted, "
-                "xp.full_like(shifted, -xp.inf))\n",
-                "    before = visible\n    visible = None\n",
-            ),
-            Edit(
-                SOFTMAX,
-                "return y, SoftmaxCache(y)",
-                "y = y if before is None else xp.where(before, y, xp.zeros_like(y))\n    return y, SoftmaxCache(y)",
-            ),
+        "mask-after-softmax", "hidden weights set to 0 after softmax",
+        edit(
+            SOFTMAX,
+            "    if visible is not None:\n        shifted = xp.where(visible, shifted, "
+            "xp.full_like(shifted, -xp.inf))\n",
+            "    before = visible\n    visible = None\n",
+        )
+        + edit(
+            SOFTMAX,
+            "return y, SoftmaxCache(y)",
+            "y = y if before is None else xp.where(before, y, xp.zeros_like(y))\n    return y, SoftmaxCache(y)",
         ),
         "softmax over the visible keys: weights sum to 1", "softmax over all keys, then hidden ones × 0",
         "The hidden keys still stand in the denominator: what is visible no longer sums to 1, and how much is missing "
@@ -160,16 +144,16 @@ BUGS = (
         sources=(19,),
     ),
     Bug(
-        "dropout-no-scale-backward", CATEGORY, "dropout's 1/(1 − rate) forgotten in backward",
-        (Edit(DROP_BACK, "(_apply(dy, cache),)", "(_apply(dy, DropoutCache(cache.keep, 1.0)),)"),),
+        "dropout-no-scale-backward", "dropout's 1/(1 − rate) forgotten in backward",
+        edit(DROP_BACK, "(_apply(dy, cache),)", "(_apply(dy, DropoutCache(cache.keep, 1.0)),)"),
         "dx = dy·keep·s, s = 1/(1 − rate)", "dx = dy·keep",
         "What was scaled up going forward is scaled up going back. The gradient shrinks by 1 − rate at every dropout "
         "that it passes, so the lower a layer lies the less it learns: at a rate of 0.1 and six layers, about half.",
         sources=(6,), run={"dropout": 0.1},
     ),
     Bug(
-        "dropout-no-mask", CATEGORY, "dropout's backward forgets the mask altogether",
-        (Edit(DROP_BACK, "(_apply(dy, cache),)", "(dy,)"),),
+        "dropout-no-mask", "dropout's backward forgets the mask altogether",
+        edit(DROP_BACK, "(_apply(dy, cache),)", "(dy,)"),
         "dx = dy·keep·s", "dx = dy",
         "A wrapper returned only the output of dropout, and backward had nothing left to multiply by. Right on "
         "average, wrong for every single mask: units are corrected for outputs they did not give. At a rate of 0, as "
@@ -177,15 +161,13 @@ BUGS = (
         sources=(6,), run={"dropout": 0.1},
     ),
     Bug(
-        "dropout-redrawn", CATEGORY, "dropout's backward draws a new mask",
-        (
-            Edit(
-                DROP_BACK, "return (_apply(dy, cache),)",
-                "if cache.keep is None:\n        return (dy,)\n"
-                "    xp = namespace(dy)\n"
-                "    again = xp.reshape(xp.roll(xp.reshape(cache.keep, (-1,)), 1), cache.keep.shape)\n"
-                "    return (_apply(dy, DropoutCache(again, cache.scale)),)",
-            ),
+        "dropout-redrawn", "dropout's backward draws a new mask",
+        edit(
+            DROP_BACK, "return (_apply(dy, cache),)",
+            "if cache.keep is None:\n        return (dy,)\n"
+            "    xp = namespace(dy)\n"
+            "    again = xp.reshape(xp.roll(xp.reshape(cache.keep, (-1,)), 1), cache.keep.shape)\n"
+            "    return (_apply(dy, DropoutCache(again, cache.scale)),)",
         ),
         "the mask of the forward", "another mask with as many zeros",
         "Backward runs the forward's code again, random numbers included. Here the mask is moved by one place, which "
@@ -194,20 +176,18 @@ BUGS = (
         sources=(6,), run={"dropout": 0.1},
     ),
     Bug(
-        "dropout-shared-object", CATEGORY,
+        "dropout-shared-object",
         "one dropout object for two sub-layers: the second mask overwrites the first",
-        (
-            Edit(
-                DROP,
-                "    return _apply(x, cache), cache",
-                "    vars(dropout_forward)['mask'] = cache\n    return _apply(x, cache), cache",
-            ),
-            Edit(
-                DROP_BACK,
-                "return (_apply(dy, cache),)",
-                "last = vars(dropout_forward).get('mask', cache)\n    same = last.keep is not None and "
-                "last.keep.shape == dy.shape\n    return (_apply(dy, last if same else cache),)",
-            ),
+        edit(
+            DROP,
+            "    return _apply(x, cache), cache",
+            "    vars(dropout_forward)['mask'] = cache\n    return _apply(x, cache), cache",
+        )
+        + edit(
+            DROP_BACK,
+            "return (_apply(dy, cache),)",
+            "last = vars(dropout_forward).get('mask', cache)\n    same = last.keep is not None and "
+            "last.keep.shape == dy.shape\n    return (_apply(dy, last if same else cache),)",
         ),
         "each use keeps its own mask", "self.mask, overwritten by the next use",
         "An object that remembers its mask can be used once per forward. Two sub-layers that share it both go back "
@@ -216,13 +196,11 @@ BUGS = (
         sources=(5,), run={"dropout": 0.1},
     ),
     Bug(
-        "dropout-no-scale", CATEGORY, "dropout without 1/(1 − rate), both ways",
-        (
-            Edit(
-                F + "dropout:dropout_threshold",
-                "return threshold, 65536 / (65536 - threshold)",
-                "return threshold, 1.0",
-            ),
+        "dropout-no-scale", "dropout without 1/(1 − rate), both ways",
+        edit(
+            F + "dropout:dropout_threshold",
+            "return threshold, 65536 / (65536 - threshold)",
+            "return threshold, 1.0",
         ),
         "y = x·keep·s, s = 1/(1 − rate), so the mean of y is x", "y = x·keep",
         "Its gradient is right. But while training, the next layer sees 1 − rate of what it will see when the model is "
@@ -230,8 +208,8 @@ BUGS = (
         seen=OURS, run={"dropout": 0.1},
     ),
     Bug(
-        "dropout-keeps-p", CATEGORY, "the rate taken for the share that is kept",
-        (Edit(F + "dropout:dropout_threshold", "round(65536 * rate)", "round(65536 * (1 - rate))"),),
+        "dropout-keeps-p", "the rate taken for the share that is kept",
+        edit(F + "dropout:dropout_threshold", "round(65536 * rate)", "round(65536 * (1 - rate))"),
         "P(dropped) = rate", "P(kept) = rate",
         "Some papers' p is the chance to keep, others' the chance to drop. At 0.5 no test can tell them apart; at "
         "0.1 nine numbers of ten are dropped, and the model does not learn.",

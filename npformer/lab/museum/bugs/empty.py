@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from npformer.lab.museum.bug import OURS, SCRATCH, SEVERAL, Bug, Edit
+from npformer.lab.museum.bug import CATEGORIES, OURS, SCRATCH, SEVERAL, Bug, Edit, edit
 
 F = "npformer.functional."
+CATEGORY = CATEGORIES[-1]
 SOFTMAX, LINEAR = F + "softmax:softmax_backward", F + "linear:linear_backward"
 NORM, ATTENTION = F + "layer_norm:layer_norm_backward", F + "attention:attention_backward"
 
@@ -14,13 +15,13 @@ def _empty(
 ) -> Bug:
     """A test that passes on the kernel with these edits."""
     instead = "A test trains nothing: it is run here on the wrong kernel, and passes."
-    return Bug(name, "tests that cannot fail", title, edits, right, wrong, story, seen, (30,), None, instead, test)
+    return Bug(name, title, edits, right, wrong, story, seen, (30,), None, instead, test)
 
 
 BUGS = (
     _empty(
         "test-ones-upstream", "an upstream gradient of all ones into softmax",
-        (Edit(SOFTMAX, "return (y * (dy - shared),)", "return (7 * y * (dy - shared),)"),),
+        edit(SOFTMAX, "return (y * (dy - shared),)", "return (7 * y * (dy - shared),)"),
         "Σ r·softmax(x) with random r", "Σ softmax(x) = 1, whatever x is",
         "The sum of a softmax is 1 and its derivative 0, and 7 times 0 is 0 as well: any multiple of the right kernel "
         "passes, so does one that returns nothing but zeros. A check needs a question whose answer is not 0.",
@@ -28,12 +29,10 @@ BUGS = (
     ),
     _empty(
         "test-length-one", "sequences of length 1",
-        (
-            Edit(
-                LINEAR,
-                "dbias = xp.sum(dy_rows, axis=0)",
-                "dbias = xp.sum(as_rows(dy if dy.ndim < 3 else dy[:, 0, :]), axis=0)",
-            ),
+        edit(
+            LINEAR,
+            "dbias = xp.sum(dy_rows, axis=0)",
+            "dbias = xp.sum(as_rows(dy if dy.ndim < 3 else dy[:, 0, :]), axis=0)",
         ),
         "T ≥ 2, all lengths different", "T = 1",
         "A sum over one element is that element, a softmax over one key is 1, a causal mask over one token hides "
@@ -42,10 +41,8 @@ BUGS = (
     ),
     _empty(
         "test-gamma-one", "LayerNorm tested at γ = 1, β = 0",
-        (
-            Edit(NORM, "g = dy * gamma", "g = dy"),
-            Edit(NORM, "return r * (g", "return gamma * r * (g"),
-        ),
+        edit(NORM, "g = dy * gamma", "g = dy")
+        + edit(NORM, "return r * (g", "return gamma * r * (g"),
         "γ and β random", "γ = 1, β = 0, as they are initialised",
         "γ on the wrong side of a mean is the commonest LayerNorm bug, and at γ = 1 both sides are equal. A freshly "
         "made layer is the one input at which its gradient must not be checked.",
@@ -53,7 +50,7 @@ BUGS = (
     ),
     _empty(
         "test-zero-inputs", "inputs that are all zero",
-        (Edit(LINEAR, "dweight = xp.matmul(", "dweight = 2 * xp.matmul("),),
+        edit(LINEAR, "dweight = xp.matmul(", "dweight = 2 * xp.matmul("),
         "x random", "x = 0",
         "dW = xᵀ·dy is 0 at x = 0, and so is twice that. Zeros and ones are the inputs that come to mind first and at "
         "which the most terms vanish.",
@@ -61,7 +58,7 @@ BUGS = (
     ),
     _empty(
         "test-wide-tolerance", "a tolerance so wide that a factor of 2 passes",
-        (Edit(LINEAR, "dweight = xp.matmul(", "dweight = 2 * xp.matmul("),),
+        edit(LINEAR, "dweight = xp.matmul(", "dweight = 2 * xp.matmul("),
         "scaled error ≤ 1e-7 in float64", "rtol = 1.5, because it failed at 1e-2",
         "The test failed, the tolerance was raised until it did not. In float64 right gradients agree to 1e-7 by "
         "central differences and to 1e-10 by the complex step; whatever needs more is either wrong or at a kink, and "
@@ -70,7 +67,7 @@ BUGS = (
     ),
     _empty(
         "test-no-assertion", "a test without an assertion",
-        (Edit(SOFTMAX, "return (y * (dy - shared),)", "return (y * dy,)"),),
+        edit(SOFTMAX, "return (y * (dy - shared),)", "return (y * dy,)"),
         "report.raise_if_failed()", "print(max_error)",
         "It computes the right comparison and prints it, between two hundred other lines. Put a bug in and see whether "
         "the test turns red: a test that was never seen to fail is a guess.",
@@ -78,7 +75,7 @@ BUGS = (
     ),
     _empty(
         "test-with-itself", "a function compared with itself",
-        (Edit(SOFTMAX, "return (y * (dy - shared),)", "return (y * (1 - y) * dy,)"),),
+        edit(SOFTMAX, "return (y * (dy - shared),)", "return (y * (1 - y) * dy,)"),
         "backward against a witness that does not call it", "backward of the batch against backward row by row",
         "Two calls of one kernel agree, right or wrong. It looks like a test of batching, which it is, and is counted "
         "as a gradient check, which it is not. A witness must not have been taught by the accused.",
@@ -86,12 +83,10 @@ BUGS = (
     ),
     _empty(
         "test-shapes-only", "a gradient test that looks at shapes",
-        (
-            Edit(
-                NORM,
-                "return r * (g - along_one - x_hat * along_x_hat)",
-                "return -3 * r * (g - along_one - x_hat * along_x_hat)",
-            ),
+        edit(
+            NORM,
+            "return r * (g - along_one - x_hat * along_x_hat)",
+            "return -3 * r * (g - along_one - x_hat * along_x_hat)",
         ),
         "compare numbers", "dx.shape == x.shape",
         "In one published library LayerNorm's gradient could be multiplied by −3 and the whole suite stayed green. A "
@@ -100,12 +95,10 @@ BUGS = (
     ),
     _empty(
         "test-no-dropout", "attention's gradient tested with dropout off",
-        (
-            Edit(
-                ATTENTION,
-                "dv = xp.matmul(xp.matrix_transpose(dropped), dout)",
-                "dv = xp.matmul(xp.matrix_transpose(softmax.y), dout)",
-            ),
+        edit(
+            ATTENTION,
+            "dv = xp.matmul(xp.matrix_transpose(dropped), dout)",
+            "dv = xp.matmul(xp.matrix_transpose(softmax.y), dout)",
         ),
         "dropout on, with a fixed mask", "dropout = 0, so that the result does not change",
         "Dropout was turned off because finite differences need the same function twice. With the mask as an argument "
@@ -114,10 +107,8 @@ BUGS = (
     ),
     _empty(
         "test-one-head", "attention tested with one head",
-        (
-            Edit(F + "attention:_weights", "math.sqrt(q.shape[-1])", "math.sqrt(q.shape[-1] * q.shape[1])"),
-            Edit(ATTENTION, "math.sqrt(q.shape[-1])", "math.sqrt(q.shape[-1] * q.shape[1])"),
-        ),
+        edit(F + "attention:_weights", "math.sqrt(q.shape[-1])", "math.sqrt(q.shape[-1] * q.shape[1])")
+        + edit(ATTENTION, "math.sqrt(q.shape[-1])", "math.sqrt(q.shape[-1] * q.shape[1])"),
         "H ≥ 2, H ≠ D ≠ T ≠ B", "H = 1, so D = C",
         "With one head the width of a head is the width of the model, and 1/√D cannot be told from 1/√C. Choose sizes "
         "so that no two are equal: then a confusion of two is a wrong number or a crash.",

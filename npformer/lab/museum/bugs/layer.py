@@ -1,8 +1,6 @@
 """Bugs in layers, where a value that is used twice must get two gradients."""
 
-from __future__ import annotations
-
-from npformer.lab.museum.bug import OURS, Bug, Edit
+from npformer.lab.museum.bug import OURS, Bug, edit
 
 F, L = "npformer.functional.", "npformer.layers."
 CATEGORY = "layer"
@@ -10,8 +8,8 @@ ENCODER, DECODER = L + "encoder_layer:EncoderLayer.backward", L + "decoder_layer
 
 BUGS = (
     Bug(
-        "residual-omitted", CATEGORY, "residual added forward, omitted backward",
-        (Edit(L + "residual:ResidualLayer.enter_backward", "return dx + dh", "return dh"),),
+        "residual-omitted", "residual added forward, omitted backward",
+        edit(L + "residual:ResidualLayer.enter_backward", "return dx + dh", "return dh"),
         "y = x + f(x):   dx = dy + (f's backward)", "dx = f's backward alone",
         "The sum's short arm carries most of the gradient: for W_q of the lowest encoder layer the measured error was "
         "0.9997 of the whole. What is left goes through attention and is small, so the lower layers hardly move, and "
@@ -19,16 +17,16 @@ BUGS = (
         sources=(7,), run={"norm_order": "post"},
     ),
     Bug(
-        "residual-omitted-decoder", CATEGORY, "the query's gradient of cross-attention omitted",
-        (Edit(DECODER, "self.join_backward(dx, dh, kept.join1)", "self.join_backward(dx, 0 * dh, kept.join1)"),),
+        "residual-omitted-decoder", "the query's gradient of cross-attention omitted",
+        edit(DECODER, "self.join_backward(dx, dh, kept.join1)", "self.join_backward(dx, 0 * dh, kept.join1)"),
         "dt = LN₁'s backward of dx + dh", "dt = LN₁'s backward of dx",
         "x goes into cross-attention twice: as the residual and as the query. Two uses, two gradients. The decoder's "
         "self-attention is never told what would have made a better question to the source.",
         seen=OURS, sources=(7,), run={"norm_order": "post"},
     ),
     Bug(
-        "post-norm-bypassed", CATEGORY, "post-LN's backward routed as pre-LN",
-        (Edit(F + "post_norm:post_norm_backward", "return dx, df, dgamma, dbeta", "return dy, df, dgamma, dbeta"),),
+        "post-norm-bypassed", "post-LN's backward routed as pre-LN",
+        edit(F + "post_norm:post_norm_backward", "return dx, df, dgamma, dbeta", "return dy, df, dgamma, dbeta"),
         "y = LN(x + f):   dx = LN's backward of dy", "dx = dy, past the norm",
         "In pre-LN the stream runs past the norms untouched; in post-LN it goes through each of them. Half of the code "
         "came from a description of one, half from the other. The gradient arrives strongly below, just not the right "
@@ -36,16 +34,14 @@ BUGS = (
         sources=(8, 25), run={"norm_order": "post"},
     ),
     Bug(
-        "neither-post-nor-pre", CATEGORY, "a norm around the sub-layer alone: x + LN(f(x))",
-        (
-            Edit(
-                F + "post_norm:post_norm_forward",
-                "residual_forward(x, f, draw, bits)",
-                "residual_forward(0 * x, f, draw, bits)",
-            ),
-            Edit(F + "post_norm:post_norm_forward", "return y, Post", "return x + y, Post"),
-            Edit(F + "post_norm:post_norm_backward", "return dx, df, dgamma", "return dy, df, dgamma"),
-        ),
+        "neither-post-nor-pre", "a norm around the sub-layer alone: x + LN(f(x))",
+        edit(
+            F + "post_norm:post_norm_forward",
+            "residual_forward(x, f, draw, bits)",
+            "residual_forward(0 * x, f, draw, bits)",
+        )
+        + edit(F + "post_norm:post_norm_forward", "return y, Post", "return x + y, Post")
+        + edit(F + "post_norm:post_norm_backward", "return dx, df, dgamma", "return dy, df, dgamma"),
         "LN(x + f(x)), or x + f(LN(x))", "x + LN(f(x))",
         "Its gradients are right, and it trains. It is simply another architecture under the name of the paper's, and "
         "nothing that is known of either order holds for it. When a program is compared with a paper, the wiring is "
@@ -53,29 +49,27 @@ BUGS = (
         sources=(8, 25), run={"norm_order": "post"},
     ),
     Bug(
-        "pre-norm-stream-dropped", CATEGORY, "pre-LN's stream left out in backward",
-        (Edit(F + "add_norm:add_norm_backward", "dtotal + through_norm, ", "through_norm, "),),
+        "pre-norm-stream-dropped", "pre-LN's stream left out in backward",
+        edit(F + "add_norm:add_norm_backward", "dtotal + through_norm, ", "through_norm, "),
         "dx = dtotal + (LN's backward of dnormed)", "dx = LN's backward of dnormed",
         "The sum has two readers, the next sub-layer's norm and the stream that runs on. The stream's term is what "
         "lets a gradient pass a hundred layers unscaled: it is the reason for pre-LN.",
         seen=OURS, sources=(7,), run={"norm_order": "pre"},
     ),
     Bug(
-        "pre-norm-norm-skipped", CATEGORY, "the first norm of pre-LN skipped in backward",
-        (Edit(ENCODER, "self.enter_backward(dx, dh, kept.entry)", "self.enter_backward(dx, dh, None)"),),
+        "pre-norm-norm-skipped", "the first norm of pre-LN skipped in backward",
+        edit(ENCODER, "self.enter_backward(dx, dh, kept.entry)", "self.enter_backward(dx, dh, None)"),
         "dx = dx + LN₁'s backward of dnormed", "dx = dx + dnormed",
         "f(LN(x)) was differentiated as f(x). γ and β of that norm get no gradient at all and stay at 1 and 0 for "
         "ever, which is the quickest way to find it: list the parameters whose gradient is exactly zero.",
         seen=OURS, run={"norm_order": "pre"},
     ),
     Bug(
-        "final-norm-skipped", CATEGORY, "the final norm forgotten in backward",
-        (
-            Edit(
-                L + "stacks:DecoderStack.backward",
-                "dx = dy if self.norm is None else self.norm.backward(dy, cache.pop())",
-                "dx = dy if self.norm is None else dy + 0 * self.norm.backward(dy, cache.pop())",
-            ),
+        "final-norm-skipped", "the final norm forgotten in backward",
+        edit(
+            L + "stacks:DecoderStack.backward",
+            "dx = dy if self.norm is None else self.norm.backward(dy, cache.pop())",
+            "dx = dy if self.norm is None else dy + 0 * self.norm.backward(dy, cache.pop())",
         ),
         "dx = LN's backward of dy, then the layers", "dx = dy, then the layers",
         "The norm on top of a pre-LN stack was added later, to the forward. A forward line without its line in "
@@ -83,12 +77,10 @@ BUGS = (
         seen=OURS, run={"norm_order": "pre"},
     ),
     Bug(
-        "tied-one-gradient", CATEGORY, "a tied embedding keeps one of its two gradients",
-        (
-            Edit(
-                L + "linear:Linear.backward", "into=(self.weight.grad, self.bias.grad)",
-                "into=(None if isinstance(self.weight, ParameterView) else self.weight.grad, self.bias.grad)",
-            ),
+        "tied-one-gradient", "a tied embedding keeps one of its two gradients",
+        edit(
+            L + "linear:Linear.backward", "into=(self.weight.grad, self.bias.grad)",
+            "into=(None if isinstance(self.weight, ParameterView) else self.weight.grad, self.bias.grad)",
         ),
         "dE = dE (as table) + dE (as output projection)ᵀ", "dE = dE (as table)",
         "One matrix, two uses. The output projection's share is the larger one, since every logit of every token "
@@ -97,13 +89,11 @@ BUGS = (
         sources=(11,), run={"tie_embeddings": True},
     ),
     Bug(
-        "tied-overwritten", CATEGORY, "the embedding's gradient assigned over what was there",
-        (
-            Edit(
-                L + "embedding:Embedding.backward",
-                "self.ops.embedding.backward(",
-                "self.weight.grad[...] = 0\n    self.ops.embedding.backward(",
-            ),
+        "tied-overwritten", "the embedding's gradient assigned over what was there",
+        edit(
+            L + "embedding:Embedding.backward",
+            "self.ops.embedding.backward(",
+            "self.weight.grad[...] = 0\n    self.ops.embedding.backward(",
         ),
         "grad += dtable", "grad = dtable",
         "With one use per step `=` and `+=` are the same, and `=` saves zeroing. With a tied table it throws away what "
@@ -112,13 +102,11 @@ BUGS = (
         sources=(11, 17), run={"tie_embeddings": True},
     ),
     Bug(
-        "gradient-assigned", CATEGORY, "parameter gradients assigned, not accumulated",
-        (
-            Edit(
-                L + "feed_forward:FeedForward.backward",
-                "return self.ops.feed_forward.backward(",
-                "for grad in into:\n        grad[...] = 0\n    return self.ops.feed_forward.backward(",
-            ),
+        "gradient-assigned", "parameter gradients assigned, not accumulated",
+        edit(
+            L + "feed_forward:FeedForward.backward",
+            "return self.ops.feed_forward.backward(",
+            "for grad in into:\n        grad[...] = 0\n    return self.ops.feed_forward.backward(",
         ),
         "W.grad += dW", "W.grad = dW",
         "A layer used twice has two gradients, and the second overwrites the first. So do micro-batches. "
@@ -126,15 +114,13 @@ BUGS = (
         sources=(17,), run={"accumulate": 4},
     ),
     Bug(
-        "cache-on-self", CATEGORY, "a layer that keeps its cache on itself, used twice",
-        (
-            Edit(
-                L + "feed_forward:FeedForward.forward",
-                "return y, cache",
-                "self._last = cache._entries[-1]\n    return y, cache",
-            ),
-            Edit(L + "feed_forward:FeedForward.backward", "cache.pop()", "self._last"),
-        ),
+        "cache-on-self", "a layer that keeps its cache on itself, used twice",
+        edit(
+            L + "feed_forward:FeedForward.forward",
+            "return y, cache",
+            "self._last = cache._entries[-1]\n    return y, cache",
+        )
+        + edit(L + "feed_forward:FeedForward.backward", "cache.pop()", "self._last"),
         "the cache travels with the output", "self.cache = …, one place for all uses",
         "The second forward overwrites what the first one's backward needs; both then go back through the second. "
         "It shows as soon as a layer is shared, a model is run twice before backward, or an evaluation comes between "
@@ -146,13 +132,11 @@ BUGS = (
         ),
     ),
     Bug(
-        "memory-last-layer", CATEGORY, "the memory's gradient taken from one decoder layer only",
-        (
-            Edit(
-                L + "stacks:DecoderStack.backward",
-                "from_layer if dmemory is None else dmemory + from_layer",
-                "from_layer",
-            ),
+        "memory-last-layer", "the memory's gradient taken from one decoder layer only",
+        edit(
+            L + "stacks:DecoderStack.backward",
+            "from_layer if dmemory is None else dmemory + from_layer",
+            "from_layer",
         ),
         "dmemory = Σ over the decoder layers", "dmemory = that of the last one visited",
         "Every decoder layer reads the encoder's output, so each sends a gradient back. A loop that assigns keeps one. "
@@ -160,13 +144,11 @@ BUGS = (
         sources=(13,),
     ),
     Bug(
-        "memory-values-only", CATEGORY, "cross-attention sends no gradient back through its keys",
-        (
-            Edit(
-                L + "multi_head_attention:MultiHeadAttention._project_backward",
-                "dkv = concat_last(dk, dv)",
-                "dkv = concat_last(0 * dk, dv)",
-            ),
+        "memory-values-only", "cross-attention sends no gradient back through its keys",
+        edit(
+            L + "multi_head_attention:MultiHeadAttention._project_backward",
+            "dkv = concat_last(dk, dv)",
+            "dkv = concat_last(0 * dk, dv)",
         ),
         "dmemory = dK·W_kᵀ + dV·W_vᵀ", "dmemory = dV·W_vᵀ",
         "The memory is key and value at once. The encoder is told what to say but never how to be found. Alignment "
@@ -174,13 +156,11 @@ BUGS = (
         seen=OURS, sources=(13,),
     ),
     Bug(
-        "query-key-share-gradient", CATEGORY, "the query's projection trained with the key's gradient",
-        (
-            Edit(
-                L + "multi_head_attention:MultiHeadAttention._project_backward",
-                "concat_last(dq, dk, dv)",
-                "concat_last(dk, dk, dv)",
-            ),
+        "query-key-share-gradient", "the query's projection trained with the key's gradient",
+        edit(
+            L + "multi_head_attention:MultiHeadAttention._project_backward",
+            "concat_last(dq, dk, dv)",
+            "concat_last(dk, dk, dv)",
         ),
         "(dQ, dK, dV) into the three column blocks", "(dK, dK, dV)",
         "One letter. All shapes fit, and two of three blocks are right, as are all layers above. Only a check that "
@@ -188,13 +168,11 @@ BUGS = (
         seen=OURS,
     ),
     Bug(
-        "feed-forward-out-of-order", CATEGORY, "the feed-forward's dropout undone after its activation",
-        (
-            Edit(
-                F + "feed_forward:feed_forward_backward",
-                "(da,) = dropout_backward(ddropped, cache.dropout)",
-                "da = ddropped",
-            ),
+        "feed-forward-out-of-order", "the feed-forward's dropout undone after its activation",
+        edit(
+            F + "feed_forward:feed_forward_backward",
+            "(da,) = dropout_backward(ddropped, cache.dropout)",
+            "da = ddropped",
         ),
         "da = ddropped·keep·s, then the activation", "the dropout inside is skipped",
         "Forward: up, activation, dropout, down. Backward has to undo four things and undoes three. Count the lines: a "
@@ -202,8 +180,8 @@ BUGS = (
         seen=OURS, sources=(6,), run={"dropout": 0.1},
     ),
     Bug(
-        "layers-in-forward-order", CATEGORY, "a stack's backward walks its layers from the bottom",
-        (Edit(L + "stacks:EncoderStack.backward", "for layer in reversed(self.layers):", "for layer in self.layers:"),),
+        "layers-in-forward-order", "a stack's backward walks its layers from the bottom",
+        edit(L + "stacks:EncoderStack.backward", "for layer in reversed(self.layers):", "for layer in self.layers:"),
         "for layer in reversed(layers)", "for layer in layers",
         "Each cache is popped for the wrong layer, and because layers are alike in shape it all fits: gradients "
         "computed from one layer's input with the other one's weights, and added to the wrong parameters. With a "

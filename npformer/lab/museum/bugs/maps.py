@@ -1,16 +1,14 @@
 """Bugs in linear maps, activations, tables and positions."""
 
-from __future__ import annotations
-
-from npformer.lab.museum.bug import OURS, SEVERAL, Bug, Edit
+from npformer.lab.museum.bug import OURS, SEVERAL, Bug, edit
 
 F = "npformer.functional."
 CATEGORY = "operation"
 
 BUGS = (
     Bug(
-        "linear-bias-mean", CATEGORY, "the bias gradient averaged over the tokens",
-        (Edit(F + "linear:linear_backward", "dbias = xp.sum(dy_rows, axis=0)", "dbias = xp.mean(dy_rows, axis=0)"),),
+        "linear-bias-mean", "the bias gradient averaged over the tokens",
+        edit(F + "linear:linear_backward", "dbias = xp.sum(dy_rows, axis=0)", "dbias = xp.mean(dy_rows, axis=0)"),
         "db = Σ_tokens dy", "db = mean_tokens dy",
         "The bias is added to every token, so it receives the sum of what they send back. The mean was taken already, "
         "in the loss. All biases learn N times too slowly, and since a network can do nearly everything without "
@@ -18,13 +16,11 @@ BUGS = (
         sources=(17,),
     ),
     Bug(
-        "linear-bias-first-token", CATEGORY, "the bias gradient taken over the batch only",
-        (
-            Edit(
-                F + "linear:linear_backward",
-                "dbias = xp.sum(dy_rows, axis=0)",
-                "dbias = xp.sum(as_rows(dy if dy.ndim < 3 else dy[:, 0, :]), axis=0)",
-            ),
+        "linear-bias-first-token", "the bias gradient taken over the batch only",
+        edit(
+            F + "linear:linear_backward",
+            "dbias = xp.sum(dy_rows, axis=0)",
+            "dbias = xp.sum(as_rows(dy if dy.ndim < 3 else dy[:, 0, :]), axis=0)",
         ),
         "db = Σ_B Σ_T dy", "db = Σ_B dy at the first token",
         "Code that was written for (B, C) met (B, T, C): the sum over axis 0 left an axis over, the shapes did not "
@@ -33,12 +29,10 @@ BUGS = (
         sources=(17,),
     ),
     Bug(
-        "linear-no-transpose", CATEGORY, "the transpose left out wherever the shapes allow it",
-        (
-            Edit(
-                F + "linear:linear_backward", "xp.matmul(dy_rows, xp.matrix_transpose(weight))",
-                "xp.matmul(dy_rows, weight if weight.shape[0] == weight.shape[1] else xp.matrix_transpose(weight))",
-            ),
+        "linear-no-transpose", "the transpose left out wherever the shapes allow it",
+        edit(
+            F + "linear:linear_backward", "xp.matmul(dy_rows, xp.matrix_transpose(weight))",
+            "xp.matmul(dy_rows, weight if weight.shape[0] == weight.shape[1] else xp.matrix_transpose(weight))",
         ),
         "dx = dy·Wᵀ", "dx = dy·W, where W is square",
         "Matrix products were put together by trying until the shapes fitted. A square W fits both ways, and "
@@ -48,8 +42,8 @@ BUGS = (
         sources=(15,),
     ),
     Bug(
-        "relu-gate-of-gradient", CATEGORY, "ReLU's gate taken from the gradient",
-        (Edit(F + "relu:relu_backward", "xp.where(cache.is_open, dy,", "xp.where(dy > 0, dy,"),),
+        "relu-gate-of-gradient", "ReLU's gate taken from the gradient",
+        edit(F + "relu:relu_backward", "xp.where(cache.is_open, dy,", "xp.where(dy > 0, dy,"),
         "dx = dy where x > 0", "dx = dy where dy > 0",
         "Backward asks what the *input* was, and here it was never kept, so dy itself is asked. Every gradient that "
         "passes is positive: the layers below are pushed one way only. The lesson is in the cache: what backward needs "
@@ -57,8 +51,8 @@ BUGS = (
         sources=(18,),
     ),
     Bug(
-        "relu-no-gate", CATEGORY, "ReLU's backward lets everything pass",
-        (Edit(F + "relu:relu_backward", "(xp.where(cache.is_open, dy, xp.zeros_like(dy)),)", "(dy,)"),),
+        "relu-no-gate", "ReLU's backward lets everything pass",
+        edit(F + "relu:relu_backward", "(xp.where(cache.is_open, dy, xp.zeros_like(dy)),)", "(dy,)"),
         "dx = dy where x > 0, else 0", "dx = dy",
         "A unit that was shut did not act on the loss, and cannot be credited or blamed for it. Half of the gradient "
         "that goes down is now about outputs that were 0. It trains about as well, since what is right in it points "
@@ -66,15 +60,13 @@ BUGS = (
         seen=OURS,
     ),
     Bug(
-        "gelu-tanh-derivative", CATEGORY, "the derivative of tanh-GELU for the GELU with erf",
-        (
-            Edit(
-                F + "gelu:gelu_backward", "density = namespace(x).exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi))",
-                "xp = namespace(x)\n"
-                "    t = xp.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))\n"
-                "    phi_below = 0.5 * (1 + t)\n"
-                "    density = 0.5 * (1 - t * t) * math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x * x)",
-            ),
+        "gelu-tanh-derivative", "the derivative of tanh-GELU for the GELU with erf",
+        edit(
+            F + "gelu:gelu_backward", "density = namespace(x).exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi))",
+            "xp = namespace(x)\n"
+            "    t = xp.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))\n"
+            "    phi_below = 0.5 * (1 + t)\n"
+            "    density = 0.5 * (1 - t * t) * math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x * x)",
         ),
         "d/dx x·Φ(x) = Φ(x) + x·φ(x)", "the derivative of x·(1 + tanh(√(2/π)(x + 0.0447x³)))/2",
         "The tanh form is an approximation of the exact one, good to three digits, and each has its own derivative. "
@@ -84,34 +76,32 @@ BUGS = (
         sources=(18,), run={"activation": "gelu"},
     ),
     Bug(
-        "gelu-no-density", CATEGORY, "GELU's product rule with one term",
-        (Edit(F + "gelu:gelu_backward", "(phi_below + x * density)", "phi_below"),),
+        "gelu-no-density", "GELU's product rule with one term",
+        edit(F + "gelu:gelu_backward", "(phi_below + x * density)", "phi_below"),
         "dx = dy·(Φ(x) + x·φ(x))", "dx = dy·Φ(x)",
         "x stands twice in x·Φ(x), and each place sends a gradient back. A value used twice has two gradients that are "
         "added: the product rule is that sentence for products.",
         seen=OURS, run={"activation": "gelu"},
     ),
     Bug(
-        "gelu-at-output", CATEGORY, "GELU differentiated at its output",
-        (Edit(F + "gelu:gelu_forward", "GeluCache(x, phi_below)", "GeluCache(x * phi_below, phi_below)"),),
+        "gelu-at-output", "GELU differentiated at its output",
+        edit(F + "gelu:gelu_forward", "GeluCache(x, phi_below)", "GeluCache(x * phi_below, phi_below)"),
         "dx = dy·(Φ(x) + x·φ(x)) at the input x", "the same at y = x·Φ(x)",
         "The activation was applied in place, and what the cache holds is no longer x but y. For ReLU that is "
         "harmless, since y > 0 exactly where x > 0: code that worked with ReLU breaks when it is swapped for GELU.",
         seen=OURS, run={"activation": "gelu"},
     ),
     Bug(
-        "gelu-sigmoid", CATEGORY, "GELU by a sigmoid, forward and backward",
-        (
-            Edit(
-                F + "gelu:gelu_forward",
-                "phi_below = 0.5 * (1 + erf(x * math.sqrt(0.5)))",
-                "phi_below = 1 / (1 + namespace(x).exp(-1.702 * x))",
-            ),
-            Edit(
-                F + "gelu:gelu_backward",
-                "density = namespace(x).exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi))",
-                "density = 1.702 * phi_below * (1 - phi_below)",
-            ),
+        "gelu-sigmoid", "GELU by a sigmoid, forward and backward",
+        edit(
+            F + "gelu:gelu_forward",
+            "phi_below = 0.5 * (1 + erf(x * math.sqrt(0.5)))",
+            "phi_below = 1 / (1 + namespace(x).exp(-1.702 * x))",
+        )
+        + edit(
+            F + "gelu:gelu_backward",
+            "density = namespace(x).exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi))",
+            "density = 1.702 * phi_below * (1 - phi_below)",
         ),
         "y = x·Φ(x)", "y = x·sigmoid(1.702·x)",
         "Not a bad function, and its gradient is right: it is only not the one on the label. It learns as well as "
@@ -120,15 +110,13 @@ BUGS = (
         seen=OURS, run={"activation": "gelu"},
     ),
     Bug(
-        "embedding-assigned", CATEGORY, "a repeated token keeps only its last gradient",
-        (
-            Edit(
-                "npformer.functional.embedding:embedding_backward",
-                "return (scale * xp.matmul(xp.matrix_transpose(one_hot), as_rows(dy)),)",
-                "dtable = xp.zeros((num_rows, dy.shape[-1]), dtype=dy.dtype)\n"
-                "    dtable[xp.reshape(tokens, (-1,))] = scale * as_rows(dy)\n"
-                "    return (dtable,)",
-            ),
+        "embedding-assigned", "a repeated token keeps only its last gradient",
+        edit(
+            "npformer.functional.embedding:embedding_backward",
+            "return (scale * xp.matmul(xp.matrix_transpose(one_hot), as_rows(dy)),)",
+            "dtable = xp.zeros((num_rows, dy.shape[-1]), dtype=dy.dtype)\n"
+            "    dtable[xp.reshape(tokens, (-1,))] = scale * as_rows(dy)\n"
+            "    return (dtable,)",
         ),
         "dtable[v] = Σ over all n with token n = v of dy_n", "dtable[v] = dy_n of the last such n",
         "table.grad[tokens] = dy looks like a sum and is an assignment: of several equal indices the last wins. (So "
@@ -137,16 +125,16 @@ BUGS = (
         seen=SEVERAL, sources=(10, 17),
     ),
     Bug(
-        "embedding-no-scale", CATEGORY, "√d_model in the embedding's forward only",
-        (Edit("npformer.functional.embedding:embedding_backward", "return (scale * xp", "return (xp"),),
+        "embedding-no-scale", "√d_model in the embedding's forward only",
+        edit("npformer.functional.embedding:embedding_backward", "return (scale * xp", "return (xp"),
         "y = √C·table[token]      dtable = √C·Σ dy", "dtable = Σ dy",
         "A constant factor of the forward is a factor of the derivative too. Adam divides it away, and with plain "
         "gradient descent the table learns √C times too slowly.",
         sources=(10,),
     ),
     Bug(
-        "positions-base", CATEGORY, "sinusoidal positions with base 100,000",
-        (Edit(F + "positions:sinusoidal_table", "math.log(10000.0)", "math.log(100000.0)"),),
+        "positions-base", "sinusoidal positions with base 100,000",
+        edit(F + "positions:sinusoidal_table", "math.log(10000.0)", "math.log(100000.0)"),
         "ω_i = 10000^(−2i/C)", "ω_i = 100000^(−2i/C)",
         "One zero too many. Nearby positions still differ in the fast columns, so it trains as well; the slow columns "
         "hardly move within a sentence. It shows when weights or tables from another program are put beside it. "
@@ -154,13 +142,11 @@ BUGS = (
         sources=(20,),
     ),
     Bug(
-        "positions-columns", CATEGORY, "all sines first, then all cosines",
-        (
-            Edit(
-                F + "positions:sinusoidal_table",
-                "xp.stack([xp.sin(angle), xp.cos(angle)], axis=-1)",
-                "xp.concat([xp.sin(angle), xp.cos(angle)], axis=-1)",
-            ),
+        "positions-columns", "all sines first, then all cosines",
+        edit(
+            F + "positions:sinusoidal_table",
+            "xp.stack([xp.sin(angle), xp.cos(angle)], axis=-1)",
+            "xp.concat([xp.sin(angle), xp.cos(angle)], axis=-1)",
         ),
         "sin and cos of one ω side by side: columns 2i, 2i + 1", "columns i and i + C/2",
         "A permutation of columns: a fresh model can learn with either, and many do; an odd width loses the same last "
@@ -168,21 +154,19 @@ BUGS = (
         seen=SEVERAL, sources=(20,),
     ),
     Bug(
-        "positions-exponent", CATEGORY, "positions without the 2 in the exponent",
-        (Edit(F + "positions:sinusoidal_table", "-2 * math.log(10000.0)", "-math.log(10000.0)"),),
+        "positions-exponent", "positions without the 2 in the exponent",
+        edit(F + "positions:sinusoidal_table", "-2 * math.log(10000.0)", "-math.log(10000.0)"),
         "ω_i = 10000^(−2i/C), i < C/2", "ω_i = 10000^(−i/C), i < C/2",
         "The paper's i counts pairs, the loop's i counts pairs too, but somebody had columns in mind. The slowest "
         "wave is 100 times faster than it should be, so far positions repeat earlier. Nothing crashes, nothing is NaN.",
         seen=OURS,
     ),
     Bug(
-        "positions-from-one", CATEGORY, "positions counted from 1",
-        (
-            Edit(
-                F + "positions:sinusoidal_table",
-                "xp.arange(offset, offset + length,",
-                "xp.arange(offset + 1, offset + length + 1,",
-            ),
+        "positions-from-one", "positions counted from 1",
+        edit(
+            F + "positions:sinusoidal_table",
+            "xp.arange(offset, offset + length,",
+            "xp.arange(offset + 1, offset + length + 1,",
         ),
         "p = 0, 1, …", "p = 1, 2, …",
         "Because attention works by differences of positions, a shift of all of them is nearly harmless: it is a bug "
@@ -191,8 +175,8 @@ BUGS = (
         seen=OURS,
     ),
     Bug(
-        "learned-positions-mean", CATEGORY, "learned positions: gradient averaged over the batch",
-        (Edit(F + "positions:learned_positions_backward", "used = xp.sum(", "used = xp.mean("),),
+        "learned-positions-mean", "learned positions: gradient averaged over the batch",
+        edit(F + "positions:learned_positions_backward", "used = xp.sum(", "used = xp.mean("),
         "dtable_t = Σ_B dy_t", "dtable_t = mean_B dy_t",
         "A row of the table is added to every sentence of the batch. What is spread by broadcasting in the forward is "
         "summed in the backward: sum, never mean.",

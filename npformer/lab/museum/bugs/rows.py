@@ -1,8 +1,6 @@
 """Bugs in softmax and LayerNorm, where each number of a row affects all others."""
 
-from __future__ import annotations
-
-from npformer.lab.museum.bug import FRAMEWORK, OURS, SEVERAL, Bug, Edit
+from npformer.lab.museum.bug import FRAMEWORK, OURS, SEVERAL, Bug, edit
 
 F = "npformer.functional."
 CATEGORY = "operation"
@@ -12,8 +10,8 @@ SOFTMAX_BACK = F + "softmax:softmax_backward"
 
 BUGS = (
     Bug(
-        "softmax-over-batch", CATEGORY, "softmax's gradient divided by the batch size",
-        (Edit(SOFTMAX_BACK, "return (y * (dy - shared),)", "return (y * (dy - shared) / dy.shape[0],)"),),
+        "softmax-over-batch", "softmax's gradient divided by the batch size",
+        edit(SOFTMAX_BACK, "return (y * (dy - shared),)", "return (y * (dy - shared) / dy.shape[0],)"),
         "dx = y·(dy − Σ dy·y)", "dx = y·(dy − Σ dy·y)/B",
         "The batch mean belongs to the loss, which has divided once already; an operation in the middle of a network "
         "knows nothing of it. W_q and W_k of every attention get gradients B times too small, and so does whatever "
@@ -23,8 +21,8 @@ BUGS = (
         sources=(1,),
     ),
     Bug(
-        "softmax-diagonal", CATEGORY, "softmax differentiated like a sigmoid",
-        (Edit(SOFTMAX_BACK, "return (y * (dy - shared),)", "return (y * (1 - y) * dy,)"),),
+        "softmax-diagonal", "softmax differentiated like a sigmoid",
+        edit(SOFTMAX_BACK, "return (y * (dy - shared),)", "return (y * (1 - y) * dy,)"),
         "dx_i = y_i·(dy_i − Σ_j dy_j·y_j)", "dx_i = y_i·(1 − y_i)·dy_i",
         "y(1 − y) is the diagonal of softmax's Jacobian: how an output moves with its own score. But every score is "
         "in the denominator of every output, and those cross terms −y_i·y_j are as large as the diagonal itself. With "
@@ -34,8 +32,8 @@ BUGS = (
         seen=OURS,
     ),
     Bug(
-        "softmax-no-shared", CATEGORY, "softmax's gradient without the shared part",
-        (Edit(SOFTMAX_BACK, "return (y * (dy - shared),)", "return (y * dy,)"),),
+        "softmax-no-shared", "softmax's gradient without the shared part",
+        edit(SOFTMAX_BACK, "return (y * (dy - shared),)", "return (y * dy,)"),
         "dx = y·(dy − Σ dy·y)", "dx = y·dy",
         "Half of the derivative is missing: the part by which raising one score takes weight away from all the others. "
         "With an upstream gradient of all ones the true answer is 0 and this kernel gives y, so even the crudest "
@@ -44,15 +42,13 @@ BUGS = (
         seen=OURS,
     ),
     Bug(
-        "softmax-wrong-axis", CATEGORY, "softmax over the wrong axis, forward and backward alike",
-        (
-            Edit(
-                SOFTMAX,
-                "total = xp.sum(powers, axis=-1, keepdims=True)",
-                "total = xp.sum(powers, axis=-2, keepdims=True)",
-            ),
-            Edit(SOFTMAX_BACK, "(dy * y, axis=-1, keepdims=True)", "(dy * y, axis=-2, keepdims=True)"),
-        ),
+        "softmax-wrong-axis", "softmax over the wrong axis, forward and backward alike",
+        edit(
+            SOFTMAX,
+            "total = xp.sum(powers, axis=-1, keepdims=True)",
+            "total = xp.sum(powers, axis=-2, keepdims=True)",
+        )
+        + edit(SOFTMAX_BACK, "(dy * y, axis=-1, keepdims=True)", "(dy * y, axis=-2, keepdims=True)"),
         "Σ_keys weights = 1, for each query", "Σ_queries weights = 1, for each key",
         "The pair is consistent: up to the shift that keeps exp small, backward is the derivative of forward. What it "
         "computes is just not attention: each key shares itself out among the queries. In a decoder that leaks, since "
@@ -61,8 +57,8 @@ BUGS = (
         seen=OURS,
     ),
     Bug(
-        "softmax-overflow", CATEGORY, "softmax without subtracting the maximum",
-        (Edit(SOFTMAX, "shifted = x - top", "shifted = x"),),
+        "softmax-overflow", "softmax without subtracting the maximum",
+        edit(SOFTMAX, "shifted = x - top", "shifted = x"),
         "exp(x − max)/Σ exp(x − max)", "exp(x)/Σ exp(x)",
         "The two are equal on paper. In float32 exp overflows at 88.7, and infinity divided by infinity is NaN. A new "
         "model has scores of about 1 and nothing happens; thousands of steps later a head becomes sure of itself, and "
@@ -70,8 +66,8 @@ BUGS = (
         seen=OURS, run=None, instead="A short run on a small task never reaches such scores: nothing would show.",
     ),
     Bug(
-        "softmax-empty-row", CATEGORY, "a row in which everything is masked becomes NaN",
-        (Edit(SOFTMAX, "y = powers / xp.where(total == 0, xp.ones_like(total), total)", "y = powers / total"),),
+        "softmax-empty-row", "a row in which everything is masked becomes NaN",
+        edit(SOFTMAX, "y = powers / xp.where(total == 0, xp.ones_like(total), total)", "y = powers / total"),
         "weights of a row of nothing: 0, and gradient 0", "0/0 = NaN",
         "Every exp(−∞) is 0 and so is their sum: 0/0 is NaN. One such row, a sentence of padding alone, "
         "is enough: backward sums over the batch in every weight gradient, and NaN plus anything is NaN. So one "
@@ -84,11 +80,9 @@ BUGS = (
         ),
     ),
     Bug(
-        "softmax-minus-1e9", CATEGORY, "hidden scores set to −1e9 instead of −∞",
-        (
-            Edit(SOFTMAX, "xp.full_like(scores, -xp.inf)", "xp.full_like(scores, -1e9)"),
-            Edit(SOFTMAX, "xp.full_like(shifted, -xp.inf)", "xp.full_like(shifted, -1e9) - top"),
-        ),
+        "softmax-minus-1e9", "hidden scores set to −1e9 instead of −∞",
+        edit(SOFTMAX, "xp.full_like(scores, -xp.inf)", "xp.full_like(scores, -1e9)")
+        + edit(SOFTMAX, "xp.full_like(shifted, -xp.inf)", "xp.full_like(shifted, -1e9) - top"),
         "weights of a row of nothing: 0", "exp(−1e9 − (−1e9))/S = 1/S each",
         "Where anything at all is visible, exp(−1e9) is exactly 0 and no difference can be measured. Where nothing is, "
         "all scores are equal, and the query attends evenly to the padding: silently, without NaN. It is the trick by "
@@ -98,11 +92,9 @@ BUGS = (
         instead="The generated tasks have no row of nothing: the curves are the same to the last bit.",
     ),
     Bug(
-        "layer-norm-gamma-outside", CATEGORY, "LayerNorm's γ pulled out of the two means",
-        (
-            Edit(F + "layer_norm:layer_norm_backward", "g = dy * gamma", "g = dy"),
-            Edit(F + "layer_norm:layer_norm_backward", "return r * (g", "return gamma * r * (g"),
-        ),
+        "layer-norm-gamma-outside", "LayerNorm's γ pulled out of the two means",
+        edit(F + "layer_norm:layer_norm_backward", "g = dy * gamma", "g = dy")
+        + edit(F + "layer_norm:layer_norm_backward", "return r * (g", "return gamma * r * (g"),
         "g = γ·dy      dx = r·(g − mean g − x̂·mean(g·x̂))", "dx = γ·r·(dy − mean dy − x̂·mean(dy·x̂))",
         "γ differs from channel to channel, and a mean over channels cannot let it out. While γ is constant it can: "
         "at the start, γ = 1, the two formulas agree to the last digit, so a test on a fresh layer passes and the "
@@ -111,8 +103,8 @@ BUGS = (
         seen=SEVERAL, sources=(2,), run={"norm_order": "post"},
     ),
     Bug(
-        "layer-norm-no-mean", CATEGORY, "LayerNorm's backward without the mean term",
-        (Edit(F + "layer_norm:layer_norm_backward", "r * (g - along_one - x_hat", "r * (g - x_hat"),),
+        "layer-norm-no-mean", "LayerNorm's backward without the mean term",
+        edit(F + "layer_norm:layer_norm_backward", "r * (g - along_one - x_hat", "r * (g - x_hat"),
         "dx = r·(g − mean g − x̂·mean(g·x̂))", "dx = r·(g − x̂·mean(g·x̂))",
         "The mean μ is made of all channels, so each channel acts on every other through it; mean g is what flows back "
         "that way. Left out, dx has a part along (1, 1, …, 1), a direction in which the output cannot change at all. "
@@ -120,8 +112,8 @@ BUGS = (
         sources=(3,),
     ),
     Bug(
-        "layer-norm-no-variance", CATEGORY, "LayerNorm's backward without the x̂ term",
-        (Edit(F + "layer_norm:layer_norm_backward", "- x_hat * along_x_hat), dgamma", "), dgamma"),),
+        "layer-norm-no-variance", "LayerNorm's backward without the x̂ term",
+        edit(F + "layer_norm:layer_norm_backward", "- x_hat * along_x_hat), dgamma", "), dgamma"),
         "dx = r·(g − mean g − x̂·mean(g·x̂))", "dx = r·(g − mean g)",
         "The standard deviation was taken for a constant. Its share of the gradient is what stops the layer below from "
         "growing its output for nothing: making x twice as large leaves x̂ as it is, so dx must be orthogonal to x̂. "
@@ -129,12 +121,10 @@ BUGS = (
         sources=(3,),
     ),
     Bug(
-        "layer-norm-unbiased", CATEGORY, "variance divided by C − 1 forward, by C backward",
-        (
-            Edit(
-                F + "layer_norm:layer_norm_forward", "xp.mean(centred * centred, axis=-1, keepdims=True)",
-                "(xp.sum(centred * centred, axis=-1, keepdims=True) / (x.shape[-1] - 1))",
-            ),
+        "layer-norm-unbiased", "variance divided by C − 1 forward, by C backward",
+        edit(
+            F + "layer_norm:layer_norm_forward", "xp.mean(centred * centred, axis=-1, keepdims=True)",
+            "(xp.sum(centred * centred, axis=-1, keepdims=True) / (x.shape[-1] - 1))",
         ),
         "σ² = Σ (x − μ)²/C, both ways", "σ² = Σ (x − μ)²/(C − 1) forward; mean over C backward",
         "Either divisor makes a decent layer; mixing them makes a backward that is not the derivative of its forward. "
@@ -144,13 +134,11 @@ BUGS = (
         sources=(3,),
     ),
     Bug(
-        "layer-norm-eps-outside", CATEGORY, "LayerNorm's ε added outside the root",
-        (
-            Edit(
-                F + "layer_norm:layer_norm_forward",
-                "1 / xp.sqrt(xp.mean(centred * centred, axis=-1, keepdims=True) + eps)",
-                "1 / (xp.sqrt(xp.mean(centred * centred, axis=-1, keepdims=True)) + eps)",
-            ),
+        "layer-norm-eps-outside", "LayerNorm's ε added outside the root",
+        edit(
+            F + "layer_norm:layer_norm_forward",
+            "1 / xp.sqrt(xp.mean(centred * centred, axis=-1, keepdims=True) + eps)",
+            "1 / (xp.sqrt(xp.mean(centred * centred, axis=-1, keepdims=True)) + eps)",
         ),
         "r = 1/√(σ² + ε)", "r = 1/(σ + ε)",
         "For ordinary tokens the two agree to five digits, so no training curve will ever show it. For a token whose "
@@ -159,8 +147,8 @@ BUGS = (
         sources=(4,), run=None, instead="The curves agree to three digits. A row of equal numbers is what shows it.",
     ),
     Bug(
-        "layer-norm-no-eps", CATEGORY, "LayerNorm without ε: a constant token becomes NaN",
-        (Edit(F + "layer_norm:layer_norm_forward", "keepdims=True) + eps)", "keepdims=True))"),),
+        "layer-norm-no-eps", "LayerNorm without ε: a constant token becomes NaN",
+        edit(F + "layer_norm:layer_norm_forward", "keepdims=True) + eps)", "keepdims=True))"),
         "r = 1/√(σ² + ε)", "r = 1/√σ²",
         "A token whose channels are all equal, an all-zero padding row for one, has variance 0. Then x̂ = 0·∞ = NaN, "
         "and every gradient of the batch with it. It waits for the first such row, which may come after hours, or only "
@@ -168,21 +156,19 @@ BUGS = (
         sources=(4, 26), run=None, instead="No token is exactly constant in a short run: nothing would show.",
     ),
     Bug(
-        "layer-norm-over-time", CATEGORY, "normalised over the tokens instead of the channels",
-        (
-            Edit(
-                F + "layer_norm:layer_norm_forward",
-                "x - xp.mean(x, axis=-1, keepdims=True)",
-                "x - xp.mean(x, axis=-2, keepdims=True)",
-            ),
-            Edit(
-                F + "layer_norm:layer_norm_forward",
-                "xp.mean(centred * centred, axis=-1",
-                "xp.mean(centred * centred, axis=-2",
-            ),
-            Edit(F + "layer_norm:layer_norm_backward", "xp.mean(g, axis=-1", "xp.mean(g, axis=-2"),
-            Edit(F + "layer_norm:layer_norm_backward", "xp.mean(g * x_hat, axis=-1", "xp.mean(g * x_hat, axis=-2"),
-        ),
+        "layer-norm-over-time", "normalised over the tokens instead of the channels",
+        edit(
+            F + "layer_norm:layer_norm_forward",
+            "x - xp.mean(x, axis=-1, keepdims=True)",
+            "x - xp.mean(x, axis=-2, keepdims=True)",
+        )
+        + edit(
+            F + "layer_norm:layer_norm_forward",
+            "xp.mean(centred * centred, axis=-1",
+            "xp.mean(centred * centred, axis=-2",
+        )
+        + edit(F + "layer_norm:layer_norm_backward", "xp.mean(g, axis=-1", "xp.mean(g, axis=-2")
+        + edit(F + "layer_norm:layer_norm_backward", "xp.mean(g * x_hat, axis=-1", "xp.mean(g * x_hat, axis=-2"),
         "μ, σ of one token, over its C channels", "μ, σ of one channel, over the T tokens",
         "Forward and backward agree, so every gradient check passes. But a token's output now depends on all tokens of "
         "its sentence: on the padding, and in the decoder on the future. The training loss is lovely, because "
@@ -191,13 +177,11 @@ BUGS = (
         seen=OURS,
     ),
     Bug(
-        "layer-norm-gamma-twice", CATEGORY, "γ's gradient multiplied by γ",
-        (
-            Edit(
-                F + "layer_norm:layer_norm_backward",
-                "xp.sum(dy * x_hat, axis=tokens)",
-                "xp.sum(dy * gamma * x_hat, axis=tokens)",
-            ),
+        "layer-norm-gamma-twice", "γ's gradient multiplied by γ",
+        edit(
+            F + "layer_norm:layer_norm_backward",
+            "xp.sum(dy * x_hat, axis=tokens)",
+            "xp.sum(dy * gamma * x_hat, axis=tokens)",
         ),
         "dγ = Σ dy·x̂", "dγ = Σ γ·dy·x̂",
         "g = γ·dy is the gradient that reaches x̂, and it stands ready in the next line: using it for dγ too is one "

@@ -1,8 +1,6 @@
 """Bugs in the wiring of a network. Most have right gradients, so no gradient check finds them."""
 
-from __future__ import annotations
-
-from npformer.lab.museum.bug import OURS, SEVERAL, Bug, Edit
+from npformer.lab.museum.bug import OURS, SEVERAL, Bug, edit
 
 T = "npformer.models.transformer:Transformer."
 MASK = "npformer.functional.attention_mask:AttentionMask._pattern"
@@ -11,8 +9,8 @@ CATEGORY = "wiring"
 
 BUGS = (
     Bug(
-        "causal-off", CATEGORY, "the decoder's causal mask is off by default",
-        (Edit(T + "_decode", ", causal=True)", ")"),),
+        "causal-off", "the decoder's causal mask is off by default",
+        edit(T + "_decode", ", causal=True)", ")"),
         "target position i sees j ≤ i", "target position i sees all j",
         "The decoder is shown the token that it is to predict, one position to the right. The teacher-forced loss goes "
         "to nearly nothing, much too fast, and decoding gives nonsense: with no future to copy from, the model knows "
@@ -20,13 +18,11 @@ BUGS = (
         seen=SEVERAL, sources=(22,),
     ),
     Bug(
-        "causal-one-ahead", CATEGORY, "causal mask off by one: the next token is visible",
-        (
-            Edit(
-                MASK,
-                "back >= 0 if near is None else near & (back >= 0)",
-                "back >= -1 if near is None else near & (back >= -1)",
-            ),
+        "causal-one-ahead", "causal mask off by one: the next token is visible",
+        edit(
+            MASK,
+            "back >= 0 if near is None else near & (back >= 0)",
+            "back >= -1 if near is None else near & (back >= -1)",
         ),
         "visible where j ≤ i", "visible where j ≤ i + 1",
         "One diagonal too many, and exactly the one that matters: input i + 1 is output i. Change a later token and "
@@ -35,13 +31,11 @@ BUGS = (
         sources=(22,),
     ),
     Bug(
-        "causal-diagonal-hidden", CATEGORY, "causal mask off by one: a token does not see itself",
-        (
-            Edit(
-                MASK,
-                "back >= 0 if near is None else near & (back >= 0)",
-                "back > 0 if near is None else near & (back > 0)",
-            ),
+        "causal-diagonal-hidden", "causal mask off by one: a token does not see itself",
+        edit(
+            MASK,
+            "back >= 0 if near is None else near & (back >= 0)",
+            "back > 0 if near is None else near & (back > 0)",
         ),
         "visible where j ≤ i", "visible where j < i",
         "The first position sees nothing at all: NaN in many programs, zeros in npformer. The others miss the newest "
@@ -50,13 +44,11 @@ BUGS = (
         sources=(22,),
     ),
     Bug(
-        "causal-encoder", CATEGORY, "the causal mask given to the encoder too",
-        (
-            Edit(
-                T + "_encode",
-                "key_visible=src != self.config.pad_id)",
-                "key_visible=src != self.config.pad_id, causal=True)",
-            ),
+        "causal-encoder", "the causal mask given to the encoder too",
+        edit(
+            T + "_encode",
+            "key_visible=src != self.config.pad_id)",
+            "key_visible=src != self.config.pad_id, causal=True)",
         ),
         "encoder: every token sees every token", "encoder: token i sees j ≤ i",
         "The source is there as a whole, and may be read in both directions. Here its first tokens know nothing of the "
@@ -65,8 +57,8 @@ BUGS = (
         sources=(22,),
     ),
     Bug(
-        "cross-padding-visible", CATEGORY, "source padding visible to cross-attention",
-        (Edit(T + "_decode", '{"mask": mask, "memory_mask": memory_mask}', '{"mask": mask}'),),
+        "cross-padding-visible", "source padding visible to cross-attention",
+        edit(T + "_decode", '{"mask": mask, "memory_mask": memory_mask}', '{"mask": mask}'),
         "cross-attention hides source padding", "source padding takes part",
         "The padding mask went to the encoder and not to the second place that reads the source. Outputs now depend "
         "on how far a sentence was padded, that is on its neighbours in the batch: the same sentence, translated "
@@ -74,27 +66,25 @@ BUGS = (
         seen=SEVERAL, sources=(23,),
     ),
     Bug(
-        "encoder-padding-visible", CATEGORY, "padding visible to the encoder",
-        (Edit(T + "_encode", "cache.run(self.encoder, x, mask=mask, ", "cache.run(self.encoder, x, "),),
+        "encoder-padding-visible", "padding visible to the encoder",
+        edit(T + "_encode", "cache.run(self.encoder, x, mask=mask, ", "cache.run(self.encoder, x, "),
         "self-attention hides padding", "padding takes part in every mean",
         "Every token averages over padding as well, and the pad row of the table gets gradients and learns to be "
         "something. The effect depends on the longest sentence of the batch. Test: pad more, and nothing may change.",
         sources=(10, 23),
     ),
     Bug(
-        "mask-inverted", CATEGORY, "the padding mask's meaning inverted",
-        (Edit(T + "_encode", "key_visible=src != self.config.pad_id)", "key_visible=src == self.config.pad_id)"),),
+        "mask-inverted", "the padding mask's meaning inverted",
+        edit(T + "_encode", "key_visible=src != self.config.pad_id)", "key_visible=src == self.config.pad_id)"),
         "True = this key may be looked at", "True = this key is hidden",
         "Half of the world's masks are True where something is hidden, the other half where it is seen. Given the "
         "wrong one, the model reads padding and nothing else. A mask should be named for what True means.",
         seen=OURS,
     ),
     Bug(
-        "cross-sides-swapped", CATEGORY, "cross-attention asks from the encoder and answers from the decoder",
-        (
-            Edit(D + "forward", "h, memory, mask=memory_mask", "memory, h, mask=mask"),
-            Edit(D + "backward", "dh, dmemory = ", "dmemory, dh = "),
-        ),
+        "cross-sides-swapped", "cross-attention asks from the encoder and answers from the decoder",
+        edit(D + "forward", "h, memory, mask=memory_mask", "memory, h, mask=mask")
+        + edit(D + "backward", "dh, dmemory = ", "dmemory, dh = "),
         "Q from the decoder; K, V from the memory", "Q from the memory; K, V from the decoder",
         "While both sides are equally long nothing crashes and all gradients are right. Position i of the target gets "
         "what source position i asked for. It was found by measuring a program whose own gradient checks passed; "
@@ -103,13 +93,11 @@ BUGS = (
         sources=(21,), run={"equal_lengths": True},
     ),
     Bug(
-        "positions-before-scaling", CATEGORY, "positions added before the embedding is scaled",
-        (
-            Edit(
-                "npformer.models.token_input:embed",
-                "x = cache.run(positions, x)",
-                "x = cache.run(positions, x / embedding.scale) * embedding.scale",
-            ),
+        "positions-before-scaling", "positions added before the embedding is scaled",
+        edit(
+            "npformer.models.token_input:embed",
+            "x = cache.run(positions, x)",
+            "x = cache.run(positions, x / embedding.scale) * embedding.scale",
         ),
         "x = √C·table[token] + PE", "x = √C·(table[token] + PE)",
         "The scale is there to bring the table's small entries up to the size of the sines. Applied to both, positions "
@@ -117,15 +105,13 @@ BUGS = (
         sources=(20,),
     ),
     Bug(
-        "padding-zeroed", CATEGORY, "padded tokens zeroed on the query side, into a LayerNorm without ε",
-        (
-            Edit(
-                "npformer.models.token_input:embed",
-                "x = cache.run(positions, x)",
-                "x = cache.run(positions, x) * (tokens != 0)[..., None]",
-            ),
-            Edit("npformer.functional.layer_norm:layer_norm_forward", "keepdims=True) + eps)", "keepdims=True))"),
-        ),
+        "padding-zeroed", "padded tokens zeroed on the query side, into a LayerNorm without ε",
+        edit(
+            "npformer.models.token_input:embed",
+            "x = cache.run(positions, x)",
+            "x = cache.run(positions, x) * (tokens != 0)[..., None]",
+        )
+        + edit("npformer.functional.layer_norm:layer_norm_forward", "keepdims=True) + eps)", "keepdims=True))"),
         "padding is hidden as a key, and otherwise left alone", "x·mask, then LN of a row of zeros",
         "A padded query does no harm: nobody reads it. Zeroing its row makes a constant token, whose variance is 0, "
         "and the norm's gradient there is 1/0. Masked out later, it is 0·∞, and NaN reaches every weight. Hide keys, "
@@ -133,13 +119,11 @@ BUGS = (
         sources=(26,), run={"norm_order": "pre"},
     ),
     Bug(
-        "target-not-shifted", CATEGORY, "the target is not shifted",
-        (
-            Edit(
-                "npformer.data.batches:batch_of",
-                "[[first, *target] for _, target in rows]",
-                "[[*target, last] for _, target in rows]",
-            ),
+        "target-not-shifted", "the target is not shifted",
+        edit(
+            "npformer.data.batches:batch_of",
+            "[[first, *target] for _, target in rows]",
+            "[[*target, last] for _, target in rows]",
         ),
         "tgt_in = [BOS] a b c      tgt_out = a b c [EOS]", "tgt_in = tgt_out",
         "The decoder sees the very token it is to predict, at its own position, through a causal mask that is "
@@ -148,13 +132,11 @@ BUGS = (
         sources=(24,),
     ),
     Bug(
-        "dropout-at-inference", CATEGORY, "dropout stays on when the model is used",
-        (
-            Edit(
-                "npformer.layers.call_tree:draw",
-                "return None if key is None or rate == 0 else key.child(name).draw(rate)",
-                "return None if rate == 0 else (key or RandomKey()).child(name).draw(rate)",
-            ),
+        "dropout-at-inference", "dropout stays on when the model is used",
+        edit(
+            "npformer.layers.call_tree:draw",
+            "return None if key is None or rate == 0 else key.child(name).draw(rate)",
+            "return None if rate == 0 else (key or RandomKey()).child(name).draw(rate)",
         ),
         "no key: nothing is dropped", "dropped all the same",
         "A flag that says `training` and was never turned off. The model is evaluated with a tenth of it missing, and "
@@ -163,8 +145,8 @@ BUGS = (
         instead="The training curve cannot change: training is right. The held-out score is what suffers.",
     ),
     Bug(
-        "decoding-first-position", CATEGORY, "decoding puts every token at the first position",
-        (Edit(T + "step", "state.positions[state.length : stop, :]", "state.positions[: stop - state.length, :]"),),
+        "decoding-first-position", "decoding puts every token at the first position",
+        edit(T + "step", "state.positions[state.length : stop, :]", "state.positions[: stop - state.length, :]"),
         "the newest token stands at position t", "it stands at position 0, every time",
         "Great teacher-forced loss, nonsense when decoding: the complaint that users of such programs make most. "
         "Teacher forcing never runs this code, so the training curve has nothing to say about it. A step is given one "
