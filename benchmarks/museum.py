@@ -3,10 +3,7 @@
 It runs all checks on every bug and trains twice for each bug that training can show, so it takes minutes.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Sequence
 
 from benchmarks.options import bare_parser
 from npformer.atomic import write_atomically
@@ -22,7 +19,7 @@ EXAMPLES = """examples:
 The file is npformer/lab/museum/exhibits.jsonl. It is written after each bug, so that a stopped command goes on."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv=None):
     """Run the command; returns its exit code."""
     parser = bare_parser("museum", (__doc__ or "").partition("\n")[0], EXAMPLES)
     parser.add_argument("--all", action="store_true", help="keep nothing of what is stored")

@@ -12,26 +12,21 @@ calls it WRONG and calls its right pair right. An exception from gradcheck is co
 Exit code: 0 a report was made, 2 no report can be made.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from benchmarks import machine, report
 from benchmarks.foreign.listed import RIGHT, wrong_pairs
-from benchmarks.foreign.pair import Foreign, Wrong
-from benchmarks.foreign.score import Outcome, as_dict, outcome, summary
+from benchmarks.foreign.score import as_dict, outcome, summary
 
 ORIGINS = ("right", "by hand", "mutant")
 COLUMNS = ("right", "WRONG", "CANNOT TELL", "KINK HERE", "PROVES NOTHING", "problem", "raised")
 CAUSES = ("told apart", "cause right", "cause false", "cause unknown")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv=None):
     """Parse, judge, report."""
     args = _parser().parse_args(argv)
     pairs = selected(args.only)
@@ -52,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser():
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.foreign", description=__doc__, allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -64,14 +59,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def selected(part: str) -> list[Foreign | Wrong]:
+def selected(part):
     """The pairs whose name contains this, and the right pair of each wrong one."""
     wrong = [pair for pair in wrong_pairs() if part.lower() in pair.name.lower()]
     needed = {pair.pair.name for pair in wrong}
     return [*(pair for pair in RIGHT if part.lower() in pair.name.lower() or pair.name in needed), *wrong]
 
 
-def text(found: Sequence[Outcome]) -> str:
+def text(found):
     """List every failure, then print the tables."""
     counts = summary(found)
     verdicts = [[o, *(str(counts[o].get(c, 0)) for c in ("pairs", *COLUMNS))] for o in ORIGINS if o in counts]
@@ -81,7 +76,7 @@ def text(found: Sequence[Outcome]) -> str:
     return "\n".join(parts + (["", report.table(("called WRONG", *CAUSES), causes)] if causes else []))
 
 
-def line(each: Outcome) -> str:
+def line(each):
     """A failure: the pair and its outcome."""
     said = f"{each.verdict}: {each.message}" if each.message else each.verdict
     if each.cause_is:
@@ -89,9 +84,9 @@ def line(each: Outcome) -> str:
     return f"{each.origin:<8} {each.name} | {said}"
 
 
-def as_json(found: Sequence[Outcome], dtype: str) -> str:
+def as_json(found, dtype):
     """One document, each pair on a line of its own."""
-    head: dict[str, Any] = {
+    head = {
         "benchmark": "foreign", "machine": machine.describe([], True, "numpy", [dtype]), "dtype": dtype,
         "summary": summary(found),
     }  # fmt: skip

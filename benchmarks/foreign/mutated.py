@@ -1,15 +1,12 @@
 """Mutants of the right backwards: chosen once, and stored in mutants.json as the changes that they make."""
 
-from __future__ import annotations
-
 import ast
 import json
-from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from benchmarks.foreign.pair import Foreign, Wrong, written
-from npformer.proof.mutants import Mutant, mutants
+from benchmarks.foreign.pair import Wrong, written
+from npformer.proof.mutants import mutants
 
 CHOSEN = Path(__file__).with_name("mutants.json")
 
@@ -29,7 +26,7 @@ OF_OPERATOR = {
 }
 
 
-def kinds_of(operator: str, before: str) -> frozenset[str]:
+def kinds_of(operator, before):
     """The kinds of a mutant; the effect of swapped operands depends on the operator between them."""
     if operator != "swap operands":
         return frozenset(OF_OPERATOR[operator])
@@ -39,7 +36,7 @@ def kinds_of(operator: str, before: str) -> frozenset[str]:
     return frozenset({"transposed"})
 
 
-def mutant_of(pair: Foreign, operator: str, before: str, after: str) -> Mutant:
+def mutant_of(pair, operator, before, after):
     """The first such mutant of the pair's backward. Raises ValueError if there is none."""
     for mutant in _mutants(pair.backward):
         if (mutant.operator, mutant.before, mutant.after) == (operator, before, after):
@@ -50,7 +47,7 @@ def mutant_of(pair: Foreign, operator: str, before: str, after: str) -> Mutant:
 _mutants = cache(mutants)
 
 
-def chosen(pairs: Sequence[Foreign]) -> Iterator[Wrong]:
+def chosen(pairs):
     """The mutants of mutants.json, in its order: pair, operator, before, after, and kinds if not the operator's."""
     by_name = {pair.name: pair for pair in pairs}
     for name, operator, before, after, *kinds in json.loads(CHOSEN.read_text(encoding="utf-8")):

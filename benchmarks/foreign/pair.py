@@ -1,13 +1,11 @@
 """A foreign pair: a forward and a backward as other projects write them, and mistakes in the backward."""
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import linecache
 import textwrap
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,7 +43,7 @@ class Edit:
     new: str
     kinds: frozenset[str]
 
-    def apply(self, backward: Function) -> Function:
+    def apply(self, backward):
         """The wrong backward. Raises ValueError unless ``old`` occurs exactly once in the source."""
         source = textwrap.dedent(inspect.getsource(backward))
         if source.count(self.old) != 1:
@@ -58,16 +56,16 @@ class Edit:
 _numbers = itertools.count()
 
 
-def written(source: str, original: Function) -> Function:
+def written(source, original):
     """The function that source defines, in the original's namespace; inspect.getsource can read it, as from a file."""
     names, file = dict(original.__globals__), f"<wrong {next(_numbers)}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     exec(compile(source, file, "exec"), names)
-    found: Function = names[original.__name__]
+    found = names[original.__name__]
     return found
 
 
-def wrong(what: str, old: str, new: str, *kinds: str) -> Edit:
+def wrong(what, old, new, *kinds):
     """An Edit whose true cause belongs to these kinds, one to three."""
     if not 1 <= len(kinds) <= 3 or not set(kinds) <= set(KINDS):
         raise ValueError(f"{what}: expected one to three of {', '.join(KINDS)}, got {kinds}")
@@ -86,9 +84,18 @@ class Foreign:
     forward: Function
     backward: Function
     inputs: tuple[Any, ...]
-    options: Mapping[str, Any] = field(default_factory=dict)
-    check: Mapping[str, Any] = field(default_factory=dict)
-    edits: tuple[Edit, ...] = ()
+    edits: tuple[Edit, ...]
+    options: dict[str, Any]
+    check: dict[str, Any]
+
+    def cast(self, dtype):
+        """The inputs, those that have a gradient in this dtype."""
+        return tuple(x.astype(dtype) if is_float(x) else x for x in self.inputs)
+
+
+def foreign(name, forward, backward, inputs, *edits, options=None, check=None):
+    """A Foreign with these mistakes; a single input needs no tuple."""
+    return Foreign(name, forward, backward, as_tuple(inputs), edits, options or {}, check or {})
 
 
 @dataclass(frozen=True)
@@ -102,17 +109,22 @@ class Wrong:
     kinds: frozenset[str]
 
 
-def normal(seed: int, *shape: int) -> Array:
+def normal(seed, *shape):
     """Standard normal random numbers."""
     return np.random.default_rng(seed).normal(size=shape)
 
 
-def positive(seed: int, *shape: int) -> Array:
+def normals(seed, *shapes):
+    """An array of such numbers for each shape, with seeds from this one on."""
+    return tuple(normal(seed + i, *shape) for i, shape in enumerate(shapes))
+
+
+def positive(seed, *shape):
     """Random numbers between 0.5 and 2."""
     return np.random.default_rng(seed).uniform(0.5, 2.0, size=shape)
 
 
-def apart(seed: int, *shape: int, gap: float = 0.3) -> Array:
+def apart(seed, *shape, gap=0.3):
     """Random numbers in random order, any two at least ``gap`` apart and none nearer to 0 than half of it: no ties."""
     rng = np.random.default_rng(seed)
     count = int(np.prod(shape))
@@ -121,22 +133,30 @@ def apart(seed: int, *shape: int, gap: float = 0.3) -> Array:
     return np.asarray(rng.permutation(steps - (steps[below] + steps[below - 1]) / 2).reshape(shape))
 
 
-def gradients(pair: Foreign, backward: Function, dtype: str = "float64") -> tuple[Array, ...]:
+def softmax(x):
+    """Over the last axis, for forwards that need one."""
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def gradients(pair, backward, dtype="float64"):
     """The gradients that a backward returns at the pair's inputs, for one random upstream gradient."""
-    inputs = [x.astype(dtype) if is_float(x) else x for x in pair.inputs]
-    y, cache = pair.forward(*inputs, **pair.options)
-    found = backward(upstream(y), cache)
-    return found if isinstance(found, tuple) else (found,)
+    y, cache = pair.forward(*pair.cast(dtype), **pair.options)
+    return as_tuple(backward(upstream(y), cache))
 
 
-def upstream(y: Any) -> Any:
+def upstream(y):
     """A random gradient of each output, in its shape and dtype."""
     rng = np.random.default_rng(5)
-    if isinstance(y, tuple):
-        return tuple(np.asarray(rng.normal(size=np.shape(part)), dtype=part.dtype) for part in y)
-    return np.asarray(rng.normal(size=np.shape(y)), dtype=y.dtype)
+    found = tuple(np.asarray(rng.normal(size=np.shape(part)), dtype=part.dtype) for part in as_tuple(y))
+    return found if isinstance(y, tuple) else found[0]
 
 
-def is_float(x: Any) -> bool:
+def as_tuple(x):
+    """Several values as they are, a single one as a tuple."""
+    return x if isinstance(x, tuple) else (x,)
+
+
+def is_float(x):
     """Whether an input has a gradient."""
     return isinstance(x, np.ndarray) and x.dtype.kind == "f"

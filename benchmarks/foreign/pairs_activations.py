@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from benchmarks.foreign.pair import Foreign, apart, normal, wrong
+from benchmarks.foreign.pair import apart, foreign, normal, normals, wrong
 
 
 def sig(z):
@@ -184,44 +184,45 @@ def geglu_backward(dy, cache):
 
 
 PAIRS = (
-    Foreign("abs", abs_forward, abs_backward, (apart(31, 3, 4),),
-            edits=(wrong("derivative left out", "dy * np.sign(x)", "dy", "missing factor", "sign", "wrong branch"),)),
-    Foreign("softplus", softplus_forward, softplus_backward, (apart(32, 3, 4),),
-            edits=(wrong("beta left out", "sig(beta * x)", "sig(x)", "missing factor", "wrong factor", "factor"),)),
-    Foreign("GELU, tanh", gelu_tanh_forward, gelu_tanh_backward, (normal(33, 3, 4),), edits=(
-        wrong("few digits", "0.044715", "0.0447", "wrong constant"),
-        wrong("few digits of √(2/π)", "c = math.sqrt(2 / math.pi)", "c = 0.7979", "wrong constant"),
-        wrong("the 3 of the cube", "3 * 0.044715", "0.044715", "wrong constant", "factor"))),
-    Foreign("GELU, erf", gelu_erf_forward, gelu_erf_backward, (normal(34, 3, 4),), edits=(
-        wrong("density of another width", "math.sqrt(2 * math.pi)", "math.sqrt(math.pi)", "wrong constant", "factor"),
-        wrong("few digits", "/ math.sqrt(2 * math.pi)", "* 0.3989", "wrong constant"))),
-    Foreign("SiLU", silu, silu_grad, (normal(35, 3, 4),),
-            edits=(wrong("x left out", "s + x * s * (1 - s)", "s + s * (1 - s)", "missing factor", "wrong factor"),)),
-    Foreign("Mish", mish_forward, mish_backward, (normal(36, 3, 4),),
-            edits=(wrong("derivative of softplus left out", " * sig(x)", "", "missing factor"),)),
-    Foreign("ELU", elu_forward, elu_backward, (apart(37, 3, 4),),
-            edits=(wrong("alpha not added", "y + alpha", "y", "missing term", "wrong branch"),)),
-    Foreign("SELU", selu_forward, selu_backward, (apart(38, 3, 4),), edits=(
-        wrong("few digits", "ALPHA", "1.673", "wrong constant", "factor"),
-        wrong("scale left out", "dy * SCALE *", "dy *", "factor", "wrong constant", "missing factor"))),
-    Foreign("hard-swish", hardswish_forward, hardswish_backward, (apart(39, 4, 5, gap=0.43),),
-            edits=(wrong("gate held constant", " + x * inside / 6", "", "missing term"),)),
-    Foreign("leaky ReLU", leaky_relu_forward, leaky_relu_backward, (apart(40, 3, 4),), {"slope": 0.2},
-            edits=(wrong("the other branch", "x < 0", "x > 0", "wrong branch"),)),
-    Foreign("PReLU", prelu_forward, prelu_backward, (apart(41, 4, 3), apart(42, 3)),
-            edits=(wrong("slope's gradient where x is positive", "np.where(x > 0, 0, dy * x)",
-                         "np.where(x > 0, dy * x, 0)", "wrong branch"),)),
-    Foreign("maxout", maxout_forward, maxout_backward, (apart(43, 3, 6),),
-            edits=(wrong("to all pieces", "(dy[..., None] * onehot)", "(dy[..., None] * (onehot | True))",
-                         "missing factor", "wrong branch"),)),
-    Foreign("GLU", glu_forward, glu_backward, (normal(44, 3, 6),), edits=(
-        wrong("halves exchanged", "[dy * g, dy * a * g * (1 - g)]", "[dy * a * g * (1 - g), dy * g]",
-              "swapped outputs", "reshaped"),)),
-    Foreign("SwiGLU", swiglu_forward, swiglu_backward,
-            (normal(45, 3, 4), normal(46, 4, 5), normal(47, 4, 5), normal(48, 5, 3)), edits=(
-                wrong("one branch forgotten in dx", " + du @ W2.T", "", "missing term"),
-                wrong("h left out", "(1 + h * (1 - s))", "(1 - s)", "missing factor", "missing term"))),
-    Foreign("GEGLU", geglu_forward, geglu_backward, (normal(49, 3, 4), normal(50, 3, 4)), edits=(
-        wrong("few digits of 3·0.044715", "0.134145", "0.1341", "wrong constant"),
-        wrong("gradients exchanged", "return dy * gate, db", "return db, dy * gate", "swapped outputs"))),
+    foreign("abs", abs_forward, abs_backward, apart(31, 3, 4),
+            wrong("derivative left out", "dy * np.sign(x)", "dy", "missing factor", "sign", "wrong branch")),
+    foreign("softplus", softplus_forward, softplus_backward, apart(32, 3, 4),
+            wrong("beta left out", "sig(beta * x)", "sig(x)", "missing factor", "wrong factor", "factor")),
+    foreign("GELU, tanh", gelu_tanh_forward, gelu_tanh_backward, normal(33, 3, 4),
+            wrong("few digits", "0.044715", "0.0447", "wrong constant"),
+            wrong("few digits of √(2/π)", "c = math.sqrt(2 / math.pi)", "c = 0.7979", "wrong constant"),
+            wrong("the 3 of the cube", "3 * 0.044715", "0.044715", "wrong constant", "factor")),
+    foreign("GELU, erf", gelu_erf_forward, gelu_erf_backward, normal(34, 3, 4),
+            wrong("density of another width", "math.sqrt(2 * math.pi)", "math.sqrt(math.pi)", "wrong constant",
+                  "factor"),
+            wrong("few digits", "/ math.sqrt(2 * math.pi)", "* 0.3989", "wrong constant")),
+    foreign("SiLU", silu, silu_grad, normal(35, 3, 4),
+            wrong("x left out", "s + x * s * (1 - s)", "s + s * (1 - s)", "missing factor", "wrong factor")),
+    foreign("Mish", mish_forward, mish_backward, normal(36, 3, 4),
+            wrong("derivative of softplus left out", " * sig(x)", "", "missing factor")),
+    foreign("ELU", elu_forward, elu_backward, apart(37, 3, 4),
+            wrong("alpha not added", "y + alpha", "y", "missing term", "wrong branch")),
+    foreign("SELU", selu_forward, selu_backward, apart(38, 3, 4),
+            wrong("few digits", "ALPHA", "1.673", "wrong constant", "factor"),
+            wrong("scale left out", "dy * SCALE *", "dy *", "factor", "wrong constant", "missing factor")),
+    foreign("hard-swish", hardswish_forward, hardswish_backward, apart(39, 4, 5, gap=0.43),
+            wrong("gate held constant", " + x * inside / 6", "", "missing term")),
+    foreign("leaky ReLU", leaky_relu_forward, leaky_relu_backward, apart(40, 3, 4),
+            wrong("the other branch", "x < 0", "x > 0", "wrong branch"),
+            options={"slope": 0.2}),
+    foreign("PReLU", prelu_forward, prelu_backward, (apart(41, 4, 3), apart(42, 3)),
+            wrong("slope's gradient where x is positive", "np.where(x > 0, 0, dy * x)", "np.where(x > 0, dy * x, 0)",
+                  "wrong branch")),
+    foreign("maxout", maxout_forward, maxout_backward, apart(43, 3, 6),
+            wrong("to all pieces", "(dy[..., None] * onehot)", "(dy[..., None] * (onehot | True))", "missing factor",
+                  "wrong branch")),
+    foreign("GLU", glu_forward, glu_backward, normal(44, 3, 6),
+            wrong("halves exchanged", "[dy * g, dy * a * g * (1 - g)]", "[dy * a * g * (1 - g), dy * g]",
+                  "swapped outputs", "reshaped")),
+    foreign("SwiGLU", swiglu_forward, swiglu_backward, normals(45, (3, 4), (4, 5), (4, 5), (5, 3)),
+            wrong("one branch forgotten in dx", " + du @ W2.T", "", "missing term"),
+            wrong("h left out", "(1 + h * (1 - s))", "(1 - s)", "missing factor", "missing term")),
+    foreign("GEGLU", geglu_forward, geglu_backward, normals(49, (3, 4), (3, 4)),
+            wrong("few digits of 3·0.044715", "0.134145", "0.1341", "wrong constant"),
+            wrong("gradients exchanged", "return dy * gate, db", "return db, dy * gate", "swapped outputs")),
 )  # fmt: skip

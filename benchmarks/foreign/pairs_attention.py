@@ -4,17 +4,12 @@ import math
 
 import numpy as np
 
-from benchmarks.foreign.pair import Foreign, normal, wrong
-
-
-def _softmax(s):
-    e = np.exp(s - s.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
+from benchmarks.foreign.pair import foreign, normal, normals, softmax, wrong
 
 
 def attend_forward(Q, K, V):
     scale = 1 / math.sqrt(Q.shape[-1])
-    P = _softmax(Q @ K.swapaxes(-1, -2) * scale)
+    P = softmax(Q @ K.swapaxes(-1, -2) * scale)
     return P @ V, (Q, K, V, P, scale)
 
 
@@ -31,7 +26,7 @@ def causal_attend_forward(q, k, v):
     future = np.triu(np.ones((T, T), dtype=bool), 1)
     s = np.einsum("btd,bsd->bts", q, k) / math.sqrt(d)
     s[:, future] = -np.inf
-    p = _softmax(s)
+    p = softmax(s)
     return np.einsum("bts,bsd->btd", p, v), (q, k, v, p, d)
 
 
@@ -49,7 +44,7 @@ def mha_forward(x, Wqkv, Wo, heads=2):
     D = C // heads
     qkv = (x @ Wqkv).reshape(B, T, 3, heads, D).transpose(2, 0, 3, 1, 4)
     q, k, v = qkv
-    a = _softmax(q @ k.swapaxes(2, 3) / math.sqrt(D))
+    a = softmax(q @ k.swapaxes(2, 3) / math.sqrt(D))
     o = (a @ v).transpose(0, 2, 1, 3).reshape(B, T, C)
     return o @ Wo, (x, Wqkv, Wo, heads, q, k, v, a, o)
 
@@ -74,7 +69,7 @@ def alibi_forward(q, k, v, slopes):
     T, D = q.shape[1:]
     dist = np.abs(np.arange(T)[:, None] - np.arange(T)[None, :]).astype(v.dtype)
     s = q @ k.transpose(0, 2, 1) / math.sqrt(D) - slopes[:, None, None] * dist
-    p = _softmax(s)
+    p = softmax(s)
     return p @ v, (q, k, v, p, dist, D)
 
 
@@ -134,7 +129,7 @@ def dropout_backward(dy, cache):
 
 
 def attention_dropout_forward(s, v, keep, rate=0.4):
-    w = _softmax(s)
+    w = softmax(s)
     wd = w * keep / (1 - rate)
     return wd @ v, (w, wd, v, keep, rate)
 
@@ -183,44 +178,38 @@ def circular_conv_backward(dy, cache):
 KEEP = np.random.default_rng(201).random((4, 5)) > 0.3
 
 PAIRS = (
-    Foreign("attention", attend_forward, attend_backward, (normal(202, 2, 3, 4), normal(203, 2, 5, 4),
-                                                         normal(204, 2, 5, 4)),
-            edits=(wrong("1/√D forgotten", " * scale\n", "\n", "factor"),
-                   wrong("softmax's own term forgotten", "(dP - (dP * P).sum(axis=-1, keepdims=True))", "dP",
-                         "missing term"))),
-    Foreign("causal attention", causal_attend_forward, causal_attend_backward,
-            (normal(205, 2, 4, 3), normal(206, 2, 4, 3), normal(207, 2, 4, 3)),
-            edits=(wrong("dv by the untransposed weights", '"bts,btd->bsd", p, dy', '"bst,btd->bsd", p, dy',
-                         "transposed"),
-                   wrong("D for √D", "ds / math.sqrt(d)", "ds / d", "factor"))),
-    Foreign("multi-head attention", mha_forward, mha_backward,
-            (normal(208, 2, 3, 4), normal(209, 4, 12), normal(210, 4, 4)),
-            edits=(wrong("heads not moved back", "(B, T, heads, D).transpose(0, 2, 1, 3)", "(B, heads, T, D)",
-                         "reshaped", "transposed"),
-                   wrong("first head right alone", "dq = ds @ k",
-                         "dq = ds @ k * (np.arange(heads) == 0)[:, None, None]",
-                         "wrong place", "zero", "missing factor"))),
-    Foreign("attention with ALiBi", alibi_forward, alibi_backward,
-            (normal(211, 2, 4, 3), normal(212, 2, 4, 3), normal(213, 2, 4, 3), normal(214, 2)),
-            edits=(wrong("slopes' sign", "-np.sum(ds * dist", "np.sum(ds * dist", "sign"),)),
-    Foreign("rotary positions", rope_forward, rope_backward, (normal(215, 2, 3, 4),),
-            edits=(wrong("rotated on", "d1 * cos + d2 * sin", "d1 * cos - d2 * sin", "sign", "extra term"),)),
-    Foreign("learned positions", positions_forward, positions_backward,
-            (normal(216, 2, 3, 4), normal(217, 5, 4)), edits=(
-        wrong("batch averaged", "dy.sum(axis=0)", "dy.mean(axis=0)", "summed axis", "factor"),
-        wrong("scale forgotten", "dy * math.sqrt(C)", "dy", "factor"))),
-    Foreign("dropout, given mask", dropout_forward, dropout_backward, (normal(218, 4, 5), KEEP), {"p": 0.3}, edits=(
-        wrong("scale forgotten", " / (1 - p)", "", "factor"),
-        wrong("mask inverted", "dy * keep", "dy * ~keep", "wrong branch", "wrong factor"))),
-    Foreign("attention, weights dropped", attention_dropout_forward, attention_dropout_backward,
-            (normal(219, 4, 5), normal(220, 5, 3), KEEP), edits=(
-                wrong("undropped weights for dv", "wd.T @ dy", "w.T @ dy", "wrong factor", "missing factor"),
-                wrong("mask forgotten on the way back", "dwd * keep / (1 - rate)", "dwd / (1 - rate)",
-                      "missing factor", "wrong branch"))),
-    Foreign("rfft, stacked", rfft_forward, rfft_backward, (normal(221, 3, 6),), edits=(
-        wrong("imaginary part's sign", "- dy[1]", "+ dy[1]", "sign"),)),
-    Foreign("fft", fft_forward, fft_backward, (normal(222, 5), normal(223, 5)),
-            edits=(wrong("inverse's 1/N kept", " * n", "", "factor"),)),
-    Foreign("circular convolution", circular_conv_forward, circular_conv_backward, (normal(224, 6), normal(225, 6)),
-            edits=(wrong("not conjugated", "G * np.conj(H)", "G * H", "reshaped", "wrong factor", "transposed"),)),
+    foreign("attention", attend_forward, attend_backward, normals(202, (2, 3, 4), (2, 5, 4), (2, 5, 4)),
+            wrong("1/√D forgotten", " * scale\n", "\n", "factor"),
+            wrong("softmax's own term forgotten", "(dP - (dP * P).sum(axis=-1, keepdims=True))", "dP", "missing term")),
+    foreign("causal attention", causal_attend_forward, causal_attend_backward,
+            normals(205, (2, 4, 3), (2, 4, 3), (2, 4, 3)),
+            wrong("dv by the untransposed weights", '"bts,btd->bsd", p, dy', '"bst,btd->bsd", p, dy', "transposed"),
+            wrong("D for √D", "ds / math.sqrt(d)", "ds / d", "factor")),
+    foreign("multi-head attention", mha_forward, mha_backward, normals(208, (2, 3, 4), (4, 12), (4, 4)),
+            wrong("heads not moved back", "(B, T, heads, D).transpose(0, 2, 1, 3)", "(B, heads, T, D)", "reshaped",
+                  "transposed"),
+            wrong("first head right alone", "dq = ds @ k", "dq = ds @ k * (np.arange(heads) == 0)[:, None, None]",
+                  "wrong place", "zero", "missing factor")),
+    foreign("attention with ALiBi", alibi_forward, alibi_backward, normals(211, (2, 4, 3), (2, 4, 3), (2, 4, 3), (2,)),
+            wrong("slopes' sign", "-np.sum(ds * dist", "np.sum(ds * dist", "sign")),
+    foreign("rotary positions", rope_forward, rope_backward, normal(215, 2, 3, 4),
+            wrong("rotated on", "d1 * cos + d2 * sin", "d1 * cos - d2 * sin", "sign", "extra term")),
+    foreign("learned positions", positions_forward, positions_backward, normals(216, (2, 3, 4), (5, 4)),
+            wrong("batch averaged", "dy.sum(axis=0)", "dy.mean(axis=0)", "summed axis", "factor"),
+            wrong("scale forgotten", "dy * math.sqrt(C)", "dy", "factor")),
+    foreign("dropout, given mask", dropout_forward, dropout_backward, (normal(218, 4, 5), KEEP),
+            wrong("scale forgotten", " / (1 - p)", "", "factor"),
+            wrong("mask inverted", "dy * keep", "dy * ~keep", "wrong branch", "wrong factor"),
+            options={"p": 0.3}),
+    foreign("attention, weights dropped", attention_dropout_forward, attention_dropout_backward,
+            (normal(219, 4, 5), normal(220, 5, 3), KEEP),
+            wrong("undropped weights for dv", "wd.T @ dy", "w.T @ dy", "wrong factor", "missing factor"),
+            wrong("mask forgotten on the way back", "dwd * keep / (1 - rate)", "dwd / (1 - rate)", "missing factor",
+                  "wrong branch")),
+    foreign("rfft, stacked", rfft_forward, rfft_backward, normal(221, 3, 6),
+            wrong("imaginary part's sign", "- dy[1]", "+ dy[1]", "sign")),
+    foreign("fft", fft_forward, fft_backward, normals(222, (5,), (5,)),
+            wrong("inverse's 1/N kept", " * n", "", "factor")),
+    foreign("circular convolution", circular_conv_forward, circular_conv_backward, normals(224, (6,), (6,)),
+            wrong("not conjugated", "G * np.conj(H)", "G * H", "reshaped", "wrong factor", "transposed")),
 )  # fmt: skip

@@ -2,12 +2,11 @@
 
 import numpy as np
 
-from benchmarks.foreign.pair import Foreign, apart, normal, positive, wrong
+from benchmarks.foreign.pair import apart, foreign, normal, normals, positive, softmax, wrong
 
 
 def softmax_forward(x):
-    e = np.exp(x - np.max(x, axis=-1, keepdims=True))
-    p = e / e.sum(axis=-1, keepdims=True)
+    p = softmax(x)
     return p, p
 
 
@@ -38,9 +37,7 @@ def logsumexp_bwd(dy, cache):
 
 
 def temperature_softmax_forward(x, tau):
-    z = x / tau
-    z = np.exp(z - z.max(axis=-1, keepdims=True))
-    p = z / np.sum(z, axis=-1, keepdims=True)
+    p = softmax(x / tau)
     return p, (x, tau, p)
 
 
@@ -67,8 +64,7 @@ def smoothed_ce_backward(dloss, cache):
 
 def masked_ce_forward(scores, labels, pad=0):
     keep = labels != pad
-    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    p = e / e.sum(axis=-1, keepdims=True)
+    p = softmax(scores)
     b, t = np.indices(labels.shape)
     nll = -np.log(p[b, t, labels])
     return (nll * keep).sum() / int(keep.sum()), (p, labels, keep)
@@ -174,9 +170,7 @@ def triplet_backward(dy, cache):
 
 
 def info_nce_forward(q, k, tau=0.5):
-    s = q @ k.T / tau
-    e = np.exp(s - s.max(axis=1, keepdims=True))
-    p = e / e.sum(axis=1, keepdims=True)
+    p = softmax(q @ k.T / tau)
     return -np.log(np.diag(p)).mean(), (q, k, tau, p)
 
 
@@ -194,46 +188,49 @@ TOKENS = np.array([[1, 3, 0], [2, 0, 0]])
 TRUTH = np.array([[True, False, True], [False, True, False]])
 
 PAIRS = (
-    Foreign("softmax", softmax_forward, softmax_backward, (normal(61, 3, 5),), edits=(
-        wrong("the diagonal alone", "(dp * p).sum(axis=-1, keepdims=True)", "dp * p", "summed axis", "missing term"),
-        wrong("outer factor left out", "p * (dp - ", "(dp - ", "missing factor"))),
-    Foreign("log-softmax", log_softmax_forward, log_softmax_backward, (normal(62, 3, 5),),
-            edits=(wrong("logarithm for probability", "np.exp(out)", "out", "wrong factor"),)),
-    Foreign("log-sum-exp, shifted", logsumexp_fwd, logsumexp_bwd, (normal(63, 4, 3),), edits=(
-        wrong("gradient of the maximum added", "dy * e / s", "dy * e / s + dy * (cache[2] == cache[3])",
-              "extra term", "wrong place"),
-        wrong("gradient of the shift taken twice", "dy * e / s", "dy * (e / s - (cache[2] == cache[3]))", "extra term",
-              "wrong place"))),
-    Foreign("softmax with a temperature", temperature_softmax_forward, temperature_softmax_backward,
+    foreign("softmax", softmax_forward, softmax_backward, normal(61, 3, 5),
+            wrong("the diagonal alone", "(dp * p).sum(axis=-1, keepdims=True)", "dp * p", "summed axis",
+                  "missing term"),
+            wrong("outer factor left out", "p * (dp - ", "(dp - ", "missing factor")),
+    foreign("log-softmax", log_softmax_forward, log_softmax_backward, normal(62, 3, 5),
+            wrong("logarithm for probability", "np.exp(out)", "out", "wrong factor")),
+    foreign("log-sum-exp, shifted", logsumexp_fwd, logsumexp_bwd, normal(63, 4, 3),
+            wrong("gradient of the maximum added", "dy * e / s", "dy * e / s + dy * (cache[2] == cache[3])",
+                  "extra term", "wrong place"),
+            wrong("gradient of the shift taken twice", "dy * e / s", "dy * (e / s - (cache[2] == cache[3]))",
+                  "extra term", "wrong place")),
+    foreign("softmax with a temperature", temperature_softmax_forward, temperature_softmax_backward,
             (normal(64, 3, 4), np.array(1.7)),
-            edits=(wrong("temperature left out", "dz / tau,", "dz,", "factor", "missing factor"),)),
-    Foreign("cross-entropy, smoothed", smoothed_ce_forward, smoothed_ce_backward, (normal(65, 3, 4), LABELS), edits=(
-        wrong("batch not averaged", " / len(q)", "", "factor", "summed axis"),
-        wrong("over all elements", "len(q)", "q.size", "factor", "summed axis"),
-        wrong("smoothing forgotten", "(p - q)", "(p - (q == q.max(axis=1, keepdims=True)))", "wrong constant",
-              "extra term", "missing term"))),
-    Foreign("cross-entropy, padded", masked_ce_forward, masked_ce_backward, (normal(66, 2, 3, 4), TOKENS), edits=(
-        wrong("padding not masked", "d *= keep[..., None]", "pass", "wrong branch", "missing factor", "wrong place"),
-        wrong("averaged over all tokens", "int(keep.sum())", "keep.size", "factor", "summed axis"))),
-    Foreign("multi-class hinge", hinge_forward, hinge_backward, (apart(67, 3, 4), LABELS),
-            edits=(wrong("one for all violations", "-= d.sum(axis=1)", "-= 1", "summed axis",
-                         "missing factor", "not accumulated"),)),
-    Foreign("Huber", huber_forward, huber_backward, (apart(68, 3, 3), normal(69, 3, 3)), edits=(
-        wrong("sign left out", "delta * np.sign(r)", "delta", "missing factor", "sign", "wrong branch"),
-        wrong("target's sign", "return g, -g", "return g, g", "sign"))),
-    Foreign("Kullback-Leibler", kl_forward, kl_backward, (positive(70, 3, 4), normal(71, 3, 4)),
-            edits=(wrong("product rule", "log_q + 1)", "log_q)", "missing term"),)),
-    Foreign("binary cross-entropy of logits", bce_logits_forward, bce_logits_backward, (normal(72, 3, 4),
-            positive(73, 3, 4)), edits=(wrong("targets' gradient forgotten", "-dy * x / x.size", "0 * x", "zero"),)),
-    Foreign("focal", focal_forward, focal_backward, (normal(74, 2, 3), TRUTH), edits=(
-        wrong("modulation held constant", "gamma * (1 - pt) ** (gamma - 1) * np.log(pt)", "0", "missing term"),
-        wrong("exponent not lowered", "(gamma - 1)", "gamma", "missing factor", "wrong factor", "wrong constant"))),
-    Foreign("cosine similarity", cosine_loss_forward, cosine_loss_backward, (normal(75, 3, 4), normal(76, 3, 4)),
-            edits=(wrong("norm not squared", "c * a / na**2", "c * a / na", "missing factor", "wrong factor"),)),
-    Foreign("triplet", triplet_forward, triplet_backward, (normal(77, 4, 3), normal(78, 4, 3), normal(79, 4, 3)),
-            edits=(wrong("negatives' sign", "-gp, gn", "-gp, -gn", "sign"),
-                   wrong("margin not looked at", "dy * (v > 0)[:, None]", "dy", "wrong branch", "missing factor"))),
-    Foreign("InfoNCE", info_nce_forward, info_nce_backward, (normal(80, 4, 3), normal(81, 4, 3)),
-            edits=(wrong("keys by the untransposed scores", "ds.T @ q", "ds @ q", "transposed"),
-                   wrong("temperature left out", "ds @ k / tau", "ds @ k", "factor"))),
+            wrong("temperature left out", "dz / tau,", "dz,", "factor", "missing factor")),
+    foreign("cross-entropy, smoothed", smoothed_ce_forward, smoothed_ce_backward, (normal(65, 3, 4), LABELS),
+            wrong("batch not averaged", " / len(q)", "", "factor", "summed axis"),
+            wrong("over all elements", "len(q)", "q.size", "factor", "summed axis"),
+            wrong("smoothing forgotten", "(p - q)", "(p - (q == q.max(axis=1, keepdims=True)))", "wrong constant",
+                  "extra term", "missing term")),
+    foreign("cross-entropy, padded", masked_ce_forward, masked_ce_backward, (normal(66, 2, 3, 4), TOKENS),
+            wrong("padding not masked", "d *= keep[..., None]", "pass", "wrong branch", "missing factor",
+                  "wrong place"),
+            wrong("averaged over all tokens", "int(keep.sum())", "keep.size", "factor", "summed axis")),
+    foreign("multi-class hinge", hinge_forward, hinge_backward, (apart(67, 3, 4), LABELS),
+            wrong("one for all violations", "-= d.sum(axis=1)", "-= 1", "summed axis", "missing factor",
+                  "not accumulated")),
+    foreign("Huber", huber_forward, huber_backward, (apart(68, 3, 3), normal(69, 3, 3)),
+            wrong("sign left out", "delta * np.sign(r)", "delta", "missing factor", "sign", "wrong branch"),
+            wrong("target's sign", "return g, -g", "return g, g", "sign")),
+    foreign("Kullback-Leibler", kl_forward, kl_backward, (positive(70, 3, 4), normal(71, 3, 4)),
+            wrong("product rule", "log_q + 1)", "log_q)", "missing term")),
+    foreign("binary cross-entropy of logits", bce_logits_forward, bce_logits_backward,
+            (normal(72, 3, 4), positive(73, 3, 4)),
+            wrong("targets' gradient forgotten", "-dy * x / x.size", "0 * x", "zero")),
+    foreign("focal", focal_forward, focal_backward, (normal(74, 2, 3), TRUTH),
+            wrong("modulation held constant", "gamma * (1 - pt) ** (gamma - 1) * np.log(pt)", "0", "missing term"),
+            wrong("exponent not lowered", "(gamma - 1)", "gamma", "missing factor", "wrong factor", "wrong constant")),
+    foreign("cosine similarity", cosine_loss_forward, cosine_loss_backward, normals(75, (3, 4), (3, 4)),
+            wrong("norm not squared", "c * a / na**2", "c * a / na", "missing factor", "wrong factor")),
+    foreign("triplet", triplet_forward, triplet_backward, normals(77, (4, 3), (4, 3), (4, 3)),
+            wrong("negatives' sign", "-gp, gn", "-gp, -gn", "sign"),
+            wrong("margin not looked at", "dy * (v > 0)[:, None]", "dy", "wrong branch", "missing factor")),
+    foreign("InfoNCE", info_nce_forward, info_nce_backward, normals(80, (4, 3), (4, 3)),
+            wrong("keys by the untransposed scores", "ds.T @ q", "ds @ q", "transposed"),
+            wrong("temperature left out", "ds @ k / tau", "ds @ k", "factor")),
 )  # fmt: skip

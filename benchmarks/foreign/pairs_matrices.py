@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from benchmarks.foreign.pair import Foreign, normal, wrong
+from benchmarks.foreign.pair import foreign, normal, normals, wrong
 
 
 def inv_forward(A):
@@ -148,32 +148,33 @@ def spd(seed, n):
 
 
 PAIRS = (
-    Foreign("inverse", inv_forward, inv_backward, (well(271, 3),), edits=(
-        wrong("sign", "-Y.T @ dY", "Y.T @ dY", "sign"),
-        wrong("not transposed", "-Y.T @ dY @ Y.T", "-Y @ dY @ Y", "transposed"))),
-    Foreign("solve", solve_forward, solve_backward, (well(272, 3), normal(273, 3, 2)), edits=(
-        wrong("not transposed", "np.linalg.solve(A.T, dx)", "np.linalg.solve(A, dx)", "transposed"),)),
-    Foreign("determinant", det_forward, det_backward, (well(274, 3),), edits=(
-        wrong("not transposed", "np.linalg.inv(A).T", "np.linalg.inv(A)", "transposed"),
-        wrong("determinant left out", "dd * d *", "dd *", "factor", "missing factor"))),
-    Foreign("log-determinant", slogdet_forward, slogdet_backward, (well(275, 3),), edits=(
-        wrong("matrix for its inverse", "np.linalg.inv(A).T", "A.T", "wrong factor"),)),
-    Foreign("Cholesky", cholesky_forward, cholesky_backward, (spd(276, 3),), check={"structure": "symmetric"}, edits=(
-        wrong("diagonal not halved", "S = S - 0.5 * np.diag(np.diag(S))", "pass", "wrong place", "missing term"),)),
-    Foreign("eigenvalues", eigvalsh_forward, eigvalsh_backward, (spd(277, 3),), check={"structure": "symmetric"},
-            edits=(wrong("eigenvectors by rows", "V * dw @ V.T", "V.T * dw @ V", "transposed"),)),
-    Foreign("triangular solve", tri_solve_forward, tri_solve_backward, (well(278, 4), normal(279, 4)), edits=(
-        wrong("whole matrix", "-np.tril(np.outer(db, x))", "-np.outer(db, x)", "wrong branch", "wrong place",
-              "missing factor"),)),
-    Foreign("matrix exponential, series", expm_forward, expm_backward, (0.4 * normal(280, 3, 3),), edits=(
-        wrong("as if it commuted", "pw[i] @ dY @ pw[n - 1 - i]", "dY @ pw[n - 1]", "transposed", "wrong place"),)),
-    Foreign("cube of a matrix", matrix_square_forward, matrix_square_backward, (normal(281, 3, 3),), edits=(
-        wrong("middle forgotten", " + T @ dY @ T ", " ", "missing term"),)),
-    Foreign("ridge regression", ridge_forward, ridge_backward, (normal(282, 5, 3), normal(283, 5)), edits=(
-        wrong("normal matrix held constant", " - np.outer(X @ u, w)", "", "missing term"),)),
-    Foreign("Gaussian log-density", gauss_logpdf_forward, gauss_logpdf_backward,
-            (normal(284, 4, 3), normal(285, 3), normal(286, 3)), edits=(
-                wrong("normaliser forgotten", "(z**2 - 1)", "z**2", "missing term"),
-                wrong("deviation squared", "-dy * z / np.exp(log_sigma)", "-dy * z / np.exp(2 * log_sigma)",
-                      "wrong factor", "missing factor"))),
+    foreign("inverse", inv_forward, inv_backward, well(271, 3),
+            wrong("sign", "-Y.T @ dY", "Y.T @ dY", "sign"),
+            wrong("not transposed", "-Y.T @ dY @ Y.T", "-Y @ dY @ Y", "transposed")),
+    foreign("solve", solve_forward, solve_backward, (well(272, 3), normal(273, 3, 2)),
+            wrong("not transposed", "np.linalg.solve(A.T, dx)", "np.linalg.solve(A, dx)", "transposed")),
+    foreign("determinant", det_forward, det_backward, well(274, 3),
+            wrong("not transposed", "np.linalg.inv(A).T", "np.linalg.inv(A)", "transposed"),
+            wrong("determinant left out", "dd * d *", "dd *", "factor", "missing factor")),
+    foreign("log-determinant", slogdet_forward, slogdet_backward, well(275, 3),
+            wrong("matrix for its inverse", "np.linalg.inv(A).T", "A.T", "wrong factor")),
+    foreign("Cholesky", cholesky_forward, cholesky_backward, spd(276, 3),
+            wrong("diagonal not halved", "S = S - 0.5 * np.diag(np.diag(S))", "pass", "wrong place", "missing term"),
+            check={"structure": "symmetric"}),
+    foreign("eigenvalues", eigvalsh_forward, eigvalsh_backward, spd(277, 3),
+            wrong("eigenvectors by rows", "V * dw @ V.T", "V.T * dw @ V", "transposed"),
+            check={"structure": "symmetric"}),
+    foreign("triangular solve", tri_solve_forward, tri_solve_backward, (well(278, 4), normal(279, 4)),
+            wrong("whole matrix", "-np.tril(np.outer(db, x))", "-np.outer(db, x)", "wrong branch", "wrong place",
+                  "missing factor")),
+    foreign("matrix exponential, series", expm_forward, expm_backward, 0.4 * normal(280, 3, 3),
+            wrong("as if it commuted", "pw[i] @ dY @ pw[n - 1 - i]", "dY @ pw[n - 1]", "transposed", "wrong place")),
+    foreign("cube of a matrix", matrix_square_forward, matrix_square_backward, normal(281, 3, 3),
+            wrong("middle forgotten", " + T @ dY @ T ", " ", "missing term")),
+    foreign("ridge regression", ridge_forward, ridge_backward, normals(282, (5, 3), (5,)),
+            wrong("normal matrix held constant", " - np.outer(X @ u, w)", "", "missing term")),
+    foreign("Gaussian log-density", gauss_logpdf_forward, gauss_logpdf_backward, normals(284, (4, 3), (3,), (3,)),
+            wrong("normaliser forgotten", "(z**2 - 1)", "z**2", "missing term"),
+            wrong("deviation squared", "-dy * z / np.exp(log_sigma)", "-dy * z / np.exp(2 * log_sigma)", "wrong factor",
+                  "missing factor")),
 )  # fmt: skip

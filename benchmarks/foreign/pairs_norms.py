@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks.foreign.pair import Foreign, normal, positive, wrong
+from benchmarks.foreign.pair import foreign, normal, positive, wrong
 
 
 def layernorm_forward(x, gamma, beta, eps=1e-5):
@@ -156,60 +156,37 @@ def zca_center_backward(dy, n):
 
 
 PAIRS = (
-    Foreign(
-        "layer norm, np.var", layernorm_forward, layernorm_backward, (normal(1, 3, 4, 5), positive(2, 5), normal(3, 5)),
-        edits=(
+    foreign("layer norm, np.var", layernorm_forward, layernorm_backward,
+            (normal(1, 3, 4, 5), positive(2, 5), normal(3, 5)),
             wrong("no x-hat term", " - xhat * s2", "", "missing term"),
             wrong("no mean term", " - s1", "", "missing term"),
             wrong("gamma left out of dx", "dxhat = dout * gamma", "dxhat = dout", "missing factor", "wrong factor"),
             wrong("dgamma over one axis, then the mean", "np.sum(dout * xhat, axis=(0, 1))",
-                  "np.mean(dout * xhat, axis=(0, 1))", "summed axis", "factor"),
-        ),
-    ),
-    Foreign(
-        "layer norm, np.std", ln_std_forward, ln_std_backward, (normal(4, 4, 6), positive(5, 6), normal(6, 6)),
-        edits=(wrong("no gradient through the deviation", " + dstd * (x - mean) / (n * std)", "", "missing term"),),
-    ),
-    Foreign(
-        "batch norm", batchnorm_fwd, batchnorm_bwd, (normal(7, 6, 4), positive(8, 4), normal(9, 4)),
-        edits=(
+                  "np.mean(dout * xhat, axis=(0, 1))", "summed axis", "factor")),
+    foreign("layer norm, np.std", ln_std_forward, ln_std_backward, (normal(4, 4, 6), positive(5, 6), normal(6, 6)),
+            wrong("no gradient through the deviation", " + dstd * (x - mean) / (n * std)", "", "missing term")),
+    foreign("batch norm", batchnorm_fwd, batchnorm_bwd, (normal(7, 6, 4), positive(8, 4), normal(9, 4)),
             wrong("dgamma and dbeta exchanged", "return dx, dgamma, dbeta", "return dx, dbeta, dgamma",
                   "swapped outputs"),
-            wrong("variance held constant", " - xn * dgamma", "", "missing term"),
-        ),
-    ),
-    Foreign(
-        "batch norm of images", spatial_bn_forward, spatial_bn_backward,
-        (normal(10, 3, 2, 3, 2), positive(11, 2), normal(12, 2)),
-        edits=(wrong("variance for deviation", "dx / np.sqrt(var + 1e-5)", "dx / (var + 1e-5)",
-                     "wrong factor", "factor", "missing factor"),),
-    ),
-    Foreign(
-        "group norm", groupnorm_forward, groupnorm_backward, (normal(13, 2, 4, 3), positive(14, 4), normal(15, 4)),
-        edits=(wrong("statistics of single channels", "a = dxhat.mean(axis=2, keepdims=True)",
-                     "a = dxhat.mean(axis=1, keepdims=True)", "summed axis"),),
-    ),
-    Foreign(
-        "instance norm", instancenorm_forward, instancenorm_backward, (normal(16, 2, 3, 2, 3),),
-        edits=(wrong("mean over one axis of two", "np.mean(dout * out, axis=(2, 3), keepdims=True)",
-                     "np.mean(dout * out, axis=3, keepdims=True)", "summed axis"),),
-    ),
-    Foreign(
-        "RMS norm", rmsnorm_forward, rmsnorm_backward, (normal(17, 4, 5), positive(18, 5)),
-        edits=(
+            wrong("variance held constant", " - xn * dgamma", "", "missing term")),
+    foreign("batch norm of images", spatial_bn_forward, spatial_bn_backward,
+            (normal(10, 3, 2, 3, 2), positive(11, 2), normal(12, 2)),
+            wrong("variance for deviation", "dx / np.sqrt(var + 1e-5)", "dx / (var + 1e-5)", "wrong factor", "factor",
+                  "missing factor")),
+    foreign("group norm", groupnorm_forward, groupnorm_backward, (normal(13, 2, 4, 3), positive(14, 4), normal(15, 4)),
+            wrong("statistics of single channels", "a = dxhat.mean(axis=2, keepdims=True)",
+                  "a = dxhat.mean(axis=1, keepdims=True)", "summed axis")),
+    foreign("instance norm", instancenorm_forward, instancenorm_backward, normal(16, 2, 3, 2, 3),
+            wrong("mean over one axis of two", "np.mean(dout * out, axis=(2, 3), keepdims=True)",
+                  "np.mean(dout * out, axis=3, keepdims=True)", "summed axis")),
+    foreign("RMS norm", rmsnorm_forward, rmsnorm_backward, (normal(17, 4, 5), positive(18, 5)),
             wrong("power of the norm", "rms**3", "rms**2", "missing factor", "wrong factor"),
-            wrong("size left out", "(d * rms**3)", "rms**3", "factor"),
-        ),
-    ),
-    Foreign(
-        "weight norm", weightnorm_forward, weightnorm_backward, (normal(19, 4, 3), normal(20, 3, 5), positive(21, 5)),
-        edits=(wrong("direction not projected out", "(dw - u * dg)", "dw", "missing term"),),
-    ),
-    Foreign(
-        "l2 normalise", l2_normalize, l2_normalize_grad, (normal(22, 4, 3),),
-        edits=(wrong("whole norm", "axis=-1, keepdims=True)", "keepdims=True)", "summed axis"),),
-    ),
-    Foreign("centring", zca_center_forward, zca_center_backward, (normal(23, 5, 3),),
-            edits=(wrong("mean over the features", "dy.sum(axis=0) / n", "dy.mean(axis=1, keepdims=True)",
-                         "summed axis"),)),
+            wrong("size left out", "(d * rms**3)", "rms**3", "factor")),
+    foreign("weight norm", weightnorm_forward, weightnorm_backward,
+            (normal(19, 4, 3), normal(20, 3, 5), positive(21, 5)),
+            wrong("direction not projected out", "(dw - u * dg)", "dw", "missing term")),
+    foreign("l2 normalise", l2_normalize, l2_normalize_grad, normal(22, 4, 3),
+            wrong("whole norm", "axis=-1, keepdims=True)", "keepdims=True)", "summed axis")),
+    foreign("centring", zca_center_forward, zca_center_backward, normal(23, 5, 3),
+            wrong("mean over the features", "dy.sum(axis=0) / n", "dy.mean(axis=1, keepdims=True)", "summed axis")),
 )  # fmt: skip

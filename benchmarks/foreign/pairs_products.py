@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks.foreign.pair import Foreign, normal, wrong
+from benchmarks.foreign.pair import foreign, normal, normals, wrong
 
 
 def matmul_forward(A, B):
@@ -170,44 +170,41 @@ def rbf_backward(dk, cache):
 
 
 PAIRS = (
-    Foreign("matrix product", matmul_forward, matmul_backward, (normal(231, 3, 3), normal(232, 3, 3)), edits=(
-        wrong("dA without the transposition", "dC @ B.T", "dC @ B", "transposed"),
-        wrong("dB's operands in the other order", "A.T @ dC", "dC @ A.T", "transposed"),
-        wrong("dB transposed", "A.T @ dC", "(A.T @ dC).T", "transposed"))),
-    Foreign("batched product", bmm_forward, bmm_backward, (normal(233, 2, 3, 4), normal(234, 2, 4, 2)),
-            edits=(wrong("summed over the batch", "return da, db", "return da, db * 0 + db.sum(axis=0)",
-                         "summed axis"),)),
-    Foreign("bilinear form", bilinear_form_forward, bilinear_form_backward, (normal(235, 3, 2), normal(236, 4, 2, 2),
-                                                                           normal(237, 3, 2)),
-            edits=(wrong("weights transposed", '"bo,oij,bi->bj"', '"bo,oji,bi->bj"', "transposed"),)),
-    Foreign("outer product", outer_forward, outer_backward, (normal(238, 3), normal(239, 3)),
-            edits=(wrong("gradients exchanged", "return d @ v, d.T @ u", "return d.T @ u, d @ v",
-                         "swapped outputs"),)),
-    Foreign("Kronecker product", kron_forward, kron_backward, (normal(240, 2, 3), normal(241, 3, 2)), edits=(
-        wrong("blocks for elements", "d.reshape(a.shape[0], b.shape[0], a.shape[1], b.shape[1])",
-              "d.reshape(b.shape[0], a.shape[0], a.shape[1], b.shape[1]).swapaxes(0, 1)", "reshaped", "transposed"),)),
-    Foreign("trace of a product", trace_product_forward, trace_product_backward, (normal(242, 3, 3), normal(243, 3, 3)),
-            edits=(wrong("not transposed", "dt * b.T", "dt * b", "transposed"),)),
-    Foreign("Gram matrix", gram_forward, gram_backward, (normal(244, 4, 3),), edits=(
-        wrong("twice one side", "(dg + dg.T)", "(dg + dg)", "transposed", "wrong factor"),
-        wrong("one use of two", "(dg + dg.T)", "dg", "missing term"))),
-    Foreign("quadratic form", quad_form_forward, quad_form_backward, (normal(245, 4, 3), normal(246, 3, 3)),
-            edits=(wrong("as if symmetric", "(A + A.T)", "(2 * A)", "transposed", "wrong factor"),)),
-    Foreign("low-rank adapter", lora_forward, lora_backward, (normal(247, 4, 3), normal(248, 3, 5), normal(249, 3, 2),
-                                                            normal(250, 2, 5)),
-            edits=(wrong("scale forgotten", "scale * xa.T @ dy", "xa.T @ dy", "factor"),
-                   wrong("adapter forgotten in dx", " + dxa @ A.T", "", "missing term"))),
-    Foreign("Frobenius norm", fro_norm_forward, fro_norm_backward, (normal(251, 3, 4),),
-            edits=(wrong("norm squared", "A / n", "A / n**2", "factor", "wrong factor", "missing factor"),)),
-    Foreign("p-norm", pnorm_forward, pnorm_backward, (normal(252, 3, 4),), edits=(
-        wrong("sign forgotten", "np.sign(x) * ", "", "sign", "missing factor"),)),
-    Foreign("nuclear norm", nuclear_forward, nuclear_backward, (normal(253, 3, 4),),
-            edits=(wrong("singular values kept", "dy * U @ Vt", "dy * U * cache[1] @ Vt", "wrong factor"),)),
-    Foreign("squared distances", pairwise_sq_forward, pairwise_sq_backward, (normal(254, 3, 2), normal(255, 4, 2)),
-            edits=(wrong("x's own term forgotten", "2 * x * dd.sum(axis=1, keepdims=True) - ", "- ", "missing term"),)),
-    Foreign("distances, np.linalg.norm", cdist_forward, cdist_backward, (normal(256, 3, 2), normal(257, 4, 2)), edits=(
-        wrong("second one's sign", "-g.sum(axis=0)", "g.sum(axis=0)", "sign"),
-        wrong("not divided by the distance", "(dy / dist)", "dy", "missing factor"))),
-    Foreign("radial basis", rbf_forward, rbf_backward, (normal(258, 3, 2), normal(259, 4, 2), normal(260, 4)),
-            edits=(wrong("width forgotten", "(-2 * e * w)", "(-2 * e)", "missing factor"),)),
+    foreign("matrix product", matmul_forward, matmul_backward, normals(231, (3, 3), (3, 3)),
+            wrong("dA without the transposition", "dC @ B.T", "dC @ B", "transposed"),
+            wrong("dB's operands in the other order", "A.T @ dC", "dC @ A.T", "transposed"),
+            wrong("dB transposed", "A.T @ dC", "(A.T @ dC).T", "transposed")),
+    foreign("batched product", bmm_forward, bmm_backward, normals(233, (2, 3, 4), (2, 4, 2)),
+            wrong("summed over the batch", "return da, db", "return da, db * 0 + db.sum(axis=0)", "summed axis")),
+    foreign("bilinear form", bilinear_form_forward, bilinear_form_backward, normals(235, (3, 2), (4, 2, 2), (3, 2)),
+            wrong("weights transposed", '"bo,oij,bi->bj"', '"bo,oji,bi->bj"', "transposed")),
+    foreign("outer product", outer_forward, outer_backward, normals(238, (3,), (3,)),
+            wrong("gradients exchanged", "return d @ v, d.T @ u", "return d.T @ u, d @ v", "swapped outputs")),
+    foreign("Kronecker product", kron_forward, kron_backward, normals(240, (2, 3), (3, 2)),
+            wrong("blocks for elements", "d.reshape(a.shape[0], b.shape[0], a.shape[1], b.shape[1])",
+                  "d.reshape(b.shape[0], a.shape[0], a.shape[1], b.shape[1]).swapaxes(0, 1)", "reshaped",
+                  "transposed")),
+    foreign("trace of a product", trace_product_forward, trace_product_backward, normals(242, (3, 3), (3, 3)),
+            wrong("not transposed", "dt * b.T", "dt * b", "transposed")),
+    foreign("Gram matrix", gram_forward, gram_backward, normal(244, 4, 3),
+            wrong("twice one side", "(dg + dg.T)", "(dg + dg)", "transposed", "wrong factor"),
+            wrong("one use of two", "(dg + dg.T)", "dg", "missing term")),
+    foreign("quadratic form", quad_form_forward, quad_form_backward, normals(245, (4, 3), (3, 3)),
+            wrong("as if symmetric", "(A + A.T)", "(2 * A)", "transposed", "wrong factor")),
+    foreign("low-rank adapter", lora_forward, lora_backward, normals(247, (4, 3), (3, 5), (3, 2), (2, 5)),
+            wrong("scale forgotten", "scale * xa.T @ dy", "xa.T @ dy", "factor"),
+            wrong("adapter forgotten in dx", " + dxa @ A.T", "", "missing term")),
+    foreign("Frobenius norm", fro_norm_forward, fro_norm_backward, normal(251, 3, 4),
+            wrong("norm squared", "A / n", "A / n**2", "factor", "wrong factor", "missing factor")),
+    foreign("p-norm", pnorm_forward, pnorm_backward, normal(252, 3, 4),
+            wrong("sign forgotten", "np.sign(x) * ", "", "sign", "missing factor")),
+    foreign("nuclear norm", nuclear_forward, nuclear_backward, normal(253, 3, 4),
+            wrong("singular values kept", "dy * U @ Vt", "dy * U * cache[1] @ Vt", "wrong factor")),
+    foreign("squared distances", pairwise_sq_forward, pairwise_sq_backward, normals(254, (3, 2), (4, 2)),
+            wrong("x's own term forgotten", "2 * x * dd.sum(axis=1, keepdims=True) - ", "- ", "missing term")),
+    foreign("distances, np.linalg.norm", cdist_forward, cdist_backward, normals(256, (3, 2), (4, 2)),
+            wrong("second one's sign", "-g.sum(axis=0)", "g.sum(axis=0)", "sign"),
+            wrong("not divided by the distance", "(dy / dist)", "dy", "missing factor")),
+    foreign("radial basis", rbf_forward, rbf_backward, normals(258, (3, 2), (4, 2), (4,)),
+            wrong("width forgotten", "(-2 * e * w)", "(-2 * e)", "missing factor")),
 )  # fmt: skip

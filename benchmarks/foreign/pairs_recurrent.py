@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks.foreign.pair import Foreign, apart, normal, positive, wrong
+from benchmarks.foreign.pair import apart, foreign, normal, normals, positive, wrong
 
 
 def logistic(z):
@@ -159,37 +159,30 @@ def cummax_backward(dy, cache):
 
 
 PAIRS = (
-    Foreign("LSTM cell", lstm_cell_forward, lstm_cell_backward,
-            (normal(101, 2, 3), normal(102, 2, 2), normal(103, 2, 2), normal(104, 3, 8), normal(105, 2, 8),
-             normal(106, 8)),
-            edits=(wrong("next cell state's gradient forgotten", "dc = dc_next + ", "dc = ", "missing term"),
-                   wrong("forget gate by the candidate", "dc * g, dc * c, dc * i", "dc * g, dc * g, dc * i",
-                         "wrong factor"))),
-    Foreign("GRU cell", gru_cell_forward, gru_cell_backward,
-            (normal(107, 2, 3), normal(108, 2, 2), normal(109, 3, 6), normal(110, 2, 6)),
-            edits=(wrong("way past the gate forgotten", " + dh * z", "", "missing term"),
-                   wrong("reset gate forgotten", "dn * r), axis=1", "dn), axis=1", "missing factor"))),
-    Foreign("highway", highway_forward, highway_backward,
-            (normal(111, 3, 4), normal(112, 4, 4), normal(113, 4), normal(114, 4, 4), normal(115, 4)),
-            edits=(wrong("gate's sign", "(h - x)", "(x - h)", "sign"),
-                   wrong("carried with the gate", "dy * (1 - t)\n", "dy * t\n", "wrong factor"))),
-    Foreign("RNN over time", rnn_forward, rnn_backward,
-            (normal(116, 3, 2, 3), normal(117, 3, 4), normal(118, 4, 4), normal(119, 2, 4)),
-            edits=(wrong("the last step's weights alone", "dU += ", "dU = ", "not accumulated"),
-                   wrong("not through time", "(dhs[t] + dh)", "dhs[t]", "missing term"))),
-    Foreign("linear recurrence", linear_scan_forward, linear_scan_backward, (positive(120, 2, 5), normal(121, 2, 5)),
-            edits=(wrong("state of the same step", "h[:, t - 1]", "h[:, t]", "wrong place", "wrong factor"),
-                   wrong("carried by the neighbour", "carry * a[:, t]", "carry * a[:, t - 1]", "wrong place",
-                         "wrong factor"))),
-    Foreign("moving average", ema_forward, ema_backward, (normal(122, 5, 3),),
-            edits=(wrong("first element as the others", "dx[0] = g + dy[0]", "dx[0] = (1 - rho) * (g + dy[0])",
-                         "wrong place", "factor"),)),
-    Foreign("cumsum", cumsum_forward, cumsum_backward, (normal(123, 3, 5),),
-            edits=(wrong("from the front", "np.cumsum(dy[:, ::-1], axis=1)[:, ::-1]", "np.cumsum(dy, axis=1)",
-                         "reshaped", "summed axis"),)),
-    Foreign("cumprod", cumprod_forward, cumprod_backward, (positive(124, 3, 4),),
-            edits=(wrong("not divided", "[..., ::-1] / x", "[..., ::-1]", "missing factor"),)),
-    Foreign("cummax", cummax_forward, cummax_backward, (apart(125, 3, 5),),
-            edits=(wrong("assigned", "np.add.at(dx, (rows, source), dy)", "dx[rows, source] = dy",
-                         "not accumulated"),)),
+    foreign("LSTM cell", lstm_cell_forward, lstm_cell_backward,
+            normals(101, (2, 3), (2, 2), (2, 2), (3, 8), (2, 8), (8,)),
+            wrong("next cell state's gradient forgotten", "dc = dc_next + ", "dc = ", "missing term"),
+            wrong("forget gate by the candidate", "dc * g, dc * c, dc * i", "dc * g, dc * g, dc * i", "wrong factor")),
+    foreign("GRU cell", gru_cell_forward, gru_cell_backward, normals(107, (2, 3), (2, 2), (3, 6), (2, 6)),
+            wrong("way past the gate forgotten", " + dh * z", "", "missing term"),
+            wrong("reset gate forgotten", "dn * r), axis=1", "dn), axis=1", "missing factor")),
+    foreign("highway", highway_forward, highway_backward, normals(111, (3, 4), (4, 4), (4,), (4, 4), (4,)),
+            wrong("gate's sign", "(h - x)", "(x - h)", "sign"),
+            wrong("carried with the gate", "dy * (1 - t)\n", "dy * t\n", "wrong factor")),
+    foreign("RNN over time", rnn_forward, rnn_backward, normals(116, (3, 2, 3), (3, 4), (4, 4), (2, 4)),
+            wrong("the last step's weights alone", "dU += ", "dU = ", "not accumulated"),
+            wrong("not through time", "(dhs[t] + dh)", "dhs[t]", "missing term")),
+    foreign("linear recurrence", linear_scan_forward, linear_scan_backward, (positive(120, 2, 5), normal(121, 2, 5)),
+            wrong("state of the same step", "h[:, t - 1]", "h[:, t]", "wrong place", "wrong factor"),
+            wrong("carried by the neighbour", "carry * a[:, t]", "carry * a[:, t - 1]", "wrong place", "wrong factor")),
+    foreign("moving average", ema_forward, ema_backward, normal(122, 5, 3),
+            wrong("first element as the others", "dx[0] = g + dy[0]", "dx[0] = (1 - rho) * (g + dy[0])", "wrong place",
+                  "factor")),
+    foreign("cumsum", cumsum_forward, cumsum_backward, normal(123, 3, 5),
+            wrong("from the front", "np.cumsum(dy[:, ::-1], axis=1)[:, ::-1]", "np.cumsum(dy, axis=1)", "reshaped",
+                  "summed axis")),
+    foreign("cumprod", cumprod_forward, cumprod_backward, positive(124, 3, 4),
+            wrong("not divided", "[..., ::-1] / x", "[..., ::-1]", "missing factor")),
+    foreign("cummax", cummax_forward, cummax_backward, apart(125, 3, 5),
+            wrong("assigned", "np.add.at(dx, (rows, source), dy)", "dx[rows, source] = dy", "not accumulated")),
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks.foreign.pair import Foreign, normal, wrong
+from benchmarks.foreign.pair import foreign, normal, normals, wrong
 
 
 def affine_forward(x, w, b):
@@ -157,49 +157,48 @@ def residual_backward(dy, cache):
 
 
 PAIRS = (
-    Foreign("affine", affine_forward, affine_backward,
-            (normal(171, 4, 2, 3), normal(172, 6, 5), normal(173, 5)), edits=(
-        wrong("dx without the weights' transpose", "dout @ w.T", "dout @ np.resize(w, w.T.shape)", "transposed",
-              "reshaped", "wrong factor"),
-        wrong("bias averaged", "dout.sum(axis=0)", "dout.mean(axis=0)", "summed axis", "factor"))),
-    Foreign("bias, broadcast", bias_forward, bias_backward, (normal(174, 2, 3, 4), normal(175, 4)), edits=(
-        wrong("first sequence alone", "dy.sum(axis=(0, 1))", "dy[0].sum(axis=0)", "summed axis", "not accumulated",
-              "wrong place"),)),
-    Foreign("outer sum", outer_add_forward, outer_add_backward, (normal(176, 3), normal(177, 3)), edits=(
-        wrong("axes exchanged", "return d.sum(axis=1), d.sum(axis=0)", "return d.sum(axis=0), d.sum(axis=1)",
-              "swapped outputs", "summed axis", "transposed"),)),
-    Foreign("scale and shift by broadcasting", scale_shift_forward, scale_shift_backward,
-            (normal(178, 3, 2, 4), normal(179, 3), normal(180, 2, 4)),
-            edits=(wrong("x left out", "dy * x, axis", "dy, axis", "missing factor"),)),
-    Foreign("pad", pad_forward, pad_backward, (normal(181, 3, 4),), edits=(
-        wrong("from the first row", "dy[1 : 1 + shape[0], ", "dy[: shape[0], ", "reshaped", "wrong place"),)),
-    Foreign("pad, reflecting", reflect_pad_forward, reflect_pad_backward, (normal(182, 2, 5),), edits=(
-        wrong("reflections dropped at the end", "dx[:, -p - 1 : -1] += dy[:, -p:][:, ::-1]", "pass", "missing term",
-              "not accumulated", "wrong place"),
-        wrong("not turned", "dy[:, :p][:, ::-1]", "dy[:, :p]", "reshaped", "wrong place"))),
-    Foreign("roll", shift_forward, shift_backward, (normal(183, 3, 5),), {"by": 3},
-            edits=(wrong("the same way again", "-by", "by", "sign", "reshaped", "wrong place"),)),
-    Foreign("concatenate", concat_forward, concat_backward, (normal(184, 2, 3), normal(185, 2, 2), normal(186, 2, 2)),
-            edits=(wrong("last part from the front", "dy[:, na + nb :]", "dy[:, nb : nb + nb]", "wrong place",
-                         "reshaped"),)),
-    Foreign("stack and split", stack_split_forward, stack_split_backward, (normal(187, 3, 4), normal(188, 3, 4)),
-            edits=(wrong("halves exchanged", "np.concatenate(douts, axis=2)", "np.concatenate(douts[::-1], axis=2)",
-                         "swapped outputs", "reshaped", "wrong place"),)),
-    Foreign("slice with a step", every_other_forward, every_other_backward, (normal(189, 3, 6),),
-            edits=(wrong("off by one", "dx[:, 1::2]", "dx[:, ::2]", "wrong place", "reshaped"),)),
-    Foreign("repeat", upsample_forward, upsample_backward, (normal(190, 2, 4),), edits=(
-        wrong("as tiles", "(dy.shape[0], -1, k).sum(axis=2)", "(dy.shape[0], k, -1).sum(axis=1)", "reshaped",
-              "summed axis"),)),
-    Foreign("tile", tile_forward, tile_backward, (normal(191, 2, 4),),
-            edits=(wrong("averaged", ".sum(axis=1)", ".mean(axis=1)", "summed axis", "factor"),)),
-    Foreign("split heads", split_heads_forward, split_heads_backward, (normal(192, 2, 3, 4),), edits=(
-        wrong("reshaped where transposed", "dy.transpose(0, 2, 1, 3).reshape", "dy.reshape", "reshaped",
-              "transposed"),)),
-    Foreign("patches", patchify_forward, patchify_backward, (normal(193, 2, 4, 4),), edits=(
-        wrong("axes not moved back", ".swapaxes(2, 3)", "", "reshaped", "transposed"),)),
-    Foreign("lower triangle", tril_mask_forward, tril_mask_backward, (normal(194, 4, 4),), edits=(
-        wrong("upper triangle", "np.tril", "np.triu", "wrong branch", "transposed", "wrong place"),)),
-    Foreign("residual, tied weights", residual_forward, residual_backward, (normal(195, 4, 3), normal(196, 3, 5)),
-            edits=(wrong("one use of two", " + dy.T @ h", "", "missing term", "not accumulated"),
-                   wrong("skip forgotten", "return dy + dh @ w.T", "return dh @ w.T", "missing term"))),
+    foreign("affine", affine_forward, affine_backward, normals(171, (4, 2, 3), (6, 5), (5,)),
+            wrong("dx without the weights' transpose", "dout @ w.T", "dout @ np.resize(w, w.T.shape)", "transposed",
+                  "reshaped", "wrong factor"),
+            wrong("bias averaged", "dout.sum(axis=0)", "dout.mean(axis=0)", "summed axis", "factor")),
+    foreign("bias, broadcast", bias_forward, bias_backward, normals(174, (2, 3, 4), (4,)),
+            wrong("first sequence alone", "dy.sum(axis=(0, 1))", "dy[0].sum(axis=0)", "summed axis", "not accumulated",
+                  "wrong place")),
+    foreign("outer sum", outer_add_forward, outer_add_backward, normals(176, (3,), (3,)),
+            wrong("axes exchanged", "return d.sum(axis=1), d.sum(axis=0)", "return d.sum(axis=0), d.sum(axis=1)",
+                  "swapped outputs", "summed axis", "transposed")),
+    foreign("scale and shift by broadcasting", scale_shift_forward, scale_shift_backward,
+            normals(178, (3, 2, 4), (3,), (2, 4)),
+            wrong("x left out", "dy * x, axis", "dy, axis", "missing factor")),
+    foreign("pad", pad_forward, pad_backward, normal(181, 3, 4),
+            wrong("from the first row", "dy[1 : 1 + shape[0], ", "dy[: shape[0], ", "reshaped", "wrong place")),
+    foreign("pad, reflecting", reflect_pad_forward, reflect_pad_backward, normal(182, 2, 5),
+            wrong("reflections dropped at the end", "dx[:, -p - 1 : -1] += dy[:, -p:][:, ::-1]", "pass", "missing term",
+                  "not accumulated", "wrong place"),
+            wrong("not turned", "dy[:, :p][:, ::-1]", "dy[:, :p]", "reshaped", "wrong place")),
+    foreign("roll", shift_forward, shift_backward, normal(183, 3, 5),
+            wrong("the same way again", "-by", "by", "sign", "reshaped", "wrong place"),
+            options={"by": 3}),
+    foreign("concatenate", concat_forward, concat_backward, normals(184, (2, 3), (2, 2), (2, 2)),
+            wrong("last part from the front", "dy[:, na + nb :]", "dy[:, nb : nb + nb]", "wrong place", "reshaped")),
+    foreign("stack and split", stack_split_forward, stack_split_backward, normals(187, (3, 4), (3, 4)),
+            wrong("halves exchanged", "np.concatenate(douts, axis=2)", "np.concatenate(douts[::-1], axis=2)",
+                  "swapped outputs", "reshaped", "wrong place")),
+    foreign("slice with a step", every_other_forward, every_other_backward, normal(189, 3, 6),
+            wrong("off by one", "dx[:, 1::2]", "dx[:, ::2]", "wrong place", "reshaped")),
+    foreign("repeat", upsample_forward, upsample_backward, normal(190, 2, 4),
+            wrong("as tiles", "(dy.shape[0], -1, k).sum(axis=2)", "(dy.shape[0], k, -1).sum(axis=1)", "reshaped",
+                  "summed axis")),
+    foreign("tile", tile_forward, tile_backward, normal(191, 2, 4),
+            wrong("averaged", ".sum(axis=1)", ".mean(axis=1)", "summed axis", "factor")),
+    foreign("split heads", split_heads_forward, split_heads_backward, normal(192, 2, 3, 4),
+            wrong("reshaped where transposed", "dy.transpose(0, 2, 1, 3).reshape", "dy.reshape", "reshaped",
+                  "transposed")),
+    foreign("patches", patchify_forward, patchify_backward, normal(193, 2, 4, 4),
+            wrong("axes not moved back", ".swapaxes(2, 3)", "", "reshaped", "transposed")),
+    foreign("lower triangle", tril_mask_forward, tril_mask_backward, normal(194, 4, 4),
+            wrong("upper triangle", "np.tril", "np.triu", "wrong branch", "transposed", "wrong place")),
+    foreign("residual, tied weights", residual_forward, residual_backward, normals(195, (4, 3), (3, 5)),
+            wrong("one use of two", " + dy.T @ h", "", "missing term", "not accumulated"),
+            wrong("skip forgotten", "return dy + dh @ w.T", "return dh @ w.T", "missing term")),
 )  # fmt: skip

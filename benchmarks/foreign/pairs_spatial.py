@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks.foreign.pair import Foreign, apart, normal, wrong
+from benchmarks.foreign.pair import apart, foreign, normal, normals, wrong
 
 
 def maxpool1d_forward(x, k=2):
@@ -173,36 +173,32 @@ def conv_transpose1d_backward(dy, cache):
 
 
 PAIRS = (
-    Foreign("max pooling, 1-D", maxpool1d_forward, maxpool1d_backward, (apart(131, 2, 6),),
-            edits=(wrong("first of each window", "o * k + arg", "o * k", "wrong place", "missing term"),)),
-    Foreign("max pooling, 2-D, overlapping", maxpool2d_forward, maxpool2d_backward, (apart(132, 2, 2, 3, 4),), edits=(
-        wrong("assigned where windows overlap", "+= best *", "= best *", "not accumulated"),)),
-    Foreign("average pooling, 2-D", avgpool2d_forward, avgpool2d_backward, (normal(133, 2, 2, 4, 4),),
-            edits=(wrong("divided by the side", "(k * k)", "k", "factor"),
-                   wrong("tiled", "np.repeat(np.repeat(dy, k, axis=2), k, axis=3)", "np.tile(dy, (1, 1, k, k))",
-                         "reshaped", "wrong place"))),
-    Foreign("global average pooling", global_avg_pool_forward, global_avg_pool_backward, (normal(134, 2, 3, 2, 3),),
-            edits=(wrong("not divided", " / area", "", "factor", "summed axis"),)),
-    Foreign("convolution, 1-D", convolution_forward, convolution_backward, (normal(135, 2, 3, 5), normal(136, 4, 3, 3),
-                                                                normal(137, 4)),
-            edits=(wrong("cut off by one", "[:, :, pad:-pad]", "[:, :, :-2 * pad]", "reshaped", "wrong place"),
-                   wrong("assigned where windows overlap", "+= dcols[:, :, k]", "= dcols[:, :, k]",
-                         "not accumulated"))),
-    Foreign("causal convolution", causal_conv_forward, causal_conv_backward, (normal(138, 6), normal(139, 3)),
-            edits=(wrong("kernel not flipped", "dy[t] * kernel[::-1]", "dy[t] * kernel", "reshaped", "transposed",
-                         "wrong factor"),)),
-    Foreign("convolution, 2-D, im2col", conv2d_forward, conv2d_backward, (normal(140, 2, 2, 4, 3),
-                                                                        normal(141, 3, 2, 2, 2), normal(142, 3)),
-            edits=(wrong("reshaped where transposed", "dout.transpose(0, 2, 3, 1).reshape(-1, f)",
-                         "dout.reshape(-1, f)", "reshaped", "transposed"),
-                   wrong("kernel's axes exchanged", "[:, :, :, :, i, j]", "[:, :, :, :, j, i]", "transposed"))),
-    Foreign("depthwise convolution", depthwise_forward, depthwise_backward,
-            (normal(143, 2, 4, 4), normal(144, 2, 2, 3)),
-            edits=(wrong("kernel turned", "k[:, i, j, None, None] * dy", "k[:, -1 - i, -1 - j, None, None] * dy",
-                         "reshaped", "transposed", "wrong factor"),)),
-    Foreign("transposed convolution", conv_transpose1d_forward, conv_transpose1d_backward,
-            (normal(145, 2, 3, 3), normal(146, 3, 2, 3)),
-            edits=(wrong("stride forgotten", "dy[:, :, t * stride : t * stride + K]", "dy[:, :, t : t + K]",
-                         "wrong place", "reshaped", "missing factor"),
-                   wrong("the last step's kernel alone", "dw += ", "dw = ", "not accumulated"))),
+    foreign("max pooling, 1-D", maxpool1d_forward, maxpool1d_backward, apart(131, 2, 6),
+            wrong("first of each window", "o * k + arg", "o * k", "wrong place", "missing term")),
+    foreign("max pooling, 2-D, overlapping", maxpool2d_forward, maxpool2d_backward, apart(132, 2, 2, 3, 4),
+            wrong("assigned where windows overlap", "+= best *", "= best *", "not accumulated")),
+    foreign("average pooling, 2-D", avgpool2d_forward, avgpool2d_backward, normal(133, 2, 2, 4, 4),
+            wrong("divided by the side", "(k * k)", "k", "factor"),
+            wrong("tiled", "np.repeat(np.repeat(dy, k, axis=2), k, axis=3)", "np.tile(dy, (1, 1, k, k))", "reshaped",
+                  "wrong place")),
+    foreign("global average pooling", global_avg_pool_forward, global_avg_pool_backward, normal(134, 2, 3, 2, 3),
+            wrong("not divided", " / area", "", "factor", "summed axis")),
+    foreign("convolution, 1-D", convolution_forward, convolution_backward, normals(135, (2, 3, 5), (4, 3, 3), (4,)),
+            wrong("cut off by one", "[:, :, pad:-pad]", "[:, :, :-2 * pad]", "reshaped", "wrong place"),
+            wrong("assigned where windows overlap", "+= dcols[:, :, k]", "= dcols[:, :, k]", "not accumulated")),
+    foreign("causal convolution", causal_conv_forward, causal_conv_backward, normals(138, (6,), (3,)),
+            wrong("kernel not flipped", "dy[t] * kernel[::-1]", "dy[t] * kernel", "reshaped", "transposed",
+                  "wrong factor")),
+    foreign("convolution, 2-D, im2col", conv2d_forward, conv2d_backward, normals(140, (2, 2, 4, 3), (3, 2, 2, 2), (3,)),
+            wrong("reshaped where transposed", "dout.transpose(0, 2, 3, 1).reshape(-1, f)", "dout.reshape(-1, f)",
+                  "reshaped", "transposed"),
+            wrong("kernel's axes exchanged", "[:, :, :, :, i, j]", "[:, :, :, :, j, i]", "transposed")),
+    foreign("depthwise convolution", depthwise_forward, depthwise_backward, normals(143, (2, 4, 4), (2, 2, 3)),
+            wrong("kernel turned", "k[:, i, j, None, None] * dy", "k[:, -1 - i, -1 - j, None, None] * dy", "reshaped",
+                  "transposed", "wrong factor")),
+    foreign("transposed convolution", conv_transpose1d_forward, conv_transpose1d_backward,
+            normals(145, (2, 3, 3), (3, 2, 3)),
+            wrong("stride forgotten", "dy[:, :, t * stride : t * stride + K]", "dy[:, :, t : t + K]", "wrong place",
+                  "reshaped", "missing factor"),
+            wrong("the last step's kernel alone", "dw += ", "dw = ", "not accumulated")),
 )  # fmt: skip

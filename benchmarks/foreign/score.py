@@ -1,15 +1,11 @@
 """Gradcheck's verdict on a pair, and whether it is correct."""
 
-from __future__ import annotations
-
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import npformer as npf
-from benchmarks.foreign.pair import KINDS, Foreign, Function, Wrong, is_float
-from npformer.proof.report import RIGHT, WRONG, Report
+from benchmarks.foreign.pair import KINDS, Foreign, Wrong
+from npformer.proof.report import RIGHT, WRONG
 
 #: The kinds that each diagnosis label stands for: labels of tried mistakes (mutants.py) and of patterns (diagnosis.py).
 FAMILIES = {
@@ -51,7 +47,7 @@ UNEXPLAINED = ("", "unknown")
 PROBLEM = "problem"
 
 
-def family(cause: str) -> set[str]:
+def family(cause):
     """The kinds that a row's cause names. Raises ValueError for an unknown label."""
     if cause.startswith("scaled by "):
         return {"factor"}
@@ -79,26 +75,24 @@ class Outcome:
     message: str = ""  # text of the exception or of the problems
 
     @property
-    def is_failure(self) -> bool:
+    def is_failure(self):
         """Whether the verdict is not the desired one: right called right, or wrong called WRONG with its true cause."""
         if self.origin == "right":
             return self.verdict != RIGHT
         return self.verdict != WRONG or self.cause_is != "right"
 
 
-def check(pair: Foreign, backward: Function, dtype: str) -> Report:
+def check(pair, backward, dtype):
     """gradcheck of (forward, backward); in float32, with the right pair in float64 as the reference."""
     how = dict(pair.check)
-    target, inputs = (pair.forward, backward), pair.inputs
     if dtype == "float32":
         how["reference"] = (pair.forward, pair.backward)
-        inputs = tuple(x.astype("float32") if is_float(x) else x for x in inputs)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a wrong backward may divide by 0
-        return npf.gradcheck(target, *inputs, **how, **pair.options)
+        return npf.gradcheck((pair.forward, backward), *pair.cast(dtype), **how, **pair.options)
 
 
-def outcome(pair: Foreign | Wrong, dtype: str = "float64") -> Outcome:
+def outcome(pair: Foreign | Wrong, dtype="float64"):
     """Gradcheck's outcome on a right or a wrong pair."""
     right = pair if isinstance(pair, Foreign) else pair.pair
     origin = "right" if isinstance(pair, Foreign) else "by hand" if pair.by_hand else "mutant"
@@ -113,26 +107,26 @@ def outcome(pair: Foreign | Wrong, dtype: str = "float64") -> Outcome:
     return Outcome(pair.name, right.name, origin, verdict, cause, judged(cause, pair.kinds))
 
 
-def verdict_of(report: Report) -> str:
+def verdict_of(report):
     """WRONG if any row is WRONG, else the first other verdict, else PROBLEM if the report has one, else right."""
     verdicts = [row.verdict for row in report.rows]
     rest = RIGHT if report.ok else PROBLEM
     return WRONG if WRONG in verdicts else next((v for v in verdicts if v != RIGHT), rest)
 
 
-def judged(cause: str, kinds: frozenset[str]) -> str:
+def judged(cause, kinds):
     """Whether a cause names one of the true kinds: "right", "false", or "unknown" if it names nothing."""
     if cause in UNEXPLAINED:
         return "unknown"
     return "right" if family(cause) & kinds else "false"
 
 
-def summary(outcomes: Sequence[Outcome]) -> dict[str, dict[str, int]]:
+def summary(outcomes):
     """Counts for each origin: pairs, each verdict, and causes that are right, false or unknown.
 
     told apart: the wrong pair is called WRONG and its right pair is called right.
     """
-    found: dict[str, dict[str, int]] = {}
+    found = {}
     trusted = {each.pair for each in outcomes if each.origin == "right" and each.verdict == RIGHT}
     for each in outcomes:
         counts = found.setdefault(each.origin, {"pairs": 0})
@@ -143,6 +137,6 @@ def summary(outcomes: Sequence[Outcome]) -> dict[str, dict[str, int]]:
     return found
 
 
-def as_dict(each: Outcome) -> dict[str, Any]:
+def as_dict(each):
     """An outcome for JSON, without empty fields."""
     return {key: value for key, value in vars(each).items() if value}

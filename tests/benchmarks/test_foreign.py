@@ -1,13 +1,10 @@
 """The foreign pairs called right are right, and those called wrong are wrong."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +12,7 @@ import pytest
 from benchmarks.foreign import __main__ as command
 from benchmarks.foreign import mutated, score
 from benchmarks.foreign.listed import RIGHT, THEMES, wrong_pairs
-from benchmarks.foreign.pair import KINDS, Array, Foreign, Wrong, gradients, is_float, upstream
+from benchmarks.foreign.pair import KINDS, Wrong, as_tuple, gradients, is_float, upstream
 from npformer.proof import diagnosis
 from npformer.proof.report import Report, Row
 
@@ -24,22 +21,19 @@ H = 1e-6
 RESULTS = Path(command.__file__).resolve().parents[1] / "results"
 
 
-def moved(pair: Foreign, which: int, index: tuple[int, ...], h: float) -> tuple[Array, ...]:
+def moved(pair, which, index, h):
     """The outputs with one element of an input moved by h; in a symmetric matrix, both entries are moved."""
     inputs = list(pair.inputs)
     inputs[which] = inputs[which].copy()
-    inputs[which][index] += h if "structure" not in pair.check or index[0] == index[1] else h / 2
-    if "structure" in pair.check and index[0] != index[1]:
-        inputs[which][index[::-1]] += h / 2
-    y, _ = pair.forward(*inputs, **pair.options)
-    return y if isinstance(y, tuple) else (y,)
+    places = {index, index[::-1]} if "structure" in pair.check else {index}
+    for place in places:
+        inputs[which][place] += h / len(places)
+    return as_tuple(pair.forward(*inputs, **pair.options)[0])
 
 
-def differences(pair: Foreign, which: int) -> Array:
+def differences(pair, which):
     """Central differences of Σ dy·y, element by element."""
-    y, _ = pair.forward(*pair.inputs, **pair.options)
-    dy = upstream(y)
-    dy = dy if isinstance(dy, tuple) else (dy,)
+    dy = as_tuple(upstream(pair.forward(*pair.inputs, **pair.options)[0]))
     found = np.zeros(pair.inputs[which].shape)
     for index in np.ndindex(found.shape):
         above, below = (moved(pair, which, index, step) for step in (H, -H))
@@ -80,10 +74,8 @@ def test_pairs_keep_their_precision():
     """With float32 inputs, all outputs and gradients are float32."""
     wrong = {}
     for pair in RIGHT:
-        inputs = [x.astype("float32") if is_float(x) else x for x in pair.inputs]
-        y, _ = pair.forward(*inputs, **pair.options)
-        outputs = y if isinstance(y, tuple) else (y,)
-        dtypes = {str(part.dtype) for part in (*outputs, *gradients(pair, pair.backward, "float32"))}
+        y, _ = pair.forward(*pair.cast("float32"), **pair.options)
+        dtypes = {str(part.dtype) for part in (*as_tuple(y), *gradients(pair, pair.backward, "float32"))}
         if dtypes != {"float32"}:
             wrong[pair.name] = dtypes
     assert wrong == {}
@@ -104,7 +96,7 @@ def test_a_wrong_pair_differs(wrong):
     assert wrong.kinds <= set(KINDS)
 
 
-def labels() -> set[str]:
+def labels():
     """Every cause in the source of the diagnosis, and every operator with a mutant in the list."""
     calls = [node for node in ast.walk(ast.parse(inspect.getsource(diagnosis))) if isinstance(node, ast.Call)]
     made = [call.args[0] for call in calls if getattr(call.func, "id", "") == "Diagnosis"]
@@ -123,7 +115,7 @@ def test_every_label_has_a_family():
         score.family("a new label")
 
 
-def row(verdict: str, cause: str) -> Row:
+def row(verdict, cause):
     return Row("x", (2,), 2, 0.0, 0.0, (0,), 1.0, 1.0, 1.0, verdict, cause=cause)
 
 
@@ -155,9 +147,9 @@ def test_a_report_that_is_not_ok_has_a_problem():
 
 
 def test_a_pairs_options_go_to_gradcheck(monkeypatch):
-    seen: dict[str, Any] = {}
+    seen = {}
 
-    def gradcheck(target, *inputs, reference=None, structure=None, **options) -> Report:
+    def gradcheck(target, *inputs, reference=None, structure=None, **options):
         seen.update(target=target, inputs=inputs, reference=reference, structure=structure)
         return Report("x", (row("right", ""),))
 
@@ -175,7 +167,7 @@ def test_a_pairs_options_go_to_gradcheck(monkeypatch):
 
 
 def test_an_exception_is_a_result(monkeypatch):
-    def fails(*_: object) -> Report:
+    def fails(*_):
         raise RuntimeError("no")
 
     monkeypatch.setattr(score, "check", fails)

@@ -4,7 +4,6 @@ The shapes are those of the templates; softmax has a forward of its own, which t
 """
 
 import inspect
-from pathlib import Path
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from npformer.lab.grader.parts.operations import merge_heads, split_heads
 from npformer.lab.grader.templates import template
 
 
-def answered(name: str, folder: Path) -> Path:
+def answered(name, folder):
     """The file of an exercise as this learner leaves it in a folder."""
     text, path = template(find(name)), folder / f"{name}.py"
     own = [globals()[each] for each in (f"{name}_forward", f"{name}_backward") if each in globals()]

@@ -1,15 +1,12 @@
 """The grader on right answers; its own answers held against npformer and against a measured derivative."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from npformer import functional as F  # noqa: N812
-from npformer.backend import Backend
 from npformer.functional import AttentionMask
 from npformer.lab.grader import EXERCISES, Limits, find, grade_file, report
-from npformer.lab.grader.cases import Case, cases_of
+from npformer.lab.grader.cases import cases_of
 from npformer.lab.grader.runner import run
 from npformer.lab.grader.source import read_source
 from npformer.lab.grader.templates import template
@@ -63,7 +60,7 @@ def test_cases_are_awkward_enough():
         assert any(np.any(g) for case in cases_of(exercise) for g in named(exercise.gradients, case.gradients).values())
 
 
-def _shortest_row(case: Case) -> int:
+def _shortest_row(case):
     """The length of the shortest row of numbers among the arguments and gradients of a case."""
     values = [*named(("a",), (case.arguments,)).values(), *named(("g",), (case.gradients,)).values()]
     flat = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
@@ -72,13 +69,13 @@ def _shortest_row(case: Case) -> int:
 
 
 def test_the_order_leads_from_parts_to_wholes():
-    seen: set[str] = {"split_heads", "merge_heads"}
+    seen = {"split_heads", "merge_heads"}
     for exercise in EXERCISES:
         assert set(exercise.available) <= seen, exercise.name
         seen |= {f"{exercise.name}_forward", f"{exercise.name}_backward"}
 
 
-def npformers(name: str, case: Case, backend: Backend) -> tuple[Any, ...]:
+def npformers(name, case, backend):
     """The outputs of npformer's own operation or layer on a case."""
     a = dict(zip(find(name).arguments, case.arguments, strict=True))
     if name in ("dropout", "residual", "post_norm", "add_norm", "feed_forward"):
@@ -90,7 +87,7 @@ def npformers(name: str, case: Case, backend: Backend) -> tuple[Any, ...]:
     return (getattr(F, f"{name}_forward")(*case.arguments)[0],)
 
 
-def _with_mask(name: str, a: dict[str, Any]) -> tuple[Any, ...]:
+def _with_mask(name, a):
     """npformer draws its masks itself: x·keep·s is put in, and the operation run without dropout."""
     dropped = lambda x: x if a["keep"] is None else x * a["keep"] * a["scale"]  # noqa: E731
     if name == "dropout":
@@ -111,14 +108,14 @@ def _attention(q, k, v, visible):
     return F.attention_forward(q, k, v, mask)[0]
 
 
-def _layer(name: str, a: dict[str, Any], backend: Backend):
+def _layer(name, a, backend):
     width, heads = a["x"].shape[-1], a["num_heads"]
     mask = AttentionMask() if a["visible"] is None or name == "decoder_layer" else AttentionMask(a["visible"][:, 0, 0])
     if name == "multi_head_attention":
         attention = MultiHeadAttention(width, heads, backend=backend)
         _fill(attention, {f"m.{key}": value for key, value in _attention_params(a["params"]).items()}, "m.")
         return attention(a["x"], a["memory"], mask=mask)
-    values: dict[str, Any] = {}
+    values = {}
     for part, params in a["params"].items():
         named_ = _attention_params(params) if "attention" in part else _other_params(params)
         values |= {f"{'self_attention' if part == 'attention' else part}.{key}": x for key, x in named_.items()}
@@ -133,18 +130,18 @@ def _layer(name: str, a: dict[str, Any], backend: Backend):
     return decoder(a["x"], a["memory"], mask=AttentionMask(causal=True), memory_mask=memory_mask)
 
 
-def _attention_params(params: dict[str, Any]) -> dict[str, Any]:
+def _attention_params(params):
     names = {"q": "query", "k": "key", "v": "value", "o": "output"}
     kinds = {"w": "weight", "b": "bias"}
     return {f"{names[key[1]]}.{kinds[key[0]]}": value for key, value in params.items()}
 
 
-def _other_params(params: dict[str, Any]) -> dict[str, Any]:
+def _other_params(params):
     feed_forward = {"w1": "up.weight", "b1": "up.bias", "w2": "down.weight", "b2": "down.bias"}
     return {feed_forward.get(key, key): value for key, value in params.items()}
 
 
-def _fill(layer, values: dict[str, Any], prefix: str = ""):
+def _fill(layer, values, prefix=""):
     parameters = dict(layer.named_parameters())
     assert {prefix + name for name in parameters} == values.keys()
     for name, parameter in parameters.items():

@@ -1,25 +1,23 @@
 """Files that are wrong in other ways than a wrong gradient: each ends soon, harms nothing, and is told clearly."""
 
-from pathlib import Path
-
 import pytest
 
 from npformer.errors import DataError
-from npformer.lab.grader import Grade, Limits, grade_file, report
+from npformer.lab.grader import Limits, grade_file, report
 
 FORWARD = "import numpy as np\ndef relu_forward(x): return np.where(x > 0, x, 0.0), x > 0\n"
 BACKWARD = "def relu_backward(dy, cache): return np.where(cache, dy, 0.0)\n"
 RIGHT = FORWARD + BACKWARD
 
 
-def graded(folder: Path, text: str, seconds: float = 120.0, memory: int = 2 * 1024**3) -> Grade:
+def graded(folder, text, seconds=120.0, memory=2 * 1024**3):
     path = folder / "mine.py"
     path.write_text(text)
     (found,) = grade_file(path, limits=Limits(seconds, memory))
     return found
 
 
-def backward(body: str) -> str:
+def backward(body):
     return f"{FORWARD}def relu_backward(dy, cache):\n    {body}\n"
 
 

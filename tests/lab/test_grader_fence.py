@@ -6,7 +6,7 @@ import pytest
 
 import npformer
 from npformer.errors import DataError
-from npformer.lab.grader import Grade, Limits, grade, grade_file, runner
+from npformer.lab.grader import Limits, grade, grade_file, runner
 
 PACKAGE = Path(npformer.__file__).resolve().parent
 ANSWER = "lab/grader/parts/operations.py"
@@ -18,7 +18,7 @@ def relu_backward(dy, cache):
 """
 
 
-def graded(folder: Path, act: str) -> Grade:
+def graded(folder, act):
     """The grade of a right solution whose backward begins with these statements."""
     path = folder / "mine.py"
     body = "".join(f"    {line}\n" for line in act.splitlines())
@@ -60,7 +60,7 @@ def test_there_is_no_object_to_change_and_so_be_let_through(tmp_path, way):
 
 
 def test_nothing_runs_after_a_refusal(tmp_path, monkeypatch):
-    runs: list[runner.Run] = []
+    runs = []
     monkeypatch.setattr(grade, "run", lambda *given, **named: runs.append(runner.run(*given, **named)) or runs[-1])
     with pytest.raises(DataError, match=r"changes files \(os.mkdir\)"):
         graded(tmp_path, "import os\ntry: os.mkdir('new')\nexcept BaseException: pass\nprint('here')")

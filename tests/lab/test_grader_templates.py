@@ -56,7 +56,7 @@ def test_a_template_overwrites_nothing(tmp_path):
 
 
 def test_the_parts_of_all_exercises_run_by_themselves():
-    names: dict[str, object] = {}
+    names = {}
     exec(templates.all_parts(), names)
     assert "decoder_layer_backward" not in names
     assert {name for exercise in EXERCISES for name in exercise.available} <= names.keys()

@@ -3,12 +3,10 @@
 import sys
 import types
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from npformer.lab.grader import Grade, find, grade, grade_file, report
+from npformer.lab.grader import find, grade, grade_file, report
 from npformer.lab.grader.child.values import decode, encode
 from npformer.lab.grader.runner import Run
 from npformer.lab.grader.templates import parts_source, template
@@ -168,11 +166,11 @@ WRONG = [
 def in_process(monkeypatch):
     """Grade without the other process (tests of their own run that): the same events, from plain calls."""
 
-    def run(exercise, source, beside, cases, limits, oracle: bool) -> Run:
+    def run(exercise, source, beside, cases, limits, oracle):
         parts = types.ModuleType("parts")
         exec(parts_source(exercise.available), parts.__dict__)
         monkeypatch.setitem(sys.modules, "parts", parts)
-        names: dict[str, Any] = {}
+        names = {}
         exec(compile(source.text, str(source.path), "exec"), names)
         run = Run([{"event": "loaded", "signatures": [None, None], "step": "load", "case": None}])
         for i, case in enumerate(cases):
@@ -181,7 +179,7 @@ def in_process(monkeypatch):
             run.events.append(forward)
             try:
                 found = names[f"{exercise.name}_backward"](decode(encode(case.upstream)), cache)
-                event: dict[str, Any] = {"event": "backward", "result": encode(found), "changed": [], "stable": True}
+                event = {"event": "backward", "result": encode(found), "changed": [], "stable": True}
                 run.events.append(event | {"case": i, "measuring": []})
             except Exception as error:
                 told = {"event": "failed", "step": "backward", "case": i, "line": 1, "message": str(error)}
@@ -193,7 +191,7 @@ def in_process(monkeypatch):
     return
 
 
-def answer(folder: Path, name: str, body: str) -> Grade:
+def answer(folder, name, body):
     """The grade of the template of an exercise with this body."""
     path = folder / f"{name}.py"
     stub = f'raise NotImplementedError("write {name}_backward")'
@@ -236,11 +234,11 @@ def test_the_report_shows_expected_and_given_numbers(in_process, tmp_path):
 LINEAR = "x, W = cache; X, D = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])\n"
 
 
-def faults(found: Grade) -> list[tuple[tuple[str, ...], str]]:
+def faults(found):
     return [(fault.gradients, fault.explanation.cause) for fault in found.faults]
 
 
-def said(found: Grade, level: int = 1) -> str:
+def said(found, level=1):
     return " ".join(report.report(found, level, "npformer grade mine.py").split())
 
 

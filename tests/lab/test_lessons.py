@@ -92,7 +92,7 @@ def test_the_last_lessons_file_has_one_fault(tmp_path, monkeypatch):
     path = tmp_path / "layer.py"
     path.write_text(broken("layer.py"), encoding="utf-8")
     case = user_case(str(path))
-    report = gradcheck(case.build(None), *case.inputs, explain=False)  # type: ignore[arg-type]
+    report = gradcheck(case.build(None), *case.inputs, explain=False)
     assert {row.tensor for row in report.rows if not row.ok} == {
         "x",
         "params['norm1']['gamma']",
@@ -104,4 +104,4 @@ def test_the_last_lessons_file_has_one_fault(tmp_path, monkeypatch):
     path.write_text(path.read_text(encoding="utf-8").replace(WRONG, RIGHT), encoding="utf-8")
     (found,) = grade_file(path)
     assert found.ok
-    assert np.all([row.ok for row in gradcheck(user_case(str(path)).build(None), *case.inputs).rows])  # type: ignore[arg-type]
+    assert np.all([row.ok for row in gradcheck(user_case(str(path)).build(None), *case.inputs).rows])

@@ -1,7 +1,6 @@
 """A bug is put in everywhere, and taken out again without a trace."""
 
 import functools
-from collections.abc import Iterator
 from types import FunctionType
 
 import numpy as np
@@ -24,7 +23,7 @@ SOFTMAX = "npformer.functional.softmax:softmax_backward"
 TWICE = Edit(SOFTMAX, "return (y * (dy - shared),)", "return (2 * y * (dy - shared),)")
 
 
-def everything() -> Iterator[object]:
+def everything():
     """Every function that some bug changes, with all that a change could leave behind."""
     for target in sorted({edit.target for one in BUGS for edit in one.edits}):
         function = function_at(target)
@@ -32,13 +31,13 @@ def everything() -> Iterator[object]:
         yield tuple(vars(function).items())
 
 
-def same(before: list[object], after: list[object]) -> bool:
+def same(before, after):
     return len(before) == len(after) and all(a is b or a == b for a, b in zip(before, after, strict=True))
 
 
-def gradient(backward) -> np.ndarray:  # type: ignore[type-arg]
+def gradient(backward):
     _, cache = softmax_forward(np.array([[0.3, -1.0, 2.0]]))
-    return np.asarray(backward(np.array([[1.0, 2.0, -1.0]]), cache))  # type: ignore[operator]
+    return np.asarray(backward(np.array([[1.0, 2.0, -1.0]]), cache))
 
 
 def test_the_bug_is_wherever_the_function_is():
@@ -91,7 +90,7 @@ def test_what_a_bug_remembers_on_a_function_is_forgotten():
     edit = Edit(SOFTMAX, "(y,) = cache", "(y,) = cache\n    softmax_backward.seen = True")
     with patched([edit]):
         gradient(softmax_backward)
-        assert softmax_backward.seen  # type: ignore[attr-defined]
+        assert softmax_backward.seen
     assert not hasattr(softmax_backward, "seen")
 
 

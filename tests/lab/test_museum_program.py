@@ -1,11 +1,9 @@
 """What a bug leaves as it is, is not computed again: cases that do not run it, targets, slopes of a right forward."""
 
-from collections.abc import Callable, Iterator
 from importlib import import_module
 
 import pytest
 
-from npformer.backend import Backend
 from npformer.lab.museum.bugs import bug
 from npformer.lab.museum.checks import Check, Program, gradients
 from npformer.lab.museum.detections import examine, prepared
@@ -19,8 +17,8 @@ BACKWARD, FORWARD = bug("attention-dk-no-transpose"), bug("attention-scale-d")
 def counted(monkeypatch):
     """Counts the calls of a function: count(module, name) is a list that grows by one at each."""
 
-    def count(module, name: str) -> list[object]:
-        calls: list[object] = []
+    def count(module, name):
+        calls = []
         own = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *given: (calls.append(given), own(*given))[1])
         return calls
@@ -57,9 +55,9 @@ def test_only_parts_that_run_what_is_changed_are_run():
 
 
 def test_a_check_ends_with_the_first_part_that_finds_a_problem(numpy64):
-    asked: list[int] = []
+    asked = []
 
-    def part(number: int) -> Callable[[Program], list[str]]:
+    def part(number):
         return lambda program: (asked.append(number), [f"{number}"] if number in (2, 3) else [])[1]
 
     check = Check("c", "m", tuple(map(part, range(5))))
@@ -72,16 +70,16 @@ def test_a_check_ends_with_the_first_part_that_finds_a_problem(numpy64):
 class Noted:
     """A right program in which asking for "x" runs "f", and what comes from it."""
 
-    def __init__(self, backend: Backend):
+    def __init__(self, backend):
         self.backend, self.ran, self.times = backend, set[str](), 0
         self.right = Program(backend, ran=self.ran)
 
-    def find(self) -> Iterator[int]:
+    def find(self):
         self.times += 1
         self.ran.add("f")
         yield from (1, 2)
 
-    def wrong(self, *changed: str) -> Program:
+    def wrong(self, *changed):
         return Program(self.backend, frozenset(changed), self.right)
 
 

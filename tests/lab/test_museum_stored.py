@@ -63,7 +63,7 @@ def test_only_what_is_missing_is_made(monkeypatch):
     monkeypatch.setattr(module, "right_course", lambda options: right_course(options, 2))
     monkeypatch.setattr(module, "wrong_course", lambda one: wrong_course(one, 2))
     one, broken, untrained = bug("causal-off"), bug("adam-t-zero"), bug("test-gamma-one")
-    lines: dict = {}
+    lines = {}
     for each in (one, broken, untrained):
         lines = with_bug(lines, each)
     stored_ids = [line.get("bug") for line in map(json.loads, as_text(lines, BUGS).splitlines())]

@@ -1,14 +1,12 @@
 """The numbers in the museum's stories, measured on the bugs themselves."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 import pytest
 
 from npformer import functional as F  # noqa: N812
-from npformer.backend import Arena, Backend
+from npformer.backend import Arena
 from npformer.functional.positions import sinusoidal_table
 from npformer.lab.museum.bugs import bug
 from npformer.lab.museum.patch import patched
@@ -18,7 +16,7 @@ from npformer.optim import Adam, Noam, clip_by_global_norm
 Host = np.ndarray[Any, Any]
 
 
-def arena_of(backend: Backend, *gradients: float) -> Arena:
+def arena_of(backend, *gradients):
     """An arena with a parameter of one number for each gradient."""
     named = [(f"w{i}", Parameter(f"w{i}", backend.array(np.zeros(1))), ()) for i in range(len(gradients))]
     arena = Arena(named, backend)
@@ -27,7 +25,7 @@ def arena_of(backend: Backend, *gradients: float) -> Arena:
     return arena
 
 
-def lengths(optimizer: Adam, steps: int = 200) -> list[float]:
+def lengths(optimizer, steps=200):
     """How far one number moves at each step, if its gradient is always 3."""
     found = []
     for _ in range(steps):

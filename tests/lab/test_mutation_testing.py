@@ -54,7 +54,7 @@ def test_a_sample_is_drawn_by_its_seed(monkeypatch):
     assert len(mutation_test(10**6)) == len(mutation_test())
 
 
-def of(op: str, operator: str, word: str = "") -> Defendant:
+def of(op, operator, word=""):
     return next(d for d in defendants() if d.op == op and d.mutant.operator == operator and word in d.mutant.describe())
 
 
@@ -145,7 +145,7 @@ def test_judgement_of_a_diagnosis(operator, cause, diagnosis, judgement):
 
 
 def test_the_summary():
-    def outcome(fate: str, cause: str = "") -> Outcome:
+    def outcome(fate, cause=""):
         return Outcome("…", "drop a term", fate, "", cause)
 
     found = summary([outcome(KILLED, "drop a term"), outcome(KILLED, "unknown"), outcome(CRASHED), outcome(EQUIVALENT)])
