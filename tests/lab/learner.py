@@ -1,4 +1,4 @@
-"""A learner's right answers, in other words than npformer's: what the template asks for, to be put into it.
+"""A learner's files and their grades; right answers, in other words than npformer's, to be put into the templates.
 
 The shapes are those of the templates; softmax has a forward of its own, which takes no complex numbers.
 """
@@ -7,9 +7,22 @@ import inspect
 
 import numpy as np
 
-from npformer.lab.grader import find
+from npformer.lab.grader import Limits, find, grade_file, report
 from npformer.lab.grader.parts.operations import merge_heads, split_heads
 from npformer.lab.grader.templates import template
+
+
+def graded(folder, text, name="mine", seconds=120.0):
+    """The grade of a file with one exercise."""
+    path = folder / f"{name}.py"
+    path.write_text(text)
+    (found,) = grade_file(path, limits=Limits(seconds))
+    return found
+
+
+def said(found, level=1):
+    """The report on a grade, in one line."""
+    return " ".join(report.report(found, level, "npformer grade mine.py").split())
 
 
 def answered(name, folder):

@@ -1,12 +1,14 @@
 """What a solution may not do ends its process at once, whatever it has changed or catches."""
 
+import textwrap
 from pathlib import Path
 
 import pytest
 
 import npformer
 from npformer.errors import DataError
-from npformer.lab.grader import Limits, grade, grade_file, runner
+from npformer.lab.grader import grade, runner
+from tests.lab.learner import graded
 
 PACKAGE = Path(npformer.__file__).resolve().parent
 ANSWER = "lab/grader/parts/operations.py"
@@ -18,13 +20,9 @@ def relu_backward(dy, cache):
 """
 
 
-def graded(folder, act):
+def acting(folder, act):
     """The grade of a right solution whose backward begins with these statements."""
-    path = folder / "mine.py"
-    body = "".join(f"    {line}\n" for line in act.splitlines())
-    path.write_text(f"{RELU}def act():\n{body}")
-    (found,) = grade_file(path, limits=Limits())
-    return found
+    return graded(folder, f"{RELU}def act():\n{textwrap.indent(act, '    ')}\n")
 
 
 #: Ways to the object that refuses, or round it; each is to end before the file is gone.
@@ -53,9 +51,9 @@ WAYS_ROUND = {
 def test_there_is_no_object_to_change_and_so_be_let_through(tmp_path, way):
     precious = tmp_path / "precious.txt"
     precious.write_text("data")
-    hushed = "".join(f"    {line}\n" for line in way.splitlines())
+    hushed = f"try:\n{textwrap.indent(way, '    ')}\nexcept Exception: pass"
     with pytest.raises(DataError, match=r"mine\.py: it "):
-        graded(tmp_path, f"try:\n{hushed}except Exception: pass\nimport os\nos.remove({str(precious)!r})")
+        acting(tmp_path, f"{hushed}\nimport os\nos.remove({str(precious)!r})")
     assert precious.read_text() == "data"
 
 
@@ -63,13 +61,17 @@ def test_nothing_runs_after_a_refusal(tmp_path, monkeypatch):
     runs = []
     monkeypatch.setattr(grade, "run", lambda *given, **named: runs.append(runner.run(*given, **named)) or runs[-1])
     with pytest.raises(DataError, match=r"changes files \(os.mkdir\)"):
-        graded(tmp_path, "import os\ntry: os.mkdir('new')\nexcept BaseException: pass\nprint('here')")
+        acting(tmp_path, "import os\ntry: os.mkdir('new')\nexcept BaseException: pass\nprint('here')")
     assert [run.ended for run in runs] == [False]
     assert runs[0].printed == ""
 
 
 #: (statements, words of the refusal)
 REFUSED = {
+    "a file opened for writing": ("open('mine.py', 'w')", "for writing"),
+    "a file removed": ("import os\nos.remove('mine.py')", "changes files (os.remove)"),
+    "a new folder": ("import os\nos.mkdir('new')", "changes files (os.mkdir)"),
+    "the answer": (f"exec(open({str(PACKAGE / ANSWER)!r}).read())", "reads npformer's own code"),
     "a folder's descriptor": (f"import os\nos.open({str(PACKAGE.parent)!r}, os.O_RDONLY)", "folder"),
     "the answer below a folder's descriptor": (
         f"import os\nf = os.open({str(PACKAGE.parent)!r}, os.O_RDONLY)\n"
@@ -96,9 +98,9 @@ REFUSED = {
 def test_what_is_closed_is_refused(tmp_path, act, words):
     (tmp_path / "link").symlink_to(PACKAGE)
     with pytest.raises(DataError) as refused:
-        graded(tmp_path, act)
+        acting(tmp_path, act)
     assert words in str(refused.value)
-    assert (tmp_path / "mine.py").exists()
+    assert RELU in (tmp_path / "mine.py").read_text()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "mine.py"]
 
 
@@ -115,7 +117,7 @@ def test_what_is_closed_is_refused(tmp_path, act, words):
     ids=["named tuples", "tracebacks", "logging", "own files", "numpy.testing"],
 )
 def test_what_does_no_harm_is_let_through(tmp_path, act):
-    assert graded(tmp_path, act).ok
+    assert acting(tmp_path, act).ok
 
 
 def test_the_help_and_the_fence_say_what_is_not_stopped(capsys):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from npformer.lab.grader import grade_file, report
+from npformer.lab.grader import report
+from tests.lab.learner import graded, said
 
 RELU = """import numpy as np
 def relu_forward(x):
@@ -77,13 +78,6 @@ MEASURED = {
 }  # fmt: skip
 
 
-def graded(folder, text):
-    path = folder / "mine.py"
-    path.write_text(text)
-    (found,) = grade_file(path)
-    return found
-
-
 @pytest.mark.parametrize(("text", "sign"), MEASURED.values(), ids=MEASURED.keys())
 def test_what_is_measured_is_refused_and_its_sign_told(tmp_path, text, sign):
     found = graded(tmp_path, text)
@@ -123,7 +117,7 @@ def test_differences_in_the_backwards_own_lines_are_told_by_their_precision(tmp_
     forward, line = WORDS[name]
     found = graded(tmp_path, forward + IN_ITS_OWN_LINES.replace("{h}", repr(h)).format(name, line))
     assert not found.ok
-    assert "measured by differences" in " ".join(report.report(found, 1, "").split())
+    assert "measured by differences" in said(found)
 
 
 SLOW = """def row(y, dy, i, acc):

@@ -6,10 +6,11 @@ from contextlib import suppress
 
 import pytest
 
-from npformer.lab.grader import find, grade, grade_file, report
+from npformer.lab.grader import find, grade, report
 from npformer.lab.grader.child.values import decode, encode
 from npformer.lab.grader.runner import Run
 from npformer.lab.grader.templates import parts_source, template
+from tests.lab.learner import graded, said
 
 LN = "x_hat, r, gamma = cache; g = dy * gamma; tokens = tuple(range(dy.ndim - 1))\n"
 LN += "    m = lambda z: z.mean(-1, keepdims=True)\n    "
@@ -193,11 +194,8 @@ def in_process(monkeypatch):
 
 def answer(folder, name, body):
     """The grade of the template of an exercise with this body."""
-    path = folder / f"{name}.py"
     stub = f'raise NotImplementedError("write {name}_backward")'
-    path.write_text(template(find(name)).replace(stub, body))
-    (found,) = grade_file(path)
-    return found
+    return graded(folder, template(find(name)).replace(stub, body), name)
 
 
 @pytest.mark.parametrize(("name", "body", "about", "cause"), WRONG, ids=[f"{w[0]}-{w[3]}" for w in WRONG])
@@ -218,7 +216,7 @@ def test_a_typical_mistake_is_seen_and_named(in_process, tmp_path, name, body, a
 
 def test_an_input_on_which_alone_it_fails_is_named(in_process, tmp_path):
     body = WRONG[[w[3] for w in WRONG].index("assigned instead of added")][1]
-    text = " ".join(report.report(answer(tmp_path, "embedding", body), 1, "").split())
+    text = said(answer(tmp_path, "embedding", body))
     assert "wrong on “repeated tokens”, “one sequence with gaps”, “long rows”, right on “no token twice”" in text
 
 
@@ -236,10 +234,6 @@ LINEAR = "x, W = cache; X, D = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.sha
 
 def faults(found):
     return [(fault.gradients, fault.explanation.cause) for fault in found.faults]
-
-
-def said(found, level=1):
-    return " ".join(report.report(found, level, "npformer grade mine.py").split())
 
 
 def test_of_several_mistakes_each_gets_its_hint(in_process, tmp_path):
@@ -312,10 +306,7 @@ def test_one_gradient_twice_is_no_order(in_process, tmp_path):
 
 def test_conduct_gets_a_hint(tmp_path):
     """In the other process, which watches for it."""
-    path = tmp_path / "relu.py"
-    stub = 'raise NotImplementedError("write relu_backward")'
-    path.write_text(template(find("relu")).replace(stub, "dy *= 2 * cache; return dy"))
-    (found,) = grade_file(path)
+    found = answer(tmp_path, "relu", "dy *= 2 * cache; return dy")
     assert [cause for _, cause in faults(found)] == ["scaled by 2", "inputs"]
     assert "+=, *=, x[…] = … and out= write into the array itself" in said(found, 2)
 

@@ -88,7 +88,6 @@ def test_each_bug_is_detected_by_one_check_at_least():
             survivors.append(f"{one.id}, found by {first}")
     assert survivors == [], "these survive, or python -m benchmarks.museum --all must store them anew"
     known = stored(bug("decoding-first-position"))
-    assert known is not None
     was, now = known.detections.problems["decoding"], said["decoding-first-position"][0]
     assert [float(each) for each in NUMBER.findall(now)] == pytest.approx(
         [float(each) for each in NUMBER.findall(was)], rel=2e-5

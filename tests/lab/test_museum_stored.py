@@ -40,8 +40,6 @@ def test_the_beginning_of_a_course_made_anew_is_the_stored_one(name):
     """
     one, steps = bug(name), 20
     found = stored(one)
-    assert found is not None
-    assert found.comparison is not None
     for course, anew in (
         (found.comparison.right, right_course(one.run or {}, steps)),
         (found.comparison.wrong, wrong_course(one, steps)),
@@ -74,8 +72,6 @@ def test_only_what_is_missing_is_made(monkeypatch):
     assert with_bug(lines, one) == lines
     monkeypatch.setattr(module, "known", lambda: lines)
     found = stored(broken)
-    assert found is not None
-    assert found.comparison is not None
     assert math.isnan(found.comparison.wrong.losses[0])
     assert math.isnan(found.comparison.wrong.exact_match)
     assert found.comparison.wrong.trouble.startswith("training stops with ZeroDivisionError")

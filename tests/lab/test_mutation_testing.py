@@ -84,19 +84,28 @@ def test_a_mutant_of_a_layer_leaves_the_class_alone(numpy64):
     assert isinstance(defendant.put_into(case).build(numpy64), EncoderLayer)
 
 
-def test_what_changes_no_gradient_is_equivalent(numpy64):
-    right = next(iter(mutants(functional.softmax_backward)))
-    same = replace(right, build=functional.softmax_backward)
-    cases = of("softmax", "scale by 2").cases
-    assert judge(Defendant(same, "softmax", None, cases), numpy64).fate == EQUIVALENT
-    noisy = replace(right, build=lambda dy, cache: (functional.softmax_backward(dy, cache)[0] * (1 + 1e-13),))
-    assert judge(Defendant(noisy, "softmax", None, cases), numpy64).fate == EQUIVALENT
+def with_backward(build):
+    """A mutant of softmax with this backward."""
+    mutant = replace(next(iter(mutants(functional.softmax_backward))), build=build)
+    return Defendant(mutant, "softmax", None, of("softmax", "scale by 2").cases)
 
 
-def test_a_mutant_that_gives_nan_is_not_equivalent(numpy64):
-    right = next(iter(mutants(functional.softmax_backward)))
-    nan = replace(right, build=lambda dy, cache: (dy * np.nan,))
-    assert judge(Defendant(nan, "softmax", None, of("softmax", "scale by 2").cases), numpy64).fate == KILLED
+def scaled(factor):
+    return lambda dy, cache: (functional.softmax_backward(dy, cache)[0] * factor,)
+
+
+@pytest.mark.parametrize(
+    ("build", "fate"),
+    [
+        (functional.softmax_backward, EQUIVALENT),
+        (scaled(1 + 1e-13), EQUIVALENT),
+        (scaled(1.01), KILLED),
+        (lambda dy, cache: (dy * np.nan,), KILLED),
+    ],
+    ids=["right", "rounding", "one per cent", "NaN"],
+)
+def test_what_changes_a_gradient_is_killed_and_nothing_else(build, fate, numpy64):
+    assert judge(with_backward(build), numpy64).fate == fate
 
 
 def test_a_blind_check_lets_mutants_survive_and_it_is_said_what_they_change(monkeypatch, numpy64):
@@ -111,17 +120,13 @@ def test_a_blind_check_lets_mutants_survive_and_it_is_said_what_they_change(monk
 
 
 def test_a_check_that_is_blind_to_one_per_cent_of_an_error(monkeypatch, numpy64):
-    right = next(iter(mutants(functional.softmax_backward)))
-    slight = replace(right, build=lambda dy, cache: (functional.softmax_backward(dy, cache)[0] * 1.01,))
-    defendant = Defendant(slight, "softmax", None, of("softmax", "scale by 2").cases)
-    assert judge(defendant, numpy64).fate == KILLED
     own_gradcheck = check.gradcheck
     monkeypatch.setattr(
         import_module("npformer.proof.case"),
         "gradcheck",
         lambda *args, **options: own_gradcheck(*args, tolerance=0.1, **options),
     )
-    found = judge(defendant, numpy64)
+    found = judge(with_backward(scaled(1.01)), numpy64)
     assert (found.fate, found.diagnosis) == (
         SURVIVED, "the gradient of x changes by 1.0e-02 of its size, and passed as right",
     )  # fmt: skip
