@@ -12,26 +12,11 @@ import numpy as np
 from npformer.backend import Backend
 from npformer.functional import AttentionMask, Draw
 from npformer.functional.dropout import DropoutCache
-from npformer.lab.museum.checks.check import Check, differ, normal, of_backend, small_config
+from npformer.lab.museum.checks.check import differ, normal, of_backend, small_config
 from npformer.layers import CacheStack, EncoderLayer, LayerCache, RandomKey, SinusoidalPositions
 from npformer.models import Transformer
 from npformer.proof.case import shaken
 from npformer.typing import HostArray
-
-
-def edge_checks() -> tuple[Check, ...]:
-    """One check for each of them."""
-    return of_backend(
-        ("huge scores", "softmax and loss stay finite at scores of 1000", _huge),
-        ("rows of nothing", "a query that sees no key gets output 0 and gradient 0, not NaN or a mean", _nothing),
-        ("hidden keys", "a hidden key has weight 0 and no gradient, and the visible weights still sum to 1", _hidden),
-        ("constant tokens", "LayerNorm of a constant row is β, its gradient finite", _constant),
-        ("dropout's statistics", "a share p is dropped and the mean stays", _statistics),
-        ("dropout's mask", "backward uses mask and scale of its own forward, whatever ran in between", _own_mask),
-        ("dropout's places", "no two places of a model draw the same mask", _places),
-        ("inference", "without a key nothing is dropped", _inference),
-        ("rotation", "PE(p + δ) is PE(p) rotated, by an angle that does not depend on p", _rotation),
-    )  # fmt: skip
 
 
 def _huge(backend: Backend) -> list[str]:
@@ -132,3 +117,16 @@ def _rotation(backend: Backend) -> list[str]:
     problems = differ("the rotation from p = 6 to 8, not as that from 0 to 2,", turned[6], turned[0])
     angles = [2 * 10000 ** (-2 * i / 6) for i in range(3)]
     return problems + differ("its angle", np.abs(np.angle(turned[0])), angles)
+
+
+CHECKS = of_backend(
+    ("huge scores", "softmax and loss stay finite at scores of 1000", _huge),
+    ("rows of nothing", "a query that sees no key gets output 0 and gradient 0, not NaN or a mean", _nothing),
+    ("hidden keys", "a hidden key has weight 0 and no gradient, and the visible weights still sum to 1", _hidden),
+    ("constant tokens", "LayerNorm of a constant row is β, its gradient finite", _constant),
+    ("dropout's statistics", "a share p is dropped and the mean stays", _statistics),
+    ("dropout's mask", "backward uses mask and scale of its own forward, whatever ran in between", _own_mask),
+    ("dropout's places", "no two places of a model draw the same mask", _places),
+    ("inference", "without a key nothing is dropped", _inference),
+    ("rotation", "PE(p + δ) is PE(p) rotated, by an angle that does not depend on p", _rotation),
+)  # fmt: skip

@@ -13,28 +13,10 @@ import numpy as np
 
 from npformer.backend import Backend
 from npformer.functional import AttentionMask, Draw, merge_heads, split_heads
-from npformer.lab.museum.checks.check import Check, differ, normal, of_backend
+from npformer.lab.museum.checks.check import differ, normal, of_backend
 from npformer.typing import HostArray
 
 DRAW = Draw(seed=3, step=1, micro=0, site=5, rate=0.25)
-
-
-def forward_checks() -> tuple[Check, ...]:
-    """A check for each operation."""
-    return of_backend(
-        ("values of linear", "x W + b, in loops", _linear),
-        ("values of activations", "max(x, 0) and x·Φ(x), with Python's own erf", _activations),
-        ("values of softmax", "exp(x)/Σ exp(x) over the visible entries, rows that sum to 1", _softmax),
-        ("values of embedding", "each token's row times the scale", _embedding),
-        ("values of positions", "sines and cosines of the paper, position and offset; learned rows", _positions),
-        ("values of layer_norm", "mean 0, variance 1 of each token, then γ and β", _layer_norm),
-        ("values of attention", "softmax(QKᵀ/√D)V in loops over heads, queries and keys", _attention),
-        ("values of heads", "head h owns the columns hD … hD+D−1", _heads),
-        ("values of attention mask", "which query sees which key, pair by pair", _mask),
-        ("values of sums and norms", "x + f, LN(x + f) and (x + f, LN(x + f))", _sums),
-        ("values of feed_forward", "act(x W₁ + b₁) W₂ + b₂", _feed_forward),
-        ("values of cross_entropy", "−Σ q log p per counted token, smoothing and padding included", _cross_entropy),
-    )
 
 
 def _linear(backend: Backend) -> list[str]:
@@ -153,3 +135,19 @@ def _cross_entropy(backend: Backend) -> list[str]:
         loss, _ = backend.ops.cross_entropy.forward(large * logits, targets, 0, smoothing)
         problems += differ(f"the loss at smoothing {smoothing}, logits × {large:g}", loss, sum(terms) / len(terms))
     return problems
+
+
+CHECKS = of_backend(
+    ("values of linear", "x W + b, in loops", _linear),
+    ("values of activations", "max(x, 0) and x·Φ(x), with Python's own erf", _activations),
+    ("values of softmax", "exp(x)/Σ exp(x) over the visible entries, rows that sum to 1", _softmax),
+    ("values of embedding", "each token's row times the scale", _embedding),
+    ("values of positions", "sines and cosines of the paper, position and offset; learned rows", _positions),
+    ("values of layer_norm", "mean 0, variance 1 of each token, then γ and β", _layer_norm),
+    ("values of attention", "softmax(QKᵀ/√D)V in loops over heads, queries and keys", _attention),
+    ("values of heads", "head h owns the columns hD … hD+D−1", _heads),
+    ("values of attention mask", "which query sees which key, pair by pair", _mask),
+    ("values of sums and norms", "x + f, LN(x + f) and (x + f, LN(x + f))", _sums),
+    ("values of feed_forward", "act(x W₁ + b₁) W₂ + b₂", _feed_forward),
+    ("values of cross_entropy", "−Σ q log p per counted token, smoothing and padding included", _cross_entropy),
+)

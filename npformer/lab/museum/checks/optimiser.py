@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from npformer.backend import Arena, Backend
-from npformer.lab.museum.checks.check import Check, differ, normal, of_backend
+from npformer.lab.museum.checks.check import differ, normal, of_backend
 from npformer.layers import Parameter
 from npformer.optim import Adam, AdamW, Noam, WarmupCosine, clip_by_global_norm
 
 SHAPES = {"a.weight": (3, 4), "a.bias": (4,), "b.weight": (4, 2), "b.bias": (2,)}
 LR, BETA1, BETA2, EPS = 0.01, 0.9, 0.98, 1e-3  # a large ε, so that an ε inside the root is noticed
-
-
-def optimiser_checks() -> tuple[Check, ...]:
-    """One check for each of them."""
-    return of_backend(
-        ("Adam by the textbook", "ten steps are those of algorithm 1, tensor by tensor", _adam),
-        ("AdamW by the textbook", "decay apart from the gradient, only on matrices", _adamw),
-        ("schedules", "Noam and warm-up with cosine are their formulas", _schedules),
-        ("clipping", "one factor for all gradients, from their common length, and none if they are short", _clipping),
-    )
 
 
 def _arena(backend: Backend) -> tuple[Arena, dict[str, Any]]:
@@ -33,17 +23,10 @@ def _arena(backend: Backend) -> tuple[Arena, dict[str, Any]]:
     return arena, parameters
 
 
-def _adam(backend: Backend) -> list[str]:
-    return _against_textbook(backend, lambda arena: Adam(arena, LR, (BETA1, BETA2), EPS), 0.0)
-
-
-def _adamw(backend: Backend) -> list[str]:
-    return _against_textbook(backend, lambda arena: AdamW(arena, LR, (BETA1, BETA2), EPS, 0.1), 0.1)
-
-
-def _against_textbook(backend: Backend, make: Callable[[Arena], Adam], decay: float) -> list[str]:
+def _textbook(backend: Backend, decay: float) -> list[str]:
     arena, parameters = _arena(backend)
-    optimizer = make(arena)
+    usual = arena, LR, (BETA1, BETA2), EPS
+    optimizer = AdamW(*usual, decay) if decay else Adam(*usual)
     expected = {
         name: (np.array(p.data), np.zeros(p.data.shape), np.zeros(p.data.shape)) for name, p in parameters.items()
     }
@@ -89,3 +72,11 @@ def _clipping(backend: Backend) -> list[str]:
         for name, p in parameters.items():
             problems += differ(f"the clipped gradient of {name}", p.grad, gradients[name] * min(1.0, 1.5 / length))
     return problems
+
+
+CHECKS = of_backend(
+    ("Adam by the textbook", "ten steps are those of algorithm 1, tensor by tensor", partial(_textbook, decay=0.0)),
+    ("AdamW by the textbook", "decay apart from the gradient, only on matrices", partial(_textbook, decay=0.1)),
+    ("schedules", "Noam and warm-up with cosine are their formulas", _schedules),
+    ("clipping", "one factor for all gradients, from their common length, and none if they are short", _clipping),
+)

@@ -23,16 +23,11 @@ from npformer.proof.invariants import INVARIANTS, Invariant
 from npformer.proof.invariants.probe import Probe
 
 
-def invariant_checks() -> Iterator[Check]:
-    """A check for each invariant."""
-    for name, one in INVARIANTS.items():
-        yield Check(f"invariant: {name}", one.meaning, tuple(partial(_problems, one, case) for case in _cases()))
-
-
-def identity_checks() -> Iterator[Check]:
-    """A check for each identity."""
-    for name, one in IDENTITIES.items():
-        yield Check(f"identity: {name}", one.meaning, tuple(partial(_problems, one, case) for case in _cases()))
+def proof_checks() -> Iterator[Check]:
+    """A check for each invariant, then one for each identity."""
+    claims = {f"invariant: {name}": one for name, one in INVARIANTS.items()}
+    for name, one in (claims | {f"identity: {name}": one for name, one in IDENTITIES.items()}).items():
+        yield Check(name, one.meaning, tuple(partial(_problems, one, case) for case in _cases()))
 
 
 @cache

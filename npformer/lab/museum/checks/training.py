@@ -11,7 +11,7 @@ import numpy as np
 
 from npformer.backend import Backend
 from npformer.data import SequenceTask
-from npformer.lab.museum.checks.check import Check, differ, of_backend, small_config
+from npformer.lab.museum.checks.check import differ, of_backend, small_config
 from npformer.layers import RandomKey
 from npformer.models import Transformer
 from npformer.optim import Adam, WarmupCosine
@@ -22,16 +22,6 @@ from npformer.training.progress import Progress
 SRC = np.array([[3, 5, 4, 6, 2], [6, 6, 2, 0, 0], [4, 2, 0, 0, 0]])
 TGT_IN = np.array([[1, 6, 4, 5, 3], [1, 6, 6, 0, 0], [1, 4, 0, 0, 0]])
 TGT_OUT = np.array([[6, 4, 5, 3, 2], [6, 6, 2, 0, 0], [4, 2, 0, 0, 0]])
-
-
-def training_checks() -> tuple[Check, ...]:
-    """One check for each of them."""
-    return of_backend(
-        ("a step by hand", "three steps do what forward, loss, backward, clipping and Adam do in turn", _by_hand),
-        ("micro-batches", "a batch in three parts gives the gradient of the whole, whatever the padding", _micro),
-        ("fresh masks", "every step and every micro-batch draws its own dropout", _fresh),
-        ("resume", "a run that stops and resumes ends bit for bit like an uninterrupted one", _resume),
-    )  # fmt: skip
 
 
 def _model(backend: Backend, dropout: float = 0.0) -> Transformer:
@@ -115,3 +105,11 @@ def _train(folder: Path, backend: Backend, stops: tuple[int, ...]) -> Any:
             trainer.restore(load_checkpoint(latest))
         trainer.train()
     return np.array(built.arena.values)
+
+
+CHECKS = of_backend(
+    ("a step by hand", "three steps do what forward, loss, backward, clipping and Adam do in turn", _by_hand),
+    ("micro-batches", "a batch in three parts gives the gradient of the whole, whatever the padding", _micro),
+    ("fresh masks", "every step and every micro-batch draws its own dropout", _fresh),
+    ("resume", "a run that stops and resumes ends bit for bit like an uninterrupted one", _resume),
+)  # fmt: skip

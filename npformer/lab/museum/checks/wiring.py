@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from npformer.backend import Backend
 from npformer.data import Example, Vocabulary, collate
 from npformer.decoding import greedy
 from npformer.functional import AttentionMask
-from npformer.lab.museum.checks.check import Check, differ, of_backend, small_config
+from npformer.lab.museum.checks.check import differ, of_backend, small_config
 from npformer.lab.museum.checks.plain_transformer import Plain
 from npformer.layers import EncoderLayer
 from npformer.models import Transformer
@@ -18,21 +19,6 @@ from npformer.proof.case import shaken
 
 SRC = np.array([[3, 5, 4, 6, 2], [6, 6, 2, 0, 0], [0, 0, 0, 0, 0]])  # the last one is only padding
 TGT = np.array([[1, 6, 4, 5, 3], [1, 6, 6, 0, 0], [1, 4, 0, 0, 0]])  # as long as SRC: swapped sides do not crash
-
-
-def wiring_checks() -> tuple[Check, ...]:
-    """One check for each of them."""
-    return of_backend(
-        ("causality", "a later target token changes no earlier logit", _causality),
-        ("every past token", "every earlier target token, the last one too, changes a logit", _uses_past),
-        ("reads all of the source", "every source token changes every logit", _reads_source),
-        ("padding", "more padding changes neither logits nor loss nor gradients, and pad rows learn nothing", _padding),
-        ("shifted target", "the decoder reads the token before the one it predicts", _shift),
-        ("decoding", "step by step, logits and the likeliest tokens equal those of a full forward", _decoding),
-        ("padded tokens", "padded tokens that are all zeros leave every output and gradient finite", _padded_rows),
-        ("parity, post-LN", "logits equal those of a Transformer written in loops, from the paper", _parity_post),
-        ("parity, pre-LN", "the same, pre-LN with final norms, GELU, and one tied table", _parity_pre),
-    )
 
 
 def model(backend: Backend, **changes: Any) -> Transformer:
@@ -43,15 +29,8 @@ def model(backend: Backend, **changes: Any) -> Transformer:
     return built
 
 
-def _parity_post(backend: Backend) -> list[str]:
-    return _parity(model(backend))
-
-
-def _parity_pre(backend: Backend) -> list[str]:
-    return _parity(model(backend, norm_order="pre", activation="gelu", tie_embeddings=True))
-
-
-def _parity(built: Transformer) -> list[str]:
+def _parity(backend: Backend, **changes: Any) -> list[str]:
+    built = model(backend, **changes)
     config = built.config
     plain = Plain(
         {name: np.array(p.data) for name, p in built.named_parameters()}, config.num_heads,
@@ -157,3 +136,20 @@ def _padded_rows(backend: Backend) -> list[str]:
     y, cache = layer.forward(x, mask=AttentionMask(np.array([[True, True, False, False]])))
     dx = layer.backward(np.ones_like(y) * [[[1.0], [1.0], [0.0], [0.0]]], cache)
     return [] if np.isfinite(y).all() and np.isfinite(dx).all() else ["an output or gradient is not finite"]
+
+
+CHECKS = of_backend(
+    ("causality", "a later target token changes no earlier logit", _causality),
+    ("every past token", "every earlier target token, the last one too, changes a logit", _uses_past),
+    ("reads all of the source", "every source token changes every logit", _reads_source),
+    ("padding", "more padding changes neither logits nor loss nor gradients, and pad rows learn nothing", _padding),
+    ("shifted target", "the decoder reads the token before the one it predicts", _shift),
+    ("decoding", "step by step, logits and the likeliest tokens equal those of a full forward", _decoding),
+    ("padded tokens", "padded tokens that are all zeros leave every output and gradient finite", _padded_rows),
+    ("parity, post-LN", "logits equal those of a Transformer written in loops, from the paper", _parity),
+    (
+        "parity, pre-LN",
+        "the same, pre-LN with final norms, GELU, and one tied table",
+        partial(_parity, norm_order="pre", activation="gelu", tie_embeddings=True),
+    ),
+)
