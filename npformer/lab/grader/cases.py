@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from npformer.lab.grader.exercises import Exercise
+from npformer.lab.grader.tree import as_tuple
 from npformer.typing import HostArray, HostArrays
 
 Rng = np.random.Generator
@@ -51,8 +52,7 @@ def _complete(exercise: Exercise, rng: Rng, label: str, arguments: tuple[Any, ..
     defaults = [parameter.default for parameter in inspect.signature(exercise.forward).parameters.values()]
     arguments = (*arguments, *defaults[len(arguments) :])
     outputs, kept = exercise.forward(*arguments)
-    parts = outputs if isinstance(outputs, tuple) else (outputs,)
-    upstream: Any = tuple(rng.normal(size=np.shape(part)) for part in parts)
+    upstream: Any = tuple(normal(rng, *np.shape(part)) for part in as_tuple(outputs))
     upstream = upstream if isinstance(outputs, tuple) else np.asarray(upstream[0])
     gradients = exercise.backward(upstream, kept)
     return Case(label, arguments, upstream, outputs, gradients, sizes, gaps="gaps" in label)
@@ -63,26 +63,26 @@ Given = tuple[str, tuple[Any, ...], Mapping[str, float]]
 
 def _linear(rng: Rng) -> Iterator[Given]:
     for label, tokens in (("a batch of sequences", (2, 3)), ("one token", (1, 1)), ("a matrix with gaps", (7,))):
-        yield label, (rng.normal(size=(*tokens, 4)), rng.normal(size=(4, 5)), rng.normal(size=5)), _tokens(*tokens, 4)
-    yield "a square weight", (rng.normal(size=(3, 2, 4)), rng.normal(size=(4, 4)), rng.normal(size=4)), _tokens(3, 2, 4)
-    yield LONG, (rng.normal(size=(10, 11, 12)), rng.normal(size=(12, 13)), rng.normal(size=13)), _tokens(10, 11, 12)
+        yield label, (normal(rng, *tokens, 4), normal(rng, 4, 5), normal(rng, 5)), _tokens(*tokens, 4)
+    yield "a square weight", (normal(rng, 3, 2, 4), normal(rng, 4, 4), normal(rng, 4)), _tokens(3, 2, 4)
+    yield LONG, (normal(rng, 10, 11, 12), normal(rng, 12, 13), normal(rng, 13)), _tokens(10, 11, 12)
 
 
 def _elementwise(rng: Rng) -> Iterator[Given]:
     for label, shape in (
         ("a batch of sequences", (2, 3, 5)), ("a vector", (6,)), ("a matrix with gaps", (3, 4)), (LONG, (10, 11, 12)),
     ):  # fmt: skip
-        yield label, (1.5 * rng.normal(size=shape),), _tokens(*shape)
+        yield label, (1.5 * normal(rng, *shape),), _tokens(*shape)
 
 
 def _softmax(rng: Rng) -> Iterator[Given]:
-    yield "three axes", (rng.normal(size=(2, 3, 5)),), _tokens(2, 3, 5)
-    yield "a matrix with gaps", (rng.normal(size=(4, 6)),), {"B": 4, "S": 6}
-    yield "rows of length 1", (rng.normal(size=(3, 1)),), {"B": 3}
-    yield "saturated scores", (20 * rng.normal(size=(3, 5)),), {"B": 3, "S": 5}
-    yield "hidden entries", (rng.normal(size=(2, 3, 4)), lengths(4, 2, 3)[:, None, :]), _tokens(2, 3, 4)
-    yield "a row of nothing", (rng.normal(size=(3, 4)), lengths(4, 2, 0, 4)), {"B": 3, "S": 4}
-    yield LONG, (rng.normal(size=(10, 11, 13)), lengths(13, *range(4, 14))[:, None, :]), _tokens(10, 11, 13)
+    yield "three axes", (normal(rng, 2, 3, 5),), _tokens(2, 3, 5)
+    yield "a matrix with gaps", (normal(rng, 4, 6),), {"B": 4, "S": 6}
+    yield "rows of length 1", (normal(rng, 3, 1),), {"B": 3}
+    yield "saturated scores", (20 * normal(rng, 3, 5),), {"B": 3, "S": 5}
+    yield "hidden entries", (normal(rng, 2, 3, 4), lengths(4, 2, 3)[:, None, :]), _tokens(2, 3, 4)
+    yield "a row of nothing", (normal(rng, 3, 4), lengths(4, 2, 0, 4)), {"B": 3, "S": 4}
+    yield LONG, (normal(rng, 10, 11, 13), lengths(13, *range(4, 14))[:, None, :]), _tokens(10, 11, 13)
 
 
 def _dropout(rng: Rng) -> Iterator[Given]:
@@ -91,15 +91,15 @@ def _dropout(rng: Rng) -> Iterator[Given]:
         ("nothing dropped (keep is None)", (2, 3), False), (LONG, (10, 11, 12), True),
     ):  # fmt: skip
         sizes = (_tokens(*shape) if drops else {}) | {"s": 1.6}
-        yield label, (rng.normal(size=shape), keep(rng, *shape) if drops else None, 1.6), sizes
+        yield label, (normal(rng, *shape), keep(rng, *shape) if drops else None, 1.6), sizes
 
 
 def _embedding(rng: Rng) -> Iterator[Given]:
-    table = rng.normal(size=(6, 4))
+    table = normal(rng, 6, 4)
     yield "no token twice", (np.array([[3, 1, 5], [0, 2, 4]]), table, 2.0), {"s": 2.0, "B": 2}
     yield "repeated tokens", (np.array([[3, 1, 3], [0, 3, 1]]), table, 2.5), {"s": 2.5, "B": 2}
     yield "one sequence with gaps", (np.array([2, 2, 5]), table, 1.7), {"s": 1.7}
-    yield LONG, (rng.integers(0, 12, size=(10, 11)), rng.normal(size=(12, 13)), 1.3), {"s": 1.3, "B": 10}
+    yield LONG, (rng.integers(0, 12, size=(10, 11)), normal(rng, 12, 13), 1.3), {"s": 1.3, "B": 10}
 
 
 def _learned_positions(rng: Rng) -> Iterator[Given]:
@@ -107,7 +107,7 @@ def _learned_positions(rng: Rng) -> Iterator[Given]:
         ("from position 0", (2, 3, 4), 7, 0), ("from a later position", (3, 2, 4), 7, 4),
         ("one token with gaps", (1, 1, 4), 7, 2), (LONG, (10, 11, 12), 15, 3),
     ):  # fmt: skip
-        x, table = rng.normal(size=(batch, length, width)), rng.normal(size=(rows, width))
+        x, table = normal(rng, batch, length, width), normal(rng, rows, width)
         yield label, (x, table, offset), _tokens(batch, length, width)
 
 
@@ -116,8 +116,8 @@ def _layer_norm(rng: Rng) -> Iterator[Given]:
         ("a batch of sequences", (2, 3, 5), 1.0), ("a matrix with gaps", (4, 6), 1.0), ("one token", (1, 1, 4), 1.0),
         ("nearly constant tokens", (3, 2, 4), 0.01), (LONG, (10, 11, 12), 1.0),
     ):  # fmt: skip
-        x = 2.0 + spread * rng.normal(size=shape)
-        yield label, (x, rng.normal(size=shape[-1]), rng.normal(size=shape[-1]), 1e-5), _tokens(*shape)
+        x = 2.0 + spread * normal(rng, *shape)
+        yield label, (x, normal(rng, shape[-1]), normal(rng, shape[-1]), 1e-5), _tokens(*shape)
 
 
 def _residual(rng: Rng) -> Iterator[Given]:
@@ -125,7 +125,7 @@ def _residual(rng: Rng) -> Iterator[Given]:
         ("with dropout", (2, 3, 4), True), ("a matrix with gaps", (3, 5), True),
         ("without dropout (keep is None)", (2, 3), False), (LONG, (10, 11, 12), True),
     ):  # fmt: skip
-        x, f = rng.normal(size=shape), rng.normal(size=shape)
+        x, f = normal(rng, *shape), normal(rng, *shape)
         sizes = {"s": 1.6, **_tokens(*shape)} if drops else {}
         yield label, (x, f, keep(rng, *shape) if drops else None, 1.6 if drops else 1.0), sizes
 
@@ -133,21 +133,21 @@ def _residual(rng: Rng) -> Iterator[Given]:
 def _norm_and_sum(rng: Rng) -> Iterator[Given]:
     for label, (x, f, *dropped), sizes in _residual(rng):
         width = x.shape[-1]
-        yield label, (x, f, rng.normal(size=width), rng.normal(size=width), *dropped), sizes
+        yield label, (x, f, normal(rng, width), normal(rng, width), *dropped), sizes
 
 
 def _feed_forward(rng: Rng) -> Iterator[Given]:
     def weights(width: int = 4, hidden: int = 6) -> tuple[HostArray, ...]:
-        return tuple(rng.normal(size=size) for size in ((width, hidden), (hidden,), (hidden, width), (width,)))
+        return tuple(normal(rng, *size) for size in ((width, hidden), (hidden,), (hidden, width), (width,)))
 
     yield (
         "with dropout",
-        (rng.normal(size=(2, 3, 4)), *weights(), keep(rng, 2, 3, 6), 1.6),
+        (normal(rng, 2, 3, 4), *weights(), keep(rng, 2, 3, 6), 1.6),
         {"s": 1.6, **_tokens(2, 3, 4)},
     )
-    yield "without dropout (keep is None)", (rng.normal(size=(3, 5, 4)), *weights()), _tokens(3, 5, 4)
-    yield "one token with gaps", (rng.normal(size=(1, 1, 4)), *weights()), {}
-    x, kept = rng.normal(size=(10, 11, 12)), keep(rng, 10, 11, 13)
+    yield "without dropout (keep is None)", (normal(rng, 3, 5, 4), *weights()), _tokens(3, 5, 4)
+    yield "one token with gaps", (normal(rng, 1, 1, 4), *weights()), {}
+    x, kept = normal(rng, 10, 11, 12), keep(rng, 10, 11, 13)
     yield LONG, (x, *weights(12, 13), kept, 1.6), {"s": 1.6, **_tokens(10, 11, 12)}
 
 
@@ -159,15 +159,15 @@ def _cross_entropy(rng: Rng) -> Iterator[Given]:
     ):  # fmt: skip
         counted = max(int(np.sum(targets != 0)), 1)
         sizes = _tokens(2, 3, 5) | {"V": 5.0, "the number of counted tokens": counted}
-        yield label, (rng.normal(size=(2, 3, 5)), targets, 0, smoothing), sizes
+        yield label, (normal(rng, 2, 3, 5), targets, 0, smoothing), sizes
     yield (
         "other ignore_index, with gaps",
-        (20 * rng.normal(size=(3, 2, 4)), np.array([[1, 3], [0, 3], [2, 2]]), 3, 0.2),
+        (20 * normal(rng, 3, 2, 4), np.array([[1, 3], [0, 3], [2, 2]]), 3, 0.2),
         _tokens(3, 2, 4) | {"V": 4.0, "the number of counted tokens": 5.0},
     )
     targets = np.where(lengths(11, *range(2, 12)), rng.integers(1, 12, size=(10, 11)), 0)
     sizes = _tokens(10, 11, 12) | {"V": 12.0, "the number of counted tokens": float(np.sum(targets != 0))}
-    yield LONG, (rng.normal(size=(10, 11, 12)), targets, 0, 0.1), sizes
+    yield LONG, (normal(rng, 10, 11, 12), targets, 0, 0.1), sizes
 
 
 def _attention(rng: Rng) -> Iterator[Given]:
@@ -180,7 +180,7 @@ def _attention(rng: Rng) -> Iterator[Given]:
         ("one head with gaps", (1, 1, 2, 3, 5), None),
         (LONG, (2, 3, 11, 12, 13), lengths(12, 12, 10)[:, None, None, :]),
     ):
-        q, k, v = (rng.normal(size=(batch, heads, length, width)) for length in (queries, keys, keys))
+        q, k, v = (normal(rng, batch, heads, length, width) for length in (queries, keys, keys))
         sizes = {"B": batch, "H": heads, "T": queries, "S": keys, "D": width, "√D": math.sqrt(width)}
         yield label, (q, k, v, visible), sizes
 
@@ -193,7 +193,7 @@ def _multi_head_attention(rng: Rng) -> Iterator[Given]:
         ("one head with gaps", (1, 2, 3, 3, 1), None),
         (LONG, (2, 11, 13, 20, 2), lengths(13, 13, 11)[:, None, None, :]),
     ):
-        x, memory = rng.normal(size=(batch, queries, width)), rng.normal(size=(batch, keys, width))
+        x, memory = normal(rng, batch, queries, width), normal(rng, batch, keys, width)
         sizes = {"B": batch, "T": queries, "S": keys, "C": width, "H": heads}
         yield label, (x, memory, attention_params(rng, width), heads, visible), sizes
 
@@ -205,7 +205,7 @@ def _encoder_layer(rng: Rng) -> Iterator[Given]:
         ("one token with gaps", (2, 1, 4, 1), None),
         (LONG, (3, 11, 20, 2), lengths(11, 11, 10, 8)[:, None, None, :]),
     ):
-        x = rng.normal(size=(batch, length, width))
+        x = normal(rng, batch, length, width)
         yield label, (x, layer_params(rng, width, ("attention",)), heads, visible), _tokens(batch, length, width)
 
 
@@ -216,7 +216,7 @@ def _decoder_layer(rng: Rng) -> Iterator[Given]:
         ("one token, a source of padding alone, with gaps", (2, 1, 2, 4, 1), lengths(2, 2, 0)[:, None, None, :]),
         (LONG, (2, 11, 13, 20, 2), lengths(13, 13, 11)[:, None, None, :]),
     ):
-        x, memory = rng.normal(size=(batch, queries, width)), rng.normal(size=(batch, keys, width))
+        x, memory = normal(rng, batch, queries, width), normal(rng, batch, keys, width)
         causal = np.tril(np.ones((queries, queries), dtype=bool))
         params = layer_params(rng, width, ("self_attention", "cross_attention"))
         yield label, (x, memory, params, heads, causal, memory_visible), _tokens(batch, queries, width) | {"S": keys}
@@ -229,6 +229,11 @@ INPUTS: dict[str, Callable[[Rng], Iterator[Given]]] = {
     "cross_entropy": _cross_entropy, "attention": _attention, "multi_head_attention": _multi_head_attention,
     "encoder_layer_post": _encoder_layer, "encoder_layer_pre": _encoder_layer, "decoder_layer": _decoder_layer,
 }  # fmt: skip
+
+
+def normal(rng: Rng, *shape: int) -> HostArray:
+    """Standard normal random numbers."""
+    return rng.normal(size=shape)
 
 
 def lengths(size: int, *visible: int) -> HostArray:
@@ -245,17 +250,17 @@ def keep(rng: Rng, *shape: int) -> HostArray:
 
 def attention_params(rng: Rng, width: int) -> HostArrays:
     """Weights (C, C) and biases (C,) of multi-head attention."""
-    weights = {f"w{letter}": rng.normal(size=(width, width)) / math.sqrt(width) for letter in "qkvo"}
-    return weights | {f"b{letter}": rng.normal(size=width) for letter in "qkvo"}
+    weights = {f"w{letter}": normal(rng, width, width) / math.sqrt(width) for letter in "qkvo"}
+    return weights | {f"b{letter}": normal(rng, width) for letter in "qkvo"}
 
 
 def layer_params(rng: Rng, width: int, attentions: tuple[str, ...]) -> dict[str, HostArrays]:
     """Parameters of an encoder or decoder layer; F = C + 1."""
     params = {name: attention_params(rng, width) for name in attentions}
     for i in range(len(attentions) + 1):
-        params[f"norm{i + 1}"] = {"gamma": rng.normal(size=width), "beta": rng.normal(size=width)}
+        params[f"norm{i + 1}"] = {"gamma": normal(rng, width), "beta": normal(rng, width)}
     sizes = {"w1": (width, width + 1), "b1": (width + 1,), "w2": (width + 1, width), "b2": (width,)}
-    return params | {"feed_forward": {name: rng.normal(size=size) for name, size in sizes.items()}}
+    return params | {"feed_forward": {name: normal(rng, *size) for name, size in sizes.items()}}
 
 
 def _tokens(*shape: int) -> dict[str, float]:

@@ -11,7 +11,7 @@ import numpy as np
 from npformer.lab.grader.cases import Case
 from npformer.lab.grader.exercises import Exercise
 from npformer.lab.grader.runner import Run
-from npformer.lab.grader.tree import decode, named
+from npformer.lab.grader.tree import as_tuple, decode, named
 from npformer.proof.measures import largest, max_abs, scale_of, worst_at
 from npformer.typing import HostArray, HostArrays
 
@@ -113,7 +113,7 @@ def _backward(exercise: Exercise, outcome: Result, event: dict[str, Any]) -> Non
     outcome.changed += [name for name in event["changed"] if name not in outcome.changed]
     outcome.stable, outcome.measuring = event["stable"], event["measuring"]
     result = decode(event["result"])
-    outcome.returned = result if isinstance(result, tuple) else (result,)
+    outcome.returned = as_tuple(result)
     try:
         outcome.gradients = _compared(exercise.gradients, result, outcome.case.gradients)
     except ValueError as error:
@@ -128,8 +128,7 @@ def _backward(exercise: Exercise, outcome: Result, event: dict[str, Any]) -> Non
 def _compared(names: tuple[str, ...], claimed: Any, truth: Any) -> dict[str, Compared]:
     """Compare each leaf. Raises ValueError, with the value found, if the structure differs."""
     right = named(names, truth)
-    parts = claimed if isinstance(claimed, tuple) else (claimed,)
-    if len(parts) != len(names):
+    if len(as_tuple(claimed)) != len(names):
         raise ValueError(kind(claimed))
     came = named(names, claimed)
     if came.keys() != right.keys():

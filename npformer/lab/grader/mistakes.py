@@ -7,7 +7,6 @@ specific. Other errors are left to the mutants and patterns of ``npformer.proof`
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 from npformer.lab.grader.cases import Case
 from npformer.lab.grader.exercises import Exercise
@@ -15,7 +14,7 @@ from npformer.lab.grader.mistake import Mistake
 from npformer.lab.grader.mistakes_composite import COMPOSITE
 from npformer.lab.grader.mistakes_simple import SIMPLE
 from npformer.lab.grader.mistakes_tokens import TOKENS
-from npformer.lab.grader.tree import named
+from npformer.lab.grader.tree import as_tuple, named
 
 
 def problem(exercise: Exercise, case: Case) -> SimpleNamespace:
@@ -23,7 +22,7 @@ def problem(exercise: Exercise, case: Case) -> SimpleNamespace:
     upstream = named(exercise.upstream, case.upstream)
     outputs = named(exercise.outputs, case.outputs)
     arguments = dict(zip(exercise.arguments, case.arguments, strict=True))
-    true = dict(zip(exercise.gradients, _tuple(case.gradients), strict=True))
+    true = dict(zip(exercise.gradients, as_tuple(case.gradients), strict=True))
     taken = {f"d_{name[1:]}" if name in true else name: value for name, value in upstream.items()}
     return SimpleNamespace(**arguments, **outputs, **true, **taken)
 
@@ -31,7 +30,3 @@ def problem(exercise: Exercise, case: Case) -> SimpleNamespace:
 def mistakes_of(exercise: Exercise) -> list[Mistake]:
     """The typical mistakes in an exercise."""
     return (SIMPLE | TOKENS | COMPOSITE).get(exercise.name, [])
-
-
-def _tuple(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)

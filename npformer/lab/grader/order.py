@@ -9,7 +9,7 @@ import numpy as np
 
 from npformer.lab.grader.exercises import Exercise
 from npformer.lab.grader.judge import Result, compare
-from npformer.lab.grader.tree import leaves
+from npformer.lab.grader.tree import as_tuple, leaves
 from npformer.proof.measures import largest
 
 
@@ -45,7 +45,7 @@ def order_of(exercise: Exercise, outcomes: Sequence[Result]) -> Order:
 
 def _fits(exercise: Exercise, outcome: Result) -> dict[str, set[str]]:
     """Place -> the gradients that what stands there equals."""
-    truths = outcome.case.gradients if isinstance(outcome.case.gradients, tuple) else (outcome.case.gradients,)
+    truths = as_tuple(outcome.case.gradients)
     most = largest(np.asarray(x) for truth in truths for _, x in leaves("", truth))
     named = dict(zip(exercise.gradients, truths, strict=True))
     return {

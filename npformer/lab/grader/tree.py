@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from npformer.lab.grader.child.values import Foreign, decode, encode
+from npformer.lab.grader.child.values import Foreign, as_tuple, decode, encode
 from npformer.typing import HostArray
 
-__all__ = ["Foreign", "decode", "encode", "leaves", "named", "paths"]
+__all__ = ["Foreign", "as_tuple", "decode", "encode", "leaves", "named", "paths"]
 
 
 def leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """(dotted name, leaf) of a nested value."""
-    if isinstance(value, dict):
-        for key, part in value.items():
-            yield from leaves(f"{name}.{key}", part)
-    else:
-        yield name, value
+    return ((".".join(path), leaf) for path, leaf in paths(value, (name,)))
 
 
 def named(names: tuple[str, ...], values: Any) -> dict[str, Any]:
@@ -25,8 +21,8 @@ def named(names: tuple[str, ...], values: Any) -> dict[str, Any]:
 
     Raises ValueError if the numbers differ.
     """
-    parts = values if isinstance(values, tuple) else (values,)
-    return {dotted: leaf for name, part in zip(names, parts, strict=True) for dotted, leaf in leaves(name, part)}
+    parts = zip(names, as_tuple(values), strict=True)
+    return {dotted: leaf for name, part in parts for dotted, leaf in leaves(name, part)}
 
 
 def paths(value: Any, start: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], HostArray]]:

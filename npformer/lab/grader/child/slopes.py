@@ -12,19 +12,19 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from values import decode  # type: ignore[import-not-found]
+from values import as_tuple, decode  # type: ignore[import-not-found]
 
 COMPLEX_H, CENTRAL_H = 1e-30, 1e-5
 
 
 def slopes(forward: Callable[..., Any], case: dict[str, Any], leaves: list[Any]) -> dict[str, Any]:
     """For each leaf (name, path in the arguments, shape): the slope of Σ dy·y along each of its numbers."""
-    upstream = _tuple(decode(case["upstream"]))
+    upstream = as_tuple(decode(case["upstream"]))
 
-    def moved(path: list[Any], step: Any) -> tuple[Any, ...]:
+    def moved(path: list[Any], step: Any) -> Any:
         arguments = [decode(form) for form in case["arguments"]]
         _move(arguments, path, step)
-        return _tuple(forward(*arguments)[0])
+        return as_tuple(forward(*arguments)[0])
 
     def central(path: list[Any], unit: Any) -> float:
         above, below = moved(path, CENTRAL_H * unit), moved(path, -CENTRAL_H * unit)
@@ -55,7 +55,3 @@ def _move(arguments: list[Any], path: list[Any], step: Any) -> None:
     for key in path[:-1]:
         holder = holder[key]
     holder[path[-1]] = holder[path[-1]] + step
-
-
-def _tuple(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)

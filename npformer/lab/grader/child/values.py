@@ -58,13 +58,6 @@ def _spread(array: Any) -> Any:
     return spread
 
 
-def same(a: Any, b: Any) -> bool:
-    """Whether two nested values are equal, NaN equal to NaN."""
-    if isinstance(a, dict):
-        return isinstance(b, dict) and a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
-    if isinstance(a, tuple):
-        return isinstance(b, tuple) and len(a) == len(b) and all(map(same, a, b))
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        x, y = np.asarray(a), np.asarray(b)
-        return x.shape == y.shape and bool(np.array_equal(x, y, equal_nan=x.dtype.kind == "f"))
-    return bool(a == b)
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    """Several values as they are, a single one as a tuple."""
+    return value if isinstance(value, tuple) else (value,)
