@@ -31,8 +31,8 @@ from npformer.backend import get_backend
 from npformer.lab.museum.bug import Bug, Edit
 from npformer.lab.museum.bugs import BUGS
 from npformer.lab.museum.checks import all_checks
+from npformer.lab.museum.detections import Prepared, prepare
 from npformer.lab.museum.patch import _exchanged, changed_functions, function_at
-from npformer.lab.museum.reach import Prepared, prepare
 from npformer.lab.mutation_testing import Defendant, defendants
 
 ROOT = Path(__file__).parents[1]

@@ -17,7 +17,7 @@ from npformer.cli.main import main
 from npformer.lab.museum import demonstration, detections
 from npformer.lab.museum.bugs import BUGS
 from npformer.lab.museum.checks import all_checks
-from npformer.lab.museum.reach import prepare
+from npformer.lab.museum.detections import prepare
 from npformer.training.progress import Progress
 
 ROOT = Path(__file__).resolve().parents[1]

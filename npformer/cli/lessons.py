@@ -14,7 +14,7 @@ from npformer.lab.grader import progress, templates
 from npformer.lab.grader.folder import begun
 from npformer.lab.lessons import LESSONS, Lesson, lesson, text
 from npformer.lab.lessons.broken import broken
-from npformer.lab.lessons.standing import standing
+from npformer.lab.lessons.text import standing
 from npformer.visible import visible
 
 EXAMPLES = f"""examples:

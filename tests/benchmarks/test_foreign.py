@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.foreign import __main__ as command
-from benchmarks.foreign import mutated, score
+from benchmarks.foreign import listed, score
 from benchmarks.foreign.listed import RIGHT, THEMES, wrong_pairs
 from benchmarks.foreign.pair import KINDS, Wrong, as_tuple, gradients, is_float, upstream
 from npformer.proof import diagnosis
@@ -100,13 +100,13 @@ def labels():
     """Every cause in the source of the diagnosis, and every operator with a mutant in the list."""
     calls = [node for node in ast.walk(ast.parse(inspect.getsource(diagnosis))) if isinstance(node, ast.Call)]
     made = [call.args[0] for call in calls if getattr(call.func, "id", "") == "Diagnosis"]
-    operators = {row[1] for row in json.loads(mutated.CHOSEN.read_text(encoding="utf-8"))}
+    operators = {row[1] for row in json.loads(listed.CHOSEN.read_text(encoding="utf-8"))}
     return operators | {str(text.value) for text in made if isinstance(text, ast.Constant)}
 
 
 def test_every_label_has_a_family():
     assert {kind for families in score.FAMILIES.values() for kind in families} <= set(KINDS)
-    assert set(mutated.OF_OPERATOR) <= set(score.FAMILIES)
+    assert set(listed.OF_OPERATOR) <= set(score.FAMILIES)
     assert {"drop a term", "return zero", "transposed", "unknown"} <= labels()
     assert labels() - set(score.FAMILIES) <= set(score.UNEXPLAINED)
     assert score.family("scaled by B = 4") == {"factor"}

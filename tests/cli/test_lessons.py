@@ -11,7 +11,7 @@ from npformer.lab.lessons import LESSONS
 from npformer.lab.museum import demonstration, detections
 from npformer.lab.museum.bugs import bug
 from npformer.lab.museum.checks import all_checks
-from npformer.lab.museum.reach import Prepared, prepare
+from npformer.lab.museum.detections import Prepared, prepare
 from tests.lab.learner import answered
 
 #: For each lesson a check that finds its bug; the command runs all that concern it.

@@ -10,7 +10,7 @@ from npformer.cli import museum
 from npformer.lab.museum import demonstration, detections
 from npformer.lab.museum.bugs import BUGS
 from npformer.lab.museum.checks import all_checks
-from npformer.lab.museum.reach import Prepared, prepare
+from npformer.lab.museum.detections import Prepared, prepare
 
 RESUME = ["resume-replays-data", "resume-loses-moments", "resume-restarts-schedule", "resume-redraws-dropout"]
 

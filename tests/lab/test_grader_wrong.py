@@ -315,8 +315,8 @@ def test_every_typical_mistake_is_a_mistake():
     import numpy as np
 
     from npformer.lab.grader.cases import cases_of
+    from npformer.lab.grader.diagnosis import mistakes_of, problem
     from npformer.lab.grader.exercises import EXERCISES
-    from npformer.lab.grader.mistakes import mistakes_of, problem
     from npformer.lab.grader.tree import named
 
     for exercise in EXERCISES:

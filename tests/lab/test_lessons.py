@@ -12,7 +12,7 @@ from npformer.lab.grader.progress import DONE, IN_PROGRESS, NOT_BEGUN, Entry, Pr
 from npformer.lab.lessons import LESSONS, lesson, text
 from npformer.lab.lessons.broken import RIGHT, WRONG, broken
 from npformer.lab.lessons.page import page
-from npformer.lab.lessons.standing import standing
+from npformer.lab.lessons.text import standing
 from npformer.lab.museum.bugs import bug
 from npformer.proof import gradcheck
 from npformer.proof.user_file import user_case

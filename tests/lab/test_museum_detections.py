@@ -8,11 +8,18 @@ from npformer.errors import GradientError
 from npformer.lab.museum.bug import Bug, Edit
 from npformer.lab.museum.bugs import BUGS, bug
 from npformer.lab.museum.checks import Check, Program, all_checks
-from npformer.lab.museum.detections import TEST_GUARD, Detections, detection_table, examine, only_detectors, prepared
+from npformer.lab.museum.detections import (
+    TEST_GUARD,
+    Detections,
+    detection_table,
+    examine,
+    only_detectors,
+    prepare,
+    prepared,
+)
 from npformer.lab.museum.diagnose import diagnosis_of
 from npformer.lab.museum.empty_tests import EMPTY_TESTS
 from npformer.lab.museum.patch import patched
-from npformer.lab.museum.reach import prepare
 from npformer.lab.museum.stored import stored
 
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")

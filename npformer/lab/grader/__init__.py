@@ -2,7 +2,7 @@
 
 In reading order: ``exercises`` (the problems), ``parts`` (the answers), ``templates`` (files to fill in),
 ``cases`` (inputs), ``source`` (reading a file), ``child`` and ``runner`` (running it),
-``judge``, ``order`` and ``findings`` (right or wrong), ``mistakes``, ``hints``, ``diagnosis`` and ``faults`` (why),
+``judge`` and ``findings`` (right or wrong), ``mistake``, ``hints``, ``diagnosis`` and ``faults`` (why),
 ``grade`` (all steps together), ``report`` and ``progress``.
 """
 

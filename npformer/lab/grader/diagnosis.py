@@ -2,22 +2,28 @@
 
 In this order: a typical mistake that gives exactly the same numbers on every case; a constant factor; a
 telling shape; a mutant of the reference backward with the same numbers; a pattern in the numbers; and if
-nothing fits, the exercise's own hints for that gradient.
+nothing fits, the exercise's own hints for that gradient. A wrong gradient that equals a typical mistake on every
+case *is* that mistake, so the hint can be specific.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from npformer.lab.grader.cases import Case
 from npformer.lab.grader.exercises import Exercise
 from npformer.lab.grader.hints import Hints, for_gradient, for_kind, for_mutant
 from npformer.lab.grader.judge import Compared, Result, shape
-from npformer.lab.grader.mistakes import mistakes_of, problem
-from npformer.lab.grader.tree import named
+from npformer.lab.grader.mistake import Mistake
+from npformer.lab.grader.mistakes_composite import COMPOSITE
+from npformer.lab.grader.mistakes_simple import SIMPLE
+from npformer.lab.grader.mistakes_tokens import TOKENS
+from npformer.lab.grader.tree import as_tuple, named
 from npformer.proof.diagnosis import Clues, by_pattern
 from npformer.proof.measures import max_abs
 from npformer.proof.mutants import mutants
@@ -225,3 +231,18 @@ def _agree(x: Any, y: Any) -> bool:
         return False
     scale = max(max_abs(x), max_abs(np.asarray(y)), 1e-6)
     return bool(np.all(np.abs(x - y) <= ALIKE * scale))
+
+
+def problem(exercise: Exercise, case: Case) -> SimpleNamespace:
+    """A case by name: arguments, upstream gradients (dy, …), outputs (y, …) and true gradients (dx, …)."""
+    upstream = named(exercise.upstream, case.upstream)
+    outputs = named(exercise.outputs, case.outputs)
+    arguments = dict(zip(exercise.arguments, case.arguments, strict=True))
+    true = dict(zip(exercise.gradients, as_tuple(case.gradients), strict=True))
+    taken = {f"d_{name[1:]}" if name in true else name: value for name, value in upstream.items()}
+    return SimpleNamespace(**arguments, **outputs, **true, **taken)
+
+
+def mistakes_of(exercise: Exercise) -> list[Mistake]:
+    """The typical mistakes in an exercise."""
+    return (SIMPLE | TOKENS | COMPOSITE).get(exercise.name, [])

@@ -1,13 +1,12 @@
-"""The lessons on a terminal, as wide as it is."""
+"""How far a learner is with the lessons, and the lessons on a terminal, as wide as it is."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from npformer.lab.grader.folder import Begun
-from npformer.lab.grader.progress import DONE, MARKS, NOT_BEGUN, Progress, state_of
+from npformer.lab.grader.progress import DONE, IN_PROGRESS, MARKS, NOT_BEGUN, Progress, state_of
 from npformer.lab.lessons.lesson import Lesson, Step
-from npformer.lab.lessons.standing import standing
 from npformer.terminal import aligned, fill
 
 
@@ -45,3 +44,12 @@ def _end(lesson: Lesson, progress: Progress, files: Mapping[str, Begun]) -> str:
     if left:
         return f"It is done when {' and '.join(left)} {'is' if len(left) == 1 else 'are'} graded right."
     return f"When you have done it: npformer lessons {lesson.number} --done"
+
+
+def standing(lesson: Lesson, progress: Progress, files: Mapping[str, Begun]) -> str:
+    """DONE if its exercises are, or if the learner says so; IN_PROGRESS if it was read or an exercise is begun."""
+    states = [state_of(name, progress, files) for name in lesson.exercises]
+    noted = progress.lessons.get(str(lesson.number), NOT_BEGUN)
+    if noted == DONE or (states and all(state == DONE for state in states)):
+        return DONE
+    return IN_PROGRESS if noted == IN_PROGRESS or any(state != NOT_BEGUN for state in states) else NOT_BEGUN

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from npformer.lab.museum.checks import edges, forward, optimiser, training, wiring
-from npformer.lab.museum.checks.check import Check
+from npformer.lab.museum.checks.check import Check, Program
 from npformer.lab.museum.checks.gradients import gradient_checks
-from npformer.lab.museum.checks.program import Program
 from npformer.lab.museum.checks.proofs import proof_checks
 
 __all__ = ["Check", "Program", "all_checks"]

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from npformer.lab.museum.checks.check import Check
-from npformer.lab.museum.checks.program import Program
+from npformer.lab.museum.checks.check import Check, Program
 from npformer.proof import Case, catalogue
 from npformer.proof.oracles import COMPLEX_H
 from npformer.proof.subject import Subject, subject

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import Backend
-from npformer.lab.museum.checks.check import Check, small_config
-from npformer.lab.museum.checks.program import Program
+from npformer.lab.museum.checks.check import Check, Program, small_config
 from npformer.models import Transformer, TransformerConfig
 from npformer.proof.case import KEY, Case, shaken
 from npformer.proof.catalogue import catalogue
