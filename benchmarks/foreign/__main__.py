@@ -12,7 +12,6 @@ calls it WRONG and calls its right pair right. An exception from gradcheck is co
 Exit code: 0 a report was made, 2 no report can be made.
 """
 
-import argparse
 import json
 import sys
 from pathlib import Path
@@ -20,6 +19,7 @@ from pathlib import Path
 from benchmarks import machine, report
 from benchmarks.foreign.listed import RIGHT, wrong_pairs
 from benchmarks.foreign.score import as_dict, outcome, summary
+from benchmarks.options import bare_parser
 
 ORIGINS = ("right", "by hand", "mutant")
 COLUMNS = ("right", "WRONG", "CANNOT TELL", "KINK HERE", "PROVES NOTHING", "problem", "raised")
@@ -28,7 +28,11 @@ CAUSES = ("told apart", "cause right", "cause false", "cause unknown")
 
 def main(argv=None):
     """Parse, judge, report."""
-    args = _parser().parse_args(argv)
+    parser = bare_parser("foreign", __doc__)
+    parser.add_argument("--only", default="", metavar="TEXT", help="pairs whose name contains TEXT, in any case")
+    parser.add_argument("--dtype", choices=("float64", "float32"), default="float64", help="(default: float64)")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="write the JSON document there, too")
+    args = parser.parse_args(argv)
     pairs = selected(args.only)
     if not pairs:
         print(f"benchmarks: --only: expected a part of a pair's name, got {args.only!r}", file=sys.stderr)
@@ -45,18 +49,6 @@ def main(argv=None):
     if args.save is not None:
         args.save.write_text(document + "\n", encoding="utf-8")
     return 0
-
-
-def _parser():
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.foreign", description=__doc__, allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
-    parser.add_argument("--only", default="", metavar="TEXT", help="pairs whose name contains TEXT, in any case")
-    parser.add_argument("--dtype", choices=("float64", "float32"), default="float64", help="(default: float64)")
-    parser.add_argument("--save", type=Path, metavar="FILE", help="write the JSON document there, too")
-    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
-    return parser
 
 
 def selected(part):

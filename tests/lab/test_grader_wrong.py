@@ -173,23 +173,24 @@ def in_process(monkeypatch):
         monkeypatch.setitem(sys.modules, "parts", parts)
         names = {}
         exec(compile(source.text, str(source.path), "exec"), names)
-        run = Run([{"event": "loaded", "signatures": [None, None], "step": "load", "case": None}])
+        found = Run()
+
+        def say(event, case=None, **more):
+            found.events.append({"event": event, "case": case, **more})
+
+        say("loaded", signatures=[None, None])
         for i, case in enumerate(cases):
             y, cache = names[f"{exercise.name}_forward"](*decode(encode(case.arguments)))
-            forward = {"event": "forward", "case": i, "result": encode((y, None)), "changed": []}
-            run.events.append(forward)
+            say("forward", i, result=encode((y, None)), changed=[])
             try:
-                found = names[f"{exercise.name}_backward"](decode(encode(case.upstream)), cache)
-                event = {"event": "backward", "result": encode(found), "changed": [], "stable": True}
-                run.events.append(event | {"case": i, "measuring": []})
+                gradients = names[f"{exercise.name}_backward"](decode(encode(case.upstream)), cache)
+                say("backward", i, result=encode(gradients), changed=[], stable=True, measuring=[])
             except Exception as error:
-                told = {"event": "failed", "step": "backward", "case": i, "line": 1, "message": str(error)}
-                run.events.append(told | {"type": type(error).__name__})
-        run.events.append({"event": "end", "warnings": [], "case": None})
-        return run
+                say("failed", i, step="backward", line=1, message=str(error), type=type(error).__name__)
+        say("end", warnings=[])
+        return found
 
     monkeypatch.setattr(grade, "run", run)
-    return
 
 
 def answer(folder, name, body):

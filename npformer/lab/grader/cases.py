@@ -174,11 +174,11 @@ def _attention(rng: Rng) -> Iterator[Given]:
     for label, (batch, heads, queries, keys, width), visible in (
         ("everything visible", (2, 2, 3, 5, 4), None),
         ("as many keys as queries, causal", (2, 3, 4, 4, 5), np.tril(np.ones((4, 4), dtype=bool))),
-        ("padding", (3, 2, 3, 4, 3), lengths(4, 4, 2, 3)[:, None, None, :]),
-        ("a query that sees nothing", (2, 1, 3, 4, 2), lengths(4, 3, 0)[:, None, None, :]),
+        ("padding", (3, 2, 3, 4, 3), key_mask(4, 4, 2, 3)),
+        ("a query that sees nothing", (2, 1, 3, 4, 2), key_mask(4, 3, 0)),
         ("one query, one key", (2, 2, 1, 1, 3), None),
         ("one head with gaps", (1, 1, 2, 3, 5), None),
-        (LONG, (2, 3, 11, 12, 13), lengths(12, 12, 10)[:, None, None, :]),
+        (LONG, (2, 3, 11, 12, 13), key_mask(12, 12, 10)),
     ):
         q, k, v = (normal(rng, batch, heads, length, width) for length in (queries, keys, keys))
         sizes = {"B": batch, "H": heads, "T": queries, "S": keys, "D": width, "√D": math.sqrt(width)}
@@ -188,10 +188,10 @@ def _attention(rng: Rng) -> Iterator[Given]:
 def _multi_head_attention(rng: Rng) -> Iterator[Given]:
     for label, (batch, queries, keys, width, heads), visible in (
         ("two heads", (2, 3, 5, 4, 2), None),
-        ("three heads, padding", (3, 4, 5, 6, 3), lengths(5, 5, 2, 4)[:, None, None, :]),
-        ("a sequence of padding alone", (2, 2, 3, 4, 2), lengths(3, 3, 0)[:, None, None, :]),
+        ("three heads, padding", (3, 4, 5, 6, 3), key_mask(5, 5, 2, 4)),
+        ("a sequence of padding alone", (2, 2, 3, 4, 2), key_mask(3, 3, 0)),
         ("one head with gaps", (1, 2, 3, 3, 1), None),
-        (LONG, (2, 11, 13, 20, 2), lengths(13, 13, 11)[:, None, None, :]),
+        (LONG, (2, 11, 13, 20, 2), key_mask(13, 13, 11)),
     ):
         x, memory = normal(rng, batch, queries, width), normal(rng, batch, keys, width)
         sizes = {"B": batch, "T": queries, "S": keys, "C": width, "H": heads}
@@ -201,9 +201,9 @@ def _multi_head_attention(rng: Rng) -> Iterator[Given]:
 def _encoder_layer(rng: Rng) -> Iterator[Given]:
     for label, (batch, length, width, heads), visible in (
         ("everything visible", (2, 3, 4, 2), None),
-        ("padding", (3, 4, 6, 3), lengths(4, 4, 2, 3)[:, None, None, :]),
+        ("padding", (3, 4, 6, 3), key_mask(4, 4, 2, 3)),
         ("one token with gaps", (2, 1, 4, 1), None),
-        (LONG, (3, 11, 20, 2), lengths(11, 11, 10, 8)[:, None, None, :]),
+        (LONG, (3, 11, 20, 2), key_mask(11, 11, 10, 8)),
     ):
         x = normal(rng, batch, length, width)
         yield label, (x, layer_params(rng, width, ("attention",)), heads, visible), _tokens(batch, length, width)
@@ -212,9 +212,9 @@ def _encoder_layer(rng: Rng) -> Iterator[Given]:
 def _decoder_layer(rng: Rng) -> Iterator[Given]:
     for label, (batch, queries, keys, width, heads), memory_visible in (
         ("everything in the source visible", (2, 3, 5, 4, 2), None),
-        ("padding in the source", (3, 4, 3, 6, 3), lengths(3, 3, 1, 2)[:, None, None, :]),
-        ("one token, a source of padding alone, with gaps", (2, 1, 2, 4, 1), lengths(2, 2, 0)[:, None, None, :]),
-        (LONG, (2, 11, 13, 20, 2), lengths(13, 13, 11)[:, None, None, :]),
+        ("padding in the source", (3, 4, 3, 6, 3), key_mask(3, 3, 1, 2)),
+        ("one token, a source of padding alone, with gaps", (2, 1, 2, 4, 1), key_mask(2, 2, 0)),
+        (LONG, (2, 11, 13, 20, 2), key_mask(13, 13, 11)),
     ):
         x, memory = normal(rng, batch, queries, width), normal(rng, batch, keys, width)
         causal = np.tril(np.ones((queries, queries), dtype=bool))
@@ -239,6 +239,11 @@ def normal(rng: Rng, *shape: int) -> HostArray:
 def lengths(size: int, *visible: int) -> HostArray:
     """(len(visible), size) boolean: row b sees its first visible[b] entries."""
     return np.arange(size)[None, :] < np.array(visible)[:, None]
+
+
+def key_mask(size: int, *visible: int) -> HostArray:
+    """The same as a mask of keys, (B, 1, 1, S)."""
+    return lengths(size, *visible)[:, None, None, :]
 
 
 def keep(rng: Rng, *shape: int) -> HostArray:

@@ -98,8 +98,8 @@ def outcomes_of(exercise: Exercise, cases: Sequence[Case], run: Run) -> list[Res
 def _forward(exercise: Exercise, outcome: Result, event: dict[str, Any]) -> None:
     outcome.changed += event["changed"]
     result = decode(event["result"])
-    letters = " or ".join(filter(None, (exercise.outputs[0] if len(exercise.outputs) == 1 else "",)))
-    wanted = f"({letters or '(' + ', '.join(exercise.outputs) + ')'}, cache)"
+    outputs = ", ".join(exercise.outputs)
+    wanted = f"({outputs}, cache)" if len(exercise.outputs) == 1 else f"(({outputs}), cache)"
     if not isinstance(result, tuple) or len(result) != 2:
         outcome.complaint = f"{exercise.name}_forward: expected to return {wanted}, got {kind(result)}"
         return

@@ -136,3 +136,8 @@ def differ(what: str, found: object, expected: object, tolerance: float = 1e-12)
 def normal(seed: int, *shape: int) -> HostArray:
     """Random numbers, (shape), the same for the same seed."""
     return np.random.default_rng(seed).normal(size=shape)
+
+
+def normals(seed: int, *shapes: tuple[int, ...]) -> tuple[HostArray, ...]:
+    """An array of such numbers for each shape, with seeds from this one on."""
+    return tuple(normal(seed + i, *shape) for i, shape in enumerate(shapes))

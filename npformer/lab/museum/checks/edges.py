@@ -12,7 +12,7 @@ import numpy as np
 from npformer.backend import Backend
 from npformer.functional import AttentionMask, Draw
 from npformer.functional.dropout import DropoutCache
-from npformer.lab.museum.checks.check import differ, normal, of_backend, small_config
+from npformer.lab.museum.checks.check import differ, normal, normals, of_backend, small_config
 from npformer.layers import CacheStack, EncoderLayer, LayerCache, RandomKey, SinusoidalPositions
 from npformer.models import Transformer
 from npformer.proof.case import shaken
@@ -32,7 +32,7 @@ def _huge(backend: Backend) -> list[str]:
 
 
 def _nothing(backend: Backend) -> list[str]:
-    q, k, v = normal(1, 2, 1, 3, 4), normal(2, 2, 1, 5, 4), normal(3, 2, 1, 5, 4)
+    q, k, v = normals(1, (2, 1, 3, 4), (2, 1, 5, 4), (2, 1, 5, 4))
     mask = AttentionMask(np.array([[False] * 5, [True] * 5]))
     out, cache = backend.ops.attention.forward(q, k, v, mask)
     gradients = backend.ops.attention.backward(normal(4, *out.shape), cache)
@@ -43,7 +43,7 @@ def _nothing(backend: Backend) -> list[str]:
 
 
 def _hidden(backend: Backend) -> list[str]:
-    q, k, v = normal(5, 1, 1, 3, 4), normal(6, 1, 1, 5, 4), normal(7, 1, 1, 5, 4)
+    q, k, v = normals(5, (1, 1, 3, 4), (1, 1, 5, 4), (1, 1, 5, 4))
     mask = AttentionMask(np.array([[True, False, True, True, False]]))
     out, cache = backend.ops.attention.forward(q, k, np.ones_like(v), mask)
     problems = differ("attention to values that are all 1", out, np.ones_like(out))

@@ -13,14 +13,14 @@ import numpy as np
 
 from npformer.backend import Backend
 from npformer.functional import AttentionMask, Draw, merge_heads, split_heads
-from npformer.lab.museum.checks.check import differ, normal, of_backend
+from npformer.lab.museum.checks.check import differ, normal, normals, of_backend
 from npformer.typing import HostArray
 
 DRAW = Draw(seed=3, step=1, micro=0, site=5, rate=0.25)
 
 
 def _linear(backend: Backend) -> list[str]:
-    x, w, b = normal(0, 2, 3, 4), normal(1, 4, 5), normal(2, 5)
+    x, w, b = normals(0, (2, 3, 4), (4, 5), (5,))
     y, _ = backend.ops.linear.forward(x, w, b)
     expected = [[[sum(t[i] * w[i, j] for i in range(4)) + b[j] for j in range(5)] for t in s] for s in x]
     return differ("y", y, expected)
@@ -56,7 +56,7 @@ def _positions(backend: Backend) -> list[str]:
         angle = (p + 3) / 10000 ** (2 * i / 6)
         expected[p, 2 * i], expected[p, 2 * i + 1] = math.sin(angle), math.cos(angle)
     problems = differ("sinusoidal position 3 …", found[0], expected)
-    table, x = normal(6, 7, 6), normal(7, 2, 3, 6)
+    table, x = normals(6, (7, 6), (2, 3, 6))
     learned, _ = backend.ops.learned_positions.forward(x, table, 2)
     return problems + differ("a learned position", learned, x + table[2:5])
 
@@ -73,7 +73,7 @@ def _normed(x: HostArray, gamma: HostArray, beta: HostArray, eps: float) -> Host
 
 
 def _attention(backend: Backend) -> list[str]:
-    q, k, v = normal(11, 2, 2, 3, 4), normal(12, 2, 2, 5, 4), normal(13, 2, 2, 5, 4)
+    q, k, v = normals(11, (2, 2, 3, 4), (2, 2, 5, 4), (2, 2, 5, 4))
     out, _ = backend.ops.attention.forward(q, k, v)
     expected = np.zeros_like(q)
     for b, h, t in product(range(2), range(2), range(3)):
@@ -106,7 +106,7 @@ def _mask(backend: Backend) -> list[str]:
 
 
 def _sums(backend: Backend) -> list[str]:
-    x, f, gamma, beta = normal(15, 2, 3, 5), normal(16, 2, 3, 5), normal(17, 5), normal(18, 5)
+    x, f, gamma, beta = normals(15, (2, 3, 5), (2, 3, 5), (5,), (5,))
     plain, _ = backend.ops.residual.forward(x, f, None)
     post, _ = backend.ops.post_norm.forward(x, f, gamma, beta, 1e-5, None)
     (total, normed), _ = backend.ops.add_norm.forward(x, f, gamma, beta, 1e-5, None)
@@ -118,7 +118,7 @@ def _sums(backend: Backend) -> list[str]:
 
 
 def _feed_forward(backend: Backend) -> list[str]:
-    x, w1, b1, w2, b2 = normal(19, 2, 3, 4), normal(20, 4, 6), normal(21, 6), normal(22, 6, 4), normal(23, 4)
+    x, w1, b1, w2, b2 = normals(19, (2, 3, 4), (4, 6), (6,), (6, 4), (4,))
     y, _ = backend.ops.feed_forward.forward(x, w1, b1, w2, b2, "relu", None)
     return differ("y", y, np.clip(x @ w1 + b1, 0, None) @ w2 + b2)
 
