@@ -33,6 +33,7 @@ class Case:
     upstream: Any  # one array, or a tuple if there are several outputs
     outputs: Any
     gradients: Any
+    cache: Any  # the reference forward's
     sizes: Mapping[str, float]  # named numbers that a wrong factor may equal
     gaps: bool = False  # arrays have gaps between their elements
 
@@ -55,7 +56,7 @@ def _complete(exercise: Exercise, rng: Rng, label: str, arguments: tuple[Any, ..
     upstream: Any = tuple(normal(rng, *np.shape(part)) for part in as_tuple(outputs))
     upstream = upstream if isinstance(outputs, tuple) else np.asarray(upstream[0])
     gradients = exercise.backward(upstream, kept)
-    return Case(label, arguments, upstream, outputs, gradients, sizes, gaps="gaps" in label)
+    return Case(label, arguments, upstream, outputs, gradients, kept, sizes, gaps="gaps" in label)
 
 
 Given = tuple[str, tuple[Any, ...], Mapping[str, float]]

@@ -181,14 +181,13 @@ def _mutant(
     exercise: Exercise, gradient: str, outcomes: Sequence[Result], found: Sequence[Compared]
 ) -> Explanation | None:
     """A single mistake in the reference backward that gives these numbers, preferably for all gradients at once."""
-    kept = [exercise.forward(*outcome.case.arguments)[1] for outcome in outcomes]
     best: Explanation | None = None
     for mutant in mutants(exercise.backward):
         try:
             with np.errstate(all="ignore"):
                 results = [
-                    named(exercise.gradients, mutant.build(outcome.case.upstream, cache))
-                    for outcome, cache in zip(outcomes, kept, strict=True)
+                    named(exercise.gradients, mutant.build(outcome.case.upstream, outcome.case.cache))
+                    for outcome in outcomes
                 ]
         except Exception:
             continue  # a mutant that does not run explains nothing
@@ -234,13 +233,13 @@ def _agree(x: Any, y: Any) -> bool:
 
 
 def problem(exercise: Exercise, case: Case) -> SimpleNamespace:
-    """A case by name: arguments, upstream gradients (dy, …), outputs (y, …) and true gradients (dx, …)."""
+    """A case by name: arguments, upstream gradients (dy, …), outputs (y, …), true gradients (dx, …), cache."""
     upstream = named(exercise.upstream, case.upstream)
     outputs = named(exercise.outputs, case.outputs)
     arguments = dict(zip(exercise.arguments, case.arguments, strict=True))
     true = dict(zip(exercise.gradients, as_tuple(case.gradients), strict=True))
     taken = {f"d_{name[1:]}" if name in true else name: value for name, value in upstream.items()}
-    return SimpleNamespace(**arguments, **outputs, **true, **taken)
+    return SimpleNamespace(cache=case.cache, **arguments, **outputs, **true, **taken)
 
 
 def mistakes_of(exercise: Exercise) -> list[Mistake]:

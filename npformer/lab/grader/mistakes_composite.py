@@ -10,19 +10,13 @@ import numpy as np
 from npformer.lab.grader.mistake import Mistake
 from npformer.lab.grader.parts.composite import (
     attention_backward,
-    attention_forward,
-    feed_forward_forward,
-    multi_head_attention_forward,
-    residual_forward,
 )
 from npformer.lab.grader.parts.operations import (
     dropout_backward,
     layer_norm_backward,
-    layer_norm_forward,
     linear_backward,
     linear_forward,
     merge_heads,
-    softmax_forward,
     split_heads,
 )
 from npformer.typing import HostArray, HostArrays
@@ -35,14 +29,12 @@ def _drop(c: Any, x: HostArray) -> Any:
 
 def _through_norm(c: Any, dy: HostArray) -> Any:
     """dy back through the layer norm of x + Drop(f)."""
-    total, _ = residual_forward(c.x, c.f, c.keep, c.scale)
-    return layer_norm_backward(dy, layer_norm_forward(total, c.gamma, c.beta)[1])[0]
+    return layer_norm_backward(dy, c.cache[1])[0]
 
 
-def _scores(c: Any) -> tuple[HostArray, HostArray]:
-    """(weights, dweights) of an attention problem."""
-    weights, _ = softmax_forward(c.q @ np.matrix_transpose(c.k) / math.sqrt(c.q.shape[-1]), c.visible)
-    return weights, c.dout @ np.matrix_transpose(c.v)
+def _dweights(c: Any) -> Any:
+    """The gradient of the weights of an attention problem."""
+    return c.dout @ np.matrix_transpose(c.v)
 
 
 def _from_scores(c: Any, dscores: HostArray) -> HostArrays:
@@ -50,57 +42,37 @@ def _from_scores(c: Any, dscores: HostArray) -> HostArrays:
     return {"dq": dscores @ c.k * scale, "dk": np.matrix_transpose(dscores) @ c.q * scale}
 
 
-def _no_softmax(c: Any) -> HostArrays:
-    return _from_scores(c, _scores(c)[1])
-
-
-def _diagonal(c: Any) -> HostArrays:
-    weights, dweights = _scores(c)
-    return _from_scores(c, weights * dweights)
-
-
 def _times_root(c: Any, power: int) -> HostArrays:
     factor = math.sqrt(c.q.shape[-1]) ** power
     return {"dq": c.dq * factor, "dk": c.dk * factor}
 
 
-def _ff(c: Any) -> tuple[HostArray, HostArray, Any]:
-    """(h, dropped, gradient of dropped) of a feed_forward problem."""
-    _, caches = feed_forward_forward(c.x, c.w1, c.b1, c.w2, c.b2, c.keep, c.scale)
-    h = linear_forward(c.x, c.w1, c.b1)[0]
-    return h, caches[3][0], c.dy @ c.w2.T
-
-
 def _ff_down(c: Any, dh: HostArray) -> HostArrays:
-    dx, dw1, db1 = linear_backward(dh, (c.x, c.w1))
+    dx, dw1, db1 = linear_backward(dh, c.cache[0])
     return {"dx": dx, "dw1": dw1, "db1": db1}
 
 
 def _ff_gate_from_gradient(c: Any) -> HostArrays:
-    da = _drop(c, _ff(c)[2])
+    da = _drop(c, c.dy @ c.w2.T)
     return _ff_down(c, np.where(da > 0, da, 0.0))
 
 
-def _heads_reshaped(c: Any) -> dict[str, Any]:
+def _back_to_heads(c: Any) -> tuple[HostArray, ...]:
+    """The gradients of the heads' queries, keys and values."""
+    dmerged = linear_backward(c.dy, c.cache[4])[0]
+    return attention_backward(split_heads(dmerged, c.num_heads), c.cache[3])
+
+
+def _heads_reshaped(c: Any) -> HostArrays:
     """The gradients of the heads merged by a reshape alone."""
-    (q, q_cache), (k, _), (v, _) = (
-        linear_forward(source, c.params[f"w{letter}"], c.params[f"b{letter}"])
-        for source, letter in ((c.x, "q"), (c.memory, "k"), (c.memory, "v"))
-    )
-    q, k, v = (split_heads(part, c.num_heads) for part in (q, k, v))
-    dmerged = c.dy @ c.params["wo"].T
-    dq, _, _ = attention_backward(split_heads(dmerged, c.num_heads), attention_forward(q, k, v, c.visible)[1])
-    dx, dwq, dbq = linear_backward(dq.reshape(c.x.shape), q_cache)
+    dx, dwq, dbq = linear_backward(_back_to_heads(c)[0].reshape(c.x.shape), c.cache[0])
     return {"dx": dx, "dparams.wq": dwq, "dparams.bq": dbq}
 
 
 def _only(c: Any, letter: str) -> HostArrays:
     """dmemory from the keys ("k") or the values ("v") alone."""
-    _, cache = multi_head_attention_forward(c.x, c.memory, c.params, c.num_heads, c.visible)
-    dmerged = linear_backward(c.dy, cache[4])[0]
-    _, dk, dv = attention_backward(split_heads(dmerged, c.num_heads), cache[3])
-    dpart = dk if letter == "k" else dv
-    return {"dmemory": merge_heads(dpart) @ c.params[f"w{letter}"].T}
+    _, dk, dv = _back_to_heads(c)
+    return {"dmemory": merge_heads(dk if letter == "k" else dv) @ c.params[f"w{letter}"].T}
 
 
 _DROPPED = "np.where(keep, … * scale, 0.0), or dropout_backward(…, dropout_cache)"
@@ -161,16 +133,16 @@ COMPOSITE: dict[str, list[Mistake]] = {
         Mistake("activation left out", "dw1 is as if there were no ReLU.",
                 "The forward has four lines. Which of them has no counterpart in your backward?",
                 "The ReLU is missing on the way back.", "dh = relu_backward(da, relu_cache)",
-                lambda c: _ff_down(c, _drop(c, _ff(c)[2]))),
+                lambda c: _ff_down(c, _drop(c, c.dy @ c.w2.T))),
         Mistake("dropout left out", "dw1 is right without dropout and wrong with it.",
                 "The forward has four lines. Which of them has no counterpart in your backward?",
                 "The dropout is missing on the way back.", "da = dropout_backward(ddropped, dropout_cache)",
-                lambda c: _ff_down(c, np.where(_ff(c)[0] > 0, _ff(c)[2], 0.0))),
+                lambda c: _ff_down(c, np.where(c.cache[1], c.dy @ c.w2.T, 0.0))),
         Mistake("input of the wrong line", "dw2 is as if W₂ had met another array than it did.",
                 "Which array did W₂ meet in the forward, to the letter?",
                 "W₂ met what came out of the dropout, not what went into the ReLU.",
                 "linear_backward(dy, down_cache) knows it.",
-                lambda c: {"dw2": linear_backward(c.dy, (_ff(c)[0], c.w2))[1]}),
+                lambda c: {"dw2": linear_backward(c.dy, (linear_forward(c.x, c.w1, c.b1)[0], c.w2))[1]}),
     ],
     "attention": [
         Mistake("scale left out", "It is too large by √D.", "What did the forward do to Q Kᵀ before the softmax?",
@@ -183,11 +155,12 @@ COMPOSITE: dict[str, list[Mistake]] = {
         Mistake("softmax left out", "dq is as if the weights were the scores.",
                 "Three lines: scores, weights, out. Which has no counterpart in your backward?",
                 "The softmax is missing on the way back, between dweights and dscores.",
-                "dscores = softmax_backward(dweights, softmax_cache)", _no_softmax),
+                "dscores = softmax_backward(dweights, softmax_cache)", lambda c: _from_scores(c, _dweights(c))),
         Mistake("shared term of the softmax missing", "It is as if each weight depended on its own score alone.",
                 "If one score of a row grows, what becomes of the other weights?",
                 "The softmax's backward lacks its shared term, Σ_S dweights·weights.",
-                "dscores = weights * (dweights - sum(dweights * weights, axis=-1, keepdims=True))", _diagonal),
+                "dscores = weights * (dweights - sum(dweights * weights, axis=-1, keepdims=True))",
+                lambda c: _from_scores(c, c.cache[3] * _dweights(c))),
     ],
     "multi_head_attention": [
         Mistake("heads merged without moving their axis", "dx has the right shape, its numbers are shuffled.",

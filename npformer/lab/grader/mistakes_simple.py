@@ -15,10 +15,6 @@ def _density(x: HostArray) -> HostArray:
     return np.asarray(np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi))
 
 
-def _phi(x: HostArray) -> HostArray:
-    return np.asarray(0.5 * (1 + np.vectorize(math.erf, otypes=[float])(x / math.sqrt(2))))
-
-
 def _tanh_gelu(c: Any) -> HostArrays:
     k = math.sqrt(2 / math.pi)
     t = np.tanh(k * (c.x + 0.044715 * c.x**3))
@@ -71,7 +67,7 @@ SIMPLE: dict[str, list[Mistake]] = {
         Mistake("product rule", "dx is the first of two terms.",
                 "x stands twice in x·Φ(x). What does the product rule say?",
                 "The term in which Φ is differentiated is missing: its derivative is the density φ.",
-                "dy * (phi_below + x * φ(x))", lambda c: {"dx": c.dy * _phi(c.x)}),
+                "dy * (phi_below + x * φ(x))", lambda c: {"dx": c.dy * c.cache[1]}),
         Mistake("derivative of the tanh form", "dx is right to two or three digits.",
                 "Of which function is this the derivative? Compare it with the forward, symbol by symbol.",
                 "This is the derivative of the approximation with tanh; the forward here uses erf.",
@@ -79,13 +75,13 @@ SIMPLE: dict[str, list[Mistake]] = {
         Mistake("density without its constant", "dx is right at x = 0 alone.",
                 "The density of a normal variable has the integral 1. Has yours?",
                 "The density lacks its factor 1/√(2π).", "φ = np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)",
-                lambda c: {"dx": c.dy * (_phi(c.x) + c.x * np.exp(-0.5 * c.x**2))}),
+                lambda c: {"dx": c.dy * (c.cache[1] + c.x * np.exp(-0.5 * c.x**2))}),
         Mistake("x left out", "The second term is there, without a factor.",
                 "In (x·Φ)' = Φ + ?·Φ': what stands at the question mark?", "The density is to be multiplied by x.",
-                "phi_below + x * φ", lambda c: {"dx": c.dy * (_phi(c.x) + _density(c.x))}),
+                "phi_below + x * φ", lambda c: {"dx": c.dy * (c.cache[1] + _density(c.x))}),
         Mistake("dy left out", "dx does not depend on dy.", "What does the chain rule do with the slope?",
                 "The slope is multiplied by the incoming gradient dy.", "dy * slope",
-                lambda c: {"dx": _phi(c.x) + c.x * _density(c.x)}),
+                lambda c: {"dx": c.cache[1] + c.x * _density(c.x)}),
     ],
     "softmax": [
         Mistake("shared term missing", "The rows of dx do not add up to 0, yet adding one number to a whole row of x "

@@ -22,41 +22,28 @@ def _no_offset(c: Any) -> HostArrays:
     return {"dtable": table}
 
 
-def _norm(c: Any) -> tuple[HostArray, HostArray, HostArray]:
-    """(x̂, r, g) of a layer_norm problem."""
-    centred = c.x - c.x.mean(axis=-1, keepdims=True)
-    r = 1 / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + c.eps)
-    return centred * r, r, c.dy * c.gamma
-
-
 def _layer_norm(formula: Any) -> Any:
-    return lambda c: {"dx": formula(c, *_norm(c))}
+    """dx from the problem, x̂, r and g."""
+    return lambda c: {"dx": formula(c, *c.cache[:2], c.dy * c.gamma)}
 
 
 def _gamma_outside(c: Any, h: HostArray, r: HostArray, g: HostArray) -> HostArray:
     return np.asarray(c.gamma * r * (c.dy - mean(c.dy) - h * mean(c.dy * h)))
 
 
-def _probabilities(c: Any) -> tuple[HostArray, HostArray, HostArray]:
-    """(p, q without smoothing, counted) of a cross_entropy problem."""
-    p = np.exp(c.logits - c.logits.max(axis=-1, keepdims=True))
-    one_hot = (c.targets[..., None] == np.arange(c.logits.shape[-1])).astype(float)
-    return p / total(p, -1), one_hot, (c.targets != c.ignore_index)[..., None]
-
-
 def _unmasked(c: Any) -> HostArrays:
-    p, one_hot, counted = _probabilities(c)
-    q = (1 - c.label_smoothing) * one_hot + c.label_smoothing / p.shape[-1]
-    return {"dlogits": (p - q) * c.dloss / max(int(counted.sum()), 1)}
+    p, q, _, num_counted = c.cache
+    return {"dlogits": (p - q) * c.dloss / num_counted}
 
 
 def _unsmoothed(c: Any) -> HostArrays:
-    p, one_hot, counted = _probabilities(c)
-    return {"dlogits": (p - one_hot) * counted * c.dloss / max(int(counted.sum()), 1)}
+    p, _, counted, num_counted = c.cache
+    one_hot = c.targets[..., None] == np.arange(p.shape[-1])
+    return {"dlogits": (p - one_hot) * counted[..., None] * c.dloss / num_counted}
 
 
 def _counted_instead(divisor: Any) -> Any:
-    return lambda c: {"dlogits": c.dlogits * max(int(np.sum(c.targets != c.ignore_index)), 1) / divisor(c)}
+    return lambda c: {"dlogits": c.dlogits * c.cache[3] / divisor(c)}
 
 
 TOKENS: dict[str, list[Mistake]] = {
@@ -131,7 +118,7 @@ TOKENS: dict[str, list[Mistake]] = {
                 "Which axes does y have that γ and β do not? What becomes of them on the way back?",
                 "Sum over every axis but the last, not over the first alone.",
                 "tokens = tuple(range(dy.ndim - 1)); np.sum(…, axis=tokens)",
-                lambda c: {"dbeta": c.dy.sum(axis=0), "dgamma": (c.dy * _norm(c)[0]).sum(axis=0)}),
+                lambda c: {"dbeta": c.dy.sum(axis=0), "dgamma": (c.dy * c.cache[0]).sum(axis=0)}),
     ],
     "cross_entropy": [
         Mistake("mean over all tokens", "dlogits is too small where there is padding, and right where there is none.",
