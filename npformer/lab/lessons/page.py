@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Sequence
 
 from npformer.lab.lessons.lesson import Lesson, Step
+from npformer.terminal import fill
 
 WIDTH = 120
 #: A file of npformer in a sentence, which the page links.
@@ -36,7 +36,4 @@ def _link(found: re.Match[str]) -> str:
 
 
 def _filled(text: str, first: str = "") -> str:
-    return textwrap.fill(
-        text, WIDTH, initial_indent=first, subsequent_indent=" " * len(first), break_long_words=False,
-        break_on_hyphens=False,
-    )  # fmt: skip
+    return fill(text, WIDTH, first, " " * len(first))

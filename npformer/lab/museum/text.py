@@ -137,8 +137,7 @@ def _hung(text: str) -> str:
 
 
 def _entry(name: str, text: str) -> str:
-    hung = textwrap.wrap(text, columns() - _ID - 2, break_long_words=False, break_on_hyphens=False) or [""]
-    return "\n".join([f"  {name.ljust(_ID)}{hung[0]}", *(" " * (_ID + 2) + line for line in hung[1:])])
+    return fill(text, first=f"  {name.ljust(_ID)}", hanging=" " * (_ID + 2))
 
 
 def mutation_table(outcomes: Sequence[Outcome], counts: Mapping[str, Any], seconds: float) -> str:
