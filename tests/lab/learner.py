@@ -1,6 +1,7 @@
 """A learner's files and their grades; right answers, in other words than npformer's, to be put into the templates.
 
-The shapes are those of the templates; softmax has a forward of its own, which takes no complex numbers.
+The shapes are those of the templates; softmax has a forward of its own, which takes no complex numbers. The last two
+layers have no words of their own: they only call parts, as the first one does, and the reference answers for them.
 """
 
 import inspect
