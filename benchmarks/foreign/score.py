@@ -7,7 +7,8 @@ import npformer as npf
 from benchmarks.foreign.pair import KINDS, Foreign, Wrong
 from npformer.proof.report import RIGHT, WRONG
 
-#: The kinds that each diagnosis label stands for: labels of tried mistakes (mutants.py) and of patterns (diagnosis.py).
+#: The kinds that each diagnosis label stands for, if it is no kind itself: labels of tried mistakes (mutants.py) and
+#: of patterns (diagnosis.py).
 FAMILIES = {
     "drop a term": {"missing term"},
     "change a sign": {"sign"},
@@ -21,11 +22,7 @@ FAMILIES = {
     "drop the choice": {"wrong branch"},
     "swap outputs": {"swapped outputs"},
     "return zero": {"zero"},
-    "not finite": {"not finite"},
-    "zero": {"zero"},
     "not zero": {"extra term"},
-    "sign": {"sign"},
-    "transposed": {"transposed"},
     "wrong at repeated tokens": {"not accumulated"},
     "wrong at masked positions": {"wrong branch", "wrong place"},
     "wrong at the first position": {"wrong place"},
@@ -35,6 +32,7 @@ FAMILIES = {
     "term missing": {"missing term"},
     "heads exchanged": {"reshaped", "wrong place"},
     "heads merged wrongly": {"reshaped"},
+    "extra factor": {"factor", "wrong factor"},
 }
 #: The same for the museum's bugs, by the term that each formula leaves out or misplaces.
 OF_BUGS = {
@@ -55,8 +53,6 @@ def family(cause):
         return OF_BUGS[cause.removeprefix("museum bug ")]
     if cause in KINDS:
         return {cause}
-    if cause == "extra factor":
-        return {"factor", "wrong factor"}
     if cause not in FAMILIES:
         raise ValueError(f"cause: expected one of {', '.join(FAMILIES)}, got {cause!r}; name its family in score.py")
     return FAMILIES[cause]

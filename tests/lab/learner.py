@@ -7,10 +7,13 @@ layers have no words of their own: they only call parts, as the first one does, 
 import inspect
 
 import numpy as np
+import pytest
 
-from npformer.lab.grader import Limits, find, grade_file, report
+from npformer.lab.grader import EXERCISES, Limits, find, grade_file, report
 from npformer.lab.grader.parts.operations import merge_heads, split_heads
 from npformer.lab.grader.templates import pair_source, template
+
+each_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=[exercise.name for exercise in EXERCISES])
 
 
 def graded(folder, text, name="mine", seconds=120.0):

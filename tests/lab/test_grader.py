@@ -1,7 +1,6 @@
 """The grader on right answers; its own answers held against npformer and against a measured derivative."""
 
 import numpy as np
-import pytest
 
 from npformer import functional as F  # noqa: N812
 from npformer.functional import AttentionMask
@@ -12,9 +11,7 @@ from npformer.lab.grader.source import read_source
 from npformer.lab.grader.templates import template
 from npformer.lab.grader.tree import decode, named
 from npformer.layers import DecoderLayer, EncoderLayer, MultiHeadAttention
-from tests.lab.learner import answered
-
-each_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=[exercise.name for exercise in EXERCISES])
+from tests.lab.learner import answered, each_exercise
 
 
 @each_exercise

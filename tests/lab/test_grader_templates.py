@@ -7,8 +7,7 @@ import pytest
 from npformer.errors import OutputError
 from npformer.lab.grader import EXERCISES, grade_file, templates
 from npformer.lab.grader.parts.operations import softmax_backward
-
-each_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=[exercise.name for exercise in EXERCISES])
+from tests.lab.learner import each_exercise
 
 
 @each_exercise

@@ -9,7 +9,7 @@ import pytest
 from npformer.lab.grader import find, grade, report
 from npformer.lab.grader.child.values import decode, encode
 from npformer.lab.grader.runner import Run
-from npformer.lab.grader.templates import parts_source, template
+from npformer.lab.grader.templates import pair_source, parts_source
 from tests.lab.learner import graded, said
 
 LN = "x_hat, r, gamma = cache; g = dy * gamma; tokens = tuple(range(dy.ndim - 1))\n"
@@ -58,109 +58,146 @@ DEC = (
     "norm2=dict(gamma=g2, beta=b2), norm3=dict(gamma=g3, beta=b3), feed_forward=dict(w1=dw1, b1=db1, w2=dw2, b2=db2))"
 )
 
-#: (exercise, body of the backward, the gradient that the hint speaks of, the cause it finds)
-WRONG = [
-    ("linear", "x, W = cache; X, D = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])\n"
-     "    return dy @ W.T, X.T @ D / len(D), D.sum(0)", "dweight", "averaged over tokens"),
-    ("linear", "x, W = cache; X, D = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])\n"
-     "    return dy @ W.T, X.T @ D / len(x), D.sum(0)", "dweight", "averaged over the batch"),
-    ("linear", "x, W = cache; X, D = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])\n"
-     "    return dy @ W.T, X.T @ D, D.mean(0)", "dbias", "averaged over tokens"),
-    ("linear", "x, W = cache; X, D = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])\n"
-     "    return dy @ W.T, X.T @ D, dy.sum(0)", "dbias", "axes not summed"),
-    ("linear", "x, W = cache; X, D = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])\n"
-     "    return dy @ W.T, D.T @ X, D.sum(0)", "dweight", "transposed"),
-    ("linear", "x, W = cache; return dy @ W, x, dy", "", "ValueError"),
-    ("relu", "return np.where(dy > 0, dy, 0)", "dx", "gate from dy"),
-    ("relu", "return dy", "dx", "gate left out"),
-    ("relu", "return 1.0 * cache", "dx", "dy left out"),
-    ("relu", "return -dy * cache", "dx", "scaled by −1"),
-    ("gelu", "x, P = cache; return dy * P", "dx", "product rule"),
-    ("gelu", "x, P = cache; return dy * (P + x * np.exp(-x * x / 2))", "dx", "density without its constant"),
-    ("gelu", "x, P = cache; return dy * (P - x * np.exp(-x * x / 2) / np.sqrt(2 * np.pi))", "dx", "change a sign"),
-    ("gelu", "x, P = cache; t = np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3))\n    return dy * (0.5 * (1 + t)"
-     " + 0.5 * x * (1 - t * t) * np.sqrt(2 / np.pi) * (1 + 3 * 0.044715 * x ** 2))", "dx",
-     "derivative of the tanh form"),
-    ("softmax", "return cache * dy", "dx", "shared term missing"),
-    ("softmax", "return cache * (1 - cache) * dy", "dx", "diagonal alone"),
-    ("softmax", "return cache * (dy - (dy * cache).sum(0, keepdims=True))", "dx", "sum over the wrong axis"),
-    ("softmax", "return cache * (dy - (dy * cache).sum())", "dx", "sum over everything"),
-    ("softmax", "return cache * (dy - dy.sum(-1, keepdims=True))", "dx", "sum without weights"),
-    ("softmax", "return cache * (dy - (dy * cache).sum(-1, keepdims=True)) / len(dy)", "dx", "divided by batch"),
-    ("softmax", "return cache * (dy + (dy * cache).sum(-1, keepdims=True))", "dx", "change a sign"),
-    ("softmax", "return 2 * cache * (dy - (dy * cache).sum(-1, keepdims=True))", "dx", "scaled by 2"),
-    ("dropout", "keep, s = cache; return np.where(keep, dy, 0)", "dx", "scale left out"),
-    ("dropout", "keep, s = cache; return dy * s", "dx", "mask left out"),
-    ("dropout", "keep, s = cache; return np.where(keep, dy / s, 0)", "dx", "divided by scale"),
-    ("embedding", "t, V, s = cache; d = np.zeros((V, dy.shape[-1])); d[t] = s * dy; return d", "dtable",
-     "assigned instead of added"),
-    ("embedding", "t, V, s = cache; d = np.zeros((V, dy.shape[-1])); d[t] += s * dy; return d", "dtable",
-     "assigned instead of added"),
-    ("embedding", "t, V, s = cache; d = np.zeros((V, dy.shape[-1])); np.add.at(d, t, dy); return d", "dtable",
-     "scale left out"),
-    ("embedding", "t, V, s = cache; d = np.zeros((V, dy.shape[-1])); np.add.at(d, t, s * dy); d[0] = 0; return d",
-     "dtable", "padding row zeroed"),
-    ("learned_positions", "o, P = cache; d = np.zeros((P, dy.shape[-1])); d[:dy.shape[1]] = dy.sum(0); return dy, d",
-     "dtable", "offset left out"),
-    ("learned_positions", "o, P = cache; d = np.zeros((P, dy.shape[-1])); d[o:o + dy.shape[1]] = dy.mean(0)\n"
-     "    return dy, d", "dtable", "averaged over the batch"),
-    ("learned_positions", "o, P = cache; return dy, dy", "dtable", "axes not summed"),
-    ("layer_norm", LN + "return r * (g - x_hat * m(g * x_hat)), " + LN_SUMS, "dx", "no mean of g"),
-    ("layer_norm", LN + "return r * (g - m(g)), " + LN_SUMS, "dx", "no x_hat term"),
-    ("layer_norm", LN + "return r * g, " + LN_SUMS, "dx", "statistics as constants"),
-    ("layer_norm", LN + "return gamma * r * (dy - m(dy) - x_hat * m(dy * x_hat)), " + LN_SUMS, "dx",
-     "gamma outside the means"),
-    ("layer_norm", LN + "return g - m(g) - x_hat * m(g * x_hat), " + LN_SUMS, "dx", "r left out"),
-    ("layer_norm", LN + "return r * (g - m(g) - x_hat * m(g * x_hat)), dy.sum(tokens), dy.sum(tokens)", "dgamma",
-     "x_hat left out of dgamma"),
-    ("layer_norm", LN + "return r * (g - m(g) - x_hat * m(g * x_hat)), (dy * x_hat).sum(tokens), dy.sum(0)", "dbeta",
-     "axes not summed"),
-    ("residual", "return 0 * dy, dropout_backward(dy, cache)", "dx", "stream cut off"),
-    ("residual", "d = dropout_backward(dy, cache); return d, d", "dx", "dropout on the stream"),
-    ("residual", "return dy, dy", "df", "dropout left out"),
-    ("post_norm", "r, n = cache; t, g, b = layer_norm_backward(dy, n); x, f = residual_backward(t, r)\n"
-     "    return dy, f, g, b", "dx", "routed past the norm"),
-    ("post_norm", "r, n = cache; t, g, b = layer_norm_backward(dy, n); x, f = residual_backward(t, r)\n"
-     "    return x + dy, f, g, b", "dx", "added past the norm"),
-    ("post_norm", "r, n = cache; t, g, b = layer_norm_backward(dy, n); return t, t, g, b", "df", "dropout left out"),
-    ("add_norm", "r, n = cache; t, g, b = layer_norm_backward(dy[1], n); x, f = residual_backward(t, r)\n"
-     "    return x, f, g, b", "df", "stream cut off"),
-    ("add_norm", "r, n = cache; t, g, b = layer_norm_backward(dy[1], n); x, f = residual_backward(dy[0], r)\n"
-     "    return x, f, g, b", "df", "norm's share left out"),
-    ("add_norm", "r, n = cache; t, g, b = layer_norm_backward(dy[1], n); t = t + dy[0]; return t, t, g, b", "df",
-     "dropout left out"),
-    ("feed_forward", FF + "dh = np.where(da > 0, da, 0)" + FF_END, "db1", "gate from the gradient"),
-    ("feed_forward", FF + "dh = da" + FF_END, "db1", "activation left out"),
-    ("feed_forward", FF + "dh = relu_backward(dd, relu)" + FF_END, "db1", "dropout left out"),
-    ("cross_entropy", CE + "return (p - q) * np.where(counted, dloss / counted.size, 0)[..., None]", "dlogits",
-     "mean over all tokens"),
-    ("cross_entropy", CE + "return (p - q) * np.where(counted, dloss / len(counted), 0)[..., None]", "dlogits",
-     "divided by the batch"),
-    ("cross_entropy", CE + "return (p - q) * dloss / n", "dlogits", "padding counts"),
-    ("cross_entropy", CE + "return (p - q) * np.where(counted, 1 / n, 0)[..., None]", "dlogits", "dloss left out"),
-    ("cross_entropy", CE + "return (q - p) * np.where(counted, dloss / n, 0)[..., None]", "dlogits", "sign"),
-    ("attention", AT + "return ds @ k, t(ds) @ q, dv", "dk", "scale left out"),
-    ("attention", AT + "return ds @ k * s * s, t(ds) @ q * s * s, dv", "dk", "scale twice"),
-    ("attention", AT + "return dw @ k * s, t(dw) @ q * s, dv", "dk", "softmax left out"),
-    ("attention", AT + "ds = w * dw; return ds @ k * s, t(ds) @ q * s, dv", "dk", "shared term of the softmax missing"),
-    ("attention", AT + "return ds @ k * s, t(ds) @ q * s, w @ dout", "", "ValueError"),
-    ("attention", AT + "return t(ds) @ q * s, ds @ k * s, dv", "", "order"),
-    ("attention", AT + "return ds @ k * s / len(q), t(ds) @ q * s / len(q), dv", "dk", "scaled by 1/B"),
-    ("attention", AT + "return ds @ k * s / 2, t(ds) @ q * s / 2, dv", "dk", "scaled by 1/2"),
-    ("multi_head_attention", MH + "    dq = dq.reshape(dy.shape).reshape(dy.shape)\n    m2 = m\n"
-     + MH_END.format("from_k + from_v").replace("m(dq)", "dq"), "dparams.bq", "heads merged without moving their axis"),
-    ("multi_head_attention", MH + MH_END.format("from_v"), "dmemory", "keys' share left out"),
-    ("multi_head_attention", MH + MH_END.format("from_k"), "dmemory", "values' share left out"),
-    ("encoder_layer_post", ENC.format("d + dff", "dx + a"), "dx", "drop a term"),
-    ("encoder_layer_post", ENC.format("d + dff", "a + b"), "dx", "drop a term"),
-    ("encoder_layer_post", ENC.format("d", "dx + a + b"), "dparams.norm1.beta", "drop a term"),
-    ("encoder_layer_pre", PRE.format("s", "a", "s + dn"), "dparams.norm1.beta", "drop a term"),
-    ("encoder_layer_pre", PRE.format("s", "a + b", "dn"), "dx", "drop a term"),
-    ("encoder_layer_pre", PRE.format("0 * s", "a + b", "s + dn"), "dparams.attention.bo", "unknown"),
-    ("decoder_layer", DEC.format("d + dff", "d + a", "d + a", "dm"), "dx", "drop a term"),
-    ("decoder_layer", DEC.format("d + dff", "d", "d + a + b", "dm"), "dparams.norm1.beta", "drop a term"),
-    ("decoder_layer", DEC.format("d + dff", "d + a", "d + a + b", "2 * dm"), "dmemory", "scaled by 2"),
-]  # fmt: skip
+#: exercise → (body of the backward, the gradient that the hint speaks of, the cause it finds)
+WRONG = {
+    "linear": [
+        ("x, W = cache; X, D = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])\n"
+         "    return dy @ W.T, X.T @ D / len(D), D.sum(0)", "dweight", "averaged over tokens"),
+        ("x, W = cache; X, D = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])\n"
+         "    return dy @ W.T, X.T @ D / len(x), D.sum(0)", "dweight", "averaged over the batch"),
+        ("x, W = cache; X, D = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])\n"
+         "    return dy @ W.T, X.T @ D, D.mean(0)", "dbias", "averaged over tokens"),
+        ("x, W = cache; X, D = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])\n"
+         "    return dy @ W.T, X.T @ D, dy.sum(0)", "dbias", "axes not summed"),
+        ("x, W = cache; X, D = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])\n"
+         "    return dy @ W.T, D.T @ X, D.sum(0)", "dweight", "transposed"),
+        ("x, W = cache; return dy @ W, x, dy", "", "ValueError"),
+    ],
+    "relu": [
+        ("return np.where(dy > 0, dy, 0)", "dx", "gate from dy"),
+        ("return dy", "dx", "gate left out"),
+        ("return 1.0 * cache", "dx", "dy left out"),
+        ("return -dy * cache", "dx", "scaled by −1"),
+    ],
+    "gelu": [
+        ("x, P = cache; return dy * P", "dx", "product rule"),
+        ("x, P = cache; return dy * (P + x * np.exp(-x * x / 2))", "dx", "density without its constant"),
+        ("x, P = cache; return dy * (P - x * np.exp(-x * x / 2) / np.sqrt(2 * np.pi))", "dx", "change a sign"),
+        ("x, P = cache; t = np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3))\n    return dy * (0.5 * (1 + t)"
+         " + 0.5 * x * (1 - t * t) * np.sqrt(2 / np.pi) * (1 + 3 * 0.044715 * x ** 2))", "dx",
+         "derivative of the tanh form"),
+    ],
+    "softmax": [
+        ("return cache * dy", "dx", "shared term missing"),
+        ("return cache * (1 - cache) * dy", "dx", "diagonal alone"),
+        ("return cache * (dy - (dy * cache).sum(0, keepdims=True))", "dx", "sum over the wrong axis"),
+        ("return cache * (dy - (dy * cache).sum())", "dx", "sum over everything"),
+        ("return cache * (dy - dy.sum(-1, keepdims=True))", "dx", "sum without weights"),
+        ("return cache * (dy - (dy * cache).sum(-1, keepdims=True)) / len(dy)", "dx", "divided by batch"),
+        ("return cache * (dy + (dy * cache).sum(-1, keepdims=True))", "dx", "change a sign"),
+        ("return 2 * cache * (dy - (dy * cache).sum(-1, keepdims=True))", "dx", "scaled by 2"),
+    ],
+    "dropout": [
+        ("keep, s = cache; return np.where(keep, dy, 0)", "dx", "scale left out"),
+        ("keep, s = cache; return dy * s", "dx", "mask left out"),
+        ("keep, s = cache; return np.where(keep, dy / s, 0)", "dx", "divided by scale"),
+    ],
+    "embedding": [
+        ("t, V, s = cache; d = np.zeros((V, dy.shape[-1])); d[t] = s * dy; return d", "dtable",
+         "assigned instead of added"),
+        ("t, V, s = cache; d = np.zeros((V, dy.shape[-1])); d[t] += s * dy; return d", "dtable",
+         "assigned instead of added"),
+        ("t, V, s = cache; d = np.zeros((V, dy.shape[-1])); np.add.at(d, t, dy); return d", "dtable",
+         "scale left out"),
+        ("t, V, s = cache; d = np.zeros((V, dy.shape[-1])); np.add.at(d, t, s * dy); d[0] = 0; return d",
+         "dtable", "padding row zeroed"),
+    ],
+    "learned_positions": [
+        ("o, P = cache; d = np.zeros((P, dy.shape[-1])); d[:dy.shape[1]] = dy.sum(0); return dy, d",
+         "dtable", "offset left out"),
+        ("o, P = cache; d = np.zeros((P, dy.shape[-1])); d[o:o + dy.shape[1]] = dy.mean(0)\n"
+         "    return dy, d", "dtable", "averaged over the batch"),
+        ("o, P = cache; return dy, dy", "dtable", "axes not summed"),
+    ],
+    "layer_norm": [
+        (LN + "return r * (g - x_hat * m(g * x_hat)), " + LN_SUMS, "dx", "no mean of g"),
+        (LN + "return r * (g - m(g)), " + LN_SUMS, "dx", "no x_hat term"),
+        (LN + "return r * g, " + LN_SUMS, "dx", "statistics as constants"),
+        (LN + "return gamma * r * (dy - m(dy) - x_hat * m(dy * x_hat)), " + LN_SUMS, "dx",
+         "gamma outside the means"),
+        (LN + "return g - m(g) - x_hat * m(g * x_hat), " + LN_SUMS, "dx", "r left out"),
+        (LN + "return r * (g - m(g) - x_hat * m(g * x_hat)), dy.sum(tokens), dy.sum(tokens)", "dgamma",
+         "x_hat left out of dgamma"),
+        (LN + "return r * (g - m(g) - x_hat * m(g * x_hat)), (dy * x_hat).sum(tokens), dy.sum(0)", "dbeta",
+         "axes not summed"),
+    ],
+    "residual": [
+        ("return 0 * dy, dropout_backward(dy, cache)", "dx", "stream cut off"),
+        ("d = dropout_backward(dy, cache); return d, d", "dx", "dropout on the stream"),
+        ("return dy, dy", "df", "dropout left out"),
+    ],
+    "post_norm": [
+        ("r, n = cache; t, g, b = layer_norm_backward(dy, n); x, f = residual_backward(t, r)\n"
+         "    return dy, f, g, b", "dx", "routed past the norm"),
+        ("r, n = cache; t, g, b = layer_norm_backward(dy, n); x, f = residual_backward(t, r)\n"
+         "    return x + dy, f, g, b", "dx", "added past the norm"),
+        ("r, n = cache; t, g, b = layer_norm_backward(dy, n); return t, t, g, b", "df", "dropout left out"),
+    ],
+    "add_norm": [
+        ("r, n = cache; t, g, b = layer_norm_backward(dy[1], n); x, f = residual_backward(t, r)\n"
+         "    return x, f, g, b", "df", "stream cut off"),
+        ("r, n = cache; t, g, b = layer_norm_backward(dy[1], n); x, f = residual_backward(dy[0], r)\n"
+         "    return x, f, g, b", "df", "norm's share left out"),
+        ("r, n = cache; t, g, b = layer_norm_backward(dy[1], n); t = t + dy[0]; return t, t, g, b", "df",
+         "dropout left out"),
+    ],
+    "feed_forward": [
+        (FF + "dh = np.where(da > 0, da, 0)" + FF_END, "db1", "gate from the gradient"),
+        (FF + "dh = da" + FF_END, "db1", "activation left out"),
+        (FF + "dh = relu_backward(dd, relu)" + FF_END, "db1", "dropout left out"),
+    ],
+    "cross_entropy": [
+        (CE + "return (p - q) * np.where(counted, dloss / counted.size, 0)[..., None]", "dlogits",
+         "mean over all tokens"),
+        (CE + "return (p - q) * np.where(counted, dloss / len(counted), 0)[..., None]", "dlogits",
+         "divided by the batch"),
+        (CE + "return (p - q) * dloss / n", "dlogits", "padding counts"),
+        (CE + "return (p - q) * np.where(counted, 1 / n, 0)[..., None]", "dlogits", "dloss left out"),
+        (CE + "return (q - p) * np.where(counted, dloss / n, 0)[..., None]", "dlogits", "sign"),
+    ],
+    "attention": [
+        (AT + "return ds @ k, t(ds) @ q, dv", "dk", "scale left out"),
+        (AT + "return ds @ k * s * s, t(ds) @ q * s * s, dv", "dk", "scale twice"),
+        (AT + "return dw @ k * s, t(dw) @ q * s, dv", "dk", "softmax left out"),
+        (AT + "ds = w * dw; return ds @ k * s, t(ds) @ q * s, dv", "dk", "shared term of the softmax missing"),
+        (AT + "return ds @ k * s, t(ds) @ q * s, w @ dout", "", "ValueError"),
+        (AT + "return t(ds) @ q * s, ds @ k * s, dv", "", "order"),
+        (AT + "return ds @ k * s / len(q), t(ds) @ q * s / len(q), dv", "dk", "scaled by 1/B"),
+        (AT + "return ds @ k * s / 2, t(ds) @ q * s / 2, dv", "dk", "scaled by 1/2"),
+    ],
+    "multi_head_attention": [
+        (MH + "    dq = dq.reshape(dy.shape).reshape(dy.shape)\n    m2 = m\n"
+         + MH_END.format("from_k + from_v").replace("m(dq)", "dq"), "dparams.bq",
+         "heads merged without moving their axis"),
+        (MH + MH_END.format("from_v"), "dmemory", "keys' share left out"),
+        (MH + MH_END.format("from_k"), "dmemory", "values' share left out"),
+    ],
+    "encoder_layer_post": [
+        (ENC.format("d + dff", "dx + a"), "dx", "drop a term"),
+        (ENC.format("d + dff", "a + b"), "dx", "drop a term"),
+        (ENC.format("d", "dx + a + b"), "dparams.norm1.beta", "drop a term"),
+    ],
+    "encoder_layer_pre": [
+        (PRE.format("s", "a", "s + dn"), "dparams.norm1.beta", "drop a term"),
+        (PRE.format("s", "a + b", "dn"), "dx", "drop a term"),
+        (PRE.format("0 * s", "a + b", "s + dn"), "dparams.attention.bo", "unknown"),
+    ],
+    "decoder_layer": [
+        (DEC.format("d + dff", "d + a", "d + a", "dm"), "dx", "drop a term"),
+        (DEC.format("d + dff", "d", "d + a + b", "dm"), "dparams.norm1.beta", "drop a term"),
+        (DEC.format("d + dff", "d + a", "d + a + b", "2 * dm"), "dmemory", "scaled by 2"),
+    ],
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -194,12 +231,14 @@ def in_process(monkeypatch):
 
 
 def answer(folder, name, body):
-    """The grade of the template of an exercise with this body."""
-    stub = f'raise NotImplementedError("write {name}_backward")'
-    return graded(folder, template(find(name)).replace(stub, body), name)
+    """The grade of an exercise with this body of the backward."""
+    return graded(folder, pair_source(find(name), body), name)
 
 
-@pytest.mark.parametrize(("name", "body", "about", "cause"), WRONG, ids=[f"{w[0]}-{w[3]}" for w in WRONG])
+@pytest.mark.parametrize(
+    ("name", "body", "about", "cause"),
+    [pytest.param(name, *row, id=f"{name}-{row[2]}") for name, rows in WRONG.items() for row in rows],
+)
 def test_a_typical_mistake_is_seen_and_named(in_process, tmp_path, name, body, about, cause):
     found = answer(tmp_path, name, body)
     assert found.status == "wrong"
@@ -216,7 +255,7 @@ def test_a_typical_mistake_is_seen_and_named(in_process, tmp_path, name, body, a
 
 
 def test_an_input_on_which_alone_it_fails_is_named(in_process, tmp_path):
-    body = WRONG[[w[3] for w in WRONG].index("assigned instead of added")][1]
+    body = WRONG["embedding"][0][0]
     text = said(answer(tmp_path, "embedding", body))
     assert "wrong on “repeated tokens”, “one sequence with gaps”, “long rows”, right on “no token twice”" in text
 

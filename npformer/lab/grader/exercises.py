@@ -40,6 +40,11 @@ class Exercise:
         return FUNCTIONS[f"{self.name}_backward"]
 
     @property
+    def functions(self) -> tuple[str, ...]:
+        """The names of the pair in a learner's file."""
+        return _pairs(self.name)
+
+    @property
     def arguments(self) -> tuple[str, ...]:
         """The names of the forward's arguments."""
         return tuple(inspect.signature(self.forward).parameters)

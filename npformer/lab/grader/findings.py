@@ -148,8 +148,7 @@ def _failure(
     event = failed[0].failure or {}
     text = f"{exercise.name}_{step} stops with {event['type']}{_where(failed, among) if among else ''}"
     details = [event["message"].splitlines()[0] if event["message"] else "(without a message)"]
-    if event["line"]:
-        details.append(f"line {event['line']}: {source.line(event['line'])}")
+    details += filter(None, [source.at(event["line"])])
     details.append("there: " + ", ".join(_shapes(exercise, failed[0])))
     return Finding(step, False, text, tuple(details))
 

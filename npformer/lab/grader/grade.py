@@ -88,11 +88,13 @@ def _expect_runs(exercise: Exercise, source: Source, happened: Run, limits: Limi
 def _why_not_loaded(source: Source, happened: Run, limits: Limits) -> str:
     for event in happened.all("failed"):
         if event["type"] == "TimeLimit":
-            return f"its top level did not come to an end within {limits.seconds:g} s{_at(source, event['line'])}"
+            return f"its top level did not come to an end within {limits.seconds:g} s" + source.at(
+                event["line"], "\n  "
+            )
         hint = ""
         if "'parts'" in event["message"]:
             hint = "; a file may import only parts that come before its exercises (`npformer grade --list`)"
-        return f"{event['type']}: {event['message']}{hint}{_at(source, event['line'])}"
+        return f"{event['type']}: {event['message']}{hint}" + source.at(event["line"], "\n  ")
     if happened.killed:
         return f"its top level did not come to an end within {limits.seconds:g} s"
     return f"its process ended with exit code {happened.exit_code}; it printed: {happened.printed.strip()[-300:]!r}"
@@ -105,7 +107,7 @@ def _stopped(exercise: Exercise, source: Source, happened: Run, limits: Limits) 
     for event in happened.all("failed"):
         if event["type"] == "TimeLimit":
             text = f"{step} did not come back within {limits.seconds:g} s: is there a loop without an end?"
-            return [Finding("time", False, text, tuple(_line(source, event["line"])))]
+            return [Finding("time", False, text, tuple(filter(None, [source.at(event["line"])])))]
     if happened.killed:
         return [Finding("time", False, f"{step} did not come back within {limits.seconds:g} s and had to be stopped")]
     if not happened.ended:
@@ -136,11 +138,3 @@ def _other_numbers(outcome: Result) -> bool:
     return any(c.problem == "numbers" for c in outcome.outputs.values()) and all(
         c.problem in ("", "precision", "numbers") for c in outcome.outputs.values()
     )
-
-
-def _at(source: Source, line: int | None) -> str:
-    return "".join(f"\n  {text}" for text in _line(source, line))
-
-
-def _line(source: Source, line: int | None) -> list[str]:
-    return [f"line {line}: {source.line(line)}"] if line else []

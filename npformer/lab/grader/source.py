@@ -37,6 +37,10 @@ class Source:
         lines = self.text.splitlines()
         return lines[number - 1].strip() if number is not None and 0 < number <= len(lines) else ""
 
+    def at(self, number: int | None, before: str = "") -> str:
+        """The line with its number, after some text; empty if there is no number."""
+        return f"{before}line {number}: {self.line(number)}" if number else ""
+
 
 def read_source(path: Path) -> Source:
     """Read and parse a learner's file. Raises DataError if it is missing, no text, or not Python."""
@@ -105,9 +109,9 @@ def exercises_in(source: Source, forced: str | None = None) -> list[Exercise]:
 
     Raises DataError if there is none, or half of one; ConfigError if the forced one does not exist.
     """
-    wanted = [find(forced)] if forced else [e for e in EXERCISES if _of(e) & source.names]
+    wanted = [find(forced)] if forced else [e for e in EXERCISES if source.names.intersection(e.functions)]
     for exercise in wanted:
-        missing = sorted(_of(exercise) - source.names)
+        missing = sorted(set(exercise.functions) - source.names)
         if missing:
             near = difflib.get_close_matches(missing[0], sorted(source.names - _all_functions()), n=1, cutoff=0.75)
             shown = f"; `npformer grade --template {exercise.name}` shows both"
@@ -121,12 +125,8 @@ def exercises_in(source: Source, forced: str | None = None) -> list[Exercise]:
     return wanted
 
 
-def _of(exercise: Exercise) -> set[str]:
-    return {f"{exercise.name}_forward", f"{exercise.name}_backward"}
-
-
 def _all_functions() -> set[str]:
-    return {function for exercise in BY_NAME.values() for function in _of(exercise)}
+    return {function for exercise in BY_NAME.values() for function in exercise.functions}
 
 
 def _seen(source: Source) -> str:
@@ -148,13 +148,12 @@ def refuse_answers(source: Source) -> None:
 
 def refusal(source: Source, what: str, line: int | None) -> str:
     """The message for something forbidden in a solution."""
-    where = f"\n  line {line}: {source.line(line)}" if line else ""
     reason = (
         "an exercise is solved with NumPy only (`from parts import …` brings the exercises before it)"
         if what.startswith("imports") or "parts" in what or "npformer" in what
         else "a solution only computes; put experiments below `if __name__ == '__main__':`"
     )
-    return f"{source.path}: it {what}: {reason}{where}"
+    return f"{source.path}: it {what}: {reason}" + source.at(line, "\n  ")
 
 
 def imported(tree: ast.Module) -> Iterator[tuple[str, int]]:
