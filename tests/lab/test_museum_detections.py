@@ -128,7 +128,7 @@ def test_an_empty_test_that_does_fail_is_no_bug():
 
 def test_a_change_that_changes_nothing_survives():
     edit = Edit("npformer.data.batches:batch_of", "[first, *target]", "[first, *list(target)]")
-    (detections,) = detection_table([harmless(edit)], workers=1)
+    (detections,) = detection_table([harmless(edit)])
     assert detections.survives()
     assert detections.tried >= 1
     assert detections.to_dict()["survives"]

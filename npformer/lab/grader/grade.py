@@ -86,17 +86,17 @@ def _expect_runs(exercise: Exercise, source: Source, happened: Run, limits: Limi
 
 
 def _why_not_loaded(source: Source, happened: Run, limits: Limits) -> str:
+    late = f"its top level did not come to an end within {limits.seconds:g} s"
     for event in happened.all("failed"):
+        where = source.at(event["line"], "\n  ")
         if event["type"] == "TimeLimit":
-            return f"its top level did not come to an end within {limits.seconds:g} s" + source.at(
-                event["line"], "\n  "
-            )
+            return late + where
         hint = ""
         if "'parts'" in event["message"]:
             hint = "; a file may import only parts that come before its exercises (`npformer grade --list`)"
-        return f"{event['type']}: {event['message']}{hint}" + source.at(event["line"], "\n  ")
+        return f"{event['type']}: {event['message']}{hint}{where}"
     if happened.killed:
-        return f"its top level did not come to an end within {limits.seconds:g} s"
+        return late
     return f"its process ended with exit code {happened.exit_code}; it printed: {happened.printed.strip()[-300:]!r}"
 
 

@@ -179,7 +179,7 @@ def kind(value: Any) -> str:
 
 def shape(x: HostArray) -> str:
     """(2, 3, 5), or () for a single number."""
-    return "(" + ", ".join(map(str, x.shape)) + ("," if x.ndim == 1 else "") + ")"
+    return str(x.shape)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -65,7 +65,7 @@ class Comparison:
         """The outcome for JSON; NaN becomes None."""
         courses = {"right": self.right, "wrong": self.wrong}
         return {
-            name: {"loss": _finite(c.last_loss), "exact_match": _finite(c.exact_match), "trouble": c.trouble}
+            name: {"loss": finite(c.last_loss), "exact_match": finite(c.exact_match), "trouble": c.trouble}
             for name, c in courses.items()
         }
 
@@ -117,5 +117,6 @@ def _step(options: Mapping[str, Any], backend: Backend, task: SequenceTask) -> T
     return TrainStep(model, optimizer, seed=3, schedule=schedule, **{n: options[n] for n in names if n in options})
 
 
-def _finite(value: float) -> float | None:
+def finite(value: float) -> float | None:
+    """The value for JSON, which has no NaN."""
     return value if math.isfinite(value) else None

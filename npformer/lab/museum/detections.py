@@ -92,9 +92,9 @@ class Detections:
         }  # fmt: skip
 
 
-def detection_table(bugs: Sequence[Bug], workers: int | None = None) -> Iterator[Detections]:
-    """Run all checks against each bug, in order. workers: processes (default: the cores, at most 4)."""
-    workers = min(4, len(os.sched_getaffinity(0))) if workers is None else workers
+def detection_table(bugs: Sequence[Bug]) -> Iterator[Detections]:
+    """Run all checks against each bug, in order, in as many processes as there are cores, at most 4."""
+    workers = min(4, len(os.sched_getaffinity(0)))
     if workers <= 1 or len(bugs) < 4:
         yield from map(examine, bugs)
         return

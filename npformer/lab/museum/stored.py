@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from npformer.lab.museum import demonstration
 from npformer.lab.museum.bug import Bug
-from npformer.lab.museum.demonstration import Comparison, Course, right_course, wrong_course
+from npformer.lab.museum.demonstration import Comparison, Course, finite, right_course, wrong_course
 from npformer.lab.museum.detections import Detections, examine
 
 PLACE = Path(__file__).parent / "exhibits.jsonl"
@@ -100,8 +100,11 @@ def _run(options: Mapping[str, Any]) -> str:
 
 
 def _line(course: Course) -> dict[str, Any]:
-    exact = course.exact_match if math.isfinite(course.exact_match) else None
-    return {"exact_match": exact, "trouble": course.trouble, "losses": [rounded(loss) for loss in course.losses]}
+    return {
+        "exact_match": finite(course.exact_match),
+        "trouble": course.trouble,
+        "losses": [rounded(loss) for loss in course.losses],
+    }
 
 
 def _course(line: Line) -> Course:
