@@ -3,16 +3,13 @@
 import numpy as np
 
 from benchmarks.foreign.pair import apart, foreign, normal, normals, positive, wrong
-
-
-def logistic(z):
-    return 1 / (1 + np.exp(-z))
+from benchmarks.foreign.pairs_activations import sig
 
 
 def lstm_cell_forward(x, h, c, Wx, Wh, b):
     a = x @ Wx + h @ Wh + b
     ai, af, ao, ag = np.split(a, 4, axis=1)
-    i, f, o, g = logistic(ai), logistic(af), logistic(ao), np.tanh(ag)
+    i, f, o, g = sig(ai), sig(af), sig(ao), np.tanh(ag)
     c_next = f * c + i * g
     tc = np.tanh(c_next)
     return (o * tc, c_next), (x, h, c, Wx, Wh, i, f, o, g, tc)
@@ -32,8 +29,8 @@ def lstm_cell_backward(dnext, cache):
 def gru_cell_forward(x, h, W, U):
     xr, xz, xn = np.split(x @ W, 3, axis=1)
     hr, hz, hn = np.split(h @ U, 3, axis=1)
-    r = logistic(xr + hr)
-    z = logistic(xz + hz)
+    r = sig(xr + hr)
+    z = sig(xz + hz)
     n = np.tanh(xn + r * hn)
     return (1 - z) * n + z * h, (x, h, W, U, r, z, n, hn)
 
@@ -50,7 +47,7 @@ def gru_cell_backward(dh, cache):
 
 def highway_forward(x, W, b, Wt, bt):
     h = np.tanh(x.dot(W) + b)
-    t = logistic(x.dot(Wt) + bt)
+    t = sig(x.dot(Wt) + bt)
     return h * t + x * (1 - t), (x, W, Wt, h, t)
 
 

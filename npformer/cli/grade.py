@@ -12,7 +12,6 @@ from npformer.bar import Bar
 from npformer.cli.common import new_parser, say, tell
 from npformer.errors import ConfigError
 from npformer.lab.grader import EXERCISES, Grade, Limits, find, grade_file, progress, report, templates
-from npformer.lab.grader.folder import begun
 from npformer.lab.grader.grade import NOT_BEGUN
 from npformer.lab.grader.source import exercises_in, read_source
 from npformer.seconds import now, since
@@ -80,7 +79,7 @@ def _expect_one_task(args: argparse.Namespace) -> None:
 
 
 def _list(args: argparse.Namespace) -> int:
-    reached, files = progress.load(Path()), begun(Path())
+    reached, files = progress.load(Path()), progress.begun(Path())
     if args.json:
         rows = [
             {

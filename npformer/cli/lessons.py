@@ -11,7 +11,6 @@ from typing import Any
 from npformer.cli.common import new_parser, say, tell
 from npformer.errors import ConfigError
 from npformer.lab.grader import progress, templates
-from npformer.lab.grader.folder import begun
 from npformer.lab.lessons import LESSONS, Lesson, lesson, text
 from npformer.lab.lessons.broken import broken
 from npformer.lab.lessons.text import standing
@@ -50,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(as_json: bool) -> int:
-    reached, files = progress.load(Path()), begun(Path())
+    reached, files = progress.load(Path()), progress.begun(Path())
     if as_json:
         rows = [
             {
@@ -70,7 +69,7 @@ def _list(as_json: bool) -> int:
 
 def _show(chosen: Lesson, args: argparse.Namespace) -> int:
     """Print the lesson, and note that it was read, or that it is done."""
-    reached, files = progress.load(Path()), begun(Path())
+    reached, files = progress.load(Path()), progress.begun(Path())
     before = reached.lessons.get(str(chosen.number))
     state = progress.DONE if args.done or before == progress.DONE else progress.IN_PROGRESS
     problem = reached.problem

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from npformer.lab.grader import find, grade_file
-from npformer.lab.grader.folder import Begun
-from npformer.lab.grader.progress import DONE, IN_PROGRESS, NOT_BEGUN, Entry, Progress
+from npformer.lab.grader.progress import DONE, IN_PROGRESS, NOT_BEGUN, Begun, Entry, Progress
 from npformer.lab.lessons import LESSONS, lesson, text
 from npformer.lab.lessons.broken import RIGHT, WRONG, broken
 from npformer.lab.lessons.page import page

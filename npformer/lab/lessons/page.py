@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from npformer.lab.lessons.lesson import Lesson, Step
+from npformer.lab.lessons.lessons import Lesson, Step
 from npformer.terminal import fill
 
 WIDTH = 120

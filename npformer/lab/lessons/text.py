@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from npformer.lab.grader.folder import Begun
-from npformer.lab.grader.progress import DONE, IN_PROGRESS, MARKS, NOT_BEGUN, Progress, state_of
-from npformer.lab.lessons.lesson import Lesson, Step
+from npformer.lab.grader.progress import DONE, IN_PROGRESS, MARKS, NOT_BEGUN, Begun, Progress, state_of
+from npformer.lab.lessons.lessons import Lesson, Step
 from npformer.terminal import aligned, fill
 
 

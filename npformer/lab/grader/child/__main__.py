@@ -20,6 +20,7 @@ from slopes import slopes  # type: ignore[import-not-found]
 from values import decode, encode  # type: ignore[import-not-found]
 
 Job = dict[str, Any]
+Pair = tuple[Callable[..., Any], Callable[..., Any]]  # the learner's forward and backward
 LIBRARY = library()
 
 
@@ -50,8 +51,8 @@ def _run(job: Job, reporter: Reporter) -> None:
     module = types.ModuleType("exercise")
     if not _attempt(reporter, lambda: _load(job, module)):
         return
-    pair = _Pair(module, job)
-    refused = [_refusal(pair.forward, len(job["arguments"])), _refusal(pair.own_backward, 2)]
+    pair = getattr(module, job["forward"]), getattr(module, job["backward"])
+    refused = [_refusal(pair[0], len(job["arguments"])), _refusal(pair[1], 2)]
     reporter.say("loaded", signatures=refused)
     if any(refused):
         return
@@ -111,21 +112,9 @@ def _refusal(function: Any, count: int) -> str | None:
     return None
 
 
-class _Pair:
-    """The learner's two functions; calls in backward are watched."""
-
-    def __init__(self, module: types.ModuleType, job: Job) -> None:
-        self.forward, self.own_backward = getattr(module, job["forward"]), getattr(module, job["backward"])
-
-    def backward(self, upstream: Any, cache: Any, arguments: list[Any]) -> tuple[Any, Measuring]:
-        """The result of backward, and its calls; arguments: those of forward."""
-        with Measuring(self.forward, arguments, LIBRARY) as seen:
-            found = self.own_backward(upstream, cache)
-        return found, seen
-
-
-def _run_case(job: Job, index: int, pair: _Pair, reporter: Reporter) -> None:
-    """Forward, then backward twice, the second time to check that the first one did not change the cache."""
+def _run_case(job: Job, index: int, pair: Pair, reporter: Reporter) -> None:
+    """Forward, then backward twice: its calls are watched, then it is seen whether it changed its cache."""
+    forward, backward = pair
     case = job["cases"][index]
     gaps, forms = case["gaps"], [*case["arguments"], case["upstream"]]
     names = [*job["arguments"], "the incoming gradient"]
@@ -136,22 +125,23 @@ def _run_case(job: Job, index: int, pair: _Pair, reporter: Reporter) -> None:
         return [name for name, value, form in given if json.dumps(encode(value)) != json.dumps(form)]
 
     reporter.enter("forward", index)
-    result = pair.forward(*arguments)
+    result = forward(*arguments)
     reporter.say("forward", result=encode(result, top=True), changed=changed())
     if not isinstance(result, tuple) or len(result) != 2:
         return
     reporter.enter("backward", index)
-    gradients, seen = pair.backward(upstream, result[1], arguments)
+    with Measuring(forward, arguments, LIBRARY) as seen:
+        gradients = backward(upstream, result[1])
     found, touched = encode(gradients, top=True), changed()
     with contextlib.redirect_stdout(io.StringIO()):  # a print is reported once
-        gradients, _ = pair.backward(decode(case["upstream"], gaps), result[1], arguments)
+        gradients = backward(decode(case["upstream"], gaps), result[1])
     stable = json.dumps(found) == json.dumps(encode(gradients, top=True))
     reporter.say("backward", result=found, changed=touched, stable=stable, measuring=seen.signs())
 
 
-def _slopes(job: Job, index: int, pair: _Pair, reporter: Reporter) -> None:
+def _slopes(job: Job, index: int, pair: Pair, reporter: Reporter) -> None:
     reporter.enter("oracle", index)
-    found = slopes(pair.forward, job["cases"][index], job["leaves"][index])
+    found = slopes(pair[0], job["cases"][index], job["leaves"][index])
     reporter.say("oracle", result=encode(found))
 
 
