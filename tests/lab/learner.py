@@ -13,7 +13,13 @@ from npformer.lab.grader import EXERCISES, Limits, find, grade_file, report
 from npformer.lab.grader.parts.operations import merge_heads, split_heads
 from npformer.lab.grader.templates import pair_source, template
 
-each_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=[exercise.name for exercise in EXERCISES])
+
+def each(names, table):
+    """A test for each entry of a table, which is named by its key."""
+    return pytest.mark.parametrize(names, table.values(), ids=table.keys())
+
+
+each_exercise = each("exercise", {exercise.name: exercise for exercise in EXERCISES})
 
 
 def graded(folder, text, name="mine", seconds=120.0):

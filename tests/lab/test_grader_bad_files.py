@@ -4,7 +4,7 @@ import pytest
 
 from npformer.errors import DataError
 from npformer.lab.grader import report
-from tests.lab.learner import graded, said
+from tests.lab.learner import each, graded, said
 
 FORWARD = "import numpy as np\ndef relu_forward(x): return np.where(x > 0, x, 0.0), x > 0\n"
 BACKWARD = "def relu_backward(dy, cache): return np.where(cache, dy, 0.0)\n"
@@ -43,7 +43,7 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "words"), REFUSED.values(), ids=REFUSED.keys())
+@each(("text", "words"), REFUSED)
 def test_what_cannot_be_graded_is_refused_with_a_reason(tmp_path, text, words):
     with pytest.raises(DataError) as refused:
         graded(tmp_path, text)
@@ -104,7 +104,7 @@ FAULTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "words"), FAULTS.values(), ids=FAULTS.keys())
+@each(("text", "words"), FAULTS)
 def test_what_goes_wrong_is_told(tmp_path, text, words):
     found = graded(tmp_path, text)
     assert found.status == "wrong"

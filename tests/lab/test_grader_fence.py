@@ -8,7 +8,7 @@ import pytest
 import npformer
 from npformer.errors import DataError
 from npformer.lab.grader import grade, runner
-from tests.lab.learner import graded
+from tests.lab.learner import each, graded
 
 PACKAGE = Path(npformer.__file__).resolve().parent
 ANSWER = "lab/grader/parts/operations.py"
@@ -47,7 +47,7 @@ WAYS_ROUND = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("way", WAYS_ROUND.values(), ids=WAYS_ROUND.keys())
+@each("way", WAYS_ROUND)
 def test_there_is_no_object_to_change_and_so_be_let_through(tmp_path, way):
     precious = tmp_path / "precious.txt"
     precious.write_text("data")
@@ -94,7 +94,7 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("act", "words"), REFUSED.values(), ids=REFUSED.keys())
+@each(("act", "words"), REFUSED)
 def test_what_is_closed_is_refused(tmp_path, act, words):
     (tmp_path / "link").symlink_to(PACKAGE)
     with pytest.raises(DataError) as refused:

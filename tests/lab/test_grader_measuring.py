@@ -3,7 +3,7 @@
 import pytest
 
 from npformer.lab.grader import report
-from tests.lab.learner import graded, said
+from tests.lab.learner import each, graded, said
 
 RELU = """import numpy as np
 def relu_forward(x):
@@ -78,7 +78,7 @@ MEASURED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "sign"), MEASURED.values(), ids=MEASURED.keys())
+@each(("text", "sign"), MEASURED)
 def test_what_is_measured_is_refused_and_its_sign_told(tmp_path, text, sign):
     found = graded(tmp_path, text)
     assert not found.ok
