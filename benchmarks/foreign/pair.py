@@ -130,7 +130,7 @@ def apart(seed, *shape, gap=0.3):
     count = int(np.prod(shape))
     steps = np.cumsum(gap + 0.1 * rng.random(count))
     below = count // 2
-    return np.asarray(rng.permutation(steps - (steps[below] + steps[below - 1]) / 2).reshape(shape))
+    return rng.permutation(steps - (steps[below] + steps[below - 1]) / 2).reshape(shape)
 
 
 def softmax(x):

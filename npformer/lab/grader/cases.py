@@ -38,13 +38,9 @@ class Case:
     gaps: bool = False  # arrays have gaps between their elements
 
 
+@cache
 def cases_of(exercise: Exercise) -> tuple[Case, ...]:
     """All cases of an exercise, with the same numbers at every call."""
-    return _cases(exercise)
-
-
-@cache
-def _cases(exercise: Exercise) -> tuple[Case, ...]:
     rng = np.random.default_rng(sum(map(ord, exercise.name)))
     return tuple(_complete(exercise, rng, *given) for given in INPUTS[exercise.name](rng))
 

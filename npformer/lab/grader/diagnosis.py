@@ -18,7 +18,7 @@ import numpy as np
 from npformer.lab.grader.cases import Case
 from npformer.lab.grader.exercises import Exercise
 from npformer.lab.grader.hints import Hints, for_gradient, for_kind, for_mutant
-from npformer.lab.grader.judge import Compared, Result, shape
+from npformer.lab.grader.judge import Compared, Result
 from npformer.lab.grader.mistake import Mistake
 from npformer.lab.grader.mistakes_composite import COMPOSITE
 from npformer.lab.grader.mistakes_simple import SIMPLE
@@ -27,7 +27,7 @@ from npformer.lab.grader.tree import as_tuple, named
 from npformer.proof.diagnosis import Clues, by_pattern
 from npformer.proof.measures import max_abs
 from npformer.proof.mutants import mutants
-from npformer.typing import HostArray, HostArrays
+from npformer.typing import HostArray
 
 ALIKE = 1e-7  # of the largest number: the tolerance between a mistake's numbers and its formula's
 
@@ -76,8 +76,8 @@ def _typical(
     for mistake in mistakes_of(exercise):
         with np.errstate(all="ignore"):
             results = [mistake.wrong(p) for p in problems]
-        pairs = [(c.claimed, r[gradient]) for c, r in zip(found, results, strict=True) if gradient in r]
-        if pairs and all(_agree(claimed, wrong) for claimed, wrong in pairs) and _matters(found, results, gradient):
+        pairs = [(c, r[gradient]) for c, r in zip(found, results, strict=True) if gradient in r]
+        if any(c.problem for c, _ in pairs) and all(_agree(c.claimed, wrong) for c, wrong in pairs):
             return Explanation(mistake.cause, mistake.seen, mistake.hints, _covered(outcomes, results))
     return None
 
@@ -94,11 +94,6 @@ def _covered(outcomes: Sequence[Result], results: Sequence[Mapping[str, Any]]) -
             if name in found
         )
     )
-
-
-def _matters(found: Sequence[Compared], results: Sequence[HostArrays], gradient: str) -> bool:
-    """Whether the mistake applies to a case in which the gradient is wrong."""
-    return any(c.problem and gradient in r for c, r in zip(found, results, strict=True))
 
 
 def _factor(
@@ -156,7 +151,7 @@ def _shapes(
     came, right = c.claimed, c.truth
     hints = for_gradient(exercise, gradient)
     question = f"{gradient} must have the shape of {gradient[1:]}. Which axes does yours have, in letters?"
-    said = f"{gradient} has the shape {shape(came)}, expected {shape(right)}."
+    said = f"{gradient} has the shape {came.shape}, expected {right.shape}."
     cause = "wrong shape"
     if came.ndim == 2 and right.ndim == 2 and _agree(came.T, right):
         cause, said = "transposed", f"{gradient} is right but transposed."

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.lab.grader.exercises import Exercise
-from npformer.lab.grader.judge import Compared, Result, compare, kind, shape
+from npformer.lab.grader.judge import Compared, Result, compare, kind
 from npformer.lab.grader.source import Source
 from npformer.lab.grader.tree import as_tuple, leaves, named
 from npformer.percent import percent
@@ -75,14 +75,10 @@ def backward_findings(exercise: Exercise, source: Source, outcomes: Sequence[Res
     failed = [t for t in tried if t.failure and t.failure["step"] == "backward"]
     if failed:
         findings.append(_failure(exercise, source, failed, "backward", tried))
-    for name in _names(exercise, tried[0]) if tried else ():
+    for name in named(exercise.gradients, tried[0].case.gradients) if tried else ():
         if name.partition(".")[0] not in order.held:
             findings += _gradient(name, [t for t in tried if name in t.gradients])
     return findings
-
-
-def _names(exercise: Exercise, outcome: Result) -> list[str]:
-    return list(named(exercise.gradients, outcome.case.gradients))
 
 
 def _gradient(name: str, outcomes: Sequence[Result]) -> list[Finding]:
@@ -97,9 +93,9 @@ def _gradient(name: str, outcomes: Sequence[Result]) -> list[Finding]:
     compared = worst.gradients[name]
     measured = " of your own forward (measured)" if worst.own_forward else ""
     words = {
-        "shape": f"has the shape {shape(compared.claimed)}, expected {shape(compared.truth)}"
+        "shape": f"has the shape {compared.claimed.shape}, expected {compared.truth.shape}"
         if compared.problem == "shape" else "",
-        "kind": f"expected an array {shape(compared.truth)}, got {kind(compared.claimed)}",
+        "kind": f"expected an array {compared.truth.shape}, got {kind(compared.claimed)}",
         "not finite": "has entries that are NaN or infinite",
         "precision": _imprecise(compared) if compared.problem == "precision" else "",
         "numbers": f"is not the derivative{measured}; off by {_percent(compared.error)}",
@@ -157,7 +153,7 @@ def _shapes(exercise: Exercise, outcome: Result) -> list[str]:
     """The shapes of the inputs and of the upstream gradients."""
     given = list(zip(exercise.arguments, outcome.case.arguments, strict=True))
     given += list(named(exercise.upstream, outcome.case.upstream).items())
-    return [f"{name} {shape(x)}" for name, x in given if isinstance(x, np.ndarray)]
+    return [f"{name} {x.shape}" for name, x in given if isinstance(x, np.ndarray)]
 
 
 def _where(bad: Sequence[Result], outcomes: Sequence[Result] | None) -> str:

@@ -173,13 +173,8 @@ def kind(value: Any) -> str:
     if isinstance(value, tuple):
         return f"a tuple of {len(value)}"
     if isinstance(value, np.ndarray):
-        return f"one array {shape(value)}"
+        return f"one array {value.shape}"
     return "a dict" if isinstance(value, dict) else str(value)
-
-
-def shape(x: HostArray) -> str:
-    """(2, 3, 5), or () for a single number."""
-    return str(x.shape)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from npformer.lab.grader.mistake import Mistake, mean, rows, total
-from npformer.typing import HostArray, HostArrays
+from npformer.typing import HostArrays
 
 
 def _last_wins(c: Any) -> HostArrays:
@@ -25,10 +25,6 @@ def _no_offset(c: Any) -> HostArrays:
 def _layer_norm(formula: Any) -> Any:
     """dx from the problem, x̂, r and g."""
     return lambda c: {"dx": formula(c, *c.cache[:2], c.dy * c.gamma)}
-
-
-def _gamma_outside(c: Any, h: HostArray, r: HostArray, g: HostArray) -> HostArray:
-    return np.asarray(c.gamma * r * (c.dy - mean(c.dy) - h * mean(c.dy * h)))
 
 
 def _unmasked(c: Any) -> HostArrays:
@@ -93,7 +89,8 @@ TOKENS: dict[str, list[Mistake]] = {
         Mistake("gamma outside the means", "dx would be right if all entries of γ were equal.",
                 "What gradient reaches x̂: dy, or something you have to make of dy first?",
                 "γ stands outside the means. It belongs inside: first g = γ·dy, then the formula with g alone.",
-                "g = dy * gamma; dx = r * (g - mean(g) - x_hat * mean(g * x_hat))", _layer_norm(_gamma_outside)),
+                "g = dy * gamma; dx = r * (g - mean(g) - x_hat * mean(g * x_hat))",
+                _layer_norm(lambda c, h, r, g: c.gamma * r * (c.dy - mean(c.dy) - h * mean(c.dy * h)))),
         Mistake("gamma left out", "dx does not depend on γ.", "By what was x̂ multiplied on the way to y?",
                 "γ is missing: the gradient that reaches x̂ is g = γ·dy.", "g = dy * gamma",
                 _layer_norm(lambda c, h, r, g: r * (c.dy - mean(c.dy) - h * mean(c.dy * h)))),

@@ -91,14 +91,14 @@ def _finding(finding: Finding) -> str:
     mark = "✓" if finding.ok else "✗"
     name = finding.name if len(finding.name) <= 14 else finding.name + ":"
     head = f"  {mark} {name:<14} "
-    lines = textwrap.wrap(visible(finding.text), columns(), initial_indent=head, subsequent_indent=" " * 19) or [head]
+    lines = _wrapped(finding.text, head, " " * 19) or [head]
     for detail in finding.details:
-        lines += [_clipped(f"      {detail}")] if detail.startswith("  ") else _wrapped(detail, "      ")
+        lines += [_clipped(f"      {detail}")] if detail.startswith("  ") else _wrapped(detail, " " * 6, " " * 8)
     return "\n".join(lines)
 
 
-def _wrapped(text: str, margin: str) -> list[str]:
-    return textwrap.wrap(visible(text), columns(), initial_indent=margin, subsequent_indent=margin + "  ")
+def _wrapped(text: str, first: str, hanging: str) -> list[str]:
+    return textwrap.wrap(visible(text), columns(), initial_indent=first, subsequent_indent=hanging)
 
 
 def _clipped(line: str) -> str:
@@ -125,9 +125,7 @@ def _few(names: Sequence[str]) -> list[str]:
 
 
 def _paragraph(title: str, text: str) -> str:
-    return "\n".join(
-        [f"  {title}", *textwrap.wrap(visible(text), columns(), initial_indent="    ", subsequent_indent="    ")]
-    )
+    return "\n".join([f"  {title}", *_wrapped(text, " " * 4, " " * 4)])
 
 
 def _more(level: int, command: str) -> str:

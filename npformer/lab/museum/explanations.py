@@ -24,14 +24,10 @@ def explanations(op: str) -> list[Mutant]:
     within = {backward.__name__, *backward.__code__.co_names}
     found = []
     for bug in BUGS:
-        if _names(bug) <= within and _is_of_functional(bug):
+        if {target.rpartition(":")[2] for target in bug.targets} <= within and _is_of_functional(bug):
             with suppress(PatchError):  # the operation has changed, so its bugs explain nothing
                 found.append(_explanation(bug, backward))
     return found
-
-
-def _names(bug: Bug) -> set[str]:
-    return {target.rpartition(":")[2] for target in bug.targets}
 
 
 def _is_of_functional(bug: Bug) -> bool:

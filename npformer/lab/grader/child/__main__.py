@@ -72,13 +72,10 @@ def _attempt(reporter: Reporter, action: Callable[[], None]) -> bool:
 
 def _hide() -> None:
     """From here on imports do not find this folder's modules, only the learner's modules of the same names."""
-    for name in [name for name, module in sys.modules.items() if _is_here(module)]:
-        del sys.modules[name]
+    for name, module in list(sys.modules.items()):
+        if (getattr(module, "__file__", None) or "").startswith(HERE + os.sep):
+            del sys.modules[name]
     sys.modules["__main__"] = types.ModuleType("__main__")
-
-
-def _is_here(module: types.ModuleType) -> bool:
-    return (getattr(module, "__file__", None) or "").startswith(HERE + os.sep)
 
 
 def _make_parts(source: str, allowed: list[str]) -> None:
