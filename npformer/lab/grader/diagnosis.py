@@ -27,7 +27,6 @@ from npformer.lab.grader.tree import as_tuple, named
 from npformer.proof.diagnosis import Clues, by_pattern
 from npformer.proof.measures import max_abs
 from npformer.proof.mutants import mutants
-from npformer.typing import HostArray
 
 ALIKE = 1e-7  # of the largest number: the tolerance between a mistake's numbers and its formula's
 
@@ -160,16 +159,11 @@ def _shapes(
             "right numbers in another shape",
             f"The numbers of {gradient} are right; only a reshape is missing.",
         )
-    elif came.ndim > right.ndim and _summed(came, right):
+    elif came.ndim > right.ndim and _agree(came.sum(axis=tuple(range(came.ndim - right.ndim))), right):
         cause, said = "axes not summed", f"{gradient} still has axes that {gradient[1:]} does not have: sum over them."
     elif came.ndim < right.ndim:
         cause, said = "summed too far", f"{gradient} has lost an axis: one sum too many, or over too many axes."
     return Explanation(cause, "", (question, said, hints[2]))
-
-
-def _summed(came: HostArray, right: HostArray) -> bool:
-    axes = tuple(range(came.ndim - right.ndim))
-    return _agree(came.sum(axis=axes), right)
 
 
 def _mutant(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
 from typing import Any
 
 from npformer.lab.grader.exercises import EXERCISES
@@ -35,13 +34,16 @@ def report(grade: Grade, level: int, command: str) -> str:
     """The report; level: 1 to 3, a higher hint tells more; command: what to type for more."""
     parts = [verdict(grade), *("\n".join(map(_finding, _folded(grade, ok))) for ok in (True, False))]
     for fault in grade.faults:
-        names = " and ".join(_few(fault.gradients)) or ABOUT.get(fault.explanation.cause, "")
+        few = fault.gradients  # of many the last and the number of the others
+        few = few if len(few) <= 2 else (few[-1], f"{len(few) - 1} others")
+        names = " and ".join(few) or ABOUT.get(fault.explanation.cause, "")
         about = f" on {names}" if names else ""
         if fault.explanation.seen:
             parts.append(_paragraph("What shows", fault.explanation.seen))
         parts.append(_paragraph(f"Hint {level} of 3{about}", fault.explanation.hints[level - 1]))
     if grade.faults:
-        parts.append(_more(level, command))
+        more = f"More: {command} --hint {level + 1}" if level < 3 else f"The derivation: {command} --answer"
+        parts.append(f"  {visible(more)}")
     parts.append(_printed(grade))
     return "\n\n".join(part for part in parts if part)
 
@@ -119,18 +121,8 @@ def _folded(grade: Grade, ok: bool) -> list[Finding]:
     return [*apart, Finding("gradients", ok, text)]
 
 
-def _few(names: Sequence[str]) -> list[str]:
-    """The names, of many the last and the number of the others."""
-    return list(names) if len(names) <= 2 else [names[-1], f"{len(names) - 1} others"]
-
-
 def _paragraph(title: str, text: str) -> str:
     return "\n".join([f"  {title}", *_wrapped(text, " " * 4, " " * 4)])
-
-
-def _more(level: int, command: str) -> str:
-    more = f"More: {command} --hint {level + 1}" if level < 3 else f"The derivation: {command} --answer"
-    return f"  {visible(more)}"
 
 
 def _printed(grade: Grade) -> str:

@@ -65,7 +65,19 @@ def run(
 
     oracle: measure the derivative of the learner's forward, instead of calling its backward.
     """
-    job = _job(exercise, source, beside, cases, limits) | {"oracle": oracle}
+    parts = parts_source(name for other in (exercise, *beside) for name in other.available)
+    job = {
+        "path": str(source.path.absolute()), "source": source.text, "arguments": list(exercise.arguments),
+        "forward": f"{exercise.name}_forward", "backward": f"{exercise.name}_backward",
+        "parts": parts, "allowed": sorted(exercise.available), "banned": list(BANNED),
+        "secret": str(Path(npformer.__file__).parent) + os.sep,
+        "seconds": limits.seconds, "memory": limits.memory, "oracle": oracle,
+        "cases": [
+            {"arguments": [encode(x) for x in case.arguments], "upstream": encode(case.upstream), "gaps": case.gaps}
+            for case in cases
+        ],
+        "leaves": [_leaves(exercise, case) for case in cases],
+    }  # fmt: skip
     process = subprocess.Popen(
         [sys.executable, "-I", "-B", "-X", "utf8", str(CHILD)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -75,24 +87,6 @@ def run(
         return _watched(process, json.dumps(job).encode(), limits)
     finally:
         _kill(process)
-
-
-def _job(
-    exercise: Exercise, source: Source, beside: Sequence[Exercise], cases: Sequence[Case], limits: Limits
-) -> dict[str, Any]:
-    parts = parts_source(name for other in (exercise, *beside) for name in other.available)
-    return {
-        "path": str(source.path.absolute()), "source": source.text, "arguments": list(exercise.arguments),
-        "forward": f"{exercise.name}_forward", "backward": f"{exercise.name}_backward",
-        "parts": parts, "allowed": sorted(exercise.available), "banned": list(BANNED),
-        "secret": str(Path(npformer.__file__).parent) + os.sep,
-        "seconds": limits.seconds, "memory": limits.memory,
-        "cases": [
-            {"arguments": [encode(x) for x in case.arguments], "upstream": encode(case.upstream), "gaps": case.gaps}
-            for case in cases
-        ],
-        "leaves": [_leaves(exercise, case) for case in cases],
-    }  # fmt: skip
 
 
 def _leaves(exercise: Exercise, case: Case) -> list[tuple[str, list[Any], list[int]]]:

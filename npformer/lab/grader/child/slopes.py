@@ -23,7 +23,10 @@ def slopes(forward: Callable[..., Any], case: dict[str, Any], leaves: list[Any])
 
     def moved(path: list[Any], step: Any) -> Any:
         arguments = [decode(form) for form in case["arguments"]]
-        _move(arguments, path, step)
+        holder: Any = arguments
+        for key in path[:-1]:
+            holder = holder[key]
+        holder[path[-1]] = holder[path[-1]] + step
         return as_tuple(forward(*arguments)[0])
 
     def central(path: list[Any], unit: Any) -> float:
@@ -47,11 +50,3 @@ def _measured(path: list[Any], shape: list[int], central: Callable[..., float], 
         if np.allclose(precise, found, rtol=1e-4, atol=1e-6):
             found = precise
     return found.reshape(shape)
-
-
-def _move(arguments: list[Any], path: list[Any], step: Any) -> None:
-    """Add step to the array at path in the nested arguments."""
-    holder: Any = arguments
-    for key in path[:-1]:
-        holder = holder[key]
-    holder[path[-1]] = holder[path[-1]] + step
