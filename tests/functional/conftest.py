@@ -1,7 +1,5 @@
 """The shared fixture of the operations' tests: a seeded generator."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,16 +1,12 @@
 """How the memory of an operation grows with the length of its sequences."""
 
-from __future__ import annotations
-
 import math
 import tracemalloc
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 
-def memory_exponent(forward: Callable[..., Any], backward: Callable[..., Any], short: int, long: int) -> float:
+def memory_exponent(forward, backward, short, long):
     """p of peak memory ∝ T^p from short to long, inputs apart, over a forward and a backward of (1, 1, T, 4) each."""
     peaks = []
     for length in (short, long):

@@ -1,7 +1,5 @@
 """The helpers of the pairs: namespaces, real parts, rows, and what their errors say."""
 
-from __future__ import annotations
-
 import array_api_strict as strict
 import numpy as np
 import pytest

@@ -1,18 +1,14 @@
 """BatchNorm: a two-pass reference, padding that moves nothing, and what inference does instead."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
 import numpy as np
 import pytest
 
-from npformer.errors import ShapeError
 from npformer.functional import (
     batch_norm_backward,
     batch_norm_forward,
-    batch_norm_inference_backward,
     batch_norm_inference_forward,
 )
 
@@ -62,17 +58,6 @@ def test_padding_moves_no_statistic_and_gets_no_share_of_them(given):
     np.testing.assert_allclose(found[1:], packed[1:], rtol=1e-11, atol=1e-13)
 
 
-def test_gradient_is_the_jacobian_of_the_docstring(given):
-    x, gamma, beta, dy = (part.reshape(-1, part.shape[-1])[..., :1] for part in given)
-    _, cache = batch_norm_forward(x, gamma[0], beta[0], None, 1e-3)
-    dx, dgamma, dbeta = batch_norm_backward(dy, cache)
-    n, u = len(x), x[:, 0] - x.mean()
-    r = 1 / math.sqrt(np.mean(u * u) + 1e-3)
-    jacobian = (r * np.eye(n) - r**3 / n * np.outer(u, u)) @ (np.eye(n) - 1 / n)  # ∂x̂/∂u ∂u/∂x
-    np.testing.assert_allclose(dx[:, 0], (dy[:, 0] * gamma[0, 0]) @ jacobian, rtol=1e-11, atol=1e-13)
-    np.testing.assert_allclose((dgamma[0], dbeta[0]), (dy[:, 0] @ u * r, dy.sum()), rtol=1e-12)
-
-
 def test_a_batch_of_padding_alone_is_finite(given):
     x, gamma, beta, dy = given
     y, cache = batch_norm_forward(x, gamma, beta, np.zeros((2, 3), dtype=bool))
@@ -83,32 +68,7 @@ def test_a_batch_of_padding_alone_is_finite(given):
 
 
 def test_inference_on_the_batchs_own_statistics_is_training(given):
-    x, gamma, beta, dy = given
-    y, cache = batch_norm_forward(x, gamma, beta)
-    constant, constant_cache = batch_norm_inference_forward(x, gamma, beta, cache.mean, cache.variance)
-    np.testing.assert_allclose(constant, y, rtol=1e-13, atol=1e-15)
-    dx, dgamma, dbeta, dmean, dvariance = batch_norm_inference_backward(dy, constant_cache)
-    whole = batch_norm_backward(dy, cache)
-    np.testing.assert_allclose((dgamma, dbeta), whole[1:], rtol=1e-12)
-    through = dmean / 6 + 2 * dvariance * (x - cache.mean) / 6  # what the constants would have sent back
-    np.testing.assert_allclose(dx + through, whole[0], rtol=1e-10, atol=1e-12)
-
-
-def test_in_inference_a_token_is_alone(given):
     x, gamma, beta, _ = given
-    whole, _ = batch_norm_inference_forward(x, gamma, beta, gamma, beta**2)
-    one, _ = batch_norm_inference_forward(x[1:, 2:], gamma, beta, gamma, beta**2)
-    assert np.array_equal(one, whole[1:, 2:])
-
-
-@pytest.mark.parametrize("name", ["gamma", "beta", "mean", "variance"])
-def test_parameters_must_be_as_wide_as_x(name, given):
-    parts = dict.fromkeys(("gamma", "beta", "mean", "variance"), np.ones(4)) | {name: np.ones(3)}
-    with pytest.raises(ShapeError, match=rf"^{name}: expected \(C,\) = \(4,\), got \(3,\)$"):
-        batch_norm_inference_forward(given[0], **parts)
-
-
-@pytest.mark.parametrize("shape", [(2,), (3, 2), (2, 3, 4)])
-def test_counts_must_say_something_of_each_token(shape, given):
-    with pytest.raises(ShapeError, match=r"^counts: expected the shape of x without C = \(2, 3\), got "):
-        batch_norm_forward(*given[:3], np.ones(shape, dtype=bool))
+    y, cache = batch_norm_forward(x, gamma, beta)
+    constant, _ = batch_norm_inference_forward(x, gamma, beta, cache.mean, cache.variance)
+    np.testing.assert_allclose(constant, y, rtol=1e-13, atol=1e-15)

@@ -1,19 +1,16 @@
 """Cross-entropy: values by Python's log, the mean over counted tokens, smoothing, and extreme logits."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import pytest
 
-from npformer.errors import ConfigError, DTypeError, ShapeError
 from npformer.functional import cross_entropy_backward, cross_entropy_forward
 
 TARGETS = np.array([[1, 4, 0], [2, 0, 0]])
 
 
-def token_loss(row: list[float], target: int, smoothing: float) -> float:
+def token_loss(row, target, smoothing):
     """−Σ q log p of one token, spelled with math."""
     total = math.fsum(math.exp(z) for z in row)
     log_p = [z - math.log(total) for z in row]
@@ -25,25 +22,11 @@ def token_loss(row: list[float], target: int, smoothing: float) -> float:
 @pytest.mark.parametrize("ignore_index", [0, 2, None, -100])
 def test_the_mean_is_over_counted_tokens(rng, smoothing, ignore_index):
     logits = rng.normal(size=(2, 3, 5))
-    loss, cache = cross_entropy_forward(logits, TARGETS, ignore_index, smoothing)
+    loss, _ = cross_entropy_forward(logits, TARGETS, ignore_index, smoothing)
     counted = [(b, t) for b, t in np.ndindex(2, 3) if ignore_index is None or TARGETS[b, t] != ignore_index]
     assert len(counted) == {0: 3, 2: 5, None: 6, -100: 6}[ignore_index]
     losses = [token_loss(logits[place].tolist(), int(TARGETS[place]), smoothing) for place in counted]
     assert float(loss) == pytest.approx(math.fsum(losses) / len(counted), rel=1e-13)
-    (dlogits,) = cross_entropy_backward(2.0, cache)
-    for place in np.ndindex(2, 3):
-        p = np.exp(logits[place]) / np.exp(logits[place]).sum()
-        q = (1 - smoothing) * (np.arange(5) == TARGETS[place]) + smoothing / 5
-        expected = 2 * (p - q) / len(counted) if place in counted else np.zeros(5)
-        np.testing.assert_allclose(dlogits[place], expected, rtol=1e-11, atol=1e-15)
-
-
-def test_ignored_tokens_do_not_matter_at_all(rng):
-    logits, changed = rng.normal(size=(2, 3, 5)), rng.normal(size=(2, 3, 5))
-    changed = np.where((TARGETS == 0)[..., None], changed, logits)
-    (loss, cache), (again, cache_again) = (cross_entropy_forward(z, TARGETS, 0, 0.1) for z in (logits, changed))
-    assert float(loss) == float(again)
-    assert np.array_equal(cross_entropy_backward(1.0, cache)[0], cross_entropy_backward(1.0, cache_again)[0])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -65,19 +48,6 @@ def test_logits_of_size_1e4_are_exact_enough(dtype):
     np.testing.assert_allclose(cross_entropy_backward(1.0, cache)[0], expected, rtol=1e-6, atol=1e-7)
 
 
-def test_each_row_of_the_gradient_sums_to_0_and_a_shift_changes_nothing(rng):
-    logits = rng.normal(size=(2, 3, 5))
-    loss, cache = cross_entropy_forward(logits, TARGETS, 0, 0.1)
-    assert float(cross_entropy_forward(logits + 300, TARGETS, 0, 0.1)[0]) == pytest.approx(float(loss), rel=1e-12)
-    np.testing.assert_allclose(cross_entropy_backward(1.0, cache)[0].sum(-1), 0, atol=1e-15)
-
-
-def test_equal_logits_cost_log_v():
-    for smoothing in (0.0, 0.3):
-        loss, _ = cross_entropy_forward(np.full((4, 7), 2.5), np.array([0, 3, 6, 1]), None, smoothing)
-        assert float(loss) == pytest.approx(math.log(7), rel=1e-13)
-
-
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int32, np.uint64])
 def test_narrow_targets_do_not_wrap(rng, dtype):
     logits, targets = rng.normal(size=(4, 300)), np.array([1, 44, 127, 0])
@@ -90,17 +60,6 @@ def test_one_token():
     loss, cache = cross_entropy_forward(np.array([1.0, 2.0]), np.array(1))
     assert float(loss) == pytest.approx(math.log(1 + math.exp(-1)), rel=1e-13)
     assert cross_entropy_backward(1.0, cache)[0].shape == (2,)
-
-
-def test_errors_name_what_is_wrong():
-    logits = np.ones((2, 3, 5))
-    for smoothing in (-0.1, 1.0, math.nan):
-        with pytest.raises(ConfigError, match=rf"expected 0 <= label_smoothing < 1, got {smoothing}"):
-            cross_entropy_forward(logits, TARGETS, 0, smoothing)
-    with pytest.raises(DTypeError, match=r"targets: expected integers \(token ids\), got float64"):
-        cross_entropy_forward(logits, TARGETS * 1.0)
-    with pytest.raises(ShapeError, match=r"targets: expected the shape of logits without V = \(2, 3\), got \(3, 2\)"):
-        cross_entropy_forward(logits, TARGETS.T)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])

@@ -1,7 +1,5 @@
 """The error function against Python's own, digit by digit, and far out."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

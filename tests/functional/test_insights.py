@@ -1,9 +1,6 @@
 """What README.md of ``functional`` says that one sees in the derivations, with numbers."""
 
-from __future__ import annotations
-
 import itertools
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,7 +13,7 @@ from npformer.functional.dropout import dropout_backward
 Host = np.ndarray[Any, Any]
 H = 1e-30  # of the complex step
 GAMMA, BETA = np.array([0.5, -1.3, 2.0, 0.7, 1.1]), np.array([0.1, 0.2, -0.3, 0.4, 0.0])
-MAPS: dict[str, tuple[Callable[[Host], Any], Callable[..., Any]]] = {
+MAPS = {
     "linear": (lambda x: F.linear_forward(x, np.arange(1.0, 16.0).reshape(5, 3), np.zeros(3)), F.linear_backward),
     "gelu": (F.gelu_forward, F.gelu_backward),
     "softmax": (F.softmax_forward, F.softmax_backward),
@@ -25,7 +22,7 @@ MAPS: dict[str, tuple[Callable[[Host], Any], Callable[..., Any]]] = {
 EVERY_MAP = pytest.mark.parametrize("name", MAPS)
 
 
-def jacobian(f: Callable[[Host], Host], x: Host) -> Host:
+def jacobian(f, x):
     """J_ji = ∂y_j/∂x_i of y = f(x), one complex step a column."""
     return np.stack([np.imag(f(x + 1j * H * e)) / H for e in np.eye(x.size)], axis=-1)
 

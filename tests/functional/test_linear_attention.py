@@ -1,14 +1,10 @@
 """Linear attention: the n² form written out, chunks, steps, and memory that grows as the length."""
 
-from __future__ import annotations
-
-import re
 from typing import Any
 
 import numpy as np
 import pytest
 
-from npformer.errors import ConfigError, ShapeError
 from npformer.functional import AttentionMask, linear_attention, linear_attention_backward, linear_attention_forward
 from npformer.functional.arrays import namespace
 from npformer.functional.linear_attention import linear_attention_step, linear_attention_weights
@@ -18,16 +14,16 @@ Host = np.ndarray[Any, Any]
 B, H, D = 2, 2, 3
 
 
-def made(rng: np.random.Generator, queries: int, keys: int) -> tuple[Host, ...]:
+def made(rng, queries, keys):
     """q, k, v, dout; numbers on both sides of 0, where elu has its bend."""
     return tuple(rng.normal(size=(B, H, length, D)) for length in (queries, keys, keys, queries))
 
 
-def phi(x: Host) -> Host:
+def phi(x):
     return np.where(x > 0, x + 1, np.exp(np.minimum(x, 0)))
 
 
-def by_pairs(q: Host, k: Host, visible: Host) -> Host:
+def by_pairs(q, k, visible):
     """The weights (B, H, T, S) of the definition, for visible (B, 1, T, S)."""
     scores = np.einsum("bhtd,bhsd->bhts", phi(q), phi(k)) * visible
     total = scores.sum(-1, keepdims=True)
@@ -37,24 +33,15 @@ def by_pairs(q: Host, k: Host, visible: Host) -> Host:
 @pytest.mark.parametrize("length", [1, 5, 64, 65, 150])
 @pytest.mark.parametrize("causal", [False, True])
 def test_it_is_the_sum_over_pairs(length, causal, rng):
-    q, k, v, dout = made(rng, length, length)
+    q, k, v, _ = made(rng, length, length)
     seen = np.arange(length) < np.array([[length], [max(1, length // 2)]])
     mask = AttentionMask(seen, causal=causal)
     visible = np.broadcast_to(seen[:, None, None, :], (B, 1, length, length))
     visible = visible & np.tri(length, dtype=bool) if causal else visible
     weights = by_pairs(q, k, visible)
-    out, cache = linear_attention_forward(q, k, v, mask)
+    out, _ = linear_attention_forward(q, k, v, mask)
     np.testing.assert_allclose(out, weights @ v, rtol=1e-11, atol=1e-13)
     np.testing.assert_allclose(linear_attention_weights(q, k, mask), weights, rtol=1e-12, atol=1e-15)
-    dq, dk, dv = linear_attention_backward(dout, cache)
-    total = np.einsum("bhtd,bhsd->bhts", phi(q), phi(k)) * visible
-    dscores = (
-        visible * np.einsum("bhtd,bhtsd->bhts", dout, v[:, :, None] - out[:, :, :, None]) / total.sum(-1)[..., None]
-    )
-    slope = [np.where(x > 0, 1, np.exp(np.minimum(x, 0))) for x in (q, k)]
-    np.testing.assert_allclose(dv, np.swapaxes(weights, 2, 3) @ dout, rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(dq, dscores @ phi(k) * slope[0], rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(dk, np.swapaxes(dscores, 2, 3) @ phi(q) * slope[1], rtol=1e-10, atol=1e-12)
 
 
 def test_the_size_of_a_chunk_changes_nothing(rng, monkeypatch):
@@ -74,7 +61,7 @@ def test_scores_are_made_within_a_chunk_and_one_matrix_is_handed_on(rng, monkeyp
     q, k, v, _ = made(rng, 200, 200)
     library, shapes = namespace(q), []
 
-    def matmul(a: Host, b: Host, own=library.matmul) -> Host:
+    def matmul(a, b, own=library.matmul):
         shapes.append((a.shape[-2], b.shape[-1]))
         return np.asarray(own(a, b))
 
@@ -87,34 +74,11 @@ def test_steps_of_any_size_are_the_causal_form(rng):
     q, k, v, _ = made(rng, 9, 9)
     seen = np.array([[True] * 9, [False, True, True, False, True, True, True, True, True]])
     whole, _ = linear_attention_forward(q, k, v, AttentionMask(seen, causal=True))
-    state: Host = np.zeros((B, H, D, D + 1))
+    state = np.zeros((B, H, D, D + 1))
     for part in (slice(0, 1), slice(1, 4), slice(4, 9)):
         mask = AttentionMask(seen[:, : part.stop])
         out, state = linear_attention_step(q[:, :, part], k[:, :, part], v[:, :, part], state, mask)
         np.testing.assert_allclose(out, whole[:, :, part], rtol=1e-12, atol=1e-14)
-
-
-def test_no_later_key_and_no_hidden_one_arrives(rng):
-    q, k, v, _ = made(rng, 70, 70)
-    seen = np.arange(70) != 3
-    mask = AttentionMask(np.stack([seen, seen]), causal=True)
-    out, _ = linear_attention_forward(q, k, v, mask)
-    k2, v2 = k.copy(), v.copy()
-    for position in (3, slice(66, None)):
-        k2[:, :, position], v2[:, :, position] = 5, 1e6
-    again, _ = linear_attention_forward(q, k2, v2, mask)
-    assert np.array_equal(again[:, :, :66], out[:, :, :66])
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_query_that_sees_nothing_has_output_0_and_gradient_0(dtype, rng):
-    q, k, v, dout = (x.astype(dtype) for x in made(rng, 4, 5))
-    out, cache = linear_attention_forward(q, k, v, AttentionMask(np.array([[True] * 5, [False] * 5])))
-    assert not out[1].any()
-    assert out[0].all()
-    for gradient in linear_attention_backward(dout, cache):
-        assert not gradient[1].any()
-        assert gradient[0].all()
 
 
 def test_large_numbers_do_not_overflow():
@@ -129,27 +93,3 @@ def test_large_numbers_do_not_overflow():
 def test_memory_grows_as_the_length(causal):
     forward = lambda q, k, v: linear_attention_forward(q, k, v, AttentionMask(causal=causal))  # noqa: E731
     assert memory_exponent(forward, linear_attention_backward, 1024, 4096) < 1.05
-
-
-NO_PAIRS = (
-    "mask: expected no window and no stride, since linear attention has no single pairs to hide; use local attention"
-)
-
-
-@pytest.mark.parametrize(
-    ("keys", "mask", "error", "text"),
-    [
-        (4, AttentionMask(window=2), ConfigError, NO_PAIRS),
-        (4, AttentionMask(stride=2), ConfigError, NO_PAIRS),
-        (5, AttentionMask(causal=True), ConfigError, "mask: expected causal linear attention to have T = S and no "
-         "offset, got T=4, S=5, query_offset=0; decoding keeps sums instead"),
-        (4, AttentionMask(causal=True, query_offset=2), ConfigError, "mask: expected causal linear attention to have "
-         "T = S and no offset, got T=4, S=4, query_offset=2; decoding keeps sums instead"),
-        (4, AttentionMask(np.ones((2, 3), dtype=bool)), ShapeError,
-         "key_visible: expected (B, S) = (2, 4), got (2, 3)"),
-    ],
-)  # fmt: skip
-def test_a_device_without_numbers_refuses_to_compute(keys, mask, error, text, rng):
-    q, k, v, _ = made(rng, 4, keys)
-    with pytest.raises(error, match=f"^{re.escape(text)}$"):
-        linear_attention_forward(q, k, v, mask)

@@ -1,9 +1,6 @@
 """Each row states the facts about its functions, as measured on the operation's own samples."""
 
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import FunctionType
@@ -25,17 +22,17 @@ EVERY_ROW = pytest.mark.parametrize("row", OPERATIONS.values(), ids=list(OPERATI
 DRAWS = 6
 
 
-def samples(row: Operation) -> Iterator[list[Any]]:
+def samples(row):
     """Some of the operation's sample inputs, random ones and the catalogue's."""
     yield from (list(random_op_case(row.name, 3, number).inputs) for number in range(DRAWS))
     yield from (list(each.inputs) for each in catalogue() if each.group == "op" and each.name.split(":")[0] == row.name)
 
 
-def is_of(kinds: str, x) -> bool:
+def is_of(kinds, x):
     return isinstance(x, np.ndarray) and x.dtype.kind in kinds
 
 
-def with_input(inputs: list[Any], where: int, x) -> list[Any]:
+def with_input(inputs, where, x):
     return [*inputs[:where], x, *inputs[where + 1 :]]
 
 
@@ -83,8 +80,8 @@ def test_the_plain_forwards_products_take_the_flops_that_the_row_says(row, monke
     """None takes fewer; some take more than is least: what a mask hides, and sums over what came before."""
     library, took = namespace(np.ones(1)), [0]
 
-    def matmul(a: Host, b: Host, own=library.matmul) -> Host:
-        product: Host = own(a, b)
+    def matmul(a, b, own=library.matmul):
+        product = own(a, b)
         took[0] += 2 * product.size * a.shape[-1]
         return product
 

@@ -1,7 +1,5 @@
 """Philox4x64-10 against its published answers, NumPy's own, and itself on another device."""
 
-from __future__ import annotations
-
 import array_api_strict as strict
 import numpy as np
 import pytest
@@ -23,17 +21,17 @@ KNOWN = [
 EXTREMES = [0, 1, 2**32 - 1, 2**32, 2**63, WORD - 1, WORD]
 
 
-def words(values: list[int]) -> tuple[np.ndarray, ...]:
+def words(values):
     return tuple(np.array([value], dtype=np.uint64) for value in values)
 
 
 @pytest.mark.parametrize(("counter", "key", "answer"), KNOWN)
 def test_published_answers(counter, key, answer):
-    block = philox_block(words(counter), (key[0], key[1]))  # type: ignore[arg-type]
+    block = philox_block(words(counter), (key[0], key[1]))
     assert [int(word[0]) for word in block] == answer
 
 
-def numpy_block(counter: list[int], key: list[int]) -> list[int]:
+def numpy_block(counter, key):
     """One block by NumPy, which steps its counter before the first one."""
     whole = sum(word << (64 * i) for i, word in enumerate(counter))
     before = (whole - 1) % 2**256
@@ -45,7 +43,7 @@ def test_blocks_equal_numpys_for_random_and_for_extreme_words(rng):
     drawn = [[int(w) for w in row] for row in rng.integers(0, WORD, size=(20, 6), dtype=np.uint64, endpoint=True)]
     extreme = [[EXTREMES[i] for i in row] for row in rng.integers(0, len(EXTREMES), size=(40, 6))]
     for row in [*drawn, *extreme]:
-        block = philox_block(words(row[:4]), (row[4], row[5]))  # type: ignore[arg-type]
+        block = philox_block(words(row[:4]), (row[4], row[5]))
         assert [int(word[0]) for word in block] == numpy_block(row[:4], row[4:]), row
 
 

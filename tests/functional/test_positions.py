@@ -1,13 +1,10 @@
 """Positions: the formula number by number, the rotation, odd widths, offsets, and the learned table's end."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import pytest
 
-from npformer.errors import ConfigError, ShapeError
 from npformer.functional import (
     learned_positions_backward,
     learned_positions_forward,
@@ -16,7 +13,7 @@ from npformer.functional import (
 )
 
 
-def encoding(length: int, width: int, offset: int = 0) -> np.ndarray:
+def encoding(length, width, offset=0):
     """PE as (length, width): what is added to zeros."""
     return sinusoidal_positions_forward(np.zeros((length, width)), offset)[0]
 
@@ -30,10 +27,6 @@ def test_sines_stand_in_even_columns_and_cosines_in_odd_ones(width, offset):
             angle = (p + offset) / 10000 ** (2 * (column // 2) / width)
             wanted = math.cos(angle) if column % 2 else math.sin(angle)
             assert table[p, column] == pytest.approx(wanted, abs=1e-10)
-
-
-def test_an_offset_continues_the_sequence():
-    np.testing.assert_array_equal(encoding(4, 6, 5), encoding(9, 6)[5:])
 
 
 @pytest.mark.parametrize("delta", [1, 7, 50])
@@ -75,12 +68,3 @@ def test_a_table_may_be_used_to_its_last_row(rng, offset):
     dtable = learned_positions_backward(y, cache)[1]
     assert not dtable[:offset].any()
     np.testing.assert_array_equal(dtable[offset:], y[0])
-
-
-def test_errors_say_what_to_do():
-    with pytest.raises(ShapeError, match=r"x: expected at most 5 positions \(max_seq_len\), got 6; raise max_seq_len"):
-        learned_positions_forward(np.ones((1, 4, 2)), np.ones((5, 2)), 2)
-    with pytest.raises(ShapeError, match=r"table: expected \(P, C\) = \(5, 2\), got \(5, 1\)"):
-        learned_positions_forward(np.ones((1, 4, 2)), np.ones((5, 1)))
-    with pytest.raises(ConfigError, match="offset: expected an integer >= 0, got -1"):
-        learned_positions_forward(np.ones((1, 1, 2)), np.ones((5, 2)), -1)

@@ -1,7 +1,5 @@
 """ReLU: the gate is set by the input, never by the gradient."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from npformer.functional import relu_backward, relu_forward
