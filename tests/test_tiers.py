@@ -67,7 +67,7 @@ def test_each_function_has_a_case_for_each_table_of_kernels():
 
 
 def test_the_sample_is_said_and_the_same_in_every_process():
-    files = "tests/optim", "tests/layers/test_layer.py"
+    files = "tests/optim", "tests/layers/test_recompute.py"
     first, second = (run("--collect-only", *files, seed=seed) for seed in ("1", "2"))
     assert first.count("::") == second.count("::") > 50
     assert re.findall(r"^\S+::.*$", first, re.M) == re.findall(r"^\S+::.*$", second, re.M)
@@ -75,7 +75,7 @@ def test_the_sample_is_said_and_the_same_in_every_process():
         int, re.findall(r"^(\d+) of (\d+) cases sampled; all: python -m pytest --full$", first, re.M)[0]
     )
     assert first.count("::") == kept < total
-    named = run("--collect-only", "tests/layers/test_layer.py::test_gradients_of_two_backwards_add_up")
+    named = run("--collect-only", "tests/layers/test_recompute.py::test_inference_is_not_affected")
     assert "sampled" not in named, "who names a test gets all its cases"
 
 

@@ -1,20 +1,18 @@
 """BatchNorm as a layer: running statistics, updated only by remember, and used in inference."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from npformer.backend.timing import Clock, timed_backend
 from npformer.errors import ConfigError
 from npformer.layers import BatchNorm, Conv1d, EncoderLayer
-from npformer.layers.batch_norm import Statistics, statistics_in
+from npformer.layers.batch_norm import statistics_in
 
 X = np.random.default_rng(0).normal(2.0, 3.0, size=(4, 5, 3))
 VISIBLE = np.arange(5) < np.array([[5], [3], [2], [4]])
 
 
-def seen_by(norm: BatchNorm, x, **options) -> Statistics:
+def seen_by(norm, x, **options):
     """What norm saw in a training forward."""
     (seen,) = statistics_in(norm.forward(x, training=True, **options)[1])
     return seen

@@ -1,15 +1,11 @@
 """Random numbers depend on the path in the call tree, the step, the micro-batch and the seed, and on nothing else."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from npformer.backend import Backend
 from npformer.errors import ConfigError
 from npformer.layers import AttentionRecorder, Dropout, FeedForward, RandomKey
 from npformer.layers.call_tree import child, draw
@@ -19,7 +15,7 @@ from npformer.proof.catalogue import Twice
 KEY = RandomKey(seed=3, step=5, micro=1)
 
 
-def mask(key: RandomKey, backend: Backend) -> np.ndarray[Any, Any]:
+def mask(key, backend):
     y, _ = Dropout(0.5, backend=backend).forward(np.ones((8, 16)), key=key)
     return y != 0
 
@@ -83,7 +79,7 @@ def test_no_two_dropouts_of_a_transformer_draw_the_same_numbers(norm_order, nump
     sites = []
     real = RandomKey.draw
 
-    def spy(self: RandomKey, rate: float):
+    def spy(self, rate):
         sites.append(self.site)
         return real(self, rate)
 

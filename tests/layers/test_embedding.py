@@ -1,11 +1,9 @@
 """Embedding: initial values, pretrained vectors, and nearest neighbours."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from npformer.backend import Arena, Backend
+from npformer.backend import Arena
 from npformer.data import SPECIAL, Vocabulary
 from npformer.errors import ConfigError, DataError, ShapeError, TokenError
 from npformer.layers import Embedding
@@ -25,29 +23,29 @@ def path(tmp_path):
     return tmp_path / "vectors.txt"
 
 
-def rows(backend: Backend, embedding: Embedding, *words: str) -> np.ndarray:
+def rows(backend, embedding, *words):
     """The vectors of words, on the host."""
     return np.asarray(backend.host(embedding.weight.data))[[VOCABULARY.id_of(word) for word in words]]
 
 
 @pytest.mark.parametrize("init", ["normal", "uniform"])
 def test_both_starts_have_the_same_deviation_and_a_seed(numpy64, init):
-    table = Embedding(2000, 16, init=init, backend=numpy64, seed=3).weight.data  # type: ignore[arg-type]
+    table = Embedding(2000, 16, init=init, backend=numpy64, seed=3).weight.data
     assert table.std() == pytest.approx(1 / 4, rel=0.02)
     assert abs(table.mean()) < 0.01
     assert (np.abs(table).max() <= np.sqrt(3 / 16)) == (init == "uniform")
-    again = Embedding(2000, 16, init=init, backend=numpy64, seed=3).weight.data  # type: ignore[arg-type]
+    again = Embedding(2000, 16, init=init, backend=numpy64, seed=3).weight.data
     assert np.array_equal(table, again)
 
 
 def test_an_unknown_start_is_refused(numpy64):
     with pytest.raises(ConfigError, match="init: expected one of normal, uniform, got 'xavier'"):
-        Embedding(3, 2, init="xavier", backend=numpy64)  # type: ignore[arg-type]
+        Embedding(3, 2, init="xavier", backend=numpy64)
 
 
 @pytest.mark.parametrize("name", ["numpy32", "numpy64", "strict64", pytest.param("cupy64", marks=pytest.mark.gpu)])
 def test_vectors_from_a_file_and_the_usual_start_for_others(name, path, request):
-    backend: Backend = request.getfixturevalue(name)
+    backend = request.getfixturevalue(name)
     embedding, coverage = Embedding.from_pretrained(path, VOCABULARY, backend=backend, seed=5)
     assert str(coverage) == "4 of 5 covered (80.0 %); missing: 'absent'"
     expected = [[1, 0, 2, 0.5], [1, 1, 2, 0.5], [1, 0, 0, -0.5], [1, 1, 0, -0.5]]
@@ -90,7 +88,7 @@ def test_a_vocabulary_of_another_size_is_refused(path, numpy64):
 
 @pytest.mark.parametrize("frozen", [True, False])
 def test_a_models_table_is_loaded_in_its_arena_and_frozen_or_tuned(path, any64, frozen):
-    config = EncoderConfig(vocab_size=len(VOCABULARY), head="sequence", num_classes=2, **MODEL)  # type: ignore[arg-type]
+    config = EncoderConfig(vocab_size=len(VOCABULARY), head="sequence", num_classes=2, **MODEL)
     model = Encoder(config, backend=any64)
     model.embedding.load_pretrained(path, VOCABULARY)
     segment = next(s for s in model.arena.segments if s.name == "embedding.weight")
@@ -118,7 +116,7 @@ def test_an_embedding_alone_is_frozen_by_its_own_arena(path, numpy64):
 
 @pytest.mark.parametrize("name", ["numpy32", "numpy64", "strict64", pytest.param("cupy64", marks=pytest.mark.gpu)])
 def test_neighbours_are_those_of_the_definition(name, request):
-    backend: Backend = request.getfixturevalue(name)
+    backend = request.getfixturevalue(name)
     embedding = Embedding(40, 5, backend=backend, seed=1)
     table = np.asarray(backend.host(embedding.weight.data), np.float64)
     for query in (0, 17, np.int64(39), backend.array(np.arange(1.0, 6.0)), [5, -4, 3, -2, 1]):

@@ -9,8 +9,6 @@ and each figure below lies within SIGMAS standard errors of what is promised. A 
 5·10⁸ figures, and the seed is fixed, so never. With N = 10⁶ a mean that is off by 0.006σ is seen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import sqrt
 from typing import Any
@@ -18,13 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npformer.backend import Backend
 from npformer.layers import (
     Conv1d,
     Embedding,
     FeedForward,
     Gru,
-    Layer,
     LearnedPositions,
     Linear,
     MultiHeadAttention,
@@ -36,14 +32,14 @@ Host = np.ndarray[Any, Any]
 SIGMAS, SEED = 6, 7
 
 
-def expect_normal(x: Host, deviation: float):
+def expect_normal(x, deviation):
     """x looks drawn from a normal distribution around 0."""
     _expect_mean_and_spread(x, deviation, kurtosis=3)
     within = np.mean(np.abs(x) < deviation)  # of a normal distribution 0.6827, of a uniform one 0.5774
     assert abs(within - 0.68269) <= SIGMAS * sqrt(0.68269 * 0.31731 / x.size), within
 
 
-def expect_uniform(x: Host, limit: float):
+def expect_uniform(x, limit):
     """x looks drawn uniformly from ±limit."""
     _expect_mean_and_spread(x, limit / sqrt(3), kurtosis=9 / 5)
     # all N stay farther than a share t of the range 2·limit from one end with probability (1 − t)ᴺ < exp(−Nt)
@@ -52,27 +48,24 @@ def expect_uniform(x: Host, limit: float):
     assert limit - nearest <= x.max() <= limit
 
 
-def _expect_mean_and_spread(x: Host, deviation: float, kurtosis: float):
+def _expect_mean_and_spread(x, deviation, kurtosis):
     assert abs(x.mean()) <= SIGMAS * deviation / sqrt(x.size), x.mean()
     spread = sqrt(np.mean(x * x))  # around the promised mean, 0
     assert abs(spread - deviation) <= SIGMAS * deviation / 2 * sqrt((kurtosis - 1) / x.size), spread / deviation
 
 
-@pytest.mark.parametrize("rows", [800, 1250])  # so that the two widths cannot be confused
-def test_xavier_uniform(rows):
-    expect_uniform(xavier_uniform(SEED, rows, 10**6 // rows), sqrt(6 / (800 + 1250)))
-
-
-def test_scaled_normal():
-    expect_normal(scaled_normal(SEED, 4000, 250), 1 / sqrt(250))
-
-
-def test_small_normal():
-    expect_normal(small_normal(SEED, 4000, 250), 0.02)
-
-
-def test_scaled_uniform():
-    expect_uniform(scaled_uniform(SEED, 4000, 250), sqrt(3 / 250))
+@pytest.mark.parametrize(
+    ("init", "rows", "width", "expect", "number"),
+    [
+        (xavier_uniform, 800, 1250, expect_uniform, sqrt(6 / (800 + 1250))),  # so that the two widths cannot be
+        (xavier_uniform, 1250, 800, expect_uniform, sqrt(6 / (800 + 1250))),  # confused
+        (scaled_normal, 4000, 250, expect_normal, 1 / sqrt(250)),
+        (small_normal, 4000, 250, expect_normal, 0.02),
+        (scaled_uniform, 4000, 250, expect_uniform, sqrt(3 / 250)),
+    ],
+)
+def test_a_distribution(init, rows, width, expect, number):
+    expect(init(SEED, rows, width), number)
 
 
 @pytest.mark.parametrize("init", [xavier_uniform, small_normal, scaled_normal, scaled_uniform])
@@ -87,7 +80,7 @@ def test_numbers_are_a_function_of_the_seed(init):
 
 #: Layers with what each of their parameters is promised to start from: (parameter, check, deviation or limit).
 Promise = tuple[str, Callable[[Host, float], None], float]
-LAYERS: dict[str, tuple[Callable[[Backend], Layer], list[Promise]]] = {
+LAYERS = {
     "Linear": (
         lambda b: Linear(200, 300, backend=b, seed=SEED),
         [("weight", expect_uniform, sqrt(6 / 500))],

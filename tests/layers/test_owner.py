@@ -1,16 +1,12 @@
 """Setting an attribute of a layer or class, or editing a container, makes a new version; nothing else does."""
 
-from __future__ import annotations
-
 from abc import ABC
 from collections import OrderedDict
 from copy import deepcopy
-from typing import Any
 
 import numpy as np
 import pytest
 
-from npformer.backend import Backend
 from npformer.errors import ConfigError
 from npformer.layers import Dropout, FeedForward, Layer, LayerDict, LayerList, Linear
 from npformer.layers.owner import is_as_written, version_of
@@ -21,11 +17,11 @@ class Box(Layer, ABC):
 
     state_names = ("calls",)
 
-    def __init__(self, on: Backend):
+    def __init__(self, on):
         super().__init__(on)
-        self.items: Any = [Linear(2, 2, backend=on), [Linear(2, 2, backend=on)]]
-        self.table: Any = {"a": Linear(2, 2, backend=on), "b": {}}
-        self.pair: Any = (Linear(2, 2, backend=on), [])
+        self.items = [Linear(2, 2, backend=on), [Linear(2, 2, backend=on)]]
+        self.table = {"a": Linear(2, 2, backend=on), "b": {}}
+        self.pair = (Linear(2, 2, backend=on), [])
         self.calls = 0
 
 
@@ -78,21 +74,21 @@ def test_a_replaced_part_no_longer_counts(box, numpy64):
 def test_lists_and_dicts_that_are_set_count_their_edits(box):
     kinds = [type(x) for x in (box.items, box.items[1], box.table, box.table["b"], box.pair, box.pair[1])]
     assert kinds == [LayerList, LayerList, LayerDict, LayerDict, tuple, LayerList]
-    box.around = LayerDict(one=[box], two=LayerList([[]]))  # type: ignore[attr-defined]
-    box.around["me"] = box.around  # type: ignore[attr-defined]
-    circle: dict[str, Any] = {}
+    box.around = LayerDict(one=[box], two=LayerList([[]]))
+    box.around["me"] = box.around
+    circle = {}
     circle["me"] = circle
-    box.circle = circle  # type: ignore[attr-defined]
+    box.circle = circle
     other = deepcopy(box)
     version, first = version_of(other), version_of(box)
-    assert type(other.around["two"][0]) is LayerList  # type: ignore[attr-defined]
-    other.around["two"][0].append(1)  # type: ignore[attr-defined]
+    assert type(other.around["two"][0]) is LayerList
+    other.around["two"][0].append(1)
     assert version_of(other) > version
     assert version_of(box) == first
 
 
 def test_other_containers_of_layers_are_refused(box):
-    box.words = OrderedDict(a=1)  # type: ignore[attr-defined]
+    box.words = OrderedDict(a=1)
     with pytest.raises(ConfigError, match=r"^layers: expected them in a tuple, a plain list .* type OrderedDict"):
         box.table = OrderedDict(a=box.items[0])
 
@@ -104,13 +100,13 @@ def test_a_class_is_as_written_until_a_method_is_replaced_and_again_when_it_is_b
     forward = FeedForward.forward
     assert is_as_written(Own)
     try:
-        FeedForward.forward = np.copy  # type: ignore[assignment, method-assign]
+        FeedForward.forward = np.copy
         assert not is_as_written(Own)
         assert is_as_written(Linear)
     finally:
-        FeedForward.forward = forward  # type: ignore[method-assign]
+        FeedForward.forward = forward
     assert is_as_written(Own)
-    Own.__call__ = np.copy  # type: ignore[assignment, method-assign]
+    Own.__call__ = np.copy
     assert not is_as_written(Own)
     del Own.__call__
     assert is_as_written(Own)

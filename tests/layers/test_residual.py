@@ -1,16 +1,13 @@
 """The wiring of layers, which no gradient check can see; and that any layer may replace a norm or another part."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 import npformer as npf
-from npformer.backend import Backend, Pair
+from npformer.backend import Pair
 from npformer.errors import ConfigError
 from npformer.functional import AttentionMask
 from npformer.layers import (
@@ -40,7 +37,7 @@ KINDS = pytest.mark.parametrize("kind", [EncoderLayer, DecoderLayer])
 class Gain(Layer):
     """y = γ·x: forward, backward, and nothing else. Its cache is a plain array."""
 
-    def __init__(self, d_model: int, *, backend: Backend):
+    def __init__(self, d_model, *, backend):
         super().__init__(backend)
         self.gamma = Parameter("gamma", backend.array(np.linspace(0.5, 2, d_model)))
 
@@ -73,7 +70,7 @@ class Told(Gain):
         return super().forward(x)
 
 
-TOLD: list[dict[str, Any]] = []
+TOLD = []
 
 
 @pytest.fixture
@@ -82,7 +79,7 @@ def told():
     return TOLD
 
 
-def with_norms(norm, layer) -> tuple[Any, list[Any]]:
+def with_norms(norm, layer):
     """The layer with such norms, and these in order."""
     names = [name for name in ("norm1", "norm2", "norm3") if hasattr(layer, name)]
     for name in names:
@@ -123,7 +120,7 @@ def test_which_norms_one_kernel_may_compute_with_the_sum(numpy64, monkeypatch):
     class Named(LayerNorm):
         """Another name."""
 
-    norms: list[Any] = [kind(4, backend=numpy64) for kind in (LayerNorm, Named, Gain, BatchNorm, Twice)]
+    norms = [kind(4, backend=numpy64) for kind in (LayerNorm, Named, Gain, BatchNorm, Twice)]
     assert [is_own_layer_norm(each) for each in (*norms, None)] == [True, True, False, False, False, False]
     norms[1].backward = norms[4].backward  # a method of its own, on this one
     assert not is_own_layer_norm(norms[1])
@@ -133,13 +130,13 @@ def test_which_norms_one_kernel_may_compute_with_the_sum(numpy64, monkeypatch):
 
 @ORDERS
 def test_sum_and_norm_are_one_operation_for_layer_norm_and_two_for_another(norm_order, numpy64):
-    def noting(name: str, pair: Pair) -> Pair:
+    def noting(name, pair):
         return Pair(lambda *inputs: called.append(name) or pair.forward(*inputs), pair.backward)
 
-    called: list[str] = []
+    called = []
     names = ("post_norm", "add_norm", "residual", "layer_norm")
     ops = replace(numpy64.ops, **{name: noting(name, getattr(numpy64.ops, name)) for name in names})
-    layer: Any = EncoderLayer(**SIZE, norm_order=norm_order, backend=replace(numpy64, ops=ops))
+    layer = EncoderLayer(**SIZE, norm_order=norm_order, backend=replace(numpy64, ops=ops))
     layer(X)
     assert called == (["post_norm"] * 2 if norm_order == "post" else ["layer_norm", "add_norm", "residual"])
     called.clear()
@@ -150,7 +147,7 @@ def test_sum_and_norm_are_one_operation_for_layer_norm_and_two_for_another(norm_
 
 @ORDERS
 def test_a_plain_layer_stands_for_the_feed_forward_and_the_final_norm(norm_order, numpy64):
-    stack: Any = EncoderStack(2, **SIZE, norm_order=norm_order, final_norm=True, dropout=0.2, backend=numpy64)
+    stack = EncoderStack(2, **SIZE, norm_order=norm_order, final_norm=True, dropout=0.2, backend=numpy64)
     for layer in stack.layers:
         layer.feed_forward = Gain(4, backend=numpy64)
     stack.norm = Gain(4, backend=numpy64)
