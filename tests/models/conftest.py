@@ -1,30 +1,23 @@
-"""Fixtures of the model tests: small Transformers, a padded batch, and one pass forward and backward."""
-
-from __future__ import annotations
-
-from typing import Any
+"""Fixtures of the model tests: small models, a padded batch, and one pass forward and backward."""
 
 import numpy as np
 import pytest
 
-from npformer.backend import Backend
 from npformer.functional import cross_entropy_backward, cross_entropy_forward
-from npformer.models import Transformer, TransformerConfig
+from npformer.models import Transformer, build_model
+from npformer.models.kinds import MODELS
 from npformer.proof.catalogue import shaken
-
-Host = np.ndarray[Any, Any]
 
 
 @pytest.fixture
 def small_model():
-    """small_model(backend, **changes): two layers each way, no gain at 1 and no bias at 0."""
+    """small_model(backend, of=Transformer, **changes): stacks of two layers, no gain at 1 and no bias at 0."""
 
-    def build(backend: Backend, **changes) -> Transformer:
-        options = {"d_model": 8, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 2, "d_ff": 12}
-        config = TransformerConfig(9, 9, **(options | {"dropout": 0.0, "max_seq_len": 8} | changes))
-        model = shaken(Transformer(config, backend=backend, seed=3))
-        assert isinstance(model, Transformer)
-        return model
+    def build(backend, of=Transformer, **changes):
+        stacks = ("num_encoder_layers", "num_decoder_layers") if of is Transformer else ("num_layers",)
+        options = {"d_model": 8, "num_heads": 2, "d_ff": 12, "dropout": 0.0, "max_seq_len": 8}
+        config = MODELS[of.__name__][1](*(9 for _ in stacks), **options | dict.fromkeys(stacks, 2) | changes)
+        return shaken(build_model(config, backend=backend, seed=3))
 
     return build
 
@@ -40,12 +33,12 @@ def batch():
 
 @pytest.fixture
 def forward_backward():
-    """A function that returns (logits, loss, gradients by name) of a model on a batch."""
+    """A function that returns (logits, loss, gradients by name) of a model on a batch, whose targets are its last."""
 
-    def run(model: Transformer, src: Host, tgt_in: Host, tgt_out: Host) -> tuple[Host, float, dict[str, Host]]:
+    def run(model, *batch):
         model.zero_grad()
-        logits, cache = model.forward(src, tgt_in)
-        loss, loss_cache = cross_entropy_forward(logits, tgt_out)
+        logits, cache = model.forward(*batch[:-1])
+        loss, loss_cache = cross_entropy_forward(logits, batch[-1])
         (dlogits,) = cross_entropy_backward(1.0, loss_cache)
         model.backward(dlogits, cache)
         return logits, float(loss), {name: p.grad.copy() for name, p in model.named_parameters()}

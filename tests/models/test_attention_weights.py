@@ -1,9 +1,9 @@
 """The attention weights that a model returns for inspection."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+
+from npformer.models import Decoder, Encoder
 
 
 @pytest.mark.parametrize(("norm_order", "pad_id"), [("post", 0), ("pre", 0), ("post", 8)])
@@ -34,3 +34,9 @@ def test_a_source_of_padding_alone_gets_no_weight(numpy64, small_model):
     weights = small_model(numpy64).attention_weights([[0, 0]], [[1, 3]])
     assert not weights["encoder.layers.0.self_attention"].any()
     assert not weights["decoder.layers.0.cross_attention"].any()
+
+
+@pytest.mark.parametrize(("of", "name"), [(Encoder, "encoder"), (Decoder, "decoder")])
+def test_a_model_of_one_sequence_names_its_stack(of, name, numpy64, small_model, batch):
+    weights = small_model(numpy64, of).attention_weights(batch[0])
+    assert list(weights) == [f"{name}.layers.{i}.self_attention" for i in range(2)]

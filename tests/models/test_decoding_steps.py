@@ -1,65 +1,110 @@
 """Decoding step by step against the whole prefix: the same logits, whatever was decoded before."""
 
-from __future__ import annotations
-
 import itertools
 import re
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 
 from npformer.errors import ConfigError, DTypeError, ShapeError, TokenError
-from npformer.models import Transformer
-
-Build = Callable[..., Transformer]
-Host = np.ndarray[Any, Any]
+from npformer.models import Decoder, Transformer
 
 SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0]])
 MAX_LEN = 8
 TOLERANCE = 1e-12
-FORMS = list(itertools.product(("post", "pre"), ("relu", "gelu"), ("sinusoidal", "learned"), (False, True)))
+MECHANISMS = [
+    {}, {"attention": "local", "window": 2}, {"attention": "local", "stride": 3},
+    {"attention": "local", "window": 2, "stride": 3}, {"attention": "linear"},
+]  # fmt: skip
+KINDS = [
+    {"positions": positions} | mechanism
+    for positions in ("sinusoidal", "learned", "rotary", "relative", "none")
+    for mechanism in MECHANISMS
+    if positions != "relative" or not mechanism
+] + [{"norm": "batch"}, {"norm": "batch", "attention": "linear", "norm_order": "pre"}]
+FORMS = [
+    {"norm_order": norm_order, "activation": activation, "positions": positions, "tie_embeddings": tied}
+    for norm_order, activation, positions, tied in itertools.product(
+        ("post", "pre"), ("relu", "gelu"), ("sinusoidal", "learned"), (False, True)
+    )
+]
+MODELS = pytest.mark.parametrize("of", [Transformer, Decoder])
 
 
-def targets(seed: int = 0, batch: int = 3) -> Host:
+def targets(seed=0, batch=3):
     """Tokens (B, max_len), padding among them, also in the middle and at the start of a row."""
     tokens = np.random.default_rng(seed).integers(0, 9, (batch, MAX_LEN))
     tokens[-1, :2] = 0
     return tokens
 
 
-def chunks(total: int, seed: int) -> list[slice]:
-    """total positions in pieces of random length."""
+def random_cuts(seed):
+    """Where MAX_LEN positions are cut into pieces of random length."""
     rng, found = np.random.default_rng(seed), [0]
-    while found[-1] < total:
-        found.append(min(total, found[-1] + int(rng.choice([1, 1, 2, 3]))))
-    return [slice(*ends) for ends in itertools.pairwise(found)]
+    while found[-1] < MAX_LEN:
+        found.append(min(MAX_LEN, found[-1] + int(rng.choice([1, 1, 2, 3]))))
+    return found
 
 
-def whole(model: Transformer, src: Host, tokens: Host) -> Host:
-    """The logits (B, T, V) of all positions, from one call of decode."""
+def start(model):
+    return model.start(3, MAX_LEN) if isinstance(model, Decoder) else model.start(SRC, MAX_LEN)
+
+
+def whole(model, src, tokens):
+    """The logits (B, T, V) of all positions at once."""
+    if isinstance(model, Decoder):
+        return model.backend.host(model(tokens))
     return model.backend.host(model.decode(tokens, *model.encode(src)))
 
 
-def close(found, expected) -> bool:
-    return found.shape == expected.shape and bool(np.max(np.abs(found - expected)) < TOLERANCE)
+def close(found, expected, scale=1.0):
+    return found.shape == expected.shape and bool(np.max(np.abs(found - expected)) < TOLERANCE * scale)
 
 
-@pytest.mark.parametrize(("norm_order", "activation", "positions", "tied"), FORMS)
-def test_every_step_equals_the_whole_prefix(norm_order, activation, positions, tied, small_model, any64):
-    changes = {"norm_order": norm_order, "activation": activation, "positions": positions, "tie_embeddings": tied}
-    model = small_model(any64, **changes)
-    tokens = targets()
-    state = model.start(SRC, MAX_LEN)
-    for t in range(MAX_LEN):
-        expected = model.decode(tokens[:, : t + 1], *model.encode(SRC))[:, -1, :]  # the full prefix, each time
-        assert close(model.step(tokens[:, t], state), expected), t
-    for seed in range(2):
-        state, expected = model.start(SRC, MAX_LEN), whole(model, SRC, tokens)
-        for part in chunks(MAX_LEN, seed):
-            assert close(model.step(tokens[:, part], state), expected[:, part]), part
+@MODELS
+@pytest.mark.parametrize("kind", KINDS + FORMS, ids=str)
+def test_every_step_equals_the_whole_prefix(of, kind, small_model, any64):
+    model, tokens = small_model(any64, of, **kind), targets()
+    for cuts in (range(MAX_LEN + 1), (0, 3, 4, 6, 8), random_cuts(0), random_cuts(1)):
+        state = start(model)
+        for first, last in itertools.pairwise(cuts):
+            found = any64.host(model.step(tokens[:, first:last], state))
+            expected = whole(model, SRC, tokens[:, :last])[:, first:]
+            # statistics that nobody learned let logits grow to hundreds
+            scale = max(1.0, np.max(np.abs(expected))) if "norm" in kind else 1.0
+            assert close(found, expected, scale), (first, last)
         assert state.length == MAX_LEN
+
+
+@MODELS
+@pytest.mark.parametrize("kind", KINDS[:6:5] + KINDS[4:5], ids=str)
+@pytest.mark.parametrize("name", ["numpy64", "strict64"])
+def test_rows_continue_from_their_parents(of, kind, name, small_model, request):
+    """A beam: first each source twice, then rows that change places with their siblings."""
+    backend = request.getfixturevalue(name)
+    model, tokens = small_model(backend, of, **kind), targets()
+    state = start(model)
+    model.step(tokens[:, :2], state)
+    rows = np.array([0, 0, 1, 1, 2, 2])
+    state, prefix, rng = state.select(rows), tokens[rows, :2], np.random.default_rng(1)
+    for places in ([0, 1, 2, 3, 4, 5], [1, 0, 2, 2, 5, 5], [1, 1, 3, 2, 4, 5], [0, 0, 2, 2, 5, 4]):
+        state.reorder(places)
+        new = rng.integers(1, 9, 6)
+        prefix = np.hstack([prefix[places], new[:, None]])
+        assert close(backend.host(model.step(new, state)), whole(model, SRC[rows], prefix)[:, -1])
+
+
+@MODELS
+@pytest.mark.parametrize("kind", [{}, {"attention": "linear"}], ids=str)
+def test_a_step_that_breaks_off_half_way_can_be_taken_again(of, kind, small_model, any64, monkeypatch):
+    model, tokens = small_model(any64, of, **kind), targets()
+    state = start(model)
+    model.step(tokens[:, 0], state)
+    with monkeypatch.context() as patch:
+        patch.setattr(model.decoder.layers[1], "step", lambda *given, **masks: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            model.step(np.full((3, 2), 8), state)
+    assert close(any64.host(model.step(tokens[:, 1], state)), whole(model, SRC, tokens[:, :2])[:, -1])
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3, 7])
@@ -179,17 +224,6 @@ def test_a_failed_step_leaves_the_state_as_it_was(tokens, error, text, small_mod
         model.step(tokens, state)
     assert state.length == 2
     assert close(model.step(good[:, 2], state), whole(model, SRC, good[:, :3])[:, -1])
-
-
-def test_a_step_that_breaks_off_half_way_can_be_taken_again(small_model, any64, monkeypatch):
-    model, tokens = small_model(any64), targets()
-    state = model.start(SRC, MAX_LEN)
-    model.step(tokens[:, 0], state)
-    with monkeypatch.context() as patch:
-        patch.setattr(model.decoder.layers[1], "step", lambda *given, **masks: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            model.step(np.full((3, 2), 8), state)
-    assert close(model.step(tokens[:, 1], state), whole(model, SRC, tokens[:, :2])[:, -1])
 
 
 @pytest.mark.parametrize(

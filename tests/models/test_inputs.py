@@ -1,18 +1,15 @@
 """Token ids are checked when they enter a model, on the host and on a device alike."""
 
-from __future__ import annotations
-
 import re
-from typing import Any
 
 import numpy as np
 import pytest
 
-from npformer.errors import DTypeError, NpformerError, ShapeError, TokenError
+from npformer.errors import DTypeError, ShapeError, TokenError
 from npformer.models import Transformer, TransformerConfig
 from npformer.models.inputs import token_ids
 
-BAD: list[tuple[Any, type[NpformerError], str]] = [
+BAD = [
     ([1, 2, 3], ShapeError, "src: expected (B, T), a batch of token ids, got (3,)"),
     ([[[1]]], ShapeError, "src: expected (B, T), a batch of token ids, got (1, 1, 1)"),
     (4, ShapeError, "src: expected (B, T), a batch of token ids, got ()"),
@@ -37,15 +34,10 @@ BAD: list[tuple[Any, type[NpformerError], str]] = [
 
 
 @pytest.mark.parametrize(("ids", "error", "text"), BAD)
-def test_bad_ids_are_refused(ids, error, text, numpy64):
+@pytest.mark.parametrize("name", ["numpy64", "strict64"])
+def test_bad_ids_are_refused_before_a_device_sees_them(ids, error, text, name, request):
     with pytest.raises(error, match=f"^{re.escape(text)}$"):
-        token_ids("src", ids, 9, numpy64)
-
-
-@pytest.mark.parametrize(("ids", "error", "text"), BAD)
-def test_bad_ids_are_refused_before_a_device_sees_them(ids, error, text, strict64):
-    with pytest.raises(error, match=f"^{re.escape(text)}$"):
-        token_ids("src", ids, 9, strict64)
+        token_ids("src", ids, 9, request.getfixturevalue(name))
 
 
 @pytest.mark.parametrize("bad", [9, -1])

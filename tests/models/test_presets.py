@@ -1,7 +1,5 @@
 """The benchmark sizes: models that can be built, and batches that fit them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,40 +1,32 @@
 """A model of shapes has the arrays of the real one, and stops at the first array beyond its limit."""
 
-from __future__ import annotations
-
 import itertools
-from typing import Any
 
 import pytest
 
 from npformer.errors import ConfigError
-from npformer.models import DecoderConfig, EncoderConfig, TransformerConfig, build_model
+from npformer.models import DecoderConfig, build_model
 from npformer.models.shapes import Limit, model_of_shapes
-
-SIZES: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 12, "max_seq_len": 6}
-KINDS: list[tuple[Any, dict[str, Any]]] = [
-    (TransformerConfig, {"src_vocab_size": 7, "tgt_vocab_size": 7, "num_encoder_layers": 1, "num_decoder_layers": 2}),
-    (EncoderConfig, {"vocab_size": 7, "num_layers": 2}),
-    (DecoderConfig, {"vocab_size": 7, "num_layers": 2}),
-]
+from tests.models.test_handed_down import EVERY_KIND, KINDS, SIZES
 
 
-def shapes(model) -> dict[str, tuple[int, ...]]:
+def shapes(model):
     return {name: tuple(each.data.shape) for name, each in (*model.named_parameters(), *model.named_buffers())}
 
 
-def segments(model) -> list[Any]:
+def segments(model):
     return [(each.name, tuple(each.shape), each.aliases) for each in model.arena.segments]
 
 
-@pytest.mark.parametrize("kind", range(3))
+@EVERY_KIND
 @pytest.mark.parametrize("norm", ["layer", "batch"])
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "relative", "none"])
 def test_the_arrays_are_those_of_the_model(kind, norm, positions, numpy64):
     config, sizes = KINDS[kind]
+    vocabulary = {name: 7 for name in sizes if "vocab" in name}
     for norm_order, tied in itertools.product(("pre", "post"), (False, True)):
         options = {"norm": norm, "positions": positions, "norm_order": norm_order, "tie_embeddings": tied}
-        described = config(**sizes, **SIZES, **options)
+        described = config(**sizes | vocabulary, **SIZES, **options)
         real, made = build_model(described, backend=numpy64), model_of_shapes(described)
         assert shapes(made) == shapes(real)
         assert segments(made) == segments(real)
@@ -67,5 +59,5 @@ def test_exactly_as_much_as_it_needs_is_enough(numpy64):
 def test_no_number_is_made():
     """The largest of all would take 2⁵¹ numbers."""
     sizes = {"d_model": 2**20, "d_ff": 2**20, "num_heads": 1, "num_layers": 1, "positions": "learned"}
-    model = model_of_shapes(DecoderConfig(2**31 - 1, **sizes, max_seq_len=2**31 - 1))  # type: ignore[arg-type]
+    model = model_of_shapes(DecoderConfig(2**31 - 1, **sizes, max_seq_len=2**31 - 1))
     assert dict(model.named_parameters())["embedding.weight"].data.shape == (2**31 - 1, 2**20)
