@@ -1,14 +1,11 @@
 """docs/adding-an-operation.md, followed in a copy: what it adds is taken up, and a step left out is noticed."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +26,7 @@ BLOCKS = [Block(*found) for found in re.findall(r"^```(python|diff) (\S+)\n(.*?)
 SHELL = [line for block in re.findall(r"^```sh\n(.*?)^```$", TEXT, re.S | re.M) for line in block.splitlines()]
 
 
-def changed(lines: list[str], diff: str) -> Iterator[str]:
+def changed(lines, diff):
     """The lines of a file after a diff that shows some of them, in their order."""
     rest = iter(lines)
     for mark, line in ((each[:1], each[1:]) for each in diff.splitlines()):
@@ -47,7 +44,7 @@ def changed(lines: list[str], diff: str) -> Iterator[str]:
     yield from rest
 
 
-def follow(root: Path, blocks: list[Block]):
+def follow(root, blocks):
     """Do in root what these blocks say."""
     for block in blocks:
         path = root / block.file
@@ -70,7 +67,7 @@ def copy(tmp_path):
     return tmp_path
 
 
-def python(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def python(root, *arguments):
     """Python in root, where npformer is that of root."""
     environment = {**os.environ, "PYTHONPATH": str(root)}
     return subprocess.run(
@@ -78,7 +75,7 @@ def python(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def run_tests(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_tests(root, *arguments):
     return python(root, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--full", *arguments)
 
 

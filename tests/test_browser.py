@@ -1,10 +1,8 @@
 """The browser of the tests: no network, and nothing that a page logs or asks for is lost."""
 
-from __future__ import annotations
-
 import pytest
 
-from benchmarks.browser import NARROW, WIDE, Browser
+from benchmarks.browser import NARROW, WIDE
 
 pytestmark = pytest.mark.browser
 
@@ -24,7 +22,7 @@ document.querySelector("button").addEventListener("click", () => seen.push("clic
 def page(tmp_path):
     """Writes a page and opens it."""
 
-    def write(browser: Browser, more: str = ""):
+    def write(browser, more=""):
         place = tmp_path / "a page.html"
         place.write_text(PAGE + more, encoding="utf-8")
         browser.open(place)

@@ -1,7 +1,5 @@
 """Every block of docs/check_your_own_kernel.md runs, and its tables name what there is."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re
@@ -10,7 +8,6 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -28,14 +25,14 @@ SHELL = [line for block in re.findall(r"^```sh\n(.*?)^```$", TEXT, re.S | re.M) 
 OPTIONAL = ("hypothesis", "jax", "torch")
 
 
-def title(block: str) -> str:
+def title(block):
     """The heading under which a block stands, and its number."""
     before = TEXT[: TEXT.index(block)]
     heading = re.findall(r"^##+ (.*)$", before, re.M)[-1]
     return f"{heading}, block {before.count('```python')}"
 
 
-def is_a_test_file(block: str) -> bool:
+def is_a_test_file(block):
     return "def test_" in block
 
 
@@ -44,15 +41,15 @@ PLAIN_BLOCK = pytest.mark.parametrize("block", [each for each in BLOCKS if not i
 TEST_FILE = pytest.mark.parametrize("block", list(filter(is_a_test_file, BLOCKS)), ids=title)
 
 
-def skip_unless_installed(block: str):
+def skip_unless_installed(block):
     for package in OPTIONAL:
         if re.search(rf"^(?:import|from) {package}\b", block, re.M):
             pytest.importorskip(package)
 
 
-def run(block: str) -> dict[str, Any]:
+def run(block):
     """The names that are there after the first block and this one."""
-    names: dict[str, Any] = {"__name__": "page"}
+    names = {"__name__": "page"}
     for each in (FIRST, block):
         exec(compile(each, PAGE.name, "exec"), names)
     return names
@@ -110,7 +107,7 @@ def test_the_shown_table_is_the_one_that_is_printed(capsys):
     assert shown[1] == printed[1], "the row that is wrong"
 
 
-def rows_of(heading: str) -> list[list[str]]:
+def rows_of(heading):
     """What stands between backticks in the first cell of each row of the table under a heading."""
     section = re.split(r"^##+ ", TEXT.partition(f"### {heading}\n")[2], flags=re.M)[0]
     cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("|")][2:]
@@ -144,16 +141,16 @@ def test_every_command_is_there():
         assert find_spec(module) is not None, module
 
 
-def square(x) -> tuple[Any, Any]:
+def square(x):
     return x * x, x
 
 
-def with_one_wrong(dy, x, factor: float = 2.0):
+def with_one_wrong(dy, x, factor=2.0):
     """Gradient of square, of which entry 7 is this many times too large."""
     return 2 * dy * x * np.where(np.arange(x.size) == 7, factor, 1.0)
 
 
-def beside(largest: float, size: int):
+def beside(largest, size):
     x = np.random.default_rng(0).normal(size=size)
     x[0] = largest
     return x
@@ -172,10 +169,10 @@ def test_an_entry_is_hidden_beyond_a_ratio_and_counted(ratio, verdict):
     ("ratio", "elementwise", "verdict"), [(1e9, None, "WRONG"), (1e11, None, "right"), (1e11, True, "WRONG")]
 )
 def test_an_entry_is_hidden_in_a_large_check(ratio, elementwise, verdict):
-    def forward(a, b) -> tuple[Any, Any]:
+    def forward(a, b):
         return (a * a, b * b), (a, b)
 
-    def backward(dy, cache) -> tuple[Any, Any]:
+    def backward(dy, cache):
         return with_one_wrong(dy[0], cache[0]), 2 * dy[1] * cache[1]
 
     inputs = beside(ratio, 1000), beside(1.0, 1500)

@@ -1,7 +1,5 @@
 """The table of docs/coverage.md is true: its files and tests exist, its commands are understood."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import io
@@ -28,7 +26,7 @@ class Row(NamedTuple):
     command: str
 
 
-def rows() -> list[Row]:
+def rows():
     """Every row of every table, marks stripped."""
     lines = [line for line in TEXT.splitlines() if line.startswith("|") and not line.startswith(("| part", "|---"))]
     return [Row(*(cell.strip().strip("`") for cell in line.strip("|").split("|"))) for line in lines]

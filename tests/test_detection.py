@@ -1,7 +1,5 @@
 """The tool that holds the sample against all tests: faults are put in, seen, and gone afterwards."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """docs/first-hour.md: its commands run in their order, at a small size, and print what the page shows."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -38,7 +36,7 @@ class Said(NamedTuple):
     text: str
 
 
-def made_small(words: list[str]) -> list[str]:
+def made_small(words):
     """The words of a command, with options that make it quick."""
     if words[0] == "decode":
         return words if "--max-len" not in words else [*words, "--max-len", "5"]
@@ -59,7 +57,7 @@ def hour(tmp_path, monkeypatch, capsys, usual_signals):
     chosen = prepare(tuple(check for check in all_checks() if check.name in CHECKS), BUGS)
     monkeypatch.setattr(detections, "prepared", lambda: chosen)
     monkeypatch.setattr(museum, "compare", lambda one: demonstration.compare(one, steps=3), raising=False)
-    said: list[Said] = []
+    said = []
     for language, block in re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.S | re.M)[1:]:
         if language == "python":
             write_backward(tmp_path / "softmax.py", block)
@@ -70,13 +68,13 @@ def hour(tmp_path, monkeypatch, capsys, usual_signals):
     return tmp_path, said
 
 
-def write_backward(path: Path, body: str):
+def write_backward(path, body):
     """Replace the body of softmax_backward below its docstring."""
     head, docstring, _ = path.read_text(encoding="utf-8").rpartition('Returns dx (..., S)."""\n')
     path.write_text(head + docstring + body, encoding="utf-8")
 
 
-def typed(line: str, monkeypatch, capsys) -> Said:
+def typed(line, monkeypatch, capsys):
     program, *words = shlex.split(line)
     if program != "npformer":
         subprocess.run(line, shell=True, check=True)
@@ -89,7 +87,7 @@ def typed(line: str, monkeypatch, capsys) -> Said:
     return Said(line, code, "".join(capsys.readouterr()))
 
 
-def interrupted_at(step: int):
+def interrupted_at(step):
     """Progress.advance, but for a Ctrl-C in that step."""
     made = iter(range(1, 100))
     return lambda self: signal.raise_signal(signal.SIGINT) if next(made) == step else None

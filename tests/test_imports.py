@@ -1,7 +1,5 @@
 """Who may import whom, read from the source itself; and what every module owes its reader."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys
@@ -47,7 +45,7 @@ ASIDE = {
 #: Parts that use what lives beside the house.
 USERS_OF = {"data": {"layers", "training", "cli", "lab"}, "plotting": {"cli"}}
 #: Foreign packages that these places alone import.
-ALONE: dict[str, str | tuple[str, ...]] = {
+ALONE = {
     "babel": "data/real/date_phrases.py",
     "cupy": "backend/cupy/",
     "cupyx": "backend/cupy/",
@@ -68,24 +66,24 @@ PARTS = {"errors", "functional", "interop", "layers"}
 FOREIGN = {"numpy", "array_api_compat", *ALONE}
 
 
-def place_of(path: Path) -> str:
+def place_of(path):
     """Where a file is in the package."""
     return path.relative_to(ROOT).as_posix()
 
 
-def part_of(path: Path) -> str:
+def part_of(path):
     """The top-level part that a file belongs to."""
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
 @cache
-def tree_of(path: Path) -> ast.Module:
+def tree_of(path):
     """A file as Python reads it."""
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
 @cache
-def imports(path: Path) -> list[tuple[str, bool]]:
+def imports(path):
     """(dotted module, whether at the top of the file) of every import in a file."""
     tree, found = tree_of(path), []
     for node in ast.walk(tree):
@@ -99,12 +97,12 @@ def imports(path: Path) -> list[tuple[str, bool]]:
     return found
 
 
-def own_parts(path: Path) -> set[str]:
+def own_parts(path):
     """The parts of npformer that a file imports."""
     return {name.split(".")[1] for name, _ in imports(path) if name.startswith("npformer.")}
 
 
-def allowed(part: str) -> set[str]:
+def allowed(part):
     """What a part may import of npformer."""
     if part in ASIDE:
         return {part, *ASIDE[part]}
@@ -165,7 +163,7 @@ def test_optim_knows_no_model_and_the_functional_part_knows_nobody():
         assert all(own_parts(path).isdisjoint(lower) for path in FILES if part_of(path) == part)
 
 
-def added_by(statement: str) -> list[str]:
+def added_by(statement):
     """The modules that a statement adds to those of NumPy and pytest, in a process of its own."""
     code = f"import sys, numpy, pytest; before = set(sys.modules); {statement}; print(*set(sys.modules) - before)"
     run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
@@ -244,10 +242,10 @@ def test_an_operations_file_reads_from_top_to_bottom(pair):
         assert ast.get_docstring(node)
         assert node.returns is not None
         assert all(argument.annotation is not None for argument in node.args.args)
-    returned = ast.unparse(defined[forward].returns)  # type: ignore[union-attr, arg-type]
+    returned = ast.unparse(defined[forward].returns)
     assert returned.startswith("tuple[")
     assert returned.endswith(f", {cache_name}]")
-    assert "tuple[Array" in ast.unparse(defined[backward].returns)  # type: ignore[union-attr, arg-type]
+    assert "tuple[Array" in ast.unparse(defined[backward].returns)
 
 
 def test_every_file_of_functional_is_named_in_its_table_of_contents():
@@ -256,7 +254,7 @@ def test_every_file_of_functional_is_named_in_its_table_of_contents():
     assert files <= listed
 
 
-def at_run_time(path: Path) -> set[str]:
+def at_run_time(path):
     """The modules of npformer that a file imports, late imports too, but for those that only type checkers read."""
     tree = tree_of(path)
     blocks = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
@@ -269,7 +267,7 @@ def at_run_time(path: Path) -> set[str]:
     return found & MODULES.keys()
 
 
-def dotted(path: Path) -> str:
+def dotted(path):
     """The name of a file's module."""
     return ".".join(("npformer", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
 
@@ -277,7 +275,7 @@ def dotted(path: Path) -> str:
 MODULES = {dotted(path): path for path in FILES}
 
 
-def circles() -> list[set[str]]:
+def circles():
     """Modules that import each other, directly or by way of others; the largest such sets."""
     reached = {name: at_run_time(path) for name, path in MODULES.items()}
     while (

@@ -1,7 +1,5 @@
 """The lower bounds of setup.cfg: ``python -m tests.lowest`` runs the whole suite with them."""
 
-from __future__ import annotations
-
 import re
 from importlib.metadata import requires, version
 
@@ -11,7 +9,7 @@ from tests import lowest
 
 
 def test_every_requirement_has_a_lowest_version():
-    wanted = {re.match(r"[\w-]+", line)[0] for line in requires("npformer") or () if _is_for_tests(line)}  # type: ignore[index]
+    wanted = {re.match(r"[\w-]+", line)[0] for line in requires("npformer") or () if _is_for_tests(line)}
     assert set(lowest.constraints()) == wanted
     assert lowest.lowest_python() == (3, 11)
 
@@ -40,10 +38,10 @@ def test_another_python_is_refused(monkeypatch, capsys):
     assert "expected Python 3.7, got 3." in capsys.readouterr().err
 
 
-def _is_for_tests(requirement: str) -> bool:
+def _is_for_tests(requirement):
     """Whether it is installed by ``pip install '.[test]'``."""
     return "extra ==" not in requirement or re.search(r"extra == ['\"]test['\"]", requirement) is not None
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def _numbers(text):
     return tuple(map(int, re.findall(r"\d+", text)))

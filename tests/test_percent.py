@@ -1,7 +1,5 @@
 """Shares in percent: rounded to the nearest, and only the whole is 100 %."""
 
-from __future__ import annotations
-
 import math
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The pytest plugin, in runs of pytest of its own: what passes, what fails and what a failure says."""
 
-from __future__ import annotations
-
 import configparser
 from pathlib import Path
 
@@ -22,7 +20,7 @@ PAIR = """
 
 
 @pytest.fixture
-def run(pytester, monkeypatch):  # type: ignore[no-untyped-def]
+def run(pytester, monkeypatch):
     """Runs pytest with the plugin and no other on a file of tests, below PAIR."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
@@ -30,7 +28,7 @@ def run(pytester, monkeypatch):  # type: ignore[no-untyped-def]
     x = np.random.default_rng(0).normal(size=(3, 4))
     assert not npf.gradcheck((lambda x: (np.sin(x), x), lambda dy, x: dy), x).ok
 
-    def outcome(tests: str, *words: str) -> pytest.RunResult:
+    def outcome(tests, *words):
         pytester.makepyfile(PAIR + tests)
         return pytester.runpytest_inprocess("-p", "npformer.pytest_plugin", "-p", "no:cacheprovider", *words)
 
@@ -43,7 +41,7 @@ def test_the_plugin_is_an_entry_point():
     assert config["options.entry_points"]["pytest11"].split() == ["npformer", "=", "npformer.pytest_plugin"]
 
 
-def test_a_right_gradient_passes_and_a_wrong_one_fails_with_the_table(run):  # type: ignore[no-untyped-def]
+def test_a_right_gradient_passes_and_a_wrong_one_fails_with_the_table(run):
     result = run("""
     def test_right(gradcheck):
         assert gradcheck(pair(), X).ok
@@ -58,7 +56,7 @@ def test_a_right_gradient_passes_and_a_wrong_one_fails_with_the_table(run):  # t
     result.stdout.no_fnmatch_line("*test_wrong.py:*: Failed*")
 
 
-def test_each_check_is_made_with_several_seeds(run):  # type: ignore[no-untyped-def]
+def test_each_check_is_made_with_several_seeds(run):
     result = run(
         """
     def test_seeds(gradcheck, monkeypatch):
@@ -94,7 +92,7 @@ SIZED = """
     [([], (2, 3, 7)), (["--gradcheck-sizes", "3, 127,128"], (3, 127, 128))],
     ids=["default", "given"],
 )
-def test_sizes(run, words, sizes):  # type: ignore[no-untyped-def]
+def test_sizes(run, words, sizes):
     result = run(SIZED, "-v", *words)
     result.assert_outcomes(passed=len(sizes) + 2)
     result.stdout.fnmatch_lines([f"*::test_size?{size}? PASSED*" for size in sizes])
@@ -103,13 +101,13 @@ def test_sizes(run, words, sizes):  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize(
     ("word", "value"), [("--gradcheck-seeds", "0"), ("--gradcheck-sizes", "3,x"), ("--gradcheck-sizes", "")]
 )
-def test_what_is_no_number_is_refused(run, word, value):  # type: ignore[no-untyped-def]
+def test_what_is_no_number_is_refused(run, word, value):
     result = run(SIZED, f"{word}={value}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*argument {word}: expected a whole number >= 1, got *"])
 
 
-def test_the_options_are_explained(run):  # type: ignore[no-untyped-def]
+def test_the_options_are_explained(run):
     result = run("", "--help")
     result.stdout.fnmatch_lines(["gradient checks (npformer):", "*--gradcheck-seeds=N*", "*--gradcheck-sizes=N,…*"])
     result = run("", "--fixtures")

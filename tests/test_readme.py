@@ -1,13 +1,10 @@
 """README and the pages of docs: their commands are understood, their snippets run, their links lead somewhere."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import shlex
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -41,7 +38,7 @@ NO_MEASUREMENT = {
 #: An operation that a page adds: its files are not there yet.
 
 
-def blocks(language: str, text: str = README) -> list[str]:
+def blocks(language, text=README):
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.S | re.M)
 
 
@@ -77,7 +74,7 @@ def test_the_workflow_and_the_hooks_run_what_ci_runs():
     assert re.findall(r"run: (.*)", workflow) == [".ci/run"]
 
 
-def commands(text: str) -> list[str]:
+def commands(text):
     """The commands in blocks and between backticks, without what is said beside them."""
     lines = "\n".join(blocks(r"\w+", text)) + "\n" + "\n".join(re.findall(r"`([^`\n]+)`", text))
     return re.findall(r"^(?:\.venv/bin/|try: )?((?:npformer|python3? -m) .+?)(?:   .*|  #.*)?$", lines, re.M)
@@ -102,7 +99,7 @@ def test_there_are_commands():
 
 def test_the_python_example_learns_to_reverse(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
+    names = {}
     exec(compile(blocks("python")[1], "README.md", "exec"), names)
     assert float(names["loss"]) < 0.2
     decoded = names["npf"].greedy(names["model"], np.hstack([names["words"], names["end"]]), max_len=9)
@@ -127,7 +124,7 @@ def test_the_taste_is_right_and_its_bug_is_found(capsys, tmp_path):
     for lines in (told, printed):
         assert [(line.split()[0], line.split()[-1]) for line in lines[2:4]] == [("gamma", "right"), ("beta", "right")]
     assert told[4:] == printed[4:]
-    line = int(re.search(r"taste\.py, line (\d+)", shown)[1])  # type: ignore[index]
+    line = int(re.search(r"taste\.py, line (\d+)", shown)[1])
     assert "- along_one" in broken.splitlines()[line - 1]
 
 
@@ -158,7 +155,7 @@ def test_what_is_named_exists(page):
         assert name in made or (ROOT / name.rstrip(".")).exists(), name
 
 
-def anchors(text: str) -> set[str]:
+def anchors(text):
     """What GitHub calls the headings of a page in links."""
     return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in re.findall(r"^#+ (.*)$", text, re.M)}
 

@@ -1,10 +1,7 @@
 """docs/replacing-a-part.md: its blocks run in order, and what it says of parts of one's own is so."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +16,7 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"),
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     """The names that are there after all blocks have run, in a folder of their own."""
-    names: dict[str, Any] = {"__name__": "page"}
+    names = {"__name__": "page"}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("page"))
         for block in BLOCKS:
@@ -53,8 +50,8 @@ def test_other_arrays_are_refused_and_nothing_is_changed(page):
 
 def test_a_feed_forward_with_npformers_arrays_is_loaded_as_npformers(page, tmp_path):
     model = npf.Transformer(page["CONFIG"], backend=npf.get_backend("numpy", dtype="float32"), seed=0)
-    layer: Any = model.encoder.layers[0]
+    layer = model.encoder.layers[0]
     layer.feed_forward = page["SquaredReluFeedForward"](32, 64, backend=model.backend)
     npf.save(model, tmp_path / "model")
-    again: Any = npf.load(tmp_path / "model", backend=model.backend)
+    again = npf.load(tmp_path / "model", backend=model.backend)
     assert type(again.encoder.layers[0].feed_forward) is npf.layers.FeedForward

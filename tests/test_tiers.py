@@ -1,7 +1,5 @@
 """The sample keeps what it promises, says so, is the same in every process; the quick look compiles nothing."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -17,7 +15,7 @@ from tests.tiers import COUNTS, SLOW, SMOKE
 ROOT = Path(__file__).parents[1]
 
 
-def run(*words: str, seed: str = "0") -> str:
+def run(*words, seed="0"):
     """What pytest says, in a process of its own."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=os.environ | {"PYTHONHASHSEED": seed})
@@ -55,7 +53,7 @@ def test_each_function_has_a_case_for_each_table_of_kernels():
     """Of those collected here; and what needs a GPU is there as a whole."""
     said = run("--collect-only", "--full", "tests/test_contract.py", "tests/backend/test_rows_of_a_batch.py")
     kept = run("--collect-only", "tests/test_contract.py", "tests/backend/test_rows_of_a_batch.py")
-    tables: list[set[tuple[str, str]]] = []
+    tables = []
     for text in (said, kept):
         names = re.findall(r"^(\S+?)\[(.*)\]$", text, re.M)
         tables.append({(name, word) for name, case in names for word in re.findall(r"\b(plain|numpy|numba)\b", case)})

@@ -1,11 +1,8 @@
 """The blocks of docs/training-your-own-data.md run one after the other, and their models learn."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +16,7 @@ TEXT = PAGE.read_text(encoding="utf-8")
 @pytest.fixture(scope="module")
 def names(tmp_path_factory):
     """The names after all blocks, which ran in a folder of their own."""
-    found: dict[str, Any] = {}
+    found = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("page"))
         for block in re.findall(r"^```python\n(.*?)^```$", TEXT, re.S | re.M):

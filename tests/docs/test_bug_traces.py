@@ -1,7 +1,5 @@
 """Each bug of the museum has its trace on its page: the first call that differs is its own, or a reason is given."""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ElementTree
 

@@ -1,7 +1,5 @@
 """Losses as drawings, and arrays as tables."""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ElementTree
 
@@ -12,9 +10,9 @@ from docs.site.curves import curves, thumbnail
 from docs.site.matrices import number, tables, versus
 
 
-def points(svg: str, name: str) -> list[tuple[float, float]]:
+def points(svg, name):
     (found,) = re.findall(rf'<polyline class="{name}" points="([^"]*)"', svg)
-    return [tuple(map(float, pair.split(","))) for pair in found.split()]  # type: ignore[misc]
+    return [tuple(map(float, pair.split(","))) for pair in found.split()]
 
 
 @pytest.mark.parametrize("right", [[2.0, 1.0, 0.5, 0.4, 0.3], [2.0, 0.1, 0.01, 0.002, 0.001]])

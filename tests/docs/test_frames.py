@@ -1,7 +1,5 @@
 """A trace within a page of the site has the page's theme; what else a page may send it, it ignores."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

@@ -1,7 +1,5 @@
 """Docstrings as Markdown and as reStructuredText: formulas stay as they are, and all else means itself."""
 
-from __future__ import annotations
-
 import pytest
 
 from docs.site.plain_text import blocks, markdown, rst, sentences

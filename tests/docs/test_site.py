@@ -3,8 +3,6 @@
 ``python -m docs.site`` builds it; without a site that is as new as its sources these tests are skipped.
 """
 
-from __future__ import annotations
-
 import html
 import posixpath
 import re
@@ -22,7 +20,7 @@ from npformer.functional import OPERATIONS
 SOURCES = ("docs", "npformer", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "examples")
 
 
-def problem() -> str | None:
+def problem():
     """Why there is no site to look at."""
     first = SITE / "index.html"
     if not first.is_file():
@@ -38,17 +36,17 @@ pytestmark = pytest.mark.skipif(problem() is not None, reason=str(problem()))
 
 
 @cache
-def pages() -> dict[str, str]:
+def pages():
     """Path within the site -> text."""
     return {path.relative_to(SITE).as_posix(): path.read_text(encoding="utf-8") for path in SITE.rglob("*.html")}
 
 
 @cache
-def anchors(page: str) -> frozenset[str]:
+def anchors(page):
     return frozenset(map(html.unescape, re.findall(r'\s(?:id|name)="([^"]+)"', pages()[page])))
 
 
-def addresses(text: str) -> list[str]:
+def addresses(text):
     """Everything that a page points to."""
     return [html.unescape(found) for found in re.findall(r'\s(?:href|src|srcset|action|data)="([^"]*)"', text)]
 

@@ -1,7 +1,5 @@
 """The sources of the site: nothing that there is has no page, and no formula is missing."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Makes the examples importable: they are not part of the installed package."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,12 +1,9 @@
 """Every script in examples/ runs, and its table agrees with its text."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 import npformer as npf
 from npformer.cli.main import main as npformer
@@ -14,7 +11,7 @@ from npformer.cli.main import main as npformer
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-def output_of(script: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+def output_of(script, capsys):
     runpy.run_path(str(EXAMPLES / script), run_name="__main__")
     return capsys.readouterr().out.splitlines()
 

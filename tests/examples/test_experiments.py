@@ -1,7 +1,5 @@
 """Every experiment runs in its small setting, writes its picture, and confirms its text."""
 
-from __future__ import annotations
-
 import importlib
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Each of ten pairs: the right version is right, and the wrong one is WRONG in the intended gradients."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import runpy
@@ -46,16 +44,16 @@ class Printed(NamedTuple):
     text: str
     reports: list[Report]
 
-    def of(self, what: str) -> list[Report]:
+    def of(self, what):
         """The two reports of this mistake."""
         at = 2 * list(WRONG).index(what)
         return self.reports[at : at + 2]
 
 
 @pytest.fixture(scope="module")
-def printed() -> Printed:
+def printed():
     """All examples, run once."""
-    reports: list[Report] = []
+    reports = []
 
     def checking(pair, *inputs):
         reports.append(gradcheck(pair, *inputs))

@@ -1,7 +1,5 @@
 """The models of the experiments: their gradients, and which tokens each output depends on."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -13,39 +13,11 @@ from npformer.functional.dropout import dropout_backward
 Host = np.ndarray[Any, Any]
 H = 1e-30  # of the complex step
 GAMMA, BETA = np.array([0.5, -1.3, 2.0, 0.7, 1.1]), np.array([0.1, 0.2, -0.3, 0.4, 0.0])
-MAPS = {
-    "linear": (lambda x: F.linear_forward(x, np.arange(1.0, 16.0).reshape(5, 3), np.zeros(3)), F.linear_backward),
-    "gelu": (F.gelu_forward, F.gelu_backward),
-    "softmax": (F.softmax_forward, F.softmax_backward),
-    "layer_norm": (lambda x: F.layer_norm_forward(x, GAMMA, BETA), F.layer_norm_backward),
-}
-EVERY_MAP = pytest.mark.parametrize("name", MAPS)
 
 
 def jacobian(f, x):
     """J_ji = ∂y_j/∂x_i of y = f(x), one complex step a column."""
     return np.stack([np.imag(f(x + 1j * H * e)) / H for e in np.eye(x.size)], axis=-1)
-
-
-@EVERY_MAP
-def test_backward_is_the_transposed_jacobian(name, rng):
-    (forward, backward), x = MAPS[name], rng.normal(size=5)
-    y, cache = forward(x)
-    by_rows = [backward(dy, cache)[0] for dy in np.eye(y.size)]  # Jᵀ times a unit vector is a row of J
-    np.testing.assert_allclose(by_rows, jacobian(lambda x: forward(x)[0], x), rtol=1e-12, atol=1e-14)
-
-
-@EVERY_MAP
-def test_a_small_change_changes_the_loss_by_dx_times_the_change(name, rng):
-    """δL = Σ dx·δx, to first order: halving δx leaves a quarter of what is missing."""
-    (forward, backward), x, dx_by = MAPS[name], rng.normal(size=5), rng.normal(size=5)
-    y, cache = forward(x)
-    dy = rng.normal(size=y.shape)
-    missing = []
-    for small in (1e-3, 5e-4):
-        change = np.sum(dy * (forward(x + small * dx_by)[0] - y))
-        missing.append(abs(change - np.sum(backward(dy, cache)[0] * small * dx_by)))
-    assert missing[1] == pytest.approx(missing[0] / 4, rel=0.01, abs=1e-12)
 
 
 def test_broadcast_and_sum_are_duals(rng):
@@ -64,13 +36,6 @@ def test_a_copy_adds_its_gradients(rng):
     by_stream, by_norm = back((dtotal, 0 * dnormed))[0], back((0 * dtotal, dnormed))[0]
     np.testing.assert_allclose(back((dtotal, dnormed))[0], by_stream + by_norm, rtol=1e-13)
     assert np.array_equal(by_stream, dtotal)
-
-
-def test_gather_and_scatter_add_are_duals(rng):
-    tokens, table, dy = np.array([2, 0, 2, 2]), rng.normal(size=(4, 5)), rng.normal(size=(4, 5))
-    expected = np.zeros_like(table)
-    np.add.at(expected, tokens, dy)
-    np.testing.assert_allclose(F.embedding_backward(dy, F.embedding_forward(tokens, table)[1])[0], expected)
 
 
 def test_a_mean_spreads_its_gradient(rng):

@@ -14,7 +14,6 @@ from npformer.functional import (
     local_attention_backward,
     local_attention_forward,
 )
-from tests.functional.growth import memory_exponent
 
 B, H, D = 2, 2, 3
 #: Lengths that a window or a stride divides, and does not; shorter than either; a window beyond the whole.
@@ -58,13 +57,3 @@ def test_dropout_drops_its_rate_and_scales_the_rest(rng):
     sums = out.ravel()[8:] * 8 * 0.75  # how many of a query's eight keys were kept
     np.testing.assert_allclose(sums, np.round(sums), atol=1e-3)
     assert np.mean(sums) / 8 == pytest.approx(0.75, abs=4 * math.sqrt(0.25 * 0.75 / (8 * length)))
-
-
-@pytest.mark.parametrize("mask", [AttentionMask(window=16), AttentionMask(window=16, causal=True)])
-def test_memory_grows_as_the_length(mask):
-    forward = lambda q, k, v: local_attention_forward(q, k, v, mask)  # noqa: E731
-    assert memory_exponent(forward, local_attention_backward, 1024, 4096) < 1.05
-
-
-def test_the_measure_sees_n_squared():
-    assert memory_exponent(attention_forward, attention_backward, 256, 1024) > 1.9

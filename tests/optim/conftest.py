@@ -20,7 +20,7 @@ def arena(numpy64):
     return Arena(parameters, numpy64)
 
 
-def tensors(arena: Arena, flat: Host) -> dict[str, Host]:
+def tensors(arena, flat):
     """Each parameter's part of a flat array: a view."""
     return {segment.name: arena.view(flat, segment) for segment in arena.segments}
 
