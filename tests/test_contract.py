@@ -244,14 +244,15 @@ def expected_of(name):
     return computed(case, Backend(name="numpy", ops=PLAIN, device=get_backend("numpy").device, dtype="float64"))
 
 
-def expect_plain(case, backend):
-    """Fail unless outputs and gradients equal the plain pairs' to 1e-12."""
+def expect_plain(case, backend, rtol=1e-12):
+    """Fail unless outputs and gradients equal the plain pairs' to rtol."""
     expected = expected_of(case.name)
     found = computed(case, backend)
     assert found.keys() == expected.keys()
     largest = max(float(np.max(np.abs(x))) for x in expected.values())
     for name, x in expected.items():
-        np.testing.assert_allclose(found[name], x, rtol=1e-12, atol=1e-12 * max(1, largest), err_msg=name)
+        where = f"{case.name}: {name}"
+        np.testing.assert_allclose(found[name], x, rtol=rtol, atol=1e-12 * max(1, largest), err_msg=where)
 
 
 @EVERY_CASE
@@ -344,10 +345,6 @@ def test_a_kernel_that_is_one_in_a_thousand_off_is_seen_in_a_layer(op, numpy64):
 
 
 @pytest.mark.gpu
-def test_cupy_equals_the_plain_pairs(numpy64, cupy64):
+def test_cupy_equals_the_plain_pairs(cupy64):
     for case in CASES:
-        plain, found = computed(case, numpy64), computed(case, cupy64)
-        largest = max(float(np.max(np.abs(x))) for x in plain.values())
-        for name, x in plain.items():
-            where = f"{case.name}: {name}"
-            np.testing.assert_allclose(found[name], x, rtol=1e-11, atol=1e-12 * max(1, largest), err_msg=where)
+        expect_plain(case, cupy64, rtol=1e-11)

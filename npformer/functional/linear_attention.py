@@ -37,6 +37,7 @@ from npformer.errors import ConfigError
 from npformer.functional.arrays import device_of, namespace, real_part
 from npformer.functional.attention import expect_heads
 from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask, expect_key_visible
+from npformer.functional.attention_pattern import Window
 from npformer.functional.operation import Operation, size
 from npformer.typing import Array
 
@@ -122,14 +123,15 @@ def _causal(a: Array, b: Array, c: Array, from_end: bool = False) -> Array:
     xp = namespace(a)
     length = a.shape[2]
     size = max(1, min(CHUNK, length))
-    a, b, c = (_chunks(x, size) for x in (a, b, c))  # (B, H, n, size, ·)
+    chunks = Window(size, causal=True)
+    a, b, c = (chunks.blocks(x) for x in (a, b, c))  # (B, H, n, size, ·), filled up with zeros, which add nothing
     states = xp.matmul(xp.matrix_transpose(b), c)  # (B, H, n, ·, ·), of each chunk alone
     index = xp.arange(size, device=device_of(a))
     near = index[:, None] <= index[None, :] if from_end else index[:, None] >= index[None, :]
     scores = xp.matmul(a, xp.matrix_transpose(b))  # (B, H, n, size, size)
     inside = xp.matmul(xp.where(near, scores, xp.zeros_like(scores)), c)
     y = inside + xp.matmul(a, _sum_of_others(states, from_end))
-    return xp.reshape(y, (*y.shape[:2], y.shape[2] * size, y.shape[4]))[:, :, :length, :]
+    return chunks.rows(y, length)
 
 
 def _sum_of_others(states: Array, from_end: bool) -> Array:
@@ -140,17 +142,6 @@ def _sum_of_others(states: Array, from_end: bool) -> Array:
         others = xp.cumulative_sum(xp.flip(states[:, :, 1:, ...], axis=2), axis=2)
         return xp.concat([xp.flip(others, axis=2), nothing], axis=2)
     return xp.concat([nothing, xp.cumulative_sum(states[:, :, :-1, ...], axis=2)], axis=2)
-
-
-def _chunks(x: Array, size: int) -> Array:
-    """x (B, H, T, D) as (B, H, n, size, D), filled up with zeros, which add nothing."""
-    xp = namespace(x)
-    batch, heads, length, width = x.shape
-    missing = -length % size
-    if missing:
-        filling = xp.zeros((batch, heads, missing, width), dtype=x.dtype, device=device_of(x))
-        x = xp.concat([x, filling], axis=2)
-    return xp.reshape(x, (batch, heads, (length + missing) // size, size, width))
 
 
 def _features(x: Array) -> Array:

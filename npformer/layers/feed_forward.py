@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from npformer.backend import Backend
-from npformer.errors import ConfigError
-from npformer.functional.feed_forward import ACTIVATIONS
+from npformer.functional.feed_forward import expect_activation
 from npformer.layers.cache_stack import CacheStack
 from npformer.layers.call_tree import RandomKey, draw
 from npformer.layers.initializers import Seed
@@ -31,8 +30,7 @@ class FeedForward(Layer):
         seed: Seed = 0,
     ) -> None:
         super().__init__(backend)
-        if activation not in ACTIVATIONS:
-            raise ConfigError(f"activation: expected one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+        expect_activation(activation)
         self.activation = activation
         self.dropout = dropout
         rng = np.random.default_rng(seed)  # one for both: with a seed each they would start from equal numbers

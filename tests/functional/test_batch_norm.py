@@ -51,11 +51,6 @@ def test_padding_moves_no_statistic_and_gets_no_share_of_them(given):
     found, again = batch_norm_backward(dy, cache), batch_norm_backward(dy, other_cache)
     assert all(np.array_equal(a, b) for a, b in zip(found, again, strict=True))
     assert not found[0][~COUNTS].any()
-    alone, alone_cache = batch_norm_forward(x[COUNTS], gamma, beta)  # the real tokens, packed
-    np.testing.assert_allclose(y[COUNTS], alone, rtol=1e-12, atol=1e-14)
-    packed = batch_norm_backward(dy[COUNTS], alone_cache)
-    np.testing.assert_allclose(found[0][COUNTS], packed[0], rtol=1e-11, atol=1e-13)
-    np.testing.assert_allclose(found[1:], packed[1:], rtol=1e-11, atol=1e-13)
 
 
 def test_a_batch_of_padding_alone_is_finite(given):

@@ -65,28 +65,28 @@ def test_a_longer_draw_continues_a_shorter_one(size):
     assert np.array_equal(bits, philox_bits(draw, 1200, np.ones(1))[:size])
 
 
-@pytest.mark.parametrize("step", EXTREMES)
-@pytest.mark.parametrize("micro", [0, 1, WORD])
-def test_plain_numpy_and_strict_device_draw_the_same(step, micro):
-    on_device = strict.ones(1, device=strict.Device("device1"))
-    for seed, site in ((0, 0), (WORD, 1), (12345, WORD)):
-        draw = Draw(seed, step, micro, site, 0.5)
-        plain = philox_bits(draw, 33, np.ones(1))
-        assert np.array_equal(plain, numpy_bits(draw, 33, np.ones(1)))
-        far = philox_bits(draw, 33, on_device)
-        assert far.device == on_device.device
+def expect_everywhere(draw, *shape):
+    """Fail unless plain, NumPy's kernel and the strict device draw the same, step and micro arrays or not; the bits."""
+    device, size = strict.Device("device1"), int(np.prod(shape))
+    host = draw._replace(step=np.array(draw.step, dtype=np.uint64), micro=np.array(draw.micro, dtype=np.uint64))
+    there = draw._replace(
+        step=strict.asarray(host.step, device=device), micro=strict.asarray(host.micro, device=device)
+    )
+    plain = philox_bits(draw, size, np.ones(shape))
+    for bits, given in ((philox_bits, host), (numpy_bits, draw), (numpy_bits, host)):
+        assert np.array_equal(plain, bits(given, size, np.ones(shape)))
+    for given in (draw, there):
+        far = philox_bits(given, size, strict.ones(shape, device=device))
+        assert far.device == device
         assert np.array_equal(plain, np.asarray(far.to_device(strict.Device("CPU_DEVICE"))))
+    return plain
 
 
-def test_step_and_micro_may_be_arrays_on_the_device():
-    device = strict.Device("device1")
-    plain = philox_bits(Draw(4, WORD - 3, 2**40, 6, 0.5), 20, np.ones(1))
-    host = Draw(4, np.array(WORD - 3, dtype=np.uint64), np.array(2**40, dtype=np.uint64), 6, 0.5)
-    far = Draw(4, *(strict.asarray(x, dtype=strict.uint64, device=device) for x in (WORD - 3, 2**40)), 6, 0.5)
-    on_device = philox_bits(far, 20, strict.ones(1, device=device))
-    assert np.array_equal(plain, philox_bits(host, 20, np.ones(1)))
-    assert np.array_equal(plain, numpy_bits(host, 20, np.ones(1)))
-    assert np.array_equal(plain, np.asarray(on_device.to_device(strict.Device("CPU_DEVICE"))))
+@pytest.mark.parametrize("step", EXTREMES)
+@pytest.mark.parametrize("micro", [0, 1, 2**40, WORD])
+def test_plain_numpy_and_strict_device_draw_the_same(step, micro):
+    for seed, site in ((0, 0), (WORD, 1), (12345, WORD)):
+        expect_everywhere(Draw(seed, step, micro, site, 0.5), 33)
 
 
 @pytest.mark.parametrize("row", [(1,), (3,), (5, 3), (16,), (2, 37)], ids=str)
@@ -105,8 +105,6 @@ def test_rows_of_a_batch_draw_what_they_draw_in_the_whole(row, draw):
 
 def test_later_rows_on_a_device_and_none_at_all():
     draw = Draw(1, 2, 3, 4, 0.5, first_row=3)
-    far = philox_bits(draw, 10, strict.ones((2, 5), device=strict.Device("device1")))
-    near = philox_bits(draw, 10, np.ones((2, 5)))
-    assert np.array_equal(near, np.asarray(far.to_device(strict.Device("CPU_DEVICE"))))
-    assert np.array_equal(near, philox_bits(draw._replace(first_row=0), 25, np.ones((5, 5)))[15:])
+    whole = philox_bits(draw._replace(first_row=0), 25, np.ones((5, 5)))
+    assert np.array_equal(expect_everywhere(draw, 2, 5), whole[15:])
     assert philox_bits(draw._replace(first_row=0), 0, np.ones((0, 5))).shape == (0,)

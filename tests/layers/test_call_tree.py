@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from npformer.errors import ConfigError
-from npformer.layers import AttentionRecorder, Dropout, FeedForward, RandomKey
+from npformer.layers import AttentionRecorder, Dropout, RandomKey
 from npformer.layers.call_tree import child, draw
 from npformer.models import Transformer, TransformerConfig
-from npformer.proof.catalogue import Twice
 
 KEY = RandomKey(seed=3, step=5, micro=1)
 
@@ -92,21 +91,3 @@ def test_no_two_dropouts_of_a_transformer_draw_the_same_numbers(norm_order, nump
     in_decoder_layer = 6
     assert len(sites) == 2 + 2 * in_encoder_layer + 2 * in_decoder_layer
     assert len(set(sites)) == len(sites)
-
-
-def test_one_layer_used_twice_draws_two_masks_and_adds_two_gradients(numpy64):
-    x = np.random.default_rng(0).normal(size=(2, 3, 4))
-    shared = Twice(4, 6, backend=numpy64)
-    y, cache = shared.forward(x, KEY)
-    dx = shared.backward(np.cos(y), cache)
-
-    below, above = (FeedForward(4, 6, activation="gelu", dropout=0.3, backend=numpy64) for _ in range(2))
-    h, below_cache = below.forward(x, key=KEY.child("first"))
-    z, above_cache = above.forward(h, key=KEY.child("second"))
-    assert np.array_equal(y, z)
-    dh = above.backward(np.cos(z), above_cache)
-    np.testing.assert_allclose(dx, below.backward(dh, below_cache), rtol=1e-13)
-    apart = [dict(part.named_parameters()) for part in (below, above)]
-    for name, parameter in shared.feed_forward.named_parameters():
-        np.testing.assert_allclose(parameter.grad, sum(part[name].grad for part in apart), rtol=1e-12, atol=1e-14)
-    assert not np.array_equal(mask(KEY.child("first"), numpy64), mask(KEY.child("second"), numpy64))

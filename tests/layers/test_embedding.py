@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from npformer.backend import Arena
 from npformer.data import SPECIAL, Vocabulary
 from npformer.errors import ConfigError, DataError, ShapeError, TokenError
 from npformer.layers import Embedding
@@ -102,16 +101,6 @@ def test_a_models_table_is_loaded_in_its_arena_and_frozen_or_tuned(path, any64, 
     Adam(model.arena, lr=0.01).step()
     assert np.array_equal(model.embedding.weight.data, loaded) == frozen
     assert not np.array_equal(model.head.weight.data, head)
-
-
-def test_an_embedding_alone_is_frozen_by_its_own_arena(path, numpy64):
-    embedding, _ = Embedding.from_pretrained(path, VOCABULARY, backend=numpy64)
-    arena = Arena(embedding.owned_parameters(), numpy64)
-    arena.configure("weight", trainable=False)
-    before = embedding.weight.data.copy()
-    arena.grads[...] = 1
-    Adam(arena, lr=0.1).step()
-    assert np.array_equal(embedding.weight.data, before)
 
 
 @pytest.mark.parametrize("name", ["numpy32", "numpy64", "strict64", pytest.param("cupy64", marks=pytest.mark.gpu)])

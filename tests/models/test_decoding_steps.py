@@ -117,19 +117,6 @@ def test_any_number_of_rows(batch, final_norm, small_model, any64):
         assert close(model.step(tokens[:, t], state), expected[:, t])
 
 
-def test_a_device_decodes_the_same(small_model, numpy64, strict64):
-    tokens, found = targets(), []
-    for backend in (numpy64, strict64):
-        model = small_model(backend)
-        state = model.start(SRC, MAX_LEN)
-        steps = [model.step(tokens[:, :3], state), model.step(tokens[:, 3:4], state)]
-        state = state.select([2, 0])
-        last = model.step(backend.integers(tokens[[2, 0], 4]), state)
-        found.append([backend.host(logits) for logits in (*steps, last)])
-    for here, there in zip(*found, strict=True):
-        assert np.allclose(here, there, rtol=0, atol=TOLERANCE)
-
-
 @pytest.mark.gpu
 def test_cupy_decodes_the_same(small_model, numpy64, cupy64):
     tokens = targets()
@@ -171,18 +158,6 @@ def test_rows_of_a_source_in_turn_read_one_memory(n, small_model, any64):
     again = start.select([0, 0, 0, 1, 1, 1, 2, 2, 2])
     for before, after in zip(start.layers, again.layers, strict=True):
         assert before.memory is after.memory, "copied for nothing"
-
-
-def test_a_row_that_has_ended_costs_the_others_nothing(small_model, any64):
-    """It feeds pads: they stay invisible, and its neighbours are what they are alone."""
-    model = small_model(any64)
-    tokens = targets(5)
-    tokens[1, 3:] = 0
-    together, alone = model.start(SRC, MAX_LEN), model.start(SRC[:1], MAX_LEN)
-    for t in range(MAX_LEN):
-        logits = model.step(tokens[:, t], together)
-        assert close(logits[:1], model.step(tokens[:1, t], alone))
-    assert np.isfinite(logits).all()
 
 
 def test_two_states_of_one_model_do_not_disturb_each_other(small_model, any64):
