@@ -4,17 +4,13 @@ A test that asks for the fixture ``browser`` fails at its end if the page logged
 its own files.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import pytest
 
 from benchmarks.browser import Browser, browser_problem
 
 
 @pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
+def chromium():
     """One process for all tests in a browser."""
     problem = browser_problem()
     if problem is not None:
@@ -25,7 +21,7 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def browser(chromium: Browser) -> Iterator[Browser]:
+def browser(chromium):
     """An empty browser. Fails the test if its pages log an error, or ask for anything but their own files."""
     chromium.begin()
     yield chromium

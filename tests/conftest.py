@@ -1,21 +1,17 @@
 """What many tests share: backends in float64, and one on a device that is not the CPU."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import os
 import signal
-from collections.abc import Sequence
-from typing import Any
 
 import array_api_strict as strict
 import numpy as np
 import pytest
 
-from npformer.backend import PLAIN, Backend, Ops, cupy_problem, get_backend, with_bits
+from npformer.backend import PLAIN, Backend, cupy_problem, get_backend, with_bits
 from npformer.backend.numpy import numba_problem
-from npformer.functional import Draw, philox_bits
+from npformer.functional import philox_bits
 from tests.browser import browser, chromium  # noqa: F401 - fixtures, found by their names
 from tests.tiers import (  # noqa: F401 - hooks, found by their names
     is_smoke,
@@ -44,23 +40,23 @@ class StrictDevice:
     def __init__(self):
         self.device = strict.Device(self.name)
 
-    def array(self, host, dtype: str):
+    def array(self, host, dtype):
         return strict.asarray(np.array(host, dtype=dtype), device=self.device)
 
     def host(self, x):
         return np.asarray(x.to_device(strict.Device("CPU_DEVICE")))
 
-    def owns(self, x) -> bool:
+    def owns(self, x):
         return hasattr(x, "__array_namespace__") and x.__array_namespace__() is strict
 
-    def zeros(self, shape: tuple[int, ...], dtype: str):
+    def zeros(self, shape, dtype):
         return strict.zeros(shape, dtype=getattr(strict, dtype), device=self.device)
 
     def synchronize(self):
         pass
 
 
-def needs_numba(items: Sequence[Any]) -> bool:
+def needs_numba(items):
     """Whether some of these tests are for neither a GPU nor a browser, or nobody knows which there are."""
     elsewhere = ("gpu", "browser")
     return not items or any(not any(map(item.get_closest_marker, elsewhere)) for item in items)
@@ -140,14 +136,14 @@ def any32(kernels):
 
 
 @functools.cache
-def strict_ops() -> Ops:
+def strict_ops():
     """The plain pairs with random bits that are remembered: to draw them is slow on the strict device.
 
     Backward draws what forward drew, and one case what another one did.
     """
-    drawn: dict[Any, Any] = {}
+    drawn = {}
 
-    def bits(draw: Draw, size: int, like):
+    def bits(draw, size, like):
         key = (draw, size, like.shape[0])
         if key not in drawn:
             drawn[key] = philox_bits(draw, size, like)

@@ -9,8 +9,6 @@ packages ask for in turn is as new as they allow. Old versions of theirs use wha
 deprecations are no errors here. Compiled kernels are kept in the environment, for Numba's version of it.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -23,14 +21,14 @@ ROOT = Path(__file__).resolve().parents[1]
 PLACE = ROOT / ".venv-lowest"
 
 
-def requirements() -> list[str]:
+def requirements():
     """What setup.cfg asks for to install the package and to run its tests, one requirement each."""
     settings = _settings()
     asked = settings["options"]["install_requires"] + settings["options.extras_require"]["test"]
     return [line for line in asked.splitlines() if line]
 
 
-def constraints() -> dict[str, str]:
+def constraints():
     """name -> the lowest version that setup.cfg allows. Raises ValueError for a requirement without one."""
     found = {}
     for requirement in requirements():
@@ -41,18 +39,18 @@ def constraints() -> dict[str, str]:
     return found
 
 
-def lowest_python() -> tuple[int, ...]:
+def lowest_python():
     """The lowest Python that setup.cfg allows, (3, 11): later ones lack wheels of the lowest versions."""
     return tuple(map(int, _settings()["options"]["python_requires"].removeprefix(">=").split(".")))
 
 
-def _settings() -> ConfigParser:
+def _settings():
     settings = ConfigParser()
     settings.read(ROOT / "setup.cfg", encoding="utf-8")
     return settings
 
 
-def main(options: list[str]) -> int:
+def main(options):
     """Install, and run pytest with these options. Returns its exit code; 2 for another Python."""
     wanted = lowest_python()
     if sys.version_info[:2] != wanted:

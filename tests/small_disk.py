@@ -1,15 +1,12 @@
 """A file system of a test's own, mounted where the commands started through it, and they alone, see it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
 
 
-def mounted(folder: Path, options: str) -> list[str]:
+def mounted(folder, options):
     """The words before a command that let it find an empty tmpfs with these options at folder; else it skips."""
     unshare = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
     words = [*unshare, "sh", "-c", f'mount -t tmpfs -o {options} none "$0" && exec "$@"', str(folder)]

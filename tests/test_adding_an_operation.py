@@ -1,7 +1,6 @@
 """docs/adding-an-operation.md, followed in a copy: what it adds is taken up, and a step left out is noticed."""
 
 import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -11,8 +10,9 @@ from typing import NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-TEXT = (ROOT / "docs" / "adding-an-operation.md").read_text(encoding="utf-8")
+from tests.markdown import ROOT, blocks, commands, text_of
+
+TEXT = text_of("docs/adding-an-operation.md")
 COPIED = ("npformer", "tests", "benchmarks", "docs", "setup.cfg", "pyproject.toml")
 
 
@@ -22,8 +22,7 @@ class Block(NamedTuple):
     text: str
 
 
-BLOCKS = [Block(*found) for found in re.findall(r"^```(python|diff) (\S+)\n(.*?)^```$", TEXT, re.S | re.M)]
-SHELL = [line for block in re.findall(r"^```sh\n(.*?)^```$", TEXT, re.S | re.M) for line in block.splitlines()]
+BLOCKS = [Block(*found) for found in blocks(r"(python|diff) (\S+)", TEXT)]
 
 
 def changed(lines, diff):
@@ -97,7 +96,7 @@ def test_the_page_makes_an_operation_that_everything_takes_up(copy):
     follow(copy, BLOCKS)
     home = python(copy, "-c", "import npformer; print(npformer.__file__)")
     assert Path(home.stdout.strip()).is_relative_to(copy), home.stderr
-    for line in SHELL:
+    for line in commands(TEXT):
         program, *words = shlex.split(line)
         if program == "npformer":
             found = python(copy, "-m", "npformer", *words)  # it refuses a name that nothing has

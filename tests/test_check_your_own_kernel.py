@@ -15,12 +15,11 @@ import pytest
 import npformer as npf
 import npformer.proof
 from npformer.proof import report as reports
+from tests.markdown import ROOT, blocks, commands, text_of
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "check_your_own_kernel.md"
-TEXT = PAGE.read_text(encoding="utf-8")
-FIRST, *BLOCKS = re.findall(r"^```python\n(.*?)^```$", TEXT, re.S | re.M)
-SHELL = [line for block in re.findall(r"^```sh\n(.*?)^```$", TEXT, re.S | re.M) for line in block.splitlines()]
+PAGE = "docs/check_your_own_kernel.md"
+TEXT = text_of(PAGE)
+FIRST, *BLOCKS = blocks("python", TEXT)
 #: Packages without which a block is skipped.
 OPTIONAL = ("hypothesis", "jax", "torch")
 
@@ -51,7 +50,7 @@ def run(block):
     """The names that are there after the first block and this one."""
     names = {"__name__": "page"}
     for each in (FIRST, block):
-        exec(compile(each, PAGE.name, "exec"), names)
+        exec(compile(each, PAGE, "exec"), names)
     return names
 
 
@@ -100,7 +99,7 @@ def test_the_shown_table_is_the_one_that_is_printed(capsys):
     block = next(block for block in BLOCKS if "print(npf.gradcheck" in block)
     run(block)
     printed = capsys.readouterr().out.splitlines()
-    shown = re.findall(r"^```text\n(.*?)^```$", TEXT, re.S | re.M)[0].splitlines()
+    shown = blocks("text", TEXT)[0].splitlines()
     assert shown[0] == printed[0]
     kept = [(line.split()[0], line.split()[-1]) for line in printed[1 : len(shown)]]
     assert [(line.split()[0], line.split()[-1]) for line in shown[1:]] == kept
@@ -134,8 +133,8 @@ def test_what_is_explained_is_said_somewhere(heading):
 
 
 def test_every_command_is_there():
-    assert SHELL
-    for line in SHELL:
+    assert commands(TEXT)
+    for line in commands(TEXT):
         program, option, module, *_ = shlex.split(line)
         assert [program, option] == ["python", "-m"]
         assert find_spec(module) is not None, module

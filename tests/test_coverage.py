@@ -8,9 +8,9 @@ from typing import NamedTuple
 import pytest
 
 from npformer.functional import OPERATIONS
+from tests.markdown import ROOT, text_of
 
-ROOT = Path(__file__).resolve().parent.parent
-TEXT = (ROOT / "docs" / "coverage.md").read_text(encoding="utf-8")
+TEXT = text_of("docs/coverage.md")
 
 
 class Row(NamedTuple):

@@ -32,7 +32,7 @@ def test_a_fault_is_put_in_and_taken_out(doubled):
     np.testing.assert_array_equal(embedding_backward(dy, cache)[0], right)
 
 
-def test_checks_notice_a_fault_and_not_that_there_is_none(doubled):
+def test_checks_notice_a_fault_and_not_that_there_is_none():
     bug = next(one for one in FAULTS if one.name == "bug clip-squared")
     assert noticing_check(bug, prepared()) == "clipping"
     (target,) = bug.wrong

@@ -5,7 +5,6 @@ import re
 import shlex
 import signal
 import subprocess
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -17,10 +16,9 @@ from npformer.lab.museum.bugs import BUGS
 from npformer.lab.museum.checks import all_checks
 from npformer.lab.museum.detections import prepare
 from npformer.training.progress import Progress
+from tests.markdown import blocks, text_of
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGE, README = ((ROOT / name).read_text(encoding="utf-8") for name in ("docs/first-hour.md", "README.md"))
-SHELL = re.compile(r"^```sh\n(.*?)^```$", re.S | re.M)
+PAGE, README = map(text_of, ("docs/first-hour.md", "README.md"))
 SMALL = {"device": "numpy", "kernels": "numpy", "batch_size": 4, "d_model": 8, "d_ff": 8, "num_heads": 2, "steps": 8,
          "eval_examples": 2, "final_examples": 6}  # fmt: skip
 
@@ -58,7 +56,7 @@ def hour(tmp_path, monkeypatch, capsys, usual_signals):
     monkeypatch.setattr(detections, "prepared", lambda: chosen)
     monkeypatch.setattr(museum, "compare", lambda one: demonstration.compare(one, steps=3), raising=False)
     said = []
-    for language, block in re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.S | re.M)[1:]:
+    for language, block in blocks(r"(\w+)", PAGE)[1:]:
         if language == "python":
             write_backward(tmp_path / "softmax.py", block)
         elif language == "sh":
@@ -111,8 +109,8 @@ def test_the_first_hour(hour):
 
 
 def test_it_begins_as_the_readme_does():
-    install = SHELL.findall(PAGE)[0].splitlines()
-    assert install[:2] == SHELL.findall(README)[0].splitlines()[:2]
+    install = blocks("sh", PAGE)[0].splitlines()
+    assert install[:2] == blocks("sh", README)[0].splitlines()[:2]
     assert install[2:] == ["source .venv/bin/activate"]
 
 

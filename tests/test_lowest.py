@@ -26,7 +26,7 @@ def test_no_lowest_version_is_above_what_is_installed():
         assert _numbers(lowest.constraints()[name]) <= _numbers(version(name)), name
 
 
-def test_a_requirement_without_a_lowest_version_is_named(monkeypatch, tmp_path):
+def test_a_requirement_without_a_lowest_version_is_named(monkeypatch):
     monkeypatch.setattr(lowest, "requirements", lambda: ["numpy>=2.0,<2.6", "tqdm"])
     with pytest.raises(ValueError, match=r"expected a requirement as name>=version, got 'tqdm'"):
         lowest.constraints()

@@ -44,11 +44,12 @@ SIGNATURES = {
     "trace": {"target": ..., "targets": None, "upstream": None, "lines": True},
 }  # fmt: skip
 
+#: The sizes are those of the paper.
 CONFIG = {
-    "src_vocab_size": ..., "tgt_vocab_size": ..., "d_model": ..., "num_heads": ..., "num_encoder_layers": ...,
-    "num_decoder_layers": ..., "d_ff": ..., "max_seq_len": ..., "dropout": 0.1, "norm_order": "post",
-    "final_norm": None, "activation": "relu", "scale_embedding": True, "tie_embeddings": False, "init": "small",
-    "pad_id": 0,
+    "src_vocab_size": ..., "tgt_vocab_size": ..., "d_model": 512, "num_heads": 8, "num_encoder_layers": 6,
+    "num_decoder_layers": 6, "d_ff": 2048, "max_seq_len": ..., "dropout": 0.1, "norm_order": "post",
+    "final_norm": None, "activation": "relu", "positions": "sinusoidal", "scale_embedding": True,
+    "tie_embeddings": False, "init": "small", "pad_id": 0,
 }  # fmt: skip
 
 

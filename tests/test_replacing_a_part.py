@@ -1,32 +1,26 @@
 """docs/replacing-a-part.md: its blocks run in order, and what it says of parts of one's own is so."""
 
-import re
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import npformer as npf
 from npformer.errors import CheckpointError
+from tests.markdown import blocks, names_after, text_of
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "replacing-a-part.md"
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.S | re.M)
+PAGE = "docs/replacing-a-part.md"
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     """The names that are there after all blocks have run, in a folder of their own."""
-    names = {"__name__": "page"}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path_factory.mktemp("page"))
-        for block in BLOCKS:
-            exec(compile(block, PAGE.name, "exec"), names)
-        assert not Path("model.safetensors").exists()
+    folder = tmp_path_factory.mktemp("page")
+    names = names_after(PAGE, folder)
+    assert not (folder / "model.safetensors").exists()
     return names
 
 
 def test_the_page_makes_checks_trains_saves_and_loads(page):
-    assert len(BLOCKS) == 9
+    assert len(blocks("python", text_of(PAGE))) == 9
     assert page["right"] > 0.95
     assert len(page["answers"]) == 100
 

@@ -1,9 +1,5 @@
 """docs/trace-format.md: its block runs, and it tells every key that there is."""
 
-import contextlib
-import io
-import re
-from pathlib import Path
 from typing import get_args, get_origin, get_type_hints, is_typeddict
 
 import numpy as np
@@ -12,20 +8,18 @@ import pytest
 from npformer.proof import trace_json
 from npformer.proof.showcase import showcase
 from npformer.proof.trace import LIMIT
+from tests.markdown import names_after, text_of
 
-PAGE = (Path(__file__).resolve().parents[1] / "docs" / "trace-format.md").read_text(encoding="utf-8")
+PAGE = text_of("docs/trace-format.md")
 SCHEMA = [kind for kind in vars(trace_json).values() if getattr(kind, "__total__", None) is not None]
 
 #: Keys that are left out where there is nothing to say.
 OPTIONAL = {"of", "inside"}
 
 
-def test_the_block_runs():
-    (block,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.S | re.M)
-    names = {}
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(compile(block, "docs/trace-format.md", "exec"), names)
-    assert "layer_norm" in printed.getvalue()
+def test_the_block_runs(tmp_path, capsys):
+    names = names_after("docs/trace-format.md", tmp_path)
+    assert "layer_norm" in capsys.readouterr().out
     assert names["dx"].shape == (2, 3, 4)
     assert np.array_equal(names["again"].arrays[names["call"]["gradients"][0]["value"]], names["dx"])
 

@@ -2,27 +2,21 @@
 
 import re
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from npformer.cli.main import main
+from tests.markdown import names_after, text_of
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "training-your-own-data.md"
-TEXT = PAGE.read_text(encoding="utf-8")
+PAGE = "docs/training-your-own-data.md"
 
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory):
     """The names after all blocks, which ran in a folder of their own."""
-    found = {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path_factory.mktemp("page"))
-        for block in re.findall(r"^```python\n(.*?)^```$", TEXT, re.S | re.M):
-            exec(compile(block, PAGE.name, "exec"), found)
-        found["folder"] = Path.cwd()
-    return found
+    folder = tmp_path_factory.mktemp("page")
+    return names_after(PAGE, folder) | {"folder": folder}
 
 
 def test_pairs(names):
@@ -51,7 +45,7 @@ def test_a_long_text(names):
 def test_the_command_takes_the_file(names, monkeypatch, capsys):
     """As on the page, with fewer steps."""
     monkeypatch.chdir(names["folder"])
-    train, decode = re.findall(r"^npformer (.*)$", TEXT, re.M)
+    train, decode = re.findall(r"^npformer (.*)$", text_of(PAGE), re.M)
     small = ["steps=3", "final_examples=4", "eval_every=3", "eval_examples=4", "d_model=16"]
     assert main([*train.split(), *(word for option in small for word in ("--set", option))]) == 0
     assert main(decode.split()) == 0

@@ -4,13 +4,9 @@ The quick look is the first case of each test of the mathematics and of what is 
 as good as not installed, and a test that starts another process is skipped, so nothing is compiled.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
@@ -95,44 +91,44 @@ HERE = Path(__file__).parent
 COUNTS = pytest.StashKey[tuple[int, int]]()
 
 
-def pytest_addoption(parser: pytest.Parser):
+def pytest_addoption(parser):
     parser.addoption("--full", action="store_true", help="run every case of every test, not a sample of them")
 
 
-def pytest_configure(config: pytest.Config):
+def pytest_configure(config):
     if is_smoke(config):
-        sys.modules["numba"] = None  # type: ignore[assignment] - to import it is an error
-        numpy_backends.find_spec = lambda name: None  # type: ignore[attr-defined]
+        sys.modules["numba"] = None
+        numpy_backends.find_spec = lambda name: None
 
 
-def is_smoke(config: pytest.Config) -> bool:
+def is_smoke(config):
     """Whether this is the quick look."""
     return bool(config.getoption("markexpr") == "smoke")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop(session: pytest.Session):
+def pytest_runtestloop(session):
     """From here on no process is started; a library may start one when it is imported."""
     if is_smoke(session.config) and not getattr(session.config.option, "numprocesses", None):  # those do the work
-        subprocess.Popen.__init__ = _refused  # type: ignore[method-assign]
+        subprocess.Popen.__init__ = _refused
 
 
-def _refused(self, *arguments, **options) -> NoReturn:
+def _refused(self, *arguments, **options):
     pytest.skip("the quick look starts no process")
 
 
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+def pytest_ignore_collect(collection_path, config):
     """What the quick look has nothing of is not even imported."""
     return True if is_smoke(config) and _place(collection_path)[:1] not in [(), *((name,) for name in SMOKE)] else None
 
 
-def _place(path: Path) -> tuple[str, ...]:
+def _place(path):
     """Where a file is among the tests."""
     return path.relative_to(HERE).parts if path.is_relative_to(HERE) else ()
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]):
+def pytest_collection_modifyitems(config, items):
     """Mark what is for the quick look; leave out what is not of the sample."""
     kept = sampled(items)
     _mark_smoke(kept)
@@ -145,9 +141,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = kept
 
 
-def _mark_smoke(items: Iterable[pytest.Item]):
+def _mark_smoke(items):
     """Mark the first case of some functions of each file, in which nothing that is compiled is asked for by name."""
-    functions: dict[Path, set[str]] = {}
+    functions = {}
     for item in items:
         function, seen = item.nodeid.partition("[")[0], functions.setdefault(item.path, set())
         if len(seen) < FEW and function not in seen and _is_quick(item):
@@ -155,7 +151,7 @@ def _mark_smoke(items: Iterable[pytest.Item]):
             item.add_marker("smoke")
 
 
-def _is_quick(item: pytest.Item) -> bool:
+def _is_quick(item):
     place = _place(item.path)
     given = map(str, item.callspec.params.values()) if hasattr(item, "callspec") else ()
     slow = item.originalname in SLOW.get("/".join(place), ()) or OTHER_PROCESS.intersection(item.fixturenames)
@@ -163,7 +159,7 @@ def _is_quick(item: pytest.Item) -> bool:
     return place[:1] in [(name,) for name in SMOKE] and not slow and "numba" not in given
 
 
-def pytest_sessionfinish(session: pytest.Session):
+def pytest_sessionfinish(session):
     output = getattr(session.config, "workeroutput", None)
     if output is not None and COUNTS in session.config.stash:
         output["sampled"] = session.config.stash[COUNTS]
@@ -176,7 +172,7 @@ def pytest_testnodedown(node):
         node.config.stash[COUNTS] = node.workeroutput["sampled"]
 
 
-def pytest_terminal_summary(terminalreporter, config: pytest.Config):
+def pytest_terminal_summary(terminalreporter, config):
     if COUNTS in config.stash:
         kept, total = config.stash[COUNTS]
         terminalreporter.write_line(f"{kept} of {total} cases sampled; all: python -m pytest --full")

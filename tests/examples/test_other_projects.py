@@ -35,7 +35,6 @@ SAID = {
     "rows assigned instead of added": "not accumulated",
     "a loss divided twice by N": "1/N",
 }
-EVERY = pytest.mark.parametrize("each", [m for theme in THEMES for m in theme.MISTAKES], ids=lambda each: each.what)
 
 
 class Printed(NamedTuple):
@@ -66,15 +65,10 @@ def printed():
     return Printed(text.getvalue(), reports)
 
 
-@EVERY
-def test_the_right_one_is_right(each, printed):
-    report, _ = printed.of(each.what)
-    assert report.ok, str(report)
-
-
-@EVERY
-def test_the_wrong_one_is_wrong_where_it_is(each, printed):
-    _, report = printed.of(each.what)
+@pytest.mark.parametrize("each", [m for theme in THEMES for m in theme.MISTAKES], ids=lambda each: each.what)
+def test_the_right_one_is_right_and_the_wrong_one_wrong_where_it_is(each, printed):
+    right, report = printed.of(each.what)
+    assert right.ok, str(right)
     assert [row.tensor for row in report.rows if row.verdict == "WRONG"] == WRONG[each.what]
     assert [row.tensor for row in report.rows if row.verdict not in ("WRONG", "right")] == []
     assert SAID.get(each.what, "") in " ".join(row.diagnosis for row in report.rows)

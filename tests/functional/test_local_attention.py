@@ -49,7 +49,7 @@ def test_the_keys_of_window_and_stride_add_up(window, stride, causal, keys, rng)
     np.testing.assert_allclose(cache.softmax.y.sum(axis=-1), 1)
 
 
-def test_dropout_drops_its_rate_and_scales_the_rest(rng):
+def test_dropout_drops_its_rate_and_scales_the_rest():
     length = 400
     q = np.zeros((1, 1, length, 1))
     draw = Draw(seed=3, step=1, micro=0, site=9, rate=0.25)

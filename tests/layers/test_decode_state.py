@@ -96,19 +96,21 @@ def test_positions_not_reached_yet_are_not_copied(numpy64):
 
 
 @pytest.mark.parametrize(
-    ("rows", "error", "text"),
+    ("change", "rows", "error", "text"),
     [
-        ([3], ConfigError, "rows: expected row numbers with 0 <= row < B=3, got [3]"),
-        ([0, -1], ConfigError, "rows: expected row numbers with 0 <= row < B=3, got [0, -1]"),
-        ([], ShapeError, "rows: expected row numbers (n,), at least one, got (0,)"),
-        ([[0, 1]], ShapeError, "rows: expected row numbers (n,), at least one, got (1, 2)"),
-        ([True, False, True], DTypeError, "rows: expected row numbers, got bool; np.flatnonzero makes them"),
-        ([0.0], DTypeError, "rows: expected row numbers, got float64"),
+        ("reorder", [0, 1, 1, 2], ShapeError, "rows: expected no more than the B=3 rows there are, got 4; use select"),
+        ("reorder", [0, 1, 3], ConfigError, "rows: expected row numbers with 0 <= row < B=3, got [0, 1, 3]"),
+        ("select", [3], ConfigError, "rows: expected row numbers with 0 <= row < B=3, got [3]"),
+        ("select", [0, -1], ConfigError, "rows: expected row numbers with 0 <= row < B=3, got [0, -1]"),
+        ("select", [], ShapeError, "rows: expected row numbers (n,), at least one, got (0,)"),
+        ("select", [[0, 1]], ShapeError, "rows: expected row numbers (n,), at least one, got (1, 2)"),
+        ("select", [True, False, True], DTypeError, "rows: expected row numbers, got bool; np.flatnonzero makes them"),
+        ("select", [0.0], DTypeError, "rows: expected row numbers, got float64"),
     ],
 )
-def test_rows_that_are_not_there_are_refused(rows, error, text, numpy64):
+def test_rows_that_are_not_there_are_refused(change, rows, error, text, numpy64):
     with pytest.raises(error, match=f"^{re.escape(text)}"):
-        state_of(numpy64).select(rows)
+        getattr(state_of(numpy64), change)(rows)
 
 
 def test_the_mask_of_a_step_knows_the_tokens_before(numpy64):
@@ -160,18 +162,6 @@ def test_rows_change_places_and_leave_in_place(backend, start, rows):
         assert backend.name != "numpy" or all(map(np.shares_memory, layer.own, own))
     for part, then in zip(memory, untouched, strict=True):
         assert np.array_equal(backend.host(part), then), "others may be reading it"
-
-
-@pytest.mark.parametrize(
-    ("rows", "error", "text"),
-    [
-        ([0, 1, 1, 2], ShapeError, "rows: expected no more than the B=3 rows there are, got 4; use select"),
-        ([0, 1, 3], ConfigError, "rows: expected row numbers with 0 <= row < B=3, got [0, 1, 3]"),
-    ],
-)
-def test_rows_that_cannot_be_reordered_are_refused(rows, error, text, numpy64):
-    with pytest.raises(error, match=f"^{re.escape(text)}"):
-        state_of(numpy64).reorder(rows)
 
 
 def test_each_row_has_the_positions_of_its_own_text(backend):

@@ -138,12 +138,3 @@ def test_integers_of_numpy_are_integers():
 def test_a_configuration_does_not_change():
     with pytest.raises(AttributeError):
         config().d_model = 8
-
-
-def test_the_defaults_are_those_of_the_paper():
-    default = TransformerConfig(1000, 1000)
-    assert (default.d_model, default.num_heads, default.d_ff) == (512, 8, 2048)
-    assert (default.num_encoder_layers, default.num_decoder_layers, default.dropout) == (6, 6, 0.1)
-    assert (default.norm_order, default.activation, default.scale_embedding, default.tie_embeddings) == (
-        "post", "relu", True, False)  # fmt: skip
-    assert (default.final_norm, default.pad_id, default.positions) == (None, 0, "sinusoidal")

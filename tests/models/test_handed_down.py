@@ -61,12 +61,20 @@ def cross_attentions(model):
 
 
 @EVERY_KIND
-def test_every_dropout_has_the_rate_of_the_configuration(kind, numpy64):
-    model = made(kind, numpy64, dropout=0.25)
-    assert {one.rate for one in parts(model, Dropout)} == {0.25}
-    assert {one.dropout for one in parts(model, EncoderLayer, DecoderLayer)} == {0.25}
-    assert {one.dropout for one in parts(model, MultiHeadAttention)} == {0.25}
-    assert {one.dropout for one in parts(model, FeedForward)} == {0.25}
+@pytest.mark.parametrize(
+    ("option", "value", "parts_of", "attribute", "found"),
+    [
+        ("dropout", 0.25, [Dropout], "rate", 0.25),
+        ("dropout", 0.25, [EncoderLayer, DecoderLayer, MultiHeadAttention, FeedForward], "dropout", 0.25),
+        *(("recompute", word, [EncoderStack, DecoderStack], "recompute", word) for word in (False, True)),
+        *(("scale_embedding", word, [Embedding], "scale", scale) for word, scale in ((False, 1.0), (True, 8**0.5))),
+        *(("activation", word, [FeedForward], "activation", word) for word in ("relu", "gelu")),
+        *(("num_heads", count, [MultiHeadAttention], "num_heads", count) for count in (2, 4)),
+    ],
+)
+def test_an_option_reaches_every_part(kind, option, value, parts_of, attribute, found, numpy64):
+    model = made(kind, numpy64, **{option: value})
+    assert {getattr(one, attribute) for one in parts(model, *parts_of)} == {found}
 
 
 @EVERY_KIND
@@ -77,17 +85,6 @@ def test_norms_have_the_kind_and_position_of_the_options(kind, numpy64):
         assert {type(one) for one in parts(model, *NORMS.values())} == {NORMS[norm]}
         wanted = order == "pre" if final is None else final
         assert {stack.norm is not None for stack in parts(model, EncoderStack, DecoderStack)} == {wanted}
-
-
-@EVERY_KIND
-def test_other_words_reach_every_part(kind, numpy64):
-    for word in (False, True):
-        changed = {"recompute": word, "scale_embedding": word, "activation": "gelu" if word else "relu"}
-        model = made(kind, numpy64, **changed, num_heads=4 if word else 2)
-        assert {stack.recompute for stack in parts(model, EncoderStack, DecoderStack)} == {word}
-        assert {table.scale for table in parts(model, Embedding)} == {8**0.5 if word else 1.0}
-        assert {one.activation for one in parts(model, FeedForward)} == {changed["activation"]}
-        assert {one.num_heads for one in parts(model, MultiHeadAttention)} == {4 if word else 2}
 
 
 @EVERY_KIND

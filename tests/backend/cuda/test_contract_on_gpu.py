@@ -62,7 +62,6 @@ def table(runtime):
 normal, lay_out = bad_input.normal, kernels_agree.lay_out  # fixtures that these tests ask for
 refuses_wrong_shapes = kernels_agree.refuses_wrong_shapes
 test_purity = contract.test_a_pair_is_pure_and_repeatable
-test_promotion = contract.test_nothing_in_a_layer_is_silently_promoted
 test_parts_of_a_batch = rows_of_a_batch.test_parts_of_a_batch_are_parts_of_the_whole
 test_no_number = not_a_number.test_no_number_where_there_is_none
 test_a_class_that_cannot_be = not_a_number.test_a_class_that_cannot_be_does_not_count
@@ -84,6 +83,11 @@ def test_equality_of_layers_and_models(case, whole64):
 @contract.EVERY_LAYER
 def test_adding(case, whole64):
     contract.test_a_layer_writes_nothing_but_gradients_and_those_by_adding(case, whole64)
+
+
+@contract.EVERY_LAYER
+def test_promotion(case, any32):
+    contract.expect_one_precision(case, any32)
 
 
 #: Of the layers and models, whose values and gradients equal the plain ones' above, some that use every operation.
