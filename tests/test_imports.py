@@ -117,45 +117,40 @@ def test_every_part_has_its_place():
     assert parts - {"data"} <= {part for storey in STOREYS for part in storey}
 
 
+def wrong(found_in):
+    """Place -> what a function finds wrong with a file, for the files in which it finds something."""
+    return {place_of(path): found for path in FILES if (found := found_in(path))}
+
+
 def test_imports_run_downwards():
-    upwards = {}
-    for path in FILES:
+    def upwards(path):
         part = part_of(path)
         if part == "__init__":
-            wrong = own_parts(path) & {"cli", "plotting", "data"}
-        else:
-            wrong = own_parts(path) - ({"cli"} if part == "__main__" else allowed(part))
-        if wrong:
-            upwards[place_of(path)] = wrong
-    assert upwards == {}
+            return own_parts(path) & {"cli", "plotting", "data"}
+        return own_parts(path) - ({"cli"} if part == "__main__" else allowed(part))
+
+    assert wrong(upwards) == {}
 
 
 def test_foreign_packages_are_imported_where_they_belong():
-    elsewhere = {}
-    for path in FILES:
+    def elsewhere(path):
         foreign = {name.split(".")[0] for name, _ in imports(path)} - {"npformer"} - set(sys.stdlib_module_names)
         if (path.parent / "__main__.py").exists() and path.parent != ROOT:  # a program of its own, run by its path
             foreign -= {sibling.stem for sibling in path.parent.glob("*.py")}
-        wrong = {name for name in foreign if name not in FOREIGN or not place_of(path).startswith(ALONE.get(name, ""))}
-        if wrong:
-            elsewhere[place_of(path)] = wrong
-    assert elsewhere == {}
+        return {name for name in foreign if name not in FOREIGN or not place_of(path).startswith(ALONE.get(name, ""))}
+
+    assert wrong(elsewhere) == {}
 
 
 def test_cupy_and_pictures_are_imported_when_they_are_needed():
-    too_early = {}
-    for path in FILES:
+    late = ("babel", "cupy", "cupyx", "hypothesis", "jax", "num2words", "torch")
+
+    def too_early(path):
+        pictures = () if part_of(path) == "plotting" else ("npformer.plotting",)
         at_top = {name for name, is_at_top in imports(path) if is_at_top}
-        wrong = {
-            name
-            for name in at_top
-            if name.split(".")[0] in ("babel", "cupy", "cupyx", "hypothesis", "jax", "num2words", "torch")
-        }
-        if part_of(path) != "plotting":
-            wrong |= {name for name in at_top if name.startswith("npformer.plotting")}
-        if wrong:
-            too_early[place_of(path)] = wrong
-    assert too_early == {}
+        return {name for name in at_top if name.split(".")[0] in late or name.startswith(pictures)}
+
+    assert wrong(too_early) == {}
 
 
 def test_optim_knows_no_model_and_the_functional_part_knows_nobody():
@@ -214,14 +209,14 @@ def test_importing_all_of_npformer_is_quick():
 
 
 def test_files_are_short_and_open_with_a_sentence():
-    wrong = {}
-    for path in FILES:
+    def unlike(path):
         opening = (ast.get_docstring(tree_of(path)) or "").partition("\n\n")[0]
         if path.read_text(encoding="utf-8").count("\n") > 300:
-            wrong[place_of(path)] = "more than 300 lines"
-        elif not (opening.endswith((".", ":", "?")) and opening.lstrip("`")[0].isalpha()):
-            wrong[place_of(path)] = "its docstring opens with no sentence"
-    assert wrong == {}
+            return "more than 300 lines"
+        is_sentence = opening.endswith((".", ":", "?")) and opening.lstrip("`")[0].isalpha()
+        return "" if is_sentence else "its docstring opens with no sentence"
+
+    assert wrong(unlike) == {}
 
 
 @pytest.mark.parametrize("pair", functional.OPERATIONS)

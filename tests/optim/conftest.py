@@ -20,12 +20,7 @@ def arena(numpy64):
     return Arena(parameters, numpy64)
 
 
-def tensors(arena, flat):
-    """Each parameter's part of a flat array: a view."""
-    return {segment.name: arena.view(flat, segment) for segment in arena.segments}
-
-
-@pytest.fixture(name="tensors")
-def tensors_fixture():
+@pytest.fixture
+def tensors():
     """tensors(arena, flat): each parameter's part of a flat array, by name: views."""
-    return tensors
+    return lambda arena, flat: {segment.name: arena.view(flat, segment) for segment in arena.segments}
