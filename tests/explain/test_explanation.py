@@ -39,7 +39,7 @@ def test_padding_and_a_lone_key_give_exactly_nothing(found):
 
 
 def test_a_sum_begins_at_zero_only_where_a_loop_adds_to_it():
-    def zeros(name: str, at: str) -> set[str]:
+    def zeros(name, at):
         with session(model_setting(name)) as opened:
             found = explanation(opened, at)
         groups = (*found.terms.groups, *(found.why.groups if found.why else ()))

@@ -29,7 +29,7 @@ def test_the_ways_are_those_of_closed_branches(request, fixture, at):
     for _ in range(6):
         choices = {n: int(rng.integers(2)) for n in range(len(found.sums))}
         gates = {found.sums[n].call.number: ((1.0, 0.0), (0.0, 1.0))[branch] for n, branch in choices.items()}
-        left = place.gradient(opened, opened.run(_Gates(opened, gates)))
+        left = place.gradient(opened, opened.run(_Gates(gates)))
         own = sum(way.value for way in found.ways if all(choices[n] == branch for n, branch in way.choices))
         assert left == pytest.approx(own, rel=1e-9, abs=1e-15)
 

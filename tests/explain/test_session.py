@@ -5,7 +5,7 @@ import pytest
 
 from npformer.explain.paths import _Gates
 from npformer.proof.inputs import as_tuple
-from npformer.proof.listening import Call, Watch
+from npformer.proof.listening import Watch
 from npformer.proof.oracles import COMPLEX_H
 
 ORDERS = pytest.mark.parametrize("fixture", ["opened", "pre"])
@@ -29,7 +29,7 @@ def test_the_two_ways_at_a_sum_add_up_to_the_gradient(request, fixture):
     whole = opened.recording.gradients
     for residual in opened.recording.residuals:
         past, into, neither = (
-            opened.run(_Gates(opened, {residual.call.number: shares})) for shares in ((1, 0), (0, 1), (0, 0))
+            opened.run(_Gates({residual.call.number: shares})) for shares in ((1, 0), (0, 1), (0, 0))
         )
         own = [name for name in whole if name.startswith(residual.name)]
         assert own
@@ -51,7 +51,7 @@ def test_backward_is_linear_in_the_upstream_gradient(opened):
 class Moved(Watch):
     """Adds to the output of one call."""
 
-    def __init__(self, call: Call, by):
+    def __init__(self, call, by):
         self.call, self.by = call, by
 
     def outputs(self, call, output):
@@ -71,7 +71,7 @@ class FirstToken(Watch):
     """Keeps the calls of operations that it sees, and drops all gradients of the loss but the first token's."""
 
     def __init__(self):
-        self.calls: list[Call | None] = []
+        self.calls = []
 
     def leaving(self, call, dy, gradients, into):
         self.calls.append(call)

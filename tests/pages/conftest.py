@@ -1,7 +1,5 @@
 """What the tests of pages look at: a trace, recorded once, and a run."""
 
-from __future__ import annotations
-
 import pytest
 
 from npformer.pages.bugs import bug_traces

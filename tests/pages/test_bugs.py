@@ -1,7 +1,5 @@
 """Each bug of the museum changes a trace first where its own code is."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

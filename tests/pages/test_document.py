@@ -1,7 +1,5 @@
 """A page asks for nothing, runs only its own script, and shows texts as texts."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The terms of a gradient add up to it, and two witnesses agree with it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import npformer as npf

@@ -1,7 +1,5 @@
 """Numbers are followed from the call that made them to every call that read them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The entry at which a page opens is the number that was asked for, to the last bits."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

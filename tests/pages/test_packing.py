@@ -1,7 +1,5 @@
 """Arrays come back from a page's text to the last bit."""
 
-from __future__ import annotations
-
 import base64
 import zlib
 
@@ -10,7 +8,7 @@ import numpy as np
 from npformer.pages.packing import Pack
 
 
-def unpacked(pack: Pack, name: str):
+def unpacked(pack, name):
     numbers = np.frombuffer(zlib.decompress(base64.b64decode(pack.text())), dtype="<f8")
     _, shape, start = pack.places[name]
     return numbers[start : start + int(np.prod(shape))].reshape(shape)

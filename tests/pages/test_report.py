@@ -1,7 +1,5 @@
 """The page of a report: sections, examples piece by piece, charts of one run and of several, and nothing unescaped."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

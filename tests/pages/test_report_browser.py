@@ -1,13 +1,11 @@
 """The report in a real browser: silent, and no wider than the screen or the sheet."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
 import pytest
 
-from benchmarks.browser import NARROW, WIDE, Browser
+from benchmarks.browser import NARROW, WIDE
 from npformer.pages.report import report_page
 from npformer.training.attention_example import AttentionExample
 from npformer.training.told import Piece, Told
@@ -34,7 +32,7 @@ def page(summary, tmp_path):
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_it_fits_wide_narrow_and_on_paper(browser: Browser, page, dark):
+def test_it_fits_wide_narrow_and_on_paper(browser, page, dark):
     browser.open(page)
     for size, printed in ((WIDE, False), (NARROW, False), ((794, 1123), True)):
         browser.look(size, dark=dark, printed=printed)
@@ -44,7 +42,7 @@ def test_it_fits_wide_narrow_and_on_paper(browser: Browser, page, dark):
     assert browser.run("return document.querySelectorAll('script').length") == 0
 
 
-def test_the_style_is_in_force_and_the_links_lead_somewhere(browser: Browser, page):
+def test_the_style_is_in_force_and_the_links_lead_somewhere(browser, page):
     browser.open(page)
     assert browser.run("return getComputedStyle(document.querySelector('.bad')).textDecorationLine") == "underline"
     lost = "return [...document.querySelectorAll('a')].filter(a => !document.querySelector(a.hash)).length"

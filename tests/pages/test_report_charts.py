@@ -1,7 +1,5 @@
 """Curves as SVG: points where they belong, gaps, crosses, round ticks, and texts as texts."""
 
-from __future__ import annotations
-
 import math
 import re
 

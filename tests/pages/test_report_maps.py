@@ -1,7 +1,5 @@
 """Attention as SVG: each weight in its cell, what is hidden told apart, and the tokens named."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

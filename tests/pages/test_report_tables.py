@@ -1,7 +1,5 @@
 """The tables of a report: what differs, what was taken for what, norms with shades, and texts as texts."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

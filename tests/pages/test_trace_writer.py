@@ -1,7 +1,5 @@
 """A page is written whole or not at all, holds the trace and its evidence, and is what its own page of docs says."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -15,7 +13,7 @@ from npformer.pages import trace_page, write_trace_page
 GUIDE = Path(__file__).parents[2] / "docs" / "trace-page.md"
 
 
-def data_of(page: str):
+def data_of(page):
     return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
 
 

@@ -1,7 +1,5 @@
 """The page of a trace in a real browser: what a reader sees, and what the keys and the pointer do."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 

@@ -4,9 +4,7 @@ import inspect
 import itertools
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,16 +13,15 @@ from npformer.layers import LayerNorm
 from npformer.proof import gradcheck
 from npformer.proof.report import RIGHT
 
-Host = np.ndarray[Any, Any]
 X = np.random.default_rng(0).normal(size=(3, 4))
 THIS = Path(__file__).name
 
 
-def cube(x: Host):
+def cube(x):
     return x**3, x.copy()
 
 
-def slope(dy: Host, x: Host):
+def slope(dy, x):
     return dy * 3 * x**2
 
 
@@ -34,7 +31,7 @@ def dithered():
 
 
 def changing_dy():
-    def backward(dy: Host, x: Host):
+    def backward(dy, x):
         dy *= 3 * x**2
         return dy
 
@@ -42,7 +39,7 @@ def changing_dy():
 
 
 def changing_cache():
-    def backward(dy: Host, x: Host):
+    def backward(dy, x):
         np.square(x, out=x)
         return dy * 3 * x
 
@@ -50,14 +47,14 @@ def changing_cache():
 
 
 def emptying_cache():
-    def backward(dy: Host, cache: list[Host]):
+    def backward(dy, cache):
         return slope(dy, cache.pop())
 
     return (lambda x: (x**3, [x])), backward
 
 
 def changing_input():
-    def forward(x: Host):
+    def forward(x):
         before = x.copy()
         x -= x.max()
         return before**3, before
@@ -68,7 +65,7 @@ def changing_input():
 def changing_input_late():
     """The cache is the input itself."""
 
-    def backward(dy: Host, x: Host):
+    def backward(dy, x):
         found = slope(dy, x)
         x[...] = 0
         return found
@@ -88,7 +85,7 @@ def in_memory_order():
 def raw_memory():
     """As a kernel that is given a pointer and a size reads it."""
 
-    def backward(dy: Host, x: Host):
+    def backward(dy, x):
         base = dy if dy.base is None else dy.base
         flat = np.resize(base.ravel(), dy.size)
         return slope(flat.reshape(dy.shape), x)
@@ -97,7 +94,7 @@ def raw_memory():
 
 
 def trusting_strides():
-    def backward(dy: Host, x: Host):
+    def backward(dy, x):
         if dy.strides[0] == 0:
             raise ValueError("stride 0")
         return slope(dy, x)
@@ -110,7 +107,7 @@ def writing_where_it_can():
     return cube, lambda dy, x: slope(dy * (1 if dy.flags.writeable else 2), x)
 
 
-BREACHES: dict[str, tuple[Callable[[], Any], str]] = {
+BREACHES = {
     "dithered": (dithered, r"forward is not deterministic: two calls at the same inputs differ by 1\.0e-07 of the "
                            r"largest output; fix its seed, or pass what it draws as an input"),
     "dy": (changing_dy, r"backward changes dy, the upstream gradient, which other code still needs; work on a copy"),
@@ -165,7 +162,7 @@ def test_a_layer_that_changes_dy_or_its_input(numpy64):
     assert [problem[:19] for problem in gradcheck(Hasty(4, backend=numpy64), x).problems] == ["backward changes dy"]
 
 
-def branching(x: Host, mode: str = "cube", mask=None):
+def branching(x, mode="cube", mask=None):
     if mode == "cube":
         y = x * x * x
     else:
@@ -178,7 +175,7 @@ def branching(x: Host, mode: str = "cube", mask=None):
     return y, x
 
 
-def places(*texts: str) -> str:
+def places(*texts):
     """What the note says of branches that begin with these lines."""
     lines, first = inspect.getsourcelines(branching)
     numbers = [first + next(i for i, line in enumerate(lines) if text in line) for text in texts]
@@ -196,10 +193,10 @@ def test_branches_that_were_not_entered_are_named():
 def test_a_tracer_that_was_there_is_put_back():
     """After an error in forward, too: a debugger or a measurement of coverage goes on."""
 
-    def tracer(frame, event: str, arg):
+    def tracer(frame, event, arg):
         return None
 
-    def failing(x: Host):
+    def failing(x):
         if sys.gettrace() not in (tracer, None):
             raise ArithmeticError("only when traced")
         return branching(x)

@@ -1,10 +1,7 @@
 """From a wrong model down to the first wrong part, and everything as it was afterwards."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +12,7 @@ from npformer.errors import ConfigError
 from npformer.layers import CacheStack, EncoderLayer, FeedForward, Layer, LayerNorm
 from npformer.layers.linear import Linear
 from npformer.proof import gradcheck
-from npformer.proof.bisect import Bisection, bisect
+from npformer.proof.bisect import bisect
 from npformer.proof.listening import listening
 from tests.proof.small_models import NoSkip
 
@@ -32,7 +29,7 @@ def model(numpy64):
     return npf.Transformer(config, backend=numpy64, seed=0)
 
 
-def spoil(layer: Layer, op: str):
+def spoil(layer, op):
     """Give this one layer a pair whose first gradient is 0.1 % too large."""
     forward, backward = getattr(layer.ops, op)
 
@@ -43,7 +40,7 @@ def spoil(layer: Layer, op: str):
     layer.backend = replace(layer.backend, ops=replace(layer.backend.ops, **{op: Pair(forward, wrong)}))
 
 
-def names(found: Bisection) -> list[str]:
+def names(found):
     return [call.name for call, _ in found.path]
 
 
@@ -59,7 +56,7 @@ def test_nothing_to_look_for(model):
 
 def test_a_wrong_operation_in_one_layer_of_a_model(model, monkeypatch):
     spoil(model.encoder.layers[1].self_attention, "attention")
-    checked: list[str] = []
+    checked = []
 
     def noting(*given, **named):
         checked.append(named["name"])
@@ -113,7 +110,7 @@ def test_of_two_wrong_places_the_one_that_backward_meets_first(model):
 class Twice(Layer):
     """One layer used twice, its backward right or not."""
 
-    def __init__(self, backend, times: float = 1.0):
+    def __init__(self, backend, times=1.0):
         super().__init__(backend)
         self.part = self.same = FeedForward(4, 6, backend=backend)
         self.times = times
@@ -122,7 +119,7 @@ class Twice(Layer):
         cache = CacheStack(self)
         return cache.keep(self.same.forward(cache.keep(self.part.forward(x)))), cache
 
-    def backward(self, dy, cache: CacheStack):
+    def backward(self, dy, cache):
         return self.times * self.part.backward(self.part.backward(dy, cache.pop()), cache.pop())
 
 
@@ -141,13 +138,13 @@ def test_a_shared_layer(numpy64):
     assert bisect(tied, SRC, TGT).ok
 
 
-def state(model: Layer) -> list[Any]:
+def state(model):
     """What bisect must leave alone: parameters, gradients, backends, attributes of every layer."""
-    found: list[Any] = []
+    found = []
     for name, p in model.named_parameters():
         found.append((name, id(p.data.base), p.data.tobytes(), p.grad.tobytes()))
 
-    def walk(layer: Layer):
+    def walk(layer):
         found.append((layer.backend, [(key, id(value)) for key, value in vars(layer).items()]))
         for _, part in layer._members():
             if isinstance(part, Layer):
@@ -195,7 +192,7 @@ def test_a_layer_whose_backend_is_missing_leaves_the_others_alone(model):
 class Absolute(Layer):
     """|x W|, which the complex step cannot see; its gradient is right for times 1."""
 
-    def __init__(self, backend, times: float = 1.0):
+    def __init__(self, backend, times=1.0):
         super().__init__(backend)
         self.linear = Linear(4, 5, backend=backend)
         self.times = times
@@ -218,4 +215,4 @@ def test_without_the_complex_step(numpy64):
 
 def test_what_has_no_parts_is_refused():
     with pytest.raises(ConfigError, match="target: expected a layer or model, which has parts, got tuple"):
-        bisect((np.sin, np.cos), np.ones(3))  # type: ignore[arg-type]
+        bisect((np.sin, np.cos), np.ones(3))

@@ -2,7 +2,6 @@
 
 import math
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from npformer.proof import gradcheck
 from npformer.proof.diagnosis import UNKNOWN, Clues, Diagnosis, by_pattern, diagnose, explaining_mutant, name_of
 
-Host = np.ndarray[Any, Any]
 RNG = np.random.default_rng(0)
 B, T, H, D = 3, 5, 2, 6
 N = RNG.normal(size=(B, T, H * D))  # a true gradient
@@ -19,7 +17,7 @@ TOKENS = np.array([[3, 1, 3, 0], [0, 3, 4, 6]])  # 3 and 0 are used more than on
 VISIBLE = np.arange(T) < np.array([[5], [3], [2]])
 
 
-def cause(a: Host, n: Host = N, **clues) -> str:
+def cause(a, n=N, **clues):
     found = diagnose({"x": a}, {"x": n}, Clues(**clues))
     return found["x"].cause
 
@@ -184,20 +182,20 @@ def test_a_mutant_explains_all_tensors_or_none():
         "scale by 2": {"x": 2 * N, "w": N, "bias": 1e-17 * N[0, 0]},
         "drop a term": {"x": 2 * N, "w": N + 1, "bias": 1e-17 * N[0, 0]},
     }
-    clues = Clues(mistakes=[other, double], rerun=lambda mutant: gradients[mutant.operator])  # type: ignore[list-item]
+    clues = Clues(mistakes=[other, double], rerun=lambda mutant: gradients[mutant.operator])
     claimed = {"x": 2 * N, "w": N, "bias": 1e-17 * N[0, 1]}
     assert explaining_mutant(claimed, clues) is double
     assert explaining_mutant(claimed | {"w": N + 2}, clues) is None
     assert explaining_mutant({"w": N + 1}, clues) is other  # of a large check, the wrong tensors alone are compared
-    assert explaining_mutant(claimed, Clues(mistakes=[double])) is None  # type: ignore[list-item]
+    assert explaining_mutant(claimed, Clues(mistakes=[double])) is None
 
 
 def test_a_mutant_that_crashes_explains_nothing():
-    def rerun(mutant) -> dict[str, Host]:
+    def rerun(mutant):
         raise ValueError("shapes")
 
     crash = SimpleNamespace(operator="swap operands")
-    assert explaining_mutant({"x": N}, Clues(mistakes=[crash], rerun=rerun)) is None  # type: ignore[list-item]
+    assert explaining_mutant({"x": N}, Clues(mistakes=[crash], rerun=rerun)) is None
 
 
 def test_the_report_says_it():

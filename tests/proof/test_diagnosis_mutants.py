@@ -1,11 +1,8 @@
 """A user's own operation or layer beside npformer's: the sentence names the term that is wrong."""
 
-from __future__ import annotations
-
 import math
 import re
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,47 +11,46 @@ from npformer.layers import EncoderLayer, EncoderStack, LayerNorm
 from npformer.proof import gradcheck
 from tests.proof.small_models import NoSkip
 
-Host = np.ndarray[Any, Any]
 RNG = np.random.default_rng(0)
 MEAN = {"axis": -1, "keepdims": True}
 
 
-def linear_forward(x: Host, weight: Host, bias: Host):
+def linear_forward(x, weight, bias):
     return np.einsum("...i,io->...o", x, weight) + bias, (x, weight)
 
 
-def linear_backward(dy: Host, cache, *, dx=1, mean: bool = False, twice=1):
+def linear_backward(dy, cache, *, dx=1, mean=False, twice=1):
     x, weight = cache
     dbias = dy.mean(axis=(0, 1)) if mean else dy.sum(axis=(0, 1))
     return dx * (dy @ weight.T), twice * np.tensordot(x, dy, 2 * [[0, 1]]), dbias
 
 
-def relu_forward(x: Host):
+def relu_forward(x):
     return x * (x.real > 0), x.real
 
 
-def relu_backward(dy: Host, x: Host, *, gate: bool = True, flip: bool = False):
+def relu_backward(dy, x, *, gate=True, flip=False):
     return dy * ((x < 0) if flip else (x > 0)) if gate else dy.copy()
 
 
-def softmax_forward(x: Host):
+def softmax_forward(x):
     powers = np.exp(x)
     return powers / powers.sum(**MEAN), powers / powers.sum(**MEAN)
 
 
-def softmax_backward(dy: Host, p: Host, *, jacobian: bool = True, sign: int = -1, inner: bool = True):
+def softmax_backward(dy, p, *, jacobian=True, sign=-1, inner=True):
     if not jacobian:
         return p * dy
     return p * (dy + sign * np.sum(dy * p if inner else dy, **MEAN))
 
 
-def layer_norm_forward(x: Host, gamma: Host, beta: Host, eps: float):
+def layer_norm_forward(x, gamma, beta, eps):
     u = x - x.mean(**MEAN)
     r = (np.mean(u * u, **MEAN) + eps) ** -0.5
     return u * r * gamma + beta, (u * r, r, gamma)
 
 
-def layer_norm_backward(dy: Host, cache, *, without: str = ""):
+def layer_norm_backward(dy, cache, *, without=""):
     z, r, gamma = cache
     g = dy if without == "gamma" else dy * gamma
     dx = g.copy()
@@ -67,11 +63,11 @@ def layer_norm_backward(dy: Host, cache, *, without: str = ""):
     return dx if without == "r" else r * dx, dgamma, -dy.sum(**sums) if without == "sign" else dy.sum(**sums)
 
 
-def embedding_forward(tokens: Host, table: Host, scale: float):
+def embedding_forward(tokens, table, scale):
     return scale * table[tokens], (tokens, table.shape, scale)
 
 
-def embedding_backward(dy: Host, cache, *, scaled: bool = True, accumulate: bool = True):
+def embedding_backward(dy, cache, *, scaled=True, accumulate=True):
     tokens, shape, scale = cache
     dtable = np.zeros(shape)
     if accumulate:
@@ -81,12 +77,12 @@ def embedding_backward(dy: Host, cache, *, scaled: bool = True, accumulate: bool
     return scale * dtable if scaled else dtable
 
 
-def attention_forward(q: Host, k: Host, v: Host):
+def attention_forward(q, k, v):
     p = softmax_forward(np.einsum("bhtd,bhsd->bhts", q, k) / math.sqrt(q.shape[-1]))[0]
     return p @ v, (q, k, v, p)
 
 
-def attention_backward(dout: Host, cache, *, without: str = ""):
+def attention_backward(dout, cache, *, without=""):
     q, k, v, p = cache
     dp = dout @ v.swapaxes(-1, -2)
     ds = p * (dp - (0 if without == "softmax" else np.sum(dp * p, **MEAN)))
@@ -95,31 +91,31 @@ def attention_backward(dout: Host, cache, *, without: str = ""):
     return scale_q * (ds @ k), scale_k * (ds.swapaxes(-1, -2) @ q), p.swapaxes(-1, -2) @ dout
 
 
-def cross_entropy_forward(logits: Host, targets: Host, ignore: int):
+def cross_entropy_forward(logits, targets, ignore):
     p, counts = softmax_forward(logits)[0], targets != ignore
     picked = np.take_along_axis(p, targets[..., None], -1)[..., 0]
     return -np.sum(np.log(picked) * counts) / counts.sum(), (p, targets, counts)
 
 
-def cross_entropy_backward(dloss, cache, *, target: bool = True, mean: bool = True, mask: bool = True):
+def cross_entropy_backward(dloss, cache, *, target=True, mean=True, mask=True):
     p, targets, counts = cache
     d = p - np.eye(p.shape[-1])[targets] * target
     return dloss * d * (counts[..., None] if mask else 1) / (counts.sum() if mean else 1)
 
 
-def residual_forward(x: Host, f: Host, draw: None):
+def residual_forward(x, f, draw):
     return x + f, None
 
 
-def residual_backward(dy: Host, cache: None, *, times=(1, 1)):
+def residual_backward(dy, cache, *, times=(1, 1)):
     return times[0] * dy, times[1] * dy
 
 
-def learned_positions_forward(x: Host, table: Host, offset: int):
+def learned_positions_forward(x, table, offset):
     return x + table[offset : offset + x.shape[1]], (table.shape, offset)
 
 
-def learned_positions_backward(dy: Host, cache, *, mean: bool = False):
+def learned_positions_backward(dy, cache, *, mean=False):
     shape, offset = cache
     dtable = np.zeros(shape)
     dtable[offset : offset + dy.shape[1]] = dy.mean(axis=0) if mean else dy.sum(axis=0)
@@ -127,7 +123,7 @@ def learned_positions_backward(dy: Host, cache, *, mean: bool = False):
 
 
 X, TARGETS = RNG.normal(size=(2, 3, 5)), np.array([[1, 4, 0], [2, 0, 3]])
-INPUTS: dict[str, tuple[Any, ...]] = {
+INPUTS = {
     "linear": (X, RNG.normal(size=(5, 4)), RNG.normal(size=4)),
     "relu": (X,),
     "softmax": (X,),
@@ -140,14 +136,14 @@ INPUTS: dict[str, tuple[Any, ...]] = {
 }
 
 
-def check(op: str, inputs: tuple[Any, ...] | None = None, **mistake) -> dict[str, str]:
+def check(op, inputs=None, **mistake):
     """Diagnosis of each wrong tensor, for a backward without a source of its own: npformer's term, no line."""
     forward, backward = globals()[f"{op}_forward"], globals()[f"{op}_backward"]
     report = gradcheck((forward, partial(backward, **mistake)), *(inputs or INPUTS[op]))
     return {row.tensor: shortened(row.diagnosis) for row in report.rows if not row.ok}
 
 
-def shortened(text: str) -> str:
+def shortened(text):
     """The sentence on another's code as that on npformer's own: `a` became `b` (function)."""
     said = r"where npformer's (\w+) computes (`.*?`), these numbers come from (`.*`)"
     return re.sub(said, r"\2 became \3 (\1)", text)
@@ -212,7 +208,7 @@ def test_the_sentence_names_the_wrong_term(op, mistake, tensors, words):
 def test_the_same_name_for_something_else_is_not_compared():
     """A softmax at temperature 2 is not npformer's; its mistake is read from the numbers alone."""
 
-    def softmax_forward(x: Host):
+    def softmax_forward(x):
         powers = np.exp(x / 2)
         return powers / powers.sum(**MEAN), powers / powers.sum(**MEAN)
 
@@ -221,7 +217,7 @@ def test_the_same_name_for_something_else_is_not_compared():
     (row,) = gradcheck((softmax_forward, partial(lambda times, dy, p: p * dy / times, 2)), X).rows
     assert row.cause == "unknown"
 
-    def relu_forward(x: Host, leak: float, more: float):
+    def relu_forward(x, leak, more):
         return np.where(x.real > 0, x, leak * x), None
 
     (row,) = gradcheck((relu_forward, lambda dy, _: 0 * dy), X, 0.1, 0.2).rows
@@ -270,6 +266,6 @@ def test_a_method_put_into_a_layer_stays_there(numpy64):
     """While explanations are tried, methods are exchanged for a moment; afterwards all is as it was."""
     layer = NoSkip(4, 2, 6, backend=numpy64)
     own = layer.backward
-    layer.backward = own  # type: ignore[method-assign]
+    layer.backward = own
     assert not gradcheck(layer, X[..., :4], elementwise=False).ok
     assert vars(layer)["backward"] is own

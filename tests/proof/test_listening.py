@@ -1,7 +1,5 @@
 """The listener: the tree of calls, whose backward belongs to which call, and watches that take part."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -98,7 +96,7 @@ class Doubling(Watch):
     """Doubles the gradient that goes into operations, and halves what comes out."""
 
     def __init__(self):
-        self.seen: list[str] = []
+        self.seen = []
 
     def inputs(self, call, inputs):
         self.seen.append(call.name)
@@ -132,7 +130,7 @@ def test_a_watch_may_change_what_is_passed():
 def test_a_backward_whose_cache_is_unknown():
     layer = Linear(3, 3, backend=BACKEND)
     y, cache = layer.forward(X)
-    seen: list = []
+    seen = []
 
     class Noting(Watch):
         def entering(self, call, dy):

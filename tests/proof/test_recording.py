@@ -1,7 +1,5 @@
 """What a recording can be asked: its residual sums, and L elsewhere; and that it keeps arrays as they were."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -2,26 +2,23 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
 
-from npformer.backend import PLAIN, Backend
+from npformer.backend import PLAIN
 from npformer.functional import AttentionMask
 from npformer.layers import CacheStack, Layer, LayerNorm, Linear, MultiHeadAttention, RandomKey
 from npformer.models import Transformer, TransformerConfig
 from npformer.proof import gradcheck
 
-Host = np.ndarray[Any, Any]
 X = np.random.default_rng(0).normal(size=(2, 3, 4))
 
 
 class Box:
     """A stranger's parameter."""
 
-    def __init__(self, data: Host):
+    def __init__(self, data):
         self.data, self.grad = data, np.zeros_like(data)
 
 
@@ -31,21 +28,21 @@ class Gate:
     backend = "my own"
     name = "my gate"
 
-    def __init__(self, factor: float = 1.0, dtype: str = "float64"):
+    def __init__(self, factor=1.0, dtype="float64"):
         rng = np.random.default_rng(1)
         self.w, self.c = Box(rng.normal(size=4).astype(dtype)), Box(rng.normal(size=4).astype(dtype))
         self.factor = factor
-        self.fails_at: type[Any] | None = None
+        self.fails_at = None
 
-    def named_parameters(self) -> Iterator[tuple[str, Box]]:
+    def named_parameters(self):
         yield from (("w", self.w), ("inner.c", self.c))
 
-    def forward(self, x: Host) -> tuple[Host, Host]:
+    def forward(self, x):
         if self.fails_at is not None and self.w.data.dtype == self.fails_at:
             raise ZeroDivisionError("forward gave up")
         return np.sin(self.w.data * x) + self.c.data * x * x, x
 
-    def backward(self, dy: Host, x: Host) -> Host:
+    def backward(self, dy, x):
         inner = dy * np.cos(self.w.data * x)
         self.w.grad += (inner * x).sum(axis=(0, 1))
         self.c.grad = self.c.grad + self.factor * (dy * x * x).sum(axis=(0, 1))
@@ -69,16 +66,16 @@ def test_a_strangers_wrong_parameter_gradient_is_found():
 class Block(Layer):
     """A user's layer of npformer's layers: LN(x W) + x, whose backward may forget the residual path."""
 
-    def __init__(self, backend: Backend, forgets: bool = False):
+    def __init__(self, backend, forgets=False):
         super().__init__(backend)
         self.inner, self.norm, self.forgets = Linear(4, 4, backend=backend), LayerNorm(4, backend=backend), forgets
 
-    def forward(self, x) -> tuple[Any, CacheStack]:
+    def forward(self, x):
         cache = CacheStack(self)
         h = cache.keep(self.inner.forward(x))
         return cache.keep(self.norm.forward(h)) + x, cache
 
-    def backward(self, dy, cache: CacheStack):
+    def backward(self, dy, cache):
         dx = self.inner.backward(self.norm.backward(dy, cache.pop()), cache.pop())
         return dx if self.forgets else dx + dy
 
@@ -110,7 +107,7 @@ def test_several_outputs_have_gradients_of_their_own():
 def test_a_forward_may_write_its_output_into_the_same_memory_each_time():
     memory = {dtype: np.zeros(3, dtype=dtype) for dtype in ("float64", "complex128")}
 
-    def forward(x: Host) -> tuple[Host, Host]:
+    def forward(x):
         y = memory[str(x.dtype)]
         np.multiply(x, x, out=y)
         return y, x
@@ -120,7 +117,7 @@ def test_a_forward_may_write_its_output_into_the_same_memory_each_time():
 
 def test_an_input_called_like_a_parameter_keeps_a_row_of_its_own():
     class Named(Gate):
-        def named_parameters(self) -> Iterator[tuple[str, Box]]:
+        def named_parameters(self):
             yield from (("x", self.w), ("c", self.c))
 
     report = gradcheck(Named(), X)
@@ -129,7 +126,7 @@ def test_an_input_called_like_a_parameter_keeps_a_row_of_its_own():
 
 
 def test_a_forward_that_writes_into_its_input_is_told_so():
-    def forward(x: Host) -> tuple[Host, None]:
+    def forward(x):
         x *= 2
         return x + 0, None
 
@@ -189,7 +186,7 @@ def test_nothing_is_changed_when_forward_raises():
 def test_nothing_is_changed_when_backward_raises(monkeypatch):
     gate = Gate()
 
-    def backward(dy: Host, cache) -> Host:
+    def backward(dy, cache):
         gate.w.grad += 1
         raise ZeroDivisionError
 

@@ -1,7 +1,5 @@
 """Every number in a trace is one that the model itself makes in float64, and the gradients add up."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import replace
@@ -27,20 +25,20 @@ CASES = [case for case in catalogue() if case.group != "op"]
 NUMPY64 = get_backend("numpy", dtype="float64", kernels="plain")
 
 
-def added(found: Trace) -> dict[str, np.ndarray]:
+def added(found):
     """The sum of what all calls added to each parameter."""
-    total: dict[str, np.ndarray] = {}
+    total = {}
     for call in found.calls:
         for each in call["added"]:
             total[each["parameter"]] = total.get(each["parameter"], 0) + found.arrays[each["array"]]
     return total
 
 
-def gradients(found: Trace) -> dict[str, np.ndarray]:
+def gradients(found):
     return {one["name"]: found.arrays[one["gradient"]] for one in found.document["parameters"]}
 
 
-def expect_same_sums(found: Trace):
+def expect_same_sums(found):
     total = added(found)
     for name, gradient in gradients(found).items():
         contribution = total.get(name, np.zeros_like(gradient))
@@ -70,7 +68,7 @@ def test_a_trace_is_what_the_target_computes_itself(case):
     expect_same_operations(found)
 
 
-def expect_same_operations(found: Trace):
+def expect_same_operations(found):
     """Each recorded operation, run alone on what it was given."""
     recording = found.recording
     assert recording is not None

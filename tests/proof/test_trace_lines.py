@@ -1,7 +1,5 @@
 """The values after each line: of loops, blocks, long statements, helpers, and of a museum bug's changed text."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from pathlib import Path
@@ -16,7 +14,7 @@ from npformer.lab.museum.patch import patched
 from npformer.proof.inputs import as_tuple
 from npformer.proof.op_samples import op_sample
 from npformer.proof.trace import trace
-from npformer.proof.trace_lines import Frame, plain_function, tracing_lines
+from npformer.proof.trace_lines import plain_function, tracing_lines
 
 
 def helped(x):
@@ -38,14 +36,14 @@ def looped(x, times):
     return y + z
 
 
-def frame_of(function, *inputs) -> Frame:
+def frame_of(function, *inputs):
     with tracing_lines([function]) as tracer:
         function(*inputs)
     (frame,) = tracer.frames
     return frame
 
 
-def source_of(line: int) -> str:
+def source_of(line):
     return Path(__file__).read_text(encoding="utf-8").splitlines()[line - 1].strip()
 
 
@@ -136,7 +134,7 @@ def test_a_museum_bug_shows_its_changed_text():
     assert wrong.calls[0]["backward"]["lines"]
 
 
-def _bug_of(function: str):
+def _bug_of(function):
     target = f"npformer.functional.{function.removesuffix('_backward')}:{function}"
     return next(one for one in BUGS if [edit.target for edit in one.edits] == [target])
 
@@ -205,7 +203,7 @@ def test_the_function_in_a_method_a_partial_and_a_wrapper():
 
 
 def test_a_function_without_source_has_lines_without_text():
-    names: dict = {}
+    names = {}
     exec("def typed_forward(x):\n    y = x * 2\n    return y, None\n", names)
     found = trace((names["typed_forward"], lambda dy, cache: (2 * dy,)), np.ones((2, 2)))
     (call,) = found.calls

@@ -31,7 +31,7 @@ class Sharp:
 def write(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
-    def make(text: str, name: str = "mine.py") -> str:
+    def make(text, name="mine.py"):
         (tmp_path / name).write_text(START + text)
         return name
 
