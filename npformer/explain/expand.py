@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from npformer.explain.origins import choice, depends, settled, shown_as, upstream_part
-from npformer.explain.spots import CannotExpand, Index, Spot, called, fitting, function_of, within
+from npformer.explain.spots import CannotExpand, Index, Spot, called, function_of, within
 
 NOTHING = {"zeros_like", "zeros"}
 
@@ -107,7 +107,7 @@ def _terms(spot: Spot) -> Iterator[Term]:
             for a, b in product(_operand(spot, left, index), _operand(spot, right, index)):
                 yield Term(a.sign * b.sign, a.factors + b.factors)
         case ast.BinOp(left=left, op=ast.Div(), right=right):
-            below = spot.of(right, fitting(spot.of(right, ()).array(), index))
+            below = spot.operand(right, index)
             inverse = Factor(f"1/{below.text}", 1 / below.value(), None)
             yield from (Term(term.sign, (*term.factors, inverse)) for term in _operand(spot, left, index))
         case ast.Call():
@@ -130,7 +130,7 @@ def _called_terms(spot: Spot, node: ast.Call) -> Iterator[Term]:
 
 def _product_terms(spot: Spot, left: ast.expr, right: ast.expr) -> Iterator[Term]:
     """Of a matrix product: over the axis that both share."""
-    a, b = (np.shape(spot.of(each, ()).array()) for each in (left, right))
+    a, b = (np.shape(spot.value_of(each)) for each in (left, right))
     *batch, row, column = spot.index
     for k in range(a[-1]):
         first = within(a, (*batch, row, k))
@@ -140,8 +140,7 @@ def _product_terms(spot: Spot, left: ast.expr, right: ast.expr) -> Iterator[Term
 
 def _sum_terms(spot: Spot, node: ast.Call, is_mean: bool) -> Iterator[Term]:
     """Of a sum or a mean over some axes."""
-    shape = np.shape(spot.of(node.args[0], ()).array())
-    named = {str(each.arg): spot.of(each.value, ()).array() for each in node.keywords}
+    shape, named = np.shape(spot.value_of(node.args[0])), spot.keywords(node)
     axis = named.get("axis")
     axes = range(len(shape)) if axis is None else [axis] if isinstance(axis, int) else axis
     summed = sorted(each % len(shape) for each in axes)
@@ -159,14 +158,11 @@ def _sum_terms(spot: Spot, node: ast.Call, is_mean: bool) -> Iterator[Term]:
 
 def _operand(spot: Spot, node: ast.expr, index: Index) -> list[Term]:
     """The products of an operand: taken apart if the upstream gradient is in it, else one factor."""
-    there = spot.of(node, fitting(spot.of(node, ()).array(), index))
+    there = spot.operand(node, index)
     apart = isinstance(node, ast.BinOp | ast.UnaryOp) or (isinstance(node, ast.Call) and called(there) is None)
     if apart and depends(there):
-        if choice(there) is None:
-            return list(_terms(there))
         chosen = choice(there)
-        assert chosen is not None
-        return _operand(chosen, chosen.node, chosen.index)
+        return list(_terms(there)) if chosen is None else _operand(chosen, chosen.node, chosen.index)
     return [Term(1.0, (_factor(there),))]
 
 

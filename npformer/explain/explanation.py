@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -53,13 +53,14 @@ class Group:
 class Sums:
     """A number as a sum: its name, and a group of products for each line that gives a part of it.
 
-    begins: backward begins with this number, so nothing is above it.
+    begins: backward begins with this number, so nothing is above it. spots: the gradients that its products name.
     """
 
     name: str
     value: float
     groups: tuple[Group, ...]
     begins: bool = False
+    spots: dict[str, tuple[Call, Spot]] = field(default_factory=dict, repr=False)
 
 
 class Share(NamedTuple):
@@ -147,22 +148,11 @@ class _Reader:
     def __init__(self, session: Session, graph: Graph) -> None:
         self.session, self.graph = session, graph
         self._names = {id(call): name for name, call in names_of_calls(session).items()}
-        self._spots: dict[int, dict[str, tuple[Call, Spot]]] = {}  # the gradients that a sum names, by its id
-        self._kept: list[Sums] = []
 
     def terms(self, place: Place, value: float) -> Sums:
         """The products of the place's own gradient."""
-        made = [(source.coefficient, self.graph.made(source)) for source in self.graph.arrivals(place)]
         own = [self._own_code(call, part) for call, part in self.graph.outside(place) if part]
-        if own:
-            found = self._sums("the number", value, made)
-            more = Sums(found.name, value, (*found.groups, *own))
-            self._spots[id(more)] = self._spots[id(found)]
-            self._kept.append(more)
-            return more
-        return (
-            self._sums("the number", value, made) if made or not value else Sums("the number", value, (), begins=True)
-        )
+        return self._sums("the number", value, map(self.graph.made, self.graph.arrivals(place)), own, value != 0)
 
     def _own_code(self, call: Call, part: float) -> Group:
         """What a layer's own code adds to a parameter, without an operation: one product, whose parts are not seen."""
@@ -190,28 +180,27 @@ class _Reader:
     def above(self, name: str, steps: Sequence[Sums]) -> Sums:
         """The products of a gradient that the products of these steps name. Raises ConfigError for another name."""
         for step in steps:
-            if name in self._spots.get(id(step), {}):
-                call, spot = self._spots[id(step)][name]
-                made = self.graph.follow(call, spot)
-                return self._sums(name, spot.value(), made) if made else Sums(name, spot.value(), (), begins=True)
-        known = ", ".join(list(dict.fromkeys(each for step in steps for each in self._spots.get(id(step), {})))[:6])
+            if name in step.spots:
+                call, spot = step.spots[name]
+                return self._sums(name, spot.value(), self.graph.follow(call, spot))
+        known = ", ".join(list(dict.fromkeys(each for step in steps for each in step.spots))[:6])
         raise ConfigError(
             f"--up: expected a gradient that the last step names, such as {known or 'none'}, got {name!r}"
         )
 
-    def _sums(self, name: str, value: float, made: list[tuple[float, Made]]) -> Sums:
-        named: dict[str, tuple[Call, Spot]] = {}
-        found = Sums(name, value, tuple(self._group(coefficient, each, named) for coefficient, each in made))
-        self._spots[id(found)] = named
-        self._kept.append(found)  # so that its id stays its own
-        return found
+    def _sums(
+        self, name: str, value: float, made: Iterable[Made], own: Sequence[Group] = (), may_begin: bool = True
+    ) -> Sums:
+        spots: dict[str, tuple[Call, Spot]] = {}
+        groups = (*(self._group(each, spots) for each in made), *own)
+        return Sums(name, value, groups, may_begin and not groups, spots)
 
-    def _group(self, coefficient: float, made: Made, named: dict[str, tuple[Call, Spot]]) -> Group:
-        products = tuple(self._product(made.call, term, coefficient, named) for term in made.terms)
+    def _group(self, made: Made, spots: dict[str, tuple[Call, Spot]]) -> Group:
+        products = tuple(self._product(made.call, term, made.coefficient, spots) for term in made.terms)
         name = self._names.get(id(made.call), made.call.name)
         return Group(name, made.call.operation, made.line, products, sum(each.value for each in products))
 
-    def _product(self, call: Call, term: Term, coefficient: float, named: dict[str, tuple[Call, Spot]]) -> Product:
+    def _product(self, call: Call, term: Term, coefficient: float, spots: dict[str, tuple[Call, Spot]]) -> Product:
         up, place = "", ""
         texts = []
         for factor in term.factors:
@@ -219,7 +208,7 @@ class _Reader:
             texts.append(text)
             if factor.spot is not None:
                 up = text
-                named[text] = (call, factor.spot)
+                spots[text] = (call, factor.spot)
                 place = axis_words(self.session, call, factor.shape, factor.at)
         value = coefficient * term.value
         factors = tuple(factor.value for factor in term.factors)

@@ -14,14 +14,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.explain.expand import Expansion, Factor, Line, Term, expand
-from npformer.explain.place import Place, float_place, inputs_of
+from npformer.explain.expand import Factor, Line, Term, expand
+from npformer.explain.place import Place, float_place
 from npformer.explain.session import Session
 from npformer.explain.spots import CannotExpand, Index, Run, Spot, returned
 from npformer.proof.inputs import as_tuple, like
 from npformer.proof.jacobian import gradient_names, terms_of
 from npformer.proof.listening import Call, Watch
 from npformer.proof.parameter_parts import Part
+from npformer.proof.recording import inputs_of
 from npformer.proof.trace_lines import plain_function, tracing_lines
 
 
@@ -35,12 +36,15 @@ class Source(NamedTuple):
 
 
 class Made(NamedTuple):
-    """How an operation made a number: the line and its products; without a line, by its upstream gradient's entries."""
+    """How an operation made a number: the line and its products; without a line, by its upstream gradient's entries.
+
+    The number counts coefficient times.
+    """
 
     call: Call
     line: Line | None
     terms: tuple[Term, ...]
-    source: Source | None = None
+    coefficient: float = 1.0
 
 
 class Graph:
@@ -60,12 +64,6 @@ class Graph:
                 raise CannotExpand(f"{call.operation}: its backward is no Python function")
             self._runs[call.number] = Run(tracer.frames[0])
         return self._runs[call.number]
-
-    def value(self, source: Source) -> float:
-        """The number that a source gives."""
-        call = source.call
-        gradients = as_tuple(pure(call)(self.session.call_seen(call).upstream, call.cache))
-        return source.coefficient * float(np.asarray(gradients[source.gradient])[source.at])
 
     def uses(self, place: Place) -> list[Source]:
         """Every use of a parameter: the operations that add to its gradient, with the entry of theirs."""
@@ -95,18 +93,18 @@ class Graph:
             run = self.run(source.call)
             found = expand(returned(run, run.root, source.gradient, source.at))
         except CannotExpand:
-            return Made(source.call, None, tuple(self._by_upstream(source)), source)
-        return Made(source.call, found.line, found.terms, source)
+            return Made(source.call, None, tuple(self._by_upstream(source)), source.coefficient)
+        return Made(source.call, found.line, found.terms, source.coefficient)
 
-    def follow(self, call: Call, spot: Spot) -> list[tuple[float, Made]]:
-        """How a number inside a call's backward is made: (coefficient, line); several where gradients were added."""
-        found = _expanded(spot)
-        if found is not None and found.outside is None:
-            return [(1.0, Made(call, found.line, found.terms))]
-        if found is None:
+    def follow(self, call: Call, spot: Spot) -> list[Made]:
+        """How a number inside a call's backward is made; in several ways where gradients were added."""
+        try:
+            found = expand(spot)
+        except CannotExpand:
             return []
-        sources = self.sources(call, found.outside or 0, found.spot.index)
-        return [(source.coefficient, self.made(source)) for source in sources]
+        if found.outside is None:
+            return [Made(call, found.line, found.terms)]
+        return list(map(self.made, self.sources(call, found.outside, found.spot.index)))
 
     def arrivals(self, place: Place) -> list[Source]:
         """The entries of returned gradients of which a place's gradient is the sum."""
@@ -115,13 +113,11 @@ class Graph:
         call = place.call or self.session.calls[0]
         if place.kind == "output":
             return self.sources(call, place.part, place.index)
-        part = float_place(call, place.part) if place.call else self._input_number(place.name)
+        inputs = list(self.session.checked.inputs.tensors)
+        part = float_place(call, place.part) if place.call else inputs.index(place.name)
         if call.operation:
             return [Source(call, part, place.index)]
         return self.sources(call, part, place.index, leaving=True)
-
-    def _input_number(self, name: str) -> int:
-        return list(self.session.checked.inputs.tensors).index(name)
 
     def sources(self, call: Call, part: int, index: Index, leaving: bool = False) -> list[Source]:
         """Where an entry of an upstream gradient comes from; leaving: of what the call returned instead."""
@@ -136,7 +132,7 @@ class Graph:
         found = terms_of(call.target, call.cache, dy, names[source.gradient], source.at)
         upstream = ast.parse(next(iter(run.root.arguments)), mode="eval").body
         for part, (values, whole) in enumerate(zip(found, as_tuple(dy), strict=True)):
-            for index in (tuple(int(i) for i in each) for each in np.argwhere(values)):
+            for index in (tuple(map(int, each)) for each in np.argwhere(values)):
                 value = float(np.asarray(whole)[index])
                 spot = Spot(run, run.root, 0, upstream, index, part if isinstance(dy, tuple) else None)
                 slope = Factor(f"∂y/∂{names[source.gradient]}", float(values[index]) / value, None)
@@ -146,13 +142,6 @@ class Graph:
 def pure(call: Call) -> Any:
     """The backward of a call's pair that returns all gradients."""
     return plain_function(call.target.backward) or call.target.backward
-
-
-def _expanded(spot: Spot) -> Expansion | None:
-    try:
-        return expand(spot)
-    except CannotExpand:
-        return None
 
 
 def _index_in(part: Part, index: Index) -> Index:
@@ -213,7 +202,7 @@ class _Marks(Watch):
         call = self.session.calls[number]
         shape = np.shape(as_tuple(self.session.seen[number].gradients)[gradient])
         place = np.unravel_index(mark - self.starts[number, gradient], shape)
-        return Source(call, gradient, tuple(int(i) for i in place), coefficient)
+        return Source(call, gradient, tuple(map(int, place)), coefficient)
 
     def entering(self, call: Call | None, dy: Any) -> Any:
         """Read the marks of the target's entry; an operation gets its upstream gradient without marks."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from npformer.explain.spots import CannotExpand, Spot, called, entry, fitting, function_of, returned
+from npformer.explain.spots import CannotExpand, Spot, call_of, called, function_of, returned
 from npformer.proof.trace_lines import Frame
 
 #: Functions of one array that only move its numbers.
@@ -107,17 +107,14 @@ def _part_of(target: ast.expr | None, name: str) -> int | None:
 
 def _argument(spot: Spot) -> Spot | None:
     """The caller's expression for an argument."""
-    if spot.caller is None or spot.name not in spot.frame.arguments:
+    found = call_of(spot.run, spot.frame) if spot.name in spot.frame.arguments else None
+    if found is None:
         return None
-    parent, step = spot.caller
-    statement = parent.steps[step].node
-    for call in ast.walk(statement) if statement is not None else ():
-        if isinstance(call, ast.Call) and called(Spot(spot.run, parent, step, call, ())) is spot.frame:
-            place = list(spot.frame.arguments).index(spot.name)
-            given = dict(enumerate(call.args)) | {each.arg: each.value for each in call.keywords}
-            found = given.get(place, given.get(spot.name))
-            return None if found is None else Spot(spot.run, parent, step, found, spot.index, spot.part)
-    return None
+    at, call = found
+    place = list(spot.frame.arguments).index(spot.name)
+    given = dict(enumerate(call.args)) | {each.arg: each.value for each in call.keywords}
+    node = given.get(place, given.get(spot.name))
+    return None if node is None else replace(at, node=node, index=spot.index, part=spot.part)
 
 
 def _through_call(spot: Spot) -> Spot | None:
@@ -130,9 +127,8 @@ def choice(spot: Spot) -> Spot | None:
     if function_of(spot) != "where" or spot.part is not None:
         return None
     condition, chosen, other = spot.node.args  # type: ignore[attr-defined]
-    taken = bool(entry(spot.of(condition, ()).array(), spot.index))
-    node = chosen if taken else other
-    return spot.of(node, fitting(spot.of(node, ()).array(), spot.index))
+    taken = spot.operand(condition, spot.index).value()
+    return spot.operand(chosen if taken else other, spot.index)
 
 
 def _through_move(spot: Spot) -> Spot | None:
@@ -141,13 +137,12 @@ def _through_move(spot: Spot) -> Spot | None:
     if spot.part is not None:
         return None
     if isinstance(node, ast.Subscript):
-        key = spot.of(node.slice, ()).array()
-        whole = spot.of(node.value, ())
-        return None if not hasattr(whole.array(), "shape") else _moved_from(spot, node.value, lambda ids: ids[key])
+        key = spot.value_of(node.slice)
+        has_shape = hasattr(spot.value_of(node.value), "shape")
+        return _moved_from(spot, node.value, lambda ids: ids[key]) if has_shape else None
     if name in MOVES and isinstance(node, ast.Call):
-        function = spot.of(node.func, ()).array()
-        others = [spot.of(each, ()).array() for each in node.args[1:]]
-        named = {str(each.arg): spot.of(each.value, ()).array() for each in node.keywords}
+        function, named = spot.value_of(node.func), spot.keywords(node)
+        others = [spot.value_of(each) for each in node.args[1:]]
         return _moved_from(spot, node.args[0], lambda ids: function(ids, *others, **named))
     if name in JOINS and isinstance(node, ast.Call) and isinstance(node.args[0], ast.List):
         return _joined_from(spot, node)
@@ -155,23 +150,21 @@ def _through_move(spot: Spot) -> Spot | None:
 
 
 def _moved_from(spot: Spot, source: ast.expr, move: Any) -> Spot:
-    shape = np.shape(spot.of(source, ()).array())
-    place = int(move(np.arange(prod(shape)).reshape(shape))[spot.index])
-    return spot.of(source, tuple(int(i) for i in np.unravel_index(place, shape)))
+    shape = np.shape(spot.value_of(source))
+    place = move(np.arange(prod(shape)).reshape(shape))[spot.index]
+    return spot.of(source, tuple(map(int, np.unravel_index(place, shape))))
 
 
 def _joined_from(spot: Spot, node: ast.Call) -> Spot | None:
     parts = node.args[0].elts  # type: ignore[attr-defined]
     if any(isinstance(part, ast.Starred) for part in parts):
         return None
-    shapes = [np.shape(spot.of(part, ()).array()) for part in parts]
-    function = spot.of(node.func, ()).array()
-    named = {str(each.arg): spot.of(each.value, ()).array() for each in node.keywords}
+    shapes = [np.shape(spot.value_of(part)) for part in parts]
     starts = np.cumsum([0, *(prod(shape) for shape in shapes)])
     ids = [start + np.arange(prod(shape)).reshape(shape) for start, shape in zip(starts, shapes, strict=False)]
-    place = int(function(ids, **named)[spot.index])
+    place = int(spot.value_of(node.func)(ids, **spot.keywords(node))[spot.index])
     which = int(np.searchsorted(starts, place, "right")) - 1
-    return spot.of(parts[which], tuple(int(i) for i in np.unravel_index(place - starts[which], shapes[which])))
+    return spot.of(parts[which], tuple(map(int, np.unravel_index(place - starts[which], shapes[which]))))
 
 
 def _renamed(spot: Spot) -> Spot | None:

@@ -14,7 +14,7 @@ add up to the number, with nothing counted twice.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NamedTuple, TypeAlias
@@ -68,45 +68,29 @@ class Paths:
 
 @dataclass
 class _Gates(Watch):
-    """Closes branches of sums: open_at says by a call's number which of (past, through) pass; others do."""
+    """Closes branches of sums, and sends a gradient on from one of them. Sums are known by their calls' numbers."""
 
-    session: Session
-    open_at: dict[int, tuple[float, float]]
+    open_at: dict[int, tuple[float, float]]  # which of (past, through) pass; of other sums both do
+    given: dict[int, Any] = field(default_factory=dict)  # what a sum gets in place of its upstream gradient
+    stops: Container[int] = ()  # the sums that get nothing of what comes to them, which is kept:
+    arrived: dict[int, Any] = field(default_factory=dict)
+
+    def entering(self, call: Call | None, dy: Any) -> Any:
+        """Keep what came to a sum; the one that sends gets what it is to send."""
+        if call is None:
+            return dy
+        if call.number in self.stops and call.number not in self.given:
+            self.arrived[call.number] = dy
+            return _zeros(dy)
+        return self.given.get(call.number, dy)
 
     def leaving(self, call: Call | None, dy: Any, gradients: Any, into: Any) -> Any:
         """Set the closed branches to 0."""
         if call is None or call.number not in self.open_at:
             return gradients
-        return _closed(gradients, self.open_at[call.number])
-
-
-@dataclass
-class _Sending(Watch):
-    """All sums are closed; from one of them, a gradient goes into one branch. What reaches the sums is kept."""
-
-    sums: dict[int, int]  # the number of the sum, by its call's number
-    start: int = -1
-    given: Any = None
-    branch: int = PAST
-    arrived: dict[int, Any] = field(default_factory=dict)
-
-    def entering(self, call: Call | None, dy: Any) -> Any:
-        """Keep what came to a sum; the one that sends gets what it is to send."""
-        number = self.sums.get(call.number, -1) if call is not None else -1
-        if number < 0:
-            return dy
-        if number == self.start:
-            return self.given
-        self.arrived[number] = dy
-        return _zeros(dy)
-
-    def leaving(self, call: Call | None, dy: Any, gradients: Any, into: Any) -> Any:
-        """Close the branches but the one that sends."""
-        number = self.sums.get(call.number, -1) if call is not None else -1
-        if number < 0:
-            return gradients
-        branches = _OPEN[self.branch if number == self.start else NEITHER]
-        return _closed(gradients, branches)
+        past, through, *others = as_tuple(gradients)
+        passes = self.open_at[call.number]
+        return like(gradients, [passes[PAST] * past, passes[THROUGH] * through, *others])
 
 
 def paths(session: Session, place: Place, number: float) -> Paths:
@@ -128,39 +112,33 @@ def _sums(session: Session, place: Place, number: float) -> tuple[Sum, ...]:
         if call.operation not in SUMS:
             continue
         elsewhere, no_past, no_through = (
-            place.gradient(session, session.run(_Gates(session, {call.number: open_at})))
-            for open_at in ((0.0, 0.0), (0.0, 1.0), (1.0, 0.0))
+            place.gradient(session, session.run(_Gates({call.number: _OPEN[branch]})))
+            for branch in (NEITHER, THROUGH, PAST)
         )
         if not (elsewhere == no_past == no_through == number):
             through, past = no_past - elsewhere, no_through - elsewhere
-            found.append(Sum(call, _sub_layer(session, call), through, past, elsewhere))
+            name = next(each.name for each in session.recording.residuals if each.call is call)
+            found.append(Sum(call, name, through, past, elsewhere))
     return tuple(found)
-
-
-def _sub_layer(session: Session, call: Call) -> str:
-    """The layer whose output a sum adds."""
-    return next(found.name for found in session.recording.residuals if found.call is call)
 
 
 def _holds(session: Session, call: Call, place: Place) -> bool:
     """Whether a call adds to the parameter of a place."""
-    if place.kind != "parameter":
-        return False
-    return place.name in session.call_seen(call).added
+    return place.kind == "parameter" and place.name in session.call_seen(call).added
 
 
 class _Walk:
     """Follows the gradient from sum to sum."""
 
     def __init__(self, session: Session, place: Place, sums: list[Call]) -> None:
-        self.session, self.place, self.sums = session, place, sums
+        self.session, self.place = session, place
         self.numbers = {call.number: i for i, call in enumerate(sums)}
-        self.ending = {i for i, call in enumerate(sums) if call is place.call or _holds(session, call, place)}
+        self.ending = {call.number for call in sums if call is place.call or _holds(session, call, place)}
         self.runs = 0
 
     def every_way(self) -> Iterator[Way]:
         """Each way that ends at the place, found from the loss on."""
-        value, arrived = self._from_loss()
+        value, arrived = self._run(self._gates())
         waiting: list[tuple[Choices, dict[int, Any]]] = [((), arrived)]
         yield from _ending((), value)
         while waiting:
@@ -172,7 +150,7 @@ class _Walk:
 
     def strongest(self) -> Iterator[Way]:
         """The ways whose beginnings carry most: a search that goes on from the largest part first."""
-        value, arrived = self._from_loss()
+        value, arrived = self._run(self._gates())
         yield from _ending((), value)
         order = count()
         heap: list[tuple[float, int, Choices, int, Any]] = [
@@ -187,10 +165,13 @@ class _Walk:
                     carried = self._carried(following, arrived_dy)
                     heapq.heappush(heap, (-carried, next(order), longer, following, arrived_dy))
 
-    def _from_loss(self) -> tuple[float, dict[int, Any]]:
-        """What comes from the loss by no sum at all, and what reaches the sums first."""
-        watch = _Sending(self.numbers)
-        gradients = self.session.run(watch)
+    def _gates(self) -> _Gates:
+        """All sums are closed: what comes from the loss by no sum at all, and what reaches the sums first."""
+        return _Gates(dict.fromkeys(self.numbers, _OPEN[NEITHER]), {}, self.numbers)
+
+    def _run(self, watch: _Gates) -> tuple[float, dict[int, Any]]:
+        """What ends at the place, and what reaches the sums that stop it; from the loss, if no gradient is given."""
+        gradients = self.session.run(watch, _zeros(self.session.upstream) if watch.given else None)
         self.runs += 1
         return self.place.gradient(self.session, gradients), _nonzero(watch.arrived)
 
@@ -205,43 +186,22 @@ class _Walk:
             yield choices, here, {}
         for branch in (THROUGH, PAST):
             value, further = self._send(number, branch, dy)
-            yield (*choices, (number, branch)), value - here, further
+            yield (*choices, (self.numbers[number], branch)), value - here, further
 
     def _send(self, number: int, branch: int, dy: Any) -> tuple[float, dict[int, Any]]:
         """Send a gradient on from a sum, into one branch: what ends at the place, and what reaches other sums."""
-        watch = _Sending(self.numbers, number, dy, branch)
-        gradients = self.session.run(watch, _zeros(self.session.upstream))
-        self.runs += 1
-        return self.place.gradient(self.session, gradients), _nonzero(watch.arrived)
+        watch = self._gates()
+        watch.open_at[number], watch.given[number] = _OPEN[branch], dy
+        return self._run(watch)
 
     def _carried(self, number: int, dy: Any) -> float:
         """The size of the part of the number that goes on from a sum, all later sums open."""
-        watch = _Onwards(self.sums[number], dy)
-        gradients = self.session.run(watch, _zeros(self.session.upstream))
-        self.runs += 1
-        return abs(self.place.gradient(self.session, gradients))
-
-
-@dataclass
-class _Onwards(Watch):
-    """From one sum, a gradient goes into both branches; all that comes later is open."""
-
-    start: Call
-    given: Any
-
-    def entering(self, call: Call | None, dy: Any) -> Any:
-        """The sum gets the gradient."""
-        return self.given if call is self.start else dy
+        return abs(self._run(_Gates({}, {number: dy}))[0])
 
 
 def _ending(choices: Choices, value: float) -> Iterator[Way]:
     if value != 0:
         yield Way(choices, value)
-
-
-def _closed(gradients: Any, branches: tuple[float, float]) -> Any:
-    past, through, *others = as_tuple(gradients)
-    return like(gradients, [branches[PAST] * past, branches[THROUGH] * through, *others])
 
 
 def _zeros(dy: Any) -> Any:

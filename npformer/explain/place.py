@@ -10,19 +10,18 @@ decoder.layers.0.cross_attention.linear#2@output[0,1,0]    its second call
 from __future__ import annotations
 
 import difflib
-import inspect
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from npformer.errors import ConfigError
 from npformer.explain.session import Session
-from npformer.proof.inputs import as_tuple
+from npformer.proof.inputs import as_tuple, is_float
 from npformer.proof.listening import Call
-from npformer.proof.recording import shown_name
+from npformer.proof.recording import inputs_of, shown_name
 from npformer.terminal import counted
 from npformer.typing import HostArray, HostArrays
 
@@ -72,7 +71,7 @@ class Place:
 
 def float_place(call: Call, part: int) -> int:
     """Which of the gradients that a call's backward returned belongs to an input."""
-    return sum(_is_float(x) for x in call.inputs[:part])
+    return sum(is_float(x) for x in call.inputs[:part])
 
 
 def names_of_calls(session: Session) -> dict[str, Call]:
@@ -94,7 +93,7 @@ def find(session: Session, text: str) -> Place:
     name, inside = match.groups()
     place = _call_place(session, name) if "@" in name else _tensor_place(session, name)
     shape = place.array(session).shape
-    return Place(place.kind, place.name, _index(text, inside, shape), place.call, place.part)
+    return replace(place, index=_index(text, inside, shape))
 
 
 def _tensor_place(session: Session, name: str) -> Place:
@@ -129,23 +128,12 @@ def _call_place(session: Session, name: str) -> Place:
         if part >= count or (number and not number.isdecimal()):
             raise ConfigError(f"--at {name}: expected output.0 to output.{count - 1}, got {what!r}")
         return Place("output", name, (), call, part)
-    taken = [each for each, x in zip(inputs_of(call), call.inputs, strict=False) if _is_float(x)]
+    names = inputs_of(call)
+    taken = [each for each, x in zip(names, call.inputs, strict=True) if is_float(x)]
     if what not in taken:
         known = ", ".join(f"@{each}" for each in ("output", *taken))
         raise ConfigError(f"--at {name}: expected one of {known} after {owner}, got @{what}")
-    return Place("taken", name, (), call, inputs_of(call).index(what))
-
-
-def inputs_of(call: Call) -> list[str]:
-    """The names of a call's inputs."""
-    forward = getattr(call.target, "forward", call.target)
-    forward = getattr(forward, "func", forward) if call.operation else type(call.target).forward
-    names = [name for name in inspect.signature(forward).parameters if name != "self"]
-    return (names + [f"input{i}" for i in range(len(call.inputs))])[: len(call.inputs)]
-
-
-def _is_float(x: Any) -> bool:
-    return isinstance(x, np.ndarray) and x.dtype.kind in "fc"
+    return Place("taken", name, (), call, names.index(what))
 
 
 def _nearest(name: str, known: Sequence[str] | dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from npformer.backend import PLAIN
 from npformer.explain.derivation import formulas_of
 from npformer.explain.expand import Expansion, expand
-from npformer.explain.spots import CannotExpand, Run, Spot, called
+from npformer.explain.spots import CannotExpand, Run, Spot, call_of
 from npformer.explain.stories import FunctionStory, LineStory
 from npformer.functional import OPERATIONS
 from npformer.proof.inputs import as_tuple
@@ -36,16 +36,11 @@ class Reader:
 
     def _given(self, frame: Frame) -> Iterator[tuple[str, str]]:
         """The arguments that the caller calls by another name."""
-        if id(frame) not in self.run.callers:
-            return
-        caller, number = self.run.callers[id(frame)]
-        statement = caller.steps[number].node
-        for call in ast.walk(statement) if statement is not None else ():
-            if isinstance(call, ast.Call) and called(Spot(self.run, caller, number, call, ())) is frame:
-                for name, node in zip(frame.arguments, call.args, strict=False):
-                    text = ast.unparse(node)
-                    if text != name and len(text) <= 40 and not isinstance(node, ast.Constant):
-                        yield name, text
+        call = call_of(self.run, frame)
+        for name, node in zip(frame.arguments, call[1].args, strict=False) if call is not None else ():
+            text = ast.unparse(node)
+            if text != name and len(text) <= 40 and not isinstance(node, ast.Constant):
+                yield name, text
 
     def _line(self, frame: Frame, number: int, step: Step) -> LineStory:
         kept = _unpacked(step)

@@ -19,7 +19,7 @@ from npformer.layers.cache_stack import CacheStack, LayerCache
 from npformer.proof.inputs import as_tuple
 from npformer.proof.listening import Call, Ear, Watch
 from npformer.proof.record import record
-from npformer.proof.recording import Recording, Seen, backward, forward, running
+from npformer.proof.recording import Recording, Seen, backward, forward, loss_of, running
 from npformer.proof.subject import LayerSubject
 from npformer.typing import HostArray, HostArrays
 
@@ -97,7 +97,8 @@ class Session:
         with self._apart(watch):
             if replaced:
                 return complex(self.recording.value(replaced))
-            return complex(self._loss(forward(self.recording, self._ear, self._placed)))
+            y = forward(self.recording, self._ear, self._placed)
+            return complex(loss_of(self.recording, self._ear, y))
 
     def gradients_at(self, replaced: HostArrays, watch: Watch | None = None) -> tuple[HostArrays, list[Call]]:
         """The gradients with some parameters or inputs replaced, or with what watch changes; and the calls."""
@@ -116,11 +117,6 @@ class Session:
             return backward(self.recording, self._ear, upstream)
         finally:
             self._ear.watch = before
-
-    def _loss(self, y: Any) -> Any:
-        if self.recording.how is not None:
-            return self._ear.calls[-1].output
-        return sum(np.sum(r * part) for r, part in zip(self.recording.upstream, as_tuple(y), strict=True))
 
     def _upstream_at(self, y: tuple[HostArray, ...]) -> tuple[HostArray, ...]:
         how = self.recording.how

@@ -56,9 +56,21 @@ class Spot:
         """Its name, if it is one."""
         return self.node.id if isinstance(self.node, ast.Name) else ""
 
-    def of(self, node: ast.expr, index: Index, part: int | None = None) -> Spot:
+    def of(self, node: ast.expr, index: Index) -> Spot:
         """The entry of another expression at the same step."""
-        return Spot(self.run, self.frame, self.step, node, index, part)
+        return Spot(self.run, self.frame, self.step, node, index)
+
+    def value_of(self, node: ast.expr) -> Any:
+        """The value of another expression at the same step."""
+        return self.of(node, ()).array()
+
+    def operand(self, node: ast.expr, index: Index) -> Spot:
+        """The entry of another expression that is broadcast to an index."""
+        return self.of(node, within(np.shape(self.value_of(node)), index))
+
+    def keywords(self, call: ast.Call) -> dict[str, Any]:
+        """The values of a call's keywords."""
+        return {str(each.arg): self.value_of(each.value) for each in call.keywords}
 
     @property
     def caller(self) -> tuple[Frame, int] | None:
@@ -88,38 +100,38 @@ def returned(run: Run, frame: Frame, gradient: int, index: Index) -> Spot:
 
 def called(spot: Spot) -> Frame | None:
     """The frame of the call that an expression is; None if it is no call, or of no kept function, or one of several."""
-    if not isinstance(spot.node, ast.Call):
-        return None
     calls = spot.frame.steps[spot.step].inside
-    if not calls:
-        return None
-    try:
-        function = spot.of(spot.node.func, ()).array()
-    except Exception:  # a name of a comprehension, which has ended
-        return None
-    found = [each for each in calls if each.function.code is getattr(function, "__code__", None)]
+    code = getattr(_function(spot), "__code__", None) if calls else None
+    found = [each for each in calls if each.function.code is code]
     return found[0] if len(found) == 1 else None
 
 
 def function_of(spot: Spot) -> str:
     """The name of the function that an expression calls; "" if it is no call."""
-    if not isinstance(spot.node, ast.Call):
-        return ""
+    return getattr(_function(spot), "__name__", "")
+
+
+def _function(spot: Spot) -> Any:
+    """The function that an expression calls; None if it is no call, or a name of a comprehension, which has ended."""
     try:
-        return getattr(spot.of(spot.node.func, ()).array(), "__name__", "")
+        return spot.value_of(spot.node.func) if isinstance(spot.node, ast.Call) else None
     except Exception:
-        return ""
+        return None
 
 
-def entry(x: Any, index: Index) -> Any:
-    return np.asarray(x)[within(np.shape(x), index)]
-
-
-def fitting(x: Any, index: Index) -> Index:
-    """The index of the number that is broadcast to an index."""
-    return within(np.shape(x), index)
+def call_of(run: Run, frame: Frame) -> tuple[Spot, ast.Call] | None:
+    """The expression by which the caller called a frame; None for the outermost, or if that cannot be told."""
+    caller, step = run.callers.get(id(frame), (None, 0))
+    statement = None if caller is None else caller.steps[step].node
+    for node in ast.walk(statement) if statement is not None else ():
+        if caller is not None and isinstance(node, ast.Call):
+            spot = Spot(run, caller, step, node, ())
+            if called(spot) is frame:
+                return spot, node
+    return None
 
 
 def within(shape: tuple[int, ...], index: Index) -> Index:
+    """The index of the number of an array of this shape that is broadcast to an index."""
     own = index[len(index) - len(shape) :] if shape else ()
     return tuple(0 if size == 1 else i for size, i in zip(shape, own, strict=True))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -11,11 +10,11 @@ import numpy as np
 
 from npformer.explain.place import Place
 from npformer.explain.session import Session
-from npformer.proof.inputs import as_tuple
 from npformer.proof.judge import TOLERANCE, Judge
-from npformer.proof.listening import Call, Watch
+from npformer.proof.listening import Moving, Watch
 from npformer.proof.measures import largest
 from npformer.proof.oracles import Evidence, Oracle, unit
+from npformer.proof.subject import NOTHING_REPLACED
 from npformer.typing import HostArray, HostArrays
 
 NAME = "number"
@@ -56,32 +55,6 @@ class Means(NamedTuple):
     holds: bool
 
 
-@dataclass
-class _Moving(Watch):
-    """Adds to the outputs or inputs of one call, in every forward."""
-
-    session: Session
-    place: Place
-    by: HostArray
-
-    def outputs(self, call: Call, output: Any) -> Any:
-        """The outputs, one of them moved."""
-        if self.place.kind != "output" or not self._is_it(call):
-            return output
-        parts = as_tuple(output)
-        moved = [part + self.by if i == self.place.part else part for i, part in enumerate(parts)]
-        return tuple(moved) if isinstance(output, tuple) else moved[0]
-
-    def inputs(self, call: Call, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The inputs, one of them moved."""
-        if self.place.kind != "taken" or not self._is_it(call):
-            return inputs
-        return tuple(x + self.by if i == self.place.part else x for i, x in enumerate(inputs))
-
-    def _is_it(self, call: Call) -> bool:
-        return self.place.call is not None and call.number == self.place.call.number
-
-
 class OnePlace:
     """The loss as a function of the array in which a place is: the subject of a gradient check."""
 
@@ -98,7 +71,7 @@ class OnePlace:
         return (np.array([loss if new is not None and np.iscomplexobj(new) else loss.real]),)
 
     def gradients(
-        self, upstream: tuple[HostArray, ...], replaced: Mapping[str, HostArray] = {}, watcher: Any = None
+        self, upstream: tuple[HostArray, ...], replaced: Mapping[str, HostArray] = NOTHING_REPLACED, watcher: Any = None
     ) -> HostArrays:
         """The analytic gradient of the array."""
         found, calls = self.session.gradients_at(*self._changed(replaced))
@@ -108,9 +81,10 @@ class OnePlace:
         new = replaced.get(NAME)
         if new is None:
             return {}, None
-        if self.place.call is None:
-            return {self.place.name: new}, None
-        return {}, _Moving(self.session, self.place, new - self.tensors[NAME])
+        place = self.place
+        if place.call is None:
+            return {place.name: new}, None
+        return {}, Moving(place.call.number, place.part, new - self.tensors[NAME], place.kind == "taken")
 
 
 def value_of(session: Session, place: Place) -> Value:

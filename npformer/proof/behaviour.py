@@ -159,8 +159,8 @@ def notes(checked: Subject) -> list[str]:
 
 def _not_entered(checked: Subject) -> list[str]:
     """Branches of a user's forward in which no line ran: "forward, line 12"."""
-    forward = getattr(_bare(checked), "forward", None)
-    function = inspect.unwrap(forward) if callable(forward) else None
+    bare = _bare(checked)
+    function = inspect.unwrap(bare.target.forward) if isinstance(bare, PairSubject) else None
     if not isinstance(function, FunctionType) or (function.__module__ or "").partition(".")[0] == "npformer":
         return []
     try:

@@ -51,7 +51,8 @@ def _with_pair(
     clues: Clues, checked: PairSubject, inputs: Sequence[Any], options: dict[str, Any], upstream: tuple[HostArray, ...]
 ) -> Clues:
     """For a pair whose forward has the name of one of npformer's and computes the same."""
-    op = checked.forward_name.removesuffix("_forward")
+    checked_forward, checked_backward = checked.target
+    op = getattr(getattr(checked_forward, "func", checked_forward), "__name__", "").removesuffix("_forward")
     forward = getattr(functional, f"{op}_forward", None)
     backward = getattr(functional, f"{op}_backward", None)
     if forward is None or backward is None:
@@ -71,7 +72,7 @@ def _with_pair(
     except Exception:
         return clues  # another operation with the same name
     mistakes = [*nested_mutants(backward), *(mutant for more in EXPLANATIONS for mutant in more(op))]
-    return replace(clues, mistakes=mistakes, rerun=rerun, is_theirs=_is_theirs(checked.backward)) if same else clues
+    return replace(clues, mistakes=mistakes, rerun=rerun, is_theirs=_is_theirs(checked_backward)) if same else clues
 
 
 def _with_parents(clues: Clues, checked: Subject, upstream: tuple[HostArray, ...]) -> Clues:

@@ -11,7 +11,7 @@ import numpy as np
 
 from npformer.layers import Layer
 from npformer.proof.inputs import as_tuple, like
-from npformer.proof.listening import Call, listening
+from npformer.proof.listening import Call, Moving, listening
 from npformer.proof.oracles import COMPLEX_H
 from npformer.typing import HostArray
 
@@ -51,7 +51,7 @@ def _wrongly_handed(part: Call, call: Call, upstream: list[HostArray], rng: np.r
         if dy is None:
             continue
         direction = np.asarray(rng.normal(size=np.shape(y)))
-        with listening(call.target, move=(part.number, which, direction)):
+        with listening(call.target, watch=Moving(part.number, which, 1j * COMPLEX_H * direction)):
             moved, _ = call.target.forward(*call.inputs, **call.options)
         slope = sum(float(np.sum(r * np.imag(m))) for r, m in zip(upstream, as_tuple(moved), strict=True)) / COMPLEX_H
         claimed = float(np.sum(dy * direction))

@@ -13,11 +13,11 @@ from typing import Any
 from npformer.backend import PLAIN, Backend, Ops
 from npformer.functional import OPERATIONS, Operation
 from npformer.layers import Buffer, Layer
-from npformer.proof.subject import LayerSubject
+from npformer.proof.subject import LayerSubject, PairSubject
 
 
 @contextmanager
-def in_float64(target: Any, checked: LayerSubject) -> Iterator[list[Any]]:
+def in_float64(target: Any, checked: LayerSubject | PairSubject) -> Iterator[list[Any]]:
     """Within this context target computes in float64 with plain kernels, and its gradients begin at 0.
 
     Yields the inputs of checked, the target's subject, in new memory. A pair that a user put into the table of

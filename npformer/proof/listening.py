@@ -17,7 +17,7 @@ from npformer.backend.ops import add_into
 from npformer.functional.arrays import namespace
 from npformer.layers import Layer
 from npformer.layers.residual import is_own_layer_norm
-from npformer.proof.oracles import COMPLEX_H
+from npformer.proof.inputs import as_tuple, like
 from npformer.typing import HostArray
 
 
@@ -63,21 +63,35 @@ class Watch:
         return gradients
 
 
+@dataclass
+class Moving(Watch):
+    """Adds to one of the outputs of a call, or to one of its inputs, in every forward."""
+
+    number: int  # of the call
+    part: int  # which output or input
+    by: HostArray
+    of_inputs: bool = False
+
+    def inputs(self, call: Call, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return self._moved(call, inputs) if self.of_inputs else inputs
+
+    def outputs(self, call: Call, output: Any) -> Any:
+        return output if self.of_inputs else like(output, list(self._moved(call, as_tuple(output))))
+
+    def _moved(self, call: Call, parts: tuple[Any, ...]) -> tuple[Any, ...]:
+        at = self.part if call.number == self.number else -1
+        return tuple(part + self.by if i == at else part for i, part in enumerate(parts))
+
+
 @contextmanager
-def listening(
-    target: Any,
-    move: tuple[int, int, HostArray] | None = None,
-    watch: Watch | None = None,
-    known: Sequence[Call] = (),
-) -> Iterator[Ear]:
+def listening(target: Any, watch: Watch | None = None, known: Sequence[Call] = ()) -> Iterator[Ear]:
     """Within this context, every call of target, of the layers in it and of their operations is recorded.
 
     A LayerNorm is recorded by its operations, since one kernel may compute it together with the sum before it. Of
-    anything but a layer nothing is recorded by itself: call it by way of the ear. move: (number of a call, number of
-    its output, a direction): that output is moved along the direction by an imaginary step, for the slope of everything
-    after it. watch: sees each call, and may change it. known: the calls of an earlier time; watch sees them instead.
+    anything but a layer nothing is recorded by itself: call it by way of the ear. watch: sees each call, and may change
+    it. known: the calls of an earlier time; watch sees them instead.
     """
-    ear = Ear(move, watch or Watch(), known)
+    ear = Ear(watch or Watch(), known)
     layers = dict(layers_in(target)) if isinstance(target, Layer) else {}
     backends = {name: layer.backend for name, layer in layers.items()}
     own = {name: {m: vars(layer).get(m) for m in ("forward", "backward")} for name, layer in layers.items()}
@@ -104,9 +118,9 @@ def listening(
 class Ear:
     """Calls forward and backward methods in the place of their callers, and records the calls."""
 
-    def __init__(self, move: tuple[int, int, HostArray] | None, watch: Watch, known: Sequence[Call]) -> None:
+    def __init__(self, watch: Watch, known: Sequence[Call]) -> None:
         self.calls: list[Call] = []  # in the order in which their forwards begin
-        self.move, self.watch, self.known = move, watch, known
+        self.watch, self.known = watch, known
         self._open: list[Call] = []
         self._time = 0
 
@@ -134,11 +148,9 @@ class Ear:
             self._open.pop()
         is_pair = isinstance(found, tuple) and len(found) == 2
         call.output, call.cache = found if is_pair else (found, None)
-        call.output = output = self.watch.outputs(self._shown(call), call.output)
+        call.output = self.watch.outputs(self._shown(call), call.output)
         call.forward_time = begun, self._tick()
-        if self.move is not None and self.move[0] == call.number:
-            output = _moved(output, *self.move[1:])
-        return (output, call.cache) if is_pair else output
+        return (call.output, call.cache) if is_pair else call.output
 
     def backward(self, target: Any, backward: Any, dy: Any, cache: Any, *more: Any, **options: Any) -> Any:
         """Call the backward of a layer, and record it with its call."""
@@ -175,13 +187,6 @@ class Ear:
     def _tick(self) -> int:
         self._time += 1
         return self._time - 1
-
-
-def _moved(y: Any, which: int, direction: HostArray) -> Any:
-    """y, or one of several outputs, moved by an imaginary step."""
-    if isinstance(y, tuple):
-        return tuple(_moved(part, 0, direction) if i == which else part for i, part in enumerate(y))
-    return y + 1j * COMPLEX_H * direction
 
 
 def layers_in(layer: Layer, name: str = "") -> Iterator[tuple[str, Layer]]:

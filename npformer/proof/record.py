@@ -14,11 +14,11 @@ from npformer.errors import ConfigError, ShapeError
 from npformer.layers import Layer
 from npformer.proof.in_float64 import plain_row
 from npformer.proof.inputs import as_tuple, copied, host64, is_array, place
-from npformer.proof.listening import Call, Ear, Watch
+from npformer.proof.listening import Call, Watch
 from npformer.proof.op_samples import op_sample
 from npformer.proof.parameter_parts import Parameters
-from npformer.proof.recording import Loss, Recording, Seen, backward, forward, running
-from npformer.proof.subject import LayerSubject, PairSubject, subject
+from npformer.proof.recording import Loss, Recording, Seen, backward, forward, loss_of, running
+from npformer.proof.subject import PairSubject, subject
 from npformer.proof.trace_lines import LineTracer, tracing_lines
 from npformer.typing import HostArray, HostArrays
 
@@ -64,12 +64,12 @@ def record(
         watch = _Noting(found, tracer)
         with running(found, watch) as (ear, placed):
             found.calls = ear.calls
-            watch.parameters = Parameters(_named(checked), checked.device)
+            watch.parameters = Parameters(checked.parameters, checked.device)
             y = forward(found, ear, placed)
             if how is None:
                 found.upstream = _upstream(y, upstream, seed, checked.device)
             found.gradients = backward(found, ear, None)
-            found.loss = _loss(found, ear, y)
+            found.loss = float(loss_of(found, ear, y))
     return found
 
 
@@ -78,10 +78,6 @@ def _methods(target: Any) -> list[Any]:
     layers = list(target.all_layers()) if isinstance(target, Layer) else [target]
     kinds = {type(layer) for layer in layers}
     return [vars(kind)[way] for kind in kinds for way in ("forward", "backward") if way in vars(kind)]
-
-
-def _named(checked: LayerSubject | PairSubject) -> dict[str, Any]:
-    return checked.parameters if isinstance(checked, LayerSubject) else {}
 
 
 def _upstream(y: Any, given: Any, seed: int, device: Device) -> tuple[HostArray, ...]:
@@ -95,13 +91,6 @@ def _upstream(y: Any, given: Any, seed: int, device: Device) -> tuple[HostArray,
     if got != shapes:
         raise ShapeError(f"upstream: expected {shapes}, the shapes of the outputs, got {got}")
     return parts
-
-
-def _loss(found: Recording, ear: Ear, y: Any) -> float:
-    host = found.checked.device.host
-    if found.how is not None:
-        return float(host(ear.calls[-1].output))
-    return float(sum(np.sum(r * host(part)) for r, part in zip(found.upstream, as_tuple(y), strict=True)))
 
 
 class _Noting(Watch):

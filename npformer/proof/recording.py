@@ -17,7 +17,7 @@ from npformer.backend import PLAIN
 from npformer.errors import ConfigError
 from npformer.layers import Layer
 from npformer.proof.in_float64 import in_float64
-from npformer.proof.inputs import like
+from npformer.proof.inputs import as_tuple, like, parameter_names
 from npformer.proof.listening import Call, Ear, Watch, listening
 from npformer.proof.parameter_parts import Part
 from npformer.proof.subject import NOTHING_REPLACED, LayerSubject, PairSubject
@@ -95,15 +95,12 @@ class Recording:
 
     def value(self, replaced: Mapping[str, HostArray] = NOTHING_REPLACED) -> Any:
         """L with some parameters or inputs replaced by float64 or complex128 arrays."""
-        with placed_in_float64(self):
-            return self._value(self.checked.outputs(replaced))
-
-    def _value(self, outputs: tuple[HostArray, ...]) -> Any:
-        if self.how is not None:
-            return PLAIN.cross_entropy.forward(self.checked.device.array(outputs[0], str(outputs[0].dtype)), *self.how)[
-                0
-            ]
-        return sum(np.sum(r * y) for r, y in zip(self.upstream, outputs, strict=True))
+        with in_float64(self.target, self.checked):
+            outputs = self.checked.outputs(replaced)
+            if self.how is not None:
+                logits = self.checked.device.array(outputs[0], str(outputs[0].dtype))
+                return PLAIN.cross_entropy.forward(logits, *self.how)[0]
+            return sum(np.sum(r * y) for r, y in zip(self.upstream, outputs, strict=True))
 
     def _residual(self, call: Call) -> Residual | None:
         gradients = call.gradients
@@ -118,41 +115,38 @@ class Recording:
         return Residual(name, call, through, host(gradients[0]), host(gradients[1]))
 
 
+def inputs_of(call: Call) -> list[str]:
+    """The names of a call's inputs."""
+    is_pair = isinstance(call.target, tuple)
+    names = parameter_names(call.target[0] if is_pair else type(call.target).forward, len(call.inputs) + (not is_pair))
+    return names if is_pair else names[1:]
+
+
 def shown_name(call: Call) -> str:
     """The name of a call within its target: "" for the target itself."""
     return call.name.partition(".")[2]
 
 
 @contextmanager
-def placed_in_float64(found: Recording) -> Iterator[list[Any]]:
-    """Within this context the target is ready to run; yields its inputs."""
-    if isinstance(found.checked, LayerSubject):
-        with in_float64(found.target, found.checked) as placed:
-            yield placed
-    else:
-        yield found.checked.inputs.placed({})
-
-
-@contextmanager
 def running(found: Recording, watch: Watch, known: Sequence[Call] = ()) -> Iterator[tuple[Ear, list[Any]]]:
     """Within this context the target is ready to run and is listened to; yields the ear, and the inputs."""
-    with placed_in_float64(found) as placed, listening(found.target, watch=watch, known=known) as ear:
+    with in_float64(found.target, found.checked) as placed, listening(found.target, watch=watch, known=known) as ear:
         yield ear, placed
 
 
-def forward(found: Recording, ear: Ear, placed: list[Any], with_loss: bool = True) -> Any:
+def forward(found: Recording, ear: Ear, placed: list[Any]) -> Any:
     """The target's output. The loss, if there is one, is a call of its own after it."""
-    target, options = found.target, found.checked.options
+    target, title, options = found.target, type(found.target).__name__, found.checked.options
     if isinstance(target, Layer):
         y, _ = target.forward(*placed, **options)
     else:
-        y, _ = ear.forward(_title(found), target, target[0] if isinstance(target, tuple) else target.forward,
-                           *placed, _operation=operation_of(found), **options)  # fmt: skip
-    if found.how is not None and with_loss:
+        operation = next((name for name, pair in vars(PLAIN).items() if pair is target), "")
+        y, _ = ear.forward(title, target, found.checked.target.forward, *placed, _operation=operation, **options)
+    if found.how is not None:
         if isinstance(y, tuple | list):
             raise ConfigError(f"targets: expected a target with one output, the logits, got {len(y)} outputs")
         pair = PLAIN.cross_entropy
-        ear.forward(f"{_title(found)}.loss", pair, pair.forward, y, *found.how, _operation=LOSS)
+        ear.forward(f"{title}.loss", pair, pair.forward, y, *found.how, _operation=LOSS)
     return y
 
 
@@ -165,19 +159,15 @@ def backward(found: Recording, ear: Ear, upstream: tuple[HostArray, ...] | None)
         dy = like(first.output, [device.array(part, "float64") for part in upstream or found.upstream])
     if isinstance(target, Layer):
         gradients = target.backward(dy, first.cache)
-    elif isinstance(target, tuple):
-        gradients = ear.backward(target, target[1], dy, first.cache)
     else:
-        gradients = ear.backward(target, target.backward, dy, first.cache)
+        gradients = ear.backward(target, found.checked.target.backward, dy, first.cache)
     named = found.checked.inputs.named(gradients)
-    parameters = found.checked.parameters if isinstance(found.checked, LayerSubject) else {}
-    return named | {name: np.array(device.host(parameter.grad)) for name, parameter in parameters.items()}
+    return named | {name: np.array(device.host(parameter.grad)) for name, parameter in found.checked.parameters.items()}
 
 
-def operation_of(found: Recording) -> str:
-    """The name of an operation of npformer's that is the target itself, else ""."""
-    return next((name for name, pair in vars(PLAIN).items() if pair is found.target), "")
-
-
-def _title(found: Recording) -> str:
-    return type(found.target).__name__
+def loss_of(found: Recording, ear: Ear, y: Any) -> Any:
+    """L after a forward that returned y: what its last call returned, or Σ dy·y."""
+    host = found.checked.device.host
+    if found.how is not None:
+        return host(ear.calls[-1].output)
+    return sum(np.sum(r * host(part)) for r, part in zip(found.upstream, as_tuple(y), strict=True))

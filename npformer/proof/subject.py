@@ -7,14 +7,14 @@ complex numbers, and that can be asked for its analytic gradients.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
 
-from npformer.backend import Device, get_backend
+from npformer.backend import Device, Pair, get_backend
 from npformer.errors import ConfigError
 from npformer.proof.inputs import Inputs, as_tuple, host64, host_copies, like, place
 from npformer.proof.measures import with_gaps
@@ -75,7 +75,7 @@ def subject(
     if isinstance(target, tuple):
         if len(target) != 2:
             raise ConfigError(f"target: expected a pair of functions (forward, backward), got a tuple of {len(target)}")
-        return PairSubject(target[0], target[1], inputs, options, device, names, dtype)
+        return PairSubject(Pair(*target), inputs, options, device, names, dtype)
     return LayerSubject(target, inputs, options, device, names, dtype, moved)
 
 
@@ -96,88 +96,11 @@ def _output_and_cache(found: Any) -> tuple[Any, Any]:
 
 
 class _Called:
-    """The common part of pairs and layers: inputs for a forward, and upstream gradients for its backward."""
+    """Something with a forward and a backward, and perhaps parameters, at a check's numbers."""
 
     def __init__(
         self,
-        forward: Callable[..., Any],
-        inputs: Sequence[Any],
-        options: dict[str, Any],
-        device: Device,
-        names: Sequence[str] | None,
-        dtype: str,
-        taken: Container[str] = (),
-    ) -> None:
-        self.options, self.device, self._dtype = options, device, dtype
-        self.inputs = Inputs(forward, inputs, device, names, taken=taken, dtype=dtype)
-        self.input_names = self.inputs.all_names
-
-    def _outputs(self, forward: Callable[..., Any], replaced: Mapping[str, HostArray]) -> tuple[HostArray, ...]:
-        return host_copies(self._forwarded(forward, replaced)[1], self.device)
-
-    def _forwarded(self, forward: Callable[..., Any], replaced: Mapping[str, HostArray]) -> tuple[list[Any], Any, Any]:
-        """(inputs as placed, y, cache)."""
-        placed = self.inputs.placed(dict(replaced))
-        return placed, *_output_and_cache(forward(*placed, **self.options))
-
-    def _upstream(self, y: Any, upstream: tuple[HostArray, ...]) -> Any:
-        """dy, in the form of y."""
-        return like(y, [_on(self.device, u, self._dtype) for u in upstream])
-
-    def _hosts(self, dy: Any) -> tuple[HostArray, ...]:
-        return tuple(np.array(self.device.host(part)) for part in as_tuple(dy))
-
-
-class PairSubject(_Called):
-    """A forward function and a backward function."""
-
-    def __init__(
-        self,
-        forward: Callable[..., Any],
-        backward: Callable[..., Any],
-        inputs: Sequence[Any],
-        options: dict[str, Any],
-        device: Device,
-        names: Sequence[str] | None = None,
-        dtype: str = "float64",
-    ) -> None:
-        super().__init__(forward, inputs, options, device, names, dtype)
-        self.forward, self.backward = forward, backward
-        self.forward_name: str = getattr(getattr(forward, "func", forward), "__name__", "")
-
-    @property
-    def tensors(self) -> HostArrays:
-        return self.inputs.tensors
-
-    def call(self, upstream: tuple[HostArray, ...]) -> tuple[Any, Any]:
-        """(dy, cache): the arguments of backward."""
-        _, y, cache = self._forwarded(self.forward, NOTHING_REPLACED)
-        return self._upstream(y, upstream), cache
-
-    def outputs(self, replaced: Mapping[str, HostArray]) -> tuple[HostArray, ...]:
-        return self._outputs(self.forward, replaced)
-
-    def gradients(
-        self,
-        upstream: tuple[HostArray, ...],
-        replaced: Mapping[str, HostArray] = NOTHING_REPLACED,
-        watcher: Watcher | None = None,
-    ) -> HostArrays:
-        placed, y, cache = self._forwarded(self.forward, replaced)
-        dy = self._upstream(y, upstream)
-        found = self.inputs.named(self.backward(dy, cache))
-        if watcher is not None:
-            again = lambda: self.inputs.named(self.backward(self._upstream(y, upstream), cache))  # noqa: E731
-            watcher(placed, self._hosts(dy), again)
-        return found
-
-
-class LayerSubject(_Called):
-    """Anything with ``forward(*inputs) -> (y, cache)``, ``backward(dy, cache)`` and perhaps ``named_parameters()``."""
-
-    def __init__(
-        self,
-        layer: Any,
+        target: Any,
         inputs: Sequence[Any],
         options: dict[str, Any],
         device: Device,
@@ -185,11 +108,12 @@ class LayerSubject(_Called):
         dtype: str = "float64",
         moved: bool = True,
     ) -> None:
-        self.layer = layer
+        self.target, self.options, self.device, self._dtype = target, options, device, dtype
         self.parameters: dict[str, Any] = (
-            _by_name(layer.named_parameters()) if hasattr(layer, "named_parameters") else {}
+            _by_name(target.named_parameters()) if hasattr(target, "named_parameters") else {}
         )
-        super().__init__(layer.forward, inputs, options, device, names, dtype, taken=self.parameters)
+        self.inputs = Inputs(target.forward, inputs, device, names, taken=self.parameters, dtype=dtype)
+        self.input_names = self.inputs.all_names
         self.owners: dict[int, Any] = {
             id(getattr(p, "owner", p)): getattr(p, "owner", p) for p in self.parameters.values()
         }
@@ -204,7 +128,7 @@ class LayerSubject(_Called):
 
     def outputs(self, replaced: Mapping[str, HostArray]) -> tuple[HostArray, ...]:
         with self._with(replaced):
-            return self._outputs(self.layer.forward, replaced)
+            return host_copies(self._forwarded(replaced)[1], self.device)
 
     def gradients(
         self,
@@ -215,14 +139,15 @@ class LayerSubject(_Called):
         with self._with(replaced):
             for owner in self.owners.values():
                 owner.grad = self.device.zeros(owner.data.shape, self._dtype)
-            placed, y, cache = self._forwarded(self.layer.forward, replaced)
+            placed, y, cache = self._forwarded(replaced)
             dy = self._upstream(y, upstream)
-            gradients = self.inputs.named(self.layer.backward(dy, cache))
+            gradients = self.inputs.named(self.target.backward(dy, cache))
             for name, parameter in self.parameters.items():
                 grad = parameter.grad
                 gradients[name] = np.zeros(parameter.data.shape) if grad is None else np.array(self.device.host(grad))
             if watcher is not None:
-                watcher(placed, self._hosts(dy), lambda: gradients)
+                again = lambda: self.inputs.named(self.target.backward(self._upstream(y, upstream), cache))  # noqa: E731
+                watcher(placed, tuple(np.array(self.device.host(part)) for part in as_tuple(dy)), again)
         return gradients
 
     @contextmanager
@@ -230,6 +155,15 @@ class LayerSubject(_Called):
         """Within this context the parameters are the check's; yields the check's inputs."""
         with self._parameters_as(self._dtype):
             yield self.inputs.placed({})
+
+    def _forwarded(self, replaced: Mapping[str, HostArray]) -> tuple[list[Any], Any, Any]:
+        """(inputs as placed, y, cache)."""
+        placed = self.inputs.placed(dict(replaced))
+        return placed, *_output_and_cache(self.target.forward(*placed, **self.options))
+
+    def _upstream(self, y: Any, upstream: tuple[HostArray, ...]) -> Any:
+        """dy, in the form of y."""
+        return like(y, [_on(self.device, u, self._dtype) for u in upstream])
 
     @contextmanager
     def _with(self, replaced: Mapping[str, HostArray]) -> Iterator[None]:
@@ -251,6 +185,19 @@ class LayerSubject(_Called):
         finally:
             for owner, data, grad in before:
                 owner.data, owner.grad = data, grad
+
+
+class PairSubject(_Called):
+    """A forward function and a backward function, as a Pair."""
+
+    def call(self, upstream: tuple[HostArray, ...]) -> tuple[Any, Any]:
+        """(dy, cache): the arguments of backward."""
+        _, y, cache = self._forwarded(NOTHING_REPLACED)
+        return self._upstream(y, upstream), cache
+
+
+class LayerSubject(_Called):
+    """Anything with ``forward(*inputs) -> (y, cache)``, ``backward(dy, cache)`` and perhaps ``named_parameters()``."""
 
 
 def _on(device: Device, upstream: HostArray, dtype: str) -> Any:

@@ -10,12 +10,11 @@ from typing import Any
 
 from npformer._version import __version__
 from npformer.layers.owner import Owner
-from npformer.proof.inputs import as_tuple, is_float, parameter_names
+from npformer.proof.inputs import as_tuple, is_float
 from npformer.proof.jacobian import gradient_names
 from npformer.proof.listening import Call
 from npformer.proof.parameter_parts import aliases
-from npformer.proof.recording import Recording, Seen, shown_name
-from npformer.proof.subject import LayerSubject
+from npformer.proof.recording import Recording, Seen, inputs_of, shown_name
 from npformer.proof.trace_json import (
     FORMAT,
     VERSION,
@@ -69,8 +68,6 @@ def document_of(
 
 
 def _parameters(found: Recording, arrays: Arrays) -> list[ParameterOf]:
-    if not isinstance(found.checked, LayerSubject):
-        return []
     named = found.checked.parameters
     other = aliases(found.target, named)
     return [
@@ -110,7 +107,7 @@ class _Writer:
 
     def _call(self, call: Call, seen: Seen, use: int) -> CallOf:
         is_pair = isinstance(call.target, tuple)
-        names = self._input_names(call)
+        names = inputs_of(call) if call.number else self.found.checked.input_names
         inputs = [(name, x) for name, x in zip(names, seen.inputs, strict=True)] + list(call.options.items())
         backward_time = call.backward_time
         return {
@@ -137,13 +134,6 @@ class _Writer:
             "forward": self._way(call.forward_time, seen.forward),
             "backward": None if backward_time is None else self._way(backward_time, seen.backward),
         }  # fmt: skip
-
-    def _input_names(self, call: Call) -> list[str]:
-        if call.number == 0:
-            return list(self.found.checked.input_names)
-        forward = call.target[0] if isinstance(call.target, tuple) else type(call.target).forward
-        names = parameter_names(forward, len(call.inputs) + (not isinstance(call.target, tuple)))
-        return names if isinstance(call.target, tuple) else names[1:]
 
     def _gradients(self, call: Call, seen: Seen, names: list[str]) -> list[Named]:
         """What backward returned, and what it added to parameters, by input."""

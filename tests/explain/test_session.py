@@ -5,7 +5,7 @@ import pytest
 
 from npformer.explain.paths import _Gates
 from npformer.proof.inputs import as_tuple
-from npformer.proof.listening import Watch
+from npformer.proof.listening import Moving, Watch
 from npformer.proof.oracles import COMPLEX_H
 
 ORDERS = pytest.mark.parametrize("fixture", ["opened", "pre"])
@@ -48,22 +48,12 @@ def test_backward_is_linear_in_the_upstream_gradient(opened):
         assert np.allclose(one[name] + other[name], gradient, rtol=0, atol=1e-15), name
 
 
-class Moved(Watch):
-    """Adds to the output of one call."""
-
-    def __init__(self, call, by):
-        self.call, self.by = call, by
-
-    def outputs(self, call, output):
-        return output + self.by if call.number == self.call.number else output
-
-
 def test_l_with_a_calls_output_moved_has_its_upstream_gradient_as_its_slope(opened):
     rng = np.random.default_rng(0)
     for call in opened.calls[:-1]:
         upstream = opened.call_seen(call).upstream
         direction = rng.normal(size=upstream.shape)
-        slope = opened.loss_at({}, Moved(call, 1j * COMPLEX_H * direction)).imag / COMPLEX_H
+        slope = opened.loss_at({}, Moving(call.number, 0, 1j * COMPLEX_H * direction)).imag / COMPLEX_H
         assert abs(slope - np.sum(upstream * direction)) <= 1e-13 * np.sum(np.abs(upstream * direction)), call.name
 
 

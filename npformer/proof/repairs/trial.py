@@ -50,11 +50,12 @@ def _of_pair(checked: PairSubject, upstreams: Sequence[Upstream]) -> list[Trial]
     def run(function: Any, number: int) -> HostArrays:
         return checked.inputs.named(function(*copy.deepcopy(given[number])))
 
-    return [Trial(checked.backward, checked.forward, lambda function: nullcontext(), run, MOST_OF_PAIR)]
+    forward, backward = checked.target
+    return [Trial(backward, forward, lambda function: nullcontext(), run, MOST_OF_PAIR)]
 
 
 def _of_methods(checked: LayerSubject, upstreams: Sequence[Upstream]) -> Iterator[Trial]:
-    owner = checked.layer.owner if isinstance(checked.layer, Checkable) else checked.layer
+    owner = checked.target.owner if isinstance(checked.target, Checkable) else checked.target
     for kind in dict.fromkeys(base for each in _within(owner) for base in type(each).__mro__):
         for name, method in list(vars(kind).items()):
             if name.endswith("backward") and isinstance(method, FunctionType) and not is_installed(method):
