@@ -9,13 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from npformer.proof.repairs.nodes import Found, Known, Site, fits, is_mask, is_operand, literal, parsed, transposed
+from npformer.proof.repairs.nodes import (
+    Found,
+    Known,
+    Site,
+    fits,
+    is_mask,
+    is_operand,
+    kind_of,
+    method,
+    parsed,
+    transposed,
+)
 
 
 def factors(site: Site, known: Known) -> Found:
     """A number or an array of the pool, multiplied, divided or matrix-multiplied."""
     node, value = known.at(site)
-    if not is_operand(site) or getattr(value, "dtype", np.dtype(float)).kind == "b":
+    if not is_operand(site) or kind_of(value) == "b":
         return
     shape = np.shape(value)
     for text, v in known.pool.items():
@@ -83,8 +94,13 @@ def terms_of_two(site: Site, known: Known) -> Found:
         return
     for text, v in _products(known.pool):
         if fits(np.shape(v), np.shape(value)):
-            for op in (ast.Add(), ast.Sub()):
-                yield "missing term", ast.BinOp(node, op, parsed(text))
+            yield from _added(node, text)
+
+
+def _added(node: ast.expr, text: str) -> Found:
+    """A term, added and subtracted."""
+    for op in (ast.Add(), ast.Sub()):
+        yield "missing term", ast.BinOp(node, op, parsed(text))
 
 
 def _takes_terms(site: Site) -> bool:
@@ -153,26 +169,17 @@ def names(site: Site, known: Known) -> Found:
 
 def sums(site: Site, known: Known) -> Found:
     node, value = known.at(site)
-    if getattr(value, "dtype", np.dtype(bool)).kind != "f":
-        return
     axes = [*range(np.ndim(value)), *itertools.combinations(range(np.ndim(value)), 2)]
-    for axis, name in itertools.product(axes, ("sum", "mean")):
-        words = [ast.keyword("axis", literal(axis)), ast.keyword("keepdims", ast.Constant(True))]
-        yield "summed axis", ast.Call(ast.Attribute(node, name, ast.Load()), [], words)
+    for axis, name in itertools.product(axes if kind_of(value) == "f" else (), ("sum", "mean")):
+        yield "summed axis", method(node, name, axis=axis, keepdims=True)
 
 
 def terms(site: Site, known: Known) -> Found:
     node, value = known.at(site)
-    if not is_operand(site) or getattr(value, "dtype", np.dtype(float)).kind not in "fiu":
-        return
-    for text, v in known.pool.items():
-        if not fits(np.shape(v), np.shape(value)):
-            continue
-        for op in (ast.Add(), ast.Sub()):
-            yield "missing term", ast.BinOp(node, op, parsed(text))
-    for number in ("1", "1.0"):
-        yield "missing term", ast.BinOp(node, ast.Add(), parsed(number))
-        yield "missing term", ast.BinOp(node, ast.Sub(), parsed(number))
+    if is_operand(site) and kind_of(value) in "fiu":
+        fitting = [text for text, v in known.pool.items() if fits(np.shape(v), np.shape(value))]
+        for text in (*fitting, "1", "1.0"):
+            yield from _added(node, text)
 
 
 def _products(pool: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -188,3 +195,8 @@ def _products(pool: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
                     yield f"{left} @ {right}", x @ y
         if v.ndim == w.ndim == 1:
             yield f"{a}[:, None] * {b}", np.outer(v, w)
+
+
+#: Changes that add a value of the function, and those that build new expressions; in the order in which they are tried.
+ADDITIONS = (factors, terms, names, functions, terms_of_two)
+INVENTIONS = (projections, derived_factors, choices, sums)

@@ -19,40 +19,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 
-from npformer.proof.repairs.additions import (
-    choices,
-    derived_factors,
-    factors,
-    functions,
-    names,
-    projections,
-    sums,
-    terms,
-    terms_of_two,
-)
-from npformer.proof.repairs.inverse import (
-    accumulation,
-    axes,
-    branches,
-    constants,
-    drops,
-    outputs,
-    places,
-    signs,
-    transposes,
-    turns,
-)
+from npformer.proof.repairs.additions import ADDITIONS, INVENTIONS
+from npformer.proof.repairs.inverse import CHANGES
 from npformer.proof.repairs.nodes import Edit, Found, Known, Site, is_real, is_value, sites
-
-#: Changes of what is there, and changes that add a value of the function. CHANGES and ADDITIONS are tried in every
-#: function of the user's before the INVENTIONS, which build new expressions.
-CHANGES = (outputs, signs, drops, axes, transposes, branches, places, turns, constants, accumulation)
-ADDITIONS = (factors, terms, names, functions, terms_of_two)
-INVENTIONS = (projections, derived_factors, choices, sums)
 
 
 def edits(function: ast.FunctionDef, known: Known) -> Iterator[Edit]:
-    """The simple changes; of one kind, those where a value is made before its return."""
+    """The simple changes, tried in every function of the user's before the inventions.
+
+    Of one kind, those where a value is made come before its return.
+    """
     everywhere = _sites(function)
     for kind in CHANGES:
         for site in everywhere:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-import copy
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,16 +13,18 @@ from npformer.proof.repairs.nodes import (
     Found,
     Known,
     Site,
+    array_of,
     as_index,
     called,
     inputs_of,
     is_mask,
-    is_module,
     is_operand,
     is_real,
     is_value,
+    kind_of,
     literal,
     loaded,
+    method,
     parsed,
     renamed,
     stored,
@@ -33,54 +34,60 @@ from npformer.proof.repairs.nodes import (
 
 
 def outputs(site: Site, known: Known) -> Found:
-    node = site.get()
-    if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
-        parts = node.value.elts
-        for i, j in itertools.combinations(range(len(parts)), 2):
-            changed = list(parts)
-            changed[i], changed[j] = parts[j], parts[i]
-            yield "swapped outputs", ast.Return(ast.Tuple(changed, ast.Load()))
-    if isinstance(node, ast.List) and len(node.elts) == 2 and isinstance(node.ctx, ast.Load):
-        yield "swapped outputs", ast.List(node.elts[::-1], ast.Load())
+    match site.get():
+        case ast.Return(ast.Tuple(parts)):
+            for changed in _exchanges(parts, range(len(parts))):
+                yield "swapped outputs", ast.Return(ast.Tuple(changed, ast.Load()))
+        case ast.List([first, second], ast.Load()):
+            yield "swapped outputs", ast.List([second, first], ast.Load())
+
+
+def _exchanges(parts: Sequence[Any], places: Iterable[int]) -> Iterator[list[Any]]:
+    """The parts, with those at two of these places exchanged."""
+    for i, j in itertools.combinations(places, 2):
+        changed = list(parts)
+        changed[i], changed[j] = parts[j], parts[i]
+        yield changed
 
 
 def signs(site: Site, known: Known) -> Found:
     node = site.get()
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and not isinstance(node.operand, ast.Constant):
-        yield "sign", node.operand
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
-        other = ast.Sub() if isinstance(node.op, ast.Add) else ast.Add()
-        yield "sign", ast.BinOp(node.left, other, node.right)
-        if isinstance(node.op, ast.Sub):
-            yield "sign", ast.BinOp(node.right, ast.Sub(), node.left)
-    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add | ast.Sub):
-        yield "sign", ast.AugAssign(node.target, ast.Sub() if isinstance(node.op, ast.Add) else ast.Add(), node.value)
+    match node:
+        case ast.UnaryOp(ast.USub(), operand) if not isinstance(operand, ast.Constant):
+            yield "sign", operand
+        case ast.BinOp(left, ast.Add(), right):
+            yield "sign", ast.BinOp(left, ast.Sub(), right)
+        case ast.BinOp(left, ast.Sub(), right):
+            yield "sign", ast.BinOp(left, ast.Add(), right)
+            yield "sign", ast.BinOp(right, ast.Sub(), left)
+        case ast.AugAssign(target, ast.Add() | ast.Sub() as op, value):
+            yield "sign", ast.AugAssign(target, ast.Sub() if isinstance(op, ast.Add) else ast.Add(), value)
     if is_value(site, known) and not isinstance(node, ast.UnaryOp) and is_operand(site):
         yield "sign", ast.UnaryOp(ast.USub(), node)
 
 
 def drops(site: Site, known: Known) -> Found:
     node, value = known.at(site)
-    if isinstance(node, ast.BinOp):
-        if isinstance(node.op, ast.Add | ast.Sub):
+    match node:
+        case ast.BinOp(left, ast.Add() | ast.Sub(), right):
             cause = "extra term" if is_real(value) else "wrong place"
-            yield cause, node.left
-            yield cause, node.right
-        elif isinstance(node.op, ast.Mult | ast.MatMult | ast.Div | ast.FloorDiv):
-            yield "extra factor", node.left
-            if not isinstance(node.op, ast.Div | ast.FloorDiv):
-                yield "extra factor", node.right
-        elif isinstance(node.op, ast.Pow):
-            yield "extra factor", node.left
-        if isinstance(node.op, ast.Mult):
-            yield "wrong factor", ast.BinOp(node.left, ast.Div(), node.right)
-        if isinstance(node.op, ast.Div):
-            yield "wrong factor", ast.BinOp(node.left, ast.Mult(), node.right)
-            yield "wrong factor", ast.BinOp(node.right, ast.Div(), node.left)
-    if isinstance(node, ast.AugAssign) and isinstance(site.at, int):
-        yield "extra term", ast.Pass()
-    if isinstance(node, ast.Call) and called(node) in _SHAPE_KEEPING and node.args:
-        yield "extra factor", node.args[0]
+            yield cause, left
+            yield cause, right
+        case ast.BinOp(left, ast.Mult() | ast.MatMult() as op, right):
+            yield "extra factor", left
+            yield "extra factor", right
+            if isinstance(op, ast.Mult):
+                yield "wrong factor", ast.BinOp(left, ast.Div(), right)
+        case ast.BinOp(left, ast.Div(), right):
+            yield "extra factor", left
+            yield "wrong factor", ast.BinOp(left, ast.Mult(), right)
+            yield "wrong factor", ast.BinOp(right, ast.Div(), left)
+        case ast.BinOp(left, ast.FloorDiv() | ast.Pow()):
+            yield "extra factor", left
+        case ast.AugAssign() if isinstance(site.at, int):
+            yield "extra term", ast.Pass()
+        case ast.Call(args=[first, *_]) if called(node) in _SHAPE_KEEPING:
+            yield "extra factor", first
 
 
 _SHAPE_KEEPING = frozenset({"sqrt", "exp", "log", "tanh", "abs", "sign", "square", "tril", "triu", "resize"})
@@ -88,25 +95,22 @@ _SHAPE_KEEPING = frozenset({"sqrt", "exp", "log", "tanh", "abs", "sign", "square
 
 def axes(site: Site, known: Known) -> Found:
     node, value = known.at(site)
-    if isinstance(node, ast.keyword) and node.arg == "axis":
-        return
     if not isinstance(node, ast.Call):
         return
     name = called(node)
     if name in ("sum", "mean"):
         yield "summed axis", renamed(node, "mean" if name == "sum" else "sum")
-        inner = node.func.value if isinstance(node.func, ast.Attribute) and not is_module(node) else None
-        inner = inner or (node.args[0] if node.args else None)
+        inner = array_of(node)
         if inner is not None:
             yield "summed axis", inner
-    rank = max((np.ndim(v) for v in (value, *(known.values.get(id(a)) for a in inputs_of(node)))), default=0)
-    for i, keyword in enumerate(node.keywords):
-        if keyword.arg == "axis":
-            singles: list[Any] = [None, *range(rank)]
-            for axis in [*singles, *itertools.combinations(range(rank), 2), *itertools.combinations(range(rank), 3)]:
-                words = [*node.keywords[:i], ast.keyword("axis", literal(axis)), *node.keywords[i + 1 :]]
-                yield "summed axis", ast.Call(node.func, node.args, words)
-    if name in ("sum", "mean") and not any(k.arg == "axis" for k in node.keywords):
+    rank = max(np.ndim(v) for v in (value, *(known.values.get(id(a)) for a in inputs_of(node))))
+    if any(keyword.arg == "axis" for keyword in node.keywords):
+        singles: list[Any] = [None, *range(rank)]
+        for axis in [*singles, *itertools.combinations(range(rank), 2), *itertools.combinations(range(rank), 3)]:
+            other = ast.keyword("axis", literal(axis))
+            words = [other if keyword.arg == "axis" else keyword for keyword in node.keywords]
+            yield "summed axis", ast.Call(node.func, node.args, words)
+    elif name in ("sum", "mean"):
         for axis, kept in itertools.product(range(rank), ([], [ast.keyword("keepdims", literal(True))])):
             words = [*node.keywords, ast.keyword("axis", literal(axis)), *kept]
             yield "summed axis", ast.Call(node.func, node.args, words)
@@ -115,39 +119,38 @@ def axes(site: Site, known: Known) -> Found:
 def transposes(site: Site, known: Known) -> Found:
     node, value = known.at(site)
     cause = "reshaped" if isinstance(site.parent, ast.Attribute) and site.parent.attr == "reshape" else "transposed"
-    if isinstance(node, ast.Attribute) and node.attr in ("T", "mT"):
-        yield "transposed", node.value
-    if isinstance(node, ast.Call) and called(node) in ("transpose", "swapaxes", "matrix_transpose", "moveaxis"):
-        inner = node.func.value if isinstance(node.func, ast.Attribute) and not is_module(node) else node.args[0]
-        yield "transposed", inner
-        numbers = [a for a in node.args if isinstance(a, ast.Constant)]
-        if 1 < len(numbers) <= 4 and len(numbers) == len(node.args):
-            for order in itertools.permutations(numbers):
-                yield "transposed", ast.Call(node.func, list(order), node.keywords)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-        a, b = node.left, node.right
-        a_t, b_t = transposed(a), transposed(b)
-        for left, right in ((b, a), (a_t, b), (a, b_t), (a_t, b_t), (b_t, a), (b, a_t), (b_t, a_t)):
-            yield "transposed", ast.BinOp(left, ast.MatMult(), right)
-    if isinstance(node, ast.Constant) and isinstance(node.value, str) and "->" in node.value:
-        yield from (("transposed", ast.Constant(text)) for text in _other_einsums(node.value))
-    if is_value(site, known) and np.ndim(value) >= 2:
+    match node:
+        case ast.Attribute(inner, "T" | "mT"):
+            yield "transposed", inner
+        case ast.Call(func, [*args], keywords) if called(node) in _TRANSPOSING and (array := array_of(node)):
+            yield "transposed", array
+            if 1 < len(args) <= 4 and all(isinstance(a, ast.Constant) for a in args):
+                for order in itertools.permutations(args):
+                    yield "transposed", ast.Call(func, list(order), keywords)
+        case ast.BinOp(a, ast.MatMult(), b):
+            a_t, b_t = transposed(a), transposed(b)
+            for left, right in ((b, a), (a_t, b), (a, b_t), (a_t, b_t), (b_t, a), (b, a_t), (b_t, a_t)):
+                yield "transposed", ast.BinOp(left, ast.MatMult(), right)
+        case ast.Constant(str(text)) if "->" in text:
+            yield from (("transposed", ast.Constant(other)) for other in _other_einsums(text))
+    if is_value(site, known):
         for i, j in itertools.combinations(range(np.ndim(value)), 2):
-            yield cause, ast.Call(ast.Attribute(node, "swapaxes", ast.Load()), [literal(i), literal(j)], [])
-    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
-        parts = node.slice.elts
-        names = [i for i, part in enumerate(parts) if isinstance(part, ast.Name)]
-        for i, j in itertools.combinations(names, 2):
-            changed = list(parts)
-            changed[i], changed[j] = parts[j], parts[i]
-            yield "transposed", ast.Subscript(node.value, ast.Tuple(changed, ast.Load()), node.ctx)
-    if isinstance(node, ast.stmt) and site.at is not None and isinstance(site.parent, ast.FunctionDef):
-        for name in sorted({n.id for n in ast.walk(site.parent) if isinstance(n, ast.Name)}):
-            held: Any = known.pool.get(name)
-            if np.ndim(held) == 2:  # wherever it is used
-                turned = ast.Assign([ast.Name(name, ast.Store())], transposed(ast.Name(name, ast.Load())))
-                after = not isinstance(node, ast.Return)
-                yield "transposed", ast.If(ast.Constant(True), [node, turned] if after else [turned, node], [])
+            yield cause, method(node, "swapaxes", i, j)
+    match node:
+        case ast.Subscript(inner, ast.Tuple(parts), ctx):
+            names = [i for i, part in enumerate(parts) if isinstance(part, ast.Name)]
+            for changed in _exchanges(parts, names):
+                yield "transposed", ast.Subscript(inner, ast.Tuple(changed, ast.Load()), ctx)
+        case ast.stmt() if isinstance(site.parent, ast.FunctionDef):
+            for name in sorted({n.id for n in ast.walk(site.parent) if isinstance(n, ast.Name)}):
+                held: Any = known.pool.get(name)
+                if np.ndim(held) == 2:  # wherever it is used
+                    turned = ast.Assign([ast.Name(name, ast.Store())], transposed(ast.Name(name, ast.Load())))
+                    both = [turned, node] if isinstance(node, ast.Return) else [node, turned]
+                    yield "transposed", ast.If(ast.Constant(True), both, [])
+
+
+_TRANSPOSING = ("transpose", "swapaxes", "matrix_transpose", "moveaxis")
 
 
 def turns(site: Site, known: Known) -> Found:
@@ -169,27 +172,25 @@ def _other_einsums(text: str) -> Iterator[str]:
     parts, _, out = text.partition("->")
     operands = parts.split(",")
     for n, operand in enumerate(operands):
-        for i, j in itertools.combinations(range(len(operand)), 2):
-            letters = list(operand)
-            letters[i], letters[j] = letters[j], letters[i]
+        for letters in _exchanges(operand, range(len(operand))):
             yield f"{','.join([*operands[:n], ''.join(letters), *operands[n + 1 :]])}->{out}"
 
 
 def branches(site: Site, known: Known) -> Found:
     node, value = known.at(site)
-    if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        for op in (ast.Gt, ast.Lt, ast.GtE, ast.LtE, ast.Eq, ast.NotEq):
-            if not isinstance(node.ops[0], op):
-                yield "wrong branch", ast.Compare(node.left, [op()], node.comparators)
-    if isinstance(node, ast.Call) and called(node) == "where" and len(node.args) == 3:
-        condition, yes, no = node.args
-        yield "wrong branch", ast.Call(node.func, [condition, no, yes], [])
-        yield "extra factor", yes
-        yield "extra factor", no
-        for changed in (ast.UnaryOp(ast.USub(), no), literal(0)):
-            yield "wrong branch", ast.Call(node.func, [condition, yes, changed], [])
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert | ast.Not):
-        yield "wrong branch", node.operand
+    match node:
+        case ast.Compare(left, [old], right):
+            for op in (ast.Gt, ast.Lt, ast.GtE, ast.LtE, ast.Eq, ast.NotEq):
+                if not isinstance(old, op):
+                    yield "wrong branch", ast.Compare(left, [op()], right)
+        case ast.Call(func, [condition, yes, no]) if called(node) == "where":
+            yield "wrong branch", ast.Call(func, [condition, no, yes], [])
+            yield "extra factor", yes
+            yield "extra factor", no
+            for changed in (ast.UnaryOp(ast.USub(), no), literal(0)):
+                yield "wrong branch", ast.Call(func, [condition, yes, changed], [])
+        case ast.UnaryOp(ast.Invert() | ast.Not(), operand):
+            yield "wrong branch", operand
     if is_value(site, known) and is_mask(value) and not isinstance(node, ast.UnaryOp):
         yield "wrong branch", ast.UnaryOp(ast.Invert(), node)
         for text, mask in known.pool.items():
@@ -208,31 +209,30 @@ _OPPOSITES = {
 def places(site: Site, known: Known) -> Found:
     node, value = known.at(site)
     if isinstance(node, ast.Slice):
-        for field in ("lower", "upper"):
-            bound = getattr(node, field)
-            for step in (1, -1):
-                if bound is not None:
-                    changed = copy.copy(node)
-                    setattr(changed, field, ast.BinOp(bound, ast.Add(), literal(step)))
-                    yield "wrong place", changed
-        if node.lower is not None and node.upper is None:
-            yield "wrong place", ast.Slice(None, ast.UnaryOp(ast.USub(), node.lower), node.step)
-        if node.upper is not None and node.lower is None:
-            yield "wrong place", ast.Slice(ast.UnaryOp(ast.USub(), node.upper), None, node.step)
-        if node.step is not None and node.lower is None:
-            yield "wrong place", ast.Slice(literal(1), node.upper, node.step)
-        if node.step is not None and node.lower is not None:
-            yield "wrong place", ast.Slice(None, node.upper, node.step)
-    is_index = isinstance(value, int | np.integer) or getattr(value, "dtype", np.dtype(float)).kind in "iu"
+        lower, upper, step = node.lower, node.upper, node.step
+        for by in (1, -1) if lower else ():
+            yield "wrong place", ast.Slice(_moved(lower, by), upper, step)
+        for by in (1, -1) if upper else ():
+            yield "wrong place", ast.Slice(lower, _moved(upper, by), step)
+        if lower and not upper:
+            yield "wrong place", ast.Slice(None, ast.UnaryOp(ast.USub(), lower), step)
+        if upper and not lower:
+            yield "wrong place", ast.Slice(ast.UnaryOp(ast.USub(), upper), None, step)
+        if step:
+            yield "wrong place", ast.Slice(None if lower else literal(1), upper, step)
+    is_index = isinstance(value, int | np.integer) or kind_of(value) in "iu"
     if is_index and not isinstance(value, bool) and isinstance(node, ast.expr) and not _is_axis(site):
         is_inside = site.field == "slice" or isinstance(site.parent, ast.Slice | ast.Call | ast.Tuple | ast.Assign)
-        for step in (1, -1):
-            cause = "wrong factor" if _is_power(site) else "wrong place" if is_inside else "wrong constant"
-            yield cause, ast.BinOp(node, ast.Add(), literal(step))
+        cause = "wrong factor" if _is_power(site) else "wrong place" if is_inside else "wrong constant"
+        for by in (1, -1):
+            yield cause, _moved(node, by)
         for text, other in known.pool.items():
-            kind = getattr(other, "dtype", np.dtype(float)).kind
-            if kind in "iu" and np.shape(other) == np.shape(value) and text != ast.unparse(node):
+            if kind_of(other) in "iu" and np.shape(other) == np.shape(value) and text != ast.unparse(node):
                 yield "wrong place", parsed(text)
+
+
+def _moved(node: Any, by: int) -> ast.BinOp:
+    return ast.BinOp(node, ast.Add(), literal(by))
 
 
 def _is_power(site: Site) -> bool:
@@ -248,30 +248,33 @@ MOST_INTEGER = 64
 
 
 def constants(site: Site, known: Known) -> Found:
-    node = site.get()
-    if not isinstance(node, ast.Constant) or isinstance(node.value, bool | str | None) or _is_axis(site):
-        return
-    c = node.value
-    if isinstance(c, int | float):
-        if isinstance(c, int):
-            constants: list[float] = [k for k in known.constants if isinstance(k, int) and abs(k) <= MOST_INTEGER]
-        else:
-            constants = list(known.constants)
-        near = [k for k in known.constants if c and k != c and abs(k - c) <= 0.02 * abs(c)]
-        others = [2 * c, 3 * c, c + 1, c - 1, -c, *([c / 2, 1 / c] if c else [])]
-        for other in [*near, *constants, *others]:
-            if other != c:
-                yield "wrong factor" if _is_power(site) else "wrong constant", literal(other)
+    match site.get():
+        case ast.Constant(int() | float() as c) if not isinstance(c, bool) and not _is_axis(site):
+            is_any = isinstance(c, float)
+            own = [k for k in known.constants if is_any or (isinstance(k, int) and abs(k) <= MOST_INTEGER)]
+            near = [k for k in known.constants if c and k != c and abs(k - c) <= 0.02 * abs(c)]
+            others = [2 * c, 3 * c, c + 1, c - 1, -c, *([c / 2, 1 / c] if c else [])]
+            for other in [*near, *own, *others]:
+                if other != c:
+                    yield "wrong factor" if _is_power(site) else "wrong constant", literal(other)
 
 
 def accumulation(site: Site, known: Known) -> Found:
-    node = site.get()
-    if isinstance(node, ast.Assign) and len(node.targets) == 1 and not isinstance(node.targets[0], ast.Tuple):
-        is_once = isinstance(node.targets[0], ast.Name) and isinstance(site.parent, ast.FunctionDef)
-        cause = "missing term" if is_once else "not accumulated"
-        yield cause, ast.AugAssign(stored(node.targets[0]), ast.Add(), node.value)
-    target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
-    if isinstance(node, ast.Assign | ast.AugAssign) and isinstance(target, ast.Subscript):
+    match site.get():
+        case ast.Assign([target, *others], value):
+            if not others and not isinstance(target, ast.Tuple):
+                is_once = isinstance(target, ast.Name) and isinstance(site.parent, ast.FunctionDef)
+                cause = "missing term" if is_once else "not accumulated"
+                yield cause, ast.AugAssign(stored(target), ast.Add(), value)
+        case ast.AugAssign(target, _, value):
+            pass
+        case _:
+            return
+    if isinstance(target, ast.Subscript):
         add_at = parsed("__import__('numpy').add.at")
-        where = [target.value, as_index(target.slice), node.value]
+        where = [target.value, as_index(target.slice), value]
         yield "not accumulated", ast.Expr(ast.Call(add_at, [loaded(each) for each in where], []))
+
+
+#: In the order in which they are tried.
+CHANGES = (outputs, signs, drops, axes, transposes, branches, places, turns, constants, accumulation)

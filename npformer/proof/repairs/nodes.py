@@ -93,6 +93,11 @@ def is_mask(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype.kind == "b"
 
 
+def kind_of(value: Any) -> str:
+    """The kind of an array's numbers; that of floats for anything else."""
+    return getattr(value, "dtype", np.dtype(float)).kind
+
+
 def fits(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
     """Whether it broadcasts to the other shape without making it larger."""
     try:
@@ -105,8 +110,12 @@ def called(node: ast.Call) -> str:
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
-def is_module(node: ast.Call) -> bool:
-    return isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name) and node.func.value.id == "np"
+def array_of(node: ast.Call) -> ast.expr | None:
+    """What a method is called on, or else the first argument."""
+    match node.func:
+        case ast.Attribute(value) if not (isinstance(value, ast.Name) and value.id == "np"):
+            return value
+    return node.args[0] if node.args else None
 
 
 def inputs_of(node: ast.Call) -> list[ast.expr]:
@@ -127,8 +136,14 @@ def parsed(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
 
+def method(node: ast.expr, name: str, *arguments: Any, **words: Any) -> ast.Call:
+    """A call of a method, with literal arguments."""
+    keywords = [ast.keyword(word, literal(value)) for word, value in words.items()]
+    return ast.Call(ast.Attribute(node, name, ast.Load()), list(map(literal, arguments)), keywords)
+
+
 def transposed(node: ast.expr) -> ast.expr:
-    return ast.Call(ast.Attribute(node, "swapaxes", ast.Load()), [literal(-1), literal(-2)], [])
+    return method(node, "swapaxes", -1, -2)
 
 
 def turned(node: ast.expr, axis: int, rank: int) -> ast.expr:
