@@ -110,11 +110,6 @@ def _takes_terms(site: Site) -> bool:
     return is_in_sum or is_whole or isinstance(site.get(), ast.Name)
 
 
-def _is_name(text: str) -> bool:
-    """Whether this is a variable or an attribute: x, self.x."""
-    return all(part.isidentifier() for part in text.split("."))
-
-
 def projections(site: Site, known: Known) -> Found:
     """What a norm or a softmax takes off: a mean or a sum over the last axis of a name or of a product of two.
 
@@ -125,8 +120,8 @@ def projections(site: Site, known: Known) -> Found:
     shape = np.shape(value)
     if not _takes_terms(site) or is_mask(value) or not shape or shape[-1] < 2:
         return
-    names = [text for text, v in known.pool.items() if _is_name(text) and np.shape(v) == shape and not is_mask(v)]
-    names = names[:MOST_NAMES]
+    alike = [text for text, v in known.pool.items() if np.shape(v) == shape and not is_mask(v)]
+    names = [text for text in alike if all(part.isidentifier() for part in text.split("."))][:MOST_NAMES]  # x, self.x
     text = ast.unparse(node)
     for name in names if text in names else ():
         both = f"{text} - {text}.mean({_LAST}) - {name} * ({text} * {name}).mean({_LAST})"

@@ -55,8 +55,8 @@ class Known(NamedTuple):
 Found = Iterator[tuple[str, ast.AST]]
 
 
-def sites(function: ast.FunctionDef) -> list[Site]:
-    """All places of expressions and statements in the body."""
+def sites(function: ast.AST) -> list[Site]:
+    """All places of expressions and statements in the body of a function, or of a module."""
     found = []
     for parent in ast.walk(function):
         for field, value in ast.iter_fields(parent):

@@ -16,6 +16,7 @@ import itertools
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,27 +96,25 @@ def _best(
     return best
 
 
+@dataclass(eq=False)
 class _Search:
     """The changes of one function: ``main``, the trial's own, or one that it calls by the name ``called``."""
 
-    def __init__(
-        self,
-        trial: Trial,
-        main: Source,
-        called: str,
-        source: Source,
-        truths: Sequence[Mapping[str, HostArray]],
-        symmetric: Collection[str],
-    ) -> None:
-        self._trial, self._source, self._truths, self._symmetric = trial, source, truths, symmetric
-        self._main, self._called = main, called
-        self._main_code = compile(main.tree, "<backward>", "exec")
-        self._constants = constants_of(trial.forward)
-        self._helpers = helpers_of(trial.forward, source)
+    _trial: Trial
+    _main: Source
+    _called: str
+    _source: Source
+    _truths: Sequence[Mapping[str, HostArray]]
+    _symmetric: Collection[str]
+
+    def __post_init__(self) -> None:
+        self._main_code = compile(self._main.tree, "<backward>", "exec")
+        self._constants = constants_of(self._trial.forward)
+        self._helpers = helpers_of(self._trial.forward, self._source)
         #: For each truth, how far each of its gradients may be off.
         self._slack = [
             {name: AGREES * max(max_abs(g), 1e-3 * largest(truth.values())) for name, g in truth.items()}
-            for truth in truths
+            for truth in self._truths
         ]
 
     def changes(
@@ -135,7 +134,7 @@ class _Search:
         """Make this change for good: the search for another cause continues in the changed source."""
         edit.site.put(_located(edit.node, edit.site.get()))
         ast.fix_missing_locations(self._source.tree)
-        function = self._made(self._source.tree, self._source.names)
+        function = self._made(self._source.tree)
         if self._called:
             self._main.names[self._called] = function
         return self._trial.exchanged(self._within(function))
@@ -145,7 +144,7 @@ class _Search:
         before = edit.site.get()
         edit.site.put(_located(edit.node, before))
         try:
-            function = self._within(self._made(self._source.tree, self._source.names))
+            function = self._within(self._made(self._source.tree))
             fixes = set(wrong)
             for number in range(len(self._truths)):
                 fixes = fixes and fixes & self._right(self._trial.run(function, number), number, wrong)
@@ -168,9 +167,9 @@ class _Search:
                 return set()
         return fixes
 
-    def _made(self, tree: ast.Module, names: Mapping[str, Any]) -> Any:
-        """The function that the tree defines."""
-        space = dict(names)
+    def _made(self, tree: ast.Module, **more: Any) -> Any:
+        """The function that the tree defines, which sees more names."""
+        space = self._source.names | more
         exec(compile(tree, "<a change of backward>", "exec"), space)
         return space[self._source.definition.name]
 
@@ -195,20 +194,15 @@ class _Search:
                 texts.setdefault(ast.unparse(node), values[id(node)])
             return value
 
-        tree = self._source.tree
-        twin = copy.deepcopy(tree)
-        originals, copies = (sites(each.body[0]) for each in (tree, twin) if isinstance(each.body[0], ast.FunctionDef))
-        for original, site in reversed(list(zip(originals, copies, strict=True))):
-            node = original.get()
-            if isinstance(node, ast.expr) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
-                by_number.append(node)
-                inner = site.get()
-                if isinstance(inner, ast.Slice | ast.Starred) or _holds_slice(inner) or site.field in ("keywords",):
-                    continue
+        twin = copy.deepcopy(self._source.tree)
+        for original, site in reversed(list(zip(sites(self._source.tree), sites(twin), strict=True))):
+            inner = site.get()
+            if _has_value(inner):
+                by_number.append(original.get())
                 call = ast.Call(ast.Name("_seen_", ast.Load()), [ast.Constant(len(by_number) - 1), inner], [])
                 site.put(ast.copy_location(call, inner))
         try:
-            function = self._made(ast.fix_missing_locations(twin), self._source.names | {"_seen_": seen})
+            function = self._made(ast.fix_missing_locations(twin), _seen_=seen)
             backward = self._within(function)
             texts |= variables_of(function, lambda: self._trial.run(backward, 0))
         except Exception:
@@ -225,8 +219,12 @@ class _Search:
         return f"{edit.cause}: {place}: {what}"
 
 
-def _holds_slice(node: ast.AST) -> bool:
-    return isinstance(node, ast.Tuple) and any(isinstance(part, ast.Slice | ast.Starred) for part in node.elts)
+def _has_value(node: ast.AST) -> bool:
+    """Whether a node is an expression of its own: not a target, and no slices."""
+    if not isinstance(node, ast.expr) or not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+        return False
+    parts = node.elts if isinstance(node, ast.Tuple) else [node]
+    return not any(isinstance(part, ast.Slice | ast.Starred) for part in parts)
 
 
 def _short(text: str) -> str:

@@ -41,7 +41,7 @@ class Source(NamedTuple):
     def may_run_for_ever(self) -> bool:
         """Whether a changed version might never end: it waits for a condition, or counts without end."""
         return any(
-            isinstance(node, ast.While) or (isinstance(node, ast.Name | ast.Attribute) and _last(node) in ENDLESS)
+            isinstance(node, ast.While) or ENDLESS & {getattr(node, "id", ""), getattr(node, "attr", "")}
             for node in ast.walk(self.tree)
         )
 
@@ -61,10 +61,6 @@ class Source(NamedTuple):
             source = source_of(function) if callable(function) else None
             if source is not None and not is_installed(source.function) and source.function is not self.function:
                 yield name, source
-
-
-def _last(node: ast.Name | ast.Attribute) -> str:
-    return node.id if isinstance(node, ast.Name) else node.attr
 
 
 def is_installed(function: Any) -> bool:

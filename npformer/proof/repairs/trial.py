@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -65,12 +66,13 @@ def _of_methods(checked: LayerSubject, upstreams: Sequence[Upstream]) -> Iterato
 def _of_method(
     checked: LayerSubject, upstreams: Sequence[Upstream], kind: type, name: str, method: FunctionType
 ) -> Trial:
+    exchanged = partial(_exchanged, kind, name)
+
     def run(function: Any, number: int) -> HostArrays:
-        with _exchanged(kind, name, function):
+        with exchanged(function):
             return checked.gradients(upstreams[number])
 
-    forward = getattr(kind, "forward", method)
-    return Trial(method, forward, lambda function: _exchanged(kind, name, function), run, MOST_OF_METHOD)
+    return Trial(method, getattr(kind, "forward", method), exchanged, run, MOST_OF_METHOD)
 
 
 @contextmanager
