@@ -2,7 +2,7 @@
 
 import pytest
 
-from npformer.explain import session
+from npformer.explain import explanation, session
 from npformer.explain.models import model_setting
 
 
@@ -18,3 +18,9 @@ def pre():
     """The same in pre-LN."""
     with session(model_setting("transformer-pre")) as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def found(opened):
+    """An explanation of a number of a query's weight, with the nine steps up to the loss."""
+    return explanation(opened, "decoder.layers.0.self_attention.query.weight[3,1]", ["9"])

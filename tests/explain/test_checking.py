@@ -2,9 +2,7 @@
 
 from dataclasses import replace
 
-import pytest
-
-from npformer.explain import explanation, random_checks
+from npformer.explain import random_checks
 from npformer.explain.checking import problems
 
 
@@ -14,11 +12,6 @@ def test_twenty_random_numbers_are_explained_exactly():
     assert len({each.name for each in found}) >= 15
     assert sum(each.value != 0 for each in found) >= 12
     assert any("@" in each.place for each in found)
-
-
-@pytest.fixture(scope="module")
-def found(opened):
-    return explanation(opened, "decoder.layers.0.self_attention.query.weight[3,1]", ["1", "1"])
 
 
 def test_a_right_explanation_has_no_problem(found):

@@ -6,20 +6,14 @@ import shlex
 import numpy as np
 import pytest
 
-from npformer.backend import get_backend
 from npformer.errors import ConfigError
 from npformer.explain import Setting, explanation, lines, session, to_dict
 from npformer.explain.models import NAMES, case_setting, model_setting
 from npformer.functional import OPERATIONS
-from npformer.layers import Layer, Parameter
 from npformer.proof.catalogue import catalogue
+from tests.proof.own_code import Scaled
 
 QUERY = "decoder.layers.0.self_attention.query.weight[3,1]"
-
-
-@pytest.fixture(scope="module")
-def found(opened):
-    return explanation(opened, QUERY, ["9"])
 
 
 def test_the_terms_name_the_tokens_and_the_gradient_that_a_reader_knows(found):
@@ -109,24 +103,8 @@ def test_an_activation_has_the_gradients_of_all_its_uses(opened):
     assert "dK[" in "".join(each.up for each in found.terms.groups[0].products)
 
 
-class Scaled(Layer):
-    """A layer of a user's that adds its gradient itself, without an operation."""
-
-    def __init__(self, backend):
-        super().__init__(backend)
-        self.scale = Parameter("scale", backend.array(np.array([0.5, 1.5, -2.0])))
-
-    def forward(self, x):
-        return x * self.scale.data, x
-
-    def backward(self, dy, x):
-        self.scale.grad[...] += (dy * x).sum(axis=0)
-        return dy * self.scale.data
-
-
-def test_what_a_users_layer_adds_itself_is_said_to_be_its_own():
-    layer = Scaled(get_backend("numpy", dtype="float64", kernels="plain"))
-    with session(Setting("mine", layer, (np.random.default_rng(0).normal(size=(4, 3)),))) as mine:
+def test_what_a_users_layer_adds_itself_is_said_to_be_its_own(numpy64):
+    with session(Setting("mine", Scaled(numpy64), (np.random.default_rng(0).normal(size=(4, 3)),))) as mine:
         found = explanation(mine, "scale[1]")
     assert found.value.verdict == "right"
     (group,) = found.terms.groups

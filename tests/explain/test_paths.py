@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from npformer.backend import get_backend
 from npformer.explain import Setting, session
 from npformer.explain import paths as module
 from npformer.explain.models import model_setting
@@ -13,8 +12,11 @@ from npformer.layers import EncoderLayer, Layer
 from npformer.proof.case import shaken
 
 
-def number(opened, place):
-    return place.gradient(opened, opened.run())
+def paths_to(opened, at):
+    """The number at a place, and the ways to it."""
+    place = find(opened, at)
+    value = place.gradient(opened, opened.run())
+    return value, paths(opened, place, value)
 
 
 @pytest.mark.parametrize("at", ["encoder.layers.0.norm1.gamma[1]", "src_embedding.weight[4,2]"])
@@ -23,7 +25,7 @@ def test_the_ways_are_those_of_closed_branches(request, fixture, at):
     """With every sum set to one of its branches, what is left is the way with these choices, and its beginnings."""
     opened = request.getfixturevalue(fixture)
     place = find(opened, at)
-    found = paths(opened, place, number(opened, place))
+    _, found = paths_to(opened, at)
     assert len(found.ways) > 3
     rng = np.random.default_rng(1)
     for _ in range(6):
@@ -35,8 +37,7 @@ def test_the_ways_are_those_of_closed_branches(request, fixture, at):
 
 
 def test_a_way_to_the_encoder_leaves_the_decoder_through_cross_attention(opened):
-    place = find(opened, "encoder.layers.0.feed_forward.down.weight[1,2]")
-    found = paths(opened, place, number(opened, place))
+    _, found = paths_to(opened, "encoder.layers.0.feed_forward.down.weight[1,2]")
     names = [each.name for each in found.sums]
     assert names[:2] == ["decoder.layers.0.feed_forward", "decoder.layers.0.cross_attention"]
     assert "decoder.layers.0.self_attention" not in names
@@ -46,8 +47,7 @@ def test_a_way_to_the_encoder_leaves_the_decoder_through_cross_attention(opened)
 
 
 def test_the_gain_of_a_sums_own_norm_ends_its_ways_before_the_sum(opened):
-    place = find(opened, "decoder.layers.0.norm2.gamma[0]")
-    found = paths(opened, place, number(opened, place))
+    _, found = paths_to(opened, "decoder.layers.0.norm2.gamma[0]")
     assert [each.name for each in found.sums] == ["decoder.layers.0.feed_forward"]
     assert {way.choices for way in found.ways} == {((0, PAST),), ((0, THROUGH),)}
 
@@ -68,33 +68,26 @@ class SharedLayer(Layer):
         return self.layer.backward(self.layer.backward(dz, cache[1]), cache[0])
 
 
-def test_a_gain_that_is_used_in_several_sums_counts_once_for_each_way():
-    layer = SharedLayer(get_backend("numpy", dtype="float64", kernels="plain"))
-    with session(Setting("shared", layer, (np.random.default_rng(0).normal(size=(2, 3, 4)),))) as shared:
-        place = find(shared, "layer.norm1.gamma[1]")
-        value = number(shared, place)
-        found = paths(shared, place, value)
+def test_a_gain_that_is_used_in_several_sums_counts_once_for_each_way(numpy64):
+    with session(Setting("shared", SharedLayer(numpy64), (np.random.default_rng(0).normal(size=(2, 3, 4)),))) as shared:
+        value, found = paths_to(shared, "layer.norm1.gamma[1]")
     assert len(found.sums) == 3
     assert sum(way.value for way in found.ways) == pytest.approx(value, rel=1e-12)
     assert () not in {way.choices for way in found.ways}
 
 
 def test_no_sum_lies_before_the_last_map(opened):
-    place = find(opened, "generator.weight[1,2]")
-    value = number(opened, place)
-    found = paths(opened, place, value)
+    value, found = paths_to(opened, "generator.weight[1,2]")
     assert (found.sums, found.ways[0].value, found.exact) == ((), value, True)
 
 
 def test_with_many_sums_the_strongest_ways_are_found_and_the_rest_is_said(monkeypatch):
     with session(model_setting("transformer-deep")) as deep:
-        place = find(deep, "src_embedding.weight[4,2]")
-        value = number(deep, place)
-        every = paths(deep, place, value)
+        value, every = paths_to(deep, "src_embedding.weight[4,2]")
         assert (every.exact, every.remainder) == (True, 0.0)
         monkeypatch.setattr(module, "EXACT", 3)
         monkeypatch.setattr(module, "MOST_RUNS", 60)
-        some = paths(deep, place, value)
+        _, some = paths_to(deep, "src_embedding.weight[4,2]")
     assert not some.exact
     assert 1 <= len(some.ways) < len(every.ways)
     assert sum(way.value for way in some.ways) + some.remainder == pytest.approx(value, rel=1e-12)

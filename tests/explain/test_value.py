@@ -2,11 +2,11 @@
 
 import pytest
 
-from npformer.backend import PLAIN, Pair
 from npformer.explain import Setting, explanation, session
 from npformer.explain.models import model_setting
 from npformer.explain.place import find
 from npformer.explain.value import Prediction, means_of, steady, value_of
+from tests.proof.own_code import spoil
 
 
 @pytest.mark.parametrize(
@@ -26,29 +26,9 @@ def test_both_witnesses_agree_with_a_right_gradient(opened, at):
     assert found.verdict == "right"
 
 
-def wrong_linear():
-    """The pair of linear, with a gradient of the weight that is 0.1 % too large."""
-
-    def backward(dy, cache, into=()):
-        if not into:
-            dx, dweight, dbias = PLAIN.linear.backward(dy, cache)
-            return dx, dweight * 1.001, dbias
-        weight, bias = (total.copy() for total in into)
-        dx = PLAIN.linear.backward(dy, cache, (weight, bias))
-        into[0][...] += (weight - into[0]) * 1.001
-        into[1][...] = bias
-        return dx
-
-    return Pair(PLAIN.linear.forward, backward)
-
-
 def test_a_wrong_gradient_is_called_wrong():
-    from dataclasses import replace
-
     setting = model_setting("transformer")
-    model = setting.target
-    for layer in model.all_layers():
-        layer.backend = replace(layer.backend, ops=replace(layer.backend.ops, linear=wrong_linear()))
+    spoil(setting.target.generator, "linear")
     with session(setting) as opened:
         wrong = value_of(opened, find(opened, "decoder.layers.0.self_attention.query.weight[3,1]"))
         right = value_of(opened, find(opened, "generator.bias[3]"))

@@ -7,8 +7,8 @@ import pytest
 
 import npformer as npf
 from npformer.errors import ConfigError
-from npformer.lab.museum.bugs import BUGS, bug
-from npformer.pages.bugs import MOST, USUAL, bug_traces, with_bug
+from npformer.lab.museum.bugs import bug
+from npformer.pages.bugs import MOST, bug_traces, with_bug
 from npformer.pages.packing import Pack
 from npformer.proof.showcase import showcase
 
@@ -27,8 +27,13 @@ FIRST = {
 }
 
 
+def where(trace, one):
+    """The call that differs first, and in which of its two passes."""
+    return trace.calls[one.first.call]["name"], one.first.way
+
+
 def test_each_of_ten_bugs_differs_first_where_its_code_is(shown, bugs):
-    found = {one.bug.id: (shown.calls[one.first.call]["name"], one.first.way) for one in bugs}
+    found = {one.bug.id: where(shown, one) for one in bugs}
     assert found == FIRST
     assert len(found) == MOST
 
@@ -53,12 +58,15 @@ def test_the_lines_are_those_of_the_changed_code(bugs):
     assert lines["memory-values-only"]["lines"] == []  # a layer has none
 
 
+def gradient(trace, call, name):
+    """A gradient that a call returned."""
+    return trace.arrays[next(each["value"] for each in trace.calls[call]["gradients"] if each["name"] == name)]
+
+
 def test_a_difference_is_wrong_minus_right(shown, bugs):
     one = next(each for each in bugs if each.bug.id == "loss-by-batch")
-    (right,) = (g for g in shown.calls[one.first.call]["gradients"] if g["name"] == "dlogits")
-    (wrong,) = (g for g in one.wrong.calls[one.first.call]["gradients"] if g["name"] == "dlogits")
-    difference = one.differences[one.first.call]["gradients"]["dlogits"]
-    assert np.array_equal(difference, one.wrong.arrays[wrong["value"]] - shown.arrays[right["value"]])
+    right, wrong = (gradient(trace, one.first.call, "dlogits") for trace in (shown, one.wrong))
+    assert np.array_equal(one.differences[one.first.call]["gradients"]["dlogits"], wrong - right)
 
 
 def test_a_bug_of_the_forward_is_found_in_the_forward(shown):
@@ -69,8 +77,7 @@ def test_a_bug_of_the_forward_is_found_in_the_forward(shown):
         ("positions-before-scaling", ("", "forward")),
     ):
         one = with_bug(showcase, shown, bug(name))
-        assert one is not None
-        assert (shown.calls[one.first.call]["name"], one.first.way) == first, name
+        assert where(shown, one) == first, name
 
 
 def test_a_gradient_that_is_not_made_or_not_added_is_a_difference():
@@ -79,11 +86,11 @@ def test_a_gradient_that_is_not_made_or_not_added_is_a_difference():
     right = record()
     one = with_bug(record, right, bug("tied-one-gradient"))
     assert right.calls[one.first.call]["name"] == "generator.linear"
-    (dweight,) = (g for g in right.calls[one.first.call]["gradients"] if g["name"] == "dweight")
-    assert np.array_equal(one.differences[one.first.call]["gradients"]["dweight"], -right.arrays[dweight["value"]])
+    dweight = gradient(right, one.first.call, "dweight")
+    assert np.array_equal(one.differences[one.first.call]["gradients"]["dweight"], -dweight)
     assert one.sizes == {one.first.call: {"backward": 1.0}}
     one = with_bug(record, right, bug("tied-overwritten"))
-    assert (right.calls[one.first.call]["name"], one.first.way) == ("src_embedding", "backward")
+    assert where(right, one) == ("src_embedding", "backward")
     assert list(one.differences[one.first.call]) == ["added"]
     assert one.wrong.recording is None
 
@@ -92,8 +99,8 @@ def test_a_backward_that_does_not_run_is_a_difference():
     record = partial(showcase, num_encoder_layers=2)
     right = record()
     one = with_bug(record, right, bug("layers-in-forward-order"))
-    first = right.calls[one.first.call]["name"], one.first.way, right.calls[one.first.handed]["name"]
-    assert first == ("encoder", "backward", "encoder.layers.1")
+    assert where(right, one) == ("encoder", "backward")
+    assert right.calls[one.first.handed]["name"] == "encoder.layers.1"
     assert one.differences == {}
     assert {right.calls[number]["name"].rpartition(".")[2] for number in one.sizes} > {"0", "1", "self_attention"}
     assert {size for ways in one.sizes.values() for size in ways.values()} == {np.inf}
@@ -114,7 +121,3 @@ def test_a_named_bug_must_run_and_must_change_something(shown):
     with pytest.raises(ConfigError, match="did you mean relu-no-gate"):
         bug_traces(record, right, ["relu-no-gat"])
     assert bug_traces(record, right, []) == []
-
-
-def test_the_usual_bugs_are_in_the_museum():
-    assert set(USUAL) <= {one.id for one in BUGS}

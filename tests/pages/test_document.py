@@ -29,7 +29,6 @@ def test_the_policy_names_the_one_script_and_the_one_style_by_their_hashes():
 def test_no_text_ends_its_block():
     text = page()
     block = re.search(r'<script type="application/json" id="numbers">(.*?)</script>', text, re.DOTALL)
-    assert block is not None
     assert json.loads(block[1]) == [1.5, HOSTILE]
     assert text.count("</script>") == 2
     assert "<title>&lt;/script&gt;" in text

@@ -77,9 +77,8 @@ class Around(npf.layers.Layer):
         return self.both.backward(self.ops.residual.backward(dy, cache[1]), cache[0])
 
 
-def test_what_a_layer_returns_and_reads_itself_arrives_from_outside_only():
-    backend = npf.get_backend("numpy", dtype="float64", kernels="plain")
-    trace = npf.trace(Around(backend), 0.5 + np.random.default_rng(0).random(size=(2, 3)))
+def test_what_a_layer_returns_and_reads_itself_arrives_from_outside_only(numpy64):
+    trace = npf.trace(Around(numpy64), 0.5 + np.random.default_rng(0).random(size=(2, 3)))
     found = flows(trace.calls, trace.arrays)
     calls = {call["name"]: call["id"] for call in trace.calls}
     users = [trace.calls[user]["type"] for user, _, _ in found.fan_in[calls["both"], "upstream", "dy0"]]

@@ -7,10 +7,9 @@ import npformer as npf
 from npformer.explain import Setting, session
 from npformer.explain.models import model_setting
 from npformer.explain.place import find
-from npformer.layers import EncoderLayer, Layer
-from npformer.layers.parameter import Parameter
 from npformer.pages import write_trace_page
 from npformer.pages.opening import opening
+from tests.proof.own_code import Scaled
 
 
 def both(setting, *places):
@@ -62,30 +61,11 @@ def test_a_tied_parameter_opens_with_the_sum_over_its_uses():
     assert found == [({"call": 0, "what": "parameter", "name": "src_embedding.weight", "flat": 18}, True)]
 
 
-class Scaled(Layer):
-    """A gain in the layer's own code, without an operation, after an encoder layer."""
-
-    def __init__(self, backend):
-        super().__init__(backend)
-        self.layer = EncoderLayer(4, 2, 6, backend=backend)
-        self.gain = Parameter("gain", np.array([1.0, 2.0, 0.5, -1.0]))
-
-    def forward(self, x):
-        y, cache = self.layer.forward(x)
-        return y * self.gain.data, (y, cache)
-
-    def backward(self, dy, cache):
-        y, inner = cache
-        self.gain.grad += (dy * y).sum(axis=(0, 1))
-        return self.layer.backward(dy * self.gain.data, inner)
-
-
 @pytest.mark.parametrize(
-    ("at", "what"), [("x[1,2,3]", "gradients"), ("gain[1]", "parameter"), ("layer.norm1.gamma[2]", "gradients")]
+    ("at", "what"), [("x[1,2]", "gradients"), ("scale[1]", "parameter"), ("inner.weight[2,1]", "gradients")]
 )
-def test_an_input_and_a_parameter_of_a_layers_own_code(at, what):
-    layer = Scaled(npf.get_backend("numpy", dtype="float64", kernels="plain"))
-    x = np.random.default_rng(0).normal(size=(2, 3, 4))
+def test_an_input_and_a_parameter_of_a_layers_own_code(numpy64, at, what):
+    layer, x = Scaled(numpy64), np.random.default_rng(0).normal(size=(2, 3))
     trace = npf.trace(layer, x)
     with session(Setting("scaled", layer, (x,))) as opened:
         place = find(opened, at)
@@ -96,10 +76,9 @@ def test_an_input_and_a_parameter_of_a_layers_own_code(at, what):
 
 
 @pytest.mark.browser
-def test_the_page_shows_what_a_layers_own_code_added(browser, tmp_path):
-    layer = Scaled(npf.get_backend("numpy", dtype="float64", kernels="plain"))
-    trace = npf.trace(layer, np.random.default_rng(0).normal(size=(2, 3, 4)))
-    entry = {"call": 0, "what": "parameter", "name": "gain", "flat": 1}
+def test_the_page_shows_what_a_layers_own_code_added(browser, numpy64, tmp_path):
+    trace = npf.trace(Scaled(numpy64), np.random.default_rng(0).normal(size=(2, 3)))
+    entry = {"call": 0, "what": "parameter", "name": "scale", "flat": 1}
     write_trace_page(trace, tmp_path / "page.html", opens=entry)
     browser.open(tmp_path / "page.html")
     browser.wait("document.documentElement.dataset.ready === 'yes'")

@@ -1,7 +1,7 @@
 """The page of a report: sections, examples piece by piece, charts of one run and of several, and nothing unescaped."""
 
-import dataclasses
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -12,13 +12,15 @@ from npformer.training.told import Piece, Told
 HOSTILE = "</style><script>alert(1)</script><img src=x onerror=y> \" ' \u202e"
 
 
-def section(text, name):
+def section(name, *runs):
+    """A section of these runs' report."""
+    text = report_page(runs)
     return text.partition(f'<section id="{name}"')[2].partition("</section>")[0]
 
 
 def test_pieces_are_marked_where_they_are_wrong(summary):
     pieces = (Piece("a", "a"), Piece("b", "x"), Piece("c", None), Piece(None, "y"), Piece("z", "z", asked=False))
-    text = section(report_page([dataclasses.replace(summary, told=[Told("abc", pieces, "")])]), "examples")
+    text = section("examples", replace(summary, told=[Told("abc", pieces, "")]))
     written = re.search(r'<span class="written">(.*?)</span> <span class="quiet">expected abcz<', text)[1]
     assert written == (
         'a<span class="piece bad" title="expected b">x</span><del>c</del><ins>y</ins><span class="quiet">z</span>'
@@ -28,30 +30,30 @@ def test_pieces_are_marked_where_they_are_wrong(summary):
 
 def test_the_first_ten_examples_and_ten_more_that_are_wrong(summary):
     told = [Told(f"s{i}", (Piece("a", "a" if i % 2 else "b"),), "") for i in range(60)]
-    text = section(report_page([dataclasses.replace(summary, told=told)]), "examples")
+    text = section("examples", replace(summary, told=told))
     sources = re.findall(r'class="source">(.*?)<', text)
     assert sources == [f"s{i}" for i in [*range(10), *range(10, 30, 2)]]
     assert "30 of 60 are right. Shown: the first 10, and 10 more that are wrong." in text
 
 
 def test_a_language_model_s_text_is_marked_where_another_token_was_likelier(summary):
-    evaluation = dataclasses.replace(summary.evaluation, kind="causal")
+    evaluation = replace(summary.evaluation, kind="causal")
     told = [Told("ab", (Piece("a", "a"), Piece("b", " ")), "")] * 8
-    text = section(report_page([dataclasses.replace(summary, told=told, evaluation=evaluation)]), "examples")
+    text = section("examples", replace(summary, told=told, evaluation=evaluation))
     assert text.count('<span class="written">a<span class="piece bad" title="likelier: ␣">b</span></span>') == 5
     assert "8 of 16 tokens are right. Shown: the first 5." in text
 
 
 def test_warm_ups_of_several_runs_have_one_text(summary):
-    training = dataclasses.replace(summary.options.training, warmup_steps=5)
-    other = dataclasses.replace(summary, options=dataclasses.replace(summary.options, training=training))
-    text = section(report_page([summary, other]), "curves")
+    training = replace(summary.options.training, warmup_steps=5)
+    other = replace(summary, options=replace(summary.options, training=training))
+    text = section("curves", summary, other)
     assert "warm-ups end, 5, 8" in text
     assert text.count('<path class="mark"') == 2
 
 
 def test_nobody_s_text_is_html(summary, tmp_path):
-    hostile = dataclasses.replace(
+    hostile = replace(
         summary,
         run=RunDirectory(tmp_path / "a<b>"),
         told=[Told(HOSTILE, (Piece(HOSTILE, HOSTILE[::-1]),), "")],
@@ -60,7 +62,7 @@ def test_nobody_s_text_is_html(summary, tmp_path):
         repeat=HOSTILE,
         records=[{"step": 1, "kind": "gradient", f"norm.{HOSTILE}": 1.0}, *summary.records],
     )
-    for runs in ([hostile], [hostile, dataclasses.replace(hostile, told=[])]):
+    for runs in ([hostile], [hostile, replace(hostile, told=[])]):
         text = report_page(runs)
         assert "<script" not in text
         assert "<img" not in text
@@ -71,29 +73,29 @@ def test_nobody_s_text_is_html(summary, tmp_path):
 
 
 def test_curves_of_one_run_and_of_several(summary):
-    one = section(report_page([summary]), "curves")
+    one = section("curves", summary)
     captions = re.findall("<figcaption>(.*?)</figcaption>", one)
     assert captions == [
         "Loss, nats per token", "Held-out accuracy", "Learning rate", "Gradient norm, before clipping"
     ]  # fmt: skip
     assert "warm-up ends, 8" in one
     assert "training <b>2</b>" in one
-    two = section(report_page([summary, summary]), "curves")
+    two = section("curves", summary, summary)
     assert f"{summary.name}, held-out" in two
     assert two.count("warm-up ends") == 1
 
 
 def test_only_the_attention_of_a_run_with_weights_is_drawn(summary):
-    assert "no weights to show" in section(report_page([summary]), "attention")
-    assert "gone" in section(report_page([dataclasses.replace(summary, note="gone")]), "attention")
+    assert "no weights to show" in section("attention", summary)
+    assert "gone" in section("attention", replace(summary, note="gone"))
 
 
 def test_gradients_of_layers_are_those_of_their_parts_together(summary):
-    text = section(report_page([summary]), "gradients")
+    text = section("gradients", summary)
     assert "encoder.layers.0 <b>0.1</b>" in text
     assert "encoder.layers.0: 0.1 at step 20" in text
-    without = dataclasses.replace(summary, records=[line for line in summary.records if line["kind"] != "gradient"])
-    assert "metrics lack these norms" in section(report_page([without]), "gradients")
+    without = replace(summary, records=[line for line in summary.records if line["kind"] != "gradient"])
+    assert "metrics lack these norms" in section("gradients", without)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """The report in a real browser: silent, and no wider than the screen or the sheet."""
 
-import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def page(summary, tmp_path):
     tokens = [f"token{i}" for i in range(40)]
     weights = {"encoder.layers.0.self_attention": np.full((2, 40, 40), 1 / 40)}
     long = "a" * 300
-    full = dataclasses.replace(
+    full = replace(
         summary,
         told=[Told(long, (Piece(long, long[::-1]), Piece("b", "x")), "")],
         attention=AttentionExample(weights, tokens, tokens, long),

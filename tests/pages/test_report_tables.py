@@ -1,7 +1,7 @@
 """The tables of a report: what differs, what was taken for what, norms with shades, and texts as texts."""
 
-import dataclasses
 import re
+from dataclasses import replace
 
 from npformer.pages.report_tables import confusion_table, norms_table, options_table, what_table
 from npformer.training.told import Piece, Told
@@ -21,11 +21,9 @@ def told(*pairs):
 
 
 def test_options_that_differ_stand_in_one_row_each(summary):
-    other = dataclasses.replace(
+    other = replace(
         summary,
-        options=dataclasses.replace(
-            summary.options, training=dataclasses.replace(summary.options.training, clip_norm=None, steps=9)
-        ),
+        options=replace(summary.options, training=replace(summary.options.training, clip_norm=None, steps=9)),
     )
     assert rows(options_table([summary, other], differing=True))[1:] == [
         ["training.steps", "40", "9"],
@@ -46,18 +44,18 @@ def test_what_was_trained(summary):
 
 def test_the_most_frequent_mistakes_come_first(summary):
     pairs = [("a", "b"), ("a", "b"), ("c", None), (None, "<d>"), ("e", "e"), ("e", " ")]
-    text = confusion_table(dataclasses.replace(summary, told=told(*pairs)))
+    text = confusion_table(replace(summary, told=told(*pairs)))
     assert [[marked(cell) for cell in row[:3]] for row in rows(text)[1:]] == [
         ["a", "b", "2"], ["c", "nothing", "1"], ["nothing", "&lt;d&gt;", "1"], ["e", "␣", "1"]
     ]  # fmt: skip
     assert "5 of 6 pieces are wrong" in text
-    assert "Nothing was wrong" in confusion_table(dataclasses.replace(summary, told=told(("a", "a"))))
+    assert "Nothing was wrong" in confusion_table(replace(summary, told=told(("a", "a"))))
 
 
 def test_classes_stand_against_classes(summary):
     pairs = [("da", "da"), ("da", "da"), ("da", "nb"), ("nb", "nb"), ("fi", "da")]
-    evaluation = dataclasses.replace(summary.evaluation, kind="classify")
-    text = confusion_table(dataclasses.replace(summary, told=told(*pairs), evaluation=evaluation))
+    evaluation = replace(summary.evaluation, kind="classify")
+    text = confusion_table(replace(summary, told=told(*pairs), evaluation=evaluation))
     assert rows(text) == [
         ["", "da", "fi", "nb", "expected in all"],
         ["da", "2", "·", "1", "3"],
@@ -65,7 +63,7 @@ def test_classes_stand_against_classes(summary):
         ["nb", "·", "·", "1", "1"],
     ]
     many = told(*[(f"c{i:02}", f"c{i + (i > 20):02}") for i in range(40)])
-    text = confusion_table(dataclasses.replace(summary, told=many, evaluation=evaluation))
+    text = confusion_table(replace(summary, told=many, evaluation=evaluation))
     assert len(rows(text)) == 17
     assert "16 of 41, those with most mistakes" in text
     assert "c00" not in text
@@ -85,5 +83,5 @@ def test_norms_are_shaded_by_their_logarithm(summary):
 
 def test_many_evaluations_leave_eight_columns_with_both_ends(summary):
     records = [{"step": step, "kind": "gradient", "norm.a": 1.0} for step in range(1, 101)]
-    head = rows(norms_table(dataclasses.replace(summary, records=records)))[0]
+    head = rows(norms_table(replace(summary, records=records)))[0]
     assert (len(head), head[1], head[-1]) == (9, "1", "100")

@@ -1,6 +1,5 @@
 """What a backward must do beside being right: each breach is one problem in plain words, and the check is not ok."""
 
-import inspect
 import itertools
 import re
 import sys
@@ -12,6 +11,7 @@ import pytest
 from npformer.layers import LayerNorm
 from npformer.proof import gradcheck
 from npformer.proof.report import RIGHT
+from tests.proof.own_code import line_of
 
 X = np.random.default_rng(0).normal(size=(3, 4))
 THIS = Path(__file__).name
@@ -177,9 +177,7 @@ def branching(x, mode="cube", mask=None):
 
 def places(*texts):
     """What the note says of branches that begin with these lines."""
-    lines, first = inspect.getsourcelines(branching)
-    numbers = [first + next(i for i, line in enumerate(lines) if text in line) for text in texts]
-    return ", ".join(f"branching ({THIS}, line {n})" for n in numbers)
+    return ", ".join(f"branching ({THIS}, line {line_of(branching, text)})" for text in texts)
 
 
 def test_branches_that_were_not_entered_are_named():

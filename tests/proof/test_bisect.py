@@ -1,50 +1,30 @@
 """From a wrong model down to the first wrong part, and everything as it was afterwards."""
 
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import npformer as npf
-from npformer.backend import Pair
 from npformer.errors import ConfigError
 from npformer.layers import CacheStack, EncoderLayer, FeedForward, Layer, LayerNorm
 from npformer.layers.linear import Linear
 from npformer.proof import gradcheck
 from npformer.proof.bisect import bisect
+from npformer.proof.case import KEY
 from npformer.proof.listening import listening
-from tests.proof.small_models import NoSkip
-
-SRC = np.array([[3, 5, 4, 6], [6, 2, 0, 0]])
-TGT = np.array([[1, 6, 4], [1, 6, 0]])
+from tests.proof.own_code import spoil
+from tests.proof.small_models import SRC, TGT, NoSkip
+from tests.proof.small_models import model as small_model
 
 
 @pytest.fixture
-def model(numpy64):
-    config = npf.TransformerConfig(
-        src_vocab_size=7, tgt_vocab_size=7, d_model=8, num_heads=2, d_ff=12, num_encoder_layers=2,
-        num_decoder_layers=1, max_seq_len=6, dropout=0.1, norm_order="post", activation="relu", pad_id=0,
-    )  # fmt: skip
-    return npf.Transformer(config, backend=numpy64, seed=0)
-
-
-def spoil(layer, op):
-    """Give this one layer a pair whose first gradient is 0.1 % too large."""
-    forward, backward = getattr(layer.ops, op)
-
-    def wrong(dy, cache, into=()):
-        found = backward(dy, cache, into=into)
-        return (1.001 * found[0], *found[1:]) if isinstance(found, tuple) else 1.001 * found
-
-    layer.backend = replace(layer.backend, ops=replace(layer.backend.ops, **{op: Pair(forward, wrong)}))
+def model():
+    return small_model(num_encoder_layers=2, num_decoder_layers=1, dropout=0.1)
 
 
 def names(found):
     return [call.name for call, _ in found.path]
-
-
-KEY = npf.RandomKey(seed=1, step=2)
 
 
 def test_nothing_to_look_for(model):
@@ -132,10 +112,7 @@ def test_a_shared_layer(numpy64):
     layer = Twice(numpy64)
     spoil(layer.part, "feed_forward")
     assert names(bisect(layer, X)) == ["Twice", "Twice.part", "Twice.part.feed_forward"]
-    config = npf.TransformerConfig(7, 7, d_model=8, num_heads=2, d_ff=12, num_encoder_layers=1, num_decoder_layers=1,
-                                   tie_embeddings=True, max_seq_len=6)  # fmt: skip
-    tied = npf.Transformer(config, backend=numpy64)
-    assert bisect(tied, SRC, TGT).ok
+    assert bisect(small_model(num_decoder_layers=1, tie_embeddings=True), SRC, TGT).ok
 
 
 def state(model):

@@ -47,13 +47,37 @@ def test_a_constant_factor_and_what_it_equals(factor, name, text):
     assert found.text == text
 
 
-def test_signs_zeros_and_numbers_that_are_none():
-    assert by_pattern(-N, N, Clues()) == Diagnosis("sign", "it has the opposite sign everywhere")
-    assert by_pattern(0 * N, N, Clues()) == Diagnosis("zero", "it is zero everywhere, where it should not be")
-    assert by_pattern(N, 0 * N, Clues()) == Diagnosis("not zero", "it should be zero everywhere, and is not")
-    hurt = N.copy()
-    hurt[0, 1, 2:4] = np.nan, np.inf
-    assert by_pattern(hurt, N, Clues()) == Diagnosis("not finite", "2 of 180 entries are NaN or infinite")
+SQUARE, HEADS = RNG.normal(size=(2, 4, 4)), N.reshape(B, T, H, D)
+HURT = N.copy()
+HURT[0, 1, 2:4] = np.nan, np.inf
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "label", "text"),
+    [
+        (-N, N, "sign", "it has the opposite sign everywhere"),
+        (0 * N, N, "zero", "it is zero everywhere, where it should not be"),
+        (N, 0 * N, "not zero", "it should be zero everywhere, and is not"),
+        (HURT, N, "not finite", "2 of 180 entries are NaN or infinite"),
+        (np.swapaxes(SQUARE, 1, 2), SQUARE, "transposed", "axes 1 and 2 are exchanged"),
+        (np.where(N > 1, 0, N), N, "zero in places", f"{np.sum(N > 1)} of 180 entries are 0 where they should not be"),
+        (N - N.mean(axis=-1, keepdims=True), N, "term missing",
+         "it is off by a constant along axis 2: is a mean over it missing?"),
+        (HEADS[:, :, ::-1].reshape(N.shape), N, "heads exchanged",
+         "head h holds what belongs to head h − 1: cross-talk"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)  # fmt: skip
+def test_the_pattern_of_an_error(wrong, right, label, text):
+    assert by_pattern(wrong, right, Clues(num_heads=H)) == Diagnosis(label, text)
+
+
+def test_what_only_looks_like_a_pattern():
+    assert cause(np.swapaxes(N, 0, 1).reshape(N.shape)) == UNKNOWN.cause  # not a transposition: another shape
+    merged = np.swapaxes(HEADS, 1, 2).reshape(N.shape)
+    assert cause(merged, num_heads=H) == "heads merged wrongly"
+    assert cause(merged) == UNKNOWN.cause
+    assert cause(merged, num_heads=5) == UNKNOWN.cause  # does not divide the width
 
 
 def test_a_true_gradient_of_rounding_alone_counts_as_zero():
@@ -71,13 +95,6 @@ def test_names_of_numbers():
     assert name_of(12.0, {"C": 12.0}) == "C = 12"
     assert name_of(3.01, {"B": 3.0}) == "3.01"
     assert name_of(1.4, {"B": 0.0}) == "1.4"
-
-
-def test_exchanged_axes():
-    square = RNG.normal(size=(2, 4, 4))
-    found = by_pattern(np.swapaxes(square, 1, 2), square, Clues())
-    assert found == Diagnosis("transposed", "axes 1 and 2 are exchanged")
-    assert cause(np.swapaxes(N, 0, 1).reshape(N.shape)) == UNKNOWN.cause  # not a transposition: another shape
 
 
 def test_repeated_tokens_assigned_instead_of_accumulated():
@@ -126,32 +143,12 @@ def test_a_position_in_the_middle_is_no_pattern():
     assert cause(wrong) == UNKNOWN.cause
 
 
-def test_zero_in_places():
-    found = by_pattern(np.where(N > 1, 0, N), N, Clues())
-    assert found == Diagnosis("zero in places", f"{np.sum(N > 1)} of 180 entries are 0 where they should not be")
-
-
 def test_sums_over_an_axis():
     for axis in range(3):
         total = np.broadcast_to(N.sum(axis=axis, keepdims=True), N.shape)
         for wrong, word in ((total, "summed"), (total / N.shape[axis], "averaged")):
             found = by_pattern(wrong, N, Clues())
             assert found == Diagnosis("axis summed twice", f"it is {word} over axis {axis} once too often")
-
-
-def test_a_missing_mean():
-    found = by_pattern(N - N.mean(axis=-1, keepdims=True), N, Clues())
-    assert found == Diagnosis("term missing", "it is off by a constant along axis 2: is a mean over it missing?")
-
-
-def test_heads():
-    split = N.reshape(B, T, H, D)
-    found = by_pattern(split[:, :, ::-1].reshape(N.shape), N, Clues(num_heads=H))
-    assert found == Diagnosis("heads exchanged", "head h holds what belongs to head h − 1: cross-talk")
-    merged = np.swapaxes(split, 1, 2).reshape(N.shape)
-    assert cause(merged, num_heads=H) == "heads merged wrongly"
-    assert cause(merged) == UNKNOWN.cause
-    assert cause(merged, num_heads=5) == UNKNOWN.cause  # does not divide the width
 
 
 @pytest.mark.parametrize("size", [1.0, 1e-3, 1e-5, 3e-7])

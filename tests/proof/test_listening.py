@@ -3,32 +3,18 @@
 import numpy as np
 import pytest
 
-from npformer.backend import get_backend
-from npformer.layers import Layer
+from npformer.layers import Layer, RandomKey
 from npformer.layers.linear import Linear
 from npformer.proof.catalogue import Twice
 from npformer.proof.listening import Watch, listening
+from tests.proof.own_code import Passing
+from tests.proof.small_models import BACKEND
 
-BACKEND = get_backend("numpy", dtype="float64", kernels="plain")
 X = np.random.default_rng(0).normal(size=(2, 3))
 
 
-class Passing(Layer):
-    """Its cache is the operation's own."""
-
-    def __init__(self):
-        super().__init__(BACKEND)
-        self.inner = Linear(3, 3, backend=BACKEND)
-
-    def forward(self, x):
-        return self.ops.linear.forward(x, self.inner.weight.data, self.inner.bias.data)
-
-    def backward(self, dy, cache):
-        return self.ops.linear.backward(dy, cache, into=(self.inner.weight.grad, self.inner.bias.grad))
-
-
 def test_a_layer_that_hands_on_the_cache_of_an_operation():
-    layer = Passing()
+    layer = Passing(BACKEND)
     with listening(layer) as ear:
         y, cache = layer.forward(X)
         layer.backward(np.ones_like(y), cache)
@@ -76,8 +62,6 @@ def test_calls_without_a_cache_are_met_from_the_last_to_the_first():
 
 
 def test_each_use_of_a_layer_gets_its_own_upstream_gradient():
-    from npformer.layers import RandomKey
-
     layer = Twice(3, 4, backend=BACKEND)
     x = X[None]
     with listening(layer) as ear:

@@ -95,14 +95,19 @@ def layer_norm(spoil):
     return forward, backward
 
 
+def judged(pair, x, **options):
+    """The verdict on the input's gradient, and its region."""
+    (row,) = gradcheck(pair, x, **options).rows
+    return row.verdict, row.region
+
+
 @pytest.mark.parametrize("offset", [0, 1e3, 1e6])
 def test_terms_that_cancel_are_no_mistake(offset):
     """Far from 0, rounding moves the gradient of LayerNorm by far more than 1e-16."""
-    (row,) = gradcheck(layer_norm(right), X + offset).rows
-    assert (row.verdict, row.region) == (RIGHT, "")
+    assert judged(layer_norm(right), X + offset) == (RIGHT, "")
     for region in ("[:, 16:24, 3]", "[3, 7, 11]"):
-        (row,) = gradcheck(layer_norm(times(1.01, *PLACES[region])), X + offset, explain=False).rows
-        assert (row.verdict, row.region) == (WRONG, region)
+        wrong = layer_norm(times(1.01, *PLACES[region]))
+        assert judged(wrong, X + offset, explain=False) == (WRONG, region)
 
 
 def softmax(spoil):
@@ -123,13 +128,12 @@ def softmax(spoil):
 def test_a_saturated_softmax_is_right(scale):
     """Where y is 1 but for rounding, dy − Σ dy·y cancels to 0 or to noise, and true gradients are 1e-20 and less."""
     x = scale * LARGE[:100, :64]
-    (row,) = gradcheck(softmax(right), x).rows
-    assert (row.verdict, row.region) == (RIGHT, "")
+    assert judged(softmax(right), x) == (RIGHT, "")
 
     def without_tiny(dx):
         dx[np.abs(dx) < 1e-18] = 0
 
-    assert gradcheck(softmax(without_tiny), x).rows[0].verdict == RIGHT
+    assert judged(softmax(without_tiny), x)[0] == RIGHT
 
 
 def test_a_small_wrong_entry_of_a_peaked_softmax_is_found():
@@ -139,8 +143,7 @@ def test_a_small_wrong_entry_of_a_peaked_softmax_is_found():
     x = 5 * LARGE[:100, :64]
     y = softmax(right)[0](x)[0]
     small = np.argwhere((y > 1e-10) & (y < 1e-9))[7]
-    (row,) = gradcheck(softmax(spoil), x, explain=False).rows
-    assert (row.verdict, row.region) == (WRONG, f"[{small[0]}, {small[1]}]")
+    assert judged(softmax(spoil), x, explain=False) == (WRONG, f"[{small[0]}, {small[1]}]")
 
 
 @pytest.mark.parametrize("size", [1e-10, 1e-6])
@@ -152,8 +155,7 @@ def test_in_a_saturated_softmax_the_wrong_entry_is_named_and_not_the_noise(size)
     x = 20 * LARGE[:100, :64]
     y = softmax(right)[0](x)[0]
     small = np.argwhere((y > size) & (y < 10 * size))[-1]
-    (row,) = gradcheck(softmax(spoil), x, explain=False).rows
-    assert (row.verdict, row.region) == (WRONG, f"[{small[0]}, {small[1]}]")
+    assert judged(softmax(spoil), x, explain=False) == (WRONG, f"[{small[0]}, {small[1]}]")
 
 
 def test_small_tensors_have_no_region():

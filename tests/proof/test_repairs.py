@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from npformer.proof import gradcheck
+from tests.proof.own_code import line_of
 
 RNG = np.random.default_rng(0)
 X, W, B = RNG.normal(size=(4, 3)), RNG.normal(size=(3, 5)), RNG.normal(size=5)
@@ -48,13 +49,6 @@ def two_mistakes(dy, cache):
 
 def check(backward):
     return gradcheck((linear_layer, backward), X, W, B)
-
-
-def line_of(function, text):
-    import inspect
-
-    lines, first = inspect.getsourcelines(function)
-    return first + next(i for i, line in enumerate(lines) if text in line)
 
 
 @pytest.mark.parametrize(

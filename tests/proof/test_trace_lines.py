@@ -71,11 +71,11 @@ def test_each_statement_with_the_names_that_it_changes():
 def test_what_a_statement_calls_is_inside_it():
     frame = frame_of(looped, np.array([1.0]), 2)
     called = {
-        source_of(step.line): [inner.function.key for inner in step.inside] for step in frame.steps if step.inside
+        source_of(step.line): [inner.function.name for inner in step.inside] for step in frame.steps if step.inside
     }
     assert called == {
-        "total = (": ["test_trace_lines.helped"],
-        "[y, z] = (helped(part) for part in (x, total))": ["test_trace_lines.helped"] * 2,
+        "total = (": ["helped"],
+        "[y, z] = (helped(part) for part in (x, total))": ["helped"] * 2,
     }
     (inner,) = next(step for step in frame.steps if step.inside).inside
     assert inner.arguments["x"].tolist() == [1.0]
@@ -93,6 +93,7 @@ def test_the_locals_before_a_statement_are_as_they_were_then():
 def test_the_last_line_of_every_operation_returns_what_the_call_returned(op):
     found = trace(op)
     (call,) = found.calls
+    assert call["type"] == op
     source = found.document["sources"]
     for way, expected in (("forward", call["outputs"]), ("backward", call["gradients"])):
         file, name = call[way]["function"].split(".")
