@@ -6,10 +6,9 @@ between operations, ``paths`` through residual sums.
 """
 
 from npformer.explain.checking import Checked, random_checks
-from npformer.explain.explanation import Explanation, explanation
+from npformer.explain.explanation import Explanation, explanation, to_dict
 from npformer.explain.session import Session, Setting, session
 from npformer.explain.text import lines
-from npformer.explain.to_json import to_dict
 
 __all__ = [
     "Checked",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from npformer.explain.explanation import Explanation, Sums, explanation
-from npformer.explain.models import NAMES, case_setting, layer_settings, model_setting
+from npformer.explain.models import NAMES, case_setting, model_setting
 from npformer.explain.place import find, names_of_calls
 from npformer.explain.session import Session, Setting, session
 from npformer.proof.catalogue import catalogue
@@ -41,8 +41,7 @@ class Checked:
 
 def random_checks(count: int, seed: int = 0) -> Iterator[Checked]:
     """Explain count random numbers: named models, random ones, and the catalogue's models and layers in turn."""
-    catalogued = [case for case in catalogue() if case.group == "model"]
-    layers = list(layer_settings())
+    models, layers = ([case for case in catalogue() if case.group == group] for group in ("model", "layer"))
     for number in range(count):
         rng = np.random.default_rng([seed, 22, number])
         kind = number % 4
@@ -50,25 +49,19 @@ def random_checks(count: int, seed: int = 0) -> Iterator[Checked]:
             setting = model_setting(NAMES[number // 4 % len(NAMES)])
         elif kind == 1:
             setting = _wide_setting(seed, number)
-        elif kind == 2:
-            setting = case_setting(catalogued[int(rng.integers(len(catalogued)))])
         else:
-            setting = layers[int(rng.integers(len(layers)))]()
-        yield random_check(setting, rng)
+            cases = models if kind == 2 else layers
+            setting = case_setting(cases[int(rng.integers(len(cases)))])
+        with session(setting) as opened:
+            at = _random_place(opened, rng)
+            found = explanation(opened, at)
+        yield Checked(setting.name, at, found.value.analytic, tuple(problems(found)))
 
 
 def _wide_setting(seed: int, number: int) -> Setting:
     """A random model of at least three features: of two, a norm leaves only signs, and all gradients are rounding."""
     drawn = (case_setting(random_model_case(seed, number + DRAWS * i)) for i in counting())
     return next(setting for setting in drawn if setting.target.config.d_model > 2)
-
-
-def random_check(setting: Setting, rng: np.random.Generator) -> Checked:
-    """Explain one random number of a setting: three times in four a parameter's, else an input's or an activation's."""
-    with session(setting) as opened:
-        at = _random_place(opened, rng)
-        found = explanation(opened, at)
-        return Checked(setting.name, at, found.value.analytic, tuple(problems(found)))
 
 
 def problems(found: Explanation) -> Iterator[str]:
@@ -104,7 +97,7 @@ def _apart(name: str, value: float, parts: list[float], largest: float = 0.0) ->
 
 
 def _random_place(opened: Session, rng: np.random.Generator) -> str:
-    """A place with its index."""
+    """A place with its index: three times in four a parameter's or an input's, else an activation's."""
     tensors = opened.checked.tensors
     if tensors and rng.integers(4):
         name = list(tensors)[int(rng.integers(len(tensors)))]

@@ -16,7 +16,6 @@ CODED = {"gamma", "beta", "x_hat"}
 _NAMES = {
     "dweight": "dW",
     "dbias": "db",
-    "dweights": "dweights",
     "dtable": "dtable_v",
     "dlogits": "dz",
     "dw1": "dW₁",

@@ -95,7 +95,7 @@ def expand(spot: Spot) -> Expansion:
 
 def _terms(spot: Spot) -> Iterator[Term]:
     """The products of an expression that is no name, move or call of a kept function."""
-    node, index = spot.node, spot.index
+    node, index, name = spot.node, spot.index, function_of(spot)
     match node:
         case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=right):
             yield from _operand(spot, left, index)
@@ -110,22 +110,14 @@ def _terms(spot: Spot) -> Iterator[Term]:
             below = spot.operand(right, index)
             inverse = Factor(f"1/{below.text}", 1 / below.value(), None)
             yield from (Term(term.sign, (*term.factors, inverse)) for term in _operand(spot, left, index))
-        case ast.Call():
-            yield from _called_terms(spot, node)
+        case ast.Call(args=[a, b]) if name == "matmul":
+            yield from _product_terms(spot, a, b)
+        case ast.Call() if name in ("sum", "mean"):
+            yield from _sum_terms(spot, node, name == "mean")
+        case ast.Call() if name in NOTHING:
+            return
         case _:
             yield Term(1.0, (_factor(spot),))
-
-
-def _called_terms(spot: Spot, node: ast.Call) -> Iterator[Term]:
-    name = function_of(spot)
-    if name == "matmul":
-        yield from _product_terms(spot, *node.args)
-    elif name in ("sum", "mean"):
-        yield from _sum_terms(spot, node, name == "mean")
-    elif name in NOTHING:
-        return
-    else:
-        yield Term(1.0, (_factor(spot),))
 
 
 def _product_terms(spot: Spot, left: ast.expr, right: ast.expr) -> Iterator[Term]:

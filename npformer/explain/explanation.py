@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from npformer.errors import ConfigError
 from npformer.explain.expand import Line, Term
 from npformer.explain.graph import Graph, Made
-from npformer.explain.paths import Paths, paths
+from npformer.explain.paths import THROUGH, Paths, paths
 from npformer.explain.place import Place, find, names_of_calls
 from npformer.explain.session import Session
 from npformer.explain.spots import Spot
@@ -100,7 +100,7 @@ def explanation(session: Session, at: str, up: Sequence[str] = ()) -> Explanatio
         session.setting.name,
         place.text,
         what(session, place),
-        session.loss,
+        session.recording.loss,
         value,
         terms,
         reader.why(terms),
@@ -215,3 +215,61 @@ class _Reader:
         zero = why_zero(self.session, call, term) if value == 0 else ""
         sign = "−" if coefficient * term.sign < 0 else ""
         return Product(place, sign + "·".join(texts), factors, value, up, zero)
+
+
+def to_dict(found: Explanation) -> dict[str, Any]:
+    """For JSON: every section, with all products, ways and tokens."""
+    whole, half, holds = found.means
+    return {
+        "format": "npformer-explanation",
+        "version": 1,
+        "name": found.name,
+        "at": found.place,
+        "loss": found.loss,
+        "value": found.value._asdict(),
+        "what": found.what,
+        "terms": _sums(found.terms),
+        "why": None if found.why is None else _sums(found.why),
+        "up": [_sums(step) for step in found.walk],
+        "paths": _paths(found.paths),
+        "tokens": [each._asdict() for each in found.tokens],
+        "means": {"whole": whole._asdict(), "half": half._asdict(), "falls_fourfold": holds},
+    }
+
+
+def _paths(paths: Paths) -> dict[str, Any]:
+    sums = [{"name": s.name, "through": s.through, "past": s.past, "elsewhere": s.elsewhere} for s in paths.sums]
+    return {
+        "exact": paths.exact,
+        "remainder": paths.remainder,
+        "sums": sums,
+        "ways": [
+            {
+                "choices": [
+                    {"at": paths.sums[number].name, "goes": "through" if choice == THROUGH else "past"}
+                    for number, choice in way.choices
+                ],
+                "value": way.value,
+            }
+            for way in paths.ways
+        ],
+    }
+
+
+def _sums(sums: Sums) -> dict[str, Any]:
+    return {
+        "name": sums.name,
+        "value": sums.value,
+        "groups": [_group(group) for group in sums.groups],
+        "begins": sums.begins,
+    }
+
+
+def _group(group: Group) -> dict[str, Any]:
+    return {
+        "call": group.call,
+        "operation": group.operation,
+        "line": None if group.line is None else group.line._asdict(),
+        "products": [each._asdict() for each in group.products],
+        "value": group.value,
+    }

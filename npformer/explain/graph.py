@@ -8,7 +8,7 @@ parts, and each operation takes the marks off what it receives.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -20,9 +20,7 @@ from npformer.explain.session import Session
 from npformer.explain.spots import CannotExpand, Index, Run, Spot, returned
 from npformer.proof.inputs import as_tuple, like
 from npformer.proof.jacobian import gradient_names, terms_of
-from npformer.proof.listening import Call, Watch
-from npformer.proof.parameter_parts import Part
-from npformer.proof.recording import inputs_of
+from npformer.proof.listening import Call, Watch, inputs_of
 from npformer.proof.trace_lines import plain_function, tracing_lines
 
 
@@ -47,12 +45,12 @@ class Made(NamedTuple):
     coefficient: float = 1.0
 
 
+@dataclass
 class Graph:
     """The operations of a session, each with the frame of its backward, made when it is needed."""
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self._runs: dict[int, Run] = {}
+    session: Session
+    _runs: dict[int, Run] = field(default_factory=dict)
 
     def run(self, call: Call) -> Run:
         """The run of a call's pure backward, line by line. Raises CannotExpand if its lines cannot be seen."""
@@ -76,7 +74,8 @@ class Graph:
             for number, parts in seen.params.items():
                 for part in parts:
                     if part.parameter == place.name and inputs[number] in names:
-                        found.append(Source(call, names.index(inputs[number]), _index_in(part, place.index)))
+                        index = index_in(place.index, part.columns, part.transposed)
+                        found.append(Source(call, names.index(inputs[number]), index))
         return found
 
     def outside(self, place: Place) -> list[tuple[Call, float]]:
@@ -144,11 +143,11 @@ def pure(call: Call) -> Any:
     return plain_function(call.target.backward) or call.target.backward
 
 
-def _index_in(part: Part, index: Index) -> Index:
+def index_in(index: Index, columns: Sequence[int] | None, transposed: bool) -> Index:
     """The index, in an operation's array, of an entry of the parameter that is a part of it."""
-    if part.transposed:
+    if transposed:
         return tuple(reversed(index))
-    return index if part.columns is None else (*index[:-1], index[-1] + part.columns[0])
+    return index if columns is None else (*index[:-1], index[-1] + columns[0])
 
 
 @dataclass

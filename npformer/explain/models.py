@@ -6,7 +6,6 @@ The catalogue's layers and models can be asked for, too, by a part of their name
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from typing import Any
 
@@ -21,7 +20,7 @@ from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig
 from npformer.models.config import ModelConfig
 from npformer.proof.case import KEY, Case, shaken
 from npformer.proof.catalogue import catalogue
-from npformer.proof.showcase import PIECES, WORDS, showcase_model
+from npformer.proof.showcase import PIECES, WORDS, ids_of, showcase_model
 from npformer.typing import HostArray
 
 #: The showcase with other options.
@@ -60,7 +59,9 @@ def model_setting(name: str) -> Setting:
     """The small model, layer or case of the catalogue with this name. Raises ConfigError, with the nearest names."""
     name = name.lower() if name.lower() in NAMES else name
     if name in TRANSFORMERS:
-        return _transformer(name, TRANSFORMERS[name])
+        model, inputs, targets, tokens = showcase_model(**TRANSFORMERS[name])
+        options = {"key": KEY} if model.config.dropout else {}
+        return Setting(name, model, inputs, options, targets, labels=tokens, pieces=PIECES)
     if name in _ONE:
         return _one_sequence(name, *_ONE[name])
     cases = [case for case in catalogue(name) if case.group != "op"]
@@ -106,24 +107,11 @@ def some_targets(config: ModelConfig, tokens: HostArray) -> HostArray:
     return np.where(ends & (tokens != 2), 2, following)
 
 
-def layer_settings() -> Iterator[Callable[[], Setting]]:
-    """The catalogue's layers, each to be made when it is needed."""
-    yield from ((lambda case=case: case_setting(case)) for case in catalogue() if case.group == "layer")
-
-
-def _transformer(name: str, changes: dict[str, Any]) -> Setting:
-    model, inputs, targets, tokens = showcase_model(**changes)
-    options = {"key": KEY} if model.config.dropout else {}
-    return Setting(name, model, inputs, options, targets, labels=tokens, pieces=PIECES)
-
-
 def _one_sequence(name: str, kind: type[ModelConfig], changes: dict[str, Any]) -> Setting:
     config: Any = kind(vocab_size=len(PIECES), **(_SIZE | changes))  # type: ignore[call-arg]
     make: Any = Decoder if isinstance(config, DecoderConfig) else Encoder
     model: Layer = shaken(make(config, backend=get_backend("numpy", dtype="float64", kernels="plain")))
-    rows = [[PIECES.index(piece) for piece in ("<begin>", *word)] for word in WORDS]
-    width = max(map(len, rows))
-    tokens = np.array([row + [0] * (width - len(row)) for row in rows])
+    tokens = ids_of([["<begin>", *word] for word in WORDS])
     targets = some_targets(config, tokens)
     return Setting(
         name, model, (tokens,), {}, targets, labels=_labels(config, (tokens,), targets, PIECES), pieces=PIECES

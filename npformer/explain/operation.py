@@ -36,9 +36,7 @@ class _Readable(SmallSizes):
         vars(self).update(SIZES)
 
     def normal(self, *shape: int) -> Any:
-        """Numbers with one decimal, none of them 0."""
-        found = np.round(self._rng.normal(size=shape), 1)
-        return np.where(found == 0, 0.5, found)
+        return _one_decimal(self._rng, shape)
 
     def visible(self, *shape: int, least: int = 0) -> Any:
         """All but the last."""
@@ -90,5 +88,6 @@ def explained_operation(name: str) -> OperationStory:
 
 
 def _one_decimal(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Numbers with one decimal, none of them 0."""
     found = np.round(rng.normal(size=shape), 1)
     return np.where(found == 0, 0.5, found)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
+from npformer.explain.derivation import letters_in
 from npformer.explain.stories import FunctionStory, LineStory, OperationStory
 from npformer.explain.text import NARROWEST, WIDEST
 from npformer.functional import AttentionMask
@@ -55,18 +57,19 @@ def _opening(page: _Page, story: OperationStory) -> Iterator[str]:
         "the formulas that it computes, the numbers that it made, and one of these worked out from the numbers before. "
         "xp is the array library, here NumPy."
     )
-    if story.letters:
-        yield from page.wrapped(f"Names in the code: {story.letters}.")
+    letters = letters_in(f"{story.formula}\n{story.derivation}")
+    if letters:
+        yield from page.wrapped(f"Names in the code: {letters}.")
     yield from page.headed("a small input")
     for name, x in story.inputs.items():
         yield from page.value(name, x, 0)
 
 
+@dataclass
 class _Page:
     """Lines of one width."""
 
-    def __init__(self, width: int) -> None:
-        self.width = width
+    width: int
 
     def headed(self, text: str) -> Iterator[str]:
         """A heading."""

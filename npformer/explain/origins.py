@@ -182,17 +182,13 @@ def _renamed(spot: Spot) -> Spot | None:
 def depends(spot: Spot) -> bool:
     """Whether an expression has the upstream gradient of the pair in it."""
     if isinstance(spot.node, ast.Name):
-        if not _may_depend(spot.frame.steps[spot.step].before.get(spot.name)):
+        value = spot.frame.steps[spot.step].before.get(spot.name)
+        if not isinstance(value, np.ndarray | np.generic | float | list | tuple):  # a module, a size or a dtype
             return False
         if spot.caller is None and spot.name == next(iter(spot.frame.arguments)):
             return _assigned(spot.frame, spot.step, spot.name) is None or _defined_with(spot)
         return _defined_with(spot)
     return any(depends(spot.of(ast.Name(name, ast.Load()), ())) for name in _roots(spot.node, numbers=True))
-
-
-def _may_depend(value: Any) -> bool:
-    """Whether a local name's value holds numbers: not a module, a size or a dtype."""
-    return isinstance(value, np.ndarray | np.generic | float | list | tuple)
 
 
 def _defined_with(spot: Spot) -> bool:

@@ -122,18 +122,16 @@ def _sums(session: Session, place: Place, number: float) -> tuple[Sum, ...]:
     return tuple(found)
 
 
-def _holds(session: Session, call: Call, place: Place) -> bool:
-    """Whether a call adds to the parameter of a place."""
-    return place.kind == "parameter" and place.name in session.call_seen(call).added
-
-
 class _Walk:
     """Follows the gradient from sum to sum."""
 
     def __init__(self, session: Session, place: Place, sums: list[Call]) -> None:
         self.session, self.place = session, place
         self.numbers = {call.number: i for i, call in enumerate(sums)}
-        self.ending = {call.number for call in sums if call is place.call or _holds(session, call, place)}
+        #: The sums in which the place is itself, as a gain of their norm is.
+        self.ending = {
+            call.number for call in sums if call is place.call or place.name in session.call_seen(call).added
+        }
         self.runs = 0
 
     def every_way(self) -> Iterator[Way]:
@@ -173,7 +171,10 @@ class _Walk:
         """What ends at the place, and what reaches the sums that stop it; from the loss, if no gradient is given."""
         gradients = self.session.run(watch, _zeros(self.session.upstream) if watch.given else None)
         self.runs += 1
-        return self.place.gradient(self.session, gradients), _nonzero(watch.arrived)
+        nonzero = {
+            n: dy for n, dy in watch.arrived.items() if any(part is not None and np.any(part) for part in as_tuple(dy))
+        }
+        return self.place.gradient(self.session, gradients), nonzero
 
     def _sent(self, choices: Choices, number: int, dy: Any) -> Iterator[tuple[Choices, float, dict[int, Any]]]:
         """Both ways on from a sum: (choices, the part that ends at the place, what reaches other sums).
@@ -208,7 +209,3 @@ def _zeros(dy: Any) -> Any:
     if isinstance(dy, tuple):
         return tuple(_zeros(part) for part in dy)
     return None if dy is None else np.zeros_like(dy)
-
-
-def _nonzero(arrived: dict[int, Any]) -> dict[int, Any]:
-    return {n: dy for n, dy in arrived.items() if any(part is not None and np.any(part) for part in as_tuple(dy))}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,13 +20,12 @@ import numpy as np
 
 from npformer.errors import ConfigError
 from npformer.explain.session import Session
+from npformer.explain.spots import Index
 from npformer.proof.inputs import as_tuple, is_float
-from npformer.proof.listening import Call
-from npformer.proof.recording import inputs_of, shown_name
+from npformer.proof.listening import Call, inputs_of, shown_name
 from npformer.terminal import counted
 from npformer.typing import HostArray, HostArrays
 
-Index = tuple[int, ...]
 FORM = (
     "NAME[INDEX], such as encoder.layers.0.norm1.gamma[2], or NAME@output[INDEX] for what a layer or operation returned"
 )
@@ -77,10 +77,10 @@ def float_place(call: Call, part: int) -> int:
 def names_of_calls(session: Session) -> dict[str, Call]:
     """Every call under its name: the layer's or operation's, #2 for its second call."""
     found: dict[str, Call] = {}
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for call in session.calls:
         name = shown_name(call)
-        counts[name] = counts.get(name, 0) + 1
+        counts[name] += 1
         found[name if counts[name] == 1 else f"{name}#{counts[name]}"] = call
     return found
 
@@ -101,11 +101,10 @@ def _tensor_place(session: Session, name: str) -> Place:
     if name in tensors:
         kind = "parameter" if name in session.checked.parameters else "input"
         return Place(kind, name, ())
-    if name in session.checked.input_names:
-        first = next(call for call in session.calls if call.operation)
-        shown = next(key for key, call in names_of_calls(session).items() if call is first)
-        raise ConfigError(f"--at {name}: expected numbers, got token ids, which have no gradient; try {shown}@output")
     calls = names_of_calls(session)
+    if name in session.checked.input_names:
+        shown = next(key for key, call in calls.items() if call.operation)
+        raise ConfigError(f"--at {name}: expected numbers, got token ids, which have no gradient; try {shown}@output")
     if name in calls:
         raise ConfigError(
             f"--at {name}: expected {name}@output[INDEX] for its output, or the name of a parameter in it"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,22 +17,27 @@ from npformer.explain.stories import FunctionStory, LineStory
 from npformer.functional import OPERATIONS
 from npformer.proof.inputs import as_tuple
 from npformer.proof.jacobian import gradient_names
-from npformer.proof.trace_lines import Frame, Step
+from npformer.proof.trace_lines import Frame, Step, lines_of
 
 _SILENT = ("xp =", "expect", "tokens =")
 
 
+@dataclass
 class Reader:
     """Reads the frames of one run; returned: what the run's function returns, by name."""
 
-    def __init__(self, run: Run, returned: Any) -> None:
-        self.run, self.returned = run, returned
+    run: Run
+    returned: Sequence[str]
 
     def function(self, frame: Frame) -> FunctionStory:
         """A frame, line by line."""
         lines = tuple(self._line(frame, number, step) for number, step in enumerate(frame.steps))
         path = frame.function.path.removeprefix("npformer/")
-        told = tuple(line for line in lines if _says(line))
+        told = tuple(
+            line
+            for line in lines
+            if (line.values or line.inside or line.entry or line.kept) and not line.code.startswith(_SILENT)
+        )
         return FunctionStory(frame.function.name, path, told, tuple(self._given(frame)))
 
     def _given(self, frame: Frame) -> Iterator[tuple[str, str]]:
@@ -47,7 +53,8 @@ class Reader:
         values = {name: x for name, x in step.values.items() if _is_shown(x) and name not in kept}
         if isinstance(step.node, ast.Return):
             values = {name: x for name, x in self._returned(frame, step).items() if name not in step.before}
-        stories = (self.function(inner) for inner in step.inside if _is_told(inner))
+        told = (inner for inner in step.inside if not inner.function.name.startswith(("expect", "_expect")))
+        stories = map(self.function, told)
         inside = tuple(story for story in stories if story.lines)
         name, entry = self._entry(frame, number, step) if not inside else ("", None)
         doc = frame.function.doc
@@ -71,7 +78,8 @@ class Reader:
         first = self.returned[0] if frame is self.run.root and self.returned else _first_returned(frame)
         for made, node, value in _made(step, frame):
             name = first if made == "return" else made
-            if not isinstance(value, np.ndarray) or value.dtype.kind != "f" or _is_trivial(node):
+            only_moves = isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Constant)
+            if not isinstance(value, np.ndarray) or value.dtype.kind != "f" or only_moves:
                 continue
             index = _telling(value)
             try:
@@ -85,24 +93,18 @@ class Reader:
 
 def _made(step: Step, frame: Frame) -> Iterator[tuple[str, ast.expr, Any]]:
     """(name, expression, value) of each name that a statement set, and of the first value that it returned."""
-    node = step.node
-    if isinstance(node, ast.Return) and node.value is not None:
-        first = node.value.elts[0] if isinstance(node.value, ast.Tuple) else node.value
-        value = frame.returned[0] if isinstance(frame.returned, tuple) else frame.returned
-        yield "return", first, value
-    if isinstance(node, ast.Assign):
-        for target in node.targets:
-            if isinstance(target, ast.Name):
-                yield target.id, node.value, step.values.get(target.id)
-            elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-                for each, value in zip(target.elts, node.value.elts, strict=False):
-                    if isinstance(each, ast.Name):
-                        yield each.id, value, step.values.get(each.id)
-
-
-def _is_trivial(node: ast.expr) -> bool:
-    """Whether an expression only names or moves numbers."""
-    return isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Constant)
+    match step.node:
+        case ast.Return(ast.expr() as value):
+            first = value.elts[0] if isinstance(value, ast.Tuple) else value
+            yield "return", first, as_tuple(frame.returned)[0]
+        case ast.Assign([ast.Tuple(names)], ast.Tuple(values)):
+            for name, value in zip(names, values, strict=False):
+                if isinstance(name, ast.Name):
+                    yield name.id, value, step.values.get(name.id)
+        case ast.Assign(targets, value):
+            for target in targets:
+                if isinstance(target, ast.Name):
+                    yield target.id, value, step.values.get(target.id)
 
 
 def _telling(value: Any) -> tuple[int, ...]:
@@ -149,15 +151,6 @@ def _is_readable(found: Expansion) -> bool:
     return len(factors) > 1
 
 
-def _is_told(frame: Frame) -> bool:
-    """Whether a function's lines are shown: not those that only check shapes."""
-    return not frame.function.name.startswith(("expect", "_expect"))
-
-
-def _says(line: LineStory) -> bool:
-    return bool(line.values or line.inside or line.entry or line.kept) and not line.code.startswith(_SILENT)
-
-
 def _is_shown(x: Any) -> bool:
     """Whether a value is numbers."""
     if isinstance(x, tuple | list):
@@ -171,6 +164,4 @@ def _code(frame: Frame, step: Step) -> str:
     if text is None or node is None:
         return ""
     first = step.line - frame.function.code.co_firstlineno
-    body = getattr(node, "body", None)
-    count = (body[0].lineno - node.lineno) if body else (node.end_lineno or node.lineno) - node.lineno + 1
-    return "\n".join(line.strip() for line in text.splitlines()[first : first + max(1, count)])
+    return "\n".join(line.strip() for line in text.splitlines()[first : first + len(lines_of(node))])

@@ -18,8 +18,7 @@ from npformer.backend import PLAIN
 from npformer.layers.cache_stack import CacheStack, LayerCache
 from npformer.proof.inputs import as_tuple
 from npformer.proof.listening import Call, Ear, Watch
-from npformer.proof.record import record
-from npformer.proof.recording import Recording, Seen, backward, forward, loss_of, running
+from npformer.proof.recording import Recording, Seen, backward, forward, loss_of, record, running
 from npformer.proof.subject import LayerSubject
 from npformer.typing import HostArray, HostArrays
 
@@ -67,11 +66,6 @@ class Session:
         self.backward_order: list[Call] = sorted(came, key=lambda call: call.backward_time or (0, 0))
 
     @property
-    def loss(self) -> float:
-        """L."""
-        return self.recording.loss
-
-    @property
     def output(self) -> tuple[HostArray, ...]:
         """What the target returned."""
         return tuple(np.asarray(part) for part in as_tuple(self.seen[0].output))
@@ -104,8 +98,11 @@ class Session:
         """The gradients with some parameters or inputs replaced, or with what watch changes; and the calls."""
         with self._apart(watch):
             if replaced:
-                y = self.checked.outputs(replaced)
-                return self.checked.gradients(self._upstream_at(y), replaced), []
+                how, upstream = self.recording.how, self.recording.upstream
+                if how is not None:
+                    _, cache = PLAIN.cross_entropy.forward(self.checked.outputs(replaced)[0], *how)
+                    upstream = as_tuple(PLAIN.cross_entropy.backward(1.0, cache))
+                return self.checked.gradients(upstream, replaced), []
             forward(self.recording, self._ear, self._placed)
             return self._backward(watch, None), list(self._ear.calls)
 
@@ -117,13 +114,6 @@ class Session:
             return backward(self.recording, self._ear, upstream)
         finally:
             self._ear.watch = before
-
-    def _upstream_at(self, y: tuple[HostArray, ...]) -> tuple[HostArray, ...]:
-        how = self.recording.how
-        if how is None:
-            return self.recording.upstream
-        (dlogits,) = as_tuple(PLAIN.cross_entropy.backward(1.0, PLAIN.cross_entropy.forward(y[0], *how)[1]))
-        return (dlogits,)
 
     @contextmanager
     def _apart(self, watch: Watch | None) -> Iterator[None]:

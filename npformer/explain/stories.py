@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from npformer.explain.derivation import letters_in
 from npformer.explain.expand import Expansion
 from npformer.functional import AttentionMask
 from npformer.proof.report import Report
@@ -58,11 +57,6 @@ class OperationStory:
     gradients: dict[str, Any]
     report: Report
 
-    @property
-    def letters(self) -> str:
-        """The letters of its formulas and their names in the code."""
-        return letters_in(f"{self.formula}\n{self.derivation}")
-
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
@@ -73,11 +67,11 @@ class OperationStory:
             "formula": self.formula,
             "derivation": self.derivation,
             "source": self.source,
-            "inputs": {name: plain(x) for name, x in self.inputs.items()},
+            "inputs": plain(self.inputs),
             "upstream": plain(self.upstream),
             "forward": _function_dict(self.forward),
             "backward": _function_dict(self.backward),
-            "gradients": {name: plain(x) for name, x in self.gradients.items()},
+            "gradients": plain(self.gradients),
             "check": self.report.to_dict(),
         }
 
@@ -88,6 +82,8 @@ def plain(x: Any) -> Any:
         return x.tolist()
     if isinstance(x, tuple | list):
         return [plain(part) for part in x]
+    if isinstance(x, dict):
+        return {name: plain(part) for name, part in x.items()}
     if isinstance(x, AttentionMask):
         return {"key_visible": plain(x.key_visible), "causal": x.causal, "query_offset": x.query_offset,
                 "window": x.window, "stride": x.stride}  # fmt: skip
@@ -112,7 +108,7 @@ def _line_dict(line: LineStory) -> dict[str, Any]:
     return {
         "line": line.number,
         "code": line.code,
-        "values": {name: plain(x) for name, x in line.values.items()},
+        "values": plain(line.values),
         "entry": entry,
         "formulas": list(line.formulas),
         "inside": [_function_dict(inner) for inner in line.inside],

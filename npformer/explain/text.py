@@ -79,7 +79,7 @@ class _Page:
         if group.line:
             yield from self.wrapped("", group.line.code, 4)
         shown = group.sorted[:MOST_LINES] if len(group.sorted) != MOST_LINES + 1 else group.sorted
-        cells = [_cells(product) for product in shown]
+        cells = [(each.place, " · ".join(f"{factor:.3g}" for factor in each.factors), each.text) for each in shown]
         widths = [max((len(row[i]) for row in cells), default=0) for i in range(3)]
         for product, row in zip(shown, cells, strict=True):
             yield from self.product(product, row, widths, largest)
@@ -90,15 +90,12 @@ class _Page:
         place, factors, text = row
         amount = f"= {number(product.value)}"
         first = f"{place:{widths[0]}}  {text:{widths[2]}}" if widths[0] else f"{text:{widths[2]}}"
-        whole = f"{first}  {factors:{widths[1]}} {amount}"
-        room = self.width - MARGIN - len(whole) - 2
-        if room >= 6:
-            yield f"{'':{MARGIN}}{whole}  {self.bar(product.value, largest, min(room, 20))}".rstrip()
-            return
-        yield f"{'':{MARGIN}}{first}"[: self.width].rstrip()
-        second = f"    {factors} {amount}"
-        room = self.width - MARGIN - len(second) - 2
-        yield f"{'':{MARGIN}}{second}  {self.bar(product.value, largest, min(room, 20))}".rstrip()[: self.width]
+        line = f"{first}  {factors:{widths[1]}} {amount}"
+        if self.width - MARGIN - len(line) < 8:
+            yield f"{'':{MARGIN}}{first}"[: self.width].rstrip()
+            line = f"    {factors} {amount}"
+        room = self.width - MARGIN - len(line) - 2
+        yield f"{'':{MARGIN}}{line}  {self.bar(product.value, largest, min(room, 20))}".rstrip()[: self.width]
 
     def bar(self, value: float, largest: float, room: int) -> str:
         """As long as the value is large; of another grey if it is negative."""
@@ -177,11 +174,6 @@ def _of_groups(sums: Sums) -> str:
         return "since no gradient comes here"
     total = sum(len(group.products) for group in sums.groups)
     return f"a sum of {total} product{'s' if total != 1 else ''}" + (f" in {count} places" if count > 1 else "")
-
-
-def _cells(product: Product) -> tuple[str, str, str]:
-    factors = " · ".join(f"{factor:.3g}" for factor in product.factors)
-    return product.place, factors, product.text
 
 
 def _rest(group: Group, shown: int) -> str:

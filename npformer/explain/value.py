@@ -91,8 +91,7 @@ def value_of(session: Session, place: Place) -> Value:
     """The number with its witnesses, judged by gradcheck's own rules at this entry."""
     subject, analytic = OnePlace(session, place), place.gradients(session, session.run())
     oracle = Oracle(subject, [(np.ones(1),)])
-    found = oracle.along(NAME, unit(analytic.shape, place.index))
-    by_complex, by_central, error, reach = (float(each[0]) for each in found)
+    asked = [float(each[0]) for each in oracle.along(NAME, unit(analytic.shape, place.index))]
     judge = Judge(
         oracle,
         np.array([largest(session.recording.gradients.values())]),
@@ -101,22 +100,11 @@ def value_of(session: Session, place: Place) -> Value:
         is_analytic=lambda: True,
     )
     claimed = analytic[None]
-    at = (0, *place.index)
-    evidence = Evidence(
-        _elsewhere(claimed, at, by_complex),
-        _elsewhere(claimed, at, by_central),
-        _elsewhere(np.zeros_like(claimed), at, error),
-        _elsewhere(np.full_like(claimed, np.inf), at, reach),
-    )
-    row = judge.row(NAME, claimed, evidence, None)
-    return Value(float(analytic[place.index]), by_complex, by_central, row.verdict, row.note)
-
-
-def _elsewhere(x: HostArray, at: tuple[int, ...], value: float) -> HostArray:
-    """x with another number at one place: only that place is judged."""
-    changed = x.copy()
-    changed[at] = value
-    return changed
+    parts = [claimed.copy(), claimed.copy(), np.zeros_like(claimed), np.full_like(claimed, np.inf)]
+    for part, value in zip(parts, asked, strict=True):  # elsewhere everything agrees: only this place is judged
+        part[0, *place.index] = value
+    row = judge.row(NAME, claimed, Evidence(*parts), None)
+    return Value(float(analytic[place.index]), asked[0], asked[1], row.verdict, row.note)
 
 
 def means_of(session: Session, place: Place, number: float) -> Means:

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from npformer.explain.place import Index, Place
+from npformer.explain.place import Place
 from npformer.explain.session import Session
-from npformer.explain.spots import Spot
+from npformer.explain.spots import Index, Spot
 from npformer.layers import BatchNorm, Embedding, FeedForward, LayerNorm, LearnedPositions, Linear, MultiHeadAttention
 from npformer.layers.relative_bias import RelativeBias
-from npformer.proof.listening import Call
+from npformer.proof.listening import Call, layers_in
 from npformer.proof.recording import LOSS
 from npformer.visible import visible
 
@@ -39,10 +39,9 @@ def entry_words(session: Session, x: Any, index: Index, owner: str = "") -> str:
     return f"entry [{','.join(map(str, index))}]"
 
 
-def token_shapes(session: Session) -> list[tuple[int, int]]:
+def token_shapes(session: Session) -> list[Index]:
     """(B, T) of each sequence that went in."""
-    found = [np.shape(x)[:2] for x in session.setting.inputs if hasattr(x, "ndim") and x.ndim >= 2]
-    return [(int(shape[0]), int(shape[1])) for shape in found]
+    return [np.shape(x)[:2] for x in session.setting.inputs if getattr(x, "ndim", 0) >= 2]
 
 
 def token(session: Session, row: int, position: int, length: int, owner: str = "") -> str:
@@ -67,24 +66,12 @@ def quoted(piece: str) -> str:
 
 def _owner(session: Session, name: str) -> tuple[Any, str]:
     """(the layer that has a parameter, the parameter's own name)."""
-    layer = session.setting.target
-    words = name.split(".")
-    for used in range(len(words) - 1, -1, -1):
-        found: Any = layer
-        try:
-            for word in words[:used]:
-                found = (
-                    found[int(word)]
-                    if word.isdecimal()
-                    else found[word]
-                    if isinstance(found, dict)
-                    else getattr(found, word)
-                )
-        except (AttributeError, KeyError, IndexError, TypeError):
-            continue
-        if hasattr(found, "named_parameters"):
-            return found, ".".join(words[used:])
-    return layer, name
+    layers = dict(layers_in(session.setting.target))
+    owner, own = name, ""
+    while owner not in layers:  # the target itself is called ""
+        owner, _, word = owner.rpartition(".")
+        own = f"{word}.{own}" if own else word
+    return layers[owner], own
 
 
 def _parameter(session: Session, place: Place) -> str:
@@ -104,7 +91,9 @@ def _said(session: Session, owner: Any, name: str, around: Any, member: str, ind
     if isinstance(owner, MultiHeadAttention) and "." in name:
         part, kind = name.split(".")
         place = _head(owner, last)
-        memory = "the memory's" if part != "query" and _has_memory(session, owner) else "the layer's input's"
+        own = (call.inputs[1:2] for call in session.calls if call.target is owner)
+        has_memory = any(memory is not None for inputs in own for memory in inputs)
+        memory = "the memory's" if part != "query" and has_memory else "the layer's input's"
         every = f"{place} of every {part}"
         return f"{memory} feature {index[0]} → {every}" if kind == "weight" else f"added to {every}"
     if isinstance(owner, Linear):
@@ -116,7 +105,8 @@ def _said(session: Session, owner: Any, name: str, around: Any, member: str, ind
             else f"added to feature {last} of every token"
         )
     if isinstance(owner, Embedding):
-        piece = piece_of(session, index[0])
+        pieces = session.setting.pieces
+        piece = f" ({quoted(pieces[index[0]])})" if index[0] < len(pieces) else ""  # where the vocabulary is known
         return f"feature {last} of the vector of token {index[0]}{piece}"
     if isinstance(owner, LearnedPositions):
         return f"feature {last} of the vector of position {index[0]}"
@@ -133,37 +123,17 @@ def _linear(session: Session, owner: Linear, name: str, around: Any, member: str
         comes, goes = f"feature {index[0]} of the layer's input", f"hidden unit {index[-1]}"
     elif isinstance(around, FeedForward):
         comes, goes = f"hidden unit {index[0]}", f"feature {index[-1]} of the layer's output"
-    elif owner is getattr(session.setting.target, "generator", None) or owner is getattr(
-        session.setting.target, "head", None
-    ):
-        comes, goes = (
-            f"feature {index[0]} of each token",
-            f"the logit of class {index[-1]}{class_of(session, owner, index[-1])}",
-        )
+    elif any(owner is getattr(session.setting.target, output, None) for output in ("generator", "head")):
+        classes = session.setting.classes or session.setting.pieces
+        has_each = len(classes) == owner.bias.data.shape[0]  # a class, or a piece of the vocabulary, for each logit
+        told = f" ({quoted(classes[index[-1]])})" if has_each else ""
+        comes, goes = f"feature {index[0]} of each token", f"the logit of class {index[-1]}{told}"
     return f"{comes} → {goes}" if name == "weight" else f"added to {goes} at every token"
 
 
 def _head(attention: MultiHeadAttention, column: int) -> str:
     width = attention.output.bias.data.shape[0] // attention.num_heads
     return f"head {column // width}, dimension {column % width}"
-
-
-def _has_memory(session: Session, attention: MultiHeadAttention) -> bool:
-    return any(
-        call.target is attention and len(call.inputs) > 1 and call.inputs[1] is not None for call in session.calls
-    )
-
-
-def piece_of(session: Session, number: int) -> str:
-    """("b"), for the token with this id; "" where no vocabulary is known."""
-    pieces = session.setting.pieces
-    return f" ({quoted(pieces[number])})" if number < len(pieces) else ""
-
-
-def class_of(session: Session, output: Linear, number: int) -> str:
-    """("b"), for an output of the model: a class, or a piece of the vocabulary if there is a logit for each."""
-    classes = session.setting.classes or session.setting.pieces
-    return f" ({quoted(classes[number])})" if len(classes) == output.bias.data.shape[0] else ""
 
 
 def shown(session: Session, call: Call, spot: Spot | None, text: str) -> str:

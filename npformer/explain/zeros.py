@@ -12,8 +12,7 @@ import numpy as np
 from npformer.explain.expand import Factor, Term
 from npformer.explain.session import Session
 from npformer.functional import AttentionMask
-from npformer.proof.listening import Call
-from npformer.proof.recording import shown_name
+from npformer.proof.listening import Call, shown_name
 from npformer.typing import HostArray
 
 PADDED = "padding: its own loss does not count, and no visible token looks at it"
@@ -71,13 +70,9 @@ def _is_shut(passes: Any, factor: Factor) -> bool:
     return isinstance(passes, np.ndarray) and factor.shape == passes.shape and not passes[factor.at]
 
 
-def _mask(call: Call) -> AttentionMask | None:
-    return next((x for x in call.inputs if isinstance(x, AttentionMask)), None)
-
-
 def _visible(session: Session, call: Call) -> HostArray | None:
     """Which pairs of queries and keys may meet (B, H, T, S) in an attention; None if all may, or if it is none."""
-    mask = _mask(call)
+    mask = next((x for x in call.inputs if isinstance(x, AttentionMask)), None)
     if mask is None or call.operation not in ("attention", "biased_attention"):
         return None
     q, k = session.call_seen(call).inputs[:2]
@@ -91,41 +86,28 @@ def _sees_one_key(session: Session, call: Call, gradient: Factor) -> bool:
     if not (_name(gradient) == "dscores" if inside else call.operation == "linear" and len(gradient.at) == 3):
         return False
     attends = [call] if inside else [each for each in session.calls if each.parent is call.parent is not None]
+    row, seen = gradient.at[2 if inside else 1], session.call_seen(call)
+    width, own = np.shape(seen.output)[-1], np.shape(seen.inputs[0])[-1]  # Q, K and V stand side by side, or Q alone
+    is_query = inside or gradient.at[2] < width // 3 or width // own == 1
     for each in attends:
         visible = _visible(session, each)
-        row = gradient.at[2] if inside else gradient.at[1]
-        width = np.shape(session.call_seen(call).output)[-1]
-        is_query = inside or gradient.at[2] < width // 3 or _columns(session, call) == 1
         if visible is not None and is_query and row < visible.shape[2]:
             return bool(visible[gradient.at[0], 0, row].sum() == 1)
     return False
 
 
-def _columns(session: Session, call: Call) -> int:
-    """How many of Q, K and V a projection computes, by the width of its output and of its input."""
-    seen = session.call_seen(call)
-    return int(np.shape(seen.output)[-1]) // int(np.shape(seen.inputs[0])[-1])
-
-
 def _is_of_padding(session: Session, call: Call, gradient: Factor) -> bool:
     """Whether a gradient belongs to a token of padding; in attention, to its query."""
-    shape = gradient.shape
-    if "attention" in call.operation and len(shape) == 4:
-        shape, at = (shape[0], shape[2]), (gradient.at[0], gradient.at[2])
-        return is_padding(session, call, shape, at)
-    return is_padding(session, call, shape, gradient.at)
-
-
-def is_padding(session: Session, call: Call, shape: tuple[int, ...], index: tuple[int, ...]) -> bool:
-    """Whether an entry of an array over tokens (B, T, …), in a call, belongs to padding."""
+    step = 2 if "attention" in call.operation and len(gradient.shape) == 4 else 1  # (B, T) of (B, H, T, D)
+    shape, at = gradient.shape[::step][:2], gradient.at[::step][:2]
     ids = [x for x in session.setting.inputs if isinstance(x, np.ndarray) and x.dtype.kind in "iu" and x.ndim == 2]
     if len(ids) == 2:
         ids = [ids[1] if _is_of_targets(call) else ids[0]]
     if ids:
-        return bool(shape[:2] == ids[0].shape and ids[0][index[:2]] == session.setting.pad_id)
+        return bool(shape == ids[0].shape and ids[0][at] == session.setting.pad_id)
     mask = session.setting.options.get("mask")
     visible = mask.key_visible if isinstance(mask, AttentionMask) else None
-    return visible is not None and shape[:2] == visible.shape and not visible[index[:2]]
+    return visible is not None and shape == visible.shape and not visible[at]
 
 
 def _is_of_targets(call: Call) -> bool:

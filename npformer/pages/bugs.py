@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -32,12 +32,18 @@ MOST = 10
 #: Differences below this, relative to the largest right number of an array, are rounding.
 ROUNDING = 1e-12
 #: What is compared of a call: what it receives when it begins, then what it makes until it ends.
-_FORWARD, _BACKWARD = ("inputs", "outputs"), ("upstream", "gradients", "added")
+_WAYS = {"forward": ("inputs", "outputs"), "backward": ("upstream", "gradients", "added")}
 #: What counts as zeros where it is missing.
 _MADE = ("gradients", "added")
 #: Keys whose texts are no names of arrays.
 _WORDS = ("text", "type", "names", "function")
 _OUTSIDE = ("optimiser", "training", "tests that cannot fail")
+
+
+#: Call -> "outputs" and so on -> name -> wrong − right.
+Differences: TypeAlias = dict[int, dict[str, dict[str, HostArray]]]
+#: Call -> pass -> the largest relative difference; ∞ if it did not run.
+Sizes: TypeAlias = dict[int, dict[str, float]]
 
 
 class First(NamedTuple):
@@ -53,8 +59,8 @@ class BugTrace:
     """What one bug changes in a trace."""
 
     bug: Bug
-    differences: dict[int, dict[str, dict[str, HostArray]]]  # call -> "outputs" and so on -> name -> wrong − right
-    sizes: dict[int, dict[str, float]]  # call -> pass -> the largest relative difference; ∞ if it did not run
+    differences: Differences
+    sizes: Sizes
     first: First
     loss: float | None
     wrong: Trace
@@ -119,11 +125,11 @@ def with_bug(record: Callable[[], Trace], right: Trace, one: Bug) -> BugTrace | 
             wrong = replace(record(), recording=None)  # its live calls are not needed
     except Exception:  # a bug may raise anything: there is no second trace to show
         return None
-    differences: dict[int, dict[str, dict[str, HostArray]]] = {}
-    sizes: dict[int, dict[str, float]] = {}
+    differences: Differences = {}
+    sizes: Sizes = {}
     pairs = list(_alike(right, wrong))
     for ours, theirs in pairs:
-        for way, kinds in (("forward", _FORWARD), ("backward", _BACKWARD)):
+        for way, kinds in _WAYS.items():
             if ours[way] is None:
                 continue
             if theirs[way] is None:
@@ -136,7 +142,7 @@ def with_bug(record: Callable[[], Trace], right: Trace, one: Bug) -> BugTrace | 
                     {kind: {name: array for name, (array, _) in each.items()} for kind, each in found.items() if each}
                 )
                 sizes.setdefault(ours["id"], {})[way] = float(np.max(own, initial=0.0))  # NaN, if one is
-    first = _first(right.document["calls"], [ours["id"] for ours, _ in pairs], differences, sizes)
+    first = _first(right.document["calls"], len(pairs), differences, sizes)
     loss = wrong.document["loss"]
     found_loss = loss if isinstance(loss, float) else None  # infinite or NaN in a trace is no number
     return None if first is None else BugTrace(one, differences, sizes, first, found_loss, wrong)
@@ -178,26 +184,20 @@ def _arrays(trace: Trace, call: Any, kind: str) -> dict[str, HostArray]:
     return {name: x for name, x in found.items() if x is not None and x.dtype == np.float64}
 
 
-def _first(
-    calls: Any,
-    alike: list[int],
-    differences: dict[int, dict[str, dict[str, HostArray]]],
-    sizes: dict[int, dict[str, float]],
-) -> First | None:
+def _first(calls: Any, alike: int, differences: Differences, sizes: Sizes) -> First | None:
     """The first event with a difference. What a call receives was made wrong by the call around it."""
-    by_id = {call["id"]: call for call in calls}
     events: list[tuple[int, First]] = []
     for number, ways in sizes.items():
-        call, found = by_id[number], differences.get(number, {})
+        call, found = calls[number], differences.get(number, {})
         around = number if call["parent"] is None else call["parent"]
-        for way, kinds in (("forward", _FORWARD), ("backward", _BACKWARD)):
+        for way, kinds in _WAYS.items():
             made = any(kind in found for kind in kinds[1:])
             if kinds[0] in found or (way in ways and not made):  # that it did not run is not its own doing, either
                 events.append((call[way]["start"], First(around, way, number)))
             if made:
                 events.append((call[way]["end"], First(number, way, None)))
-    if len(alike) < len(calls):  # from here on other calls were made
-        missing = next(call for call in calls if call["id"] not in alike)
+    if alike < len(calls):  # from here on other calls were made
+        missing = calls[alike]
         events.append((missing["forward"]["start"], First(missing["parent"] or 0, "forward", missing["id"])))
     return min(events, key=lambda event: event[0])[1] if events else None
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -30,22 +29,13 @@ CLOSE = 1e-12
 _ZEROS = (0, -(1 << 63))
 
 
-@dataclass
-class Flows:
-    """Who reads whose numbers."""
-
-    edges: list[tuple[int, int, int]] = field(default_factory=list)  # producer, consumer, the consumer's input
-    #: (call, "upstream" | "gradients", name) -> the uses that add up to it
-    fan_in: dict[tuple[int, str, str], list[Use]] = field(default_factory=dict)
-
-
 def flows(calls: Sequence[Call], arrays: Mapping[str, HostArray]) -> Flows:
     """The flows of a trace's calls, in forward order."""
-    return _Reader(calls, arrays).read()
+    return Flows(calls, arrays).read()
 
 
-class _Reader:
-    """Follows numbers through the forward."""
+class Flows:
+    """Who reads whose numbers: they are followed through the forward."""
 
     def __init__(self, calls: Sequence[Call], arrays: Mapping[str, HostArray]) -> None:
         self.calls = {call["id"]: call for call in calls}
@@ -55,7 +45,9 @@ class _Reader:
         self.made: dict[int, list[Spot]] = {}  # bits of a number -> where the latest call made it
         self.uses: dict[Spot, list[Spot]] = defaultdict(list)  # number -> the inputs of operations that read it
         self.source: dict[tuple[int, int], list[Spot | None]] = {}  # (call, input) -> where each number comes from
-        self.found = Flows()
+        self.edges: list[tuple[int, int, int]] = []  # producer, consumer, the consumer's input
+        #: (call, "upstream" | "gradients", name) -> the uses that add up to it
+        self.fan_in: dict[tuple[int, str, str], list[Use]] = {}
 
     def read(self) -> Flows:
         """Follow the numbers, then list the uses of each gradient."""
@@ -65,13 +57,13 @@ class _Reader:
                 self._read_leaf(call)
             else:
                 self._note_layer(call)
-        read = [(spot, call, i) for (call, i), spots in self.source.items() if i >= 0 for spot in spots]
-        self.found.edges = sorted({(spot[0], call, i) for spot, call, i in read if spot is not None})
+        sources = ((call, i, spots) for (call, i), spots in self.source.items() if i >= 0)
+        self.edges = sorted({(spot[0], call, i) for call, i, spots in sources for spot in spots if spot})
         for call in ends:
             self._list_upstream(call)
             if call["id"] not in self.leaves:
                 self._list_layer_gradients(call)
-        return self.found
+        return self
 
     def _floats(self, call: Call, what: Kind) -> Iterator[tuple[int, str, HostArray]]:
         """(index, name, array) of a call's float arrays."""
@@ -87,19 +79,16 @@ class _Reader:
                 for k, spot in enumerate(spots):
                     if spot is not None:
                         self.uses[spot].append((call["id"], i, k))
-        self._make(call)
-
-    def _note_layer(self, call: Call) -> None:
-        """Where a layer's outputs come from; it makes none of them itself."""
-        for i, _, array in self._floats(call, "outputs"):
-            self.source[call["id"], -1 - i] = self._origin(array)
-
-    def _make(self, call: Call) -> None:
         fresh: dict[int, list[Spot]] = defaultdict(list)
         for i, _, array in self._floats(call, "outputs"):
             for k, bits in enumerate(_bits(array)):
                 fresh[bits].append((call["id"], i, k))
         self.made |= fresh
+
+    def _note_layer(self, call: Call) -> None:
+        """Where a layer's outputs come from; it makes none of them itself."""
+        for i, _, array in self._floats(call, "outputs"):
+            self.source[call["id"], -1 - i] = self._origin(array)
 
     def _origin(self, array: HostArray) -> list[Spot | None]:
         """Where each number of an array was made; None for 0, which may come from anywhere.
@@ -123,7 +112,7 @@ class _Reader:
             if i in outputs and outputs[i].shape == total.shape:
                 made: list[Spot | None] = [(call["id"], i, k) for k in range(total.size)]
                 made = self.source.get((call["id"], -1 - i), made)
-                self._keep((call["id"], "upstream", name), made, total, lambda user: not self._is_in(user, call))
+                self._keep((call["id"], "upstream", name), made, total)
 
     def _list_layer_gradients(self, call: Call) -> None:
         """The uses, inside a layer, of each number that it read."""
@@ -131,61 +120,51 @@ class _Reader:
         for _, name, total in self._floats(call, "gradients"):
             given = inputs.get(next(entry["of"] for entry in call["gradients"] if entry["name"] == name))
             if given is not None and given.shape == total.shape:
-                inside = [leaf for leaf in self.leaves.values() if self._is_in(leaf["id"], call)]
-                self._keep_inside((call["id"], "gradients", name), given, total, inside)
+                self._keep_inside((call["id"], "gradients", name), given, total)
 
-    def _keep_inside(self, key: tuple[int, str, str], given: HostArray, total: HostArray, inside: list[Call]) -> None:
+    def _keep_inside(self, key: tuple[int, str, str], given: HostArray, total: HostArray) -> None:
         own = _bits(given)
         places = {bits: k for k, bits in reversed(list(enumerate(own)))}
-        within = {call for call in self.calls if self._is_in(call, self.calls[key[0]])}
+        within = {call for call in self.calls if self._is_in(call, key[0])}
         uses = []
-        for leaf in inside:
-            for i, name, array in self._floats(leaf, "inputs"):
-                origin = self.source.get((leaf["id"], i))
+        for leaf in (each for each in self.leaves if each in within):
+            for i, name, array in self._floats(self.leaves[leaf], "inputs"):
+                origin = self.source.get((leaf, i))
                 if origin is None:
                     continue
                 where = np.full(array.size, -1)
                 for k, (bits, spot) in enumerate(zip(_bits(array), origin, strict=True)):
                     if spot is None or spot[0] not in within:
                         where[k] = k if k < given.size and own[k] == bits else places.get(bits, -1)
-                uses.append((leaf["id"], name, where))
-        self._keep_if_exact(key, self._with_gradients(uses), total)
+                uses.append((leaf, name, where))
+        self._keep_if_exact(key, uses, total)
 
-    def _keep(self, key: tuple[int, str, str], made: list[Spot | None], total: HostArray, counts: Any) -> None:
+    def _keep(self, key: tuple[int, str, str], made: list[Spot | None], total: HostArray) -> None:
         maps: dict[tuple[int, int], HostArray] = {}
         for target, spot in enumerate(made):
             for user, i, k in self.uses[spot] if spot is not None else ():
-                if counts(user):
-                    size = self._input(user, i).size
+                if not self._is_in(user, key[0]):
+                    size = self.arrays[str(self.calls[user]["inputs"][i]["value"])].size
                     maps.setdefault((user, i), np.full(size, -1))[k] = target
         uses = [(user, self.calls[user]["inputs"][i]["name"], where) for (user, i), where in maps.items()]
-        self._keep_if_exact(key, self._with_gradients(uses), total)
+        self._keep_if_exact(key, uses, total)
 
-    def _with_gradients(self, uses: list[Use]) -> list[Use]:
-        """The uses by the names of their gradients; those without a gradient are left out."""
-        found = []
-        for user, name, where in uses:
-            gradient = next((g["name"] for g in self.calls[user]["gradients"] if g["of"] == name), None)
+    def _keep_if_exact(self, key: tuple[int, str, str], read: list[Use], total: HostArray) -> None:
+        """Keep what was read by the names of its gradients, where there are any, if these add up to the total."""
+        added, uses = np.zeros(total.size), []
+        for user, name, where in read:
+            gradient = next((g for g in self.calls[user]["gradients"] if g["of"] == name), None)
             if gradient is not None and np.any(where >= 0):
-                found.append((user, gradient, where))
-        return found
-
-    def _keep_if_exact(self, key: tuple[int, str, str], uses: list[Use], total: HostArray) -> None:
-        added = np.zeros(total.size)
-        for user, gradient, where in uses:
-            value = next(str(g["value"]) for g in self.calls[user]["gradients"] if g["name"] == gradient)
-            np.add.at(added, where[where >= 0], self.arrays[value].reshape(-1)[where >= 0])
+                uses.append((user, gradient["name"], where))
+                np.add.at(added, where[where >= 0], self.arrays[str(gradient["value"])].reshape(-1)[where >= 0])
         worst = np.max(np.abs(added - total.reshape(-1)), initial=0.0)
         if uses and worst <= CLOSE * max(float(np.max(np.abs(total), initial=0.0)), CLOSE):
-            self.found.fan_in[key] = uses
+            self.fan_in[key] = uses
 
-    def _input(self, call: int, i: int) -> HostArray:
-        return self.arrays[str(self.calls[call]["inputs"][i]["value"])]
-
-    def _is_in(self, inner: int, outer: Call) -> bool:
+    def _is_in(self, inner: int, outer: int) -> bool:
         """Whether a call is outer, or inside it."""
         at: int | None = inner
-        while at is not None and at != outer["id"]:
+        while at is not None and at != outer:
             at = self.calls[at]["parent"]
         return at is not None
 

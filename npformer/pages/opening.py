@@ -6,9 +6,10 @@ from typing import TypedDict
 
 import numpy as np
 
+from npformer.explain.graph import index_in
 from npformer.explain.place import Place
 from npformer.proof import Trace
-from npformer.proof.trace_json import CallOf, Named, PartOf
+from npformer.proof.trace_json import CallOf, Named
 
 
 class Opening(TypedDict):
@@ -49,19 +50,12 @@ def _parameter(trace: Trace, place: Place) -> Opening:
     ]
     if len(uses) == 1:
         ((call, of, part),) = uses
-        found = _gradient(trace, call, of, _within(place.index, part))
+        found = _gradient(trace, call, of, index_in(place.index, part["columns"], part["transposed"]))
         if found is not None:
             return found
     gradient = next(each["gradient"] for each in trace.document["parameters"] if each["name"] == place.name)
     flat = _flat(place.index, trace.arrays[gradient].shape)
     return {"call": 0, "what": "parameter", "name": place.name, "flat": flat}
-
-
-def _within(index: tuple[int, ...], part: PartOf) -> tuple[int, ...]:
-    """The index of a parameter's entry in the input that it is part of."""
-    placed = index[::-1] if part["transposed"] else index
-    first = 0 if part["columns"] is None else part["columns"][0]
-    return (*placed[:-1], placed[-1] + first) if placed else placed
 
 
 def _gradient(trace: Trace, call: CallOf, of: str, index: tuple[int, ...]) -> Opening | None:

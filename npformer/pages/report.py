@@ -18,11 +18,12 @@ from npformer.pages.report_maps import attention_figures
 from npformer.pages.report_tables import (
     confusion_table,
     environment_table,
+    norms_of,
     norms_table,
     options_table,
+    seen,
     what_table,
 )
-from npformer.training.layer_norms import norms_in
 from npformer.training.run_summary import RunSummary
 from npformer.training.told import Piece, Told
 
@@ -87,16 +88,16 @@ def _missing(run: RunSummary) -> str:
 def _curves(runs: Sequence[RunSummary]) -> str:
     """Charts of all runs together."""
 
-    def lines(kind: str, *fields: tuple[str, str], **style: Any) -> list[Line]:
+    def lines(kind: str, *fields: tuple[str, str], colour: int = 0, dashed: bool = False) -> list[Line]:
         found = []
         for number, run in enumerate(runs):
             for i, (field, label) in enumerate(fields):
                 steps, values = _points(run, kind, field)
                 if steps:
                     named = label if len(runs) == 1 else f"{run.name}, {label}"
-                    colour = number if len(runs) > 1 else i + style.get("colour", 0)
-                    dashed = style.get("dashed", False) or (len(runs) > 1 and i > 0)
-                    found.append(Line(named, colour, steps, values, dashed, kind == "eval"))
+                    own = number if len(runs) > 1 else i + colour
+                    is_dashed = dashed or (len(runs) > 1 and i > 0)
+                    found.append(Line(named, own, steps, values, is_dashed, kind == "eval"))
         return found
 
     loss = [*lines("train", ("loss", "training")), *lines("eval", ("loss", "held-out"), colour=1, dashed=True)]
@@ -119,13 +120,8 @@ def _curves(runs: Sequence[RunSummary]) -> str:
 
 def _warmups(runs: Sequence[RunSummary]) -> list[tuple[float, str]]:
     """Where each warm-up ends, once if it is the same in all."""
-    ends = sorted(
-        {
-            run.options.training.warmup_steps
-            for run in runs
-            if run.options.training.schedule != "constant" and 1 < run.options.training.warmup_steps < run.step
-        }
-    )
+    plans = [(run.options.training, run.step) for run in runs]
+    ends = sorted({t.warmup_steps for t, step in plans if t.schedule != "constant" and 1 < t.warmup_steps < step})
     if len(ends) < 2:
         return [(float(step), f"warm-up ends, {step:,}") for step in ends]
     *others, last = ends  # one text beside the last: several would lie on each other
@@ -186,7 +182,7 @@ def _continued(told: Told) -> str:
     parts = (
         escaped(piece.expected)
         if piece.is_right
-        else f'<span class="piece bad" title="likelier: {escaped(_seen(piece.found))}">{escaped(piece.expected)}</span>'
+        else f'<span class="piece bad" title="likelier: {escaped(seen(piece.found))}">{escaped(piece.expected)}</span>'
         for piece in told.pieces[:MOST_PIECES]
     )
     return f'<li class="text"><span class="written">{told.glue.join(parts)}</span></li>'
@@ -194,7 +190,7 @@ def _continued(told: Told) -> str:
 
 def _marked(piece: Piece) -> str:
     """What was written, marked where it is not what was expected. A wrong space is one that is seen."""
-    found, expected = _seen(piece.found), _seen(piece.expected)
+    found, expected = seen(piece.found), seen(piece.expected)
     if not piece.asked:
         return f'<span class="quiet">{escaped(piece.expected)}</span>'
     if piece.found is None:
@@ -204,11 +200,6 @@ def _marked(piece: Piece) -> str:
     if piece.is_right:
         return escaped(piece.found)
     return f'<span class="piece bad" title="expected {escaped(expected)}">{escaped(found)}</span>'
-
-
-def _seen(piece: str | None) -> str:
-    """A piece whose spaces are seen."""
-    return (piece or "").replace(" ", "␣")
 
 
 def _attention(run: RunSummary) -> str:
@@ -223,7 +214,7 @@ def _attention(run: RunSummary) -> str:
 
 def _norms(run: RunSummary) -> str:
     """A chart over the layers, and a table over their parts."""
-    lines = [(float(line["step"]), norms_in(line)) for line in run.records if line.get("kind") == "gradient"]
+    lines = norms_of(run)
     if not lines:
         return f'<p class="note">{NO_NORMS}</p>'
     layers: dict[str, dict[float, float]] = {}

@@ -80,7 +80,9 @@ def _drawing(chart: Chart, lines: Sequence[Line]) -> str:
         return round(_LEFT + (step - first) / (last - first) * (WIDTH - _LEFT - _RIGHT), 1)
 
     def y(value: float) -> float:
-        share = _share(value, low, high, chart.log)
+        share = (value - low) / (high - low)
+        if chart.log:
+            share = math.log(max(value, low) / low) / math.log(high / low)
         return round(_TOP + (1 - share) * inner, 1)
 
     parts = []
@@ -131,12 +133,6 @@ def _ends(values: Sequence[float], chart: Chart) -> tuple[float, float]:
         return (low / 1.15, high * 1.15) if high / low > 1.2 else (low / 2, high * 2)
     low = min(0.0, *values)
     return low, high if high > low else low + 1.0
-
-
-def _share(value: float, low: float, high: float, log: bool) -> float:
-    if not log:
-        return (value - low) / (high - low)
-    return (math.log(max(value, low)) - math.log(low)) / (math.log(high) - math.log(low))
 
 
 def _ticks(low: float, high: float, log: bool) -> list[float]:

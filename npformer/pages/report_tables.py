@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from npformer.pages.document import escaped
 from npformer.pages.report_charts import short
@@ -42,10 +42,19 @@ def td(text: object, kind: str = "") -> str:
 
 def what_table(runs: Sequence[RunSummary]) -> str:
     """What each run trained and what it reached; a column for each run."""
-    columns = [_what(run) for run in runs]
-    names = list(dict.fromkeys(name for column in columns for name in column))
-    rows = [[th(name), *(td(column.get(name, "–")) for column in columns)] for name in names]
-    return table("What was trained, and what it reached", ["", *(run.name for run in runs)], rows)
+    return _by_run("What was trained, and what it reached", runs, _rows(list(map(_what, runs))))
+
+
+def _rows(columns: Sequence[Mapping[str, str]]) -> list[list[str]]:
+    """[name, the text in each column], for every name."""
+    names = dict.fromkeys(name for column in columns for name in column)
+    return [[name, *(column.get(name, "–") for column in columns)] for name in names]
+
+
+def _by_run(caption: str, runs: Sequence[RunSummary], rows: list[list[str]], head: str = "", kind: str = "") -> str:
+    """A table with a column for each run."""
+    cells = [[th(name), *map(td, values)] for name, *values in rows]
+    return table(caption, [head, *(run.name for run in runs)], cells, kind)
 
 
 def _what(run: RunSummary) -> dict[str, str]:
@@ -70,29 +79,27 @@ def _what(run: RunSummary) -> dict[str, str]:
 
 def environment_table(runs: Sequence[RunSummary]) -> str:
     """The versions and the processor, as each run's checkpoint tells."""
-    names = list(dict.fromkeys(name for run in runs for name in run.environment))
-    rows = [[th(name), *(td(run.environment.get(name, "–")) for run in runs)] for name in names]
-    return table("What the last checkpoint was made with", ["", *(run.name for run in runs)], rows)
+    return _by_run("What the last checkpoint was made with", runs, _rows([run.environment for run in runs]))
 
 
 def options_table(runs: Sequence[RunSummary], differing: bool) -> str:
     """The options of the runs; differing: those alone that are not the same in all."""
-    columns: list[Mapping[str, Any]] = [flat(run.options) for run in runs]
-    names = list(dict.fromkeys(name for column in columns for name in column))
-    rows = []
-    for name in names:
-        values = [in_shell(column[name]) if name in column else "–" for column in columns]
-        if not differing or len(set(values)) > 1:
-            rows.append([th(name), *map(td, values)])
+    every = _rows([{name: in_shell(value) for name, value in flat(run.options).items()} for run in runs])
+    rows = [row for row in every if not differing or len(set(row[1:])) > 1]
     if not rows:
         return '<p class="quiet">All options are the same.</p>'
     caption = "Options that differ" if differing else "All options"
-    return table(caption, ["option", *(run.name for run in runs)], rows, "options")
+    return _by_run(caption, runs, rows, "option", "options")
+
+
+def norms_of(run: RunSummary) -> list[tuple[int, dict[str, float]]]:
+    """(step, the norm of each part's gradient) at each evaluation."""
+    return [(line["step"], norms_in(line)) for line in run.records if line.get("kind") == "gradient"]
 
 
 def norms_table(run: RunSummary) -> str:
     """The norm of each part's gradient at some of the evaluations, dark where it is large."""
-    lines = [(line["step"], norms_in(line)) for line in run.records if line.get("kind") == "gradient"]
+    lines = norms_of(run)
     if len(lines) > COLUMNS:
         lines = [lines[round(i * (len(lines) - 1) / (COLUMNS - 1))] for i in range(COLUMNS)]
     numbers = [value for _, norms in lines for value in norms.values() if math.isfinite(value) and value > 0]
@@ -105,13 +112,9 @@ def norms_table(run: RunSummary) -> str:
         shade = int((math.log(value) - low) / (high - low) * (SHADES - 1)) if known else 0
         return td(short(value), f"number s{shade}")
 
-    parts = list(dict.fromkeys(part for _, norms in lines for part in norms))
+    parts, steps = dict.fromkeys(part for _, norms in lines for part in norms), [f"{step:,}" for step, _ in lines]
     rows = [[th(part), *(cell(norms.get(part)) for _, norms in lines)] for part in parts]
-    return table("Gradient norm of each part, before clipping, by step", ["part", *_steps(lines)], rows, "shaded")
-
-
-def _steps(lines: Sequence[tuple[Any, Any]]) -> list[str]:
-    return [f"{step:,}" for step, _ in lines]
+    return table("Gradient norm of each part, before clipping, by step", ["part", *steps], rows, "shaded")
 
 
 def confusion_table(run: RunSummary) -> str:
@@ -132,12 +135,12 @@ def confusion_table(run: RunSummary) -> str:
 
 
 def _piece(piece: str | None) -> str:
-    return '<td class="quiet">nothing</td>' if piece is None else f"<td><code>{escaped(_spaced(piece))}</code></td>"
+    return '<td class="quiet">nothing</td>' if piece is None else f"<td><code>{escaped(seen(piece))}</code></td>"
 
 
-def _spaced(piece: str) -> str:
-    """A space that is seen."""
-    return piece.replace(" ", "␣")
+def seen(piece: str | None) -> str:
+    """A piece whose spaces are seen."""
+    return (piece or "").replace(" ", "␣")
 
 
 def _bar(share: float) -> str:
@@ -148,10 +151,10 @@ def _bar(share: float) -> str:
 
 def _matrix(found: Mapping[tuple[str | None, str | None], int]) -> str:
     """Expected classes down, written ones across: the classes with most mistakes, if there are many."""
-    wrong: dict[str, int] = {}
+    wrong: Counter[str] = Counter()
     for pair, count in found.items():
         for name in pair:
-            wrong[str(name)] = wrong.get(str(name), 0) + (count if pair[0] != pair[1] else 0)
+            wrong[str(name)] += count if pair[0] != pair[1] else 0
     chosen = sorted(sorted(wrong, key=lambda name: (-wrong[name], name))[:CLASSES])
     totals = {name: sum(count for (one, _), count in found.items() if one == name) for name in chosen}
 

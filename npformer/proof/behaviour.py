@@ -71,10 +71,10 @@ def _not_pure(checked: Subject, upstream: Upstream, gradients: Mapping[str, Host
         except Exception as error:
             found.append(f"a second backward with the same cache fails: {type(error).__name__}: {error}")
             return
-        worst = _worst(gradients, second)
-        if worst[1] > alike:
-            found.append(f"a second backward with the same cache gives another gradient of {worst[0]} "
-                         f"({worst[1]:.1e} of its size away): backward changes its cache")  # fmt: skip
+        worst, off = _worst(gradients, second, _sizes(gradients))
+        if off > alike:
+            found.append(f"a second backward with the same cache gives another gradient of {worst} "
+                         f"({off:.1e} of its size away): backward changes its cache")  # fmt: skip
 
     checked.gradients(upstream, watcher=watch)
     return found
@@ -90,13 +90,11 @@ def _not_linear(
     of_sum = checked.gradients(tuple(a + b for a, b in zip(p, q, strict=True)))
     expected = {name: gradients[name] + of_q[name] for name in gradients}
     size = {name: max(_size(gradients[name]), _size(of_q[name])) for name in gradients}
-    largest = max(size.values(), default=0.0)
-    off = {n: _size(of_sum[n] - expected[n]) / (max(size[n], 1e-3 * largest) or 1.0) for n in expected}
-    worst = max(off, key=lambda name: off[name])
-    if not off[worst] > alike:
+    worst, off = _worst(expected, of_sum, size)
+    if off <= alike:
         return []
     return [f"backward is not linear in dy: its gradient of {worst} for p + q differs from those for p and q together "
-            f"by {off[worst]:.1e} of its size"]  # fmt: skip
+            f"by {off:.1e} of its size"]  # fmt: skip
 
 
 def _by_layout(checked: Subject, upstream: Upstream, gradients: Mapping[str, HostArray], alike: float) -> list[str]:
@@ -108,7 +106,7 @@ def _by_layout(checked: Subject, upstream: Upstream, gradients: Mapping[str, Hos
     thin = tuple(np.asarray(r[:1]) if r.ndim else r for r in upstream)
     broadcast = tuple(np.broadcast_to(part, r.shape) for part, r in zip(thin, upstream, strict=True))
     expected = checked.gradients(tuple(np.array(part) for part in broadcast))
-    floor = max(map(_size, gradients.values()), default=0.0)  # equal rows may cancel to 0 except for rounding
+    floor = max(_sizes(gradients).values(), default=0.0)  # equal rows may cancel to 0 except for rounding
     return _differs(checked, broadcast, expected, alike, "that is broadcast (stride 0, read-only)", floor)
 
 
@@ -119,7 +117,7 @@ def _differs(
         found = checked.gradients(upstream)
     except Exception as error:
         return [f"backward fails for a dy {what}: {type(error).__name__}: {error}"]
-    worst, off = _worst(expected, found, floor)
+    worst, off = _worst(expected, found, _sizes(expected), floor)
     if off > alike:
         return [f"backward gives another gradient of {worst} for a dy {what}, {off:.1e} of its size away"]
     return []
@@ -131,16 +129,22 @@ def _bare(checked: Subject) -> Subject:
     return inner
 
 
-def _worst(expected: Mapping[str, HostArray], found: Mapping[str, HostArray], floor: float = 0.0) -> tuple[str, float]:
+def _worst(
+    expected: Mapping[str, HostArray], found: Mapping[str, HostArray], size: Mapping[str, float], floor: float = 0.0
+) -> tuple[str, float]:
     """The tensor with the largest difference between two sets of gradients, relative to its size or the floor."""
-    largest = max(floor, *map(_size, expected.values()))
+    largest = max(floor, *size.values())
     worst, most = "", 0.0
     for name, gradient in expected.items():
-        scale = max(_size(gradient), 1e-3 * largest) or 1.0
+        scale = max(size[name], 1e-3 * largest) or 1.0
         off = _size(gradient - found[name]) / scale if gradient.shape == found[name].shape else np.inf
         if off > most:
             worst, most = name, off
     return worst, most
+
+
+def _sizes(gradients: Mapping[str, HostArray]) -> dict[str, float]:
+    return {name: _size(gradient) for name, gradient in gradients.items()}
 
 
 def _size(x: HostArray) -> float:

@@ -19,7 +19,7 @@ from npformer.proof.check import gradcheck
 from npformer.proof.connections import wrong_connection
 from npformer.proof.listening import Call, listening
 from npformer.proof.report import WRONG, Report
-from npformer.proof.subject import LayerSubject
+from npformer.proof.subject import subject
 
 
 def check_of(call: Call, explain: bool = False, complex_step: bool = True) -> Report:
@@ -84,7 +84,7 @@ def bisect(target: Layer, *inputs: Any, complex_step: bool = True, **options: An
         raise ConfigError(
             f"target: expected a layer or model, which has parts, got {type(target).__name__}; use npf.gradcheck"
         )
-    checked = LayerSubject(target, inputs, options, target.backend.device)
+    checked = subject(target, inputs, options, target.backend.device)
     with checked.at_its_point() as placed, listening(target) as ear:
         target.forward(*placed, **options)
     path: list[tuple[Call, Report]] = []

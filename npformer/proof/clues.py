@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from types import MethodType
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from npformer.functional import AttentionMask, Draw
 from npformer.functional.dropout import dropout_threshold
 from npformer.layers import Layer, RandomKey
 from npformer.proof.diagnosis import Clues
+from npformer.proof.in_float64 import attributes
 from npformer.proof.mutants import Mutant, mutants, nested_mutants
 from npformer.proof.subject import PairSubject, Subject, subject
 from npformer.typing import HostArray, HostArrays
@@ -80,7 +81,8 @@ def _with_parents(clues: Clues, checked: Subject, upstream: tuple[HostArray, ...
 
     The override may differ where npformer's backward calls another one, so the mistakes of all of them are tried.
     """
-    places: dict[int, list[_Place]] = {}  # for each mutant: the functions that replace methods of layers
+    #: For each mutant: layers, the names of their methods, and the functions that replace these.
+    places: dict[int, list[tuple[Layer, str, Callable[..., Any]]]] = {}
     mistakes, is_theirs = [], False
     for kind in dict.fromkeys(map(type, all_layers(clues.target))):
         parent = next(base for base in kind.__mro__ if base.__module__.startswith("npformer."))
@@ -95,7 +97,9 @@ def _with_parents(clues: Clues, checked: Subject, upstream: tuple[HostArray, ...
                 mistakes.append(mutant)
 
     def rerun(mutant: Mutant) -> HostArrays:
-        with _in_place(places[id(mutant)]):
+        with ExitStack() as stack:
+            for layer, name, function in places[id(mutant)]:
+                stack.enter_context(attributes(layer, **{name: MethodType(function, layer)}))
             return checked.gradients(upstream)
 
     return replace(clues, mistakes=mistakes, rerun=rerun, is_theirs=is_theirs)
@@ -109,26 +113,6 @@ def _is_theirs(function: Any) -> bool:
 def all_layers(target: Any) -> list[Layer]:
     """A layer and all layers in it, each once; empty for anything else."""
     return list(dict.fromkeys(target.all_layers())) if isinstance(target, Layer) else []
-
-
-#: A layer, the name of one of its methods, and the function that replaces it.
-_Place: TypeAlias = tuple[Layer, str, Callable[..., Any]]
-
-
-@contextmanager
-def _in_place(places: Sequence[_Place]) -> Iterator[None]:
-    """Within this context, these functions are the methods of these layers."""
-    before = [vars(layer).get(name) for layer, name, _ in places]
-    try:
-        for layer, name, function in places:
-            vars(layer)[name] = MethodType(function, layer)
-        yield
-    finally:
-        for (layer, name, _), method in zip(places, before, strict=True):
-            if method is None:
-                del vars(layer)[name]
-            else:
-                vars(layer)[name] = method
 
 
 def _sizes(given: Sequence[Any], target: Any) -> dict[str, float]:

@@ -82,7 +82,9 @@ def diagnose(
     if mutant is not None:
         text = mutant.beside() if clues.is_theirs else mutant.describe()
         return {name: Diagnosis(mutant.operator, text, clues.is_theirs) for name in wrong}
-    return {name: by_pattern(claimed[name], _without_noise(truth[name], floor), clues) for name in wrong}
+    # A tensor that is zero except for rounding, such as the gradient of the keys' bias, counts as zeros.
+    plain = {name: np.zeros_like(n) if max_abs(n) <= AGREES * floor else n for name, n in truth.items()}
+    return {name: by_pattern(claimed[name], plain[name], clues) for name in wrong}
 
 
 def explaining_mutant(claimed: Mapping[str, HostArray], clues: Clues) -> Mutant | None:
@@ -102,11 +104,6 @@ def explaining_mutant(claimed: Mapping[str, HostArray], clues: Clues) -> Mutant 
         ):
             return mutant
     return None
-
-
-def _without_noise(n: HostArray, floor: float) -> HostArray:
-    """Zeros for a tensor that is zero except for rounding, such as the gradient of the keys' bias."""
-    return np.zeros_like(n) if max_abs(n) <= AGREES * floor else n
 
 
 def by_pattern(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis:

@@ -29,11 +29,11 @@ def in_float64(target: Any, checked: LayerSubject | PairSubject) -> Iterator[lis
             owner.grad = checked.device.zeros(owner.data.shape, "float64")
         if isinstance(target, Layer):
             for layer in {id(layer): layer for layer in target.all_layers()}.values():
-                stack.enter_context(_attributes(layer, backend=plain_backend(layer.backend)))
+                stack.enter_context(attributes(layer, backend=plain_backend(layer.backend)))
                 if getattr(layer, "recompute", False):
-                    stack.enter_context(_attributes(layer, recompute=False))
+                    stack.enter_context(attributes(layer, recompute=False))
             for buffer in {id(buffer): buffer for _, buffer in target.named_buffers()}.values():
-                stack.enter_context(_attributes(buffer, data=_float64(buffer, target)))
+                stack.enter_context(attributes(buffer, data=_float64(buffer, target)))
         yield placed
 
 
@@ -66,13 +66,13 @@ def _float64(buffer: Buffer, target: Layer) -> Any:
 
 
 @contextmanager
-def _attributes(thing: Any, **new: Any) -> Iterator[None]:
+def attributes(thing: Any, **new: Any) -> Iterator[None]:
     """Within this context these attributes are others; no version is counted, since they return."""
     before = {name: vars(thing)[name] for name in new if name in vars(thing)}
     vars(thing).update(new)
     try:
         yield
     finally:
-        for name in new:
+        for name in new.keys() - before.keys():
             vars(thing).pop(name, None)
         vars(thing).update(before)

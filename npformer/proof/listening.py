@@ -7,7 +7,7 @@ layers and the pairs of their backends for a while, and changes no number, unles
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -17,7 +17,8 @@ from npformer.backend.ops import add_into
 from npformer.functional.arrays import namespace
 from npformer.layers import Layer
 from npformer.layers.residual import is_own_layer_norm
-from npformer.proof.inputs import as_tuple, like
+from npformer.proof.in_float64 import attributes
+from npformer.proof.inputs import as_tuple, like, parameter_names
 from npformer.typing import HostArray
 
 
@@ -93,36 +94,27 @@ def listening(target: Any, watch: Watch | None = None, known: Sequence[Call] = (
     """
     ear = Ear(watch or Watch(), known)
     layers = dict(layers_in(target)) if isinstance(target, Layer) else {}
-    backends = {name: layer.backend for name, layer in layers.items()}
-    own = {name: {m: vars(layer).get(m) for m in ("forward", "backward")} for name, layer in layers.items()}
-    try:
+    with ExitStack() as stack:
         for name, layer in layers.items():
             shown = f"{type(target).__name__}{'.' if name else ''}{name}"
-            vars(layer)["backend"] = replace(  # does not change the model's version
-                layer.backend,
-                ops=Ops(**{op: ear.pair(shown, op, pair) for op, pair in vars(layer.backend.ops).items()}),
-            )
+            ops = Ops(**{op: ear.pair(shown, op, pair) for op, pair in vars(layer.backend.ops).items()})
+            new: dict[str, Any] = {"backend": replace(layer.backend, ops=ops)}
             if layer is target or not is_own_layer_norm(layer):
-                vars(layer)["forward"] = partial(ear.forward, shown, layer, layer.forward)
-                vars(layer)["backward"] = partial(ear.backward, layer, layer.backward)
+                new["forward"] = partial(ear.forward, shown, layer, layer.forward)
+                new["backward"] = partial(ear.backward, layer, layer.backward)
+            stack.enter_context(attributes(layer, **new))
         yield ear
-    finally:
-        for name, layer in layers.items():
-            for method, before in own[name].items():
-                vars(layer).pop(method, None)
-                if before is not None:
-                    vars(layer)[method] = before
-            vars(layer)["backend"] = backends[name]
 
 
+@dataclass
 class Ear:
     """Calls forward and backward methods in the place of their callers, and records the calls."""
 
-    def __init__(self, watch: Watch, known: Sequence[Call]) -> None:
-        self.calls: list[Call] = []  # in the order in which their forwards begin
-        self.watch, self.known = watch, known
-        self._open: list[Call] = []
-        self._time = 0
+    watch: Watch
+    known: Sequence[Call]
+    calls: list[Call] = field(default_factory=list)  # in the order in which their forwards begin
+    _open: list[Call] = field(default_factory=list)
+    _time: int = 0
 
     def pair(self, owner: str, op: str, pair: Pair) -> Pair:
         """The pair of an operation, recorded under its owner's name."""
@@ -189,7 +181,7 @@ class Ear:
         return self._time - 1
 
 
-def layers_in(layer: Layer, name: str = "") -> Iterator[tuple[str, Layer]]:
+def layers_in(layer: Layer) -> Iterator[tuple[str, Layer]]:
     """A layer and all layers in it, by dotted name, each object once under its first name."""
     seen: set[int] = set()
 
@@ -201,4 +193,16 @@ def layers_in(layer: Layer, name: str = "") -> Iterator[tuple[str, Layer]]:
                 if isinstance(part, Layer):
                     yield from walk(part, f"{name}.{member}" if name else member)
 
-    yield from walk(layer, name)
+    yield from walk(layer, "")
+
+
+def inputs_of(call: Call) -> list[str]:
+    """The names of a call's inputs."""
+    is_pair = isinstance(call.target, tuple)
+    names = parameter_names(call.target[0] if is_pair else type(call.target).forward, len(call.inputs) + (not is_pair))
+    return names if is_pair else names[1:]
+
+
+def shown_name(call: Call) -> str:
+    """The name of a call within its target: "" for the target itself."""
+    return call.name.partition(".")[2]

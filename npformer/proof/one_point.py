@@ -16,7 +16,7 @@ from npformer.proof.diagnosis import Clues, Diagnosis, diagnose, is_vague
 from npformer.proof.fitness import Fitness, culprit_of, fitness
 from npformer.proof.judge import Judge
 from npformer.proof.measures import largest, max_abs, terms
-from npformer.proof.oracles import Evidence, Oracle, Upstream
+from npformer.proof.oracles import Oracle, Upstream
 from npformer.proof.regions import region_of
 from npformer.proof.repairs import repairs_of
 from npformer.proof.report import NOTHING, WRONG, Report, Row
@@ -63,7 +63,7 @@ def at_one_point(target: Any, inputs: Sequence[Any], how: How) -> Report:
     claims = [checked.gradients(upstream) for upstream in upstreams]
     _expect_fitting(checked, claims[0])
     each = small if how.elementwise is None else how.elementwise
-    report = _judged(checked, upstreams, claims, None if each else random_directions(checked, how.seed), how)
+    report = _judged(checked, upstreams, claims, {} if each else random_directions(checked, how.seed), how)
     if report.rows and all(row.verdict == NOTHING for row in report.rows):
         return report
     if how.why and any(row.verdict == WRONG for row in report.rows):
@@ -77,20 +77,23 @@ def _judged(
     checked: Subject,
     upstreams: list[Upstream],
     claims: list[HostArrays],
-    directions: dict[str, list[HostArray]] | None,
+    directions: dict[str, list[HostArray]],
     how: How,
 ) -> Report:
-    """A row for each tensor, without a diagnosis."""
+    """A row for each tensor, without a diagnosis; those without directions are checked element by element."""
     fit = fitness(checked, upstreams, how.seed) if how.complex_step else Fitness(False, "")
     oracle = Oracle(checked, upstreams, fit.is_fit)
     problems = behaviour.problems(checked, upstreams, claims[0], oracle.rounding)
-    evidence = {tensor: _evidence(oracle, tensor, directions) for tensor in claims[0]}
+    evidence = {
+        name: oracle.along_directions(name, directions[name]) if directions else oracle.every_element(name)
+        for name in claims[0]
+    }
     most = np.max([[max_abs(n) for n in found.truth] for found in evidence.values()], axis=0)
     judge = Judge(oracle, most, how.tolerance, how.explain, lambda: not culprit_of(checked), how.seed)
     rows = []
     for tensor, found in evidence.items():
         full = np.array([each[tensor] for each in claims])
-        along = None if directions is None else directions[tensor]
+        along = directions.get(tensor)
         claimed = full if along is None else np.array([[np.sum(g * d) for d in along] for g in full])
         row = judge.row(tensor, claimed, found, along)
         if along is not None and checked.tensors[tensor].size > MANY_ELEMENTS:
@@ -102,12 +105,6 @@ def _judged(
     if most[0] <= noise and largest(claims[0].values()) <= noise:
         return _proving_nothing(report.rows, report, "every gradient of this check is 0")
     return report
-
-
-def _evidence(oracle: Oracle, tensor: str, directions: dict[str, list[HostArray]] | None) -> Evidence:
-    if directions is None:
-        return oracle.every_element(tensor)
-    return oracle.along_directions(tensor, directions[tensor])
 
 
 def _noise(checked: Subject, upstream: Upstream) -> float:

@@ -50,7 +50,8 @@ class _Look:
         self._oracle, self._tensor, self._claimed, self._tolerance = oracle, tensor, claimed, tolerance
         rng = np.random.default_rng(claimed.size)  # with signs alone, errors of equal size sometimes cancel exactly
         signs = rng.choice([-1.0, 1.0], size=claimed.shape) * rng.uniform(1, 2, size=claimed.shape)
-        self._weights = _weights(claimed) * signs
+        largest = max_abs(claimed) or 1.0  # noise below its rounding does not count, all other entries do
+        self._weights = largest / (np.abs(claimed) + 64 * U * largest) * 1e-3 * signs
         self._floor, self._jitter = 64 * U * max_abs(claimed), Jitter(oracle, 0, draws=4)
         self._noise = np.where(claimed == 0, self._floor, 8 * self._jitter.of_claims(tensor, claimed))
 
@@ -115,12 +116,6 @@ class _Look:
             return False
         error, reach, _ = jitter.fresh(self._tensor, index, direction, FRESH)
         return bool(np.all(error > self._tolerance * reach + worth))
-
-
-def _weights(claimed: HostArray) -> HostArray:
-    """One over each entry's size, so that all entries count; noise below the largest entry's rounding does not."""
-    largest = max_abs(claimed) or 1.0
-    return np.asarray(largest / (np.abs(claimed) + 64 * U * largest) * 1e-3)
 
 
 def _range(is_wrong: Callable[[Slab], bool], axis: int, shape: tuple[int, ...]) -> tuple[int, int]:

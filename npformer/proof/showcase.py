@@ -9,7 +9,7 @@ import numpy as np
 from npformer.backend import get_backend
 from npformer.models import Transformer, TransformerConfig
 from npformer.proof.case import shaken
-from npformer.proof.trace import LIMIT, Trace, trace
+from npformer.proof.trace import Trace, trace
 from npformer.typing import HostArray
 
 #: The tokens by id.
@@ -36,20 +36,21 @@ def showcase_model(**changes: Any) -> Showcase:
     config = TransformerConfig(len(PIECES), len(PIECES), **({"dropout": 0.0, "max_seq_len": 4} | size | changes))
     model = Transformer(config, backend=get_backend("numpy", dtype="float64", kernels="plain"), seed=0)
     shaken(model)
-    src = _ids([[*word, "<end>"] for word in WORDS])
-    tgt_in = _ids([["<begin>", *reversed(word)] for word in WORDS])
-    tgt_out = _ids([[*reversed(word), "<end>"] for word in WORDS])
+    src = ids_of([[*word, "<end>"] for word in WORDS])
+    tgt_in = ids_of([["<begin>", *reversed(word)] for word in WORDS])
+    tgt_out = ids_of([[*reversed(word), "<end>"] for word in WORDS])
     labels = {"source": src, "target_in": tgt_in, "target_out": tgt_out}
     tokens = {name: [[PIECES[i] for i in row] for row in ids.tolist()] for name, ids in labels.items()}
     return Showcase(model, (src, tgt_in), tgt_out, tokens)
 
 
-def showcase(*, lines: bool = True, limit: int = LIMIT, **changes: Any) -> Trace:
-    """The trace of the showcase's model; lines and limit as in ``npf.trace``, changes as in ``showcase_model``."""
+def showcase(*, lines: bool = True, **changes: Any) -> Trace:
+    """The trace of the showcase's model; lines as in ``npf.trace``, changes as in ``showcase_model``."""
     model, inputs, targets, tokens = showcase_model(**changes)
-    return trace(model, *inputs, targets=targets, tokens=tokens, name="transformer", lines=lines, limit=limit)
+    return trace(model, *inputs, targets=targets, tokens=tokens, name="transformer", lines=lines)
 
 
-def _ids(rows: list[list[str]]) -> HostArray:
+def ids_of(rows: list[list[str]]) -> HostArray:
+    """The token ids (B, T) of these rows, padded."""
     width = max(map(len, rows))
     return np.array([[PIECES.index(piece) for piece in [*row, *["<pad>"] * (width - len(row))]] for row in rows])

@@ -24,7 +24,6 @@ import numpy as np
 from npformer.errors import ConfigError
 from npformer.proof.checkable import Checkable, Value, is_float
 from npformer.proof.conventions import Path, dotted, find, found_at, path_of
-from npformer.typing import HostArray
 
 
 def from_object(target: Any, *, parameters: Mapping[str, str | None] | None = None) -> Checkable:
@@ -87,7 +86,13 @@ class _Run:
             found = twin.backward(dy) if self._takes_dy else twin.backward()
         scale = 1.0 if self._takes_dy else dy
         for place in self.places:
-            place.value.add(np.asarray(scale * _gradient(twin, place)))
+            gradient = found_at(twin, place.gradient)
+            if gradient is None:
+                raise ConfigError(
+                    f"{place.name}: expected its gradient in {dotted(place.gradient)} after backward, found nothing "
+                    f'there; from_object(…, parameters={{"{place.name}": "PLACE"}}) names another place'
+                )
+            place.value.add(np.asarray(scale * np.asarray(gradient)))
         if found is None:
             return None
         several = isinstance(found, tuple | list)
@@ -102,17 +107,6 @@ class _Run:
             if isinstance(old, np.ndarray):
                 memo[id(old)] = np.zeros(old.shape, place.value.data.dtype)
         return copy.deepcopy(self._pristine, memo)
-
-
-def _gradient(twin: Any, place: _Place) -> HostArray:
-    """The gradient of a parameter after backward. Raises ConfigError if it is not where it was expected."""
-    found = found_at(twin, place.gradient)
-    if found is None:
-        raise ConfigError(
-            f"{place.name}: expected its gradient in {dotted(place.gradient)} after backward, found nothing there; "
-            f'from_object(…, parameters={{"{place.name}": "PLACE"}}) names another place'
-        )
-    return np.asarray(found)
 
 
 def _takes_dy(backward: Callable[..., Any]) -> bool:

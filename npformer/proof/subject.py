@@ -65,7 +65,8 @@ def subject(
     """
     if device is None:
         own = getattr(getattr(target, "backend", None), "device", None)  # a user's backend may be anything
-        device = own or _device_of(inputs)
+        on_gpu = any(type(x).__module__.partition(".")[0] == "cupy" for x in inputs)
+        device = own or get_backend("cupy" if on_gpu else "numpy", kernels="plain").device
     options = {name: place(value, device) for name, value in options.items()}
     if not isinstance(target, tuple) and not (hasattr(target, "forward") and hasattr(target, "backward")):
         raise ConfigError(
@@ -75,24 +76,8 @@ def subject(
     if isinstance(target, tuple):
         if len(target) != 2:
             raise ConfigError(f"target: expected a pair of functions (forward, backward), got a tuple of {len(target)}")
-        return PairSubject(Pair(*target), inputs, options, device, names, dtype)
+        return PairSubject(Pair(*target), inputs, options, device, names, dtype, moved)
     return LayerSubject(target, inputs, options, device, names, dtype, moved)
-
-
-def _device_of(inputs: Sequence[Any]) -> Device:
-    """The GPU if an input is there, else NumPy's device."""
-    on_gpu = any(type(x).__module__.partition(".")[0] == "cupy" for x in inputs)
-    return get_backend("cupy" if on_gpu else "numpy", kernels="plain").device
-
-
-def _output_and_cache(found: Any) -> tuple[Any, Any]:
-    """A forward's result. Raises ConfigError if it is not (y, cache)."""
-    if not isinstance(found, tuple) or len(found) != 2:
-        kind = f"a tuple of {len(found)}" if isinstance(found, tuple) else type(found).__name__
-        raise ConfigError(
-            f"forward: expected to return (y, cache), got {kind}; return (y, None) if backward needs nothing"
-        )
-    return found
 
 
 class _Called:
@@ -104,9 +89,9 @@ class _Called:
         inputs: Sequence[Any],
         options: dict[str, Any],
         device: Device,
-        names: Sequence[str] | None = None,
-        dtype: str = "float64",
-        moved: bool = True,
+        names: Sequence[str] | None,
+        dtype: str,
+        moved: bool,
     ) -> None:
         self.target, self.options, self.device, self._dtype = target, options, device, dtype
         self.parameters: dict[str, Any] = (
@@ -114,9 +99,8 @@ class _Called:
         )
         self.inputs = Inputs(target.forward, inputs, device, names, taken=self.parameters, dtype=dtype)
         self.input_names = self.inputs.all_names
-        self.owners: dict[int, Any] = {
-            id(getattr(p, "owner", p)): getattr(p, "owner", p) for p in self.parameters.values()
-        }
+        owners = (getattr(p, "owner", p) for p in self.parameters.values())
+        self.owners: dict[int, Any] = {id(owner): owner for owner in owners}
         points = {key: host64(owner.data, device) for key, owner in self.owners.items()}
         self._points = {key: _generic_point(x) if moved else x for key, x in points.items()}
         with self._parameters_as(dtype):
@@ -157,9 +141,15 @@ class _Called:
             yield self.inputs.placed({})
 
     def _forwarded(self, replaced: Mapping[str, HostArray]) -> tuple[list[Any], Any, Any]:
-        """(inputs as placed, y, cache)."""
+        """(inputs as placed, y, cache). Raises ConfigError if forward does not return (y, cache)."""
         placed = self.inputs.placed(dict(replaced))
-        return placed, *_output_and_cache(self.target.forward(*placed, **self.options))
+        found = self.target.forward(*placed, **self.options)
+        if not isinstance(found, tuple) or len(found) != 2:
+            kind = f"a tuple of {len(found)}" if isinstance(found, tuple) else type(found).__name__
+            raise ConfigError(
+                f"forward: expected to return (y, cache), got {kind}; return (y, None) if backward needs nothing"
+            )
+        return placed, *found
 
     def _upstream(self, y: Any, upstream: tuple[HostArray, ...]) -> Any:
         """dy, in the form of y."""
@@ -201,23 +191,18 @@ class LayerSubject(_Called):
 
 
 def _on(device: Device, upstream: HostArray, dtype: str) -> Any:
-    """An upstream gradient on the device, in separate memory with the same layout."""
+    """An upstream gradient on the device, in separate memory with the same layout, strides of 0 among them."""
     if dtype == "float16":
         return upstream.astype(np.float16)
     placed = device.array(upstream, dtype)
-    if not isinstance(placed, np.ndarray) or upstream.flags.c_contiguous:
-        return np.array(placed) if isinstance(placed, np.ndarray) else placed
-    return _same_layout(upstream, placed)
-
-
-def _same_layout(model: HostArray, x: HostArray) -> HostArray:
-    """The numbers of x, in new memory with the strides of model, 0 among them."""
-    if model.flags.f_contiguous:
-        return np.array(x, order="F")
-    if 0 in model.strides:
-        axes = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in model.strides)
-        return np.broadcast_to(x[axes].copy(), x.shape)
-    return with_gaps(x)
+    if not isinstance(placed, np.ndarray):
+        return placed
+    if upstream.flags.c_contiguous or upstream.flags.f_contiguous:
+        return np.array(placed, order="C" if upstream.flags.c_contiguous else "F")
+    if 0 in upstream.strides:
+        axes = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in upstream.strides)
+        return np.broadcast_to(placed[axes].copy(), placed.shape)
+    return with_gaps(placed)
 
 
 def _by_name(named: Iterable[tuple[str, Any]]) -> dict[str, Any]:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from npformer.errors import ConfigError, DataError
-from npformer.proof.record import record
-from npformer.proof.recording import Recording
+from npformer.proof.measures import max_abs
+from npformer.proof.recording import Recording, record
 from npformer.proof.trace_document import document_of
-from npformer.proof.trace_json import FORMAT, VERSION, Arrays, CallOf, Document, decoded, encoded
-from npformer.proof.trace_text import text_of
+from npformer.proof.trace_json import FORMAT, VERSION, Arrays, CallOf, Document, Named, decoded, encoded
 from npformer.typing import HostArrays
+from npformer.visible import visible
 
 #: The most bytes of distinct arrays in a trace, unless ``limit`` says another number.
 LIMIT = 64_000_000
@@ -64,7 +65,7 @@ class Trace:
 
     def text(self, width: int | None = None) -> str:
         """The same for a terminal of this width, 60 or more; None: as wide as it gets."""
-        return text_of(self.document, self.arrays, width)
+        return _text(self.document, self.arrays, width)
 
 
 def trace(
@@ -95,7 +96,8 @@ def trace(
     Raises ConfigError if the trace would be larger than limit, and says how large and what to make smaller; what
     ``npf.gradcheck`` raises for targets and inputs that do not fit.
     """
-    most_numbers = sum(int(np.size(parameter.data)) for parameter in _parameters(target))
+    named = getattr(target, "named_parameters", tuple)
+    most_numbers = sum(int(np.size(parameter.data)) for _, parameter in named()) if callable(named) else 0
     if 16 * most_numbers > limit:  # each has a value and a gradient
         what = f"the values and gradients of its {most_numbers:,} parameters alone; make the model smaller"
         raise _too_large(16 * most_numbers, limit, what)
@@ -114,13 +116,74 @@ def trace(
     return Trace(document, arrays.found, found)
 
 
-def _parameters(target: Any) -> list[Any]:
-    named = getattr(target, "named_parameters", None)
-    return [parameter for _, parameter in named()] if callable(named) else []
-
-
 def _too_large(size: int, limit: int, what: str) -> ConfigError:
     return ConfigError(
         f"trace: expected at most {limit / 1e6:.3g} MB of numbers, got {size / 1e6:.3g} MB: {what}, or raise the limit "
         "(limit=, --limit)"
     )
+
+
+#: The columns of a trace as text.
+HEADER = ("call", "output", "largest", "upstream")
+
+
+def _text(document: Document, arrays: HostArrays, width: int | None = None) -> str:
+    """A line for each call: its output's shape and largest entry, and the largest entry of its upstream gradient.
+
+    width: of the terminal; None: as wide as it gets. On a narrow terminal, a name leaves out that of the call around
+    it, and a name that is too long has a line of its own.
+    """
+    rows = list(_rows(document, arrays))
+    widths = [max(map(len, column)) for column in zip(HEADER[1:], *(row.numbers for row in rows), strict=True)]
+    room = (width or math.inf) - sum(widths) - 2 * len(widths)
+    names = [row.full for row in rows]
+    if max(map(len, names)) > room:
+        names = [row.short for row in rows]
+    first = max(len(name) for name in (HEADER[0], *names) if len(name) <= room)
+    lines = [visible(document["title"])]
+    for name, numbers in ((HEADER[0], HEADER[1:]), *zip(names, (row.numbers for row in rows), strict=True)):
+        if len(name) > first:
+            lines.append(name)
+        cells = [number.rjust(wide) for number, wide in zip(numbers, widths, strict=True)]
+        lines.append("  ".join([("" if len(name) > first else name).ljust(first), *cells]))
+    return "\n".join([*lines, _summary(document, arrays)])
+
+
+class _Row(NamedTuple):
+    """A call: its name, the same without that of the call around it, and its numbers."""
+
+    full: str
+    short: str
+    numbers: tuple[str, ...]
+
+
+def _rows(document: Document, arrays: HostArrays) -> Iterator[_Row]:
+    depths: dict[int | None, int] = {None: -1}
+    names: dict[int | None, str] = {None: ""}
+    for call in document["calls"]:
+        depth = depths[call["id"]] = depths[call["parent"]] + 1
+        name = names[call["id"]] = call["name"]
+        shape, largest = _told(call["outputs"], arrays)
+        _, upstream = _told(call["upstream"], arrays)
+        again = f" ({call['use']})" if call["use"] > 1 else ""
+        full, margin = visible(f"{name or document['target']}{again}"), "  " * depth
+        around = names[call["parent"]]
+        own = full[len(visible(around)) :] if around and name.startswith(f"{around}.") else full
+        yield _Row(margin + full, margin + own, (shape, largest, upstream))
+
+
+def _summary(document: Document, arrays: HostArrays) -> str:
+    told = f"{document['loss']:.6g}" if isinstance(document["loss"], float) else "no finite number"
+    loss = f"loss {told}" if document["targets"] else f"L = Σ dy·y = {told}"
+    size = sum(x.nbytes for x in arrays.values())
+    count = "1 call" if len(document["calls"]) == 1 else f"{len(document['calls'])} calls"
+    return f"{loss}; {count}, {len(arrays)} arrays, {size:,} bytes of numbers"
+
+
+def _told(values: list[Named], arrays: HostArrays) -> tuple[str, str]:
+    """The shape and the largest entry of the first array."""
+    for each in values:
+        if isinstance(each["value"], str):
+            x = arrays[each["value"]]
+            return "×".join(map(str, x.shape)) or "()", f"{max_abs(x):.3g}"
+    return "", "–"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,9 +13,9 @@ from npformer._version import __version__
 from npformer.layers.owner import Owner
 from npformer.proof.inputs import as_tuple, is_float
 from npformer.proof.jacobian import gradient_names
-from npformer.proof.listening import Call
+from npformer.proof.listening import Call, inputs_of, shown_name
 from npformer.proof.parameter_parts import aliases
-from npformer.proof.recording import Recording, Seen, inputs_of, shown_name
+from npformer.proof.recording import Recording, Seen
 from npformer.proof.trace_json import (
     FORMAT,
     VERSION,
@@ -68,11 +69,11 @@ def document_of(
 
 
 def _parameters(found: Recording, arrays: Arrays) -> list[ParameterOf]:
-    named = found.checked.parameters
+    named, values = found.checked.parameters, found.checked.tensors
     other = aliases(found.target, named)
     return [
         ParameterOf(
-            name=name, value=arrays.add(found.values[name]), gradient=arrays.add(found.gradients[name]),
+            name=name, value=arrays.add(values[name]), gradient=arrays.add(found.gradients[name]),
             aliases=other[name],
         )
         for name in named
@@ -88,13 +89,14 @@ def _type(call: Call) -> str:
     return type(call.target).__name__
 
 
+@dataclass
 class _Writer:
     """Writes calls, and notes the sources of the functions in them."""
 
-    def __init__(self, found: Recording, arrays: Arrays) -> None:
-        self.found, self.arrays = found, arrays
-        self.sources: dict[str, SourceOf] = {}
-        self._keys: dict[str, str] = {}  # path of a file -> its key in sources
+    found: Recording
+    arrays: Arrays
+    sources: dict[str, SourceOf] = field(default_factory=dict)
+    _keys: dict[str, str] = field(default_factory=dict)  # path of a file -> its key in sources
 
     def calls(self) -> list[CallOf]:
         """All calls."""
@@ -108,7 +110,7 @@ class _Writer:
     def _call(self, call: Call, seen: Seen, use: int) -> CallOf:
         is_pair = isinstance(call.target, tuple)
         names = inputs_of(call) if call.number else self.found.checked.input_names
-        inputs = [(name, x) for name, x in zip(names, seen.inputs, strict=True)] + list(call.options.items())
+        inputs = [*zip(names, seen.inputs, strict=True), *call.options.items()]
         backward_time = call.backward_time
         return {
             "id": call.number,

@@ -38,11 +38,6 @@ class Shown:
     path: str  # the file it stands in, which for a changed function is not that of its code
     doc: str  # of its file
 
-    @property
-    def key(self) -> str:
-        """The file's name and the function's: ``softmax.softmax_forward``."""
-        return f"{Path(self.path).stem}.{self.name}"
-
     @cached_property
     def text(self) -> str | None:
         """Its source; None where there is none, as for functions typed into Python's prompt."""
@@ -62,16 +57,20 @@ class Shown:
         found: dict[int, ast.stmt] = {}
         for node in ast.walk(tree):  # outer statements first, so inner ones replace them
             if isinstance(node, ast.stmt):
-                body = getattr(node, "body", None)
-                last = body[0].lineno - 1 if body else node.end_lineno or node.lineno
-                for line in range(node.lineno, max(last, node.lineno) + 1):
-                    found[line + self.code.co_firstlineno - 1] = node
+                found |= {line + self.code.co_firstlineno - 1: node for line in lines_of(node)}
         return found
 
     def statement(self, line: int) -> tuple[int, ast.stmt | None]:
         """(first line in the file, statement) of a line."""
         node = self._statements.get(line)
         return (line, None) if node is None else (node.lineno + self.code.co_firstlineno - 1, node)
+
+
+def lines_of(node: ast.stmt) -> range:
+    """The lines of a statement; of a block, those of its head."""
+    body = getattr(node, "body", None)
+    last = body[0].lineno - 1 if body else node.end_lineno or node.lineno
+    return range(node.lineno, max(last, node.lineno) + 1)
 
 
 @dataclass
@@ -92,8 +91,32 @@ class Frame:
     function: Shown
     globals: dict[str, Any]
     arguments: dict[str, Any]
+    now: dict[str, Any]  # its local names when they were last looked at
     steps: list[Step] = field(default_factory=list)
     returned: Any = None
+
+    def reach(self, line: int, names: dict[str, Any]) -> None:
+        """A line is about to run."""
+        first, node = self.function.statement(line)
+        if self.steps and node is not None and node is self.steps[-1].node:
+            return  # another line of the same statement
+        self._close(names)
+        self.steps.append(Step(first, node, self.now))
+
+    def leave(self, names: dict[str, Any], returned: Any) -> None:
+        """The function ends."""
+        self._close(names)
+        self.returned = returned
+        if self.steps and (isinstance(self.steps[-1].node, ast.Return) or returned is not None):
+            self.steps[-1].values["return"] = returned
+
+    def _close(self, names: dict[str, Any]) -> None:
+        same, self.now = self.now, _snapshot(names, self.now)
+        if self.steps:
+            told = _assigned(self.steps[-1].node)
+            self.steps[-1].values = {
+                name: x for name, x in self.now.items() if name in told or name not in same or x is not same[name]
+            }
 
 
 class LineTracer:
@@ -101,7 +124,7 @@ class LineTracer:
 
     def __init__(self, functions: Iterable[Shown]) -> None:
         self._shown = {shown.code: shown for shown in functions}
-        self._scopes: list[tuple[list[Frame], list[_Open]]] = [([], [])]
+        self._scopes: list[tuple[list[Frame], list[Frame]]] = [([], [])]  # outermost ones, and those that are running
 
     @property
     def frames(self) -> list[Frame]:
@@ -125,9 +148,9 @@ class LineTracer:
         code = frame.f_code
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         now = _snapshot(frame.f_locals, {})
-        made = Frame(shown, frame.f_globals, {name: now[name] for name in names if name in now})
-        (opened[-1].inside if opened else frames).append(made)
-        opened.append(_Open(made, now))
+        made = Frame(shown, frame.f_globals, {name: now[name] for name in names if name in now}, now)
+        (opened[-1].steps[-1].inside if opened and opened[-1].steps else frames).append(made)
+        opened.append(made)
         return self._line
 
     def _line(self, frame: FrameType, event: str, arg: Any) -> Callable[..., Any]:
@@ -138,44 +161,6 @@ class LineTracer:
         elif event == "return":
             opened.pop().leave(frame.f_locals, arg)
         return self._line
-
-
-class _Open:
-    """A frame that is running."""
-
-    def __init__(self, frame: Frame, now: dict[str, Any]) -> None:
-        self.frame, self.now = frame, now
-        self.step: Step | None = None
-
-    @property
-    def inside(self) -> list[Frame]:
-        """Where the functions that the present statement calls are noted."""
-        return self.step.inside if self.step is not None else []
-
-    def reach(self, line: int, names: dict[str, Any]) -> None:
-        """A line is about to run."""
-        first, node = self.frame.function.statement(line)
-        if self.step is not None and node is not None and node is self.step.node:
-            return  # another line of the same statement
-        self._close(names)
-        self.step = Step(first, node, self.now)
-        self.frame.steps.append(self.step)
-
-    def leave(self, names: dict[str, Any], returned: Any) -> None:
-        """The function ends."""
-        self._close(names)
-        self.frame.returned = returned
-        if self.step is not None and (isinstance(self.step.node, ast.Return) or returned is not None):
-            self.step.values["return"] = returned
-
-    def _close(self, names: dict[str, Any]) -> None:
-        after = _snapshot(names, self.now)
-        if self.step is not None:
-            same, told = self.now, _assigned(self.step.node)
-            self.step.values = {
-                name: x for name, x in after.items() if name in told or name not in same or x is not same[name]
-            }
-        self.now = after
 
 
 def _assigned(node: ast.stmt | None) -> set[str]:
@@ -194,18 +179,21 @@ def _snapshot(names: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
 
 
 def _kept(x: Any, before: Any) -> Any:
-    if type(x) is list:
-        old = before if type(before) is list and len(before) == len(x) else [None] * len(x)
-        now = [_kept(one, other) for one, other in zip(x, old, strict=True)]
-        return before if old is before and all(one is other for one, other in zip(now, old, strict=True)) else now
-    if type(x) is dict:
-        known: dict[Any, Any] = before if type(before) is dict and before.keys() == x.keys() else {}
-        found = {key: _kept(one, known.get(key)) for key, one in x.items()}
-        return before if known is before and all(found[key] is known[key] for key in found) else found
+    if type(x) in (list, dict):
+        old = _parts(before) if type(before) is type(x) else None
+        now = {key: _kept(part, (old or {}).get(key)) for key, part in _parts(x).items()}
+        if old is not None and now.keys() == old.keys() and all(now[key] is old[key] for key in now):
+            return before
+        return now if type(x) is dict else list(now.values())
     if not is_array(x):
         return x
     alike = type(before) is type(x) and before.shape == x.shape and before.dtype == x.dtype
     return before if alike and _equal(x, before) else copied(x)
+
+
+def _parts(x: Any) -> dict[Any, Any]:
+    """The parts of a list or a dict, by their places."""
+    return dict(enumerate(x)) if type(x) is list else x
 
 
 def _equal(x: Any, other: Any) -> bool:
@@ -231,7 +219,7 @@ def tracing_lines(functions: Iterable[Any] = ()) -> Iterator[LineTracer]:
 
 def _of_operations() -> Iterator[Shown]:
     """The functions of each file that holds an operation."""
-    for module in {row.forward.__module__: sys.modules[row.forward.__module__] for row in OPERATIONS.values()}.values():
+    for module in dict.fromkeys(sys.modules[row.forward.__module__] for row in OPERATIONS.values()):
         path = str(Path(str(module.__file__)).relative_to(_PACKAGE))
         for function in vars(module).values():
             own = isinstance(function, FunctionType) and function.__module__ == module.__name__

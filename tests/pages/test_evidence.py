@@ -3,8 +3,8 @@
 import numpy as np
 
 import npformer as npf
-from npformer.pages import evidence
-from npformer.pages.evidence import evidence_of
+from npformer.pages import trace_writer
+from npformer.pages.trace_writer import evidence_of
 
 
 def shown_of(trace, number):
@@ -42,5 +42,5 @@ def test_a_forward_that_cannot_be_asked_with_complex_numbers_has_one_witness():
 
 
 def test_too_many_terms_are_left_out(monkeypatch):
-    monkeypatch.setattr(evidence, "MOST_TERMS", 100)
+    monkeypatch.setattr(trace_writer, "MOST_TERMS", 100)
     assert not shown_of(npf.trace("linear"), 0)[1]

@@ -58,6 +58,13 @@ def mark(browser, what, name, flat, cell_id="cell"):
     )  # fmt: skip
 
 
+def show(browser, folder, trace, step="", **options):
+    """Open the page of a trace, at a step."""
+    write_trace_page(trace, folder / "page.html", **options)
+    browser.open(folder / "page.html", step)
+    browser.wait(READY)
+
+
 def text(browser, selector):
     return browser.find(selector).text
 
@@ -140,13 +147,10 @@ def test_a_page_opens_at_the_number_that_is_asked(browser, tmp_path, at, step, l
 
 
 def test_a_call_with_too_many_terms_says_how_many_and_what_shows_them(browser, tmp_path, monkeypatch):
-    for module in ("evidence", "trace_writer"):
-        monkeypatch.setattr(f"npformer.pages.{module}.MOST_TERMS", 50)
+    monkeypatch.setattr("npformer.pages.trace_writer.MOST_TERMS", 50)
     layer = npf.layers.EncoderLayer(4, 2, 6, backend=npf.get_backend("numpy", kernels="plain"))
     trace = npf.trace(layer, np.random.default_rng(0).normal(size=(1, 3, 4)))
-    write_trace_page(trace, tmp_path / "page.html", opens={"call": 8, "what": "gradients", "name": "dw1", "flat": 1})
-    browser.open(tmp_path / "page.html")
-    browser.wait(READY)
+    show(browser, tmp_path, trace, opens={"call": 8, "what": "gradients", "name": "dw1", "flat": 1})
     said = text(browser, "#entry .missing")
     assert re.search(r"([\d,]+) gradients × 12 entries of dy = [\d,]+ terms, .* at most 50\.", said)
     assert "npformer explain … --at NAME[INDEX]" in said
@@ -319,9 +323,7 @@ def test_what_can_be_operated_has_a_name(opened):
 def test_a_large_array_is_a_picture_whose_numbers_can_be_chosen(browser, tmp_path):
     rng = np.random.default_rng(0)
     found = npf.trace("linear", rng.normal(size=(1, 3, 30)), rng.normal(size=(30, 40)), rng.normal(size=40))
-    write_trace_page(found, tmp_path / "page.html")
-    browser.open(tmp_path / "page.html", "2")
-    browser.wait(READY)
+    show(browser, tmp_path, found, "2")
     browser.run(
         "[...document.querySelectorAll('figure.card')].find((card) => card.spec.name === 'dweight')"
         ".querySelector('canvas').focus()"
@@ -339,9 +341,7 @@ def test_a_large_array_is_a_picture_whose_numbers_can_be_chosen(browser, tmp_pat
 
 def test_the_gradient_of_a_parameter_is_the_sum_over_all_its_uses(browser, tmp_path):
     tied = showcase(tie_embeddings=True)
-    write_trace_page(tied, tmp_path / "page.html")
-    browser.open(tmp_path / "page.html", str(2 * len(tied.calls)))
-    browser.wait(READY)
+    show(browser, tmp_path, tied, str(2 * len(tied.calls)))
     mark(browser, "parameter", "src_embedding.weight", 13)
     browser.hover("#cell")
     sum_line = browser.find("#entry .sum")
@@ -359,10 +359,7 @@ def test_text_of_a_user_is_text(browser, tmp_path):
     document = sample.document | {"title": hostile, "tokens": {
         name: [[hostile, *row[1:]] for row in rows] for name, rows in sample.document["tokens"].items()
     }}  # fmt: skip
-    path = tmp_path / "page.html"
-    write_trace_page(npf.proof.Trace(document, sample.arrays, sample.recording), path)
-    browser.open(path)
-    browser.wait(READY)
+    show(browser, tmp_path, npf.proof.Trace(document, sample.arrays, sample.recording))
     assert browser.run("return document.querySelectorAll('img').length") == 0
     assert text(browser, "#title") == hostile
     assert hostile in browser.run(

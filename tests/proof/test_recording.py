@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from npformer.backend import get_backend
 from npformer.layers import Layer
 from npformer.proof.oracles import COMPLEX_H
-from npformer.proof.record import record
+from npformer.proof.recording import record
 from npformer.proof.showcase import showcase_model
 
 ORDERS = ("post", "pre")
@@ -34,8 +33,8 @@ def test_l_with_a_parameter_moved_has_the_gradient_as_its_slope():
     assert found.value() == found.loss
     rng = np.random.default_rng(0)
     for name in ("src_embedding.weight", "decoder.layers.0.cross_attention.value.weight", "generator.bias"):
-        direction = rng.normal(size=found.values[name].shape)
-        moved = found.value({name: found.values[name] + 1j * COMPLEX_H * direction})
+        direction = rng.normal(size=found.checked.tensors[name].shape)
+        moved = found.value({name: found.checked.tensors[name] + 1j * COMPLEX_H * direction})
         slope, claimed = moved.imag / COMPLEX_H, np.sum(found.gradients[name] * direction)
         assert abs(slope - claimed) <= 1e-13 * np.sum(np.abs(found.gradients[name] * direction)), name
 
@@ -54,9 +53,9 @@ class InPlace(Layer):
         return dx
 
 
-def test_arrays_are_kept_as_they_were_when_they_were_passed():
+def test_arrays_are_kept_as_they_were_when_they_were_passed(numpy64):
     x = np.array([[1.0, 2.0, -3.0]])
-    found = record(InPlace(get_backend("numpy", dtype="float64", kernels="plain")), x, upstream=np.ones((1, 3)))
+    found = record(InPlace(numpy64), x, upstream=np.ones((1, 3)))
     root, relu = found.seen
     assert (root.upstream.tolist(), root.gradients.tolist()) == ([[1, 1, 1]], [[2, 2, 0]])
     assert relu.gradients.tolist() == [[1, 1, 0]]
