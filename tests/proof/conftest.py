@@ -1,18 +1,14 @@
 """What the tests of the checker share: a matrix product, and gradients of it that are wrong."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
-Host = np.ndarray[Any, Any]
 
-
-def product_forward(a: Host, b: Host) -> tuple[Host, tuple[Host, Host]]:
+def product_forward(a, b):
     return a @ b, (a, b)
 
 
-def product_backward(dy: Host, cache: tuple[Host, Host]) -> tuple[Host, Host]:
+def product_backward(dy, cache):
     a, b = cache
     return dy @ b.T, a.T @ dy
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from npformer.backend import Backend, get_backend
+from npformer.backend import get_backend
 from npformer.functional import ALL_VISIBLE
 from npformer.layers import EncoderLayer
 from npformer.models import Transformer, TransformerConfig
@@ -14,11 +14,11 @@ BACKEND = get_backend("numpy", dtype="float64", kernels="plain")
 SRC, TGT = np.array([[3, 1, 2, 4], [4, 2, 0, 0]]), np.array([[1, 4, 3], [1, 2, 0]])
 
 
-def with_ops(**pairs) -> Backend:
+def with_ops(**pairs):
     return replace(BACKEND, ops=replace(BACKEND.ops, **pairs))
 
 
-def model(kind: type[Transformer] = Transformer, backend: Backend = BACKEND, **changes):
+def model(kind=Transformer, backend=BACKEND, **changes):
     size = {"d_model": 4, "num_heads": 2, "d_ff": 6, "num_encoder_layers": 1, "num_decoder_layers": 2, "dropout": 0.0}
     return shaken(kind(TransformerConfig(5, 5, **size | changes), backend=backend))
 

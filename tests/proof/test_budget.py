@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from npformer import functional
-from npformer.backend import Backend, plain_pair
+from npformer.backend import plain_pair
 from npformer.errors import ConfigError
 from npformer.layers import FeedForward, MultiHeadAttention
 from npformer.proof import against_float64, catalogue
@@ -32,7 +32,7 @@ def test_a_thousandth_too_much_is_over_budget(numpy32):
 
     pair = plain_pair(functional.linear_forward, slightly_wrong)
 
-    def build(backend: Backend) -> MultiHeadAttention:
+    def build(backend):
         if backend.dtype == "float32":
             backend = replace(backend, ops=replace(backend.ops, linear=pair))
         return MultiHeadAttention(6, 2, backend=backend)
@@ -50,7 +50,7 @@ def test_half_precision_is_over_budget(numpy32):
 
     pair = plain_pair(coarse, functional.feed_forward_backward)
 
-    def build(backend: Backend) -> FeedForward:
+    def build(backend):
         if backend.dtype == "float32":
             backend = replace(backend, ops=replace(backend.ops, feed_forward=pair))
         return FeedForward(6, 8, activation="gelu", backend=backend)
@@ -60,7 +60,7 @@ def test_half_precision_is_over_budget(numpy32):
 
 
 def test_the_budget_grows_with_the_number_of_terms(numpy32):
-    def budget(width: int) -> float:
+    def budget(width):
         """Of the bias's gradient for one token, which is dy: its condition is 1."""
         x, weight = (np.random.default_rng(0).normal(size=shape) for shape in ((1, width), (width, 3)))
         report = against_float64(

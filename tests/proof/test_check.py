@@ -2,8 +2,6 @@
 
 import re
 import traceback
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,17 +11,16 @@ from npformer.errors import DTypeError, ShapeError
 from npformer.proof import gradcheck
 from npformer.proof.report import KINK, NOTHING, RIGHT, UNCLEAR, WRONG
 
-Host = np.ndarray[Any, Any]
 MODES = pytest.mark.parametrize("options", [{}, {"complex_step": False}, {"elementwise": False}], ids=str)
 
 
-def one_doubled(da: Host) -> Host:
+def one_doubled(da):
     da = da.copy()
     da[1, 2] *= 2
     return da
 
 
-def spoiled(product, spoil: Callable[[Host, Host], Any]) -> tuple[Any, Any]:
+def spoiled(product, spoil):
     forward, backward = product
     return forward, lambda dy, cache: spoil(*backward(dy, cache))
 
@@ -91,7 +88,7 @@ def test_the_error_is_scaled_as_the_design_says(other, error):
     right, wrong = np.array([4.0, -2.0, 1.0]), np.array([4.0, -2.002, 1.001])
     size = np.array([other, 1.0])
 
-    def forward(x: Host, z: Host) -> tuple[Host, None]:
+    def forward(x, z):
         return np.sum(right * x) + np.sum(size * z), None
 
     report = gradcheck(
@@ -208,7 +205,7 @@ def test_many_elements_are_checked_along_directions(product):
 
 
 def test_the_upstream_gradient_is_random_so_a_softmax_is_really_tested():
-    def forward(x: Host) -> tuple[Host, Host]:
+    def forward(x):
         powers = np.exp(x)
         return powers / powers.sum(axis=-1, keepdims=True), powers / powers.sum(axis=-1, keepdims=True)
 
@@ -220,11 +217,11 @@ def test_the_upstream_gradient_is_random_so_a_softmax_is_really_tested():
 
 
 def test_gradients_that_are_zero_but_for_rounding_prove_nothing():
-    def row_sums_forward(x) -> tuple[Any, Any]:
+    def row_sums_forward(x):
         y, cache = functional.softmax_forward(x)
         return y.sum(axis=-1), cache
 
-    def row_sums_backward(dy, cache) -> tuple[Any]:
+    def row_sums_backward(dy, cache):
         return functional.softmax_backward(np.broadcast_to(dy[..., None], cache.y.shape), cache)
 
     x = np.random.default_rng(0).normal(size=(3, 5))
@@ -234,11 +231,11 @@ def test_gradients_that_are_zero_but_for_rounding_prove_nothing():
     assert wrong.verdict == WRONG
 
 
-def failing_forward(x: Host):
+def failing_forward(x):
     return np.linalg.inv(x), x
 
 
-def failing_backward(dy: Host, x: Host):
+def failing_backward(dy, x):
     raise RuntimeError("a kernel did not start")
 
 
@@ -270,11 +267,11 @@ def test_an_error_of_the_checker_s_own_keeps_its_lines(product, a, b):
 def test_inputs_drawn_with_the_seed_of_the_check_are_no_special_point():
     """dy = x, of which y = x/‖x‖ has the gradient 0, and any multiple of it is right."""
 
-    def forward(x: Host):
+    def forward(x):
         n = np.sqrt(np.sum(x * x, axis=-1, keepdims=True))
         return x / n, (x / n, n)
 
-    def backward(dy: Host, cache, factor: float = 1):
+    def backward(dy, cache, factor=1):
         y, n = cache
         return factor * (dy - y * np.sum(dy * y, axis=-1, keepdims=True)) / n
 

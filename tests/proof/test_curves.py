@@ -11,7 +11,7 @@ from npformer.proof.sweep import STEPS
 X = np.random.default_rng(0).normal(size=(2, 3))
 
 
-def pair(factor: float):
+def pair(factor):
     return lambda x, w: (np.tanh(x) * w, (x, w)), lambda dy, c: (
         dy * c[1] / np.cosh(c[0]) ** 2,
         factor * dy * np.tanh(c[0]),

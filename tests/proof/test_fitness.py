@@ -1,33 +1,29 @@
 """The complex step must prove itself: where NumPy loses or flips an imaginary part it is left out, and that is said."""
 
 import inspect
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from npformer.proof import gradcheck
-from npformer.proof.report import RIGHT, WRONG, Report
+from npformer.proof.report import RIGHT, WRONG
 
-Host = np.ndarray[Any, Any]
-Pair = tuple[Callable[..., Any], Callable[..., Any]]
 EPS = 1e-5
 X = np.random.default_rng(0).normal(size=(3, 5))
 SQUARE = np.random.default_rng(1).normal(size=(3, 3))
 POSITIVE = SQUARE @ SQUARE.T + 3 * np.eye(3)
 
 
-def layer_norm(statistic: Callable[[Host], Any], has_x_hat_term: bool = True) -> Pair:
+def layer_norm(statistic, has_x_hat_term=True):
     """LayerNorm without γ and β; statistic(x) is its variance."""
 
-    def forward(x: Host):
+    def forward(x):
         r = 1 / np.sqrt(statistic(x) + EPS)
         x_hat = (x - x.mean(axis=-1, keepdims=True)) * r
         return x_hat, (x_hat, r)
 
-    def backward(dy: Host, cache):
+    def backward(dy, cache):
         x_hat, r = cache
         along = x_hat * np.mean(dy * x_hat, axis=-1, keepdims=True) if has_x_hat_term else 0
         return r * (dy - dy.mean(axis=-1, keepdims=True) - along)
@@ -35,7 +31,7 @@ def layer_norm(statistic: Callable[[Host], Any], has_x_hat_term: bool = True) ->
     return forward, backward
 
 
-def by_method(x: Host):
+def by_method(x):
     return x.var(axis=-1, keepdims=True)
 
 
@@ -48,7 +44,7 @@ STATISTICS = {
 }
 
 
-def note_of(report: Report, call: str, function) -> str:
+def note_of(report, call, function):
     """The one note of a report, which names the call and a line of this file that function has."""
     (note,) = report.notes
     lines, first = inspect.getsourcelines(function)
@@ -72,30 +68,30 @@ def test_a_missing_term_is_wrong_all_the_same(call):
     assert row.verdict == WRONG
 
 
-def l2_norm(factor: float = 1) -> Pair:
-    def forward(x: Host):
+def l2_norm(factor=1):
+    def forward(x):
         n = np.linalg.norm(x, axis=-1, keepdims=True)
         return x / n, (x / n, n)
 
-    def backward(dy: Host, cache):
+    def backward(dy, cache):
         y, n = cache
         return (dy - factor * y * np.sum(dy * y, axis=-1, keepdims=True)) / n
 
     return forward, backward
 
 
-def size(factor: float = 1) -> Pair:
+def size(factor=1):
     return lambda x: (np.abs(x), np.sign(x)), lambda dy, sign: factor * dy * sign
 
 
-def cholesky(factor: float = 1) -> Pair:
+def cholesky(factor=1):
     """dA = L⁻ᵀ·Φ(LᵀdL)·L⁻¹ with Φ the lower triangle, its diagonal halved; its symmetric part is what is meant."""
 
-    def forward(a: Host):
+    def forward(a):
         lower = np.linalg.cholesky(a)
         return lower, lower
 
-    def backward(dy: Host, lower: Host):
+    def backward(dy, lower):
         inner = np.tril(lower.T @ np.tril(dy))
         inverse = np.linalg.inv(lower)
         return factor * inverse.T @ (inner - np.diag(np.diag(inner)) / 2) @ inverse
@@ -103,18 +99,18 @@ def cholesky(factor: float = 1) -> Pair:
     return forward, backward
 
 
-def eigvalsh(factor: float = 1) -> Pair:
-    def forward(a: Host):
+def eigvalsh(factor=1):
+    def forward(a):
         return np.linalg.eigvalsh(a), np.linalg.eigh(a.real)[1]
 
     return forward, lambda dy, v: factor * (v * dy) @ v.T
 
 
-def slogdet(factor: float = 1) -> Pair:
+def slogdet(factor=1):
     return lambda a: (np.linalg.slogdet(a)[1], np.linalg.inv(a).T), lambda dy, inverse: factor * dy * inverse
 
 
-OTHERS: dict[str, tuple[Callable[..., Pair], Host, dict[str, Any]]] = {
+OTHERS = {
     "np.linalg.norm": (l2_norm, X, {}),
     "np.absolute": (size, X, {}),
     "np.linalg.cholesky": (cholesky, POSITIVE, {"structure": "symmetric"}),
@@ -141,7 +137,7 @@ def test_a_fit_forward_has_no_note():
     "error", [TypeError("no complex numbers"), ValueError(""), AssertionError(), KeyError("c"), RuntimeError("a\nb")]
 )
 def test_whatever_a_foreign_forward_raises_at_complex_numbers_it_is_unfit_and_no_error(error):
-    def forward(x: Host):
+    def forward(x):
         if np.iscomplexobj(x):
             raise error
         return np.tanh(x), x
@@ -155,7 +151,7 @@ def test_whatever_a_foreign_forward_raises_at_complex_numbers_it_is_unfit_and_no
 
 
 def test_a_cast_to_real_is_seen():
-    def forward(x: Host):
+    def forward(x):
         return np.tanh(x.astype(np.float64)), x
 
     report = gradcheck((forward, lambda dy, x: dy * (1 - np.tanh(x) ** 2)), X)
@@ -168,10 +164,10 @@ def test_a_constant_mistyped_by_6e_9_is_wrong_with_either_witness(complex_step):
     """As √(2/π) to eight digits; no one is told to switch anything off."""
     right, typed = 0.7978845608028654, 0.7978845656
 
-    def forward(x: Host):
+    def forward(x):
         return np.tanh(right * x), x
 
-    def backward(dy: Host, x: Host):
+    def backward(dy, x):
         return dy * (1 - np.tanh(right * x) ** 2) * typed
 
     report = gradcheck((forward, backward), X, complex_step=complex_step)

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from npformer import functional as F  # noqa: N812
-from npformer.backend import Backend, Ops, get_backend
+from npformer.backend import Ops, get_backend
 from npformer.errors import ShapeError
 from npformer.layers import FeedForward, LayerNorm, Linear
-from npformer.proof import Case, catalogue
+from npformer.proof import catalogue
 from npformer.proof.identities import IDENTITIES, prove
-from npformer.proof.invariants import ClaimResults
 from npformer.proof.invariants.invariant import name_of
 
 CASES = catalogue()
@@ -20,17 +19,17 @@ X = np.random.default_rng(0).normal(size=(2, 3, 4))
 
 
 @cache
-def backend64() -> Backend:
+def backend64():
     """NumPy with its fastest kernels; inside of tests, since they may have to be compiled."""
     return get_backend("numpy", dtype="float64")
 
 
-def proven(case: Case, backend: Backend) -> ClaimResults:
+def proven(case, backend):
     return prove(case.build(backend), *case.inputs, name=case.name, device=backend.device, **case.options)
 
 
 @cache
-def proven_before(name: str) -> ClaimResults:
+def proven_before(name):
     """The same of a case of the catalogue on NumPy, once for all tests."""
     (case,) = (case for case in CASES if case.name == name)
     return proven(case, backend64())

@@ -1,9 +1,7 @@
 """For each identity on an operation a wrong pair that it catches: no identity may pass whatever it is given."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,18 +24,16 @@ FFN = (X, rng.normal(size=(4, 6)), rng.normal(size=6), rng.normal(size=(6, 4)), 
 NORM = (X, GAMMA, BETA, 1e-5)
 NARROW = (2 + 1e-2 * X, GAMMA, BETA, 1e-5)  # σ² near ε, so that ε counts
 
-Backward = Callable[[Any, Any], Any]
 
-
-def scaled(name: str, *factors: float) -> tuple[Any, Backward]:
+def scaled(name, *factors):
     """A pair whose gradients are multiplied by factors."""
-    backward: Backward = getattr(F, f"{name}_backward")
+    backward = getattr(F, f"{name}_backward")
     return getattr(F, f"{name}_forward"), lambda dy, cache: tuple(
         factor * gradient for factor, gradient in zip(factors, backward(dy, cache), strict=True)
     )
 
 
-def pair(name: str, backward: Backward) -> tuple[Any, Backward]:
+def pair(name, backward):
     return getattr(F, f"{name}_forward"), backward
 
 
@@ -94,7 +90,7 @@ def mean_over_batch(dy, cache):
     return dx, dtable / len(dy)
 
 
-def base_100000(x, offset: int = 0):
+def base_100000(x, offset=0):
     fast = sinusoidal_table(x.shape[-2], x.shape[-1], offset, x)
     angle = np.arange(x.shape[-2])[:, None] / 100000.0 ** (2 * (np.arange(x.shape[-1]) // 2) / x.shape[-1])
     return x + np.where(np.arange(x.shape[-1]) % 2, np.cos(angle), np.sin(angle)) + 0 * fast, ()
@@ -112,7 +108,7 @@ def softmax_minus_1e9(x, visible=None):
     return F.softmax_forward(np.where(visible, x, -1e9))
 
 
-def norm_backward(dy, cache, *, mean: bool = True, along: bool = True, outside: bool = False):
+def norm_backward(dy, cache, *, mean=True, along=True, outside=False):
     x_hat, r, gamma = cache
     g = dy if outside else dy * gamma
     dx = g - mean * g.mean(axis=-1, keepdims=True) - along * x_hat * (g * x_hat).mean(axis=-1, keepdims=True)
@@ -136,24 +132,24 @@ def gain_from_y(dy, cache):
     return dx, (dy * cache.x_hat * cache.gamma).sum(axis=(0, 1)), dbeta
 
 
-def unbiased(x, gamma, beta, eps: float):
+def unbiased(x, gamma, beta, eps):
     c = x.shape[-1]
     y, cache = F.layer_norm_forward(x, gamma * math.sqrt((c - 1) / c), beta, eps * (c - 1) / c)
     return y, cache._replace(gamma=gamma)
 
 
-def eps_outside(x, gamma, beta, eps: float):
+def eps_outside(x, gamma, beta, eps):
     centred = x - x.mean(axis=-1, keepdims=True)
     r = 1 / (np.sqrt((centred**2).mean(axis=-1, keepdims=True)) + eps)
     return gamma * centred * r + beta, F.layer_norm_forward(x, gamma, beta, eps)[1]._replace(r=r, x_hat=centred * r)
 
 
-def no_eps(x, gamma, beta, eps: float):
+def no_eps(x, gamma, beta, eps):
     with np.errstate(all="ignore"):
         return F.layer_norm_forward(x, gamma, beta, 0.0)
 
 
-def attention_backward(dout, cache, *, flaw: str = ""):
+def attention_backward(dout, cache, *, flaw=""):
     """The right backward, but for one flaw."""
     q, k, v, (w,), dropout = cache
     scale = 1 / math.sqrt(q.shape[-1])
@@ -165,11 +161,11 @@ def attention_backward(dout, cache, *, flaw: str = ""):
     return dq, dk, np.swapaxes(dropped, -1, -2) @ dout
 
 
-def flawed(flaw: str) -> tuple[Any, Backward]:
+def flawed(flaw):
     return F.attention_forward, lambda dout, cache: attention_backward(dout, cache, flaw=flaw)
 
 
-def attention_forward(q, k, v, mask: AttentionMask = ALL_VISIBLE, draw=None):
+def attention_forward(q, k, v, mask=ALL_VISIBLE, draw=None):
     """−1e9 for hidden scores: where all are hidden, all come out equal."""
     scores = np.where(mask.visible(q.shape[2], k.shape[2], q), q @ np.swapaxes(k, -1, -2) / 2, -1e9)
     weights, softmax = F.softmax_forward(scores)
@@ -177,11 +173,11 @@ def attention_forward(q, k, v, mask: AttentionMask = ALL_VISIBLE, draw=None):
     return dropped @ v, AttentionCache(q, k, v, softmax, dropout)
 
 
-def ahead_forward(q, k, v, mask: AttentionMask):
+def ahead_forward(q, k, v, mask):
     return F.attention_forward(q, k, v, replace(mask, query_offset=mask.query_offset + 1))
 
 
-def own_hidden(q, k, v, mask: AttentionMask):
+def own_hidden(q, k, v, mask):
     return F.attention_forward(q, k, v, replace(mask, query_offset=mask.query_offset - 1))
 
 
@@ -199,16 +195,15 @@ def over_batch_alone(dloss, cache):
     return F.cross_entropy_backward(dloss * cache.num_counted / len(cache.p), cache)
 
 
-def counts_padding(logits, targets, ignore_index, label_smoothing: float):
+def counts_padding(logits, targets, ignore_index, label_smoothing):
     loss, cache = F.cross_entropy_forward(logits, targets, ignore_index, label_smoothing)
     return loss * cache.num_counted / targets.size, cache._replace(num_counted=np.asarray(float(targets.size)))
 
 
 SMOOTH = (LOGITS, TARGETS, 0, 0.1)
 CAUSAL = AttentionMask(causal=True, query_offset=2)
-Broken = tuple[str, tuple[Any, Any], tuple[Any, ...]]
 #: what is wrong -> (the identity that says so, the pair, its inputs); the name before the colon is the operation
-BREAKERS: dict[str, Broken] = {
+BREAKERS = {
     "linear: dW over the batch": ("linear-weights", scaled("linear", 1, 0.5, 1), (X, W, B)),
     "linear: db over the batch": ("last-bias", scaled("linear", 1, 1, 0.5), (X, W, B)),
     "linear: dx doubled": ("linear-inputs", scaled("linear", 2, 1, 1), (X, W, B)),

@@ -1,20 +1,17 @@
 """For each identity on parameters and wiring a wrong layer or network that it catches."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
 
 from npformer import functional as F  # noqa: N812
-from npformer.backend import Backend, plain_pair
+from npformer.backend import plain_pair
 from npformer.functional import AttentionMask
 from npformer.layers import (
     DecoderStack,
     EncoderLayer,
     FeedForward,
-    Layer,
     MultiHeadAttention,
     RandomKey,
     ScaledDotProduct,
@@ -35,14 +32,14 @@ model = partial(small_model, dropout=0.2)
 BLIND = AttentionMask(np.array([[True] * 3, [False] * 3]))
 
 
-def heads(mechanism=None, backend: Backend = BACKEND) -> Layer:
+def heads(mechanism=None, backend=BACKEND):
     return shaken(MultiHeadAttention(4, 2, dropout=0.3, mechanism=mechanism, backend=backend))
 
 
 class Flawed(ScaledDotProduct):
     """Attention whose backward multiplies dq, dk and dv by factors."""
 
-    def __init__(self, *factors: float):
+    def __init__(self, *factors):
         self.factors = factors
 
     def backward(self, *args):
@@ -100,7 +97,7 @@ class BetaTwice(EncoderLayer):
         return dx
 
 
-def wrong_stack(**changes) -> Layer:
+def wrong_stack(**changes):
     made = model(**changes)
     made.decoder.__class__ = OnlyTheTopLayer  # type: ignore[attr-defined]
     return made
@@ -154,8 +151,7 @@ FORGOTTEN = with_ops(feed_forward=plain_pair(F.feed_forward_forward, mask_forgot
 BIAS = with_ops(linear=plain_pair(F.linear_forward, bias_over_batch))
 PRE = {"norm_order": "pre", "activation": "gelu"}
 
-Broken = tuple[str, Callable[[], Any], tuple[Any, ...], dict[str, Any]]
-BREAKERS: dict[str, Broken] = {
+BREAKERS = {
     "dk doubled": ("heads-query-key", lambda: heads(Flawed(1, 2, 1)), (X,), {"key": KEY}),
     "dq and dk swapped": ("heads-query-key", lambda: heads(Swapped()), (X,), {"key": KEY}),
     "dv doubled": ("heads-value-output", lambda: heads(Flawed(1, 1, 2)), (X,), {"key": KEY}),

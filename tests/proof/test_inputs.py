@@ -1,32 +1,29 @@
 """What a forward may be called with: lists, dicts, numbers; what a backward may return for it; and names."""
 
-from __future__ import annotations
-
 import functools
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from npformer.errors import ConfigError, DTypeError, ShapeError
 from npformer.proof import gradcheck
-from npformer.proof.report import NOTHING, RIGHT, WRONG, Report
+from npformer.proof.report import NOTHING, RIGHT, WRONG
 
-Host = np.ndarray[Any, Any]
 RNG = np.random.default_rng(0)
 X, W, V, B = RNG.normal(size=(2, 3)), RNG.normal(size=(3, 4)), RNG.normal(size=(4, 2)), RNG.normal(size=(4,))
 
 
-def verdicts(report: Report) -> dict[str, str]:
+def verdicts(report):
     return {row.tensor: row.verdict for row in report.rows}
 
 
-def chain(x: Host, weights: list[Host]):
+def chain(x, weights):
     return x @ weights[0] @ weights[1], (x, weights)
 
 
-def chain_backward(dy: Host, cache, factor: float = 1):
+def chain_backward(dy, cache, factor=1):
     x, (w, v) = cache
     return dy @ v.T @ w.T, [x.T @ dy @ v.T, factor * (x @ w).T @ dy]
 
@@ -41,13 +38,13 @@ def test_a_list_is_checked_array_by_array():
 
 def test_a_tuple_of_gradients_serves_a_list_and_the_types_of_inputs_are_kept():
     class Weights(NamedTuple):
-        first: Host
-        second: Host
+        first: np.ndarray
+        second: np.ndarray
 
-    def forward(x: Host, weights: Weights):
+    def forward(x, weights):
         return x @ weights.first @ weights.second, (x, weights)
 
-    def backward(dy: Host, cache):
+    def backward(dy, cache):
         dx, dws = chain_backward(dy, cache)
         return dx, tuple(dws)
 
@@ -55,17 +52,17 @@ def test_a_tuple_of_gradients_serves_a_list_and_the_types_of_inputs_are_kept():
     assert verdicts(report) == {"x": RIGHT, "weights[0]": RIGHT, "weights[1]": RIGHT}
 
 
-def affine(x: Host, p: dict[str, Any]):
+def affine(x, p):
     return p["scale"] * (x @ p["W"] + p["b"][0]), (x, p)
 
 
-def affine_backward(dy: Host, cache, factor: float = 1):
+def affine_backward(dy, cache, factor=1):
     x, p = cache
     g = p["scale"] * dy
     return g @ p["W"].T, {"W": x.T @ g, "b": [factor * g.sum(axis=0)]}
 
 
-PARAMETERS: dict[str, Any] = {"W": W, "b": [B], "scale": 0.5, "ids": np.arange(3)}
+PARAMETERS = {"W": W, "b": [B], "scale": 0.5, "ids": np.arange(3)}
 
 
 def test_a_dict_is_checked_in_its_depth_and_what_is_passed_on_is_named():
@@ -78,7 +75,7 @@ def test_a_dict_is_checked_in_its_depth_and_what_is_passed_on_is_named():
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1, RIGHT), (1.001, WRONG)])
 def test_a_float_in_a_dict_is_checked_if_a_gradient_of_it_is_in_what_came_back(factor, verdict):
-    def backward(dy: Host, cache):
+    def backward(dy, cache):
         dx, dp = affine_backward(dy, cache)
         return dx, dp | {"scale": factor * np.sum(dy * (X @ W + B)), "ids": None}
 
@@ -101,20 +98,20 @@ def test_a_gradient_of_another_form_is_refused(gradient, text):
 
 
 def test_gradients_may_come_by_name():
-    def backward(dy: Host, cache):
+    def backward(dy, cache):
         dx, dw = chain_backward(dy, cache)
         return {"weights": dw, "x": dx}
 
     assert verdicts(gradcheck((chain, backward), X, [W, V])) == {"x": RIGHT, "weights[0]": RIGHT, "weights[1]": RIGHT}
 
 
-def power(x: Host, c: float):
+def power(x, c):
     return c * x**2, (x, c)
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1, RIGHT), (1.001, WRONG)])
 def test_a_python_float_is_checked_if_backward_returns_a_gradient_for_it(factor, verdict):
-    def backward(dy: Host, cache):
+    def backward(dy, cache):
         x, c = cache
         return dy * 2 * c * x, factor * float(np.sum(dy * x**2))
 
@@ -128,10 +125,10 @@ def test_a_python_float_is_checked_if_backward_returns_a_gradient_for_it(factor,
 @pytest.mark.parametrize("structure", [None, "symmetric"])
 def test_a_layer_s_float_too_and_one_beside_a_symmetric_matrix(factor, verdict, structure):
     class Power:
-        def forward(self, x: Host, c: float):
+        def forward(self, x, c):
             return power(x, c)
 
-        def backward(self, dy: Host, cache):
+        def backward(self, dy, cache):
             x, c = cache
             return dy * 2 * c * x, factor * float(np.sum(dy * x**2))
 
@@ -181,7 +178,7 @@ def test_a_gradient_of_another_shape_is_told_what_to_do(gradient, text):
 
 
 def test_a_gradient_in_a_list_must_be_float64_too():
-    def backward(dy: Host, cache):
+    def backward(dy, cache):
         dx, (dw, dv) = chain_backward(dy, cache)
         return dx, [dw, dv.astype(np.float32)]
 
@@ -200,7 +197,7 @@ def test_names():
 
 
 def test_inputs_are_given_in_new_memory_and_are_afterwards_what_they_were():
-    def forward(x: Host, weights: list[Host]):
+    def forward(x, weights):
         assert not any(np.shares_memory(a, b) for a, b in zip((x, *weights), (X, W, V), strict=True))
         return chain(x, weights)
 

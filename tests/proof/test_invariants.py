@@ -1,20 +1,18 @@
 """Invariants hold on everything in the catalogue, say so in 80 columns, and leave their target as it was."""
 
 import json
-from collections.abc import Iterator
 from functools import cache
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from npformer.backend import Backend, get_backend
+from npformer.backend import get_backend
 from npformer.errors import CacheUsedError, GradientError, ShapeError
 from npformer.functional import AttentionMask
 from npformer.layers import EncoderLayer, LayerNorm, Linear, RandomKey
 from npformer.models import Transformer, TransformerConfig
-from npformer.proof import Case, catalogue
+from npformer.proof import catalogue
 from npformer.proof.invariants import INVARIANTS, ClaimResults, certify
 
 CASES = catalogue()
@@ -23,22 +21,22 @@ TOKENS = (np.array([[3, 1, 2], [4, 2, 0]]), np.array([[1, 4, 3], [1, 2, 0]]))
 
 
 @cache
-def backend64() -> Backend:
+def backend64():
     """NumPy with its fastest kernels; inside of tests, since they may have to be compiled."""
     return get_backend("numpy", dtype="float64")
 
 
-def certified(case: Case, backend: Backend) -> ClaimResults:
+def certified(case, backend):
     return certify(case.build(backend), *case.inputs, name=case.name, device=backend.device, **case.options)
 
 
-def small_model(**changes) -> Transformer:
+def small_model(**changes):
     config = TransformerConfig(5, 5, d_model=4, num_heads=2, d_ff=6, num_encoder_layers=1, num_decoder_layers=1)
     return Transformer(config, backend=get_backend("numpy", dtype=changes.get("dtype", "float64")))
 
 
 @cache
-def certified_before(name: str) -> ClaimResults:
+def certified_before(name):
     """The same of a case of the catalogue on NumPy, once for all tests."""
     (case,) = (case for case in CASES if case.name == name)
     return certified(case, backend64())
@@ -114,10 +112,10 @@ class Careless:
         self.calls, self.count, self.rng = ["made"], 0, np.random.default_rng(3)
         self.running, self.notes = np.zeros(4), {"calls": 0}
 
-    def named_parameters(self) -> Iterator[tuple[str, Any]]:
+    def named_parameters(self):
         yield "weight", self.weight
 
-    def forward(self, x) -> tuple[Any, Any]:
+    def forward(self, x):
         self.calls.append("forward")
         self.count += 1
         self.notes["calls"] += 1
@@ -173,10 +171,10 @@ def test_strangers_need_no_base_class():
         def __init__(self):
             self.w = SimpleNamespace(data=np.full(4, 2.0), grad=np.zeros(4))
 
-        def named_parameters(self) -> Iterator[tuple[str, Any]]:
+        def named_parameters(self):
             yield "w", self.w
 
-        def forward(self, x) -> tuple[Any, Any]:
+        def forward(self, x):
             return x * self.w.data, [x]
 
         def backward(self, dy, cache):

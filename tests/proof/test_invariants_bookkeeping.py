@@ -1,15 +1,12 @@
 """For each invariant of bookkeeping something broken that it catches, and that others do not mind."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 
 from npformer.backend import get_backend
 from npformer.functional import ALL_VISIBLE, AttentionMask
 from npformer.layers import Dropout, Layer, LayerNorm, Linear, RandomKey
-from npformer.proof.invariants import INVARIANTS, ClaimResult
+from npformer.proof.invariants import INVARIANTS
 
 BACKEND = get_backend("numpy", dtype="float64", kernels="plain")
 rng = np.random.default_rng(0)
@@ -64,7 +61,7 @@ class StacksOnSelf(Linear):
 
     def __init__(self):
         super().__init__(4, 5, backend=BACKEND)
-        self.caches: list[Any] = []
+        self.caches = []
 
     def forward(self, x):
         y, cache = super().forward(x)
@@ -99,11 +96,11 @@ class WorksTwice(Layer):
 class Spoils(Layer):
     """Writes into what it is given: "x", "dy", "y", "weight" or "mask"."""
 
-    def __init__(self, what: str):
+    def __init__(self, what):
         super().__init__(BACKEND)
         self.what, self.norm = what, LayerNorm(4, backend=BACKEND)
 
-    def forward(self, x, mask: AttentionMask = ALL_VISIBLE):
+    def forward(self, x, mask=ALL_VISIBLE):
         if self.what == "x":
             x *= 2
         if self.what == "weight":
@@ -141,8 +138,7 @@ class ReturnsTwo(Linear):
         return super().backward(dy, cache), dy
 
 
-Broken = tuple[str, Callable[[], Any], tuple[Any, ...], dict[str, Any]]
-BREAKERS: dict[str, Broken] = {
+BREAKERS = {
     "dice of its own": ("determinism", OwnDice, (X,), {}),
     "gate from the gradient": ("linear-backward", lambda: GateFromGradient(BACKEND), (X,), {}),
     "assigns": ("accumulation", lambda: Assigns(4, 5, backend=BACKEND), (X,), {}),
@@ -163,7 +159,7 @@ BREAKERS: dict[str, Broken] = {
 }
 
 
-def result(name: str, broken: str) -> ClaimResult:
+def result(name, broken):
     _, make, inputs, options = BREAKERS[broken]
     return INVARIANTS[name](make(), *inputs, **options)
 

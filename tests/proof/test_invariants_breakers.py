@@ -1,21 +1,19 @@
 """For each invariant of wiring something broken that it catches: no check may pass whatever it is given."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from npformer import functional as F  # noqa: N812
-from npformer.backend import Backend, Pair, plain_pair
+from npformer.backend import Pair, plain_pair
 from npformer.functional import ALL_VISIBLE, AttentionMask
 from npformer.functional.attention import AttentionCache
 from npformer.layers import Embedding, Layer, MultiHeadAttention
-from npformer.models import Transformer, TransformerConfig
+from npformer.models import Transformer
 from npformer.proof.catalogue import shaken
-from npformer.proof.invariants import INVARIANTS, ClaimResult
+from npformer.proof.invariants import INVARIANTS
 from tests.proof.small_models import BACKEND, SRC, TGT, UnmaskedMemory, model, with_ops
 
 OPS = BACKEND.ops
@@ -24,13 +22,13 @@ X, MEMORY = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 5, 4))
 CAUSAL = AttentionMask(causal=True)
 
 
-def attend_one_ahead(q, k, v, mask: AttentionMask = ALL_VISIBLE, draw=None):
+def attend_one_ahead(q, k, v, mask=ALL_VISIBLE, draw=None):
     """A causal mask that is off by one: the next token is visible."""
     mask = replace(mask, query_offset=mask.query_offset + 1) if mask.causal else mask
     return F.attention_forward(q, k, v, mask, draw)
 
 
-def attend_minus_1e9(q, k, v, mask: AttentionMask = ALL_VISIBLE, draw=None):
+def attend_minus_1e9(q, k, v, mask=ALL_VISIBLE, draw=None):
     """Hidden scores get −1e9 added; where all are hidden, all come out equal."""
     visible = mask.visible(q.shape[2], k.shape[2], q)
     scores = q @ np.swapaxes(k, -1, -2) / math.sqrt(q.shape[-1])
@@ -45,7 +43,7 @@ def divided_by_batch(dout, cache):
     return dq / len(dq), dk / len(dk), dv
 
 
-def loss_over_all(logits, targets, ignore_index: int | None = 0, label_smoothing: float = 0.0):
+def loss_over_all(logits, targets, ignore_index=0, label_smoothing=0.0):
     """The mean over B·T: padding is counted."""
     loss, cache = F.cross_entropy_forward(logits, targets, ignore_index, label_smoothing)
     share = np.sum(targets != ignore_index) / targets.size
@@ -87,7 +85,7 @@ class ByPlaceInBatch(Layer):
 class KeepsOneOfTwo(Transformer):
     """The source embedding's gradient replaces what stood there."""
 
-    def __init__(self, config: TransformerConfig, **options):
+    def __init__(self, config, **options):
         super().__init__(config, **options)
         self.src_embedding.__class__ = Replaces
 
@@ -98,14 +96,13 @@ class Replaces(Embedding):
         super().backward(dy, cache)
 
 
-def heads(backend: Backend = BACKEND) -> Layer:
+def heads(backend=BACKEND):
     return shaken(MultiHeadAttention(4, 2, backend=backend))
 
 
-Broken = tuple[str, Callable[[], Any], tuple[Any, ...], dict[str, Any]]
 ATTEND = OPS.attention
 HIDDEN = AttentionMask(np.array([[True] * 5, [False] * 5]))
-BREAKERS: dict[str, Broken] = {
+BREAKERS = {
     "next token visible, layer": (
         "causality", lambda: heads(with_ops(attention=Pair(attend_one_ahead, ATTEND.backward))), (X,), {"mask": CAUSAL}
     ),
@@ -151,7 +148,7 @@ BREAKERS: dict[str, Broken] = {
 }  # fmt: skip
 
 
-def result(name: str, broken: str) -> ClaimResult:
+def result(name, broken):
     _, make, inputs, options = BREAKERS[broken]
     return INVARIANTS[name](make(), *inputs, **options)
 

@@ -1,7 +1,5 @@
 """The terms of a gradient sum to it, entry by entry, for every operation; wrong requests are refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """A hair's breadth away: what rounding may do to a witness and to a claim."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -10,12 +8,11 @@ from npformer.proof.jitter import DRAWS, MOVE, Jitter
 from npformer.proof.oracles import Oracle, unit
 from npformer.proof.subject import subject
 
-Host = np.ndarray[Any, Any]
 X = np.array([0.3, -1.2, 2.0])
 UPSTREAMS = [(np.array([2.0, -1.0, 0.5]),), (np.array([-0.4, 1.0, 2.5]),)]
 
 
-def jitter_of(pair, x: Host = X, upstreams=UPSTREAMS, **options) -> tuple[Oracle, Jitter]:
+def jitter_of(pair, x=X, upstreams=UPSTREAMS, **options):
     oracle = Oracle(subject(pair, [x], {}, get_backend("numpy").device), upstreams, **options)
     return oracle, Jitter(oracle, 0)
 
@@ -24,7 +21,7 @@ def sine():
     return lambda x: (np.sin(x), x), lambda dy, x: dy * np.cos(x)
 
 
-def moves(pair, i: int, x: Host = X, **options):
+def moves(pair, i, x=X, **options):
     oracle, jitter = jitter_of(pair, x, **options)
     direction = unit(x.shape, (i,))
     slope = oracle.complex_step("x", direction)
@@ -42,9 +39,9 @@ def test_of_a_smooth_function_both_move_by_the_rounding_of_their_inputs():
 
 
 def test_points_move_by_at_most_two_units_in_the_last_place_and_the_same_way_each_time():
-    seen: list[Host] = []
+    seen = []
 
-    def backward(dy: Host, x: Host) -> Host:
+    def backward(dy, x):
         seen.append(np.concatenate([x / X, dy / UPSTREAMS[len(seen) % 2][0]]))
         return dy * np.cos(x)
 
@@ -58,10 +55,10 @@ def test_points_move_by_at_most_two_units_in_the_last_place_and_the_same_way_eac
 
 
 def test_far_from_0_what_cancels_moves_by_far_more():
-    def forward(x: Host):
+    def forward(x):
         return (x - x.mean()) ** 2, x
 
-    def backward(dy: Host, x: Host) -> Host:
+    def backward(dy, x):
         g = 2 * dy * (x - x.mean())
         return g - g.mean()
 
@@ -91,7 +88,7 @@ def test_fresh_upstream_gradients_are_new_ones(use_complex):
     """An error of x₀ that the first two upstream gradients do not show."""
     known = [each[0] for each in UPSTREAMS]
 
-    def backward(dy: Host, x: Host) -> Host:
+    def backward(dy, x):
         is_known = any(np.allclose(dy, r) for r in known)
         return dy * np.cos(x) * (1 if is_known else 1.5)
 

@@ -1,7 +1,5 @@
 """Verdicts: what each witness can bring about, and what is looked at before anything is called wrong."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -13,24 +11,23 @@ from npformer.proof import gradcheck
 from npformer.proof.judge import MOST_SWEEPS
 from npformer.proof.report import KINK, NOTHING, RIGHT, UNCLEAR, WRONG
 
-Host = np.ndarray[Any, Any]
 X = np.array([0.6, -0.8, 1.1])
 
 
-def tanh_pair(factor: float = 1.0) -> tuple[Any, Any]:
+def tanh_pair(factor=1.0):
     return lambda x: (np.tanh(x), np.tanh(x)), lambda dy, y: factor * dy * (1 - y * y)
 
 
-def relu_pair(claim: Host | float = 1.0) -> tuple[Any, Any]:
+def relu_pair(claim=1.0):
     return lambda x: (np.where(x.real > 0, x, 0) + 0.1 * x, x), lambda dy, x: claim * (dy * (x > 0) + 0.1 * dy)
 
 
-def in_float32(pair: tuple[Any, Any]) -> tuple[Any, Any]:
+def in_float32(pair):
     forward, backward = pair
     return lambda x: (forward(x.astype(np.float32))[0].astype(np.float64), forward(x)[1]), backward
 
 
-def verdict(pair, x: Host = X, **options) -> str:
+def verdict(pair, x=X, **options):
     (row,) = gradcheck(pair, x, **options).rows
     return row.verdict
 
@@ -173,7 +170,7 @@ def test_a_mistake_that_gain_one_hides_is_found(numpy64):
 
 def test_a_name_given_twice_is_refused(numpy64):
     class Double(LayerNorm):
-        def named_parameters(self, prefix: str = ""):
+        def named_parameters(self, prefix=""):
             yield from super().named_parameters(prefix)
             yield "gamma", Parameter("gamma", np.ones(4))
 

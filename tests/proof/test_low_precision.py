@@ -1,7 +1,6 @@
 """Kernels in 32 and 16 bits: right within what rounding allows, WRONG beyond it, by a reference or without one."""
 
 import re
-from typing import Any
 
 import numpy as np
 import pytest
@@ -9,44 +8,43 @@ import pytest
 from npformer.errors import ConfigError
 from npformer.layers import LayerNorm
 from npformer.proof import gradcheck
-from npformer.proof.report import RIGHT, UNCLEAR, WRONG, Report
+from npformer.proof.report import RIGHT, UNCLEAR, WRONG
 
-Host = np.ndarray[Any, Any]
 RNG = np.random.default_rng(11)
 X, GAMMA, BETA = RNG.normal(size=(4, 8)), 1 + 0.3 * RNG.normal(size=8), 0.3 * RNG.normal(size=8)
 
 
-def bfloat16(x: Host) -> Host:
+def bfloat16(x):
     """Rounded to 8 bits of mantissa, to even, and kept as float32."""
     bits = np.asarray(x, dtype=np.float32).view(np.uint32)
     half = 0x7FFF + ((bits >> 16) & 1)
     return ((bits + half) & np.uint32(0xFFFF0000)).astype(np.uint32).view(np.float32)
 
 
-def same(x: Host) -> Host:
+def same(x):
     return x
 
 
-def softmax(rounded=same, has_sum: bool = True) -> tuple[Any, Any]:
-    def forward(x: Host):
+def softmax(rounded=same, has_sum=True):
+    def forward(x):
         powers = np.exp(x - np.max(x.real, axis=-1, keepdims=True))
         y = rounded(powers / powers.sum(axis=-1, keepdims=True))
         return y, y
 
-    def backward(dy: Host, y: Host):
+    def backward(dy, y):
         return rounded(y * (dy - np.sum(dy * y, axis=-1, keepdims=True) if has_sum else y * dy))
 
     return forward, backward
 
 
-def layer_norm(rounded=same, has_x_hat_term: bool = True, factor: float = 1) -> tuple[Any, Any]:
-    def forward(x: Host, gamma: Host, beta: Host):
+def layer_norm(rounded=same, has_x_hat_term=True, factor=1):
+    def forward(x, gamma, beta):
         centred = x - x.mean(axis=-1, keepdims=True)
         r = 1 / np.sqrt(np.mean(centred * centred, axis=-1, keepdims=True) + np.asarray(1e-5, x.real.dtype))
         x_hat = rounded(centred * r)
         return rounded(gamma * x_hat + beta), (x_hat, rounded(r), gamma)
 
-    def backward(dy: Host, cache):
+    def backward(dy, cache):
         x_hat, r, gamma = cache
         g = dy * gamma
         along = x_hat * np.mean(g * x_hat, axis=-1, keepdims=True) if has_x_hat_term else 0
@@ -57,7 +55,7 @@ def layer_norm(rounded=same, has_x_hat_term: bool = True, factor: float = 1) -> 
 
 
 #: (dtype of the numbers, how the kernel rounds, the option precision)
-KERNELS: dict[str, tuple[str, Any, str | None]] = {
+KERNELS = {
     "float32": ("float32", same, None),
     "float16": ("float16", same, None),
     "bfloat16": ("float32", bfloat16, "bfloat16"),
@@ -65,7 +63,7 @@ KERNELS: dict[str, tuple[str, Any, str | None]] = {
 ALL = pytest.mark.parametrize("name", KERNELS)
 
 
-def checked(make, name: str, reference=None, **spoiled) -> Report:
+def checked(make, name, reference=None, **spoiled):
     dtype, rounded, precision = KERNELS[name]
     inputs = [x.astype(dtype) for x in ((X,) if make is softmax else (X, GAMMA, BETA))]
     if reference is None:
@@ -73,7 +71,7 @@ def checked(make, name: str, reference=None, **spoiled) -> Report:
     return gradcheck(make(rounded, **spoiled), *inputs, reference=reference, precision=precision)
 
 
-def verdicts(report: Report) -> set[str]:
+def verdicts(report):
     return {row.verdict for row in report.rows}
 
 
@@ -194,10 +192,10 @@ def test_what_cannot_be_compared_is_refused(x, reference, precision, text):
 
 
 def test_names_and_lists_serve_here_too():
-    def forward(x: Host, weights: list[Host]):
+    def forward(x, weights):
         return x @ weights[0] @ weights[1], (x, weights)
 
-    def backward(dy: Host, cache):
+    def backward(dy, cache):
         x, (w, v) = cache
         return dy @ v.T @ w.T, [x.T @ dy @ v.T, (x @ w).T @ dy]
 

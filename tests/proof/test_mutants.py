@@ -3,7 +3,6 @@
 import ast
 import inspect
 import textwrap
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,18 +11,16 @@ from npformer import functional
 from npformer.functional import attention_backward, layer_norm_backward, linear_backward, softmax_backward
 from npformer.lab.mutation_testing import defendants
 from npformer.proof import mutants as module
-from npformer.proof.mutants import Mutant, mutants, nested_mutants
-
-Host = np.ndarray[Any, Any]
+from npformer.proof.mutants import mutants, nested_mutants
 
 
-def everything(xp, a: Host, b: Host, c: Host) -> tuple[Host, Host]:
+def everything(xp, a, b, c):
     total = xp.sum(a * b, axis=0) - c
     kept = xp.where(total > 0, total / b, c)
     return xp.matmul(a, xp.matrix_transpose(b)) + kept, -kept
 
 
-def of(function, operator: str) -> set[tuple[str, str]]:
+def of(function, operator):
     return {(m.before, m.after) for m in mutants(function) if m.operator == operator}
 
 
@@ -65,7 +62,7 @@ def test_the_docstring_names_every_operator():
     assert {m.operator for m in mutants(everything) if m.operator not in str(module.__doc__)} == set()
 
 
-def places(mutant: Mutant, function) -> int:
+def places(mutant, function):
     """In how many places ``after`` for ``before`` makes the mutant of the function."""
     source = textwrap.dedent(inspect.getsource(function))
     after = ast.parse(mutant.after, mode="eval").body
@@ -78,12 +75,12 @@ def places(mutant: Mutant, function) -> int:
     return hits
 
 
-def _put(tree: ast.AST, target: ast.AST, after: ast.expr) -> ast.AST:
+def _put(tree, target, after):
     class Put(ast.NodeTransformer):
-        def visit(self, node: ast.AST):
+        def visit(self, node):
             return after if node is target else self.generic_visit(node)
 
-    changed: ast.AST = Put().visit(tree)
+    changed = Put().visit(tree)
     return changed
 
 
@@ -129,14 +126,14 @@ def test_the_original_is_untouched_and_the_mutant_is_wrong():
 def test_functions_inside_functions():
     scale = 3.0
 
-    def backward(dy: float) -> float:
+    def backward(dy):
         return scale * dy
 
     assert {m.build(2.0) for m in mutants(backward)} == {3.0, 2.0, 12.0, -6.0, 0.0}
 
 
 def test_a_mistake_that_changes_nothing_in_the_text_is_none():
-    def square(x: float) -> float:
+    def square(x):
         return x - x
 
     assert "swap operands" not in {m.operator for m in mutants(square)}
@@ -175,12 +172,12 @@ def test_there_are_at_least_300_over_operations_and_layers():
 def test_a_function_whose_code_was_exchanged_has_the_mutants_of_its_new_code():
     """As the museum does it; what was found meanwhile is not what is found afterwards."""
 
-    def made(x: Host) -> Host:
+    def made(x):
         return x + 1
 
     function, as_it_was = made, made.__code__
 
-    def made(x: Host) -> Host:  # type: ignore[no-redef]
+    def made(x):  # type: ignore[no-redef]
         return x - 2
 
     function.__code__ = made.__code__

@@ -1,7 +1,5 @@
 """The witnesses against derivatives known from school."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -9,13 +7,12 @@ from npformer.backend import get_backend
 from npformer.proof.oracles import Oracle, unit
 from npformer.proof.subject import subject
 
-Host = np.ndarray[Any, Any]
 X = np.array([[0.3, -1.2], [2.0, 0.7]])
 UPSTREAMS = [(np.array([[2.0, -1.0], [0.5, 3.0]]),), (np.array([[-0.4, 1.0], [2.5, 0.1]]),)]
 SLOPES = np.array([r * (np.exp(X) * np.sin(X) + np.exp(X) * np.cos(X)) for (r,) in UPSTREAMS])
 
 
-def of(forward, x: Host, upstreams=UPSTREAMS, use_complex: bool = True) -> Oracle:
+def of(forward, x, upstreams=UPSTREAMS, use_complex=True):
     def no_backward(*_):
         raise AssertionError("a witness must not ask the accused")
 
@@ -23,7 +20,7 @@ def of(forward, x: Host, upstreams=UPSTREAMS, use_complex: bool = True) -> Oracl
     return Oracle(checked, upstreams, use_complex)
 
 
-def curve(x: Host):
+def curve(x):
     return np.exp(x) * np.sin(x)
 
 
@@ -74,11 +71,11 @@ def test_noise_is_told():
 def test_noise_of_16_bits_is_told_too(rounding):
     """Steps must be such as those bits show: smaller ones move nothing, and look smooth."""
 
-    def rounded(x: Host) -> Host:
+    def rounded(x):
         mantissa, exponent = np.frexp(x)
         return np.ldexp(np.round(mantissa / (2 * rounding)) * (2 * rounding), exponent)
 
-    def forward(x: Host) -> Host:
+    def forward(x):
         return rounded(np.tanh(rounded(x)))
 
     for seed in range(20):
@@ -96,7 +93,7 @@ def test_a_step_that_moves_nothing_is_not_believed():
 
 
 def test_beside_a_kink_a_smaller_step_is_found_and_at_a_kink_none():
-    def bent(x: Host):
+    def bent(x):
         return np.where(x.real > 0, x, 0)
 
     found = of(bent, np.array([2e-6, 1.0, 1e-12]), [(np.ones(3),)]).every_element("x")
@@ -106,7 +103,7 @@ def test_beside_a_kink_a_smaller_step_is_found_and_at_a_kink_none():
 
 
 def test_steps_that_leave_the_domain_are_made_smaller():
-    def root(x: Host):
+    def root(x):
         if np.any(x < 0):
             raise np.linalg.LinAlgError
         return np.sqrt(x)

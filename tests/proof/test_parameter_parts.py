@@ -1,7 +1,5 @@
 """Parameters are found by their place in memory: whole, transposed, as columns of a block, or in Fortran's order."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """No false alarm: random shapes, masks and options, all of them right. A few of those that the command draws."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -88,10 +88,10 @@ def test_failure_raises_with_the_name_and_the_table():
     assert isinstance(caught.value, AssertionError)  # so that a test that uses it fails as a test does
 
 
-def strictly(text: str):
+def strictly(text):
     """Parse JSON; NaN and Infinity, which are none, raise."""
 
-    def refuse(constant: str):
+    def refuse(constant):
         raise ValueError(constant)
 
     return json.loads(text, parse_constant=refuse)

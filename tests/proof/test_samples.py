@@ -1,9 +1,5 @@
 """Other points of the same check: what is wrong only there is found, and the row says where."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -11,15 +7,14 @@ from npformer.proof import gradcheck
 from npformer.proof.report import RIGHT, WRONG
 from npformer.proof.samples import SAMPLES, SIZES
 
-Host = np.ndarray[Any, Any]
 X = np.random.default_rng(0).normal(size=(2, 5))
 
 
-def blocks_of_32(x: Host):
+def blocks_of_32(x):
     return np.sum(x**2, axis=-1), x
 
 
-def without_the_tail(dy: Host, x: Host):
+def without_the_tail(dy, x):
     """The last entries of a row, one of 33 say, are forgotten where whole blocks came before them."""
     dx = 2 * x * dy[:, None]
     n = x.shape[-1]
@@ -28,7 +23,7 @@ def without_the_tail(dy: Host, x: Host):
     return dx
 
 
-def rows(n: int) -> tuple[Host]:
+def rows(n):
     return (np.random.default_rng(n).normal(size=(2, n)),)
 
 
@@ -44,9 +39,9 @@ def test_sizes_find_what_only_a_size_shows():
 
 
 def test_each_size_is_tried_once():
-    asked: list[int] = []
+    asked = []
 
-    def noted(n: int) -> tuple[Host]:
+    def noted(n):
         asked.append(n)
         return rows(n)
 
@@ -55,11 +50,11 @@ def test_each_size_is_tried_once():
     assert 33 in SIZES
 
 
-def leaky(x: Host):
+def leaky(x):
     return np.where(x.real > 0, x, np.where(x.real > -1, 0.1 * x, 0.5 * x - 0.5)), x
 
 
-def two_pieces(dy: Host, x: Host):
+def two_pieces(dy, x):
     """Knows nothing of the third piece, below −1."""
     return dy * np.where(x > 0, 1, 0.1)
 
@@ -76,9 +71,9 @@ def test_samples_find_what_only_another_point_shows():
 
 
 def test_samples_are_those_of_the_seed():
-    drawn: list[Host] = []
+    drawn = []
 
-    def sample(rng: np.random.Generator) -> list[Host]:
+    def sample(rng):
         drawn.append(rng.uniform(0.1, 3, size=4))
         return drawn[-1:]
 
@@ -99,7 +94,7 @@ def test_of_points_that_are_all_right_the_largest_error_is_shown():
 
 
 def test_problems_and_notes_of_other_points_are_said_with_the_point_and_once():
-    def backward(dy: Host, x: Host):
+    def backward(dy, x):
         dx = dy * 2 * x
         if len(x) > 128:
             dy *= 0

@@ -12,7 +12,6 @@ from npformer.proof import strategies
 
 hypothesis = pytest.importorskip("hypothesis", reason="Hypothesis is not installed: pip install 'npformer[hypothesis]'")
 given, st = hypothesis.given, hypothesis.strategies
-Shape = tuple[int, ...]
 
 #: The same examples in every run and on every machine, nothing kept on disk, no clock.
 SAME = {"derandomize": True, "deadline": None, "database": None, "max_examples": 100}
@@ -36,12 +35,12 @@ def test_shapes_of_other_sides(shape):
 
 
 def test_every_side_that_is_liked_occurs_and_others_do():
-    seen: list[int] = []
-    places: set[int] = set()
+    seen = []
+    places = set()
 
     @hypothesis.settings(SETTINGS, max_examples=300)
     @given(strategies.shapes(min_dims=2, max_dims=3))
-    def look(shape: Shape):
+    def look(shape):
         seen.extend(shape)
         places.update(i for i, side in enumerate(shape) if side > 100)
 
@@ -82,7 +81,7 @@ def test_pairs_broadcast_to_one_of_them_in_either_order():
 
     @SETTINGS
     @given(strategies.broadcasting_pairs())
-    def look(pair: tuple[Shape, Shape]):
+    def look(pair):
         result = np.broadcast_shapes(*pair)
         assert result in pair
         wider[pair.index(result)] += pair[0] != pair[1]

@@ -1,29 +1,25 @@
 """A sweep over step sizes tells right from wrong, sees a kink, and says so when it cannot tell."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 
 from npformer.proof.report import KINK, RIGHT, UNCLEAR, WRONG
-from npformer.proof.subject import PairSubject, Subject, subject
-from npformer.proof.sweep import STEPS, Sweep, sweep
+from npformer.proof.subject import PairSubject, subject
+from npformer.proof.sweep import STEPS, sweep
 
-Host = np.ndarray[Any, Any]
 UPSTREAM = np.array([0.7, -1.3, 0.4])
 FIRST = np.array([1.0, 0.0, 0.0])
 X = np.array([0.6, -0.8, 1.1])
 
 
-def swept(forward: Callable[[Host], Host], x: Host = X, direction: Host = FIRST) -> Sweep:
+def swept(forward, x=X, direction=FIRST):
     """The sweep of L = Σ UPSTREAM·forward(x) along a direction."""
-    checked: Subject = subject((lambda x: (forward(x), None), None), (x,), {}, None)
+    checked = subject((lambda x: (forward(x), None), None), (x,), {}, None)
     assert isinstance(checked, PairSubject)
     return sweep(checked, "x", direction, (UPSTREAM,))
 
 
-def in_float32(forward: Callable[[Host], Host]) -> Callable[[Host], Host]:
+def in_float32(forward):
     return lambda x: forward(x.astype(np.float32)).astype(np.float64)
 
 
@@ -77,7 +73,7 @@ def test_no_slope_at_all():
     assert (top.verdict(0.0, 1.0, 1e-7), top.verdict(1e-5, 1.0, 1e-7)) == (RIGHT, WRONG)
 
 
-def relu(x: Host) -> Host:
+def relu(x):
     return np.where(x > 0, x, 0) + 0.2 * x**2
 
 

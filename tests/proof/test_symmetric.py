@@ -1,7 +1,6 @@
 """structure="symmetric": a gradient may lie in either triangle, and counts by its symmetric part."""
 
 import re
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,20 +9,19 @@ from npformer.errors import ConfigError, ShapeError
 from npformer.proof import gradcheck
 from npformer.proof.report import RIGHT, WRONG
 
-Host = np.ndarray[Any, Any]
 RNG = np.random.default_rng(0)
 A = RNG.normal(size=(2, 3, 3))  # a batch, not symmetric: it is made so
 W = RNG.normal(size=(3, 3))
 
 
-def lower_energy(a: Host):
+def lower_energy(a):
     """½·xᵀAx for the rows x of W, from A's lower triangle alone, as LAPACK reads it."""
     lower = np.tril(a)
     whole = lower + np.swapaxes(np.tril(a, -1), -1, -2)
     return np.einsum("ki,bij,kj->bk", W, whole, W) / 2, None
 
 
-def spread(dy: Host) -> Host:
+def spread(dy):
     """dA/2 with both triangles alike."""
     return np.einsum("bk,ki,kj->bij", dy, W, W) / 2
 
@@ -51,10 +49,10 @@ def test_a_wrong_symmetric_part_is_wrong():
 
 
 def test_structure_by_name_leaves_other_square_inputs_alone():
-    def forward(a: Host, b: Host):
+    def forward(a, b):
         return np.linalg.inv(a) @ b, (a, b)
 
-    def backward(dy: Host, cache):
+    def backward(dy, cache):
         a, b = cache
         db = np.linalg.inv(a).T @ dy
         return -db @ (np.linalg.inv(a) @ b).T, np.tril(db)
@@ -67,12 +65,12 @@ def test_structure_by_name_leaves_other_square_inputs_alone():
 def test_what_a_backward_must_do_is_tried_with_a_structure_too():
     """And an input that was given unsymmetric, and is made symmetric, is not called changed."""
 
-    def forward(a: Host):
+    def forward(a):
         if a.ndim == 2:
             a = a[None]
         return lower_energy(a)[0], np.ones(1)
 
-    def backward(dy: Host, once: Host):
+    def backward(dy, once):
         once *= 2
         return spread(dy) * once / 2
 

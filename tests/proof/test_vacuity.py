@@ -1,7 +1,5 @@
 """A check that could not have failed is refused, or proves nothing; each rule has its sentence."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -38,7 +36,7 @@ def test_lengths_of_one(shape, axis):
 
 
 def test_lengths_that_are_no_harm():
-    harmless: tuple[Any, ...] = (np.zeros((2, 3)), np.zeros(1), np.zeros(()), np.zeros((3, 1)), 7, None, "post")
+    harmless = (np.zeros((2, 3)), np.zeros(1), np.zeros(()), np.zeros((3, 1)), 7, None, "post")
     refuse_length_one(harmless, [str(i) for i in range(len(harmless))])
 
 
@@ -59,7 +57,7 @@ def test_the_note_stands_beside_every_gradient_that_would_have_passed():
 
 def test_the_upstream_gradient_is_random():
     """All ones would give a softmax, whose outputs sum to 1, a gradient of 0 whatever its kernel."""
-    pair: Any = (lambda x: ((x, 2 * x), None), lambda dy, _: dy[0] + 2 * dy[1])
+    pair = (lambda x: ((x, 2 * x), None), lambda dy, _: dy[0] + 2 * dy[1])
     checked = subject(pair, (np.zeros((3, 4)),), {}, None)
     first, second = random_upstreams(checked, 0)[0]
     for upstream in (first, second):
