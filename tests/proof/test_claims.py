@@ -1,0 +1,338 @@
+"""Identities and invariants hold over the catalogue; each says what it claims, in 80 columns, and changes nothing."""
+
+import json
+from dataclasses import fields
+from functools import cache
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from npformer import functional as F  # noqa: N812
+from npformer.backend import Ops, get_backend
+from npformer.errors import CacheUsedError, GradientError, ShapeError
+from npformer.functional import AttentionMask
+from npformer.layers import EncoderLayer, FeedForward, LayerNorm, Linear, RandomKey
+from npformer.models import Decoder, Transformer, TransformerConfig
+from npformer.proof import catalogue
+from npformer.proof.identities import IDENTITIES, prove
+from npformer.proof.invariants import INVARIANTS, ClaimResults, certify
+from npformer.proof.invariants.invariant import name_of
+
+CASES = catalogue()
+BY_NAME = {case.name: case for case in CASES}
+X = np.random.default_rng(0).normal(size=(2, 3, 4))
+TOKENS = (np.array([[3, 1, 2], [4, 2, 0]]), np.array([[1, 4, 3], [1, 2, 0]]))
+BOTH = pytest.mark.parametrize("run", [prove, certify])
+
+
+@cache
+def backend64():
+    """NumPy with its fastest kernels; inside of tests, since they may have to be compiled."""
+    return get_backend("numpy", dtype="float64")
+
+
+def claims(run, case, backend):
+    return run(case.build(backend), *case.inputs, name=case.name, device=backend.device, **case.options)
+
+
+@cache
+def claims_before(run, name):
+    """The same of a case of the catalogue on NumPy, once for all tests."""
+    return claims(run, BY_NAME[name], backend64())
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_every_identity_holds_on_the_catalogue(case):
+    report = claims_before(prove, case.name)
+    assert report.ok, str(report)
+    assert report["path-integral"].holds
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_every_invariant_holds_on_the_catalogue(case):
+    report = claims_before(certify, case.name)
+    assert report.ok, str(report)
+
+
+def test_every_identity_holds_somewhere():
+    chosen = [case for case in CASES if case.group != "model" or "learned" in case.name]
+    held = {row.name for case in chosen for row in claims_before(prove, case.name).rows if row.holds}
+    assert held == set(IDENTITIES)
+
+
+def test_every_invariant_has_something_to_say():
+    cases = [case for case in CASES if "tied" in case.name or case.name == "MultiHeadAttention: self"]
+    held = {row.name for case in cases for row in claims_before(certify, case.name).rows if row.holds}
+    assert held == set(INVARIANTS)
+
+
+@pytest.mark.parametrize("name", [name for name in BY_NAME if name.startswith("Decoder: ")])
+def test_decoders_are_certified_causal_and_blind_to_padding(name, numpy64):
+    report = claims(certify, BY_NAME[name], numpy64)
+    assert report.ok, str(report)
+    for claim in ("causality", "padding-invariance", "ignored-tokens"):
+        assert report[claim].holds
+    assert report["tying"].holds == ("tied" in name)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in BY_NAME if name.startswith(("Encoder: tokens", "Encoder: sequence"))]
+)
+def test_encoders_are_blind_to_padding_and_look_ahead(name, numpy64):
+    report = claims(certify, BY_NAME[name], numpy64)
+    assert report["padding-invariance"].holds
+    assert not report["causality"].applies
+
+
+def test_a_decoder_that_looks_ahead_or_at_padding_is_found(numpy64, monkeypatch):
+    case = BY_NAME["Decoder: none, full, post"]
+    for hidden, failing in ((True, "causality"), (False, "padding-invariance")):
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                "npformer.models.decoder.AttentionMask",
+                lambda key_visible, causal, hidden=hidden: AttentionMask(key_visible if hidden else None, not hidden),
+            )
+            model = case.build(numpy64)
+            assert isinstance(model, Decoder)
+            assert certify(model, np.array([[3, 0, 4, 6, 2], [6, 5, 0, 3, 1]]))[failing].fails
+
+
+def test_sequences_under_batch_norm_are_alone_in_inference(numpy64):
+    training, inference = (BY_NAME[f"BatchNorm: {which}"] for which in ("training, padding", "inference"))
+    report = claims(certify, training, numpy64)
+    assert not report["sequences-alone"].applies
+    assert report["batch-order"].holds
+    assert claims(certify, inference, numpy64)["sequences-alone"].holds
+    (x,) = inference.inputs
+    assert certify(EncoderLayer(4, 2, 6, norm="batch", backend=numpy64), x)["sequences-alone"].holds
+
+
+@pytest.mark.parametrize(
+    ("case", "table", "names"),
+    [
+        ("attention: causal and padding", IDENTITIES, IDENTITIES),
+        ("add_norm: dropout", IDENTITIES, IDENTITIES),
+        ("DecoderLayer: pre, gelu", IDENTITIES, IDENTITIES),
+        ("EncoderLayer: pre, gelu", INVARIANTS, INVARIANTS),
+        ("Transformer: post, gelu, tied", INVARIANTS, ("causality", "padding-invariance", "ignored-tokens", "tying")),
+    ],
+)
+def test_they_run_on_a_device_that_is_not_the_host(case, table, names, strict64):
+    case = BY_NAME[case]
+    rows = [table[name](case.build(strict64), *case.inputs, device=strict64.device, **case.options) for name in names]
+    report = ClaimResults(case.name, tuple(rows))
+    assert report.ok, str(report)
+
+
+@pytest.mark.parametrize("name", IDENTITIES)
+def test_each_has_a_meaning_and_a_derivation(name):
+    one = IDENTITIES[name]
+    assert one.name == name
+    assert 10 < len(one.meaning) <= 100
+    assert len(one.derivation.split()) > 10
+
+
+def test_the_text_fits_80_columns_and_names_what_failed():
+    class Wrong(Linear):
+        def backward(self, dy, cache):
+            self.weight.grad[...] = 0
+            return super().backward(dy, cache)
+
+    proven = str(claims(prove, CASES[-1], backend64()))
+    assert "who-sees-whom        holds" in proven
+    report = certify(Wrong(4, 5, backend=backend64()), X, name="a name that is longer than " + "any line " * 12)
+    assert max(map(len, [*proven.splitlines(), *str(report).splitlines()])) <= 80
+    assert not report.ok
+    assert "accumulation" in str(report)
+    assert "DOES NOT HOLD: gradient of weight after 1" in " ".join(str(report).split())
+    assert "claimed: backward adds to the gradients" in " ".join(str(report).split())
+    with pytest.raises(GradientError, match="accumulation"):
+        report.raise_if_failed()
+
+
+def test_results_are_data():
+    report = certify(LayerNorm(4, backend=backend64()), X)
+    found = json.loads(report.to_json())
+    assert found["ok"] is True
+    assert found["name"] == "LayerNorm"
+    assert [row["name"] for row in found["claims"]] == list(INVARIANTS)
+    assert report["tying"].reason
+    assert not report["tying"].applies
+    assert report["determinism"].holds
+
+
+def test_a_report_on_nothing_is_not_ok():
+    assert not ClaimResults("empty").ok
+
+
+def test_a_identity_about_something_else_does_not_apply():
+    found = IDENTITIES["softmax-rows"](LayerNorm(4, backend=backend64()), X)
+    assert not found.applies
+    assert found.reason == "it is about softmax"
+
+
+def test_a_claim_about_zeros_proves_nothing():
+    layer = FeedForward(4, 6, backend=backend64())
+    layer.up.bias.data[...] = -100.0  # every gate is shut
+    found = IDENTITIES["relu-units"](layer, X)
+    assert not found.applies
+    assert "prove nothing" in found.reason
+
+
+def test_kind_names_a_pair_whose_forward_does_not():
+    def mine(x):
+        y = np.exp(x - x.max(axis=-1, keepdims=True))
+        y /= y.sum(axis=-1, keepdims=True)
+        return y, y
+
+    def mine_backward(dy, y):
+        return y * (dy - np.sum(dy * y, axis=-1, keepdims=True))
+
+    report = prove((mine, mine_backward), X, kind="softmax")
+    assert report.name == "softmax"
+    assert [row.name for row in report.rows] == ["softmax-rows", "softmax-sum", "softmax-logarithm", "path-integral"]
+    assert report.ok, str(report)
+    assert [row.name for row in prove((mine, mine_backward), X).rows] == ["path-integral"]
+
+
+def test_a_wrong_gradient_may_keep_an_identity_but_not_the_path_integral():
+    def doubled(dy, cache):
+        return (2 * F.softmax_backward(dy, cache)[0],)
+
+    report = prove((F.softmax_forward, doubled), X)
+    assert report["softmax-rows"].holds
+    assert not report["path-integral"].holds
+
+
+def test_the_adjoint_of_attention_looks_at_v_alone():
+    def wrong_in(which):
+        def backward(dout, cache):
+            gradients = F.attention_backward(dout, cache)
+            return tuple(2 * g if name == which else g for name, g in zip("qkv", gradients, strict=True))
+
+        return prove((F.attention_forward, backward), *np.random.default_rng(0).normal(size=(3, 2, 2, 4, 3)))
+
+    for which, seen in (("q", False), ("k", False), ("v", True)):
+        report = wrong_in(which)
+        assert report["adjoint"].holds is not seen
+        assert not report["path-integral"].holds
+
+
+def test_subclasses_are_what_their_bases_are():
+    class Mine(Linear):
+        pass
+
+    assert prove(Mine(4, 5, backend=backend64()), X)["linear-exchange"].holds
+
+
+@BOTH
+def test_inputs_that_do_not_fit_are_the_callers_error(run):
+    with pytest.raises(ShapeError, match="C_in=4"):
+        run(Linear(4, 5, backend=backend64()), X[..., :3])
+
+
+def test_a_gradient_that_raises_does_not_hold():
+    def broken(dy, cache):
+        raise RuntimeError("no derivative today")
+
+    found = IDENTITIES["gate"]((F.relu_forward, broken), X)
+    assert found.fails
+    assert "no derivative today" in found.reason
+    assert "raised RuntimeError: tired" in str(certify(Careless(), X)["determinism"])
+
+
+@pytest.mark.parametrize("op", [field.name for field in fields(Ops)])
+def test_a_pair_is_known_by_the_name_of_its_operation(op, any64):
+    """In every table: identities are about pairs by their names, and pass over one that has another."""
+    assert name_of(getattr(any64.ops, op)) == op
+
+
+class Careless:
+    """A stranger's layer with state of every kind, which its forward and backward change."""
+
+    def __init__(self):
+        self.weight = SimpleNamespace(data=np.ones(4, dtype=np.float32), grad=np.full(4, 7.0, dtype=np.float32))
+        self.calls, self.count, self.rng = ["made"], 0, np.random.default_rng(3)
+        self.running, self.notes = np.zeros(4), {"calls": 0}
+
+    def named_parameters(self):
+        yield "weight", self.weight
+
+    def forward(self, x):
+        self.calls.append("forward")
+        self.count += 1
+        self.notes["calls"] += 1
+        self.seen = x
+        self.running += x.mean(axis=(0, 1)) + self.rng.normal(size=4)
+        return x * self.weight.data, x
+
+    def backward(self, dy, cache):
+        self.weight.grad = self.weight.grad + (dy * cache).sum(axis=(0, 1))
+        if self.count > 4:
+            raise RuntimeError("tired")
+        return dy * self.weight.data
+
+
+@pytest.mark.parametrize("run", [prove, certify, *INVARIANTS.values()], ids=lambda run: getattr(run, "name", None))
+def test_everything_is_restored_even_after_an_error(run):
+    layer = Careless()
+    data, grad, running, state = layer.weight.data, layer.weight.grad, layer.running, layer.rng.bit_generator.state
+    run(layer, X)
+    assert layer.weight.data is data
+    assert layer.weight.grad is grad
+    assert np.array_equal(data, np.ones(4))
+    assert np.array_equal(grad, np.full(4, 7.0))
+    assert layer.running is running
+    assert not running.any()
+    assert (layer.calls, layer.count, layer.notes) == (["made"], 0, {"calls": 0})
+    assert not hasattr(layer, "seen")
+    assert layer.rng.bit_generator.state == state
+
+
+@BOTH
+def test_a_model_keeps_its_arrays_values_and_gradients(run, dtype):
+    config = TransformerConfig(5, 5, d_model=4, num_heads=2, d_ff=6, num_encoder_layers=1, num_decoder_layers=1)
+    model = Transformer(config, backend=get_backend("numpy", dtype=dtype))
+    model.arena.grads[...] = 0.5
+    values, data = model.arena.values.copy(), model.generator.weight.data
+    assert run(model, *TOKENS).ok
+    assert model.generator.weight.data is data
+    assert np.shares_memory(data, model.arena.values)
+    assert np.array_equal(model.arena.values, values)
+    assert np.all(model.arena.grads == 0.5)
+
+
+def test_strangers_need_no_base_class():
+    class Doubler:
+        """y = w·x with w of one number per channel; its cache is a list that backward empties."""
+
+        causal = True
+
+        def __init__(self):
+            self.w = SimpleNamespace(data=np.full(4, 2.0), grad=np.zeros(4))
+
+        def named_parameters(self):
+            yield "w", self.w
+
+        def forward(self, x):
+            return x * self.w.data, [x]
+
+        def backward(self, dy, cache):
+            if not cache:
+                raise CacheUsedError("used")
+            self.w.grad += (dy * cache.pop()).sum(axis=(0, 1))
+            return dy * self.w.data
+
+    report = certify(Doubler(), X)
+    assert report.ok, str(report)
+    assert report["causality"].holds
+
+
+def test_masks_of_layers_are_found_whatever_they_govern():
+    mask = AttentionMask(np.array([[True, True, False], [True, False, False]]), causal=True)
+    layer = EncoderLayer(4, 2, 6, dropout=0.2, backend=backend64())
+    report = certify(layer, X, mask=mask, key=RandomKey(1))
+    assert report["causality"].holds
+    assert report["padding-invariance"].holds
+    assert not certify(layer, X)["padding-invariance"].applies
