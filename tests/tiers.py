@@ -68,7 +68,7 @@ SLOW = {
     "decoding/test_beam_search.py": ("test_a_beam_wide_enough_finds_the_best_text_there_is",),
     "proof/test_claims.py": ("test_every_identity_holds_somewhere", "test_every_invariant_has_something_to_say"),
     "proof/test_random_cases.py": ("test_no_right_model_is_called_wrong",),
-    "proof/test_identities_networks.py": ("test_a_network_wired_wrongly_has_right_gradients",),
+    "proof/test_breakers.py": ("test_a_network_wired_wrongly_has_right_gradients",),
     "proof/test_regions.py": ("test_one_hidden_entry_is_found_that_directions_do_not_see",),
     "proof/test_repairs.py": (
         "test_of_two_mistakes_both_are_found", "test_one_mistake_is_named_for_all_that_it_spoils",
