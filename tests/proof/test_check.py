@@ -10,6 +10,7 @@ from npformer import functional
 from npformer.errors import DTypeError, ShapeError
 from npformer.proof import gradcheck
 from npformer.proof.report import KINK, NOTHING, RIGHT, UNCLEAR, WRONG
+from tests.proof.functions import SOFTMAX, WITNESSES, l2_norm, only_row, tanh, verdict, verdicts
 
 MODES = pytest.mark.parametrize("options", [{}, {"complex_step": False}, {"elementwise": False}], ids=str)
 
@@ -39,38 +40,32 @@ def test_a_right_gradient_is_right(options, product, a, b):
 
 @MODES
 @pytest.mark.parametrize(
-    "spoil",
+    ("spoil", "ratio"),
     [
-        lambda da, db: (1.001 * da, db),
-        lambda da, db: (da + 1e-6, db),
-        lambda da, db: (da.T.copy(), db),
-        lambda da, db: (np.zeros_like(da), db),
-        lambda da, db: (-da, db),
-        lambda da, db: (one_doubled(da), db),
-        lambda da, db: (np.where(da == da.max(), np.nan, da), db),
-        lambda da, db: (np.where(da == da.max(), np.inf, da), db),
+        (lambda da, db: (1.001 * da, db), 1.001),
+        (lambda da, db: (da + 1e-6, db), None),
+        (lambda da, db: (da.T.copy(), db), None),
+        (lambda da, db: (np.zeros_like(da), db), 0),
+        (lambda da, db: (-da, db), -1),
+        (lambda da, db: (one_doubled(da), db), 2),
+        (lambda da, db: (np.where(da == da.max(), np.nan, da), db), None),
+        (lambda da, db: (np.where(da == da.max(), np.inf, da), db), None),
     ],
     ids=["scaled", "shifted", "transposed", "zero", "sign", "one element", "NaN", "infinite"],
 )
-def test_a_wrong_gradient_is_found_and_named(options, spoil, product, a, b):
+def test_a_wrong_gradient_is_found_and_named(options, spoil, ratio, product, a, b):
+    """And the ratio shows a constant factor, of an element too where elements are looked at."""
     report = gradcheck(spoiled(product, spoil), a, b, **options)
     assert not report.ok
-    assert [(row.tensor, row.verdict) for row in report.rows] == [("a", WRONG), ("b", RIGHT)]
+    assert verdicts(report) == {"a": WRONG, "b": RIGHT}
     assert report.worst.tensor == "a"
+    if ratio is not None and (ratio != 2 or "elementwise" not in options):
+        assert report.worst.ratio == pytest.approx(ratio, rel=1e-8)
 
 
 def test_swapped_gradients_are_both_wrong(product, a, b):
     report = gradcheck(spoiled(product, lambda da, db: (db, da)), a, b)
-    assert [row.verdict for row in report.rows] == [WRONG, WRONG]
-
-
-@MODES
-@pytest.mark.parametrize(
-    ("spoil", "ratio"),
-    [(lambda da, db: (1.001 * da, db), 1.001), (lambda da, db: (-da, db), -1), (lambda da, db: (0 * da, db), 0)],
-)
-def test_the_ratio_shows_a_constant_factor(options, spoil, ratio, product, a, b):
-    assert gradcheck(spoiled(product, spoil), a, b, **options).worst.ratio == pytest.approx(ratio, rel=1e-8)
+    assert verdicts(report) == {"a": WRONG, "b": WRONG}
 
 
 def test_the_row_names_the_element_and_both_numbers(product, a, b):
@@ -101,16 +96,14 @@ def test_the_error_is_scaled_as_the_design_says(other, error):
     assert x.ratio == pytest.approx(1.001)
 
 
-@pytest.mark.parametrize(("shift", "verdict"), [(0.5e-10, RIGHT), (2e-10, WRONG)])
-def test_the_complex_step_must_agree_to_1e_10(shift, verdict):
-    pair = (lambda x: (x * 1.0, None), lambda dy, _: dy * (1 + shift))
-    assert gradcheck(pair, np.array([0.7])).rows[0].verdict == verdict
+@pytest.mark.parametrize(("shift", "expected"), [(0.5e-10, RIGHT), (2e-10, WRONG)])
+def test_the_complex_step_must_agree_to_1e_10(shift, expected):
+    assert verdict((lambda x: (x * 1.0, None), lambda dy, _: dy * (1 + shift)), np.array([0.7])) == expected
 
 
-@pytest.mark.parametrize(("shift", "verdict"), [(0.5e-10, RIGHT), (6e-9, WRONG)])
-def test_differences_alone_tell_a_constant_mistyped_by_6e_9(shift, verdict):
-    pair = (lambda x: (np.tanh(x), x), lambda dy, x: dy * (1 - np.tanh(x) ** 2) * (1 + shift))
-    assert gradcheck(pair, np.array([0.7, -0.2]), complex_step=False).rows[0].verdict == verdict
+@pytest.mark.parametrize(("shift", "expected"), [(0.5e-10, RIGHT), (6e-9, WRONG)])
+def test_differences_alone_tell_a_constant_mistyped_by_6e_9(shift, expected):
+    assert verdict(tanh(1 + shift), np.array([0.7, -0.2]), complex_step=False) == expected
 
 
 RELU = (lambda x: (np.where(x.real > 0, x, 0), x > 0), lambda dy, is_open: dy * is_open)
@@ -118,16 +111,16 @@ AT_A_KINK = np.array([0.5, 3e-9, -0.7])  # nearer to 0 than any h that is tried
 
 
 def test_a_kink_is_no_failure_where_the_complex_step_can_tell():
-    (row,) = gradcheck(RELU, AT_A_KINK).rows
+    row = only_row(RELU, AT_A_KINK)
     assert (row.verdict, row.note, row.ok) == (RIGHT, "central differences cannot tell here", True)
 
 
 def test_a_kink_nearby_is_no_failure_without_the_complex_step_either():
     """What cannot be told is not called WRONG; and there is room for a smaller step beside most kinks."""
-    (row,) = gradcheck(RELU, AT_A_KINK, complex_step=False).rows
+    row = only_row(RELU, AT_A_KINK, complex_step=False)
     assert row.verdict in (RIGHT, KINK, UNCLEAR)
     assert "sweep of h" in row.note
-    assert gradcheck(RELU, np.array([0.5, 3e-6, -0.7]), complex_step=False).rows[0].note == ""
+    assert only_row(RELU, np.array([0.5, 3e-6, -0.7]), complex_step=False).note == ""
     assert row.worst_index == (1,)
     assert gradcheck(RELU, np.array([0.5, -0.7]), complex_step=False).ok
 
@@ -138,10 +131,9 @@ def test_a_kink_at_the_very_point_does_not_pass():
     assert not gradcheck(RELU, x).ok
 
 
-@pytest.mark.parametrize("options", [{}, {"complex_step": False}], ids=str)
+@WITNESSES
 def test_a_wrong_gradient_beside_a_kink_is_wrong(options):
-    pair = (RELU[0], lambda dy, is_open: 1.01 * dy * is_open)
-    assert gradcheck(pair, AT_A_KINK, **options).rows[0].verdict == WRONG
+    assert verdict((RELU[0], lambda dy, is_open: 1.01 * dy * is_open), AT_A_KINK, **options) == WRONG
 
 
 @MODES
@@ -205,15 +197,11 @@ def test_many_elements_are_checked_along_directions(product):
 
 
 def test_the_upstream_gradient_is_random_so_a_softmax_is_really_tested():
-    def forward(x):
-        powers = np.exp(x)
-        return powers / powers.sum(axis=-1, keepdims=True), powers / powers.sum(axis=-1, keepdims=True)
-
     x = np.array([[0.1, 0.7, -0.3], [1.0, 0.2, 0.4]])
-    assert gradcheck((forward, lambda dy, y: y * (dy - np.sum(dy * y, axis=-1, keepdims=True))), x).ok
-    assert not gradcheck((forward, lambda dy, y: 0 * y), x).ok  # what an upstream of ones could not refute
-    other = [gradcheck((forward, lambda dy, y: 0 * y), x, seed=seed).rows[0].numeric for seed in (0, 1)]
-    assert other[0] != other[1]
+    none = (SOFTMAX[0], lambda dy, y: 0 * y)  # what an upstream of ones could not refute
+    assert gradcheck(SOFTMAX, x).ok
+    assert not gradcheck(none, x).ok
+    assert only_row(none, x, seed=0).numeric != only_row(none, x, seed=1).numeric
 
 
 def test_gradients_that_are_zero_but_for_rounding_prove_nothing():
@@ -225,10 +213,9 @@ def test_gradients_that_are_zero_but_for_rounding_prove_nothing():
         return functional.softmax_backward(np.broadcast_to(dy[..., None], cache.y.shape), cache)
 
     x = np.random.default_rng(0).normal(size=(3, 5))
-    (row,) = gradcheck((row_sums_forward, row_sums_backward), x).rows
+    row = only_row((row_sums_forward, row_sums_backward), x)
     assert (row.verdict, row.note) == (NOTHING, "every gradient of this check is 0")
-    (wrong,) = gradcheck((row_sums_forward, lambda dy, cache: (cache.y * dy[..., None],)), x).rows
-    assert wrong.verdict == WRONG
+    assert verdict((row_sums_forward, lambda dy, cache: (cache.y * dy[..., None],)), x) == WRONG
 
 
 def failing_forward(x):
@@ -266,16 +253,7 @@ def test_an_error_of_the_checker_s_own_keeps_its_lines(product, a, b):
 
 def test_inputs_drawn_with_the_seed_of_the_check_are_no_special_point():
     """dy = x, of which y = x/‖x‖ has the gradient 0, and any multiple of it is right."""
-
-    def forward(x):
-        n = np.sqrt(np.sum(x * x, axis=-1, keepdims=True))
-        return x / n, (x / n, n)
-
-    def backward(dy, cache, factor=1):
-        y, n = cache
-        return factor * (dy - y * np.sum(dy * y, axis=-1, keepdims=True)) / n
-
     for seed in range(3):
         x = np.random.default_rng(seed).normal(size=(3, 5))
-        assert gradcheck((forward, backward), x, seed=seed).ok
-        assert gradcheck((forward, lambda dy, c: backward(dy, c, 2)), x, seed=seed).rows[0].verdict == WRONG
+        for factor, expected in ((1, RIGHT), (2, WRONG)):
+            assert verdict(l2_norm(factor, lambda x, **axis: np.sqrt(np.sum(x * x, **axis))), x, seed=seed) == expected

@@ -6,17 +6,18 @@ import pytest
 from npformer.errors import ConfigError, ShapeError
 from npformer.proof import gradcheck
 from npformer.proof.one_point import random_upstreams
-from npformer.proof.report import NOTHING
+from npformer.proof.report import NOTHING, RIGHT, WRONG
 from npformer.proof.subject import subject
 from npformer.proof.vacuity import WIDEST_TOLERANCE, refuse_length_one, refuse_wide, why_blind
+from tests.proof.functions import tanh, verdict, verdicts
 
 
-def test_tolerances():
+def test_tolerances(product, a, b):
     refuse_wide(1e-10)
     refuse_wide(WIDEST_TOLERANCE)
-    for tolerance in (0.0, -1.0, 0.2, float("nan"), float("inf")):
+    for tolerance in (0, 0.0, -1e-3, -1.0, 0.11, 0.2, 1.0, float("nan"), float("inf")):
         with pytest.raises(ConfigError) as caught:
-            refuse_wide(tolerance)
+            gradcheck(product, a, b, tolerance=tolerance)
         assert str(caught.value) == (
             f"tolerance: expected 0 < tolerance <= 0.1, got {tolerance}; "
             "with a wider one a gradient twice too large would pass, and the check prove nothing"
@@ -26,13 +27,14 @@ def test_tolerances():
 @pytest.mark.parametrize(
     ("shape", "axis"), [((1, 4), 0), ((1, 3, 4), 0), ((2, 1, 4), 1), ((2, 3, 1, 4), 2), ((1, 1, 4), 0)]
 )
-def test_lengths_of_one(shape, axis):
+def test_lengths_of_one(shape, axis, product):
     with pytest.raises(ShapeError) as caught:
-        refuse_length_one((np.zeros((2, 3)), np.zeros(shape)), ("a", "b"))
+        gradcheck(product, np.zeros((2, 3)), np.zeros(shape))
     assert str(caught.value) == (
         f"b: expected at least 2 along axis {axis}, got shape {shape}: a sum or a transposition that is missing there "
         "would not show; use longer inputs, or say allow_length_one=True"
     )
+    assert verdict(tanh(), np.array([[0.6, -0.8, 1.1]]), allow_length_one=True) == RIGHT
 
 
 def test_lengths_that_are_no_harm():
@@ -50,9 +52,9 @@ def test_why_blind():
 
 def test_the_note_stands_beside_every_gradient_that_would_have_passed():
     pair = (lambda x, gamma: (x * gamma, (x, gamma)), lambda dy, cache: (dy * cache[1], 2 * dy * cache[0]))
-    rows = gradcheck(pair, np.array([0.5, 0.7]), np.ones(2)).rows
-    assert [row.verdict for row in rows] == [NOTHING, "WRONG"]
-    assert rows[0].note == "gamma is 1 everywhere; use random numbers"
+    report = gradcheck(pair, np.array([0.5, 0.7]), np.ones(2))
+    assert verdicts(report) == {"x": NOTHING, "gamma": WRONG}
+    assert report.rows[0].note == "gamma is 1 everywhere; use random numbers"
 
 
 def test_the_upstream_gradient_is_random():

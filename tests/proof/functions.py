@@ -1,0 +1,61 @@
+"""Functions with their gradients, right or wrong by a factor, and short ways to ask what a check says of them."""
+
+import numpy as np
+import pytest
+
+from npformer.proof import gradcheck
+
+WITNESSES = pytest.mark.parametrize("options", [{}, {"complex_step": False}], ids=["complex", "central"])
+
+
+def only_row(pair, *inputs, **options):
+    """The row of a check of one tensor."""
+    (row,) = gradcheck(pair, *inputs, **options).rows
+    return row
+
+
+def verdict(pair, *inputs, **options):
+    return only_row(pair, *inputs, **options).verdict
+
+
+def verdicts(report):
+    return {row.tensor: row.verdict for row in report.rows}
+
+
+def tanh(factor=1.0):
+    return lambda x: (np.tanh(x), np.tanh(x)), lambda dy, y: factor * dy * (1 - y * y)
+
+
+def of_softmax(x):
+    powers = np.exp(x - np.max(x.real, axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def softmax_slope(dy, y):
+    return y * (dy - np.sum(dy * y, axis=-1, keepdims=True))
+
+
+SOFTMAX = (lambda x: (of_softmax(x), of_softmax(x)), softmax_slope)
+
+
+def l2_norm(factor=1, size=np.linalg.norm):
+    """y = x/‖x‖."""
+
+    def forward(x):
+        n = size(x, axis=-1, keepdims=True)
+        return x / n, (x / n, n)
+
+    def backward(dy, cache):
+        y, n = cache
+        return factor * (dy - y * np.sum(dy * y, axis=-1, keepdims=True)) / n
+
+    return forward, backward
+
+
+def product_chain(x, weights):
+    return x @ weights[0] @ weights[1], (x, weights)
+
+
+def product_chain_backward(dy, cache, factor=1):
+    x, (w, v) = cache
+    return dy @ v.T @ w.T, [x.T @ dy @ v.T, factor * (x @ w).T @ dy]
