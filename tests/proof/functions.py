@@ -52,10 +52,10 @@ def l2_norm(factor=1, size=np.linalg.norm):
     return forward, backward
 
 
-def product_chain(x, weights):
+def chain(x, weights):
     return x @ weights[0] @ weights[1], (x, weights)
 
 
-def product_chain_backward(dy, cache, factor=1):
+def chain_backward(dy, cache, factor=1):
     x, (w, v) = cache
     return dy @ v.T @ w.T, [x.T @ dy @ v.T, factor * (x @ w).T @ dy]

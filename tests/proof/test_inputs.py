@@ -1,7 +1,7 @@
 """What a forward may be called with: lists, dicts, numbers; what a backward may return for it; and names."""
 
-import functools
 import re
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -10,46 +10,29 @@ import pytest
 from npformer.errors import ConfigError, DTypeError, ShapeError
 from npformer.proof import gradcheck
 from npformer.proof.report import NOTHING, RIGHT, WRONG
+from tests.proof.functions import chain, chain_backward, verdict, verdicts
 
 RNG = np.random.default_rng(0)
 X, W, V, B = RNG.normal(size=(2, 3)), RNG.normal(size=(3, 4)), RNG.normal(size=(4, 2)), RNG.normal(size=(4,))
 
 
-def verdicts(report):
-    return {row.tensor: row.verdict for row in report.rows}
+class Weights(NamedTuple):
+    first: np.ndarray
+    second: np.ndarray
 
 
-def chain(x, weights):
-    return x @ weights[0] @ weights[1], (x, weights)
+def chain_of(x, weights):
+    return chain(x, [weights.first, weights.second])
 
 
-def chain_backward(dy, cache, factor=1):
-    x, (w, v) = cache
-    return dy @ v.T @ w.T, [x.T @ dy @ v.T, factor * (x @ w).T @ dy]
+def in_a_tuple(dy, cache, factor):
+    dx, dweights = chain_backward(dy, cache, factor)
+    return dx, tuple(dweights)
 
 
-def test_a_list_is_checked_array_by_array():
-    report = gradcheck((chain, chain_backward), X, [W, V])
-    assert verdicts(report) == {"x": RIGHT, "weights[0]": RIGHT, "weights[1]": RIGHT}
-    assert report.ok
-    wrong = gradcheck((chain, functools.partial(chain_backward, factor=1.001)), X, [W, V], explain=False)
-    assert verdicts(wrong) == {"x": RIGHT, "weights[0]": RIGHT, "weights[1]": WRONG}
-
-
-def test_a_tuple_of_gradients_serves_a_list_and_the_types_of_inputs_are_kept():
-    class Weights(NamedTuple):
-        first: np.ndarray
-        second: np.ndarray
-
-    def forward(x, weights):
-        return x @ weights.first @ weights.second, (x, weights)
-
-    def backward(dy, cache):
-        dx, dws = chain_backward(dy, cache)
-        return dx, tuple(dws)
-
-    report = gradcheck((forward, backward), X, Weights(W, V))
-    assert verdicts(report) == {"x": RIGHT, "weights[0]": RIGHT, "weights[1]": RIGHT}
+def by_name(dy, cache, factor):
+    dx, dweights = chain_backward(dy, cache, factor)
+    return {"weights": dweights, "x": dx}
 
 
 def affine(x, p):
@@ -62,26 +45,88 @@ def affine_backward(dy, cache, factor=1):
     return g @ p["W"].T, {"W": x.T @ g, "b": [factor * g.sum(axis=0)]}
 
 
+def with_scale(dy, cache, factor):
+    dx, dp = affine_backward(dy, cache)
+    return dx, dp | {"scale": factor * np.sum(dy * (X @ W + B)), "ids": None}
+
+
+def power(x, c):
+    return c * x**2, (x, c)
+
+
+def of_x_alone(dy, cache):
+    x, c = cache
+    return dy * 2 * c * x
+
+
+def power_backward(dy, cache, factor):
+    return of_x_alone(dy, cache), factor * float(np.sum(dy * cache[0] ** 2))
+
+
+def floats(a, b):
+    return np.array([a * b, a]), (a, b)
+
+
+def floats_backward(dy, cache, factor):
+    return dy[0] * cache[1] + dy[1], factor * dy[0] * cache[0]
+
+
 PARAMETERS = {"W": W, "b": [B], "scale": 0.5, "ids": np.arange(3)}
+LIST, DICT = ["x", "weights[0]", "weights[1]"], ["x", "p['W']", "p['b'][0]"]
+IDS = "p['ids'] (int64 array)"
+#: what is given -> forward, backward, inputs, what is checked, the last of it wrong by a factor; what is passed on
+CHECKS = {
+    "a list": (chain, chain_backward, (X, [W, V]), LIST, ""),
+    "a tuple of gradients of a NamedTuple": (chain_of, in_a_tuple, (X, Weights(W, V)), LIST, ""),
+    "gradients by name": (chain, by_name, (X, [W, V]), LIST, ""),
+    "a dict, in its depth": (affine, affine_backward, (X, PARAMETERS), DICT, f"p['scale'] (float 0.5), {IDS}"),
+    "a float in a dict, with a gradient": (affine, with_scale, (X, PARAMETERS), [*DICT, "p['scale']"], IDS),
+    "a float with a gradient": (power, power_backward, (X, 0.5), ["x", "c"], ""),
+    "floats alone": (floats, floats_backward, (0.3, 0.7), ["a", "b"], ""),
+}
 
 
-def test_a_dict_is_checked_in_its_depth_and_what_is_passed_on_is_named():
-    report = gradcheck((affine, affine_backward), X, PARAMETERS)
-    assert verdicts(report) == {"x": RIGHT, "p['W']": RIGHT, "p['b'][0]": RIGHT}
-    assert report.notes == ("passed on unchecked: p['scale'] (float 0.5), p['ids'] (int64 array)",)
-    wrong = gradcheck((affine, functools.partial(affine_backward, factor=2)), X, PARAMETERS, explain=False)
-    assert verdicts(wrong) == {"x": RIGHT, "p['W']": RIGHT, "p['b'][0]": WRONG}
+@pytest.mark.parametrize("given", CHECKS)
+def test_each_array_and_float_with_a_gradient_is_checked_and_what_is_passed_on_is_named(given):
+    forward, backward, inputs, names, unchecked = CHECKS[given]
+    for factor, last in ((1, RIGHT), (1.001, WRONG)):
+        report = gradcheck((forward, partial(backward, factor=factor)), *inputs, explain=False)
+        assert verdicts(report) == dict.fromkeys(names, RIGHT) | {names[-1]: last}
+        assert report.notes == ((f"passed on unchecked: {unchecked}",) if unchecked else ())
+        assert report.ok == (factor == 1)
+        assert "c" not in names or report.rows[1].shape == ()
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1, RIGHT), (1.001, WRONG)])
-def test_a_float_in_a_dict_is_checked_if_a_gradient_of_it_is_in_what_came_back(factor, verdict):
-    def backward(dy, cache):
-        dx, dp = affine_backward(dy, cache)
-        return dx, dp | {"scale": factor * np.sum(dy * (X @ W + B)), "ids": None}
+@pytest.mark.parametrize("structure", [None, "symmetric"])
+def test_a_layer_s_float_too_and_one_beside_a_symmetric_matrix(factor, verdict, structure):
+    class Power:
+        def forward(self, x, c):
+            return power(x, c)
 
-    report = gradcheck((affine, backward), X, PARAMETERS, explain=False)
-    assert verdicts(report) == {"x": RIGHT, "p['W']": RIGHT, "p['b'][0]": RIGHT, "p['scale']": verdict}
-    assert report.notes == ("passed on unchecked: p['ids'] (int64 array)",)
+        def backward(self, dy, cache):
+            return power_backward(dy, cache, factor)
+
+    report = gradcheck(Power(), RNG.normal(size=(3, 3)), 0.5, structure=structure, explain=False)
+    assert verdicts(report) == {"x": RIGHT, "c": verdict}
+
+
+@pytest.mark.parametrize("backward", [of_x_alone, lambda dy, cache: (of_x_alone(dy, cache), None)])
+def test_a_python_float_without_a_gradient_is_named(backward):
+    report = gradcheck((power, backward), X, 0.5)
+    assert verdicts(report) == {"x": RIGHT}
+    assert report.notes == ("passed on unchecked: c (float 0.5)",)
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.0, RIGHT), (1e-6, WRONG)])
+def test_none_says_0_and_is_right_only_where_that_is_true(share, expected):
+    pair = (lambda x, z: (np.sin(x) + share * np.sum(z**2), x), lambda dy, x: (dy * np.cos(x), None))
+    assert verdicts(gradcheck(pair, X, V, explain=False)) == {"x": RIGHT, "z": expected}
+
+
+def test_a_single_none_for_a_single_input():
+    for forward, expected in ((np.sin, WRONG), (np.zeros_like, NOTHING)):
+        assert verdict((lambda x, f=forward: (f(x), x), lambda dy, x: None), X, explain=False) == expected
 
 
 @pytest.mark.parametrize(
@@ -95,72 +140,6 @@ def test_a_float_in_a_dict_is_checked_if_a_gradient_of_it_is_in_what_came_back(f
 def test_a_gradient_of_another_form_is_refused(gradient, text):
     with pytest.raises(ShapeError, match=f"^{re.escape(text)}$"):
         gradcheck((affine, lambda dy, cache: (dy @ W.T, gradient)), X, PARAMETERS)
-
-
-def test_gradients_may_come_by_name():
-    def backward(dy, cache):
-        dx, dw = chain_backward(dy, cache)
-        return {"weights": dw, "x": dx}
-
-    assert verdicts(gradcheck((chain, backward), X, [W, V])) == {"x": RIGHT, "weights[0]": RIGHT, "weights[1]": RIGHT}
-
-
-def power(x, c):
-    return c * x**2, (x, c)
-
-
-@pytest.mark.parametrize(("factor", "verdict"), [(1, RIGHT), (1.001, WRONG)])
-def test_a_python_float_is_checked_if_backward_returns_a_gradient_for_it(factor, verdict):
-    def backward(dy, cache):
-        x, c = cache
-        return dy * 2 * c * x, factor * float(np.sum(dy * x**2))
-
-    report = gradcheck((power, backward), X, 0.5, explain=False)
-    assert verdicts(report) == {"x": RIGHT, "c": verdict}
-    assert report.rows[1].shape == ()
-    assert report.notes == ()
-
-
-@pytest.mark.parametrize(("factor", "verdict"), [(1, RIGHT), (1.001, WRONG)])
-@pytest.mark.parametrize("structure", [None, "symmetric"])
-def test_a_layer_s_float_too_and_one_beside_a_symmetric_matrix(factor, verdict, structure):
-    class Power:
-        def forward(self, x, c):
-            return power(x, c)
-
-        def backward(self, dy, cache):
-            x, c = cache
-            return dy * 2 * c * x, factor * float(np.sum(dy * x**2))
-
-    report = gradcheck(Power(), RNG.normal(size=(3, 3)), 0.5, structure=structure, explain=False)
-    assert verdicts(report) == {"x": RIGHT, "c": verdict}
-
-
-def test_a_python_float_without_a_gradient_is_named():
-    report = gradcheck((power, lambda dy, cache: dy * 2 * cache[1] * cache[0]), X, 0.5)
-    assert verdicts(report) == {"x": RIGHT}
-    assert report.notes == ("passed on unchecked: c (float 0.5)",)
-    by_none = gradcheck((power, lambda dy, cache: (dy * 2 * cache[1] * cache[0], None)), X, 0.5)
-    assert (verdicts(by_none), by_none.notes) == (verdicts(report), report.notes)
-
-
-def test_floats_alone_are_checked():
-    pair = (lambda a, b: (np.array([a * b, a]), (a, b)), lambda dy, c: (dy[0] * c[1] + dy[1], dy[0] * c[0]))
-    assert verdicts(gradcheck(pair, 0.3, 0.7)) == {"a": RIGHT, "b": RIGHT}
-    swapped = (pair[0], lambda dy, c: (dy[0] * c[0] + dy[1], dy[0] * c[1]))
-    assert verdicts(gradcheck(swapped, 0.3, 0.7, explain=False)) == {"a": WRONG, "b": WRONG}
-
-
-@pytest.mark.parametrize(("share", "verdict"), [(0.0, RIGHT), (1e-6, WRONG)])
-def test_none_says_0_and_is_right_only_where_that_is_true(share, verdict):
-    pair = (lambda x, z: (np.sin(x) + share * np.sum(z**2), x), lambda dy, x: (dy * np.cos(x), None))
-    report = gradcheck(pair, X, V, explain=False)
-    assert verdicts(report) == {"x": RIGHT, "z": verdict}
-
-
-def test_a_single_none_for_a_single_input():
-    assert verdicts(gradcheck((lambda x: (np.sin(x), x), lambda dy, x: None), X, explain=False)) == {"x": WRONG}
-    assert verdicts(gradcheck((lambda x: (0 * x, x), lambda dy, x: None), X)) == {"x": NOTHING}
 
 
 @pytest.mark.parametrize(
