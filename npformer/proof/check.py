@@ -100,10 +100,7 @@ def _checked(
     """Run the check in float64 at all points, or in the target's own precision."""
     if reference is not None or precision is not None:
         _expect_no_more(how, sample is not None or sizes is not None)
-        report = against_reference(
-            target, reference, inputs, precision, how.seed, how.names, how.structure, how.device, how.options
-        )
-        return _explained(report, target, inputs, how)
+        return _explained(against_reference(target, reference, inputs, precision, how), target, inputs, how)
     report = at_one_point(target, inputs, how)
     points = sampled_points(sample, how.seed) + sized_points(sizes)
     return merged(report, [(said, at_one_point(target, given, how.elsewhere())) for said, given in points])

@@ -24,13 +24,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.backend import Device
 from npformer.errors import ConfigError
 from npformer.percent import percent
 from npformer.proof import behaviour
 from npformer.proof.fitness import fitness
 from npformer.proof.inputs import is_float
 from npformer.proof.measures import largest, max_abs, rms, scale_of, terms, worst_at
+from npformer.proof.one_point import How
 from npformer.proof.oracles import Evidence, Oracle, Upstream, units
 from npformer.proof.report import RIGHT, UNCLEAR, WRONG, Report, Row
 from npformer.proof.subject import Subject, subject
@@ -48,34 +48,23 @@ class _Kernel(NamedTuple):
     """The kernel at the point of the check, and the precision of its numbers."""
 
     checked: Subject
-    dtype: str  # NumPy's, of what it is given
     precision: str
     u: float
 
 
-def against_reference(
-    target: Any,
-    reference: Any,
-    inputs: Sequence[Any],
-    precision: str | None,
-    seed: int,
-    names: Sequence[str] | None,
-    structure: str | Mapping[str, str] | None,
-    device: Device | None,
-    options: dict[str, Any],
-) -> Report:
+def against_reference(target: Any, reference: Any, inputs: Sequence[Any], precision: str | None, how: How) -> Report:
     """A Report of target's gradients in its own precision; see the head of this file.
 
     Raises ConfigError if there is neither a precision nor an input that has one, or if shapes of outputs differ.
     """
-    kernel = _kernel(target, inputs, precision, names, device, options)
-    rounded = [_rounded(x, kernel.precision) for x in inputs]
-    own = with_structure(subject(target, rounded, options, device, names, kernel.dtype), structure)
-    kernel = kernel._replace(checked=own)
-    exact = subject(_as_pair(reference, target), rounded, options, device, kernel.checked.input_names)
-    truth = with_structure(exact, structure)
-    _expect_same_outputs(kernel.checked, truth)
-    rng = np.random.default_rng([seed, 5, 0])  # not from seed alone, which often generates the inputs
+    precision = _precision(inputs, precision)
+    rounded, dtype = [_rounded(x, precision) for x in inputs], "float16" if precision == "float16" else "float32"
+    own = with_structure(subject(target, rounded, how.options, how.device, how.names, dtype), how.structure)
+    kernel = _Kernel(own, precision, UNIT[precision])
+    exact = subject(_as_pair(reference, target), rounded, how.options, how.device, own.input_names)
+    truth = with_structure(exact, how.structure)
+    _expect_same_outputs(own, truth)
+    rng = np.random.default_rng([how.seed, 5, 0])  # not from seed alone, which often generates the inputs
     upstream = tuple(_rounded(np.asarray(rng.normal(size=y.shape)), kernel.precision) for y in truth.outputs({}))
     claimed = {name: np.asarray(g, dtype=np.float64) for name, g in kernel.checked.gradients(upstream).items()}
     problems = behaviour.problems(kernel.checked, [upstream], claimed, kernel.u)
@@ -84,11 +73,11 @@ def against_reference(
             f"{kernel.precision} forward itself decide; reference=(a float64 pair or forward) tells more"]  # fmt: skip
         oracle.rounding = max(oracle.rounding, kernel.u)  # bfloat16 numbers come as float32: steps would be too small
     else:
-        fit = fitness(truth, [upstream], seed)
+        fit = fitness(truth, [upstream], how.seed)
         oracle, notes = Oracle(truth, [upstream], fit.is_fit), [fit.why] if fit.why else []
         problems += _forward_problem(kernel, truth)
     evidence = {tensor: oracle.every_element(tensor) for tensor in claimed}
-    spread = _spread(truth, reference, oracle, evidence, upstream, kernel, seed)
+    spread = _spread(truth, reference, oracle, evidence, upstream, kernel, how.seed)
     most = largest(found.truth for found in evidence.values())
     rows = [
         _row(tensor, claimed[tensor], found, spread[tensor], _floors(oracle, tensor, found, upstream, kernel), most,
@@ -98,27 +87,19 @@ def against_reference(
     return Report("", tuple(rows), tuple(problems), (*behaviour.notes(kernel.checked), *notes))
 
 
-def _kernel(
-    target: Any,
-    inputs: Sequence[Any],
-    precision: str | None,
-    names: Sequence[str] | None,
-    device: Device | None,
-    options: dict[str, Any],
-) -> _Kernel:
+def _precision(inputs: Sequence[Any], precision: str | None) -> str:
     dtypes = {str(x.dtype) for x in inputs if is_float(x)}
     found = precision or next((name for name in UNIT for dtype in dtypes if dtype.endswith(name)), None)
-    if found not in UNIT:
+    if found is None or found not in UNIT:
         raise ConfigError(
             f"precision: expected one of {', '.join(UNIT)}, or inputs that have it, got {found or ', '.join(dtypes)}; "
             "a float64 kernel needs no reference"
         )
-    dtype = "float16" if found == "float16" else "float32"
-    return _Kernel(subject(target, inputs, options, device, names, dtype), dtype, found, UNIT[found])
+    return found
 
 
 def _as_pair(reference: Any, target: Any) -> Any:
-    """The backward of a reference without one; it is never called."""
+    """The reference as a pair; a forward alone gets the backward None, which is never called."""
     if reference is None:
         return target
     if isinstance(reference, tuple) or hasattr(reference, "backward"):
@@ -128,11 +109,7 @@ def _as_pair(reference: Any, target: Any) -> Any:
         found = reference(*inputs, **options)
         return found if isinstance(found, tuple) and len(found) == 2 else (found, None)
 
-    return forward, _no_backward
-
-
-def _no_backward(dy: Any, cache: Any) -> Any:
-    raise ConfigError("reference: expected a pair, got a forward alone")
+    return forward, None
 
 
 def _rounded(x: Any, precision: str) -> Any:

@@ -11,9 +11,8 @@ from typing import Any
 from npformer.backend import Device
 from npformer.proof.identities import attention, heads, maps, network, norms, universal, weights
 from npformer.proof.identities.identity import Claim, Identity, identity
-from npformer.proof.invariants.invariant import name_of, opened, parameters_of
+from npformer.proof.invariants.invariant import name_of, opened
 from npformer.proof.invariants.result import ClaimResults
-from npformer.proof.invariants.snapshot import restored
 from npformer.proof.remembered import remembered_bits
 
 __all__ = ["IDENTITIES", "Claim", "Identity", "identity", "prove"]
@@ -42,7 +41,6 @@ def prove(
     classes of its parts, for a pair from the name of its forward (``softmax_forward``) or from kind. The
     path integral applies to anything. Everything is computed in float64.
     """
-    with restored(target, *parameters_of(target)), remembered_bits():
-        probe = opened(target, inputs, options, device, seed)
+    with remembered_bits(), opened(target, inputs, options, device, seed) as probe:
         rows = tuple(one.judged(probe, kind) for one in IDENTITIES.values() if one.is_about(target, kind))
     return ClaimResults(name or kind or name_of(target), rows)

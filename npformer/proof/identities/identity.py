@@ -17,10 +17,9 @@ import numpy as np
 from npformer.backend import Device
 from npformer.layers.layer import things_in
 from npformer.proof.invariants.compare import close, same_bits
-from npformer.proof.invariants.invariant import name_of, opened, parameters_of
+from npformer.proof.invariants.invariant import judgement, name_of, opened
 from npformer.proof.invariants.probe import Probe
-from npformer.proof.invariants.result import FAILS, HOLDS, NOT_APPLICABLE, ClaimResult, DoesNotApply, Violation
-from npformer.proof.invariants.snapshot import restored
+from npformer.proof.invariants.result import ClaimResult, DoesNotApply, Violation
 from npformer.typing import HostArray
 
 TOLERANCE = 1e-10  # of the terms' size: sums of thousands of float64 terms stay far below
@@ -81,18 +80,12 @@ class Identity:
         **options: Any,
     ) -> ClaimResult:
         """The identity on a target at these inputs. kind names a pair's operation, if its forward does not."""
-        with restored(target, *parameters_of(target)):
-            return self.judged(opened(target, inputs, options, device, seed), kind)
+        with opened(target, inputs, options, device, seed) as probe:
+            return self.judged(probe, kind)
 
     def judged(self, probe: Probe, kind: str | None = None) -> ClaimResult:
-        """The result on a probe; if the target raises an error, the identity does not hold."""
-        try:
-            violation = self._violation(probe, kind)
-        except DoesNotApply as reason:
-            return ClaimResult(self.name, self.meaning, NOT_APPLICABLE, str(reason))
-        except Exception as error:
-            return ClaimResult(self.name, self.meaning, FAILS, f"raised {type(error).__name__}: {error}")
-        return ClaimResult(self.name, self.meaning, HOLDS if violation is None else FAILS, violation=violation)
+        """The result on a probe."""
+        return judgement(self.name, self.meaning, lambda: self._violation(probe, kind))
 
     def _violation(self, probe: Probe, kind: str | None) -> Violation | None:
         if not self.is_about(probe.target, kind):

@@ -18,11 +18,10 @@ from npformer.proof.invariants.bookkeeping import (
     shape_and_dtype,
     used_cache,
 )
-from npformer.proof.invariants.invariant import Invariant, name_of, opened, parameters_of
+from npformer.proof.invariants.invariant import Invariant, name_of, opened
 from npformer.proof.invariants.losses import ignored_tokens, tying
 from npformer.proof.invariants.padding import padding_invariance
 from npformer.proof.invariants.result import ClaimResult, ClaimResults, DoesNotApply, Violation
-from npformer.proof.invariants.snapshot import restored
 from npformer.proof.invariants.wiring import batch_order, causality, sequences_alone
 from npformer.proof.remembered import remembered_bits
 
@@ -70,7 +69,6 @@ def certify(
     Everything is computed in float64. An error of forward on these inputs is raised; any later error
     is a finding.
     """
-    with restored(target, *parameters_of(target)), remembered_bits():
-        probe = opened(target, inputs, options, device, seed)
+    with remembered_bits(), opened(target, inputs, options, device, seed) as probe:
         rows = tuple(one.judged(probe) for one in INVARIANTS.values())
     return ClaimResults(name or name_of(target), rows)

@@ -9,7 +9,7 @@ import numpy as np
 from npformer.errors import CacheUsedError
 from npformer.functional import AttentionMask
 from npformer.proof.inputs import like
-from npformer.proof.invariants.compare import same_bits, same_to_rounding
+from npformer.proof.invariants.compare import gradients_of, same_bits, same_to_rounding
 from npformer.proof.invariants.invariant import invariant
 from npformer.proof.invariants.masks import other_tokens
 from npformer.proof.invariants.probe import Probe, Run
@@ -35,7 +35,7 @@ def linear_backward(probe: Probe) -> Violation | None:
     a, b = 1.7, -0.6
     both = probe.run(upstream={name: a * dy + b * upstream[name] for name, dy in first.upstream.items()})
     expected = {name: a * x + b * second.gradients[name] for name, x in first.gradients.items()}
-    return same_to_rounding(_gradients(expected), _gradients(both.gradients), first.upstream)
+    return same_to_rounding(gradients_of(expected), gradients_of(both.gradients), first.upstream)
 
 
 @invariant("accumulation", "backward adds to the gradients of parameters, it does not assign")
@@ -54,7 +54,7 @@ def accumulation(probe: Probe) -> Violation | None:
         expected = {name: g + times * once.gradients[name] for name, g in start.items()}
         expected |= {name: once.gradients[name] for name in inputs}
         violation = same_to_rounding(
-            _gradients(expected), _gradients(inputs | probe.parameter_gradients()), once.upstream
+            gradients_of(expected), gradients_of(inputs | probe.parameter_gradients()), once.upstream
         )
         if violation is not None:
             return violation._replace(where=f"{violation.where} after {times} backward of gradients that were not 0")
@@ -86,7 +86,7 @@ def used_cache(probe: Probe) -> Violation | None:
     upstream = probe.random_upstream(probe.outputs_of(y))
     first = probe.backward(y, cache, upstream)
     if probe.is_pair:
-        return same_bits(_gradients(first), _gradients(probe.backward(y, cache, upstream)))
+        return same_bits(gradients_of(first), gradients_of(probe.backward(y, cache, upstream)))
     try:
         probe.backward(y, cache, upstream)
     except CacheUsedError:
@@ -114,10 +114,10 @@ def reuse(probe: Probe) -> Violation | None:
         for name, y, cache, alone in order[::-1] if b_first else order:
             found = probe.backward(y, cache, alone.upstream)
             expected = {x: alone.gradients[x] for x in found}
-            pair = [_gradients(x, f", use {name}") for x in (expected, found)]
+            pair = [gradients_of(x, f", use {name}") for x in (expected, found)]
             violation = violation or same_bits(*pair)
-        added = _gradients(probe.parameter_gradients())
-        violation = violation or same_to_rounding(_gradients(total), added, a.upstream)
+        added = gradients_of(probe.parameter_gradients())
+        violation = violation or same_to_rounding(gradients_of(total), added, a.upstream)
         if violation is not None:
             return violation
     return None
@@ -140,11 +140,7 @@ def shape_and_dtype(probe: Probe) -> Violation | None:
 
 
 def _everything(run: Run) -> HostArrays:
-    return run.outputs | _gradients(run.gradients)
-
-
-def _gradients(found: HostArrays, suffix: str = "") -> HostArrays:
-    return {f"gradient of {name}{suffix}": x for name, x in found.items()}
+    return run.outputs | gradients_of(run.gradients)
 
 
 def _other_inputs(probe: Probe) -> dict[str, Any]:

@@ -47,6 +47,11 @@ def close(
     return _at(where, expected, got, np.nan_to_num(error, nan=np.inf))
 
 
+def gradients_of(found: Tensors, suffix: str = "") -> dict[str, HostArray]:
+    """Gradients by the names that a violation shows."""
+    return {f"gradient of {name}{suffix}": x for name, x in found.items()}
+
+
 def _bits(where: str, expected: HostArray, got: HostArray) -> Violation | None:
     different = ~(expected == got)
     return _at(where, expected, got, different) if different.any() else None

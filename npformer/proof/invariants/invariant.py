@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,18 +27,12 @@ class Invariant:
         self, target: Any, *inputs: Any, device: Device | None = None, seed: int = 0, **options: Any
     ) -> ClaimResult:
         """The check on a target at these inputs. An error of forward on them is raised."""
-        with restored(target, *parameters_of(target)):
-            return self.judged(opened(target, inputs, options, device, seed))
+        with opened(target, inputs, options, device, seed) as probe:
+            return self.judged(probe)
 
     def judged(self, probe: Probe) -> ClaimResult:
-        """The result on a probe; if the target raises an error, the check does not hold."""
-        try:
-            violation = self.judge(probe)
-        except DoesNotApply as reason:
-            return ClaimResult(self.name, self.meaning, NOT_APPLICABLE, str(reason))
-        except Exception as error:
-            return ClaimResult(self.name, self.meaning, FAILS, f"raised {type(error).__name__}: {error}")
-        return ClaimResult(self.name, self.meaning, HOLDS if violation is None else FAILS, violation=violation)
+        """The result on a probe."""
+        return judgement(self.name, self.meaning, lambda: self.judge(probe))
 
 
 def invariant(name: str, meaning: str) -> Callable[[Judge], Invariant]:
@@ -45,16 +40,27 @@ def invariant(name: str, meaning: str) -> Callable[[Judge], Invariant]:
     return lambda judge: Invariant(name, meaning, judge)
 
 
-def parameters_of(target: Any) -> list[Any]:
-    """The parameters of a target, none for a pair."""
-    return [parameter for _, parameter in getattr(target, "named_parameters", list)()]
+def judgement(name: str, meaning: str, look: Callable[[], Violation | None]) -> ClaimResult:
+    """What a look for a violation finds; if the target raises an error, the claim does not hold."""
+    try:
+        violation = look()
+    except DoesNotApply as reason:
+        return ClaimResult(name, meaning, NOT_APPLICABLE, str(reason))
+    except Exception as error:
+        return ClaimResult(name, meaning, FAILS, f"raised {type(error).__name__}: {error}")
+    return ClaimResult(name, meaning, HOLDS if violation is None else FAILS, violation=violation)
 
 
-def opened(target: Any, inputs: tuple[Any, ...], options: dict[str, Any], device: Device | None, seed: int) -> Probe:
-    """A Probe whose forward has run once: unfit inputs are the caller's error, not a finding."""
-    probe = Probe(target, inputs, options, device, seed)
-    probe.outputs()
-    return probe
+@contextmanager
+def opened(
+    target: Any, inputs: tuple[Any, ...], options: dict[str, Any], device: Device | None, seed: int
+) -> Iterator[Probe]:
+    """A Probe whose forward has run once: unfit inputs are the caller's error, not a finding. Then all is restored."""
+    parameters = [parameter for _, parameter in getattr(target, "named_parameters", list)()]  # none of a pair
+    with restored(target, *parameters):
+        probe = Probe(target, inputs, options, device, seed)
+        probe.outputs()
+        yield probe
 
 
 def name_of(target: Any) -> str:

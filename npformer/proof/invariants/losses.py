@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import PLAIN
-from npformer.proof.invariants.compare import same_bits, same_to_rounding
+from npformer.proof.invariants.compare import gradients_of, same_bits, same_to_rounding
 from npformer.proof.invariants.invariant import invariant
 from npformer.proof.invariants.masks import POISON, other_tokens, pad_id_of, token_inputs
 from npformer.proof.invariants.probe import Probe
@@ -106,7 +106,7 @@ def _through_loss(
     one: HostArrays = {"output": np.asarray(1.0)}
     dlogits = loss.run({"logits": logits, "targets": targets}, upstream=one).gradients["logits"]
     found = probe.run(changed, options=options, upstream={"output": dlogits}).gradients
-    return {f"gradient of {name}, target padded": x for name, x in found.items()}
+    return gradients_of(found, ", target padded")
 
 
 @invariant("tying", "a tied parameter receives the sum of the gradients of all its uses")
@@ -125,8 +125,9 @@ def tying(probe: Probe) -> Violation | None:
         alone = other.run(values | uses, upstream=run.upstream)
     expected = {name: alone.gradients[name] for name in run.gradients}
     expected[tables[0]] = sum((alone.gradients[name] for name in tables), start=alone.gradients[output].T)
-    names = [{f"gradient of {name}": x for name, x in found.items()} for found in (expected, run.gradients)]
-    return same_to_rounding(alone.outputs, run.outputs) or same_to_rounding(names[0], names[1], run.upstream)
+    return same_to_rounding(alone.outputs, run.outputs) or same_to_rounding(
+        gradients_of(expected), gradients_of(run.gradients), run.upstream
+    )
 
 
 def _untied_twin(model: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from npformer.proof.invariants.compare import same_bits
+from npformer.proof.invariants.compare import gradients_of, same_bits
 from npformer.proof.invariants.invariant import invariant
 from npformer.proof.invariants.masks import POISON, governed, pad_id_of, poisoned, token_inputs, without_steps
 from npformer.proof.invariants.probe import Probe
@@ -93,5 +93,6 @@ def _compared(
 
     upstream = counting(probe.random_upstream(probe.outputs(given)))
     clean, spoilt = (probe.run(given | more, upstream=upstream) for more in ({}, poison))
-    gradients = [{f"gradient of {name}": x for name, x in run.gradients.items()} for run in (clean, spoilt)]
-    return same_bits(counting(clean.outputs), counting(spoilt.outputs)) or same_bits(*gradients)
+    return same_bits(counting(clean.outputs), counting(spoilt.outputs)) or same_bits(
+        gradients_of(clean.gradients), gradients_of(spoilt.gradients)
+    )

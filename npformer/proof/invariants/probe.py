@@ -105,10 +105,7 @@ class Probe:
     def backward(self, y: Any, cache: Any, upstream: Mapping[str, HostArray]) -> HostArrays:
         """The gradients of the float inputs. Raises ShapeError if their number does not fit."""
         parts = [self.device.array(part, "float64") for part in upstream.values()]
-        return self.named(self.function("backward")(like(y, parts), cache))
-
-    def named(self, found: Any) -> HostArrays:
-        """A backward's gradients, by input. Raises ShapeError if their number does not fit."""
+        found = self.function("backward")(like(y, parts), cache)
         gradients = () if found is None else as_tuple(found)
         if len(gradients) != len(self.float_inputs) or any(gradient is None for gradient in gradients):
             raise ShapeError(

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from npformer.functional import AttentionMask
-from npformer.proof.invariants.compare import same_bits, same_to_rounding
+from npformer.proof.invariants.compare import gradients_of, same_bits, same_to_rounding
 from npformer.proof.invariants.invariant import invariant
 from npformer.proof.invariants.masks import Governed, governed, other_tokens, token_inputs
 from npformer.proof.invariants.probe import Probe, Run, taken
 from npformer.proof.invariants.result import DoesNotApply, Violation
-from npformer.typing import HostArray, HostArrays
+from npformer.typing import HostArray
 
 
 @invariant("causality", "what comes later changes no bit of the outputs before it")
@@ -79,7 +79,7 @@ def batch_order(probe: Probe) -> Violation | None:
     expected = {name: _rows_of(y, rows, size) for name, y in run.outputs.items()}
     rotated = {name: x[rows] if name in batch else x for name, x in run.gradients.items()}
     return same_to_rounding(expected, again.outputs) or same_to_rounding(
-        _gradients(rotated), _gradients(again.gradients), run.upstream
+        gradients_of(rotated), gradients_of(again.gradients), run.upstream
     )
 
 
@@ -105,7 +105,7 @@ def sequences_alone(probe: Probe) -> Violation | None:
         for name in run.gradients
     }
     return same_to_rounding(outputs, run.outputs) or same_to_rounding(
-        _gradients(gradients), _gradients(run.gradients), run.upstream
+        gradients_of(gradients), gradients_of(run.gradients), run.upstream
     )
 
 
@@ -137,7 +137,3 @@ def _speaks_of_batch(x: Any) -> bool:
 
 def _rows_of(y: HostArray, rows: Any, size: int) -> HostArray:
     return y[rows] if y.ndim and y.shape[0] == size else y
-
-
-def _gradients(found: HostArrays) -> HostArrays:
-    return {f"gradient of {name}": x for name, x in found.items()}
