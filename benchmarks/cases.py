@@ -9,7 +9,7 @@ import numpy as np
 from npformer.functional import OPERATIONS, Draw, split_heads
 from npformer.models.presets import Preset
 from npformer.proof import op_samples
-from npformer.proof.random_cases import UsualSizes
+from npformer.proof.sizes import UsualSizes
 from npformer.typing import HostArray
 
 RATE = 0.1  # dropout rate of every operation with dropout
@@ -56,7 +56,7 @@ def case(op: str, size: Preset) -> Case:
 
 
 class _Sizes(UsualSizes):
-    """``op_samples.Sizes`` of a model. Numbers are random, so that no branch and no value is favoured."""
+    """``Sizes`` of a model. Numbers are random, so that no branch and no value is favoured."""
 
     def __init__(self, op: str, size: Preset) -> None:
         super().__init__(np.random.default_rng(0))

@@ -21,14 +21,14 @@ from npformer.proof import op_samples
 from npformer.proof.check import gradcheck
 from npformer.proof.inputs import as_tuple, like
 from npformer.proof.jacobian import gradient_names
-from npformer.proof.random_cases import SmallSizes
+from npformer.proof.sizes import Sizes
 from npformer.proof.trace_lines import tracing_lines
 
 #: The sizes of a sample, by the letters of the glossary; I, O and K as in ``op_samples``.
 SIZES = {"B": 1, "T": 3, "S": 3, "C": 3, "H": 1, "D": 2, "F": 3, "V": 4, "I": 3, "O": 2, "K": 4}
 
 
-class _Readable(SmallSizes):
+class _Readable(Sizes):
     """Small sizes, the usual options, no dropout, and numbers with one decimal."""
 
     def __init__(self) -> None:

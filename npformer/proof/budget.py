@@ -36,7 +36,7 @@ from npformer.errors import ConfigError
 from npformer.functional.arrays import namespace
 from npformer.layers import Layer
 from npformer.percent import percent
-from npformer.proof.inputs import placed_as
+from npformer.proof.inputs import as_tuple, is_float, like, placed_as
 from npformer.proof.listening import listening
 from npformer.proof.measures import NEGLIGIBLE, U, largest, max_abs, worst_at
 from npformer.proof.report import RIGHT, WRONG, Report, Row
@@ -93,7 +93,7 @@ def _gradients(
 
     jitter, a seed, moves every input number by a relative JITTER.
     """
-    move = _Jitter(jitter, backend)
+    move = _jitter(jitter, backend)
     given = [move(placed_as(x, backend.device, backend.dtype)) for x in inputs]
     named = {key: placed_as(x, backend.device, backend.dtype) for key, x in options.items()}
     if not isinstance(target, Layer):
@@ -111,33 +111,29 @@ def _gradients(
     return _by_name(found, parameters, backend), operations
 
 
-class _Jitter:
+def _jitter(seed: int, backend: Backend) -> Callable[[Any], Any]:
     """Moves float arrays by random relative amounts of size JITTER; seed 0 leaves them unchanged."""
+    rng = np.random.default_rng(seed)
 
-    def __init__(self, seed: int, backend: Backend) -> None:
-        self._rng = np.random.default_rng(seed) if seed else None
-        self._backend = backend
-
-    def __call__(self, x: Any) -> Any:
-        if self._rng is None or "float" not in str(getattr(x, "dtype", "")):
+    def moved(x: Any) -> Any:
+        if not seed or not is_float(x):
             return x
-        return x * self._backend.array(1 + JITTER * self._rng.choice([-1.0, 1.0], size=x.shape))
+        return x * backend.array(1 + JITTER * rng.choice([-1.0, 1.0], size=x.shape))
+
+    return moved
 
 
 def _by_name(found: Any, parameters: dict[str, Any], backend: Backend) -> HostArrays:
     """Gradients of inputs, numbered, and of parameters, as float64 on the host."""
-    of_inputs = found if isinstance(found, tuple) else () if found is None else (found,)
-    gradients = {f"input {i}": gradient for i, gradient in enumerate(of_inputs)}
+    gradients = {f"input {i}": gradient for i, gradient in enumerate(() if found is None else as_tuple(found))}
     gradients |= {name: parameter.grad for name, parameter in parameters.items()}
     return {name: np.asarray(backend.host(gradient), dtype=np.float64) for name, gradient in gradients.items()}
 
 
-def _upstream(y: Any, backend: Backend, move: _Jitter) -> Any:
+def _upstream(y: Any, backend: Backend, move: Callable[[Any], Any]) -> Any:
     """The same random numbers, in every precision."""
     rng = np.random.default_rng(3)
-    shapes = [part.shape for part in (y if isinstance(y, tuple) else (y,))]
-    parts = [move(backend.array(np.asarray(rng.normal(size=shape)))) for shape in shapes]
-    return tuple(parts) if isinstance(y, tuple) else parts[0]
+    return like(y, [move(backend.array(np.asarray(rng.normal(size=part.shape)))) for part in as_tuple(y)])
 
 
 @contextmanager

@@ -44,10 +44,10 @@ class Case:
         )
 
 
-def op(op_name: str, variant: str, *inputs: Any, **options: Any) -> Case:
-    """The case of an operation on inputs."""
+def op(op_name: str, variant: str, *inputs: Any, **marks: Any) -> Case:
+    """The case of an operation on inputs; marks: length_one, float64_only."""
     name = f"{op_name}: {variant}" if variant else op_name
-    return Case("op", name, lambda backend: getattr(backend.ops, op_name), inputs, options)
+    return Case("op", name, lambda backend: getattr(backend.ops, op_name), inputs, **marks)
 
 
 def layer(name: str, make: Callable[..., Layer], arguments: dict[str, Any], *inputs: Any, **options: Any) -> Case:

@@ -9,6 +9,7 @@ import numpy as np
 
 from npformer.backend import Device
 from npformer.proof.one_point import random_directions, random_upstreams
+from npformer.proof.oracles import unit
 from npformer.proof.report import Report
 from npformer.proof.subject import subject
 from npformer.proof.sweep import sweep
@@ -38,11 +39,8 @@ def v_curves(
     directions = random_directions(checked, seed)
     found = []
     for row in report.rows:
-        if row.by_direction:
-            direction = directions[row.tensor][row.worst_index[0]]
-        else:
-            direction = np.zeros(row.shape)
-            direction[row.worst_index] = 1.0
+        at = row.worst_index
+        direction = directions[row.tensor][at[0]] if row.by_direction else unit(row.shape, at)
         slopes = sweep(checked, row.tensor, direction, upstreams[row.upstream])
         error = np.abs(slopes.central - row.analytic) / row.scale
         found.append(Curve(f"{report.name} · {row.tensor}", slopes.h, error, row.verdict))

@@ -9,45 +9,17 @@ ones, repeated tokens, padding, a query that sees nothing, length 1, saturated s
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from npformer.functional import AttentionMask, Draw
+from npformer.functional import AttentionMask
 from npformer.proof.case import DRAW, Case, op, padding
 from npformer.proof.measures import with_gaps
+from npformer.proof.sizes import Sizes
 
 Host = np.ndarray[Any, Any]
 Inputs = tuple[Any, ...]
-
-
-class Sizes(Protocol):
-    """The source of sizes, numbers and options for the functions below.
-
-    Sizes are attributes, in the letters of the glossary, and I, O and K: the numbers of a token in an input and in an
-    output, and the tokens, or half of the entries, of a table of weights. A size is the same at every access.
-    """
-
-    def __getattr__(self, letter: str) -> int: ...
-
-    def normal(self, *shape: int) -> Host:
-        """Random numbers, no zeros and no ones."""
-
-    def heads(self, length: int, width: int) -> Host:
-        """(B, H, length, width), as attention receives them."""
-
-    def ids(self, below: int) -> Host:
-        """Tokens (B, T), whole numbers from 0 to below − 1; the first is 1."""
-
-    def visible(self, *shape: int, least: int = 0) -> Host:
-        """Which of an array's numbers count, boolean; at least the first ``least`` along the last axis."""
-
-    def draw(self) -> Draw | None:
-        """Dropout, or none."""
-
-    def choice(self, *options: Any) -> Any:
-        """One of several options; the first is the usual one."""
 
 
 def linear(s: Sizes) -> Inputs:
@@ -180,43 +152,27 @@ def _of_transformers(rng: np.random.Generator) -> Iterator[Case]:
         return rng.normal(size=shape)
 
     yield op("linear", "", normal(2, 3, 4), normal(4, 5), normal(5))
-    yield replace(
-        op(
-            "linear",
-            "one token, gaps in memory",
-            with_gaps(normal(1, 1, 4)),
-            with_gaps(normal(4, 3)),
-            with_gaps(normal(3)),
-        ),
-        length_one=True,
-    )
+    token = map(with_gaps, (normal(1, 1, 4), normal(4, 3), normal(3)))
+    yield op("linear", "one token, gaps in memory", *token, length_one=True)
     yield op("relu", "", normal(3, 7))
     yield op("gelu", "", 2 * normal(3, 7))
     yield op("softmax", "", normal(2, 3, 5))
     yield op("softmax", "a row of nothing", normal(3, 4), np.arange(12).reshape(3, 4) % 4 < [[2], [0], [4]])
-    yield replace(op("softmax", "saturated, gaps in memory", with_gaps(30 * normal(2, 5))), float64_only=True)
+    yield op("softmax", "saturated, gaps in memory", with_gaps(30 * normal(2, 5)), float64_only=True)
     yield op("dropout", "", normal(5, 9), DRAW)
     yield op("embedding", "repeated tokens", np.array([[3, 1, 3], [0, 3, 4]]), normal(6, 4), 2.0)
     yield op("sinusoidal_positions", "odd width", normal(2, 3, 5), 4)
     yield op("learned_positions", "", normal(2, 3, 4), normal(8, 4), 2)
     yield op("layer_norm", "", normal(2, 3, 5), normal(5), normal(5), 1e-5)
-    yield op(
-        "layer_norm",
-        "nearly constant rows, gaps in memory",
-        with_gaps(2 + 1e-2 * normal(3, 4)),
-        normal(4),
-        normal(4),
-        1e-5,
-    )
+    rows = with_gaps(2 + 1e-2 * normal(3, 4))
+    yield op("layer_norm", "nearly constant rows, gaps in memory", rows, normal(4), normal(4), 1e-5)
     q, k, v = normal(2, 2, 3, 6), normal(2, 2, 5, 6), normal(2, 2, 5, 6)  # √D is no number that occurs elsewhere
     yield op("attention", "", q, k, v)
     yield op("attention", "padding, a query that sees nothing, dropout", q, k, v, padding(5, 3, 0), DRAW)
     yield op("attention", "causal and padding", k, k + 0.5, v, AttentionMask(padding(5, 5, 2).key_visible, True))
     yield op("attention", "window and offset", q, k, v, AttentionMask(causal=True, query_offset=2, window=2))
-    yield replace(
-        op("attention", "length 1", normal(2, 1, 1, 3), normal(2, 1, 1, 3), normal(2, 1, 1, 3)), length_one=True
-    )
-    yield op("attention", "saturated, gaps in memory", with_gaps(9 * q), with_gaps(9 * k), with_gaps(v))
+    yield op("attention", "length 1", *(normal(2, 1, 1, 3) for _ in range(3)), length_one=True)
+    yield op("attention", "saturated, gaps in memory", *map(with_gaps, (9 * q, 9 * k, v)))
     yield op("residual", "dropout", normal(2, 3, 4), normal(2, 3, 4), DRAW)
     yield op("post_norm", "dropout", normal(2, 3, 4), normal(2, 3, 4), normal(4), normal(4), 1e-5, DRAW)
     yield op("add_norm", "dropout", normal(2, 3, 4), normal(2, 3, 4), normal(4), normal(4), 1e-5, DRAW)
@@ -253,8 +209,8 @@ def _of_variants(rng: np.random.Generator) -> Iterator[Case]:
     yield op("local_attention", "causal, window and stride", x7, y7, z7, AttentionMask(causal=True, window=2, stride=3))
     yield op("local_attention", "stride, padding", x7, y7, with_gaps(z7), AttentionMask(seen, stride=3), DRAW)
     # dq is Σ φ(k)·(v − out), as a difference of two sums: in float32 less is left of it than the budget says
-    yield replace(op("linear_attention", "", q, k, v), float64_only=True)
-    yield replace(op("linear_attention", "padding, a query that sees nothing", q, k, v, nearer), float64_only=True)
+    yield op("linear_attention", "", q, k, v, float64_only=True)
+    yield op("linear_attention", "padding, a query that sees nothing", q, k, v, nearer, float64_only=True)
     yield op("linear_attention", "causal, padding", x7, y7, z7, AttentionMask(seen, causal=True))
     long = [normal(2, 1, 66, 2) for _ in range(3)]
     yield op("linear_attention", "causal, two chunks", *long, AttentionMask(causal=True))

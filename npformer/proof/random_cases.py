@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from npformer import functional
-from npformer.functional import OPERATIONS, Draw
+from npformer.functional import OPERATIONS
 from npformer.layers import RandomKey
 from npformer.models import Transformer, TransformerConfig
 from npformer.proof import op_samples
-from npformer.proof.case import DRAW, Case, shaken
+from npformer.proof.case import Case, shaken
+from npformer.proof.sizes import Sizes, UsualSizes
 
 Generator = np.random.Generator
 OPS = tuple(OPERATIONS)
@@ -35,7 +36,7 @@ def random_cases(per_op: int, models: int, seed: int = 0) -> Iterator[Case]:
 def random_op_case(op: str, seed: int, number: int) -> Case:
     """The numbered draw of an operation; repeated while its whole output is 0, which would prove nothing."""
     rng = np.random.default_rng([seed, OPS.index(op), number])
-    make, sizes = getattr(op_samples, op), SmallSizes(rng)
+    make, sizes = getattr(op_samples, op), Sizes(rng)
     inputs = make(sizes)
     while not np.any(getattr(functional, f"{op}_forward")(*inputs)[0]):
         inputs = make(sizes)
@@ -81,57 +82,6 @@ def random_model_case(seed: int, number: int) -> Case:
         {"key": key},
         along_directions=True,
     )
-
-
-class SmallSizes:
-    """``op_samples.Sizes`` at random: sizes from 2 to 6, of which few show what many would, and any option."""
-
-    def __init__(self, rng: Generator) -> None:
-        self._rng = rng
-
-    def __getattr__(self, letter: str) -> int:
-        if len(letter) > 1:
-            raise AttributeError(letter)
-        fewest, most = {"B": (2, 3), "H": (2, 3), "C": (3, 7)}.get(letter, (2, 6))  # with 2, a norm leaves only signs
-        size = int(self._rng.integers(fewest, most + 1))
-        vars(self)[letter] = size  # the same the next time
-        return size
-
-    def normal(self, *shape: int) -> Any:
-        """Random numbers; half of the arrays have gaps in memory."""
-        if self._rng.integers(2):
-            return self._rng.normal(size=shape)
-        return self._rng.normal(size=(*shape[:-1], 2 * shape[-1]))[..., ::2]
-
-    def heads(self, length: int, width: int) -> Any:
-        return self.normal(self.B, self.H, length, width)
-
-    def ids(self, below: int) -> Any:
-        ids = self._rng.integers(0, below, size=(self.B, self.T))
-        ids[0, 0] = 1
-        return ids
-
-    def visible(self, *shape: int, least: int = 0) -> Any:
-        visible = self._rng.random(shape) < 0.7
-        visible[..., :least] = True
-        return visible
-
-    def draw(self) -> Draw | None:
-        seed, step = (int(n) for n in self._rng.integers(0, 2**63, size=2))
-        return self.choice(None, *(Draw(seed, step, 0, 1, rate) for rate in (0.1, 0.5, 0.9)))  # type: ignore[no-any-return]
-
-    def choice(self, *options: Any) -> Any:
-        return options[self._rng.integers(len(options))]
-
-
-class UsualSizes(SmallSizes):
-    """Small random sizes, the usual options, and dropout."""
-
-    def draw(self) -> Draw | None:
-        return DRAW
-
-    def choice(self, *options: Any) -> Any:
-        return options[0]
 
 
 def _padded(rng: Generator, batch: int, vocabulary: int) -> np.ndarray[Any, Any]:

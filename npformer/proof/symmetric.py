@@ -7,8 +7,7 @@ gradients are compared after (dX + dXᵀ)/2.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -70,14 +69,10 @@ def with_structure(inner: Subject, structure: str | Mapping[str, str] | None) ->
         if kind != "symmetric" or name not in inner.tensors:
             raise ConfigError(
                 f'structure: expected "symmetric" or {{name: "symmetric"}} with names among '
-                f"{_listed(inner.tensors)}, got {structure!r}"
+                f"{', '.join(inner.tensors)}, got {structure!r}"
             )
         if name not in square:
             raise ShapeError(
                 f"{name}: expected square matrices, got {inner.tensors[name].shape}; it cannot be symmetric"
             )
     return SymmetricSubject(inner, wanted) if wanted else inner
-
-
-def _listed(names: Sequence[str] | Mapping[str, Any]) -> str:
-    return ", ".join(names)

@@ -130,6 +130,13 @@ def size(*arrays: HostArray) -> float:
     return float(np.prod([np.max(np.abs(x), initial=0.0) for x in arrays]))
 
 
-def over_tokens(x: HostArray) -> HostArray:
-    """Σ over all axes but the last."""
-    return np.asarray(np.sum(x, axis=tuple(range(x.ndim - 1))))
+def sum_of(where: str, terms: HostArray, got: HostArray, axis: int | None = None) -> Claim:
+    """got is the sum of the terms over an axis, or over the tokens: all axes but the last."""
+    axes = tuple(range(terms.ndim - 1)) if axis is None else axis
+    return Claim(where, np.sum(terms, axis=axes), got, size(np.sum(np.abs(terms), axis=axes)))
+
+
+def sum_is_0(where: str, terms: HostArray, axis: int | None = None) -> Claim:
+    """The sum of the terms over an axis, or over the tokens, is 0."""
+    claim = sum_of(where, terms, np.zeros(()), axis)
+    return claim._replace(expected=np.zeros_like(claim.expected), got=claim.expected)

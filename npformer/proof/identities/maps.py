@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from npformer.functional import dropout_forward
-from npformer.proof.identities.identity import Claim, Claims, identity, over_tokens, size
+from npformer.proof.identities.identity import Claim, Claims, identity, size, sum_of
 from npformer.proof.invariants.probe import Probe, Run
 from npformer.proof.invariants.result import DoesNotApply
 from npformer.typing import HostArray
@@ -31,7 +31,7 @@ def linear_weights(probe: Probe) -> Claims:
     run, at = probe.run(), probe.tensors
     y, dy = _output(run)
     got = np.sum(at["weight"] * run.gradients["weight"], axis=0) + at["bias"] * run.gradients["bias"]
-    yield Claim("columns of W", over_tokens(y * dy), got, size(over_tokens(np.abs(y * dy))))
+    yield sum_of("columns of W", y * dy, got)
 
 
 @identity("linear-inputs", "Σ_i x_ni dx_ni = Σ_j (y_nj − b_j) dy_nj for each token n", "linear", "Linear")
@@ -39,9 +39,8 @@ def linear_inputs(probe: Probe) -> Claims:
     """Euler again, for token n: scaling x_n by α scales y_n − b by α, so both derivatives at α = 1 are equal."""
     run, at = probe.run(), probe.tensors
     y, dy = _output(run)
-    terms = (y - at["bias"]) * dy
     got = np.sum(at["x"] * run.gradients["x"], axis=-1)
-    yield Claim("tokens of x", np.sum(terms, axis=-1), got, size(np.sum(np.abs(terms), axis=-1)))
+    yield sum_of("tokens of x", (y - at["bias"]) * dy, got, axis=-1)
 
 
 @identity("linear-exchange", "xᵀ dx = dW Wᵀ", "linear", "Linear")
@@ -68,7 +67,7 @@ def last_bias(probe: Probe) -> Claims:
     run = probe.run()
     name = next(name for name in LAST_BIAS.values() if name in run.gradients)
     (dy,) = run.upstream.values()
-    yield Claim(f"gradient of {name}", over_tokens(dy), run.gradients[name], size(over_tokens(np.abs(dy))))
+    yield sum_of(f"gradient of {name}", dy, run.gradients[name])
 
 
 @identity("gate", "x·dx = y·dy, element by element", "relu", "dropout", "Dropout")

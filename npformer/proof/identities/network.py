@@ -13,7 +13,7 @@ import numpy as np
 
 from npformer.functional import AttentionMask
 from npformer.proof.identities.attention import visible_pairs
-from npformer.proof.identities.identity import Claim, Claims, identity, parts, size
+from npformer.proof.identities.identity import Claim, Claims, identity, parts, size, sum_is_0
 from npformer.proof.invariants.masks import pad_id_of
 from npformer.proof.invariants.probe import Probe
 from npformer.proof.invariants.result import DoesNotApply
@@ -98,9 +98,7 @@ def stream_shift(probe: Probe) -> Claims:
     if not names:
         raise DoesNotApply("its stream is handed on without a norm at its end")
     for name in names:
-        gradient = run.gradients[name]
-        scale = size(np.sum(np.abs(gradient), axis=-1))
-        yield Claim(f"Σ_C of the gradient of {name}", np.zeros(gradient.shape[:-1]), np.sum(gradient, axis=-1), scale)
+        yield sum_is_0(f"Σ_C of the gradient of {name}", run.gradients[name], axis=-1)
 
 
 def _writers(probe: Probe) -> Iterator[str]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from npformer.proof.identities.identity import Claim, Claims, identity, over_tokens, size
+from npformer.proof.identities.identity import Claim, Claims, identity, size, sum_is_0, sum_of
 from npformer.proof.identities.maps import dropout_factor
 from npformer.proof.invariants.probe import Probe
 from npformer.proof.invariants.result import DoesNotApply
@@ -52,8 +52,7 @@ def _statistics(n: Norm) -> tuple[HostArray, HostArray]:
 @identity("layer-norm-shift", "Σ_C dx = 0 for each token", *NORMS)
 def layer_norm_shift(probe: Probe) -> Claims:
     """x and x + t·1 have the same x̂, so L does not change along 1: <dx, 1> = 0. ε plays no part."""
-    n = _norm(probe)
-    yield Claim("Σ_C dx", np.zeros(n.dx.shape[:-1]), np.sum(n.dx, axis=-1), size(np.sum(np.abs(n.dx), axis=-1)))
+    yield sum_is_0("Σ_C dx", _norm(probe).dx, axis=-1)
 
 
 @identity("layer-norm-scale", "<x − μ, dx> = ε/(σ² + ε)·<y − β, dy> for each token", *NORMS)
@@ -75,9 +74,8 @@ def layer_norm_scale(probe: Probe) -> Claims:
 def layer_norm_parameters(probe: Probe) -> Claims:
     """β_c is added to channel c of every token; scaling γ_c by α scales y_c − β_c by α (Euler)."""
     n = _norm(probe)
-    terms = (n.y - n.beta) * n.dy
-    yield Claim("gradient of beta", over_tokens(n.dy), n.dbeta, size(over_tokens(np.abs(n.dy))))
-    yield Claim("γ·dγ", over_tokens(terms), n.gamma * n.dgamma, size(over_tokens(np.abs(terms))))
+    yield sum_of("gradient of beta", n.dy, n.dbeta)
+    yield sum_of("γ·dγ", (n.y - n.beta) * n.dy, n.gamma * n.dgamma)
 
 
 @identity("layer-norm-statistics", "y is γ·(x − μ)/√(σ² + ε) + β, and β for a constant token", *NORMS)
@@ -106,5 +104,4 @@ def batch_norm_shift(probe: Probe) -> Claims:
     """
     if not probe.is_pair and probe.options.get("training") is not True:
         raise DoesNotApply("in inference the statistics are constants, which do not move along")
-    dx = probe.run().gradients["x"]
-    yield Claim("Σ_tokens dx", np.zeros(dx.shape[-1]), over_tokens(dx), size(over_tokens(np.abs(dx))))
+    yield sum_is_0("Σ_tokens dx", probe.run().gradients["x"])

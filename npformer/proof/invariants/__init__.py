@@ -19,9 +19,8 @@ from npformer.proof.invariants.bookkeeping import (
     used_cache,
 )
 from npformer.proof.invariants.invariant import Invariant, name_of, opened
-from npformer.proof.invariants.losses import ignored_tokens, tying
-from npformer.proof.invariants.padding import padding_invariance
 from npformer.proof.invariants.result import ClaimResult, ClaimResults, DoesNotApply, Violation
+from npformer.proof.invariants.tokens import ignored_tokens, padding_invariance, tying
 from npformer.proof.invariants.wiring import batch_order, causality, sequences_alone
 from npformer.proof.remembered import remembered_bits
 
