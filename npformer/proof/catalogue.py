@@ -42,11 +42,13 @@ from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Tran
 from npformer.models.config import CHOICES
 from npformer.proof.case import KEY, Case, layer, model, padding, shaken
 from npformer.proof.op_samples import op_cases
-from npformer.typing import Array
+from npformer.typing import Array, HostArray
 
 __all__ = ["KEY", "Case", "Twice", "catalogue", "shaken"]
 
 ORDERS = ("post", "pre")
+#: Target ids of three sequences, padded.
+TGT = np.array([[1, 6, 4, 5], [1, 6, 6, 0], [1, 4, 0, 0]])
 #: Kinds of self-attention by name, as a model's options.
 ATTENTIONS: dict[str, dict[str, Any]] = {
     "full": {},
@@ -117,12 +119,11 @@ def model_cases() -> Iterator[Case]:
     Two of them have two layers of each kind; stacks are checked, element by element, with the layers.
     """
     src = np.array([[3, 5, 4, 6, 2], [6, 6, 2, 0, 0], [4, 2, 0, 0, 0]])
-    tgt = np.array([[1, 6, 4, 5], [1, 6, 6, 0], [1, 4, 0, 0]])
     base = {"d_model": 8, "num_heads": 2, "d_ff": 12, "num_encoder_layers": 1, "num_decoder_layers": 1}
     two: dict[str, Any] = {"num_encoder_layers": 2, "num_decoder_layers": 2}
 
     def transformer(
-        variant: str, *, inputs: tuple[Any, ...] = (src, tgt), key: RandomKey | None = KEY, **changes: Any
+        variant: str, *, inputs: tuple[Any, ...] = (src, TGT), key: RandomKey | None = KEY, **changes: Any
     ) -> Case:
         config = TransformerConfig(7, 7, **(base | {"dropout": 0.3, "max_seq_len": 6} | changes))
         return model(f"Transformer: {variant}", Transformer, config, *inputs, key=key)
@@ -135,9 +136,9 @@ def model_cases() -> Iterator[Case]:
                 deep = variant in ("post, relu, untied", "pre, gelu, tied")
                 yield transformer(variant, **options, **(two if deep else {}))
     yield transformer("learned positions", positions="learned")
-    yield replace(transformer("no padding, no dropout", inputs=(src[:1], tgt[:1]), key=None), length_one=True)
+    yield replace(transformer("no padding, no dropout", inputs=(src[:1], TGT[:1]), key=None), length_one=True)
     yield transformer("unscaled embedding, post-LN with a final norm", scale_embedding=False, final_norm=True)
-    yield replace(transformer("one layer, length 1", inputs=(src[:, :1], tgt[:, 1:2])), length_one=True)
+    yield replace(transformer("one layer, length 1", inputs=(src[:, :1], TGT[:, 1:2])), length_one=True)
 
 
 def variant_layer_cases() -> Iterator[Case]:
@@ -161,9 +162,7 @@ def variant_layer_cases() -> Iterator[Case]:
     yield from (replace(case, along_directions=True) for case in _layers_of_layers(x, memory, seen, causal))
 
 
-def _layers_of_layers(
-    x: np.ndarray[Any, Any], memory: np.ndarray[Any, Any], seen: AttentionMask, causal: AttentionMask
-) -> Iterator[Case]:
+def _layers_of_layers(x: HostArray, memory: HostArray, seen: AttentionMask, causal: AttentionMask) -> Iterator[Case]:
     """Encoder and decoder layers with each self-attention, and with BatchNorm."""
     both = {"d_model": 4, "num_heads": 2, "d_ff": 6, "dropout": 0.3}
     for (name, attention), order in zip(SELF_ATTENTIONS.items(), ("post", "pre") * 4, strict=False):
@@ -178,7 +177,7 @@ def _layers_of_layers(
         yield layer(f"DecoderLayer: {variant}", DecoderLayer, options, x, memory, mask=causal, key=key)
 
 
-def _with_attention(name: str, attention: SelfAttention, x: np.ndarray[Any, Any], mask: AttentionMask) -> Case:
+def _with_attention(name: str, attention: SelfAttention, x: HostArray, mask: AttentionMask) -> Case:
     """MultiHeadAttention with this attention; RoPE rotates two pairs of columns."""
 
     def make(**arguments: Any) -> MultiHeadAttention:
@@ -197,7 +196,6 @@ def combinations() -> Iterator[tuple[str, dict[str, Any]]]:
 def variant_model_cases() -> Iterator[Case]:
     """Encoders with each head, Decoders, and all three models with every valid pair of positions and attention."""
     src = np.array([[3, 5, 4, 6, 2], [6, 5, 2, 0, 0], [4, 2, 0, 0, 0]])
-    tgt = np.array([[1, 6, 4, 5], [1, 6, 6, 0], [1, 4, 0, 0]])
     size = {"d_model": 4, "num_heads": 2, "d_ff": 6, "dropout": 0.3, "max_seq_len": 6}
     depth = {"num_encoder_layers": 1, "num_decoder_layers": 1}
     one = {"num_layers": 1} | size
@@ -214,7 +212,7 @@ def variant_model_cases() -> Iterator[Case]:
 
     def transformer(variant: str, key: RandomKey | None = KEY, **changes: Any) -> Case:
         config = TransformerConfig(7, 7, **(depth | size | changes))
-        return model(f"Transformer: {variant}", Transformer, config, src, tgt, key=key)
+        return model(f"Transformer: {variant}", Transformer, config, src, TGT, key=key)
 
     for i, (name, options) in enumerate(combinations()):
         variant, options = f"{name}, {ORDERS[i % 2]}", options | {"norm_order": ORDERS[i % 2]}

@@ -8,7 +8,7 @@ is explained (``diagnosis.py``). Kernels in float32 or less are compared with a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -23,10 +23,15 @@ from npformer.proof.judge import TOLERANCE
 from npformer.proof.low_precision import against_reference
 from npformer.proof.one_point import How, at_one_point
 from npformer.proof.remembered import remembered_bits
-from npformer.proof.report import WRONG, Report
-from npformer.proof.samples import merged, sampled_points, sized_points
+from npformer.proof.report import WRONG, Report, Row
 from npformer.proof.vacuity import refuse_wide
 
+#: Around a warp, a vector register or a cache line, and around a block.
+SIZES = (31, 32, 33, 127, 128, 129)
+SAMPLES = 5
+#: Gives inputs: those of a point that it draws, and those of a size.
+Sample = Callable[[np.random.Generator], Sequence[Any]]
+Sized = Callable[[int], Sequence[Any]]
 _PACKAGE = str(Path(__file__).parents[1])
 
 
@@ -42,8 +47,8 @@ def gradcheck(
     reference: Any = None,
     precision: str | None = None,
     structure: str | Mapping[str, str] | None = None,
-    sample: Callable[[np.random.Generator], Sequence[Any]] | None = None,
-    sizes: Callable[[int], Sequence[Any]] | None = None,
+    sample: Sample | None = None,
+    sizes: Sized | None = None,
     allow_length_one: bool = False,
     explain: bool = True,
     device: Device | None = None,
@@ -94,16 +99,43 @@ def _checked(
     reference: Any,
     precision: str | None,
     how: How,
-    sample: Callable[[np.random.Generator], Sequence[Any]] | None,
-    sizes: Callable[[int], Sequence[Any]] | None,
+    sample: Sample | None,
+    sizes: Sized | None,
 ) -> Report:
     """Run the check in float64 at all points, or in the target's own precision."""
     if reference is not None or precision is not None:
         _expect_no_more(how, sample is not None or sizes is not None)
         return _explained(against_reference(target, reference, inputs, precision, how), target, inputs, how)
     report = at_one_point(target, inputs, how)
-    points = sampled_points(sample, how.seed) + sized_points(sizes)
-    return merged(report, [(said, at_one_point(target, given, how.elsewhere())) for said, given in points])
+    points = _points(sample, sizes, how.seed)
+    return _merged(report, [(said, at_one_point(target, given, how.elsewhere())) for said, given in points])
+
+
+def _points(sample: Sample | None, sizes: Sized | None, seed: int) -> Iterator[tuple[str, Sequence[Any]]]:
+    """(name, inputs) of each point that sample draws, and of each size."""
+    if sample is not None:
+        for i in range(SAMPLES):
+            yield f"sample {i + 1}", tuple(sample(np.random.default_rng([seed, 6, i])))
+    if sizes is not None:
+        for n in SIZES:
+            yield f"size {n}", tuple(sizes(n))
+
+
+def _merged(report: Report, others: Sequence[tuple[str, Report]]) -> Report:
+    """One report with the worst row of all points for each tensor, which names its point."""
+    rows: dict[str, Row] = {row.tensor: row for row in report.rows}
+    problems, notes = list(report.problems), list(report.notes)
+    for said, other in others:
+        for row in other.rows:
+            if row.tensor not in rows or _gravity(row) > _gravity(rows[row.tensor]):
+                rows[row.tensor] = replace(row, note=f"{row.note}; at {said}" if row.note else f"at {said}")
+        problems += [f"{problem} (at {said})" for problem in other.problems if problem not in report.problems]
+        notes += [note for note in other.notes if note not in notes]
+    return replace(report, rows=tuple(rows.values()), problems=tuple(problems), notes=tuple(notes))
+
+
+def _gravity(row: Row) -> tuple[bool, float]:
+    return not row.ok, row.scaled_error if np.isfinite(row.scaled_error) else np.inf
 
 
 def _name_of(target: Any) -> str:

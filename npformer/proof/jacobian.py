@@ -35,9 +35,7 @@ def terms(pair: Any, cache: Any, dy: Any, names: Sequence[str] | None = None) ->
     there are several outputs. The keys are names, or else the inputs that have a gradient, by forward's signature.
     A gradient that is None has no terms. Raises ConfigError if there are too many terms.
     """
-    backward, parts = _backward(pair), _parts(dy)
-    gradients = as_tuple(backward(dy, cache))
-    keys = gradient_names(pair, len(gradients)) if names is None else list(names)
+    backward, parts, gradients, keys = _opened(pair, cache, dy, names)
     found: Terms = {}
     for key, gradient in zip(keys, gradients, strict=True):
         if gradient is not None:
@@ -58,9 +56,7 @@ def terms_of(
 
     name is a key of ``terms``. Raises ConfigError for another name, ShapeError if index is none of its entries.
     """
-    backward, parts = _backward(pair), _parts(dy)
-    gradients = as_tuple(backward(dy, cache))
-    keys = gradient_names(pair, len(gradients)) if names is None else list(names)
+    backward, parts, gradients, keys = _opened(pair, cache, dy, names)
     if name not in keys or gradients[keys.index(name)] is None:
         raise ConfigError(f"{name}: expected an input that has a gradient, one of {', '.join(keys)}")
     place = keys.index(name)
@@ -81,16 +77,19 @@ def gradient_names(pair: Any, count: int) -> list[str]:
     return [name for name in row.inputs if name != row.ids][:count]
 
 
-def _backward(pair: Any) -> Any:
+def _opened(
+    pair: Any, cache: Any, dy: Any, names: Sequence[str] | None
+) -> tuple[Any, list[HostArray], tuple[Any, ...], list[str]]:
+    """(backward, the parts of dy on the host, the gradients of a single run, their keys)."""
     if isinstance(pair, Operation | Pair):
-        return pair.backward
-    if isinstance(pair, tuple) and len(pair) == 2:
-        return pair[1]
-    raise ConfigError(f"pair: expected an Operation, a Pair or (forward, backward), got {type(pair).__name__}")
-
-
-def _parts(dy: Any) -> list[HostArray]:
-    return [_host(part) for part in as_tuple(dy)]
+        backward = pair.backward
+    elif isinstance(pair, tuple) and len(pair) == 2:
+        backward = pair[1]
+    else:
+        raise ConfigError(f"pair: expected an Operation, a Pair or (forward, backward), got {type(pair).__name__}")
+    gradients = as_tuple(backward(dy, cache))
+    keys = gradient_names(pair, len(gradients)) if names is None else list(names)
+    return backward, [_host(part) for part in as_tuple(dy)], gradients, keys
 
 
 def _singles(dy: Any, parts: list[HostArray]) -> Iterator[tuple[int, tuple[int, ...], Any]]:

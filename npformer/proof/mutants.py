@@ -25,6 +25,10 @@ from functools import cache
 from types import CodeType
 from typing import Any, NamedTuple
 
+Function = Callable[..., Any]
+#: (operator, replacement) pairs.
+Mistakes = Iterator[tuple[str, ast.expr]]
+
 
 @dataclass(frozen=True)
 class Mutant:
@@ -35,7 +39,7 @@ class Mutant:
     line: int  # in its file
     before: str  # the original expression
     after: str  # the changed expression
-    build: Callable[..., Any]  # the wrong function
+    build: Function  # the wrong function
     source: str  # its text
 
     def describe(self) -> str:
@@ -50,13 +54,13 @@ class Mutant:
         )
 
 
-def mutants(function: Callable[..., Any]) -> list[Mutant]:
+def mutants(function: Function) -> list[Mutant]:
     """Every single-mistake version of a Python function, in the order of its lines."""
     versions = _versions(function, inspect.unwrap(function).__code__)
     return [Mutant(*version.named, _built(function, version.code), version.source) for version in versions]
 
 
-def nested_mutants(function: Callable[..., Any]) -> list[Mutant]:
+def nested_mutants(function: Function) -> list[Mutant]:
     """``mutants`` of a function, and of every backward that it calls, each built into the whole.
 
     So attention with a mistake in its softmax is among the mutants of attention.
@@ -70,9 +74,9 @@ def nested_mutants(function: Callable[..., Any]) -> list[Mutant]:
     return found
 
 
-def rebuilt(function: Callable[..., Any], instead: Mapping[str, Any]) -> Callable[..., Any]:
+def rebuilt(function: Function, instead: Mapping[str, Any]) -> Function:
     """The function, with other functions for some of the names that it uses."""
-    found: Callable[..., Any] = _built(function, _code(function, function.__code__), instead)
+    found: Function = _built(function, _code(function, function.__code__), instead)
     return found
 
 
@@ -85,7 +89,7 @@ class _Version(NamedTuple):
 
 
 @cache
-def _versions(function: Callable[..., Any], code: CodeType) -> tuple[_Version, ...]:
+def _versions(function: Function, code: CodeType) -> tuple[_Version, ...]:
     """code is the function's own: where another has taken its place, as in the museum, its mutants are others."""
     lines, first = inspect.getsourcelines(function)
     tree = ast.parse(textwrap.dedent("".join(lines)))
@@ -109,7 +113,7 @@ def _versions(function: Callable[..., Any], code: CodeType) -> tuple[_Version, .
     return tuple(sorted(found, key=lambda v: (v.named[2], v.named[0], v.named[3], v.named[4])))
 
 
-def _mistakes(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+def _mistakes(node: ast.AST) -> Mistakes:
     """(operator, replacement) pairs for one node of the tree."""
     if isinstance(node, ast.BinOp):
         yield from _binary(node)
@@ -128,7 +132,7 @@ _OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {
 }  # fmt: skip
 
 
-def _binary(node: ast.BinOp) -> Iterator[tuple[str, ast.expr]]:
+def _binary(node: ast.BinOp) -> Mistakes:
     left, right = node.left, node.right
     minus_right = ast.UnaryOp(ast.USub(), right)
     if isinstance(node.op, ast.Add):
@@ -149,7 +153,7 @@ def _binary(node: ast.BinOp) -> Iterator[tuple[str, ast.expr]]:
         yield "swap operands", ast.BinOp(right, ast.Div(), left)
 
 
-def _call(node: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+def _call(node: ast.Call) -> Mistakes:
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     if name == "matmul":
         yield "swap operands", ast.Call(node.func, [node.args[1], node.args[0]], node.keywords)
@@ -168,7 +172,7 @@ def _call(node: ast.Call) -> Iterator[tuple[str, ast.expr]]:
             yield from _shifted_axis(node, keyword)
 
 
-def _shifted_axis(node: ast.Call, keyword: ast.keyword) -> Iterator[tuple[str, ast.expr]]:
+def _shifted_axis(node: ast.Call, keyword: ast.keyword) -> Mistakes:
     try:
         axis = ast.literal_eval(keyword.value)
     except ValueError:
@@ -179,7 +183,7 @@ def _shifted_axis(node: ast.Call, keyword: ast.keyword) -> Iterator[tuple[str, a
         yield "shift an axis", ast.Call(node.func, node.args, [*others, moved])
 
 
-def _returned(value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+def _returned(value: ast.expr) -> Mistakes:
     """For each returned gradient its negative and its double; for two neighbours the other order."""
     parts = value.elts if isinstance(value, ast.Tuple) else [value]
     for i, part in enumerate(parts):
@@ -208,15 +212,15 @@ def _slots(tree: ast.AST) -> dict[int, tuple[Any, Any]]:
 
 
 @cache
-def _code(function: Callable[..., Any], code: CodeType) -> CodeType:
+def _code(function: Function, code: CodeType) -> CodeType:
     return _compiled(function, ast.parse(textwrap.dedent(inspect.getsource(function))))
 
 
-def _compiled(function: Callable[..., Any], tree: ast.Module) -> CodeType:
+def _compiled(function: Function, tree: ast.Module) -> CodeType:
     return compile(tree, f"<mutant of {function.__name__}>", "exec")
 
 
-def _built(function: Callable[..., Any], code: CodeType, instead: Mapping[str, Any] | None = None) -> Any:
+def _built(function: Function, code: CodeType, instead: Mapping[str, Any] | None = None) -> Any:
     """The function that code defines, in the namespace of the original, with some names replaced."""
     original: Any = inspect.unwrap(function)
     names = original.__globals__ | dict(inspect.getclosurevars(original).nonlocals) | dict(instead or {})

@@ -174,8 +174,8 @@ def _of_transformers(rng: np.random.Generator) -> Iterator[Case]:
     yield op("attention", "length 1", *(normal(2, 1, 1, 3) for _ in range(3)), length_one=True)
     yield op("attention", "saturated, gaps in memory", *map(with_gaps, (9 * q, 9 * k, v)))
     yield op("residual", "dropout", normal(2, 3, 4), normal(2, 3, 4), DRAW)
-    yield op("post_norm", "dropout", normal(2, 3, 4), normal(2, 3, 4), normal(4), normal(4), 1e-5, DRAW)
-    yield op("add_norm", "dropout", normal(2, 3, 4), normal(2, 3, 4), normal(4), normal(4), 1e-5, DRAW)
+    for name in ("post_norm", "add_norm"):
+        yield op(name, "dropout", normal(2, 3, 4), normal(2, 3, 4), normal(4), normal(4), 1e-5, DRAW)
     for activation in ("relu", "gelu"):
         weights = (normal(4, 6), normal(6), normal(6, 4), normal(4))
         yield op("feed_forward", f"{activation}, dropout", normal(2, 3, 4), *weights, activation, DRAW)

@@ -122,7 +122,7 @@ class Oracle:
         """By the complex step; at: tensors that are elsewhere than at the subject's point."""
         x = self.subject.tensors[tensor] if at is None else at[tensor]
         moved = self.subject.outputs((at or {}) | {tensor: x + 1j * COMPLEX_H * direction})
-        terms = [[r * np.imag(y) / COMPLEX_H for r, y in zip(each, moved, strict=True)] for each in self.upstreams]
+        terms = self._weighted([np.imag(y) / COMPLEX_H for y in moved])
         return Slope(_sums(terms), np.zeros(len(terms)), _sums([list(map(np.abs, each)) for each in terms]))
 
     def difference(
@@ -154,10 +154,13 @@ class Oracle:
             np.where(where, _noise_at(np.abs(b), sigma, np.where(move != 0, _unit_roundoff(b), 0)), 0) / h
             for where, move, b, sigma in zip(reached, moves, below, sigmas, strict=True)
         ]
-        slope = _sums([[r * move for r, move in zip(each, moves, strict=True)] for each in self.upstreams])
-        reach = _sums([[np.abs(r * move) for r, move in zip(each, moves, strict=True)] for each in self.upstreams])
-        noise = _norms([[r * size for r, size in zip(each, sizes, strict=True)] for each in self.upstreams])
-        return slope, (noise, reach)
+        terms = self._weighted(moves)
+        noise = np.sqrt(_sums([[np.square(x) for x in each] for each in self._weighted(sizes)]))
+        return _sums(terms), (noise, _sums([[np.abs(x) for x in each] for each in terms]))
+
+    def _weighted(self, parts: Sequence[HostArray]) -> list[list[HostArray]]:
+        """Each part of the outputs times r, for each upstream gradient."""
+        return [[r * part for r, part in zip(each, parts, strict=True)] for each in self.upstreams]
 
     def extrapolated(self, tensor: str, direction: HostArray, at: HostArrays | None = None) -> Slope:
         """R(h) at the h with the smallest error estimate.
@@ -272,10 +275,6 @@ def _noise_at(y: HostArray, sigma: HostArray, u: HostArray) -> HostArray:
 
 def _sums(terms: list[list[HostArray]]) -> HostArray:
     return np.array([sum(float(np.sum(term)) for term in each) for each in terms])
-
-
-def _norms(terms: list[list[HostArray]]) -> HostArray:
-    return np.sqrt(_sums([[np.square(term) for term in each] for each in terms]))
 
 
 def _unit_roundoff(y: HostArray) -> float:

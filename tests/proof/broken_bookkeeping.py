@@ -2,13 +2,9 @@
 
 import numpy as np
 
-from npformer.functional import ALL_VISIBLE, AttentionMask
+from npformer.functional import ALL_VISIBLE
 from npformer.layers import Dropout, Layer, LayerNorm, Linear, RandomKey
-from tests.proof.small_models import BACKEND, broken
-
-rng = np.random.default_rng(0)
-X, MEMORY = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 5, 4))
-HIDDEN = AttentionMask(np.array([[True] * 5, [False] * 5]))
+from tests.proof.small_models import BACKEND, HIDDEN, MEMORY, X, broken
 
 
 def squared(x):

@@ -24,6 +24,7 @@ from tests.proof.small_models import (
     SRC,
     TGT,
     UnmaskedMemory,
+    X,
     broken,
     ffn_mask_forgotten,
     root_forgotten,
@@ -31,8 +32,6 @@ from tests.proof.small_models import (
 )
 from tests.proof.small_models import model as small_model
 
-rng = np.random.default_rng(0)
-X = rng.normal(size=(2, 3, 4))
 KEY = RandomKey(1)
 model = partial(small_model, dropout=0.2)
 BLIND = AttentionMask(np.array([[True] * 3, [False] * 3]))

@@ -6,15 +6,15 @@ from dataclasses import replace
 import numpy as np
 
 from npformer import functional as F  # noqa: N812
-from npformer.functional import AttentionMask, Draw
+from npformer.functional import AttentionMask
 from npformer.functional.positions import sinusoidal_table
+from npformer.proof.case import DRAW
 from tests.proof.small_models import attend_minus_1e9, attend_one_ahead, broken, ffn_mask_forgotten, root_forgotten
 
 rng = np.random.default_rng(0)
 X, F_OUT, W, B = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 3, 4)), rng.normal(size=(4, 5)), rng.normal(size=5)
 GAMMA, BETA = rng.normal(size=4), rng.normal(size=4)
 Q, K, V = rng.normal(size=(2, 2, 3, 4)), rng.normal(size=(2, 2, 5, 4)), rng.normal(size=(2, 2, 5, 4))
-DRAW = Draw(seed=7, step=3, micro=1, site=11, rate=0.3)
 SEEN = AttentionMask(np.arange(5) < np.array([[5], [0]]))  # the second sequence is all padding
 TOKENS, TABLE = np.array([[3, 1, 3], [2, 3, 4]]), rng.normal(size=(6, 4))
 LOGITS, TARGETS = rng.normal(size=(2, 3, 5)), np.array([[1, 4, 0], [2, 0, 0]])

@@ -10,9 +10,12 @@ from npformer.models import Transformer
 from npformer.proof.catalogue import shaken
 from tests.proof.small_models import (
     BACKEND,
+    HIDDEN,
+    MEMORY,
     SRC,
     TGT,
     UnmaskedMemory,
+    X,
     attend_minus_1e9,
     attend_one_ahead,
     broken,
@@ -21,7 +24,6 @@ from tests.proof.small_models import (
 )
 
 rng = np.random.default_rng(0)
-X, MEMORY = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 5, 4))
 CAUSAL = AttentionMask(causal=True)
 
 
@@ -91,7 +93,6 @@ ATTEND = BACKEND.ops.attention
 AHEAD, MINUS_1E9 = (with_ops(attention=Pair(f, ATTEND.backward)) for f in (attend_one_ahead, attend_minus_1e9))
 OVER_ALL = (loss_over_all, loss_over_all_backward)
 LOSS = (rng.normal(size=(2, 3, 5)), TGT, 0, 0.1)
-HIDDEN = AttentionMask(np.array([[True] * 5, [False] * 5]))
 BREAKERS = {
     "next token visible, layer": broken("causality", lambda: heads(AHEAD), X, mask=CAUSAL),
     "next token visible, model": broken("causality", lambda: model(backend=AHEAD), SRC, TGT),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from npformer.layers import LayerNorm
 from npformer.proof import gradcheck
 
 WITNESSES = pytest.mark.parametrize("options", [{}, {"complex_step": False}], ids=["complex", "central"])
@@ -50,6 +51,13 @@ def l2_norm(factor=1, size=np.linalg.norm):
         return factor * (dy - y * np.sum(dy * y, axis=-1, keepdims=True)) / n
 
     return forward, backward
+
+
+class Forgetful(LayerNorm):
+    """Its backward forgets γ: invisible as long as γ is 1."""
+
+    def backward(self, dy, cache):
+        return super().backward(dy, cache) / self.gamma.data
 
 
 def chain(x, weights):

@@ -8,13 +8,16 @@ import numpy as np
 
 from npformer import functional as F  # noqa: N812
 from npformer.backend import get_backend
-from npformer.functional import ALL_VISIBLE
+from npformer.functional import ALL_VISIBLE, AttentionMask
 from npformer.functional.attention import AttentionCache
 from npformer.layers import EncoderLayer
 from npformer.models import Transformer, TransformerConfig
 from npformer.proof.catalogue import shaken
 
 BACKEND = get_backend("numpy", dtype="float64", kernels="plain")
+rng = np.random.default_rng(0)
+X, MEMORY = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 5, 4))
+HIDDEN = AttentionMask(np.array([[True] * 5, [False] * 5]))  # of the memory
 SRC, TGT = np.array([[3, 1, 2, 4], [4, 2, 0, 0]]), np.array([[1, 4, 3], [1, 2, 0]])
 
 

@@ -25,20 +25,22 @@ def test_the_reference_is_not_compared_with_itself(numpy64):
         against_float64(lambda backend: backend.ops.relu, (np.ones((2, 3)),), {}, numpy64)
 
 
+def in_float32_alone(backend, build, **pairs):
+    """The check of a layer with these pairs in float32, and with the usual ones in float64."""
+
+    def built(backend):
+        return build(replace(backend, ops=replace(backend.ops, **pairs)) if backend.dtype == "float32" else backend)
+
+    return against_float64(built, (np.random.default_rng(0).normal(size=(3, 5, 6)),), {}, backend)
+
+
 def test_a_thousandth_too_much_is_over_budget(numpy32):
     def slightly_wrong(dy, cache):
         dx, dweight, dbias = functional.linear_backward(dy, cache)
         return dx, dweight, dbias * 1.001
 
     pair = plain_pair(functional.linear_forward, slightly_wrong)
-
-    def build(backend):
-        if backend.dtype == "float32":
-            backend = replace(backend, ops=replace(backend.ops, linear=pair))
-        return MultiHeadAttention(6, 2, backend=backend)
-
-    x = np.random.default_rng(0).normal(size=(3, 5, 6))
-    report = against_float64(build, (x,), {}, numpy32)
+    report = in_float32_alone(numpy32, lambda backend: MultiHeadAttention(6, 2, backend=backend), linear=pair)
     wrong = {row.tensor for row in report.rows if not row.ok}
     assert {"value.bias", "output.bias"} <= wrong
     assert not {"query.weight", "value.weight", "output.weight", "input 0"} & wrong
@@ -49,14 +51,8 @@ def test_half_precision_is_over_budget(numpy32):
         return functional.feed_forward_forward(x.astype(np.float16).astype(x.dtype), *rest)
 
     pair = plain_pair(coarse, functional.feed_forward_backward)
-
-    def build(backend):
-        if backend.dtype == "float32":
-            backend = replace(backend, ops=replace(backend.ops, feed_forward=pair))
-        return FeedForward(6, 8, activation="gelu", backend=backend)
-
-    x = np.random.default_rng(0).normal(size=(3, 5, 6))
-    assert not against_float64(build, (x,), {}, numpy32).ok
+    layer = lambda backend: FeedForward(6, 8, activation="gelu", backend=backend)  # noqa: E731
+    assert not in_float32_alone(numpy32, layer, feed_forward=pair).ok
 
 
 def test_the_budget_grows_with_the_number_of_terms(numpy32):
@@ -73,16 +69,15 @@ def test_the_budget_grows_with_the_number_of_terms(numpy32):
 
 
 B, H, T, S, D = 2, 3, 4, 5, 6
+HEADS = [(B, H, T, D), (B, H, S, D), (B, H, S, D)]
 SUMS = {
     "linear": ([(B, T, D), (D, 7), (7,)], [D, 7, B * T, B * T]),
     "softmax": ([(B, S)], [S, S]),
     "layer_norm": ([(B, T, D), (D,), (D,)], [D, D, D, D, B * T, B * T]),
     "batch_norm": ([(B, T, D), (D,), (D,)], [B * T] * 7),
-    "attention": ([(B, H, T, D), (B, H, S, D), (B, H, S, D)], [D, S, S, T, D, S, S, T]),
-    "biased_attention": ([(B, H, T, D), (B, H, S, D), (B, H, S, D), (H, T, S)], [D, S, S, T, D, S, S, T, B]),
-    "linear_attention": (
-        [(B, H, T, D), (B, H, S, D), (B, H, S, D)], [S, D, D, T, S, D + 1, D + 1, D],
-    ),
+    "attention": (HEADS, [D, S, S, T, D, S, S, T]),
+    "biased_attention": ([*HEADS, (H, T, S)], [D, S, S, T, D, S, S, T, B]),
+    "linear_attention": (HEADS, [S, D, D, T, S, D + 1, D + 1, D]),
     "conv1d": ([(B, T, D), (3, D, 7), (7,)], [D, D, D, 7, 7, 7, B * T, B * T, B * T, B * T]),
     "gru": (
         [(B, T, D), (B, 7), (D, 21), (21,), (7, 21), (21,)],

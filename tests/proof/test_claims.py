@@ -18,6 +18,7 @@ from npformer.proof import catalogue
 from npformer.proof.identities import IDENTITIES, prove
 from npformer.proof.invariants import INVARIANTS, ClaimResults, certify
 from npformer.proof.invariants.invariant import name_of
+from tests.proof.functions import SOFTMAX
 
 CASES = catalogue()
 BY_NAME = {case.name: case for case in CASES}
@@ -181,19 +182,11 @@ def test_a_claim_about_zeros_proves_nothing():
 
 
 def test_kind_names_a_pair_whose_forward_does_not():
-    def mine(x):
-        y = np.exp(x - x.max(axis=-1, keepdims=True))
-        y /= y.sum(axis=-1, keepdims=True)
-        return y, y
-
-    def mine_backward(dy, y):
-        return y * (dy - np.sum(dy * y, axis=-1, keepdims=True))
-
-    report = prove((mine, mine_backward), X, kind="softmax")
+    report = prove(SOFTMAX, X, kind="softmax")
     assert report.name == "softmax"
     assert [row.name for row in report.rows] == ["softmax-rows", "softmax-sum", "softmax-logarithm", "path-integral"]
     assert report.ok, str(report)
-    assert [row.name for row in prove((mine, mine_backward), X).rows] == ["path-integral"]
+    assert [row.name for row in prove(SOFTMAX, X).rows] == ["path-integral"]
 
 
 def test_a_wrong_gradient_may_keep_an_identity_but_not_the_path_integral():

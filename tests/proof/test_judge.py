@@ -13,7 +13,7 @@ from npformer.layers.parameter import Parameter
 from npformer.proof import gradcheck
 from npformer.proof.judge import MOST_SWEEPS
 from npformer.proof.report import KINK, NOTHING, RIGHT, UNCLEAR, WRONG
-from tests.proof.functions import SOFTMAX, WITNESSES, of_softmax, only_row, softmax_slope, tanh, verdict
+from tests.proof.functions import SOFTMAX, WITNESSES, Forgetful, of_softmax, only_row, softmax_slope, tanh, verdict
 
 HIDDEN = "hidden behind larger entries of the tensor; the error is of the entry's own terms"
 MATRIX = np.random.default_rng(5).normal(size=(4, 6))
@@ -100,13 +100,6 @@ def test_explain_false_gives_no_diagnosis():
 def test_the_tolerance_counts(options):
     assert verdict(tanh(1.001), X, tolerance=1e-2, **options) == RIGHT
     assert verdict(tanh(1.001), X, tolerance=1e-4, **options) == WRONG
-
-
-class Forgetful(LayerNorm):
-    """Its backward forgets γ: invisible as long as γ is 1."""
-
-    def backward(self, dy, cache):
-        return super().backward(dy, cache) / self.gamma.data
 
 
 @pytest.mark.parametrize(("kind", "sizes"), [(LayerNorm, (4,)), (EncoderLayer, (4, 2, 6))])

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from npformer.proof import gradcheck
+from npformer.proof.check import SAMPLES, SIZES
 from npformer.proof.report import RIGHT, WRONG
-from npformer.proof.samples import SAMPLES, SIZES
 
 X = np.random.default_rng(0).normal(size=(2, 5))
 

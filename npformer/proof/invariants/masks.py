@@ -49,13 +49,12 @@ def _tells_masks_apart(probe: Probe) -> bool:
 
 def poisoned(x: HostArray, hidden: HostArray, rng: np.random.Generator) -> HostArray:
     """x (B, ..., S, C) with random numbers of size 1e3 wherever hidden (B, S)."""
-    shape = (x.shape[0], *(1,) * (x.ndim - 3), x.shape[-2], 1)
-    return np.where(hidden.reshape(shape), POISON * rng.normal(size=x.shape), x)
+    return with_steps(x, hidden, POISON * rng.normal(size=x.shape))
 
 
-def without_steps(x: HostArray, hidden: HostArray) -> HostArray:
-    """x (B, ..., T, C) with zeros wherever hidden (B, T)."""
-    return np.where(hidden.reshape((x.shape[0], *(1,) * (x.ndim - 3), x.shape[-2], 1)), 0.0, x)
+def with_steps(x: HostArray, hidden: HostArray, others: Any = 0.0) -> HostArray:
+    """x (B, ..., T, C) with other numbers, or zeros, wherever hidden (B, T)."""
+    return np.where(hidden.reshape((x.shape[0], *(1,) * (x.ndim - 3), x.shape[-2], 1)), others, x)
 
 
 def token_inputs(probe: Probe) -> tuple[str, str] | None:

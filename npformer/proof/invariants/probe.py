@@ -21,7 +21,9 @@ from npformer.proof.inputs import as_tuple, host64, host_copies, is_float, like,
 from npformer.proof.invariants.result import DoesNotApply
 from npformer.typing import HostArray, HostArrays
 
-NOTHING: Mapping[str, Any] = {}
+#: Inputs, options or parameters by name.
+Named = Mapping[str, Any]
+NOTHING: Named = {}
 
 
 class Run(NamedTuple):
@@ -39,7 +41,7 @@ class Probe:
         self,
         target: Any,
         inputs: Sequence[Any],
-        options: Mapping[str, Any],
+        options: Named,
         device: Device | None = None,
         seed: int = 0,
     ) -> None:
@@ -76,7 +78,7 @@ class Probe:
         """Random numbers for one use, equal in every run."""
         return np.random.default_rng([self.seed, use])
 
-    def reset(self, changed: Mapping[str, Any] = NOTHING) -> None:
+    def reset(self, changed: Named = NOTHING) -> None:
         """Set every parameter to a new float64 copy of its value, or to its value in changed; gradients become 0."""
         for key, owner in self.owners.items():
             owner.data = self.device.array(self._values[key], "float64")
@@ -84,21 +86,21 @@ class Probe:
         for name in changed.keys() & self.parameters.keys():
             self.parameters[name].data[...] = self.device.array(changed[name], "float64")
 
-    def placed(self, changed: Mapping[str, Any] = NOTHING) -> list[Any]:
+    def placed(self, changed: Named = NOTHING) -> list[Any]:
         """The inputs, as fresh copies on the device."""
         values = [changed.get(name, value) for name, value in self.inputs.items()]
         return [self.device.array(x, "float64") if is_float(x) else place(x, self.device) for x in values]
 
-    def forward(self, changed: Mapping[str, Any] = NOTHING, options: Mapping[str, Any] | None = None) -> Any:
+    def forward(self, changed: Named = NOTHING, options: Named | None = None) -> Any:
         """(y, cache), as the target returns them, with the present parameters."""
         return self.call(self.placed(changed), self.placed_options(options))
 
-    def placed_options(self, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def placed_options(self, options: Named | None = None) -> dict[str, Any]:
         """The options, or others, on the device."""
         chosen = self.options if options is None else options
         return {name: place(value, self.device) for name, value in chosen.items()}
 
-    def call(self, placed: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    def call(self, placed: Sequence[Any], options: Named) -> Any:
         """(y, cache) for inputs and options that are on the device already."""
         return self.function("forward")(*placed, **options)
 
@@ -124,7 +126,7 @@ class Probe:
         copies = host_copies(y, self.device)
         return {"output": copies[0]} if len(copies) == 1 else {f"output {i}": part for i, part in enumerate(copies)}
 
-    def outputs(self, changed: Mapping[str, Any] = NOTHING, options: Mapping[str, Any] | None = None) -> HostArrays:
+    def outputs(self, changed: Named = NOTHING, options: Named | None = None) -> HostArrays:
         """A forward alone."""
         self.reset(changed)
         return self.outputs_of(self.forward(changed, options)[0])
@@ -136,9 +138,9 @@ class Probe:
 
     def run(
         self,
-        changed: Mapping[str, Any] = NOTHING,
+        changed: Named = NOTHING,
         *,
-        options: Mapping[str, Any] | None = None,
+        options: Named | None = None,
         upstream: Mapping[str, HostArray] | None = None,
     ) -> Run:
         """A forward and a backward. changed replaces inputs and parameters by name; upstream is random by default."""

@@ -16,13 +16,15 @@ from array_api_compat import is_array_api_obj
 
 from npformer.functional.arrays import namespace
 
+#: What restores everything, step by step.
+Undo = list[Callable[[], None]]
 PLAIN_VALUES = (str, bytes, int, float, complex, bool, type(None), np.generic, type, ModuleType)
 
 
 @contextmanager
 def restored(*roots: Any) -> Iterator[None]:
     """On exit, restore everything reachable from roots through attributes and containers."""
-    undo: list[Callable[[], None]] = []
+    undo: Undo = []
     _walk(list(roots), undo)
     try:
         yield
@@ -31,7 +33,7 @@ def restored(*roots: Any) -> Iterator[None]:
             step()
 
 
-def _walk(waiting: list[Any], undo: list[Callable[[], None]]) -> None:
+def _walk(waiting: list[Any], undo: Undo) -> None:
     """Visit every object once and record how to restore it."""
     seen: dict[int, Any] = {}  # keeps the objects alive, so that no id is reused
     while waiting:
@@ -47,14 +49,14 @@ def _walk(waiting: list[Any], undo: list[Callable[[], None]]) -> None:
             waiting.extend(_note_object(value, undo))
 
 
-def _note_array(x: Any, undo: list[Callable[[], None]]) -> None:
+def _note_array(x: Any, undo: Undo) -> None:
     if isinstance(x, np.ndarray) and not x.flags.writeable:
         return
     before = namespace(x).asarray(x, copy=True)
     undo.append(lambda: x.__setitem__(..., before))
 
 
-def _note_object(value: Any, undo: list[Callable[[], None]]) -> list[Any]:
+def _note_object(value: Any, undo: Undo) -> list[Any]:
     """Record how to restore one object; returns the objects that it refers to."""
     if isinstance(value, list):
         items = list(value)
@@ -72,7 +74,7 @@ def _note_object(value: Any, undo: list[Callable[[], None]]) -> list[Any]:
     return [*found, *_note_slots(value, undo), *_note_mapping(getattr(value, "__dict__", None), undo)]
 
 
-def _note_mapping(mapping: Any, undo: list[Callable[[], None]]) -> list[Any]:
+def _note_mapping(mapping: Any, undo: Undo) -> list[Any]:
     if not isinstance(mapping, dict):  # an object without attributes, or a class's read-only view
         return []
     before = dict(mapping)
@@ -86,7 +88,7 @@ def _note_mapping(mapping: Any, undo: list[Callable[[], None]]) -> list[Any]:
     return list(before.values())
 
 
-def _note_slots(value: Any, undo: list[Callable[[], None]]) -> list[Any]:
+def _note_slots(value: Any, undo: Undo) -> list[Any]:
     slots = [slot for kind in type(value).__mro__ for slot in _names(getattr(kind, "__slots__", ()))]
     before = {slot: getattr(value, slot) for slot in slots if not slot.startswith("__") and hasattr(value, slot)}
     if before:

@@ -23,7 +23,7 @@ from npformer.proof.invariants.masks import (
     pad_id_of,
     poisoned,
     token_inputs,
-    without_steps,
+    with_steps,
 )
 from npformer.proof.invariants.probe import Probe
 from npformer.proof.invariants.result import DoesNotApply, Violation
@@ -86,7 +86,7 @@ def _sources(tokens: HostArray, pad: int) -> Iterator[HostArray]:
 
 def _of_real_tokens(x: HostArray, hidden: HostArray) -> HostArray:
     """Outputs (B, ..., T, C) with zeros where hidden (B, T); of one (B, C) for a sequence, where its first token is."""
-    return without_steps(x, hidden) if x.ndim > 2 else np.where(hidden[:, :1], 0.0, x)
+    return with_steps(x, hidden) if x.ndim > 2 else np.where(hidden[:, :1], 0.0, x)
 
 
 def _embedding_tables(probe: Probe) -> HostArrays:
