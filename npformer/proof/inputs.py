@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,14 +22,19 @@ from npformer.proof.measures import with_gaps
 from npformer.typing import Array, HostArray, HostArrays
 
 
-@dataclass(frozen=True)
-class _Leaf:
-    """One value in the inputs: its place, and whether it can have a gradient."""
+class _Leaf(NamedTuple):
+    """One value in the inputs, and its place."""
 
     name: str
     value: Any
-    is_array: bool
-    is_number: bool
+
+
+class _Input(NamedTuple):
+    """One input, and all values in it."""
+
+    name: str
+    given: Any
+    leaves: list[_Leaf]
 
 
 class Inputs:
@@ -44,35 +49,37 @@ class Inputs:
         taken: Container[str] = (),
         dtype: str = "float64",
     ) -> None:
-        self._device, self._given, self._dtype = device, list(inputs), dtype
-        found = list(names) if names is not None else parameter_names(forward, len(self._given))
-        if len(found) != len(self._given) or len(set(found)) != len(found):
+        self._device, self._dtype = device, dtype
+        found = list(names) if names is not None else parameter_names(forward, len(inputs))
+        if len(found) != len(inputs) or len(set(found)) != len(found):
             raise ConfigError(
-                f"names: expected {len(self._given)} different names, one for each input, got {', '.join(found)}"
+                f"names: expected {len(inputs)} different names, one for each input, got {', '.join(found)}"
             )
         self.all_names = [f"input {name}" if name in taken else name for name in found]
-        self._leaves = [list(_leaves(n, x)) for n, x in zip(self.all_names, self._given, strict=True)]
-        arrays = [leaf for group in self._leaves for leaf in group if leaf.is_array]
-        self.tensors = {leaf.name: host64(leaf.value, device) for leaf in arrays}
-        if not arrays and not taken:
+        self._inputs = [_Input(n, x, list(_leaves(n, x))) for n, x in zip(self.all_names, inputs, strict=True)]
+        self._leaves = [leaf for one in self._inputs for leaf in one.leaves]
+        self.tensors = {leaf.name: host64(leaf.value, device) for leaf in self._leaves if is_float(leaf.value)}
+        if not self.tensors and not taken:
             self._check_numbers()
 
     @property
     def unchecked(self) -> list[str]:
         """The inputs that are passed on unchanged, with their types; None and strings are left out."""
-        leaves = (leaf for group in self._leaves for leaf in group if leaf.name not in self.tensors)
-        return [f"{leaf.name} ({_kind(leaf.value)})" for leaf in leaves if not isinstance(leaf.value, str | None)]
+        return [
+            f"{leaf.name} ({_kind(leaf.value)})"
+            for leaf in self._leaves
+            if leaf.name not in self.tensors and not isinstance(leaf.value, str | None)
+        ]
 
     def placed(self, replaced: HostArrays) -> list[Any]:
         """The inputs on the device, in new memory."""
-        groups = zip(self._given, self._leaves, strict=True)
-        return [_rebuilt(given, iter([self._place(leaf, replaced) for leaf in leaves])) for given, leaves in groups]
+        return [_rebuilt(one.given, iter([self._place(leaf, replaced) for leaf in one.leaves])) for one in self._inputs]
 
     def _place(self, leaf: _Leaf, replaced: HostArrays) -> Any:
         if leaf.name not in self.tensors:
             return place(leaf.value, self._device)
         value = replaced.get(leaf.name, self.tensors[leaf.name])
-        if leaf.is_number:
+        if isinstance(leaf.value, float):
             return value.item()
         if type(value) is not np.ndarray:
             return value  # it records the calls made with it, see fitness.py
@@ -80,7 +87,13 @@ class Inputs:
         if dtype == "float16":
             return value.astype(np.float16)
         placed = self._device.array(value, dtype)
-        return _laid_out_like(leaf.value, placed) if isinstance(placed, np.ndarray) else placed
+        if (
+            not isinstance(placed, np.ndarray)
+            or not isinstance(leaf.value, np.ndarray)
+            or leaf.value.flags.c_contiguous
+        ):
+            return placed
+        return with_gaps(placed)  # non-contiguous inputs are checked as such
 
     def changed(self, placed: Sequence[Any], replaced: HostArrays) -> list[str]:
         """Names of the tensors in placed that have changed since ``placed(replaced)``."""
@@ -93,32 +106,31 @@ class Inputs:
         ]
 
     def _flat(self, placed: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-        for name, given, value in zip(self.all_names, self._given, placed, strict=True):
-            yield from _along(name, given, value)
+        for one, value in zip(self._inputs, placed, strict=True):
+            yield from _along(one.name, one.given, value)
 
     def named(self, found: Any) -> HostArrays:
         """A backward's gradients, by tensor. Raises ShapeError if their number does not fit."""
         if isinstance(found, dict) and found and set(found) <= set(self.all_names):
             found = tuple(found.get(name) for name in self.all_names)
         gradients = () if found is None and len(self.tensors) != 1 else as_tuple(found)
-        meant = [n for n, leaves in zip(self.all_names, self._leaves, strict=True) if self._has_tensor(leaves)]
+        meant = [one.name for one in self._inputs if self._has_tensor(one)]
         if len(gradients) != len(meant):
             meant = self._other_count(gradients, meant)
         by_input = dict(zip(meant, gradients, strict=True))
         self._check_numbers(self._answered(by_input))
         named: HostArrays = {}
-        for name, given, leaves in zip(self.all_names, self._given, self._leaves, strict=True):
-            if name in by_input and self._has_tensor(leaves):
+        for name, given, _ in filter(self._has_tensor, self._inputs):
+            if name in by_input:
                 named |= {n: self._host(n, g) for n, g in _along(name, given, by_input[name]) if n in self.tensors}
         return named
 
-    def _has_tensor(self, leaves: Sequence[_Leaf]) -> bool:
-        return any(leaf.name in self.tensors for leaf in leaves)
+    def _has_tensor(self, one: _Input) -> bool:
+        return any(leaf.name in self.tensors for leaf in one.leaves)
 
     def _answered(self, by_input: dict[str, Any]) -> set[str]:
         """Leaves inside lists and dicts with a gradient other than None."""
-        groups = zip(self.all_names, self._given, strict=True)
-        inside = [(n, x) for n, x in groups if n in by_input and _is_container(x)]
+        inside = [(n, x) for n, x, _ in self._inputs if n in by_input and _is_container(x)]
         return {leaf for n, x in inside for leaf, gradient in _along(n, x, by_input[n]) if gradient is not None}
 
     def _other_count(self, gradients: tuple[Any, ...], meant: list[str]) -> list[str]:
@@ -128,9 +140,9 @@ class Inputs:
         ):
             return self.all_names
         numbers = [
-            name
-            for name, leaves in zip(self.all_names, self._leaves, strict=True)
-            if self._has_tensor(leaves) or any(leaf.is_number for leaf in leaves)
+            one.name
+            for one in self._inputs
+            if self._has_tensor(one) or any(isinstance(leaf.value, float) for leaf in one.leaves)
         ]
         if len(gradients) == len(numbers):
             self._check_numbers()
@@ -144,11 +156,11 @@ class Inputs:
         """Make Python floats, all or those of these names, tensors of shape ()."""
         numbers = {
             leaf.name: np.array(leaf.value, dtype=np.float64)
-            for group in self._leaves for leaf in group if leaf.is_number and (which is None or leaf.name in which)
-        }  # fmt: skip
-        order = [leaf.name for group in self._leaves for leaf in group]
+            for leaf in self._leaves
+            if isinstance(leaf.value, float) and (which is None or leaf.name in which)
+        }
         both = self.tensors | numbers
-        ordered = {name: both[name] for name in order if name in both}
+        ordered = {name: both[name] for name, _ in self._leaves if name in both}
         self.tensors.clear()  # the same dictionary, so that its other holders see them
         self.tensors.update(ordered)
 
@@ -219,7 +231,7 @@ def _leaves(name: str, x: Any) -> Iterator[_Leaf]:
         for key, part in _parts(x):
             yield from _leaves(f"{name}[{key!r}]", part)
     else:
-        yield _Leaf(name, x, is_float(x), isinstance(x, float))
+        yield _Leaf(name, x)
 
 
 def _along(name: str, given: Any, value: Any) -> Iterator[tuple[str, Any]]:
@@ -251,13 +263,6 @@ def _rebuilt(given: Any, leaves: Iterator[Any]) -> Any:
     return type(given)(*values) if hasattr(given, "_fields") else type(given)(values)
 
 
-def _laid_out_like(given: Array, x: HostArray) -> HostArray:
-    """x with gaps between its elements if given has them, so that non-contiguous inputs are checked as such."""
-    if not isinstance(given, np.ndarray) or given.flags.c_contiguous:
-        return x
-    return with_gaps(x)
-
-
 def parameter_names(forward: Callable[..., Any], count: int) -> list[str]:
     """The names of forward's first ``count`` parameters."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -265,7 +270,7 @@ def parameter_names(forward: Callable[..., Any], count: int) -> list[str]:
         names = [p.name for p in inspect.signature(forward).parameters.values() if p.kind in kinds]
     except (TypeError, ValueError):  # a compiled function may not have any names
         names = []
-    return (names + [f"input{i}" for i in range(count)])[:count] if len(names) < count else names[:count]
+    return (names + [f"input{i}" for i in range(count)])[:count]
 
 
 def host64(x: Array, device: Device) -> HostArray:

@@ -173,19 +173,17 @@ class Judge:
             return self._by_differences(self._without_complex(case))
         by_tensor, by_entry = self._failing(case)
         if not by_tensor.any():
-            place = self._beyond_rounding(case, by_entry)
-            if place is None:
-                note = "central differences cannot tell here" if unsettled.any() else ""
-                return _Verdict(worst_at(case.error / case.scale), RIGHT, note)
-            return _Verdict(place, WRONG, _HIDDEN, by_entry=True)
+            note = "central differences cannot tell here" if unsettled.any() else ""
+            right = _Verdict(worst_at(case.error / case.scale), RIGHT, note)
+            return self._beyond_rounding(case, by_entry) or right
         place = worst_at(np.where(by_tensor, case.error / case.scale, -1.0))
         gap = case.error[place]
         if not np.isfinite(gap) or apart[place] <= gap / 3:
             return _Verdict(place, WRONG)
         if self._explain and unsettled[place]:
-            verdict, note = self._swept(case, place)
-            if verdict == KINK:
-                return _Verdict(place, verdict, note)
+            swept = self._swept(case, place)
+            if swept.verdict == KINK:
+                return swept
         if self._is_analytic():
             return _Verdict(place, WRONG)
         return _Verdict(place, UNCLEAR, "by the complex step alone it is wrong, and that may be unfit here")
@@ -205,10 +203,7 @@ class Judge:
         doubtful = by_tensor | self._unsettled(case)
         places = _by_size(case.error / case.scale, doubtful)
         if not places:
-            entry = self._beyond_rounding(case, by_entry)
-            if entry is None:
-                return _Verdict(worst_at(case.error / case.scale), RIGHT)
-            return _Verdict(entry, WRONG, _HIDDEN, by_entry=True)
+            return self._beyond_rounding(case, by_entry) or _Verdict(worst_at(case.error / case.scale), RIGHT)
         if not self._explain:
             clear = _by_size(case.error / case.scale, by_tensor & ~self._unsettled(case))
             return _Verdict(clear[0], WRONG) if clear else _Verdict(places[0], UNCLEAR)
@@ -218,8 +213,8 @@ class Judge:
             if found[-1].verdict == WRONG:
                 break
         worst = min(found, key=lambda each: _GRAVITY.index(each.verdict))
-        if worst.verdict == RIGHT and (entry := self._beyond_rounding(case, by_entry)) is not None:
-            return _Verdict(entry, WRONG, _HIDDEN, by_entry=True)
+        if worst.verdict == RIGHT and (hidden := self._beyond_rounding(case, by_entry)) is not None:
+            return hidden
         if worst.verdict == RIGHT and len(places) > len(found):
             note = f"differences are unsettled at {len(places)} places, of which {len(found)} were looked at"
             return _Verdict(places[len(found)], UNCLEAR, note)
@@ -227,27 +222,25 @@ class Judge:
 
     def _looked_at(self, case: _Case, place: Place) -> _Verdict:
         """Sweep the step size at a doubtful place: is there a gradient, and can it be determined?"""
-        verdict, note = self._swept(case, place)
-        if verdict != KINK and not self._unsettled(case)[place]:
-            return _Verdict(place, WRONG)
-        return _Verdict(place, verdict, note)
+        swept = self._swept(case, place)
+        return swept if swept.verdict == KINK or self._unsettled(case)[place] else _Verdict(place, WRONG)
 
-    def _swept(self, case: _Case, place: Place) -> tuple[str, str]:
+    def _swept(self, case: _Case, place: Place) -> _Verdict:
         x, scale = self._oracle.subject.tensors[case.tensor], case.scale[place[0]].item()
         direction = unit(x.shape, place[1:]) if case.directions is None else case.directions[int(place[1])]
         found = sweep(self._oracle.subject, case.tensor, direction, self._oracle.upstreams[int(place[0])])
         verdict = found.verdict(float(case.claimed[place]), scale, self._central_tolerance)
-        return verdict, f"by a sweep of h, which settles to {found.noise / scale:.0e}"
+        return _Verdict(place, verdict, f"by a sweep of h, which settles to {found.noise / scale:.0e}")
 
-    def _beyond_rounding(self, case: _Case, failing: HostArray) -> Place | None:
-        """The worst entry that repeatedly fails its own rule by more than rounding; None if there is none."""
+    def _beyond_rounding(self, case: _Case, failing: HostArray) -> _Verdict | None:
+        """WRONG at the worst entry that repeatedly fails its own rule by more than rounding; None if there is none."""
         if case.directions is not None:
             return None
         limit = self._tolerance * case.reach + case.worth + case.floor
         for place in _by_size(case.error / np.where(limit == 0, 1.0, limit), failing)[:MOST_ENTRIES]:
             direction, noise = unit(case.error.shape[1:], place[1:]), self._noise(case, place)
             if case.error[place] > limit[place] + 8 * noise and self._holds_again(case, place, direction, noise):
-                return place
+                return _Verdict(place, WRONG, _HIDDEN, by_entry=True)
         return None
 
     def _holds_again(self, case: _Case, place: Place, direction: HostArray, noise: float) -> bool:

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.proof.measures import max_abs, rms
+from npformer.proof.measures import U, max_abs, rms
 from npformer.proof.subject import Subject
 from npformer.typing import HostArray, HostArrays
 
@@ -51,6 +51,8 @@ HALVINGS = 20
 SETTLING = 3
 #: Of the size of x, for the points at which a forward's noise is looked for; and which differences tell it.
 NOISE_STEP, NOISE_ORDER, NOISE_POINTS = 3e-6, 6, 9
+#: What a forward raises at a point outside of its domain.
+OUTSIDE = (np.linalg.LinAlgError, ArithmeticError, ValueError)
 
 
 class Slope(NamedTuple):
@@ -80,7 +82,7 @@ class Oracle:
 
     def __init__(self, subject: Subject, upstreams: Sequence[Upstream], use_complex: bool = True) -> None:
         self.subject, self.upstreams, self.use_complex = subject, list(upstreams), use_complex
-        self.rounding = max((_unit_roundoff(y) for y in subject.outputs({})), default=2.0**-53)
+        self.rounding = max((_unit_roundoff(y) for y in subject.outputs({})), default=U)
         self._noise: dict[str, list[HostArray]] = {}
 
     def evidence(self, tensor: str, directions: Iterator[tuple[Any, HostArray]], shape: tuple[int, ...]) -> Evidence:
@@ -107,16 +109,16 @@ class Oracle:
         A central difference with one h confirms the complex step where it agrees; where it does not, or where there
         is no complex step, it is extrapolated.
         """
+        truth = None
         if self.use_complex:
-            by_complex = self.complex_step(tensor, direction)
+            truth = self.complex_step(tensor, direction)
             near, (noise, _) = self.difference(tensor, direction, CENTRAL_H, {}, noise_too=False)
-            apart = np.abs(near - by_complex.value)
-            if np.all(apart <= SAME * np.abs(by_complex.value) + 4 * noise):
-                return by_complex.value, near, apart, by_complex.reach
-            central = self.extrapolated(tensor, direction)
-            return by_complex.value, central.value, central.error, by_complex.reach
+            apart = np.abs(near - truth.value)
+            if np.all(apart <= SAME * np.abs(truth.value) + 4 * noise):
+                return truth.value, near, apart, truth.reach
         central = self.extrapolated(tensor, direction)
-        return central.value, central.value, central.error, central.reach
+        truth = truth or central
+        return truth.value, central.value, central.error, truth.reach
 
     def complex_step(self, tensor: str, direction: HostArray, at: HostArrays | None = None) -> Slope:
         """By the complex step; at: tensors that are elsewhere than at the subject's point."""
@@ -142,7 +144,7 @@ class Oracle:
         x = at.get(tensor, self.subject.tensors[tensor])
         try:
             above, below = (self.subject.outputs(at | {tensor: x + step * direction}) for step in (h, -h))
-        except (np.linalg.LinAlgError, ArithmeticError, ValueError):
+        except OUTSIDE:
             nowhere = np.full(len(self.upstreams), np.nan)
             return nowhere, (nowhere, nowhere)
         moves = [np.asarray(a - b, dtype=np.float64) / (2 * h) for a, b in zip(above, below, strict=True)]
@@ -205,7 +207,7 @@ class Oracle:
                 points = [
                     self.subject.outputs({tensor: x + step * (start + i) * direction}) for i in range(NOISE_POINTS)
                 ]
-        except (np.linalg.LinAlgError, ArithmeticError, ValueError):
+        except OUTSIDE:
             return [np.zeros(y.shape) for y in self.subject.outputs({})]
         found = []
         for values in zip(*points, strict=True):
@@ -279,4 +281,4 @@ def _sums(terms: list[list[HostArray]]) -> HostArray:
 
 def _unit_roundoff(y: HostArray) -> float:
     """The unit roundoff of y's dtype; that of float64 unless y is floating-point."""
-    return float(np.finfo(y.dtype).eps) / 2 if y.dtype.kind == "f" else 2.0**-53
+    return float(np.finfo(y.dtype).eps) / 2 if y.dtype.kind == "f" else U

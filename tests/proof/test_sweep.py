@@ -1,10 +1,13 @@
-"""A sweep over step sizes tells right from wrong, sees a kink, and says so when it cannot tell."""
+"""A sweep over step sizes tells right from wrong, sees a kink, and says so if it cannot tell; the V of each tensor."""
 
 import numpy as np
 import pytest
 
+from npformer.layers import Linear
+from npformer.proof import gradcheck
+from npformer.proof.curves import v_curves
 from npformer.proof.report import KINK, RIGHT, UNCLEAR, WRONG
-from npformer.proof.subject import PairSubject, subject
+from npformer.proof.subject import subject
 from npformer.proof.sweep import STEPS, sweep
 
 UPSTREAM = np.array([0.7, -1.3, 0.4])
@@ -12,11 +15,14 @@ FIRST = np.array([1.0, 0.0, 0.0])
 X = np.array([0.6, -0.8, 1.1])
 
 
-def swept(forward, x=X, direction=FIRST):
-    """The sweep of L = Σ UPSTREAM·forward(x) along a direction."""
-    checked = subject((lambda x: (forward(x), None), None), (x,), {}, None)
-    assert isinstance(checked, PairSubject)
-    return sweep(checked, "x", direction, (UPSTREAM,))
+def swept(forward, x=X):
+    """The sweep of L = Σ UPSTREAM·forward(x) along the first axis."""
+    return sweep(subject((lambda x: (forward(x), None), None), (x,), {}, None), "x", FIRST, (UPSTREAM,))
+
+
+def judged(found, *claims, scale=1.0):
+    """The verdicts on claims of a slope."""
+    return [found.verdict(claim, scale, 1e-7) for claim in claims]
 
 
 def in_float32(forward):
@@ -57,39 +63,35 @@ def test_the_error_is_a_v():
 def test_right_and_wrong_slopes(name, factor, verdict):
     forward, derivative = SMOOTH[name]
     truth = float(UPSTREAM[0] * derivative(X)[0])
-    assert swept(forward).verdict(factor * truth, abs(truth), 1e-7) == verdict
+    assert judged(swept(forward), factor * truth, scale=abs(truth)) == [verdict]
 
 
 def test_a_claim_that_is_not_a_number_is_wrong():
-    found = swept(np.tanh)
-    assert [found.verdict(claim, 1.0, 1e-7) for claim in (np.nan, np.inf)] == [WRONG, WRONG]
+    assert judged(swept(np.tanh), np.nan, np.inf) == [WRONG, WRONG]
 
 
 def test_no_slope_at_all():
     flat = swept(lambda x: 0 * x)
     assert (flat.slope, flat.noise, flat.jump) == (0, 0, 0)
-    assert (flat.verdict(0.0, 1.0, 1e-7), flat.verdict(0.01, 1.0, 1e-7)) == (RIGHT, WRONG)
-    top = swept(np.cos, np.array([0.0, 1.0, 2.0]))
-    assert (top.verdict(0.0, 1.0, 1e-7), top.verdict(1e-5, 1.0, 1e-7)) == (RIGHT, WRONG)
+    assert judged(flat, 0.0, 0.01) == [RIGHT, WRONG]
+    assert judged(swept(np.cos, np.array([0.0, 1.0, 2.0])), 0.0, 1e-5) == [RIGHT, WRONG]
 
 
 def relu(x):
     return np.where(x > 0, x, 0) + 0.2 * x**2
 
 
-@pytest.mark.parametrize("claim", [0.0, 0.5, 1.0])
-def test_a_kink_at_the_very_point(claim):
+def test_a_kink_at_the_very_point():
     found = swept(relu, np.array([0.0, -0.8, 1.1]))
     assert found.jump == pytest.approx(UPSTREAM[0])
-    assert found.verdict(claim * UPSTREAM[0], 1.0, 1e-7) == KINK
+    assert judged(found, 0.0, 0.5 * UPSTREAM[0], UPSTREAM[0]) == [KINK] * 3
 
 
 @pytest.mark.parametrize("distance", [1e-6, -1e-6, 1e-5, 1e-3, 0.05])
 def test_beside_a_kink_there_is_a_slope(distance):
     found = swept(relu, np.array([distance, -0.8, 1.1]))
     truth = UPSTREAM[0] * ((distance > 0) + 0.4 * distance)
-    assert found.verdict(truth, 1.0, 1e-7) == RIGHT
-    assert found.verdict(truth + 0.5, 1.0, 1e-7) == WRONG
+    assert judged(found, truth, truth + 0.5) == [RIGHT, WRONG]
 
 
 def test_float32_inside_cannot_tell_and_never_accuses():
@@ -99,25 +101,57 @@ def test_float32_inside_cannot_tell_and_never_accuses():
         for _ in range(40):
             x = rng.normal(size=3)
             truth = float(UPSTREAM[0] * derivative(x)[0])
-            verdicts.append(swept(in_float32(forward), x).verdict(truth, abs(truth), 1e-7))
+            verdicts += judged(swept(in_float32(forward), x), truth, scale=abs(truth))
     assert set(verdicts) == {UNCLEAR}
 
 
 def test_float32_inside_still_shows_what_is_badly_wrong_and_where_a_kink_is():
-    found = swept(in_float32(lambda x: 1.7 * x))
-    assert found.verdict(2 * 1.7 * UPSTREAM[0], 1.0, 1e-7) == WRONG
-    at_the_kink = swept(in_float32(relu), np.array([0.0, -0.8, 1.1]))
-    assert at_the_kink.verdict(0.0, 1.0, 1e-7) == KINK
+    assert judged(swept(in_float32(lambda x: 1.7 * x)), 2 * 1.7 * UPSTREAM[0]) == [WRONG]
+    assert judged(swept(in_float32(relu), np.array([0.0, -0.8, 1.1])), 0.0) == [KINK]
 
 
 def test_noise_alone_cannot_tell():
     rng = np.random.default_rng(0)
-    found = swept(lambda x: x + 1e-3 * rng.normal(size=x.shape))
-    assert found.verdict(UPSTREAM[0], 1.0, 1e-7) == UNCLEAR
+    assert judged(swept(lambda x: x + 1e-3 * rng.normal(size=x.shape)), UPSTREAM[0]) == [UNCLEAR]
 
 
 def test_large_steps_may_leave_the_domain():
     x = np.array([0.05, 0.5, 0.5])  # log(0.05 − 0.1) is not a number
-    assert swept(np.log, x).verdict(UPSTREAM[0] / 0.05, 1.0, 1e-7) == RIGHT
-    nowhere = swept(lambda x: np.sqrt(-1 - x**2), x)
-    assert nowhere.verdict(0.0, 1.0, 1e-7) == UNCLEAR
+    assert judged(swept(np.log, x), UPSTREAM[0] / 0.05) == [RIGHT]
+    assert judged(swept(lambda x: np.sqrt(-1 - x**2), x), 0.0) == [UNCLEAR]
+
+
+POINTS = np.random.default_rng(0).normal(size=(2, 3))
+
+
+def pair(factor):
+    return lambda x, w: (np.tanh(x) * w, (x, w)), lambda dy, c: (
+        dy * c[1] / np.cosh(c[0]) ** 2,
+        factor * dy * np.tanh(c[0]),
+    )
+
+
+def test_a_right_gradient_is_a_v_and_a_wrong_one_a_level():
+    inputs = POINTS, POINTS + 2
+    report = gradcheck(pair(1.01), *inputs, name="mine")
+    right, wrong = v_curves(report, pair(1.01), inputs, {})
+    assert (right.name, right.verdict, wrong.name, wrong.verdict) == ("mine · x", "right", "mine · w", "WRONG")
+    np.testing.assert_array_equal(right.h, STEPS)
+    assert right.error[8] < 1e-9 < right.error[2]
+    assert right.error[2] / right.error[4] == pytest.approx(100, rel=0.1)  # h²
+    np.testing.assert_allclose(wrong.error[:17], report.rows[1].scaled_error, rtol=1e-3)
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+@pytest.mark.parametrize("elementwise", [True, False])
+def test_the_curve_is_of_the_reports_place(elementwise, seed, numpy64):
+    """With another upstream gradient, or another direction, the differences would be of something else."""
+    layer = Linear(3, 4, backend=numpy64)
+    report = gradcheck(layer, POINTS, elementwise=elementwise, seed=seed)
+    for curve in v_curves(report, layer, (POINTS,), {}, seed=seed):
+        assert curve.error[8] < 1e-8, curve.name
+    assert [curve.name for curve in v_curves(report, layer, (POINTS,), {}, seed=seed)] == [
+        f"Linear · {row.tensor}" for row in report.rows
+    ]
+    other = v_curves(report, layer, (POINTS,), {}, seed=seed + 1)
+    assert max(curve.error[8] for curve in other) > 1e-2
