@@ -95,6 +95,16 @@ def culprit_of(checked: Subject) -> str:
     return ""
 
 
+def _noting(name: str) -> Any:
+    """A method of that name which records its call."""
+
+    def method(self: _Noting, *args: Any, **options: Any) -> Any:
+        self._note(f"{name}()")
+        return self._kept(getattr(self.view(np.ndarray), name)(*args, **options))
+
+    return method
+
+
 class _Noting(np.ndarray[Any, Any]):
     """A complex array that records each call that loses or flips its imaginary part, or a result's."""
 
@@ -141,21 +151,7 @@ class _Noting(np.ndarray[Any, Any]):
         is_array = isinstance(found, np.ndarray | np.complexfloating)
         return _Noting.of(np.asarray(found), self.noted) if is_array else found
 
-    def conj(self) -> Any:
-        self._note("conj()")
-        return super().conj()
-
-    def conjugate(self, *args: Any) -> Any:
-        self._note("conjugate()")
-        return super().conjugate(*args)
-
-    def var(self, *args: Any, **options: Any) -> Any:
-        self._note("var()")
-        return self.view(np.ndarray).var(*args, **options)
-
-    def std(self, *args: Any, **options: Any) -> Any:
-        self._note("std()")
-        return self.view(np.ndarray).std(*args, **options)
+    conj, conjugate, var, std = map(_noting, ("conj", "conjugate", "var", "std"))
 
     def astype(self, dtype: Any, *args: Any, **options: Any) -> Any:
         if np.dtype(dtype).kind != "c":

@@ -12,8 +12,8 @@ from typing import Any
 
 from npformer.backend import PLAIN, Backend, Ops
 from npformer.functional import OPERATIONS, Operation
-from npformer.layers import Buffer, Layer
-from npformer.proof.subject import LayerSubject, PairSubject
+from npformer.layers import Layer
+from npformer.proof.subject import LayerSubject
 
 
 @contextmanager
@@ -33,7 +33,8 @@ def in_float64(target: Any, checked: LayerSubject | PairSubject) -> Iterator[lis
                 if getattr(layer, "recompute", False):
                     stack.enter_context(attributes(layer, recompute=False))
             for buffer in {id(buffer): buffer for _, buffer in target.named_buffers()}.values():
-                stack.enter_context(attributes(buffer, data=_float64(buffer, target)))
+                data = checked.device.array(checked.device.host(buffer.data), "float64")
+                stack.enter_context(_attributes(buffer, data=data))
         yield placed
 
 
@@ -59,10 +60,6 @@ def plain_row(target: Any) -> Operation | None:
     name = getattr(forward, "__name__", "").removesuffix("_forward")
     own = str(getattr(forward, "__module__", "")).startswith("npformer.")
     return OPERATIONS.get(name) if own else None
-
-
-def _float64(buffer: Buffer, target: Layer) -> Any:
-    return target.backend.device.array(target.backend.host(buffer.data), "float64")
 
 
 @contextmanager

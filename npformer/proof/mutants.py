@@ -132,6 +132,10 @@ _OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {
 }  # fmt: skip
 
 
+def _times(factor: int, node: ast.expr) -> ast.expr:
+    return ast.BinOp(ast.Constant(factor), ast.Mult(), node)
+
+
 def _binary(node: ast.BinOp) -> Mistakes:
     left, right = node.left, node.right
     minus_right = ast.UnaryOp(ast.USub(), right)
@@ -147,7 +151,7 @@ def _binary(node: ast.BinOp) -> Mistakes:
     elif isinstance(node.op, ast.Mult):
         yield "drop a factor", left
         yield "drop a factor", right
-        yield "scale by 2", ast.BinOp(ast.Constant(2), ast.Mult(), node)
+        yield "scale by 2", _times(2, node)
     elif isinstance(node.op, ast.Div):
         yield "drop a factor", left
         yield "swap operands", ast.BinOp(right, ast.Div(), left)
@@ -157,7 +161,7 @@ def _call(node: ast.Call) -> Mistakes:
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     if name == "matmul":
         yield "swap operands", ast.Call(node.func, [node.args[1], node.args[0]], node.keywords)
-        yield "scale by 2", ast.BinOp(ast.Constant(2), ast.Mult(), node)
+        yield "scale by 2", _times(2, node)
     elif name == "matrix_transpose":
         yield "drop a transpose", node.args[0]
     elif name == "where":
@@ -189,8 +193,8 @@ def _returned(value: ast.expr) -> Mistakes:
     for i, part in enumerate(parts):
         for operator, wrong in (
             ("change a sign", ast.UnaryOp(ast.USub(), part)),
-            ("scale by 2", ast.BinOp(ast.Constant(2), ast.Mult(), part)),
-            ("return zero", ast.BinOp(ast.Constant(0), ast.Mult(), part)),
+            ("scale by 2", _times(2, part)),
+            ("return zero", _times(0, part)),
         ):
             changed: list[ast.expr] = [*parts[:i], wrong, *parts[i + 1 :]]
             yield operator, ast.Tuple(changed, ast.Load()) if isinstance(value, ast.Tuple) else wrong

@@ -29,11 +29,9 @@ def pair(name, backward):
 
 
 def scaled(name, *factors):
-    """A pair whose gradients are multiplied by factors."""
+    """The backward, with its gradients multiplied by factors."""
     backward = getattr(F, f"{name}_backward")
-    return pair(
-        name, lambda dy, cache: tuple(f * gradient for f, gradient in zip(factors, backward(dy, cache), strict=True))
-    )
+    return lambda dy, cache: tuple(f * gradient for f, gradient in zip(factors, backward(dy, cache), strict=True))
 
 
 def no_mean_of_tokens(dy, cache):
@@ -72,7 +70,7 @@ def base_100000(x, offset=0):
 
 
 def norm_with(*, mean=True, along=True, outside=False):
-    """LayerNorm whose backward leaves out a term, or multiplies by γ at its end."""
+    """A backward of LayerNorm that leaves out a term, or multiplies by γ at its end."""
 
     def backward(dy, cache):
         x_hat, r, gamma = cache
@@ -80,7 +78,7 @@ def norm_with(*, mean=True, along=True, outside=False):
         dx = g - mean * g.mean(axis=-1, keepdims=True) - along * x_hat * (g * x_hat).mean(axis=-1, keepdims=True)
         return (gamma if outside else 1.0) * r * dx, (dy * x_hat).sum(axis=(0, 1)), dy.sum(axis=(0, 1))
 
-    return pair("layer_norm", backward)
+    return backward
 
 
 def gain_from_y(dy, cache):
@@ -106,7 +104,7 @@ def no_eps(x, gamma, beta, eps):
 
 
 def flawed(flaw):
-    """Attention with the right backward, but for one flaw."""
+    """The right backward of attention, but for one flaw."""
 
     def backward(dout, cache):
         q, k, v, (w,), dropout = cache
@@ -118,7 +116,7 @@ def flawed(flaw):
         dk = np.swapaxes(dscores, -1, -2) @ q * (1 if flaw == "scale forgotten" else scale)
         return dq, dk, np.swapaxes(dropped, -1, -2) @ dout
 
-    return pair("attention", backward)
+    return backward
 
 
 def own_hidden(q, k, v, mask):
@@ -142,56 +140,61 @@ def counts_padding(logits, targets, ignore_index, label_smoothing):
 
 SMOOTH = (LOGITS, TARGETS, 0, 0.1)
 CAUSAL = AttentionMask(causal=True, query_offset=2)
-#: what is wrong -> the identity that says so, the pair, its inputs; the name before the colon is the operation
-BREAKERS = {
-    "linear: dW over the batch": broken("linear-weights", scaled("linear", 1, 0.5, 1), X, W, B),
-    "linear: db over the batch": broken("last-bias", scaled("linear", 1, 1, 0.5), X, W, B),
-    "linear: dx doubled": broken("linear-inputs", scaled("linear", 2, 1, 1), X, W, B),
-    "linear: dx a thousandth off": broken("linear-exchange", scaled("linear", 1.001, 1, 1), X, W, B),
-    "linear: db doubled": broken("adjoint", scaled("linear", 1, 1, 2), X, W, B),
-    "relu: gate of the gradient": broken("gate", pair("relu", lambda dy, cache: (np.maximum(dy, 0),)), X),
-    "dropout: scale forgotten": broken("gate", pair("dropout", lambda dy, cache: (dy * cache.keep,)), X, DRAW),
-    "gelu: one percent off": broken("gelu-odd", scaled("gelu", 1.01), X),
-    "gelu: derivative of tanh": broken("path-integral", pair("gelu", gelu_of_tanh), X),
-    "residual: path cut": broken("residual", scaled("residual", 0, 1), X, F_OUT, DRAW),
-    "residual: mask forgotten": broken("residual", pair("residual", lambda dy, cache: (dy, dy)), X, F_OUT, DRAW),
-    "embedding: last token wins": broken("embedding-rows", pair("embedding", last_token_wins), *EMBEDDING),
-    "embedding: root forgotten": broken("embedding-rows", pair("embedding", root_forgotten), *EMBEDDING),
-    "embedding: into the pad row": broken("absent-tokens", pair("embedding", into_pad_row), *EMBEDDING),
-    "learned_positions: mean": broken("positions", pair("learned_positions", mean_over_batch), X, TABLE, 2),
-    "sinusoidal_positions: base": broken("sinusoid", (base_100000, F.sinusoidal_positions_backward), X),
-    "softmax: no sum": broken("softmax-rows", pair("softmax", lambda dy, cache: (cache.y * dy,)), X),
-    "softmax: over the batch": broken("softmax-logarithm", scaled("softmax", 1 / len(X)), X),
-    "softmax: −1e9": broken(
+#: what is wrong -> the identity that says so, the backward, or a pair with a wrong forward, and inputs; the name before
+#: the colon is the operation
+WRONG = {
+    "linear: dW over the batch": ("linear-weights", scaled("linear", 1, 0.5, 1), X, W, B),
+    "linear: db over the batch": ("last-bias", scaled("linear", 1, 1, 0.5), X, W, B),
+    "linear: dx doubled": ("linear-inputs", scaled("linear", 2, 1, 1), X, W, B),
+    "linear: dx a thousandth off": ("linear-exchange", scaled("linear", 1.001, 1, 1), X, W, B),
+    "linear: db doubled": ("adjoint", scaled("linear", 1, 1, 2), X, W, B),
+    "relu: gate of the gradient": ("gate", lambda dy, cache: (np.maximum(dy, 0),), X),
+    "dropout: scale forgotten": ("gate", lambda dy, cache: (dy * cache.keep,), X, DRAW),
+    "gelu: one percent off": ("gelu-odd", scaled("gelu", 1.01), X),
+    "gelu: derivative of tanh": ("path-integral", gelu_of_tanh, X),
+    "residual: path cut": ("residual", scaled("residual", 0, 1), X, F_OUT, DRAW),
+    "residual: mask forgotten": ("residual", lambda dy, cache: (dy, dy), X, F_OUT, DRAW),
+    "embedding: last token wins": ("embedding-rows", last_token_wins, *EMBEDDING),
+    "embedding: root forgotten": ("embedding-rows", root_forgotten, *EMBEDDING),
+    "embedding: into the pad row": ("absent-tokens", into_pad_row, *EMBEDDING),
+    "learned_positions: mean": ("positions", mean_over_batch, X, TABLE, 2),
+    "sinusoidal_positions: base": ("sinusoid", (base_100000, F.sinusoidal_positions_backward), X),
+    "softmax: no sum": ("softmax-rows", lambda dy, cache: (cache.y * dy,), X),
+    "softmax: over the batch": ("softmax-logarithm", scaled("softmax", 1 / len(X)), X),
+    "softmax: −1e9": (
         "softmax-sum", (lambda x, visible: F.softmax_forward(np.where(visible, x, -1e9)), F.softmax_backward),
         X, np.zeros((2, 1, 1), bool),
     ),
-    "layer_norm: no mean": broken("layer-norm-shift", norm_with(mean=False), *NORM),
-    "layer_norm: γ outside": broken("layer-norm-scale", norm_with(outside=True), *NORM),
-    "layer_norm: no x̂": broken("layer-norm-scale", norm_with(along=False), *NORM),
-    "layer_norm: dx two percent off": broken("layer-norm-scale", scaled("layer_norm", 1.02, 1, 1), *NARROW),
-    "layer_norm: dγ of y": broken("layer-norm-parameters", pair("layer_norm", gain_from_y), *NORM),
-    "layer_norm: dβ halved": broken("layer-norm-parameters", scaled("layer_norm", 1, 1, 0.5), *NORM),
-    "batch_norm: no mean": broken("batch-norm-shift", pair("batch_norm", no_mean_of_tokens), *NORM[:3]),
-    "layer_norm: unbiased": broken("layer-norm-statistics", (unbiased, F.layer_norm_backward), *NORM),
-    "layer_norm: ε outside": broken("layer-norm-statistics", (eps_outside, F.layer_norm_backward), *NORM),
-    "layer_norm: no ε": broken("layer-norm-statistics", (no_eps, F.layer_norm_backward), *NORM),
-    "attention: no sum": broken("attention-key-shift", flawed("no sum"), Q, K, V),
-    "attention: scale forgotten": broken("attention-query-key", flawed("scale forgotten"), Q, K, V),
-    "attention: scale twice": broken("attention-query-key", flawed("scale twice"), Q, K, V, SEEN, DRAW),
-    "attention: no sum, masked": broken("attention-symmetry", flawed("no sum"), Q, K, V, SEEN, DRAW),
-    "attention: dV before dropout": broken("attention-values", flawed("dV before dropout"), Q, K, V, SEEN, DRAW),
-    "attention: Σ dV before dropout": broken(
+    "layer_norm: no mean": ("layer-norm-shift", norm_with(mean=False), *NORM),
+    "layer_norm: γ outside": ("layer-norm-scale", norm_with(outside=True), *NORM),
+    "layer_norm: no x̂": ("layer-norm-scale", norm_with(along=False), *NORM),
+    "layer_norm: dx two percent off": ("layer-norm-scale", scaled("layer_norm", 1.02, 1, 1), *NARROW),
+    "layer_norm: dγ of y": ("layer-norm-parameters", gain_from_y, *NORM),
+    "layer_norm: dβ halved": ("layer-norm-parameters", scaled("layer_norm", 1, 1, 0.5), *NORM),
+    "batch_norm: no mean": ("batch-norm-shift", no_mean_of_tokens, *NORM[:3]),
+    "layer_norm: unbiased": ("layer-norm-statistics", (unbiased, F.layer_norm_backward), *NORM),
+    "layer_norm: ε outside": ("layer-norm-statistics", (eps_outside, F.layer_norm_backward), *NORM),
+    "layer_norm: no ε": ("layer-norm-statistics", (no_eps, F.layer_norm_backward), *NORM),
+    "attention: no sum": ("attention-key-shift", flawed("no sum"), Q, K, V),
+    "attention: scale forgotten": ("attention-query-key", flawed("scale forgotten"), Q, K, V),
+    "attention: scale twice": ("attention-query-key", flawed("scale twice"), Q, K, V, SEEN, DRAW),
+    "attention: no sum, masked": ("attention-symmetry", flawed("no sum"), Q, K, V, SEEN, DRAW),
+    "attention: dV before dropout": ("attention-values", flawed("dV before dropout"), Q, K, V, SEEN, DRAW),
+    "attention: Σ dV before dropout": (
         "attention-value-shift", flawed("dV before dropout"), Q, K, V, SEEN, DRAW
     ),
-    "attention: dV before dropout, too": broken("adjoint", flawed("dV before dropout"), Q, K, V, SEEN, DRAW),
-    "attention: −1e9": broken("attention-nothing", (attend_minus_1e9, F.attention_backward), Q, K, V, SEEN),
-    "attention: next key seen": broken("attention-visible", (attend_one_ahead, F.attention_backward), Q, K, V, CAUSAL),
-    "attention: own key hidden": broken("attention-visible", (own_hidden, F.attention_backward), Q, K, V, CAUSAL),
-    "feed_forward: mask forgotten": broken("relu-units", pair("feed_forward", ffn_mask_forgotten), *FFN),
-    "cross_entropy: ε/V forgotten": broken("cross-entropy-rows", pair("cross_entropy", not_smoothed), *SMOOTH),
-    "cross_entropy: padding counted": broken(
+    "attention: dV before dropout, too": ("adjoint", flawed("dV before dropout"), Q, K, V, SEEN, DRAW),
+    "attention: −1e9": ("attention-nothing", (attend_minus_1e9, F.attention_backward), Q, K, V, SEEN),
+    "attention: next key seen": ("attention-visible", (attend_one_ahead, F.attention_backward), Q, K, V, CAUSAL),
+    "attention: own key hidden": ("attention-visible", (own_hidden, F.attention_backward), Q, K, V, CAUSAL),
+    "feed_forward: mask forgotten": ("relu-units", ffn_mask_forgotten, *FFN),
+    "cross_entropy: ε/V forgotten": ("cross-entropy-rows", not_smoothed, *SMOOTH),
+    "cross_entropy: padding counted": (
         "cross-entropy-uniform", (counts_padding, F.cross_entropy_backward), *SMOOTH
     ),
-    "cross_entropy: over B alone": broken("path-integral", pair("cross_entropy", over_batch_alone), *SMOOTH),
+    "cross_entropy: over B alone": ("path-integral", over_batch_alone, *SMOOTH),
 }  # fmt: skip
+BREAKERS = {
+    name: broken(claim, wrong if isinstance(wrong, tuple) else pair(name.split(":")[0], wrong), *inputs)
+    for name, (claim, wrong, *inputs) in WRONG.items()
+}

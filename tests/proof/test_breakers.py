@@ -47,7 +47,7 @@ def test_the_same_pairs_without_a_flaw_pass():
         operation = name.split(":")[0]
         found = IDENTITIES[claim](pair(operation, getattr(F, f"{operation}_backward")), *inputs)
         assert found.holds, f"{name}: {found}"
-    assert IDENTITIES["attention-query-key"](flawed(""), Q, K, V, SEEN, DRAW).holds
+    assert IDENTITIES["attention-query-key"](pair("attention", flawed("")), Q, K, V, SEEN, DRAW).holds
 
 
 def test_every_identity_and_every_invariant_has_a_breaker():

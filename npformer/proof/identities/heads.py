@@ -16,7 +16,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from npformer.functional import AttentionMask
 from npformer.proof.identities.attention import visible_pairs
 from npformer.proof.identities.identity import Claim, Claims, identity, parts, size
 from npformer.proof.invariants.masks import governed
@@ -47,11 +46,15 @@ def _by_scores(probe: Probe) -> Iterator[tuple[str, int]]:
         raise DoesNotApply("its queries and keys are turned, or go through a feature map, before they meet")
 
 
-def _narrowed(probe: Probe, mask: AttentionMask) -> AttentionMask:
-    """mask with the target's mechanism: local attention adds its window and stride."""
+def _blind(probe: Probe, x: HostArray) -> Iterator[HostArray]:
+    """For each mask, (B, T): which queries, the tokens of x (B, T, C), see no key. Local attention narrows the mask."""
     mechanism = getattr(probe.target, "mechanism", None)
     window, stride = (getattr(mechanism, name, None) for name in ("window", "stride"))
-    return mask if window is None and stride is None else replace(mask, window=window, stride=stride)
+    for one in governed(probe):
+        local = window is not None or stride is not None
+        mask = replace(one.mask, window=window, stride=stride) if local else one.mask
+        visible = visible_pairs(mask, x.shape[0], x.shape[1], probe.inputs[one.inputs[0]].shape[-2])
+        yield np.logical_not(np.any(visible, axis=2))
 
 
 def _by_head(x: HostArray, num_heads: int) -> HostArray:
@@ -148,12 +151,7 @@ def _expect_sight(probe: Probe) -> None:
         blind = any(np.any(np.asarray(probe.device.host(w)).sum(axis=-1) == 0) for w in found.values())
     else:
         x = probe.inputs[probe.float_inputs[0]]
-        blind = any(
-            not visible_pairs(_narrowed(probe, one.mask), x.shape[0], x.shape[1], probe.inputs[one.inputs[0]].shape[-2])
-            .any(axis=-1)
-            .all()
-            for one in governed(probe)
-        )
+        blind = any(at.any() for at in _blind(probe, x))
     if blind:
         raise DoesNotApply("some query sees no key")
 
@@ -162,9 +160,7 @@ def _expect_sight(probe: Probe) -> None:
 def nothing_visible(probe: Probe) -> Claims:
     """Such a query's heads are 0 by definition, so y = 0·W_o + b_o, exactly: padding is not attended to uniformly."""
     y, bias = probe.outputs()["output"], probe.tensors["output.bias"]
-    for one in governed(probe):
-        keys = probe.inputs[one.inputs[0]].shape[-2]
-        blind = ~visible_pairs(_narrowed(probe, one.mask), y.shape[0], y.shape[1], keys).any(axis=-1)  # (B, T)
+    for blind in _blind(probe, y):
         if blind.any():
             yield Claim("y of blind queries", np.broadcast_to(bias, y[blind].shape), y[blind], exact=True)
 

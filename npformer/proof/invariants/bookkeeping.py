@@ -68,7 +68,7 @@ def no_mutation(probe: Probe) -> Violation | None:
     placed, options = probe.placed(), probe.placed_options()
     _make_read_only(placed)
     before = _held(probe, placed, options)
-    y, cache = probe.call(placed, options)
+    y, cache = probe.function("forward")(*placed, **options)
     outputs = probe.outputs_of(y)
     parts = [probe.device.array(part, "float64") for part in probe.random_upstream(outputs).values()]
     _make_read_only(parts)

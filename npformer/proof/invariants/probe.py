@@ -93,16 +93,12 @@ class Probe:
 
     def forward(self, changed: Named = NOTHING, options: Named | None = None) -> Any:
         """(y, cache), as the target returns them, with the present parameters."""
-        return self.call(self.placed(changed), self.placed_options(options))
+        return self.function("forward")(*self.placed(changed), **self.placed_options(options))
 
     def placed_options(self, options: Named | None = None) -> dict[str, Any]:
         """The options, or others, on the device."""
         chosen = self.options if options is None else options
         return {name: place(value, self.device) for name, value in chosen.items()}
-
-    def call(self, placed: Sequence[Any], options: Named) -> Any:
-        """(y, cache) for inputs and options that are on the device already."""
-        return self.function("forward")(*placed, **options)
 
     def backward(self, y: Any, cache: Any, upstream: Mapping[str, HostArray]) -> HostArrays:
         """The gradients of the float inputs. Raises ShapeError if their number does not fit."""
