@@ -164,17 +164,20 @@ def variant_layer_cases() -> Iterator[Case]:
 
 def _layers_of_layers(x: HostArray, memory: HostArray, seen: AttentionMask, causal: AttentionMask) -> Iterator[Case]:
     """Encoder and decoder layers with each self-attention, and with BatchNorm."""
-    both = {"d_model": 4, "num_heads": 2, "d_ff": 6, "dropout": 0.3}
-    for (name, attention), order in zip(SELF_ATTENTIONS.items(), ("post", "pre") * 4, strict=False):
-        options = both | {"norm_order": order, "attention": attention}
-        if not attention.causal:
-            yield layer(f"EncoderLayer: {order}, {name}", EncoderLayer, options, x, mask=seen, key=KEY)
-        yield layer(f"DecoderLayer: {order}, {name}", DecoderLayer, options, x, memory, mask=causal, key=KEY)
+
+    def both(variant: str, key: RandomKey | None, **changes: Any) -> tuple[Case, Case]:
+        options = {"d_model": 4, "num_heads": 2, "d_ff": 6, "dropout": 0.3} | changes
+        return (
+            layer(f"EncoderLayer: {variant}", EncoderLayer, options, x, mask=seen, key=key),
+            layer(f"DecoderLayer: {variant}", DecoderLayer, options, x, memory, mask=causal, key=key),
+        )
+
+    for (name, attention), order in zip(SELF_ATTENTIONS.items(), ORDERS * 4, strict=False):
+        encoder, decoder = both(f"{order}, {name}", KEY, norm_order=order, attention=attention)
+        yield from (decoder,) if attention.causal else (encoder, decoder)
     for (order, activation), key in product((("post", "relu"), ("pre", "gelu")), (KEY, None)):
-        options = both | {"norm_order": order, "norm": "batch", "activation": activation}
         variant = f"{order}, {activation}, batch norm, {'training' if key else 'inference'}"
-        yield layer(f"EncoderLayer: {variant}", EncoderLayer, options, x, mask=seen, key=key)
-        yield layer(f"DecoderLayer: {variant}", DecoderLayer, options, x, memory, mask=causal, key=key)
+        yield from both(variant, key, norm_order=order, norm="batch", activation=activation)
 
 
 def _with_attention(name: str, attention: SelfAttention, x: HostArray, mask: AttentionMask) -> Case:

@@ -6,6 +6,7 @@ import pytest
 from npformer.proof import gradcheck
 from npformer.proof.check import SAMPLES, SIZES
 from npformer.proof.report import RIGHT, WRONG
+from tests.proof.functions import only_row
 
 X = np.random.default_rng(0).normal(size=(2, 5))
 
@@ -23,19 +24,21 @@ def without_the_tail(dy, x):
     return dx
 
 
+SQUARES = (blocks_of_32, lambda dy, x: 2 * x * dy[:, None])
+
+
 def rows(n):
     return (np.random.default_rng(n).normal(size=(2, n)),)
 
 
 def test_sizes_find_what_only_a_size_shows():
     assert gradcheck((blocks_of_32, without_the_tail), X).ok
-    report = gradcheck((blocks_of_32, without_the_tail), X, sizes=rows)
-    (row,) = report.rows
+    row = only_row((blocks_of_32, without_the_tail), X, sizes=rows)
     assert row.verdict == WRONG
     assert row.note in ("at size 33", "at size 129")
     assert row.shape == ((2, 33) if row.note == "at size 33" else (2, 129))
     assert row.worst_index[1] == row.shape[1] - 1
-    assert gradcheck((blocks_of_32, lambda dy, x: 2 * x * dy[:, None]), X, sizes=rows).ok
+    assert gradcheck(SQUARES, X, sizes=rows).ok
 
 
 def test_each_size_is_tried_once():
@@ -45,7 +48,7 @@ def test_each_size_is_tried_once():
         asked.append(n)
         return rows(n)
 
-    assert gradcheck((blocks_of_32, lambda dy, x: 2 * x * dy[:, None]), X, sizes=noted, elementwise=False).ok
+    assert gradcheck(SQUARES, X, sizes=noted, elementwise=False).ok
     assert tuple(asked) == SIZES
     assert 33 in SIZES
 
@@ -59,15 +62,17 @@ def two_pieces(dy, x):
     return dy * np.where(x > 0, 1, 0.1)
 
 
+LEAKY = (leaky, two_pieces)
+
+
 def test_samples_find_what_only_another_point_shows():
     x = np.array([0.5, -0.3, 0.8, -0.6])
-    assert gradcheck((leaky, two_pieces), x).ok
-    report = gradcheck((leaky, two_pieces), x, sample=lambda rng: [rng.uniform(-3, 3, size=4)])
-    (row,) = report.rows
+    assert gradcheck(LEAKY, x).ok
+    row = only_row(LEAKY, x, sample=lambda rng: [rng.uniform(-3, 3, size=4)])
     assert row.verdict == WRONG
     assert row.note in {f"at sample {i + 1}" for i in range(SAMPLES)}
     assert (row.analytic / row.numeric) == pytest.approx(0.2)
-    assert gradcheck((leaky, two_pieces), x, sample=lambda rng: [rng.uniform(-0.9, 3, size=4)]).ok
+    assert gradcheck(LEAKY, x, sample=lambda rng: [rng.uniform(-0.9, 3, size=4)]).ok
 
 
 def test_samples_are_those_of_the_seed():
@@ -78,7 +83,7 @@ def test_samples_are_those_of_the_seed():
         return drawn[-1:]
 
     for seed in (0, 0, 1):
-        gradcheck((leaky, two_pieces), X[0], sample=sample, seed=seed)
+        gradcheck(LEAKY, X[0], sample=sample, seed=seed)
     first, again, other = np.split(np.array(drawn), 3)
     np.testing.assert_array_equal(first, again)
     assert len(np.unique(np.concatenate([first, other]))) == 2 * SAMPLES * 4
@@ -86,8 +91,7 @@ def test_samples_are_those_of_the_seed():
 
 def test_of_points_that_are_all_right_the_largest_error_is_shown():
     pair = (lambda x: (np.sin(x), x), lambda dy, x: dy * np.cos(x) * (1 + 1e-12 * (np.max(x) > 1)))
-    report = gradcheck(pair, np.array([0.1, 0.2]), sample=lambda rng: [rng.uniform(1, 2, size=2)])
-    (row,) = report.rows
+    row = only_row(pair, np.array([0.1, 0.2]), sample=lambda rng: [rng.uniform(1, 2, size=2)])
     assert row.verdict == RIGHT
     assert row.note.startswith("at sample ")
     assert row.scaled_error == pytest.approx(1e-12, rel=1e-2)
