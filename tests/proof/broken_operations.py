@@ -9,16 +9,17 @@ from npformer import functional as F  # noqa: N812
 from npformer.functional import AttentionMask
 from npformer.functional.positions import sinusoidal_table
 from npformer.proof.case import DRAW
+from tests.proof.functions import normals
 from tests.proof.small_models import attend_minus_1e9, attend_one_ahead, broken, ffn_mask_forgotten, root_forgotten
 
-rng = np.random.default_rng(0)
-X, F_OUT, W, B = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 3, 4)), rng.normal(size=(4, 5)), rng.normal(size=5)
-GAMMA, BETA = rng.normal(size=4), rng.normal(size=4)
-Q, K, V = rng.normal(size=(2, 2, 3, 4)), rng.normal(size=(2, 2, 5, 4)), rng.normal(size=(2, 2, 5, 4))
+normal = normals()
+X, F_OUT, W, B = normal(2, 3, 4), normal(2, 3, 4), normal(4, 5), normal(5)
+GAMMA, BETA = normal(4), normal(4)
+Q, K, V = normal(2, 2, 3, 4), normal(2, 2, 5, 4), normal(2, 2, 5, 4)
 SEEN = AttentionMask(np.arange(5) < np.array([[5], [0]]))  # the second sequence is all padding
-TOKENS, TABLE = np.array([[3, 1, 3], [2, 3, 4]]), rng.normal(size=(6, 4))
-LOGITS, TARGETS = rng.normal(size=(2, 3, 5)), np.array([[1, 4, 0], [2, 0, 0]])
-FFN = (X, rng.normal(size=(4, 6)), rng.normal(size=6), rng.normal(size=(6, 4)), rng.normal(size=4), "relu", DRAW)
+TOKENS, TABLE = np.array([[3, 1, 3], [2, 3, 4]]), normal(6, 4)
+LOGITS, TARGETS = normal(2, 3, 5), np.array([[1, 4, 0], [2, 0, 0]])
+FFN = (X, normal(4, 6), normal(6), normal(6, 4), normal(4), "relu", DRAW)
 NORM = (X, GAMMA, BETA, 1e-5)
 NARROW = (2 + 1e-2 * X, GAMMA, BETA, 1e-5)  # σ² near ε, so that ε counts
 EMBEDDING = (TOKENS, TABLE, 2.0)

@@ -8,6 +8,7 @@ from npformer.functional import AttentionMask
 from npformer.layers import Embedding, Layer, MultiHeadAttention
 from npformer.models import Transformer
 from npformer.proof.catalogue import shaken
+from tests.proof.functions import normal
 from tests.proof.small_models import (
     BACKEND,
     HIDDEN,
@@ -23,7 +24,6 @@ from tests.proof.small_models import (
     with_ops,
 )
 
-rng = np.random.default_rng(0)
 CAUSAL = AttentionMask(causal=True)
 
 
@@ -92,7 +92,7 @@ def heads(backend=BACKEND):
 ATTEND = BACKEND.ops.attention
 AHEAD, MINUS_1E9 = (with_ops(attention=Pair(f, ATTEND.backward)) for f in (attend_one_ahead, attend_minus_1e9))
 OVER_ALL = (loss_over_all, loss_over_all_backward)
-LOSS = (rng.normal(size=(2, 3, 5)), TGT, 0, 0.1)
+LOSS = (normal(2, 3, 5), TGT, 0, 0.1)
 BREAKERS = {
     "next token visible, layer": broken("causality", lambda: heads(AHEAD), X, mask=CAUSAL),
     "next token visible, model": broken("causality", lambda: model(backend=AHEAD), SRC, TGT),

@@ -9,6 +9,17 @@ from npformer.proof import gradcheck
 WITNESSES = pytest.mark.parametrize("options", [{}, {"complex_step": False}], ids=["complex", "central"])
 
 
+def normals(seed=0):
+    """A source of random arrays: each call draws the next one, of its shape."""
+    rng = np.random.default_rng(seed)
+    return lambda *shape: rng.normal(size=shape)
+
+
+def normal(*shape, seed=0):
+    """The first random array of a seed."""
+    return normals(seed)(*shape)
+
+
 def only_row(pair, *inputs, **options):
     """The row of a check of one tensor."""
     (row,) = gradcheck(pair, *inputs, **options).rows

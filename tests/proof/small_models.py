@@ -13,10 +13,10 @@ from npformer.functional.attention import AttentionCache
 from npformer.layers import EncoderLayer
 from npformer.models import Transformer, TransformerConfig
 from npformer.proof.catalogue import shaken
+from tests.proof.functions import normal
 
 BACKEND = get_backend("numpy", dtype="float64", kernels="plain")
-rng = np.random.default_rng(0)
-X, MEMORY = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 5, 4))
+X, MEMORY = normal(2, 3, 4), normal(2, 5, 4, seed=1)
 HIDDEN = AttentionMask(np.array([[True] * 5, [False] * 5]))  # of the memory
 SRC, TGT = np.array([[3, 1, 2, 4], [4, 2, 0, 0]]), np.array([[1, 4, 3], [1, 2, 0]])
 

@@ -11,6 +11,7 @@ from npformer.errors import ConfigError
 from npformer.layers import FeedForward, MultiHeadAttention
 from npformer.proof import against_float64, catalogue
 from npformer.proof.budget import lengths_of_sums
+from tests.proof.functions import normal, normals
 
 CASES = [case for case in catalogue() if not case.float64_only]
 
@@ -31,7 +32,7 @@ def in_float32_alone(backend, build, **pairs):
     def built(backend):
         return build(replace(backend, ops=replace(backend.ops, **pairs)) if backend.dtype == "float32" else backend)
 
-    return against_float64(built, (np.random.default_rng(0).normal(size=(3, 5, 6)),), {}, backend)
+    return against_float64(built, (normal(3, 5, 6),), {}, backend)
 
 
 def test_a_thousandth_too_much_is_over_budget(numpy32):
@@ -58,7 +59,7 @@ def test_half_precision_is_over_budget(numpy32):
 def test_the_budget_grows_with_the_number_of_terms(numpy32):
     def budget(width):
         """Of the bias's gradient for one token, which is dy: its condition is 1."""
-        x, weight = (np.random.default_rng(0).normal(size=shape) for shape in ((1, width), (width, 3)))
+        x, weight = normal(1, width), normal(width, 3)
         report = against_float64(
             lambda backend: backend.ops.linear, (x, weight, np.array([1.0, 2.0, 3.0])), {}, numpy32
         )
@@ -90,10 +91,10 @@ SUMS = {
 @pytest.mark.parametrize("op", SUMS)
 def test_every_sum_of_the_plain_pairs_is_counted(op):
     shapes, expected = SUMS[op]
-    pair, rng = functional.OPERATIONS[op], np.random.default_rng(0)
+    pair, draw = functional.OPERATIONS[op], normals()
     with lengths_of_sums() as lengths:
-        y, cache = pair.forward(*(rng.normal(size=shape) for shape in shapes))
-        pair.backward(rng.normal(size=y.shape), cache)
+        y, cache = pair.forward(*(draw(*shape) for shape in shapes))
+        pair.backward(draw(*y.shape), cache)
     assert sorted(lengths) == sorted(expected)
     with lengths_of_sums() as others:
         pass

@@ -10,7 +10,7 @@ from npformer import functional
 from npformer.errors import DTypeError, ShapeError
 from npformer.proof import gradcheck
 from npformer.proof.report import KINK, NOTHING, RIGHT, UNCLEAR, WRONG
-from tests.proof.functions import SOFTMAX, WITNESSES, l2_norm, only_row, tanh, verdict, verdicts
+from tests.proof.functions import SOFTMAX, WITNESSES, l2_norm, normal, only_row, tanh, verdict, verdicts
 
 MODES = pytest.mark.parametrize("options", [{}, {"complex_step": False}, {"elementwise": False}], ids=str)
 
@@ -189,8 +189,7 @@ def test_a_check_that_cannot_be_is_refused(pair, inputs, text):
 
 
 def test_many_elements_are_checked_along_directions(product):
-    rng = np.random.default_rng(0)
-    a, b = rng.normal(size=(3, 700)), rng.normal(size=(700, 2))
+    a, b = normal(3, 700), normal(700, 2, seed=1)
     report = gradcheck(product, a, b)
     assert all(row.by_direction and row.ok for row in report.rows)
     assert gradcheck(product, a[:, :20], b[:20]).rows[0].by_direction is False
@@ -216,7 +215,7 @@ def test_gradients_that_are_zero_but_for_rounding_prove_nothing():
     def row_sums_backward(dy, cache):
         return functional.softmax_backward(np.broadcast_to(dy[..., None], cache.y.shape), cache)
 
-    x = np.random.default_rng(0).normal(size=(3, 5))
+    x = normal(3, 5)
     row = only_row((row_sums_forward, row_sums_backward), x)
     assert (row.verdict, row.note) == (NOTHING, "every gradient of this check is 0")
     assert verdict((row_sums_forward, lambda dy, cache: (cache.y * dy[..., None],)), x) == WRONG
@@ -258,6 +257,6 @@ def test_an_error_of_the_checker_s_own_keeps_its_lines(product, a, b):
 def test_inputs_drawn_with_the_seed_of_the_check_are_no_special_point():
     """dy = x, of which y = x/‖x‖ has the gradient 0, and any multiple of it is right."""
     for seed in range(3):
-        x = np.random.default_rng(seed).normal(size=(3, 5))
+        x = normal(3, 5, seed=seed)
         for factor, expected in ((1, RIGHT), (2, WRONG)):
             assert verdict(l2_norm(factor, lambda x, **axis: np.sqrt(np.sum(x * x, **axis))), x, seed=seed) == expected

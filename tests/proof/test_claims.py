@@ -18,11 +18,11 @@ from npformer.proof import catalogue
 from npformer.proof.identities import IDENTITIES, prove
 from npformer.proof.invariants import INVARIANTS, ClaimResults, certify
 from npformer.proof.invariants.invariant import name_of
-from tests.proof.functions import SOFTMAX
+from tests.proof.functions import SOFTMAX, normal
 
 CASES = catalogue()
 BY_NAME = {case.name: case for case in CASES}
-X = np.random.default_rng(0).normal(size=(2, 3, 4))
+X = normal(2, 3, 4)
 TOKENS = (np.array([[3, 1, 2], [4, 2, 0]]), np.array([[1, 4, 3], [1, 2, 0]]))
 BOTH = pytest.mark.parametrize("run", [prove, certify])
 
@@ -204,7 +204,7 @@ def test_the_adjoint_of_attention_looks_at_v_alone():
             gradients = F.attention_backward(dout, cache)
             return tuple(2 * g if name == which else g for name, g in zip("qkv", gradients, strict=True))
 
-        return prove((F.attention_forward, backward), *np.random.default_rng(0).normal(size=(3, 2, 2, 4, 3)))
+        return prove((F.attention_forward, backward), *normal(3, 2, 2, 4, 3))
 
     for which, seen in (("q", False), ("k", False), ("v", True)):
         report = wrong_in(which)

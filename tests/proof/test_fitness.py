@@ -9,11 +9,11 @@ import pytest
 
 from npformer.proof import gradcheck
 from npformer.proof.report import RIGHT, WRONG
-from tests.proof.functions import l2_norm, tanh, verdict
+from tests.proof.functions import l2_norm, normal, tanh, verdict
 
 EPS = 1e-5
-X = np.random.default_rng(0).normal(size=(3, 5))
-SQUARE = np.random.default_rng(1).normal(size=(3, 3))
+X = normal(3, 5)
+SQUARE = normal(3, 3, seed=1)
 POSITIVE = SQUARE @ SQUARE.T + 3 * np.eye(3)
 
 

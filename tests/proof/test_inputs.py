@@ -13,10 +13,10 @@ import pytest
 from npformer.errors import ConfigError, DTypeError, ShapeError
 from npformer.proof import gradcheck
 from npformer.proof.report import NOTHING, RIGHT, WRONG
-from tests.proof.functions import chain, chain_backward, verdict, verdicts
+from tests.proof.functions import chain, chain_backward, normals, verdict, verdicts
 
-RNG = np.random.default_rng(0)
-X, W, V, B = RNG.normal(size=(2, 3)), RNG.normal(size=(3, 4)), RNG.normal(size=(4, 2)), RNG.normal(size=(4,))
+normal = normals()
+X, W, V, B = normal(2, 3), normal(3, 4), normal(4, 2), normal(4)
 
 
 class Weights(NamedTuple):
@@ -110,7 +110,7 @@ def test_a_layer_s_float_too_and_one_beside_a_symmetric_matrix(factor, verdict, 
         def backward(self, dy, cache):
             return power_backward(dy, cache, factor)
 
-    report = gradcheck(Power(), RNG.normal(size=(3, 3)), 0.5, structure=structure, explain=False)
+    report = gradcheck(Power(), normal(3, 3), 0.5, structure=structure, explain=False)
     assert verdicts(report) == {"x": RIGHT, "c": verdict}
 
 
@@ -189,8 +189,8 @@ def test_inputs_are_given_in_new_memory_and_are_afterwards_what_they_were():
         np.testing.assert_array_equal(a, b)
 
 
-BATCH = RNG.normal(size=(2, 3, 3))  # a batch, not symmetric: it is made so
-ROWS = RNG.normal(size=(3, 3))
+BATCH = normal(2, 3, 3)  # a batch, not symmetric: it is made so
+ROWS = normal(3, 3)
 
 
 def lower_energy(a):

@@ -11,6 +11,7 @@ from npformer.proof import jacobian
 from npformer.proof.inputs import as_tuple
 from npformer.proof.jacobian import gradient_names, terms, terms_of
 from npformer.proof.op_samples import op_cases
+from tests.proof.functions import normals
 
 CASES = list(op_cases())
 
@@ -19,8 +20,8 @@ CASES = list(op_cases())
 def test_the_terms_sum_to_the_gradient(case):
     row = OPERATIONS[case.name.partition(":")[0]]
     y, cache = row.forward(*case.inputs)
-    rng = np.random.default_rng(7)
-    dys = tuple(rng.normal(size=np.shape(part)) for part in as_tuple(y))
+    draw = normals(7)
+    dys = tuple(draw(*np.shape(part)) for part in as_tuple(y))
     dy = dys if isinstance(y, tuple) else dys[0]
     found = terms(row, cache, dy)
     gradients = [g for g in row.backward(dy, cache) if g is not None]
@@ -36,8 +37,8 @@ def test_the_terms_sum_to_the_gradient(case):
 
 def test_a_term_is_the_formulas():
     """dW_ij = Σ_n x_ni dy_nj: the term of dy_nj is x_ni·dy_nj, and no other dy_nk has one."""
-    rng = np.random.default_rng(0)
-    x, weight, bias, dy = rng.normal(size=(3, 2)), rng.normal(size=(2, 4)), rng.normal(size=4), rng.normal(size=(3, 4))
+    normal = normals()
+    x, weight, bias, dy = normal(3, 2), normal(2, 4), normal(4), normal(3, 4)
     _, cache = npf.functional.linear_forward(x, weight, bias)
     (dweight,) = terms(LINEAR, cache, dy)["weight"]
     assert dweight.shape == (2, 4, 3, 4)

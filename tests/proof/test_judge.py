@@ -13,10 +13,21 @@ from npformer.layers.parameter import Parameter
 from npformer.proof import gradcheck
 from npformer.proof.judge import MOST_SWEEPS
 from npformer.proof.report import KINK, NOTHING, RIGHT, UNCLEAR, WRONG
-from tests.proof.functions import SOFTMAX, WITNESSES, Forgetful, of_softmax, only_row, softmax_slope, tanh, verdict
+from tests.proof.functions import (
+    SOFTMAX,
+    WITNESSES,
+    Forgetful,
+    normal,
+    normals,
+    of_softmax,
+    only_row,
+    softmax_slope,
+    tanh,
+    verdict,
+)
 
 HIDDEN = "hidden behind larger entries of the tensor; the error is of the entry's own terms"
-MATRIX = np.random.default_rng(5).normal(size=(4, 6))
+MATRIX = normal(4, 6, seed=5)
 X = np.array([0.6, -0.8, 1.1])
 
 
@@ -83,7 +94,7 @@ def test_too_many_doubtful_places_are_not_passed():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_float32_inside_cannot_tell(seed):
-    x = np.random.default_rng(seed).normal(size=4)
+    x = normal(4, seed=seed)
     row = only_row(in_float32(tanh()), x, complex_step=False, seed=seed)
     assert row.verdict == UNCLEAR
     assert row.note.startswith("by a sweep of h, which settles to ")
@@ -109,7 +120,7 @@ def test_a_fresh_layer_is_checked_at_a_generic_point_and_left_as_it_was(kind, si
     seen = []
     forward = layer.forward
     layer.forward = lambda x: (seen.extend(p.data.copy() for _, p in layer.named_parameters()), forward(x))[1]
-    x = np.random.default_rng(0).normal(size=(2, 3, 4))
+    x = normal(2, 3, 4)
     assert gradcheck(layer, x, elementwise=False).ok
     assert all(np.ptp(data) > 0 for data in seen)
     for name, p in layer.named_parameters():
@@ -121,7 +132,7 @@ def test_a_fresh_layer_is_checked_at_a_generic_point_and_left_as_it_was(kind, si
 
 
 def test_a_mistake_that_gain_one_hides_is_found(numpy64):
-    assert not gradcheck(Forgetful(4, backend=numpy64), np.random.default_rng(0).normal(size=(2, 3, 4))).ok
+    assert not gradcheck(Forgetful(4, backend=numpy64), normal(2, 3, 4)).ok
 
 
 def test_a_name_given_twice_is_refused(numpy64):
@@ -133,7 +144,7 @@ def test_a_name_given_twice_is_refused(numpy64):
     with pytest.raises(
         ConfigError, match=r"^named_parameters: expected each name once, got 'gamma' twice; rename one$"
     ):
-        gradcheck(Double(4, backend=numpy64), np.random.default_rng(0).normal(size=(2, 3, 4)))
+        gradcheck(Double(4, backend=numpy64), normal(2, 3, 4))
 
 
 def test_gradcheck_is_public():
@@ -160,8 +171,8 @@ def test_small_gradients_claimed_to_be_zero_beside_large_ones(large, tolerance, 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_tiny_bias_beside_large_weights_in_one_tensor(seed, options):
     """1e9 times smaller; by smaller and smaller steps it moves the output by nothing at all."""
-    rng = np.random.default_rng(seed)
-    a, p = 1e9 * rng.normal(size=(7, 4)), rng.normal(size=5)
+    draw = normals(seed)
+    a, p = 1e9 * draw(7, 4), draw(5)
 
     def forward(p):
         return np.tanh(a @ p[:4] * 1e-9) * 1e9 + p[4], p
@@ -195,8 +206,8 @@ def test_a_small_wrong_entry_shows_beside_a_kink(near):
 @pytest.mark.parametrize("says_none", [False, True])
 def test_a_gradient_that_cancels_to_0_may_be_noise_or_none(says_none, options):
     """A key's bias moves all scores of a query alike."""
-    rng = np.random.default_rng(5)
-    q, v, k, b = (rng.normal(size=shape) for shape in ((3, 4), (5, 4), (5, 4), 4))
+    draw = normals(5)
+    q, v, k, b = draw(3, 4), draw(5, 4), draw(5, 4), draw(4)
 
     def forward(k, b):
         y = of_softmax(q @ (k + b).T)

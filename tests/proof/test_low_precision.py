@@ -9,10 +9,16 @@ from npformer.errors import ConfigError
 from npformer.layers import LayerNorm
 from npformer.proof import gradcheck
 from npformer.proof.report import RIGHT, UNCLEAR, WRONG
-from tests.proof.functions import Forgetful, chain, chain_backward, of_softmax, softmax_slope, verdicts
+from tests.proof.functions import Forgetful, chain, chain_backward, normal, normals, of_softmax, softmax_slope, verdicts
 
-RNG = np.random.default_rng(11)
-X, GAMMA, BETA = RNG.normal(size=(4, 8)), 1 + 0.3 * RNG.normal(size=8), 0.3 * RNG.normal(size=8)
+
+def inputs_of(seed):
+    """x, γ and β."""
+    draw = normals(seed)
+    return draw(4, 8), 1 + 0.3 * draw(8), 0.3 * draw(8)
+
+
+X, GAMMA, BETA = inputs_of(11)
 
 
 def bfloat16(x):
@@ -87,9 +93,7 @@ def test_a_right_kernel_is_right_by_a_reference_and_never_wrong(make, name):
 @pytest.mark.parametrize("seed", range(6))
 def test_a_right_bfloat16_kernel_is_not_wrong_by_differences_of_its_own(seed):
     """Its numbers come as float32, but steps and noise must be those of bfloat16."""
-    rng = np.random.default_rng(seed)
-    inputs = (rng.normal(size=(4, 8)), 1 + 0.3 * rng.normal(size=8), 0.3 * rng.normal(size=8))
-    given = [x.astype(np.float32) for x in inputs]
+    given = [x.astype(np.float32) for x in inputs_of(seed)]
     report = gradcheck(layer_norm(bfloat16), *given, precision="bfloat16", seed=seed)
     assert WRONG not in verdicts(report).values()
 
@@ -131,7 +135,7 @@ def test_what_cannot_be_told_without_a_reference_says_that_one_would_help():
 
 
 def test_a_layer_in_float32_is_its_own_reference_in_float64(numpy64):
-    x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
+    x = normal(2, 3, 4).astype(np.float32)
     right, wrong = LayerNorm(4, backend=numpy64), Forgetful(4, backend=numpy64)
     assert gradcheck(right, x, reference=right).ok
     assert [row.verdict for row in gradcheck(wrong, x, reference=right).rows] == [WRONG, RIGHT, RIGHT]
@@ -174,7 +178,7 @@ def test_what_cannot_be_compared_is_refused(x, reference, precision, text):
 
 
 def test_names_and_lists_serve_here_too():
-    w, v = (RNG.normal(size=shape).astype(np.float32) for shape in ((8, 3), (3, 2)))
+    w, v = (x.astype(np.float32) for x in (normal(8, 3), normal(3, 2)))
     pair, names = (chain, chain_backward), ["in", "layers"]
     report = gradcheck(pair, X.astype(np.float32), [w, v], reference=chain, names=names)
     assert verdicts(report) == {"in": RIGHT, "layers[0]": RIGHT, "layers[1]": RIGHT}

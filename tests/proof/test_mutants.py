@@ -12,6 +12,7 @@ from npformer.functional import attention_backward, layer_norm_backward, linear_
 from npformer.lab.mutation_testing import defendants
 from npformer.proof import mutants as module
 from npformer.proof.mutants import mutants, nested_mutants
+from tests.proof.functions import normal
 
 
 def everything(xp, a, b, c):
@@ -132,8 +133,7 @@ def test_a_mistake_that_changes_nothing_in_the_text_is_none():
 def test_nested_mutants_hold_a_mistake_of_a_part_inside_the_whole():
     parts = {m.function for m in nested_mutants(attention_backward)}
     assert parts == {"attention_backward", "softmax_backward", "dropout_backward"}
-    rng = np.random.default_rng(0)
-    q, k, v, dout = rng.normal(size=(4, 2, 2, 3, 3))
+    q, k, v, dout = normal(4, 2, 2, 3, 3)
     cache = functional.attention_forward(q, k, v)[1]
     right = attention_backward(dout, cache)
     (mutant,) = [m for m in nested_mutants(attention_backward) if m.function == "softmax_backward"][:1]

@@ -7,6 +7,7 @@ from npformer.backend import get_backend
 from npformer.proof.jitter import DRAWS, MOVE, Jitter
 from npformer.proof.oracles import Oracle, unit
 from npformer.proof.subject import subject
+from tests.proof.functions import normal
 
 X = np.array([[0.3, -1.2], [2.0, 0.7]])
 UPSTREAMS = [(np.array([[2.0, -1.0], [0.5, 3.0]]),), (np.array([[-0.4, 1.0], [2.5, 0.1]]),)]
@@ -65,7 +66,7 @@ def test_reach_is_what_would_be_there_if_nothing_cancelled():
 def test_noise_is_told():
     """Rounded to float32 inside: the estimate is never far below the error, whatever agrees by luck."""
     for seed in range(20):
-        x = np.random.default_rng(seed).normal(size=4)
+        x = normal(4, seed=seed)
         rough = of(lambda x: np.tanh(x.astype(np.float32)).astype(np.float64), x, [(np.ones(4),)], use_complex=False)
         found = rough.every_element("x")
         error = np.abs(found.truth[0] - (1 - np.tanh(x) ** 2))
@@ -85,7 +86,7 @@ def test_noise_of_16_bits_is_told_too(rounding):
         return rounded(np.tanh(rounded(x)))
 
     for seed in range(20):
-        x = np.random.default_rng(seed).normal(size=4)
+        x = normal(4, seed=seed)
         oracle = of(forward, x, [(np.ones(4),)], use_complex=False)
         oracle.rounding = rounding
         found = oracle.every_element("x")

@@ -7,6 +7,7 @@ from npformer.backend import get_backend
 from npformer.layers import Layer, Parameter
 from npformer.layers.linear import Linear
 from npformer.proof.parameter_parts import Parameters, Part, aliases
+from tests.proof.functions import normals
 
 BACKEND = get_backend("numpy", dtype="float64", kernels="plain")
 
@@ -16,9 +17,9 @@ class Blocks(Layer):
 
     def __init__(self, order="C"):
         super().__init__(BACKEND)
-        rng = np.random.default_rng(0)
-        self.table = Parameter("table", np.asarray(rng.normal(size=(3, 5)), order=order))
-        self.block = Parameter("block", rng.normal(size=(3, 6)), {"a": slice(0, 2), "b": slice(2, 6)})
+        normal = normals()
+        self.table = Parameter("table", np.asarray(normal(3, 5), order=order))
+        self.block = Parameter("block", normal(3, 6), {"a": slice(0, 2), "b": slice(2, 6)})
         self.output = Linear(5, 3, backend=BACKEND, weight=self.table.transposed("weight"))
 
 

@@ -6,9 +6,9 @@ import pytest
 from npformer.proof import gradcheck
 from npformer.proof.check import SAMPLES, SIZES
 from npformer.proof.report import RIGHT, WRONG
-from tests.proof.functions import only_row
+from tests.proof.functions import normal, only_row
 
-X = np.random.default_rng(0).normal(size=(2, 5))
+X = normal(2, 5)
 
 
 def blocks_of_32(x):
@@ -28,7 +28,7 @@ SQUARES = (blocks_of_32, lambda dy, x: 2 * x * dy[:, None])
 
 
 def rows(n):
-    return (np.random.default_rng(n).normal(size=(2, n)),)
+    return (normal(2, n, seed=n),)
 
 
 def test_sizes_find_what_only_a_size_shows():
@@ -105,7 +105,7 @@ def test_problems_and_notes_of_other_points_are_said_with_the_point_and_once():
         return dx
 
     pair = (lambda x, k: (x**2, x), backward)
-    report = gradcheck(pair, np.array([0.1, 0.2]), 3.0, sizes=lambda n: (np.random.default_rng(n).normal(size=n), 3.0))
+    report = gradcheck(pair, np.array([0.1, 0.2]), 3.0, sizes=lambda n: (normal(n, seed=n), 3.0))
     text = "backward changes dy, the upstream gradient, which other code still needs; work on a copy"
     assert report.problems == (f"{text} (at size 129)",)
     assert not report.ok

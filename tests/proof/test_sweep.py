@@ -9,6 +9,7 @@ from npformer.proof.curves import v_curves
 from npformer.proof.report import KINK, RIGHT, UNCLEAR, WRONG
 from npformer.proof.subject import subject
 from npformer.proof.sweep import STEPS, sweep
+from tests.proof.functions import normal, normals
 
 UPSTREAM = np.array([0.7, -1.3, 0.4])
 FIRST = np.array([1.0, 0.0, 0.0])
@@ -96,10 +97,10 @@ def test_beside_a_kink_there_is_a_slope(distance):
 
 def test_float32_inside_cannot_tell_and_never_accuses():
     """Three coarse differences agree by luck now and then; that must not make a right slope WRONG."""
-    rng, verdicts = np.random.default_rng(0), []
+    draw, verdicts = normals(), []
     for forward, derivative in SMOOTH.values():
         for _ in range(40):
-            x = rng.normal(size=3)
+            x = draw(3)
             truth = float(UPSTREAM[0] * derivative(x)[0])
             verdicts += judged(swept(in_float32(forward), x), truth, scale=abs(truth))
     assert set(verdicts) == {UNCLEAR}
@@ -111,8 +112,8 @@ def test_float32_inside_still_shows_what_is_badly_wrong_and_where_a_kink_is():
 
 
 def test_noise_alone_cannot_tell():
-    rng = np.random.default_rng(0)
-    assert judged(swept(lambda x: x + 1e-3 * rng.normal(size=x.shape)), UPSTREAM[0]) == [UNCLEAR]
+    draw = normals()
+    assert judged(swept(lambda x: x + 1e-3 * draw(*x.shape)), UPSTREAM[0]) == [UNCLEAR]
 
 
 def test_large_steps_may_leave_the_domain():
@@ -121,7 +122,7 @@ def test_large_steps_may_leave_the_domain():
     assert judged(swept(lambda x: np.sqrt(-1 - x**2), x), 0.0) == [UNCLEAR]
 
 
-POINTS = np.random.default_rng(0).normal(size=(2, 3))
+POINTS = normal(2, 3)
 
 
 def pair(factor):
