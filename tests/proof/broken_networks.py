@@ -19,6 +19,7 @@ from npformer.layers.call_tree import child
 from npformer.models import Transformer
 from npformer.models.token_input import embed
 from npformer.proof.catalogue import shaken
+from tests.proof.broken_operations import norm_with
 from tests.proof.small_models import (
     BACKEND,
     SRC,
@@ -118,11 +119,8 @@ class FutureVisible(Transformer):
 
 def no_mean(dy, cache):
     """Post-LN whose norm forgets the mean term."""
-    x_hat, r, gamma = cache.norm
-    g = dy * gamma
-    dtotal = r * (g - x_hat * (g * x_hat).mean(axis=-1, keepdims=True))
-    dx, df = F.residual_backward(dtotal, cache.residual)
-    return dx, df, (dy * x_hat).sum(axis=(0, 1)), dy.sum(axis=(0, 1))
+    dtotal, dgamma, dbeta = norm_with(mean=False)(dy, cache.norm)
+    return *F.residual_backward(dtotal, cache.residual), dgamma, dbeta
 
 
 def into_every_row(dy, cache):

@@ -9,7 +9,7 @@ from npformer import functional as F  # noqa: N812
 from npformer.functional import AttentionMask
 from npformer.functional.positions import sinusoidal_table
 from npformer.proof.case import DRAW
-from tests.proof.functions import normals
+from tests.proof.functions import normals, row_mean
 from tests.proof.small_models import attend_minus_1e9, attend_one_ahead, broken, ffn_mask_forgotten, root_forgotten
 
 normal = normals()
@@ -76,7 +76,7 @@ def norm_with(*, mean=True, along=True, outside=False):
     def backward(dy, cache):
         x_hat, r, gamma = cache
         g = dy if outside else dy * gamma
-        dx = g - mean * g.mean(axis=-1, keepdims=True) - along * x_hat * (g * x_hat).mean(axis=-1, keepdims=True)
+        dx = g - mean * row_mean(g) - along * x_hat * row_mean(g * x_hat)
         return (gamma if outside else 1.0) * r * dx, (dy * x_hat).sum(axis=(0, 1)), dy.sum(axis=(0, 1))
 
     return backward
@@ -94,8 +94,8 @@ def unbiased(x, gamma, beta, eps):
 
 
 def eps_outside(x, gamma, beta, eps):
-    centred = x - x.mean(axis=-1, keepdims=True)
-    r = 1 / (np.sqrt((centred**2).mean(axis=-1, keepdims=True)) + eps)
+    centred = x - row_mean(x)
+    r = 1 / (np.sqrt(row_mean(centred**2)) + eps)
     return gamma * centred * r + beta, F.layer_norm_forward(x, gamma, beta, eps)[1]._replace(r=r, x_hat=centred * r)
 
 

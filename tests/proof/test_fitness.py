@@ -9,7 +9,7 @@ import pytest
 
 from npformer.proof import gradcheck
 from npformer.proof.report import RIGHT, WRONG
-from tests.proof.functions import l2_norm, normal, tanh, verdict
+from tests.proof.functions import l2_norm, normal, row_mean, tanh, verdict
 
 EPS = 1e-5
 X = normal(3, 5)
@@ -22,13 +22,13 @@ def layer_norm(statistic, factor=1):
 
     def forward(x):
         r = 1 / np.sqrt(statistic(x) + EPS)
-        x_hat = (x - x.mean(axis=-1, keepdims=True)) * r
+        x_hat = (x - row_mean(x)) * r
         return x_hat, (x_hat, r)
 
     def backward(dy, cache):
         x_hat, r = cache
-        along = factor * x_hat * np.mean(dy * x_hat, axis=-1, keepdims=True)
-        return r * (dy - dy.mean(axis=-1, keepdims=True) - along)
+        along = factor * x_hat * row_mean(dy * x_hat)
+        return r * (dy - row_mean(dy) - along)
 
     return forward, backward
 
@@ -42,7 +42,7 @@ STATISTICS = {
     "var()": by_method,
     "np.std": lambda x: np.std(x, axis=-1, keepdims=True) ** 2,
     "std()": lambda x: x.std(axis=-1, keepdims=True) ** 2,
-    "np.absolute": lambda x: np.mean(np.abs(x - x.mean(axis=-1, keepdims=True)) ** 2, axis=-1, keepdims=True),
+    "np.absolute": lambda x: np.mean(np.abs(x - row_mean(x)) ** 2, axis=-1, keepdims=True),
 }
 
 

@@ -9,7 +9,17 @@ from npformer.errors import ConfigError
 from npformer.layers import LayerNorm
 from npformer.proof import gradcheck
 from npformer.proof.report import RIGHT, UNCLEAR, WRONG
-from tests.proof.functions import Forgetful, chain, chain_backward, normal, normals, of_softmax, softmax_slope, verdicts
+from tests.proof.functions import (
+    Forgetful,
+    chain,
+    chain_backward,
+    normal,
+    normals,
+    of_softmax,
+    row_mean,
+    softmax_slope,
+    verdicts,
+)
 
 
 def inputs_of(seed):
@@ -45,16 +55,16 @@ def softmax(rounded=same, has_sum=True):
 
 def layer_norm(rounded=same, has_x_hat_term=True, factor=1):
     def forward(x, gamma, beta):
-        centred = x - x.mean(axis=-1, keepdims=True)
-        r = 1 / np.sqrt(np.mean(centred * centred, axis=-1, keepdims=True) + np.asarray(1e-5, x.real.dtype))
+        centred = x - row_mean(x)
+        r = 1 / np.sqrt(row_mean(centred * centred) + np.asarray(1e-5, x.real.dtype))
         x_hat = rounded(centred * r)
         return rounded(gamma * x_hat + beta), (x_hat, rounded(r), gamma)
 
     def backward(dy, cache):
         x_hat, r, gamma = cache
         g = dy * gamma
-        along = x_hat * np.mean(g * x_hat, axis=-1, keepdims=True) if has_x_hat_term else 0
-        dx = r * (g - g.mean(axis=-1, keepdims=True) - along) * np.asarray(factor, dy.dtype)
+        along = x_hat * row_mean(g * x_hat) if has_x_hat_term else 0
+        dx = r * (g - row_mean(g) - along) * np.asarray(factor, dy.dtype)
         return rounded(dx), rounded(np.sum(dy * x_hat, axis=0)), rounded(dy.sum(axis=0))
 
     return forward, backward

@@ -9,11 +9,10 @@ import numpy as np
 from npformer.errors import CacheUsedError
 from npformer.functional import AttentionMask
 from npformer.proof.inputs import like
-from npformer.proof.invariants.compare import gradients_of, same_bits, same_to_rounding
 from npformer.proof.invariants.invariant import invariant
 from npformer.proof.invariants.masks import other_tokens
 from npformer.proof.invariants.probe import Probe, Run
-from npformer.proof.invariants.result import DoesNotApply, Violation
+from npformer.proof.invariants.result import DoesNotApply, Violation, gradients_of, same_bits, same_to_rounding
 from npformer.typing import HostArrays
 
 

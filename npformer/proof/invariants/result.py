@@ -1,15 +1,28 @@
-"""The result of an invariant: it holds, it does not hold (with the place), or it does not apply (with the reason)."""
+"""The result of an invariant: it holds, it does not hold (with the place), or it does not apply (with the reason).
+
+A violation is found by comparing two sets of named arrays that should be equal: bit for bit, or to rounding.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import textwrap
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from npformer.errors import GradientError
+import numpy as np
 
+from npformer.errors import GradientError
+from npformer.proof.measures import NEGLIGIBLE, largest, max_abs, worst_at
+from npformer.typing import HostArray
+
+#: Two float64 results differ if their error relative to the largest entry (``judge.py``, first rule) is above this.
+ROUNDING = 1e-11
+
+Tensors = Mapping[str, HostArray]
+NO_TENSORS: Tensors = {}
 HOLDS, FAILS, NOT_APPLICABLE = "holds", "DOES NOT HOLD", "does not apply"
 
 
@@ -130,3 +143,62 @@ def _wrapped(text: str, margin: str, columns: int) -> list[str]:
 
 def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def same_bits(expected: Tensors, got: Tensors) -> Violation | None:
+    """The first element that differs, if any; NaN differs from everything, and 0 is −0.
+
+    For runs of the same shapes: with most OpenBLAS kernels the last bits of a product's row depend on the
+    number of other rows, so runs of different shapes agree only to rounding.
+    """
+    return _first(expected, got, _bits)
+
+
+def same_to_rounding(expected: Tensors, got: Tensors, upstream: Tensors = NO_TENSORS) -> Violation | None:
+    """The worst element of the first tensor that differs by more than rounding, if any.
+
+    max|got − expected| is divided by max(max|expected|, 1e-3 · the largest entry of all tensors). Given the
+    upstream gradient, by at least 1e-4 of it: where saturated weights pass almost nothing, only the rounding
+    of terms of its size remains.
+    """
+    floor = max(NEGLIGIBLE * largest(expected.values()), 1e-4 * largest(upstream.values()))
+    return _first(expected, got, lambda where, e, g: close(where, e, g, max(max_abs(e), floor)))
+
+
+def close(
+    where: str, expected: HostArray, got: HostArray, scale: float, tolerance: float = ROUNDING
+) -> Violation | None:
+    """The worst element if it is off by more than tolerance·scale, or NaN."""
+    error = np.abs(got - expected)
+    if np.all(error <= tolerance * scale):  # False for NaN
+        return None
+    return _at(where, expected, got, np.nan_to_num(error, nan=np.inf))
+
+
+def gradients_of(found: Tensors, suffix: str = "") -> dict[str, HostArray]:
+    """Gradients by the names that a violation shows."""
+    return {f"gradient of {name}{suffix}": x for name, x in found.items()}
+
+
+def _bits(where: str, expected: HostArray, got: HostArray) -> Violation | None:
+    different = ~(expected == got)
+    return _at(where, expected, got, different) if different.any() else None
+
+
+def _first(
+    expected: Tensors, got: Tensors, judge: Callable[[str, HostArray, HostArray], Violation | None]
+) -> Violation | None:
+    if expected.keys() != got.keys():
+        return Violation("results", note=f"expected {', '.join(expected)}, got {', '.join(got)}")
+    for name, value in expected.items():
+        if value.shape != got[name].shape:
+            return Violation(name, note=f"expected shape {value.shape}, got {got[name].shape}")
+        found = judge(name, value, got[name])
+        if found is not None:
+            return found
+    return None
+
+
+def _at(where: str, expected: HostArray, got: HostArray, badness: HostArray) -> Violation:
+    index = worst_at(badness)
+    return Violation(where, index, float(expected[index]), float(got[index]))

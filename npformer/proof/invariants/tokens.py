@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import PLAIN
-from npformer.proof.invariants.compare import gradients_of, same_bits, same_to_rounding
 from npformer.proof.invariants.invariant import invariant
 from npformer.proof.invariants.masks import (
     POISON,
@@ -26,7 +25,7 @@ from npformer.proof.invariants.masks import (
     with_steps,
 )
 from npformer.proof.invariants.probe import Probe
-from npformer.proof.invariants.result import DoesNotApply, Violation
+from npformer.proof.invariants.result import DoesNotApply, Violation, gradients_of, same_bits, same_to_rounding
 from npformer.proof.invariants.snapshot import restored
 from npformer.typing import HostArray, HostArrays
 
