@@ -31,14 +31,18 @@ def blocks(request):
 
 def test_inputs(blocks):
     layer, parameters = blocks
-    assert parameters.in_array(layer.table.data) == [Part("table", None, False)]
-    assert parameters.in_array(layer.output.weight.data) == [Part("table", None, True)]
-    assert parameters.in_array(layer.block.data) == [Part("a", (0, 2), False), Part("b", (2, 6), False)]
-    assert parameters.in_array(layer.block.data[:, :2]) == [Part("a", None, False)]
-    assert parameters.in_array(layer.block.data[:, 1:4]) == [Part("a", (0, 1), False), Part("b", (1, 3), False)]
-    assert parameters.in_array(layer.table.data.copy()) == []
-    assert parameters.in_array(np.zeros(0)) == []
-    assert parameters.in_array(layer.table.data.astype(np.float32)) == []
+    table, block = layer.table.data, layer.block.data
+    for array, parts in (
+        (table, [Part("table", None, False)]),
+        (layer.output.weight.data, [Part("table", None, True)]),
+        (block, [Part("a", (0, 2), False), Part("b", (2, 6), False)]),
+        (block[:, :2], [Part("a", None, False)]),
+        (block[:, 1:4], [Part("a", (0, 1), False), Part("b", (1, 3), False)]),
+        (table.copy(), []),
+        (np.zeros(0), []),
+        (table.astype(np.float32), []),
+    ):
+        assert parameters.in_array(array) == parts
 
 
 def test_what_is_added_to_a_part_belongs_to_its_parameter(blocks):

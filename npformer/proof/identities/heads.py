@@ -18,8 +18,7 @@ import numpy as np
 
 from npformer.proof.identities.attention import visible_pairs
 from npformer.proof.identities.identity import Claim, Claims, identity, parts, size
-from npformer.proof.invariants.masks import governed
-from npformer.proof.invariants.probe import Probe
+from npformer.proof.invariants.probe import Probe, governed
 from npformer.proof.invariants.result import DoesNotApply
 from npformer.typing import HostArray, HostArrays
 

@@ -14,8 +14,7 @@ import numpy as np
 from npformer.functional import AttentionMask
 from npformer.proof.identities.attention import visible_pairs
 from npformer.proof.identities.identity import Claim, Claims, identity, parts, size, sum_is_0
-from npformer.proof.invariants.masks import pad_id_of
-from npformer.proof.invariants.probe import Probe
+from npformer.proof.invariants.probe import Probe, pad_id_of
 from npformer.proof.invariants.result import DoesNotApply
 
 LAYERS = ("EncoderLayer", "DecoderLayer")

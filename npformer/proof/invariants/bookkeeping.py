@@ -10,8 +10,7 @@ from npformer.errors import CacheUsedError
 from npformer.functional import AttentionMask
 from npformer.proof.inputs import like
 from npformer.proof.invariants.invariant import invariant
-from npformer.proof.invariants.masks import other_tokens
-from npformer.proof.invariants.probe import Probe, Run
+from npformer.proof.invariants.probe import Probe, Run, other_tokens
 from npformer.proof.invariants.result import DoesNotApply, Violation, gradients_of, same_bits, same_to_rounding
 from npformer.typing import HostArrays
 

@@ -15,8 +15,9 @@ import numpy as np
 
 from npformer.backend import PLAIN
 from npformer.proof.invariants.invariant import invariant
-from npformer.proof.invariants.masks import (
+from npformer.proof.invariants.probe import (
     POISON,
+    Probe,
     governed,
     other_tokens,
     pad_id_of,
@@ -24,7 +25,6 @@ from npformer.proof.invariants.masks import (
     token_inputs,
     with_steps,
 )
-from npformer.proof.invariants.probe import Probe
 from npformer.proof.invariants.result import DoesNotApply, Violation, gradients_of, same_bits, same_to_rounding
 from npformer.proof.invariants.snapshot import restored
 from npformer.typing import HostArray, HostArrays

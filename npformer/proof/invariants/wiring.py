@@ -9,8 +9,7 @@ import numpy as np
 
 from npformer.functional import AttentionMask
 from npformer.proof.invariants.invariant import invariant
-from npformer.proof.invariants.masks import Governed, governed, other_tokens, token_inputs
-from npformer.proof.invariants.probe import Probe, Run, taken
+from npformer.proof.invariants.probe import Governed, Probe, Run, governed, other_tokens, taken, token_inputs
 from npformer.proof.invariants.result import DoesNotApply, Violation, gradients_of, same_bits, same_to_rounding
 from npformer.typing import HostArray
 
