@@ -9,7 +9,7 @@ import numpy as np
 from npformer.functional import OPERATIONS, Draw, split_heads
 from npformer.models.presets import Preset
 from npformer.proof import op_samples
-from npformer.proof.sizes import UsualSizes
+from npformer.proof.case import UsualSizes
 from npformer.typing import HostArray
 
 RATE = 0.1  # dropout rate of every operation with dropout

@@ -18,10 +18,10 @@ from npformer.explain.spots import Run
 from npformer.explain.stories import OperationStory
 from npformer.functional import OPERATIONS, Draw
 from npformer.proof import op_samples
+from npformer.proof.case import Sizes
 from npformer.proof.check import gradcheck
 from npformer.proof.inputs import as_tuple, like
 from npformer.proof.jacobian import gradient_names
-from npformer.proof.sizes import Sizes
 from npformer.proof.trace_lines import tracing_lines
 
 #: The sizes of a sample, by the letters of the glossary; I, O and K as in ``op_samples``.

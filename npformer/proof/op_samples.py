@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from npformer.functional import AttentionMask
-from npformer.proof.case import DRAW, Case, op, padding
+from npformer.proof.case import DRAW, Case, Sizes, op, padding
 from npformer.proof.measures import with_gaps
-from npformer.proof.sizes import Sizes
 
 Host = np.ndarray[Any, Any]
 Inputs = tuple[Any, ...]

@@ -17,8 +17,7 @@ from npformer.functional import OPERATIONS
 from npformer.layers import RandomKey
 from npformer.models import Transformer, TransformerConfig
 from npformer.proof import op_samples
-from npformer.proof.case import Case, shaken
-from npformer.proof.sizes import Sizes, UsualSizes
+from npformer.proof.case import Case, Sizes, UsualSizes, shaken
 
 Generator = np.random.Generator
 OPS = tuple(OPERATIONS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from npformer.backend import Device
-from npformer.proof.identities import attention, heads, maps, network, norms, universal
+from npformer.proof.identities import attention, heads, maps, network, universal
 from npformer.proof.identities.identity import Claim, Identity, identity
 from npformer.proof.invariants.invariant import name_of, opened
 from npformer.proof.invariants.result import ClaimResults
@@ -20,7 +20,7 @@ __all__ = ["IDENTITIES", "Claim", "Identity", "identity", "prove"]
 #: Every identity by its name, from single operations to whole networks.
 IDENTITIES: dict[str, Identity] = {
     found.name: found
-    for module in (maps, norms, attention, heads, network, universal)
+    for module in (maps, attention, heads, network, universal)
     for found in vars(module).values()
     if isinstance(found, Identity)
 }
