@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Self
 
-from npformer.data.tokenizer import Words, as_texts
-from npformer.data.vocabulary import SPECIAL
+from npformer.data.tokenizer import Words
 
 _PART = re.compile(r"\d+|[^\W\d_]+|[^\w\s]|_")
 
@@ -21,20 +19,9 @@ _PART = re.compile(r"\d+|[^\W\d_]+|[^\w\s]|_")
 class MarkedWords(Words):
     """Words of ordinary text: a comma is not part of the word before it."""
 
-    @classmethod
-    def learn(
-        cls,
-        texts: Iterable[str],
-        *,
-        min_count: int = 1,
-        max_size: int | None = None,
-        special: Sequence[str] = SPECIAL,
-    ) -> Self:
-        """Like Words.learn, for words and marks."""
-        apart = (" ".join(_PART.findall(text)) for text in as_texts(texts))
-        return super().learn(apart, min_count=min_count, max_size=max_size, special=special)
-
-    def _parts(self, text: str) -> Sequence[str]:
+    @staticmethod
+    def split(text: str) -> Sequence[str]:
+        """The words and marks of a text."""
         return _PART.findall(text)
 
     def join(self, pieces: Iterable[str]) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from npformer.data.spelled_words import SpelledWords
-from npformer.data.splits import expect_fraction, unit_hash
+from npformer.data.splits import chosen_by_hash, expect_fraction
 from npformer.data.text_task import TextTask
 from npformer.data.textfile import read_text
 from npformer.data.tokenizer import Characters, Tokenizer
@@ -86,7 +86,11 @@ def split_text(text: str, fraction: float) -> tuple[str, str] | None:
     room = expect_fraction(fraction) * len(text)
     for passages in _cuts(text, max(1, min(_RUN, int(room / 4)))):
         keys = [" ".join(passage.split()) for passage in passages]
-        chosen = _chosen(keys, passages, room)
+        lengths: Counter[str] = Counter()
+        for key, passage in zip(keys, passages, strict=True):
+            lengths[key] += len(passage)
+        del lengths[""]  # white space alone is never held out
+        chosen = chosen_by_hash(lengths, room)
         pairs = list(zip(keys, passages, strict=True))
         train = "".join(passage for key, passage in pairs if key not in chosen)
         held_out = "".join(passage for key, passage in pairs if key in chosen)
@@ -101,16 +105,3 @@ def _cuts(text: str, run: int) -> Iterator[list[str]]:
         stops = [0, *(found.end() for found in end.finditer(text)), len(text)]
         yield [text[start:stop] for start, stop in pairwise(stops) if start < stop]
     yield re.findall(rf".{{{run}}}\S{{0,40}}|.+", text, re.DOTALL)
-
-
-def _chosen(keys: list[str], passages: list[str], room: float) -> set[str]:
-    """The passages to hold out, by their words; white space alone is never held out."""
-    lengths: Counter[str] = Counter()
-    for key, passage in zip(keys, passages, strict=True):
-        lengths[key] += len(passage)
-    chosen: set[str] = set()
-    for key in sorted(lengths.keys() - {""}, key=unit_hash):
-        if lengths[key] <= room:
-            chosen.add(key)
-            room -= lengths[key]
-    return chosen

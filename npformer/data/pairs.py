@@ -14,7 +14,7 @@ from pathlib import Path
 
 from npformer.data.batches import Example
 from npformer.data.example_task import ExampleTask
-from npformer.data.splits import expect_fraction, unit_hash
+from npformer.data.splits import divided, expect_fraction
 from npformer.data.textfile import read_lines
 from npformer.data.tokenizer import Characters
 from npformer.data.vocabulary import SEQUENCE
@@ -38,7 +38,8 @@ class PairsTask(ExampleTask):
         seed: int,
         held_out_fraction: float = 0.1,
     ) -> None:
-        train, held_out = _split(examples, expect_fraction(held_out_fraction))
+        by_source = ((example, example.source) for example in examples)
+        train, held_out = divided(by_source, expect_fraction(held_out_fraction))
         _check_both_sides(name, train, held_out, held_out_fraction)
         tokenizer = Characters.learn((text for example in examples for text in example), special=SEQUENCE)
         super().__init__(name, "translate", tokenizer, train, held_out, seed=seed, digest=digest)
@@ -67,14 +68,6 @@ def _parse(path: str | os.PathLike[str], number: int, line: str) -> Example:
                 "fill it in or delete the line"
             )
     return Example(*fields)
-
-
-def _split(examples: Sequence[Example], fraction: float) -> tuple[list[Example], list[Example]]:
-    """Training examples in the order given; distinct held-out ones in the order of their hashes."""
-    hashes = [unit_hash(example.source) for example in examples]
-    train = [example for example, u in zip(examples, hashes, strict=True) if u >= fraction]
-    held_out = {example: u for example, u in zip(examples, hashes, strict=True) if u < fraction}
-    return train, sorted(held_out, key=held_out.__getitem__)
 
 
 def _check_both_sides(name: str, train: list[Example], held_out: list[Example], fraction: float) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Self
 
 from npformer.data.checks import whole_number
@@ -52,13 +52,6 @@ class SpelledWords(Tokenizer):
     def _parts(self, text: str) -> Sequence[str]:
         known = self.vocabulary.text_pieces
         return [part for word in words_of(text) for part in ([word] if word in known else word)]
-
-    def _pieces(self, part: str) -> list[str] | None:
-        return [part] if part in self.vocabulary.text_pieces else None
-
-    def join(self, pieces: Iterable[str]) -> str:
-        """The text of pieces."""
-        return "".join(pieces)
 
 
 def words_of(text: str) -> list[str]:

@@ -12,9 +12,8 @@ the word "[CLS]" in a text is unknown; the special piece's id is vocabulary.id_o
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Self
 
 from npformer.data.checks import whole_number
@@ -26,7 +25,7 @@ from npformer.errors import TokenError
 RESERVED = frozenset((*SPECIAL, LINE_FEED))
 
 
-class Tokenizer(ABC):
+class Tokenizer:
     """Text to the pieces of ``vocabulary``, their ids, and back."""
 
     glue: ClassVar[str] = " "  #: what stands between two units of a text
@@ -38,17 +37,17 @@ class Tokenizer(ABC):
         """The units that a window of a text may not split; joined by ``glue``, they are the text."""
         return text.split()
 
-    @abstractmethod
     def _parts(self, text: str) -> Sequence[str]:
         """The parts of a text that are known or unknown as a whole."""
+        return self.units(text)
 
-    @abstractmethod
     def _pieces(self, part: str) -> list[str] | None:
         """The pieces of a part; None if the vocabulary lacks them."""
+        return [part] if part in self.vocabulary.text_pieces else None
 
-    @abstractmethod
     def join(self, pieces: Iterable[str]) -> str:
         """The text of pieces."""
+        return self.glue.join(pieces)
 
     def tokenize(self, text: str) -> list[str]:
         """The pieces of text, with [UNK] for unknown parts. Raises TokenError if the vocabulary has no [UNK]."""
@@ -92,19 +91,9 @@ class Characters(Tokenizer):
         """A tokenizer with all characters of texts, by code point."""
         return cls(Vocabulary.from_characters(texts, special))
 
-    def _parts(self, text: str) -> Sequence[str]:
-        return text
-
-    def _pieces(self, part: str) -> list[str] | None:
-        return [part] if part in self.vocabulary.text_pieces else None
-
     def encode(self, text: str) -> list[int]:
         """The ids of the characters of text."""
         return self.vocabulary.encode(text)
-
-    def join(self, pieces: Iterable[str]) -> str:
-        """The text of pieces."""
-        return "".join(pieces)
 
 
 class Words(Tokenizer):
@@ -128,24 +117,22 @@ class Words(Tokenizer):
         """
         whole_number("min_count", min_count, at_least=1)
         room = None if max_size is None else whole_number("max_size", max_size, at_least=len(special)) - len(special)
-        counts = [(count, word) for word, count in count_words(texts).items() if word not in RESERVED]
+        counts = [(count, word) for word, count in count_words(texts, cls.split).items() if word not in RESERVED]
         frequent = sorted((-count, word) for count, word in counts if count >= min_count)
         return cls(Vocabulary((*special, *(word for _, word in frequent[:room]))))
 
-    def _parts(self, text: str) -> Sequence[str]:
+    @staticmethod
+    def split(text: str) -> Sequence[str]:
+        """The words of a text."""
         return text.split()
 
-    def _pieces(self, part: str) -> list[str] | None:
-        return [part] if part in self.vocabulary.text_pieces else None
-
-    def join(self, pieces: Iterable[str]) -> str:
-        """The text of pieces, joined by spaces."""
-        return " ".join(pieces)
+    def _parts(self, text: str) -> Sequence[str]:
+        return self.split(text)
 
 
-def count_words(texts: Iterable[str]) -> Counter[str]:
+def count_words(texts: Iterable[str], split: Callable[[str], Sequence[str]] = str.split) -> Counter[str]:
     """How often each word occurs in a text, or in several."""
-    return Counter(word for text in as_texts(texts) for word in text.split())
+    return Counter(word for text in as_texts(texts) for word in split(text))
 
 
 def as_texts(texts: Iterable[str]) -> Iterable[str]:

@@ -69,9 +69,6 @@ class WordPiece(Tokenizer):
         cut.merge_until(size - len(special), min_count)
         return cls(Vocabulary((*special, *cut.pieces)))
 
-    def _parts(self, text: str) -> Sequence[str]:
-        return text.split()
-
     def _pieces(self, part: str) -> list[str] | None:
         pieces: list[str] = []
         start, known, prefix = 0, self._first, ""

@@ -12,8 +12,6 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from npformer.data.real.extra import expect_extra
-
 FIRST_YEAR, LAST_YEAR = 1950, 2049  # a century, so that two digits determine the year
 Form: TypeAlias = Literal["short", "medium", "long", "full"]
 FORMS: tuple[Form, ...] = ("short", "medium", "long", "full")
@@ -39,11 +37,6 @@ class Phrase(NamedTuple):
     def fields(self) -> str:
         """For each character of the text the first letter of its field: d m y w, or o for none."""
         return "".join((field or "other")[0] * len(part) for part, field in self.parts)
-
-
-def babel_version(task: str) -> str:
-    """The versions that phrases depend on. Raises ConfigError, naming the extra, if Babel is missing."""
-    return expect_extra("babel", task)
 
 
 def write(day: datetime.date, locale: str, form: Form) -> Phrase:

@@ -9,7 +9,7 @@ A hash of the day holds out one in ten: no held-out day is trained on in any lan
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import NamedTuple
 
@@ -17,15 +17,15 @@ from npformer.data.batches import Example
 from npformer.data.checks import whole_number
 from npformer.data.example_task import ExampleTask
 from npformer.data.marked_words import MarkedWords, spans
-from npformer.data.real.date_phrases import FIELDS, FORMS, LOCALES, ambiguous_forms, babel_version, random_days, write
+from npformer.data.real.date_phrases import FIELDS, FORMS, LOCALES, ambiguous_forms, random_days, write
+from npformer.data.real.extra import expect_extra
 from npformer.data.real.user_cache import cached_lines, digest
-from npformer.data.splits import unit_hash
+from npformer.data.splits import divided, unit_hash
 from npformer.data.tokenizer import Characters, Tokenizer
 from npformer.data.vocabulary import SEQUENCE
 
 TAGS = (*dict.fromkeys(FIELDS.values()), "other")
 _VERSION = 1
-_HELD_OUT = 0.1
 _BY_LETTER = {tag[0]: tag for tag in TAGS}
 
 
@@ -43,14 +43,14 @@ def dates(*, seed: int = 0, count: int = 40_000) -> ExampleTask:
     lines, check = _phrases("dates", count)
     examples = {Example(line.text, line.day): line.day for line in lines}
     tokenizer = Characters.learn((text for example in examples for text in example), special=SEQUENCE)
-    train, held_out = _sides(examples.items())
+    train, held_out = _sides(examples)
     return ExampleTask("dates", "translate", tokenizer, train, held_out, seed=seed, digest=check)
 
 
 def tags(*, seed: int = 0, count: int = 40_000) -> ExampleTask:
     """The phrases of `dates` and one of TAGS for each of their words and marks. Raises as dates."""
     lines, check = _phrases("tags", count)
-    train, held_out = _sides({Example(line.text, " ".join(_tags_of(line))): line.day for line in lines}.items())
+    train, held_out = _sides({Example(line.text, " ".join(_tags_of(line))): line.day for line in lines})
     tokenizer: Tokenizer = MarkedWords.learn(source for source, _ in train)
     return ExampleTask("tags", "tag", tokenizer, train, held_out, seed=seed, digest=check, classes=TAGS)
 
@@ -58,7 +58,7 @@ def tags(*, seed: int = 0, count: int = 40_000) -> ExampleTask:
 def _phrases(task: str, count: int) -> tuple[list[_Line], str]:
     """The phrases and their digest."""
     count = whole_number("count", count, at_least=1_000, at_most=1_000_000)
-    version = babel_version(task)
+    version = expect_extra("babel", task)
     lines = cached_lines(f"date-phrases-{_VERSION}-{version}-{count}.tsv", lambda: _make(count))
     return [_Line(*line.split("\t")) for line in lines], digest(lines)
 
@@ -80,13 +80,7 @@ def _tags_of(line: _Line) -> list[str]:
     return [_BY_LETTER[letter or "o"] for letter in letters]
 
 
-def _sides(examples: Iterable[tuple[Example, str]]) -> tuple[list[Example], list[Example]]:
+def _sides(days: Mapping[Example, str]) -> tuple[list[Example], list[Example]]:
     """Training and held-out examples, given the day of each."""
-    train: list[Example] = []
-    held_out: list[Example] = []
-    for example, day in examples:
-        if unit_hash(day) < _HELD_OUT:
-            held_out.append(example)
-        else:
-            train.append(example)
+    train, held_out = divided(days.items())
     return train, sorted(held_out, key=lambda example: unit_hash(example.source))

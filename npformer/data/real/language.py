@@ -18,9 +18,10 @@ from itertools import islice
 from npformer.data.batches import Example
 from npformer.data.checks import whole_number
 from npformer.data.example_task import ExampleTask
-from npformer.data.real.date_phrases import Form, babel_version, random_days, write
+from npformer.data.real.date_phrases import Form, random_days, write
+from npformer.data.real.extra import expect_extra
 from npformer.data.real.user_cache import cached_lines, digest
-from npformer.data.splits import unit_hash
+from npformer.data.splits import divided
 from npformer.data.tokenizer import Characters
 
 LANGUAGES = (
@@ -29,7 +30,6 @@ LANGUAGES = (
 )  # fmt: skip
 _FORMS: tuple[Form, ...] = ("long", "full")
 _VERSION = 1
-_HELD_OUT = 0.1
 
 
 def language(*, seed: int = 0, count: int = 1_000) -> ExampleTask:
@@ -38,15 +38,10 @@ def language(*, seed: int = 0, count: int = 1_000) -> ExampleTask:
     Raises ConfigError for fewer than 20 days, or if Babel is missing.
     """
     days = whole_number("count", count, at_least=20, at_most=1_000_000)
-    version = babel_version("language")
+    version = expect_extra("babel", "language")
     lines = cached_lines(f"language-{_VERSION}-{version}-{days}.tsv", lambda: _make(days))
-    train: list[Example] = []
-    held_out: list[Example] = []
-    for line in lines:
-        example = Example(*line.split("\t"))
-        side = held_out if unit_hash(example.source) < _HELD_OUT else train
-        side.append(example)
-    held_out.sort(key=lambda example: (unit_hash(example.source), example.target))
+    examples = [Example(*line.split("\t")) for line in lines]
+    train, held_out = divided((example, example.source) for example in examples)
     tokenizer = Characters.learn(source for source, _ in train)
     return ExampleTask(
         "language", "classify", tokenizer, train, held_out, seed=seed, digest=digest(lines), classes=LANGUAGES

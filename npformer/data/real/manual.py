@@ -15,13 +15,12 @@ from typing import Literal
 
 from npformer.data.own_text import continuing
 from npformer.data.real.user_cache import cached_lines, digest
-from npformer.data.splits import unit_hash
+from npformer.data.splits import HELD_OUT, chosen_by_hash
 from npformer.data.text_task import TextTask
 from npformer.data.vocabulary import SPECIAL, Vocabulary
 from npformer.data.wordpiece import WordPiece
 
 _VERSION = 1
-_HELD_OUT = 0.1
 _PIECES = 1_000
 
 
@@ -54,21 +53,12 @@ def manual(topics: Mapping[str, str] | None = None) -> tuple[str, str]:
         from pydoc_data.topics import topics as topics_of_python  # half a megabyte, imported only here
 
         topics = topics_of_python
-    chosen = _held_out_topics(topics)
+    lengths = {name: len(text) for name, text in topics.items()}
+    chosen = chosen_by_hash(lengths, HELD_OUT * sum(lengths.values()))
     seen: set[str] = set()
     held_out = _new_paragraphs((topics[name] for name in sorted(chosen)), seen)
     train = _new_paragraphs((topics[name] for name in sorted(topics.keys() - chosen)), seen)
     return train, held_out
-
-
-def _held_out_topics(topics: Mapping[str, str]) -> set[str]:
-    room = _HELD_OUT * sum(map(len, topics.values()))
-    chosen: set[str] = set()
-    for name in sorted(topics, key=unit_hash):
-        if len(topics[name]) <= room:
-            chosen.add(name)
-            room -= len(topics[name])
-    return chosen
 
 
 def _new_paragraphs(texts: Iterable[str], seen: set[str]) -> str:

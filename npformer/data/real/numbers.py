@@ -20,11 +20,10 @@ from npformer.data.example_task import ExampleTask
 from npformer.data.marked_words import MarkedWords
 from npformer.data.real.extra import expect_extra
 from npformer.data.real.user_cache import cached_lines, digest
-from npformer.data.splits import unit_hash
+from npformer.data.splits import divided
 from npformer.data.vocabulary import SEQUENCE
 
 _VERSION = 1
-_HELD_OUT = 0.1
 
 
 def numbers(*, seed: int = 0, below: int = 100_000, count: int = 20_000) -> ExampleTask:
@@ -36,14 +35,10 @@ def numbers(*, seed: int = 0, below: int = 100_000, count: int = 20_000) -> Exam
     count = whole_number("count", count, at_least=100, at_most=1_000_000)
     version = expect_extra("num2words", "numbers")
     lines = cached_lines(f"numbers-{_VERSION}-{version}-{below}-{count}.tsv", lambda: _lines(below, count))
-    sides: tuple[list[Example], list[tuple[float, Example]]] = ([], [])
-    for line in lines:
-        number, english, french = line.split("\t")
-        chance, example = unit_hash(number), Example(english, french)
-        sides[0].append(example) if chance >= _HELD_OUT else sides[1].append((chance, example))
-    tokenizer = MarkedWords.learn((text for line in lines for text in line.split("\t")[1:]), special=SEQUENCE)
-    held_out = [example for _, example in sorted(sides[1])]
-    return ExampleTask("numbers", "translate", tokenizer, sides[0], held_out, seed=seed, digest=digest(lines))
+    said = [(Example(english, french), number) for number, english, french in (line.split("\t") for line in lines)]
+    train, held_out = divided(said)
+    tokenizer = MarkedWords.learn((text for example, _ in said for text in example), special=SEQUENCE)
+    return ExampleTask("numbers", "translate", tokenizer, train, held_out, seed=seed, digest=digest(lines))
 
 
 def _lines(below: int, count: int) -> list[str]:
