@@ -34,11 +34,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from safetensors.numpy import save as to_bytes
 
-from npformer.atomic import describe, write_atomically
 from npformer.errors import CheckpointError
 from npformer.layers.parameter import Buffer, Parameter
 from npformer.models import Transformer
-from npformer.training.model_file import read_arrays
+from npformer.training.model_file import read_arrays, write_safetensors
 from npformer.typing import HostArray, HostArrays
 
 _WORDS = (
@@ -99,13 +98,7 @@ def save_state_dict(model: Transformer, path: str | os.PathLike[str], grads: boo
     Raises CheckpointError if it cannot be written; an existing file is then unchanged.
     """
     metadata = {"format": "pt", "content": "gradients" if grads else "parameters"}
-    data = to_bytes(dict(to_state_dict(model, grads)), metadata)
-    try:
-        write_atomically(Path(path), data)
-    except OSError as error:
-        raise CheckpointError(
-            f"{path}: expected a place to write {len(data):,} bytes, got: {describe(error)}"
-        ) from error
+    write_safetensors(path, to_bytes(dict(to_state_dict(model, grads)), metadata))
 
 
 def load_from_file(model: Transformer, path: str | os.PathLike[str]) -> None:

@@ -19,8 +19,8 @@ from npformer.training.checkpoint import (
     Checkpoint,
     best_checkpoint,
     latest_checkpoint,
-    list_checkpoints,
     load_checkpoint,
+    nearest_sound,
 )
 from npformer.training.config_file import read_toml, write_toml
 from npformer.training.model_arrays import expect_arrays, expect_finite_weights, set_arrays, table_of
@@ -186,12 +186,6 @@ class Trained(NamedTuple):
     kind: Kind
 
 
-def read_model(run: RunDirectory, device: str = "auto", best: bool = False) -> tuple[Model, Vocabulary]:
-    """The model and the vocabulary of read_trained."""
-    found = read_trained(run, device, best)
-    return found.model, found.tokenizer.vocabulary
-
-
 def read_trained(run: RunDirectory, device: str = "auto", best: bool = False) -> Trained:
     """The trained model of a run, from its latest or its best checkpoint. The data file is not needed.
 
@@ -234,7 +228,7 @@ def _load(run: RunDirectory, path: Path) -> Checkpoint:
     try:
         checkpoint = load_checkpoint(path)
     except CheckpointError as error:
-        if not any(map(_is_sound, list_checkpoints(run.checkpoints))):
+        if nearest_sound(path) is None:
             raise
         away = shlex.join(["mv", str(path), str(run.path / f"{path.name}-damaged")])
         raise CheckpointError(
@@ -242,11 +236,3 @@ def _load(run: RunDirectory, path: Path) -> Checkpoint:
         ) from error
     expect_finite_weights(model_arrays_of(checkpoint), str(path), DIVERGED)
     return checkpoint
-
-
-def _is_sound(path: Path) -> bool:
-    try:
-        load_checkpoint(path)
-    except CheckpointError:
-        return False
-    return True

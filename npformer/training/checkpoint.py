@@ -99,7 +99,13 @@ def load_checkpoint(path: Path) -> Checkpoint:
     try:
         return _read(path)
     except CheckpointError as error:
-        raise CheckpointError(f"{error}. {_way_out(path)}") from error
+        sound = nearest_sound(path)
+        way_out = (
+            "There is no other sound checkpoint in the same folder: restore this one from a copy, or start a new run"
+            if sound is None
+            else f"Load {sound.name} in the same folder instead, which is sound"
+        )
+        raise CheckpointError(f"{error}. {way_out}") from error
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -283,8 +289,8 @@ def _save_failed(error: OSError, path: Path, needed: int, previous: Path | None)
     )
 
 
-def _way_out(path: Path) -> str:
-    """Advice for an unreadable checkpoint: the nearest sound one before it, else one after it."""
+def nearest_sound(path: Path) -> Path | None:
+    """The way out of an unreadable checkpoint: the nearest sound one before it, else one after it."""
     step = _step(path) if _NAME.fullmatch(path.name) else math.inf
     others = [other for other in list_checkpoints(path.parent) if other != path]
     for other in sorted(others, key=lambda other: (_step(other) > step, -_step(other))):
@@ -292,8 +298,8 @@ def _way_out(path: Path) -> str:
             _read(other)
         except CheckpointError:
             continue
-        return f"Load {other.name} in the same folder instead, which is sound"
-    return "There is no other sound checkpoint in the same folder: restore this one from a copy, or start a new run"
+        return other
+    return None
 
 
 def _step(path: Path) -> int:

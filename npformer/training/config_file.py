@@ -65,9 +65,9 @@ def parse_assignment(text: str, sections: Mapping[str, type]) -> tuple[str, str,
     """
     name, equals, given = text.partition("=")
     name = name.strip()
-    if not equals or not name:
-        raise ConfigError(f"{text!r}: expected SECTION.KEY=VALUE, such as {_example(sections)}")
     known = {f"{section}.{key}": kind for section in sections for key, kind in kinds_of(sections[section]).items()}
+    if not equals or not name:
+        raise ConfigError(f"{text!r}: expected SECTION.KEY=VALUE, such as {next(iter(known))}=…")
     matches = [full for full in known if name in (full, full.partition(".")[2])]
     if len(matches) > 1:
         raise ConfigError(f"{text!r}: {name!r} is in several sections: expected {' or '.join(matches)}")
@@ -92,11 +92,11 @@ def write_toml(sections: Mapping[str, Any]) -> str:
             value, meaning = getattr(options, field.name), meanings.get(field.name)
             if field.name not in kinds:
                 continue
-            if value is None and _default(field) is None:
+            if value is None and field.default is None:
                 lines += [_explained(f'# {field.name} = "{NONE}"', meaning)] if meaning else []
                 continue
             place = f"{section}.{field.name}"
-            plain = NONE if value is None else list(value) if isinstance(value, tuple) else value
+            plain = NONE if value is None else value
             if fit(plain, kinds[field.name], place) is None and value is not None:
                 raise ConfigError(f"{place}: the text {value!r} means no value: choose another text, or None")
             lines.append(_explained(f"{field.name} = {_spell(plain, place)}", meaning))
@@ -162,23 +162,10 @@ def _unknown(what: str, name: str, valid: Iterable[str], sections: Mapping[str, 
     return f"{what} {shown(name)} is unknown{every or listed}"
 
 
-def _example(sections: Mapping[str, type]) -> str:
-    return next(
-        (f"{section}.{key}=…" for section in sections for key in kinds_of(sections[section])),
-        "training.steps=…",
-    )
-
-
-def _default(field: dataclasses.Field[Any]) -> Any:
-    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-
-
 def _spell(value: Any, place: str) -> str:
     """A value in TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, list):
-        return f"[{', '.join(_spell(entry, place) for entry in value)}]"
     if not isinstance(value, str):
         return (float if isinstance(value, float) else int).__repr__(value)
     try:

@@ -65,12 +65,7 @@ def save(model: Model, path: str | os.PathLike[str], *, expect_finite: bool = Tr
     except CheckpointError as error:
         raise CheckpointError(f"{error}; nothing was written") from None
     data = to_bytes(arrays, metadata | {"sha256": digest(metadata, arrays)})
-    try:
-        write_atomically(Path(path), data)
-    except OSError as error:
-        raise CheckpointError(
-            f"{path}: expected a place to write {len(data):,} bytes, got: {describe(error)}"
-        ) from error
+    write_safetensors(path, data)
 
 
 def load(path: str | os.PathLike[str], *, backend: Backend | None = None, expect_finite: bool = True) -> Model:
@@ -98,6 +93,16 @@ def load(path: str | os.PathLike[str], *, backend: Backend | None = None, expect
             f"{path}: expected memory for a model of {numbers:,} numbers, got: {error}; use one with more memory"
         ) from error
     return model
+
+
+def write_safetensors(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a safetensors file, replacing an older one. Raises CheckpointError; an existing file is then unchanged."""
+    try:
+        write_atomically(Path(path), data)
+    except OSError as error:
+        raise CheckpointError(
+            f"{path}: expected a place to write {len(data):,} bytes, got: {describe(error)}"
+        ) from error
 
 
 def _expect_readable(metadata: Mapping[str, str], dtype: str, arrays: Mapping[str, HostArray]) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from types import NoneType, UnionType
-from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Any, NamedTuple, get_args
 
-from npformer.training.option_types import NONE, kinds_of, meanings_of
+from npformer.training.option_types import NONE, bare_kind, in_shell, kinds_of, meanings_of
 from npformer.training.options import SECTIONS, Options, complete
 from npformer.training.tasks import ANSWERS, TASKS
 
@@ -73,18 +72,15 @@ def defaults_of(task: str) -> Options:
 
 def _default(sections: dict[str, Any], section: str, name: str) -> str:
     value = getattr(sections[section], name)
-    if value is None:
-        return NONE
-    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:g}" if isinstance(value, float) else in_shell(value)
 
 
 def kind_in_words(kind: Any) -> str:
     """An annotation in the words of a table: its values, or "whole number", "number", "text", "true, false"."""
-    origin, args = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):
-        return " or ".join(kind_in_words(arg) for arg in args)
-    if origin is Literal:
-        if len(args) > FEW:
-            return f"one of {len(args)} names"
-        return ", ".join(map(str, args))
-    return {bool: "true, false", int: "whole number", float: "number", str: "text", NoneType: NONE}[kind]
+    bare, is_optional = bare_kind(kind)
+    values = get_args(bare)
+    if values:
+        words = ", ".join(values) if len(values) <= FEW else f"one of {len(values)} names"
+    else:
+        words = {bool: "true, false", int: "whole number", float: "number", str: "text"}[bare]
+    return f"{words} or {NONE}" if is_optional else words

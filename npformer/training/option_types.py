@@ -8,8 +8,9 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from contextlib import suppress
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from npformer.errors import ConfigError
 
@@ -64,10 +65,30 @@ def fitted(given: Mapping[str, Any], options: type) -> dict[str, Any]:
 
 def fit(value: Any, kind: Any, name: str) -> Any:
     """The value converted to its annotation. Raises ConfigError, with name in front, if it does not fit."""
-    try:
-        return _convert(value, kind)
-    except (ValueError, OverflowError):
-        raise ConfigError(f"{name}: expected {_describe(kind)}, got {shown(value)}") from None
+    bare, is_optional = bare_kind(kind)
+    if is_optional and (value is None or value == NONE):
+        return None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if get_origin(bare) is Literal:
+        fits = isinstance(value, str) and value in get_args(bare)
+    elif bare is float:
+        fits = is_number
+    elif bare is int:
+        fits = is_number and isinstance(value, int) and value.bit_length() <= _MOST_BITS
+    elif bare in (bool, str):
+        fits = isinstance(value, bare)
+    else:
+        raise TypeError(f"options of type {bare} are not supported: use bool, int, float, str or a Literal of texts")
+    with suppress(OverflowError):  # a whole number that is too large for a float
+        if fits:
+            return float(value) if bare is float else value
+    raise ConfigError(f"{name}: expected {_describe(bare, is_optional)}, got {shown(value)}")
+
+
+def bare_kind(kind: Any) -> tuple[Any, bool]:
+    """An annotation without None, and whether it had one."""
+    args = get_args(kind)
+    return (next(arg for arg in args if arg is not NoneType), True) if NoneType in args else (kind, False)
 
 
 def shown(value: Any) -> str:
@@ -79,65 +100,11 @@ def shown(value: Any) -> str:
     return text if len(text) <= 100 else f"{text[:80]}… ({len(text):,} characters)"
 
 
-def _convert(value: Any, kind: Any) -> Any:
-    """The value if it is of that kind (an int is accepted for a float, a bool is no int). Raises ValueError."""
-    origin, args = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):
-        if NoneType in args and (value is None or value == NONE):
-            return None
-        return _first_that_fits(value, [arg for arg in args if arg is not NoneType])
-    if origin is Literal:
-        fits = any(type(value) is type(arg) and value == arg for arg in args)
-    elif origin is tuple:
-        return _convert_tuple(value, args)
-    elif kind is float:
-        fits = isinstance(value, int | float) and not isinstance(value, bool)
-        return float(value) if fits else _refuse()
-    elif kind in (bool, int, str):
-        fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-        fits = fits and (kind is not int or value.bit_length() <= _MOST_BITS)
-    else:
-        raise TypeError(f"options of type {kind} are not supported: use bool, int, float, str, Literal or a tuple")
-    return value if fits else _refuse()
-
-
-def _refuse() -> Any:
-    raise ValueError
-
-
-def _first_that_fits(value: Any, kinds: list[Any]) -> Any:
-    for kind in kinds:
-        try:
-            return _convert(value, kind)
-        except ValueError:
-            continue
-    return _refuse()
-
-
-def _convert_tuple(value: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    if not isinstance(value, list):
-        raise ValueError
-    kinds = [args[0]] * len(value) if args[1:] == (Ellipsis,) else list(args)
-    if len(kinds) != len(value):
-        raise ValueError
-    return tuple(_convert(entry, kind) for entry, kind in zip(value, kinds, strict=True))
-
-
 def from_shell(text: str, kind: Any) -> Any:
     """The text parsed like TOML, if it can be read as that kind; else the text itself."""
-    origin, args, bare = get_origin(kind), get_args(kind), text.strip()
-    if origin in (Union, UnionType):
-        if NoneType in args and bare == NONE:
-            return NONE
-        readings = [from_shell(text, arg) for arg in args if arg is not NoneType]
-        return next((reading for reading in readings if not isinstance(reading, str)), readings[0])
-    if origin is Literal:
-        return next((arg for arg in args if str(arg) == bare), bare)
-    if origin is tuple:
-        inner = bare[1:-1] if bare[:1] + bare[-1:] in ("[]", "()") else bare
-        entries = [entry.strip() for entry in inner.split(",") if entry.strip()]
-        kinds = [arg for arg in args if arg is not Ellipsis]
-        return [from_shell(entry, kinds[min(i, len(kinds) - 1)]) for i, entry in enumerate(entries)]
+    (kind, is_optional), bare = bare_kind(kind), text.strip()
+    if is_optional and bare == NONE:
+        return NONE
     if kind is bool:
         return {"true": True, "false": False}.get(bare, bare)
     if kind in (int, float):
@@ -145,32 +112,17 @@ def from_shell(text: str, kind: Any) -> Any:
             return kind(bare)
         except ValueError:
             return bare
-    return text
+    return text if kind is str else bare
 
 
 def in_shell(value: Any) -> str:
     """An option's value as ``from_shell`` reads it."""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, tuple):
-        return ",".join(map(str, value))
     return NONE if value is None else str(value)
 
 
-def _describe(kind: Any) -> str:
-    origin, args = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):
-        return " or ".join(_describe(arg) for arg in args)
-    if origin is Literal:
-        return f"one of {', '.join(map(repr, args))}"
-    if origin is tuple:
-        length = "" if args[1:] == (Ellipsis,) else f"{len(args)} "
-        return f"a list of {length}values, each {_describe(args[0])}"
-    names = {
-        bool: "true or false",
-        int: "a whole number",
-        float: "a number",
-        str: "a text",
-        NoneType: f'"{NONE}"',
-    }
-    return names[kind]
+def _describe(kind: Any, is_optional: bool) -> str:
+    names = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+    words = names.get(kind) or f"one of {', '.join(map(repr, get_args(kind)))}"
+    return f'{words} or "{NONE}"' if is_optional else words

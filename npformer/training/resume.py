@@ -90,10 +90,9 @@ def tidy(run: RunDirectory, assembled: Assembled) -> None:
     """
     for folder in (run.path, run.checkpoints):
         remove_leftovers(folder)
-    if not run.config_path.exists() or _plain(read_toml(run.config_path, SECTIONS)) != _plain(
-        parse_toml(assembled.config(), run.config_path, SECTIONS)
-    ):
-        write_file(run.config_path, assembled.config().encode())
+    path, config = run.config_path, assembled.config()
+    if not path.exists() or read_toml(path, SECTIONS) != parse_toml(config, path, SECTIONS):
+        write_file(path, config.encode())
     for path, content in assembled.word_lists(run).items():
         if not path.exists():
             write_file(path, content)
@@ -117,7 +116,7 @@ def _expect_options(run: RunDirectory, checkpoint: Checkpoint, saved: Sections, 
         found = read_toml(path, SECTIONS)
     except ConfigError as error:
         raise ConfigError(f"{error}. Mend it, or {anew}; {again}") from error
-    if _plain(found) in (_plain(saved), _plain(wanted)):
+    if found in (saved, wanted):
         return
     then, now = _flat(saved), _flat(found)
     differ = [name for name in {**then, **now} if then.get(name) != now.get(name) or (name in then) != (name in now)]
@@ -163,11 +162,6 @@ def _expect_content(path: Path, content: bytes) -> None:
 
 def _move(path: Path) -> str:
     return shlex.join(["mv", str(path), str(path.with_name(f"{path.name}-damaged"))])
-
-
-def _plain(sections: Sections) -> dict[str, dict[str, Any]]:
-    """The sections with options, for comparing two files."""
-    return {section: dict(options) for section, options in sections.items() if options}
 
 
 def _flat(sections: Sections) -> dict[str, Any]:

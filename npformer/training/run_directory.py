@@ -147,7 +147,8 @@ def _numbered(root: Path, task: str) -> Path:
     stem = re.sub(r"[^\w.-]+", "-", task)
     _make(root)
     while True:
-        numbers = [int(match[1]) for name in _names(root) if (match := _number(stem, name))]
+        matches = (re.fullmatch(rf"{re.escape(stem)}-(\d+)", name, re.ASCII) for name in _names(root))
+        numbers = [int(match[1]) for match in matches if match]
         path = root / f"{stem}-{max(numbers, default=0) + 1:03d}"
         try:
             path.mkdir()
@@ -157,10 +158,6 @@ def _numbered(root: Path, task: str) -> Path:
         except OSError as error:
             raise _not_writable(root, error) from error
         return path
-
-
-def _number(stem: str, name: str) -> re.Match[str] | None:
-    return re.fullmatch(rf"{re.escape(stem)}-(\d+)", name, re.ASCII)
 
 
 def _names(folder: Path) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 
 from npformer.cli import decode
 from npformer.training import RunDirectory
-from npformer.training.assemble import read_model
+from npformer.training.assemble import read_trained
 from npformer.training.checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
 
 
@@ -109,7 +109,7 @@ def test_best_takes_the_best(cli, trained, tmp_path):
     other = {}
     other = {name: -array if name.startswith("parameters.") else array for name, array in latest.arrays.items()}
     save_checkpoint(run / "checkpoints", 40, other, latest.state, None)
-    by_latest, by_best = (read_model(RunDirectory(run), "numpy", best)[0] for best in (False, True))
+    by_latest, by_best = (read_trained(RunDirectory(run), "numpy", best).model for best in (False, True))
     for name, parameter in by_best.named_parameters():
         assert (parameter.data == latest.arrays[f"parameters.{name}"]).all()
     for name, parameter in by_latest.named_parameters():

@@ -14,7 +14,7 @@ from npformer.errors import CheckpointError, ConfigError, DataError, OutputError
 from npformer.optim import Adam, AdamW, Noam
 from npformer.training import RunDirectory, Trainer
 from npformer.training import assemble as module
-from npformer.training.assemble import assemble, load_latest, read_model, write_run
+from npformer.training.assemble import assemble, load_latest, read_trained, write_run
 from npformer.training.checkpoint import Checkpoint, save_checkpoint
 from npformer.training.model_arrays import model_arrays
 
@@ -135,10 +135,10 @@ def run(tmp_path):
 
 
 @pytest.mark.parametrize(("best", "value"), [(False, 2), (True, 1)])
-def test_read_model_takes_the_latest_or_the_best(run, best, value):
-    model, vocabulary = read_model(run, "numpy", best)
-    assert all((parameter.data == value).all() for _, parameter in model.named_parameters())
-    assert len(vocabulary) == model.config.src_vocab_size == 29
+def test_the_latest_or_the_best_is_read(run, best, value):
+    found = read_trained(run, "numpy", best)
+    assert all((parameter.data == value).all() for _, parameter in found.model.named_parameters())
+    assert len(found.tokenizer.vocabulary) == found.model.config.src_vocab_size == 29
 
 
 def test_damage_names_the_way_on(run):
@@ -158,7 +158,7 @@ def test_no_checkpoint(run):
         load_latest(run)
     for best in (False, True):
         with pytest.raises(CheckpointError, match="expected at least one checkpoint, found none"):
-            read_model(run, "numpy", best)
+            read_trained(run, "numpy", best)
 
 
 def test_parts_fit_a_trainer(tmp_path):
