@@ -48,6 +48,7 @@ from npformer.typing import HostArray
 FORMAT = 1
 ARRAYS, STATE = "arrays.safetensors", "state.json"
 
+_NO_OTHER = "There is no other sound checkpoint in the same folder: restore this one from a copy, or start a new run"
 _NAME = re.compile(r"step-(\d{8,})(\.new)?", re.ASCII)
 _STORABLE = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"
 #: The entries of state.json, and of its entry "arrays", with their types, as `_encode` writes them.
@@ -100,11 +101,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
         return _read(path)
     except CheckpointError as error:
         sound = nearest_sound(path)
-        way_out = (
-            "There is no other sound checkpoint in the same folder: restore this one from a copy, or start a new run"
-            if sound is None
-            else f"Load {sound.name} in the same folder instead, which is sound"
-        )
+        way_out = f"Load {sound.name} in the same folder instead, which is sound" if sound else _NO_OTHER
         raise CheckpointError(f"{error}. {way_out}") from error
 
 
