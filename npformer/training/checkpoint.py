@@ -172,18 +172,15 @@ def _storable(name: str, array: HostArray) -> HostArray:
 def _encode(step: int, arrays: Mapping[str, HostArray], state: dict[str, Any], score: float | None) -> dict[str, bytes]:
     """The two files of a checkpoint, by name."""
     pairs = sorted(name for name, array in arrays.items() if array.dtype.kind == "c")
-    real = {name: _as_pairs(array) if name in pairs else array for name, array in arrays.items()}
-    data = safetensors.numpy.save(real)
+    complexes = {name: arrays[name] for name in pairs}  # (…) complex -> (…, 2) real
+    real = {name: array.reshape(*array.shape, 1).view(array.real.dtype) for name, array in complexes.items()}
+    data = safetensors.numpy.save({**arrays, **real})
     check = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), "complex": pairs}
     document = {"format": FORMAT, "step": step, "score": score, "arrays": check, "state": state}
     try:
         return {ARRAYS: data, STATE: seal(document)}
     except ValueError as error:
         raise CheckpointError(f"checkpoint{error}: convert it, or save it among the arrays") from error
-
-
-def _as_pairs(array: HostArray) -> HostArray:
-    return array.reshape(*array.shape, 1).view(array.real.dtype)  # (…) complex -> (…, 2) real
 
 
 def _from_pairs(array: HostArray) -> HostArray:
