@@ -1,55 +1,70 @@
-"""A training step is forward, loss, backward, clipping and Adam, whatever the micro-batches."""
+"""A training step is forward, loss, backward, clipping and Adam, whatever the model and the micro-batches."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from npformer.backend import Backend
-from npformer.errors import ConfigError, DTypeError, NpformerError, ShapeError, TokenError
+from npformer.backend import get_backend
+from npformer.errors import ConfigError, DTypeError, ShapeError, TokenError
 from npformer.functional import cross_entropy_backward, cross_entropy_forward
 from npformer.layers import RandomKey
-from npformer.models import Transformer, TransformerConfig
+from npformer.layers.batch_norm import BatchNorm, statistics_in
+from npformer.models import DecoderConfig, EncoderConfig, TransformerConfig, build_model
 from npformer.optim import Adam, Noam
 from npformer.training import TrainStep
 
-Host = np.ndarray[Any, Any]
 # One long row and four short ones: micro-batches of very different numbers of counted tokens.
 SRC = np.array([[3, 5, 4, 6, 8, 2], [8, 2, 0, 0, 0, 0], [4, 2, 0, 0, 0, 0], [7, 2, 0, 0, 0, 0], [5, 2, 0, 0, 0, 0]])
 TGT_IN = np.array([[1, 8, 6, 4, 5, 3], [1, 8, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0], [1, 7, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0]])
 TGT_OUT = np.array([[8, 6, 4, 5, 3, 2], [8, 2, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0], [7, 2, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0]])
 BATCH = (SRC, TGT_IN, TGT_OUT)
+TOKENS = np.array([[3, 5, 4, 6, 8, 2], [8, 2, 0, 0, 0, 0], [4, 2, 7, 0, 0, 0], [7, 2, 0, 0, 0, 0], [5, 2, 1, 0, 0, 0]])
+NEXT = np.array([[5, 4, 6, 8, 2, 3], [2, 8, 0, 0, 0, 0], [2, 0, 5, 0, 0, 0], [2, 3, 0, 0, 0, 0], [2, 0, 4, 0, 0, 0]])
+CLASSES = np.array([1, 3, 0, 2, 3])
+
+SIZES = {"d_model": 8, "num_heads": 2, "d_ff": 12, "dropout": 0.0, "max_seq_len": 6}
+CASES = {
+    "transformer": (TransformerConfig(9, 9, num_encoder_layers=1, num_decoder_layers=1, **SIZES), BATCH),
+    "sequence": (EncoderConfig(9, head="sequence", num_classes=4, num_layers=1, **SIZES), (TOKENS, CLASSES)),
+    "tokens": (EncoderConfig(9, head="tokens", num_classes=9, num_layers=1, **SIZES), (TOKENS, NEXT)),
+    "masked": (EncoderConfig(9, tie_embeddings=True, num_layers=2, **SIZES), (TOKENS, NEXT)),
+    "decoder": (DecoderConfig(9, num_layers=2, norm_order="pre", positions="rotary", **SIZES), (TOKENS, NEXT)),
+}
+EVERY_CASE = pytest.mark.parametrize("case", CASES)
 
 
-def build(backend: Backend, **changes) -> Transformer:
-    options = {"d_model": 8, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1, "d_ff": 12}
-    config = TransformerConfig(9, 9, **(options | {"dropout": 0.0, "max_seq_len": 6} | changes))
-    return Transformer(config, backend=backend, seed=2)
+def build(backend, case="transformer", **changes):
+    return build_model(replace(CASES[case][0], **changes), backend=backend, seed=2)
 
 
-def step_for(model: Transformer, lr: float = 0.01, **options) -> TrainStep:
+def step_for(model, lr=0.01, **options):
     return TrainStep(model, Adam(model.arena, lr=lr), **options)
 
 
-def by_hand(model: Transformer, batch, key: RandomKey | None = None, smoothing: float = 0.0) -> tuple[float, Host]:
+def by_hand(model, batch, key=None, smoothing=0.0):
     """(loss, the flat gradient) of one whole batch."""
+    *inputs, targets = batch
     model.zero_grad()
-    logits, cache = model.forward(batch[0], batch[1], key=key)
-    loss, loss_cache = cross_entropy_forward(logits, batch[2], 0, smoothing)
+    logits, cache = model.forward(*inputs, key=key)
+    loss, loss_cache = cross_entropy_forward(logits, targets, 0, smoothing)
     model.backward(cross_entropy_backward(1.0, loss_cache)[0], cache)
     return float(loss), model.arena.grads.copy()
 
 
-@pytest.mark.parametrize("accumulate", [1, 2, 3, 4, 5, 9])
+@EVERY_CASE
+@pytest.mark.parametrize(("accumulate", "threads"), [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (9, 1), (1, 2), (1, 3)])
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.2])
-def test_micro_batches_give_the_loss_and_gradient_of_the_whole(accumulate, label_smoothing, numpy64):
-    model = build(numpy64)
-    expected_loss, expected = by_hand(model, BATCH, smoothing=label_smoothing)
+def test_micro_batches_give_the_loss_and_gradient_of_the_whole(case, accumulate, threads, label_smoothing, kernels):
+    """And so do the threads that share a batch."""
+    batch = CASES[case][1]
+    alone, model = (build(get_backend("numpy", "float64", kernels=kernels, threads=n), case) for n in (1, threads))
+    expected_loss, expected = by_hand(alone, batch, smoothing=label_smoothing)
     step = step_for(model, lr=0.0, accumulate=accumulate, label_smoothing=label_smoothing)
-    assert float(step(*BATCH)) == pytest.approx(expected_loss, rel=1e-13)
+    assert float(step(*batch)) == pytest.approx(expected_loss, rel=1e-13)
     np.testing.assert_allclose(model.arena.grads, expected, rtol=0, atol=1e-12 * np.max(np.abs(expected)))
 
 
@@ -60,6 +75,24 @@ def test_averaging_micro_batches_would_have_been_seen(numpy64):
     parts = [by_hand(model, [ids[rows] for ids in BATCH]) for rows in (slice(0, 3), slice(3, 5))]
     assert abs(np.mean([loss for loss, _ in parts]) - whole_loss) > 1e-3
     assert np.max(np.abs(np.mean([gradient for _, gradient in parts], axis=0) - whole)) > 0.1 * np.max(np.abs(whole))
+
+
+@EVERY_CASE
+def test_dropout_follows_from_the_seed_and_the_step(case, numpy64):
+    model, mirror = (build(numpy64, case, dropout=0.2) for _ in range(2))
+    batch = CASES[case][1]
+    expected, gradient = by_hand(mirror, batch, RandomKey(4, 0), 0.1)
+    step = step_for(model, lr=0.0, seed=4, label_smoothing=0.1)
+    assert float(step(*batch)) == pytest.approx(expected, rel=1e-13)
+    np.testing.assert_allclose(model.arena.grads, gradient, rtol=0, atol=1e-13 * np.max(np.abs(gradient)))
+
+
+@EVERY_CASE
+def test_a_model_learns_one_batch_by_heart(case, any64):
+    step = step_for(build(any64, case, d_model=16))
+    losses = step.many([CASES[case][1]] * 150)
+    assert float(losses[0]) > 1
+    assert float(losses[-1]) < 0.1
 
 
 def test_steps_equal_forward_loss_backward_and_adam_by_hand(numpy64):
@@ -90,11 +123,11 @@ def test_without_clipping_no_norm_is_taken(numpy64):
     assert step.learning_rate == 0.01
 
 
-def run(backend: Backend, seed: int, monkeypatch: pytest.MonkeyPatch) -> tuple[list[bytes], list[Any], bytes]:
+def run(backend, seed, monkeypatch):
     """(losses, sorted draws, parameters) of three steps with two micro-batches each, on one thread or several."""
     model = build(backend, dropout=0.3)
     step = step_for(model, seed=seed, accumulate=2)
-    draws: list[Any] = []
+    draws = []
     real = RandomKey.draw
     with monkeypatch.context() as patch:
         patch.setattr(RandomKey, "draw", lambda self, rate: draws.append(real(self, rate)) or draws[-1])
@@ -115,40 +148,40 @@ def test_every_step_and_micro_batch_draws_masks_of_its_own(numpy64, monkeypatch)
     assert len(set(draws)) == len(draws)
 
 
-def replaced(place: int, value) -> tuple[Any, ...]:
+def replaced(place, value):
     return tuple(value if i == place else ids for i, ids in enumerate(BATCH))
 
 
-BAD: list[tuple[Any, type[NpformerError], str]] = [
-    (replaced(0, SRC + 1), TokenError, "src[0, 4]: expected a token id with 0 <= id < 9, got 9"),
-    (replaced(1, TGT_IN - 1), TokenError, "tgt_in[1, 2]: expected a token id with 0 <= id < 9, got -1"),
-    (replaced(2, TGT_OUT - 1), TokenError, "tgt_out[1, 2]: expected a token id with 0 <= id < 9, got -1"),
-    (replaced(2, TGT_OUT * 1.0), DTypeError, "tgt_out: expected integers (token ids), got float64"),
-    (replaced(2, [[1, 2], [3]]), ShapeError, "tgt_out: expected (B, T), rows of equal length, got rows that differ"),
-    (replaced(0, SRC[0]), ShapeError, "src: expected (B, T), a batch of token ids, got (6,)"),
-    (
-        replaced(2, TGT_OUT[:, 1:]),
-        ShapeError,
-        "src, tgt_in, tgt_out: expected (B, S), (B, T), (B, T), got (5, 6), (5, 6), (5, 5)",
-    ),
-    (
-        replaced(0, SRC[1:]),
-        ShapeError,
-        "src, tgt_in, tgt_out: expected (B, S), (B, T), (B, T), got (4, 6), (5, 6), (5, 6)",
-    ),
-    (
-        tuple(np.hstack([ids, ids]) for ids in BATCH),
-        ShapeError,
-        "x: expected at most 6 positions (max_seq_len), got 12",
-    ),
-]
+BAD = [
+    ("transformer", replaced(0, SRC + 1), TokenError, "src[0, 4]: expected a token id with 0 <= id < 9, got 9"),
+    ("transformer", replaced(1, TGT_IN - 1), TokenError, "tgt_in[1, 2]: expected a token id with 0 <= id < 9, got -1"),
+    ("transformer", replaced(2, TGT_OUT - 1), TokenError,
+     "tgt_out[1, 2]: expected a token id with 0 <= id < 9, got -1"),
+    ("transformer", replaced(2, TGT_OUT * 1.0), DTypeError, "tgt_out: expected integers (token ids), got float64"),
+    ("transformer", replaced(2, [[1, 2], [3]]), ShapeError,
+     "tgt_out: expected (B, T), rows of equal length, got rows that differ"),
+    ("transformer", replaced(0, SRC[0]), ShapeError, "src: expected (B, T), a batch of token ids, got (6,)"),
+    ("transformer", replaced(2, TGT_OUT[:, 1:]), ShapeError,
+     "src, tgt_in, tgt_out: expected (B, S), (B, T), (B, T), got (5, 6), (5, 6), (5, 5)"),
+    ("transformer", replaced(0, SRC[1:]), ShapeError,
+     "src, tgt_in, tgt_out: expected (B, S), (B, T), (B, T), got (4, 6), (5, 6), (5, 6)"),
+    ("transformer", tuple(np.hstack([ids, ids]) for ids in BATCH), ShapeError,
+     "x: expected at most 6 positions (max_seq_len), got 12"),
+    ("sequence", (TOKENS, CLASSES + 1), TokenError, "targets[1]: expected a class with 0 <= id < 4, got 4"),
+    ("sequence", (TOKENS, NEXT), ShapeError, "targets: expected (B,), a class for each row, got (5, 6)"),
+    ("sequence", (TOKENS, CLASSES[1:]), ShapeError, "tokens, targets: expected (B, T), (B,), got (5, 6), (4,)"),
+    ("decoder", (TOKENS, NEXT[:, 1:]), ShapeError, "tokens, targets: expected (B, T), (B, T), got (5, 6), (5, 5)"),
+    ("decoder", (TOKENS, NEXT, NEXT), ShapeError, "tokens, targets: expected 2 arrays, the targets last, got 3"),
+    ("masked", (TOKENS + 1, NEXT), TokenError, "tokens[0, 4]: expected a token id with 0 <= id < 9, got 9"),
+    ("tokens", (TOKENS, NEXT[0]), ShapeError, "targets: expected (B, T), a batch of token ids, got (6,)"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("batch", "error", "text"), BAD)
-def test_a_bad_batch_changes_nothing(batch, error, text, numpy64):
-    model = build(numpy64, positions="learned")
+@pytest.mark.parametrize(("case", "batch", "error", "text"), BAD)
+def test_a_bad_batch_changes_nothing(case, batch, error, text, numpy64):
+    model = build(numpy64, case, positions="learned")
     step = step_for(model, accumulate=2, clip_norm=1.0)
-    step(*BATCH)
+    step(*CASES[case][1])
     before = [flat.copy() for flat in (model.arena.values, step.optimizer.m, step.optimizer.v)]
     with pytest.raises(error, match=f"^{re.escape(text)}"):
         step(*batch)
@@ -161,9 +194,7 @@ def test_narrow_integers_train_as_wide_ones(numpy64):
     """Token ids of one byte with more classes than a byte holds: class 256 is not class 0."""
     losses = []
     for dtype in ("uint8", "int64"):
-        config = TransformerConfig(300, 300, d_model=4, num_heads=2, num_encoder_layers=1, num_decoder_layers=1,
-                                   d_ff=4)  # fmt: skip
-        step = step_for(Transformer(config, backend=numpy64))
+        step = step_for(build(numpy64, src_vocab_size=300, tgt_vocab_size=300))
         losses.append([float(step(*(ids.astype(dtype) for ids in BATCH))) for _ in range(2)])
     assert losses[0] == losses[1]
 
@@ -203,6 +234,9 @@ def test_a_step_on_a_device_that_is_not_the_cpu(numpy64, strict64):
     ("options", "text"),
     [
         ({"accumulate": 0}, "accumulate: expected an integer >= 1, got 0"),
+        ({"accumulate": 2.0}, "accumulate: expected an integer >= 1, got 2.0"),
+        ({"seed": 1.5}, "seed: expected an integer >= 0, got 1.5"),
+        ({"seed": None}, "seed: expected an integer >= 0, got None"),
         ({"clip_norm": 0.0}, "clip_norm: expected a number > 0 or None, got 0.0"),
         ({"clip_norm": float("nan")}, "clip_norm: expected a number > 0 or None, got nan"),
         ({"label_smoothing": 1.0}, "label_smoothing: expected 0 <= label_smoothing < 1, got 1.0"),
@@ -217,3 +251,77 @@ def test_an_optimizer_of_another_model_is_refused(numpy64):
     text = "optimizer: expected one over model.arena, got one of another model; it would train that"
     with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
         TrainStep(build(numpy64), Adam(build(numpy64).arena))
+
+
+#: Models whose rows look at each other.
+WITH_BATCH_NORM = pytest.mark.parametrize("case", ["transformer", "masked", "decoder"])
+
+
+def expect_the_same_memory(model, other):
+    """Both models' BatchNorms remember the same."""
+    for (name, one), (_, two) in zip(model.named_buffers(), other.named_buffers(), strict=True):
+        np.testing.assert_allclose(one.data, two.data, rtol=1e-12, atol=1e-14, err_msg=name)
+
+
+@WITH_BATCH_NORM
+@pytest.mark.parametrize("norm_order", ["post", "pre"])
+def test_every_norm_remembers_what_it_saw_once(case, norm_order, any64):
+    model, mirror = (build(any64, case, norm="batch", norm_order=norm_order) for _ in range(2))
+    batch = CASES[case][1]
+    _, cache = mirror.forward(*batch[:-1], key=RandomKey(4, 0))
+    seen = list(statistics_in(cache))
+    norms = [each for each in mirror.all_layers() if isinstance(each, BatchNorm)]
+    assert sorted(id(one.norm) for one in seen) == sorted(map(id, norms)), "each of them once"
+    for one in seen:
+        one.norm.remember(one)
+    step_for(model, seed=4)(*batch)
+    expect_the_same_memory(model, mirror)
+    assert len(list(model.named_buffers())) == 2 * len(seen)
+    for name, buffer in model.named_buffers():
+        assert np.max(np.abs(buffer.data - (0 if name.endswith("mean") else 1))) > 1e-3, name
+
+
+@WITH_BATCH_NORM
+def test_rows_are_not_shared_out(case):
+    """Halves of a batch would have statistics of their own."""
+    backends = [get_backend("numpy", "float64", kernels="numpy", threads=threads) for threads in (1, 3)]
+    models = [build(backend, case, norm="batch") for backend in backends]
+    losses = [np.asarray(step_for(model, seed=4)(*CASES[case][1])) for model in models]
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-13)
+    expect_the_same_memory(*models)
+    np.testing.assert_allclose(models[1].arena.grads, models[0].arena.grads, rtol=0, atol=1e-12)
+
+
+def test_micro_batches_are_remembered_in_turn(numpy64):
+    model, mirror = (build(numpy64, "masked", norm="batch") for _ in range(2))
+    for rows in (slice(0, 3), slice(3, 5)):
+        for one in statistics_in(mirror.forward(TOKENS[rows], key=RandomKey(4, 0))[1]):
+            one.norm.remember(one)
+    step_for(model, lr=0.0, seed=4, accumulate=2)(TOKENS, NEXT)
+    expect_the_same_memory(model, mirror)
+
+
+def test_a_step_that_fails_remembers_nothing(numpy64, monkeypatch):
+    model = build(numpy64, "masked", norm="batch")
+    before = {name: buffer.data.copy() for name, buffer in model.named_buffers()}
+    step = step_for(model)
+
+    def fail(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(type(step.optimizer), "step", fail)
+    with pytest.raises(MemoryError):
+        step(TOKENS, NEXT)
+    assert all(np.array_equal(buffer.data, before[name]) for name, buffer in model.named_buffers())
+
+
+@WITH_BATCH_NORM
+def test_inference_is_by_what_was_remembered(case, numpy64):
+    """After many steps a row alone gets nearly what it gets in its batch, and without them it does not."""
+    model, batch = build(numpy64, case, norm="batch"), CASES[case][1]
+    inputs = batch[:-1]
+    before = model(*inputs)
+    step_for(model, lr=0.0, seed=4).many([batch] * 80)
+    trained = model.forward(*inputs, key=RandomKey(4, 0))[0]
+    counted = inputs[-1] != 0
+    assert np.max(np.abs(model(*inputs) - trained)[counted]) < 0.2 * np.max(np.abs(before - trained)[counted])
