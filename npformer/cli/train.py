@@ -169,9 +169,7 @@ def _refuse_other_options(args: argparse.Namespace) -> None:
 
 
 def _trainer(folder: RunDirectory, assembled: Assembled, done: int = 0) -> Trainer:
-    training = assembled.options.training
-    progress = Progress(training.steps, done)
-    return Trainer(folder, assembled.task, assembled.step, training, assembled.identity, progress, assembled.config())
+    return assembled.trainer(folder, Progress(assembled.options.training.steps, done))
 
 
 def _introduction(trainer: Trainer, assembled: Assembled) -> str:

@@ -26,10 +26,11 @@ from npformer.training.config_file import read_toml, write_toml
 from npformer.training.model_arrays import expect_arrays, expect_finite_weights, set_arrays, table_of
 from npformer.training.option_types import shown
 from npformer.training.options import SECTIONS, DataOptions, Options, RunOptions, TrainingOptions, complete
+from npformer.training.progress import Progress
 from npformer.training.run_directory import RunDirectory
 from npformer.training.step import TrainStep
 from npformer.training.tasks import ANSWERS, TASKS, Sections, tokenizer_of, with_defaults
-from npformer.training.trainer import model_arrays_of
+from npformer.training.trainer import Trainer, model_arrays_of
 
 DIVERGED = "move this checkpoint away, to go on from the one before it"
 
@@ -46,6 +47,10 @@ class Assembled:
     def config(self) -> str:
         """The text of config.toml."""
         return write_toml(self.options.sections())
+
+    def trainer(self, run: RunDirectory, progress: Progress | None = None) -> Trainer:
+        """The Trainer of these parts in the run's folder."""
+        return Trainer(run, self.task, self.step, self.options.training, self.identity, progress, self.config())
 
     def word_lists(self, run: RunDirectory) -> dict[Path, bytes]:
         """The contents of vocabulary.txt and, if there are classes, classes.txt, by path in the run."""

@@ -3,8 +3,6 @@
 import errno
 import os
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,16 +10,15 @@ import pytest
 from npformer.data import PairsTask, SequenceTask
 from npformer.errors import CheckpointError, ConfigError, DataError, OutputError
 from npformer.optim import Adam, AdamW, Noam
-from npformer.training import RunDirectory, Trainer
+from npformer.training import RunDirectory
 from npformer.training import assemble as module
 from npformer.training.assemble import assemble, load_latest, read_trained, write_run
 from npformer.training.checkpoint import Checkpoint, save_checkpoint
 from npformer.training.model_arrays import model_arrays
+from tests.training.runs import SMALL
 
-SMALL = {"d_model": 8, "d_ff": 8, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1}
 
-
-def given(**sections: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def given(**sections):
     return {"run": {"device": "numpy"}, "data": {}, "model": SMALL, "training": {"steps": 10}} | sections
 
 
@@ -58,7 +55,7 @@ def test_every_option_reaches_its_part():
 
 
 def test_what_decodes_amid_training_is_compiled_before_it(monkeypatch):
-    asked: list[set[str]] = []
+    asked = []
     before = module.get_backend
 
     def get_backend(*given, **options):
@@ -113,7 +110,7 @@ def test_the_data_of_a_resumed_run_has_to_be_the_same(pairs, tmp_path):
 
 
 def test_a_run_that_cannot_be_written(tmp_path, monkeypatch):
-    def full(path: Path, data: bytes):
+    def full(path, data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(module, "write_atomically", full)
@@ -164,7 +161,7 @@ def test_no_checkpoint(run):
 def test_parts_fit_a_trainer(tmp_path):
     parts = assemble(given(training={"steps": 1, "final_examples": 3}))
     run = RunDirectory.create(tmp_path / "run", tmp_path, "reverse")
-    Trainer(run, parts.task, parts.step, parts.options.training, parts.identity).train()
+    parts.trainer(run).train()
     assert load_latest(run).state["identity"] == parts.identity
 
 

@@ -3,31 +3,30 @@ not written."""
 
 import dataclasses
 import json
+import re
 import struct
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from npformer.backend import Arena, Backend, get_backend
+from npformer.backend import Arena, get_backend
 from npformer.errors import CheckpointError, DeviceMemoryError
 from npformer.layers import Layer, LayerNorm, Parameter
 from npformer.models import Decoder, DecoderConfig
 from npformer.training import load, model_file, save
 
-SIZES: dict[str, Any] = {"d_model": 4, "num_heads": 2, "num_layers": 1, "d_ff": 4}
+SIZES = {"d_model": 4, "num_heads": 2, "num_layers": 1, "d_ff": 4}
 
 
-def build(backend: Backend, **changes) -> Decoder:
+def build(backend, **changes):
     return Decoder(DecoderConfig(5, **(SIZES | changes)), backend=backend, seed=1)
 
 
 class GainAlone(LayerNorm):
     """A norm without β."""
 
-    def __init__(self, d_model: int, backend: Backend):
+    def __init__(self, d_model, backend):
         Layer.__init__(self, backend)
         self.gamma = Parameter("gamma", backend.array(np.ones(d_model)))
 
@@ -54,13 +53,10 @@ def test_a_configuration_that_load_would_refuse_is_not_written(tmp_path, numpy64
     assert list(tmp_path.iterdir()) == []
 
 
-def claiming(path: Path, **changes) -> Path:
-    """A file of one number that says it is a model."""
-    options: dict[str, Any] = {"src_vocab_size": 5, "tgt_vocab_size": 5}
-    metadata = {"format": model_file.FORMAT, "model": "Transformer", "config": json.dumps(options | changes)}
-    header = {"__metadata__": metadata, "x": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(4))
+def claiming(path, **changes):
+    """A file of one number that says it is a model; None leaves an entry of its metadata out."""
+    metadata = {"format": model_file.FORMAT, "model": "Decoder", "config": json.dumps({"vocab_size": 5})} | changes
+    save_file({"x": np.zeros(1, "float32")}, path, {name: text for name, text in metadata.items() if text is not None})
     return path
 
 
@@ -73,32 +69,46 @@ def claiming(path: Path, **changes) -> Path:
 def test_a_large_claim_costs_nothing(changes, tmp_path, numpy32, monkeypatch):
     """No model is built, and no array of more numbers than the file's is made on the way."""
     monkeypatch.setattr(model_file, "build_model", lambda *_, **__: pytest.fail("a model was built"))
+    config = json.dumps({"src_vocab_size": 5, "tgt_vocab_size": 5} | changes)
     with pytest.raises(CheckpointError, match="model: expected"):
-        load(claiming(tmp_path / "model", **changes), backend=numpy32)
+        load(claiming(tmp_path / "model", model="Transformer", config=config), backend=numpy32)
+
+
+OF_A_DECODER = "expected a configuration of a Decoder, got: "
 
 
 @pytest.mark.parametrize(
-    ("config", "message"),
+    ("changes", "message"),
     [
-        ('{"vocab_size": 5, "d_model": 4, "d_model": 8}', "expected each option once, got 'vocab_size', "),
-        ('{"vocab_size": ' + "[" * 100_000, "got: maximum recursion depth exceeded"),
-        ('{"vocab_size": ' + "9" * 5000 + "}", "got: Exceeds the limit"),
-        ('{"vocab_size": NaN}', "got: vocab_size: expected a whole number, got nan"),
-        ('{"vocab_size": true}', "got: vocab_size: expected a whole number, got True"),
-        ('{"vocab_size": 5, "tie_embeddings": 1}', "got: tie_embeddings: expected true or false, got 1"),
-        ('{"vocab_size": 5, "dropout": NaN}', "got: dropout: expected a rate with 0 <= rate < 1"),
-        ('{"vocab_size": 5, "window": "3"}', "got: window: expected a whole number or \"none\", got '3'"),
-        ('{"vocab_size": 5, "positions": ["learned"]}', "got: positions: expected one of 'sinusoidal', "),
-        ('{"vocab_size": 5, "heads": 2}', "got: option 'heads' is unknown; did you mean"),
-        ("[1]", "got: expected options by name, got [1]"),
+        *(({"config": config}, OF_A_DECODER + found) for config, found in (
+            ('{"vocab_size": 5, "d_model": 4, "d_model": 8}', "expected each option once, got 'vocab_size', "),
+            ('{"vocab_size": ' + "[" * 100_000, "maximum recursion depth exceeded"),
+            ('{"vocab_size": ' + "9" * 5000 + "}", "Exceeds the limit"),
+            ('{"vocab_size": NaN}', "vocab_size: expected a whole number, got nan"),
+            ('{"vocab_size": true}', "vocab_size: expected a whole number, got True"),
+            ('{"vocab_size": 5, "tie_embeddings": 1}', "tie_embeddings: expected true or false, got 1"),
+            ('{"vocab_size": 5, "dropout": NaN}', "dropout: expected a rate with 0 <= rate < 1"),
+            ('{"vocab_size": 5, "window": "3"}', "window: expected a whole number or \"none\", got '3'"),
+            ('{"vocab_size": 5, "positions": ["learned"]}', "positions: expected one of 'sinusoidal', "),
+            ('{"vocab_size": 5, "heads": 2}', "option 'heads' is unknown; did you mean"),
+            ('{"vocab_size": 5, "num_heads": 7}', "num_heads: expected a divisor of d_model"),
+            ('{"src_vocab_size": 5, "tgt_vocab_size": 5}', "option 'src_vocab_size' is unknown"),
+            ('{"d_model": 4}', ""),
+            ("[1]", "expected options by name, got [1]"),
+            ("null", "expected options by name, got None"),
+            ("{", "Expecting property name"),
+            (None, "'config'"),
+        )),
+        ({"model": "Mamba"}, "expected a model of Transformer, Encoder, Decoder, got 'Mamba'; use the version of npf"),
+        ({"model": "Encoder", "config": "{"}, "expected a configuration of an Encoder, got: "),
+        ({"format": "npformer-model-1", "model": None}, "expected a model saved by npf.save, marked npformer-model-2, "
+         "got one marked 'npformer-model-1'; use the version that wrote it"),
+        ({"format": None}, "expected a model saved by npf.save, marked npformer-model-2, got a file without its mark"),
     ],
 )  # fmt: skip
-def test_a_configuration_of_other_things_is_refused(config, message, tmp_path, numpy32):
-    metadata = {"format": model_file.FORMAT, "model": "Decoder", "config": config}
-    save_file({"x": np.ones(3)}, tmp_path / "model", metadata)
-    with pytest.raises(CheckpointError, match=r"model: expected a configuration of a Decoder, ") as caught:
-        load(tmp_path / "model", backend=numpy32)
-    assert message in str(caught.value)
+def test_metadata_of_other_things_are_refused(changes, message, tmp_path, numpy32):
+    with pytest.raises(CheckpointError, match=re.escape(f"model: {message}")):
+        load(claiming(tmp_path / "model", **changes), backend=numpy32)
 
 
 @pytest.mark.parametrize(

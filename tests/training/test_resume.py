@@ -2,32 +2,30 @@
 
 import dataclasses
 import signal
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from npformer.errors import Interrupted
-from npformer.training import RunDirectory, Trainer, metrics
+from npformer.training import RunDirectory, metrics
 from npformer.training.assemble import assemble, load_latest
 from npformer.training.checkpoint import list_checkpoints, load_checkpoint
-from npformer.training.progress import Progress
+from tests.training.runs import SMALL, Told
 
 pytestmark = pytest.mark.usefixtures("usual_signals")
 
 STEPS = 13
-BASE: dict[str, dict[str, Any]] = {
+BASE = {
     "run": {"device": "numpy", "seed": 3},
     "data": {"symbols": 6, "max_length": 5},
-    "model": {"d_model": 8, "d_ff": 8, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
+    "model": SMALL,
     "training": {
         "steps": STEPS, "batch_size": 6, "log_every": 5, "eval_every": 6, "save_every": 4, "eval_examples": 4,
         "final_examples": 6, "keep_last": 2,
     },
 }  # fmt: skip
 
-VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
+VARIANTS = {
     "plain": {},
     "dropout": {"model": {"dropout": 0.3}},
     "micro-batches": {"model": {"dropout": 0.3}, "training": {"accumulate": 4}},
@@ -42,29 +40,20 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-class StopAt(Progress):
-    """Sends a signal in the step of that number (of this session)."""
-
-    def __init__(self, step: int | None):
-        super().__init__(STEPS)
-        self._left = step
-
-    def advance(self):
-        if self._left is not None:
-            self._left -= 1
-            if self._left == 0:
-                signal.raise_signal(signal.SIGTERM)
+def stop_at(number):
+    """A progress that sends a signal in the step of that number (of this session)."""
+    return Told(lambda step: signal.raise_signal(signal.SIGTERM) if step == number else None)
 
 
-def merged(changes: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def merged(changes):
     return {name: section | changes.get(name, {}) for name, section in BASE.items()}
 
 
-def train(folder: Path, options: dict[str, dict[str, Any]], stop_after: int | None = None) -> bool:
+def train(folder, options, stop_after=None):
     """Begin or resume the run in folder, with everything made anew. Returns whether it came to its end."""
     folder.mkdir(exist_ok=True)
     parts, run = assemble(options), RunDirectory(folder)
-    trainer = Trainer(run, parts.task, parts.step, parts.options.training, parts.identity, StopAt(stop_after))
+    trainer = parts.trainer(run, stop_at(stop_after))
     if list_checkpoints(run.checkpoints):
         trainer.restore(load_latest(run))
     try:
@@ -74,7 +63,7 @@ def train(folder: Path, options: dict[str, dict[str, Any]], stop_after: int | No
     return True
 
 
-def end(folder: Path) -> tuple[Any, ...]:
+def end(folder):
     """The bits of the last checkpoint, its state and score, and the metrics but for the speed."""
     last = load_latest(RunDirectory(folder))
     lines = metrics.read(folder / "metrics.jsonl")
@@ -90,14 +79,13 @@ def options(request, tmp_path, monkeypatch):
     return merged(request.param)
 
 
-def stops(kind: str) -> Iterable[int]:
-    return {"after every step": [1] * STEPS, "here and there": [3, 2, 5], "once, between two lines": [7]}[kind]
+STOPS = {"after every step": [1] * STEPS, "here and there": [3, 2, 5], "once, between two lines": [7]}
 
 
-@pytest.mark.parametrize("kind", ["after every step", "here and there", "once, between two lines"])
-def test_stops_leave_no_trace(options, tmp_path, kind):
+@pytest.mark.parametrize("stops", STOPS.values(), ids=STOPS)
+def test_stops_leave_no_trace(options, tmp_path, stops):
     assert train(tmp_path / "straight", options)
-    ended = [train(tmp_path / "stopped", options, after) for after in stops(kind)]
+    ended = [train(tmp_path / "stopped", options, after) for after in stops]
     if not any(ended):
         assert train(tmp_path / "stopped", options)
     assert not ended[0]
@@ -127,7 +115,7 @@ def test_each_thing_remembered_is_needed(tmp_path, forget):
     assert train(tmp_path / "straight", options)
     assert not train(tmp_path / "stopped", options, 7)
     parts, run = assemble(options), RunDirectory(tmp_path / "stopped")
-    trainer = Trainer(run, parts.task, parts.step, parts.options.training, parts.identity, StopAt(None))
+    trainer = parts.trainer(run, Told())
     checkpoint = load_latest(run)
     if forget == "loss_count":
         checkpoint.state["loss_count"] = 0

@@ -7,25 +7,20 @@ import pytest
 
 from npformer.atomic import seal, unseal
 from npformer.errors import CheckpointError, ConfigError
-from npformer.training import RunDirectory, Trainer
+from npformer.training import RunDirectory
 from npformer.training import assemble as module
-from npformer.training.assemble import Assembled, assemble, load_latest, read_trained, write_run
+from npformer.training.assemble import assemble, load_latest, read_trained, write_run
 from npformer.training.checkpoint import (
     STATE,
     best_checkpoint,
-    latest_checkpoint,
     load_checkpoint,
     save_checkpoint,
 )
 from npformer.training.config_file import read_toml
 from npformer.training.options import SECTIONS
+from tests.training.runs import SMALL
 
-SMALL = {"d_model": 8, "d_ff": 8, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1}
 TRAINED = {"steps": 2, "eval_every": 2, "save_every": 1, "eval_examples": 2, "final_examples": 2, "batch_size": 4}
-
-
-def trainer_in(run: RunDirectory, parts: Assembled) -> Trainer:
-    return Trainer(run, parts.task, parts.step, parts.options.training, parts.identity)
 
 
 @pytest.fixture
@@ -35,20 +30,20 @@ def run(tmp_path):
     parts = assemble({"run": options, "data": {"max_length": 4}, "model": SMALL, "training": TRAINED})
     made = RunDirectory.create(tmp_path / "run", tmp_path, "copy")
     write_run(made, parts)
-    trainer_in(made, parts).train()
+    parts.trainer(made).train()
     return made
 
 
-def change(run: RunDirectory, old: str, new: str):
+def change(run, old, new):
     text = run.config_path.read_text()
     assert old in text
     run.config_path.write_text(text.replace(old, new))
 
 
-def resumed(run: RunDirectory) -> Assembled:
+def resumed(run):
     checkpoint = load_latest(run)
     parts = assemble(read_toml(run.config_path, SECTIONS), checkpoint)
-    trainer_in(run, parts).restore(checkpoint)
+    parts.trainer(run).restore(checkpoint)
     return parts
 
 
@@ -104,8 +99,7 @@ def test_options_out_of_bounds_are_refused(read, old, new, message, run):
 )  # fmt: skip
 def test_a_sealed_state_of_other_things_is_refused(changes, run):
     """Anybody can make the check sum of what he wrote."""
-    path = latest_checkpoint(run.checkpoints)
-    assert path is not None
+    path = run.checkpoints / "step-00000002"
     document = unseal((path / STATE).read_bytes())
     for changed in (document | changes, {name: value for name, value in document.items() if name not in changes}):
         (path / STATE).write_bytes(seal(changed))
@@ -119,8 +113,7 @@ def test_a_sealed_state_of_other_things_is_refused(changes, run):
 
 @pytest.mark.parametrize("names", [["parameters.generator.bias"], ["nothing"], [[]], [3]])
 def test_complex_numbers_that_are_none_are_refused(names, run):
-    path = latest_checkpoint(run.checkpoints)
-    assert path is not None
+    path = run.checkpoints / "step-00000002"
     document = unseal((path / STATE).read_bytes())
     document["arrays"]["complex"] = names
     (path / STATE).write_bytes(seal(document))
@@ -137,7 +130,7 @@ def test_a_checkpoint_of_another_program_is_not_resumed(state, run):
     before = parts.step.model.arena.values.copy()
     save_checkpoint(run.checkpoints, 3, found.arrays, state | {"identity": parts.identity}, None)
     with pytest.raises(CheckpointError, match=r"step-00000003: expected loss_count and versions, as a run saves them"):
-        trainer_in(run, parts).restore(load_latest(run))
+        parts.trainer(run).restore(load_latest(run))
     assert np.array_equal(parts.step.model.arena.values, before)
 
 
@@ -151,8 +144,7 @@ def test_diverged_weights_are_told(run):
 
 
 def test_an_absurdly_nested_state_is_refused(run):
-    path = latest_checkpoint(run.checkpoints)
-    assert path is not None
+    path = run.checkpoints / "step-00000002"
     (path / STATE).write_text(json.dumps({"format": 1})[:-1] + ', "state": ' + "[" * 100_000)
     with pytest.raises(CheckpointError, match="truncated or corrupt"):
         load_checkpoint(path)

@@ -11,28 +11,17 @@ import pytest
 from npformer.cli.main import build_parser
 from npformer.cli.train import _given
 from npformer.errors import CheckpointError, DataError, OutputError
-from npformer.training import RunDirectory, Trainer
+from npformer.training import RunDirectory
 from npformer.training.assemble import assemble, write_run
 from npformer.training.run_summary import flat, repeat_command, summary_of
+from tests.training.runs import SMALL, Told
 
 OPTIONS = {
     "run": {"task": "reverse", "device": "numpy", "kernels": "numpy", "seed": 3},
     "data": {"max_length": 4},
-    "model": {"d_model": 8, "d_ff": 8, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
+    "model": SMALL,
     "training": {"steps": 6, "batch_size": 4, "eval_every": 3, "log_every": 2, "final_examples": 9, "eval_examples": 5},
 }
-
-
-class Quiet:
-    """A progress that says nothing."""
-
-    reader_has_gone = False
-
-    def advance(self): ...
-
-    def news(self, record): ...
-
-    def close(self): ...
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +30,7 @@ def ended(tmp_path_factory):
     run = RunDirectory.create(tmp_path_factory.mktemp("runs") / "a run", None, "reverse")
     parts = assemble(OPTIONS)
     write_run(run, parts)
-    trainer = Trainer(
-        run, parts.task, parts.step, parts.options.training, parts.identity, Quiet(), parts.config()
-    )  # fmt: skip
+    trainer = parts.trainer(run, Told())
     trainer.train()
     return trainer, parts.options
 

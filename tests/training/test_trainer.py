@@ -5,8 +5,6 @@ import io
 import os
 import shutil
 import signal
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,48 +16,27 @@ from npformer.training import trainer as module
 from npformer.training.assemble import assemble, load_latest
 from npformer.training.checkpoint import list_checkpoints, load_checkpoint
 from npformer.training.progress import Progress
+from tests.training.runs import SMALL, Told
 
-MODEL = {"d_model": 8, "d_ff": 8, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1}
 TRAINING = {"steps": 6, "batch_size": 4, "eval_every": 250, "eval_examples": 3, "final_examples": 5}
-
-
-class Told(Progress):
-    """Keeps what it is told; `at` is called with the number of each step."""
-
-    def __init__(self, at: Callable[[int], None] = lambda step: None):
-        super().__init__(0)
-        self.steps, self.said, self.closed, self._at = 0, list[str](), False, at
-
-    def advance(self):
-        self.steps += 1
-        self._at(self.steps)
-
-    def say(self, line: str):
-        self.said.append(line)
-
-    def close(self):
-        self.closed = True
 
 
 @pytest.fixture
 def make(tmp_path):
     """A trainer of a small run, always in the same folder."""
 
-    def build(told: Progress | None = None, **training) -> Trainer:
-        options = {"run": {"device": "numpy"}, "data": {}, "model": MODEL, "training": TRAINING | training}
-        parts = assemble(options)
-        return Trainer(
-            RunDirectory(tmp_path), parts.task, parts.step, parts.options.training, parts.identity, told or Told()
-        )
+    def build(told=None, **training):
+        options = {"run": {"device": "numpy"}, "data": {}, "model": SMALL, "training": TRAINING | training}
+        return assemble(options).trainer(RunDirectory(tmp_path), told or Told())
 
     return build
 
 
-def records(trainer: Trainer, kind: str) -> list[dict[str, Any]]:
+def records(trainer, kind):
     return [record for record in metrics.read(trainer.run.metrics_path) if record["kind"] == kind]
 
 
-def saved(trainer: Trainer) -> list[int]:
+def saved(trainer):
     return [load_checkpoint(path).step for path in list_checkpoints(trainer.run.checkpoints)]
 
 
@@ -86,7 +63,7 @@ def test_a_logged_loss_is_the_mean_since_the_last_line(make):
             norms.append(step.grad_norm)
             return losses[-1]
 
-        def __getattr__(self, name: str):
+        def __getattr__(self, name):
             return getattr(step, name)
 
     trainer.step = Watched()  # type: ignore[assignment]
@@ -103,14 +80,14 @@ def test_the_speed_is_that_of_training_alone(make, monkeypatch):
     now = [0.0]
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
 
-    def evaluation(self: Trainer, count: int) -> Evaluation:
+    def evaluation(self, count):
         now[0] += 1000
         return Evaluation(0.0, 0.0, 0.0, count, ("",) * count)
 
     def saving(*args):
         now[0] += 500
 
-    def second(step: int):
+    def second(step):
         now[0] += 1
 
     monkeypatch.setattr(Trainer, "evaluate", evaluation)
@@ -154,7 +131,7 @@ def test_a_reader_who_leaves_ends_the_step_and_saves(make, tmp_path):
     straight.run.metrics_path.unlink()
 
     class Closed(io.StringIO):
-        def write(self, text: str) -> int:
+        def write(self, text):
             raise BrokenPipeError(errno.EPIPE, "nobody reads on")
 
     trainer = make(Progress(6, stream=Closed()), log_every=2, save_every=4)
@@ -190,7 +167,7 @@ def test_a_save_that_fails_is_told_and_costs_nothing(make, monkeypatch):
 
     real = os.fsync
 
-    def full_after_three(descriptor: int):
+    def full_after_three(descriptor):
         if told.steps > 3:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         real(descriptor)
@@ -212,7 +189,7 @@ def test_a_diverged_model_does_not_push_out_a_sound_checkpoint(make, log_every, 
     """Noticed at the next line of the log or, if that comes first, at the next save."""
     told = Told()
     trainer = make(told, save_every=2, log_every=log_every, keep_last=1)
-    told._at = lambda step: trainer.step.model.arena.values.fill(value) if step == 3 else None
+    told.at = lambda step: trainer.step.model.arena.values.fill(value) if step == 3 else None
     with pytest.raises(DivergedError, match=r"^step 4: expected a finite loss, got (nan|inf): training has diverged"):
         trainer.train()
     assert saved(trainer) == [2]
@@ -228,11 +205,11 @@ def test_numbers_that_no_loss_shows_are_looked_at_before_they_are_saved(make, ar
     told = Told()
     trainer = make(told, save_every=2, log_every=1, keep_last=1)
 
-    def break_it(step: int):
+    def break_it(step):
         if step == 4:
-            trainer._arrays()[array].flat[MODEL["d_model"]] = value
+            trainer._arrays()[array].flat[SMALL["d_model"]] = value
 
-    told._at = break_it
+    told.at = break_it
     with pytest.raises(DivergedError) as found:
         trainer.train()
     message = str(found.value)
@@ -249,7 +226,7 @@ def test_numbers_that_no_loss_shows_are_looked_at_before_they_are_saved(make, ar
 def test_the_step_is_named_where_it_is_known(make):
     told = Told()
     trainer = make(told, save_every=6, log_every=1)
-    told._at = lambda step: trainer.step.model.arena.values.fill(np.nan) if step == 3 else None
+    told.at = lambda step: trainer.step.model.arena.values.fill(np.nan) if step == 3 else None
     with pytest.raises(DivergedError, match=r"training has diverged at step 4, so .* there is no checkpoint\. Start a"):
         trainer.train()
 
@@ -318,7 +295,7 @@ def test_a_full_device_ends_the_run_with_what_was_done_saved(make):
                 raise DeviceMemoryError("batch_size: too large")
             return self.step(*batch)
 
-        def __getattr__(self, name: str):
+        def __getattr__(self, name):
             return getattr(self.step, name)
 
     trainer = make()

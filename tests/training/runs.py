@@ -1,0 +1,24 @@
+"""What small runs are made of."""
+
+from npformer.training.progress import Progress
+
+#: A model that is trained in a moment.
+SMALL = {"d_model": 8, "d_ff": 8, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1}
+
+
+class Told(Progress):
+    """Keeps what it is told; `at` is called with the number of each step."""
+
+    def __init__(self, at=lambda step: None):
+        super().__init__(0)
+        self.steps, self.said, self.closed, self.at = 0, [], False, at
+
+    def advance(self):
+        self.steps += 1
+        self.at(self.steps)
+
+    def say(self, line):
+        self.said.append(line)
+
+    def close(self):
+        self.closed = True
