@@ -13,7 +13,7 @@ from npformer.errors import DataError, TokenError
 TEXTS = [" ".join("abcde"[(n // 5**i) % 5] for i in range(1 + n % 4)) for n in range(60)]
 
 
-def make(kind: Literal["translate", "classify", "tag"]) -> ExampleTask:
+def make(kind: Literal["translate", "classify", "tag"]):
     target = {
         "translate": lambda text: text[::-1],
         "classify": lambda text: "odd" if len(text.split()) % 2 else "even",

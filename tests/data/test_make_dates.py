@@ -24,7 +24,7 @@ def script():
     return module
 
 
-def shipped_pairs() -> list[list[str]]:
+def shipped_pairs():
     return [line.split("\t") for line in SHIPPED.read_text(encoding="utf-8").removesuffix("\n").split("\n")]
 
 

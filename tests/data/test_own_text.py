@@ -12,12 +12,12 @@ from npformer.errors import ConfigError, DataError
 WORDS = [f"{a}{b}{c}" for a in "abcdefgh" for b in "aeiou" for c in ("", "n", "ck", "rst")]
 
 
-def prose(paragraphs: int, seed: int = 0, glue: str = "\n\n", words: int = 40) -> str:
+def prose(paragraphs, seed=0, glue="\n\n", words=40):
     random = np.random.default_rng(seed)
     return glue.join(" ".join(random.choice(WORDS, words)) for _ in range(paragraphs)) + "\n"
 
 
-def both(text: str, fraction: float = 0.1) -> tuple[str, str]:
+def both(text, fraction=0.1):
     found = split_text(text, fraction)
     assert found is not None
     return found

@@ -3,28 +3,27 @@
 import codecs
 import hashlib
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from npformer.data import Batch, Example, PairsTask
+from npformer.data import Example, PairsTask
 from npformer.errors import ConfigError, DataError
 
 
-def write(folder: Path, content: bytes) -> Path:
+def write(folder, content):
     path = folder / "pairs.tsv"
     path.write_bytes(content)
     return path
 
 
-def numbers(count: int) -> list[Example]:
+def numbers(count):
     """Sources of lengths 1 to 12, all different; the target is the source, doubled."""
     sources = [f"{n}" + "x" * (n % 9) for n in range(count)]
     return [Example(source, source * 2) for source in sources]
 
 
-def as_tsv(examples: list[Example]) -> bytes:
+def as_tsv(examples):
     return "".join(f"{source}\t{target}\n" for source, target in examples).encode()
 
 
@@ -33,12 +32,12 @@ def task(tmp_path):
     return PairsTask.from_tsv(write(tmp_path, as_tsv(numbers(500))), seed=0)
 
 
-def rows(task: PairsTask, batch: Batch) -> list[Example]:
+def rows(task, batch):
     decode = task.vocabulary.decode
     return [Example(decode(s), decode(t)) for s, t in zip(batch.src, batch.tgt_out, strict=True)]
 
 
-def same(one: Batch, other: Batch) -> bool:
+def same(one, other):
     return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
@@ -113,7 +112,7 @@ def test_repeated_lines_are_trained_on_as_often_and_held_out_once():
 
 
 def test_the_split_is_stable_under_seed_order_and_added_lines():
-    def held_out(examples: list[Example], seed: int) -> list[Example]:
+    def held_out(examples, seed):
         return PairsTask(examples, name="t", digest="", seed=seed).held_out()
 
     expected = held_out(numbers(300), 0)

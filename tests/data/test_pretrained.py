@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ VECTORS = {"king": [0.5, -1.25, 3e-2], "at home": [1, 2, 3], "é": [0, 0, 1], "7
 FOREIGN = {"queen": [9, 9, 9], "[MASK]": [8, 8, 8], "Ab\u2028\x85c": [1, 1, 1]}
 
 
-def line(word: str, numbers: list[float]) -> str:
+def line(word, numbers):
     """One line, without its end."""
     return " ".join([word, *map(str, numbers)])
 
@@ -32,7 +31,7 @@ FORMATS = {
 }
 
 
-def read(path: Path, text: str | bytes, width: int = 3, dtype: str = "float64") -> tuple[np.ndarray, str]:
+def read(path, text, width=3, dtype="float64"):
     """(the table (V, C) that was −1 everywhere, with what the file wrote; the coverage as a line)."""
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     table = np.full((len(VOCABULARY), width), -1, dtype)

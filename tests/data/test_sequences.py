@@ -3,31 +3,30 @@
 import itertools
 import subprocess
 import sys
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from npformer.data import Batch, SequenceTask
+from npformer.data import SequenceTask
 from npformer.errors import ConfigError
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-TARGETS: dict[str, Callable[[str], str]] = {
+TARGETS = {
     "copy": lambda s: s,
     "reverse": lambda s: s[::-1],
     "sort": lambda s: "".join(sorted(s)),
 }
 
 
-def same(one: Batch, other: Batch) -> bool:
+def same(one, other):
     return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-def texts(task: SequenceTask, rows: np.ndarray) -> list[str]:
+def texts(task, rows):
     return [task.vocabulary.decode(row) for row in rows]
 
 
-def train_sources(task: SequenceTask, steps: int, batch_size: int) -> set[str]:
+def train_sources(task, steps, batch_size):
     return {source for step in range(1, steps + 1) for source in texts(task, task.batch(step, batch_size).src)}
 
 
@@ -175,7 +174,7 @@ def test_a_space_without_training_words_is_refused(monkeypatch):
 )
 def test_options_that_make_no_sense_are_refused(options, message):
     with pytest.raises(ConfigError, match=message):
-        SequenceTask(**{"name": "copy", "seed": 0, **options})  # type: ignore[arg-type]
+        SequenceTask(**{"name": "copy", "seed": 0, **options})
 
 
 @pytest.mark.parametrize(("step", "batch_size"), [(0, 4), (1, 0), (-3, 4), ("1", 4)])
@@ -190,8 +189,8 @@ def test_a_count_below_one_is_refused():
 
 
 def test_numpy_integers_are_whole_numbers_too():
-    task = SequenceTask("copy", seed=np.int64(2))  # type: ignore[arg-type]
-    assert same(task.batch(np.int64(3), np.int32(4)), task.batch(3, 4))  # type: ignore[arg-type]
+    task = SequenceTask("copy", seed=np.int64(2))
+    assert same(task.batch(np.int64(3), np.int32(4)), task.batch(3, 4))
 
 
 def test_long_words_work():

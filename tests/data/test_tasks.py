@@ -8,7 +8,7 @@ MEMBERS = {name for name in vars(Task) if not name.startswith("_")}
 
 def test_tasks_have_every_member():
     pairs = [Example(str(n), str(n)) for n in range(100)]
-    tasks: list[Task] = [
+    tasks = [
         SequenceTask("copy", seed=0),
         PairsTask(pairs, name="pairs", digest="", seed=0),
     ]

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from npformer.data import Characters, Example, TextTask, TokenBatch, WordPiece
+from npformer.data import Characters, Example, TextTask, WordPiece
 from npformer.errors import DataError
 
 WORDS = [f"{a}{b}{c}" for a in "abcdefgh" for b in "aeiou" for c in ("", "n", "ck", "rst")]
@@ -15,7 +15,7 @@ TRAIN = " ".join(np.random.default_rng(1).choice(WORDS, 2_000))
 HELD_OUT = " ".join(np.random.default_rng(2).choice(WORDS, 600))
 
 
-def make(kind: Literal["masked", "causal"], *, max_length: int = 20, seed: int = 0) -> TextTask:
+def make(kind: Literal["masked", "causal"], *, max_length=20, seed=0):
     tokenizer = Characters.learn([TRAIN]) if kind == "causal" else WordPiece.learn([TRAIN], 60)
     return TextTask(kind, kind, tokenizer, TRAIN, HELD_OUT, seed=seed, digest="", max_length=max_length)
 
@@ -55,7 +55,7 @@ def test_masked_windows_have_whole_words():
             assert task.tokenizer.encode(words) == row[row > 0].tolist()
 
 
-def masked_shares(batches: list[TokenBatch], mask: int) -> tuple[float, float, float]:
+def masked_shares(batches, mask):
     """Of all tokens those asked for; of these those hidden, and those replaced by another."""
     tokens, targets = (np.concatenate([b[i].ravel() for b in batches]) for i in (0, 1))
     asked = targets > 0

@@ -27,14 +27,14 @@ LEARNERS = {
 EVERY_KIND = pytest.mark.parametrize("kind", LEARNERS)
 
 
-def random_texts(alphabet: str, seed: int, count: int = 20) -> list[str]:
+def random_texts(alphabet, seed, count=20):
     """Texts of random words, with white space of every kind between and around them."""
     rng = np.random.default_rng(seed)
 
-    def word() -> str:
+    def word():
         return "".join(rng.choice(list(alphabet), rng.integers(1, 9)))
 
-    def text() -> str:
+    def text():
         return "".join(word() * int(rng.integers(0, 2)) + str(rng.choice(SPACES)) for _ in range(rng.integers(1, 12)))
 
     return [text() for _ in range(count)]

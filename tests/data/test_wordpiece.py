@@ -14,7 +14,7 @@ from npformer.errors import ConfigError
 TEXT = "low low low lower lower newest newest newest newest widest widest wide slower slowest aaaa aaaa aaa"
 
 
-def wordpiece(*pieces: str) -> WordPiece:
+def wordpiece(*pieces):
     """A tokeniser of these pieces."""
     return WordPiece(Vocabulary(("[PAD]", "[UNK]", *pieces)))
 
@@ -72,16 +72,16 @@ def test_learning_ends_when_no_pair_is_left_or_frequent_enough():
     assert WordPiece.learn([], 50).vocabulary.pieces == SPECIAL
 
 
-def log_likelihood(cut: list[list[str]], counts: list[int]) -> float:
+def log_likelihood(cut, counts):
     """Σ over pieces of n·log(n/N), from the cut words alone."""
-    n = Counter[str]()
+    n = Counter()
     for pieces, times in zip(cut, counts, strict=True):
         for piece in pieces:
             n[piece] += times
     return sum(count * math.log(count / n.total()) for count in n.values())
 
 
-def cut_words(text: str) -> _CutWords:
+def cut_words(text):
     """The words of a text as single characters."""
     words = Counter(text.split())
     alphabet = sorted(set("".join(words)))
@@ -117,8 +117,8 @@ def test_neighbours_by_chance_stay_apart():
     assert len(WordPiece.learn([text], 1000, min_count=1).vocabulary) == len(SPECIAL) + 2 * len(letters)
 
 
-def _merge_by_hand(word: list[str], left: str, right: str) -> list[str]:
-    out: list[str] = []
+def _merge_by_hand(word, left, right):
+    out = []
     for piece in word:
         if out and (out[-1], piece) == (left, right):
             out[-1] = left + piece[2:]
@@ -139,7 +139,7 @@ def test_no_learnt_beginning_of_a_word_looks_like_what_goes_on():
 def test_counts_stay_true_while_pieces_merge():
     cut = cut_words(TEXT)
     cut.merge_until(len(cut.pieces) + 15, min_count=1)
-    pieces, pairs = Counter[int](), Counter[tuple[int, int]]()
+    pieces, pairs = Counter(), Counter()
     for word, times in zip(cut._words, cut._counts, strict=True):
         pieces.update({piece: n * times for piece, n in Counter(word).items()})
         pairs.update({pair: n * times for pair, n in Counter(pairwise(word)).items()})

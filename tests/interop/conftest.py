@@ -2,25 +2,21 @@
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
 
 import npformer as npf
-from npformer.backend import Backend
 from npformer.interop.torch import to_state_dict
 
-ADAM: dict[str, Any] = {"lr": 1e-3, "betas": (0.9, 0.98), "eps": 1e-9}
+ADAM = {"lr": 1e-3, "betas": (0.9, 0.98), "eps": 1e-9}
 SMOOTHING = 0.1
 
 
 class Twin:
     """``net``, whose state dict has the names that npformer.interop.torch speaks; call it for the logits (B, T, V)."""
 
-    def __init__(self, torch: ModuleType, config: npf.TransformerConfig, dtype: str):
+    def __init__(self, torch, config, dtype):
         nn, width, kind = torch.nn, config.d_model, {"dtype": getattr(torch, dtype)}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that nested tensors, an optimisation of inference, are off
@@ -57,19 +53,19 @@ class Twin:
         )  # fmt: skip
         return self.net["generator"](h)
 
-    def _embed(self, side: str, tokens):
+    def _embed(self, side, tokens):
         x = self.net[f"{side}_embed"](tokens)
         if self.config.scale_embedding:
             x = x * math.sqrt(self.config.d_model)
         learned = self.config.positions == "learned"
         return x + (self.net[f"{side}_positions"].weight if learned else self.sinusoids)[: tokens.shape[1]]
 
-    def gradients(self) -> dict[str, Any]:
+    def gradients(self):
         """Name -> gradient, as arrays, a tied parameter under each of its names."""
         return {n: p.grad.numpy().copy() for n, p in self.net.named_parameters(remove_duplicate=False)}
 
 
-def _sinusoids(length: int, width: int) -> list[list[float]]:
+def _sinusoids(length, width):
     """The table (T, C) as the paper writes it, entry by entry."""
     return [
         [(math.cos if c % 2 else math.sin)(t / 10000 ** ((c - c % 2) / width)) for c in range(width)]
@@ -80,10 +76,10 @@ def _sinusoids(length: int, width: int) -> list[list[float]]:
 class Comparison:
     """What both sides of a comparison need."""
 
-    def __init__(self, torch: ModuleType):
+    def __init__(self, torch):
         self.torch = torch
 
-    def model(self, config: npf.TransformerConfig, backend: Backend) -> npf.Transformer:
+    def model(self, config, backend):
         """Our side: a model whose gains are not 1 and whose biases are not 0."""
         model = npf.Transformer(config, backend=backend, seed=1)
         rng = np.random.default_rng(2)
@@ -91,14 +87,14 @@ class Comparison:
             parameter.data[...] += 0.1 * rng.normal(size=parameter.data.shape)
         return model
 
-    def twin(self, model: npf.Transformer, state: Mapping[str, Any] | None = None) -> Twin:
+    def twin(self, model, state=None):
         """PyTorch's side, with the parameters of model, or of state."""
         twin = Twin(self.torch, model.config, model.backend.dtype)
         state = to_state_dict(model) if state is None else state
         twin.net.load_state_dict({name: self.torch.from_numpy(x) for name, x in state.items()}, strict=True)
         return twin
 
-    def batches(self, config: npf.TransformerConfig, count: int) -> list[tuple[Any, ...]]:
+    def batches(self, config, count):
         """(src, tgt_in, tgt_out) of other lengths on each side, none fully masked; every second one has padding."""
         rng, rows, longest = np.random.default_rng(3), 5, config.max_seq_len
         found = []
@@ -111,16 +107,16 @@ class Comparison:
             found.append((src, tgt[:, :-1], tgt[:, 1:]))
         return found
 
-    def tensors(self, batch: Sequence[Any]) -> list[Any]:
+    def tensors(self, batch):
         return [self.torch.tensor(np.ascontiguousarray(x)) for x in batch]
 
-    def loss(self, logits, targets, smoothing: float = SMOOTHING):
+    def loss(self, logits, targets, smoothing=SMOOTHING):
         """PyTorch's mean cross-entropy over the targets that are not padding."""
         flat = logits.reshape(-1, logits.shape[-1])
         options = {"ignore_index": 0, "label_smoothing": smoothing}
         return self.torch.nn.functional.cross_entropy(flat, targets.reshape(-1), **options)
 
-    def theirs(self, twin: Twin, batch: Sequence[Any], smoothing: float = SMOOTHING) -> tuple[Any, dict[str, Any]]:
+    def theirs(self, twin, batch, smoothing=SMOOTHING):
         """PyTorch's logits (B, T, V) and gradients by name."""
         src, tgt_in, tgt_out = self.tensors(batch)
         twin.net.zero_grad()
@@ -128,9 +124,7 @@ class Comparison:
         self.loss(logits, tgt_out, smoothing).backward()
         return logits.detach().numpy(), twin.gradients()
 
-    def ours(
-        self, model: npf.Transformer, batch: Sequence[Any], smoothing: float = SMOOTHING
-    ) -> tuple[Any, dict[str, Any]]:
+    def ours(self, model, batch, smoothing=SMOOTHING):
         """Our logits (B, T, V) and gradients by PyTorch's names."""
         src, tgt_in, tgt_out = batch
         logits, cache = model.forward(src, tgt_in)
@@ -139,7 +133,7 @@ class Comparison:
         model.backward(npf.functional.cross_entropy_backward(1.0, loss_cache)[0], cache)
         return logits, to_state_dict(model, grads=True)
 
-    def their_training(self, twin: Twin, data: Sequence[Sequence[Any]]):
+    def their_training(self, twin, data):
         """The loss of each step of PyTorch's Adam, one per batch."""
         optimizer, losses = self.torch.optim.Adam(twin.net.parameters(), **ADAM), []
         for batch in data:
@@ -151,12 +145,12 @@ class Comparison:
             losses.append(float(loss.detach()))
         return np.array(losses)
 
-    def our_training(self, model: npf.Transformer, data: Sequence[Sequence[Any]]):
+    def our_training(self, model, data):
         """The loss of each step of our Adam, one per batch."""
         step = npf.TrainStep(model, npf.Adam(model.arena, **ADAM), label_smoothing=SMOOTHING)
         return np.array([float(step(*batch)) for batch in data])
 
-    def worst_gradient(self, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[float, str]:
+    def worst_gradient(self, ours, theirs):
         """The largest scaled error, max|a − n| / max(max|n|, 1e-3·the largest entry of all), and where it is."""
         assert ours.keys() == theirs.keys()
         largest = max(float(np.abs(n).max()) for n in theirs.values())

@@ -13,7 +13,7 @@ RNG = np.random.default_rng(0)
 X, W = RNG.normal(size=(3, 4)), RNG.normal(size=(4, 2))
 
 
-def make_scaled_sine(factor: float):
+def make_scaled_sine(factor):
     """A custom_vjp, y = x sin(w), whose gradient of w is off by a factor."""
 
     @jax.custom_vjp
@@ -65,7 +65,7 @@ def test_jitted_functions_several_outputs_and_integers():
 def test_a_tree_of_parameters():
     tree = {"in": {"w": W.astype("float32"), "b": np.ones(2)}, "out": [RNG.normal(size=(2, 2)), 3]}
 
-    def network(parameters, x, scale: float = 1.0):
+    def network(parameters, x, scale=1.0):
         hidden = jnp.tanh(x @ parameters["in"]["w"] + parameters["in"]["b"])
         return scale * hidden @ parameters["out"][0] * parameters["out"][1]
 
@@ -83,7 +83,7 @@ def test_a_wrong_rule_inside_a_network_with_parameters():
 
 def test_what_is_refused():
     with pytest.raises(ConfigError, match="expected a function of JAX arrays, got an object of type int"):
-        npf.from_jax(3)  # type: ignore[arg-type]
+        npf.from_jax(3)
     with pytest.raises(ConfigError, match=r"a dict of arrays, which would go unchecked; say from_jax\(function, param"):
         npf.gradcheck(npf.from_jax(lambda p, x: p["w"] * x), {"w": X}, X)
     with pytest.raises(ConfigError, match="expected a function that returns arrays, got NoneType"):

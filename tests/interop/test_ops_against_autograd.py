@@ -35,14 +35,14 @@ class Case(NamedTuple):
     theirs: Callable[..., Any]  # (torch, *tensors) -> y
 
 
-def keep(shape: tuple[int, ...]):
+def keep(shape):
     """What dropout multiplies by under DRAW: 0, or 1/(1 − rate) as nearly as 16 bits can say it."""
     kept, _ = F.dropout_forward(np.ones(shape), DRAW)
     assert set(np.round(np.unique(kept), 3)) == {0.0, 1.429}
     return kept
 
 
-def norm(torch, x, gamma, beta, eps: float = 1e-5):
+def norm(torch, x, gamma, beta, eps=1e-5):
     return torch.nn.functional.layer_norm(x, x.shape[-1:], gamma, beta, eps)
 
 
@@ -50,7 +50,7 @@ def linear(torch, x, weight, bias):
     return torch.nn.functional.linear(x, weight.T, bias)
 
 
-def attention(name: str, mask: AttentionMask, allowed) -> Case:
+def attention(name, mask, allowed):
     """allowed: PyTorch's boolean mask for the same thing, True = may be looked at."""
     return Case(
         f"attention, {name}", lambda q, k, v: F.attention_forward(q, k, v, mask), F.attention_backward,
@@ -66,7 +66,7 @@ def dropped_attention(torch, q, k, v):
     return (scores.softmax(-1) * torch.from_numpy(keep((2, 3, 6, 7)))) @ v
 
 
-def cross_entropy(ignore_index: int | None, smoothing: float) -> Case:
+def cross_entropy(ignore_index, smoothing):
     options = {"ignore_index": -100 if ignore_index is None else ignore_index, "label_smoothing": smoothing}
     return Case(
         f"cross_entropy, ignore {ignore_index}, smoothing {smoothing}",
@@ -77,7 +77,7 @@ def cross_entropy(ignore_index: int | None, smoothing: float) -> Case:
     )  # fmt: skip
 
 
-def feed_forward(activation: str, draw: Draw | None) -> Case:
+def feed_forward(activation, draw):
     def theirs(torch, x, w1, b1, w2, b2):
         a = getattr(torch.nn.functional, activation)(linear(torch, x, w1, b1))
         return linear(torch, a if draw is None else a * torch.from_numpy(keep((3, 6, 7))), w2, b2)
@@ -154,7 +154,7 @@ def test_outputs_and_gradients(case, comparison):
         np.testing.assert_allclose(gradient, true, rtol=0, atol=1e-12 * largest(true))
 
 
-def largest(x) -> float:
+def largest(x):
     return float(np.abs(x).max())
 
 

@@ -6,9 +6,6 @@ and the rows of the batch in another order is the same function, of which every 
 GELU, since a ReLU that stands at its kink may fall on either side, in either program.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -25,7 +22,7 @@ AXES = {
 }  # fmt: skip
 
 
-def reordered(state: Mapping[str, Any], order: Mapping[str, Any]) -> dict[str, Any]:
+def reordered(state, order):
     """The arrays with their channels and hidden units in the order of order["C"] and order["F"]."""
     found = {}
     for name, array in state.items():
@@ -35,7 +32,7 @@ def reordered(state: Mapping[str, Any], order: Mapping[str, Any]) -> dict[str, A
     return found
 
 
-def reordered_measures(comparison, model: npf.Transformer, data: list[Any], seed: int) -> tuple[Any, Any, Any]:
+def reordered_measures(comparison, model, data, seed):
     """Logits, gradients and losses of PyTorch with everything in another order, put back in the first order."""
     rng, config = np.random.default_rng(seed), model.config
     rows = rng.permutation(len(data[0][0]))
@@ -48,7 +45,7 @@ def reordered_measures(comparison, model: npf.Transformer, data: list[Any], seed
     return logits[np.argsort(rows)], reordered(gradients, back), comparison.their_training(twin, data)
 
 
-def distances(comparison, measures: tuple[Any, Any, Any], reference: tuple[Any, Any, Any]):
+def distances(comparison, measures, reference):
     """How far the logits, the worst gradient (scaled) and the losses of training are from the reference."""
     logits, gradients, losses = measures
     error, _ = comparison.worst_gradient(gradients, reference[1])

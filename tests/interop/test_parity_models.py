@@ -1,8 +1,6 @@
 """Encoder and Decoder do what torch.nn.TransformerEncoder does with their parameters: logits and every gradient."""
 
 import warnings
-from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,12 +9,12 @@ import npformer as npf
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig
 from npformer.proof.catalogue import shaken
 
-SIZE: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 12, "num_layers": 2, "dropout": 0.0, "max_seq_len": 6}
+SIZE = {"d_model": 8, "num_heads": 2, "d_ff": 12, "num_layers": 2, "dropout": 0.0, "max_seq_len": 6}
 TOKENS = np.array([[3, 5, 4, 6, 2], [6, 5, 2, 0, 0], [4, 2, 0, 0, 0]])
 ORDERS = pytest.mark.parametrize(("norm_order", "activation"), [("post", "relu"), ("pre", "gelu")])
 
 
-def pairs(model, stack: str, head: str) -> Iterator[tuple[str, list[str], bool]]:
+def pairs(model, stack, head):
     """(PyTorch's name, ours side by side, whether transposed) of every parameter."""
     yield "embedding.weight", ["embedding.weight"], False
     yield "positions.weight", ["positions.weight"], False
@@ -38,7 +36,7 @@ def pairs(model, stack: str, head: str) -> Iterator[tuple[str, list[str], bool]]
         yield f"head.{kind}", [f"{head}.{kind}"], True
 
 
-def twin_of(torch, model, classes: int):
+def twin_of(torch, model, classes):
     """The same network out of PyTorch's parts, its parameters to be loaded."""
     nn, config, dtype = torch.nn, model.config, {"dtype": torch.float64}
     layer = nn.TransformerEncoderLayer(
@@ -57,7 +55,7 @@ def twin_of(torch, model, classes: int):
     })  # fmt: skip
 
 
-def theirs(torch, net, causal: bool, first: bool):
+def theirs(torch, net, causal, first):
     tokens, hidden = torch.tensor(TOKENS), torch.tensor(TOKENS == 0)
     length, width = TOKENS.shape[1], SIZE["d_model"]
     x = net["embedding"](tokens) * width**0.5 + net["positions"].weight[:length]
@@ -66,7 +64,7 @@ def theirs(torch, net, causal: bool, first: bool):
     return net["head"](h[:, 0] if first else h)
 
 
-def expect_parity(torch, model, stack: str, head: str, *, causal: bool, first: bool = False):
+def expect_parity(torch, model, stack, head, *, causal, first=False):
     named = dict(model.named_parameters())
     logits, cache = model.forward(TOKENS)
     net = twin_of(torch, model, logits.shape[-1])
@@ -92,7 +90,7 @@ def expect_parity(torch, model, stack: str, head: str, *, causal: bool, first: b
         )
 
 
-def options(norm_order: str, activation: str) -> dict[str, Any]:
+def options(norm_order, activation):
     return SIZE | {"norm_order": norm_order, "activation": activation, "positions": "learned"}
 
 
@@ -114,7 +112,7 @@ def test_a_decoder_is_pytorchs_encoder_under_a_causal_mask(norm_order, activatio
 @pytest.mark.parametrize("visible", [None, TOKENS != 0])
 def test_a_gru_is_pytorchs(visible, comparison, numpy64):
     torch, rng = comparison.torch, np.random.default_rng(1)
-    layer: Any = shaken(npf.layers.Gru(3, 4, backend=numpy64))
+    layer = shaken(npf.layers.Gru(3, 4, backend=numpy64))
     x, dy = rng.normal(size=(3, 5, 3)), rng.normal(size=(3, 5, 4))
     dy = dy if visible is None else dy * visible[..., None]
     theirs = torch.nn.GRU(3, 4, batch_first=True, dtype=torch.float64)

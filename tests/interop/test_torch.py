@@ -4,7 +4,6 @@ import errno
 import subprocess
 import sys
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from safetensors import safe_open
 
 import npformer as npf
 from npformer import interop
-from npformer.backend import Backend
 from npformer.errors import CheckpointError
 
 CONFIG = npf.TransformerConfig(
@@ -21,7 +19,7 @@ CONFIG = npf.TransformerConfig(
 TIED = replace(CONFIG, src_vocab_size=11, tie_embeddings=True)
 
 
-def a_model(backend: Backend, config: npf.TransformerConfig = CONFIG, seed: int = 0) -> npf.Transformer:
+def a_model(backend, config=CONFIG, seed=0):
     """A model in which no two numbers are equal, and whose gradients are other numbers."""
     model = npf.Transformer(config, backend=backend, seed=seed)
     rng = np.random.default_rng([seed, 1])
@@ -31,7 +29,7 @@ def a_model(backend: Backend, config: npf.TransformerConfig = CONFIG, seed: int 
     return model
 
 
-def refusal(model: npf.Transformer, mapping: dict[str, Any]) -> str:
+def refusal(model, mapping):
     """The message with which mapping is refused, once it is certain that nothing has changed."""
     before = model.backend.host(model.arena.values).copy()
     with pytest.raises(CheckpointError) as caught:
@@ -119,7 +117,7 @@ def test_tied_tables_have_all_three_names_and_must_agree(numpy64):
 
 def test_one_error_lists_everything(numpy64):
     model = a_model(numpy64)
-    state: dict[str, Any] = dict(interop.torch.to_state_dict(a_model(numpy64, seed=5)))
+    state = dict(interop.torch.to_state_dict(a_model(numpy64, seed=5)))
     gone = [name for name in state if name.startswith("encoder.layers.1.")]
     for name in gone:
         del state[name]
@@ -167,7 +165,7 @@ def test_values_are_converted_to_the_models_dtype(numpy32, numpy64):
     assert "generator.bias: overflow" in refusal(other, state)
 
 
-def _packed(other: npf.Transformer, model: npf.Transformer):
+def _packed(other, model):
     """The values of model, in other's dtype, where other's arena has them (its gaps are wider)."""
     flat = np.zeros_like(other.arena.values)
     for here, there in zip(other.arena.segments, model.arena.segments, strict=True):
@@ -197,7 +195,7 @@ def test_files_of_gradients_are_not_taken_for_weights(numpy64, tmp_path):
     np.testing.assert_array_equal(model.arena.values, before)
 
 
-def _no_space(descriptor: int, data) -> int:
+def _no_space(descriptor, data):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 

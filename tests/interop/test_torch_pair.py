@@ -14,7 +14,7 @@ RNG = np.random.default_rng(0)
 X, W = RNG.normal(size=(3, 4)), RNG.normal(size=(4, 2))
 
 
-def make_scaled_sine(factor: float):
+def make_scaled_sine(factor):
     """A torch.autograd.Function, y = x sin(w), whose gradient of w is off by a factor."""
 
     class ScaledSine(torch.autograd.Function):
@@ -31,12 +31,12 @@ def make_scaled_sine(factor: float):
     return ScaledSine
 
 
-def make_power(exponent: float):
+def make_power(exponent):
     """A torch.autograd.Function in the newer form, y = xⁿ with n an integer; backward takes another exponent."""
 
     class Power(torch.autograd.Function):
         @staticmethod
-        def forward(base, n: int):
+        def forward(base, n):
             return base**n
 
         @staticmethod
@@ -204,7 +204,7 @@ def test_a_module_is_checked_and_unchanged(training):
 
 def test_a_wrong_function_inside_a_module_is_found():
     class Layer(torch.nn.Module):
-        def __init__(self, factor: float):
+        def __init__(self, factor):
             super().__init__()
             self.gain, self.function = torch.nn.Parameter(torch.rand(4) + 0.5), make_scaled_sine(factor)
 

@@ -8,12 +8,12 @@ import pytest
 @pytest.fixture
 def is_durable(monkeypatch):
     """is_durable(path): whether that file or folder has been through fsync."""
-    found, real = set[tuple[int, int]](), os.fsync
+    found, real = set(), os.fsync
 
-    def identity(status: os.stat_result) -> tuple[int, int]:
+    def identity(status):
         return status.st_dev, status.st_ino
 
-    def fsync(descriptor: int):
+    def fsync(descriptor):
         found.add(identity(os.fstat(descriptor)))
         real(descriptor)
 

@@ -7,11 +7,11 @@ import signal
 CHANGES = ("open", "write", "fsync", "close", "mkdir", "rename", "replace", "truncate", "unlink", "rmdir")
 
 
-def kill_at(moment: int):
+def kill_at(moment):
     """From now on count this process's calls of CHANGES, and kill it at that one: before it, of a write halfway."""
     calls = 0
 
-    def counted(name: str, real):
+    def counted(name, real):
         def call(*given, **named):
             nonlocal calls
             calls += 1

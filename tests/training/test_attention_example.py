@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from npformer.backend import Backend
 from npformer.data import Example, Vocabulary
 from npformer.models import Transformer, TransformerConfig
 from npformer.training.attention_example import attention_example
@@ -11,7 +10,7 @@ from npformer.training.attention_example import attention_example
 LETTERS = Vocabulary.from_characters("abcdefghij")
 
 
-def model(backend: Backend, **changes) -> Transformer:
+def model(backend, **changes):
     size = {"d_model": 8, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 1, "d_ff": 8, "max_seq_len": 5}
     return Transformer(TransformerConfig(len(LETTERS), len(LETTERS), **(size | changes)), backend=backend, seed=1)
 

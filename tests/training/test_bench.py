@@ -11,7 +11,7 @@ from npformer.backend.roofline import Roofline
 from npformer.errors import ConfigError
 from npformer.models.presets import PRESETS, Preset
 from npformer.training import bench
-from npformer.training.bench import BETWEEN, Budget, Profile, Row, profile_step, time_steps
+from npformer.training.bench import BETWEEN, Budget, profile_step, time_steps
 
 PRESET = Preset(vocab_size=7, d_model=16, num_heads=2, num_layers=2, d_ff=32, length=5, batch=4)
 CEILINGS = Roofline(flops=1e9, bytes=1e9, shape=(1, 1, 1))
@@ -33,10 +33,10 @@ class FakeTime:
 
     now = 0.0
 
-    def perf_counter(self) -> float:
+    def perf_counter(self):
         return self.now
 
-    def taken_by(self, function, seconds: float):
+    def taken_by(self, function, seconds):
         """The function, which takes so long."""
 
         def slow(*inputs, **options):
@@ -54,11 +54,11 @@ def clock(monkeypatch):
     return found
 
 
-def by_part(profile: Profile) -> dict[tuple[str, str], Row]:
+def by_part(profile):
     return {(row.op, row.direction): row for row in profile.rows}
 
 
-def step_flops(preset: Preset) -> int:
+def step_flops(preset):
     """Counted from the model: three products for each linear map, six for each attention."""
     tokens, c = preset.batch * preset.length, preset.d_model
     blocks = {"encoder": 4 * c * c + 2 * c * preset.d_ff, "decoder": 8 * c * c + 2 * c * preset.d_ff}
@@ -77,7 +77,7 @@ def test_the_parts_add_up_to_a_step(alone):
 
 def test_what_each_part_takes(alone, clock, monkeypatch):
     """A forward one second, a backward two, an update three; from the third pair of steps on four seconds more."""
-    steps, names = list[int](), [field.name for field in fields(Ops)]
+    steps, names = [], [field.name for field in fields(Ops)]
     pairs = {name: getattr(alone.ops, name) for name in names}
     taking = {name: Pair(clock.taken_by(p.forward, 1), clock.taken_by(p.backward, 2)) for name, p in pairs.items()}
     update = bench.Adam.step

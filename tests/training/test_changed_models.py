@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npformer.backend import Arena, Backend, Pair, get_backend
+from npformer.backend import Arena, Pair, get_backend
 from npformer.errors import ConfigError
 from npformer.layers import BatchNorm, FeedForward, Layer, Linear, Local
 from npformer.layers.parameter import Buffer
@@ -21,7 +21,7 @@ from npformer.training import TrainStep
 
 Host = np.ndarray[Any, Any]
 IDS = np.random.default_rng(0).integers(1, 9, (6, 5))
-SIZES: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 12, "dropout": 0.1}
+SIZES = {"d_model": 8, "num_heads": 2, "d_ff": 12, "dropout": 0.1}
 
 
 @pytest.fixture(params=["plain", "numpy", "numba"])
@@ -31,7 +31,7 @@ def backend(request):
     return get_backend("numpy", dtype="float64", kernels=request.param, threads=1 if request.param == "plain" else 2)
 
 
-def decoder(on: Backend) -> Decoder:
+def decoder(on):
     return Decoder(DecoderConfig(9, num_layers=2, **SIZES), backend=on)
 
 
@@ -40,7 +40,7 @@ def packed(model):
     return model
 
 
-def new_step(model, **options) -> TrainStep:
+def new_step(model, **options):
     return TrainStep(model, Adam(model.arena, lr=0.01), **options)
 
 
@@ -73,7 +73,7 @@ def test_a_batch_norm_put_in_by_hand_learns_what_it_sees(backend):
     config = TransformerConfig(9, 9, num_encoder_layers=1, num_decoder_layers=1, **SIZES)
     model = Transformer(config, backend=backend)
     norm = BatchNorm(8, backend=backend)
-    model.encoder.layers[0].norm1 = norm  # type: ignore[assignment]
+    model.encoder.layers[0].norm1 = norm
     step = new_step(packed(model))
     for _ in range(3):
         step(IDS, IDS, IDS)
@@ -84,34 +84,34 @@ def test_a_batch_norm_put_in_by_hand_learns_what_it_sees(backend):
 class Nested(Layer):
     """Two maps, one after the other, kept where a reader of attributes might not look; halved if there is a note."""
 
-    def __init__(self, on: Backend, kind: str):
+    def __init__(self, on, kind):
         super().__init__(on)
         first, second = (Linear(8, 8, backend=on, seed=seed) for seed in (1, 2))
-        self.parts: Any = {
+        self.parts = {
             "tuple": (first, second), "dict": {"first": first, "second": second}, "lists": [[first], [second]],
         }[kind]  # fmt: skip
-        self.notes: Any = {}
+        self.notes = {}
 
-    def maps(self) -> list[Any]:
+    def maps(self):
         parts = self.parts.values() if isinstance(self.parts, dict) else self.parts
         return [part[0] if isinstance(part, list) else part for part in parts]
 
-    def forward(self, x: Host, key=None):
+    def forward(self, x, key=None):
         first, second = self.maps()
         h, kept = first.forward(x / 2 if self.notes else x)
         y, cache = second.forward(h)
         return y, (kept, cache)
 
-    def backward(self, dy: Host, cache) -> Host:
+    def backward(self, dy, cache):
         first, second = self.maps()
-        found: Host = first.backward(second.backward(dy, cache[1]), cache[0])
+        found = first.backward(second.backward(dy, cache[1]), cache[0])
         return found / 2 if self.notes else found
 
 
-def nested_decoder(on: Backend, kind: str):
+def nested_decoder(on, kind):
     model = decoder(on)
     if kind:
-        model.decoder.layers[0].feed_forward = Nested(on, kind)  # type: ignore[assignment]
+        model.decoder.layers[0].feed_forward = Nested(on, kind)
     return packed(model)
 
 
@@ -147,10 +147,10 @@ def half(self, x, key=None):
 
 
 class Halved(FeedForward):
-    forward = half  # type: ignore[assignment]
+    forward = half
 
 
-def with_half_maps(on: Backend) -> Backend:
+def with_half_maps(on):
     def forward(*inputs):
         y, cache = on.ops.linear.forward(*inputs)
         return y / 2, cache
@@ -158,7 +158,7 @@ def with_half_maps(on: Backend) -> Backend:
     return replace(on, ops=replace(on.ops, linear=Pair(forward, on.ops.linear.backward)))
 
 
-def change(model, statement: str):
+def change(model, statement):
     """Run it; layer is the model's first one, inner its feed-forward."""
     layer = model.decoder.layers[0]
     known = (FeedForward, Halved, Linear, Local, half, partial, replace, with_half_maps)
@@ -187,9 +187,9 @@ OBEYED = {
 }
 
 
-def values_after(model, statement: str, anew: bool = False) -> Host:
+def values_after(model, statement, anew=False):
     """Three steps, the change, and three more: of the step there is, or of one that is made anew."""
-    FeedForward.forward = OWN_FORWARD  # type: ignore[method-assign]
+    FeedForward.forward = OWN_FORWARD
     step = new_step(model)
     for _ in range(3):
         step(IDS, IDS)
@@ -279,14 +279,14 @@ def test_options_that_are_no_whole_numbers_are_refused(option, value, numpy64):
 
 def test_an_optimiser_of_a_model_is_one_of_its_arena(numpy64):
     with pytest.raises(ConfigError, match=r"arena: expected a model's arena, as in Adam\(model\.arena\), got Decoder"):
-        Adam(decoder(numpy64))  # type: ignore[arg-type]
+        Adam(decoder(numpy64))
 
 
 def test_a_layer_that_knows_what_it_is_in_is_no_endless_tree():
     on = get_backend("numpy", dtype="float64", kernels="plain", threads=2)
     model = decoder(on)
     names = [name for name, _ in model.named_parameters()]
-    layer: Any = model.decoder.layers[0].feed_forward
+    layer = model.decoder.layers[0].feed_forward
     layer.around, layer.notes = (model,), {}
     layer.notes["me"] = layer.notes
     assert [name for name, _ in model.named_parameters()] == names
@@ -303,7 +303,7 @@ def test_a_buffer_alone_lets_threads_share_a_batch():
     step = new_step(model)
     assert step.runner is not None
     assert step.runner.shards.count_for(1) == 2
-    model.generator.constant = Buffer("constant", np.ones(3))  # type: ignore[attr-defined]
+    model.generator.constant = Buffer("constant", np.ones(3))
     step(IDS, IDS)
     assert step.runner is not None
     assert step.runner.shards.count_for(1) == 2

@@ -3,7 +3,6 @@
 import math
 import os
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,18 +25,18 @@ DTYPES += ["complex64", "complex128"]
 SMALL = {"w": np.arange(3, dtype=np.float32)}
 
 
-def make(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+def make(dtype, shape):
     """Random bits of that type: every nan, infinity and minus zero may occur."""
     count = math.prod(shape) * np.dtype(dtype).itemsize
     data = np.random.default_rng(0).integers(0, 256, count, dtype=np.uint8)
     return (data % 2 if dtype == "bool" else data).view(dtype).reshape(shape)
 
 
-def same(a: np.ndarray, b: np.ndarray) -> bool:
+def same(a, b):
     return (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes())
 
 
-def names(folder: Path) -> list[str]:
+def names(folder):
     return [path.name for path in list_checkpoints(folder)]
 
 

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SMALL = {"w": np.arange(3, dtype=np.float32)}
 
 
-def names(folder: Path) -> list[str]:
+def names(folder):
     return [path.name for path in list_checkpoints(folder)]
 
 
@@ -31,15 +30,15 @@ class WatchedSystem:
 
     CALLS = ("open", "write", "fsync", "close", "rename", "mkdir")
 
-    def __init__(self, fail_at: int = -1, lasting: bool = False, code: int = errno.ENOSPC):
+    def __init__(self, fail_at=-1, lasting=False, code=errno.ENOSPC):
         self.fail_at, self.lasting, self.code, self.calls = fail_at, lasting, code, 0
         self.watch = lambda: None
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name):
         real = getattr(os, name)
         return self._counted(name, real) if name in self.CALLS else real
 
-    def _counted(self, name: str, real):
+    def _counted(self, name, real):
         def call(*args):
             self.calls += 1
             due = self.calls - 1 == self.fail_at or (self.lasting and self.calls > self.fail_at)
@@ -54,12 +53,12 @@ class WatchedSystem:
         return call
 
 
-def watched(monkeypatch: pytest.MonkeyPatch, system):
+def watched(monkeypatch, system):
     monkeypatch.setattr(atomic, "os", system)
     monkeypatch.setattr(checkpoint, "os", system)
 
 
-def every_failure(monkeypatch: pytest.MonkeyPatch, lasting: bool, code: int) -> Iterator[WatchedSystem]:
+def every_failure(monkeypatch, lasting, code):
     for fail_at in range(1000):
         system = WatchedSystem(fail_at, lasting, code)
         yield system
@@ -69,7 +68,7 @@ def every_failure(monkeypatch: pytest.MonkeyPatch, lasting: bool, code: int) -> 
             return
 
 
-def message_of_save(folder: Path, step: int) -> str | None:
+def message_of_save(folder, step):
     try:
         save_checkpoint(folder, step, SMALL, {"turn": 2}, None)
     except CheckpointError as error:

@@ -8,7 +8,7 @@ import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Optional
+from typing import Annotated, Literal, Optional
 
 import numpy as np
 import pytest
@@ -41,13 +41,13 @@ class Training:
 SECTIONS = {"model": Model, "training": Training}
 
 
-def read(tmp_path: Path, text: str | bytes) -> dict[str, dict[str, Any]]:
+def read(tmp_path, text):
     path = tmp_path / "config.toml"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return read_toml(path, SECTIONS)
 
 
-def back(tmp_path: Path, model: Model, training: Training) -> tuple[Model, Training]:
+def back(tmp_path, model, training):
     values = read(tmp_path, write_toml({"model": model, "training": training}))
     return Model(**values["model"]), Training(**values["training"])
 
@@ -97,11 +97,11 @@ def test_meanings_stand_behind_the_options_and_are_read_over(tmp_path):
         read_toml(tmp_path / "told.toml", {"told": Told})
 
 
-def random_text(draw: random.Random) -> str:
+def random_text(draw):
     return "".join(draw.choices("\n\r\t\"'\\\x00\x1f\x7f\x85\u2028é😀#=a]", k=draw.randrange(12)))
 
 
-def random_float(draw: random.Random) -> float:
+def random_float(draw):
     special = [0.0, -0.0, math.inf, -math.inf, 1e16, 1e-7, 5e-324, 1.7976931348623157e308, 0.1]
     return draw.choice([*special, draw.gauss(0, 1), 10 ** draw.uniform(-300, 300), float(draw.randrange(-9, 9))])
 
@@ -136,9 +136,9 @@ def test_nan_and_numpy_floats_come_back(tmp_path):
 @pytest.mark.parametrize(
     ("training", "message"),
     [
-        (Training("5"), "training.steps: expected a whole number, got '5'"),  # type: ignore[arg-type]
+        (Training("5"), "training.steps: expected a whole number, got '5'"),
         (Training(True), "training.steps: expected a whole number, got True"),
-        (Training(1, lr=None), "training.lr: expected a number, got 'none'"),  # type: ignore[arg-type]
+        (Training(1, lr=None), "training.lr: expected a number, got 'none'"),
         (Training(1, title="none"), "training.title: the text 'none' means no value"),
         (Training(1, note="\ud800"), "training.note: expected text that UTF-8 can hold"),
     ],
@@ -201,7 +201,7 @@ def test_wrong_files_are_explained(tmp_path, text, message):
 
 def test_a_place_is_looked_for_once_there_is_something_to_say(tmp_path, monkeypatch):
     """Otherwise each of a long file's lines would be read for each of its options."""
-    looked: list[Any] = []
+    looked = []
     monkeypatch.setattr(config_file, "_place", lambda *given: looked.append(given) or "here")
     read(tmp_path, "[model]\nseed = 1\nd_model = 2\n[training]\nsteps = 1")
     assert looked == []

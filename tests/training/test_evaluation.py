@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npformer.backend import Backend
 from npformer.data import EOS_ID, PAD_ID, Example, Vocabulary
 from npformer.errors import DataError
 from npformer.models import Transformer
@@ -25,29 +24,29 @@ class Saying:
     said: Host
 
     @property
-    def batch(self) -> int:
+    def batch(self):
         return int(self.src.shape[0])
 
-    def reorder(self, rows: Host):
+    def reorder(self, rows):
         self.src, self.said = self.src[rows], self.said[rows]
 
 
 class Copier(Transformer):
     """Says the source again. After a 'c', if it said that itself or was told so, it goes on with 'b' for ever."""
 
-    def __init__(self, backend: Backend, size: int, c: int, b: int):
+    def __init__(self, backend, size, c, b):
         self.backend = backend
-        self.config = SimpleNamespace(pad_id=PAD_ID, positions="sinusoidal", src_vocab_size=size)  # type: ignore[assignment]
+        self.config = SimpleNamespace(pad_id=PAD_ID, positions="sinusoidal", src_vocab_size=size)
         self.size, self.c, self.b = size, c, b
 
-    def start(self, src: Host, max_len: int) -> Saying:
+    def start(self, src, max_len):
         return Saying(src, np.zeros((src.shape[0], 0), dtype=np.int64))
 
-    def step(self, tokens: Host, state: Saying) -> Host:
+    def step(self, tokens, state):
         state.said = np.concatenate([state.said, tokens[:, None]], axis=1)
         return self.logits(state.said, state.src)[:, -1]
 
-    def logits(self, tgt_in: Host, memory: Host) -> Host:
+    def logits(self, tgt_in, memory):
         """Logits (B, T, V): 3 for what it says, 0 for all else."""
         logits = np.zeros((*tgt_in.shape, self.size))
         for row, t in np.ndindex(tgt_in.shape):
@@ -56,7 +55,7 @@ class Copier(Transformer):
             logits[row, t, said] = 3.0
         return logits
 
-    def __call__(self, src: Host, tgt_in: Host) -> Host:
+    def __call__(self, src, tgt_in):
         return self.logits(tgt_in, src)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import FrameType
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ PACKAGE = npformer.__path__[0]
 IDS = np.array([[3, 5, 4], [6, 8, 2]])
 
 
-def new_step() -> TrainStep:
+def new_step():
     config = TransformerConfig(9, 9, d_model=8, num_heads=2, d_ff=12, num_encoder_layers=1, num_decoder_layers=1)
     model = Transformer(config, backend=get_backend("numpy", kernels="plain"))
     return TrainStep(model, Adam(model.arena), clip_norm=1.0)
@@ -29,9 +28,9 @@ def new_step() -> TrainStep:
 @pytest.mark.parametrize(("function", "most"), [(Transformer.forward, 4), (linear_forward, 14)])
 def test_the_way_of_a_batch_is_short(function, most):
     """Between the step and the function there are at most so many frames of npformer's own."""
-    step, between, files = new_step(), list[str](), set[str]()
+    step, between, files = new_step(), [], set()
 
-    def trace(frame: FrameType | None, event: str, _):
+    def trace(frame, event, _):
         if frame is not None and event == "call":
             files.add(frame.f_code.co_filename)
         if frame is not None and frame.f_code is function.__code__ and not between:

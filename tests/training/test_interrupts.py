@@ -2,9 +2,6 @@
 
 import signal
 import sys
-from collections.abc import Callable, Collection
-from types import FrameType
-from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +30,7 @@ def python_s_own_handler():
 class Subject:
     """A step, and its state after 0, 1, 2 and 3 steps that nobody interrupted."""
 
-    def __init__(self, kernels: str, accumulate: int = 1, **changes):
+    def __init__(self, kernels, accumulate=1, **changes):
         config = EncoderConfig(9, num_classes=4, head="sequence", d_model=8, num_heads=2, d_ff=12, num_layers=1,
                                max_seq_len=5, dropout=0.1, **changes)  # fmt: skip
         if kernels == "numba":
@@ -49,10 +46,10 @@ class Subject:
             self.step(TOKENS[i], CLASSES[i])
             self.states.append(self.state())
 
-    def state(self) -> list[Any]:
+    def state(self):
         return [array.copy() for array in self._arrays]
 
-    def go_to(self, number: int):
+    def go_to(self, number):
         self.step.optimizer.t = number
         for array, kept in zip(self._arrays, self.states[number], strict=True):
             array[...] = kept
@@ -64,11 +61,11 @@ class Subject:
             assert np.array_equal(array, kept), f"line {where}: torn in step {number}"
 
 
-def pressing_at(chosen: Collection[int], call: Callable[[], Any]) -> list[tuple[str, int]]:
+def pressing_at(chosen, call):
     """Press Ctrl-C at these of the lines of npformer that call goes through; the lines it came to, by file."""
-    lines: list[tuple[str, int]] = []
+    lines = []
 
-    def trace(frame: FrameType, event: str, _):
+    def trace(frame, event, _):
         if not frame.f_code.co_filename.startswith(PACKAGE):
             return None
         if event == "line":
@@ -85,16 +82,16 @@ def pressing_at(chosen: Collection[int], call: Callable[[], Any]) -> list[tuple[
     return lines
 
 
-def two_steps(subject: Subject):
+def two_steps(subject):
     subject.step(TOKENS[1], CLASSES[1])
     subject.step(TOKENS[2], CLASSES[2])
 
 
-def at_once(subject: Subject):
+def at_once(subject):
     subject.step.many([(TOKENS[1], CLASSES[1]), (TOKENS[2], CLASSES[2])])
 
 
-def places(lines: list[tuple[str, int]]) -> list[int]:
+def places(lines):
     """Where to press: each line of the updates and of what holds Ctrl-C back when first met, and some others."""
     close = {place: i for i, place in reversed([*enumerate(lines)]) if place[0] in UPDATES}
     return sorted({*close.values(), *range(0, len(lines), len(lines) // 20)})

@@ -116,16 +116,16 @@ def test_a_failed_resume_keeps_the_file(log, monkeypatch):
     assert os.listdir(log.path.parent) == [log.path.name]
 
 
-def _full(descriptor: int, data: memoryview, real=os.write) -> int:
+def _full(descriptor, data, real=os.write):
     """Take three bytes, then be full."""
-    if len(data) > 3 and not _full.taken:  # type: ignore[attr-defined]
-        _full.taken = True  # type: ignore[attr-defined]
+    if len(data) > 3 and not _full.taken:
+        _full.taken = True
         return int(real(descriptor, data[:3]))
-    _full.taken = False  # type: ignore[attr-defined]
+    _full.taken = False
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-_full.taken = False  # type: ignore[attr-defined]
+_full.taken = False
 
 
 def test_a_full_disk_leaves_no_half_line(log, monkeypatch):

@@ -4,12 +4,10 @@ import errno
 import json
 import os
 import re
-from typing import Any
 
 import numpy as np
 import pytest
 
-from npformer.backend import Backend
 from npformer.errors import CheckpointError, ConfigError
 from npformer.layers import Layer, Parameter
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer, TransformerConfig
@@ -18,10 +16,10 @@ from npformer.training import load, save
 from npformer.training.model_arrays import model_arrays, set_arrays
 from npformer.training.model_file import FORMAT
 
-SIZES: dict[str, Any] = {"d_model": 4, "num_heads": 2, "num_layers": 2, "d_ff": 4}
+SIZES = {"d_model": 4, "num_heads": 2, "num_layers": 2, "d_ff": 4}
 
 
-def build(backend: Backend, seed: int = 1, **changes) -> Transformer:
+def build(backend, seed=1, **changes):
     options = {"d_model": 4, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1, "d_ff": 4}
     model = shaken(Transformer(TransformerConfig(5, 5, **(options | changes)), backend=backend, seed=seed))
     assert isinstance(model, Transformer)
@@ -141,7 +139,7 @@ def test_the_file_says_what_it_is(saved):
     }
 
 
-OTHERS: list[tuple[Any, Any]] = [
+OTHERS = [
     (Encoder, EncoderConfig(vocab_size=7, head="sequence", num_classes=4, **SIZES)),
     (Encoder, EncoderConfig(vocab_size=7, head="masked", tie_embeddings=True, positions="relative", **SIZES)),
     (Decoder, DecoderConfig(vocab_size=7, attention="local", window=2, positions="rotary", **SIZES)),
@@ -175,7 +173,7 @@ def test_a_model_without_its_running_statistics_is_refused(numpy64):
 
 def test_a_configuration_of_numpys_numbers_is_saved(tmp_path, numpy64):
     """As of a vocabulary's size that was counted: data.max() + 1."""
-    config = DecoderConfig(np.int64(5), dropout=np.float32(0.5), tie_embeddings=np.bool_(True), **SIZES)  # type: ignore[arg-type]
+    config = DecoderConfig(np.int64(5), dropout=np.float32(0.5), tie_embeddings=np.bool_(True), **SIZES)
     save(Decoder(config, backend=numpy64), tmp_path / "model")
     assert load(tmp_path / "model", backend=numpy64).config == config
     assert [type(each) for each in (config.vocab_size, config.dropout, config.tie_embeddings)] == [int, float, bool]
@@ -191,7 +189,7 @@ def test_a_subclass_is_saved_as_the_model_it_is_made_of(tmp_path, numpy64):
     assert type(found) is Decoder
     assert np.array_equal(found.arena.values, model.arena.values)
     with pytest.raises(CheckpointError, match="model: expected one of Transformer, Encoder, Decoder, got LayerNorm"):
-        save(model.decoder.layers[0].norm1, tmp_path / "model")  # type: ignore[arg-type]
+        save(model.decoder.layers[0].norm1, tmp_path / "model")
 
 
 def test_of_two_arrays_of_one_name_none_is_lost(numpy64):

@@ -1,7 +1,7 @@
 """The options of a run: presets, what follows from the data, what is refused, and the way through a file."""
 
 import dataclasses
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 import pytest
 
@@ -11,10 +11,10 @@ from npformer.training.config_file import parse_assignment, read_toml, write_tom
 from npformer.training.options import SECTIONS, Options, TrainingOptions, complete
 from npformer.training.tasks import ANSWERS, SMALL_MODEL, TASKS
 
-EMPTY: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
+EMPTY = {name: {} for name in SECTIONS}
 
 #: Every option, each with a value that is not its default.
-OTHER: dict[str, dict[str, Any]] = {
+OTHER = {
     "run": {"task": "pairs", "seed": 7, "device": "numpy", "dtype": "float64", "kernels": "plain",
             "precision": "tf32"},
     "data": {"file": "a \"b\"\\ü.tsv", "held_out_fraction": 0.25, "symbols": 5, "min_length": 2, "max_length": 9,
@@ -35,7 +35,7 @@ OTHER: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def given(**sections: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def given(**sections):
     return EMPTY | sections
 
 

@@ -18,11 +18,11 @@ def usual(monkeypatch):
 
 
 class Terminal(io.StringIO):
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
-def tell(stream: io.StringIO, done: int = 0) -> str:
+def tell(stream, done=0):
     progress = Progress(1000, done, stream)
     progress.say("before")
     for _ in range(3):
@@ -86,11 +86,11 @@ def test_the_stream_is_stderr_as_it_is_at_the_time(capsys):
 class Closed(io.StringIO):
     """Takes so many lines; then its reader has gone."""
 
-    def __init__(self, lines: int = 0, code: int = errno.EPIPE):
+    def __init__(self, lines=0, code=errno.EPIPE):
         super().__init__()
         self._left, self._code, self.tried = lines, code, 0
 
-    def write(self, text: str) -> int:
+    def write(self, text):
         if self._left <= 0:
             self.tried += 1
             raise OSError(self._code, "no reader")

@@ -47,7 +47,7 @@ def test_a_folder_with_anything_in_it_is_refused_and_left_alone(tmp_path, name):
 
 
 def test_free_numbers_are_taken_in_turn(tmp_path):
-    def create(task: str) -> str:
+    def create(task):
         return RunDirectory.create(None, tmp_path / "runs", task).path.name
 
     assert [create("copy"), create("copy"), create("reverse")] == ["copy-001", "copy-002", "reverse-001"]

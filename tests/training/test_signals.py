@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from npformer.training.signals import HeldInterrupt, StopRequest, stop_on_signals
+from npformer.training.signals import HeldInterrupt, stop_on_signals
 
 BOTH = (signal.SIGINT, signal.SIGTERM)
 
@@ -21,7 +21,7 @@ class Obeyed(Exception):
 def handlers():
     """A handler of our own for both signals, and then the ones of pytest again."""
 
-    def obey(number: int, frame: object):
+    def obey(number, frame):
         raise Obeyed(number)
 
     before = {number: signal.signal(number, obey) for number in BOTH}
@@ -63,7 +63,7 @@ def test_what_is_ignored_stays_ignored():
 
 
 def test_in_another_thread_nothing_is_noted_and_nothing_breaks():
-    found: list[StopRequest] = []
+    found = []
     before = [signal.getsignal(number) for number in BOTH]
 
     def work():
@@ -77,12 +77,12 @@ def test_in_another_thread_nothing_is_noted_and_nothing_breaks():
     assert [signal.getsignal(number) for number in BOTH] == before
 
 
-def press(count: int = 1):
+def press(count=1):
     for _ in range(count):
         signal.raise_signal(signal.SIGINT)
 
 
-def update(held: HeldInterrupt, done: list[str], before: int = 0, within: int = 0, after: int = 0):
+def update(held, done, before=0, within=0, after=0):
     """A step of three lines, with so many presses in each."""
     with held:
         press(before)
@@ -108,7 +108,7 @@ def update(held: HeldInterrupt, done: list[str], before: int = 0, within: int = 
     ],
 )
 def test_a_first_one_is_held_until_nothing_is_half_done_and_a_second_outside_of_updates_is_not(presses, reached):
-    handler, done = signal.getsignal(signal.SIGINT), list[str]()
+    handler, done = signal.getsignal(signal.SIGINT), []
     with pytest.raises(Obeyed):
         update(HeldInterrupt(), done, **presses)
     assert done == reached
@@ -116,9 +116,9 @@ def test_a_first_one_is_held_until_nothing_is_half_done_and_a_second_outside_of_
 
 
 def test_a_handler_that_only_notes_is_told_each_time_and_nothing_is_left_out():
-    told: list[int] = []
+    told = []
     signal.signal(signal.SIGINT, lambda number, frame: told.append(number))
-    held, done = HeldInterrupt(), list[str]()
+    held, done = HeldInterrupt(), []
     update(held, done, before=1, within=1)
     assert (done, len(told)) == (["gradients", "update", "end"], 2)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -16,7 +14,7 @@ from npformer.training.evaluation import likeliest
 from npformer.training.text_example import encode, text_example
 
 LETTERS = Vocabulary.from_characters("abcd", SPECIAL)
-SIZE: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 8, "max_seq_len": 6}
+SIZE = {"d_model": 8, "num_heads": 2, "d_ff": 8, "max_seq_len": 6}
 CLASSES = ("[PAD]", "noun", "verb")
 PAD, BOS, EOS, MASK = (LETTERS.id_of(piece) for piece in ("[PAD]", "[BOS]", "[EOS]", "[MASK]"))
 
@@ -25,7 +23,7 @@ PAD, BOS, EOS, MASK = (LETTERS.id_of(piece) for piece in ("[PAD]", "[BOS]", "[EO
 def trained(numpy64):
     """A model of a kind of task, untrained."""
 
-    def make(kind, **changes) -> Trained:
+    def make(kind, **changes):
         count = len(LETTERS)
         if kind == "translate":
             config = TransformerConfig(count, count, num_encoder_layers=1, num_decoder_layers=1, **(SIZE | changes))
@@ -40,7 +38,7 @@ def trained(numpy64):
     return make
 
 
-def ids(text: str, *more: int) -> list[int]:
+def ids(text, *more):
     return [*(LETTERS.id_of(letter) for letter in text), *more]
 
 

@@ -66,8 +66,8 @@ def test_a_logged_loss_is_the_mean_since_the_last_line(make):
         def __getattr__(self, name):
             return getattr(step, name)
 
-    trainer.step = Watched()  # type: ignore[assignment]
-    rates = [step.schedule(number) for number in range(1, 8)]  # type: ignore[misc]
+    trainer.step = Watched()
+    rates = [step.schedule(number) for number in range(1, 8)]
     trainer.train()
     found = records(trainer, "train")
     means = [losses[0], np.mean(losses[1:3]), np.mean(losses[3:6]), losses[6]]
@@ -274,7 +274,7 @@ def test_other_versions_are_noted(make, monkeypatch):
     make().train()
     same, told = make(), Told()
     same.restore(load_latest(same.run))
-    assert same.progress.said == []  # type: ignore[attr-defined]
+    assert same.progress.said == []
     monkeypatch.setattr(module, "versions", lambda backend: {"numpy": "9.9"})
     other = make(told)
     other.restore(load_latest(other.run))
@@ -299,7 +299,7 @@ def test_a_full_device_ends_the_run_with_what_was_done_saved(make):
             return getattr(self.step, name)
 
     trainer = make()
-    trainer.step = Full(trainer.step)  # type: ignore[assignment]
+    trainer.step = Full(trainer.step)
     with pytest.raises(
         DeviceMemoryError, match=r"^batch_size: too large\. Step 2 is saved; to go on with that: npformer"
     ):

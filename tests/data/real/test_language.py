@@ -13,7 +13,7 @@ def test_the_ceiling_is_the_best_answers_accuracy():
     assert ceiling(examples) == 3 / 5
     task = language(count=100)
     held_out = task.held_out()
-    votes: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    votes = defaultdict(Counter)
     for source, target in held_out:
         votes[source][target] += 1
     best = sum(counter.most_common(1)[0][1] for counter in votes.values())

@@ -1,7 +1,5 @@
 """What holds for every task on real data: batches of a step, sides that do not meet, what is missing is named."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,7 @@ from npformer.data import Batch, ExampleTask, TokenBatch
 from npformer.data.real import REAL_TASKS
 from npformer.errors import ConfigError
 
-SMALL: dict[str, dict[str, Any]] = {
+SMALL = {
     "dates": {"count": 1_000},
     "numbers": {"count": 300},
     "scan": {},

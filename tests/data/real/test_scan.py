@@ -4,7 +4,6 @@ import functools
 
 import pytest
 
-from npformer.data import ExampleTask
 from npformer.data.real.scan import scan, scan_examples
 
 #: Commands and actions printed in the paper (figure 1, sections 2 and 4), I_ left out there.
@@ -44,7 +43,7 @@ def test_splits_have_the_published_sizes(split, train, held_out):
     assert (task.train_size, len(task.held_out())) == (train, held_out)
 
 
-def trained(task: ExampleTask) -> list[tuple[str, str]]:
+def trained(task):
     """Every training example, as often as it is there."""
     decode = task.tokenizer.decode
     batches = [task.batch(step, 500) for step in range(1, -(-task.train_size // 500) + 1)]

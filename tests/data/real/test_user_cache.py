@@ -1,7 +1,6 @@
 """Data is made once and kept; whatever is wrong with what was kept, it is made again."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,10 +18,10 @@ def folder(tmp_path, monkeypatch):
     return folder
 
 
-def counted() -> tuple[Callable[[], list[str]], list[int]]:
-    calls: list[int] = []
+def counted():
+    calls = []
 
-    def make() -> list[str]:
+    def make():
         calls.append(1)
         return LINES
 
@@ -68,7 +67,7 @@ def test_where_nothing_can_be_written_nothing_is_kept(tmp_path, monkeypatch, fol
 
 
 def test_a_failed_write_leaves_nothing(folder, monkeypatch):
-    def full(descriptor: int, data: bytes):
+    def full(descriptor, data):
         os.write(descriptor, data[:1])
         raise OSError("the disk is full")
 
@@ -78,7 +77,7 @@ def test_a_failed_write_leaves_nothing(folder, monkeypatch):
 
 
 def test_without_a_home_there_is_no_cache(monkeypatch):
-    def no_home() -> Path:
+    def no_home():
         raise RuntimeError("Could not determine home directory.")
 
     for name in ("NPFORMER_CACHE", "XDG_CACHE_HOME"):
