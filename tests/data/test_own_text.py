@@ -80,12 +80,6 @@ def test_a_text_that_cannot_be_split_is_told(text, tmp_path):
         text_from_file(tmp_path / "a.txt")
 
 
-@pytest.mark.parametrize("fraction", [0.0, 1.0, -1.0, float("nan")])
-def test_a_share_is_between_0_and_1(fraction):
-    with pytest.raises(ConfigError, match="held_out_fraction: expected more than 0 and less than 1, got"):
-        split_text(prose(9), fraction)
-
-
 @pytest.fixture
 def path(tmp_path):
     path = tmp_path / "mine.txt"

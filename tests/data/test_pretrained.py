@@ -104,12 +104,6 @@ def test_a_broken_file_is_refused_with_its_line(tmp_path, text, message):
         read(tmp_path / "v.txt", text)
 
 
-@pytest.mark.parametrize("name", ["missing", "."])
-def test_a_path_that_is_no_file_is_refused(tmp_path, name):
-    with pytest.raises(DataError, match="expected a readable file of word vectors, got: "):
-        read_pretrained(tmp_path / name, VOCABULARY, np.zeros((len(VOCABULARY), 3)))
-
-
 def test_a_long_broken_line_is_shown_in_part(tmp_path):
     with pytest.raises(DataError, match=r"line 1: expected vectors of width C=3, got 400") as caught:
         read(tmp_path / "v", "word" + " 1" * 400)

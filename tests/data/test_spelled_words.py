@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from npformer.data import SPECIAL, SpelledWords, Vocabulary
+from npformer.data import SPECIAL, SpelledWords
 from npformer.data.spelled_words import words_of
 from npformer.errors import ConfigError
-from tests.data.test_tokenizer import ALPHABETS, random_texts
-
-TEXT = "The cat sat.\n\n  The  cat, the cat_7 of 1987!\tह​िन्दी don't [PAD] [LF]\r\n" * 2
 
 
 @pytest.mark.parametrize(
@@ -27,15 +23,6 @@ TEXT = "The cat sat.\n\n  The  cat, the cat_7 of 1987!\tह​िन्दी do
 def test_words_have_their_space_before_them(text, words):
     assert words_of(text) == words
     assert [words_of(word) for word in words] == [[word] for word in words], "a word alone is the same word"
-
-
-@pytest.mark.parametrize("alphabet", ALPHABETS, ids=lambda alphabet: f"U+{ord(alphabet[0]):04X}")
-def test_any_text_is_restored(alphabet):
-    for text in random_texts(alphabet, seed=len(alphabet)):
-        assert "".join(words_of(text)) == text
-        tokenizer = SpelledWords.learn(text, 1000)
-        assert tokenizer.decode(tokenizer.encode(text)) == text
-        assert tokenizer.vocabulary.special_ids.isdisjoint(tokenizer.encode(text))
 
 
 def test_frequent_words_are_pieces_and_others_are_spelled():
@@ -56,18 +43,3 @@ def test_the_most_frequent_words_come_first_and_size_bounds_them():
     assert SpelledWords.learn("ab", 100, alphabet="xyz").vocabulary.pieces[len(SPECIAL) :] == tuple("abxyz")
     with pytest.raises(ConfigError, match=f"max_pieces: expected at least {characters}, for 7 special pieces and 5 "):
         SpelledWords.learn(text, characters - 1)
-
-
-def test_the_names_of_special_pieces_are_text():
-    tokenizer = SpelledWords.learn(TEXT, 500)
-    ids = tokenizer.encode("[PAD][LF] [PAD]")
-    assert tokenizer.vocabulary.special_ids.isdisjoint(ids)
-    assert tokenizer.decode(ids) == "[PAD][LF] [PAD]"
-
-
-def test_a_vocabulary_of_words_comes_back_from_its_file(tmp_path):
-    tokenizer = SpelledWords.learn(TEXT, 500)
-    tokenizer.vocabulary.save(tmp_path / "vocabulary.txt")
-    again = SpelledWords(Vocabulary.load(tmp_path / "vocabulary.txt"))
-    np.testing.assert_array_equal(again.encode(TEXT), tokenizer.encode(TEXT))
-    assert again.decode(again.encode(TEXT)) == TEXT

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 
 import pytest
 
+from npformer.data import PairsTask, Vocabulary
+from npformer.data.pretrained import pretrained_width
 from npformer.data.textfile import read_lines, read_text
 from npformer.errors import DataError
 
@@ -27,14 +30,7 @@ def test_the_line_ends_of_windows_become_line_feeds(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "a.txt: expected a readable UTF-8 text file, got: No such file or directory; check the path"),
-        (b"", "a.txt: expected at least one line, got an empty file"),
-        (b"\xef\xbb\xbf", "a.txt: expected at least one line, got an empty file"),
         (b" \n\t\r\n", "a.txt: expected text, got 4 characters of white space alone"),
-        (
-            b"a\nb\xe9c\n",
-            r"a.txt, line 2: expected UTF-8, got byte 0xe9 \(invalid continuation byte\); save the",
-        ),
         ("é".encode("utf-16"), "a.txt: expected a text file, got text in UTF-16; save it as plain text in UTF-8"),
         ("ab".encode("utf-16-be"), r"a.txt: expected a text file, got a binary file \(a byte of 0 at position 0\)"),
         (b"ab\0", r"got a binary file \(a byte of 0 at position 2\); save it as plain text in UTF-8"),
@@ -47,8 +43,7 @@ def test_the_line_ends_of_windows_become_line_feeds(tmp_path):
     ],
 )
 def test_what_is_no_text_is_refused_with_the_reason(tmp_path, content, message):
-    if content is not None:
-        (tmp_path / "a.txt").write_bytes(content)
+    (tmp_path / "a.txt").write_bytes(content)
     with pytest.raises(DataError, match=message):
         read_text(tmp_path / "a.txt")
 
@@ -56,3 +51,32 @@ def test_what_is_no_text_is_refused_with_the_reason(tmp_path, content, message):
 def test_lines_end_in_a_line_feed_alone(tmp_path):
     (tmp_path / "a.txt").write_bytes("\ufeffa\u2028b\nc\x0b\r\n".encode())
     assert read_lines(tmp_path / "a.txt").lines == ["a\u2028b", "c\x0b\r"]
+
+
+READERS = [read_text, read_lines, Vocabulary.load, partial(PairsTask.from_tsv, seed=0)]
+
+
+@pytest.mark.parametrize("read", [*READERS, pretrained_width])
+@pytest.mark.parametrize(("name", "found"), [("missing", "No such file or directory"), (".", "Is a directory")])
+def test_a_path_that_is_no_file_is_refused(tmp_path, read, name, found):
+    with pytest.raises(DataError) as caught:
+        read(tmp_path / name)
+    text = f"{tmp_path / name}: expected a readable UTF-8 text file, got: {found}; check the path"
+    vectors = f"{tmp_path / name}: expected a readable file of word vectors, got: {found}"
+    assert str(caught.value) == (vectors if read is pretrained_width else text)
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", ": expected at least one line, got an empty file"),
+        (b"\xef\xbb\xbf", ": expected at least one line, got an empty file"),
+        (b"a\tb\nb\xe9c\n", r", line 2: expected UTF-8, got byte 0xe9 \(invalid continuation byte\); save the file"),
+        (b"a\tb\n\xc3", r", line 2: expected UTF-8, got byte 0xc3 \(unexpected end of data\); save the file as UTF-8"),
+    ],
+)
+def test_what_is_empty_or_no_utf_8_is_refused(tmp_path, read, content, message):
+    (tmp_path / "a.txt").write_bytes(content)
+    with pytest.raises(DataError, match=f"a.txt{message}"):
+        read(tmp_path / "a.txt")

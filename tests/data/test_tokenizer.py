@@ -5,7 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from npformer.data import SPECIAL, Characters, Coverage, Vocabulary, WordPiece, Words
+from npformer.data import SPECIAL, Characters, Coverage, SpelledWords, Vocabulary, WordPiece, Words
+from npformer.data.tokenizer import as_texts
 from npformer.errors import ConfigError, TokenError
 
 #: Code points: ASCII, Latin, Greek, Cyrillic, Hebrew, Arabic, Devanagari, Thai, kana, Chinese, Korean, emoji,
@@ -23,7 +24,9 @@ LEARNERS = {
     "characters": Characters.learn,
     "words": Words.learn,
     "wordpiece": lambda texts: WordPiece.learn(texts, 2000),
+    "spelled": lambda texts: SpelledWords.learn("\n".join(as_texts(texts)), 2000),
 }
+EXACT = ("characters", "spelled")  # white space is restored, too
 EVERY_KIND = pytest.mark.parametrize("kind", LEARNERS)
 
 
@@ -47,7 +50,8 @@ def test_text_of_any_alphabet_comes_back(kind, alphabet):
     tokenizer = LEARNERS[kind](texts)
     for text in texts:
         ids = tokenizer.encode(text)
-        assert tokenizer.decode(ids) == (text if kind == "characters" else " ".join(text.split()))
+        assert tokenizer.decode(ids) == (text if kind in EXACT else " ".join(text.split()))
+        assert tokenizer.glue.join(tokenizer.units(text)) == tokenizer.decode(ids)
         assert tokenizer.vocabulary.special_ids.isdisjoint(ids), "text never becomes a special piece"
         assert [tokenizer.vocabulary.pieces[token] for token in ids] == tokenizer.tokenize(text)
     assert not tokenizer.coverage(texts).missing
@@ -77,6 +81,16 @@ def test_the_name_of_a_special_piece_is_text_like_any_other(kind):
 
 
 @EVERY_KIND
+def test_a_vocabulary_file_round_trips(kind, tmp_path):
+    text = "The cat sat.\n\n  The  cat, the cat_7 of 1987!\tह​िन्दी don't [PAD] [LF]\r\n" * 2
+    tokenizer = LEARNERS[kind]([text])
+    tokenizer.vocabulary.save(tmp_path / "v")
+    again = type(tokenizer)(Vocabulary.load(tmp_path / "v", special=SPECIAL))
+    assert again.encode(text) == tokenizer.encode(text)
+    assert again.decode(again.encode(text)) == tokenizer.decode(tokenizer.encode(text))
+
+
+@EVERY_KIND
 def test_one_text_may_stand_for_many(kind):
     alone, listed = LEARNERS[kind]("some text, some more"), LEARNERS[kind](["some text, some more"])
     assert alone.vocabulary == listed.vocabulary
@@ -89,7 +103,7 @@ def test_the_order_of_texts_changes_nothing(kind):
     assert LEARNERS[kind](texts).vocabulary == LEARNERS[kind](texts[::-1]).vocabulary
 
 
-@pytest.mark.parametrize("kind", [Characters, Words, WordPiece])
+@pytest.mark.parametrize("kind", [Characters, Words, WordPiece, SpelledWords])
 def test_without_unk_the_unknown_part_is_refused(kind):
     tokenizer = kind(Vocabulary(("[PAD]", " ", "a", "b")))
     with pytest.raises(TokenError, match=r"'é' .*(has no pieces|is not) in the vocabulary"):

@@ -84,9 +84,6 @@ def test_a_mark_at_the_start_and_a_missing_last_line_feed_are_accepted(tmp_path)
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "expected at least one line, got an empty file"),
-        (b"[PAD]\n[BOS]\n[EOS]\na\nb\xff\n", "line 5: expected UTF-8, got byte 0xff"),
-        (b"[PAD]\n[BOS]\n[EOS]\na\n\xc3", "line 5: expected UTF-8, got byte 0xc3"),
         (b"a\nb\n", "line 1: expected the special piece '[PAD]', got 'a'"),
         (b"[PAD]\n[EOS]\n[BOS]\n", "line 2: expected the special piece '[BOS]', got '[EOS]'"),
         (b"[PAD]\n[BOS]\n", "line 3: expected the special piece '[EOS]', got 'nothing'"),
@@ -149,12 +146,6 @@ def test_the_id_of_a_piece_that_is_not_there_is_refused():
     message = "'[CLS]' is not in the vocabulary of 4 pieces, of which [PAD], [BOS], [EOS] are special; build it with"
     with pytest.raises(TokenError, match=re.escape(message)):
         Vocabulary.from_characters("a").id_of("[CLS]")
-
-
-@pytest.mark.parametrize("name", ["missing", "."])
-def test_a_path_that_is_no_file_is_refused(tmp_path, name):
-    with pytest.raises(DataError, match="expected a readable UTF-8 text file, got: "):
-        Vocabulary.load(tmp_path / name)
 
 
 @pytest.mark.parametrize(

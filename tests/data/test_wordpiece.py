@@ -46,13 +46,6 @@ def test_a_very_long_word_is_cut_like_any_other():
     assert len(wordpiece("a", "##a").tokenize("a" * 200_000)) == 200_000
 
 
-def test_a_vocabulary_file_round_trips(tmp_path):
-    learnt = WordPiece.learn([TEXT], 60)
-    learnt.vocabulary.save(tmp_path / "v")
-    loaded = WordPiece(Vocabulary.load(tmp_path / "v", special=SPECIAL))
-    assert loaded.tokenize(TEXT) == learnt.tokenize(TEXT)
-
-
 def test_learning_keeps_every_character_and_fills_the_size():
     characters = sorted(set(TEXT) - {" "})
     least = len(SPECIAL) + 2 * len(characters)

@@ -8,6 +8,7 @@ import pytest
 from npformer.data.marked_words import spans
 from npformer.data.real.date_phrases import FORMS, LOCALES, ambiguous_forms, random_days, write
 from npformer.data.real.dates import TAGS, dates, tags
+from tests.data.epochs import epoch
 
 babel_dates = pytest.importorskip("babel.dates", reason="dates are made with Babel")
 DAYS = list(islice(random_days(5), 12))
@@ -46,10 +47,7 @@ def test_what_others_read_otherwise_is_uncertain():
 
 def test_a_source_has_one_target_and_a_day_one_side():
     task = dates(count=1_500)
-    decode = task.tokenizer.decode
-    batches = [task.batch(step, 100) for step in range(1, -(-task.train_size // 100) + 1)]
-    train = [(decode(a), decode(c)) for src, _, out in batches for a, c in zip(src, out, strict=True)]
-    held_out = [tuple(example) for example in task.held_out()]
+    train, held_out = epoch(task), task.held_out()
     assert len(dict(train)) == len(train) == task.train_size
     assert all(datetime.date.fromisoformat(target).isoformat() == target for _, target in train + held_out)
     assert {day for _, day in train}.isdisjoint({day for _, day in held_out})

@@ -5,6 +5,7 @@ import functools
 import pytest
 
 from npformer.data.real.scan import scan, scan_examples
+from tests.data.epochs import epoch
 
 #: Commands and actions printed in the paper (figure 1, sections 2 and 4), I_ left out there.
 PRINTED = {
@@ -43,21 +44,14 @@ def test_splits_have_the_published_sizes(split, train, held_out):
     assert (task.train_size, len(task.held_out())) == (train, held_out)
 
 
-def trained(task):
-    """Every training example, as often as it is there."""
-    decode = task.tokenizer.decode
-    batches = [task.batch(step, 500) for step in range(1, -(-task.train_size // 500) + 1)]
-    return [(decode(a), decode(c)) for src, _, out in batches for a, c in zip(src, out, strict=True)]
-
-
 def test_what_is_held_out_of_length_is_longer_than_all_that_is_trained():
     task = task_of("length")
-    assert max(len(actions.split()) for _, actions in trained(task)) == 22
+    assert max(len(actions.split()) for _, actions in epoch(task)) == 22
     assert min(len(example.target.split()) for example in task.held_out()) == 24
 
 
 def test_jump_is_trained_alone_and_held_out_in_company():
     task = task_of("jump")
-    with_jump = [command for command, _ in trained(task) if "jump" in command.split()]
+    with_jump = [command for command, _ in epoch(task) if "jump" in command.split()]
     assert with_jump == ["jump"] * 1_467
     assert all("jump" in source.split() and source != "jump" for source, _ in task.held_out())
