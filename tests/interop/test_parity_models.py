@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import npformer as npf
+from npformer.interop.torch import to_state_dict
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig
 from npformer.proof.catalogue import shaken
 
@@ -14,29 +15,7 @@ TOKENS = np.array([[3, 5, 4, 6, 2], [6, 5, 2, 0, 0], [4, 2, 0, 0, 0]])
 ORDERS = pytest.mark.parametrize(("norm_order", "activation"), [("post", "relu"), ("pre", "gelu")])
 
 
-def pairs(model, stack, head):
-    """(PyTorch's name, ours side by side, whether transposed) of every parameter."""
-    yield "embedding.weight", ["embedding.weight"], False
-    yield "positions.weight", ["positions.weight"], False
-    for i in range(SIZE["num_layers"]):
-        here, there = f"{stack}.layers.{i}", f"stack.layers.{i}"
-        for kind in ("weight", "bias"):
-            parts = [f"{here}.self_attention.{part}.{kind}" for part in ("query", "key", "value")]
-            yield f"{there}.self_attn.in_proj_{kind}", parts, True
-            yield f"{there}.self_attn.out_proj.{kind}", [f"{here}.self_attention.output.{kind}"], True
-            yield f"{there}.linear1.{kind}", [f"{here}.feed_forward.up.{kind}"], True
-            yield f"{there}.linear2.{kind}", [f"{here}.feed_forward.down.{kind}"], True
-        for norm in ("norm1", "norm2"):
-            yield f"{there}.{norm}.weight", [f"{here}.{norm}.gamma"], False
-            yield f"{there}.{norm}.bias", [f"{here}.{norm}.beta"], False
-    if model.config.norm_order == "pre":
-        yield "stack.norm.weight", [f"{stack}.norm.gamma"], False
-        yield "stack.norm.bias", [f"{stack}.norm.beta"], False
-    for kind in ("weight", "bias"):
-        yield f"head.{kind}", [f"{head}.{kind}"], True
-
-
-def twin_of(torch, model, classes):
+def twin_of(torch, model, stack_name, head, classes):
     """The same network out of PyTorch's parts, its parameters to be loaded."""
     nn, config, dtype = torch.nn, model.config, {"dtype": torch.float64}
     layer = nn.TransformerEncoderLayer(
@@ -50,44 +29,39 @@ def twin_of(torch, model, classes):
     return nn.ModuleDict({
         "embedding": nn.Embedding(7, config.d_model, **dtype),
         "positions": nn.Embedding(config.max_seq_len, config.d_model, **dtype),
-        "stack": stack,
-        "head": nn.Linear(config.d_model, classes, **dtype),
+        stack_name: stack,
+        head: nn.Linear(config.d_model, classes, **dtype),
     })  # fmt: skip
 
 
-def theirs(torch, net, causal, first):
+def theirs(torch, net, stack, head, causal, first):
     tokens, hidden = torch.tensor(TOKENS), torch.tensor(TOKENS == 0)
     length, width = TOKENS.shape[1], SIZE["d_model"]
     x = net["embedding"](tokens) * width**0.5 + net["positions"].weight[:length]
     future = torch.ones(length, length, dtype=torch.bool).triu(1) if causal else None
-    h = net["stack"](x, mask=future, src_key_padding_mask=hidden)
-    return net["head"](h[:, 0] if first else h)
+    h = net[stack](x, mask=future, src_key_padding_mask=hidden)
+    return net[head](h[:, 0] if first else h)
+
+
+def state_of(model, grads=False):
+    """By PyTorch's names; the map of an encoder's head is turned, as all others are."""
+    return {name: x.T.copy() if name == "head.weight" else x for name, x in to_state_dict(model, grads).items()}
 
 
 def expect_parity(torch, model, stack, head, *, causal, first=False):
-    named = dict(model.named_parameters())
     logits, cache = model.forward(TOKENS)
-    net = twin_of(torch, model, logits.shape[-1])
-    table = list(pairs(model, stack, head))
-    assert {name for _, ours, _ in table for name in ours} == named.keys()
-    state = {}
-    for there, ours, turned in table:
-        value = np.concatenate([named[name].data for name in ours], axis=-1)
-        state[there] = torch.tensor(np.ascontiguousarray(value.T if turned else value))
-    net.load_state_dict(state, strict=True)
+    net = twin_of(torch, model, stack, head, logits.shape[-1])
+    net.load_state_dict({name: torch.tensor(x) for name, x in state_of(model).items()}, strict=True)
     counts = np.ones(logits.shape) if first else np.broadcast_to((TOKENS != 0)[..., None], logits.shape)
     upstream = np.random.default_rng(0).normal(size=logits.shape) * counts
-    expected = theirs(torch, net, causal, first)
+    expected = theirs(torch, net, stack, head, causal, first)
     (expected * torch.tensor(upstream)).sum().backward()
     np.testing.assert_allclose(logits * counts, expected.detach().numpy() * counts, rtol=0, atol=1e-12)
     model.backward(upstream, cache)
     gradients = {name: p.grad.numpy() for name, p in net.named_parameters()}
     largest = max(np.abs(gradient).max() for gradient in gradients.values())
-    for there, ours, turned in table:
-        found = np.concatenate([named[name].grad for name in ours], axis=-1)
-        np.testing.assert_allclose(
-            found.T if turned else found, gradients[there], rtol=0, atol=1e-12 * largest, err_msg=there
-        )
+    for name, found in state_of(model, grads=True).items():
+        np.testing.assert_allclose(found, gradients[name], rtol=0, atol=1e-12 * largest, err_msg=name)
 
 
 def options(norm_order, activation):

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 
-import npformer as npf
+from npformer import from_torch, gradcheck
 from npformer.errors import ConfigError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'npformer[torch]'")
@@ -14,61 +14,52 @@ RNG = np.random.default_rng(0)
 X, W = RNG.normal(size=(3, 4)), RNG.normal(size=(4, 2))
 
 
+def function_of(name, **parts):
+    """A torch.autograd.Function of these static methods."""
+    return type(name, (torch.autograd.Function,), {part: staticmethod(call) for part, call in parts.items()})
+
+
 def make_scaled_sine(factor):
     """A torch.autograd.Function, y = x sin(w), whose gradient of w is off by a factor."""
 
-    class ScaledSine(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x, w):
-            ctx.save_for_backward(x, w)
-            return x * torch.sin(w)
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x * torch.sin(w)
 
-        @staticmethod
-        def backward(ctx, dy):
-            x, w = ctx.saved_tensors
-            return dy * torch.sin(w), factor * dy * x * torch.cos(w)
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        return dy * torch.sin(w), factor * dy * x * torch.cos(w)
 
-    return ScaledSine
+    return function_of("ScaledSine", forward=forward, backward=backward)
 
 
 def make_power(exponent):
     """A torch.autograd.Function in the newer form, y = xⁿ with n an integer; backward takes another exponent."""
 
-    class Power(torch.autograd.Function):
-        @staticmethod
-        def forward(base, n):
-            return base**n
+    def forward(base, n):
+        return base**n
 
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            base, ctx.n = inputs
-            ctx.save_for_backward(base)
+    def setup_context(ctx, inputs, output):
+        base, ctx.n = inputs
+        ctx.save_for_backward(base)
 
-        @staticmethod
-        def backward(ctx, dy):
-            (base,) = ctx.saved_tensors
-            return dy * ctx.n * base**exponent, None
+    def backward(ctx, dy):
+        (base,) = ctx.saved_tensors
+        return dy * ctx.n * base**exponent, None
 
-    return Power
+    return function_of("Power", forward=forward, setup_context=setup_context, backward=backward)
 
 
-def test_a_function_is_checked_by_the_names_of_its_inputs():
-    right = npf.gradcheck(npf.from_torch(make_scaled_sine(1.0)), X, X + 1)
-    assert right.ok, str(right)
-    assert right.name == "ScaledSine"
-    assert [row.tensor for row in right.rows] == ["x", "w"]
-
-
-def test_a_wrong_backward_is_found_and_told_from_a_right_one():
-    report = npf.gradcheck(npf.from_torch(make_scaled_sine(1.001)), X, X + 1)
-    assert [row.ok for row in report.rows] == [True, False]
+@pytest.mark.parametrize(("factor", "ok"), [(1.0, True), (1.001, False)])
+def test_a_right_and_a_wrong_backward_are_told_apart_by_the_names_of_the_inputs(factor, ok):
+    report = gradcheck(from_torch(make_scaled_sine(factor)), X, X + 1)
+    assert report.name == "ScaledSine"
+    assert {row.tensor: row.ok for row in report.rows} == {"x": True, "w": ok}
 
 
 def test_nothing_of_a_backward_is_in_the_witness():
     """What the witness says does not depend on the backward: as wrong as can be, numeric is what it was."""
-    numeric = [
-        npf.gradcheck(npf.from_torch(make_scaled_sine(factor)), X, X + 1, explain=False).rows[1] for factor in (2, 3)
-    ]
+    numeric = [gradcheck(from_torch(make_scaled_sine(factor)), X, X + 1, explain=False).rows[1] for factor in (2, 3)]
     assert [row.ratio for row in numeric] == pytest.approx([2, 3])
 
 
@@ -79,31 +70,26 @@ def test_values_are_computed_without_gradients():
         seen.append((torch.is_grad_enabled(), x.requires_grad))
         return x.sin()
 
-    pair = npf.from_torch(sine)
+    pair = from_torch(sine)
     y, cache = pair.forward(X)
     pair.backward(y, cache)
     assert seen == [(False, False), (True, True)]
 
 
 def test_a_function_in_the_newer_form_with_an_integer():
-    report = npf.gradcheck(npf.from_torch(make_power(2)), X, 3)
+    report = gradcheck(from_torch(make_power(2)), X, 3)
     assert report.ok, str(report)
     assert [row.tensor for row in report.rows] == ["base"]
-    assert not npf.gradcheck(npf.from_torch(make_power(1)), X, 3).ok
+    assert not gradcheck(from_torch(make_power(1)), X, 3).ok
 
 
 def test_a_backward_that_returns_none_claims_0():
-    class Forgetful(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x, w):
-            ctx.save_for_backward(w)
-            return x * w
+    def forward(ctx, x, w):
+        ctx.save_for_backward(w)
+        return x * w
 
-        @staticmethod
-        def backward(ctx, dy):
-            return dy * ctx.saved_tensors[0], None
-
-    report = npf.gradcheck(npf.from_torch(Forgetful), X, X + 1)
+    forgetful = function_of("Forgetful", forward=forward, backward=lambda ctx, dy: (dy * ctx.saved_tensors[0], None))
+    report = gradcheck(from_torch(forgetful), X, X + 1)
     assert [row.ok for row in report.rows] == [True, False]
     assert report.rows[1].analytic == 0
 
@@ -113,11 +99,11 @@ def test_functions_of_tensors():
         product = a @ b
         return product.tanh(), {"max": product.max(dim=-1), "nothing": None}  # values, and indices that are left out
 
-    report = npf.gradcheck(npf.from_torch(both), X, W, complex_step=False)  # max refuses complex numbers
+    report = gradcheck(from_torch(both), X, W, complex_step=False)  # max refuses complex numbers
     assert report.ok, str(report)
     assert [row.tensor for row in report.rows] == ["a", "b"]
-    assert npf.gradcheck(npf.from_torch(torch.sin), X).ok
-    detached = npf.gradcheck(npf.from_torch(lambda x: x.detach() * 2), X)
+    assert gradcheck(from_torch(torch.sin), X).ok
+    detached = gradcheck(from_torch(lambda x: x.detach() * 2), X)
     assert not detached.ok
     assert detached.rows[0].analytic == 0
 
@@ -131,7 +117,7 @@ def test_inputs_written_to_and_with_gaps():
 
     for x, strides in ((X, (4, 1)), (np.asarray(RNG.normal(size=(3, 8)))[..., ::2], (8, 2))):
         before = x.copy()
-        assert npf.gradcheck(npf.from_torch(in_place), x).ok
+        assert gradcheck(from_torch(in_place), x).ok
         assert strides in seen
         np.testing.assert_array_equal(x, before)
         seen.clear()
@@ -140,28 +126,22 @@ def test_inputs_written_to_and_with_gaps():
 def test_numbers_that_need_a_check_without_the_complex_step():
     """Softmax, ReLU and max refuse complex numbers, and |x| loses an imaginary part: they are checked all the same."""
     for function in (lambda x: torch.relu(x) ** 2, lambda x: x.softmax(-1)):
-        assert npf.gradcheck(npf.from_torch(function), X).ok
-        pair = npf.from_torch(function)
+        assert gradcheck(from_torch(function), X).ok
+        pair = from_torch(function)
         with pytest.raises(TypeError, match="complex"):
             pair.forward(X + 1j)
     with pytest.raises(TypeError, match="imaginary parts are lost"):
-        npf.from_torch(lambda x: x.abs()).forward(X + 1j)
+        from_torch(lambda x: x.abs()).forward(X + 1j)
 
 
 def test_an_upstream_gradient_lies_as_it_is_given():
     seen = []
 
-    class Identity(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x.clone()
+    def backward(ctx, dy):
+        seen.append(dy.stride())
+        return dy.clone()
 
-        @staticmethod
-        def backward(ctx, dy):
-            seen.append(dy.stride())
-            return dy.clone()
-
-    pair = npf.from_torch(Identity)
+    pair = from_torch(function_of("Identity", forward=lambda ctx, x: x.clone(), backward=backward))
     y, cache = pair.forward(X)
     for dy in (y, np.broadcast_to(y[:1], y.shape), np.repeat(y, 2, axis=1)[:, ::2]):
         np.testing.assert_array_equal(pair.backward(dy, cache)[0], dy)
@@ -169,7 +149,7 @@ def test_an_upstream_gradient_lies_as_it_is_given():
 
 
 def test_inputs_keep_their_precision_outside_of_a_check():
-    pair = npf.from_torch(lambda x: x * 2)
+    pair = from_torch(lambda x: x * 2)
     for dtype in ("float32", "float64"):
         y, cache = pair.forward(X.astype(dtype))
         assert y.dtype == dtype
@@ -190,7 +170,7 @@ def test_a_module_is_checked_and_unchanged(training):
     module[0].weight.grad = torch.ones(5, 4)
     before = {name: x.clone() for name, x in module.state_dict().items()}
     drawn = torch.get_rng_state()
-    report = npf.gradcheck(npf.from_torch(module), X, complex_step=False)
+    report = gradcheck(from_torch(module), X, complex_step=False)
     assert report.ok, str(report)
     names = ["input", "0.weight", "0.bias", "1.weight", "1.bias", "4.weight", "4.bias"]
     assert [row.tensor for row in report.rows] == names
@@ -211,13 +191,13 @@ def test_a_wrong_function_inside_a_module_is_found():
         def forward(self, x):
             return self.function.apply(x, self.gain.expand_as(x))
 
-    assert npf.gradcheck(npf.from_torch(Layer(1.0)), X).ok
-    report = npf.gradcheck(npf.from_torch(Layer(0.99)), X)
+    assert gradcheck(from_torch(Layer(1.0)), X).ok
+    report = gradcheck(from_torch(Layer(0.99)), X)
     assert {row.tensor: row.ok for row in report.rows} == {"x": True, "gain": False}
 
 
 def test_statistics_follow_the_precision_of_the_rest():
-    pair = npf.from_torch(a_module().eval())
+    pair = from_torch(a_module().eval())
     for _, parameter in pair.named_parameters():
         parameter.data = parameter.data.astype(np.float32)
     assert pair.forward(X.astype(np.float32))[0].dtype == np.float32
@@ -225,20 +205,20 @@ def test_statistics_follow_the_precision_of_the_rest():
 
 def test_complex_numbers_reach_a_module_where_it_takes_them():
     module = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh(), torch.nn.Linear(3, 2))
-    pair = npf.from_torch(module)
+    pair = from_torch(module)
     y, _ = pair.forward(X + 1e-30j)
     assert y.dtype == np.complex128
-    report = npf.gradcheck(pair, X)
+    report = gradcheck(pair, X)
     assert report.ok, str(report)
     assert all(row.scaled_error <= 1e-10 for row in report.rows)
 
 
 def test_dropout_drops_the_same_each_time_and_takes_no_complex_step():
-    pair = npf.from_torch(torch.nn.Dropout(0.5))
+    pair = from_torch(torch.nn.Dropout(0.5))
     first, second = ((torch.manual_seed(seed), pair.forward(X + 3)[0])[1] for seed in (1, 2))
     np.testing.assert_array_equal(first, second)
     assert (first == 0).any()
-    for drawing in (pair, npf.from_torch(lambda x: x * torch.rand(x.shape))):
+    for drawing in (pair, from_torch(lambda x: x * torch.rand(x.shape))):
         with pytest.raises(TypeError, match=r"no random numbers|not implemented for 'ComplexDouble'"):
             drawing.forward(X + 1e-30j)
     dy, cache = np.ones_like(X), pair.forward(X + 3)[1]
@@ -256,7 +236,7 @@ def test_tied_frozen_and_integer():
         def forward(self, tokens):
             return self.out(self.table(tokens))
 
-    report = npf.gradcheck(npf.from_torch(Tied()), np.array([[1, 2, 2], [3, 0, 6]]))
+    report = gradcheck(from_torch(Tied()), np.array([[1, 2, 2], [3, 0, 6]]))
     assert report.ok, str(report)
     assert [row.tensor for row in report.rows] == ["table.weight"]
 
@@ -273,7 +253,7 @@ def test_several_outputs_and_a_state_that_a_call_changes():
             return y * self.calls, h, c
 
     module = Counting()
-    report = npf.gradcheck(npf.from_torch(module), RNG.normal(size=(2, 3, 4)), complex_step=False)
+    report = gradcheck(from_torch(module), RNG.normal(size=(2, 3, 4)), complex_step=False)
     assert report.ok, str(report)
     assert float(module.calls) == 0
 
@@ -281,20 +261,20 @@ def test_several_outputs_and_a_state_that_a_call_changes():
 def test_what_is_refused():
     for target in (3, torch.nn.Linear):
         with pytest.raises(ConfigError, match=r"expected a subclass of torch.autograd.Function, an nn.Module or"):
-            npf.from_torch(target)
+            from_torch(target)
     with pytest.raises(ConfigError, match="expected a forward that returns tensors, got an object of type int"):
-        npf.gradcheck(npf.from_torch(lambda x: 3), X)
+        gradcheck(from_torch(lambda x: 3), X)
     with pytest.raises(ValueError, match="expected an output of floating-point numbers"):
-        npf.gradcheck(npf.from_torch(lambda x: x > 0), X)
+        gradcheck(from_torch(lambda x: x > 0), X)
     with pytest.raises(ValueError, match="expected real outputs"):
-        npf.gradcheck(npf.from_torch(lambda x: x * 1j), X)
+        gradcheck(from_torch(lambda x: x * 1j), X)
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):  # PyTorch's own words, of real numbers
-        npf.gradcheck(npf.from_torch(lambda x: x @ x), X)
+        gradcheck(from_torch(lambda x: x @ x), X)
 
 
 def test_copies_are_independent_of_the_module_they_are_of():
     module = a_module().eval()
-    pair, x = npf.from_torch(module), copy.deepcopy(X)
+    pair, x = from_torch(module), copy.deepcopy(X)
     before, _ = pair.forward(x)
     with torch.no_grad():
         module[0].weight.zero_()
