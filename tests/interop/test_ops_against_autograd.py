@@ -22,17 +22,19 @@ DRAW = Draw(seed=1, step=2, micro=0, site=3, rate=0.3)
 VISIBLE = np.array([[1, 1, 1, 1, 0, 1, 0], [1, 0, 1, 1, 1, 0, 1]], dtype=bool)
 CAUSAL = np.tril(np.ones((6, 7), dtype=bool))
 CAUSAL_FROM_2 = np.tril(np.ones((6, 7), dtype=bool), 2)
+TOKEN, VECTOR = (3, 6, 4), (4,)  # (B, T, C) and (C,)
+QKV = [(2, 3, 6, 4), (2, 3, 7, 4), (2, 3, 7, 4)]
 NEAR = np.abs(np.subtract.outer(np.arange(6), np.arange(7))) < 3
 
 
 class Case(NamedTuple):
-    """One comparison: a pair, PyTorch's function of the same float inputs, and the shapes of these."""
+    """One comparison: a pair, and PyTorch's function of the same float inputs."""
 
-    name: str
-    forward: Callable[..., Any]  # (*inputs) -> (y, cache)
-    backward: Callable[..., Any]
-    shapes: Sequence[tuple[int, ...]]
+    name: str  # of the pair, and behind a comma what is special
+    shapes: Sequence[tuple[int, ...]]  # of the inputs
     theirs: Callable[..., Any]  # (torch, *tensors) -> y
+    options: tuple[Any, ...] = ()  # of the forward, behind the inputs
+    tokens: tuple[Any, ...] = ()  # before them
 
 
 def keep(shape):
@@ -53,11 +55,11 @@ def linear(torch, x, weight, bias):
 def attention(name, mask, allowed):
     """allowed: PyTorch's boolean mask for the same thing, True = may be looked at."""
     return Case(
-        f"attention, {name}", lambda q, k, v: F.attention_forward(q, k, v, mask), F.attention_backward,
-        [(2, 3, 6, 4), (2, 3, 7, 4), (2, 3, 7, 4)],
+        f"attention, {name}", QKV,
         lambda torch, q, k, v: torch.nn.functional.scaled_dot_product_attention(
             q, k, v, None if allowed is None else torch.from_numpy(allowed)
         ),
+        (mask,),
     )  # fmt: skip
 
 
@@ -69,11 +71,11 @@ def dropped_attention(torch, q, k, v):
 def cross_entropy(ignore_index, smoothing):
     options = {"ignore_index": -100 if ignore_index is None else ignore_index, "label_smoothing": smoothing}
     return Case(
-        f"cross_entropy, ignore {ignore_index}, smoothing {smoothing}",
-        lambda z: F.cross_entropy_forward(z, TARGETS, ignore_index, smoothing), F.cross_entropy_backward, [(3, 5, 6)],
+        f"cross_entropy, ignore {ignore_index}, smoothing {smoothing}", [(3, 5, 6)],
         lambda torch, z: torch.nn.functional.cross_entropy(
             z.reshape(-1, 6), torch.from_numpy(TARGETS).reshape(-1), **options
         ),
+        (TARGETS, ignore_index, smoothing),
     )  # fmt: skip
 
 
@@ -82,11 +84,8 @@ def feed_forward(activation, draw):
         a = getattr(torch.nn.functional, activation)(linear(torch, x, w1, b1))
         return linear(torch, a if draw is None else a * torch.from_numpy(keep((3, 6, 7))), w2, b2)
 
-    return Case(
-        f"feed_forward, {activation}, {'no ' * (draw is None)}dropout",
-        lambda *inputs: F.feed_forward_forward(*inputs, activation, draw), F.feed_forward_backward,
-        [(3, 6, 4), (4, 7), (7,), (7, 4), (4,)], theirs,
-    )  # fmt: skip
+    shapes = [TOKEN, (4, 7), (7,), (7, 4), VECTOR]
+    return Case(f"feed_forward, {activation}, {'no ' * (draw is None)}dropout", shapes, theirs, (activation, draw))
 
 
 def post_norm(torch, x, f, gamma, beta):
@@ -98,29 +97,22 @@ def add_norm(torch, x, f, gamma, beta):
     return total, norm(torch, total, gamma, beta, 1e-3)
 
 
-TOKEN, VECTOR = (3, 6, 4), (4,)  # (B, T, C) and (C,)
 CASES = [
-    Case("linear", F.linear_forward, F.linear_backward, [TOKEN, (4, 5), (5,)], linear),
-    Case("relu", F.relu_forward, F.relu_backward, [TOKEN], lambda torch, x: x.relu()),
-    Case("gelu", F.gelu_forward, F.gelu_backward, [(50, 40)], lambda torch, x: torch.nn.functional.gelu(x)),
-    Case("softmax", F.softmax_forward, F.softmax_backward, [(2, 3, 7)], lambda torch, x: x.softmax(-1)),
-    Case("softmax, some visible", lambda x: F.softmax_forward(x, CAUSAL), F.softmax_backward, [(2, 6, 7)],
-         lambda torch, x: x.masked_fill(~torch.from_numpy(CAUSAL), -torch.inf).softmax(-1)),
-    Case("dropout", lambda x: F.dropout_forward(x, DRAW), F.dropout_backward, [TOKEN],
-         lambda torch, x: x * torch.from_numpy(keep(TOKEN))),
-    Case("embedding", lambda table: F.embedding_forward(TOKENS, table, 2.5), F.embedding_backward, [(5, 4)],
-         lambda torch, table: torch.nn.functional.embedding(torch.from_numpy(TOKENS), table) * 2.5),
-    Case("learned_positions", lambda x, table: F.learned_positions_forward(x, table, 2),
-         F.learned_positions_backward, [TOKEN, (9, 4)], lambda torch, x, table: x + table[2:8]),
-    Case("layer_norm", F.layer_norm_forward, F.layer_norm_backward, [TOKEN, VECTOR, VECTOR], norm),
-    Case("layer_norm, another eps", lambda *inputs: F.layer_norm_forward(*inputs, 0.5), F.layer_norm_backward,
-         [TOKEN, VECTOR, VECTOR], lambda torch, *inputs: norm(torch, *inputs, 0.5)),
-    Case("residual", lambda x, f: F.residual_forward(x, f, DRAW), F.residual_backward, [TOKEN, TOKEN],
-         lambda torch, x, f: x + f * torch.from_numpy(keep(TOKEN))),
-    Case("post_norm", lambda *inputs: F.post_norm_forward(*inputs, 1e-3, DRAW), F.post_norm_backward,
-         [TOKEN, TOKEN, VECTOR, VECTOR], post_norm),
-    Case("add_norm", lambda *inputs: F.add_norm_forward(*inputs, 1e-3, DRAW), F.add_norm_backward,
-         [TOKEN, TOKEN, VECTOR, VECTOR], add_norm),
+    Case("linear", [TOKEN, (4, 5), (5,)], linear),
+    Case("relu", [TOKEN], lambda torch, x: x.relu()),
+    Case("gelu", [(50, 40)], lambda torch, x: torch.nn.functional.gelu(x)),
+    Case("softmax", [(2, 3, 7)], lambda torch, x: x.softmax(-1)),
+    Case("softmax, some visible", [(2, 6, 7)],
+         lambda torch, x: x.masked_fill(~torch.from_numpy(CAUSAL), -torch.inf).softmax(-1), (CAUSAL,)),
+    Case("dropout", [TOKEN], lambda torch, x: x * torch.from_numpy(keep(TOKEN)), (DRAW,)),
+    Case("embedding", [(5, 4)],
+         lambda torch, table: torch.nn.functional.embedding(torch.from_numpy(TOKENS), table) * 2.5, (2.5,), (TOKENS,)),
+    Case("learned_positions", [TOKEN, (9, 4)], lambda torch, x, table: x + table[2:8], (2,)),
+    Case("layer_norm", [TOKEN, VECTOR, VECTOR], norm),
+    Case("layer_norm, another eps", [TOKEN, VECTOR, VECTOR], lambda torch, *inputs: norm(torch, *inputs, 0.5), (0.5,)),
+    Case("residual", [TOKEN, TOKEN], lambda torch, x, f: x + f * torch.from_numpy(keep(TOKEN)), (DRAW,)),
+    Case("post_norm", [TOKEN, TOKEN, VECTOR, VECTOR], post_norm, (1e-3, DRAW)),
+    Case("add_norm", [TOKEN, TOKEN, VECTOR, VECTOR], add_norm, (1e-3, DRAW)),
     attention("all visible", AttentionMask(), None),
     attention("causal", AttentionMask(causal=True), CAUSAL),
     attention("padding", AttentionMask(key_visible=VISIBLE), VISIBLE[:, None, None, :]),
@@ -128,8 +120,7 @@ CASES = [
     attention("causal from an offset", AttentionMask(causal=True, query_offset=2), CAUSAL_FROM_2),
     attention("window", AttentionMask(window=3), NEAR),
     attention("causal window", AttentionMask(causal=True, window=3), NEAR & CAUSAL),
-    Case("attention, dropout", lambda q, k, v: F.attention_forward(q, k, v, AttentionMask(causal=True), DRAW),
-         F.attention_backward, [(2, 3, 6, 4), (2, 3, 7, 4), (2, 3, 7, 4)], dropped_attention),
+    Case("attention, dropout", QKV, dropped_attention, (AttentionMask(causal=True), DRAW)),
     *(feed_forward(activation, draw) for activation in ("relu", "gelu") for draw in (None, DRAW)),
     *(cross_entropy(ignored, smoothing) for ignored in (0, None) for smoothing in (0.0, 0.1)),
 ]  # fmt: skip
@@ -140,13 +131,15 @@ def test_outputs_and_gradients(case, comparison):
     torch, rng = comparison.torch, np.random.default_rng(1)
     inputs = [2 * rng.normal(size=shape) for shape in case.shapes]
     tensors = [torch.tensor(x, requires_grad=True) for x in inputs]
-    outputs, cache = case.forward(*inputs)
+    forward, backward = (getattr(F, f"{case.name.partition(',')[0]}_{way}") for way in ("forward", "backward"))
+    outputs, cache = forward(*case.tokens, *inputs, *case.options)
     expected = case.theirs(torch, *tensors)
     several = isinstance(outputs, tuple)
-    upstream = [rng.normal(size=y.shape) for y in (outputs if several else (outputs,))]
+    ours, others = (y if several else (y,) for y in (outputs, expected))
+    upstream = [rng.normal(size=y.shape) for y in ours]
     torch.autograd.backward(expected, [torch.tensor(dy) for dy in upstream])
-    gradients = case.backward(tuple(upstream) if several else upstream[0], cache)
-    for y, other in zip(outputs if several else (outputs,), expected if several else (expected,), strict=True):
+    gradients = backward(tuple(upstream) if several else upstream[0], cache)
+    for y, other in zip(ours, others, strict=True):
         np.testing.assert_allclose(y, other.detach().numpy(), rtol=0, atol=1e-12 * largest(y))
     for gradient, tensor in zip(gradients, tensors, strict=True):
         true = tensor.grad.numpy()
@@ -160,4 +153,4 @@ def largest(x):
 
 def test_no_pair_is_left_out():
     """Those that are not here, tests/benchmarks/test_peers.py compares; it goes over them all."""
-    assert {case.name.split(",")[0] for case in CASES} <= set(F.OPERATIONS) == set(NAMES)
+    assert {case.name.partition(",")[0] for case in CASES} <= set(F.OPERATIONS) == set(NAMES)

@@ -69,6 +69,7 @@ def test_what_decodes_amid_training_is_compiled_before_it(monkeypatch):
 
 def test_the_seed_decides_parameters_and_batches():
     one, same, other = (assemble(given(run={"device": "numpy", "seed": seed})) for seed in (1, 1, 2))
+    assert type(one.step.optimizer) is Adam, "by default"
     for first, second, third in zip(
         *(dict(p.step.model.named_parameters()).values() for p in (one, same, other)), strict=True
     ):
@@ -76,10 +77,6 @@ def test_the_seed_decides_parameters_and_batches():
         assert (first.data != third.data).any() or not first.data.any() or (first.data == 1).all()
     assert (one.task.batch(3, 8).src == same.task.batch(3, 8).src).all()
     assert one.task.held_out(5) != other.task.held_out(5)
-
-
-def test_plain_adam_by_default():
-    assert type(assemble(given()).step.optimizer) is Adam
 
 
 def test_pairs_come_from_their_file(pairs):
@@ -156,13 +153,6 @@ def test_no_checkpoint(run):
     for best in (False, True):
         with pytest.raises(CheckpointError, match="expected at least one checkpoint, found none"):
             read_trained(run, "numpy", best)
-
-
-def test_parts_fit_a_trainer(tmp_path):
-    parts = assemble(given(training={"steps": 1, "final_examples": 3}))
-    run = RunDirectory.create(tmp_path / "run", tmp_path, "reverse")
-    parts.trainer(run).train()
-    assert load_latest(run).state["identity"] == parts.identity
 
 
 def test_a_new_run_s_files_and_their_names_are_durable(tmp_path, is_durable):

@@ -16,13 +16,6 @@ from npformer.training import run_directory
 from npformer.training.run_directory import RunDirectory
 
 
-def test_the_places_of_a_run(tmp_path):
-    run = RunDirectory(tmp_path)
-    places = (run.config_path, run.metrics_path, run.vocabulary_path, run.checkpoints)
-    expected = ("config.toml", "metrics.jsonl", "vocabulary.txt", "checkpoints")
-    assert places == tuple(tmp_path / name for name in expected)
-
-
 def test_a_named_folder_is_made_with_its_parents(tmp_path):
     run = RunDirectory.create(tmp_path / "a" / "b", tmp_path / "runs", "copy")
     assert run.path == tmp_path / "a" / "b"
@@ -173,28 +166,6 @@ def test_a_lock_that_cannot_be_made(tmp_path):
         RunDirectory(tmp_path / "absent").lock(),
     ):
         pytest.fail("nothing to lock")
-
-
-@pytest.fixture
-def elsewhere(tmp_path):
-    """A file of somebody else."""
-    path = tmp_path / "elsewhere"
-    path.write_text("mine\n")
-    return path
-
-
-def test_a_lock_that_is_a_link_is_not_followed(tmp_path, elsewhere):
-    run = RunDirectory.create(tmp_path / "run", tmp_path, "copy")
-    (run.path / "lock").symlink_to(elsewhere)
-    with pytest.raises(OutputError, match=r"lock: expected to write there, .* no regular file, but a link"), run.lock():
-        pytest.fail("held")
-    assert elsewhere.read_text() == "mine\n"
-
-
-def test_a_lock_that_is_a_pipe_is_refused(tmp_path):
-    os.mkfifo(tmp_path / "lock")
-    with pytest.raises(OutputError, match=r"lock: expected to write there, .* a pipe"), RunDirectory(tmp_path).lock():
-        pytest.fail("held")
 
 
 @pytest.mark.parametrize("name", ["config.toml", "vocabulary.txt", "classes.txt", "metrics.jsonl"])
