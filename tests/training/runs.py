@@ -1,5 +1,8 @@
 """What small runs are made of."""
 
+import errno
+import os
+
 from npformer.training.progress import Progress
 
 #: A model that is trained in a moment.
@@ -22,3 +25,12 @@ class Told(Progress):
 
     def close(self):
         self.closed = True
+
+
+def failing(code=errno.ENOSPC):
+    """A call of the system that fails."""
+
+    def fail(*args, **options):
+        raise OSError(code, os.strerror(code))
+
+    return fail

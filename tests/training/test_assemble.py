@@ -1,7 +1,5 @@
 """From options to a run's parts, and from its folder back to its model."""
 
-import errno
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +13,7 @@ from npformer.training import assemble as module
 from npformer.training.assemble import assemble, load_latest, read_trained, write_run
 from npformer.training.checkpoint import Checkpoint, save_checkpoint
 from npformer.training.model_arrays import model_arrays
-from tests.training.runs import SMALL
+from tests.training.runs import SMALL, failing
 
 
 def given(**sections):
@@ -107,10 +105,7 @@ def test_the_data_of_a_resumed_run_has_to_be_the_same(pairs, tmp_path):
 
 
 def test_a_run_that_cannot_be_written(tmp_path, monkeypatch):
-    def full(path, data):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(module, "write_atomically", full)
+    monkeypatch.setattr(module, "write_atomically", failing())
     with pytest.raises(OutputError, match=r"vocabulary.txt: expected to write it, got: the disk is full; make room"):
         write_run(RunDirectory(tmp_path), assemble(given()))
 

@@ -54,6 +54,10 @@ def clock(monkeypatch):
     return found
 
 
+def with_ops(backend, **pairs):
+    return replace(backend, ops=replace(backend.ops, **pairs))
+
+
 def by_part(profile):
     return {(row.op, row.direction): row for row in profile.rows}
 
@@ -89,7 +93,7 @@ def test_what_each_part_takes(alone, clock, monkeypatch):
 
     monkeypatch.setattr(bench.Arena, "zero_grad", clock.taken_by(bench.Arena.zero_grad, 0.5))
     monkeypatch.setattr(bench.Adam, "step", clock.taken_by(one_more, 3))
-    profile = profile_step(PRESET, replace(alone, ops=replace(alone.ops, **taking)), 0.1, Budget(steps=4))
+    profile = profile_step(PRESET, with_ops(alone, **taking), 0.1, Budget(steps=4))
     for row in profile.rows:
         each = {"forward": 1, "backward": 2, "update": 3, "between": 0.5}[row.direction]
         assert row.seconds == pytest.approx(each * row.calls), row
@@ -118,7 +122,7 @@ def test_calls_and_work_of_a_step(alone):
 def test_a_slow_operation_is_found(alone, clock, direction):
     pair = alone.ops.attention
     slow = pair._replace(**{direction: clock.taken_by(getattr(pair, direction), 0.01)})
-    profile = profile_step(PRESET, replace(alone, ops=replace(alone.ops, attention=slow)), 0.1, Budget(steps=6))
+    profile = profile_step(PRESET, with_ops(alone, attention=slow), 0.1, Budget(steps=6))
     first = profile.rows[0]
     assert (first.op, first.direction) == ("attention", direction)
     assert first.seconds == profile.seconds == pytest.approx(6 * 0.01)
@@ -141,7 +145,7 @@ def test_a_profile_has_one_blas_thread_and_gives_the_others_back(alone):
         seen.append(blas_threads())
         return pair.forward(*inputs)
 
-    watched = replace(alone, ops=replace(alone.ops, linear=Pair(looking, pair.backward)))
+    watched = with_ops(alone, linear=Pair(looking, pair.backward))
     profile_step(PRESET, watched, 0.1, Budget(steps=1))
     assert set(seen) <= {1, None}
     assert blas_threads() == before

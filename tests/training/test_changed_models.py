@@ -258,7 +258,6 @@ def test_without_a_bound_the_norm_is_measured_all_the_same(backend):
         for _ in range(2):
             step(IDS, IDS)
     assert np.array_equal(runs[0].model.arena.values, runs[1].model.arena.values)
-    assert runs[1].grad_norm is not None
     assert np.isfinite(runs[1].grad_norm)
 
 
@@ -269,12 +268,6 @@ def test_a_schedule_that_says_no_rate_is_refused(rate, numpy64):
     with pytest.raises(ConfigError, match="schedule: expected a finite rate >= 0 for step 1"):
         step(IDS, IDS)
     assert np.array_equal(model.arena.values, before)
-
-
-@pytest.mark.parametrize(("option", "value"), [("accumulate", 2.0), ("accumulate", 0), ("seed", 1.5), ("seed", None)])
-def test_options_that_are_no_whole_numbers_are_refused(option, value, numpy64):
-    with pytest.raises(ConfigError, match=f"{option}: expected an integer >= "):
-        new_step(decoder(numpy64), **{option: value})
 
 
 def test_an_optimiser_of_a_model_is_one_of_its_arena(numpy64):
@@ -301,11 +294,9 @@ def test_a_layer_that_knows_what_it_is_in_is_no_endless_tree():
 def test_a_buffer_alone_lets_threads_share_a_batch():
     model = decoder(get_backend("numpy", dtype="float64", kernels="plain", threads=2))
     step = new_step(model)
-    assert step.runner is not None
     assert step.runner.shards.count_for(1) == 2
     model.generator.constant = Buffer("constant", np.ones(3))
     step(IDS, IDS)
-    assert step.runner is not None
     assert step.runner.shards.count_for(1) == 2
 
 

@@ -20,8 +20,7 @@ from npformer.training.checkpoint import (
     save_checkpoint,
 )
 
-DTYPES = ["bool", "int8", "int32", "int64", "uint64", "float16", "float32", "float64"]
-DTYPES += ["complex64", "complex128"]
+DTYPES = ["bool", "int8", "int32", "int64", "uint64", "float16", "float32", "float64", "complex64", "complex128"]
 SMALL = {"w": np.arange(3, dtype=np.float32)}
 
 
@@ -114,19 +113,14 @@ def test_any_truncation_is_noticed(tmp_path, file):
 def test_any_flipped_bit_is_noticed(tmp_path, file):
     path = save_checkpoint(tmp_path, 2, {**SMALL, "é": np.ones(2) * 1j}, {"a": [1e-05, True, "é"]}, math.inf)
     data = (path / file).read_bytes()
-    for position in range(len(data)):
+    places = [(position, position % 8) for position in range(len(data))]
+    places += [(position, bit) for bit in (0, 5) for position in range(0, len(data), 3)]  # 5: upper or lower case
+    for position, bit in places:
         flipped = bytearray(data)
-        flipped[position] ^= 1 << (position % 8)
+        flipped[position] ^= 1 << bit
         (path / file).write_bytes(flipped)
         with pytest.raises(CheckpointError, match=rf"{file}: .*no other sound checkpoint"):
             load_checkpoint(path)
-    for bit in (0, 5):  # bit 5 is upper or lower case
-        for position in range(0, len(data), 3):
-            flipped = bytearray(data)
-            flipped[position] ^= 1 << bit
-            (path / file).write_bytes(flipped)
-            with pytest.raises(CheckpointError, match=file):
-                load_checkpoint(path)
 
 
 @pytest.mark.parametrize("file", [ARRAYS, STATE])
@@ -193,11 +187,8 @@ def test_order_latest_and_best(tmp_path):
     for other in ("step-1", "step-00000001x", ".tmp-x", "step-00000002"):
         (tmp_path / other).mkdir()
     assert [load_checkpoint(path).step for path in list_checkpoints(tmp_path)] == sorted(scores)
-    latest, best = latest_checkpoint(tmp_path), best_checkpoint(tmp_path)
-    assert latest is not None
-    assert best is not None
-    assert latest.name == "step-100000000"
-    assert best.name == "step-99999999"
+    assert latest_checkpoint(tmp_path).name == "step-100000000"
+    assert best_checkpoint(tmp_path).name == "step-99999999"
 
 
 def test_best_passes_over_what_it_cannot_read(tmp_path):
@@ -239,9 +230,7 @@ def test_a_replacement_that_was_interrupted_counts(tmp_path):
     path.rename(tmp_path / "kept")
     save_checkpoint(tmp_path, 7, SMALL, {"turn": 2}, None).rename(tmp_path / "step-00000007.new")
     (tmp_path / "kept").rename(path)
-    latest = latest_checkpoint(tmp_path)
-    assert latest is not None
-    assert load_checkpoint(latest).state == {"turn": 2}
+    assert load_checkpoint(latest_checkpoint(tmp_path)).state == {"turn": 2}
     save_checkpoint(tmp_path, 8, SMALL, {}, None)
     assert sorted(os.listdir(tmp_path)) == ["step-00000007", "step-00000008"]
     assert load_checkpoint(path).state == {"turn": 2}

@@ -16,6 +16,7 @@ from npformer import atomic
 from npformer.errors import CheckpointError
 from npformer.training import checkpoint
 from npformer.training.checkpoint import list_checkpoints, load_checkpoint, prune, save_checkpoint
+from tests.small_disk import mounted
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = {"w": np.arange(3, dtype=np.float32)}
@@ -181,20 +182,7 @@ print("saved", step)
 
 def test_a_really_full_disk(tmp_path):
     """On a file system of 256 KiB, mounted where only this process sees it."""
-    unshare = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
-    mount = [
-        *unshare,
-        "sh",
-        "-c",
-        'mount -t tmpfs -o size=256k none "$0" && exec "$@"',
-        str(tmp_path),
-    ]
-    try:
-        tried = subprocess.run([*mount, "true"], capture_output=True, text=True)
-    except FileNotFoundError as error:
-        pytest.skip(f"cannot mount a small disk here: {error}")
-    if tried.returncode:
-        pytest.skip(f"cannot mount a small disk here: {tried.stderr.strip()}")
+    mount = mounted(tmp_path, "size=256k")
     done = subprocess.run(
         [*mount, sys.executable, "-c", FILL, str(tmp_path)], capture_output=True, text=True, cwd=os.getcwd()
     )

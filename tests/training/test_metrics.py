@@ -11,10 +11,9 @@ import sys
 import numpy as np
 import pytest
 
-from npformer import atomic
 from npformer.errors import DataError, OutputError
-from npformer.training import metrics
 from npformer.training.metrics import MetricsLog, read
+from tests.training.runs import failing
 
 RECORDS = [{"step": step, "loss": 1 / step, "note": "naïve\r\n"} for step in range(1, 6)]
 
@@ -107,30 +106,30 @@ def test_a_file_of_one_torn_line_is_emptied(tmp_path):
     assert (tmp_path / "m").read_bytes() == b""
 
 
-def test_a_failed_resume_keeps_the_file(log, monkeypatch):
+@pytest.fixture
+def full(monkeypatch):
+    """A disk that takes three bytes more."""
+    taken, real = [], os.write
+
+    def write(descriptor, data):
+        if taken:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        taken.append(real(descriptor, data[:3]))
+        return taken[0]
+
+    monkeypatch.setattr(os, "write", write)
+
+
+def test_a_failed_resume_keeps_the_file(log, full):
     before = log.path.read_bytes()
-    monkeypatch.setattr(atomic.os, "write", _full)
     with pytest.raises(OutputError, match="disk is full"):
         log.truncate_after(2)
     assert log.path.read_bytes() == before
     assert os.listdir(log.path.parent) == [log.path.name]
 
 
-def _full(descriptor, data, real=os.write):
-    """Take three bytes, then be full."""
-    if len(data) > 3 and not _full.taken:
-        _full.taken = True
-        return int(real(descriptor, data[:3]))
-    _full.taken = False
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-_full.taken = False
-
-
-def test_a_full_disk_leaves_no_half_line(log, monkeypatch):
+def test_a_full_disk_leaves_no_half_line(log, full, monkeypatch):
     before = log.path.read_bytes()
-    monkeypatch.setattr(os, "write", _full)
     with pytest.raises(OutputError, match=r"disk is full.*earlier lines are intact.*free some space"):
         log.append({"step": 6})
     monkeypatch.undo()
@@ -139,19 +138,14 @@ def test_a_full_disk_leaves_no_half_line(log, monkeypatch):
     assert read(log.path) == [*RECORDS, {"step": 6}]
 
 
-def test_half_a_line_that_cannot_be_taken_back_is_removed_later(log, monkeypatch):
-    monkeypatch.setattr(os, "write", _full)
-    monkeypatch.setattr(metrics.os, "ftruncate", _no)
+def test_half_a_line_that_cannot_be_taken_back_is_removed_later(log, full, monkeypatch):
+    monkeypatch.setattr(os, "ftruncate", failing(errno.EIO))
     with pytest.raises(OutputError):
         log.append({"step": 6})
     monkeypatch.undo()
     assert not log.path.read_bytes().endswith(b"\n")
     log.append({"step": 7})
     assert read(log.path) == [*RECORDS, {"step": 7}]
-
-
-def _no(*args):
-    raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 LIMITED = """

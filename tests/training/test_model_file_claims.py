@@ -5,6 +5,7 @@ import dataclasses
 import json
 import re
 import struct
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -51,6 +52,10 @@ def test_a_configuration_that_load_would_refuse_is_not_written(tmp_path, numpy64
     with pytest.raises(CheckpointError, match=r"depth.*nothing was written"):
         save(Decoder(Mine(5, **SIZES), backend=numpy64), tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
+
+
+def write(path, header, numbers):
+    path.write_bytes(struct.pack("<Q", len(header)) + header + numbers)
 
 
 def claiming(path, **changes):
@@ -128,8 +133,7 @@ def test_a_header_that_lies_is_refused(header, message, tmp_path, numpy32):
         name: dict(zip(("dtype", "shape", "data_offsets"), entry, strict=True)) for name, entry in header.items()
     }
     told = {"__metadata__": {"format": model_file.FORMAT, "model": "Decoder", "config": config}} | entries
-    text = json.dumps(told).encode()
-    (tmp_path / "model").write_bytes(struct.pack("<Q", len(text)) + text + bytes(16))
+    write(tmp_path / "model", json.dumps(told).encode(), bytes(16))
     with pytest.raises(CheckpointError, match=message):
         load(tmp_path / "model", backend=numpy32)
 
@@ -152,7 +156,7 @@ def test_every_change_of_content_is_told(tmp_path, numpy64):
     ):
         header = data[8:stop].replace(old, new)
         assert header != data[8:stop]
-        (tmp_path / "other").write_bytes(struct.pack("<Q", len(header)) + header + data[stop:])
+        write(tmp_path / "other", header, data[stop:])
         with pytest.raises(CheckpointError, match=r"other: corrupt: expected content of SHA-256"):
             load(tmp_path / "other", backend=numpy64)
 
@@ -188,11 +192,8 @@ def test_complex_numbers_are_for_checks(tmp_path):
 
 
 def test_a_model_too_large_for_the_memory_is_told(tmp_path, numpy64, monkeypatch):
-    def full(*_, **__):
-        raise MemoryError("no room for 8 EiB")
-
     save(build(numpy64), tmp_path / "model")
-    monkeypatch.setattr(model_file, "build_model", full)
+    monkeypatch.setattr(model_file, "build_model", Mock(side_effect=MemoryError("no room for 8 EiB")))
     with pytest.raises(
         DeviceMemoryError, match=r"model: expected memory for a model of 181 numbers, got: no room for 8"
     ):

@@ -63,20 +63,6 @@ def test_every_task_has_its_model_and_a_file_says_so(task, tmp_path):
     assert complete(read_toml(path, SECTIONS), 20, 9, classes) == options
 
 
-def test_a_model_has_its_own_options_alone():
-    text = r"model\.num_layers: expected an option of the model for the task copy, a Transformer; it has .*d_ff"
-    with pytest.raises(ConfigError, match=text):
-        complete(given(run={"task": "copy"}, model={"num_layers": 3}), 20, 9)
-    with pytest.raises(ConfigError, match=r"model\.num_encoder_layers: .* for the task lm, a Decoder"):
-        complete(given(run={"task": "lm"}, model={"num_encoder_layers": 3}), 20, 9)
-    with pytest.raises(
-        ConfigError, match=r"model\.head: expected tokens, the one for the task tags, got masked; leave"
-    ):
-        complete(given(run={"task": "tags"}, model={"head": "masked"}), 20, 9, 5)
-    with pytest.raises(ConfigError, match=r"model\.num_classes: expected 5, the number of the data's classes"):
-        complete(given(run={"task": "language"}, model={"num_classes": 4}), 20, 9, 5)
-
-
 def test_what_is_not_given_follows_from_the_data_and_the_preset():
     model = complete(EMPTY, 29, 13).model
     assert (model.src_vocab_size, model.tgt_vocab_size, model.max_seq_len) == (29, 29, 13)
@@ -164,11 +150,19 @@ def test_every_option_can_be_set_in_a_shell():
         ("model", {"pad_id": 1}, r"model\.pad_id: expected 0, .* got 1"),
         ("model", {"positions": "learned", "max_seq_len": 8}, r"model\.max_seq_len: expected at least 9, .*got 8"),
         ("model", {"num_heads": 5}, "num_heads: expected a divisor of d_model=64, got 5; the nearest is 4"),
+        ("model of copy", {"num_layers": 3},
+         r"model\.num_layers: expected an option of the model for the task copy, a Transformer; it has .*d_ff"),
+        ("model of lm", {"num_encoder_layers": 3}, r"model\.num_encoder_layers: .* for the task lm, a Decoder"),
+        ("model of tags", {"head": "masked"},
+         r"model\.head: expected tokens, the one for the task tags, got masked; leave"),
+        ("model of language", {"num_classes": 4}, r"model\.num_classes: expected 5, the number of the data's classes"),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused(section, options, message):
+    section, _, task = section.partition(" of ")
+    run = {"run": {"task": task}} if task else {}
     with pytest.raises(ConfigError, match=message):
-        complete(given(**{section: options}), 20, 9)
+        complete(given(**run | {section: options}), 20, 9, 5)
 
 
 def test_schedules():

@@ -14,6 +14,7 @@ import pytest
 from npformer.errors import OutputError
 from npformer.training import run_directory
 from npformer.training.run_directory import RunDirectory
+from tests.training.runs import failing
 
 
 def test_a_named_folder_is_made_with_its_parents(tmp_path):
@@ -80,10 +81,7 @@ def test_a_file_in_the_way(tmp_path):
 @pytest.mark.parametrize("call", ["mkdir", "open", "listdir"])
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS, errno.ENOSPC])
 def test_a_place_that_cannot_be_written_is_refused_at_once(tmp_path, monkeypatch, call, code):
-    def fail(*args, **kwargs):
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(os, call, fail)
+    monkeypatch.setattr(os, call, failing(code))
     for path in (tmp_path / "out", None):
         with pytest.raises(OutputError, match=r"expected to write there, got: .*choose another --out"):
             RunDirectory.create(path, tmp_path / "runs", "copy")
@@ -135,7 +133,6 @@ with RunDirectory(Path(sys.argv[1])).lock():
 def test_the_lock_goes_with_a_killed_process(tmp_path):
     pipe, command = subprocess.PIPE, [sys.executable, "-c", HOLD, str(tmp_path)]
     with subprocess.Popen(command, stdin=pipe, stdout=pipe) as child:
-        assert child.stdout is not None
         assert child.stdout.readline() == b"held\n"
         with (
             pytest.raises(OutputError, match=rf"in use by another process \({child.pid}\)"),
@@ -149,10 +146,7 @@ def test_the_lock_goes_with_a_killed_process(tmp_path):
 
 
 def test_a_file_system_without_locks_is_used_with_a_warning(tmp_path, monkeypatch):
-    def refuse(*args):
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
+    monkeypatch.setattr(fcntl, "flock", failing(errno.ENOLCK))
     with (
         pytest.warns(RuntimeWarning, match="no locks: make sure that only one process trains here"),
         RunDirectory(tmp_path).lock(),

@@ -2,7 +2,6 @@
 
 import errno
 import io
-import os
 import shutil
 import signal
 
@@ -11,12 +10,12 @@ import pytest
 
 from npformer.backend import get_backend
 from npformer.errors import CheckpointError, DeviceMemoryError, DivergedError, Interrupted
-from npformer.training import Evaluation, RunDirectory, Trainer, metrics
+from npformer.training import Evaluation, RunDirectory, Trainer, TrainStep, metrics
 from npformer.training import trainer as module
 from npformer.training.assemble import assemble, load_latest
 from npformer.training.checkpoint import list_checkpoints, load_checkpoint
 from npformer.training.progress import Progress
-from tests.training.runs import SMALL, Told
+from tests.training.runs import SMALL, Told, failing
 
 TRAINING = {"steps": 6, "batch_size": 4, "eval_every": 250, "eval_examples": 3, "final_examples": 5}
 
@@ -53,21 +52,17 @@ def test_when_it_logs_evaluates_and_saves(make):
     assert trainer.step.step_number == 11, "there is nothing left to train"
 
 
-def test_a_logged_loss_is_the_mean_since_the_last_line(make):
-    trainer, losses = make(steps=7, log_every=3), []
-    step, norms = trainer.step, []
+def test_a_logged_loss_is_the_mean_since_the_last_line(make, monkeypatch):
+    trainer, made = make(steps=7, log_every=3), TrainStep.__call__
+    losses, norms = [], []
 
-    class Watched:
-        def __call__(self, *batch):
-            losses.append(step(*batch))
-            norms.append(step.grad_norm)
-            return losses[-1]
+    def watched(step, *batch):
+        losses.append(made(step, *batch))
+        norms.append(step.grad_norm)
+        return losses[-1]
 
-        def __getattr__(self, name):
-            return getattr(step, name)
-
-    trainer.step = Watched()
-    rates = [step.schedule(number) for number in range(1, 8)]
+    monkeypatch.setattr(TrainStep, "__call__", watched)
+    rates = [trainer.step.schedule(number) for number in range(1, 8)]
     trainer.train()
     found = records(trainer, "train")
     means = [losses[0], np.mean(losses[1:3]), np.mean(losses[3:6]), losses[6]]
@@ -165,15 +160,7 @@ def test_what_to_type_next_is_quoted(tmp_path, make):
 def test_a_save_that_fails_is_told_and_costs_nothing(make, monkeypatch):
     from npformer import atomic
 
-    real = os.fsync
-
-    def full_after_three(descriptor):
-        if told.steps > 3:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        real(descriptor)
-
-    told = Told()
-    monkeypatch.setattr(atomic.os, "fsync", full_after_three)
+    told = Told(lambda step: monkeypatch.setattr(atomic.os, "fsync", failing()) if step > 3 else None)
     trainer = make(told, save_every=3, log_every=1)
     with pytest.raises(CheckpointError, match=r"the disk is full .* The previous checkpoint step-00000003 is intact"):
         trainer.train()
@@ -231,25 +218,22 @@ def test_the_step_is_named_where_it_is_known(make):
         trainer.train()
 
 
-def test_another_identity_is_refused_and_nothing_changed(make):
-    make().train()
-    other = make()
-    before = other.step.model.arena.values.copy()
-    other._identity = {"task": "sort", "digest": None}
-    checkpoint = load_latest(other.run)
-    with pytest.raises(CheckpointError, match=r"step-00000006: expected the data it was trained on, .*'sort'.*reverse"):
-        other.restore(checkpoint)
-    assert (other.step.model.arena.values == before).all()
-    assert other.step.step_number == 0
-
-
-def test_a_checkpoint_of_another_model_changes_nothing(make):
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda trainer, checkpoint: trainer._identity.update(task="sort"),
+         r"step-00000006: expected the data it was trained on, .*'sort'.*reverse"),
+        (lambda trainer, checkpoint: checkpoint.arrays.pop("parameters.generator.bias"),
+         r"does not fit the model: parameters.generator.bias is missing"),
+    ],
+)  # fmt: skip
+def test_a_checkpoint_of_other_data_or_another_model_changes_nothing(make, spoil, message):
     make().train()
     other = make()
     before, lines = other.step.model.arena.values.copy(), other.run.metrics_path.read_bytes()
     checkpoint = load_latest(other.run)
-    checkpoint.arrays.pop("parameters.generator.bias")
-    with pytest.raises(CheckpointError, match=r"does not fit the model: parameters.generator.bias is missing"):
+    spoil(other, checkpoint)
+    with pytest.raises(CheckpointError, match=message):
         other.restore(checkpoint)
     assert (other.step.model.arena.values == before).all()
     assert other.step.step_number == 0
@@ -283,43 +267,27 @@ def test_other_versions_are_noted(make, monkeypatch):
     assert "{'numpy': '9.9'}; results may differ in the last bits" in told.said[0]
 
 
-def test_a_full_device_ends_the_run_with_what_was_done_saved(make):
-    class Full:
-        """A step that finds no room for the third batch."""
+@pytest.mark.parametrize(
+    ("at", "kept"), [(0, r"No step was made$"), (2, r"Step 2 is saved; to go on with that: npformer")]
+)
+def test_a_full_device_ends_the_run_with_what_was_done_saved(make, monkeypatch, at, kept):
+    made = TrainStep.__call__
 
-        def __init__(self, step):
-            self.step = step
-
-        def __call__(self, *batch):
-            if self.step.step_number == 2:
-                raise DeviceMemoryError("batch_size: too large")
-            return self.step(*batch)
-
-        def __getattr__(self, name):
-            return getattr(self.step, name)
+    def full(step, *batch):
+        if step.step_number == at:
+            raise DeviceMemoryError("batch_size: too large")
+        return made(step, *batch)
 
     trainer = make()
-    trainer.step = Full(trainer.step)
-    with pytest.raises(
-        DeviceMemoryError, match=r"^batch_size: too large\. Step 2 is saved; to go on with that: npformer"
-    ):
+    monkeypatch.setattr(TrainStep, "__call__", full)
+    with pytest.raises(DeviceMemoryError, match=rf"^batch_size: too large\. {kept}"):
         trainer.train()
-    assert saved(trainer) == [2]
+    assert saved(trainer) == [at] * (at > 0)
     assert trainer.progress.closed
-    trainer = make()
-    trainer.restore(load_latest(trainer.run))
-    trainer.train()
-    straight = records(trainer, "train")[-1]["loss"]
-    assert trainer.step.step_number == 6
-    assert np.isfinite(straight)
-
-
-def test_a_full_device_at_the_first_step_leaves_nothing(make, monkeypatch):
-    def full(*inputs):
-        raise DeviceMemoryError("batch_size: too large")
-
-    trainer = make()
-    monkeypatch.setattr(type(trainer.step), "__call__", full)
-    with pytest.raises(DeviceMemoryError, match=r"^batch_size: too large\. No step was made$"):
+    if at:
+        monkeypatch.undo()
+        trainer = make()
+        trainer.restore(load_latest(trainer.run))
         trainer.train()
-    assert saved(trainer) == []
+        assert trainer.step.step_number == 6
+        assert np.isfinite(records(trainer, "train")[-1]["loss"])
