@@ -144,11 +144,18 @@ def read_regular(path: Path) -> bytes:
 
 
 def write_synced(path: Path, data: bytes) -> None:
-    """Create the file path, which must not exist, and return once data is on the disk. Raises OSError."""
+    """Create the file path, which must not exist, and return once data is on the disk.
+
+    Raises OSError; then there is no such file, nor half of one.
+    """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         write_all(descriptor, data)
         os.fsync(descriptor)
+    except BaseException:
+        with suppress(OSError):
+            path.unlink()
+        raise
     finally:
         os.close(descriptor)
 

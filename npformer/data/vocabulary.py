@@ -15,13 +15,14 @@ a line of a file: the line [LF] stands for it.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from io import BufferedWriter
 from operator import index
 from pathlib import Path
 
+from npformer.atomic import write_synced
 from npformer.data.textfile import read_lines
 from npformer.errors import ConfigError, DataError, OutputError, TokenError
 
@@ -30,6 +31,7 @@ SEQUENCE = ("[PAD]", "[BOS]", "[EOS]")  # needed by an encoder-decoder
 UNKNOWN = "[UNK]"
 SPECIAL = (*SEQUENCE, UNKNOWN, "[CLS]", "[SEP]", "[MASK]")
 LINE_FEED = "[LF]"
+_SURROGATE = re.compile("[\ud800-\udfff]")  # the only characters that UTF-8 lacks
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,7 @@ class Vocabulary:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one piece per line, in UTF-8. Raises OutputError if the file exists; it is not overwritten."""
         try:
-            with Path(path).open("xb") as file:
-                _write_all_or_remove(file, self.content())
+            write_synced(Path(path), self.content())
         except FileExistsError as error:
             raise OutputError(f"{path}: expected a new file, but it exists; choose another path") from error
         except OSError as error:
@@ -151,15 +152,6 @@ class Vocabulary:
         )
 
 
-def _write_all_or_remove(file: BufferedWriter, content: bytes) -> None:
-    try:
-        file.write(content)
-        file.flush()
-    except OSError:
-        Path(file.name).unlink()  # the new file, cut short: it must not be loaded as a vocabulary
-        raise
-
-
 def _first_flaw(pieces: tuple[str, ...], required: Iterable[str] = ()) -> tuple[int, str] | None:
     """The id of the first invalid piece, and the reason; None if all are valid."""
     required = tuple(required)
@@ -188,14 +180,6 @@ def _piece_flaw(piece: str) -> str | None:
         return "expected a piece, got an empty line; delete it"
     if piece == LINE_FEED:
         return f"{LINE_FEED!r} is how a file writes the line feed; a piece of that name could not be told from it"
-    if ("\n" in piece and piece != "\n") or not _is_utf8(piece):
+    if ("\n" in piece and piece != "\n") or _SURROGATE.search(piece):
         return f"{piece[:60]!r} cannot be one line of UTF-8 text (a line feed among others, or a lone surrogate)"
     return None
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

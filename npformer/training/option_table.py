@@ -59,7 +59,9 @@ def _rows(task: str) -> list[Row]:
         meanings = meanings_of(type(options))
         for name, kind in kinds_of(type(options)).items():
             if section != "data" or name in TASKS[task].data:
-                default = FROM_DATA if name in OF_DATA else _default(sections, section, name)
+                value = getattr(options, name)
+                default = f"{value:g}" if isinstance(value, float) else in_shell(value)
+                default = FROM_DATA if name in OF_DATA else default
                 rows.append(Row(section, name, kind_in_words(kind), default, meanings[name]))
     return rows
 
@@ -68,11 +70,6 @@ def defaults_of(task: str) -> Options:
     """The options of a run of a task to which none was given; sizes that follow from the data are those of any data."""
     classes = 2 if ANSWERS[TASKS[task].kind].head in ("sequence", "tokens") else 0
     return complete({section: {"task": task} if section == "run" else {} for section in SECTIONS}, 2, 2, classes)
-
-
-def _default(sections: dict[str, Any], section: str, name: str) -> str:
-    value = getattr(sections[section], name)
-    return f"{value:g}" if isinstance(value, float) else in_shell(value)
 
 
 def kind_in_words(kind: Any) -> str:

@@ -63,8 +63,10 @@ class TrainStep:
         schedule: Schedule | None = None,
         accumulate: int = 1,
     ) -> None:
-        for name, value, least in (("accumulate", accumulate, 1), ("seed", seed, 0)):
-            _expect_whole(name, value, least)
+        whole: tuple[tuple[str, Any, int], ...] = (("accumulate", accumulate, 1), ("seed", seed, 0))
+        for name, value, least in whole:
+            if not isinstance(value, Integral) or int(value) < least:
+                raise ConfigError(f"{name}: expected an integer >= {least}, got {value!r}")
         if clip_norm is not None and not clip_norm > 0:
             raise ConfigError(f"clip_norm: expected a number > 0 or None, got {clip_norm}")
         if not 0 <= label_smoothing < 1:
@@ -234,11 +236,6 @@ def backpropagate(model: Model, settings: Settings, shard: Shard, seen: list[Sta
         seen += statistics_in(cache)
     model.backward(cross_entropy.backward(shard.share, loss_cache), cache)
     return loss
-
-
-def _expect_whole(name: str, value: Any, least: int) -> None:
-    if not isinstance(value, Integral) or int(value) < least:
-        raise ConfigError(f"{name}: expected an integer >= {least}, got {value!r}")
 
 
 def _split(rows: slice, parts: int) -> list[slice]:

@@ -80,6 +80,7 @@ def test_batches_keep_to_their_shapes_and_bounds(tasks, name):
     for batch in batches:
         *inputs, targets = batch
         assert all(array.dtype == np.int64 and 1 <= len(array) <= 16 for array in batch)
+        assert all(array.flags.c_contiguous for array in batch if array.ndim == 2)
         assert all(array.shape[1] <= task.max_length and array.max() < len(task.vocabulary) for array in inputs)
         assert targets.max() < (len(task.classes) or len(task.vocabulary))
         assert (targets > 0).any(axis=-1).all()

@@ -7,9 +7,8 @@ import pytest
 
 from npformer.data import Characters, SpelledWords, text_from_file
 from npformer.data.own_text import split_text
-from npformer.errors import ConfigError, DataError
-
-WORDS = [f"{a}{b}{c}" for a in "abcdefgh" for b in "aeiou" for c in ("", "n", "ck", "rst")]
+from npformer.errors import DataError
+from tests.data.test_text_task import WORDS
 
 
 def prose(paragraphs, seed=0, glue="\n\n", words=40):
@@ -113,13 +112,6 @@ def test_words_are_learnt_from_the_training_side_alone(tmp_path):
 
 def test_the_number_of_pieces_is_bounded(path):
     assert len(text_from_file(path, tokenizer="words", max_length=20, max_pieces=60).vocabulary) == 60
-
-
-def test_a_text_shorter_than_a_window_is_told(path):
-    with pytest.raises(
-        ConfigError, match=r"max_length: expected at most \d+, the tokens of the training text of mine.txt, got 100000;"
-    ):
-        text_from_file(path, max_length=100_000)
 
 
 def test_the_digest_is_of_the_file(path):

@@ -139,8 +139,9 @@ def test_special_pieces_stay_out_of_decoded_text_and_the_first_end_ends_it():
     cls, sep, end, pad = (tokenizer.vocabulary.id_of(piece) for piece in ("[CLS]", "[SEP]", "[EOS]", "[PAD]"))
     ids = [cls, *tokenizer.encode("the dog"), sep, pad, *tokenizer.encode("cat"), end, *tokenizer.encode("sat")]
     assert tokenizer.decode(ids) == "the [UNK] cat"
-    with pytest.raises(TokenError, match="token id 99 at position 0: expected 0 to 9"):
-        tokenizer.decode([99])
+    for token in (-1, 10):
+        with pytest.raises(TokenError, match=f"token id {token} at position 1: expected 0 to 9"):
+            tokenizer.decode([cls, token])
 
 
 def test_coverage_reads_as_a_line_of_a_log():

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,22 +25,10 @@ def test_special_pieces_come_first_and_characters_are_sorted_once():
     assert Vocabulary.from_characters(["ban", "", "an"]) == vocabulary
 
 
-def test_encode_and_decode_are_inverse():
-    vocabulary = Vocabulary.from_characters("helo[PAD]")
-    assert vocabulary.decode(vocabulary.encode("hello[PAD]")) == "hello[PAD]"
-    assert min(vocabulary.encode("hello[PAD]")) >= 3, "text never becomes a special piece"
-
-
 def test_decode_stops_at_the_first_end_and_leaves_special_pieces_out():
     vocabulary = Vocabulary.from_characters("ab")
     assert vocabulary.decode(np.array([1, 3, 0, 4, 2, 3, 99])) == "ab"
     assert vocabulary.decode([]) == ""
-
-
-@pytest.mark.parametrize("token", [-1, 5])
-def test_decode_refuses_an_id_outside_the_vocabulary(token):
-    with pytest.raises(TokenError, match=rf"token id {token} at position 1: expected 0 to 4"):
-        Vocabulary.from_characters("ab").decode([3, token])
 
 
 def test_an_unknown_character_is_named_with_its_place_and_what_there_is():
@@ -87,20 +75,17 @@ def test_a_mark_at_the_start_and_a_missing_last_line_feed_are_accepted(tmp_path)
         (b"a\nb\n", "line 1: expected the special piece '[PAD]', got 'a'"),
         (b"[PAD]\n[EOS]\n[BOS]\n", "line 2: expected the special piece '[BOS]', got '[EOS]'"),
         (b"[PAD]\n[BOS]\n", "line 3: expected the special piece '[EOS]', got 'nothing'"),
-        (b"[PAD]\r\n[BOS]\r\n", r"line 1: .* got '\[PAD\]\\r'; end lines with \\n alone"),
+        (b"[PAD]\r\n[BOS]\r\n", r"line 1: expected the special piece '[PAD]', got '[PAD]\r'; end lines with \n alone"),
         (b"[PAD]\n[BOS]\n[EOS]\na\nb\na\n", "line 6: 'a' already has id 3"),
-        (b"[PAD]\n[BOS]\n[EOS]\n[PAD]\n", r"line 4: '\[PAD\]' already has id 0"),
+        (b"[PAD]\n[BOS]\n[EOS]\n[PAD]\n", "line 4: '[PAD]' already has id 0"),
         (b"[PAD]\n[BOS]\n[EOS]\na\n\nb\n", "line 5: expected a piece, got an empty line"),
         (b"[PAD]\n[BOS]\n[EOS]\na\n\n", "line 5: expected a piece, got an empty line"),
     ],
 )
 def test_a_bad_file_is_refused_with_its_line(tmp_path, content, message):
     (tmp_path / "v.txt").write_bytes(content)
-    with pytest.raises(DataError, match=r"v\.txt") as caught:
+    with pytest.raises(DataError, match=re.escape(f"v.txt, {message}")):
         Vocabulary.load(tmp_path / "v.txt")
-    # Brackets stand for themselves unless the pattern escapes them already.
-    pattern = message if "\\" in message else re.escape(message)
-    assert re.search(pattern, str(caught.value)), caught.value
 
 
 BERT = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -179,21 +164,11 @@ def test_saving_into_a_folder_that_is_not_there_says_so(tmp_path):
 
 
 def test_a_write_that_fails_leaves_no_half_file(tmp_path, monkeypatch):
-    class FullDisk:
-        def __init__(self, path):
-            self.name = str(path)
-            with open(path, "wb") as file:
-                file.write(b"[PAD]\n")
+    def full(descriptor, data, real=os.write):
+        real(descriptor, data[:6])
+        raise OSError(28, "No space left on device")
 
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_): ...
-
-        def write(self, content):
-            raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "open", lambda path, mode: FullDisk(path))
+    monkeypatch.setattr(os, "write", full)
     with pytest.raises(OutputError, match="No space left on device"):
         Vocabulary.from_characters("a").save(tmp_path / "v")
     assert not (tmp_path / "v").exists()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-import npformer as npf
+from npformer import from_jax, gradcheck
 from npformer.errors import ConfigError
 
 jax = pytest.importorskip("jax", reason="JAX is not installed: pip install 'npformer[jax]'")
@@ -32,19 +32,19 @@ def make_scaled_sine(factor):
 
 
 def test_a_rule_of_ones_own_is_checked_by_the_names_of_its_inputs():
-    right = npf.gradcheck(npf.from_jax(make_scaled_sine(1.0)), X, X + 1)
+    right = gradcheck(from_jax(make_scaled_sine(1.0)), X, X + 1)
     assert right.ok, str(right)
     assert right.name == "scaled_sine"
     assert [row.tensor for row in right.rows] == ["x", "w"]
     assert all(row.scaled_error <= 1e-10 for row in right.rows)
-    wrong = npf.gradcheck(npf.from_jax(make_scaled_sine(1.001)), X, X + 1)
+    wrong = gradcheck(from_jax(make_scaled_sine(1.001)), X, X + 1)
     assert [row.ok for row in wrong.rows] == [True, False]
     assert wrong.rows[1].ratio == pytest.approx(1.001)
 
 
 def test_jax_settings_stay_as_they_are():
     before = jax.config.jax_enable_x64, jnp.ones(2).dtype
-    pair = npf.from_jax(jnp.sin)
+    pair = from_jax(jnp.sin)
     y, cache = pair.forward(X)
     assert y.dtype == np.float64
     assert pair.backward(y, cache)[0].dtype == np.float64
@@ -57,7 +57,7 @@ def test_jitted_functions_several_outputs_and_integers():
         rows = table[tokens]
         return {"y": jnp.tanh(rows), "best": jnp.argmax(rows.real, axis=-1), "sum": rows.sum(axis=0)}
 
-    report = npf.gradcheck(npf.from_jax(both), np.array([1, 0, 1]), W)
+    report = gradcheck(from_jax(both), np.array([1, 0, 1]), W)
     assert report.ok, str(report)
     assert [row.tensor for row in report.rows] == ["table"]
 
@@ -69,7 +69,7 @@ def test_a_tree_of_parameters():
         hidden = jnp.tanh(x @ parameters["in"]["w"] + parameters["in"]["b"])
         return scale * hidden @ parameters["out"][0] * parameters["out"][1]
 
-    report = npf.gradcheck(npf.from_jax(network, parameters=tree), X, scale=2.0)
+    report = gradcheck(from_jax(network, parameters=tree), X, scale=2.0)
     assert report.ok, str(report)
     assert [row.tensor for row in report.rows] == ["x", "in.b", "in.w", "out.0"]
     assert tree["in"]["b"].tolist() == [1, 1]
@@ -77,22 +77,22 @@ def test_a_tree_of_parameters():
 
 def test_a_wrong_rule_inside_a_network_with_parameters():
     function = make_scaled_sine(0.99)
-    report = npf.gradcheck(npf.from_jax(lambda p, x: function(x, x * p["w"]), parameters={"w": np.ones(4)}), X)
+    report = gradcheck(from_jax(lambda p, x: function(x, x * p["w"]), parameters={"w": np.ones(4)}), X)
     assert [row.ok for row in report.rows] == [False, False]
 
 
 def test_what_is_refused():
     with pytest.raises(ConfigError, match="expected a function of JAX arrays, got an object of type int"):
-        npf.from_jax(3)
+        from_jax(3)
     with pytest.raises(ConfigError, match=r"a dict of arrays, which would go unchecked; say from_jax\(function, param"):
-        npf.gradcheck(npf.from_jax(lambda p, x: p["w"] * x), {"w": X}, X)
+        gradcheck(from_jax(lambda p, x: p["w"] * x), {"w": X}, X)
     with pytest.raises(ConfigError, match="expected a function that returns arrays, got NoneType"):
-        npf.gradcheck(npf.from_jax(lambda x: None), X)
+        gradcheck(from_jax(lambda x: None), X)
     with pytest.raises(TypeError, match="imaginary parts are lost"):
-        npf.from_jax(jnp.abs).forward(X + 1j)
+        from_jax(jnp.abs).forward(X + 1j)
     with pytest.raises(TypeError, match="expected JAX to run it on complex numbers"):
-        npf.from_jax(lambda x: jax.scipy.special.erf(x)).forward(X + 1j)
+        from_jax(lambda x: jax.scipy.special.erf(x)).forward(X + 1j)
 
 
 def test_a_function_that_takes_no_complex_numbers():
-    assert npf.gradcheck(npf.from_jax(lambda x: jax.scipy.special.erf(x)), X).ok
+    assert gradcheck(from_jax(lambda x: jax.scipy.special.erf(x)), X).ok

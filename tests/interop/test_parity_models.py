@@ -96,8 +96,8 @@ def test_a_gru_is_pytorchs(visible, comparison, numpy64):
         "bias_ih_l0": "bias",
         "bias_hh_l0": "recurrent_bias",
     }
-    state = {there: torch.tensor(np.ascontiguousarray(getattr(layer, here).data.T)) for there, here in names.items()}
-    theirs.load_state_dict(state)
+    ours = {there: getattr(layer, here) for there, here in names.items()}
+    theirs.load_state_dict({there: torch.tensor(each.data.T.copy()) for there, each in ours.items()})
     given = torch.tensor(x, requires_grad=True)
     expected, _ = theirs(given)
     (expected * torch.tensor(dy)).sum().backward()
@@ -106,6 +106,5 @@ def test_a_gru_is_pytorchs(visible, comparison, numpy64):
     counted = slice(None) if visible is None else visible
     np.testing.assert_allclose(y[counted], expected.detach().numpy()[counted], rtol=0, atol=1e-13)
     np.testing.assert_allclose(dx, given.grad.numpy(), rtol=0, atol=1e-12)
-    for there, here in names.items():
-        gradient = dict(theirs.named_parameters())[there].grad.numpy().T
-        np.testing.assert_allclose(getattr(layer, here).grad, gradient, rtol=0, atol=1e-11, err_msg=here)
+    for there, each in ours.items():
+        np.testing.assert_allclose(each.grad, getattr(theirs, there).grad.numpy().T, rtol=0, atol=1e-11, err_msg=there)

@@ -118,25 +118,6 @@ def test_calls_and_work_of_a_step(alone):
     assert (rows[BETWEEN].bound_by, rows[BETWEEN].of_ceiling) == (None, None)
 
 
-@pytest.mark.parametrize("direction", ["forward", "backward"])
-def test_a_slow_operation_is_found(alone, clock, direction):
-    pair = alone.ops.attention
-    slow = pair._replace(**{direction: clock.taken_by(getattr(pair, direction), 0.01)})
-    profile = profile_step(PRESET, with_ops(alone, attention=slow), 0.1, Budget(steps=6))
-    first = profile.rows[0]
-    assert (first.op, first.direction) == ("attention", direction)
-    assert first.seconds == profile.seconds == pytest.approx(6 * 0.01)
-
-
-def test_a_slow_optimiser_and_slow_layers_are_told_apart(alone, clock, monkeypatch):
-    monkeypatch.setattr(bench.Adam, "step", clock.taken_by(bench.Adam.step, 0.02))
-    monkeypatch.setattr(bench.Arena, "zero_grad", clock.taken_by(bench.Arena.zero_grad, 0.04))
-    rows = profile_step(PRESET, alone, 0.1, Budget(steps=6)).rows
-    assert [(row.op, row.direction) for row in rows[:2]] == [BETWEEN, ("adam", "update")]
-    at_least = 1000 * seconds.TICK  # each of a step's operations, which take no time here, counts as one tick
-    assert [row.seconds for row in rows[:2]] == pytest.approx([0.04, 0.02], rel=0, abs=at_least)
-
-
 def test_a_profile_has_one_blas_thread_and_gives_the_others_back(alone):
     seen, before = [], blas_threads()
     pair = alone.ops.linear

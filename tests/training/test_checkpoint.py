@@ -191,12 +191,6 @@ def test_order_latest_and_best(tmp_path):
     assert best_checkpoint(tmp_path).name == "step-99999999"
 
 
-def test_best_passes_over_what_it_cannot_read(tmp_path):
-    kept = save_checkpoint(tmp_path, 1, {}, {}, 0.1)
-    (save_checkpoint(tmp_path, 2, {}, {}, 0.9) / STATE).write_bytes(b"{}")
-    assert best_checkpoint(tmp_path) == kept
-
-
 def test_prune_keeps_the_last_the_best_and_the_unreadable(tmp_path):
     for step, score in [(1, 0.1), (2, 0.9), (3, 0.2), (4, 0.3), (5, None), (6, 0.5)]:
         save_checkpoint(tmp_path, step, {}, {}, score)
@@ -208,21 +202,6 @@ def test_prune_keeps_the_last_the_best_and_the_unreadable(tmp_path):
     assert not list(tmp_path.glob(".tmp-*"))
     with pytest.raises(ConfigError, match="keep_last: expected at least 1"):
         prune(tmp_path, 0)
-
-
-def test_leftovers_are_ignored_and_removed_by_the_next_save(tmp_path):
-    path = save_checkpoint(tmp_path, 1, SMALL, {}, None)
-    shutil.copytree(path, tmp_path / ".tmp-step-00000002-abc")
-    assert names(tmp_path) == ["step-00000001"]
-    save_checkpoint(tmp_path, 3, SMALL, {}, None)
-    assert sorted(os.listdir(tmp_path)) == ["step-00000001", "step-00000003"]
-
-
-def test_a_step_saved_again_is_replaced(tmp_path):
-    for value in (1, 2, 3):
-        path = save_checkpoint(tmp_path, 7, {"w": np.array([value])}, {}, float(value))
-        assert os.listdir(tmp_path) == ["step-00000007"]
-        assert load_checkpoint(path).arrays["w"] == value
 
 
 def test_a_replacement_that_was_interrupted_counts(tmp_path):

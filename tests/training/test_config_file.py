@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 import re
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Optional
@@ -285,8 +284,3 @@ def test_an_option_of_an_unsupported_type_is_the_programmers_error():
 
     with pytest.raises(TypeError, match="not supported"):
         write_toml({"odd": Odd()})
-
-
-def test_toml_itself_agrees():
-    text = write_toml({"training": Training(3, note='a\n\x7f"')})
-    assert tomllib.loads(text)["training"]["note"] == 'a\n\x7f"'

@@ -31,13 +31,6 @@ def test_records_come_back_line_by_line(log):
     assert [json.loads(line) for line in log.path.read_text().splitlines()] == RECORDS
 
 
-def test_each_line_is_in_the_file_at_once(tmp_path):
-    log = MetricsLog(tmp_path / "m")
-    for count in (1, 2, 3):
-        log.append({"step": count})
-        assert len(read(log.path)) == count
-
-
 def test_no_file_is_no_records(tmp_path):
     assert read(tmp_path / "absent") == []
     MetricsLog(tmp_path / "absent").truncate_after(3)

@@ -42,7 +42,11 @@ def mlm(*, seed: int = 0, max_length: int = 64) -> TextTask:
     """The task of predicting hidden pieces of words. Raises ConfigError for a max_length out of range."""
     train, held_out = manual()
     check = digest([train, held_out])
-    pieces = cached_lines(f"manual-pieces-{_VERSION}-{_PIECES}-{check[:16]}.txt", lambda: _learn(train))
+
+    def learn() -> Iterable[str]:
+        return WordPiece.learn([train], _PIECES, special=SPECIAL).vocabulary.pieces
+
+    pieces = cached_lines(f"manual-pieces-{_VERSION}-{_PIECES}-{check[:16]}.txt", learn)
     tokenizer = WordPiece(Vocabulary(tuple(pieces)))
     return TextTask("mlm", "masked", tokenizer, train, held_out, seed=seed, digest=check, max_length=max_length)
 
@@ -71,7 +75,3 @@ def _new_paragraphs(texts: Iterable[str], seen: set[str]) -> str:
                 seen.add(key)
                 new.append(paragraph.strip("\n"))
     return "\n\n".join(new) + "\n"
-
-
-def _learn(text: str) -> Iterable[str]:
-    return WordPiece.learn([text], _PIECES, special=SPECIAL).vocabulary.pieces
