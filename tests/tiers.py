@@ -50,14 +50,14 @@ SLOW = {
     ),
     "cli/test_train_own_text.py": ("test_a_prompt_is_continued_as_it_is", "test_a_text_becomes_samples"),
     "data/real/test_dates.py": ("test_a_phrase_is_what_babel_writes_and_knows_its_fields",),
-    "data/real/test_manual.py": ("test_pieces_are_learnt_from_the_training_side_alone",),
     "data/test_every_task.py": (
         "test_a_batch_is_a_function_of_seed_and_step", "test_batches_keep_to_their_shapes_and_bounds",
         "test_max_length_is_that_of_the_longest",
     ),
-    "data/real/test_scan.py": (
+    "data/real/test_corpora.py": (
         "test_splits_have_the_published_sizes", "test_jump_is_trained_alone_and_held_out_in_company",
         "test_what_is_held_out_of_length_is_longer_than_all_that_is_trained",
+        "test_pieces_are_learnt_from_the_training_side_alone",
     ),
     "data/test_sequences.py": ("test_another_process_draws_the_same",),
     "proof/test_bisect.py": (

@@ -1,11 +1,15 @@
 """Tokenisers: what is encoded decodes to itself, what cannot be is [UNK] and counted, and nothing crashes."""
 
+from __future__ import annotations
+
 from collections import Counter
 
 import numpy as np
 import pytest
 
-from npformer.data import SPECIAL, Characters, Coverage, SpelledWords, Vocabulary, WordPiece, Words
+from npformer.data import SPECIAL, Characters, Coverage, MarkedWords, SpelledWords, Vocabulary, WordPiece, Words
+from npformer.data.marked_words import spans
+from npformer.data.spelled_words import words_of
 from npformer.data.tokenizer import as_texts
 from npformer.errors import ConfigError, TokenError
 
@@ -149,3 +153,64 @@ def test_coverage_reads_as_a_line_of_a_log():
     assert str(Coverage(1000, Counter())) == "1,000 of 1,000 covered (100.0 %)"
     assert str(Coverage(0, Counter())) == "0 of 0 covered"
     assert str(Coverage(20, Counter(map(str, range(12))))).endswith("'5', '6', '7' and 2 more")
+
+
+TEXTS = ["soixante-dix-sept", "one thousand, two", "5.3.87", "1. März 1987", "l'an deux", "en_US 3/5/87"]
+TOKENIZER = MarkedWords.learn(TEXTS)
+
+
+def test_marks_are_pieces_of_their_own():
+    assert TOKENIZER.tokenize("soixante-dix, 5.3.87") == ["soixante", "-", "dix", ",", "5", ".", "3", ".", "87"]
+    assert TOKENIZER.tokenize("en_US 3/5") == ["en", "_", "US", "3", "/", "5"]
+    assert TOKENIZER.tokenize("deux ans") == ["deux", "[UNK]"]
+
+
+@pytest.mark.parametrize("text", ["soixante-dix-sept", "one thousand, two", "1. März 1987", "l'an deux"])
+def test_ordinary_text_comes_back(text):
+    assert TOKENIZER.decode(TOKENIZER.encode(text)) == text
+
+
+def test_pieces_know_their_places():
+    for text in TEXTS:
+        assert [text[start:stop] for start, stop in spans(text)] == TOKENIZER.tokenize(text)
+
+
+def test_a_vocabulary_keeps_to_its_bounds():
+    assert len(MarkedWords.learn(TEXTS, max_size=10).vocabulary) == 10
+    assert MarkedWords.learn(["a-b, a-b, c"], min_count=2).vocabulary.text_pieces == {"a", "b", "-", ","}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("The cat, the cat.", ["The", " cat", ",", " the", " cat", "."]),
+        ("a  b\n\nc\t d", ["a", " ", " b", "\n", "\n", "c", "\t", " d"]),
+        ("x1987y -- (z)", ["x", "1987", "y", " --", " (", "z", ")"]),
+        ("हिन्दी é", ["हिन्दी", " é"]),
+        ("a_b\u00a0c \n", ["a", "_", "b", "\u00a0", "c", " ", "\n"]),
+        ("", []),
+    ],
+)
+def test_words_have_their_space_before_them(text, words):
+    assert words_of(text) == words
+    assert [words_of(word) for word in words] == [[word] for word in words], "a word alone is the same word"
+
+
+def test_frequent_words_are_pieces_and_others_are_spelled():
+    tokenizer = SpelledWords.learn("the cat, the dog, the cat\nthe end", 100)
+    assert set(tokenizer.vocabulary.pieces) - set(SPECIAL) >= {" the", " cat", " ", "t", "\n"}
+    assert " dog" not in tokenizer.vocabulary.pieces, "seen once"
+    assert tokenizer.tokenize(" the dog") == [" the", " ", "d", "o", "g"]
+    assert tokenizer.tokenize(" the goat€") == [" the", " ", "g", "o", "a", "t", "[UNK]"]
+    assert str(tokenizer.coverage(["a€"])) == "1 of 2 covered (50.0 %); missing: '€'"
+    assert tokenizer.decode(tokenizer.encode("tthe  \n,ace")) == "tthe  \n,ace"
+
+
+def test_the_most_frequent_words_come_first_and_size_bounds_them():
+    text = "bb bb bb bb aa aa cc cc dd"
+    characters = len(SPECIAL) + len(set(text))
+    assert SpelledWords.learn(text, characters + 2).vocabulary.pieces[characters:] == (" bb", " aa")
+    assert SpelledWords.learn(text, 100).vocabulary.pieces[characters:] == (" bb", " aa", " cc")
+    assert SpelledWords.learn("ab", 100, alphabet="xyz").vocabulary.pieces[len(SPECIAL) :] == tuple("abxyz")
+    with pytest.raises(ConfigError, match=f"max_pieces: expected at least {characters}, for 7 special pieces and 5 "):
+        SpelledWords.learn(text, characters - 1)

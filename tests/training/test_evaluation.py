@@ -1,5 +1,6 @@
-"""Evaluation on a model whose answers are known: it says what a table tells it to say."""
+"""Evaluation: a model says what a table tells it to say, and numbers are the same as counted by hand, row by row."""
 
+import math
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -7,11 +8,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npformer.data import EOS_ID, PAD_ID, Example, Vocabulary
+from npformer.data import (
+    EOS_ID,
+    PAD_ID,
+    SEQUENCE,
+    Characters,
+    Example,
+    ExampleTask,
+    TextTask,
+    Vocabulary,
+    WordPiece,
+    Words,
+)
 from npformer.errors import DataError
-from npformer.models import Transformer
-from npformer.training import evaluation
-from npformer.training.evaluation import evaluate
+from npformer.models import DecoderConfig, EncoderConfig, Transformer, TransformerConfig, build_model
+from npformer.optim import Adam
+from npformer.training import TrainStep, evaluation
+from npformer.training.evaluation import Evaluation, evaluate, evaluate_task
 
 Host = np.ndarray[Any, Any]
 
@@ -103,3 +116,123 @@ def test_an_output_cut_at_max_len_is_no_match(copier, vocabulary):
 def test_nothing_to_evaluate_is_refused(copier, vocabulary):
     with pytest.raises(DataError, match=r"^examples: expected at least one, got none"):
         evaluate(copier, [], vocabulary, max_len=6)
+
+
+SIZES = {"d_model": 8, "num_heads": 2, "d_ff": 8, "dropout": 0.0}
+WORDS = ["ab ba", "b a c", "c", "ac ab a b", "bb cc a", "b c"]
+TEXT = "a cab is a cab. a bac is no cab, but a bac is a bac. " * 3
+
+
+def classify():
+    examples = [Example(text, name) for text, name in zip(WORDS, "xyyxxy", strict=True)]
+    tokenizer = Characters.learn(WORDS)
+    return ExampleTask("c", "classify", tokenizer, examples, examples, seed=0, digest="", classes=("x", "y"))
+
+
+def tag():
+    examples = [Example(text, " ".join("xyz"[len(word) % 3] for word in text.split())) for text in WORDS]
+    tokenizer = Words.learn(WORDS)
+    return ExampleTask("t", "tag", tokenizer, examples, examples, seed=0, digest="", classes=("x", "y", "z"))
+
+
+def causal():
+    return TextTask("l", "causal", Characters.learn(TEXT), TEXT, TEXT, seed=0, digest="", max_length=9)
+
+
+def masked():
+    tokenizer = WordPiece.learn([TEXT], 60)
+    return TextTask("m", "masked", tokenizer, TEXT, TEXT, seed=0, digest="", max_length=9)
+
+
+def translate():
+    examples = [Example(text, text) for text in WORDS]
+    tokenizer = Words.learn(WORDS, special=SEQUENCE)
+    return ExampleTask("p", "translate", tokenizer, examples, examples, seed=0, digest="")
+
+
+def model_for(task, backend):
+    size = len(task.vocabulary)
+    if task.kind == "translate":
+        config = TransformerConfig(size, size, num_encoder_layers=1, num_decoder_layers=1, **SIZES)
+    elif task.kind == "causal":
+        config = DecoderConfig(size, num_layers=1, **SIZES)
+    else:
+        head = {"classify": "sequence", "tag": "tokens", "masked": "masked"}[task.kind]
+        config = EncoderConfig(size, head=head, num_classes=len(task.classes) or None, num_layers=1, **SIZES)
+    return build_model(config, backend=backend, seed=3)
+
+
+SINGLE = [classify, tag, masked, causal]
+TASKS = pytest.mark.parametrize("make", SINGLE)
+
+
+@pytest.mark.parametrize("make", [*SINGLE, translate])
+@pytest.mark.parametrize("batch_size", [1, 2, 250])
+def test_numbers_are_those_counted_by_hand(make, batch_size, numpy64, monkeypatch):
+    monkeypatch.setattr(evaluation, "BATCH_SIZE", batch_size)
+    task = make()
+    model, examples = model_for(task, numpy64), task.held_out(5)
+    step = TrainStep(model, Adam(model.arena, lr=0.02))
+    for number in range(1, 40):  # until it is right now and then
+        step(*task.batch(number, 8))
+    surprise, right = [], []
+    least = 0 if task.kind == "translate" else 1  # the others never answer [PAD]
+    for example in examples:
+        *inputs, targets = task.collate([example])
+        logits = np.atleast_2d(model(*inputs)[0])
+        p = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
+        asked = [(row, target) for row, target in zip(p, np.atleast_1d(targets[0]), strict=True) if target != 0]
+        surprise += [-math.log(row[target]) for row, target in asked]
+        right.append([int(np.argmax(row[least:])) + least == target for row, target in asked])
+    found = evaluate_task(model, task, 5)
+    assert (found.kind, found.count, len(found.outputs)) == (task.kind, 5, 5)
+    assert found.loss == pytest.approx(np.mean(surprise), rel=1e-12)
+    assert found.token_accuracy == pytest.approx(np.mean([each for row in right for each in row]), rel=1e-12)
+    if task.kind == "translate":  # free-running; words are cut by the task's tokenizer, not letter by letter
+        assert all(set(output.split()) <= set(task.vocabulary.pieces) for output in found.outputs)
+    else:
+        assert found.exact_match == np.mean([all(row) for row in right])
+        assert found.exact_match > 0 or task.kind in ("masked", "causal")
+    if task.kind == "causal":
+        characters = sum(len(example.source) for example in examples)
+        assert found.bits_per_character == pytest.approx(sum(surprise) / math.log(2) / characters, rel=1e-12)
+    else:
+        assert math.isnan(found.bits_per_character)
+    if task.kind in ("classify", "tag"):
+        assert np.mean([output == example.target for output, example in zip(found.outputs, examples, strict=True)]) == (
+            found.exact_match
+        )
+
+
+def test_padding_is_never_an_answer(numpy64):
+    """Even if the model is sure of it."""
+    task = classify()
+    model = model_for(task, numpy64)
+    dict(model.named_parameters())["head.bias"].data[...] = [100.0, 0.0, 0.0]
+    assert set(evaluate_task(model, task, 6).outputs) <= {"x", "y"}
+
+
+def test_outputs_of_hidden_words_are_the_text_with_them_filled_in(numpy64):
+    task = masked()
+    model, examples = model_for(task, numpy64), task.held_out(3)
+    outputs = evaluate_task(model, task, 3).outputs
+    tokens, targets = task.collate(examples)
+    filled = np.where(targets != 0, 1 + np.argmax(model(tokens)[..., 1:], axis=-1), tokens)
+    assert list(outputs) == [task.tokenizer.decode(row) for row in filled]
+    assert "[MASK]" not in "".join(outputs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "measures", "score"),
+    [
+        ("translate", {"token_accuracy": 0.5, "exact_match": 0.25}, 0.2505),
+        ("classify", {"accuracy": 0.25}, 0.2505),
+        ("tag", {"token_accuracy": 0.5, "exact_match": 0.25}, 0.2505),
+        ("masked", {"token_accuracy": 0.5}, 0.5),
+        ("causal", {"token_accuracy": 0.5, "bits_per_character": 3.0}, -2.0),
+    ],
+)
+def test_what_is_told_of_each_kind_and_what_is_best(kind, measures, score):
+    found = Evaluation(2.0, 0.5, 0.25, 4, (), kind, 3.0)
+    assert found.measures == measures
+    assert found.score == pytest.approx(score, rel=1e-12)

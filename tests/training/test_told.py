@@ -6,7 +6,7 @@ import pytest
 
 from npformer.training.evaluation import evaluate_task
 from npformer.training.told import Piece, Told, aligned, confusions, told_examples
-from tests.training.test_evaluation_tasks import TASKS, causal, masked, model_for
+from tests.training.test_evaluation import TASKS, causal, masked, model_for
 
 
 def spoken(pieces):
