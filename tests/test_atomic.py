@@ -6,48 +6,12 @@ import errno
 import json
 import math
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from npformer import atomic
-
-CALLS = ("open", "write", "fsync", "replace", "rename", "mkdir")
-
-
-class FailingSystem:
-    """The os module, but call number `fail_at` (from 0) fails; a failing write has stored one byte before."""
-
-    def __init__(self, fail_at: int, code: int = errno.ENOSPC):
-        self.fail_at, self.code, self.calls = fail_at, code, 0
-
-    def __getattr__(self, name: str):
-        real = getattr(os, name)
-        return self._counted(name, real) if name in CALLS else real
-
-    def _counted(self, name: str, real):
-        def call(*args):
-            self.calls += 1
-            if self.calls - 1 != self.fail_at:
-                return real(*args)
-            if name == "write":
-                real(args[0], args[1][:1])
-            raise OSError(self.code, os.strerror(self.code))
-
-        return call
-
-
-def failures(monkeypatch: pytest.MonkeyPatch, code: int = errno.ENOSPC) -> Iterator[FailingSystem]:
-    """A system that fails at the first call, at the second, … until one is never reached."""
-    for fail_at in range(1000):
-        system = FailingSystem(fail_at, code)
-        monkeypatch.setattr(atomic, "os", system)
-        yield system
-        monkeypatch.setattr(atomic, "os", os)
-        if system.calls <= fail_at:
-            assert fail_at > 3, "the failing system was by-passed"
-            return
+from tests.failing_system import WatchedSystem, every_failure, watched
 
 
 def test_write_atomically_replaces_the_content(tmp_path):
@@ -67,13 +31,14 @@ def test_a_new_file_has_the_usual_mode(tmp_path):
 def test_write_atomically_fails_whole_at_every_call(tmp_path, monkeypatch):
     path = tmp_path / "file"
     failed = 0
-    for system in failures(monkeypatch):
+    for system in every_failure(monkeypatch):
         path.write_bytes(b"old")
+        watched(monkeypatch, system)
         try:
             atomic.write_atomically(path, b"new content")
         except OSError:
             failed += 1
-            renamed = system.fail_at >= 4  # open, write, fsync and replace come first
+            renamed = system.fail_at > 4  # open, write, fsync, close and replace come first
             assert path.read_bytes() == (b"new content" if renamed else b"old")
         else:
             assert path.read_bytes() == b"new content"
@@ -107,8 +72,9 @@ def test_everything_is_synced_before_it_is_named(tmp_path, monkeypatch):
 def test_commit_folder_appears_whole_or_not(tmp_path, monkeypatch):
     files = {"a": b"1", "b": b"2"}
     failed = 0
-    for number, _ in enumerate(failures(monkeypatch)):
-        path = tmp_path / str(number)
+    for system in every_failure(monkeypatch):
+        path = tmp_path / str(system.fail_at)
+        watched(monkeypatch, system)
         try:
             atomic.commit_folder(path, files, lambda path: None)
         except OSError:
@@ -145,9 +111,9 @@ def test_remove_folder_hides_before_it_deletes(tmp_path, monkeypatch):
 
 
 def test_file_systems_that_cannot_sync_a_folder_are_accepted(tmp_path, monkeypatch):
-    monkeypatch.setattr(atomic, "os", FailingSystem(1, errno.EINVAL))
+    monkeypatch.setattr(atomic, "os", WatchedSystem(1, code=errno.EINVAL))
     atomic.sync_folder(tmp_path)
-    monkeypatch.setattr(atomic, "os", FailingSystem(1, errno.EIO))
+    monkeypatch.setattr(atomic, "os", WatchedSystem(1, code=errno.EIO))
     with pytest.raises(OSError, match=os.strerror(errno.EIO)):
         atomic.sync_folder(tmp_path)
 

@@ -1,7 +1,5 @@
 """Batches are padded at the end, their targets shifted; classes and tags are ids from 1; each example once an epoch."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

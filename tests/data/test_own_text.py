@@ -1,7 +1,5 @@
 """A text of one's own: split without leakage, every passage once, and windows of the characters or words it has."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

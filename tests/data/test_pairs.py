@@ -25,6 +25,10 @@ def numbers(count):
     return [Example(source, source * 2) for source in sources]
 
 
+def pairs(examples, seed=0, **options):
+    return PairsTask(examples, name="t", digest="", seed=seed, **options)
+
+
 def as_tsv(examples):
     return "".join(f"{source}\t{target}\n" for source, target in examples).encode()
 
@@ -74,7 +78,7 @@ def test_batches_of_like_length_need_little_padding(task):
 
 def test_equal_sources_fall_on_one_side():
     examples = [Example(source, target) for source, _ in numbers(300) for target in ("a", "b", "c")]
-    task = PairsTask(examples, name="t", digest="", seed=0)
+    task = pairs(examples)
     held_out = Counter(example.source for example in task.held_out())
     assert set(held_out.values()) == {3}
     assert not {row.source for row in epoch(task)} & set(held_out)
@@ -82,7 +86,7 @@ def test_equal_sources_fall_on_one_side():
 
 def test_repeated_lines_are_trained_on_as_often_and_held_out_once():
     examples = numbers(200) * 2
-    task = PairsTask(examples, name="t", digest="", seed=0)
+    task = pairs(examples)
     assert len(set(task.held_out())) == len(task.held_out())
     seen = Counter(epoch(task))
     assert set(seen.values()) == {2}
@@ -91,7 +95,7 @@ def test_repeated_lines_are_trained_on_as_often_and_held_out_once():
 
 def test_the_split_is_stable_under_seed_order_and_added_lines():
     def held_out(examples, seed):
-        return PairsTask(examples, name="t", digest="", seed=seed).held_out()
+        return pairs(examples, seed=seed).held_out()
 
     expected = held_out(numbers(300), 0)
     assert held_out(numbers(300)[::-1], 7) == expected
@@ -100,7 +104,7 @@ def test_the_split_is_stable_under_seed_order_and_added_lines():
 
 def test_the_split_is_the_same_in_every_version():
     """To move a source to the other side would let models train on what they are judged by."""
-    task = PairsTask(numbers(60), name="t", digest="", seed=0)
+    task = pairs(numbers(60))
     assert [source for source, _ in task.held_out()] == [
         "49xxxx",
         "3xxx",
@@ -113,7 +117,7 @@ def test_the_split_is_the_same_in_every_version():
 
 
 def test_held_out_prefixes_are_samples_of_the_whole_file():
-    task = PairsTask(numbers(2000), name="t", digest="", seed=0)
+    task = pairs(numbers(2000))
     assert task.held_out(20) == task.held_out()[:20]
     places = [numbers(2000).index(example) for example in task.held_out(40)]
     assert places != sorted(places)
@@ -156,7 +160,7 @@ def test_a_bad_file_is_refused_with_its_line(tmp_path, content, message):
 
 @pytest.mark.parametrize("fraction", [0, 1, -0.1, 1.5, float("nan")])
 @pytest.mark.parametrize("split", [
-    lambda fraction: PairsTask(numbers(20), name="t", digest="", seed=0, held_out_fraction=fraction),
+    lambda fraction: pairs(numbers(20), held_out_fraction=fraction),
     lambda fraction: split_text("a few words", fraction),
 ])  # fmt: skip
 def test_a_fraction_outside_its_bounds_is_refused(split, fraction):

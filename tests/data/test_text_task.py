@@ -1,7 +1,5 @@
 """Windows: whole units, from anywhere in training and one after the other held out; what is masked, and how often."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

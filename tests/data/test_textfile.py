@@ -1,7 +1,5 @@
 """Text files: what is no text is refused with the reason, and a text comes as it is."""
 
-from __future__ import annotations
-
 import hashlib
 from functools import partial
 

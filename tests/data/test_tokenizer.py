@@ -1,7 +1,5 @@
 """Tokenisers: what is encoded decodes to itself, what cannot be is [UNK] and counted, and nothing crashes."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

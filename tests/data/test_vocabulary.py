@@ -1,7 +1,5 @@
 """A vocabulary round-trips through its file and refuses what it cannot represent."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import re

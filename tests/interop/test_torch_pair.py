@@ -14,6 +14,10 @@ RNG = np.random.default_rng(0)
 X, W = RNG.normal(size=(3, 4)), RNG.normal(size=(4, 2))
 
 
+def checked(target, *inputs, **options):
+    return gradcheck(from_torch(target), *inputs, **options)
+
+
 def function_of(name, **parts):
     """A torch.autograd.Function of these static methods."""
     return type(name, (torch.autograd.Function,), {part: staticmethod(call) for part, call in parts.items()})
@@ -52,14 +56,14 @@ def make_power(exponent):
 
 @pytest.mark.parametrize(("factor", "ok"), [(1.0, True), (1.001, False)])
 def test_a_right_and_a_wrong_backward_are_told_apart_by_the_names_of_the_inputs(factor, ok):
-    report = gradcheck(from_torch(make_scaled_sine(factor)), X, X + 1)
+    report = checked(make_scaled_sine(factor), X, X + 1)
     assert report.name == "ScaledSine"
     assert {row.tensor: row.ok for row in report.rows} == {"x": True, "w": ok}
 
 
 def test_nothing_of_a_backward_is_in_the_witness():
     """What the witness says does not depend on the backward: as wrong as can be, numeric is what it was."""
-    numeric = [gradcheck(from_torch(make_scaled_sine(factor)), X, X + 1, explain=False).rows[1] for factor in (2, 3)]
+    numeric = [checked(make_scaled_sine(factor), X, X + 1, explain=False).rows[1] for factor in (2, 3)]
     assert [row.ratio for row in numeric] == pytest.approx([2, 3])
 
 
@@ -77,10 +81,10 @@ def test_values_are_computed_without_gradients():
 
 
 def test_a_function_in_the_newer_form_with_an_integer():
-    report = gradcheck(from_torch(make_power(2)), X, 3)
+    report = checked(make_power(2), X, 3)
     assert report.ok, str(report)
     assert [row.tensor for row in report.rows] == ["base"]
-    assert not gradcheck(from_torch(make_power(1)), X, 3).ok
+    assert not checked(make_power(1), X, 3).ok
 
 
 def test_a_backward_that_returns_none_claims_0():
@@ -89,7 +93,7 @@ def test_a_backward_that_returns_none_claims_0():
         return x * w
 
     forgetful = function_of("Forgetful", forward=forward, backward=lambda ctx, dy: (dy * ctx.saved_tensors[0], None))
-    report = gradcheck(from_torch(forgetful), X, X + 1)
+    report = checked(forgetful, X, X + 1)
     assert [row.ok for row in report.rows] == [True, False]
     assert report.rows[1].analytic == 0
 
@@ -99,11 +103,11 @@ def test_functions_of_tensors():
         product = a @ b
         return product.tanh(), {"max": product.max(dim=-1), "nothing": None}  # values, and indices that are left out
 
-    report = gradcheck(from_torch(both), X, W, complex_step=False)  # max refuses complex numbers
+    report = checked(both, X, W, complex_step=False)  # max refuses complex numbers
     assert report.ok, str(report)
     assert [row.tensor for row in report.rows] == ["a", "b"]
-    assert gradcheck(from_torch(torch.sin), X).ok
-    detached = gradcheck(from_torch(lambda x: x.detach() * 2), X)
+    assert checked(torch.sin, X).ok
+    detached = checked(lambda x: x.detach() * 2, X)
     assert not detached.ok
     assert detached.rows[0].analytic == 0
 
@@ -117,7 +121,7 @@ def test_inputs_written_to_and_with_gaps():
 
     for x, strides in ((X, (4, 1)), (np.asarray(RNG.normal(size=(3, 8)))[..., ::2], (8, 2))):
         before = x.copy()
-        assert gradcheck(from_torch(in_place), x).ok
+        assert checked(in_place, x).ok
         assert strides in seen
         np.testing.assert_array_equal(x, before)
         seen.clear()
@@ -126,7 +130,7 @@ def test_inputs_written_to_and_with_gaps():
 def test_numbers_that_need_a_check_without_the_complex_step():
     """Softmax, ReLU and max refuse complex numbers, and |x| loses an imaginary part: they are checked all the same."""
     for function in (lambda x: torch.relu(x) ** 2, lambda x: x.softmax(-1)):
-        assert gradcheck(from_torch(function), X).ok
+        assert checked(function, X).ok
         pair = from_torch(function)
         with pytest.raises(TypeError, match="complex"):
             pair.forward(X + 1j)
@@ -170,7 +174,7 @@ def test_a_module_is_checked_and_unchanged(training):
     module[0].weight.grad = torch.ones(5, 4)
     before = {name: x.clone() for name, x in module.state_dict().items()}
     drawn = torch.get_rng_state()
-    report = gradcheck(from_torch(module), X, complex_step=False)
+    report = checked(module, X, complex_step=False)
     assert report.ok, str(report)
     names = ["input", "0.weight", "0.bias", "1.weight", "1.bias", "4.weight", "4.bias"]
     assert [row.tensor for row in report.rows] == names
@@ -191,8 +195,8 @@ def test_a_wrong_function_inside_a_module_is_found():
         def forward(self, x):
             return self.function.apply(x, self.gain.expand_as(x))
 
-    assert gradcheck(from_torch(Layer(1.0)), X).ok
-    report = gradcheck(from_torch(Layer(0.99)), X)
+    assert checked(Layer(1.0), X).ok
+    report = checked(Layer(0.99), X)
     assert {row.tensor: row.ok for row in report.rows} == {"x": True, "gain": False}
 
 
@@ -236,7 +240,7 @@ def test_tied_frozen_and_integer():
         def forward(self, tokens):
             return self.out(self.table(tokens))
 
-    report = gradcheck(from_torch(Tied()), np.array([[1, 2, 2], [3, 0, 6]]))
+    report = checked(Tied(), np.array([[1, 2, 2], [3, 0, 6]]))
     assert report.ok, str(report)
     assert [row.tensor for row in report.rows] == ["table.weight"]
 
@@ -253,7 +257,7 @@ def test_several_outputs_and_a_state_that_a_call_changes():
             return y * self.calls, h, c
 
     module = Counting()
-    report = gradcheck(from_torch(module), RNG.normal(size=(2, 3, 4)), complex_step=False)
+    report = checked(module, RNG.normal(size=(2, 3, 4)), complex_step=False)
     assert report.ok, str(report)
     assert float(module.calls) == 0
 
@@ -263,13 +267,13 @@ def test_what_is_refused():
         with pytest.raises(ConfigError, match=r"expected a subclass of torch.autograd.Function, an nn.Module or"):
             from_torch(target)
     with pytest.raises(ConfigError, match="expected a forward that returns tensors, got an object of type int"):
-        gradcheck(from_torch(lambda x: 3), X)
+        checked(lambda x: 3, X)
     with pytest.raises(ValueError, match="expected an output of floating-point numbers"):
-        gradcheck(from_torch(lambda x: x > 0), X)
+        checked(lambda x: x > 0, X)
     with pytest.raises(ValueError, match="expected real outputs"):
-        gradcheck(from_torch(lambda x: x * 1j), X)
+        checked(lambda x: x * 1j, X)
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):  # PyTorch's own words, of real numbers
-        gradcheck(from_torch(lambda x: x @ x), X)
+        checked(lambda x: x @ x, X)
 
 
 def test_copies_are_independent_of_the_module_they_are_of():

@@ -19,3 +19,9 @@ def is_durable(monkeypatch):
 
     monkeypatch.setattr(os, "fsync", fsync)
     return lambda path: identity(path.stat()) in found
+
+
+@pytest.fixture
+def path(tmp_path):
+    """Where a model is saved."""
+    return tmp_path / "model"

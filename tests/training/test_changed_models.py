@@ -1,7 +1,5 @@
 """Models that somebody has changed by hand train as they are, or are refused: nothing is left out silently."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial

@@ -17,11 +17,11 @@ from npformer.training.checkpoint import (
     list_checkpoints,
     load_checkpoint,
     prune,
-    save_checkpoint,
 )
+from tests.training import runs
+from tests.training.runs import save
 
 DTYPES = ["bool", "int8", "int32", "int64", "uint64", "float16", "float32", "float64", "complex64", "complex128"]
-SMALL = {"w": np.arange(3, dtype=np.float32)}
 
 
 def make(dtype, shape):
@@ -50,7 +50,7 @@ def test_arrays_come_back_bit_for_bit(tmp_path, dtype, shape):
         "fortran": np.asfortranarray(array),
         "big endian": array.astype(array.dtype.newbyteorder(">")),
     }
-    loaded = load_checkpoint(save_checkpoint(tmp_path, 1, given, {}, None)).arrays
+    loaded = load_checkpoint(save(tmp_path, 1, given)).arrays
     assert sorted(loaded) == sorted(given)
     for name, back in loaded.items():
         native = given[name].astype(array.dtype)
@@ -68,12 +68,12 @@ def test_everything_else_comes_back(tmp_path):
         "none": None,
         "text": "ü\n",
     }
-    path = save_checkpoint(tmp_path / "made" / "too", 500, {}, state, 0.25)
+    path = save(tmp_path / "made" / "too", 500, {}, state=state, score=0.25)
     assert path == tmp_path / "made" / "too" / "step-00000500"
     assert sorted(os.listdir(path)) == [ARRAYS, STATE]
     back = load_checkpoint(path)
     assert (back.step, back.state, back.score, back.arrays, back.path) == (500, state, 0.25, {}, path)
-    back = load_checkpoint(save_checkpoint(tmp_path, 1, {}, {"x": math.nan}, None))
+    back = load_checkpoint(save(tmp_path, 1, {}, state={"x": math.nan}))
     assert math.isnan(back.state["x"])
     assert back.score is None
 
@@ -81,22 +81,22 @@ def test_everything_else_comes_back(tmp_path):
 @pytest.mark.parametrize("array", [np.array(["a"]), np.array([None]), [1.0], np.zeros(2, np.longdouble)])
 def test_other_arrays_are_refused(tmp_path, array):
     with pytest.raises(DTypeError, match=r"array 'x': expected a NumPy array of one of bool.*got"):
-        save_checkpoint(tmp_path, 1, {"x": array}, {}, None)
+        save(tmp_path, 1, {"x": array})
     assert os.listdir(tmp_path) == []
 
 
 def test_states_that_json_would_change_are_refused(tmp_path):
     with pytest.raises(CheckpointError, match=r"checkpoint\.state\.a\[1\]: expected None, bool.*got set"):
-        save_checkpoint(tmp_path, 1, {}, {"a": [1, {2}]}, None)
+        save(tmp_path, 1, {}, state={"a": [1, {2}]})
     with pytest.raises(ConfigError, match="step: expected an integer of at least 0, got -1"):
-        save_checkpoint(tmp_path, -1, {}, {}, None)
+        save(tmp_path, -1, {})
     assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("file", [ARRAYS, STATE])
 def test_any_truncation_is_noticed(tmp_path, file):
-    save_checkpoint(tmp_path, 1, SMALL, {}, None)
-    path = save_checkpoint(tmp_path, 2, SMALL, {"a": 1e-05}, 0.5)
+    save(tmp_path)
+    path = save(tmp_path, 2, state={"a": 1e-05}, score=0.5)
     data = (path / file).read_bytes()
     for length in range(len(data)):
         (path / file).write_bytes(data[:length])
@@ -111,7 +111,7 @@ def test_any_truncation_is_noticed(tmp_path, file):
 
 @pytest.mark.parametrize("file", [ARRAYS, STATE])
 def test_any_flipped_bit_is_noticed(tmp_path, file):
-    path = save_checkpoint(tmp_path, 2, {**SMALL, "é": np.ones(2) * 1j}, {"a": [1e-05, True, "é"]}, math.inf)
+    path = save(tmp_path, 2, {**runs.ARRAYS, "é": np.ones(2) * 1j}, state={"a": [1e-05, True, "é"]}, score=math.inf)
     data = (path / file).read_bytes()
     places = [(position, position % 8) for position in range(len(data))]
     places += [(position, bit) for bit in (0, 5) for position in range(0, len(data), 3)]  # 5: upper or lower case
@@ -125,8 +125,8 @@ def test_any_flipped_bit_is_noticed(tmp_path, file):
 
 @pytest.mark.parametrize("file", [ARRAYS, STATE])
 def test_files_of_two_checkpoints_do_not_mix(tmp_path, file):
-    one = save_checkpoint(tmp_path, 1, SMALL, {}, None)
-    two = save_checkpoint(tmp_path, 2, {"w": SMALL["w"] + 1}, {}, None)
+    one = save(tmp_path)
+    two = save(tmp_path, 2, {"w": runs.ARRAYS["w"] + 1})
     shutil.copy(one / file, two / file)
     with pytest.raises(CheckpointError, match="step-00000002"):
         load_checkpoint(two)
@@ -134,7 +134,7 @@ def test_files_of_two_checkpoints_do_not_mix(tmp_path, file):
 
 def test_missing_parts_are_named(tmp_path):
     for file in (ARRAYS, STATE):
-        path = save_checkpoint(tmp_path, 1, SMALL, {}, None)
+        path = save(tmp_path)
         (path / file).unlink()
         with pytest.raises(CheckpointError, match=rf"{file}: expected a checkpoint's {file}, found nothing"):
             load_checkpoint(path)
@@ -149,7 +149,7 @@ def test_missing_parts_are_named(tmp_path):
 
 
 def test_another_format_is_told_apart_from_damage(tmp_path):
-    path = save_checkpoint(tmp_path, 1, SMALL, {}, None)
+    path = save(tmp_path)
     document = atomic.unseal((path / STATE).read_bytes())
     (path / STATE).write_bytes(atomic.seal({**document, "format": 99}))
     with pytest.raises(CheckpointError, match=rf"{STATE}: expected checkpoint format 1, found 99: use the version"):
@@ -160,12 +160,12 @@ def test_another_format_is_told_apart_from_damage(tmp_path):
 
 
 def test_a_copy_under_another_name_loads(tmp_path):
-    shutil.copytree(save_checkpoint(tmp_path, 1, SMALL, {}, None), tmp_path / "mine")
+    shutil.copytree(save(tmp_path), tmp_path / "mine")
     assert load_checkpoint(tmp_path / "mine").step == 1
 
 
 def test_the_way_out_is_a_sound_checkpoint(tmp_path):
-    paths = [save_checkpoint(tmp_path, step, SMALL, {}, None) for step in (1, 2, 3, 4, 10**8)]
+    paths = [save(tmp_path, step) for step in (1, 2, 3, 4, 10**8)]
     (paths[2] / ARRAYS).write_bytes(b"")
     for path, sound in [(paths[2], 2), (paths[4], 4)]:
         (path / ARRAYS).write_bytes(b"")
@@ -183,7 +183,7 @@ def test_order_latest_and_best(tmp_path):
     assert best_checkpoint(tmp_path) is None
     scores = {5: None, 100_000_000: 0.1, 99_999_999: 0.7, 20: 0.7, 30: math.nan, 40: -math.inf}
     for step, score in scores.items():
-        save_checkpoint(tmp_path, step, {}, {}, score)
+        save(tmp_path, step, {}, score=score)
     for other in ("step-1", "step-00000001x", ".tmp-x", "step-00000002"):
         (tmp_path / other).mkdir()
     assert [load_checkpoint(path).step for path in list_checkpoints(tmp_path)] == sorted(scores)
@@ -193,7 +193,7 @@ def test_order_latest_and_best(tmp_path):
 
 def test_prune_keeps_the_last_the_best_and_the_unreadable(tmp_path):
     for step, score in [(1, 0.1), (2, 0.9), (3, 0.2), (4, 0.3), (5, None), (6, 0.5)]:
-        save_checkpoint(tmp_path, step, {}, {}, score)
+        save(tmp_path, step, {}, score=score)
     (tmp_path / "step-00000004" / STATE).write_bytes(b"")
     prune(tmp_path, 2)
     assert names(tmp_path) == [f"step-0000000{step}" for step in (2, 4, 5, 6)]
@@ -205,11 +205,11 @@ def test_prune_keeps_the_last_the_best_and_the_unreadable(tmp_path):
 
 
 def test_a_replacement_that_was_interrupted_counts(tmp_path):
-    path = save_checkpoint(tmp_path, 7, SMALL, {"turn": 1}, None)
+    path = save(tmp_path, 7, state={"turn": 1})
     path.rename(tmp_path / "kept")
-    save_checkpoint(tmp_path, 7, SMALL, {"turn": 2}, None).rename(tmp_path / "step-00000007.new")
+    save(tmp_path, 7, state={"turn": 2}).rename(tmp_path / "step-00000007.new")
     (tmp_path / "kept").rename(path)
     assert load_checkpoint(latest_checkpoint(tmp_path)).state == {"turn": 2}
-    save_checkpoint(tmp_path, 8, SMALL, {}, None)
+    save(tmp_path, 8)
     assert sorted(os.listdir(tmp_path)) == ["step-00000007", "step-00000008"]
     assert load_checkpoint(path).state == {"turn": 2}

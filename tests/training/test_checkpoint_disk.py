@@ -12,66 +12,23 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from npformer import atomic
 from npformer.errors import CheckpointError
 from npformer.training import checkpoint
-from npformer.training.checkpoint import list_checkpoints, load_checkpoint, prune, save_checkpoint
+from npformer.training.checkpoint import list_checkpoints, load_checkpoint, prune
+from tests.failing_system import WatchedSystem, every_failure, watched
 from tests.small_disk import mounted
+from tests.training.runs import save
 
 ROOT = Path(__file__).resolve().parents[2]
-SMALL = {"w": np.arange(3, dtype=np.float32)}
 
 
 def names(folder):
     return [path.name for path in list_checkpoints(folder)]
 
 
-class WatchedSystem:
-    """The os module; `fail_at` counts calls that change the disk, `watch` runs after each of them."""
-
-    CALLS = ("open", "write", "fsync", "close", "rename", "mkdir")
-
-    def __init__(self, fail_at=-1, lasting=False, code=errno.ENOSPC):
-        self.fail_at, self.lasting, self.code, self.calls = fail_at, lasting, code, 0
-        self.watch = lambda: None
-
-    def __getattr__(self, name):
-        real = getattr(os, name)
-        return self._counted(name, real) if name in self.CALLS else real
-
-    def _counted(self, name, real):
-        def call(*args):
-            self.calls += 1
-            due = self.calls - 1 == self.fail_at or (self.lasting and self.calls > self.fail_at)
-            if due and name != "close":
-                if name == "write":
-                    real(args[0], args[1][: len(args[1]) // 2])
-                raise OSError(self.code, os.strerror(self.code))
-            result = real(*args)
-            self.watch()
-            return result
-
-        return call
-
-
-def watched(monkeypatch, system):
-    monkeypatch.setattr(atomic, "os", system)
-    monkeypatch.setattr(checkpoint, "os", system)
-
-
-def every_failure(monkeypatch, lasting, code):
-    for fail_at in range(1000):
-        system = WatchedSystem(fail_at, lasting, code)
-        yield system
-        watched(monkeypatch, os)
-        if system.calls <= fail_at:
-            assert fail_at > 10, "the failing system was by-passed"
-            return
-
-
 def message_of_save(folder, step):
     try:
-        save_checkpoint(folder, step, SMALL, {"turn": 2}, None)
+        save(folder, step, state={"turn": 2})
     except CheckpointError as error:
         return str(error)
     return None
@@ -81,10 +38,10 @@ def message_of_save(folder, step):
 @pytest.mark.parametrize("lasting", [False, True])
 @pytest.mark.parametrize("again", [False, True])
 def test_a_failure_at_any_call_costs_nothing(tmp_path, monkeypatch, code, lasting, again):
-    for system in every_failure(monkeypatch, lasting, code):
+    for system in every_failure(monkeypatch, lasting, code, least=10):
         folder = tmp_path / str(system.fail_at)
         for step in (1, 2):
-            save_checkpoint(folder, step, SMALL, {"turn": 1}, None)
+            save(folder, step, state={"turn": 1})
         step = 2 if again else 3
         watched(monkeypatch, system)
         message = message_of_save(folder, step)
@@ -99,28 +56,28 @@ def test_a_failure_at_any_call_costs_nothing(tmp_path, monkeypatch, code, lastin
         if not again:
             assert not list(folder.glob(".tmp-*"))
         watched(monkeypatch, os)
-        save_checkpoint(folder, step, SMALL, {"turn": 3}, None)
+        save(folder, step, state={"turn": 3})
         assert sorted(os.listdir(folder)) == [f"step-{number:08d}" for number in sorted({1, 2, step})]
 
 
 def test_the_previous_checkpoint_is_named_as_it_will_be(tmp_path, monkeypatch):
-    save_checkpoint(tmp_path, 7, SMALL, {}, None).rename(tmp_path / "step-00000007.new")
+    save(tmp_path, 7).rename(tmp_path / "step-00000007.new")
     watched(monkeypatch, WatchedSystem(6))
     with pytest.raises(CheckpointError, match="previous checkpoint step-00000007 is intact"):
-        save_checkpoint(tmp_path, 8, SMALL, {}, None)
+        save(tmp_path, 8)
     assert names(tmp_path) == ["step-00000007"]
 
 
 def test_first_save_fails_without_promising_an_earlier_one(tmp_path, monkeypatch):
     watched(monkeypatch, WatchedSystem(3))
     with pytest.raises(CheckpointError, match="There is no earlier checkpoint"):
-        save_checkpoint(tmp_path, 1, SMALL, {}, None)
+        save(tmp_path)
     assert os.listdir(tmp_path) == []
 
 
 def test_whole_at_every_moment(tmp_path, monkeypatch):
     """What a kill between any two system calls would leave: looked at after each of them."""
-    save_checkpoint(tmp_path, 1, SMALL, {"turn": 0}, 1.0)
+    save(tmp_path, state={"turn": 0}, score=1.0)
     system, seen = WatchedSystem(), [(1, 0)]
 
     def look():
@@ -134,7 +91,7 @@ def test_whole_at_every_moment(tmp_path, monkeypatch):
     system.watch = look
     watched(monkeypatch, system)
     for step, turn in [(2, 1), (2, 2), (3, 3), (3, 4)]:
-        save_checkpoint(tmp_path, step, SMALL, {"turn": turn}, 1.0)
+        save(tmp_path, step, state={"turn": turn}, score=1.0)
         prune(tmp_path, 1)
         assert seen[-1] == (step, turn)
     assert len(seen) > 40
@@ -147,14 +104,14 @@ def test_what_reads_back_wrong_is_not_saved(tmp_path, monkeypatch, break_it):
         checkpoint.safetensors.numpy, "save", lambda arrays: real({k: break_it(a) for k, a in arrays.items()})
     )
     with pytest.raises(CheckpointError, match="array 'w': expected to read back what was written"):
-        save_checkpoint(tmp_path, 1, SMALL, {}, None)
+        save(tmp_path)
     assert os.listdir(tmp_path) == []
 
 
 def test_a_file_in_the_way(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(CheckpointError, match="not saved: File exists"):
-        save_checkpoint(tmp_path / "file", 1, SMALL, {}, None)
+        save(tmp_path / "file")
 
 
 FILL = """
@@ -247,6 +204,6 @@ def test_kills_at_every_moment(tmp_path):
             assert (one.arrays["w"] == one.step + one.state["turn"] / 2).all()
         newest = 2 * found[-1].step + found[-1].state["turn"] if found else 0
         assert newest in (saved[-1], max(saved[-1], 1) + 1), "one that was saved is lost"
-        save_checkpoint(folder, 9, SMALL, {}, None)
+        save(folder, 9)
         assert not list(folder.glob(".tmp-*"))
         assert names(folder)[-1] == "step-00000009"

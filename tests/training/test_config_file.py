@@ -1,7 +1,5 @@
 """Options come back from a file as they went in, and no wrong name or type passes silently."""
 
-from __future__ import annotations
-
 import math
 import random
 import re

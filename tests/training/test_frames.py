@@ -1,7 +1,5 @@
 """With plain kernels a step is what it looks like: few calls lie between it and the model, and none of the runtime."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The gradient's norm of each part: the parts make up the whole, before clipping, and cost no backward."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

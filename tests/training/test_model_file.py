@@ -45,13 +45,13 @@ CONFIGS = [
 
 @pytest.mark.parametrize("config", CONFIGS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_every_model_comes_back_to_the_bit(config, dtype, tmp_path):
+def test_every_model_comes_back_to_the_bit(config, dtype, path):
     backend = get_backend("numpy", dtype, kernels="plain")
     model = shaken(build_model(config, backend=backend, seed=1))
     for _, buffer in model.named_buffers():
         buffer.data[...] = np.random.default_rng(0).uniform(1, 2, buffer.data.shape)
-    save(model, tmp_path / "model")
-    again = load(tmp_path / "model", backend=backend)
+    save(model, path)
+    again = load(path, backend=backend)
     assert (type(again), again.config) == (type(model), config)
     values, found = model_arrays(model), model_arrays(again)
     assert list(values) == list(found)
@@ -63,9 +63,9 @@ def test_every_model_comes_back_to_the_bit(config, dtype, tmp_path):
     assert np.array_equal(model(*inputs), again(*inputs))
 
 
-def test_a_model_saved_on_a_device_is_loaded_on_the_host(tmp_path, strict64, numpy64):
-    save(build(strict64), tmp_path / "model")
-    found, expected = model_arrays(load(tmp_path / "model", backend=numpy64)), model_arrays(build(numpy64))
+def test_a_model_saved_on_a_device_is_loaded_on_the_host(path, strict64, numpy64):
+    save(build(strict64), path)
+    found, expected = model_arrays(load(path, backend=numpy64)), model_arrays(build(numpy64))
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
 
 
@@ -154,26 +154,26 @@ def test_a_model_without_its_running_statistics_is_refused(numpy64):
         set_arrays(model, arrays, "FILE")
 
 
-def test_a_configuration_of_numpys_numbers_is_saved(tmp_path, numpy64):
+def test_a_configuration_of_numpys_numbers_is_saved(path, numpy64):
     """As of a vocabulary's size that was counted: data.max() + 1."""
     changes = {"dropout": np.float32(0.5), "tie_embeddings": np.bool_(True), "num_layers": 2}
     config = DecoderConfig(np.int64(5), **SIZES | changes)
-    save(Decoder(config, backend=numpy64), tmp_path / "model")
-    assert load(tmp_path / "model", backend=numpy64).config == config
+    save(Decoder(config, backend=numpy64), path)
+    assert load(path, backend=numpy64).config == config
     assert [type(each) for each in (config.vocab_size, config.dropout, config.tie_embeddings)] == [int, float, bool]
 
 
-def test_a_subclass_is_saved_as_the_model_it_is_made_of(tmp_path, numpy64):
+def test_a_subclass_is_saved_as_the_model_it_is_made_of(path, numpy64):
     class Mine(Decoder):
         pass
 
     model = Mine(DecoderConfig(5, num_layers=2, **SIZES), backend=numpy64)
-    save(model, tmp_path / "model")
-    found = load(tmp_path / "model", backend=numpy64)
+    save(model, path)
+    found = load(path, backend=numpy64)
     assert type(found) is Decoder
     assert np.array_equal(found.arena.values, model.arena.values)
     with pytest.raises(CheckpointError, match="model: expected one of Transformer, Encoder, Decoder, got LayerNorm"):
-        save(model.decoder.layers[0].norm1, tmp_path / "model")
+        save(model.decoder.layers[0].norm1, path)
 
 
 def test_of_two_arrays_of_one_name_none_is_lost(numpy64):

@@ -32,25 +32,25 @@ class GainAlone(LayerNorm):
         self.gamma = Parameter("gamma", backend.array(np.ones(d_model)))
 
 
-def test_what_load_would_refuse_is_not_written(tmp_path, numpy64):
+def test_what_load_would_refuse_is_not_written(path, numpy64):
     model = build(numpy64)
-    save(model, tmp_path / "model")
-    before = (tmp_path / "model").read_bytes()
+    save(model, path)
+    before = path.read_bytes()
     for layer in model.decoder.layers:
         layer.norm1 = GainAlone(4, numpy64)
     model.arena = Arena(model.owned_parameters(), numpy64)
     with pytest.raises(CheckpointError, match=r"decoder\.layers\.0\.norm1\.beta is missing; .*nothing was written"):
-        save(model, tmp_path / "model")
-    assert (tmp_path / "model").read_bytes() == before
+        save(model, path)
+    assert path.read_bytes() == before
 
 
-def test_a_configuration_that_load_would_refuse_is_not_written(tmp_path, numpy64):
+def test_a_configuration_that_load_would_refuse_is_not_written(path, tmp_path, numpy64):
     @dataclasses.dataclass(frozen=True)
     class Mine(DecoderConfig):
         depth: int = 3
 
     with pytest.raises(CheckpointError, match=r"depth.*nothing was written"):
-        save(Decoder(Mine(5, **SIZES), backend=numpy64), tmp_path / "model")
+        save(Decoder(Mine(5, **SIZES), backend=numpy64), path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -71,12 +71,12 @@ def claiming(path, **changes):
      {"positions": "learned", "max_seq_len": 2**31 - 1}, {"num_encoder_layers": 10**9}, {"d_model": 10**30},
      {"num_heads": -1}],
 )  # fmt: skip
-def test_a_large_claim_costs_nothing(changes, tmp_path, numpy32, monkeypatch):
+def test_a_large_claim_costs_nothing(changes, path, numpy32, monkeypatch):
     """No model is built, and no array of more numbers than the file's is made on the way."""
     monkeypatch.setattr(model_file, "build_model", lambda *_, **__: pytest.fail("a model was built"))
     config = json.dumps({"src_vocab_size": 5, "tgt_vocab_size": 5} | changes)
     with pytest.raises(CheckpointError, match="model: expected"):
-        load(claiming(tmp_path / "model", model="Transformer", config=config), backend=numpy32)
+        load(claiming(path, model="Transformer", config=config), backend=numpy32)
 
 
 OF_A_DECODER = "expected a configuration of a Decoder, got: "
@@ -111,9 +111,9 @@ OF_A_DECODER = "expected a configuration of a Decoder, got: "
         ({"format": None}, "expected a model saved by npf.save, marked npformer-model-2, got a file without its mark"),
     ],
 )  # fmt: skip
-def test_metadata_of_other_things_are_refused(changes, message, tmp_path, numpy32):
+def test_metadata_of_other_things_are_refused(changes, message, path, numpy32):
     with pytest.raises(CheckpointError, match=re.escape(f"model: {message}")):
-        load(claiming(tmp_path / "model", **changes), backend=numpy32)
+        load(claiming(path, **changes), backend=numpy32)
 
 
 @pytest.mark.parametrize(
@@ -127,21 +127,21 @@ def test_metadata_of_other_things_are_refused(changes, message, tmp_path, numpy3
         ({"x": ("F32", [1] * 80 + [4], [0, 16])}, "does not fit the model"),
     ],
 )
-def test_a_header_that_lies_is_refused(header, message, tmp_path, numpy32):
+def test_a_header_that_lies_is_refused(header, message, path, numpy32):
     config = json.dumps({"vocab_size": 5})
     entries = {
         name: dict(zip(("dtype", "shape", "data_offsets"), entry, strict=True)) for name, entry in header.items()
     }
     told = {"__metadata__": {"format": model_file.FORMAT, "model": "Decoder", "config": config}} | entries
-    write(tmp_path / "model", json.dumps(told).encode(), bytes(16))
+    write(path, json.dumps(told).encode(), bytes(16))
     with pytest.raises(CheckpointError, match=message):
-        load(tmp_path / "model", backend=numpy32)
+        load(path, backend=numpy32)
 
 
-def test_every_change_of_content_is_told(tmp_path, numpy64):
+def test_every_change_of_content_is_told(path, tmp_path, numpy64):
     """A flipped bit of a number, another option, a name more in the metadata: the SHA-256 is over all of them."""
-    save(build(numpy64), tmp_path / "model")
-    data = (tmp_path / "model").read_bytes()
+    save(build(numpy64), path)
+    data = path.read_bytes()
     stop = 8 + int.from_bytes(data[:8], "little")
     for place in range(stop, len(data), 37):
         (tmp_path / "other").write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
@@ -162,39 +162,39 @@ def test_every_change_of_content_is_told(tmp_path, numpy64):
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
-def test_a_diverged_model_is_told_and_taken_only_on_demand(number, tmp_path, numpy64):
+def test_a_diverged_model_is_told_and_taken_only_on_demand(number, path, numpy64):
     model = build(numpy64)
-    save(model, tmp_path / "model")
-    before = (tmp_path / "model").read_bytes()
+    save(model, path)
+    before = path.read_bytes()
     model.decoder.layers[0].norm2.gamma.data[1] = number
     text = rf"expected finite weights, got {number} in decoder\.layers\.0\.norm2\.gamma: the model has diverged; go"
     with pytest.raises(CheckpointError, match=rf"^model: {text}.*expect_finite=False; nothing was written$"):
-        save(model, tmp_path / "model")
-    assert (tmp_path / "model").read_bytes() == before
-    save(model, tmp_path / "model", expect_finite=False)
+        save(model, path)
+    assert path.read_bytes() == before
+    save(model, path, expect_finite=False)
     with pytest.raises(CheckpointError, match=rf"model: {text}"):
-        load(tmp_path / "model", backend=numpy64)
-    found = load(tmp_path / "model", backend=numpy64, expect_finite=False)
+        load(path, backend=numpy64)
+    found = load(path, backend=numpy64, expect_finite=False)
     assert np.array_equal(found.arena.values, model.arena.values, equal_nan=True)
 
 
-def test_running_statistics_are_weights_too(tmp_path, numpy64):
+def test_running_statistics_are_weights_too(path, numpy64):
     model = build(numpy64, norm="batch")
     model.decoder.layers[0].norm1.running_variance.data[0] = np.inf
     with pytest.raises(CheckpointError, match=r"got inf in decoder\.layers\.0\.norm1\.running_variance"):
-        save(model, tmp_path / "model")
+        save(model, path)
 
 
-def test_complex_numbers_are_for_checks(tmp_path):
+def test_complex_numbers_are_for_checks(path):
     model = build(get_backend("numpy", "complex128"))
     with pytest.raises(CheckpointError, match=r"expected numbers of float32 or float64 to save, got complex128, which"):
-        save(model, tmp_path / "model")
+        save(model, path)
 
 
-def test_a_model_too_large_for_the_memory_is_told(tmp_path, numpy64, monkeypatch):
-    save(build(numpy64), tmp_path / "model")
+def test_a_model_too_large_for_the_memory_is_told(path, numpy64, monkeypatch):
+    save(build(numpy64), path)
     monkeypatch.setattr(model_file, "build_model", Mock(side_effect=MemoryError("no room for 8 EiB")))
     with pytest.raises(
         DeviceMemoryError, match=r"model: expected memory for a model of 181 numbers, got: no room for 8"
     ):
-        load(tmp_path / "model", backend=numpy64)
+        load(path, backend=numpy64)

@@ -1,7 +1,5 @@
 """The options of a run: presets, what follows from the data, what is refused, the way through a file, their table."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import get_type_hints
 

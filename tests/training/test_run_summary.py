@@ -1,7 +1,5 @@
 """What a report tells of a run: read from its folder alone, the same as its own training said."""
 
-from __future__ import annotations
-
 import dataclasses
 import shlex
 import shutil

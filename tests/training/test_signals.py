@@ -1,7 +1,5 @@
 """A first signal is noted, a second one obeyed, and what was before comes back."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from contextlib import suppress

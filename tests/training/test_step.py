@@ -1,7 +1,5 @@
 """A training step is forward, loss, backward, clipping and Adam, whatever the model and the micro-batches."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Examples that are looked at: a batch of texts with targets, and the one whose attention is drawn."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -120,17 +118,17 @@ def test_another_number_of_answers(trained):
         text_example(trained("causal"), [])
 
 
-LETTERS = Vocabulary.from_characters("abcdefghij")
+TEN = Vocabulary.from_characters("abcdefghij")
 
 
 def model(backend, **changes):
     size = {"d_model": 8, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 1, "d_ff": 8, "max_seq_len": 5}
-    return Transformer(TransformerConfig(len(LETTERS), len(LETTERS), **(size | changes)), backend=backend, seed=1)
+    return Transformer(TransformerConfig(len(TEN), len(TEN), **(size | changes)), backend=backend, seed=1)
 
 
 def test_it_is_the_one_nearest_to_ten_characters_with_its_own_output(numpy64):
     texts = ["ab", "abcdefghi", "abcdefghijabcd", "abc"]
-    found = attention_example(model(numpy64), LETTERS, [Example(text, "?") for text in texts], ["a", "fgh", "b", "c"])
+    found = attention_example(model(numpy64), TEN, [Example(text, "?") for text in texts], ["a", "fgh", "b", "c"])
     assert found.source == [*"abcdefghi", "[EOS]"]
     assert found.target == ["[BOS]", *"fgh"]
     assert found.title == "abcdefghi → fgh"
@@ -143,10 +141,10 @@ def test_it_is_the_one_nearest_to_ten_characters_with_its_own_output(numpy64):
 @pytest.mark.parametrize(("positions", "read"), [("learned", "abcd"), ("sinusoidal", "abcdefgh")])
 def test_an_output_that_never_ended_fits_learned_positions(numpy64, positions, read):
     """With five positions the decoder has read [BOS] and four characters; the fifth it only said."""
-    found = attention_example(model(numpy64, positions=positions), LETTERS, [Example("abcd", "abcd")], ["abcdefgh"])
+    found = attention_example(model(numpy64, positions=positions), TEN, [Example("abcd", "abcd")], ["abcdefgh"])
     assert found.target == ["[BOS]", *read]
     assert found.title == "abcd → abcdefgh"
 
 
 def test_an_empty_output_is_an_output(numpy64):
-    assert attention_example(model(numpy64), LETTERS, [Example("ab", "ba")], [""]).target == ["[BOS]"]
+    assert attention_example(model(numpy64), TEN, [Example("ab", "ba")], [""]).target == ["[BOS]"]

@@ -1,7 +1,5 @@
 """What was written beside what was expected."""
 
-from __future__ import annotations
-
 import pytest
 
 from npformer.training.evaluation import evaluate_task
