@@ -63,19 +63,6 @@ def test_every_word_has_a_tag_and_padding_has_none():
     assert task.max_length == 4
 
 
-@pytest.mark.parametrize("kind", ["translate", "classify", "tag"])
-def test_an_epoch_has_every_example_once(kind):
-    task = make(kind)
-    rows = []
-    for step in range(8, 15):  # the second epoch of 7 steps
-        batch = task.batch(step, 8)
-        rows += [tuple(row[row > 0]) for row in batch[0]]
-        lengths = (batch[0] > 0).sum(axis=1)
-        assert np.ptp(lengths) <= 2, "batches are of similar lengths"
-    text = [task.tokenizer.decode(row) for row in rows]
-    assert sorted(text) == sorted(TEXTS[:50])
-
-
 def test_what_has_no_class_or_tag_is_refused():
     with pytest.raises(TokenError, match="target: expected one of odd, even, got 'prime'"):
         make("classify").collate([Example("a", "prime")])

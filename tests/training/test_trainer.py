@@ -2,7 +2,6 @@
 
 import errno
 import io
-import shutil
 import signal
 
 import numpy as np
@@ -118,13 +117,7 @@ def test_a_signal_ends_the_step_and_saves(make, number, at):
     assert load_latest(trainer.run).arrays["parameters.generator.weight"].shape == (8, 29)
 
 
-def test_a_reader_who_leaves_ends_the_step_and_saves(make, tmp_path):
-    straight = make(log_every=2, save_every=4)
-    straight.train()
-    expected, lines = load_latest(straight.run), records(straight, "train")
-    shutil.rmtree(tmp_path / "checkpoints")
-    straight.run.metrics_path.unlink()
-
+def test_a_reader_who_leaves_ends_the_step_and_saves(make):
     class Closed(io.StringIO):
         def write(self, text):
             raise BrokenPipeError(errno.EPIPE, "nobody reads on")
@@ -134,12 +127,6 @@ def test_a_reader_who_leaves_ends_the_step_and_saves(make, tmp_path):
         trainer.train()
     assert found.value.exit_code == 141
     assert saved(trainer) == [1]
-    trainer = make(log_every=2, save_every=4)
-    trainer.restore(load_latest(trainer.run))
-    trainer.train()
-    found_at_end = load_latest(trainer.run)
-    assert all((found_at_end.arrays[name] == array).all() for name, array in expected.arrays.items())
-    assert [record["loss"] for record in records(trainer, "train")] == [record["loss"] for record in lines]
 
 
 @pytest.mark.usefixtures("usual_signals")
@@ -205,9 +192,6 @@ def test_numbers_that_no_loss_shows_are_looked_at_before_they_are_saved(make, ar
     assert "training has diverged after step 2 and at step 4 at the latest, so nothing of it was saved" in message
     assert "step-00000002, is sound: go on from it with a smaller rate: npformer train --resume" in message
     assert saved(trainer) == [2]
-    other = make()
-    other.restore(load_latest(other.run))
-    assert other.step.step_number == 2
 
 
 def test_the_step_is_named_where_it_is_known(make):
@@ -284,10 +268,3 @@ def test_a_full_device_ends_the_run_with_what_was_done_saved(make, monkeypatch, 
         trainer.train()
     assert saved(trainer) == [at] * (at > 0)
     assert trainer.progress.closed
-    if at:
-        monkeypatch.undo()
-        trainer = make()
-        trainer.restore(load_latest(trainer.run))
-        trainer.train()
-        assert trainer.step.step_number == 6
-        assert np.isfinite(records(trainer, "train")[-1]["loss"])

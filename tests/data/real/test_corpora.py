@@ -7,7 +7,7 @@ import pytest
 
 from npformer.data import Example
 from npformer.data.real.language import LANGUAGES, ceiling, language
-from npformer.data.real.manual import lm, manual, mlm
+from npformer.data.real.manual import manual, mlm
 from npformer.data.real.numbers import numbers
 from npformer.data.real.scan import scan, scan_examples
 from tests.data.epochs import epoch
@@ -82,16 +82,6 @@ def test_whole_topics_are_held_out_and_no_paragraph_is_there_twice():
         assert f"A title {n}\n\n" in sides[0]
         assert f"\n   code {n}\n" in sides[0]
     assert 0 < held_out.count("alone in") <= 4
-
-
-def test_every_character_can_be_said_and_each_is_asked_for_once():
-    task = lm(max_length=100)
-    _, held_out = manual()
-    windows = task.held_out()
-    asked = task.collate(windows).targets
-    assert task.tokenizer.coverage(held_out).missing.total() == 0
-    assert "".join(task.tokenizer.decode(row) for row in asked) == "".join(source for source, _ in windows)
-    assert len("".join(source for source, _ in windows)) > 0.99 * len(held_out)
 
 
 def test_pieces_are_learnt_from_the_training_side_alone():
