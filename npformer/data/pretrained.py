@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,11 +30,6 @@ _MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark
 _NUMERIC = b"0123456789+-.eE "
 
 
-class _Header(NamedTuple):
-    words: int
-    width: int
-
-
 def pretrained_width(path: str | os.PathLike[str]) -> int:
     """The width C of the vectors in a file, from the first vector and from a header line, if there is one.
 
@@ -43,7 +38,7 @@ def pretrained_width(path: str | os.PathLike[str]) -> int:
     lines = _lines(path)
     first = next(lines)
     header = _header(first)
-    width = header.width if header else first.count(b" ")
+    width = header[1] if header else first.count(b" ")
     if not 1 <= width <= MOST_WIDTH or (not header and _is_broken(first, width)):
         expected = f"a word and its numbers, or the number of words and the width, at most {MOST_WIDTH:,}"
         raise _broken(path, 1, expected, first)
@@ -61,24 +56,26 @@ def read_pretrained(
     the file. Raises DataError if the file has another width, is cut short or unreadable, or has a broken line
     (with its number); table may already hold some vectors then.
     """
-    width = table.shape[1]
+    width, found = table.shape[1], pretrained_width(path)
+    if found != width:
+        raise DataError(
+            f"{path}, line 1: expected vectors of width C={width}, got {found}; "
+            f"choose d_model={found}, or a file of vectors of width {width}"
+        )
     wanted = {piece.encode(): vocabulary.id_of(piece) for piece in vocabulary.text_pieces}
     expected, number = None, 0
     for number, line in enumerate(_lines(path), start=1):
-        if number == 1:
-            expected = _header(line)
-            _expect_width(path, width)
-            if expected:
-                continue
+        if number == 1 and (expected := _header(line)):
+            continue
         if _is_broken(line, width):
             raise _broken(path, number, f"a word and {width} numbers, one space apart", line)
         word, *numbers = line.rsplit(b" ", width)
         row = wanted.pop(word, None)
         if row is not None:
             table[row] = _vector(path, number, line, numbers, table.dtype)
-    if expected and expected.words != number - 1:
+    if expected and expected[0] != number - 1:
         raise DataError(
-            f"{path}: expected {expected.words} words, as line 1 says, got {number - 1}; the file may be cut short: "
+            f"{path}: expected {expected[0]} words, as line 1 says, got {number - 1}; the file may be cut short: "
             "fetch it again"
         )
     return Coverage(len(vocabulary.text_pieces), Counter(piece.decode() for piece in wanted))
@@ -101,26 +98,17 @@ def _lines(path: str | os.PathLike[str]) -> Iterator[bytes]:
         raise DataError(f"{path}: expected a readable file of word vectors, got: {error.strerror or error}") from error
 
 
-def _header(line: bytes) -> _Header | None:
+def _header(line: bytes) -> tuple[int, ...] | None:
     """The number of words and the width, if the line consists of two whole numbers."""
     fields = line.split(b" ", 2)
     is_header = len(fields) == 2 and all(field.isdigit() and len(field) < 19 for field in fields)
-    return _Header(*map(int, fields)) if is_header else None
+    return tuple(map(int, fields)) if is_header else None
 
 
 def _is_broken(line: bytes, width: int) -> bool:
     """Whether the line is not a word and the right count of numbers."""
     word, *numbers = line.rsplit(b" ", width)
     return len(numbers) != width or not word or bool(line[len(word) :].translate(None, _NUMERIC))
-
-
-def _expect_width(path: str | os.PathLike[str], width: int) -> None:
-    found = pretrained_width(path)
-    if found != width:
-        raise DataError(
-            f"{path}, line 1: expected vectors of width C={width}, got {found}; "
-            f"choose d_model={found}, or a file of vectors of width {width}"
-        )
 
 
 def _vector(

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from npformer.data import PairsTask, SequenceTask
-from npformer.errors import CheckpointError, ConfigError, DataError, OutputError
+from npformer.errors import OutputError
 from npformer.optim import Adam, AdamW, Noam
 from npformer.training import RunDirectory
 from npformer.training import assemble as module
-from npformer.training.assemble import assemble, load_latest, read_trained, write_run
-from npformer.training.checkpoint import Checkpoint, save_checkpoint
-from npformer.training.model_arrays import model_arrays
+from npformer.training.assemble import assemble, write_run
+from npformer.training.checkpoint import save_checkpoint
 from tests.training.runs import SMALL, failing
 
 
@@ -82,72 +81,12 @@ def test_pairs_come_from_their_file(pairs):
     assert isinstance(parts.task, PairsTask)
     assert parts.identity == {"task": "pairs", "digest": parts.task.digest}
     assert parts.task.train_size < 40
-    with pytest.raises(ConfigError, match=r"data\.file: expected a TSV file .* got none; try --data"):
-        assemble(given(run={"task": "pairs"}))
-    with pytest.raises(ConfigError, match=r"data\.file: expected none for the task copy, which is generated"):
-        assemble(given(run={"task": "copy"}, data={"file": str(pairs)}))
-    with pytest.raises(DataError, match="nowhere"):
-        assemble(given(run={"task": "pairs"}, data={"file": "nowhere"}))
-
-
-def test_the_data_of_a_resumed_run_has_to_be_the_same(pairs, tmp_path):
-    options = given(run={"task": "pairs"}, data={"file": str(pairs)}, model=SMALL | {"src_vocab_size": 13})
-    parts = assemble(options)
-    identity = parts.identity
-    arrays = {f"parameters.{name}": array for name, array in model_arrays(parts.step.model).items()}
-    checkpoint = Checkpoint(0, arrays, {"identity": identity}, None, tmp_path / "step")
-    moved = pairs.rename(tmp_path / "other name.tsv")
-    options["data"]["file"] = str(moved)
-    assert assemble(options, checkpoint).identity == identity, "its name is no part of what the data was"
-    moved.write_text(moved.read_text() + "x\ty\n")  # two more characters: sizes do not fit any more either
-    with pytest.raises(CheckpointError, match=r"other name.tsv: expected the data that the run was trained on, .*got"):
-        assemble(options, checkpoint)
 
 
 def test_a_run_that_cannot_be_written(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "write_atomically", failing())
     with pytest.raises(OutputError, match=r"vocabulary.txt: expected to write it, got: the disk is full; make room"):
         write_run(RunDirectory(tmp_path), assemble(given()))
-
-
-@pytest.fixture
-def run(tmp_path):
-    """A run that was saved at the steps 1 and 2, the first being the better one."""
-    run, parts = RunDirectory.create(tmp_path / "run", tmp_path, "copy"), assemble(given())
-    write_run(run, parts)
-    for step, score in ((1, 0.9), (2, 0.1)):
-        parameters = {
-            f"parameters.{name}": np.full_like(p.data, step) for name, p in parts.step.model.named_parameters()
-        }
-        save_checkpoint(run.checkpoints, step, parameters, {}, score)
-    return run
-
-
-@pytest.mark.parametrize(("best", "value"), [(False, 2), (True, 1)])
-def test_the_latest_or_the_best_is_read(run, best, value):
-    found = read_trained(run, "numpy", best)
-    assert all((parameter.data == value).all() for _, parameter in found.model.named_parameters())
-    assert len(found.tokenizer.vocabulary) == found.model.config.src_vocab_size == 29
-
-
-def test_damage_names_the_way_on(run):
-    assert load_latest(run).step == 2
-    (run.checkpoints / "step-00000002" / "state.json").write_text("{}")
-    with pytest.raises(CheckpointError, match=r"try again: mv .*step-00000002 .*run/step-00000002-damaged$"):
-        load_latest(run)
-    (run.checkpoints / "step-00000001" / "state.json").write_text("{}")
-    with pytest.raises(CheckpointError, match="There is no other sound checkpoint") as found:
-        load_latest(run)
-    assert "mv" not in str(found.value)
-
-
-def test_no_checkpoint(run):
-    run.checkpoints.rename(run.path / "away")
-    with pytest.raises(CheckpointError, match=r"found none: .* npformer train --config .*run/config.toml$"):
-        load_latest(run)
-    for best in (False, True):
-        with pytest.raises(CheckpointError, match="expected at least one checkpoint, found none"):
-            read_trained(run, "numpy", best)
 
 
 def test_a_new_run_s_files_and_their_names_are_durable(tmp_path, is_durable):

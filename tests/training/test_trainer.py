@@ -1,7 +1,5 @@
 """The training loop: when it logs, evaluates and saves, what it writes, and how it stops."""
 
-import errno
-import io
 import signal
 
 import numpy as np
@@ -13,7 +11,6 @@ from npformer.training import Evaluation, RunDirectory, Trainer, TrainStep, metr
 from npformer.training import trainer as module
 from npformer.training.assemble import assemble, load_latest
 from npformer.training.checkpoint import list_checkpoints, load_checkpoint
-from npformer.training.progress import Progress
 from tests.training.runs import SMALL, Told, failing
 
 TRAINING = {"steps": 6, "batch_size": 4, "eval_every": 250, "eval_examples": 3, "final_examples": 5}
@@ -115,18 +112,6 @@ def test_a_signal_ends_the_step_and_saves(make, number, at):
     assert saved(trainer)[-1] == at
     assert told.closed
     assert load_latest(trainer.run).arrays["parameters.generator.weight"].shape == (8, 29)
-
-
-def test_a_reader_who_leaves_ends_the_step_and_saves(make):
-    class Closed(io.StringIO):
-        def write(self, text):
-            raise BrokenPipeError(errno.EPIPE, "nobody reads on")
-
-    trainer = make(Progress(6, stream=Closed()), log_every=2, save_every=4)
-    with pytest.raises(Interrupted, match=r"^stopped at step 1 of 6; saved\. Continue with") as found:
-        trainer.train()
-    assert found.value.exit_code == 141
-    assert saved(trainer) == [1]
 
 
 @pytest.mark.usefixtures("usual_signals")
