@@ -106,13 +106,3 @@ def test_words_are_learnt_from_the_training_side_alone(tmp_path):
     learnt = text_from_file(path, tokenizer="words", max_length=20).vocabulary.text_pieces
     assert [word for word in own if word in held_out]
     assert {word for word in own if f" {word}" in learnt} == {word for word in own if word in train}
-
-
-def test_the_number_of_pieces_is_bounded(path):
-    assert len(text_from_file(path, tokenizer="words", max_length=20, max_pieces=60).vocabulary) == 60
-
-
-def test_the_digest_is_of_the_file(path):
-    before = text_from_file(path).digest
-    path.write_text(path.read_text(encoding="utf-8") + "x", encoding="utf-8")
-    assert text_from_file(path).digest != before

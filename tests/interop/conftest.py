@@ -13,20 +13,26 @@ ADAM = {"lr": 1e-3, "betas": (0.9, 0.98), "eps": 1e-9}
 SMOOTHING = 0.1
 
 
+def core_of(torch, config, encoders, decoders, dtype):
+    """PyTorch's Transformer of these numbers of layers, without final norms where ours has none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that nested tensors, an optimisation of inference, are off
+        core = torch.nn.Transformer(
+            config.d_model, config.num_heads, encoders, decoders, config.d_ff, dropout=0.0,
+            activation=config.activation, batch_first=True, norm_first=config.norm_order == "pre",
+            dtype=getattr(torch, dtype),
+        )  # fmt: skip
+    if not (config.final_norm or (config.final_norm is None and config.norm_order == "pre")):
+        core.encoder.norm = core.decoder.norm = None
+    return core
+
+
 class Twin:
     """``net``, whose state dict has the names that npformer.interop.torch speaks; call it for the logits (B, T, V)."""
 
     def __init__(self, torch, config, dtype):
         nn, width, kind = torch.nn, config.d_model, {"dtype": getattr(torch, dtype)}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that nested tensors, an optimisation of inference, are off
-            core = nn.Transformer(
-                width, config.num_heads, config.num_encoder_layers, config.num_decoder_layers, config.d_ff,
-                dropout=0.0, activation=config.activation, batch_first=True, norm_first=config.norm_order == "pre",
-                **kind,
-            )  # fmt: skip
-        if not (config.final_norm or (config.final_norm is None and config.norm_order == "pre")):
-            core.encoder.norm = core.decoder.norm = None
+        core = core_of(torch, config, config.num_encoder_layers, config.num_decoder_layers, dtype)
         parts = {
             "encoder": core.encoder,
             "decoder": core.decoder,

@@ -1,7 +1,5 @@
 """Encoder and Decoder do what torch.nn.TransformerEncoder does with their parameters: logits and every gradient."""
 
-import warnings
-
 import numpy as np
 import pytest
 
@@ -9,6 +7,7 @@ import npformer as npf
 from npformer.interop.torch import to_state_dict
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig
 from npformer.proof.catalogue import shaken
+from tests.interop.conftest import core_of
 
 SIZE = {"d_model": 8, "num_heads": 2, "d_ff": 12, "num_layers": 2, "dropout": 0.0, "max_seq_len": 6}
 TOKENS = np.array([[3, 5, 4, 6, 2], [6, 5, 2, 0, 0], [4, 2, 0, 0, 0]])
@@ -18,14 +17,7 @@ ORDERS = pytest.mark.parametrize(("norm_order", "activation"), [("post", "relu")
 def twin_of(torch, model, stack_name, head, classes):
     """The same network out of PyTorch's parts, its parameters to be loaded."""
     nn, config, dtype = torch.nn, model.config, {"dtype": torch.float64}
-    layer = nn.TransformerEncoderLayer(
-        config.d_model, config.num_heads, config.d_ff, 0.0, config.activation, batch_first=True,
-        norm_first=config.norm_order == "pre", **dtype,
-    )  # fmt: skip
-    final = nn.LayerNorm(config.d_model, **dtype) if config.norm_order == "pre" else None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that nested tensors, an optimisation of inference, are off
-        stack = nn.TransformerEncoder(layer, config.num_layers, final)
+    stack = core_of(torch, config, config.num_layers, 1, "float64").encoder
     return nn.ModuleDict({
         "embedding": nn.Embedding(7, config.d_model, **dtype),
         "positions": nn.Embedding(config.max_seq_len, config.d_model, **dtype),

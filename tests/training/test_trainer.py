@@ -99,22 +99,6 @@ def test_old_checkpoints_go_and_the_best_stays(make, monkeypatch):
 
 
 @pytest.mark.usefixtures("usual_signals")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("at", [1, 2, 3])
-def test_a_signal_ends_the_step_and_saves(make, number, at):
-    told = Told(lambda step: signal.raise_signal(number) if step == at else None)
-    trainer = make(told, save_every=2)
-    with pytest.raises(
-        Interrupted, match=rf"stopped at step {at} of 6; saved\. Continue with: npformer train"
-    ) as found:
-        trainer.train()
-    assert found.value.exit_code == 128 + number
-    assert saved(trainer)[-1] == at
-    assert told.closed
-    assert load_latest(trainer.run).arrays["parameters.generator.weight"].shape == (8, 29)
-
-
-@pytest.mark.usefixtures("usual_signals")
 def test_a_signal_in_the_last_step_changes_nothing(make):
     trainer = make(Told(lambda step: signal.raise_signal(signal.SIGTERM) if step == 6 else None))
     trainer.train()
