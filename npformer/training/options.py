@@ -199,7 +199,10 @@ def complete(given: Sections, vocab_size: int, max_length: int, num_classes: int
             f"model.max_seq_len: expected at least {max_length}, the longest sequence of the data, "
             f"got {model['max_seq_len']}; raise it, or use sinusoidal positions"
         )
-    training = given["training"] | _warmup(given["training"]) | dict(chosen["training"])
+    training = given["training"]
+    most = max(1, training.get("steps", TrainingOptions.steps) // 5)  # so that a short run needs no second option
+    warmup = {"warmup_steps": min(training.get("warmup_steps", TrainingOptions.warmup_steps), most)}
+    training = training | warmup | dict(chosen["training"])
     return Options(run, DataOptions(**given["data"]), config(**model), TrainingOptions(**training))
 
 
@@ -220,9 +223,3 @@ def _follows(task: str, model: Mapping[str, Any], vocab_size: int, num_classes: 
                 f"model.{name}: expected {value}, {meaning}, got {model[name]}; leave it out, it follows from the data"
             )
     return {name: value for name, (value, _) in found.items()}
-
-
-def _warmup(training: Mapping[str, Any]) -> dict[str, int]:
-    """The default warm-up, but at most a fifth of the steps, so that a short run needs no second option."""
-    steps = training.get("steps", TrainingOptions.steps)
-    return {"warmup_steps": min(training.get("warmup_steps", TrainingOptions.warmup_steps), max(1, steps // 5))}

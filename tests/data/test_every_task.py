@@ -5,7 +5,6 @@ from functools import partial
 import numpy as np
 import pytest
 
-import npformer.data
 from npformer.data import Batch, Example, ExampleTask, PairsTask, SequenceTask, Task, TokenBatch
 from npformer.data.own_text import continuing
 from npformer.data.real import REAL_TASKS
@@ -41,15 +40,6 @@ def tasks():
 def test_every_task_is_tried():
     assert set(OPTIONS) == set(REAL_TASKS)
     assert {name for name in vars(Task) if not name.startswith("_")} == MEMBERS
-
-
-def test_public_names_are_there_and_none_is_forgotten():
-    public = npformer.data.__all__
-    assert len(set(public)) == len(public)
-    assert all(hasattr(npformer.data, name) for name in public)
-    classes = {name for name, thing in vars(npformer.data).items() if isinstance(thing, type)}
-    assert classes < set(public)
-    assert {"BOS_ID", "EOS_ID", "PAD_ID", "SEQUENCE", "SPECIAL", "Task", "collate"} < set(public)
 
 
 def as_bytes(batch):

@@ -1,6 +1,5 @@
 """Weights go to PyTorch's names and back unchanged, and what does not fit changes nothing."""
 
-import errno
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,9 +9,9 @@ import pytest
 from safetensors import safe_open
 
 import npformer as npf
-from npformer import interop
 from npformer.errors import CheckpointError
 from npformer.interop.torch import load_from_file, load_state_dict, save_state_dict, to_state_dict
+from tests.training.runs import failing
 
 CONFIG = npf.TransformerConfig(
     src_vocab_size=9, tgt_vocab_size=11, d_model=8, num_heads=2, num_encoder_layers=2, num_decoder_layers=1, d_ff=12
@@ -177,10 +176,6 @@ def test_files_of_gradients_are_not_taken_for_weights(numpy64, tmp_path):
     np.testing.assert_array_equal(model.arena.values, before)
 
 
-def _no_space(descriptor, data):
-    raise OSError(errno.ENOSPC, "No space left on device")
-
-
 def test_files_that_cannot_be_read_or_written(numpy64, tmp_path, monkeypatch):
     model, path = a_model(numpy64), tmp_path / "weights.safetensors"
     with pytest.raises(CheckpointError, match=r"weights\.safetensors: expected a model file, found nothing"):
@@ -192,7 +187,7 @@ def test_files_that_cannot_be_read_or_written(numpy64, tmp_path, monkeypatch):
     with pytest.raises(CheckpointError, match="expected a place to write"):
         save_state_dict(model, tmp_path / "nowhere" / "weights.safetensors")
     with monkeypatch.context() as full:
-        full.setattr("os.write", _no_space)
+        full.setattr("os.write", failing())
         with pytest.raises(CheckpointError, match="the disk is full"):
             save_state_dict(model, path)
     assert path.read_bytes() == before
@@ -211,11 +206,6 @@ def test_pytorch_is_neither_needed_nor_imported():
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
-
-
-def test_public_names():
-    assert interop.__all__ == ["from_jax", "from_torch", "torch"]
-    assert interop.torch.__name__ == "npformer.interop.torch"
 
 
 def test_what_a_batch_norm_remembers_travels(numpy64):

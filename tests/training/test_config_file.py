@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Optional
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -198,13 +199,13 @@ def test_wrong_files_are_explained(tmp_path, text, message):
 
 def test_a_place_is_looked_for_once_there_is_something_to_say(tmp_path, monkeypatch):
     """Otherwise each of a long file's lines would be read for each of its options."""
-    looked = []
-    monkeypatch.setattr(config_file, "_place", lambda *given: looked.append(given) or "here")
+    looked = Mock(return_value="here")
+    monkeypatch.setattr(config_file, "_place", looked)
     read(tmp_path, "[model]\nseed = 1\nd_model = 2\n[training]\nsteps = 1")
-    assert looked == []
+    looked.assert_not_called()
     with pytest.raises(ConfigError, match=r"^here: training.steps: expected a whole number, got 'x'$"):
         read(tmp_path, "[model]\nseed = 1\n[training]\nsteps = 'x'")
-    assert len(looked) == 1
+    looked.assert_called_once()
 
 
 def test_missing_and_unreadable_files(tmp_path):

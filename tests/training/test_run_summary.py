@@ -3,6 +3,7 @@
 import dataclasses
 import shlex
 import shutil
+from unittest.mock import Mock
 
 import pytest
 
@@ -92,9 +93,7 @@ def test_the_planned_rate_ends_and_turns_where_the_schedule_does(ended):
 def test_without_the_data_it_says_why(ended, tmp_path, monkeypatch):
     trainer, _ = ended
 
-    def gone(*_):
-        raise DataError("words.tsv: nothing there")
-
+    gone = Mock(side_effect=DataError("words.tsv: nothing there"))
     monkeypatch.setattr("npformer.training.run_summary.make_task", gone)
     found = summary_of(trainer.run)
     assert (found.told, found.evaluation, found.attention) == ([], None, None)

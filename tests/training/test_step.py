@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -304,10 +305,7 @@ def test_a_step_that_fails_remembers_nothing(numpy64, monkeypatch):
     before = {name: buffer.data.copy() for name, buffer in model.named_buffers()}
     step = step_for(model)
 
-    def fail(*_):
-        raise MemoryError
-
-    monkeypatch.setattr(type(step.optimizer), "step", fail)
+    monkeypatch.setattr(type(step.optimizer), "step", Mock(side_effect=MemoryError))
     with pytest.raises(MemoryError):
         step(TOKENS, NEXT)
     assert all(np.array_equal(buffer.data, before[name]) for name, buffer in model.named_buffers())

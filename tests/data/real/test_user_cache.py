@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -18,20 +19,10 @@ def folder(tmp_path, monkeypatch):
     return folder
 
 
-def counted():
-    calls = []
-
-    def make():
-        calls.append(1)
-        return LINES
-
-    return make, calls
-
-
 def test_lines_are_made_once(folder):
-    make, calls = counted()
+    make = Mock(return_value=LINES)
     assert [cached_lines("x.tsv", make) for _ in range(3)] == [LINES] * 3
-    assert len(calls) == 1
+    assert make.call_count == 1
     assert [path.name for path in folder.iterdir()] == ["x.tsv"]
     assert cached_lines("y.tsv", lambda: []) == cached_lines("y.tsv", lambda: ["other"]) == []
 
@@ -49,21 +40,21 @@ def test_lines_are_made_once(folder):
     ],
 )
 def test_a_broken_file_is_made_again(folder, spoil):
-    make, calls = counted()
+    make = Mock(return_value=LINES)
     cached_lines("x.tsv", make)
     whole = (folder / "x.tsv").read_bytes()
     (folder / "x.tsv").write_bytes(spoil(whole))
     assert cached_lines("x.tsv", make) == LINES
-    assert len(calls) == 2
+    assert make.call_count == 2
     assert (folder / "x.tsv").read_bytes() == whole
 
 
 def test_where_nothing_can_be_written_nothing_is_kept(tmp_path, monkeypatch, folder):
     (tmp_path / "file").write_text("not a folder")
     monkeypatch.setenv("NPFORMER_CACHE", str(tmp_path / "file" / "cache"))
-    make, calls = counted()
+    make = Mock(return_value=LINES)
     assert cached_lines("x.tsv", make) == cached_lines("x.tsv", make) == LINES
-    assert len(calls) == 2
+    assert make.call_count == 2
 
 
 def test_a_failed_write_leaves_nothing(folder, monkeypatch):
@@ -77,12 +68,9 @@ def test_a_failed_write_leaves_nothing(folder, monkeypatch):
 
 
 def test_without_a_home_there_is_no_cache(monkeypatch):
-    def no_home():
-        raise RuntimeError("Could not determine home directory.")
-
     for name in ("NPFORMER_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.setattr(Path, "home", Mock(side_effect=RuntimeError("Could not determine home directory.")))
     assert cached_lines("x.tsv", lambda: LINES) == LINES
 
 
