@@ -51,7 +51,7 @@ SLOW = {
     "cli/test_train_own_text.py": ("test_a_prompt_is_continued_as_it_is", "test_a_text_becomes_samples"),
     "data/real/test_dates.py": ("test_a_phrase_is_what_babel_writes_and_knows_its_fields",),
     "data/test_every_task.py": (
-        "test_a_batch_is_a_function_of_seed_and_step", "test_batches_keep_to_their_shapes_and_bounds",
+        "test_a_batch_is_a_function_of_seed_step_and_size", "test_batches_keep_to_their_shapes_and_bounds",
         "test_max_length_is_that_of_the_longest",
     ),
     "data/real/test_corpora.py": (
