@@ -4,46 +4,38 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 import npformer as npf
 from benchmarks.own import decode, gradients, ops, replays, roofline, train
 from benchmarks.own import on_gpu as own_on_gpu
 from benchmarks.tasks import PREPARED, TOGETHER
-from npformer.backend import Backend, get_backend
-from npformer.backend.cupy import assembled
+from npformer.backend.cupy import cupy_backend
 from npformer.backend.roofline import LARGE, STREAMED
 from npformer.models.presets import PRESETS, Preset
-from tests.backend.cuda import guarded, host_runtime, recording
+from tests.backend.cuda.host_runtime import compiler_problem
+from tests.backend.cupy import emulated
 
 SMALL = Preset(vocab_size=9, d_model=8, num_heads=2, num_layers=1, d_ff=12, length=5, batch=3)
 
 
-@pytest.fixture(scope="module")
-def runtimes():
-    """The emulated device; skips, visibly, without a compiler."""
-    if (problem := host_runtime.compiler_problem()) is not None:
-        pytest.skip(problem)
-    return host_runtime
-
-
 @pytest.fixture
-def machine(runtimes, monkeypatch):
-    """The emulated device, in place of CuPy for every npformer contender."""
-    made = recording.Machine(guarded.guarded)
+def machine(monkeypatch):
+    """The emulated device behind CuPy; skips, visibly, without a compiler."""
+    if (problem := compiler_problem()) is not None:
+        pytest.skip(problem)
 
-    def backend(device: str, kernels: str, precision: str = "float32") -> Backend:
+    def backend(device, kernels, precision="float32"):
         assert (device, kernels) == ("cupy", "cuda")
-        plain = Backend("cupy", get_backend("numpy").ops, made, "float32", precision=precision)
-        return assembled(plain, recording.Runtime(made, runtimes.HostRuntime()), made, recording.DeviceArray)
+        return cupy_backend("float32", kernels, precision)
 
+    machine = emulated.installed(monkeypatch).machine
     for module in (decode, gradients, ops, replays, roofline, train):
         monkeypatch.setattr(module, "backend", backend)
     monkeypatch.setitem(PRESETS, "tiny", SMALL)
     monkeypatch.setattr(train, "memory_watched", lambda chosen: lambda: {"device_bytes": 5})
     monkeypatch.setattr(own_on_gpu.ctypes, "CDLL", lambda name: name)
-    return made
+    return machine
 
 
 def test_steps_alone_together_and_unrecorded_are_the_same(machine, monkeypatch):
@@ -81,8 +73,7 @@ def test_ceilings_and_bytes(machine, monkeypatch):
     assert moved() == roofline.step_bytes(SMALL, on_host)
 
 
-def test_decoding(machine, monkeypatch):
-    monkeypatch.setattr(machine, "zeros", lambda shape, dtype: machine.array(np.zeros(shape), dtype))  # of bool too
+def test_decoding(machine):
     task = decode.decode("tiny", 4, [2], "cupy", "cuda").task("batch 2")
     said = task()
     assert [len(row) for row in said] == [4, 4]

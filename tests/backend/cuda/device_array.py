@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -120,9 +121,12 @@ class DeviceArray:
         given = bare(value)
         self.machine.do(copying(self[index].bare, lambda: given))
 
-    def _read(self, *_):
-        self.machine.expect_not_recording("reading an array's numbers")
-        return self.bare
+    @property
+    def data(self):
+        return self.machine.pointer(self.bare)
+
+    def _read(self):
+        return self.machine.read(self.bare)
 
     def __array__(self, *_, **__) -> Host:
         raise TypeError("Implicit conversion to a NumPy array is not allowed")
@@ -147,14 +151,9 @@ class DeviceArray:
 
 
 def _operators():
-    functions = {
-        "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "pow": np.power,
-        "floordiv": np.floor_divide, "mod": np.remainder, "matmul": np.matmul, "and": np.bitwise_and,
-        "or": np.bitwise_or, "xor": np.bitwise_xor, "lshift": np.left_shift, "rshift": np.right_shift,
-        "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal,
-        "ne": np.not_equal,
-    }  # fmt: skip
-    for name, function in functions.items():
+    names = ("add", "sub", "mul", "truediv", "pow", "floordiv", "mod", "matmul", "and", "or", "xor", "lshift", "rshift")
+    for name in (*names, "lt", "le", "gt", "ge", "eq", "ne"):
+        function, change = getattr(operator, f"__{name}__"), getattr(operator, f"__i{name}__", None)
 
         def forward(self, other, f=function, n: str = name):
             return call(n, f, (self, other), {})
@@ -162,16 +161,18 @@ def _operators():
         def reverse(self, other, f=function, n: str = name):
             return call(n, f, (other, self), {})
 
-        def in_place(self, other, f=function):
+        def in_place(self, other, f=change):
             target, given = self.bare, bare(other)
             assert not isinstance(other, np.ndarray), "an array of the host among the device's"
-            self.machine.do(lambda: f(target, given, out=target, casting="same_kind"))
+            self.machine.do(lambda: f(target, given))
             return self
 
         setattr(DeviceArray, f"__{name}__", forward)
         setattr(DeviceArray, f"__r{name}__", reverse)
-        setattr(DeviceArray, f"__i{name}__", in_place)
-    for name, function in (("neg", np.negative), ("invert", np.invert), ("abs", np.abs)):
+        if change:
+            setattr(DeviceArray, f"__i{name}__", in_place)
+    for function in (operator.neg, operator.invert, operator.abs):
+        name = function.__name__
         setattr(DeviceArray, f"__{name}__", lambda self, f=function, n=name: call(n, f, (self,), {}))
 
 

@@ -14,31 +14,33 @@ import pytest
 
 from npformer.backend import Backend, get_backend
 from npformer.backend.capture import MOST
-from npformer.backend.cupy import assembled
+from npformer.backend.cupy import cupy_backend, device_runtime
+from npformer.backend.cupy.graph_driver import CupyDriver
 from npformer.errors import ConfigError, DeviceMemoryError, ShapeError, TokenError
 from npformer.models import Transformer, TransformerConfig
 from npformer.optim import AdamW, WarmupCosine
 from npformer.training import TrainStep
-from tests.backend.cuda import guarded, recording
+from tests.backend.cupy import emulated
 
 Host = np.ndarray[Any, Any]
 Batch = tuple[Host, Host, Host]
 
 
 @pytest.fixture
-def machine(runtimes):
-    return recording.Machine(guarded.guarded)
+def cupy(runtimes, monkeypatch):
+    monkeypatch.setattr(device_runtime, "announce", lambda: None)
+    return emulated.installed(monkeypatch)
 
 
 @pytest.fixture
-def backend(machine, runtimes):
+def machine(cupy):
+    return cupy.machine
+
+
+@pytest.fixture
+def backend(cupy):
     """backend(dtype): the kernels for GPUs on the machine that records."""
-
-    def build(dtype: str = "float32", on=machine) -> Backend:
-        plain = Backend("recording", get_backend("numpy").ops, on, dtype)
-        return assembled(plain, recording.Runtime(on, runtimes.HostRuntime()), on, recording.DeviceArray)
-
-    return build
+    return lambda dtype="float32": cupy_backend(dtype, "cuda")
 
 
 def new_step(backend: Backend, changes=None, **options) -> TrainStep:
@@ -114,7 +116,7 @@ def test_many_steps_in_one_launch_are_as_many_calls(backend, machine):
     step, losses = new_step(backend()), []
     records = machine.records
     for start in range(0, 12, 3):
-        losses += machine.host(step.many(given[start : start + 3])).tolist()
+        losses += map(float, step.many(given[start : start + 3]))
     assert losses == [loss for loss, _ in alone[:12]]
     assert float(step.grad_norm) == alone[11][1]
     same(state(step), alone[12:])
@@ -188,8 +190,9 @@ def test_a_dropped_step_frees_its_memory(backend, machine):
     run(step, batches(3))
     (shape,) = step.runner.compute._shapes.values()
     graph = weakref.ref(shape.graph)
-    real = machine.release
-    machine.release = lambda pool: (released.append((pool, graph())), real(pool))
+    driver = step.runner.compute._driver
+    real = driver.release
+    driver.release = lambda pool: (released.append((pool, graph())), real(pool))
     pool = shape.pool
     assert pool.total > 0
     del step, shape
@@ -249,13 +252,14 @@ def test_rotary_positions_are_recorded(backend, machine):
 
 
 @pytest.mark.parametrize(("name", "count", "refused"), [("concat", 8, False), ("concat", 9, True), ("stack", 9, True)])
-def test_the_machine_refuses_to_record_what_cupy_does(name, count, refused, machine):
+def test_the_machine_refuses_to_record_what_cupy_does(name, count, refused, cupy):
     """More than eight arrays are put side by side by a list of their addresses, which comes from the host."""
-    parts = [machine.zeros((2, 3), "float32") for _ in range(count)]
+    parts, driver = [cupy.zeros((2, 3), "float32") for _ in range(count)], CupyDriver("a GPU")
     function = getattr(parts[0].__array_namespace__(), name)
-    assert function(parts, axis=0).size == 6 * count
-    with pytest.raises(RuntimeError, match="capturing") if refused else nullcontext():
-        machine.record(lambda: function(parts, axis=0))
+    with driver.using(driver.pool()):
+        assert function(parts, axis=0).size == 6 * count
+        with pytest.raises(RuntimeError, match="capturing") if refused else nullcontext():
+            driver.record(lambda: function(parts, axis=0))
 
 
 def test_recording_is_announced(backend, capsys):
@@ -276,13 +280,13 @@ def test_a_bad_batch_changes_nothing(backend):
     assert step.step_number == 3
 
 
-def test_other_records_make_room_before_memory_is_full(backend, machine):
+def test_other_records_make_room_before_memory_is_full(backend, cupy, machine):
     small, large = batches(3), batches(3, 12)
     alone = unrecorded(new_step(backend("float64")))
     expected = run(alone, small + large + small)[-3:]
     step, other = new_step(backend("float64")), new_step(backend("float64"))
     run(other, large)
-    machine.trim()
+    cupy.get_default_memory_pool().free_all_blocks()
     machine.room = machine.used + 8192  # enough for the large record, and for little more
     other.runner.compute.clear()
     run(step, small)
@@ -293,10 +297,10 @@ def test_other_records_make_room_before_memory_is_full(backend, machine):
     same(state(step), expected)
 
 
-def test_full_memory_names_a_batch_that_fits(backend, machine):
+def test_full_memory_names_a_batch_that_fits(backend, cupy, machine):
     step, given = new_step(backend("float64"), clip_norm=None), batches(1, 4) + batches(1, 64)
     step(*given[0])
-    machine.trim()
+    cupy.get_default_memory_pool().free_all_blocks()
     before, machine.room = state(step), machine.used + 100_000
     with pytest.raises(DeviceMemoryError) as caught:
         step(*given[1])
@@ -314,9 +318,9 @@ def test_full_memory_names_a_batch_that_fits(backend, machine):
     assert step.step_number == 3
 
 
-def test_if_nothing_fits_it_says_so(backend, machine):
+def test_if_nothing_fits_it_says_so(backend, cupy, machine):
     step = new_step(backend("float64"))
-    machine.trim()
+    cupy.get_default_memory_pool().free_all_blocks()
     machine.room = machine.used + 1000
     with pytest.raises(DeviceMemoryError, match="Not even one sequence of this batch fits"):
         step(*batches(1)[0])

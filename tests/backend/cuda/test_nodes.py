@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
 
 import npformer as npf
-from npformer.backend import Backend, get_backend
-from npformer.backend.cupy import assembled
-from npformer.models.presets import PRESETS, Preset
-from tests.backend.cuda import asking, recording
+from npformer.backend.cupy import cupy_backend
+from npformer.models.presets import PRESETS
+from tests.backend.cupy import emulated
 
 #: Size of model: nodes of the graph of a step with dropout, products in TF32; matrix products among them.
 NODES = {"tiny": (200, 69), "small": (219, 69), "mid": (423, 156), "base": (819, 309)}
@@ -21,56 +19,23 @@ SMALLER = {"mid": {"batch": 20, "vocab_size": 99}, "base": {"batch": 12, "vocab_
 
 
 @pytest.fixture
-def counted():
+def counted(runtimes, monkeypatch):
     """counted(preset): (nodes, products) of a recorded step, none of which is computed."""
+    cupy = emulated.installed(monkeypatch)
+    machine, do = cupy.machine, cupy.machine.do
+    machine.memory = np.empty  # that nobody fills
+    machine.soil = lambda buffer: None
+    machine.do = lambda work: machine.recorded is not None and do(work)
 
-    class Machine(recording.Machine):  # type: ignore[misc, name-defined]
-        """Memory that nobody fills, and launches that do nothing."""
-
-        def empty(self, shape: tuple[int, ...], dtype):
-            kind = np.dtype(dtype)
-            memory = self._in_use.take(math.prod(shape) * kind.itemsize)
-            buffer = memory.buffer[: math.prod(shape) * kind.itemsize]
-            return recording.DeviceArray(self, memory, buffer.view(kind).reshape(shape))
-
-        def launch(self, graph):
-            self.graph = graph
-
-    class Runtime(asking.AskingRuntime):  # type: ignore[misc, name-defined]
-        """Each launch and each product is a node."""
-
-        precision = "tf32"
-
-        def __init__(self, machine):
-            super().__init__()
-            self.machine, self.blas, self.empty = machine, self, machine.empty
-            self.products = 0
-
-        def contiguous(self, x):
-            return x if x.flags.c_contiguous else x.copy()
-
-        def address(self, x) -> int:
-            return int(x.bare.ctypes.data)
-
-        def launch(self, kernel: str, dtype, blocks: int, threads: int, *arguments):
-            if blocks:
-                self.machine.do(lambda: None)
-
-        def gemm(self, *inputs, **options):
-            self.products += self.machine.recorded is not None
-            self.machine.do(lambda: None)
-
-    def count(preset: Preset) -> tuple[int, int]:
-        machine = Machine(lambda shape, dtype: np.empty(shape, dtype))
-        runtime = Runtime(machine)
-        plain = Backend("cupy", get_backend("numpy").ops, machine, "float32", precision=runtime.precision)
-        backend = assembled(plain, runtime, machine, recording.DeviceArray)
+    def count(preset):
+        backend = cupy_backend("float32", precision="tf32")
         model = npf.Transformer(preset.config(0.1), backend=backend, seed=0)
         step = npf.TrainStep(model, npf.Adam(model.arena, lr=1e-4), seed=0)
         for _ in range(2):
             step(*preset.example_batch())
         assert step.runner.compute.refusal is None
-        return len(machine.graph), runtime.products
+        (shape,) = step.runner.compute._shapes.values()
+        return len(shape.graph.nodes), backend.updates._gpu.launched["cublas"] // 2
 
     return count
 
