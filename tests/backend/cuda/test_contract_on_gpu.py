@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,28 +12,14 @@ from npformer.backend import PLAIN
 from npformer.backend.cuda import cuda_ops
 from npformer.backend.cuda.source import files, kernels
 from npformer.backend.ops import kernels_in
-from npformer.functional import AttentionMask
+from npformer.functional import OPERATIONS, AttentionMask
+from npformer.proof.random_cases import usual_inputs
 from npformer.proof.report import RIGHT
-
-TESTS = Path(__file__).resolve().parents[2]
-
-
-def load(path: str):
-    """The module of a file of tests, whose fixtures this one has in its own way."""
-    name = "npformer_tests_" + path.replace("/", "_").removesuffix(".py")
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, TESTS / path)
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
-
-
-contract = load("test_contract.py")
-kernels_agree = load("backend/conftest.py")
-rows_of_a_batch, not_a_number = load("backend/test_rows_of_a_batch.py"), load("backend/test_not_a_number.py")
-bad_input = load("backend/test_kernels.py")
+from tests import test_contract as contract
+from tests.backend import conftest as kernels_agree
+from tests.backend import test_kernels as bad_input
+from tests.backend import test_not_a_number as not_a_number
+from tests.backend import test_rows_of_a_batch as rows_of_a_batch
 
 
 @pytest.fixture
@@ -119,6 +103,44 @@ def test_gradients_have_the_shape_and_dtype_of_the_inputs(case, dtype, table):
     floats = [x for x in inputs if contract.is_float(x)]
     assert [(g.shape, g.dtype) for g in gradients] == [(x.shape, x.dtype) for x in floats]
     assert {part.dtype for part in contract.parts(y)} == {np.dtype(dtype)}
+
+
+#: What few rows take, one kernel each way as a rule: forward; backward that adds all parameters' gradients; backward
+#: where all are frozen; and the matrix products of each.
+LAUNCHES = {
+    "linear": (["linear.add_bias"], ["sums.add_rows"], [], [1, 2, 1]),
+    "embedding": (["embedding.take_rows"], ["embedding.sort_tokens", "embedding.add_chunks"], [], [0, 0, 0]),
+    "learned_positions": (["positions.add_positions"], ["sums.add_rows"], [], [0, 0, 0]),
+    "residual": (["dropout.drop"], ["dropout.drop"], ["dropout.drop"], [0, 0, 0]),
+    "add_norm": (["layer_norm.norm_rows"], ["layer_norm.norm_rows_backward", "sums.add_rows"],
+                 ["layer_norm.norm_rows_backward"], [0, 0, 0]),
+    **{f"feed_forward {name}": ([f"feed_forward.{name}_rows", "linear.add_bias"],
+                                ["sums.add_rows", f"feed_forward.{name}_rows_backward", "sums.add_rows"],
+                                [f"feed_forward.{name}_rows_backward"], [2, 4, 2]) for name in ("relu", "gelu")},
+    "cross_entropy": (["cross_entropy.token_losses", "cross_entropy.mean_loss"],
+                      *[["cross_entropy.token_losses_backward"]] * 2, [0, 0, 0]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LAUNCHES)
+def test_kernels_and_products(case, runtime, table):
+    op, *activation = case.split()
+    *launches, products = LAUNCHES[case]
+    inputs = [activation[0] if isinstance(x, str) else x for x in usual_inputs(op)]
+    pair, count = getattr(table, op), OPERATIONS[op].parameters
+    parameters = [x for x in inputs if contract.is_float(x)][-count:] if count else []
+    found = []
+
+    def note():
+        found.append((runtime.launched[:], sum("Gemm" in name for name, _ in runtime.cublas.calls)))
+        runtime.launched.clear(), runtime.cublas.calls.clear()
+
+    y, cache = pair.forward(*inputs)
+    note()
+    for into in ([*map(np.zeros_like, parameters)], [None] * count):
+        pair.backward(y, cache, into=into)
+        note()
+    assert found == [*zip(launches, products, strict=True)]
 
 
 #: Files of kernels that no operation calls in float64, and the tests that do.

@@ -19,10 +19,7 @@ test_nothing_counts = host.test_nothing_that_counts_gives_loss_0_and_gradient_0
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("ignore_index", [0, None, -100])
 @pytest.mark.parametrize(("smoothing", "scale"), [(0.0, 1e4), (0.1, 1.0), (0.1, 1e4)])
-def test_it_equals_the_plain_pair(
-    agree, dtype, shape, ignore_index, smoothing,
-    scale,
-):  # fmt: skip
+def test_it_equals_the_plain_pair(agree, dtype, shape, ignore_index, smoothing, scale):
     logits, targets = case(dtype, shape, scale)
     assert agree("cross_entropy", logits, targets, ignore_index, smoothing)
     if targets.ndim and ignore_index is not None:
@@ -35,14 +32,6 @@ def test_narrow_targets(agree, dtype):
     logits, targets = case(dtype, (3, 4, 5))
     assert agree("cross_entropy", logits, targets.astype(np.uint8), -100, 0.1)
     assert agree("cross_entropy", logits, np.repeat(targets, 2, axis=1)[:, ::2].astype(np.int16), 2)
-
-
-def test_two_kernels_forward_and_one_back(runtime, table):
-    logits, targets = case("float32", (2, 3, 5))
-    _, cache = table.cross_entropy.forward(logits, targets)
-    table.cross_entropy.backward(1.0, cache)
-    names = ["token_losses", "mean_loss", "token_losses_backward"]
-    assert runtime.launched == [f"cross_entropy.{name}" for name in names]
 
 
 def test_padding_may_hold_any_value_and_counted_tokens_are_seen(table, dtype):
@@ -70,5 +59,5 @@ def test_a_class_that_is_ruled_out_has_no_share(table, dtype):
     np.testing.assert_allclose(loss, fewer, rtol=bound)
     found = table.cross_entropy.backward(1.0, cache)
     assert not found[:, 4:20].any()
-    (true,) = (PLAIN.cross_entropy.backward(1.0, plain_cache),)
+    true = PLAIN.cross_entropy.backward(1.0, plain_cache)
     np.testing.assert_allclose(np.delete(found, np.s_[4:20], axis=1), true, rtol=0, atol=bound)

@@ -62,16 +62,6 @@ def test_sums_are_made_in_the_order_of_the_tokens(runtime, table, dtype):
     np.testing.assert_array_equal(*both)
 
 
-def test_how_many_kernels(runtime, table):
-    weight = np.ones((5, 4))
-    _, cache = table.embedding.forward(tokens_of(5, (3, CHUNK)), weight)
-    assert runtime.launched == ["embedding.take_rows"]
-    table.embedding.backward(np.ones((3, CHUNK, 4)), cache, into=(weight,))
-    assert runtime.launched[1:] == ["embedding.sort_tokens", "embedding.add_chunks", "embedding.add_edges"]
-    table.embedding.backward(np.ones((3, CHUNK, 4)), cache, into=(None,))
-    assert len(runtime.launched) == 4
-
-
 @pytest.mark.parametrize("bad", [-1, 5, 2**40])
 @pytest.mark.parametrize("stop", [11, 29], ids=["in one chunk", "across an edge"])
 def test_a_token_outside_the_table_is_seen_and_writes_nowhere(table, bad, stop):

@@ -34,29 +34,6 @@ def test_after_a_residual_sum(agree, dtype, shape, draw):
     assert agree("add_norm", x, f, *rest)
 
 
-def test_one_kernel_each_way_and_one_for_both_parameters(runtime, table):
-    x, gain = normal("float32", 6, 4), normal("float32", 4)
-    _, cache = table.add_norm.forward(x, x, gain, gain, 1e-5, DRAWS[1])
-    assert runtime.launched == ["layer_norm.norm_rows"]
-    table.add_norm.backward((x, x), cache, into=(gain.copy(), gain.copy()))
-    assert runtime.launched[1:] == ["layer_norm.norm_rows_backward", "sums.add_rows"]
-    table.add_norm.backward((x, x), cache, into=(None, None))
-    assert runtime.launched[3:] == ["layer_norm.norm_rows_backward"]
-
-
-def test_the_step_may_live_on_the_gpu(table):
-    x, gain, step = normal("float64", 5, 7), normal("float64", 7), np.array(4, np.uint64)
-    on_host = table.post_norm.forward(x, x, gain, gain, 1e-5, Draw(3, 4, 1, 99, 0.3))
-    on_gpu = table.post_norm.forward(x, x, gain, gain, 1e-5, Draw(3, step, 1, 99, 0.3))
-    np.testing.assert_array_equal(on_gpu[0], on_host[0])
-    for a, b in zip(table.post_norm.backward(x, on_gpu[1]), table.post_norm.backward(x, on_host[1]), strict=True):
-        np.testing.assert_array_equal(a, b)
-    step[...] = 5  # the same call, played again a step later
-    later = table.post_norm.forward(x, x, gain, gain, 1e-5, Draw(3, 5, 1, 99, 0.3))[0]
-    np.testing.assert_array_equal(table.post_norm.forward(x, x, gain, gain, 1e-5, Draw(3, step, 1, 99, 0.3))[0], later)
-    assert not np.array_equal(later, on_host[0])
-
-
 def test_rows_far_from_0_keep_their_digits(table):
     """μ is taken off before the squares are added: mean(x²) − μ² would leave none of these digits."""
     x = 1000 + normal("float32", 4, 300)
