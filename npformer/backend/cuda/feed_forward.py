@@ -1,4 +1,4 @@
-"""The feed-forward layer: two products for x in each direction, with one kernel between them.
+"""The feed-forward layer: two products for x in each direction, with one kernel between them; ReLU and GELU alone.
 
 With ReLU only the second product's operand is kept of the hidden layer; if that operand is bfloat16,
 nothing is kept in float32. GELU also keeps its input, and draws the bits again.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from npformer.backend.cuda.bfloat16 import is_rounded, rounded_together
-from npformer.backend.cuda.device_runtime import DeviceRuntime, Drawn, drawn, warps
+from npformer.backend.cuda.device_runtime import NOTHING_DROPPED, DeviceRuntime, Drawn, drawn, warps
 from npformer.backend.cuda.linear import (
     add_bias_gradient,
     add_weight_gradient,
@@ -25,6 +25,10 @@ from npformer.functional.feed_forward import expect_activation
 from npformer.functional.linear import expect_linear
 from npformer.functional.philox import Draw
 from npformer.typing import Array
+
+
+class ActivationCache(NamedTuple):
+    kept: Array  # (...)  GELU: x; ReLU: y, which is 0 exactly where dx is
 
 
 class FeedForwardCache(NamedTuple):
@@ -77,36 +81,68 @@ def feed_forward_backward(gpu: DeviceRuntime, dy: Array, cache: FeedForwardCache
     return returned(dx, dw1, db1, dw2, db2)
 
 
-def activate(gpu: DeviceRuntime, activation: str, h: Array, bias: Array, which: Drawn) -> Array:
+def relu_forward(gpu: DeviceRuntime, x: Array) -> tuple[Array, ActivationCache]:
+    y = activate(gpu, "relu", gpu.contiguous(x), None, NOTHING_DROPPED).reshape(x.shape)  # a number was made a row
+    return y, ActivationCache(y)
+
+
+def relu_backward(gpu: DeviceRuntime, dy: Array, cache: ActivationCache, into: Into = ()) -> Array:
+    return _gradient_alone(gpu, dy, cache, is_gelu=False)
+
+
+def gelu_forward(gpu: DeviceRuntime, x: Array) -> tuple[Array, ActivationCache]:
+    kept = gpu.contiguous(x)
+    return activate(gpu, "gelu", kept, None, NOTHING_DROPPED).reshape(x.shape), ActivationCache(kept)
+
+
+def gelu_backward(gpu: DeviceRuntime, dy: Array, cache: ActivationCache, into: Into = ()) -> Array:
+    return _gradient_alone(gpu, dy, cache, is_gelu=True)
+
+
+def _gradient_alone(gpu: DeviceRuntime, dy: Array, cache: ActivationCache, is_gelu: bool) -> Array:
+    dx = gpu.empty(dy.shape, dy.dtype)
+    return backward_of_activation(gpu, gpu.contiguous(dy), cache.kept, is_gelu, NOTHING_DROPPED, False, dx)[0]
+
+
+def activate(gpu: DeviceRuntime, activation: str, h: Array, bias: Array | None, which: Drawn) -> Array:
     """Drop(act(h + bias)) (N, F), in bfloat16 if the next product uses that.
 
-    h is overwritten: with GELU it becomes h + bias, with ReLU it may become the result.
+    h is overwritten: with GELU it becomes h + bias, with ReLU it may become the result. Without a bias the activation
+    is alone: h (...) is unchanged, and no product is next.
     """
-    rows, width = h.shape
-    narrow = gpu.empty(h.shape, "uint16") if is_rounded(gpu, h.size, h.dtype) else None
-    a = None if narrow is not None else h if activation == "relu" else gpu.empty(h.shape, h.dtype)
+    alone = bias is None
+    narrow = gpu.empty(h.shape, "uint16") if not alone and is_rounded(gpu, h.size, h.dtype) else None
+    a = None if narrow is not None else h if activation == "relu" and not alone else gpu.empty(h.shape, h.dtype)
+    rows, width = _rows_and_width(h)
     at_once = rows_at_once(rows, width)
     gpu.launch(
         f"feed_forward.{activation}_rows", h.dtype, -(-rows // at_once), warps(width, 256),
-        h, gpu.contiguous(bias), a, narrow, rows, width, at_once, *which,
+        h, None if alone else gpu.contiguous(bias), a, narrow, rows, width, at_once, *which,
     )  # fmt: skip
     return narrow if a is None else a
 
 
 def backward_of_activation(
-    gpu: DeviceRuntime, da: Array, kept: Array, is_gelu: bool, which: Drawn, with_sums: bool
+    gpu: DeviceRuntime, da: Array, kept: Array, is_gelu: bool, which: Drawn, with_sums: bool, dh: Array | None = None
 ) -> tuple[Array, Array | None]:
     """(dh (N, F), in bfloat16 if the next products use that; the sums of its columns, as P partial sums (P, F)).
 
-    kept is h for GELU and a for ReLU. If the sums are computed, da is overwritten.
+    kept is h for GELU and a for ReLU. If the sums are computed, da is overwritten. An activation alone has its dh (...)
+    given, and da is unchanged.
     """
-    rows, width = da.shape
-    narrow = gpu.empty(da.shape, "uint16") if is_rounded(gpu, da.size, da.dtype) else None
-    dh = None if narrow is not None else da
+    rows, width = _rows_and_width(da)
+    narrow = gpu.empty(da.shape, "uint16") if dh is None and is_rounded(gpu, da.size, da.dtype) else None
+    found = narrow if narrow is not None else da if dh is None else dh
     partials = gpu.empty((parts_of(rows), width), da.dtype) if with_sums else None
     kept_as = (kept,) if is_gelu else (None, kept) if kept.dtype == "uint16" else (kept, None)
     gpu.launch(
         f"feed_forward.{'gelu' if is_gelu else 'relu'}_rows_backward", da.dtype, parts_of(rows), warps(width, 512),
-        da, *kept_as, dh, narrow, partials, rows, width, *which,
+        da, *kept_as, None if found is narrow else found, narrow, partials, rows, width, *which,
     )  # fmt: skip
-    return da if narrow is None else narrow, partials
+    return found, partials
+
+
+def _rows_and_width(x: Array) -> tuple[int, int]:
+    """x (..., C) as N rows of C numbers; a single number is one row of one."""
+    width = x.shape[-1] if x.ndim else 1
+    return x.size // max(width, 1), width
