@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from npformer.backend import PLAIN
-from npformer.backend.cuda import bfloat16, cuda_ops
+from npformer.backend.cuda import bfloat16
 from npformer.functional import Draw
+from tests.backend.cuda.test_products import nearest_bfloat16 as near
 
 Host = np.ndarray[Any, Any]
 HALF = Draw(3, 7, 0, 11, 0.5)  # what is kept is doubled, which is exact
@@ -22,12 +23,6 @@ HALF = Draw(3, 7, 0, 11, 0.5)  # what is kept is doubled, which is exact
 def whole(rng: np.random.Generator, most: int, *shape: int) -> Host:
     """Whole numbers from −most to most; beyond 256 not all of them are bfloat16."""
     return rng.integers(-most, most, shape, endpoint=True).astype(np.float32)
-
-
-def near(x: Host) -> Host:
-    """x rounded to 8 significant bits, to the even one of two."""
-    mantissa, exponent = np.frexp(x.astype(np.float64))
-    return np.ldexp(np.round(mantissa * 256) / 256, exponent)
 
 
 def equal(found, true):
@@ -43,72 +38,72 @@ def runtime(runtimes, monkeypatch):
 
 
 @pytest.mark.parametrize("least", [1, 25])
-def test_linear(runtime, monkeypatch, least):
+def test_linear(table, monkeypatch, least):
     """With 25, no operand is rounded in the forward, and in backward all, since dy has 28 numbers."""
     monkeypatch.setattr(bfloat16, "ROUND_FROM", least)
     rng, forward = np.random.default_rng(1), near if least == 1 else lambda x: x
     x, w, b, dy = (whole(rng, 300, *shape) for shape in ((4, 3), (3, 7), (7,), (4, 7)))
-    linear = cuda_ops(runtime).linear
-    y, cache = linear.forward(x, w, b)
-    found = (y, *linear.backward(dy, cache))
+    y, cache = table.linear.forward(x, w, b)
+    found = (y, *table.linear.backward(dy, cache))
     true = forward(x) @ forward(w) + b, near(dy) @ near(w).T, near(x).T @ near(dy), dy.sum(axis=0)
     equal(found, true)
     assert least == 25 or not np.array_equal(y, x @ w + b), "the numbers do not tell"
 
 
-def test_feed_forward_with_relu(runtime):
+def test_feed_forward_with_relu(table):
     rng = np.random.default_rng(2)
     x, w1, b1, w2, b2 = (whole(rng, 300 if i == 0 else 3, *shape) for i, shape in enumerate(
         ((4, 3), (3, 7), (7,), (7, 3), (3,))))  # fmt: skip
     dy = whole(rng, 300, 4, 3)
-    layer = cuda_ops(runtime).feed_forward
-    y, cache = layer.forward(x, w1, b1, w2, b2, "relu", HALF)
+    y, cache = table.feed_forward.forward(x, w1, b1, w2, b2, "relu", HALF)
     factors = PLAIN.dropout.forward(np.ones((4, 7)), HALF)[0]
     h = near(x) @ w1 + b1
     a = near(np.maximum(h, 0) * factors)
     dh = (near(dy) @ w2.T) * (h > 0) * factors
     true = (a @ w2 + b2, near(dh) @ w1.T, near(x).T @ near(dh), dh.sum(axis=0), a.T @ near(dy), dy.sum(axis=0))
-    equal((y, *layer.backward(dy, cache)), true)
+    equal((y, *table.feed_forward.backward(dy, cache)), true)
     assert [part.dtype for part in cache[:3]] == ["uint16"] * 3
     assert cache.a.dtype == "uint16"  # nothing of the hidden layer is kept in float32
 
 
-def test_feed_forward_with_gelu_is_near_the_plain_pair(runtime):
+def test_feed_forward_with_gelu_is_near_the_plain_pair(table):
     """Two roundings in a row, each by 2⁻⁹ of a number at most, in sums of many (with ReLU a gate may turn instead)."""
     rng = np.random.default_rng(3)
     inputs = [rng.normal(size=shape) for shape in ((6, 40), (40, 50), (50,), (50, 40), (40,))]
     dy = rng.normal(size=(6, 40))
     true, plain_cache = PLAIN.feed_forward.forward(*inputs, "gelu", HALF)
-    layer = cuda_ops(runtime).feed_forward
-    y, cache = layer.forward(*(x.astype(np.float32) for x in inputs), "gelu", HALF)
-    found = (y, *layer.backward(dy.astype(np.float32), cache))
+    y, cache = table.feed_forward.forward(*(x.astype(np.float32) for x in inputs), "gelu", HALF)
+    found = (y, *table.feed_forward.backward(dy.astype(np.float32), cache))
     for f, t in zip(found, (true, *PLAIN.feed_forward.backward(dy, plain_cache)), strict=True):
         assert np.linalg.norm(f - t) <= 2 * 2.0**-8 * np.linalg.norm(t)
 
 
-def test_no_operand_is_rounded_twice(runtime):
+def test_no_operand_is_rounded_twice(runtime, table):
     """Forward rounds x and W; backward only dy: for dx it is dy and W, for dW x and dy."""
     rng = np.random.default_rng(4)
-    linear = cuda_ops(runtime).linear
-    y, cache = linear.forward(whole(rng, 9, 4, 3), whole(rng, 9, 3, 7), whole(rng, 9, 7))
+    y, cache = table.linear.forward(whole(rng, 9, 4, 3), whole(rng, 9, 3, 7), whole(rng, 9, 7))
     assert runtime.launched.count("bfloat16.round_rows") == 2
     runtime.launched.clear()
-    linear.backward(y, cache)
+    table.linear.backward(y, cache)
     assert runtime.launched.count("bfloat16.round_rows") == 1
 
 
-def test_the_hidden_layer_is_rounded_by_the_kernel_that_makes_it(runtime):
+def test_the_hidden_layer_is_rounded_by_the_kernel_that_makes_it(runtime, table):
     rng = np.random.default_rng(5)
     inputs = [whole(rng, 9, *shape) for shape in ((4, 3), (3, 7), (7,), (7, 3), (3,))]
-    layer = cuda_ops(runtime).feed_forward
-    y, cache = layer.forward(*inputs, "relu", HALF)
-    layer.backward(y, cache)
+    y, cache = table.feed_forward.forward(*inputs, "relu", HALF)
+    table.feed_forward.backward(y, cache)
     assert runtime.launched.count("bfloat16.round_rows") == 4  # x, W₁, W₂; dy
 
 
-def test_float64_is_never_rounded(runtime):
+def test_float64_is_never_rounded(runtime, table):
     rng = np.random.default_rng(6)
     x, w, b = rng.normal(size=(4, 3)), rng.normal(size=(3, 7)), rng.normal(size=7)
-    y, _ = cuda_ops(runtime).linear.forward(x, w, b)
+    y, _ = table.linear.forward(x, w, b)
     np.testing.assert_allclose(y, x @ w + b, rtol=1e-13)
     assert "bfloat16.round_rows" not in runtime.launched
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_an_activation_alone_is_not_rounded(agree, activation):
+    assert agree(activation, whole(np.random.default_rng(7), 300, 4, 7))
