@@ -1,5 +1,79 @@
-"""Fixtures that tests of the runtime share with tests of models: a small Transformer, and a padded batch."""
+"""What tests of the runtime share: small Transformers, their training, and what may change between two steps."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from npformer.models import Transformer, TransformerConfig
+from npformer.optim import AdamW
+from npformer.training import TrainStep
+from npformer.training.model_arrays import model_arrays, set_arrays
 from tests.models.conftest import batch, small_model
 
 __all__ = ["batch", "small_model"]
+
+SIZES: dict[str, Any] = {"d_model": 12, "num_heads": 2, "d_ff": 13, "dropout": 0.3, "max_seq_len": 8}
+#: Changes of the configuration, and options of the step.
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "post-LN": ({}, {"label_smoothing": 0.1}),
+    "pre-LN, GELU, learned positions": ({"norm_order": "pre", "activation": "gelu", "positions": "learned"}, {}),
+    "tied, clipped, two micro-batches": ({"tie_embeddings": True}, {"accumulate": 2, "clip_norm": 0.05}),
+    "recomputed, no dropout": ({"recompute": True, "dropout": 0.0}, {"accumulate": 3}),
+    "no positions": ({"positions": "none"}, {}),
+}
+
+
+def build(backend, **changes):
+    options = SIZES | {"num_encoder_layers": 1, "num_decoder_layers": 2} | changes
+    return Transformer(TransformerConfig(9, 9, **options), backend=backend, seed=2)
+
+
+def new_step(model, **options):
+    return TrainStep(model, AdamW(model.arena, lr=0.01, eps=1e-4), seed=7, **options)  # eps: noise stays noise
+
+
+def trained(step, given):
+    """(loss, gradient of what is trained, parameters) after each batch."""
+    arena, found = step.model.arena, []
+    for inputs in given:
+        loss = np.asarray(step(*inputs))
+        found.append((loss, np.concatenate([arena.grads[run.where] for run in arena.runs()]), arena.values.copy()))
+    return found
+
+
+def bits(found):
+    """Of what trained returns."""
+    return [tuple(map(np.ndarray.tobytes, arrays)) for arrays in found]
+
+
+def _other_bias(step):
+    """No part of the arena any more; its old memory may be trained or not, nobody looks there."""
+    step.model.arena.configure("generator.bias", trainable=False)
+    step.model.generator.bias.data = step.model.generator.bias.data + np.arange(9)
+
+
+#: What may change between two steps, one after the other.
+CHANGES: list[Callable[[TrainStep], Any]] = [
+    lambda step: setattr(step.model.dropout, "rate", 0.6),
+    lambda step: setattr(step.model.decoder.layers[1].feed_forward, "dropout", 0.0),
+    lambda step: step.model.arena.configure("encoder", trainable=False),
+    lambda step: setattr(step.model.encoder, "recompute", True),
+    lambda step: setattr(step.model, "config", replace(step.model.config, pad_id=8)),
+    lambda step: setattr(step, "label_smoothing", 0.2),
+    lambda step: setattr(step, "seed", 3),
+    lambda step: set_arrays(step.model, {name: x * 1.5 for name, x in model_arrays(step.model).items()}, "a test"),
+    _other_bias,
+]
+
+
+def trained_through_changes(step, given):
+    """trained, at first and after each change."""
+    found = trained(step, given)
+    for change in CHANGES:
+        change(step)
+        found += trained(step, given)
+    return found

@@ -15,20 +15,12 @@ from npformer.backend.numba import replay
 from npformer.backend.roofline import Roofline
 from npformer.errors import ShapeError
 from npformer.layers import Layer, ScaledDotProduct
-from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer, TransformerConfig
+from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer
 from npformer.models.presets import Preset
-from npformer.optim import Adam
 from npformer.training import TrainStep, bench
+from tests.runtime.conftest import CASES, CHANGES, SIZES, bits, build, new_step, trained, trained_through_changes
 
 Host = np.ndarray[Any, Any]
-SIZES: dict[str, Any] = {"d_model": 12, "num_heads": 2, "d_ff": 13, "dropout": 0.3, "max_seq_len": 8}
-#: Changes of the configuration, and options of the step.
-CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "post-LN": ({}, {"label_smoothing": 0.1}),
-    "pre-LN, GELU, learned positions": ({"norm_order": "pre", "activation": "gelu", "positions": "learned"}, {}),
-    "tied, clipped, two micro-batches": ({"tie_embeddings": True}, {"accumulate": 2, "clip_norm": 0.05}),
-    "recomputed, no dropout, no positions": ({"recompute": True, "dropout": 0.0, "positions": "none"}, {}),
-}
 #: What NumPy's kernels compute, or Python.
 NOT_RECORDED: dict[str, dict[str, Any]] = {
     "rotary": {"positions": "rotary"},
@@ -43,15 +35,6 @@ def backend(threads: int = 2, dtype: str = "float64") -> Backend:
     return get_backend("numpy", dtype, kernels="numba", threads=threads)
 
 
-def build(on: Backend, **changes) -> Transformer:
-    options = SIZES | {"num_encoder_layers": 1, "num_decoder_layers": 2} | changes
-    return Transformer(TransformerConfig(9, 9, **options), backend=on, seed=2)
-
-
-def new_step(model, **options) -> TrainStep:
-    return TrainStep(model, Adam(model.arena, lr=0.01), seed=7, **options)
-
-
 def batches(number: int, *shapes: tuple[int, int, int]) -> list[tuple[Host, Host, Host]]:
     """So many batches, of these shapes (B, S, T) in turn, pads among the ids."""
     rng = np.random.default_rng(0)
@@ -59,102 +42,69 @@ def batches(number: int, *shapes: tuple[int, int, int]) -> list[tuple[Host, Host
     return [tuple(rng.integers(0, 9, (b, n)) for n in (s, t, t)) for b, s, t in turns]  # type: ignore[misc]
 
 
-def trained(step: TrainStep, given) -> list[bytes]:
-    """Loss, gradient and parameters after each batch, as bytes."""
-    arena = step.model.arena
-    return [np.asarray(step(*batch)).tobytes() + arena.grads.tobytes() + arena.values.tobytes() for batch in given]
-
-
 def records(step: TrainStep) -> list[int]:
     """How many records each thread has made."""
     return [part._records for part in step.runner.shards.computes]
 
 
-def unrecorded(on: Backend) -> Backend:
-    return replace(on, capture_part=run_eagerly)
+def records_of(make, given, on=None, train=trained) -> list[int]:
+    """How many records each thread makes of make(backend)'s steps, which equal unrecorded ones to the bit."""
+    on = on or backend()
+    step = make(on)
+    assert bits(train(step, given)) == bits(train(make(replace(on, capture_part=run_eagerly)), given))
+    return records(step)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("case", CASES)
 def test_recorded_steps_are_the_steps(case, threads):
     changes, options = CASES[case]
-    given = batches(10, (7, 5, 4), (4, 6, 3))
-    step = new_step(build(backend(threads), **changes), **options)
-    found = trained(step, given)
-    assert found == trained(new_step(build(unrecorded(backend(threads)), **changes), **options), given)
-    assert all(number >= 2 for number in records(step)[:2])  # four rows leave the third of three threads idle
+    made = records_of(
+        lambda on: new_step(build(on, **changes), **options), batches(10, (7, 5, 4), (4, 6, 3)), backend(threads)
+    )
+    assert all(number >= 2 for number in made[:2])  # four rows leave the third of three threads idle
 
 
 def test_in_float32_a_replay_equals_the_first_run(monkeypatch):
     given = batches(5, (7, 5, 4))
     step = new_step(build(backend(dtype="float32")))
-    found = trained(step, given)
+    found = bits(trained(step, given))
     monkeypatch.setattr(replay, "MOST_MEMORY", 0)
     other = new_step(build(backend(dtype="float32")))
-    assert found == trained(other, given)
+    assert found == bits(trained(other, given))
     assert (records(step), records(other)) == ([1, 1], [0, 0])
 
 
 @pytest.mark.parametrize("case", NOT_RECORDED)
 def test_a_case_without_a_kernel_runs_layer_by_layer(case):
-    given = batches(4, (6, 5, 4))
-    step = new_step(build(backend(), **NOT_RECORDED[case]))
-    assert trained(step, given) == trained(new_step(build(unrecorded(backend()), **NOT_RECORDED[case])), given)
-    assert records(step) == [0, 0]
+    assert records_of(lambda on: new_step(build(on, **NOT_RECORDED[case])), batches(4, (6, 5, 4))) == [0, 0]
 
 
 @pytest.mark.parametrize(
-    ("kind", "recorded"),
+    ("kind", "config", "recorded"),
     [
-        (lambda on: Decoder(DecoderConfig(9, num_layers=1, **SIZES), backend=on), True),
-        (lambda on: Encoder(EncoderConfig(9, head="tokens", num_layers=1, num_classes=9, **SIZES), backend=on), True),
-        (
-            lambda on: Encoder(EncoderConfig(9, head="sequence", num_layers=1, num_classes=9, **SIZES), backend=on),
-            False,
-        ),
+        (Decoder, DecoderConfig(9, num_layers=1, **SIZES), True),
+        (Encoder, EncoderConfig(9, head="tokens", num_layers=1, num_classes=9, **SIZES), True),
+        (Encoder, EncoderConfig(9, head="sequence", num_layers=1, num_classes=9, **SIZES), False),
     ],
 )
-def test_the_other_models(kind, recorded):
-    model = kind(backend())
-    whole = getattr(model.config, "head", "") == "sequence"
+def test_the_other_models(kind, config, recorded):
+    whole = getattr(config, "head", "") == "sequence"
     given = [(ids, other[:, 0] if whole else other) for ids, other, _ in batches(5, (6, 5, 5))]
-    step = new_step(model)
-    assert trained(step, given) == trained(new_step(kind(unrecorded(backend()))), given)
-    assert records(step) == [int(recorded)] * 2
+    assert records_of(lambda on: new_step(kind(config, backend=on)), given) == [int(recorded)] * 2
 
 
 def test_changes_between_steps_are_seen():
-    def run(on: Backend) -> tuple[list[bytes], TrainStep]:
-        step = new_step(build(on))
-        model, given = step.model, batches(4, (6, 5, 4))
-        found = trained(step, given)
-        model.dropout.rate = 0.6
-        model.decoder.layers[1].feed_forward.dropout = 0.0
-        found += trained(step, given)
-        model.arena.configure("encoder", trainable=False)
-        found += trained(step, given)
-        model.encoder.recompute = True
-        model.config = replace(model.config, pad_id=8)
-        step.label_smoothing, step.seed = 0.2, 3
-        found += trained(step, given)
-        model.arena.values[...] *= 1.5
-        found += trained(step, given)
-        model.arena.configure("generator.bias", trainable=False)
-        model.generator.bias.data = model.generator.bias.data + 1  # no part of the arena any more
-        return found + trained(step, given), step
-
-    (found, step), (true, _) = run(backend()), run(unrecorded(backend()))
-    assert found == true
-    assert records(step) == [5, 5]
+    given = batches(4, (6, 5, 4))
+    made = records_of(lambda on: new_step(build(on)), given, train=trained_through_changes)
+    assert made == [1 + len(CHANGES) - 1] * 2  # new values in the same memory need no new record
 
 
 def test_more_shapes_than_records(monkeypatch):
     monkeypatch.setattr(replay, "MOST_SHAPES", 3)
     shapes = [(2, 3 + i, 3) for i in range(5)]
     given = batches(3 * len(shapes), *shapes) + batches(4, shapes[0])
-    step = new_step(build(backend()))
-    assert trained(step, given) == trained(new_step(build(unrecorded(backend()))), given)
-    assert records(step) == [1, 1]
+    assert records_of(lambda on: new_step(build(on)), given) == [1, 1]
 
 
 def test_records_share_their_memory():
@@ -203,23 +153,19 @@ class Mixed(Layer):
 
 @pytest.mark.parametrize("spelled", ["weights", "bare", "copied", "converted", "picked", "strict"])
 def test_a_layer_that_computes_by_other_means_is_not_recorded(spelled):
-    def run(on: Backend) -> tuple[list[bytes], list[int]]:
+    def make(on):
         model = Decoder(DecoderConfig(9, num_layers=1, **SIZES), backend=on)
         model.generator = Mixed(model.generator, spelled)
         model.arena = Arena(model.owned_parameters(), on)
-        step = new_step(model)
-        given = [(ids, other) for ids, other, _ in batches(4, (6, 5, 5))]
-        return trained(step, given), records(step) if on.capture_part is not run_eagerly else []
+        return new_step(model)
 
-    found, made = run(backend())
-    assert found == run(unrecorded(backend()))[0]
-    assert made == [0, 0]
+    assert records_of(make, [(ids, other) for ids, other, _ in batches(4, (6, 5, 5))]) == [0, 0]
 
 
 def test_operations_of_another_table_are_called_at_every_step():
     """They may decide anew, as this one does: it doubles a map's output from the sixtieth time on."""
 
-    def run(on: Backend) -> tuple[list[bytes], TrainStep]:
+    def make(on):
         count = 0
 
         def forward(*inputs):
@@ -229,12 +175,9 @@ def test_operations_of_another_table_are_called_at_every_step():
             return (y + y if count > 60 else y), cache
 
         other = replace(on, ops=replace(on.ops, linear=Pair(forward, on.ops.linear.backward)))
-        step = new_step(build(other))
-        return trained(step, batches(8, (6, 5, 4))), step
+        return new_step(build(other))
 
-    (found, step), (true, _) = run(backend(1)), run(unrecorded(backend(1)))
-    assert found == true
-    assert records(step) == [0]
+    assert records_of(make, batches(8, (6, 5, 4)), backend(1)) == [0]
 
 
 def test_a_user_defined_mechanism_is_called_at_every_step():
@@ -264,7 +207,8 @@ def test_a_subclass_is_recorded_if_it_says_so_itself():
     config, given = build(backend()).config, batches(4, (6, 5, 4))
     silent, declared, own = (new_step(kind(config, backend=backend(), seed=2))
                              for kind in (Silent, Declared, Transformer))  # fmt: skip
-    assert trained(silent, given) == trained(declared, given) == trained(own, given)
+    found = [bits(trained(step, given)) for step in (silent, declared, own)]
+    assert found[0] == found[1] == found[2]
     assert [records(step) for step in (silent, declared, own)] == [[0, 0], [1, 1], [1, 1]]
 
 

@@ -89,6 +89,7 @@ CASES: dict[str, tuple[Any, Any]] = {
     "learned positions": ({"positions": "learned", "max_seq_len": 8}, {"clip_norm": None}),
     "micro-batches": ({}, {"accumulate": 3}),
     "recomputed": ({"recompute": True}, {"schedule": None}),
+    "rotary positions": ({"positions": "rotary"}, {}),
 }
 
 
@@ -130,13 +131,6 @@ def test_one_batch_or_none_for_many(backend_name, backend):
     assert step.many(batches(1)).shape == (1,)
     with pytest.raises(ConfigError, match="batches: expected at least one, got none"):
         step.many([])
-
-
-def test_losses_are_new_arrays_that_later_steps_do_not_change(backend, machine):
-    step, given = new_step(backend()), batches(6)
-    found = [(step(*batch), step.grad_norm) for batch in given]
-    assert len({float(loss) for loss, _ in found}) == len({float(norm) for _, norm in found}) == 6
-    assert machine.launches == 5
 
 
 CHANGES: dict[str, Callable[[TrainStep], None]] = {
@@ -221,34 +215,26 @@ def test_a_step_that_reads_the_device_runs_unrecorded_and_says_why_once(backend,
     assert machine.launches == 0
 
 
-#: What is not recorded on a GPU, and the words of CuPy that say why.
-UNRECORDED = {
-    "relative positions": ({"positions": "relative"}, "cuBLAS API during stream capture"),
-    "local attention": ({"attention": "local", "window": 2}, "cuBLAS API during stream capture"),
-    "linear attention": ({"attention": "linear"}, "cuBLAS API during stream capture"),
+#: What is not recorded on a GPU, for the reason that CuPy gives.
+UNRECORDED: dict[str, dict[str, Any]] = {
+    "relative positions": {"positions": "relative"},
+    "local attention": {"attention": "local", "window": 2},
+    "linear attention": {"attention": "linear"},
 }
 
 
 @pytest.mark.parametrize("part", UNRECORDED)
 def test_what_cupy_does_not_record_is_right_all_the_same_and_said_once(part, backend, machine, capsys):
-    changes, why = UNRECORDED[part]
-    given = batches(4)
+    changes, given = UNRECORDED[part], batches(4)
     alone = run(unrecorded(new_step(backend(), changes)), given)
     capsys.readouterr()
     step = new_step(backend(), changes)
     same(run(step, given), alone)
     said = capsys.readouterr().err
     assert said.count("npformer: steps are not recorded as CUDA graphs, and so are slower: ") == 1
-    assert why in said
+    assert "cuBLAS API during stream capture" in said
     assert step.runner.compute.refusal is not None
     assert (machine.records, machine.launches) == (0, 0)
-
-
-def test_rotary_positions_are_recorded(backend, machine):
-    changes, given = {"positions": "rotary"}, batches(4)
-    alone = run(unrecorded(new_step(backend(), changes)), given)
-    same(run(new_step(backend(), changes), given), alone)
-    assert (machine.records, machine.launches) == (1, 3)
 
 
 @pytest.mark.parametrize(("name", "count", "refused"), [("concat", 8, False), ("concat", 9, True), ("stack", 9, True)])
