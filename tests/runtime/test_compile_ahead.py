@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,8 @@ from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Tran
 from npformer.optim import Adam
 from npformer.runtime.compile_ahead import operations_of
 from npformer.training import TrainStep
+from tests.runtime.conftest import SIZES
 
-SIZES: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 12, "dropout": 0.2, "max_seq_len": 8}
 STACKS: dict[str, Any] = {"num_encoder_layers": 1, "num_decoder_layers": 1}
 VARIANTS: dict[str, dict[str, Any]] = {
     "post-LN": {},
@@ -29,6 +30,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "local": {"attention": "local", "window": 2},
     "BatchNorm": {"norm": "batch"},
 }
+#: Models of one sequence.
+OTHERS = {"Encoder": (Encoder, EncoderConfig), "Decoder": (Decoder, DecoderConfig)}
 #: Only where a step is recorded, which some layers do not allow.
 RECORDING = {"elementwise.add", "elementwise.compare"}
 
@@ -61,73 +64,51 @@ def called(monkeypatch):
     return names
 
 
-def build(**changes) -> Transformer:
+def build(name="post-LN"):
     backend = get_backend("numpy", "float64", kernels="numba", threads=2)
-    return Transformer(TransformerConfig(9, 9, **SIZES | STACKS | changes), backend=backend)
+    if name in OTHERS:
+        model, config = OTHERS[name]
+        return model(config(9, num_layers=1, **SIZES), backend=backend)
+    return Transformer(TransformerConfig(9, 9, **SIZES | STACKS | VARIANTS[name]), backend=backend)
 
 
 def batch(*shape: int):
     return np.random.default_rng(0).integers(1, 9, size=shape)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_compile_ahead_covers_the_kernels_a_training_step_calls(variant, asked, called):
-    model = build(**VARIANTS[variant])
+@pytest.mark.parametrize("name", [*VARIANTS, *OTHERS])
+def test_compile_ahead_covers_the_kernels_a_training_step_calls(name, asked, called):
+    model = build(name)
     assert asked == set()
     step = TrainStep(model, Adam(model.arena))
     assert called == set()
     before = set(asked)
     for shape in ((1, 2), (6, 5), (6, 5), (6, 5)):  # the second time it is recorded
-        step(*[batch(*shape)] * 3)
+        step(*[batch(*shape)] * len(model.config.batch))
     assert called - RECORDING == before - RECORDING
     assert called <= before
     assert asked == before
 
 
-@pytest.mark.parametrize("model", [
-    Encoder(EncoderConfig(9, num_layers=1, **SIZES),
-            backend=get_backend("numpy", kernels="numba", threads=1)),
-    Decoder(DecoderConfig(9, num_layers=1, **SIZES), backend=get_backend("numpy", kernels="numba", threads=1)),
-], ids=["Encoder", "Decoder"])  # fmt: skip
-def test_so_do_models_of_one_sequence(model, asked, called):
-    step = TrainStep(model, Adam(model.arena))
-    before = set(asked)
-    for shape in ((1, 2), (6, 5)):
-        step(batch(*shape), batch(*shape))
-    assert called == before - RECORDING
+USES = {"greedy": greedy, "beams": partial(beam_search, beam=2)}
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_compile_ahead_covers_the_kernels_a_decoder_calls(variant, asked, called, monkeypatch):
+@pytest.mark.parametrize("of", [*(("greedy", name) for name in (*VARIANTS, "Decoder")), ("beams", "post-LN"),
+                                ("beams", "rotary")], ids=" ".join)  # fmt: skip
+def test_compile_ahead_covers_the_kernels_that_decoding_calls(of, asked, called, monkeypatch):
+    use, name = of
     monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
     monkeypatch.setattr(decode_step.sharing.helper, "invite", lambda job, shared: job())
-    model = build(**VARIANTS[variant])
-    greedy(model, batch(1, 2), max_len=4)
+    model = build(name)
+    USES[use](model, batch(1, 2), max_len=4)
     before = set(asked)
-    greedy(model, batch(6, 5), max_len=4)
+    USES[use](model, batch(6, 5 if name in VARIANTS else 3), max_len=4)
     assert asked == before
     assert called <= before
-    assert before - called <= {"linear.few_rows"}  # which a decoder in one call leaves to its own steps
-
-
-def test_a_decoder_alone_too(asked, called):
-    model = Decoder(DecoderConfig(9, num_layers=1, **SIZES), backend=get_backend("numpy", kernels="numba"))
-    greedy(model, batch(1, 2), max_len=4)
-    before = set(asked)
-    greedy(model, batch(6, 3), max_len=4)
-    assert asked == before == called
-    assert not any("backward" in name for name in called)
-
-
-@pytest.mark.parametrize("variant", ["post-LN", "rotary"])
-def test_so_does_a_beam_search(variant, asked, called):
-    model = build(**VARIANTS[variant])
-    beam_search(model, batch(1, 2), max_len=4, beam=2)
-    before = set(asked)
-    beam_search(model, batch(6, 5), max_len=4, beam=2)
-    assert asked == before
-    assert "beam_choice.choose_in_beams" in called
-    assert called <= before
+    few = {"linear.few_rows"}  # which a decoder in one call leaves to its own steps
+    assert before - called <= (few if name in VARIANTS else set())
+    assert ("beam_choice.choose_in_beams" in called) == (use == "beams")
+    assert not any("backward" in kernel for kernel in called)
 
 
 def test_it_is_asked_once_for_a_model(asked):
