@@ -1,14 +1,11 @@
 """What differs on a GPU: more contenders, precisions, rates compared with measured ceilings, kernels, memory."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from benchmarks import report
-from benchmarks.options import Options
 from benchmarks.products import step_flop
-from benchmarks.turns import Child, Entry, contenders
+from benchmarks.turns import Entry, contenders
 from npformer.models.presets import PRESETS
 from npformer.percent import percent
 
@@ -36,7 +33,7 @@ LEGEND = (
 Roofline = Mapping[str, Any]
 
 
-def entries(options: Options, size: str, rate: float, weights: str, precision: str) -> list[Entry]:
+def entries(options, size, rate, weights, precision):
     """npformer with all kernels and ways to launch, PyTorch in all forms."""
     common = {"size": size, "dropout": rate, "device": options.device, "precision": precision}
     found = [
@@ -50,7 +47,7 @@ def entries(options: Options, size: str, rate: float, weights: str, precision: s
     return found
 
 
-def measure_roofline(options: Options, environment: Mapping[str, str], seconds: float | None = None) -> dict[str, Any]:
+def measure_roofline(options, environment, seconds=None):
     """The best rates that either side measures, and the bytes of a step of each size, within so many seconds."""
     given = {"device": options.device, "precisions": options.precisions}
     started = [Entry("npformer-ceilings", "benchmarks.own.roofline:ceilings", {**given, "kernels": options.kernels[0]})]
@@ -62,13 +59,13 @@ def measure_roofline(options: Options, environment: Mapping[str, str], seconds: 
     return best_of(seen) | {"bytes": moved}
 
 
-def best_of(seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def best_of(seen):
     """The highest of each rate."""
     products = {name: max(each["products"][name] for each in seen) for name in seen[0]["products"]}
     return {"products": products, "memory": max(each["memory"] for each in seen)}
 
 
-def with_rates(row: dict[str, Any], child: Child, size: str, precision: str, roofline: Roofline) -> dict[str, Any]:
+def with_rates(row, child, size, precision, roofline):
     """The row of a contender, with its rates, its share of the ceilings, and its time until ready."""
     flop, moved = step_flop(PRESETS[size]), roofline["bytes"][size]
     bound = max(flop / roofline["products"][precision], moved / roofline["memory"])
@@ -79,32 +76,34 @@ def with_rates(row: dict[str, Any], child: Child, size: str, precision: str, roo
     }  # fmt: skip
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The rows of one precision, one size."""
-    cells = [
-        [row["name"], report.milliseconds(row["median"]), report.milliseconds(row["best"]), _times(row),
-         report.digits(row["flop_per_second"] / 1e12), f"{row['bytes_per_second'] / 1e9:,.0f}",
-         percent(row["of_bound"], 0), _known(row["kernels"], 1), _known(row["device_bytes"], 1e6),
-         report.digits(row["ready_seconds"])]
-        for row in rows
+def table(rows):
+    """The rows of one precision, one size; with short numbers, since this table has many columns."""
+    times = [row["times_as_fast"] for row in rows]
+    return report.table(COLUMNS, [cells(row, "–" if each is None else f"{each['median']:.2f}")
+                                  for row, each in zip(rows, times, strict=True)])  # fmt: skip
+
+
+def cells(row, times_as_fast):
+    """A contender's cells; a dash for what is unknown."""
+
+    def known(name, unit=1.0):
+        value = row.get(name)
+        return report.digits(None if value is None else value / unit)
+
+    share = row.get("of_bound")
+    return [
+        row["name"], report.milliseconds(row["median"]), report.milliseconds(row["best"]), times_as_fast,
+        known("flop_per_second", 1e12), known("bytes_per_second", 1e9), "–" if share is None else percent(share, 0),
+        known("kernels"), known("device_bytes", 1e6), known("ready_seconds"),
     ]  # fmt: skip
-    return report.table(COLUMNS, cells)
 
 
-def roofline_line(roofline: Roofline) -> str:
+def rates(roofline):
     """The ceilings in words."""
     products = ", ".join(f"{name} {rate / 1e12:,.0f}" for name, rate in roofline["products"].items())
-    return report.wrapped(
-        f"ceilings measured now: products {products} TFLOP/s; memory {roofline['memory'] / 1e9:,.0f} GB/s, read and "
-        "written ones together"
-    )
+    return f"products {products} TFLOP/s; memory {roofline['memory'] / 1e9:,.0f} GB/s"
 
 
-def _times(row: Mapping[str, Any]) -> str:
-    """A short number, since this table has many columns."""
-    found = row["times_as_fast"]
-    return "–" if found is None else f"{found['median']:.2f}"
-
-
-def _known(value: float | None, unit: float) -> str:
-    return "–" if value is None else f"{value / unit:,.0f}"
+def roofline_line(roofline):
+    """The ceilings for a terminal."""
+    return report.wrapped(f"ceilings measured now: {rates(roofline)}, read and written ones together")

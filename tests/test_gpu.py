@@ -1,14 +1,11 @@
 """What only a GPU can show; skipped, with the reason, where none answers. See also test_gpu_kernels.py."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
 import pytest
 
 from npformer import Adam, TrainStep, Transformer, TransformerConfig, functional, get_backend
-from npformer.backend import Backend
 from npformer.functional import AttentionMask, Draw
 from npformer.proof import catalogue
 from npformer.proof.budget import against_float64
@@ -21,7 +18,7 @@ EVERY_CASE = pytest.mark.parametrize("case", catalogue(), ids=lambda case: case.
 UNITS = {"float32": 0.0, "tf32": 2.0**-10, "bfloat16": 2.0**-8}
 
 
-def trained(backend: Backend, steps: int, *, recorded: bool = True, many: bool = False, **options):
+def trained(backend, steps, *, recorded=True, many=False, **options):
     """(losses, values) after steps of training on batches that the seed decides."""
     rng = np.random.default_rng(0)
     batches = [tuple(rng.integers(1, 9, size=(3, 4, 6))) for _ in range(steps)]

@@ -1,13 +1,11 @@
 """The command: ``python -m benchmarks.gpu``."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path
 
 from benchmarks import machine
-from benchmarks.gpu.parts import Part, Setting, parts
+from benchmarks.gpu.parts import Setting, parts
 from benchmarks.gpu.run import run
 from benchmarks.gpu.text import targets_table
 from benchmarks.options import NO_TORCH, UsageError, check_gpu, installed
@@ -20,7 +18,7 @@ EXAMPLES = """examples:
 Exit code: 0 all targets hold, 1 a target does not hold or was not measured, 2 it cannot run here."""
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv=None):
     """Parse, check, run."""
     args = _parser().parse_args(argv)
     try:
@@ -44,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0 if all(target["holds"] for target in document["targets"]) else 1
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser():
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.gpu", allow_abbrev=False, epilog=EXAMPLES,
         description="Run the tests marked gpu and all benchmarks on this GPU, and report which targets hold.",
@@ -58,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def checked(args: argparse.Namespace) -> list[Part]:
+def checked(args):
     """The requested parts. Raises UsageError for unknown names and for times that are not > 0."""
     if not 0 < args.minutes < float("inf"):
         raise UsageError(f"--minutes: expected a number > 0, got {args.minutes}")
@@ -71,7 +69,7 @@ def checked(args: argparse.Namespace) -> list[Part]:
     return [part for part in known if part.name.startswith(wanted)]
 
 
-def free_folder(path: Path) -> Path:
+def free_folder(path):
     """The folder, created if needed. Raises UsageError if it holds results or cannot be created."""
     if (path / "results.json").exists():
         raise UsageError(

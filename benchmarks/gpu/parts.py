@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -50,7 +50,7 @@ class Setting:
     torch: bool = True
     results: Mapping[str, Any] = field(default_factory=dict)  # results of earlier parts, by name
 
-    def options(self, sizes: Sequence[str], precisions: Sequence[str], budget: Budget) -> Options:
+    def options(self, sizes, precisions, budget):
         """Options, as a command line would give them."""
         return Options(
             "cupy", list(sizes), ["cuda"], list(precisions), self.torch, budget, False, True, {"recompute": False}
@@ -65,7 +65,7 @@ class Part(NamedTuple):
     do: Callable[[Setting], Any]
 
 
-def parts() -> list[Part]:
+def parts():
     """All parts, in order of execution: npformer alone first, since a peer may take all the time."""
     return [
         Part("tests", 160, tests),
@@ -82,7 +82,7 @@ def parts() -> list[Part]:
     ]
 
 
-def _training(precisions: Sequence[str]) -> list[Part]:
+def _training(precisions):
     """Training steps of npformer alone."""
     return [
         Part(train_part(size, precision), 30 if size == "base" else 22, partial(alone, size, precision))
@@ -90,7 +90,7 @@ def _training(precisions: Sequence[str]) -> list[Part]:
     ]  # fmt: skip
 
 
-def _against(precisions: Sequence[str]) -> list[Part]:
+def _against(precisions):
     """Training steps in turns with the peers."""
     return [
         Part(against_part(size, precision), 80 if size == "base" else 50, partial(train, size, precision))
@@ -98,12 +98,12 @@ def _against(precisions: Sequence[str]) -> list[Part]:
     ]  # fmt: skip
 
 
-def alone(size: str, precision: str, setting: Setting) -> Any:
+def alone(size, precision, setting):
     """``train`` without peers."""
     return train(size, precision, replace(setting, torch=False))
 
 
-def train(size: str, precision: str, setting: Setting) -> Any:
+def train(size, precision, setting):
     """One table of ``benchmarks.train_step``."""
     options = setting.options([size], [precision], TRAINING)
     known = setting.results.get("ceilings")
@@ -111,32 +111,32 @@ def train(size: str, precision: str, setting: Setting) -> Any:
     return result
 
 
-def ceilings(setting: Setting) -> Any:
+def ceilings(setting):
     """The GPU's peak rates, and the bytes that a step moves."""
     options = setting.options(SIZES, (*FIRST, *LAST), TRAINING)
     return on_gpu.measure_roofline(options, setting.environment, setting.seconds)
 
 
-def decode(setting: Setting) -> Any:
+def decode(setting):
     """Greedy decoding of one sentence, and of many."""
     options = setting.options(["small"], ["tf32"], SHORT._replace(seconds=4.0))
     return list(decoding.results(options, [1, 32], 64, setting.environment, setting.seconds))
 
 
-def operations(setting: Setting) -> Any:
+def operations(setting):
     """Every operation at one size."""
     options = setting.options(["mid"], ["tf32"], SHORT)
     return list(ops.results(options, ops.NAMES, 1, setting.environment, setting.seconds))
 
 
-def single(module: str, task: str, given: Mapping[str, Any], setting: Setting) -> Any:
+def single(module, task, given, setting):
     """The value of one task of one contender in ``own``."""
     entry = Entry(module, f"benchmarks.own.{module}:{module}", {"device": "cupy", **given})
     with contenders([entry], setting.environment, setting.seconds) as (child,):
         return child.run(task, 1)["values"][0]
 
 
-def tests(setting: Setting) -> Any:
+def tests(setting):
     """Run the tests marked gpu; meanwhile torch.compile fills its cache for the later measurements."""
     log, start = setting.folder / "tests.txt", time.monotonic()
     with log.open("w", encoding="utf-8") as said:
@@ -160,13 +160,13 @@ def tests(setting: Setting) -> Any:
     return summary(log.read_text(encoding="utf-8"), code) | {"compile_seconds": compiled}
 
 
-def pytest_command() -> list[str]:
+def pytest_command():
     """pytest for the tests marked gpu, in several processes where pytest-xdist is installed."""
     shared = ["-n", str(AT_ONCE), "--dist", "worksteal"] if installed("xdist") else []
     return [sys.executable, "-m", "pytest", "-m", "gpu", "-q", *shared, *TESTS]
 
 
-def summary(said: str, code: int | None) -> dict[str, Any]:
+def summary(said, code):
     """pytest's last line and the number of passed tests; code None: pytest was stopped."""
     lines = [line.strip("= ") for line in said.splitlines() if line.strip()] or ["no output"]
     passed = re.search(r"(\d+) passed", lines[-1])
@@ -174,7 +174,7 @@ def summary(said: str, code: int | None) -> dict[str, Any]:
     return {"code": code, "passed": int(passed[1]) if passed else 0, "summary": last}
 
 
-def compile_ahead(setting: Setting) -> dict[str, float]:
+def compile_ahead(setting):
     """Compile PyTorch's captured forms, all at once: seconds until each was ready. Forms that fail are left out."""
     with tempfile.TemporaryDirectory() as folder:
         entries = []

@@ -1,28 +1,17 @@
 """Runs parts one by one within a time limit, and saves all results after each part."""
 
-from __future__ import annotations
-
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
-from benchmarks.gpu.parts import Part, Setting
 from benchmarks.gpu.targets import targets
 from benchmarks.gpu.text import markdown
 
 LEAST = 5.0  # seconds; no part begins with less time left
 DONE, FAILED, STOPPED, NOT_BEGUN = "done", "FAILED", "OUT OF TIME", "NOT BEGUN"
 
-Document = dict[str, Any]
 
-
-def run(
-    parts: Sequence[Part], setting: Setting, about: Mapping[str, str], say: Callable[[str], None],
-    now: Callable[[], float] = time.monotonic,
-) -> Document:  # fmt: skip
+def run(parts, setting, about, say, now=time.monotonic):
     """Do parts in setting.seconds; results.json and results.md in setting.folder are whole after each.
 
     A part that fails or exceeds its time limit does not stop the next ones.
@@ -50,13 +39,13 @@ def run(
     return document
 
 
-def line(state: Mapping[str, Any]) -> str:
+def line(state):
     """The message about a finished part."""
     first = state["said"].splitlines()[-1].strip() if state["said"] else ""
     return f"{state['part']:<22} {state['state']:<12} {state['seconds']:6.1f} s  {first}".rstrip()
 
 
-def write(document: Document, folder: Path) -> None:
+def write(document, folder):
     """Write both files atomically, with the targets judged again."""
     document["targets"] = [target._asdict() for target in targets(document["results"])]
     for name, text in (("results.json", json.dumps(document, indent=1)), ("results.md", markdown(document))):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from npformer.percent import percent
 
@@ -19,90 +18,88 @@ REVERSE_SECONDS, REVERSE_MATCH = 3.0, 0.995
 #: Tolerance in bytes: the driver's count of used memory includes other processes.
 GROWTH = 8 << 20
 
-Results = Mapping[str, Any]  # name of a part -> what it found
-
 
 class Target(NamedTuple):
     """One target. found None: it was not measured."""
 
     what: str
     wanted: str
-    found: str | None
-    holds: bool | None
+    found: str | None = None
+    holds: bool | None = None
 
 
-def targets(results: Results) -> list[Target]:
-    """All targets, the most important first."""
+def targets(results):
+    """All targets, the most important first. results: name of a part -> what it found."""
     return [*_tests(results), *_milliseconds(results), *_ratios(results), *_reverse(results), *_others(results)]
 
 
-def best(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+def best(rows):
     """npformer's fastest captured row."""
     own = [row for row in rows if row["name"].startswith("npformer-cuda") and not row["name"].endswith("-eager")]
     return min(own, key=lambda row: row["median"])
 
 
-def times_as_fast(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> float:
+def times_as_fast(ours, theirs):
     """The peer's time over npformer's: the median over rounds."""
     pairs = zip(ours["round_medians"], theirs["round_medians"], strict=True)
     return statistics.median(their / our for our, their in pairs)
 
 
-def train_part(size: str, precision: str) -> str:
+def train_part(size, precision):
     """The name of the part that measures a training step."""
     return f"train {precision} {size}"
 
 
-def against_part(size: str, precision: str) -> str:
+def against_part(size, precision):
     """The name of the part that measures a training step in turns with the peers."""
     return f"against {precision} {size}"
 
 
-def _tests(results: Results) -> Iterator[Target]:
+def _tests(results):
     found = results.get("tests")
     if not found:
-        yield Target("tests marked gpu", "all pass", None, None)
+        yield Target("tests marked gpu", "all pass")
         return
     holds = found["code"] == 0 and found["passed"] > 0  # skipped tests alone prove nothing
     yield Target("tests marked gpu", "all pass", found["summary"], holds)
 
 
-def _milliseconds(results: Results) -> Iterator[Target]:
+def _milliseconds(results):
     for size, most in zip(SIZES, MILLISECONDS, strict=True):
         what, wanted = f"{size}, tf32", f"≤ {most:g} ms a step"
         found = results.get(train_part(size, "tf32"))
         if not found:
-            yield Target(what, wanted, None, None)
+            yield Target(what, wanted)
             continue
         row = best(found["contenders"])
         yield Target(what, wanted, f"{row['median'] * 1e3:.3g} ms ({row['name']})", row["median"] * 1e3 <= most)
 
 
-def _ratios(results: Results) -> Iterator[Target]:
+def _ratios(results):
     for precision, peer, wanted in RATIOS:
         for size, least in zip(SIZES, wanted, strict=True):
             found = results.get(against_part(size, precision))
             rows = {row["name"]: row for row in found["contenders"]} if found else {}
             what = f"{size}, {precision}: times as fast as {peer}"
             if peer not in rows:
-                yield Target(what, f"≥ {least:g}", None, None)
+                yield Target(what, f"≥ {least:g}")
                 continue
             ratio = times_as_fast(best(found["contenders"]), rows[peer])
             yield Target(what, f"≥ {least:g}", f"{ratio:.2f}", ratio >= least)
 
 
-def _reverse(results: Results) -> Iterator[Target]:
+def _reverse(results):
     what = "train reverse"
     wanted = f"≥ {percent(REVERSE_MATCH)} exact in ≤ {REVERSE_SECONDS:g} s"
     found = results.get("reverse")
     if not found:
-        yield Target(what, wanted, None, None)
+        yield Target(what, wanted)
         return
     holds = found["exact_match"] >= REVERSE_MATCH and found["seconds"] <= REVERSE_SECONDS
     yield Target(what, wanted, f"{percent(found['exact_match'])} in {found['seconds']:.2f} s", holds)
 
 
-def _others(results: Results) -> Iterator[Target]:
+def _others(results):
     replays, gradients = results.get("replays"), results.get("gradients")
     yield Target(
         "10,000 steps of changing shapes", f"≤ {GROWTH >> 20} MiB more of GPU memory",

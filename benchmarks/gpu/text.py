@@ -1,74 +1,58 @@
 """The results as Markdown, and the targets as a table for a terminal."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
-
-from benchmarks import report
+from benchmarks import on_gpu, report
 from benchmarks.gpu.targets import SIZES, against_part, train_part
 from npformer.percent import percent
 
 VERDICTS = {True: "holds", False: "DOES NOT HOLD", None: "not measured"}
 
 
-def targets_table(targets: Sequence[Mapping[str, Any]]) -> str:
+def targets_table(targets):
     """The table of targets: wanted, found, and whether each holds."""
-    rows = [[each["what"], each["wanted"], each["found"] or "–", VERDICTS[each["holds"]]] for each in targets]
     held = sum(bool(each["holds"]) for each in targets)
-    return f"{report.table(('target', 'wanted', 'found', ''), rows)}\n{held} of {len(targets)} targets hold"
+    return f"{report.table(*_targets(targets))}\n{held} of {len(targets)} targets hold"
 
 
-def markdown(document: Mapping[str, Any]) -> str:
+def _targets(targets):
+    rows = [[each["what"], each["wanted"], each["found"] or "–", VERDICTS[each["holds"]]] for each in targets]
+    return ("target", "wanted", "found", ""), rows
+
+
+def markdown(document):
     """All results as a Markdown page."""
     parts = (_head(document), *_training(document["results"]), *_others(document["results"]), _parts(document))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(columns, rows):
     """A Markdown table."""
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-def _head(document: Mapping[str, Any]) -> str:
+def _head(document):
     machine = "\n".join(f"- {name}: {value}" for name, value in document["machine"].items())
-    rows = [
-        [each["what"], each["wanted"], each["found"] or "–", VERDICTS[each["holds"]]] for each in document["targets"]
-    ]
-    return f"# On a GPU\n\n{machine}\n\n## Targets\n\n{table(('target', 'wanted', 'found', ''), rows)}"
+    return f"# On a GPU\n\n{machine}\n\n## Targets\n\n{table(*_targets(document['targets']))}"
 
 
-def _training(results: Mapping[str, Any]) -> Iterator[str]:
+def _training(results):
     """Tables of training steps."""
     columns = (
         "", "median ms", "best ms", "times as fast as the best of PyTorch", "TFLOP/s", "GB/s", "of ceiling", "kernels",
         "GPU MB", "ready s",
     )  # fmt: skip
     if "ceilings" in results:
-        found = results["ceilings"]
-        products = ", ".join(f"{name} {rate / 1e12:,.0f}" for name, rate in found["products"].items())
-        rates = f"products {products} TFLOP/s; memory {_giga(found['memory'])} GB/s"
+        rates = on_gpu.rates(results["ceilings"])
         yield f"## Training steps, dropout 0.1\n\nCeilings, measured in the same run: {rates}."
     for precision in ("tf32", "bfloat16", "float32"):
         for size in SIZES:
             for part, how in ((train_part, "alone"), (against_part, "in turns with its peers")):
                 if (found := results.get(part(size, precision))) is not None:
-                    rows = [_training_row(row) for row in found["contenders"]]
+                    rows = [on_gpu.cells(row, report.ratio(row["times_as_fast"])) for row in found["contenders"]]
                     yield f"### {size}, {precision}: npformer {how}\n\n{table(columns, rows)}"
 
 
-def _training_row(row: Mapping[str, Any]) -> list[str]:
-    ratio, share = row["times_as_fast"], row.get("of_bound")
-    return [
-        row["name"], report.milliseconds(row["median"]), report.milliseconds(row["best"]), report.ratio(ratio),
-        report.digits(_over(row.get("flop_per_second"), 1e12)), report.digits(_over(row.get("bytes_per_second"), 1e9)),
-        "–" if share is None else percent(share, 0), report.digits(row.get("kernels")),
-        report.digits(_over(row.get("device_bytes"), 1e6)), report.digits(row.get("ready_seconds")),
-    ]  # fmt: skip
-
-
-def _others(results: Mapping[str, Any]) -> Iterator[str]:
+def _others(results):
     """All other measurements."""
     if "decode" in results:
         rows = [
@@ -95,27 +79,19 @@ def _others(results: Mapping[str, Any]) -> Iterator[str]:
         yield f"## {title}\n\n{table(('', 's'), rows)}"
 
 
-def _operation(found: Mapping[str, Any]) -> list[str]:
+def _operation(found):
     rows = {row["name"].partition("-")[0]: row for row in found["contenders"]}
     own, peer = rows["npformer"], rows.get("torch")
     return [
         f"{found['op']} {found['direction']}", report.milliseconds(own["median"]),
         report.milliseconds(peer["median"]) if peer else "–", report.ratio(own["times_as_fast"]),
-        _giga(own["bytes_per_second"]),
+        f"{own['bytes_per_second'] / 1e9:,.0f}",
     ]  # fmt: skip
 
 
-def _parts(document: Mapping[str, Any]) -> str:
+def _parts(document):
     rows = [
         [each["part"], each["state"], f"{each['seconds']:.1f}", each["said"].replace("\n", " ")]
         for each in document["parts"]
     ]
     return f"## Parts\n\n{table(('part', 'state', 's', 'said'), rows)}"
-
-
-def _giga(value: float) -> str:
-    return f"{value / 1e9:,.0f}"
-
-
-def _over(value: float | None, unit: float) -> float | None:
-    return None if value is None else value / unit

@@ -1,27 +1,21 @@
 """npformer's greedy decoding of a fixed number of tokens."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import npformer as npf
 from benchmarks.own.backend import about, backend
 from benchmarks.own.model import NO_END, decoding_model, sources
-from benchmarks.tasks import Contender, Task
+from benchmarks.tasks import Contender
 from npformer.models.presets import PRESETS
 
 
-def decode(
-    size: str, tokens: int, batches: list[int], device: str, kernels: str, precision: str = "float32"
-) -> Contender:
+def decode(size, tokens, batches, device, kernels, precision="float32"):
     """Tasks "batch 1" and so on; each returns the output tokens, (B, T) as lists."""
     chosen = backend(device, kernels, precision)
     model = decoding_model(PRESETS[size], chosen)
 
-    def make(batch: int) -> Task:
+    def make(batch):
         src = sources(PRESETS[size], batch)
 
-        def run() -> Any:
+        def run():
             return npf.greedy(model, src, max_len=tokens, eos_id=NO_END).tolist()
 
         return run

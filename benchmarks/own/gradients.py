@@ -1,9 +1,5 @@
 """Every gradient of a model against NumPy's in float64, tensor by tensor, with float32's error budget."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import npformer as npf
 from benchmarks.own.backend import about, backend
 from benchmarks.tasks import Contender
@@ -13,14 +9,14 @@ from npformer.proof import against_float64
 SIZE = Preset(vocab_size=40, d_model=64, num_heads=4, num_layers=2, d_ff=256, length=12, batch=8)
 
 
-def gradients(device: str, kernels: str, precision: str = "float32") -> Contender:
+def gradients(device, kernels, precision="float32"):
     """Task "gradients": {"rows": [{"tensor", "shape", "error", "note", "holds"}], "wrong": how many fail}."""
     chosen = backend(device, kernels, precision)
     src, tgt_in, _ = SIZE.example_batch()
     src[:2, 8:] = 0  # padding
     config = SIZE.config(0.1)
 
-    def compare() -> dict[str, Any]:
+    def compare():
         found = against_float64(
             lambda on: npf.Transformer(config, backend=on, seed=0), (src, tgt_in), {"key": npf.RandomKey(0, 1)}, chosen
         )

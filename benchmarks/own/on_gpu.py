@@ -1,28 +1,21 @@
 """GPU figures after a measurement: memory in use, kernels that a step launches."""
 
-from __future__ import annotations
-
 import ctypes
-from collections.abc import Callable
-from typing import Any
-
-import npformer as npf
-from npformer.backend import Backend
 
 KERNEL_NODE = 0  # CU_GRAPH_NODE_TYPE_KERNEL; others are copies, fills and the like
 
 
-def memory_watched(chosen: Backend) -> Callable[[], dict[str, Any]]:
+def memory_watched(chosen):
     """Count the bytes that CuPy's pools request from the driver from now on; the pools keep memory. {} on a CPU."""
     if chosen.name != "cupy":
         return dict
     from cupy.cuda import MemoryHook
 
-    class Asked(MemoryHook):  # type: ignore[misc]
+    class Asked(MemoryHook):
         name = "asked"
         total = 0
 
-        def alloc_postprocess(self, *, mem_size: int, **_: Any) -> None:
+        def alloc_postprocess(self, *, mem_size, **_):
             self.total += mem_size
 
     hook = Asked()
@@ -30,7 +23,7 @@ def memory_watched(chosen: Backend) -> Callable[[], dict[str, Any]]:
     return lambda: {"device_bytes": hook.total}
 
 
-def used_memory() -> int:
+def used_memory():
     """Bytes of the GPU's memory in use, by all processes."""
     import cupy
 
@@ -38,7 +31,7 @@ def used_memory() -> int:
     return int(total - free)
 
 
-def launched(update: npf.TrainStep, steps: int) -> dict[str, Any]:
+def launched(update, steps):
     """The number of kernels per step in the graph of so many training steps; {} if there is no graph."""
     compute = update.runner.compute if update.runner is not None else None
     graphs = [shape.graph for shape in getattr(compute, "_shapes", {}).values() if shape.graph is not None]
@@ -47,7 +40,7 @@ def launched(update: npf.TrainStep, steps: int) -> dict[str, Any]:
     return {"kernels": count_kernels(ctypes.CDLL("libcuda.so.1"), graphs[-1]) / steps}
 
 
-def count_kernels(driver: Any, graph: Any) -> int:
+def count_kernels(driver, graph):
     """The number of kernel nodes in CuPy's graph, from the driver's library."""
     count, handle = ctypes.c_size_t(), ctypes.c_void_p(graph.graph)
     _expect_success(driver.cuGraphGetNodes(handle, None, ctypes.byref(count)))
@@ -60,6 +53,6 @@ def count_kernels(driver: Any, graph: Any) -> int:
     return found
 
 
-def _expect_success(code: int) -> None:
+def _expect_success(code):
     if code:
         raise RuntimeError(f"CUDA driver: expected success (0) when asked for the nodes of a graph, got error {code}")

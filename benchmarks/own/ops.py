@@ -1,28 +1,23 @@
 """npformer's operations one by one, forward and backward, with chosen kernels."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from benchmarks.cases import Case, case
+from benchmarks.cases import case
 from benchmarks.own.backend import backend
-from benchmarks.tasks import TOGETHER, Contender, Task, repeated
-from npformer.backend import Backend, Pair
+from benchmarks.tasks import TOGETHER, Contender, repeated
 from npformer.functional import OPERATIONS, AttentionMask
 from npformer.models.presets import PRESETS
 
 NAMES = tuple(OPERATIONS)
 
 
-def ops(size: str, device: str, kernels: str, threads: int, precision: str = "float32") -> Contender:
+def ops(size, device, kernels, threads, precision="float32"):
     """Tasks "linear forward", "linear backward" and so on."""
     chosen, together = backend(device, kernels, precision), TOGETHER[device]
 
-    def make(name: str, way: Callable[[Pair, Case, Backend], Task]) -> Task:
+    def make(name, way):
         return repeated(way(getattr(chosen.ops, name), case(name, PRESETS[size]), chosen), together)
 
     tasks = {}
@@ -33,33 +28,33 @@ def ops(size: str, device: str, kernels: str, threads: int, precision: str = "fl
     return Contender(about, tasks, synchronize=chosen.device.synchronize, together=together)
 
 
-def _forward(pair: Pair, given: Case, chosen: Backend) -> Task:
+def _forward(pair, given, chosen):
     inputs = _on_device(given, chosen)
 
-    def run() -> None:
+    def run():
         pair.forward(*inputs)
 
     return run
 
 
-def _backward(pair: Pair, given: Case, chosen: Backend) -> Task:
+def _backward(pair, given, chosen):
     inputs = _on_device(given, chosen)
     y, cache = pair.forward(*inputs)
     dy = _placed(given.dy(y), chosen)
     parameters = given.arrays[len(given.arrays) - given.parameters :]
     into = tuple(chosen.zeros(x.shape) for x in parameters)
 
-    def run() -> None:
+    def run():
         pair.backward(dy, cache, into=into)
 
     return run
 
 
-def _on_device(given: Case, chosen: Backend) -> tuple[Any, ...]:
+def _on_device(given, chosen):
     return (*(_placed(x, chosen) for x in given.arrays), *(_option(option, chosen) for option in given.options))
 
 
-def _placed(x: Any, chosen: Backend) -> Any:
+def _placed(x, chosen):
     """x on the device; on the CPU x itself, since a copy would make views of heads contiguous."""
     if isinstance(x, tuple):
         return tuple(_placed(each, chosen) for each in x)
@@ -68,7 +63,7 @@ def _placed(x: Any, chosen: Backend) -> Any:
     return chosen.integers(x) if x.dtype.kind == "i" else chosen.array(x)
 
 
-def _option(given: Any, chosen: Backend) -> Any:
+def _option(given, chosen):
     """The option itself; a mask's array goes to the device."""
     if not isinstance(given, AttentionMask) or chosen.device.owns(given.key_visible):
         return given

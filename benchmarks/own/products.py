@@ -5,36 +5,30 @@ memory: the best case. They run with the threads of NumPy's BLAS, and with the r
 one-thread products, by NumPy's library and, where kernels use it, by Intel's. The fastest way counts for each product.
 """
 
-from __future__ import annotations
-
 import ctypes
 import threading
 import time
-from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
 from benchmarks.machine import cores
-from benchmarks.products import Linear, linears
-from benchmarks.tasks import Contender, Task
+from benchmarks.products import linears
+from benchmarks.tasks import Contender
 from npformer.models.presets import PRESETS
 
-Matrix = npt.NDArray[np.float32]
-Multiply = Callable[[Matrix, Matrix, Matrix], None]
 BY_ROWS, AS_IT_IS, TURNED = 101, 111, 112  # CBLAS constants
 FLOP_PER_TURN = 4e8  # in one thread; short products are repeated, so that the clock's cost is negligible
 
 
-def products(size: str, split: bool, library: str = "numpy") -> Contender:
+def products(size, split, library="numpy"):
     """The contender; split: rows over Python threads. Its value is the seconds of each product, as in ``names``.
 
     library is "numpy" for NumPy's BLAS, "intel" for the library that kernels use on Intel processors.
     """
     parts = cores() if split else 1
-    multiply: Multiply = _by_intel() if library == "intel" else lambda a, b, out: np.matmul(a, b, out=out)
+    multiply = _by_intel() if library == "intel" else lambda a, b, out: np.matmul(a, b, out=out)
 
-    def make() -> Task:
+    def make():
         work = [part for linear in linears(PRESETS[size]) for part in _three(linear, parts, multiply)]
         return lambda: [run() for run in work]
 
@@ -42,15 +36,15 @@ def products(size: str, split: bool, library: str = "numpy") -> Contender:
     return Contender({"backend": "MKL" if library == "intel" else "numpy.matmul", "threads": way}, {"products": make})
 
 
-def _by_intel() -> Multiply:
+def _by_intel():
     """A product by MKL, on one thread, of row-major or column-major matrices."""
     from npformer.backend.numba.intel import intel_product
 
-    gemm: Callable[..., None] | None = intel_product("s")
+    gemm = intel_product("s")
     if gemm is None:
         raise RuntimeError("products: expected Intel's library, which is not in use here; npformer doctor says why")
 
-    def multiply(a: Matrix, b: Matrix, out: Matrix) -> None:
+    def multiply(a, b, out):
         (m, k), n = a.shape, b.shape[1]
         turns, lines = zip(*((AS_IT_IS, x.shape[1]) if x.flags.c_contiguous else (TURNED, x.shape[0]) for x in (a, b)),
                            strict=True)  # fmt: skip
@@ -63,12 +57,12 @@ def _by_intel() -> Multiply:
     return multiply
 
 
-def _three(linear: Linear, parts: int, multiply: Multiply) -> list[Callable[[], float]]:
+def _three(linear, parts, multiply):
     """The three products of a linear map, each as a function that returns the seconds of one product."""
     rows = [linear.rows // parts + (i < linear.rows % parts) for i in range(parts)]
     rng = np.random.default_rng(0)
 
-    def random(*shape: int) -> Matrix:
+    def random(*shape):
         return rng.standard_normal(shape, dtype=np.float32)
 
     x = [random(n, linear.c_in) for n in rows]
@@ -85,12 +79,12 @@ def _three(linear: Linear, parts: int, multiply: Multiply) -> list[Callable[[], 
     return [_timed(operands, repeats, multiply) for operands in thirds]
 
 
-def _timed(operands: list[tuple[Matrix, Matrix, Matrix]], repeats: int, multiply: Multiply) -> Callable[[], float]:
-    def repeat(a: Matrix, b: Matrix, out: Matrix) -> None:
+def _timed(operands, repeats, multiply):
+    def repeat(a, b, out):
         for _ in range(repeats):
             multiply(a, b, out)
 
-    def run() -> float:
+    def run():
         others = [threading.Thread(target=repeat, args=each) for each in operands[1:]]
         start = time.perf_counter()
         for thread in others:

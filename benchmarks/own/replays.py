@@ -4,31 +4,26 @@ Two sets of shapes take turns. One set fits into the limit on kept graphs, so gr
 sets together exceed it, so each turn evicts graphs and captures others.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 import npformer as npf
 from benchmarks.own.backend import about, backend
 from benchmarks.own.on_gpu import used_memory
 from benchmarks.tasks import Contender
-from npformer.models.presets import Batch, Preset
+from npformer.models.presets import Preset
 
 SIZE = Preset(vocab_size=16, d_model=32, num_heads=2, num_layers=1, d_ff=64, length=24, batch=16)
 SETS = ((5, 6, 7, 9, 11, 13), (8, 10, 12, 16, 20, 24))  # lengths T
 TURNS = 10
 
 
-def replays(device: str, precision: str, kernels: str, steps: int = 10_000) -> Contender:
+def replays(device, precision, kernels, steps=10_000):
     """Task "replays": what ``watch`` finds."""
     chosen = backend(device, kernels, precision)
     model = npf.Transformer(SIZE.config(0.1), backend=chosen, seed=0)
     update = npf.TrainStep(model, npf.Adam(model.arena, lr=1e-4), seed=0, clip_norm=1.0)
 
-    def turn(count: int, lengths: tuple[int, ...]) -> float:
+    def turn(count, lengths):
         loss = chosen.zeros(())
         for i in range(count):
             loss = update(*batch(lengths[i % len(lengths)]))
@@ -37,7 +32,7 @@ def replays(device: str, precision: str, kernels: str, steps: int = 10_000) -> C
     return Contender(about(chosen), {"replays": lambda: lambda: watch(turn, steps, used_memory)})
 
 
-def watch(turn: Callable[[int, tuple[int, ...]], float], steps: int, used: Callable[[], int]) -> dict[str, Any]:
+def watch(turn, steps, used):
     """Make so many steps in turns: {"steps", "used", "growth", "loss"}; used is the bytes in use after each turn.
 
     growth is the greatest use after a turn of the second half minus the greatest after a turn of the first half.
@@ -50,7 +45,7 @@ def watch(turn: Callable[[int, tuple[int, ...]], float], steps: int, used: Calla
     return {"steps": each * TURNS, "used": found, "growth": growth, "loss": loss}
 
 
-def batch(length: int) -> Batch:
+def batch(length):
     """Random tokens of that length."""
     rng = np.random.default_rng(length)
     src, tgt_in, tgt_out = (rng.integers(1, SIZE.vocab_size, (SIZE.batch, length)) for _ in range(3))

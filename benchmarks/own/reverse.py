@@ -1,11 +1,8 @@
 """The reverse task, trained as ``npformer train reverse`` does it."""
 
-from __future__ import annotations
-
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 from benchmarks.own.backend import about
 from benchmarks.tasks import Contender
@@ -16,7 +13,7 @@ from npformer.training.assemble import assemble, write_run
 COMPILING = 3
 
 
-def reverse(device: str, precision: str, kernels: str = "auto", steps: int | None = None) -> Contender:
+def reverse(device, precision, kernels="auto", steps=None):
     """Task "train": {"seconds", "exact_match", "sequences"}.
 
     seconds cover the whole training: steps, evaluations, checkpoints and graph capture. They exclude imports, files
@@ -25,7 +22,7 @@ def reverse(device: str, precision: str, kernels: str = "auto", steps: int | Non
     """
     run = {"task": "reverse", "device": device, "kernels": kernels, "precision": precision}
 
-    def assembled(steps: int | None) -> Any:
+    def assembled(steps):
         training = {} if steps is None else {"steps": steps, "warmup_steps": 1}
         return assemble({"run": run, "data": {}, "model": {}, "training": training})
 
@@ -34,7 +31,7 @@ def reverse(device: str, precision: str, kernels: str = "auto", steps: int | Non
     return Contender(about(whole.step.model.backend), {"train": lambda: lambda: trained(whole)})
 
 
-def trained(assembled: Any) -> dict[str, Any]:
+def trained(assembled):
     """Run one training. Returns the task's value."""
     with tempfile.TemporaryDirectory() as folder:
         place = RunDirectory.create(Path(folder) / "run", Path(folder), "reverse")

@@ -4,31 +4,23 @@ On a GPU several steps are queued before the host waits, and their losses are re
 from the host each time, as in training.
 """
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import npformer as npf
 from benchmarks.contender import peak_memory
 from benchmarks.own.backend import about, backend
 from benchmarks.own.model import training_model
 from benchmarks.own.on_gpu import launched, memory_watched
-from benchmarks.tasks import PREPARED, TOGETHER, Contender, Task
-from npformer.backend import Backend
+from benchmarks.tasks import PREPARED, TOGETHER, Contender
 from npformer.backend.backend import run_eagerly
 from npformer.functional.arrays import namespace
-from npformer.models.presets import PRESETS, Batch, Preset
+from npformer.models.presets import PRESETS, Preset
 
 MINUTE = Preset(vocab_size=16, d_model=16, num_heads=2, num_layers=1, d_ff=16, length=4, batch=8)
 
 
-def train(
-    size: str | Mapping[str, int], dropout: float, device: str, kernels: str, recompute: bool = False,
-    precision: str = "float32", launch: str = "one",
-) -> Contender:  # fmt: skip
+def train(size, dropout, device, kernels, recompute=False, precision="float32", launch="one"):
     """A contender with the npformer kernels of this name ("numba", "numpy", "plain"; "cuda" on a GPU).
 
     size is a preset's name, or the fields of a Preset; recompute: layers compute their forward again in backward.
@@ -40,7 +32,7 @@ def train(
     preset = PRESETS[size] if isinstance(size, str) else Preset(**size)
     start = time.perf_counter()
     _prepare(MINUTE, dropout, chosen, False, launch)[0]()  # compiles kernels before the clock runs
-    facts: dict[str, Any] = {"threads": chosen.threads, "compile_seconds": time.perf_counter() - start}
+    facts = {"threads": chosen.threads, "compile_seconds": time.perf_counter() - start}
     facts["prepared_bytes"] = peak_memory()
     held = memory_watched(chosen)
     task, facts["loss"], update = _prepare(preset, dropout, chosen, recompute, launch)
@@ -50,7 +42,7 @@ def train(
             task()  # captures
         facts["ready_seconds"] = time.perf_counter() - start
 
-    def on_device() -> dict[str, Any]:
+    def on_device():
         return held() | launched(update, TOGETHER[device] if launch == "many" else 1)
 
     return Contender(
@@ -58,9 +50,7 @@ def train(
     )
 
 
-def _prepare(
-    preset: Preset, dropout: float, chosen: Backend, recompute: bool, launch: str
-) -> tuple[Task, float, npf.TrainStep]:
+def _prepare(preset, dropout, chosen, recompute, launch):
     """(a task that makes steps and returns their losses; the first loss, without dropout; the training step)."""
     model = training_model(preset, dropout, chosen, recompute)
     batch = preset.example_batch()
@@ -73,18 +63,14 @@ def _prepare(
     return _several(update, batch, together, chosen, launch), float(loss), update
 
 
-def _several(
-    update: npf.TrainStep, batch: Batch, count: int, chosen: Backend, launch: str
-) -> Callable[[], list[float]]:
+def _several(update, batch, count, chosen, launch):
     """Make so many steps, one by one or all in one launch; read their losses at the end."""
 
-    def one_by_one() -> list[float]:
+    def one_by_one():
         losses = [update(*batch) for _ in range(count)]
-        found: list[float] = chosen.host(namespace(losses[0]).stack(losses)).tolist()
-        return found
+        return chosen.host(namespace(losses[0]).stack(losses)).tolist()
 
-    def at_once() -> list[float]:
-        found: list[float] = chosen.host(update.many([batch] * count)).tolist()
-        return found
+    def at_once():
+        return chosen.host(update.many([batch] * count)).tolist()
 
     return at_once if launch == "many" else one_by_one

@@ -1,9 +1,5 @@
 """The least work of an operation, by hand for small shapes, and for a whole step."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -26,7 +22,7 @@ NC, NF, NV = N * C, N * F, N * V
 
 #: op -> inputs, forward's (flops, numbers), backward's: some in which all numbers move, and all in which some need not.
 #: What the first depend on tests/functional/test_operation.py measures of every operation.
-CASES: dict[str, tuple[tuple[Any, ...], tuple[int, int], tuple[int, int]]] = {
+CASES = {
     "linear": (
         (X, *LINEAR),
         (2 * N * C * F, NC + C * F + F + NF),

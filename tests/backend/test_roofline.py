@@ -1,14 +1,11 @@
 """The roofline: rates from times, and which of the two bounds is nearer."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from npformer.backend import Backend, Pair, get_backend, roofline
+from npformer.backend import Pair, get_backend, roofline
 from npformer.backend.roofline import LARGE, Roofline, measure_roofline
 
 
@@ -25,7 +22,7 @@ def test_rates_come_from_the_best_time(memory, products_of_16, alone, monkeypatc
     products = [0.5, 0.5, 0.5, 0.5, *products_of_16]  # of 8, of (3, 4, 5): a linear map's and the arrays' own
     seconds = iter([*products, *memory])  # a copy, a change in place
 
-    def known(work: Callable[[], object], backend: Backend) -> float:
+    def known(work, backend):
         work()
         return next(seconds)
 
@@ -41,7 +38,7 @@ def test_the_best_of_several_rounds_without_the_first(alone, monkeypatch):
     class FakeTime:
         now = 0.0
 
-        def perf_counter(self) -> float:
+        def perf_counter(self):
             return self.now
 
     clock = FakeTime()
@@ -64,7 +61,7 @@ def test_this_machine(alone, monkeypatch):
 
 def test_on_a_gpu_the_product_is_measured_by_the_linear_map(alone, monkeypatch):
     """In its precision, and large: here a backend that says it is CuPy's."""
-    seen: list[tuple[int, ...]] = []
+    seen = []
 
     def forward(x, weight, bias):
         seen.append((*x.shape, *weight.shape, *bias.shape))

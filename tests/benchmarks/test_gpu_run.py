@@ -1,19 +1,15 @@
 """The GPU command: order and time limits of parts, saved results, and the error without a GPU."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -25,7 +21,7 @@ from benchmarks.gpu.run import LEAST, run
 from benchmarks.gpu.targets import targets
 from benchmarks.gpu.text import markdown, targets_table
 from benchmarks.turns import ROOT, ContenderError, Entry
-from npformer.backend import Backend, cupy_problem
+from npformer.backend import cupy_problem
 from npformer.proof import catalogue
 from tests import test_gpu as on_gpu
 from tests.benchmarks.rows import results, training
@@ -39,13 +35,13 @@ class Clock:
 
     now = 0.0
 
-    def __call__(self) -> float:
+    def __call__(self):
         return self.now
 
-    def part(self, name: str, takes: float, most: float = 100.0, error: Exception | None = None) -> Part:
+    def part(self, name, takes, most=100.0, error=None):
         """A part that takes this long; it returns its time limit and the earlier results that it received."""
 
-        def do(setting: Setting):
+        def do(setting):
             self.now += min(takes, setting.seconds)
             if error or takes > setting.seconds:
                 raise error or ContenderError(f"{name} was stopped")
@@ -54,7 +50,7 @@ class Clock:
         return Part(name, most, do)
 
 
-def done(clock: Clock, folder: Path, seconds: float, *chosen: Part) -> tuple[dict[str, Any], dict[str, str]]:
+def done(clock, folder, seconds, *chosen):
     """(the document, the state of each part)."""
     setting = Setting(seconds, folder, {})
     document = run(chosen, setting, ABOUT, lambda text: None, clock)
@@ -85,7 +81,7 @@ def test_what_is_known_is_written_after_each_part(tmp_path):
     """Results survive a process that ends in the middle of the next part."""
     clock = Clock()
 
-    def interrupted(setting: Setting):
+    def interrupted(setting):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -112,10 +108,10 @@ def test_the_most_important_part_comes_first_and_all_parts_fit():
 
 def test_npformers_own_rows_wait_for_no_peer(tmp_path, monkeypatch):
     """A peer that never gets ready ends its part, but npformer's row is saved already."""
-    started: list[list[str]] = []
+    started = []
 
     @contextmanager
-    def contenders(entries, environment, seconds: float | None = None):
+    def contenders(entries, environment, seconds=None):
         started.append([entry.name for entry in entries])
         if any(entry.name.startswith("torch") for entry in entries):
             raise ContenderError("torch-compile: it ended with code -9")
@@ -160,7 +156,7 @@ def test_gradients_are_sampled_on_a_gpu(numpy64):
     (case,) = (case for case in catalogue() if case.name == "DecoderLayer: post, relu")
     asked = 0
 
-    def build(backend: Backend):
+    def build(backend):
         layer = case.build(backend)
         forward = layer.forward
 
@@ -238,12 +234,12 @@ def test_tests_that_take_too_long_are_stopped(tmp_path, monkeypatch):
     slow.write_text("#!/bin/sh\necho begun\nexec sleep 3600\n", encoding="utf-8")
     slow.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(slow))
-    log, looks = tmp_path / "tests.txt", list[float]()
+    log, looks = tmp_path / "tests.txt", []
 
     class FakeTime:
         """Replaces the module time: the time is over as soon as the tests have begun."""
 
-        def monotonic(self) -> float:
+        def monotonic(self):
             while looks and log.read_text(encoding="utf-8") != "begun\n":
                 time.sleep(0.01)
             looks.append(1e6 * len(looks))
@@ -271,9 +267,6 @@ def test_a_contender_that_takes_too_long_is_stopped(monkeypatch):
         turns.contenders([entry], os.environ, seconds=3.0) as (child,),
     ):
         child.run("nap", 1)
-
-
-Main = Callable[[list[str]], int]
 
 
 @pytest.mark.skipif(cupy_problem() is None, reason="a GPU answers")

@@ -1,11 +1,8 @@
 """The GPU side of the benchmarks, as far as it can be tested without a GPU."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -31,7 +28,7 @@ from tests.benchmarks.sleepers import FakeTime
 CEILINGS = {"products": {"tf32": 4e14, "float32": 5e13}, "memory": 4e12, "bytes": {"tiny": 8e9, "base": 1e9}}
 
 
-def asked(torch: bool = True, precisions: tuple[str, ...] = ("tf32",)) -> Options:
+def asked(torch=True, precisions=("tf32",)):
     return Options("cupy", ["tiny"], ["cuda"], list(precisions), torch, Budget(), False, True, {"recompute": False})
 
 
@@ -52,7 +49,7 @@ def test_contenders_of_a_training_step():
     assert len(train_step.entries(asked(torch=False), "tiny", 0.1, "", "tf32")) == 3
 
 
-def parameters_of(module: str, name: str) -> set[str]:
+def parameters_of(module, name):
     import importlib
     import inspect
 
@@ -110,18 +107,18 @@ def test_the_tolerance_between_losses(precision, apart, holds):
     from tests.benchmarks.test_reports import child
 
     children = [child("npformer-cuda", 3.0), child("torch-fast", 3.0 + apart)]
-    measured: Any = {each.name: train_step.Measured([[1.0]], [3.0], [(0.0, 0.0)]) for each in children}
+    measured = {each.name: train_step.Measured([[1.0]], [3.0], [(0.0, 0.0)]) for each in children}
     assert train_step.same(children, measured, 0.1, on_gpu.SAME[precision])["holds"] is holds
 
 
 def test_steps_made_together_share_their_time(monkeypatch):
     """Ten steps are queued before the host waits; the answer has a time and a value for each."""
-    waits: list[int] = []
-    calls: list[int] = []
+    waits = []
+    calls = []
     clock = FakeTime()
     monkeypatch.setattr(contender, "time", clock)
 
-    def burst() -> list[int]:
+    def burst():
         calls.append(1)
         clock.now += 0.05
         return list(range(10))
@@ -135,7 +132,7 @@ def test_steps_made_together_share_their_time(monkeypatch):
 
 
 def test_a_task_is_repeated_before_the_host_waits():
-    def task() -> int:
+    def task():
         return 3
 
     assert repeated(task, 4)() == [3, 3, 3, 3]
@@ -171,10 +168,10 @@ GRAPH = SimpleNamespace(graph=77)
 class FakeDriver:
     """cuGraphGetNodes and cuGraphNodeGetType over a list of kinds."""
 
-    def __init__(self, kinds: list[int], code: int = 0):
+    def __init__(self, kinds, code=0):
         self.kinds, self.code = kinds, code
 
-    def cuGraphGetNodes(self, graph, nodes, count) -> int:  # noqa: N802 - as the driver calls it
+    def cuGraphGetNodes(self, graph, nodes, count):  # noqa: N802 - as the driver calls it
         assert graph.value == 77
         if nodes is None:
             count._obj.value = len(self.kinds)
@@ -183,7 +180,7 @@ class FakeDriver:
                 nodes[i] = 1000 + i
         return self.code
 
-    def cuGraphNodeGetType(self, node, kind) -> int:  # noqa: N802
+    def cuGraphNodeGetType(self, node, kind):  # noqa: N802
         assert isinstance(node, ctypes.c_void_p)
         kind._obj.value = self.kinds[node.value - 1000]
         return 0
@@ -206,9 +203,9 @@ def test_without_a_graph_there_is_no_count_of_kernels(numpy32):
     ([5, 9, 7, 9, 8, 9, 9, 8, 9, 9], 0), ([5, 9, 7, 9, 8, 9, 9, 8, 9, 10], 1), ([9, 8, 7, 6, 5, 4, 4, 4, 4, 4], -5),
 ])  # fmt: skip
 def test_memory_that_grows_is_seen(used, growth):
-    turns: list[tuple[int, tuple[int, ...]]] = []
+    turns = []
 
-    def turn(count: int, lengths: tuple[int, ...]) -> float:
+    def turn(count, lengths):
         turns.append((count, lengths))
         return 1.0
 
@@ -286,10 +283,10 @@ def test_several_steps_are_queued_on_a_gpu():
 
 def test_functions_compiled_at_their_first_call_are_compiled_before_the_clock_runs(monkeypatch):
     """An evaluation, with its argmax, comes before the timed training."""
-    evaluated: list[int] = []
+    evaluated = []
     real = Trainer.train
 
-    def train(self: Trainer):
+    def train(self):
         real(self)
         assert self.last_evaluation is not None
         evaluated.append(self.step.step_number)

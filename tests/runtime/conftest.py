@@ -1,10 +1,6 @@
 """What tests of the runtime share: small Transformers, their training, and what may change between two steps."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -16,9 +12,9 @@ from tests.models.conftest import batch, small_model
 
 __all__ = ["batch", "small_model"]
 
-SIZES: dict[str, Any] = {"d_model": 12, "num_heads": 2, "d_ff": 13, "dropout": 0.3, "max_seq_len": 8}
+SIZES = {"d_model": 12, "num_heads": 2, "d_ff": 13, "dropout": 0.3, "max_seq_len": 8}
 #: Changes of the configuration, and options of the step.
-CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+CASES = {
     "post-LN": ({}, {"label_smoothing": 0.1}),
     "pre-LN, GELU, learned positions": ({"norm_order": "pre", "activation": "gelu", "positions": "learned"}, {}),
     "tied, clipped, two micro-batches": ({"tie_embeddings": True}, {"accumulate": 2, "clip_norm": 0.05}),
@@ -57,7 +53,7 @@ def _other_bias(step):
 
 
 #: What may change between two steps, one after the other.
-CHANGES: list[Callable[[TrainStep], Any]] = [
+CHANGES = [
     lambda step: setattr(step.model.dropout, "rate", 0.6),
     lambda step: setattr(step.model.decoder.layers[1].feed_forward, "dropout", 0.0),
     lambda step: step.model.arena.configure("encoder", trainable=False),

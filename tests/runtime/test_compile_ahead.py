@@ -1,9 +1,6 @@
 """The kernels compiled before the first batch are those that training, or decoding, then calls."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,8 +16,8 @@ from npformer.runtime.compile_ahead import operations_of
 from npformer.training import TrainStep
 from tests.runtime.conftest import SIZES
 
-STACKS: dict[str, Any] = {"num_encoder_layers": 1, "num_decoder_layers": 1}
-VARIANTS: dict[str, dict[str, Any]] = {
+STACKS = {"num_encoder_layers": 1, "num_decoder_layers": 1}
+VARIANTS = {
     "post-LN": {},
     "pre-LN, GELU, learned": {"norm_order": "pre", "activation": "gelu", "positions": "learned"},
     "tied, no dropout": {"tie_embeddings": True, "dropout": 0.0},
@@ -39,10 +36,10 @@ RECORDING = {"elementwise.add", "elementwise.compare"}
 @pytest.fixture
 def asked(monkeypatch):
     """The names of kernels that somebody wanted to have ready."""
-    names: set[str] = set()
+    names = set()
     before = compiling.prepare
 
-    def prepare(kernels, dtype: str):
+    def prepare(kernels, dtype):
         names.update(kernel.name for kernel in kernels)
         return before(kernels, dtype)
 
@@ -53,7 +50,7 @@ def asked(monkeypatch):
 @pytest.fixture
 def called(monkeypatch):
     """The names of kernels that were called."""
-    names: set[str] = set()
+    names = set()
     before = compiling.Kernel.__call__
 
     def call(kernel, *arguments):
@@ -72,7 +69,7 @@ def build(name="post-LN"):
     return Transformer(TransformerConfig(9, 9, **SIZES | STACKS | VARIANTS[name]), backend=backend)
 
 
-def batch(*shape: int):
+def batch(*shape):
     return np.random.default_rng(0).integers(1, 9, size=shape)
 
 

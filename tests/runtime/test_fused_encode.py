@@ -1,8 +1,5 @@
 """Encoding sources: threads share the rows, and each product uses one thread meanwhile."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -11,10 +8,8 @@ import pytest
 from npformer.backend import get_backend
 from npformer.backend.numpy import numba_problem
 from npformer.backend.numpy.blas_threads import blas_threads, can_set_blas_threads
-from npformer.models import Transformer
 from npformer.runtime import fused_encode as module
 
-Build = Callable[..., Transformer]
 SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0]])
 
 

@@ -1,15 +1,12 @@
 """Recorded steps equal unrecorded ones to the bit, and models that cannot be recorded are computed as before."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 pytest.importorskip("numba")
-from npformer.backend import Arena, Backend, Pair, get_backend
+from npformer.backend import Arena, Pair, get_backend
 from npformer.backend.backend import run_eagerly
 from npformer.backend.numba import replay
 from npformer.backend.roofline import Roofline
@@ -17,12 +14,11 @@ from npformer.errors import ShapeError
 from npformer.layers import Layer, ScaledDotProduct
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer
 from npformer.models.presets import Preset
-from npformer.training import TrainStep, bench
+from npformer.training import bench
 from tests.runtime.conftest import CASES, CHANGES, SIZES, bits, build, new_step, trained, trained_through_changes
 
-Host = np.ndarray[Any, Any]
 #: What NumPy's kernels compute, or Python.
-NOT_RECORDED: dict[str, dict[str, Any]] = {
+NOT_RECORDED = {
     "rotary": {"positions": "rotary"},
     "relative": {"positions": "relative"},
     "linear": {"attention": "linear"},
@@ -31,23 +27,23 @@ NOT_RECORDED: dict[str, dict[str, Any]] = {
 }
 
 
-def backend(threads: int = 2, dtype: str = "float64") -> Backend:
+def backend(threads=2, dtype="float64"):
     return get_backend("numpy", dtype, kernels="numba", threads=threads)
 
 
-def batches(number: int, *shapes: tuple[int, int, int]) -> list[tuple[Host, Host, Host]]:
+def batches(number, *shapes):
     """So many batches, of these shapes (B, S, T) in turn, pads among the ids."""
     rng = np.random.default_rng(0)
     turns = [shapes[i % len(shapes)] for i in range(number)]
-    return [tuple(rng.integers(0, 9, (b, n)) for n in (s, t, t)) for b, s, t in turns]  # type: ignore[misc]
+    return [tuple(rng.integers(0, 9, (b, n)) for n in (s, t, t)) for b, s, t in turns]
 
 
-def records(step: TrainStep) -> list[int]:
+def records(step):
     """How many records each thread has made."""
     return [part._records for part in step.runner.shards.computes]
 
 
-def records_of(make, given, on=None, train=trained) -> list[int]:
+def records_of(make, given, on=None, train=trained):
     """How many records each thread makes of make(backend)'s steps, which equal unrecorded ones to the bit."""
     on = on or backend()
     step = make(on)
@@ -124,7 +120,7 @@ class Mixed(Layer):
 
     static = True
 
-    def __init__(self, own, spelled: str):
+    def __init__(self, own, spelled):
         super().__init__(own.backend)
         self.own, self.spelled = own, spelled
         self.amount = np.array([0.5])

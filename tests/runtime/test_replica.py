@@ -1,34 +1,28 @@
 """A replica has the model's values, whatever happens to them, its own gradients, and shares the rest."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
 from npformer.layers import Layer, Linear, RandomKey
 from npformer.layers.owner import version_of
 from npformer.layers.parameter import Parameter, ParameterView
-from npformer.models import Transformer
 from npformer.runtime.replica import Replicas, gradient_replica
 
-Host = np.ndarray[Any, Any]
 KEY = RandomKey(3, 1)
-KINDS: list[dict[str, Any]] = [{}, {"tie_embeddings": True, "norm_order": "pre"}, {"positions": "learned"}]
+KINDS = [{}, {"tie_embeddings": True, "norm_order": "pre"}, {"positions": "learned"}]
 EVERY_KIND = pytest.mark.parametrize("changes", KINDS, ids=["post-LN", "pre-LN, tied", "learned positions"])
 
 
-def backpropagate(model: Transformer, batch, key: RandomKey | None = KEY) -> Host:
+def backpropagate(model, batch, key=KEY):
     """The logits; adds to the gradients."""
     logits, cache = model.forward(batch[0], batch[1], key=key)
     model.backward(np.cos(logits), cache)
     return np.asarray(logits)
 
 
-def parts(thing) -> list[tuple[str, Any]]:
+def parts(thing):
     """(attribute, value) of a layer or parameter and of all those in it."""
-    found: list[tuple[str, Any]] = []
+    found = []
     for name, value in vars(thing).items():
         if name == "_version":
             continue

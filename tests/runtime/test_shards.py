@@ -1,34 +1,28 @@
 """Threads share a batch; losses, gradients and parameters equal those of one thread, up to rounding."""
 
-from __future__ import annotations
-
 import gc
 from dataclasses import replace
-from typing import Any
 from weakref import ref
 
 import numpy as np
 import pytest
 
-from npformer.backend import Backend, Pair, get_backend
+from npformer.backend import Pair, get_backend
 from npformer.errors import ShapeError
 from npformer.layers import RandomKey
 from npformer.training import TrainStep
 from tests.runtime.conftest import CASES, bits, build, new_step, trained, trained_through_changes
 
-Host = np.ndarray[Any, Any]
-Batch = tuple[Host, Host, Host]
-
 PADDED = np.array([[3, 5, 4, 6, 8, 2], [8, 2, 0, 0, 0, 0], [4, 7, 2, 0, 0, 0], [0] * 6, [0] * 6])
 #: Five rows; shared out to two threads the second part, to five the last two, are padding alone.
-UNEQUAL: Batch = (PADDED, PADDED, PADDED)
-EVEN: Batch = tuple(np.random.default_rng(0).integers(1, 9, size=(7, n)) for n in (5, 4, 4))  # type: ignore[assignment]
-ONE: Batch = tuple(ids[:1] for ids in EVEN)  # type: ignore[assignment]
-TWO: Batch = tuple(ids[1:3] for ids in EVEN)  # type: ignore[assignment]
+UNEQUAL = (PADDED, PADDED, PADDED)
+EVEN = tuple(np.random.default_rng(0).integers(1, 9, size=(7, n)) for n in (5, 4, 4))
+ONE = tuple(ids[:1] for ids in EVEN)
+TWO = tuple(ids[1:3] for ids in EVEN)
 BATCHES = [UNEQUAL, EVEN, ONE, TWO, UNEQUAL]
 
 
-def same(found: list[tuple[Host, Host, Host]], true: list[tuple[Host, Host, Host]]):
+def same(found, true):
     for step, (some, others) in enumerate(zip(found, true, strict=True)):
         for name, a, b in zip(("loss", "gradient", "parameters"), some, others, strict=True):
             np.testing.assert_allclose(a, b, rtol=0, atol=1e-12 * max(1, np.max(np.abs(b))), err_msg=f"{name}, {step}")
@@ -78,16 +72,16 @@ def test_changes_between_steps_reach_every_thread(numpy_on_threads):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_one_seed_and_one_thread_count_give_the_same_run_to_the_bit(dtype, on_threads):
-    options: dict[str, Any] = {"accumulate": 2, "clip_norm": 0.05}
+    options = {"accumulate": 2, "clip_norm": 0.05}
     runs = [trained(new_step(build(on_threads(3, dtype)), **options), BATCHES) for _ in range(2)]
     assert bits(runs[0]) == bits(runs[1])
 
 
-def failing_at(backend: Backend, token: int) -> Backend:
+def failing_at(backend, token):
     """The backend, but the loss of a part with this target fails."""
     loss = backend.ops.cross_entropy
 
-    def forward(logits: Host, targets: Host, *options):
+    def forward(logits, targets, *options):
         if np.any(targets == token):
             raise MemoryError(f"no room for {token}")
         return loss.forward(logits, targets, *options)

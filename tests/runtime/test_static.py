@@ -1,7 +1,5 @@
 """Which models may be recorded or fused: those whose classes are all declared static, with their own methods."""
 
-from __future__ import annotations
-
 from types import MethodType
 
 import numpy as np

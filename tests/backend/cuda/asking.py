@@ -1,11 +1,7 @@
 """A device runtime that computes nothing: it records the largest number of threads asked for in a kernel's blocks."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from functools import cache
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +9,6 @@ from npformer.backend.cuda import PRECISIONS, adam, cuda_ops
 from npformer.backend.cupy.products import product
 from npformer.functional import AttentionMask, Draw
 
-Host = np.ndarray[Any, Any]
 DRAW = Draw(1, 2, 0, 3, 0.5)
 
 
@@ -25,26 +20,26 @@ class AskingRuntime:
     precision = "float32"
 
     def __init__(self):
-        self.most: dict[str, int] = {}
+        self.most = {}
 
-    def empty(self, shape: tuple[int, ...], dtype) -> Host:
+    def empty(self, shape, dtype):
         return np.zeros(shape, dtype)
 
-    def contiguous(self, x: Host) -> Host:
+    def contiguous(self, x):
         return np.ascontiguousarray(x)
 
-    def address(self, x: Host) -> int:
+    def address(self, x):
         return int(x.ctypes.data)
 
-    def launch(self, kernel: str, dtype, blocks: int, threads: int, *arguments):
+    def launch(self, kernel, dtype, blocks, threads, *arguments):
         self.most[kernel] = max(threads, self.most.get(kernel, 0))
 
-    def product(self, a: Host, b: Host, out: Host, *, add: bool = False, scale: float = 1.0) -> Host:
+    def product(self, a, b, out, *, add=False, scale=1.0):
         return product(self, a, b, out, add, scale)
 
 
 @cache
-def most_threads(dtype: str, width: int) -> dict[str, int]:
+def most_threads(dtype, width):
     """The most threads that a block of each kernel is asked to have, in every precision, for rows of such a width."""
     runtime = AskingRuntime()
     for runtime.precision in PRECISIONS:
@@ -52,13 +47,13 @@ def most_threads(dtype: str, width: int) -> dict[str, int]:
     return runtime.most
 
 
-def _call_everything(runtime: AskingRuntime, dtype: str, width: int):
+def _call_everything(runtime, dtype, width):
     """Every operation, forward and backward, on rows of so many numbers, few and many; and what is no operation."""
     ops, zeros = cuda_ops(runtime), lambda *shape: np.zeros(shape, dtype)
     vector, square = zeros(width), zeros(width, 64)
     for rows in (1, 1100):
         x, ids = zeros(1, rows, width), np.zeros((1, rows), np.int64)
-        calls: list[tuple[Any, Sequence[Any]]] = [
+        calls = [
             (ops.linear, (x, square, zeros(64))), (ops.relu, (x,)), (ops.gelu, (x,)),
             (ops.softmax, (x,)), (ops.dropout, (x, DRAW)), (ops.residual, (x, x, DRAW)),
             (ops.embedding, (ids, zeros(5, width))), (ops.sinusoidal_positions, (x,)),

@@ -1,12 +1,10 @@
 """The kernels for GPUs, with a device runtime on the host."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest
 
-from npformer.backend import Backend, get_backend
+from npformer.backend import get_backend
 from npformer.backend.cuda import cuda_ops
 from npformer.backend.fallback import with_fallback
 from tests.backend.cuda import host_runtime
@@ -31,7 +29,7 @@ def runtime(request, runtimes):
     return runtimes.HostRuntime(block=block, backwards=backwards)
 
 
-def backend_on(runtime, dtype: str) -> Backend:
+def backend_on(runtime, dtype):
     """A backend whose operations are those for GPUs, on a GPU, with fall-back to plain ones."""
     plain = get_backend("numpy", dtype=dtype, kernels="plain")
     return dataclasses.replace(plain, ops=with_fallback(cuda_ops(runtime), plain.ops), kernels="cuda")

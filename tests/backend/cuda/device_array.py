@@ -1,15 +1,10 @@
 """Arrays of a fake device: host arrays behind a wrapper, so that every read by the host is noticed."""
 
-from __future__ import annotations
-
 import operator
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import array_api_compat.numpy as compat
 import numpy as np
 
-Host = np.ndarray[Any, Any]
 PRODUCTS = ("matmul", "tensordot", "vecdot")  # CuPy's, which it refuses to record
 #: What CuPy does for more than MOST_LISTED arrays by a list of their addresses, which it copies from the host.
 LISTED, MOST_LISTED = ("concat", "stack"), 8
@@ -18,7 +13,7 @@ LISTED, MOST_LISTED = ("concat", "stack"), 8
 class Namespace:
     """The array API's functions for DeviceArrays."""
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name):
         found = getattr(compat, name)
         if isinstance(found, type) or not callable(found) or name == "isdtype":
             return found
@@ -28,7 +23,7 @@ class Namespace:
 NAMESPACE = Namespace()
 
 
-def call(name: str, function: Callable[..., Any], inputs: Sequence[Any], options: dict[str, Any]):
+def call(name, function, inputs, options):
     """function of arrays: a view, or an array of its own."""
     arrays = [x for x in flat((*inputs, *options.values())) if isinstance(x, DeviceArray)]
     machine = arrays[0].machine if arrays else options["device"]
@@ -57,7 +52,7 @@ def call(name: str, function: Callable[..., Any], inputs: Sequence[Any], options
     return out
 
 
-def copying(target: Host, compute: Callable[[], Any]) -> Callable[[], None]:
+def copying(target, compute):
     """Work that holds on to the host's memory, and to no DeviceArray that would keep it taken."""
     return lambda: np.copyto(target, compute())
 
@@ -69,7 +64,7 @@ def bare(x):
     return type(x)(map(bare, x)) if type(x) in (tuple, list) else x
 
 
-def flat(x) -> Iterator[Any]:
+def flat(x):
     if type(x) in (tuple, list):
         for part in x:
             yield from flat(part)
@@ -81,12 +76,12 @@ class DeviceArray:
     """An array of the machine."""
 
     __array_ufunc__ = None  # NumPy leaves it alone
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
-    def __init__(self, machine, memory, array: Host):
+    def __init__(self, machine, memory, array):
         self.machine, self.memory, self.bare = machine, memory, array
 
-    def __array_namespace__(self, api_version: str | None = None) -> Namespace:
+    def __array_namespace__(self, api_version=None):
         return NAMESPACE
 
     @property
@@ -94,10 +89,10 @@ class DeviceArray:
         return self.machine
 
     @property
-    def T(self) -> DeviceArray:  # noqa: N802
+    def T(self):  # noqa: N802
         return self._view(self.bare.T)
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name):
         if name in ("shape", "dtype", "ndim", "size", "strides", "itemsize", "nbytes", "flags"):
             return getattr(self.bare, name)
         if name in ("astype", "copy", "sum", "reshape", "transpose", "swapaxes", "ravel", "view"):
@@ -105,13 +100,13 @@ class DeviceArray:
             return lambda *inputs, **options: call(name, method, (self, *inputs), options)
         raise AttributeError(f"{name}: not an attribute that arrays of every library have")
 
-    def __len__(self) -> int:
+    def __len__(self):
         return len(self.bare)
 
-    def _view(self, array: Host) -> DeviceArray:
+    def _view(self, array):
         return DeviceArray(self.machine, self.memory, array)
 
-    def __getitem__(self, index) -> DeviceArray:
+    def __getitem__(self, index):
         parts = index if isinstance(index, tuple) else (index,)
         rest = () if any(part is Ellipsis for part in parts) else (Ellipsis,)  # a single number is a view, too
         return self._view(self.bare[*parts, *rest])
@@ -128,19 +123,19 @@ class DeviceArray:
     def _read(self):
         return self.machine.read(self.bare)
 
-    def __array__(self, *_, **__) -> Host:
+    def __array__(self, *_, **__):
         raise TypeError("Implicit conversion to a NumPy array is not allowed")
 
-    def __float__(self) -> float:
+    def __float__(self):
         return float(self._read())
 
-    def __int__(self) -> int:
+    def __int__(self):
         return int(self._read())
 
-    def __index__(self) -> int:
+    def __index__(self):
         return int(self._read())
 
-    def __bool__(self) -> bool:
+    def __bool__(self):
         return bool(self._read())
 
     def item(self):
@@ -155,10 +150,10 @@ def _operators():
     for name in (*names, "lt", "le", "gt", "ge", "eq", "ne"):
         function, change = getattr(operator, f"__{name}__"), getattr(operator, f"__i{name}__", None)
 
-        def forward(self, other, f=function, n: str = name):
+        def forward(self, other, f=function, n=name):
             return call(n, f, (self, other), {})
 
-        def reverse(self, other, f=function, n: str = name):
+        def reverse(self, other, f=function, n=name):
             return call(n, f, (other, self), {})
 
         def in_place(self, other, f=change):

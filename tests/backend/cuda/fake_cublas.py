@@ -3,16 +3,10 @@
 It refuses what cuBLAS refuses, and what cuBLAS leaves undefined: listed matrices that are not aligned.
 """
 
-from __future__ import annotations
-
 import ctypes
 import re
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-
-Host = np.ndarray[Any, Any]
 
 #: The declarations of the manual, as they stand there; _v2 is what the macros of cublas_v2.h make of the names.
 MANUAL = """
@@ -43,12 +37,12 @@ HANDLE, SUCCESS, NOT_INITIALIZED, INVALID_VALUE, EXECUTION_FAILED, INTERNAL_ERRO
     15,
 )
 #: cudaDataType_t: what its numbers are in memory.
-NUMBERS: dict[int, Any] = {0: np.float32, 1: np.float64, 14: np.uint16}
+NUMBERS = {0: np.float32, 1: np.float64, 14: np.uint16}
 #: (computeType, Atype, Btype, Ctype) of the manual's table, those that matter here.
 SUPPORTED = {(68, 0, 0, 0), (68, 14, 14, 0), (77, 0, 0, 0), (70, 1, 1, 1)}
 
 
-def parameters(declaration: str) -> dict[str, Any]:
+def parameters(declaration):
     """The names and C types of a declaration's parameters."""
     found = {}
     for text in re.sub(r"\s+", " ", declaration[declaration.index("(") + 1 : declaration.rindex(")")]).split(", "):
@@ -64,19 +58,19 @@ def parameters(declaration: str) -> dict[str, Any]:
 DECLARED = {text.split("(")[0]: parameters(text) for text in re.split(r"\n(?=cublas)", MANUAL.strip())}
 
 
-def by_columns(address: int, rows: int, columns: int, lead: int, kind) -> Host:
+def by_columns(address, rows, columns, lead, kind):
     """The matrix at an address of the host's memory, its columns ``lead`` numbers apart; not a copy."""
     unit = np.dtype(kind).itemsize
     bytes_of_it = (ctypes.c_char * (((columns - 1) * lead + rows) * unit)).from_address(address)
     return np.ndarray((rows, columns), kind, bytes_of_it, strides=(unit, lead * unit))
 
 
-def from_bfloat16(bits: Host) -> Host:
+def from_bfloat16(bits):
     """float32 numbers of their upper halves."""
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
-def to_tf32(x: Host) -> Host:
+def to_tf32(x):
     """float32 numbers rounded to 10 bits behind the point."""
     bits = np.ascontiguousarray(x).view(np.uint32)
     return ((bits + 0xFFF + ((bits >> 13) & 1)) & np.uint32(0xFFFFE000)).view(np.float32)
@@ -86,13 +80,13 @@ class FakeCublas:
     """See the module's docstring. ``calls`` lists (name, arguments by name) of what was called."""
 
     def __init__(self):
-        self.calls: list[tuple[str, dict[str, Any]]] = []
-        self.works_at: int | None = None  # address of the workspace; a new stream forgets it
+        self.calls = []
+        self.works_at = None  # address of the workspace; a new stream forgets it
         for name, types in DECLARED.items():
             setattr(self, name, ctypes.CFUNCTYPE(ctypes.c_int, *types.values())(self._called(name, list(types))))
 
-    def _called(self, name: str, names: list[str]) -> Callable[..., int]:
-        def function(*arguments) -> int:
+    def _called(self, name, names):
+        def function(*arguments):
             given = dict(zip(names, arguments, strict=True))
             self.calls.append((name, given))
             try:
@@ -103,7 +97,7 @@ class FakeCublas:
 
         return function
 
-    def _answer(self, name: str, given: dict[str, Any]) -> int:
+    def _answer(self, name, given):
         if name == "cublasCreate_v2":
             ctypes.c_void_p.from_address(given["handle"]).value = HANDLE
             return SUCCESS
@@ -115,7 +109,7 @@ class FakeCublas:
             self.works_at = given["workspace"]
         return self._gemm(name, given) if "Gemm" in name else SUCCESS
 
-    def _gemm(self, name: str, given: dict[str, Any]) -> int:
+    def _gemm(self, name, given):
         if self.works_at is None or self.works_at % 256:
             return INTERNAL_ERROR
         count = given.get("batchCount", 1)
@@ -140,14 +134,14 @@ class FakeCublas:
                               for at, x in zip(each, shapes, strict=True)])  # fmt: skip
         return SUCCESS
 
-    def _starts(self, matrix: str, given: dict[str, Any], count: int) -> list[int]:
+    def _starts(self, matrix, given, count):
         """Where each matrix begins."""
         if f"{matrix}array" in given:
             return list((ctypes.c_uint64 * count).from_address(given[f"{matrix}array"]))
         unit = np.dtype(NUMBERS[given[f"{matrix}type"]]).itemsize
         return [given[matrix] + i * given.get(f"stride{matrix}", 0) * unit for i in range(count)]
 
-    def _one(self, given: dict[str, Any], matrices: list[Host]):
+    def _one(self, given, matrices):
         a, b, c = matrices
         if a.dtype == np.uint16:
             a, b = from_bfloat16(a), from_bfloat16(b)

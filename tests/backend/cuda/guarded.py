@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
-
-Host = np.ndarray[Any, Any]
 
 ZONE = 1024  # bytes on either side
 GARBAGE = 255  # every byte of fresh memory: NaN in real numbers, −1 in whole ones
 
 
-class Owner(Host):
+class Owner(np.ndarray):
     """Memory that has zones."""
 
     inside: slice  # what is between them
 
 
-def guarded(shape: tuple[int, ...], dtype) -> Host:
+def guarded(shape, dtype):
     """An array whose memory, and the zones around it, hold garbage; it begins on a boundary of 256 bytes."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     owner = np.ndarray.__new__(Owner, (ZONE + 256 + size + ZONE,), np.uint8)
@@ -32,14 +28,14 @@ def guarded(shape: tuple[int, ...], dtype) -> Host:
     return owner[owner.inside].view(np.ndarray).view(dtype).reshape(shape)
 
 
-def owner_of(x: Host) -> Host:
+def owner_of(x):
     """The array to which the memory of x belongs."""
     while isinstance(x.base, np.ndarray):
         x = x.base
     return x
 
 
-def expect_clean(owner: Owner, kernel: str):
+def expect_clean(owner, kernel):
     """Fail if a zone holds something else than garbage."""
     for side, zone in (("before", owner[: owner.inside.start]), ("behind", owner[owner.inside.stop :])):
         assert (zone == GARBAGE).all(), (
@@ -48,12 +44,12 @@ def expect_clean(owner: Owner, kernel: str):
 
 
 @contextmanager
-def in_guarded_memory(arrays: Sequence[Host], kernel: str) -> Iterator[list[int]]:
+def in_guarded_memory(arrays, kernel):
     """Addresses of arrays for a kernel. Memory without zones is lent a copy that has them, and gets back what changed.
 
     Raises AssertionError where something was written outside an array, or into a read-only one.
     """
-    lent: dict[int, Host] = {}  # owner's id: the guarded copy of its bytes
+    lent = {}  # owner's id: the guarded copy of its bytes
     addresses = []
     for x in arrays:
         owner, address = owner_of(x), x.ctypes.data
@@ -74,7 +70,7 @@ def in_guarded_memory(arrays: Sequence[Host], kernel: str) -> Iterator[list[int]
             bytes_of(owner)[...] = copy
 
 
-def bytes_of(owner: Host) -> Host:
+def bytes_of(owner):
     """All bytes of an array that lives as long as they are used, those between its numbers too."""
     low, high = np.lib.array_utils.byte_bounds(owner)
     return np.frombuffer((ctypes.c_char * (high - low)).from_address(low), np.uint8)

@@ -1,14 +1,12 @@
 """Kernels compiled as C++, once for each source text; the libraries are kept in pytest's cache folder."""
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import os
 import platform
 import shutil
 import subprocess
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -25,7 +23,7 @@ FLAGS = [
 ]  # fmt: skip
 
 
-def compiler_problem() -> str | None:
+def compiler_problem():
     """Why kernels cannot be compiled as C++ here, or None."""
     if platform.system() != "Linux":
         return f"kernels run as C++ on Linux alone (fibers, sections), and this is {platform.system()}"
@@ -33,7 +31,7 @@ def compiler_problem() -> str | None:
 
 
 @cache
-def folder() -> Path:
+def folder():
     """Where libraries are kept: pytest's cache, or, where it cannot be written, a folder of this run's own."""
     kept = HERE.parents[2] / ".pytest_cache" / "kernels"
     try:
@@ -45,7 +43,7 @@ def folder() -> Path:
     return Path(mkdtemp(prefix="npformer-kernels-"))
 
 
-def wrapped(text: str, names: list[str]) -> str:
+def wrapped(text, names):
     """C++ of a kernel file's text: for each kernel launch_NAME(blocks, threads, backwards, arguments) and its count."""
     calls = "\n".join(
         f'extern "C" const char *launch_{name}(unsigned blocks, unsigned threads, int backwards, void **arguments) {{\n'
@@ -58,12 +56,12 @@ def wrapped(text: str, names: list[str]) -> str:
     return f"{headers}\nnamespace {{\n{text}\n}}\n{calls}\n"
 
 
-def build(file: str, dtype: str) -> Path:
+def build(file, dtype):
     """The library of FILE.cu for dtype. Raises RuntimeError with the compiler's words."""
     return build_text(file, wrapped(source(file, dtype), kernels(file)))
 
 
-def build_text(name: str, text: str) -> Path:
+def build_text(name, text):
     """The library of a C++ text; compiled if no run before this one did."""
     shim = "".join((HERE / part).read_text(encoding="utf-8") for part in SHIM)
     digest = hashlib.sha256("\0".join([text, shim, *FLAGS]).encode()).hexdigest()[:24]
@@ -81,14 +79,14 @@ def build_text(name: str, text: str) -> Path:
 
 
 @cache
-def _soon() -> dict[tuple[str, str], Future[Path]]:
+def _soon():
     """Every library, being built on all cores: who needs one needs most of them."""
     pool = ThreadPoolExecutor(os.cpu_count())
     return {(file, dtype): pool.submit(build, file, dtype) for dtype in REAL for file in files()}
 
 
 @cache
-def library(file: str, dtype: str) -> ctypes.PyDLL:
+def library(file, dtype):
     """The kernels of FILE.cu for dtype."""
     loaded = ctypes.PyDLL(str(_soon()[file, dtype].result()))
     for name in kernels(file):

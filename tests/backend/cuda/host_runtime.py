@@ -4,10 +4,7 @@ It is stricter than a GPU: fresh memory is NaN, what is written outside an array
 CUDA leaves undefined between the threads of a block (fibers.h).
 """
 
-from __future__ import annotations
-
 import ctypes
-from typing import Any
 
 import numpy as np
 
@@ -15,9 +12,6 @@ from npformer.backend.cupy.blas import Blas
 from npformer.backend.cupy.device_runtime import as_argument
 from npformer.backend.cupy.products import product
 from tests.backend.cuda import fake_cublas, guarded, host_kernels
-
-Host = np.ndarray[Any, Any]
-
 
 compiler_problem = host_kernels.compiler_problem
 
@@ -37,22 +31,22 @@ class HostRuntime:
     ``backwards`` in which order blocks and threads run.
     """
 
-    def __init__(self, precision: str = "float32", block: int | None = 1, backwards: bool = False):
+    def __init__(self, precision="float32", block=1, backwards=False):
         self.precision = precision
         self.block, self.backwards = block, backwards
-        self.launched: list[str] = []
+        self.launched = []
         self.cublas = fake_cublas.FakeCublas()
         self.blas = Blas(self.cublas)
         self.workspace = self.empty((256,), np.uint8)
         self.blas.use(1, self.address(self.workspace), self.workspace.nbytes)
 
-    def empty(self, shape: tuple[int, ...], dtype) -> Host:
+    def empty(self, shape, dtype):
         return guarded.guarded(shape, dtype)  # whoever reads before writing is found out: it is NaN
 
-    def contiguous(self, x: Host) -> Host:
+    def contiguous(self, x):
         return np.ascontiguousarray(x)
 
-    def launch(self, kernel: str, dtype, blocks: int, threads: int, *arguments):
+    def launch(self, kernel, dtype, blocks, threads, *arguments):
         file, _, name = kernel.partition(".")
         assert 0 <= blocks < 2**31, f"{kernel}: {blocks} blocks"
         assert 1 <= threads <= 1024, f"{kernel}: {threads} threads in a block"
@@ -70,9 +64,9 @@ class HostRuntime:
             assert problem is None, f"{kernel}: {problem.decode()}"
         self.launched.append(kernel)
 
-    def product(self, a: Host, b: Host, out: Host, *, add: bool = False, scale: float = 1.0) -> Host:
+    def product(self, a, b, out, *, add=False, scale=1.0):
         return product(self, a, b, out, add, scale)
 
-    def address(self, x: Host) -> int:
+    def address(self, x):
         """Where x's first number is."""
         return int(x.ctypes.data)

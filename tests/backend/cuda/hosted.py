@@ -1,21 +1,15 @@
 """Kernels on a GPU with host arrays as inputs and outputs, so that the tests of host tables run on a GPU."""
 
-from __future__ import annotations
-
 import ctypes
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from npformer.backend import Ops, Pair
 from npformer.functional import AttentionMask
 
-Host = np.ndarray[Any, Any]
 
-
-def hosted(ops: Ops, upload: Callable[[Host], Any], host: Callable[[Any], Host]) -> Ops:
+def hosted(ops, upload, host):
     """ops behind copies to the GPU (upload(x), with the gaps of x) and back."""
 
     def there(x):
@@ -28,12 +22,12 @@ def hosted(ops: Ops, upload: Callable[[Host], Any], host: Callable[[Any], Host])
     def back(x):
         return tuple(map(back, x)) if isinstance(x, tuple) else None if x is None else host(x)
 
-    def hosted_pair(pair: Pair) -> Pair:
-        def forward(*inputs, **options) -> tuple[Any, Any]:
+    def hosted_pair(pair):
+        def forward(*inputs, **options):
             y, cache = pair.forward(*map(there, inputs), **{name: there(x) for name, x in options.items()})
             return back(y), cache
 
-        def backward(dy, cache, into: Sequence[Host | None] = ()):
+        def backward(dy, cache, into=()):
             places = [there(total) for total in into]
             found = pair.backward(there(dy), cache, into=places)
             for total, place in zip(into, places, strict=True):
@@ -46,13 +40,13 @@ def hosted(ops: Ops, upload: Callable[[Host], Any], host: Callable[[Any], Host])
     return Ops(**{field.name: hosted_pair(getattr(ops, field.name)) for field in dataclasses.fields(Ops)})
 
 
-def bytes_between(x: Host) -> tuple[Host, int]:
+def bytes_between(x):
     """A copy of all bytes that x (not empty) stretches over, and where among them its first number begins."""
     low, high = np.lib.array_utils.byte_bounds(x)
     return np.frombuffer((ctypes.c_char * (high - low)).from_address(low), np.uint8).copy(), x.ctypes.data - low
 
 
-def upload_to_numpy(x: Host) -> Host:
+def upload_to_numpy(x):
     """An array like x in memory of its own: what a GPU of the host is given."""
     if x.size == 0:
         return x.copy()
@@ -60,7 +54,7 @@ def upload_to_numpy(x: Host) -> Host:
     return np.ndarray(x.shape, x.dtype, buffer=raw, offset=start, strides=x.strides)
 
 
-def upload_to_cupy(x: Host):
+def upload_to_cupy(x):
     """The same on CuPy's current device."""
     import cupy
 

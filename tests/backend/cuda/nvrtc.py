@@ -9,11 +9,11 @@ import json
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 @cache
-def library_path() -> Path | None:
+def library_path():
     """libnvrtc of the wheel nvidia-cuda-nvrtc-cu12 (or of a later CUDA), or None."""
     for package in ("nvidia.cuda_nvrtc", "nvidia.cu13"):
         try:
@@ -26,7 +26,7 @@ def library_path() -> Path | None:
     return None
 
 
-def nvrtc_problem() -> str | None:
+def nvrtc_problem():
     """Why kernels cannot be compiled for a GPU here, or None."""
     return None if library_path() else "NVRTC is not installed; in npformer's folder: pip install '.[nvrtc]'"
 
@@ -48,7 +48,7 @@ class Compiled(NamedTuple):
     ptx: str
     machine_code: int  # bytes
 
-    def resources(self) -> dict[str, Resources]:
+    def resources(self):
         """By kernel."""
         found = {}
         for part in self.log.split("Compiling entry function '")[1:]:
@@ -70,11 +70,11 @@ class Compiled(NamedTuple):
 
 
 @cache
-def _nvrtc() -> ctypes.CDLL:
+def _nvrtc():
     return ctypes.CDLL(str(library_path()))
 
 
-def compiled(text: str, architecture: str, options: tuple[str, ...], kept_in: Path) -> Compiled:
+def compiled(text, architecture, options, kept_in):
     """NVRTC's answer to a kernel file's text; remembered for the next run."""
     flags = [f"--gpu-architecture={architecture}", "--ptxas-options=-v", *options]
     digest = hashlib.sha256("\0".join([text, str(library_path()), *flags]).encode()).hexdigest()[:24]
@@ -86,15 +86,15 @@ def compiled(text: str, architecture: str, options: tuple[str, ...], kept_in: Pa
     return found
 
 
-def _compile(text: str, flags: list[str]) -> Compiled:
+def _compile(text, flags):
     nvrtc, program, size = _nvrtc(), ctypes.c_void_p(), ctypes.c_size_t()
     assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"kernels.cu", 0, None, None) == 0
     given = (ctypes.c_char_p * len(flags))(*(flag.encode() for flag in flags))
     status = nvrtc.nvrtcCompileProgram(program, len(flags), given)
 
-    def read(what: str) -> str:
+    def read(what):
         assert getattr(nvrtc, f"nvrtcGet{what}Size")(program, ctypes.byref(size)) == 0
-        buffer: Any = ctypes.create_string_buffer(size.value)
+        buffer = ctypes.create_string_buffer(size.value)
         assert getattr(nvrtc, f"nvrtcGet{what}")(program, buffer) == 0
         return str(buffer.value.decode())
 

@@ -1,9 +1,5 @@
 """Adam on a GPU: the formula of optim/adam.py, all runs of an arena in one kernel, and its gradient's length."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -16,22 +12,22 @@ BETAS, EPS = (0.9, 0.98), 1e-9
 BOUND = {"float32": 2e-5, "float64": 1e-13}
 
 
-def rates_of(lr: float, t: int):
+def rates_of(lr, t):
     return np.array([lr, 1 / (1 - BETAS[0] ** t), 1 / (1 - BETAS[1] ** t)])
 
 
-def an_arena(dtype: str) -> tuple[Arena, list[Any]]:
+def an_arena(dtype):
     """Matrices and vectors with gaps between them, one frozen, one slower, one longer than a block's stretch."""
     backend, rng = get_backend("numpy", dtype, kernels="plain"), np.random.default_rng(0)
     shapes = [(3, 5), (7,), (50, 101), (3,), (2, 2), (9,)]
-    parameters: list[Any] = [Parameter(f"p{i}", backend.array(rng.normal(size=s))) for i, s in enumerate(shapes)]
+    parameters = [Parameter(f"p{i}", backend.array(rng.normal(size=s))) for i, s in enumerate(shapes)]
     arena = Arena([(p.name, p, ()) for p in parameters], backend)
     arena.configure("p3", trainable=False)
     arena.configure("p4", lr_scale=0.25)
     return arena, parameters
 
 
-def on_gpu(arena: Arena, weight_decay: float) -> adam.Runs:
+def on_gpu(arena, weight_decay):
     return adam.Runs(*adam.runs_table(arena.runs(decaying=weight_decay > 0), weight_decay))
 
 

@@ -1,9 +1,5 @@
 """Attention on a GPU, in each of its three ways: every kind of mask, dropout, any shape, rows of nothing, NaN."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -14,8 +10,6 @@ from npformer.functional import AttentionMask, merge_heads, split_heads
 from tests.backend.numpy import test_attention as host
 from tests.backend.numpy.test_attention import DRAW, POSITIONS, case, padded
 
-Host = np.ndarray[Any, Any]
-
 #: One number; odd sizes; no sequences; no queries; more than a tile; one query; heads so wide that tiles have few rows.
 SHAPES = [(1, 1, 1, 1, 1), (2, 3, 4, 5, 6), (0, 2, 3, 3, 4), (2, 2, 0, 3, 4), (2, 1, 67, 70, 5), (1, 2, 1, 35, 33)]
 WIDE = (1, 1, 21, 26, 256)
@@ -25,7 +19,7 @@ WIDE = (1, 1, 21, 26, 256)
 def way(request, monkeypatch):
     """Each way in turn, whatever the size asks for; but what does not fit into one tile is not put there."""
 
-    def forced(q: Host, k: Host, mask: AttentionMask) -> str:
+    def forced(q, k, mask):
         fits = fits_one_tile(q.shape[2], k.shape[2], q.shape[3], q.dtype)
         return "tiles" if request.param == "short" and not fits else str(request.param)
 
@@ -77,7 +71,7 @@ def test_saturated_scores_neither_overflow_nor_vanish(agree, way, dtype, scale):
         if way != "tiles":  # which takes δ as g·o, so that dp − δ is 0 but for rounding, and that times 1e4 is not
             assert agree("attention", q, k, v, POSITIONS[name], DRAW)
             assert agree("attention", q, k, v, padded(POSITIONS[name], 2, 5), None)
-        y, plain = (ops.attention.forward(q, k, v, POSITIONS[name], DRAW)[0] for ops in (agree.table, PLAIN))  # type: ignore[attr-defined]
+        y, plain = (ops.attention.forward(q, k, v, POSITIONS[name], DRAW)[0] for ops in (agree.table, PLAIN))
         np.testing.assert_allclose(y, plain, rtol=1e-4, atol=1e-5)
     q, k, v = case(dtype, (2, 1, 3, 4, 2))
     assert agree("attention", np.abs(q), -scale * np.abs(k), v, AttentionMask(), None)  # all scores far below 0

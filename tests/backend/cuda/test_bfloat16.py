@@ -4,10 +4,6 @@ The numbers are whole and so small that float32 sums of their products are exact
 rounded too often, or not at all.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -16,11 +12,10 @@ from npformer.backend.cuda import bfloat16
 from npformer.functional import Draw
 from tests.backend.cuda.test_products import nearest_bfloat16 as near
 
-Host = np.ndarray[Any, Any]
 HALF = Draw(3, 7, 0, 11, 0.5)  # what is kept is doubled, which is exact
 
 
-def whole(rng: np.random.Generator, most: int, *shape: int) -> Host:
+def whole(rng, most, *shape):
     """Whole numbers from −most to most; beyond 256 not all of them are bfloat16."""
     return rng.integers(-most, most, shape, endpoint=True).astype(np.float32)
 

@@ -1,7 +1,5 @@
 """How cuBLAS is called: its declarations, its handle, its errors."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 
@@ -50,7 +48,7 @@ def test_a_handle_goes_with_its_owner_once(fake, closed):
     assert library.calls[1:] == [("cublasDestroy_v2", {"handle": fake.HANDLE})]
 
 
-def gemm(blas: Blas, kind: str = "d", lead: int = 4, sizes: Sizes = Sizes(4, 4, 4)):  # noqa: B008
+def gemm(blas, kind="d", lead=4, sizes=Sizes(4, 4, 4)):  # noqa: B008
     """A product of three 4 × 4 matrices in the host's memory."""
     arrays = [np.ones((4, 4)) for _ in range(3)]
     a, b, c = (Matrix(x.ctypes.data, Lines(False, lead), 0) for x in arrays)

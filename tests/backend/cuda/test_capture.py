@@ -1,18 +1,14 @@
 """A recorded training step is the step itself, to the last bit, whatever changes from step to step."""
 
-from __future__ import annotations
-
 import gc
 import re
 import weakref
-from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
 
 import numpy as np
 import pytest
 
-from npformer.backend import Backend, get_backend
+from npformer.backend import get_backend
 from npformer.backend.capture import MOST
 from npformer.backend.cupy import cupy_backend, device_runtime
 from npformer.backend.cupy.graph_driver import CupyDriver
@@ -21,9 +17,6 @@ from npformer.models import Transformer, TransformerConfig
 from npformer.optim import AdamW, WarmupCosine
 from npformer.training import TrainStep
 from tests.backend.cupy import emulated
-
-Host = np.ndarray[Any, Any]
-Batch = tuple[Host, Host, Host]
 
 
 @pytest.fixture
@@ -43,7 +36,7 @@ def backend(cupy):
     return lambda dtype="float32": cupy_backend(dtype, "cuda")
 
 
-def new_step(backend: Backend, changes=None, **options) -> TrainStep:
+def new_step(backend, changes=None, **options):
     sizes = {"d_model": 8, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1, "d_ff": 12}
     config = TransformerConfig(9, 9, **({"dropout": 0.3, "init": "xavier", **sizes} | (changes or {})))
     model = Transformer(config, backend=backend, seed=2)
@@ -51,7 +44,7 @@ def new_step(backend: Backend, changes=None, **options) -> TrainStep:
     return TrainStep(model, AdamW(model.arena, lr=0.01, eps=1e-4, weight_decay=0.1), **(given | options))
 
 
-def batches(count: int, rows: int = 4, source: int = 5, target: int = 6) -> list[Batch]:
+def batches(count, rows=4, source=5, target=6):
     rng = np.random.default_rng(7)
     found = []
     for _ in range(count):
@@ -61,29 +54,29 @@ def batches(count: int, rows: int = 4, source: int = 5, target: int = 6) -> list
     return found
 
 
-def state(step: TrainStep) -> list[Host]:
+def state(step):
     host = step.model.backend.host
     return [host(x).copy() for x in (step.model.arena.values, step.optimizer.m, step.optimizer.v)]
 
 
-def run(step: TrainStep, given: list[Batch]) -> list[Any]:
+def run(step, given):
     """Losses and norms, then the parameters and moments at the end."""
     made = [(step(*batch), step.grad_norm) for batch in given]
     return [(float(loss), None if norm is None else float(norm)) for loss, norm in made] + state(step)
 
 
-def same(a: list[Any], b: list[Any]):
+def same(a, b):
     assert len(a) == len(b)
     for x, y in zip(a, b, strict=True):
         np.testing.assert_array_equal(x, y)
 
 
-def unrecorded(step: TrainStep) -> TrainStep:
+def unrecorded(step):
     step.runner.compute.refusal = "asked not to"
     return step
 
 
-CASES: dict[str, tuple[Any, Any]] = {
+CASES = {
     "post-LN": ({}, {}),
     "pre-LN, gelu": ({"norm_order": "pre", "activation": "gelu", "tie_embeddings": True}, {}),
     "learned positions": ({"positions": "learned", "max_seq_len": 8}, {"clip_norm": None}),
@@ -133,7 +126,7 @@ def test_one_batch_or_none_for_many(backend_name, backend):
         step.many([])
 
 
-CHANGES: dict[str, Callable[[TrainStep], None]] = {
+CHANGES = {
     "frozen": lambda step: step.model.arena.configure("encoder", trainable=False),
     "rate of a part": lambda step: step.model.arena.configure("decoder", lr_scale=0.1),
     "decay": lambda step: setattr(step.optimizer, "weight_decay", 0.5),
@@ -216,7 +209,7 @@ def test_a_step_that_reads_the_device_runs_unrecorded_and_says_why_once(backend,
 
 
 #: What is not recorded on a GPU, for the reason that CuPy gives.
-UNRECORDED: dict[str, dict[str, Any]] = {
+UNRECORDED = {
     "relative positions": {"positions": "relative"},
     "local attention": {"attention": "local", "window": 2},
     "linear attention": {"attention": "linear"},

@@ -1,12 +1,9 @@
 """Every kernel compiles for today's GPUs and stays within their resources. The test needs no GPU."""
 
-from __future__ import annotations
-
 import os
 import re
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Any
 
 import pytest
 
@@ -35,7 +32,7 @@ def nvrtc():
 
 
 @cache
-def soon(nvrtc, kept_in, targets) -> dict[tuple[str, str, str], Future[Any]]:
+def soon(nvrtc, kept_in, targets):
     """What becomes of every file, being compiled on all cores."""
     pool = ThreadPoolExecutor(os.cpu_count())
     return {
@@ -47,7 +44,7 @@ def soon(nvrtc, kept_in, targets) -> dict[tuple[str, str, str], Future[Any]]:
     }
 
 
-def targets_of(config: pytest.Config) -> tuple[tuple[str, str], ...]:
+def targets_of(config):
     """The sample has each precision and each architecture once, --full each precision for each architecture."""
     return TARGETS if config.getoption("full") else (TARGETS[0], TARGETS[-1])
 
@@ -62,12 +59,12 @@ def built(request, nvrtc):
     """built(file): what became of it for a dtype and an architecture; fails where it does not compile."""
     everything = soon(nvrtc, host_kernels.folder(), targets_of(request.config))
 
-    def result(file: str):
+    def result(file):
         found = everything[file, *request.param].result()
         assert found.status == 0, found.log
         return found
 
-    result.dtype = request.param[0]  # type: ignore[attr-defined]
+    result.dtype = request.param[0]
     return result
 
 
@@ -90,7 +87,7 @@ def test_every_kernel_is_there_and_fits(built, file):
         assert takes.spilled == 0, f"{file}.{name}: {takes}"
 
 
-def registers_of_a_block(registers: int, threads: int) -> int:
+def registers_of_a_block(registers, threads):
     """What a block takes whose threads have so many registers each."""
     return -(-threads // 32) * -(-32 * registers // 256) * 256
 

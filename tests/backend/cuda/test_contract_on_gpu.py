@@ -1,7 +1,5 @@
 """The contract of every pair, layer and model, and of every table of kernels, with a device runtime on the host."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Cross-entropy on a GPU: padding, smoothing, targets outside [0, V), saturated logits, no tokens."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Dropout and x + Drop(f) on a GPU: the plain pairs' bits, wherever the step lives."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

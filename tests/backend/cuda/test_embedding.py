@@ -1,7 +1,5 @@
 """Token embedding on a GPU: its gradient is summed in the order of the tokens, whichever thread is first."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -14,7 +12,7 @@ CASES = [(1, (4,)), (5, (2, 7)), (50, (3, 40)), (7, (1, 1)), (9, (0, 3)), (3, (5
          (1, (5 * CHUNK,)), (2, (3, CHUNK)), (400, (2, CHUNK))]  # fmt: skip
 
 
-def tokens_of(num_rows: int, shape: tuple[int, ...]):
+def tokens_of(num_rows, shape):
     """A third of them 0, as padding is."""
     rng = np.random.default_rng(1)
     return rng.integers(0, num_rows, size=shape) * (rng.random(shape) > 0.33)

@@ -1,13 +1,11 @@
 """The tests of every table of kernels, on a real GPU: blocks as large as asked for, and of odd sizes."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
 import pytest
 
-from npformer.backend import Ops, cupy_problem, get_backend
+from npformer.backend import cupy_problem, get_backend
 from npformer.backend.cuda import cuda_ops
 from tests.backend import conftest as agreement
 from tests.backend import test_kernels as kernels
@@ -19,15 +17,15 @@ from tests.backend.cuda import hosted
 BLOCKS = {"as asked": None, "33 threads": 33, "331 threads": 331}
 
 
-def on_gpu(threads: int | None) -> Ops:
+def on_gpu(threads):
     """The kernels on CuPy's current device, in blocks of so many threads (None: as asked)."""
     from npformer.backend.cupy.device_runtime import CupyRuntime
 
     class Runtime(CupyRuntime):
-        def launch(self, kernel: str, dtype, blocks: int, asked: int, *arguments):
+        def launch(self, kernel, dtype, blocks, asked, *arguments):
             super().launch(kernel, dtype, blocks, threads or asked, *arguments)
 
-    ops: Ops = hosted.hosted(cuda_ops(Runtime()), hosted.upload_to_cupy, get_backend("cupy").device.host)
+    ops = hosted.hosted(cuda_ops(Runtime()), hosted.upload_to_cupy, get_backend("cupy").device.host)
     return ops
 
 

@@ -1,7 +1,5 @@
 """The device runtime of the tests detects errors that a GPU would make silently."""
 
-from __future__ import annotations
-
 import ctypes
 
 import numpy as np
@@ -59,7 +57,7 @@ NAMES = ["turned", "added", "blind", "reversed_lanes", "outside", "read_outside"
 X = np.arange(1.0, 65.0)
 
 
-def library(host_kernels, barrier: str) -> ctypes.PyDLL:
+def library(host_kernels, barrier):
     built = host_kernels.build_text("tried", host_kernels.wrapped(KERNELS.replace("BARRIER", barrier), NAMES))
     loaded = ctypes.PyDLL(str(built))
     for name in NAMES:
@@ -71,7 +69,7 @@ def library(host_kernels, barrier: str) -> ctypes.PyDLL:
 def run(runtimes, monkeypatch):
     """run(kernel, *arguments, threads, backwards, barrier): y, of 64 numbers, after the kernel above."""
 
-    def launch(name: str, *arguments, threads: int, backwards: bool = False, barrier: str = "__syncthreads();"):
+    def launch(name, *arguments, threads, backwards=False, barrier="__syncthreads();"):
         kernels = runtimes.host_kernels
         monkeypatch.setattr(kernels, "library", lambda file, dtype: library(kernels, barrier))
         runtime = runtimes.HostRuntime(block=threads, backwards=backwards)

@@ -1,7 +1,5 @@
 """LayerNorm on a GPU, alone and after a residual sum."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -12,7 +10,7 @@ DRAWS = [None, Draw(3, 4, 1, 99, 0.3), Draw(3, 4, 0, 98, 0.1, first_row=5)]
 SHAPES = [(1, 1), (9,), (2, 3, 5), (0, 3, 4), (7, 4, 33), (2, 1027), (1, 2, 2051), (2, 8219)]
 
 
-def normal(dtype: str, *shape: int, seed: int = 0):
+def normal(dtype, *shape, seed=0):
     return np.random.default_rng(seed).normal(size=shape).astype(dtype)
 
 

@@ -1,7 +1,5 @@
 """The linear map and the feed-forward layer on a GPU, and activations alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The number of nodes in a training step's graph: each takes the GPU a microsecond or two, however small."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

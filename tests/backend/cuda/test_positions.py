@@ -1,7 +1,5 @@
 """Positions on a GPU: sines and cosines in double whatever the precision, and a learned table's gradient."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -12,7 +10,7 @@ from npformer.backend.cuda import positions
 SHAPES = [(1, 1, 1), (2, 3, 5), (0, 3, 4), (5, 9, 62), (7, 6), (3, 2, 4, 6), (2, 0, 4)]
 
 
-def normal(dtype: str, *shape: int):
+def normal(dtype, *shape):
     return np.random.default_rng(0).normal(size=shape).astype(dtype)
 
 

@@ -1,9 +1,5 @@
 """Products of row-major views by a column-major library: the calls of cuBLAS compute what NumPy computes."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -12,7 +8,6 @@ from npformer.backend.cuda.bfloat16 import rounded
 from npformer.errors import ShapeError
 from tests.backend.cuda.fake_cublas import from_bfloat16
 
-Host = np.ndarray[Any, Any]
 KINDS = ["rows", "turned", "columns of a block", "turned columns of a block", "gaps", "broadcast", "backwards"]
 
 
@@ -22,7 +17,7 @@ def one(runtimes):
     return runtimes.HostRuntime()
 
 
-def of_kind(rng: np.random.Generator, kind: str, shape: tuple[int, ...], dtype: str = "float64") -> Host:
+def of_kind(rng, kind, shape, dtype="float64"):
     """Random numbers of a shape that lie in memory in a certain way."""
     *batch, m, n = shape
     if "turned" in kind:
@@ -37,20 +32,20 @@ def of_kind(rng: np.random.Generator, kind: str, shape: tuple[int, ...], dtype: 
     return made[..., n : 2 * n] if kind == "columns of a block" else np.ascontiguousarray(made[..., :n])
 
 
-def heads(rng: np.random.Generator, b: int, t: int, h: int, d: int, dtype: str = "float64", part: int = 1) -> Host:
+def heads(rng, b, t, h, d, dtype="float64", part=1):
     """(B, H, T, D), a view of the part-th columns of (B, T, 3C)."""
     block = rng.normal(size=(b, t, 3 * h * d)).astype(dtype)
     return block[..., part * h * d : (part + 1) * h * d].reshape(b, t, h, d).swapaxes(1, 2)
 
 
-def called(runtime) -> list[str]:
+def called(runtime):
     """The names of cuBLAS's functions that were called since this was asked last."""
     names = [name.removeprefix("cublas") for name, _ in runtime.cublas.calls if "Gemm" in name]
     runtime.cublas.calls.clear()
     return names
 
 
-def check(runtime, a: Host, b: Host, out: Host, *, rtol: float = 1e-12, **options):
+def check(runtime, a, b, out, *, rtol=1e-12, **options):
     """The product, alone and added to what is there, with a scale."""
     runtime.product(a, b, out)
     true = np.matmul(a, b, dtype=np.float64)
@@ -145,7 +140,7 @@ def test_listed_matrices_are_aligned_or_called_one_by_one(runtimes, monkeypatch,
         assert set(called(runtime)) == names
 
 
-def place(runtime, x: Host) -> Host:
+def place(runtime, x):
     """x (B, H, T, D) in the GPU's memory, which is aligned, in the order (B, T, H, D)."""
     own = runtime.empty((x.shape[0], x.shape[2], x.shape[1], x.shape[3]), x.dtype)
     own[...] = x.swapaxes(1, 2)
@@ -192,7 +187,7 @@ def test_small_operands_are_not_rounded_to_bfloat16(runtimes, monkeypatch):
     assert kinds == [(0, 0, 0, 77), (14, 14, 0, 68)]  # both operands are rounded, or neither
 
 
-def nearest_bfloat16(x: Host) -> Host:
+def nearest_bfloat16(x):
     """float32 numbers rounded to 8 significant bits, to the even one of two, by another way than the kernel's."""
     mantissa, exponent = np.frexp(x.astype(np.float64))
     return np.ldexp(np.round(mantissa * 256) / 256, exponent).astype(np.float32)

@@ -1,7 +1,5 @@
 """Softmax on a GPU: hidden entries, rows in which nothing is visible, and NaN."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The kernels' source text: assembled for a compiler, and installed with the package."""
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 import subprocess

@@ -1,9 +1,5 @@
 """Sums over rows: right for every shape, and the same bits whatever the number of threads."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -13,7 +9,7 @@ from npformer.backend.cuda.sums import ONE_PASS, add_both, add_partials, column_
 ROWS = [0, 1, 5, 33, ONE_PASS, ONE_PASS + 1, 70_001]
 
 
-def numbers(dtype: str, *shape: int):
+def numbers(dtype, *shape):
     """Small fractions of 16, whose sums are exact in either dtype."""
     return (np.random.default_rng(0).integers(-64, 65, size=shape) / 16).astype(dtype)
 
@@ -44,7 +40,7 @@ def test_columns_of_a_wider_matrix(runtime):
 @pytest.mark.parametrize("step", [1, 2])
 def test_two_sums_at_once(runtime, frozen, step):
     partials = numbers("float64", 6, 2, 35)
-    places: list[Any] = [None if i in frozen else np.full(35 * step, 2.0 + i)[::step] for i in range(2)]
+    places = [None if i in frozen else np.full(35 * step, 2.0 + i)[::step] for i in range(2)]
     assert add_both(runtime, partials, places) == ()
     for i, place in enumerate(places):
         if place is not None:

@@ -8,8 +8,6 @@ to the next one of its size, what was given back is garbage. What is here is com
 installed, by ``test_names.py``.
 """
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import math

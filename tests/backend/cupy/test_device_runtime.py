@@ -1,10 +1,7 @@
 """CuPy's device runtime, as far as it runs without a GPU: its calls of CuPy, and their order."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -28,24 +25,24 @@ class FakeCupy:
     uint8 = np.uint8
 
     def __init__(self):
-        self.said: list[Any] = []
+        self.said = []
         self.stream = 1
         self.cuda = SimpleNamespace(get_current_stream=lambda: SimpleNamespace(ptr=self.stream))
 
-    def empty(self, shape, dtype) -> FakeArray:
+    def empty(self, shape, dtype):
         self.said.append(("empty", shape, dtype))
         return FakeArray()
 
-    def RawModule(self, *, code: str, options: tuple[str, ...]):  # noqa: N802
+    def RawModule(self, *, code, options):  # noqa: N802
         self.said.append(("module", code, options))
         return SimpleNamespace(get_function=lambda name: lambda *given: self.said.append((name, *given)))
 
 
 class FakeBlas:
-    def __init__(self, said: list[Any]):
+    def __init__(self, said):
         self.said = said
 
-    def use(self, *given: int):
+    def use(self, *given):
         self.said.append(("use", *given))
 
 

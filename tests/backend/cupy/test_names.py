@@ -1,12 +1,8 @@
 """The names of CuPy and cuBLAS that npformer uses exist, with these parameters. No GPU is needed."""
 
-from __future__ import annotations
-
 import inspect
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -33,7 +29,7 @@ def there():
     return emulated.emulated()
 
 
-def signature(real) -> inspect.Signature:
+def signature(real):
     """That of a function of CuPy; of a compiled one by the first line of its docstring, without types."""
     try:
         found = inspect.signature(real)
@@ -43,13 +39,13 @@ def signature(real) -> inspect.Signature:
         first = re.match(r"[\w.]+\((.*)\)", (real.__doc__ or "").strip().splitlines()[0])
         assert first is not None, f"{real}: no signature"
         parts = [re.sub(r"=.*", "=None", part.strip()).split(" ")[-1] for part in first[1].split(",") if part.strip()]
-        scope: dict[str, Any] = {}
+        scope = {}
         exec(f"def function({', '.join(parts)}): pass", scope)
         found = inspect.signature(scope["function"])
     return found.replace(parameters=[each for name, each in found.parameters.items() if name != "self"])
 
 
-def names_of(there, path: str = "") -> Iterator[tuple[str, Any]]:
+def names_of(there, path=""):
     """(dotted name, function or class) of all that the emulation has."""
     for name, part in vars(there).items():
         if name in ("machine", "classes", "cublas", "ndarray", "uint8"):
@@ -69,7 +65,7 @@ ELSEWHERE = {
 OWN = {"ask", "run_until"}
 
 
-def fits(own, real, name: str):
+def fits(own, real, name):
     """Fail unless whatever may be given to own may be given to real."""
     wanted, there = signature(own).parameters, signature(real).parameters
     places = list(there)
@@ -85,7 +81,7 @@ def fits(own, real, name: str):
     assert not missing, f"{name}: CuPy wants {missing}, too: {signature(real)}"
 
 
-def real_part(cupy, path: str):
+def real_part(cupy, path):
     for name in path.split("."):
         cupy = getattr(cupy, name)
     return cupy
@@ -119,13 +115,13 @@ def test_all_that_is_emulated_is_cupys(there, cupy):
     (lambda: None, "wants .*size"),
 ])  # fmt: skip
 def test_names_that_cupy_lacks_are_found(own, words):
-    def malloc(self, size: int, code=None, path=None, options=None): ...
+    def malloc(self, size, code=None, path=None, options=None): ...
 
     with pytest.raises(AssertionError, match=words):
         fits(own, malloc, "malloc")
 
 
-def value(header: str, name: str) -> int:
+def value(header, name):
     found = re.search(rf"\b{name} *= *(-?\d+)", header)
     assert found is not None, name
     return int(found[1])

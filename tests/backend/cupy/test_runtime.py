@@ -1,9 +1,6 @@
 """The graph driver and the device runtime for CuPy, whole, without a GPU."""
 
-from __future__ import annotations
-
 import gc
-from typing import Any
 
 import numpy as np
 import pytest
@@ -33,8 +30,8 @@ def trained(steps=7, lengths=(5,)):
 
 
 #: Which streams work at once: none; all that CuPy does not begin with.
-LAZY: Any = lambda stream: False  # noqa: E731
-HASTY: Any = lambda stream: not stream.is_default  # noqa: E731
+LAZY = lambda stream: False  # noqa: E731
+HASTY = lambda stream: not stream.is_default  # noqa: E731
 
 
 @pytest.mark.parametrize("at_once", [LAZY, HASTY], ids=["lazy streams", "hasty ones"])
