@@ -14,11 +14,7 @@ def decode(size, tokens, batches, device, kernels, precision="float32"):
 
     def make(batch):
         src = sources(PRESETS[size], batch)
-
-        def run():
-            return npf.greedy(model, src, max_len=tokens, eos_id=NO_END).tolist()
-
-        return run
+        return lambda: npf.greedy(model, src, max_len=tokens, eos_id=NO_END).tolist()
 
     tasks = {f"batch {batch}": lambda batch=batch: make(batch) for batch in batches}
     return Contender(about(chosen), tasks, synchronize=chosen.device.synchronize)

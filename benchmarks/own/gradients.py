@@ -9,9 +9,9 @@ from npformer.proof import against_float64
 SIZE = Preset(vocab_size=40, d_model=64, num_heads=4, num_layers=2, d_ff=256, length=12, batch=8)
 
 
-def gradients(device, kernels, precision="float32"):
+def gradients(device, kernels):
     """Task "gradients": {"rows": [{"tensor", "shape", "error", "note", "holds"}], "wrong": how many fail}."""
-    chosen = backend(device, kernels, precision)
+    chosen = backend(device, kernels)
     src, tgt_in, _ = SIZE.example_batch()
     src[:2, 8:] = 0  # padding
     config = SIZE.config(0.1)

@@ -5,7 +5,6 @@ CuPy is imported when a backend is built, never before: importing npformer does 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -83,43 +82,23 @@ def cupy_backend(dtype: str, kernels: str = "auto", precision: str = "float32") 
     kernels = "plain" if dtype == "complex128" or kernels == "plain" else "cuda"
     if kernels == "plain" and precision != "float32":
         raise ConfigError(f"precision: expected float32 for plain kernels, whose products are CuPy's, got {precision}")
+    from npformer.backend.capture import Captured, Uncaptured
     from npformer.backend.cupy.graph_driver import CupyDriver
 
     device = CupyDevice()
     driver = CupyDriver(device.name)
     ops = with_one_precision(PLAIN, arrays=driver.cupy.ndarray)
     plain = Backend("cupy", ops, device, dtype, kernels=kernels, precision=precision, own_ops=ops)
-    return with_kernels(plain, driver) if kernels == "cuda" else replace(plain, capture=uncaptured(driver))
-
-
-def with_kernels(plain: Backend, driver: Any) -> Backend:
-    """The backend plain, with CUDA kernels on CuPy's current device, and steps recorded as CUDA graphs."""
-    from npformer.backend.cupy.device_runtime import CupyRuntime
-
-    gpu = CupyRuntime(plain.precision)
-    return assembled(plain, gpu, driver, driver.cupy.ndarray)
-
-
-def assembled(plain: Backend, gpu: Any, driver: Any, arrays: type) -> Backend:
-    """The backend plain, with kernels on a device runtime for arrays of this type, and steps recorded by a driver."""
-    from npformer.backend.capture import Captured
+    if kernels == "plain":  # nothing is recorded, since CuPy refuses its own products during recording
+        return replace(plain, capture=lambda function, static_arguments: Uncaptured(function, driver))
     from npformer.backend.cuda import cuda_ops
     from npformer.backend.cuda.updates import DeviceUpdates
+    from npformer.backend.cupy.device_runtime import CupyRuntime
 
-    updates = DeviceUpdates(gpu, plain.device.array)
-
-    def capture(function: Callable[..., Any], static_arguments: Callable[[Any], Any]) -> Captured:
-        return Captured(function, static_arguments, driver, plain.dtype)
-
-    ops = with_fallback(cuda_ops(gpu), with_one_precision(PLAIN, arrays), arrays=arrays)
+    gpu = CupyRuntime(precision)
+    ops = with_fallback(cuda_ops(gpu), ops, arrays=driver.cupy.ndarray)
+    updates = DeviceUpdates(gpu, device.array)
     return replace(
-        plain, ops=ops, own_ops=ops, capture=capture, kernels="cuda",
-        adam_update=updates.by_host_numbers, updates=updates,
+        plain, ops=ops, own_ops=ops, adam_update=updates.by_host_numbers, updates=updates,
+        capture=lambda function, static_arguments: Captured(function, static_arguments, driver, dtype),
     )  # fmt: skip
-
-
-def uncaptured(driver: Any) -> Callable[..., Any]:
-    """The capture for plain kernels: it records nothing, since CuPy refuses its own products during recording."""
-    from npformer.backend.capture import Uncaptured
-
-    return lambda function, static_arguments=None: Uncaptured(function, driver)

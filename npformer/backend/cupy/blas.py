@@ -116,12 +116,8 @@ class Blas:
         self._library = declared(library)
         self._handle = c_void_p()
         self._call("cublasCreate_v2", byref(self._handle))
-        self._end = finalize(self, library.cublasDestroy_v2, self._handle)
-        self._end.atexit = False  # the end of the process destroys it, maybe before Python gets here
-
-    def close(self) -> None:
-        """Destroy the handle now."""
-        self._end()
+        # the end of the process destroys it, maybe before Python gets here
+        finalize(self, library.cublasDestroy_v2, self._handle).atexit = False
 
     def use(self, stream: int, workspace: int, size: int) -> None:
         """Set the stream, then a workspace of size bytes: in this order, since a new stream resets the workspace."""

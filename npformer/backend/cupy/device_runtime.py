@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ OPTIONS = ("--std=c++17", "--fmad=true", "--prec-div=true", "--prec-sqrt=true")
 class CupyRuntime:
     """``DeviceRuntime`` on the current CUDA device and CuPy's current stream.
 
-    Create it outside of any capture. ``launched`` counts kernels by name, products as "cublas".
+    Create it outside of any capture.
     """
 
     def __init__(self, precision: str = "float32") -> None:
@@ -33,7 +32,6 @@ class CupyRuntime:
         if precision not in PRECISIONS:
             raise ConfigError(f"precision: expected one of {', '.join(PRECISIONS)}, got {precision!r}")
         self.precision = precision
-        self.launched: Counter[str] = Counter()
         self._cupy = cupy
         self._blas = Blas(loaded_library())
         self._workspace = cupy.empty(WORKSPACE, dtype=cupy.uint8)
@@ -48,7 +46,6 @@ class CupyRuntime:
         if stream != self._stream:
             self._blas.use(stream, self._workspace.data.ptr, WORKSPACE)
             self._stream = stream
-        self.launched["cublas"] += 1
         return self._blas
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
@@ -69,7 +66,6 @@ class CupyRuntime:
         if function is None:
             function = self._kernels[kernel, name] = self._compiled(kernel, name)
         function((blocks,), (threads,), tuple(as_argument(x) for x in arguments))
-        self.launched[kernel] += 1
 
     def product(self, a: Array, b: Array, out: Array, *, add: bool = False, scale: float = 1.0) -> Array:
         return product(self, a, b, out, add, scale)

@@ -96,7 +96,8 @@ class CupyStage:
     def fill(self, numbers: Sequence[HostArray]) -> None:
         copy = next(self._copies)
         copy.free.synchronize()
-        write(copy.host, self._starts, numbers)
+        for start, x in zip(self._starts, numbers, strict=True):
+            copy.host[start : start + x.nbytes] = np.frombuffer(np.ascontiguousarray(x).data, np.uint8, x.nbytes)
         self._block.data.copy_from_host_async(copy.pointer.ptr, copy.host.nbytes)
         copy.free.record()
 
@@ -121,9 +122,3 @@ def uncollected() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-def write(block: HostArray, starts: Sequence[int], numbers: Sequence[HostArray]) -> None:
-    """Copy each array as bytes into block, at its offset."""
-    for start, x in zip(starts, numbers, strict=True):
-        block[start : start + x.nbytes] = np.frombuffer(np.ascontiguousarray(x).data, dtype=np.uint8, count=x.nbytes)

@@ -298,10 +298,10 @@ def _cublas(machine):
 
     def waiting(function):
         def called(*arguments):
-            def work():
+            def product():
                 assert function(*arguments) == 0
 
-            machine.do(work)
+            machine.do(product)
             return 0
 
         return called

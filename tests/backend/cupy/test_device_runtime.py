@@ -67,7 +67,6 @@ def test_kernels_are_compiled_once_and_announced_once(cupy, capsys):
     launches = [told for told in cupy.said if told[0] == "add_bias"]
     assert [told[1:3] for told in launches] == [((3,), (64,))] * 2 + [((1,), (64,))]
     assert launches[0][3] == (x, x, 5, 7, 2)
-    assert runtime.launched == {"linear.add_bias": 3}
     assert capsys.readouterr().err.count("npformer: preparing kernels for this GPU") == 1
 
 
@@ -98,7 +97,6 @@ def test_the_workspace_follows_the_stream(cupy):
     cupy.stream = 9
     assert runtime.blas is runtime.blas
     assert cupy.said == [("use", 1, 4096, WORKSPACE), ("use", 9, 4096, WORKSPACE)]
-    assert runtime.launched == {"cublas": 4}
 
 
 def test_another_precision(cupy):
