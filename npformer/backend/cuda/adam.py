@@ -1,13 +1,14 @@
-"""Adam over an arena by one kernel, and the global norm of its gradient, with the factor that clips it, by two."""
+"""The end of a training step: Adam over an arena by one kernel, its gradient's norm and the clipping factor by two."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from npformer.backend.arena import Run
+from npformer.backend.arena import Arena, Run
 from npformer.backend.cuda.device_runtime import DeviceRuntime, whole_blocks
 from npformer.typing import Array, HostArray
 
@@ -34,32 +35,19 @@ def runs_table(runs: Iterable[Run], weight_decay: float = 0.0) -> tuple[HostArra
 
 def adam_update(
     gpu: DeviceRuntime, p: Array, g: Array, m: Array, v: Array, rates: Array, betas: tuple[float, float], eps: float,
-    lr_scale: float = 1.0, weight_decay: float = 0.0, shrink: Array | None = None,
+    lr_scale: float = 1.0, weight_decay: float = 0.0, shrink: Array | None = None, runs: Runs | None = None,
 ) -> None:  # fmt: skip
-    """One update of flat arrays (n,), in place.
+    """One update of flat arrays (n,), in place; with runs, of those of whole arenas, all in one kernel.
 
     rates (3,), float64 on the GPU, holds lr, 1/(1 − β₁ᵗ), 1/(1 − β₂ᵗ); shrink (), if given, multiplies the gradient.
     """
-    _update(gpu, (p, g, m, v), (None, None, 1), rates, shrink, (*betas, eps, lr_scale, weight_decay))
-
-
-def adam_over_runs(
-    gpu: DeviceRuntime, p: Array, g: Array, m: Array, v: Array, runs: Runs, rates: Array, betas: tuple[float, float],
-    eps: float, shrink: Array | None = None,
-) -> None:  # fmt: skip
-    """``adam_update`` of each run of whole arenas, all in one kernel."""
-    _update(gpu, (p, g, m, v), (*runs, len(runs.places)), rates, shrink, (*betas, eps, 1.0, 0.0))
-
-
-def _update(
-    gpu: DeviceRuntime, flats: tuple[Array, ...], runs: tuple[Any, ...], rates: Array, shrink: Array | None,
-    numbers: tuple[float, ...],
-) -> None:  # fmt: skip
-    size, dtype = flats[0].size, flats[0].dtype
-    if size:
-        blocks = whole_blocks(size, STRETCH)
-        fractions = map(float, numbers)
-        gpu.launch("adam.adam", dtype, blocks, THREADS, *flats, *runs, size, STRETCH, rates, shrink, *fractions)
+    if p.size:
+        places = (None, None, 1) if runs is None else (*runs, len(runs.places))
+        numbers = map(float, (*betas, eps, lr_scale, weight_decay))
+        gpu.launch(
+            "adam.adam", p.dtype, whole_blocks(p.size, STRETCH), THREADS,
+            p, g, m, v, *places, p.size, STRETCH, rates, shrink, *numbers,
+        )  # fmt: skip
 
 
 def gradient_norm(gpu: DeviceRuntime, g: Array, runs: Runs, longest: float | None = None) -> tuple[Array, Array | None]:
@@ -74,3 +62,43 @@ def gradient_norm(gpu: DeviceRuntime, g: Array, runs: Runs, longest: float | Non
     gpu.launch("adam.square_partials", dtype, blocks, THREADS, g, *places, g.size, STRETCH, partials)
     gpu.launch("adam.length_of", dtype, 1, THREADS, partials, norm, shrink, blocks, float(longest or 0.0))
     return norm, shrink
+
+
+class DeviceUpdates:
+    """``backend.ArenaUpdates`` on a GPU; upload(host, dtype) copies numbers to it.
+
+    The table of an arena's runs is copied on first use, which must not happen while a graph is recorded.
+    """
+
+    def __init__(self, gpu: DeviceRuntime, upload: Callable[[HostArray, str], Array]) -> None:
+        self._gpu, self._upload = gpu, upload
+        self._tables: WeakKeyDictionary[Arena, dict[float, tuple[Any, Runs]]] = WeakKeyDictionary()
+
+    def gradient_norm(self, arena: Arena, longest: float | None) -> tuple[Array, Array | None]:
+        return gradient_norm(self._gpu, arena.grads, self._runs(arena, 0.0), longest)
+
+    def adam(
+        self, arena: Arena, m: Array, v: Array, rates: Array, betas: tuple[float, float], eps: float,
+        weight_decay: float, shrink: Array | None,
+    ) -> None:  # fmt: skip
+        runs = self._runs(arena, weight_decay)
+        adam_update(self._gpu, arena.values, arena.grads, m, v, rates, betas, eps, shrink=shrink, runs=runs)
+
+    def by_host_numbers(
+        self, p: Array, g: Array, m: Array, v: Array, lr: float, betas: tuple[float, float], eps: float, t: int,
+        decay: float,
+    ) -> None:  # fmt: skip
+        """``Backend.adam_update``: one run, with Python numbers as scalars."""
+        host = np.array([lr, 1 / (1 - betas[0] ** t), 1 / (1 - betas[1] ** t)])
+        rates = self._upload(host, "float64")
+        adam_update(self._gpu, p, g, m, v, rates, betas, eps, weight_decay=decay / lr if lr else 0.0)
+
+    def _runs(self, arena: Arena, weight_decay: float) -> Runs:
+        """The arena's current table for this weight decay."""
+        tables = self._tables.setdefault(arena, {})
+        segments, runs = tables.get(weight_decay, (None, None))
+        if runs is None or segments is not arena.segments:
+            places, scales = runs_table(arena.runs(decaying=weight_decay > 0), weight_decay)
+            runs = Runs(self._upload(places, "int64"), self._upload(scales, "float64"))
+            tables[weight_decay] = arena.segments, runs
+        return runs

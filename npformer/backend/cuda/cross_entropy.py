@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from npformer.backend.cuda.device_runtime import DeviceRuntime, warps
 from npformer.backend.cuda.embedding import token_ids
+from npformer.backend.numpy.gradients import Into
 from npformer.functional.arrays import as_rows
 from npformer.functional.cross_entropy import expect_loss
 from npformer.typing import Array
@@ -48,7 +48,7 @@ def cross_entropy_forward(
 
 
 def cross_entropy_backward(
-    gpu: DeviceRuntime, dloss: Array | float, cache: CrossEntropyCache, into: Sequence[Array | None] = ()
+    gpu: DeviceRuntime, dloss: Array | float, cache: CrossEntropyCache, into: Into = ()
 ) -> Array:
     """dloss is a Python number, or an array () on the GPU, which the kernel reads there."""
     rows, ids, top, inverse, num_counted, ignored, label_smoothing, shape = cache

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from npformer.backend.cuda.device_runtime import DeviceRuntime, Drawn, drawn, whole_blocks
+from npformer.backend.numpy.gradients import Into
 from npformer.functional.arrays import expect_shape
 from npformer.functional.philox import Draw
 from npformer.typing import Array
@@ -29,7 +28,7 @@ def dropout_forward(gpu: DeviceRuntime, x: Array, draw: Draw | None) -> tuple[Ar
     return (_dropped(gpu, None, x, dropped) if dropped.threshold else x), dropped
 
 
-def dropout_backward(gpu: DeviceRuntime, dy: Array, cache: Drawn, into: Sequence[Array | None] = ()) -> Array:
+def dropout_backward(gpu: DeviceRuntime, dy: Array, cache: Drawn, into: Into = ()) -> Array:
     return _dropped(gpu, None, dy, cache) if cache.threshold else dy
 
 
@@ -39,7 +38,5 @@ def residual_forward(gpu: DeviceRuntime, x: Array, f: Array, draw: Draw | None) 
     return _dropped(gpu, x, f, dropped), dropped
 
 
-def residual_backward(
-    gpu: DeviceRuntime, dy: Array, cache: Drawn, into: Sequence[Array | None] = ()
-) -> tuple[Array, Array]:
+def residual_backward(gpu: DeviceRuntime, dy: Array, cache: Drawn, into: Into = ()) -> tuple[Array, Array]:
     return dy, dropout_backward(gpu, dy, cache)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from npformer.backend.cuda.device_runtime import DeviceRuntime, warps, whole_blocks
-from npformer.backend.numpy.gradients import expect_gradients
+from npformer.backend.numpy.gradients import Into, expect_gradients
 from npformer.functional.arrays import as_rows
 from npformer.functional.embedding import expect_table
 from npformer.typing import Array
@@ -38,9 +37,7 @@ def embedding_forward(
     return y, EmbeddingCache(ids, height, float(scale), y.shape)
 
 
-def embedding_backward(
-    gpu: DeviceRuntime, dy: Array, cache: EmbeddingCache, into: Sequence[Array | None] = ()
-) -> Array | None:
+def embedding_backward(gpu: DeviceRuntime, dy: Array, cache: EmbeddingCache, into: Into = ()) -> Array | None:
     expect_gradients(dy, cache.shape, into, (cache.num_rows, cache.shape[-1]))
     place = into[0] if into else None
     if into and place is None:  # frozen

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from npformer.backend.cuda.device_runtime import NOTHING_DROPPED, DeviceRuntime, Drawn, drawn, warps
 from npformer.backend.cuda.sums import PARTS, add_both, parts_of
-from npformer.backend.numpy.gradients import expect_gradients
+from npformer.backend.numpy.gradients import Into, expect_gradients
 from npformer.functional.arrays import as_rows, expect_shape
 from npformer.functional.philox import Draw
 from npformer.typing import Array
@@ -43,7 +42,7 @@ def _forward(
 
 
 def _backward(
-    gpu: DeviceRuntime, dy: Array, dsum: Array | None, cache: NormCache, with_f: bool, into: Sequence[Array | None]
+    gpu: DeviceRuntime, dy: Array, dsum: Array | None, cache: NormCache, with_f: bool, into: Into
 ) -> tuple[Any, ...]:
     x_hat, r, gamma, dropped = cache
     rows, width = x_hat.shape
@@ -69,7 +68,7 @@ def layer_norm_forward(
     return y, cache
 
 
-def layer_norm_backward(gpu: DeviceRuntime, dy: Array, cache: NormCache, into: Sequence[Array | None] = ()) -> Any:
+def layer_norm_backward(gpu: DeviceRuntime, dy: Array, cache: NormCache, into: Into = ()) -> Any:
     found = _backward(gpu, dy, None, cache, False, into)
     return found if len(found) > 1 else found[0]
 
@@ -82,7 +81,7 @@ def post_norm_forward(
     return y, cache
 
 
-def post_norm_backward(gpu: DeviceRuntime, dy: Array, cache: NormCache, into: Sequence[Array | None] = ()) -> Any:
+def post_norm_backward(gpu: DeviceRuntime, dy: Array, cache: NormCache, into: Into = ()) -> Any:
     return _backward(gpu, dy, None, cache, True, into)
 
 
@@ -95,8 +94,6 @@ def add_norm_forward(
     return (total, y), cache
 
 
-def add_norm_backward(
-    gpu: DeviceRuntime, dy: tuple[Array, Array], cache: NormCache, into: Sequence[Array | None] = ()
-) -> Any:
+def add_norm_backward(gpu: DeviceRuntime, dy: tuple[Array, Array], cache: NormCache, into: Into = ()) -> Any:
     dsum, dnormed = dy
     return _backward(gpu, dnormed, dsum, cache, True, into)

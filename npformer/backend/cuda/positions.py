@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from npformer.backend.cuda.device_runtime import DeviceRuntime, whole_blocks
 from npformer.backend.cuda.sums import column_sums
-from npformer.backend.numpy.gradients import expect_gradients
+from npformer.backend.numpy.gradients import Into, expect_gradients
 from npformer.functional.positions import LearnedPositionsCache, SinusoidalPositionsCache, expect_positions
 from npformer.typing import Array
 
@@ -38,7 +37,7 @@ def sinusoidal_positions_forward(
 
 
 def sinusoidal_positions_backward(
-    gpu: DeviceRuntime, dy: Array, cache: SinusoidalPositionsCache, into: Sequence[Array | None] = ()
+    gpu: DeviceRuntime, dy: Array, cache: SinusoidalPositionsCache, into: Into = ()
 ) -> Array:
     return dy
 
@@ -50,9 +49,7 @@ def learned_positions_forward(
     return _added(gpu, x, gpu.contiguous(table), offset), LearnedPositionsCache(offset, table.shape[0])
 
 
-def learned_positions_backward(
-    gpu: DeviceRuntime, dy: Array, cache: LearnedPositionsCache, into: Sequence[Array | None] = ()
-) -> Any:
+def learned_positions_backward(gpu: DeviceRuntime, dy: Array, cache: LearnedPositionsCache, into: Into = ()) -> Any:
     offset, num_rows = cache
     length, width = dy.shape[-2:]
     expect_gradients(dy, (*dy.shape[:-2], min(length, num_rows - offset), width), into, (num_rows, width))

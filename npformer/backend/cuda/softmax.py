@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from npformer.backend.cuda.device_runtime import DeviceRuntime, warps
+from npformer.backend.numpy.gradients import Into
 from npformer.functional.arrays import namespace
 from npformer.functional.softmax import SoftmaxCache, expect_fits
 from npformer.typing import Array
@@ -22,7 +21,7 @@ def softmax_forward(gpu: DeviceRuntime, x: Array, visible: Array | None = None) 
     return y, SoftmaxCache(y)
 
 
-def softmax_backward(gpu: DeviceRuntime, dy: Array, cache: SoftmaxCache, into: Sequence[Array | None] = ()) -> Array:
+def softmax_backward(gpu: DeviceRuntime, dy: Array, cache: SoftmaxCache, into: Into = ()) -> Array:
     (y,) = cache
     dx = gpu.empty(y.shape, y.dtype)
     if y.size:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from npformer.backend.cuda.device_runtime import DeviceRuntime
+from npformer.backend.numpy.gradients import Into
 from npformer.backend.ops import add_into
 from npformer.typing import Array
 
@@ -42,7 +41,7 @@ def add_partials(gpu: DeviceRuntime, partials: Array, into: Array | None = None)
     return total
 
 
-def add_both(gpu: DeviceRuntime, partials: Array, into: Sequence[Array | None]) -> tuple[Array, ...]:
+def add_both(gpu: DeviceRuntime, partials: Array, into: Into) -> tuple[Array, ...]:
     """Σ of the rows of partials (P, 2, C), two sums in one kernel: returned, or added to the two arrays in into.
 
     None is skipped. If into has only the second sum's array, the first sum is returned.

@@ -92,7 +92,7 @@ def cupy_backend(dtype: str, kernels: str = "auto", precision: str = "float32") 
     if kernels == "plain":  # nothing is recorded, since CuPy refuses its own products during recording
         return replace(plain, capture=lambda function, static_arguments: Uncaptured(function, driver))
     from npformer.backend.cuda import cuda_ops
-    from npformer.backend.cuda.updates import DeviceUpdates
+    from npformer.backend.cuda.adam import DeviceUpdates
     from npformer.backend.cupy.device_runtime import CupyRuntime
 
     gpu = CupyRuntime(precision)

@@ -73,6 +73,6 @@ def _call_everything(runtime, dtype, width):
         out, cache = ops.attention.forward(heads, heads, heads, AttentionMask(causal=True, window=window), DRAW)
         ops.attention.backward(out, cache)
     table = adam.Runs(*adam.runs_table([]))
-    adam.adam_over_runs(runtime, *[zeros(width)] * 4, table, zeros(3), (0.9, 0.99), 1e-8)
+    adam.adam_update(runtime, *[zeros(width)] * 4, zeros(3), (0.9, 0.99), 1e-8, runs=table)
     adam.gradient_norm(runtime, zeros(width), table, 1.0)
     runtime.product(zeros(2048, 1024), square[:1024], zeros(2048, 64))

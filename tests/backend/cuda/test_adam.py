@@ -44,7 +44,7 @@ def test_twenty_steps_are_those_of_the_plain_formula(runtime, dtype, decay, toge
         rates = rates_of(0.01 / t, t)
         optimizer.step(0.01 / t)
         if together:
-            adam.adam_over_runs(runtime, p, arena.grads, m, v, on_gpu(arena, decay), rates, BETAS, EPS)
+            adam.adam_update(runtime, p, arena.grads, m, v, rates, BETAS, EPS, runs=on_gpu(arena, decay))
         for where, lr_scale, weight_decay in [] if together else arena.runs(decaying=decay > 0):
             flats = (p[where], arena.grads[where], m[where], v[where])
             adam.adam_update(runtime, *flats, rates, BETAS, EPS, lr_scale, decay * weight_decay)
@@ -62,7 +62,7 @@ def test_elements_outside_all_runs_are_unchanged(runtime, dtype):
         inside[start:stop] = True
     assert not inside.all()
     p, g, m, v = [np.full(arena.size, value, dtype) for value in (2, 3, 2, 2)]
-    adam.adam_over_runs(runtime, p, g, m, v, runs, rates_of(0.1, 1), BETAS, EPS)
+    adam.adam_update(runtime, p, g, m, v, rates_of(0.1, 1), BETAS, EPS, runs=runs)
     for flat in (p, m, v):
         np.testing.assert_array_equal(flat != 2, inside)
 

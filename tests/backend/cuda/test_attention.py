@@ -5,7 +5,7 @@ import pytest
 
 from npformer.backend import PLAIN
 from npformer.backend.cuda import attention, cuda_ops
-from npformer.backend.cuda.attention_tiles import MOST_ROWS, ROOM, WIDEST_HEAD, fits_one_tile, tile_rows
+from npformer.backend.cuda.attention import MOST_ROWS, ROOM, WIDEST_HEAD, fits_one_tile, tile_rows
 from npformer.functional import AttentionMask, merge_heads, split_heads
 from tests.backend.numpy import test_attention as host
 from tests.backend.numpy.test_attention import DRAW, POSITIONS, case, padded
