@@ -6,18 +6,16 @@ from types import SimpleNamespace
 import numpy as np
 
 from npformer.backend.cuda import PRECISIONS, adam, cuda_ops
-from npformer.backend.cupy.products import product
 from npformer.functional import AttentionMask, Draw
+from tests.backend.cuda.host_runtime import HostRuntime
 
 DRAW = Draw(1, 2, 0, 3, 0.5)
 
 
-class AskingRuntime:
+class AskingRuntime(HostRuntime):
     """See the module's docstring. ``most`` is the number of threads, by kernel."""
 
     blas = SimpleNamespace(gemm=lambda *inputs, **options: None)
-
-    precision = "float32"
 
     def __init__(self):
         self.most = {}
@@ -25,17 +23,8 @@ class AskingRuntime:
     def empty(self, shape, dtype):
         return np.zeros(shape, dtype)
 
-    def contiguous(self, x):
-        return np.ascontiguousarray(x)
-
-    def address(self, x):
-        return int(x.ctypes.data)
-
     def launch(self, kernel, dtype, blocks, threads, *arguments):
         self.most[kernel] = max(threads, self.most.get(kernel, 0))
-
-    def product(self, a, b, out, *, add=False, scale=1.0):
-        return product(self, a, b, out, add, scale)
 
 
 @cache

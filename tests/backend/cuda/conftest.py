@@ -29,24 +29,18 @@ def runtime(request, runtimes):
     return runtimes.HostRuntime(block=block, backwards=backwards)
 
 
-def backend_on(runtime, dtype):
-    """A backend whose operations are those for GPUs, on a GPU, with fall-back to plain ones."""
-    plain = get_backend("numpy", dtype=dtype, kernels="plain")
-    return dataclasses.replace(plain, ops=with_fallback(cuda_ops(runtime), plain.ops), kernels="cuda")
-
-
 @pytest.fixture
 def on_gpu():
-    """on_gpu(runtime, dtype): the backend above."""
-    return backend_on
+    """on_gpu(runtime, dtype): a backend whose operations are those for GPUs, with fall-back to plain ones."""
+
+    def build(runtime, dtype):
+        plain = get_backend("numpy", dtype=dtype, kernels="plain")
+        return dataclasses.replace(plain, ops=with_fallback(cuda_ops(runtime), plain.ops), kernels="cuda")
+
+    return build
 
 
 @pytest.fixture
 def table(runtime):
     """The kernels on that GPU, bare."""
     return cuda_ops(runtime)
-
-
-@pytest.fixture
-def runtime64(runtime):
-    return backend_on(runtime, "float64")

@@ -9,7 +9,7 @@ import pytest
 
 from npformer.backend.cuda.source import REAL, files, kernels, source
 from npformer.backend.cupy.device_runtime import OPTIONS
-from tests.backend.cuda import asking, host_kernels
+from tests.backend.cuda import asking, host_runtime
 from tests.backend.cuda import nvrtc as nvrtc_module
 
 #: A100; H100 and H200.
@@ -57,7 +57,7 @@ def pytest_generate_tests(metafunc):
 @pytest.fixture
 def built(request, nvrtc):
     """built(file): what became of it for a dtype and an architecture; fails where it does not compile."""
-    everything = soon(nvrtc, host_kernels.folder(), targets_of(request.config))
+    everything = soon(nvrtc, host_runtime.folder(), targets_of(request.config))
 
     def result(file):
         found = everything[file, *request.param].result()
@@ -132,7 +132,7 @@ WRONG = {
 
 
 def test_these_checks_fail_on_kernels_that_are_wrong(nvrtc):
-    kept = host_kernels.folder()
+    kept = host_runtime.folder()
     found = {why: nvrtc.compiled(f'extern "C" {text}', "sm_80", OPTIONS, kept) for why, text in WRONG.items()}
     assert found["registers"].resources()["wrong"].spilled > 0
     assert found["stack"].resources()["wrong"].stack > STACK

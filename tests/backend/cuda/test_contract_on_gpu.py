@@ -21,8 +21,8 @@ from tests.backend import test_rows_of_a_batch as rows_of_a_batch
 
 
 @pytest.fixture
-def any64(runtime64):
-    return runtime64
+def any64(runtime, on_gpu):
+    return on_gpu(runtime, "float64")
 
 
 @pytest.fixture
@@ -34,11 +34,6 @@ def any32(runtimes, on_gpu):
 def whole64(runtimes, on_gpu):
     """For layers and models: blocks of one size, since every operation is tried in both."""
     return on_gpu(runtimes.HostRuntime(block=40, backwards=True), "float64")
-
-
-@pytest.fixture
-def table(runtime):
-    return cuda_ops(runtime)
 
 
 normal, lay_out = bad_input.normal, kernels_agree.lay_out  # fixtures that these tests ask for
