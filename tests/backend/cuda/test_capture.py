@@ -31,17 +31,18 @@ def machine(cupy):
 
 
 @pytest.fixture
-def backend(cupy):
-    """backend(dtype): the kernels for GPUs on the machine that records."""
-    return lambda dtype="float32": cupy_backend(dtype, "cuda")
+def new_step(cupy):
+    """new_step(changes, on, **options): a small Transformer's, on the machine that records, or on another backend."""
 
+    def build(changes=None, on="float32", **options):
+        sizes = {"d_model": 8, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1, "d_ff": 12}
+        config = TransformerConfig(9, 9, **({"dropout": 0.3, "init": "xavier", **sizes} | (changes or {})))
+        backend = cupy_backend(on, "cuda") if isinstance(on, str) else on
+        model = Transformer(config, backend=backend, seed=2)
+        given = {"seed": 5, "label_smoothing": 0.1, "clip_norm": 0.7, "schedule": WarmupCosine(0.02, 4, 20)}
+        return TrainStep(model, AdamW(model.arena, lr=0.01, eps=1e-4, weight_decay=0.1), **(given | options))
 
-def new_step(backend, changes=None, **options):
-    sizes = {"d_model": 8, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1, "d_ff": 12}
-    config = TransformerConfig(9, 9, **({"dropout": 0.3, "init": "xavier", **sizes} | (changes or {})))
-    model = Transformer(config, backend=backend, seed=2)
-    given = {"seed": 5, "label_smoothing": 0.1, "clip_norm": 0.7, "schedule": WarmupCosine(0.02, 4, 20)}
-    return TrainStep(model, AdamW(model.arena, lr=0.01, eps=1e-4, weight_decay=0.1), **(given | options))
+    return build
 
 
 def batches(count, rows=4, source=5, target=6):
@@ -87,27 +88,27 @@ CASES = {
 
 
 @pytest.mark.parametrize(("case", "dtype"), [*((case, "float32") for case in CASES), ("post-LN", "float64")])
-def test_twenty_replays_are_twenty_steps_to_the_bit(case, dtype, backend, machine):
+def test_twenty_replays_are_twenty_steps_to_the_bit(case, dtype, new_step, machine):
     changes, options = CASES[case]
     given = batches(20)
-    alone = run(unrecorded(new_step(backend(dtype), changes, **options)), given)
+    alone = run(unrecorded(new_step(changes, dtype, **options)), given)
     assert machine.records == 0
-    same(run(new_step(backend(dtype), changes, **options), given), alone)
+    same(run(new_step(changes, dtype, **options), given), alone)
     assert (machine.records, machine.launches) == (1, 19)
 
 
-def test_a_recorded_step_equals_the_step_on_the_host(backend):
+def test_a_recorded_step_equals_the_step_on_the_host(new_step):
     given = batches(8)
-    found = run(new_step(backend("float64")), given)
-    expected = run(new_step(get_backend("numpy", "float64", kernels="plain", threads=1)), given)
+    found = run(new_step(on="float64"), given)
+    expected = run(new_step(on=get_backend("numpy", "float64", kernels="plain", threads=1)), given)
     for x, y in zip(found, expected, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-11)
 
 
-def test_many_steps_in_one_launch_are_as_many_calls(backend, machine):
+def test_many_steps_in_one_launch_are_as_many_calls(new_step, machine):
     given = batches(12)
-    alone = run(new_step(backend()), given)
-    step, losses = new_step(backend()), []
+    alone = run(new_step(), given)
+    step, losses = new_step(), []
     records = machine.records
     for start in range(0, 12, 3):
         losses += map(float, step.many(given[start : start + 3]))
@@ -119,8 +120,8 @@ def test_many_steps_in_one_launch_are_as_many_calls(backend, machine):
 
 
 @pytest.mark.parametrize("backend_name", ["host", "machine"])
-def test_one_batch_or_none_for_many(backend_name, backend):
-    step = new_step(backend() if backend_name == "machine" else get_backend("numpy", kernels="plain"))
+def test_one_batch_or_none_for_many(backend_name, new_step):
+    step = new_step(on="float32" if backend_name == "machine" else get_backend("numpy", kernels="plain"))
     assert step.many(batches(1)).shape == (1,)
     with pytest.raises(ConfigError, match="batches: expected at least one, got none"):
         step.many([])
@@ -142,23 +143,23 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_the_static_arguments_of_a_record_may_change(change, backend):
+def test_the_static_arguments_of_a_record_may_change(change, new_step):
     given, runs = batches(6), []
     for make in (unrecorded, lambda step: step):
-        step = make(new_step(backend()))
+        step = make(new_step())
         for batch in given[:3]:
             step(*batch)
         CHANGES[change](step)
         runs.append(run(step, given[3:]))
     same(*runs)
-    untouched = new_step(backend())
+    untouched = new_step()
     assert not np.array_equal(run(untouched, given)[-3], runs[0][-3]), "the change changes nothing"
 
 
-def test_shapes_come_and_go_and_memory_does_not_grow(backend, machine):
-    step = new_step(backend("float64"))
+def test_shapes_come_and_go_and_memory_does_not_grow(new_step, machine):
+    step = new_step(on="float64")
     shapes = [(rows, source, 6) for rows in (2, 3, 4) for source in (3, 5, 6)]
-    alone, used = unrecorded(new_step(backend("float64"))), []
+    alone, used = unrecorded(new_step(on="float64")), []
     for _ in range(3):
         for shape in shapes:
             for batch in batches(2, *shape):
@@ -172,8 +173,8 @@ def test_shapes_come_and_go_and_memory_does_not_grow(backend, machine):
     assert machine.used < before
 
 
-def test_a_dropped_step_frees_its_memory(backend, machine):
-    step, released = new_step(backend()), []
+def test_a_dropped_step_frees_its_memory(new_step, machine):
+    step, released = new_step(), []
     run(step, batches(3))
     (shape,) = step.runner.compute._shapes.values()
     graph = weakref.ref(shape.graph)
@@ -188,7 +189,7 @@ def test_a_dropped_step_frees_its_memory(backend, machine):
     assert released == [(pool, None)], "the record has to go first: it is about this memory"
 
 
-def test_a_step_that_reads_the_device_runs_unrecorded_and_says_why_once(backend, machine, capsys):
+def test_a_step_that_reads_the_device_runs_unrecorded_and_says_why_once(new_step, machine, capsys):
     class Curious(Transformer):
         static = True
 
@@ -197,8 +198,8 @@ def test_a_step_that_reads_the_device_runs_unrecorded_and_says_why_once(backend,
             return super().forward(src, *inputs, **options)
 
     given = batches(5)
-    alone = run(unrecorded(new_step(backend())), given)
-    step = new_step(backend())
+    alone = run(unrecorded(new_step()), given)
+    step = new_step()
     step.model.__class__ = Curious
     capsys.readouterr()
     same(run(step, given), alone)
@@ -217,11 +218,11 @@ UNRECORDED = {
 
 
 @pytest.mark.parametrize("part", UNRECORDED)
-def test_what_cupy_does_not_record_is_right_all_the_same_and_said_once(part, backend, machine, capsys):
+def test_what_cupy_does_not_record_is_right_all_the_same_and_said_once(part, new_step, machine, capsys):
     changes, given = UNRECORDED[part], batches(4)
-    alone = run(unrecorded(new_step(backend(), changes)), given)
+    alone = run(unrecorded(new_step(changes)), given)
     capsys.readouterr()
-    step = new_step(backend(), changes)
+    step = new_step(changes)
     same(run(step, given), alone)
     said = capsys.readouterr().err
     assert said.count("npformer: steps are not recorded as CUDA graphs, and so are slower: ") == 1
@@ -241,15 +242,15 @@ def test_the_machine_refuses_to_record_what_cupy_does(name, count, refused, cupy
             driver.record(lambda: function(parts, axis=0))
 
 
-def test_recording_is_announced(backend, capsys):
-    step = new_step(backend())
+def test_recording_is_announced(new_step, capsys):
+    step = new_step()
     capsys.readouterr()
     run(step, batches(3))
     assert re.fullmatch(r"npformer: recorded a step as one CUDA graph in \d+\.\d\d s\n", capsys.readouterr().err)
 
 
-def test_a_bad_batch_changes_nothing(backend):
-    step, given = new_step(backend(), {"positions": "learned", "max_seq_len": 6}), batches(3)
+def test_a_bad_batch_changes_nothing(new_step):
+    step, given = new_step({"positions": "learned", "max_seq_len": 6}), batches(3)
     run(step, given)
     before = state(step)
     for bad in (tuple(ids + 9 for ids in given[0]), tuple(np.hstack([ids, ids]) for ids in given[0])):
@@ -259,11 +260,11 @@ def test_a_bad_batch_changes_nothing(backend):
     assert step.step_number == 3
 
 
-def test_other_records_make_room_before_memory_is_full(backend, cupy, machine):
+def test_other_records_make_room_before_memory_is_full(new_step, cupy, machine):
     small, large = batches(3), batches(3, 12)
-    alone = unrecorded(new_step(backend("float64")))
+    alone = unrecorded(new_step(on="float64"))
     expected = run(alone, small + large + small)[-3:]
-    step, other = new_step(backend("float64")), new_step(backend("float64"))
+    step, other = new_step(on="float64"), new_step(on="float64")
     run(other, large)
     cupy.get_default_memory_pool().free_all_blocks()
     machine.room = machine.used + 8192  # enough for the large record, and for little more
@@ -276,8 +277,8 @@ def test_other_records_make_room_before_memory_is_full(backend, cupy, machine):
     same(state(step), expected)
 
 
-def test_full_memory_names_a_batch_that_fits(backend, cupy, machine):
-    step, given = new_step(backend("float64"), clip_norm=None), batches(1, 4) + batches(1, 64)
+def test_full_memory_names_a_batch_that_fits(new_step, cupy, machine):
+    step, given = new_step(on="float64", clip_norm=None), batches(1, 4) + batches(1, 64)
     step(*given[0])
     cupy.get_default_memory_pool().free_all_blocks()
     before, machine.room = state(step), machine.used + 100_000
@@ -297,8 +298,8 @@ def test_full_memory_names_a_batch_that_fits(backend, cupy, machine):
     assert step.step_number == 3
 
 
-def test_if_nothing_fits_it_says_so(backend, cupy, machine):
-    step = new_step(backend("float64"))
+def test_if_nothing_fits_it_says_so(new_step, cupy, machine):
+    step = new_step(on="float64")
     cupy.get_default_memory_pool().free_all_blocks()
     machine.room = machine.used + 1000
     with pytest.raises(DeviceMemoryError, match="Not even one sequence of this batch fits"):
