@@ -84,16 +84,17 @@ def parts():
 
 def _training(precisions):
     """Training steps of npformer alone."""
-    return [
-        Part(train_part(size, precision), 30 if size == "base" else 22, partial(alone, size, precision))
-        for precision in precisions for size in SIZES
-    ]  # fmt: skip
+    return _steps(train_part, alone, 22, 30, precisions)
 
 
 def _against(precisions):
     """Training steps in turns with the peers."""
+    return _steps(against_part, train, 50, 80, precisions)
+
+
+def _steps(name, do, seconds, seconds_of_base, precisions):
     return [
-        Part(against_part(size, precision), 80 if size == "base" else 50, partial(train, size, precision))
+        Part(name(size, precision), seconds_of_base if size == "base" else seconds, partial(do, size, precision))
         for precision in precisions for size in SIZES
     ]  # fmt: skip
 

@@ -7,7 +7,6 @@ compiled by its first call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -36,17 +35,14 @@ def compile_ahead(model: Model, *purposes: str) -> None:
     done.update(purposes)
     calls: list[str] = []
     if "training" in purposes:
-        calls += _both_ways(operations_of(model, RandomKey(seed=0, step=0)))
+        for name in operations_of(model, RandomKey(seed=0, step=0)):
+            calls += [f"{name}.forward", f"{name}.backward"]
         calls += OF_A_STEP if has_own_ops(model) else OF_A_STEP[:-1]
     if "decoding" in purposes:
         calls += _of_decoding(model)
     if "beams" in purposes:
         calls += [*_of_decoding(model), "beam_choice"]
     backend.compile_ahead(calls)
-
-
-def _both_ways(names: Iterable[str]) -> list[str]:
-    return [f"{name}.{way}" for name in names for way in ("forward", "backward")]
 
 
 def _of_decoding(model: Any) -> list[str]:

@@ -6,7 +6,6 @@ as the state keeps the same arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from operator import attrgetter, is_
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -56,10 +55,7 @@ def likeliest(
 
     tokens (B,), boolean going (B,) and the rest as in DecoderSteps.write. None if there is no kernel for this case.
     """
-    chosen: HostArray | None = _several(
-        model, tokens, state, count, eos_id,
-        lambda steps, tokens, ends, count: steps.write(tokens, state.length, going, ends, count),
-    )  # fmt: skip
+    chosen: HostArray | None = _several(model, tokens, state, "write", going, count, eos_id)
     if chosen is not None:
         state.length += len(chosen)
     return chosen
@@ -74,19 +70,16 @@ def search(
     eos_id: int,
 ) -> tuple[HostArray, HostArray] | None:
     """Up to count steps of the model and of the beam search in one call, as in DecoderSteps.search."""
-    found: tuple[HostArray, HostArray] | None = _several(
-        model, tokens, state, count, eos_id,
-        lambda steps, tokens, ends, count: steps.search(tokens, state.length, beams, ends, count),
-    )  # fmt: skip
+    found: tuple[HostArray, HostArray] | None = _several(model, tokens, state, "search", beams, count, eos_id)
     if found is not None:
         state.length += len(found[0])
     return found
 
 
 def _several(
-    model: Transformer | Decoder, tokens: Array, state: DecodeState, count: int, eos_id: int, take: Callable[..., Any]
+    model: Transformer | Decoder, tokens: Array, state: DecodeState, way: str, given: Any, count: int, eos_id: int
 ) -> Any:
-    """The result of take(steps, tokens (B, 1), (eos_id, pad_id), count) for tokens (B,); None without steps."""
+    """What the steps' method ``way`` returns for tokens (B,) and what it is given; None without steps."""
     steps, pad_id = _steps(model, state), model.config.pad_id
     if steps is None or not isinstance(model, Transformer):
         return None
@@ -94,7 +87,8 @@ def _several(
     if tokens.shape[1] != 1:
         return None
     state.admit(tokens != pad_id)
-    return take(steps, tokens, (eos_id, pad_id), min(count, state.max_len - state.length))
+    most = min(count, state.max_len - state.length)
+    return getattr(steps, way)(tokens, state.length, given, (eos_id, pad_id), most)
 
 
 def _steps(model: Transformer | Decoder, state: DecodeState) -> Any:

@@ -98,6 +98,8 @@ class DeviceArray:
         if name in ("astype", "copy", "sum", "reshape", "transpose", "swapaxes", "ravel", "view"):
             method = getattr(np.ndarray, name)
             return lambda *inputs, **options: call(name, method, (self, *inputs), options)
+        if name in ("item", "tolist"):
+            return getattr(self._read(), name)
         raise AttributeError(f"{name}: not an attribute that arrays of every library have")
 
     def __len__(self):
@@ -126,23 +128,8 @@ class DeviceArray:
     def __array__(self, *_, **__):
         raise TypeError("Implicit conversion to a NumPy array is not allowed")
 
-    def __float__(self):
-        return float(self._read())
-
-    def __int__(self):
-        return int(self._read())
-
     def __index__(self):
-        return int(self._read())
-
-    def __bool__(self):
-        return bool(self._read())
-
-    def item(self):
-        return self._read().item()
-
-    def tolist(self):
-        return self._read().tolist()
+        return int(self)
 
 
 def _operators():
@@ -166,6 +153,8 @@ def _operators():
         setattr(DeviceArray, f"__r{name}__", reverse)
         if change:
             setattr(DeviceArray, f"__i{name}__", in_place)
+    for kind in (float, int, bool):
+        setattr(DeviceArray, f"__{kind.__name__}__", lambda self, kind=kind: kind(self._read()))
     for function in (operator.neg, operator.invert, operator.abs):
         name = function.__name__
         setattr(DeviceArray, f"__{name}__", lambda self, f=function, n=name: call(n, f, (self,), {}))

@@ -9,6 +9,7 @@ from npformer.backend.cuda.attention import MOST_ROWS, ROOM, WIDEST_HEAD, fits_o
 from npformer.functional import AttentionMask, merge_heads, split_heads
 from tests.backend.numpy import test_attention as host
 from tests.backend.numpy.test_attention import DRAW, POSITIONS, case, padded
+from tests.backend.test_not_a_number import both_ways
 
 #: One number; odd sizes; no sequences; no queries; more than a tile; one query; heads so wide that tiles have few rows.
 SHAPES = [(1, 1, 1, 1, 1), (2, 3, 4, 5, 6), (0, 2, 3, 3, 4), (2, 2, 0, 3, 4), (2, 1, 67, 70, 5), (1, 2, 1, 35, 33)]
@@ -98,14 +99,12 @@ def test_the_same_weights_are_dropped_as_by_the_plain_pair(table, on_device):
 @pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
 def test_no_number_where_there_is_none(table, dtype, special):
     """What is not finite by the plain pair is not finite here, in outputs and gradients."""
-    for place in range(4):
-        given = [x.copy() for x in (*case(dtype, (2, 2, 5, 5, 4)), *case(dtype, (2, 2, 5, 5, 4))[:1])]
-        given[place].reshape(-1)[given[place].size // 3] = special
-        found, true = [], []
-        with np.errstate(all="ignore"):
-            for ops, kept in ((table, found), (PLAIN, true)):
-                y, cache = ops.attention.forward(*given[:3])
-                kept += [y, *ops.attention.backward(given[3], cache)]
+    for place in (0, 1, 2, "g"):
+        given = {i: x.copy() for i, x in enumerate(case(dtype, (2, 2, 5, 5, 4)))}
+        if place in given:
+            given[place].reshape(-1)[given[place].size // 3] = special
+        poison = None if place in given else special
+        found, true = (both_ways(ops, "attention", (*given.values(),), poison) for ops in (table, PLAIN))
         for name, f, t in zip(("out", "dq", "dk", "dv"), found, true, strict=True):
             assert not (np.isfinite(f) & ~np.isfinite(t)).any(), f"{special} in input {place}: {name}"
 

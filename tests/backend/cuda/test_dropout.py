@@ -7,21 +7,23 @@ from npformer.backend import PLAIN
 from npformer.backend.cuda.device_runtime import drawn
 from npformer.functional import Draw
 from npformer.proof.random_cases import usual_inputs
+from tests.backend import test_kernels as kernels
 from tests.backend.test_not_a_number import both_ways
 
 DRAW = Draw(3, 4, 1, 99, 0.3)
-DRAWS = [None, DRAW, Draw(2**64 - 1, 2**40, 7, 2**63, 0.1, first_row=5), DRAW._replace(rate=0.0)]
+DRAWS = [*kernels.DRAWS, Draw(2**64 - 1, 2**40, 7, 2**63, 0.1, first_row=5), DRAW._replace(rate=0.0)]
 #: One number, none, less and more than a stretch of 1024, and stretches that do not begin with a block of bits.
 SHAPES = [(1, 1), (1,), (0, 3), (2, 3, 5), (3, 341), (33, 3, 31), (2, 8200)]
 
+normal = kernels.normal  # a fixture
 
-@pytest.mark.parametrize("draw", DRAWS, ids=["inference", "dropout", "later rows", "rate 0"])
+
+@kernels.EVERY_DTYPE
+@pytest.mark.parametrize("draw", DRAWS, ids=["inference", "dropout", "later rows", "large words", "rate 0"])
+@pytest.mark.parametrize("layout", ["gaps"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_dropout_and_residual(agree, dtype, shape, draw):
-    rng = np.random.default_rng(0)
-    x, f = rng.normal(size=shape).astype(dtype), rng.normal(size=(*shape[:-1], 2 * shape[-1])).astype(dtype)[..., ::2]
-    assert agree("dropout", f, draw)
-    assert agree("residual", x, f, draw)
+def test_dropout_and_residual(agree, normal, shape, draw):
+    kernels.test_dropout_and_residual(agree, normal, shape, draw)
 
 
 def test_the_same_numbers_fall_as_in_the_plain_pair(table, dtype):

@@ -9,7 +9,7 @@ import pytest
 
 from npformer.backend import PLAIN
 
-SHAPES = [(1, 1), (1, 7), (2, 3, 5), (40, 30, 61), (0, 3, 4), (2, 0, 4), (5,)]
+SHAPES = [(1, 1), (1, 7), (2, 3, 5), (40, 30, 61), (0, 3, 4), (2, 0, 4), (5,), (3, 5003)]
 
 
 def case(dtype: str, shape: tuple[int, ...], scale: float = 1.0) -> tuple[Any, Any]:
