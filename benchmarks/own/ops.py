@@ -51,20 +51,15 @@ def _backward(pair, given, chosen):
 
 
 def _on_device(given, chosen):
-    return (*(_placed(x, chosen) for x in given.arrays), *(_option(option, chosen) for option in given.options))
+    return tuple(_placed(x, chosen) for x in (*given.arrays, *given.options))
 
 
 def _placed(x, chosen):
-    """x on the device; on the CPU x itself, since a copy would make views of heads contiguous."""
-    if isinstance(x, tuple):
+    """x, or a mask's array, on the device; on the CPU x itself, since a copy would make views of heads contiguous."""
+    if type(x) is tuple:
         return tuple(_placed(each, chosen) for each in x)
+    if isinstance(x, AttentionMask):
+        return replace(x, key_visible=_placed(x.key_visible, chosen))
     if not isinstance(x, np.ndarray) or chosen.device.owns(x):
         return x
-    return chosen.integers(x) if x.dtype.kind == "i" else chosen.array(x)
-
-
-def _option(given, chosen):
-    """The option itself; a mask's array goes to the device."""
-    if not isinstance(given, AttentionMask) or chosen.device.owns(given.key_visible):
-        return given
-    return replace(given, key_visible=chosen.device.array(given.key_visible, "bool"))
+    return chosen.device.array(x, {"i": "int64", "b": "bool"}.get(x.dtype.kind, chosen.dtype))

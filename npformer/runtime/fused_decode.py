@@ -97,11 +97,7 @@ def _steps(model: Transformer | Decoder, state: DecodeState) -> Any:
     if prepare is None or not isinstance(model, Transformer):
         return None
 
-    def of_model() -> Any:
-        parts = _parts(model)
-        return None if parts is None else prepare(parts, model.backend.threads)
-
-    weights = prepared(_prepared, model, of_model)
+    weights = prepared(_prepared, model, _parts, lambda parts: prepare(parts, model.backend.threads))
     static_arguments = (weights, *_of_state(state))
     if state.fused is None or not all(map(is_, static_arguments, state.fused[0])):
         state.fused = (static_arguments, None if weights is None else weights(state))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 from weakref import WeakKeyDictionary
 
 from npformer.functional import AttentionMask
@@ -48,12 +47,7 @@ def fused_encode(model: Transformer, src: Array) -> Array | None:
     prepare = model.backend.encoder_of_texts
     if prepare is None:
         return None
-
-    def of_model() -> Any:
-        parts = encoder_parts(model.encoder)
-        return None if parts is None else prepare(parts)
-
-    encoder = prepared(_prepared, model, of_model)
+    encoder = prepared(_prepared, model, lambda model: encoder_parts(model.encoder), prepare)
     if encoder is None:
         return None
     x = embed(NoCache(model), model.src_embedding, model.src_positions, model.dropout, src, None)

@@ -90,11 +90,16 @@ def _is_plain(attention: Any) -> bool:
     return type(attention.mechanism) is ScaledDotProduct and attention.rotation is None and attention.score_bias is None
 
 
-def prepared(cache: Prepared, model: Transformer, prepare: Callable[[], Any]) -> Any:
-    """The result of prepare() for this version of the model; None if the model is not static, or has other kernels."""
+def prepared(
+    cache: Prepared, model: Transformer, parts_of: Callable[[Transformer], Any], prepare: Callable[[Any], Any]
+) -> Any:
+    """The result of prepare(parts_of(model)) for this version of the model.
+
+    None if the model has no such parts, is not static, or has other kernels.
+    """
     version = version_of(model)
     found = cache.get(model)
     if found is None or found[0] != version:
-        may_fuse = is_static(model) and has_own_ops(model)
-        cache[model] = found = (version, prepare() if may_fuse else None)
+        parts = parts_of(model) if is_static(model) and has_own_ops(model) else None
+        cache[model] = found = (version, None if parts is None else prepare(parts))
     return found[1]

@@ -227,13 +227,16 @@ def test_what_pytest_said(said, code, found):
     assert (known["passed"], known["summary"], known["code"]) == (*found, code)
 
 
+def instead_of_python(monkeypatch, path, script):
+    path.write_text(f"#!/bin/sh\n{script}", encoding="utf-8")
+    path.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(path))
+
+
 def test_tests_that_take_too_long_are_stopped(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/sleep")  # refuses -m, and ends at once
     assert gpu_parts.tests(Setting(600.0, tmp_path, dict(os.environ), torch=False))["code"] not in (0, None)
-    slow = tmp_path / "slow"
-    slow.write_text("#!/bin/sh\necho begun\nexec sleep 3600\n", encoding="utf-8")
-    slow.chmod(0o700)
-    monkeypatch.setattr(sys, "executable", str(slow))
+    instead_of_python(monkeypatch, tmp_path / "slow", "echo begun\nexec sleep 3600\n")
     log, looks = tmp_path / "tests.txt", []
 
     class FakeTime:
@@ -252,10 +255,7 @@ def test_tests_that_take_too_long_are_stopped(tmp_path, monkeypatch):
 
 
 def test_cupys_reductions_are_not_compiled_with_cub_for_tests(tmp_path, monkeypatch):
-    says = tmp_path / "says"
-    says.write_text('#!/bin/sh\necho "accelerators: <${CUPY_ACCELERATORS-cub}>"\n', encoding="utf-8")
-    says.chmod(0o700)
-    monkeypatch.setattr(sys, "executable", str(says))
+    instead_of_python(monkeypatch, tmp_path / "says", 'echo "accelerators: <${CUPY_ACCELERATORS-cub}>"\n')
     found = gpu_parts.tests(Setting(20.0, tmp_path, dict(os.environ), torch=False))
     assert found["summary"] == "accelerators: <>"
 

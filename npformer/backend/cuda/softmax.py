@@ -14,18 +14,18 @@ def softmax_forward(gpu: DeviceRuntime, x: Array, visible: Array | None = None) 
         expect_fits(visible, x)
         visible = gpu.contiguous(namespace(x).broadcast_to(visible, x.shape))
     y = gpu.empty(x.shape, x.dtype)
-    if x.size:
-        width = x.shape[-1]
-        threads = warps(-(-width // 4))
-        gpu.launch("softmax.softmax_rows", x.dtype, x.size // width, threads, gpu.contiguous(x), visible, y, width)
+    _launch(gpu, "softmax.softmax_rows", y, gpu.contiguous(x), visible, y)
     return y, SoftmaxCache(y)
 
 
 def softmax_backward(gpu: DeviceRuntime, dy: Array, cache: SoftmaxCache, into: Into = ()) -> Array:
     (y,) = cache
     dx = gpu.empty(y.shape, y.dtype)
-    if y.size:
-        width = y.shape[-1]
-        threads = warps(-(-width // 4))
-        gpu.launch("softmax.softmax_rows_backward", y.dtype, y.size // width, threads, gpu.contiguous(dy), y, dx, width)
+    _launch(gpu, "softmax.softmax_rows_backward", y, gpu.contiguous(dy), y, dx)
     return dx
+
+
+def _launch(gpu: DeviceRuntime, kernel: str, like: Array, *arrays: Array | None) -> None:
+    if like.size:
+        width = like.shape[-1]
+        gpu.launch(kernel, like.dtype, like.size // width, warps(-(-width // 4)), *arrays, width)

@@ -1,16 +1,24 @@
-"""Every kernel compiles for today's GPUs and stays within their resources. The test needs no GPU."""
+"""Every kernel compiles for today's GPUs and stays within their resources: by NVRTC, which needs no GPU.
 
+NVIDIA's runtime compiler is called by ctypes; its wheel is complete.
+"""
+
+import ctypes
+import hashlib
+import importlib.util
+import json
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from npformer.backend.cuda.source import REAL, files, kernels, source
 from npformer.backend.cupy.device_runtime import OPTIONS
 from tests.backend.cuda import asking, host_runtime
-from tests.backend.cuda import nvrtc as nvrtc_module
 
 #: A100; H100 and H200.
 TARGETS = tuple((dtype, architecture) for dtype in REAL for architecture in ("sm_80", "sm_90"))
@@ -22,22 +30,96 @@ STACK = 64  # bytes of slow local memory that a thread may have: sin and cos of 
 FLOAT_ATOMIC = re.compile(r"\b(?:atom|red)\.[\w.]*\b(?:f16|bf16|f32|f64)\w*")
 
 
+@cache
+def library_path():
+    """libnvrtc of the wheel nvidia-cuda-nvrtc-cu12 (or of a later CUDA), or None."""
+    for package in ("nvidia.cuda_nvrtc", "nvidia.cu13"):
+        try:
+            found = importlib.util.find_spec(package)
+        except ModuleNotFoundError:
+            continue
+        for folder in (found.submodule_search_locations or []) if found else []:
+            for path in sorted(Path(folder).glob("lib/libnvrtc.so.*")):
+                return path
+    return None
+
+
+class Resources(NamedTuple):
+    """What a kernel takes of a GPU, as ptxas says."""
+
+    registers: int
+    shared: int  # bytes
+    stack: int  # bytes of a thread's local memory, which is as slow as the GPU's own
+    spilled: int  # bytes stored there for want of registers
+
+
+class Compiled(NamedTuple):
+    """What became of a kernel file."""
+
+    status: int
+    log: str
+    ptx: str
+    machine_code: int  # bytes
+
+    def resources(self):
+        """By kernel."""
+        found = {}
+        for part in self.log.split("Compiling entry function '")[1:]:
+            said = ("Used ", "reg"), ("", "bytes smem"), ("", "bytes stack"), ("", "bytes spill st")
+            numbers = [re.search(rf"{before}(\d+) {behind}", part) for before, behind in said]
+            assert all(numbers[:1] + numbers[2:]), part  # who shares nothing has no line for it
+            found[part.partition("'")[0]] = Resources(*(int(match[1]) if match else 0 for match in numbers))
+        return found
+
+
+def compiled(text, architecture, options, kept_in):
+    """NVRTC's answer to a kernel file's text; remembered for the next run."""
+    flags = [f"--gpu-architecture={architecture}", "--ptxas-options=-v", *options]
+    digest = hashlib.sha256("\0".join([text, str(library_path()), *flags]).encode()).hexdigest()[:24]
+    kept = kept_in / f"nvrtc-{digest}.json"
+    if kept.exists():
+        return Compiled(*json.loads(kept.read_text(encoding="utf-8")))
+    found = _compile(text, flags)
+    kept.write_text(json.dumps(found), encoding="utf-8")
+    return found
+
+
+def _compile(text, flags):
+    library, program, size = ctypes.CDLL(str(library_path())), ctypes.c_void_p(), ctypes.c_size_t()
+    assert library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"kernels.cu", 0, None, None) == 0
+    given = (ctypes.c_char_p * len(flags))(*(flag.encode() for flag in flags))
+    status = library.nvrtcCompileProgram(program, len(flags), given)
+
+    def read(what):
+        assert getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size)) == 0
+        buffer = ctypes.create_string_buffer(size.value)
+        assert getattr(library, f"nvrtcGet{what}")(program, buffer) == 0
+        return str(buffer.value.decode())
+
+    log = read("ProgramLog")
+    if status != 0:
+        return Compiled(status, log, "", 0)
+    ptx = read("PTX")
+    assert library.nvrtcGetCUBINSize(program, ctypes.byref(size)) == 0
+    found = Compiled(status, log, ptx, size.value)
+    library.nvrtcDestroyProgram(ctypes.byref(program))
+    return found
+
+
 @pytest.fixture
 def nvrtc():
-    """The module nvrtc; skips, visibly, where it is not installed."""
-    problem = nvrtc_module.nvrtc_problem()
-    if problem is not None:
-        pytest.skip(problem)
-    return nvrtc_module
+    """Skips, visibly, where it is not installed."""
+    if library_path() is None:
+        pytest.skip("NVRTC is not installed; in npformer's folder: pip install '.[nvrtc]'")
 
 
 @cache
-def soon(nvrtc, kept_in, targets):
+def soon(kept_in, targets):
     """What becomes of every file, being compiled on all cores."""
     pool = ThreadPoolExecutor(os.cpu_count())
     return {
         (file, dtype, architecture): pool.submit(
-            nvrtc.compiled, source(file, dtype), architecture, (*OPTIONS, *ADDED_BY_CUPY), kept_in
+            compiled, source(file, dtype), architecture, (*OPTIONS, *ADDED_BY_CUPY), kept_in
         )
         for dtype, architecture in targets
         for file in files()
@@ -57,7 +139,7 @@ def pytest_generate_tests(metafunc):
 @pytest.fixture
 def built(request, nvrtc):
     """built(file): what became of it for a dtype and an architecture; fails where it does not compile."""
-    everything = soon(nvrtc, host_runtime.folder(), targets_of(request.config))
+    everything = soon(host_runtime.folder(), targets_of(request.config))
 
     def result(file):
         found = everything[file, *request.param].result()
@@ -133,7 +215,7 @@ WRONG = {
 
 def test_these_checks_fail_on_kernels_that_are_wrong(nvrtc):
     kept = host_runtime.folder()
-    found = {why: nvrtc.compiled(f'extern "C" {text}', "sm_80", OPTIONS, kept) for why, text in WRONG.items()}
+    found = {why: compiled(f'extern "C" {text}', "sm_80", OPTIONS, kept) for why, text in WRONG.items()}
     assert found["registers"].resources()["wrong"].spilled > 0
     assert found["stack"].resources()["wrong"].stack > STACK
     assert found["shared"].status != 0 or found["shared"].resources()["wrong"].shared > SHARED
