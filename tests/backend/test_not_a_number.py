@@ -18,7 +18,8 @@ CASES = [
     "linear", "gelu", "dropout", "embedding", "layer_norm", "residual", "post_norm", "add_norm",
     "attention", "attention causal", "attention dropout", "feed_forward relu", "feed_forward gelu",
     "feed_forward relu dropout", "feed_forward gelu dropout", "cross_entropy", "cross_entropy smoothed",
-    "rotary", "relative_bias", "batch_norm", "batch_norm_inference", "biased_attention", "biased_attention causal",
+    "sinusoidal_positions", "learned_positions", "rotary", "relative_bias", "batch_norm", "batch_norm_inference",
+    "biased_attention", "biased_attention causal",
     "local_attention", "local_attention causal dropout", "linear_attention", "linear_attention causal",
 ]  # fmt: skip
 
@@ -29,7 +30,8 @@ PARTLY = {case for case in CASES if "causal" in case or "dropout" in case or "cr
 PARTLY |= {"embedding", "relative_bias", "local_attention"}
 #: Where it reaches no further, either, by no table: others multiply by masks, or add what was multiplied.
 EXACT = {"linear", "gelu", "embedding", "layer_norm", "feed_forward gelu", "cross_entropy", "cross_entropy smoothed",
-         "rotary", "relative_bias", "batch_norm", "batch_norm_inference"}  # fmt: skip
+         "sinusoidal_positions", "learned_positions", "rotary", "relative_bias", "batch_norm",
+         "batch_norm_inference"}  # fmt: skip
 
 
 def inputs_for(case: str, dtype: str) -> tuple[Any, ...]:
@@ -47,6 +49,7 @@ def inputs_for(case: str, dtype: str) -> tuple[Any, ...]:
         "post_norm": (x, make(2, 5, 4), gain, gain, 1e-5, draw), "add_norm": (x, x, gain, gain, 1e-5, draw),
         "attention": (*heads, AttentionMask(causal="causal" in kind), draw),
         "feed_forward": (x, weight, gain, weight, gain, kind[0] if kind else "", draw),
+        "sinusoidal_positions": (x, 1), "learned_positions": (x, make(6, 4), 1),
         "rotary": (x, 1), "relative_bias": (weight, 5, 6, 0, False, 4), "batch_norm": (x, gain, gain),
         "batch_norm_inference": (x, gain, gain, gain, gain * gain),
         "biased_attention": (*heads, make(2, 5, 5), AttentionMask(causal="causal" in kind), draw),

@@ -7,6 +7,7 @@ import pytest
 
 from npformer.backend import Pair, get_backend, roofline
 from npformer.backend.roofline import LARGE, Roofline, measure_roofline
+from tests.benchmarks.sleepers import FakeTime
 
 
 @pytest.fixture
@@ -34,12 +35,6 @@ def test_rates_come_from_the_best_time(memory, products_of_16, alone, monkeypatc
 
 def test_the_best_of_several_rounds_without_the_first(alone, monkeypatch):
     lengths = iter([0.1, 5.0, 3.0, 4.0])
-
-    class FakeTime:
-        now = 0.0
-
-        def perf_counter(self):
-            return self.now
 
     clock = FakeTime()
     monkeypatch.setattr("npformer.seconds.time", clock)

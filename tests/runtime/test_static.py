@@ -12,7 +12,6 @@ from npformer.layers.owner import Owner
 from npformer.models import Decoder, Encoder, Transformer
 from npformer.runtime.static import is_static
 
-SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0]])
 KINDS = [kind for kind in (getattr(layers, name) for name in layers.__all__) if hasattr(kind, "forward")]
 OWN_FORWARD = FeedForward.forward
 
@@ -60,18 +59,18 @@ def test_a_model_is_static_if_all_of_it_is(statement, expected, small_model, mon
 
 
 @pytest.mark.parametrize("place", ["decoder", "encoder", "class"])
-def test_fused_decoding_obeys_a_method_of_ones_own(place, small_model, monkeypatch):
+def test_fused_decoding_obeys_a_method_of_ones_own(place, small_model, batch, monkeypatch):
     pytest.importorskip("numba")
     texts = []
     for kernels in ("plain", "numba"):
         model = small_model(get_backend("numpy", dtype="float64", kernels=kernels))
-        before = greedy(model, SRC, 6)
+        before = greedy(model, batch[0], 6)
         with monkeypatch.context() as patch:
             if place == "class":
                 patch.setattr(FeedForward, "forward", less)
             else:
                 inner = getattr(model, place).layers[0].feed_forward
                 inner.forward = MethodType(less, inner)
-            texts.append(greedy(model, SRC, 6))
+            texts.append(greedy(model, batch[0], 6))
     assert np.array_equal(*texts)
     assert not np.array_equal(before, texts[1])

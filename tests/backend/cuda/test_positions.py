@@ -50,11 +50,3 @@ def test_unused_rows_of_the_table_are_unchanged(table):
     before = normal("float64", 9, 5)
     np.testing.assert_array_equal(weight[[0, 1, 5, 6, 7, 8]], before[[0, 1, 5, 6, 7, 8]])
     np.testing.assert_allclose(weight[2:5], before[2:5] + y.sum(axis=0), rtol=0, atol=1e-14)
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_nan_stays_where_it_is(table, value):
-    x = normal("float64", 4, 3, 5)
-    x[1, 2, 3] = value
-    for y in (table.sinusoidal_positions.forward(x)[0], table.learned_positions.forward(x, np.ones((3, 5)))[0]):
-        assert np.argwhere(~np.isfinite(y)).tolist() == [[1, 2, 3]]
