@@ -58,15 +58,11 @@ def operations_of(model: Model, key: RandomKey | None) -> set[str]:
     replica, noting = gradient_replica(model), replace(model.backend, ops=_noting(seen))
     for layer in replica.all_layers():
         layer.backend = noting
-    inputs = [np.full((1, 1), _token(model, ids.below)) for ids in model.config.batch[:-1]]
+    other = int(model.config.pad_id == 0)  # a token id that is not the pad, if there is one
+    inputs = [np.full((1, 1), min(other, ids.below - 1)) for ids in model.config.batch[:-1]]
     with np.errstate(all="ignore"):
         replica.forward(*inputs, key=key, checked=True)
     return seen
-
-
-def _token(model: Model, below: int) -> int:
-    """A token id that is not the pad, if there is one."""
-    return min(int(model.config.pad_id == 0), below - 1)
 
 
 def _noting(seen: set[str]) -> Ops:

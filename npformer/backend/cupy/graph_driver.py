@@ -57,7 +57,9 @@ class CupyDriver:
             caller.wait_event(self.stream.record(self._event()))
 
     def record(self, work: Callable[[], Any]) -> tuple[Any, Any]:
-        with uncollected():
+        was_enabled = gc.isenabled()
+        gc.disable()  # objects that wait for the device when freed must not do so while recording
+        try:
             self.stream.begin_capture()  # relaxed: the pool may grow if necessary
             try:
                 outputs = work()
@@ -66,6 +68,9 @@ class CupyDriver:
                     self.stream.end_capture()
                 raise
             return self.stream.end_capture(), outputs
+        finally:
+            if was_enabled:
+                gc.enable()
 
     def launch(self, graph: Any) -> None:
         graph.launch()
@@ -110,15 +115,3 @@ class _Pinned:
         self.host = np.frombuffer(self.pointer, dtype=np.uint8, count=size)
         self.free = cupy.cuda.Event(disable_timing=True)
         self.free.record()
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Inside, garbage collection is off: objects that wait for the device when freed must not do so while recording."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

@@ -1,17 +1,20 @@
 """A device runtime without a GPU: arrays are NumPy's, and the kernels are the same sources compiled as C++.
 
-It is stricter than a GPU: fresh memory is NaN, what is written outside an array is found, and so is what
-CUDA leaves undefined between the threads of a block (fibers.h). Kernels are compiled once for each source text; the
-libraries are kept in pytest's cache folder.
+It is stricter than a GPU: fresh memory is NaN; memory has guard zones on both sides, so that a kernel that writes
+outside an array is caught, and one that reads outside gets NaN; what CUDA leaves undefined between the threads of a
+block is found (fibers.h). Kernels are compiled once for each source text; the libraries are kept in pytest's cache
+folder.
 """
 
 import ctypes
 import hashlib
+import math
 import os
 import platform
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -22,7 +25,7 @@ from npformer.backend.cuda.source import REAL, files, kernels, source
 from npformer.backend.cupy.blas import Blas
 from npformer.backend.cupy.device_runtime import as_argument
 from npformer.backend.cupy.products import product
-from tests.backend.cuda import fake_cublas, guarded
+from tests.backend.cuda import fake_cublas
 
 HERE = Path(__file__).parent
 SHIM = ("shim.h", "fibers.h", "mistakes.h")
@@ -105,6 +108,74 @@ def library(file, dtype):
     return loaded
 
 
+ZONE = 1024  # bytes on either side
+GARBAGE = 255  # every byte of fresh memory: NaN in real numbers, −1 in whole ones
+
+
+class Owner(np.ndarray):
+    """Memory that has zones."""
+
+    inside: slice  # what is between them
+
+
+def guarded(shape, dtype):
+    """An array whose memory, and the zones around it, hold garbage; it begins on a boundary of 256 bytes."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    owner = np.ndarray.__new__(Owner, (ZONE + 256 + size + ZONE,), np.uint8)
+    owner.fill(GARBAGE)
+    start = ZONE + -(owner.ctypes.data + ZONE) % 256
+    owner.inside = slice(start, start + size)
+    return owner[owner.inside].view(np.ndarray).view(dtype).reshape(shape)
+
+
+def owner_of(x):
+    """The array to which the memory of x belongs."""
+    while isinstance(x.base, np.ndarray):
+        x = x.base
+    return x
+
+
+def expect_clean(owner, kernel):
+    """Fail if a zone holds something else than garbage."""
+    for side, zone in (("before", owner[: owner.inside.start]), ("behind", owner[owner.inside.stop :])):
+        assert (zone == GARBAGE).all(), (
+            f"{kernel}: wrote {side} an array of {owner.inside.stop - owner.inside.start} bytes"
+        )
+
+
+@contextmanager
+def in_guarded_memory(arrays, kernel):
+    """Addresses of arrays for a kernel. Memory without zones is lent a copy that has them, and gets back what changed.
+
+    Raises AssertionError where something was written outside an array, or into a read-only one.
+    """
+    lent = {}  # owner's id: the guarded copy of its bytes
+    addresses = []
+    for x in arrays:
+        owner, address = owner_of(x), x.ctypes.data
+        if not isinstance(owner, Owner):
+            own = bytes_of(owner)
+            if id(owner) not in lent:
+                lent[id(owner)] = guarded(own.shape, np.uint8)
+                lent[id(owner)][...] = own
+            address += lent[id(owner)].ctypes.data - own.ctypes.data
+        addresses.append(address)
+    yield addresses
+    for x in arrays:
+        owner = owner_of(x)
+        copy = lent.get(id(owner))
+        expect_clean(owner if copy is None else owner_of(copy), kernel)
+        if copy is not None and not np.array_equal(bytes_of(owner), copy):
+            assert x.flags.writeable, f"{kernel}: wrote into a read-only array of shape {x.shape}"
+            bytes_of(owner)[...] = copy
+
+
+def bytes_of(owner):
+    """All bytes of an array that lives as long as they are used, those between its numbers too."""
+    low, high = np.lib.array_utils.byte_bounds(owner)
+    return np.frombuffer((ctypes.c_char * (high - low)).from_address(low), np.uint8)
+
+
 def in_c(x):
     """What a kernel is given for a number, as the real GPU gives it; None is a null pointer."""
     number = as_argument(x)
@@ -130,7 +201,7 @@ class HostRuntime:
         self.blas.use(1, self.address(self.workspace), self.workspace.nbytes)
 
     def empty(self, shape, dtype):
-        return guarded.guarded(shape, dtype)  # whoever reads before writing is found out: it is NaN
+        return guarded(shape, dtype)  # whoever reads before writing is found out: it is NaN
 
     def contiguous(self, x):
         return np.ascontiguousarray(x)
@@ -145,7 +216,7 @@ class HostRuntime:
         wanted = getattr(built, f"arguments_of_{name}")()
         assert len(arguments) == wanted, f"{kernel}: {wanted} arguments, got {len(arguments)}"
         arrays = [x for x in arguments if isinstance(x, np.ndarray)]
-        with guarded.in_guarded_memory(arrays, kernel) as addresses:
+        with in_guarded_memory(arrays, kernel) as addresses:
             places = iter(addresses)
             made = [ctypes.c_void_p(next(places)) if isinstance(x, np.ndarray) else in_c(x) for x in arguments]
             pointers = (ctypes.c_void_p * len(made))(*(ctypes.addressof(x) for x in made))

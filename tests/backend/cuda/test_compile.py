@@ -7,6 +7,7 @@ import ctypes
 import hashlib
 import importlib.util
 import json
+import operator
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -113,6 +114,9 @@ def nvrtc():
         pytest.skip("NVRTC is not installed; in npformer's folder: pip install '.[nvrtc]'")
 
 
+MOST = Resources(registers=255, shared=SHARED, stack=STACK, spilled=0)
+
+
 @cache
 def soon(kept_in, targets):
     """What becomes of every file, being compiled on all cores."""
@@ -151,22 +155,17 @@ def built(request, nvrtc):
 
 
 @EVERY_FILE
-def test_it_compiles_without_a_warning(built, file):
+def test_it_compiles_and_every_kernel_is_there_and_fits(built, file):
     found = built(file)
     assert "warning" not in found.log, found.log
     assert found.machine_code > 0
-
-
-@EVERY_FILE
-def test_every_kernel_is_there_and_fits(built, file):
-    found = built(file).resources()
-    assert sorted(found) == sorted(kernels(file))
-    assert len(found) >= 1
-    for name, takes in found.items():
-        assert takes.shared <= SHARED, f"{file}.{name}: {takes}"
-        assert takes.registers <= 255, f"{file}.{name}: {takes}"
-        assert takes.stack <= STACK, f"{file}.{name}: {takes}"
-        assert takes.spilled == 0, f"{file}.{name}: {takes}"
+    resources = found.resources()
+    assert sorted(resources) == sorted(kernels(file))
+    assert len(resources) >= 1
+    for name, takes in resources.items():
+        assert all(map(operator.le, takes, MOST)), f"{file}.{name}: {takes}, may take {MOST}"
+    # a sum by atomic operations is taken in whatever order threads arrive, so that two runs differ
+    assert not FLOAT_ATOMIC.findall(found.ptx)
 
 
 def registers_of_a_block(registers, threads):
@@ -191,12 +190,6 @@ def test_registers_are_taken_in_pieces():
     assert registers_of_a_block(64, 1024) == REGISTERS
     assert registers_of_a_block(65, 1024) == 1024 * 72
     assert registers_of_a_block(70, 33) == 2 * 32 * 72
-
-
-@EVERY_FILE
-def test_two_runs_agree_since_no_order_is_left_to_chance(built, file):
-    """A sum by atomic operations is taken in whatever order threads arrive."""
-    assert not FLOAT_ATOMIC.findall(built(file).ptx)
 
 
 WRONG = {

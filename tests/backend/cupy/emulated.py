@@ -21,7 +21,7 @@ import numpy as np
 from npformer.backend.cuda.source import REAL, files, source
 from npformer.backend.cupy import device_runtime
 from npformer.functional import arrays
-from tests.backend.cuda import fake_cublas, guarded, host_runtime
+from tests.backend.cuda import fake_cublas, host_runtime
 from tests.backend.cuda.device_array import NAMESPACE, DeviceArray
 
 UNIT = 512  # bytes by which memory is handed out
@@ -55,7 +55,7 @@ class Machine:
         self.streams = []
         self.pools = []  # to the end: as with CuPy's, what is not given back is nobody's, and still taken
         self.current = self.in_use = None  # stream and pool
-        self.memory = guarded.guarded
+        self.memory = host_runtime.guarded
         self.works_at_once = lambda stream: True
 
     @property
@@ -81,7 +81,7 @@ class Machine:
         return x
 
     def soil(self, buffer):
-        self.do(lambda: buffer.fill(guarded.GARBAGE))
+        self.do(lambda: buffer.fill(host_runtime.GARBAGE))
 
     def empty(self, shape, dtype):
         """An array that holds garbage, each time that this is done."""
@@ -241,7 +241,7 @@ def _classes(machine):
             assert all(each.done == each.asked for each in machine.streams), "somebody may still use it"
             for size, buffers in self.free.items():
                 for buffer in buffers:
-                    buffer.fill(guarded.GARBAGE)
+                    buffer.fill(host_runtime.GARBAGE)
                     self.total -= size
             self.free = {}
 
