@@ -20,12 +20,8 @@ from npformer.runtime.shards import Backpropagate, Shards
 from npformer.typing import Array
 
 
-class Interrupt(Protocol):
+class Interrupt(AbstractContextManager[None], Protocol):
     """A context that delays Ctrl-C: ``training/signals.py``."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *error: object) -> None: ...
 
     def firmly(self) -> AbstractContextManager[None]:
         """Inside, Ctrl-C is delayed even if it is pressed twice."""
