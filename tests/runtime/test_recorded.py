@@ -12,7 +12,7 @@ from npformer.backend.numba import replay
 from npformer.backend.roofline import Roofline
 from npformer.errors import ShapeError
 from npformer.layers import Layer, ScaledDotProduct
-from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer
+from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig
 from npformer.models.presets import Preset
 from npformer.training import bench
 from tests.runtime.conftest import CASES, CHANGES, SIZES, bits, build, new_step, trained, trained_through_changes
@@ -189,23 +189,6 @@ def test_a_user_defined_mechanism_is_called_at_every_step():
     model.encoder.layers[0].self_attention.mechanism = Mine()
     trained(new_step(model), batches(5, (6, 5, 4)))
     assert Mine.calls == 2 * 5  # two threads
-
-
-def test_a_subclass_is_recorded_if_it_says_so_itself():
-    class Silent(Transformer):
-        """Somebody's own name for it."""
-
-    class Declared(Transformer):
-        """Somebody's own, and static."""
-
-        static = True
-
-    config, given = build(backend()).config, batches(4, (6, 5, 4))
-    silent, declared, own = (new_step(kind(config, backend=backend(), seed=2))
-                             for kind in (Silent, Declared, Transformer))  # fmt: skip
-    found = [bits(trained(step, given)) for step in (silent, declared, own)]
-    assert found[0] == found[1] == found[2]
-    assert [records(step) for step in (silent, declared, own)] == [[0, 0], [1, 1], [1, 1]]
 
 
 def test_a_profile_sees_every_operation_of_every_step(monkeypatch):
