@@ -1,15 +1,11 @@
 """Comparing each table of fast pairs with the plain one: outputs, gradients, promises; never caches."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
 
-from npformer.backend import PLAIN, Ops, Pair
+from npformer.backend import PLAIN
 from npformer.backend.numpy import numba_problem
 from npformer.backend.numpy.kernels import KERNELS
 from npformer.errors import ShapeError
@@ -17,15 +13,13 @@ from npformer.functional import OPERATIONS, Draw
 from npformer.proof.random_cases import usual_inputs
 from tests.outputs import parts
 
-Host = np.ndarray[Any, Any]
-
 #: Largest scaled error of a fast kernel, by dtype: sums of some hundred terms in another order.
 BOUND = {"float32": 3e-5, "float64": 1e-12}
 #: What a gradient that is exactly 0 is measured against, as a share of the largest: it comes out as rounding noise.
 FLOOR = {"float32": 1e-2, "float64": 1e-3}
 
 
-def scaled_errors(found, true) -> Iterator[float]:
+def scaled_errors(found, true):
     """For each array max|f − t| over the largest of t, or FLOOR of the largest of all."""
     floor = max((float(np.max(np.abs(t), initial=0)) * FLOOR[t.dtype.name] for t in parts(true)), default=0.0)
     for f, t in zip(parts(found), parts(true), strict=True):
@@ -36,14 +30,14 @@ def scaled_errors(found, true) -> Iterator[float]:
         yield error / (max(size, floor) or 1)
 
 
-def upstream_for(y, rng: np.random.Generator):
+def upstream_for(y, rng):
     made = tuple(np.asarray(rng.normal(size=part.shape)).astype(part.dtype) for part in parts(y))
     for part in made:
         part.flags.writeable = False
     return made if isinstance(y, tuple) else made[0]
 
 
-def column_views(arrays: tuple[Any, ...], rng: np.random.Generator) -> tuple[Host, ...]:
+def column_views(arrays, rng):
     """Arrays like these, each a view of some columns of a wider one, holding random numbers."""
     return tuple(rng.normal(size=(*a.shape[:-1], 2 * a.shape[-1] + 1)).astype(a.dtype)[..., 1::2] for a in arrays)
 
@@ -51,11 +45,11 @@ def column_views(arrays: tuple[Any, ...], rng: np.random.Generator) -> tuple[Hos
 class Agreement:
     """Callable: whether one fast pair agrees with its plain one on one set of inputs; each check says what does not."""
 
-    def __init__(self, table: Ops):
+    def __init__(self, table):
         self.table = table
         self.rng = np.random.default_rng(5)
 
-    def __call__(self, op: str, *inputs, **options) -> bool:
+    def __call__(self, op, *inputs, **options):
         fast, plain = getattr(self.table, op), getattr(PLAIN, op)
         if inputs[0].shape[:1] == (0,):  # no rows, so none is the first of them
             inputs = tuple(x._replace(first_row=0) if isinstance(x, Draw) else x for x in inputs)
@@ -80,18 +74,18 @@ class Agreement:
         errors = list(scaled_errors(found, true))
         assert max(errors, default=0) <= self.bound, f"scaled errors {errors}"
 
-    def intos(self, gradients: tuple[Any, ...], count: int) -> Iterator[list[Host | None]]:
+    def intos(self, gradients, count):
         """All parameters; each one frozen in turn; all frozen; the last alone."""
         if count == 0:
             return
-        totals: list[Host | None] = list(column_views(gradients[-count:], self.rng))
+        totals = list(column_views(gradients[-count:], self.rng))
         yield totals
         for i in range(count):
             yield [None if i == j else total for j, total in enumerate(totals)]
         yield [None] * count
         yield totals[-1:]
 
-    def adds(self, fast: Pair, dy, cache, gradients: tuple[Any, ...], into: list[Host | None]):
+    def adds(self, fast, dy, cache, gradients, into):
         """backward with ``into`` adds what it should, and returns the rest."""
         before = [None if total is None else total.copy() for total in into]
         rest = parts(fast.backward(dy, cache, into=into))
@@ -102,7 +96,7 @@ class Agreement:
                 self.near(total, was + gradient)
 
 
-def laid_out(x: Host, layout: str) -> Host:
+def laid_out(x, layout):
     """x read-only, with gaps between its numbers, or column by column."""
     if layout == "gaps":
         x = np.repeat(x, 2, axis=-1)[..., ::2]
@@ -148,12 +142,12 @@ def refuses_wrong_shapes(request):
     op = request.param
     inputs = usual_inputs(op)
 
-    def changed(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    def changed(shape):
         for axis in range(len(shape)):
             for size in (1, shape[axis] + 1):
                 yield (*shape[:axis], size, *shape[axis + 1 :])
 
-    def check(table: Ops):
+    def check(table):
         pair = getattr(table, op)
         y, cache = pair.forward(*inputs)
         dy = np.ones(parts(y)[0].shape)
@@ -179,7 +173,7 @@ def refuses_wrong_shapes(request):
     return check
 
 
-def _upstream(op: str, inputs: tuple[Any, ...]) -> tuple[Any, Any]:
+def _upstream(op, inputs):
     """A gradient of the plain pair's output, and its cache."""
     y, cache = getattr(PLAIN, op).forward(*inputs)
     return upstream_for(y, np.random.default_rng(8)), cache

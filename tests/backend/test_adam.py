@@ -1,9 +1,5 @@
 """Adam in every table: the formula of optim/adam.py, exact zeros that stay, no denormal numbers, NaN seen."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -30,17 +26,17 @@ def adam_update(request):
         return update
     runtime = host_runtime.HostRuntime(block=40, backwards=True)
 
-    def on_gpu(p, g, m, v, lr: float, betas, eps: float, t: int, decay: float):
+    def on_gpu(p, g, m, v, lr, betas, eps, t, decay):
         rates = np.array([lr, 1 / (1 - betas[0] ** t), 1 / (1 - betas[1] ** t)])
         adam.adam_update(runtime, p, g, m, v, rates, betas, eps, 1.0, decay / lr)
 
     return on_gpu
 
 
-def plain_update(p, g, m, v, lr: float, betas: tuple[float, float], eps: float, t: int, decay: float):
+def plain_update(p, g, m, v, lr, betas, eps, t, decay):
     """The formula of ``optim/adam.py``, by that file."""
     backend = get_backend("numpy", dtype=str(p.dtype), kernels="plain", threads=1)
-    parameter: Any = Parameter("p", p.copy().reshape(1, p.size))  # a matrix, which decays
+    parameter = Parameter("p", p.copy().reshape(1, p.size))  # a matrix, which decays
     optimizer = AdamW(Arena([("p", parameter, ())], backend), lr=lr, betas=betas, eps=eps, weight_decay=decay)
     size = slice(0, p.size)
     optimizer.arena.grads[size], optimizer.m[size], optimizer.v[size] = g, m, v

@@ -1,13 +1,9 @@
 """The arena: views on cache lines, gaps that stay zero, settings by name, runs of equal settings."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
-from npformer.backend import Arena, Backend, Run, get_backend
+from npformer.backend import Arena, Run, get_backend
 from npformer.errors import ConfigError
 from npformer.layers import Parameter
 from npformer.models import Transformer, TransformerConfig
@@ -16,7 +12,7 @@ from npformer.optim import AdamW, clip_by_global_norm
 SHAPES = {"a.weight": (3, 5), "a.bias": (5,), "b.weight": (4, 8), "b.bias": (1,), "c.weight": (2, 2), "scale": ()}
 
 
-def new_arena(backend: Backend) -> tuple[Arena, dict[str, Parameter]]:
+def new_arena(backend):
     rng = np.random.default_rng(0)
     parameters = {name: Parameter(name, backend.array(rng.normal(size=shape))) for name, shape in SHAPES.items()}
     return Arena(((name, p, (f"tied.{name}",)) for name, p in parameters.items()), backend), parameters
@@ -26,9 +22,6 @@ def new_arena(backend: Backend) -> tuple[Arena, dict[str, Parameter]]:
 def packed(request):
     """An arena of six parameters, and these."""
     return new_arena(get_backend("numpy", dtype=request.param))
-
-
-Packed = tuple[Arena, dict[str, Parameter]]
 
 
 def test_every_segment_starts_on_a_cache_line(packed):
@@ -136,7 +129,7 @@ def test_configure_takes_names_prefixes_and_aliases_and_nothing_in_between(packe
 
 
 def test_a_tied_parameter_is_there_once_with_its_aliases(numpy64):
-    options: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 12, "num_encoder_layers": 1}
+    options = {"d_model": 8, "num_heads": 2, "d_ff": 12, "num_encoder_layers": 1}
     config = TransformerConfig(7, 7, num_decoder_layers=1, tie_embeddings=True, **options)
     model = Transformer(config, backend=numpy64)
     aliases = {s.name: s.aliases for s in model.arena.segments if s.aliases}
@@ -218,7 +211,7 @@ def test_settings_that_make_no_sense_are_refused(packed, change):
     arena, _ = packed
     before = arena.segments
     with pytest.raises(ConfigError, match=f"{next(iter(change))}: expected a finite number >= 0"):
-        arena.configure("a", **change)  # type: ignore[arg-type]
+        arena.configure("a", **change)
     assert arena.segments is before
 
 

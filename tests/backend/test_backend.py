@@ -1,7 +1,5 @@
 """get_backend: which backend it chooses, its errors when no GPU answers, and what a backend offers."""
 
-from __future__ import annotations
-
 import builtins
 import dataclasses
 import re
@@ -15,11 +13,11 @@ from npformer.backend import PLAIN, cupy_problem, get_backend
 from npformer.errors import ConfigError, DeviceError
 
 
-def no_device() -> bool:
+def no_device():
     return False
 
 
-def fake_cupy(**members) -> ModuleType:
+def fake_cupy(**members):
     """A module that imports as CuPy does where no GPU is, with some members replaced."""
     module = ModuleType("cupy")
     vars(module).update({"__version__": "99.0", "is_available": no_device} | members)
@@ -33,17 +31,17 @@ def refuse(*args):
 class NoSum:
     """An array on a GPU that computes nonsense."""
 
-    def __init__(self, size: int):
+    def __init__(self, size):
         pass
 
-    def __add__(self, other: int) -> NoSum:
+    def __add__(self, other):
         return self
 
-    def sum(self) -> int:
+    def sum(self):
         return 5
 
 
-def yes() -> bool:
+def yes():
     return True
 
 
@@ -82,7 +80,7 @@ def test_a_gpu_that_does_not_answer(monkeypatch, case):
 def test_an_import_that_breaks_is_told_from_one_that_is_missing(monkeypatch, error, message):
     real_import = builtins.__import__
 
-    def broken_import(name: str, *args, **options) -> ModuleType:
+    def broken_import(name, *args, **options):
         if name == "cupy":
             raise error
         return real_import(name, *args, **options)
@@ -172,7 +170,7 @@ def test_a_backend_is_frozen_and_captures_nothing_on_numpy():
     backend = get_backend("numpy")
     assert backend.capture(no_device) is no_device
     with pytest.raises(dataclasses.FrozenInstanceError):
-        backend.dtype = "float64"  # type: ignore[misc]
+        backend.dtype = "float64"
 
 
 def test_any_device_with_the_five_methods_will_do(strict64):

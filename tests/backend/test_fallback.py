@@ -1,10 +1,6 @@
 """The choice of kernels: fast ones for float32 or float64 throughout, the plain pair for everything else."""
 
-from __future__ import annotations
-
 import dataclasses
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,9 +25,9 @@ def refuse(*given, **options):
 REFUSING = Ops(**dict.fromkeys(NAMES, Pair(refuse, refuse)))
 
 
-def noting(names: list[str], name: str) -> Pair:
+def noting(names, name):
     """The plain pair, which notes that it was asked."""
-    pair: Pair = getattr(PLAIN, name)
+    pair = getattr(PLAIN, name)
 
     def forward(*inputs, **options):
         names.append(name)
@@ -40,7 +36,7 @@ def noting(names: list[str], name: str) -> Pair:
     return Pair(forward, pair.backward)
 
 
-def both_ways(ops: Ops, name: str, inputs: tuple[Any, ...], upstream: Callable[[Any], Any] = np.ones_like) -> list[Any]:
+def both_ways(ops, name, inputs, upstream=np.ones_like):
     y, cache = getattr(ops, name).forward(*inputs)
     dy = tuple(map(upstream, y)) if isinstance(y, tuple) else upstream(y)
     return [*parts(y), *parts(getattr(ops, name).backward(dy, cache))]
@@ -133,7 +129,7 @@ def test_gradients_of_another_kind_come_in(any32, dtype):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_nothing_falls_back_while_training(kernels, dtype):
-    asked: list[str] = []
+    asked = []
     backend = get_backend("numpy", dtype, kernels=kernels, threads=1)
     noticed = with_fallback(backend.ops, Ops(**{name: noting(asked, name) for name in NAMES}))
     for changes in (
@@ -143,7 +139,7 @@ def test_nothing_falls_back_while_training(kernels, dtype):
         {"attention": "linear"},
     ):
         config = TransformerConfig(9, 9, d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=12,
-                                   **changes)  # type: ignore[arg-type]  # fmt: skip
+                                   **changes)  # fmt: skip
         model = Transformer(config, backend=dataclasses.replace(backend, ops=noticed))
         ids = np.array([[3, 4, 5], [1, 2, 0]])
         TrainStep(model, Adam(model.arena))(ids, ids, ids)

@@ -1,9 +1,6 @@
 """Every fast pair against its plain one, over shapes, memory layouts, dropout, and bad input."""
 
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +13,6 @@ from npformer.errors import NpformerError
 from npformer.functional import OPERATIONS, AttentionMask, Draw
 from npformer.proof.random_cases import usual_inputs
 from tests.outputs import parts
-
-Host = np.ndarray[Any, Any]
 
 DRAWS = [None, Draw(3, 4, 1, 99, 0.3), Draw(3, 4, 0, 98, 0.1, first_row=5)]
 #: One number, one row, no tokens, odd sizes, more than a block (of 2¹⁶ numbers).
@@ -194,7 +189,7 @@ def test_a_gradient_in_another_precision_is_taken(table, dtype):
             np.testing.assert_allclose(f, t, rtol=1e-3, atol=1e-5, err_msg=op)
 
 
-def wrong_inputs() -> list[tuple[str, tuple[Any, ...]]]:
+def wrong_inputs():
     x, v, m, ids = np.ones((2, 3, 4)), np.ones(4), np.ones((4, 4)), np.ones((2, 3), dtype=int)
     short, bad = np.ones(3), Draw(1, 2, 3, 4, 1.0)
     heads = np.ones((2, 2, 3, 4))

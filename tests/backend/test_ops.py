@@ -1,11 +1,8 @@
 """Pairs: gradients added in place, and kernels that can be replaced without a change elsewhere."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import inspect
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +14,7 @@ from npformer.functional import Draw
 from npformer.lab.museum.bug import Edit
 from npformer.lab.museum.patch import noted, patched
 from npformer.layers import EncoderLayer, LayerNorm, RandomKey
-from npformer.proof import Case, catalogue
+from npformer.proof import catalogue
 
 DRAW = Draw(seed=1, step=2, micro=3, site=4, rate=0.5)
 WAYS = ("forward", "backward")
@@ -142,7 +139,7 @@ def test_plain_kernels_are_the_functions_of_functional_themselves(name, dtype, r
             assert inspect.unwrap(function) is getattr(F, f"{name}_{direction}"), f"{name} {direction}"
 
 
-def op_cases(op: str) -> list[Case]:
+def op_cases(op):
     """The catalogue's cases of this operation itself."""
     return [case for case in catalogue(op) if case.group == "op" and case.name.partition(":")[0] == op]
 
@@ -175,9 +172,9 @@ def test_a_mistake_in_functional_is_seen_by_a_gradient_check_of_plain_kernels(op
 
 
 def test_a_kernel_replaced_is_seen_by_every_layer_and_touches_nothing_else(numpy64):
-    seen: list[tuple[int, ...]] = []
+    seen = []
 
-    def forward(x, gamma, beta, eps: float) -> tuple[Any, Any]:
+    def forward(x, gamma, beta, eps):
         seen.append(x.shape)
         return F.layer_norm_forward(2 * x, gamma, beta, eps)
 
@@ -191,20 +188,20 @@ def test_a_kernel_replaced_is_seen_by_every_layer_and_touches_nothing_else(numpy
     LayerNorm(4, backend=swapped).forward(x)
     assert seen == [(2, 3, 4)] * 2
     np.testing.assert_array_equal(LayerNorm(4, backend=numpy64).forward(x)[0], before)
-    assert numpy64.ops.layer_norm.forward.__wrapped__ is F.layer_norm_forward  # type: ignore[attr-defined]
+    assert numpy64.ops.layer_norm.forward.__wrapped__ is F.layer_norm_forward
     others = [name for name in NAMES if name != "layer_norm"]
     assert all(getattr(swapped.ops, name) is getattr(numpy64.ops, name) for name in others)
 
 
 def test_the_table_is_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
-        PLAIN.relu = PLAIN.gelu  # type: ignore[misc]
+        PLAIN.relu = PLAIN.gelu
 
 
 def test_every_operation_that_draws_takes_other_bits(numpy64):
-    calls: list[int] = []
+    calls = []
 
-    def bits(draw: Draw, size: int, like):
+    def bits(draw, size, like):
         calls.append(size)
         return np.zeros(size, dtype=np.uint16)  # everything is dropped
 

@@ -1,18 +1,13 @@
 """Rows of a batch, computed apart, are dropped bit for bit as in the whole batch, by every operation that draws."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
-from npformer.backend import Ops, Pair
+from npformer.backend import Pair
 from npformer.backend.ops import DRAWING
 from npformer.functional import AttentionMask, Draw
 from npformer.functional.philox import WORD
 
-Host = np.ndarray[Any, Any]
 ROWS = 7
 PARTS = [slice(0, 4), slice(1, 2), slice(3, 7), slice(6, 7)]
 #: (T, C) of one row: a number, odd sizes, blocks of 16, more numbers than are drawn at a time.
@@ -20,7 +15,7 @@ SIZES = [(1, 1), (3, 5), (2, 8), (1, 16), (37, 61), (3, 3000)]
 DRAWS = {"small": Draw(5, 6, 1, 77, 0.4), "large": Draw(WORD, WORD, WORD - 1, 2**63, 0.4)}
 
 
-def inputs_for(op: str, T: int, C: int) -> tuple[Any, ...]:
+def inputs_for(op, T, C):
     """For a whole batch, without the draw, so that what is dropped can be seen in an output or a gradient."""
     rng = np.random.default_rng(1)
     C = min(C, 61) if op == "feed_forward" or "attention" in op else C
@@ -41,20 +36,20 @@ def inputs_for(op: str, T: int, C: int) -> tuple[Any, ...]:
     return x, f, gain, gain, 1e-5
 
 
-def pair_for(ops: Ops, op: str) -> Pair:
+def pair_for(ops, op):
     """The operation; if it takes a bias, which has no rows of a batch, with one for the shapes it is given."""
-    pair: Pair = getattr(ops, op)
+    pair = getattr(ops, op)
     if op != "biased_attention":
         return pair
 
-    def forward(q: Host, k: Host, *others):
+    def forward(q, k, *others):
         bias = np.cos(np.arange(q[0, :, :, :1].size * k.shape[2])).reshape(*q.shape[1:3], k.shape[2])
         return pair.forward(q, k, others[0], bias, *others[1:])
 
     return Pair(forward, pair.backward)
 
 
-def run(pair: Pair, inputs: tuple[Any, ...], draw: Draw, dy) -> tuple[Any, list[Host]]:
+def run(pair, inputs, draw, dy):
     """(the gradient of the output, made if dy is None; outputs and gradients of what has rows)."""
     y, cache = pair.forward(*inputs, draw)
     outputs = y if isinstance(y, tuple) else (y,)
@@ -65,7 +60,7 @@ def run(pair: Pair, inputs: tuple[Any, ...], draw: Draw, dy) -> tuple[Any, list[
     return dy, [*outputs, *(g for g, x in zip(gradients, inputs, strict=False) if has_rows(x))]
 
 
-def has_rows(x) -> bool:
+def has_rows(x):
     return isinstance(x, np.ndarray) and x.ndim > 2
 
 

@@ -1,7 +1,5 @@
 """The clock: what it adds up, what it leaves alone, and that results stay the same to the bit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -24,16 +22,16 @@ class FakeTime:
 
     def __init__(self):
         self.now = 0.0
-        self.events: list[str] = []
+        self.events = []
 
-    def perf_counter(self) -> float:
+    def perf_counter(self):
         return self.now
 
     def synchronize(self):
         self.events.append("wait")
         self.now += 1.0
 
-    def body(self, *inputs) -> tuple[str, str]:
+    def body(self, *inputs):
         self.events.append("body")
         self.now += 10.0
         return "y", "cache"
@@ -53,7 +51,7 @@ def alone():
 
 
 def test_a_call_is_timed_until_the_device_is_done(fake):
-    clock = Clock(fake)  # type: ignore[arg-type]
+    clock = Clock(fake)
     pair = timed_pair("relu", Pair(fake.body, fake.body), clock)
     clock.start()
     _, cache = pair.forward(X)
@@ -68,7 +66,7 @@ def test_a_call_is_timed_until_the_device_is_done(fake):
 
 
 def test_a_stopped_clock_neither_waits_nor_remembers(fake):
-    clock = Clock(fake)  # type: ignore[arg-type]
+    clock = Clock(fake)
     pair = timed_pair("relu", Pair(fake.body, fake.body), clock)
     _, cache = pair.forward(X)
     clock.start()

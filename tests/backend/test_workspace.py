@@ -1,11 +1,8 @@
 """The workspace never hands out memory that is still referenced, and frees memory that is not used."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import tracemalloc
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,19 +12,17 @@ import pytest
 from npformer.backend import workspace
 from npformer.backend.workspace import ALIGNMENT, SMALL, Pool, PoolFull, empty, empty_like, from_pool, side_by_side
 
-Host = np.ndarray[Any, Any]
-
 SHAPE = (64, 2 + SMALL // 64)  # bytes of uint8: just large enough to be kept
 PATIENCE = 600  # seconds until a test gives up on what would never happen
 
 
-def fresh_pool(work: Callable[[], None]):
+def fresh_pool(work):
     """Run work on a thread of its own, whose pool is empty, and raise what it raised."""
     with ThreadPoolExecutor(1) as pool:
         pool.submit(work).result()
 
 
-def address(x: Host) -> int:
+def address(x):
     return int(x.__array_interface__["data"][0])
 
 
@@ -106,7 +101,7 @@ def test_random_use_never_overlaps():
 
     def work():
         rng = np.random.default_rng(0)
-        held: list[tuple[Host, int]] = []
+        held = []
         for number in range(2000):
             x = empty((int(rng.integers(SMALL, 4 * SMALL)),), np.uint8)
             x[...] = number % 251
@@ -144,7 +139,7 @@ def test_every_thread_has_its_own_memory():
 def test_threads_at_work_at_the_same_time_do_not_overwrite_each_other():
     barrier = threading.Barrier(4)
 
-    def work(number: int):
+    def work(number):
         for _ in range(100):
             mine = [empty(SHAPE, np.uint8) for _ in range(3)]
             for x in mine:
@@ -158,7 +153,7 @@ def test_threads_at_work_at_the_same_time_do_not_overwrite_each_other():
 
 def test_an_array_handed_to_another_thread_is_kept_there():
     made, checked = threading.Event(), threading.Event()
-    box: list[Host] = []
+    box = []
 
     def make():
         box.append(empty(SHAPE, np.uint8)[1:])
@@ -220,8 +215,8 @@ def test_what_is_needed_in_each_step_is_kept():
     def work():
         sizes = [*range(SMALL, 40 * SMALL, SMALL // 2), *range(80 * SMALL, SMALL, -SMALL)]
 
-        def step() -> list[int]:
-            held: list[Host] = []
+        def step():
+            held = []
             for i, size in enumerate(sizes):
                 held.append(empty((size,), np.uint8))
                 if i >= len(sizes) // 2:
@@ -274,7 +269,7 @@ def test_memory_of_another_thread_is_its_own():
     assert pool.sizes == []
 
 
-def expect_plain(x: Host):
+def expect_plain(x):
     assert type(x) is np.ndarray
 
 
@@ -282,7 +277,7 @@ class Traced(np.ndarray[Any, Any]):
     """A class of arrays."""
 
 
-def columns(shape: tuple[int, ...], *widths: int, dtype: str = "float32") -> tuple[Host, list[Host]]:
+def columns(shape, *widths, dtype="float32"):
     """An array (*shape, Σ widths) of different numbers, and views of so many of its columns each."""
     whole = np.arange(np.prod(shape) * sum(widths), dtype=dtype).reshape(*shape, sum(widths))
     whole = whole.copy()  # whose memory is its own

@@ -1,11 +1,8 @@
 """Fixtures of the decoding tests: small models with varied outputs, and scores of their texts computed again."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from npformer.backend import Backend
 from npformer.models import Decoder, DecoderConfig, Transformer, TransformerConfig
 from npformer.proof.catalogue import shaken
 
@@ -16,7 +13,7 @@ SIZES = {"d_model": 8, "num_heads": 2, "d_ff": 12, "max_seq_len": 16, "dropout":
 def transformer():
     """transformer(backend, seed=1, **changes), nine tokens on each side."""
 
-    def build(backend: Backend, seed: int = 1, **changes) -> Transformer:
+    def build(backend, seed=1, **changes):
         options = {"num_encoder_layers": 1, "num_decoder_layers": 1} | SIZES | changes
         model = shaken(Transformer(TransformerConfig(9, 9, **options), backend=backend, seed=seed))
         assert isinstance(model, Transformer)
@@ -29,7 +26,7 @@ def transformer():
 def decoder():
     """decoder(backend, seed=1, **changes), nine tokens, two layers."""
 
-    def build(backend: Backend, seed: int = 1, **changes) -> Decoder:
+    def build(backend, seed=1, **changes):
         config = DecoderConfig(9, **({"num_layers": 2} | SIZES | changes))
         model = shaken(Decoder(config, backend=backend, seed=seed))
         assert isinstance(model, Decoder)
@@ -42,7 +39,7 @@ def decoder():
 def log_probability():
     """log_probability(model, given, tokens): of a whole text at once, without padding; a prompt counts nothing."""
 
-    def score(model: Transformer | Decoder, given, tokens) -> float:
+    def score(model, given, tokens):
         given, tokens = [int(t) for t in given if t], [int(t) for t in tokens]
         if isinstance(model, Decoder):
             logits, first = model.backend.host(model([tokens[:-1]]))[0], len(given)

@@ -1,11 +1,7 @@
 """Beam search against greedy decoding, against all possible texts, and against scores of whole texts."""
 
-from __future__ import annotations
-
 import itertools
 import re
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,17 +12,14 @@ from npformer.decoding.opening import Opening
 from npformer.errors import ConfigError, ShapeError
 from npformer.models import Encoder, EncoderConfig, Transformer, TransformerConfig
 
-Build = Callable[..., Any]
-Score = Callable[..., float]
-
 SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 7, 2, 0], [6, 3, 0, 0, 0]])
 
 
-def penalty(length: int, alpha: float = 0.6) -> float:
+def penalty(length, alpha=0.6):
     return float(((5 + length) / 6) ** alpha)
 
 
-def cut(row, eos_id: int = 2) -> list[int]:
+def cut(row, eos_id=2):
     """A row as greedy returns it, up to its end."""
     tokens = [int(t) for t in row]
     return tokens[: tokens.index(eos_id) + 1] if eos_id in tokens else tokens
@@ -58,7 +51,7 @@ def test_scores_are_those_of_whole_texts(beam, alpha, transformer, log_probabili
     assert len(lengths) > 1
 
 
-def every_text(max_len: int) -> list[list[int]]:
+def every_text(max_len):
     """Of nine tokens, all that end with 2 or are of max_len."""
     inner = [t for t in range(9) if t != 2]
     ended = [[*text, 2] for n in range(max_len) for text in itertools.product(inner, repeat=n)]
@@ -74,14 +67,14 @@ def test_a_beam_wide_enough_finds_the_best_text_there_is(transformer, log_probab
         assert hypotheses[0].tokens.tolist() == texts[int(np.argmax(scores))]
 
 
-def by_lists(model: Transformer, log_probability: Score, src, max_len: int, beam: int) -> list[list[int]]:
+def by_lists(model, log_probability, src, max_len, beam):
     """The rule of the search in plain words, each text scored anew; texts that ended, best first."""
-    under_way: list[list[int]] = [[]]
-    ended: list[tuple[float, list[int]]] = []
-    path: list[int] | None = []  # the greedy one
-    known: dict[tuple[int, ...], float] = {}
+    under_way = [[]]
+    ended = []
+    path = []  # the greedy one
+    known = {}
 
-    def score(model: Transformer, src, text: list[int]) -> float:
+    def score(model, src, text):
         if tuple(text) not in known:
             known[tuple(text)] = log_probability(model, src, text)
         return known[tuple(text)]
@@ -138,7 +131,7 @@ def test_each_source_is_searched_as_if_it_were_alone(transformer, any64):
 def test_rows_are_computed_no_longer_than_they_matter(transformer, numpy64, monkeypatch):
     model = transformer(numpy64, 2)
     model.generator.bias.data[2] += 3
-    sizes: list[int] = []
+    sizes = []
     step = model.step
     monkeypatch.setattr(model, "step", lambda tokens, state: sizes.append(len(tokens)) or step(tokens, state))
     beam_search(model, SRC, 30, beam=4)
@@ -226,4 +219,4 @@ def test_an_encoder_has_nothing_to_decode(numpy64):
     with pytest.raises(
         ConfigError, match=r"^model: expected a Transformer or a Decoder, got Encoder; an Encoder reads"
     ):
-        beam_search(model, SRC)  # type: ignore[arg-type]
+        beam_search(model, SRC)

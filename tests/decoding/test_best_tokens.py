@@ -1,11 +1,8 @@
 """The likeliest tokens against a full sort, of vocabularies that are and are not whole numbers of parts."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from npformer.backend import Backend
 from npformer.decoding.best_tokens import PART, best_tokens
 
 
@@ -13,7 +10,7 @@ from npformer.decoding.best_tokens import PART, best_tokens
 @pytest.mark.parametrize("vocab_size", [3, 9, 8 * PART, 8 * PART + 1, 20 * PART, 1000])
 @pytest.mark.parametrize("levels", [1, 5, 10**6])
 def test_they_are_those_of_a_full_sort(levels, vocab_size, name, request):
-    backend: Backend = request.getfixturevalue(name)
+    backend = request.getfixturevalue(name)
     logits = np.random.default_rng(vocab_size).integers(0, levels, (6, vocab_size)) / levels * 9 + 500
     tokens, log_p = best_tokens(backend.array(logits), 4, backend)
     expected = np.argsort(-logits, axis=1, kind="stable")[:, :4]  # of equally likely ones the first

@@ -1,17 +1,11 @@
 """The hypotheses of a beam that continue: one source by plain rules, and compiled against plain."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
 from npformer.backend import get_backend
 from npformer.backend.numpy import numba_problem
 from npformer.decoding.choice import NOBODY, choose, seats
-
-Host = np.ndarray[Any, Any]
 
 
 @pytest.fixture(params=["float32", "float64"])
@@ -22,7 +16,7 @@ def compiled(request):
     return get_backend("numpy", dtype=request.param, kernels="numba")
 
 
-def beams(seed: int, n: int, w: int, beam: int, vocab_size: int) -> tuple[Host, Host, Host, Host]:
+def beams(seed, n, w, beam, vocab_size):
     """logits, log P, greedy and room of n sources; rows with equal numbers, and places that are empty."""
     rng = np.random.default_rng(seed)
     logits = rng.integers(0, 1 + 10 ** (seed % 3), (n * w, vocab_size)) / 3

@@ -1,13 +1,10 @@
 """Greedy decoding against one argmax after the other over the full model."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
 import pytest
 
-from npformer.backend import Backend
 from npformer.decoding import greedy
 from npformer.errors import ConfigError, ShapeError, TokenError
 from npformer.models import Transformer, TransformerConfig
@@ -16,7 +13,7 @@ from npformer.proof.catalogue import shaken
 SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 7, 2, 0]])
 
 
-def build(backend: Backend, **changes) -> Transformer:
+def build(backend, **changes):
     config = TransformerConfig(9, 9, d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=12,
                                **({"max_seq_len": 8} | changes))  # fmt: skip
     model = shaken(Transformer(config, backend=backend, seed=1))
@@ -26,7 +23,7 @@ def build(backend: Backend, **changes) -> Transformer:
     return model
 
 
-def by_full_recomputation(model: Transformer, row, max_len: int, eos_id: int = 2) -> list[int]:
+def by_full_recomputation(model, row, max_len, eos_id=2):
     """One sequence at a time, without its padding, the whole model anew for every token."""
     tokens = [1]
     while len(tokens) <= max_len and not (len(tokens) > 1 and tokens[-1] == eos_id):
@@ -35,7 +32,7 @@ def by_full_recomputation(model: Transformer, row, max_len: int, eos_id: int = 2
     return tokens[1:]
 
 
-def ending(model: Transformer, max_len: int) -> int:
+def ending(model, max_len):
     """A token that some row emits before the last position and not all rows emit at once."""
     rows = [by_full_recomputation(model, row, max_len, eos_id=-1) for row in SRC]
     for token in {token for row in rows for token in row[1:-2]}:

@@ -1,22 +1,15 @@
 """A decoder continues prompts of unequal length, each as if it were alone; and what ends a row."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 
 from npformer.decoding import greedy
 from npformer.errors import ConfigError, ShapeError, TokenError
-from npformer.models import Decoder
-
-Build = Callable[..., Decoder]
 
 PROMPTS = np.array([[3, 5, 4, 6, 7, 1], [8, 6, 0, 0, 0, 0], [4, 0, 7, 0, 0, 0], [7, 0, 0, 0, 0, 0]])
-KINDS: list[dict[str, Any]] = [
+KINDS = [
     {"positions": positions, "attention": attention, "window": 3 if attention == "local" else None}
     for positions in ("sinusoidal", "learned", "rotary", "relative", "none")
     for attention in ("full", "local", "linear")
@@ -25,11 +18,11 @@ KINDS: list[dict[str, Any]] = [
 MOVABLE = [kind for kind in KINDS if (kind["positions"], kind["attention"]) != ("rotary", "linear")]
 
 
-def whole(row) -> list[int]:
+def whole(row):
     return [int(t) for t in np.trim_zeros(np.asarray(row), "b")]
 
 
-def by_full_recomputation(model: Decoder, prompt: list[int], max_len: int) -> list[int]:
+def by_full_recomputation(model, prompt, max_len):
     tokens = list(prompt)
     while len(tokens) < max_len and (len(tokens) == len(prompt) or tokens[-1] != 2):
         tokens.append(int(np.argmax(model.backend.host(model([tokens]))[0, -1])))
@@ -80,7 +73,7 @@ def test_a_prompt_that_fills_its_row_is_returned(decoder, numpy64):
 def test_a_stop_function_ends_a_row(decoder, numpy64):
     model, seen = decoder(numpy64), []
 
-    def stop(ids) -> bool:
+    def stop(ids):
         seen.append(ids.tolist())
         ids[:] = 0  # what it is given is its own
         return len(seen[-1]) == 8

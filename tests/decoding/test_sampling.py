@@ -1,10 +1,6 @@
 """Sampling: the distribution, the frequencies, and that a row's draws do not depend on the other rows."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +8,6 @@ import pytest
 from npformer.decoding import greedy, sample
 from npformer.decoding.sampling import drawn, probabilities
 from npformer.errors import ConfigError
-
-Build = Callable[..., Any]
 
 SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [8, 6, 2, 0, 0]])
 P = np.array([[0.4, 0.1, 0.3, 0.2], [0.25, 0.25, 0.25, 0.25]])
@@ -65,7 +59,7 @@ def test_a_seed_draws_the_same_and_another_something_else(transformer, any64):
     assert one.shape != other.shape or (one != other).any()
 
 
-def trimmed(row) -> list[int]:
+def trimmed(row):
     return np.trim_zeros(np.asarray(row), "b").tolist()
 
 

@@ -1,16 +1,11 @@
 """What tests of compiled parts share: small kernels around them, compiled as the package compiles its own."""
 
-from __future__ import annotations
-
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 
-Host = np.ndarray[Any, Any]
 PATIENCE = 600  # seconds until a test gives up on what would never happen
 
 
@@ -18,7 +13,7 @@ PATIENCE = 600  # seconds until a test gives up on what would never happen
 def until():
     """until(true): wait until true() says so."""
 
-    def wait(true: Callable[[], bool]):
+    def wait(true):
         pause, end = threading.Event(), time.monotonic() + PATIENCE
         while not true() and time.monotonic() < end:
             pause.wait(0.005)
@@ -39,14 +34,14 @@ def compiled():
 def elementwise(compiled):
     """elementwise(part): a function of arrays that applies part, a function of one number, to each number."""
 
-    def make(part) -> Callable[[Host], Host]:
-        def loop(x: Host, y: Host):
+    def make(part):
+        def loop(x, y):
             for i in range(x.size):
                 y[i] = part(x[i])
 
         kernel = compiled(loop)
 
-        def apply(x: Host) -> Host:
+        def apply(x):
             y = np.empty_like(x)
             kernel(x, y)
             return y
@@ -76,16 +71,16 @@ def a_helper_falls_asleep(monkeypatch):
     pytest.importorskip("numba")
     from npformer.backend.numba import decode_parts, decode_step, sharing
 
-    def make(phase: int) -> list[Host]:
-        given: list[tuple[Host, ...]] = []
-        places: list[Host] = []
+    def make(phase):
+        given = []
+        places = []
 
-        def invite(job, shared: Host):
+        def invite(job, shared):
             shared[sharing.PRESENT], shared[sharing.ASLEEP] = 1, phase
             given.append(job.args[1])
             places.append(shared)
 
-        def wake_up(lost: list[Host]):
+        def wake_up(lost):
             """Give back the part that was taken from the back, as if nobody had taken it, and do it."""
             for layers, model, sizes, shared, *others in given:  # others: the helper's patience among them
                 if shared[sharing.PRESENT] and any(shared is place for place in lost):
@@ -115,7 +110,7 @@ def change_stack():
             y, cache = super().forward(x)
             return y * 0, cache
 
-    def change(name: str, stack):
+    def change(name, stack):
         layers, weight = stack.layers, stack.layers[1].feed_forward.up.weight
         if name == "array":
             weight.data = weight.data * 0.9

@@ -1,13 +1,11 @@
 """A model whose sizes four does not divide, with the same numbers for all kernels."""
 
-from __future__ import annotations
-
 from npformer.backend import get_backend
 from npformer.models import Transformer, TransformerConfig
 from npformer.proof.catalogue import shaken
 
 
-def small_model(kernels: str, dtype: str = "float64", encoders: int = 1, decoders: int = 1, **changes):
+def small_model(kernels, dtype="float64", encoders=1, decoders=1, **changes):
     """So many layers on either side; for decoding steps it may be shared by two threads."""
     options = {"d_model": 15, "num_heads": 3, "d_ff": 21, "num_encoder_layers": encoders} | changes
     backend = get_backend("numpy", dtype=dtype, kernels=kernels, threads=2)

@@ -1,16 +1,11 @@
 """Attention in blocks of queries, and on heads that lie anyhow in memory."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
 from npformer.backend import PLAIN
 from npformer.functional import AttentionMask, Draw
 
-Host = np.ndarray[Any, Any]
 MASKS = {
     "none": {},
     "causal": {"causal": True},
@@ -31,7 +26,7 @@ def attention():
     return attention
 
 
-def agree(module, q: Host, k: Host, v: Host, mask: AttentionMask, draw: Draw | None) -> bool:
+def agree(module, q, k, v, mask, draw):
     out, cache = module.attention_forward(q, k, v, mask, draw)
     true, plain_cache = PLAIN.attention.forward(q, k, v, mask, draw)
     dout = np.random.default_rng(1).normal(size=out.shape)
@@ -80,7 +75,7 @@ def test_a_block_has_so_many_queries_that_its_scores_fit(attention):
 def test_heads_in_any_memory_layout(attention, layout):
     rng = np.random.default_rng(0)
 
-    def make() -> Host:
+    def make():
         x = rng.normal(size=(2, 5, 3, 12))  # (B, T, H, 3D)
         if layout == "turned":  # as keys are kept for decoding
             return x[..., :4].transpose(0, 2, 3, 1).copy().swapaxes(-1, -2)

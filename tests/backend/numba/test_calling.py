@@ -1,9 +1,5 @@
 """A program of calls does what the calls do, with every kind of argument, and stops where one fails."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -12,10 +8,8 @@ from npformer.backend.numba import calling, compiling  # noqa: E402 - there is N
 from npformer.backend.numba.recording import Tape  # noqa: E402
 from npformer.backend.workspace import Pool  # noqa: E402
 
-Host = np.ndarray[Any, Any]
 
-
-def kernel_of(function, signature: str, dtype: str):
+def kernel_of(function, signature, dtype):
     """A kernel that is none of npformer's, compiled, and not kept on disk."""
     kernel = compiling.Kernel(numba.njit(nogil=True)(function), signature)
     kernel.dispatcher.disable_compile(False)
@@ -24,7 +18,7 @@ def kernel_of(function, signature: str, dtype: str):
     return kernel
 
 
-def run(dtype: str, *calls: tuple[Any, tuple[Any, ...]]):
+def run(dtype, *calls):
     """Write the calls down, and make them."""
     tape = Tape(dtype, Pool(limit=0))
     for kernel, arguments in calls:

@@ -1,13 +1,10 @@
 """Kernels are compiled once, said so, kept on disk, where they are called, and never in the middle of training."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -36,7 +33,7 @@ def needs_numba():
     pytest.importorskip("numba")
 
 
-def run(program: str, package: Path | None = None, **environment: str) -> list[str]:
+def run(program, package=None, **environment):
     """A program in a process of its own, with this package or a copy of it: what it says on stderr."""
     folder = package or Path(npformer.__file__).parent.parent
     variables = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
@@ -48,7 +45,7 @@ def run(program: str, package: Path | None = None, **environment: str) -> list[s
     return done.stderr.splitlines()
 
 
-def is_announced(said: list[str]) -> bool:
+def is_announced(said):
     """Whether compiling was, in two lines, and nothing else said; or nothing at all."""
     assert not said or len(said) == 2
     assert not said or said[0] == "npformer: compiling 1 kernel for float32, once ..."
@@ -178,7 +175,7 @@ def test_training_and_decoding_compile_nothing_more(dtype):
 
     backend = get_backend("numpy", dtype, kernels="numba", threads=2)
     ids = np.random.default_rng(0).integers(1, 9, size=(6, 5))
-    variants: list[dict[str, Any]] = [
+    variants = [
         {},
         {"norm_order": "pre", "activation": "gelu", "positions": "learned", "tie_embeddings": True, "recompute": True},
     ]
@@ -186,7 +183,7 @@ def test_training_and_decoding_compile_nothing_more(dtype):
         config = TransformerConfig(9, 9, d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=12,
                                    max_seq_len=8, **changes)  # fmt: skip
         model = Transformer(config, backend=backend)
-        step = TrainStep(model, Adam(model.arena), clip_norm=np.float32(1.0), accumulate=2, label_smoothing=0.1)  # type: ignore[arg-type]
+        step = TrainStep(model, Adam(model.arena), clip_norm=np.float32(1.0), accumulate=2, label_smoothing=0.1)
         step(ids, ids, ids)
         greedy(model, ids[:1], max_len=4)
         greedy(model, ids, max_len=4)

@@ -1,9 +1,6 @@
 """Several steps of a beam search in one call against as many calls, alone and with a helper."""
 
-from __future__ import annotations
-
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,17 +10,14 @@ pytest.importorskip("numba")
 from npformer import beam_search
 from npformer.backend.numba import sharing
 from npformer.decoding import beams
-from npformer.decoding.beam_search import Hypothesis
-from npformer.models import Transformer
 from npformer.runtime import fused_decode
 from tests.backend.numba.small_models import small_model
 
-Host = np.ndarray[Any, Any]
 SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 0, 2, 2], [1, 5, 5, 8, 2]])
 MAX_LEN = 30
 
 
-def model(kernels: str, dtype: str = "float64", **changes):
+def model(kernels, dtype="float64", **changes):
     """The same numbers for all kernels; so loud that hypotheses differ, and end at different steps."""
     made = small_model(kernels, dtype, decoders=2, **changes)
     made.generator.weight.data[...] *= 2
@@ -31,11 +25,11 @@ def model(kernels: str, dtype: str = "float64", **changes):
     return made
 
 
-def one_by_one(of: Transformer, src: Host, **options) -> list[list[Hypothesis]]:
+def one_by_one(of, src, **options):
     return beam_search(of, src, MAX_LEN, stop=lambda text: False, **options)
 
 
-def same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]], atol: float = 1e-11):
+def same(found, expected, atol=1e-11):
     for ones, others in zip(found, expected, strict=True):
         assert [one.tokens.tolist() for one in ones] == [other.tokens.tolist() for other in others]
         for place in (1, 2):  # the score, and log P
@@ -50,7 +44,7 @@ def few_at_once(monkeypatch):
 
 
 @cache
-def expected_of(eos_id: int, sources: int, beam: int) -> list[list[Hypothesis]]:
+def expected_of(eos_id, sources, beam):
     return one_by_one(model("plain"), SRC[:sources], beam=beam, eos_id=eos_id)
 
 
@@ -129,7 +123,7 @@ def test_a_model_without_fused_steps_has_none():
 
 
 def test_a_model_without_fused_steps_is_asked_once(monkeypatch):
-    asked: list[Any] = []
+    asked = []
     monkeypatch.setattr(fused_decode, "search", lambda *given, **named: asked.append(given))
     same(beam_search(model("numba"), SRC, MAX_LEN), one_by_one(model("plain"), SRC))
     assert len(asked) == 1
@@ -147,5 +141,5 @@ def test_a_helper_that_falls_asleep_on_the_way_costs_no_step(phase, at_once, a_h
 
 
 def test_numbers_of_few_bits_are_as_good():
-    found = beam_search(model("numba"), SRC, np.int8(MAX_LEN), beam=np.int8(3), eos_id=np.int16(2))  # type: ignore[arg-type]
+    found = beam_search(model("numba"), SRC, np.int8(MAX_LEN), beam=np.int8(3), eos_id=np.int16(2))
     same(found, one_by_one(model("plain"), SRC, beam=3))

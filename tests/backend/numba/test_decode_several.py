@@ -1,10 +1,7 @@
 """Several decoding steps in one call against as many calls, alone and with a helper."""
 
-from __future__ import annotations
-
 import gc
 from dataclasses import replace
-from typing import Any
 from weakref import ref
 
 import numpy as np
@@ -13,7 +10,7 @@ import pytest
 pytest.importorskip("numba")
 
 from npformer import greedy
-from npformer.backend import Backend, Pair, get_backend
+from npformer.backend import Pair, get_backend
 from npformer.backend.numba import sharing
 from npformer.backend.numba.decode_kernel import likeliest
 from npformer.decoding import writing
@@ -22,13 +19,12 @@ from npformer.models import Transformer
 from npformer.runtime import fused_decode
 from tests.backend.numba.small_models import small_model
 
-Host = np.ndarray[Any, Any]
 SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 0, 2, 2], [1, 5, 5, 8, 2], [2, 8, 1, 0, 0]])
 PADS = 1.5  # added to their logit, so that some are chosen
 MAX_LEN = 37
 
 
-def model(kernels: str, dtype: str = "float64", **changes):
+def model(kernels, dtype="float64", **changes):
     """The same numbers for all kernels: positions so loud, and biases so low, that texts are not one token for ever."""
     made = small_model(kernels, dtype, decoders=2, **({"positions": "learned", "max_seq_len": 64} | changes))
     for name, parameter in made.named_parameters():
@@ -40,7 +36,7 @@ def model(kernels: str, dtype: str = "float64", **changes):
     return made
 
 
-def one_by_one(of: Transformer, batch: int, eos_id: int) -> Host:
+def one_by_one(of, batch, eos_id):
     return greedy(of, SRC[:batch], MAX_LEN, eos_id=eos_id, stop=lambda text: False)
 
 
@@ -93,7 +89,7 @@ def test_a_step_of_ones_own_is_obeyed():
     one.__class__ = Mine
     assert np.all(greedy(one, SRC, MAX_LEN) == 7)
     step = other.step
-    other.step = lambda tokens, state: step(tokens, state) + 1e6 * np.eye(9)[8]  # type: ignore[method-assign]
+    other.step = lambda tokens, state: step(tokens, state) + 1e6 * np.eye(9)[8]
     assert np.all(greedy(other, SRC, MAX_LEN) == 8)
 
 
@@ -154,7 +150,7 @@ def test_a_helper_that_falls_asleep_on_the_way_costs_no_step(phase, a_helper_fal
 def test_an_operation_of_ones_own_is_obeyed():
     """Kernels of whole models spell the backend's own operations, and no others."""
 
-    def with_another_map(on: Backend) -> Backend:
+    def with_another_map(on):
         linear = on.ops.linear
 
         def forward(*inputs):
@@ -175,9 +171,9 @@ def test_an_operation_of_ones_own_is_obeyed():
 
 @pytest.mark.parametrize("where", ["encoder.layers.0.feed_forward", "decoder.layers.1.norm2"])
 def test_a_forward_of_ones_own_is_called(where):
-    made, calls = model("numba"), list[int]()
+    made, calls = model("numba"), []
     expected = greedy(made, SRC, MAX_LEN, eos_id=99)
-    layer: Any = made
+    layer = made
     for part in where.split("."):
         layer = layer[int(part)] if part.isdigit() else getattr(layer, part)
     before = layer.forward
@@ -201,13 +197,13 @@ def test_without_an_end_token_texts_reach_max_len():
         assert np.array_equal(found, one_by_one(model("plain"), len(SRC), 99))
         assert np.array_equal(found, greedy(model(kernels), SRC, MAX_LEN, eos_id=2**70))
         with pytest.raises(ConfigError, match="eos_id: expected a token id, or None"):
-            greedy(model(kernels), SRC, MAX_LEN, eos_id=2.0)  # type: ignore[arg-type]
+            greedy(model(kernels), SRC, MAX_LEN, eos_id=2.0)
 
 
 def test_a_hook_that_knows_its_model_does_not_keep_it():
     def hooked_and_gone():
         made = model("numba")
-        layer: Any = made.decoder.layers[0].feed_forward
+        layer = made.decoder.layers[0].feed_forward
         forward = layer.forward
 
         def hooked(*inputs, **options):
@@ -225,9 +221,9 @@ def test_a_hook_that_knows_its_model_does_not_keep_it():
 
 @pytest.mark.parametrize("where", ["encoder.layers.0.norm1", "decoder.layers.1.cross_attention"])
 def test_a_layer_computes_on_its_own_backend(where):
-    made, calls = model("numba"), list[int]()
+    made, calls = model("numba"), []
     greedy(made, SRC, MAX_LEN)
-    layer: Any = made
+    layer = made
     for part in where.split("."):
         layer = layer[int(part)] if part.isdigit() else getattr(layer, part)
     name = "post_norm" if "norm" in where else "linear"

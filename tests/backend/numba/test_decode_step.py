@@ -1,10 +1,6 @@
 """The compiled decoding step against the composition of the layers, alone and with a helper."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,26 +11,23 @@ from npformer.backend.numba import decode_step, sharing
 from npformer.backend.numba.decode_step import FEW_TOKENS, decoder_steps
 from npformer.errors import DTypeError
 from npformer.layers import DecoderStack
-from npformer.models import Transformer
 from npformer.runtime.fused_decode import step
 from tests.backend.numba.small_models import small_model
 
-Host = np.ndarray[Any, Any]
 SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 0, 2, 2]])
 MANY = np.concatenate([SRC, SRC[:, ::-1]])[: FEW_TOKENS + 3]  # more than are multiplied without BLAS
 MAX_LEN = 6
 TOLERANCE = {"float64": 1e-13, "float32": 1e-5}
 model = partial(small_model, decoders=3)  # more layers than one
-Change = Callable[[Transformer], Any]
 
 
-def tokens(batch: int) -> Host:
+def tokens(batch):
     found = np.random.default_rng(batch).integers(0, 9, (batch, MAX_LEN))
     found[-1, :2] = 0  # queries that see nothing
     return found
 
 
-def logits(of: Transformer, batch: int, change: Change | None = None) -> Host:
+def logits(of, batch, change=None):
     """Of all steps (T, B, V); the model is changed in the middle."""
     state, found = of.start(MANY[:batch], MAX_LEN), []
     for t, now in enumerate(tokens(batch).T):
@@ -44,7 +37,7 @@ def logits(of: Transformer, batch: int, change: Change | None = None) -> Host:
     return np.array(found)
 
 
-def error(dtype: str = "float64", batch: int = 2, change: Change | None = None, **changes) -> float:
+def error(dtype="float64", batch=2, change=None, **changes):
     """The largest difference between the two, over what is computed with and the tolerance."""
     plain, fast = (logits(model(kernels, dtype, **changes), batch, change) for kernels in ("plain", "numba"))
     assert fast.dtype == dtype
@@ -70,11 +63,11 @@ def test_it_is_the_composition_in_every_form(changes, batch):
     assert error(batch=batch, **changes) < 1
 
 
-def in_place(of: Transformer):
+def in_place(of):
     of.arena.values *= 0.9
 
 
-def another_precision(of: Transformer):
+def another_precision(of):
     bias = of.generator.bias
     bias.data = bias.data.astype(np.float32)
 
@@ -82,7 +75,7 @@ def another_precision(of: Transformer):
 @pytest.mark.parametrize("change", [in_place, "array", "layer", "norm", "kind"])
 @pytest.mark.usefixtures("threads")
 def test_a_model_that_changes_between_steps_is_computed_with_as_it_is_now(change, change_stack):
-    def apply(of: Transformer):
+    def apply(of):
         change_stack(change, of.decoder) if isinstance(change, str) else change(of)
 
     assert error(change=apply) < 1
@@ -150,7 +143,7 @@ def test_arrays_of_other_shapes_are_left_to_the_layers(name):
     assert state.length == 1
 
 
-def _parameter(of, name: str):
+def _parameter(of, name):
     for part in name.split("."):
         of = of[int(part)] if part.isdigit() else getattr(of, part)
     return of

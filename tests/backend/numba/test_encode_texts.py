@@ -1,10 +1,6 @@
 """The compiled encoder of whole texts against the composition of the layers."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,18 +10,15 @@ pytest.importorskip("numba")
 from npformer.backend.numba import encode_texts
 from npformer.errors import DTypeError
 from npformer.layers import EncoderStack
-from npformer.models import Transformer
 from npformer.runtime.fused_encode import encode, fused_encode
 from tests.backend.numba.small_models import small_model
 
-Host = np.ndarray[Any, Any]
 SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 0, 2, 2]])
 TOLERANCE = {"float64": 1e-13, "float32": 1e-5}
 model = partial(small_model, encoders=3)
-Change = Callable[[Transformer], Any]
 
 
-def error(src: Host, dtype: str = "float64", change: Change = lambda of: None, **changes) -> float:
+def error(src, dtype="float64", change=lambda of: None, **changes):
     """The largest difference between the layers and the kernel, over what is computed with and the tolerance."""
     plain, fast = (model(kernels, dtype, **changes) for kernels in ("plain", "numba"))
     assert fused_encode(fast, src) is not None
@@ -61,7 +54,7 @@ def test_texts_of_any_length(tokens):
 
 @pytest.mark.parametrize("change", ["in place", "array", "layer", "norm"])
 def test_a_model_that_changes_is_computed_with_as_it_is_now(change, change_stack):
-    def apply(of: Transformer):
+    def apply(of):
         if change == "in place":
             of.arena.values *= 0.9
         else:
@@ -74,16 +67,16 @@ def test_a_model_that_changes_is_computed_with_as_it_is_now(change, change_stack
     assert np.max(np.abs(encode(changed, SRC)[0] - before)) > 1e-9
 
 
-def another_eps(of: Transformer):
+def another_eps(of):
     of.encoder.layers[1].norm1.eps = 0.1
 
 
-def another_precision(of: Transformer):
+def another_precision(of):
     bias = of.encoder.layers[1].feed_forward.down.bias
     bias.data = bias.data.astype(np.float32)
 
 
-def turned(of: Transformer):
+def turned(of):
     weight = of.encoder.layers[0].self_attention.output.weight
     weight.data = np.asfortranarray(weight.data)
 

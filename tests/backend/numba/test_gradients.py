@@ -1,15 +1,9 @@
 """Gradients of parameters are added where they live, however that lies in memory, and not computed for nobody."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
 from npformer.backend import PLAIN
-
-Host = np.ndarray[Any, Any]
 
 
 @pytest.fixture
@@ -20,7 +14,7 @@ def pairs():
     return {"linear": compiled.OPS.linear, "feed_forward": compiled.OPS.feed_forward}
 
 
-def places(shape: tuple[int, ...]) -> dict[str, Host]:
+def places(shape):
     """Where a gradient of this shape may live: full of 3."""
     wide, turned = np.full((*shape[:-1], 3 * shape[-1]), 3.0), np.full(shape[::-1], 3.0)
     crooked = np.zeros(8 * int(np.prod(shape)) + 1, np.uint8)[1:].view(float).reshape(shape)
@@ -40,7 +34,7 @@ def test_added_where_it_lives(pairs, op, where):
     dy = rng.normal(size=y.shape)
     dx, *true = getattr(PLAIN, op).backward(dy, getattr(PLAIN, op).forward(x, *parameters, *options)[1])
     for first in range(len(sizes)):  # the earlier ones are returned
-        into: list[Host | None] = [places(size)[where] for size in sizes[first:]]
+        into = [places(size)[where] for size in sizes[first:]]
         found = pairs[op].backward(dy, cache, into)
         found = found if isinstance(found, tuple) else (found,)
         for place, gradient in zip([*found, *into], [dx, *true[:first], *(g + 3 for g in true[first:])], strict=True):

@@ -1,7 +1,5 @@
 """Intel's library: found, set up and used where it should be, left alone and said why elsewhere."""
 
-from __future__ import annotations
-
 import ctypes
 import importlib.metadata
 from pathlib import Path
@@ -30,20 +28,20 @@ def anew(monkeypatch):
 class FakeLibrary:
     """What MKL answers when it is set up."""
 
-    def __init__(self, layer: int):
+    def __init__(self, layer):
         self._layer = layer
-        self.asked: list[tuple[str, int]] = []
+        self.asked = []
 
-    def MKL_Set_Threading_Layer(self, layer: int) -> int:  # noqa: N802 - MKL's name
+    def MKL_Set_Threading_Layer(self, layer):  # noqa: N802 - MKL's name
         self.asked.append(("layer", layer))
         return self._layer
 
-    def MKL_CBWR_Set(self, way: int) -> int:  # noqa: N802 - MKL's name
+    def MKL_CBWR_Set(self, way):  # noqa: N802 - MKL's name
         self.asked.append(("repeatable", way))
         return 0
 
 
-def installed(monkeypatch: pytest.MonkeyPatch, *names: str, processor: str = "sapphirerapids"):
+def installed(monkeypatch, *names, processor="sapphirerapids"):
     """Let there be a package mkl 9.9 of these files, on this processor."""
     files = [SimpleNamespace(name=name, locate=lambda name=name: Path("/somewhere") / name) for name in names]
     package = SimpleNamespace(version="9.9", files=files)
@@ -52,7 +50,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, *names: str, processor: str = "sa
 
 
 def test_not_installed(anew, monkeypatch):
-    def none(name: str):
+    def none(name):
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "distribution", none)
@@ -66,7 +64,7 @@ def test_it_is_loaded_from_its_own_files_and_set_up(name, anew, monkeypatch):
     installed(monkeypatch, "libmkl_core.so.3", name)
     library, loaded = FakeLibrary(1), []
     monkeypatch.setattr(ctypes, "CDLL", lambda path: loaded.append(path) or library)
-    assert anew.intel() == Intel(library, "9.9")  # type: ignore[arg-type]
+    assert anew.intel() == Intel(library, "9.9")
     assert loaded == [str(Path("/somewhere") / name)]
     assert library.asked == [("layer", 1), ("repeatable", 2)]
     assert product_library() == "MKL 9.9"

@@ -1,7 +1,5 @@
 """Of a kept kernel nothing is used that was changed, and what was changed is said and compiled anew."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

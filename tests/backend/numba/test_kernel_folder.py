@@ -1,7 +1,5 @@
 """Kernels are kept in a folder of one's own; any other is not used, which is said, and worked around."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -27,7 +25,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "cache" / "npformer"
 
 
-def passing(found: Place) -> Path:
+def passing(found):
     """The folder that ends with the process."""
     assert found.to_write.name == "npformer"
     assert found.to_write.parent.name.startswith("npformer-kernels-")
@@ -53,28 +51,28 @@ def test_where_it_is(monkeypatch):
     assert found == ["/given/npformer", "/caches/npformer", "/home/somebody/.cache/npformer"]
 
 
-def others_may_write(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def others_may_write(folder, monkeypatch):
     folder.mkdir(parents=True)
     folder.chmod(0o777)
 
 
-def of_somebody_else(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def of_somebody_else(folder, monkeypatch):
     folder.mkdir(parents=True, mode=0o700)
     user = os.getuid()
     monkeypatch.setattr(os, "getuid", lambda: user + 1)
 
 
-def a_link(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def a_link(folder, monkeypatch):
     folder.parent.mkdir()
     folder.symlink_to(folder.parent)
 
 
-def a_file(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def a_file(folder, monkeypatch):
     folder.parent.mkdir()
     folder.touch()
 
 
-def below_a_file(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def below_a_file(folder, monkeypatch):
     folder.parent.touch()
 
 
@@ -95,7 +93,7 @@ def test_somebody_elses_folder_is_neither_read_nor_written(make, folder, monkeyp
 
 
 def test_read_only_arrays_are_accepted(folder, monkeypatch, capsys):
-    def refuse(dir: Path):
+    def refuse(dir):
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr(kernel_folder.tempfile, "TemporaryFile", refuse)

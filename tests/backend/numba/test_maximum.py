@@ -1,13 +1,7 @@
 """The maximum of a row inside kernels: by bits in float32, by value in float64."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
-
-Host = np.ndarray[Any, Any]
 
 
 @pytest.fixture(scope="module")
@@ -15,14 +9,14 @@ def maxima(compiled):
     """The largest number of each row (N, C)."""
     from npformer.backend.numba.maximum import comparable, largest
 
-    def loop(x: Host, y: Host):
+    def loop(x, y):
         compared = comparable(x)
         for i in range(x.shape[0]):
             y[i] = largest(compared[i])
 
     kernel = compiled(loop)
 
-    def apply(x: Host) -> Host:
+    def apply(x):
         y = np.full(x.shape[0], 99, x.dtype)
         kernel(x, y)
         return y

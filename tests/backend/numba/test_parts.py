@@ -1,15 +1,11 @@
 """A compiled kernel is stale once a file has changed that its machine code is made of: no such file is forgotten."""
 
-from __future__ import annotations
-
 import ast
 import dis
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
-from typing import Any
 
 import pytest
 
@@ -21,11 +17,11 @@ from npformer.backend.numba import compiling
 ROOT = Path(npformer.__file__).parent
 
 
-def file_of(module: str) -> Path:
+def file_of(module):
     return Path(sys.modules[module].__file__ or "").resolve()
 
 
-def names_in(code: CodeType, way: str) -> set[str]:
+def names_in(code, way):
     """Every name that a function, or one inside it, loads in this way: LOAD_GLOBAL, LOAD_ATTR."""
     inner = [names_in(each, way) for each in code.co_consts if isinstance(each, CodeType)]
     own = {each.argval for each in dis.get_instructions(code) if each.opname in (way, way.replace("ATTR", "METHOD"))}
@@ -33,7 +29,7 @@ def names_in(code: CodeType, way: str) -> set[str]:
 
 
 @cache
-def imported(module: str) -> dict[str, str]:
+def imported(module):
     """What a module of npformer imports by name, and from where."""
     tree = ast.parse(file_of(module).read_text(encoding="utf-8"))
     return {
@@ -46,10 +42,10 @@ def imported(module: str) -> dict[str, str]:
 
 
 @cache
-def assigned(module: str) -> dict[str, set[str]]:
+def assigned(module):
     """The names that a module assigns, and those that stand on the right side."""
     tree = ast.parse(file_of(module).read_text(encoding="utf-8"))
-    found: dict[str, set[str]] = {}
+    found = {}
     for node in tree.body:
         if isinstance(node, ast.Assign | ast.AnnAssign):
             asked = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
@@ -58,7 +54,7 @@ def assigned(module: str) -> dict[str, set[str]]:
     return found
 
 
-def made_of(function: FunctionType, seen: set[Any]) -> Iterator[str]:
+def made_of(function, seen):
     """The modules whose text the machine code of a function depends on, its own among them."""
     if function not in seen:
         seen.add(function)
@@ -70,7 +66,7 @@ def made_of(function: FunctionType, seen: set[Any]) -> Iterator[str]:
             yield from behind(value, name, function.__module__, attributes, seen)
 
 
-def behind(value, name: str, module: str, attributes: set[str], seen: set[Any]) -> Iterator[str]:
+def behind(value, name, module, attributes, seen):
     """The modules behind one name that code in a module asks for."""
     value = getattr(value, "py_func", value)
     if isinstance(value, ModuleType) and value.__name__.startswith("npformer"):
@@ -89,14 +85,14 @@ def behind(value, name: str, module: str, attributes: set[str], seen: set[Any]) 
             yield from behind(None, other, module, attributes, seen)
 
 
-def forgotten(kernel: compiling.Kernel, parts: set[Path]) -> set[str]:
+def forgotten(kernel, parts):
     """Files that the kernel is made of and that nobody looks at to say whether it is stale."""
     function = kernel.dispatcher.py_func
     files = {file_of(module) for module in made_of(function, set())} - {file_of(function.__module__)}
     return {str(file.relative_to(ROOT)) for file in files - parts}
 
 
-def listed() -> set[Path]:
+def listed():
     return {path.resolve() for path in compiling._parts}
 
 

@@ -1,9 +1,5 @@
 """Compiled Philox draws the numbers of functional/philox.py, from any place on."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -12,7 +8,6 @@ from npformer.functional import Draw, philox_bits
 from npformer.functional.dropout import dropout_threshold
 from npformer.functional.philox import WORD
 
-Host = np.ndarray[Any, Any]
 EXTREMES = [0, 1, 2**32, 2**63 - 1, 2**63, WORD - 1, WORD]
 
 
@@ -23,14 +18,14 @@ def draw_lanes(compiled):
 
     draw, room_for = philox.draw_lanes, philox.room_for_lanes
 
-    @compiled  # type: ignore[untyped-decorator]
-    def drawn(seed, site, step, micro, start, size):  # type: ignore[no-untyped-def]
+    @compiled
+    def drawn(seed, site, step, micro, start, size):
         room = room_for(size)
         words = np.full(room.size + 4, np.uint64(0))  # one block more than there is room for
         base = draw(words, seed, site, step, micro, start, size)
         return words, base, room.size
 
-    def take(numbers, size: int) -> Host:
+    def take(numbers, size):
         words, base, room = drawn(*numbers[:5], size)
         assert not words[room:].any(), "written past the room"
         return np.asarray(words.view(np.uint16)[base : base + size])
@@ -38,7 +33,7 @@ def draw_lanes(compiled):
     return take
 
 
-def take(draw_lanes, draw: Draw, shape: tuple[int, ...]) -> Host:
+def take(draw_lanes, draw, shape):
     from npformer.backend.numba.philox import numbers
 
     like = np.empty(shape)

@@ -1,22 +1,16 @@
 """Matrix products in kernels: every way in which matrices lie in memory, both kinds of product, threads."""
 
-from __future__ import annotations
-
 import ctypes
 import threading
-from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
 
-Host = np.ndarray[Any, Any]
-Product = Callable[[Host, Host, int, Host], None]
 BY_ROWS, BY_COLUMNS = 101, 102  # CBLAS's numbers for them
 #: (m, k, n): one number, one row, one column, no rows, nothing to sum, odd sizes, large ones.
 SIZES = [(1, 1, 1), (1, 5, 3), (5, 1, 3), (3, 5, 1), (0, 5, 3), (3, 5, 0), (3, 0, 4), (7, 9, 5), (65, 130, 67)]
-LAYOUTS: dict[str, Callable[[Host], Host]] = {
+LAYOUTS = {
     "rows": lambda x: x.copy(),
     "columns": lambda x: x.T.copy().T,
     "some columns of a wider one": lambda x: np.concatenate([x, x, x], axis=1)[:, x.shape[1] : 2 * x.shape[1]],
@@ -31,7 +25,7 @@ def product():
     from npformer.backend.numba import compiling, products
 
     letters = [[compiling.LETTERS[letter](number) for letter in "mmiM"] for number in (numba.float32, numba.float64)]
-    made: Product = numba.njit([numba.void(*types) for types in letters], nogil=True)(
+    made = numba.njit([numba.void(*types) for types in letters], nogil=True)(
         lambda a, b, beta, c: products.product(a, b, beta, c)
     )
     return made
@@ -56,7 +50,7 @@ def test_only_the_columns_that_are_meant_are_written(product, dtype):
     assert (wide == [7, 7, 7, 9, 9, 9, 7, 7, 7]).all()
 
 
-def buffer(rng: np.random.Generator, order: int, shape: tuple[int, int], dtype: str) -> tuple[Host, Host, int]:
+def buffer(rng, order, shape, dtype):
     """Random memory with gaps, the matrix of this shape in it, and how far its lines are apart."""
     lines, length = shape if order == BY_ROWS else shape[::-1]
     whole = np.asarray(rng.normal(size=(lines, length + 3))).astype(dtype)
@@ -64,7 +58,7 @@ def buffer(rng: np.random.Generator, order: int, shape: tuple[int, int], dtype: 
 
 
 @cache
-def own_gemm(dtype: str):
+def own_gemm(dtype):
     """The product that npformer brings along, compiled once."""
     numba = pytest.importorskip("numba")
     from npformer.backend.numba.products import own_product
@@ -98,7 +92,7 @@ def test_two_threads_at_once(product):
     rng = np.random.default_rng(0)
     given = [(rng.normal(size=(120, 80)), rng.normal(size=(80, 90)), np.zeros((120, 90))) for _ in range(2)]
 
-    def work(i: int):
+    def work(i):
         a, b, c = given[i]
         for _ in range(50):
             product(a, b, 1, c)

@@ -1,9 +1,5 @@
 """While a thread records nothing is computed, and whatever would look at a number is refused."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -12,8 +8,6 @@ from npformer.backend.workspace import Pool, empty, from_pool
 recording = pytest.importorskip("npformer.backend.numba.recording")
 from npformer.backend.numba import elementwise  # noqa: E402 - there is Numba
 from npformer.layers.layer import concat_last  # noqa: E402
-
-Host = np.ndarray[Any, Any]
 
 #: Methods and attributes that say nothing of the numbers, or show the same memory in another way.
 HARMLESS = {

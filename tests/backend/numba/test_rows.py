@@ -1,7 +1,5 @@
 """Contiguous rows without needless copies, and gradients of parameters where they belong."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,13 +1,10 @@
 """Several kernels are compiled at a time, in processes of their own, and a person sees how far it is."""
 
-from __future__ import annotations
-
 import io
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -35,7 +32,7 @@ several._child = dying
 """
 
 
-def compiled(folder: Path, cores: int, before: str = "") -> tuple[list[str], list[str]]:
+def compiled(folder, cores, before=""):
     """What the process compiled itself, and what it said, of PROGRAM with an empty folder."""
     package = str(Path(npformer.__file__).parent.parent)
     program = PROGRAM.replace("CORES", str(cores)).replace("BEFORE", before)
@@ -67,18 +64,18 @@ def test_what_processes_do_not_bring_about_this_one_does(cores, before, tmp_path
 class Compilable:
     """A kernel that is there once it has been compiled."""
 
-    def __init__(self, name: str):
+    def __init__(self, name):
         self.name, self.ready = name, False
 
-    def load(self, dtype: str) -> bool:
+    def load(self, dtype):
         return self.ready
 
-    def compile(self, dtype: str):
+    def compile(self, dtype):
         self.ready = True
 
 
 class Terminal(io.StringIO):
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
@@ -94,7 +91,7 @@ def test_on_a_terminal_it_is_a_bar(monkeypatch):
 
 
 def test_an_interrupt_ends_the_processes(monkeypatch):
-    children: list[Any] = []
+    children = []
 
     def child(*_):
         program = "import time; time.sleep(600)"
@@ -102,7 +99,7 @@ def test_an_interrupt_ends_the_processes(monkeypatch):
         return children[-1]
 
     class Thread(several.threading.Thread):
-        def join(self, timeout: float | None = None):
+        def join(self, timeout=None):
             raise KeyboardInterrupt
 
     monkeypatch.setattr(several, "cores", lambda: 2)

@@ -1,21 +1,16 @@
 """What a kernel computes depends on numbers alone, not on how near to each other its arrays lie in memory."""
 
-from __future__ import annotations
-
 import ctypes
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
 
-from npformer.backend import Backend, get_backend
+from npformer.backend import get_backend
 from npformer.decoding import beam_search
 from npformer.layers import RandomKey
 from npformer.models import Transformer, TransformerConfig
 from npformer.optim import Adam
-
-Host = np.ndarray[Any, Any]
 
 #: They are handed the addresses of weights, which stay where they are.
 HANDED_ADDRESSES = {"steps_of_tokens", "encode_texts"}
@@ -25,16 +20,16 @@ LINE = 64  # bytes
 class Area:
     """A stretch of memory that arrays lie in; they may overlap."""
 
-    def __init__(self, low: int, high: int):
+    def __init__(self, low, high):
         self.low, self.high = low, high
 
-    def read(self) -> bytes:
+    def read(self):
         return ctypes.string_at(self.low, self.high - self.low)
 
 
-def areas(arrays: list[Host]) -> list[Area]:
+def areas(arrays):
     """The memory that they lie in, in the order of addresses."""
-    found: list[Area] = []
+    found = []
     for low, high in sorted(np.lib.array_utils.byte_bounds(x) for x in arrays if x.size):
         if found and low < found[-1].high:
             found[-1].high = max(found[-1].high, high)
@@ -43,7 +38,7 @@ def areas(arrays: list[Host]) -> list[Area]:
     return found
 
 
-def moved(arrays: list[Host], own: list[Area], held: list[bytes], gap: int, seed: int) -> tuple[list[Host], Any]:
+def moved(arrays, own, held, gap, seed):
     """(arrays with these numbers in memory of their own, areas in any order, gap bytes between; a reader of that)."""
     order = [int(i) for i in np.random.default_rng(seed).permutation(len(own))]
     starts, end = {}, 0
@@ -55,7 +50,7 @@ def moved(arrays: list[Host], own: list[Area], held: list[bytes], gap: int, seed
     for i in order:
         memory[first + starts[i] :][: len(held[i])] = np.frombuffer(held[i], np.uint8)
 
-    def one(x: Host) -> Host:
+    def one(x):
         low = np.lib.array_utils.byte_bounds(x)[0] if x.size else 0
         for i, area in enumerate(own):
             if area.low <= low < area.high:
@@ -63,7 +58,7 @@ def moved(arrays: list[Host], own: list[Area], held: list[bytes], gap: int, seed
                 return np.ndarray(x.shape, x.dtype, memory.data, offset, x.strides)
         return x
 
-    def read() -> list[bytes]:
+    def read():
         return [memory[first + starts[i] :][: len(held[i])].tobytes() for i in range(len(own))]
 
     return [one(x) for x in arrays], read
@@ -75,9 +70,9 @@ def moving(monkeypatch):
     pytest.importorskip("numba")
     from npformer.backend.numba.compiling import Kernel
 
-    seen: set[str] = set()
+    seen = set()
 
-    def call(kernel: Kernel, *arguments):
+    def call(kernel, *arguments):
         if kernel.__name__ in HANDED_ADDRESSES:
             kernel.dispatcher(*arguments)
             return
@@ -98,7 +93,7 @@ def moving(monkeypatch):
     return seen
 
 
-def train(backend: Backend, width: int, tokens: int, **options) -> Transformer:
+def train(backend, width, tokens, **options):
     """A step of training with so few tokens that whole arrays are no longer than a vector or two."""
     config = TransformerConfig(
         9, 9, d_model=width, num_heads=2, d_ff=2 * width, num_encoder_layers=1, num_decoder_layers=1, dropout=0.2,

@@ -1,9 +1,5 @@
 """Attention in every table: each kind of mask, dropout, rows of nothing, saturated scores, heads as views."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -11,8 +7,6 @@ from npformer.backend import PLAIN
 from npformer.backend.numpy.attention_mask import score_caps
 from npformer.errors import NpformerError
 from npformer.functional import AttentionMask, Draw, merge_heads, split_heads
-
-Host = np.ndarray[Any, Any]
 
 DRAW = Draw(3, 4, 1, 99, 0.3, first_row=2)
 POSITIONS = {
@@ -28,20 +22,20 @@ POSITIONS = {
 SHAPES = [(1, 1, 1, 1, 1), (2, 3, 4, 5, 6), (3, 1, 1, 7, 3), (0, 2, 3, 3, 4), (2, 2, 0, 3, 4), (24, 4, 47, 50, 5)]
 
 
-def heads(rng: np.random.Generator, dtype: str, B: int, H: int, T: int, D: int) -> Host:
+def heads(rng, dtype, B, H, T, D):
     """Read-only heads (B, H, T, D) as a layer makes them: views of columns of a projection."""
     tokens = rng.normal(size=(B, T, 2 * H * D)).astype(dtype)[..., : H * D]
     tokens.flags.writeable = False
-    return split_heads(tokens, H)  # type: ignore[no-any-return]
+    return split_heads(tokens, H)
 
 
-def case(dtype: str, shape: tuple[int, ...], scale: float = 1.0) -> tuple[Host, Host, Host]:
+def case(dtype, shape, scale=1.0):
     rng = np.random.default_rng(1)
     B, H, T, S, D = shape
     return scale * heads(rng, dtype, B, H, T, D), heads(rng, dtype, B, H, S, D), heads(rng, dtype, B, H, S, D)
 
 
-def padded(mask: AttentionMask, B: int, S: int) -> AttentionMask:
+def padded(mask, B, S):
     """mask with keys hidden at random, all of them in the last sequence."""
     visible = np.random.default_rng(2).random((B, S)) < 0.7
     visible[B - 1 :] = False

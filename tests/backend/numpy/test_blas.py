@@ -1,7 +1,5 @@
 """Functions of NumPy's BLAS are found wherever NumPy keeps it; without one, nothing is printed."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import platform
@@ -16,7 +14,7 @@ import pytest
 from npformer.backend.numpy import blas as module
 from npformer.backend.numpy.blas import CORES, PRODUCTS, blas_core, blas_function, blas_product
 
-EXTENSION = Path(np._core._multiarray_umath.__file__)  # type: ignore[attr-defined]
+EXTENSION = Path(np._core._multiarray_umath.__file__)
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +27,7 @@ def afresh():
         found.cache_clear()
 
 
-def exports(**functions: object):
+def exports(**functions):
     """A library with these functions."""
     library = type("Library", (), {})()
     for name, function in functions.items():
@@ -43,9 +41,9 @@ def test_numpys_own_extension_is_asked_first_and_what_stands_beside_numpy_next(t
     for name in ("libgfortran.dll", "libopenblas.dll", "libscipy_openblas64_.dll"):
         (tmp_path / "numpy.libs" / name).touch()
     there = {EXTENSION.name: exports(one=1), "libscipy_openblas64_.dll": exports(one=2, two=3)}
-    asked: list[str] = []
+    asked = []
 
-    def load(path: str):
+    def load(path):
         asked.append(Path(path).name)
         if Path(path).name not in there:
             raise OSError("invalid header")

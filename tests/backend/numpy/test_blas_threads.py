@@ -1,7 +1,5 @@
 """BLAS threads: one inside, the old number afterwards, and no effect on an unknown library."""
 
-from __future__ import annotations
-
 import contextlib
 
 import numpy as np
@@ -17,13 +15,13 @@ class Library:
     """A BLAS that notes what it is told."""
 
     def __init__(self):
-        self.told: list[int] = []
+        self.told = []
         self.now = 5
 
-    def get(self) -> int:
+    def get(self):
         return self.now
 
-    def set(self, threads: int):
+    def set(self, threads):
         self.told.append(threads)
         self.now = threads
 

@@ -1,7 +1,5 @@
 """Vectors of one value: few are kept, however many lengths are requested."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The host as a device: copies in, views out, zeros on cache lines."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The embedding's gradient by sorting is bit-equal run after run, and touches only what was used."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from npformer.backend.numpy.embedding import embedding_backward

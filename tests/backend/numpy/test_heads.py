@@ -1,7 +1,5 @@
 """Memory of heads and their gradients: merging heads, or joining dq, dk and dv, needs no copy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

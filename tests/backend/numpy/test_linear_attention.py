@@ -1,30 +1,24 @@
 """Linear attention: lengths around a chunk, blocks of sequences, padding, queries that see nothing."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
 from npformer.functional import AttentionMask, split_heads
 from npformer.functional.linear_attention import CHUNK
 
-Host = np.ndarray[Any, Any]
-
 #: (B, H, T, S, D); of causal ones S is T.
 SHAPES = [(1, 1, 1, 1, 1), (2, 3, 4, 5, 6), (0, 2, 3, 3, 4), (2, 2, 0, 3, 4), (40, 8, 47, 50, 16)]
 LENGTHS = [1, 2, CHUNK - 1, CHUNK, CHUNK + 1, CHUNK + CHUNK // 2 + 1, 3 * CHUNK + 5]
 
 
-def heads(seed: int, dtype: str, B: int, H: int, T: int, D: int) -> Host:
+def heads(seed, dtype, B, H, T, D):
     """Read-only heads (B, H, T, D) as a layer makes them: views of columns of a projection."""
     tokens = np.random.default_rng(seed).normal(size=(B, T, 2 * H * D)).astype(dtype)[..., : H * D]
     tokens.flags.writeable = False
-    return split_heads(tokens, H)  # type: ignore[no-any-return]
+    return split_heads(tokens, H)
 
 
-def seen(B: int, S: int) -> Host:
+def seen(B, S):
     """Keys hidden at random, the first ones everywhere, and all of them in the last sequence."""
     visible = np.random.default_rng(2).random((B, S)) < 0.7
     visible[:, :2] = False

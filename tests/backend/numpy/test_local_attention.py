@@ -1,9 +1,5 @@
 """Local attention on views: windows and strides that fit and do not, dropout, padding, saturated scores."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -11,11 +7,9 @@ from npformer.backend import PLAIN
 from npformer.backend.numpy.kernels import KERNELS
 from npformer.functional import AttentionMask, Draw, merge_heads, split_heads
 
-Host = np.ndarray[Any, Any]
-
 DRAW = Draw(3, 4, 1, 99, 0.3, first_row=2)
 #: Of 1, of as many tokens as there are, of more; that divide the length and do not; both together.
-PATTERNS: dict[str, dict[str, Any]] = {
+PATTERNS = {
     "itself": {"window": 1},
     "window": {"window": 2},
     "causal window": {"window": 3, "causal": True},
@@ -30,14 +24,14 @@ SHAPES = [(1, 1, 1, 1), (2, 3, 7, 4), (3, 1, 8, 3), (0, 2, 3, 4), (24, 4, 47, 5)
 EVERY_PATTERN = pytest.mark.parametrize("pattern", PATTERNS.values(), ids=list(PATTERNS))
 
 
-def heads(dtype: str, B: int, H: int, T: int, D: int) -> tuple[Host, ...]:
+def heads(dtype, B, H, T, D):
     """q, k and v (B, H, T, D), read-only, as a layer makes them: views of columns of one projection."""
     tokens = np.random.default_rng(1).normal(size=(B, T, 3 * H * D)).astype(dtype)
     tokens.flags.writeable = False
     return tuple(split_heads(tokens[..., i * H * D : (i + 1) * H * D], H) for i in range(3))
 
 
-def seen(B: int, T: int) -> Host:
+def seen(B, T):
     """Keys hidden at random, all of them in the last sequence."""
     visible = np.random.default_rng(2).random((B, T)) < 0.7
     visible[B - 1 :] = False

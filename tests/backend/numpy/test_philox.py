@@ -1,7 +1,5 @@
 """NumPy's own Philox draws the plain bits, whole or for some rows of a batch, on any thread."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A pool's jobs run at the same time, all of them end, and errors reach the caller."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal
@@ -9,9 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 from weakref import ref
 
 import numpy as np
@@ -30,8 +26,8 @@ def in_time(monkeypatch):
     """in_time(f): f() in a thread that is given up if it hangs, without a turn that would block all other tests."""
     monkeypatch.setattr(module, "_turn", threading.Lock())
 
-    def run(action: Callable[[], Any]):
-        ends: list[BaseException | None] = []
+    def run(action):
+        ends = []
 
         def tried():
             try:
@@ -63,7 +59,7 @@ def waited_for(monkeypatch):
     return begun
 
 
-def failing(error: BaseException) -> Callable[[], None]:
+def failing(error):
     def job():
         raise error
 
@@ -86,9 +82,9 @@ def test_jobs_run_at_the_same_time_each_on_its_own_thread(size):
 
 
 def test_the_first_job_is_the_callers_and_the_others_keep_their_thread():
-    pool, seen = ThreadPool(3), [dict[int, int]() for _ in range(5)]
+    pool, seen = ThreadPool(3), [{} for _ in range(5)]
 
-    def job(places: dict[int, int], i: int):
+    def job(places, i):
         places[i] = threading.get_ident()
 
     for places in seen:
@@ -98,7 +94,7 @@ def test_the_first_job_is_the_callers_and_the_others_keep_their_thread():
 
 
 def test_fewer_jobs_than_threads_and_none():
-    done: list[int] = []
+    done = []
     pool, running = ThreadPool(4), threading.active_count()
     pool.run([])
     pool.run([lambda: done.append(0)])
@@ -113,7 +109,7 @@ def test_an_error_of_any_job_reaches_the_caller_after_all_have_ended(bad, waited
     pool, ended = ThreadPool(3), []
     meeting = threading.Barrier(3)
 
-    def job(i: int):
+    def job(i):
         meeting.wait(PATIENCE)
         if i == bad:
             raise ValueError(f"job {i}")
@@ -182,7 +178,7 @@ def test_an_interrupted_caller_waits_for_the_others(waited_for):
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs a signal to one thread")
 def test_an_interrupt_while_waiting_for_the_others_arrives_when_they_have_ended(waited_for):
-    ended, pressed, caller = list[bool](), threading.Event(), threading.get_ident()
+    ended, pressed, caller = [], threading.Event(), threading.get_ident()
 
     def press(*_):
         if not pressed.is_set():
@@ -207,9 +203,9 @@ def test_an_interrupt_while_waiting_for_the_others_arrives_when_they_have_ended(
 
 def test_waiting_has_no_lines_of_python_between_which_an_interrupt_tears_a_lock():
     """Within threading.Event.wait one does: the other thread then dies of releasing a lock twice, and nobody ends."""
-    task, files = module._Task(lambda: None), set[str]()
+    task, files = module._Task(lambda: None), set()
 
-    def trace(frame, event: str, _):
+    def trace(frame, event, _):
         files.add(frame.f_code.co_filename)
         return trace
 
@@ -235,7 +231,7 @@ def test_jobs_not_begun_when_the_caller_fails_are_never_run(in_time):
         def put(self, task):
             raise KeyboardInterrupt
 
-    pool._inboxes[1] = Interrupted()  # type: ignore[call-overload]
+    pool._inboxes[1] = Interrupted()
     with pytest.raises(KeyboardInterrupt):
         in_time(lambda: pool.run([lambda: done.append(0), time.time, lambda: done.append(2)]))
     assert done == []
@@ -247,9 +243,9 @@ def test_jobs_not_begun_when_the_caller_fails_are_never_run(in_time):
 @pytest.mark.parametrize("moment", range(6))
 def test_a_second_interrupt_at_any_moment_of_dropping_hangs_nothing(moment, in_time, waited_for, monkeypatch):
     """Before or after each of three tasks is dropped."""
-    drop, calls = module._Task.drop, list[int]()
+    drop, calls = module._Task.drop, []
 
-    def interrupted(task) -> bool:
+    def interrupted(task):
         calls.append(1)
         if len(calls) == moment // 2 + 1 and moment % 2 == 0:
             raise KeyboardInterrupt
@@ -259,7 +255,7 @@ def test_a_second_interrupt_at_any_moment_of_dropping_hangs_nothing(moment, in_t
         return found
 
     monkeypatch.setattr(module._Task, "drop", interrupted)
-    pool, done, begun = ThreadPool(4), list[int](), threading.Event()
+    pool, done, begun = ThreadPool(4), [], threading.Event()
 
     def other():
         begun.set()
@@ -280,7 +276,7 @@ def test_a_second_interrupt_at_any_moment_of_dropping_hangs_nothing(moment, in_t
 
 
 def test_callers_take_turns_even_with_pools_of_different_sizes(monkeypatch):
-    busy, most, asked, callers_are_here = list[int](), [0], list[int](), threading.Event()
+    busy, most, asked, callers_are_here = [], [0], [], threading.Event()
     turn, meeting = module._turn, threading.Barrier(2)
 
     class Turn:
@@ -292,7 +288,7 @@ def test_callers_take_turns_even_with_pools_of_different_sizes(monkeypatch):
                 callers_are_here.set()
             turn.acquire()
 
-        def __exit__(self, *_: object):
+        def __exit__(self, *_):
             turn.release()
 
     def job():
@@ -318,7 +314,7 @@ def test_callers_take_turns_even_with_pools_of_different_sizes(monkeypatch):
 def test_a_job_may_give_jobs_to_a_pool_itself(in_time):
     pool, done = ThreadPool(2), []
 
-    def outer(name: str):
+    def outer(name):
         pool.run([lambda: done.append(name + "0"), lambda: done.append(name + "1")])
 
     in_time(lambda: pool.run([lambda: outer("a"), lambda: outer("b")]))
@@ -375,7 +371,7 @@ def test_one_pool_of_each_size_for_the_whole_process():
         for n in (2, 3)
     ]
     assert runs[0] == runs[2] != runs[1] == runs[3]
-    assert all(isinstance(run.__self__, ThreadPool) for run in runs)  # type: ignore[attr-defined]
+    assert all(isinstance(run.__self__, ThreadPool) for run in runs)
 
 
 def test_a_fork_drops_an_unused_pool():
@@ -394,9 +390,9 @@ def test_a_job_that_has_ended_is_held_by_no_thread():
         def release(self):
             held.append(job())
 
-    held: list[object] = []
+    held = []
     task = module._Task(partial(int))
     job = ref(task._job)
-    task._running = Ended()  # type: ignore[assignment]
+    task._running = Ended()
     task.do()
     assert held == [None]
