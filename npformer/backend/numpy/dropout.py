@@ -33,27 +33,12 @@ def dropout_backward(dy: Array, cache: DropoutCache, into: Into = ()) -> Any:
 
 def drop(x: Array, cache: DropoutCache) -> Array:
     """x·keep·s (...), forward and backward alike; x itself if nothing was dropped."""
-    dropped, x_rows = DropoutRows(x, cache), as_matrix(x)
-    for rows in row_blocks(*x_rows.shape) if cache.keep is not None else ():
-        dropped.write(x_rows[rows], rows)
-    return dropped.result(x)
-
-
-class DropoutRows:
-    """x·keep·s a few rows at a time, for an array of the shape of ``like`` (..., C)."""
-
-    def __init__(self, like: Array, cache: DropoutCache) -> None:
-        self.keep, self.scale = cache
-        if self.keep is not None:
-            self.y = empty(like.shape, like.dtype)
-            self.y_rows, self.keep_rows = as_matrix(self.y), as_matrix(self.keep)
-
-    def write(self, x: Array, rows: slice) -> None:
-        """Write these rows of the whole for x (n, C)."""
-        if self.keep is not None:
-            block = np.multiply(x, self.keep_rows[rows], out=self.y_rows[rows])
-            block *= self.scale
-
-    def result(self, x: Array) -> Array:
-        """The array written so far, or x itself if nothing was dropped."""
-        return x if self.keep is None else self.y
+    keep, scale = cache
+    if keep is None:
+        return x
+    y = empty(x.shape, x.dtype)
+    x_rows, keep_rows, y_rows = map(as_matrix, (x, keep, y))
+    for rows in row_blocks(*y_rows.shape):
+        block = np.multiply(x_rows[rows], keep_rows[rows], out=y_rows[rows])
+        block *= scale
+    return y

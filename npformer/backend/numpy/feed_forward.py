@@ -17,8 +17,7 @@ import numpy as np
 from npformer import functional as F  # noqa: N812
 from npformer.backend.numpy.blocks import as_matrix, column_sums, row_blocks
 from npformer.backend.numpy.gelu import gelu_and_slope
-from npformer.backend.numpy.gradients import Into, expect_gradients, is_frozen
-from npformer.backend.numpy.linear import transposed_product
+from npformer.backend.numpy.gradients import Into, expect_gradients
 from npformer.backend.numpy.philox import kept
 from npformer.backend.ops import accumulate
 from npformer.backend.workspace import empty
@@ -61,17 +60,15 @@ def feed_forward_backward(dy: Array, cache: FeedForwardCache, into: Into = ()) -
     parameters = w1.shape, w1.shape[1:], w2.shape, w2.shape[1:]
     expect_gradients(dy, (*x.shape[:-1], w2.shape[1]), into, *parameters)
     x_rows, hidden_rows, dy_rows = as_matrix(x), as_matrix(hidden), as_matrix(dy)
-    db2 = None if is_frozen(into, 1) else column_sums(dy_rows)
     scaled = dy_rows if scale == 1 else np.multiply(dy_rows, scale, out=empty(dy_rows.shape, x.dtype))
-    dw2 = None if is_frozen(into, 2) else transposed_product(hidden_rows, scaled)
+    dw2 = np.matmul(hidden_rows.T, scaled, out=empty(w2.shape, x.dtype))
     dh = np.matmul(scaled, w2.T, out=empty(hidden_rows.shape, x.dtype))
     for rows in row_blocks(*dh.shape):
         dh[rows] *= hidden_rows[rows] != 0 if slope is None else as_matrix(slope)[rows]
-    db1 = None if is_frozen(into, 3) else column_sums(dh)
-    dw1 = None if is_frozen(into, 4) else transposed_product(x_rows, dh)
+    dw1 = np.matmul(x_rows.T, dh, out=empty(w1.shape, x.dtype))
     dx = empty(x.shape, x.dtype)
     np.matmul(dh, w1.T, out=as_matrix(dx))
-    return accumulate((dx, dw1, db1, dw2, db2), into)
+    return accumulate((dx, dw1, column_sums(dh), dw2, column_sums(dy_rows)), into)
 
 
 def _activate(hidden: Array, bias: Array, keep: HostArray | None, slope: Array | None) -> None:

@@ -1,4 +1,4 @@
-"""Checks of the gradients of a backward: which parameters are frozen, and whether all shapes fit."""
+"""A check of the gradients of a backward: whether all shapes fit."""
 
 from __future__ import annotations
 
@@ -8,11 +8,6 @@ from npformer.functional.arrays import expect_shape
 from npformer.typing import Array
 
 Into = Sequence[Array | None]
-
-
-def is_frozen(into: Into, from_end: int) -> bool:
-    """Whether the from_end-th input from the end (1: the last) is frozen, so that its gradient is not needed."""
-    return len(into) >= from_end and into[-from_end] is None
 
 
 def expect_gradients(dy: Array, shape: tuple[int, ...], into: Into = (), *parameters: tuple[int, ...]) -> None:
