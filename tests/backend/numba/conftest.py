@@ -1,10 +1,24 @@
 """What tests of compiled parts share: small kernels around them, compiled as the package compiles its own."""
 
+import os
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
+
+import npformer
+from npformer.backend.numpy import numba_problem
+from npformer.layers import LayerNorm
+
+if numba_problem():
+    collect_ignore_glob = ["test_*.py"]  # why, the tests of all tables of kernels say where they are skipped
+else:
+    from npformer.backend.numba import decode_parts, decode_step, sharing
+    from npformer.backend.numba.compiling import inlined
 
 PATIENCE = 600  # seconds until a test gives up on what would never happen
 
@@ -22,16 +36,25 @@ def until():
 
 
 @pytest.fixture(scope="session")
-def compiled():
-    """compiled(function), with the options of kernels; skips where Numba is missing."""
-    pytest.importorskip("numba")
-    from npformer.backend.numba.compiling import inlined
+def run_apart():
+    """run_apart(program, …): what it says on stdout, and the lines on stderr, in a process with this npformer.
 
-    return inlined
+    Or with a copy of it, in the folder package.
+    """
+
+    def run(program, package=Path(npformer.__file__).parent.parent, **environment):
+        variables = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
+        variables |= {"PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"} | environment
+        done = subprocess.run([sys.executable, "-c", program], env=variables, cwd=package, capture_output=True,
+                              text=True, timeout=PATIENCE, check=False)  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout, done.stderr.splitlines()
+
+    return run
 
 
 @pytest.fixture(scope="session")
-def elementwise(compiled):
+def elementwise():
     """elementwise(part): a function of arrays that applies part, a function of one number, to each number."""
 
     def make(part):
@@ -39,7 +62,7 @@ def elementwise(compiled):
             for i in range(x.size):
                 y[i] = part(x[i])
 
-        kernel = compiled(loop)
+        kernel = inlined(loop)
 
         def apply(x):
             y = np.empty_like(x)
@@ -54,9 +77,6 @@ def elementwise(compiled):
 @pytest.fixture(params=["alone", "shared"])
 def threads(request, monkeypatch):
     """Decoding steps of one thread, and of two; models are small in tests, and two threads would not share them."""
-    pytest.importorskip("numba")
-    from npformer.backend.numba import decode_step
-
     if request.param == "shared":
         monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
     return str(request.param)
@@ -68,8 +88,6 @@ def a_helper_falls_asleep(monkeypatch):
 
     Returns the places where that was. No thread is needed for it, so no test hangs on which thread the system lets run.
     """
-    pytest.importorskip("numba")
-    from npformer.backend.numba import decode_parts, decode_step, sharing
 
     def make(phase):
         given = []
@@ -103,7 +121,6 @@ def a_helper_falls_asleep(monkeypatch):
 @pytest.fixture
 def change_stack():
     """change_stack(name, stack): replace an array, a layer, a norm or a norm's kind in a stack of three layers."""
-    from npformer.layers import LayerNorm
 
     class Silent(LayerNorm):
         def forward(self, x):

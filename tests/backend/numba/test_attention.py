@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from npformer.backend import PLAIN
+from npformer.backend.numba import attention
 from npformer.functional import AttentionMask, Draw
 
 MASKS = {
@@ -17,20 +18,11 @@ MASKS = {
 DRAWS = [None, Draw(3, 4, 1, 99, 0.4), Draw(3, 4, 0, 98, 0.1, first_row=5)]
 
 
-@pytest.fixture
-def attention():
-    """The module of the compiled pair."""
-    pytest.importorskip("numba")
-    from npformer.backend.numba import attention
-
-    return attention
-
-
-def agree(module, q, k, v, mask, draw):
-    out, cache = module.attention_forward(q, k, v, mask, draw)
+def agree(q, k, v, mask, draw):
+    out, cache = attention.attention_forward(q, k, v, mask, draw)
     true, plain_cache = PLAIN.attention.forward(q, k, v, mask, draw)
     dout = np.random.default_rng(1).normal(size=out.shape)
-    found = (out, *module.attention_backward(dout, cache))
+    found = (out, *attention.attention_backward(dout, cache))
     for one, other in zip(found, (true, *PLAIN.attention.backward(dout, plain_cache)), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
     return True
@@ -40,10 +32,7 @@ def agree(module, q, k, v, mask, draw):
 @pytest.mark.parametrize("draw", DRAWS, ids=["inference", "dropout", "later rows"])
 @pytest.mark.parametrize(("queries", "keys"), [(9, 9), (7, 12), (12, 5), (1, 6), (0, 5)])
 @pytest.mark.parametrize("at_once", [1, 4, 100])
-def test_blocks_of_queries(
-    attention, mask, draw, queries, keys, at_once,
-    monkeypatch,
-):  # fmt: skip
+def test_blocks_of_queries(mask, draw, queries, keys, at_once, monkeypatch):
     monkeypatch.setattr(attention, "FEWEST", 1)
     monkeypatch.setattr(attention, "BYTES_AT_ONCE", at_once * keys * 8)  # float64
     rng = np.random.default_rng(0)
@@ -52,18 +41,18 @@ def test_blocks_of_queries(
     visible[:, :1] = False
     for kept in (0, attention.KEPT_KEYS):  # 0: without dropout, weights are computed again
         monkeypatch.setattr(attention, "KEPT_KEYS", kept)
-        assert agree(attention, q, k, v, AttentionMask(**mask), draw)
-        assert agree(attention, q, k, v, AttentionMask(key_visible=visible, **mask), draw)
+        assert agree(q, k, v, AttentionMask(**mask), draw)
+        assert agree(q, k, v, AttentionMask(key_visible=visible, **mask), draw)
 
 
-def test_weights_over_many_keys_are_kept_only_if_some_are_dropped(attention):
+def test_weights_over_many_keys_are_kept_only_if_some_are_dropped():
     most = attention.KEPT_KEYS
     for keys, draw, kept in ((most, None, True), (most + 1, None, False), (most + 1, DRAWS[1], True)):
         q, k = np.zeros((1, 2, 3, 4)), np.zeros((1, 2, keys, 4))
         assert attention.attention_forward(q, k, k, draw=draw)[1].weights.size == kept * 2 * 3 * keys
 
 
-def test_a_block_has_so_many_queries_that_its_scores_fit(attention):
+def test_a_block_has_so_many_queries_that_its_scores_fit():
     at_once = attention._queries_at_once
     assert at_once(12, 12, 4) == 12
     assert at_once(5000, 512, 4) == attention.BYTES_AT_ONCE // 2048
@@ -72,7 +61,7 @@ def test_a_block_has_so_many_queries_that_its_scores_fit(attention):
 
 
 @pytest.mark.parametrize("layout", ["side by side", "turned", "gaps", "crooked", "one for all"])
-def test_heads_in_any_memory_layout(attention, layout):
+def test_heads_in_any_memory_layout(layout):
     rng = np.random.default_rng(0)
 
     def make():
@@ -88,4 +77,4 @@ def test_heads_in_any_memory_layout(attention, layout):
             return np.broadcast_to(x[:1, :1, :1, :4], (2, 3, 5, 4))
         return x[..., 4:8].transpose(0, 2, 1, 3)
 
-    assert agree(attention, make(), make(), make(), AttentionMask(causal=True), DRAWS[1])
+    assert agree(make(), make(), make(), AttentionMask(causal=True), DRAWS[1])

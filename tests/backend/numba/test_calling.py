@@ -1,12 +1,12 @@
 """A program of calls does what the calls do, with every kind of argument, and stops where one fails."""
 
+import numba
 import numpy as np
 import pytest
 
-numba = pytest.importorskip("numba")
-from npformer.backend.numba import calling, compiling  # noqa: E402 - there is Numba
-from npformer.backend.numba.recording import Tape  # noqa: E402
-from npformer.backend.workspace import Pool  # noqa: E402
+from npformer.backend.numba import calling, compiling
+from npformer.backend.numba.recording import Tape
+from npformer.backend.workspace import Pool
 
 
 def kernel_of(function, signature, dtype):

@@ -1,9 +1,6 @@
 """Kernels are compiled once, said so, kept on disk, where they are called, and never in the middle of training."""
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +8,7 @@ import pytest
 
 import npformer
 from npformer.backend import get_backend
+from npformer.backend.numba import compiling
 from npformer.decoding import greedy
 from npformer.models import Transformer, TransformerConfig
 from npformer.optim import Adam
@@ -28,21 +26,16 @@ print(p[0])
 """
 
 
-@pytest.fixture(autouse=True)
-def needs_numba():
-    pytest.importorskip("numba")
+@pytest.fixture
+def run(run_apart):
+    """run(program, …): what it says on stderr; on stdout only PREPARE says something."""
 
+    def said(program, **options):
+        out, lines = run_apart(program, **options)
+        assert out == ("" if PREPARE not in program else "0.0\n")
+        return lines
 
-def run(program, package=None, **environment):
-    """A program in a process of its own, with this package or a copy of it: what it says on stderr."""
-    folder = package or Path(npformer.__file__).parent.parent
-    variables = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
-    variables |= {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"} | environment
-    done = subprocess.run([sys.executable, "-c", program], env=variables, cwd=folder, capture_output=True, text=True,
-                          timeout=600, check=False)  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == ("" if PREPARE not in program else "0.0\n")
-    return done.stderr.splitlines()
+    return said
 
 
 def is_announced(said):
@@ -53,23 +46,23 @@ def is_announced(said):
     return bool(said)
 
 
-def test_it_is_said_once_and_what_is_on_disk_is_loaded_in_silence(tmp_path):
+def test_it_is_said_once_and_what_is_on_disk_is_loaded_in_silence(tmp_path, run):
     """Until a file is damaged, which is said, or a part in another file has changed."""
     package, cache = tmp_path / "package", tmp_path / "cache"
     shutil.copytree(Path(npformer.__file__).parent, package / "npformer", ignore=shutil.ignore_patterns("__pycache__"))
-    said = [run(PREPARE, package, NUMBA_CACHE_DIR=str(cache)) for _ in range(2)]
+    said = [run(PREPARE, package=package, NUMBA_CACHE_DIR=str(cache)) for _ in range(2)]
     (stored,) = (cache / "npformer").iterdir()
     stored.write_bytes(b"")  # as a power cut may leave it
-    said += [run(PREPARE, package, NUMBA_CACHE_DIR=str(cache)) for _ in range(2)]
+    said += [run(PREPARE, package=package, NUMBA_CACHE_DIR=str(cache)) for _ in range(2)]
     assert "got files that are damaged or somebody else's" in said[2].pop(0)
     part = package / "npformer/backend/numba/exponential.py"
     part.write_text(part.read_text(encoding="utf-8") + "\n# changed\n", encoding="utf-8")
-    said += [run(PREPARE, package, NUMBA_CACHE_DIR=str(cache))]
+    said += [run(PREPARE, package=package, NUMBA_CACHE_DIR=str(cache))]
     assert list(map(is_announced, said)) == [True, False, True, False, True]
     assert len(list((cache / "npformer").iterdir())) == 2  # the old version's is left to a checkout that has it
 
 
-def test_with_nowhere_to_keep_kernels_they_are_compiled_all_the_same(tmp_path):
+def test_with_nowhere_to_keep_kernels_they_are_compiled_all_the_same(tmp_path, run):
     """A file stands where the folder would be, and no other can be made either."""
     (tmp_path / "npformer").touch()
     nowhere = """
@@ -83,7 +76,7 @@ tempfile.mkdtemp = refuse
     assert is_announced(said[1:])
 
 
-def test_a_full_disk_costs_time_and_is_told(tmp_path):
+def test_a_full_disk_costs_time_and_is_told(tmp_path, run):
     full = """
 import os
 def no_space(*given):
@@ -96,7 +89,7 @@ os.replace = no_space
     assert list((tmp_path / "npformer").iterdir()) == []
 
 
-def test_neither_npformer_nor_kernels_without_numba_import_it():
+def test_neither_npformer_nor_kernels_without_numba_import_it(run):
     program = """
 import sys
 import npformer
@@ -107,7 +100,7 @@ assert "numba" not in sys.modules and "llvmlite" not in sys.modules
     assert run(program) == []
 
 
-def test_a_backend_compiles_nothing(tmp_path):
+def test_a_backend_compiles_nothing(tmp_path, run):
     program = """
 from numba.core import dispatcher
 def refuse(*given):
@@ -123,7 +116,7 @@ for dtype in ("float32", "float64"):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_ones_own_pair_is_checked_without_numba_and_without_pictures(tmp_path):
+def test_ones_own_pair_is_checked_without_numba_and_without_pictures(tmp_path, run):
     program = """
 import sys
 import numpy as np
@@ -138,7 +131,7 @@ assert {"numba", "llvmlite", "matplotlib"}.isdisjoint(sys.modules)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_first_call_compiles_once_whoever_makes_it(tmp_path):
+def test_the_first_call_compiles_once_whoever_makes_it(tmp_path, run):
     """Other threads that come meanwhile wait; arguments that a kernel does not take are refused as ever."""
     program = """
 import threading
@@ -171,8 +164,6 @@ assert compiled == [("elementwise.add", "float32")]
 
 def test_training_and_decoding_compile_nothing_more(dtype):
     """A writable array where one is only read, a NumPy number: Numba would have a kernel of its own for each."""
-    from npformer.backend.numba import compiling
-
     backend = get_backend("numpy", dtype, kernels="numba", threads=2)
     ids = np.random.default_rng(0).integers(1, 9, size=(6, 5))
     variants = [

@@ -5,8 +5,6 @@ from functools import cache
 import numpy as np
 import pytest
 
-pytest.importorskip("numba")
-
 from npformer import beam_search
 from npformer.backend.numba import sharing
 from npformer.decoding import beams

@@ -7,8 +7,6 @@ from weakref import ref
 import numpy as np
 import pytest
 
-pytest.importorskip("numba")
-
 from npformer import greedy
 from npformer.backend import Pair, get_backend
 from npformer.backend.numba import sharing

@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
+from npformer.backend.numba.error_function import END_OF_NEAR, error_function
+
 
 @pytest.fixture(scope="module")
 def erf(elementwise):
     """error_function of each number."""
-    from npformer.backend.numba.error_function import error_function
-
     return elementwise(error_function)
 
 
@@ -20,8 +20,6 @@ def true_erf(x):
 
 def test_float32_is_within_3_ulp(erf):
     """With a fused multiply-add or without."""
-    from npformer.backend.numba.error_function import END_OF_NEAR
-
     seam = END_OF_NEAR + np.arange(-2000, 2000, dtype=np.float32) * np.float32(1e-7)
     x = np.concatenate(
         [np.linspace(-5, 5, 60_001, dtype=np.float32), np.geomspace(1e-30, 1, 5_001).astype(np.float32), seam]

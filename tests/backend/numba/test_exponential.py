@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
+from npformer.backend.numba.exponential import exponential
+
 
 @pytest.fixture(scope="module")
 def exp(elementwise):
     """exponential of each number."""
-    from npformer.backend.numba.exponential import exponential
-
     return elementwise(exponential)
 
 

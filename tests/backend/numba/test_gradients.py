@@ -4,14 +4,8 @@ import numpy as np
 import pytest
 
 from npformer.backend import PLAIN
-
-
-@pytest.fixture
-def pairs():
-    pytest.importorskip("numba")
-    from npformer.backend import numba as compiled
-
-    return {"linear": compiled.OPS.linear, "feed_forward": compiled.OPS.feed_forward}
+from npformer.backend.numba import OPS
+from npformer.backend.numba.gradients import rooms
 
 
 def places(shape):
@@ -25,26 +19,23 @@ def places(shape):
 
 @pytest.mark.parametrize("op", ["linear", "feed_forward"])
 @pytest.mark.parametrize("where", ["of its own", "columns", "turned", "gaps", "crooked"])
-def test_added_where_it_lives(pairs, op, where):
+def test_added_where_it_lives(op, where):
     rng = np.random.default_rng(0)
     sizes = [(4, 6), (6,), (6, 4), (4,)][: 2 if op == "linear" else 4]
     x, parameters = rng.normal(size=(2, 3, 4)), [rng.normal(size=size) for size in sizes]
     options = () if op == "linear" else ("gelu", None)
-    y, cache = pairs[op].forward(x, *parameters, *options)
+    y, cache = getattr(OPS, op).forward(x, *parameters, *options)
     dy = rng.normal(size=y.shape)
     dx, *true = getattr(PLAIN, op).backward(dy, getattr(PLAIN, op).forward(x, *parameters, *options)[1])
     for first in range(len(sizes)):  # the earlier ones are returned
         into = [places(size)[where] for size in sizes[first:]]
-        found = pairs[op].backward(dy, cache, into)
+        found = getattr(OPS, op).backward(dy, cache, into)
         found = found if isinstance(found, tuple) else (found,)
         for place, gradient in zip([*found, *into], [dx, *true[:first], *(g + 3 for g in true[first:])], strict=True):
             np.testing.assert_allclose(place, gradient, rtol=1e-12, atol=1e-12)
 
 
 def test_no_array_for_a_frozen_gradient_and_zeros_for_a_returned_one():
-    pytest.importorskip("numba")
-    from npformer.backend.numba.gradients import rooms
-
     place = np.ones((2, 3))
     returned, own, frozen = rooms((place, None), np.dtype("float64"), (4, 5), (2, 3), (3,))
     assert returned.shape == (4, 5)

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-pytest.importorskip("numba")
-
 from npformer.backend.numba import intel as module
+from npformer.backend.numba.compiling import inlined
 from npformer.backend.numba.intel import Intel, intel, intel_product, product_library
+from npformer.backend.numba.products import product
 
 used = pytest.mark.skipif(intel().library is None, reason=f"Intel's library is not in use: {intel().problem}")
 
@@ -107,14 +107,12 @@ def test_the_real_one_multiplies_as_numpy_does_with_64_bit_sizes(letter, number)
 
 
 @used
-def test_the_real_one_has_no_threads_and_its_bits_do_not_depend_on_addresses(compiled):
-    from npformer.backend.numba.products import product
-
+def test_the_real_one_has_no_threads_and_its_bits_do_not_depend_on_addresses():
     library = intel().library
     assert library.MKL_Get_Max_Threads() == 1
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(33, 47)), rng.normal(size=(47, 29))
-    multiply = compiled(lambda a, b, c: product(a, b, 0, c))
+    multiply = inlined(lambda a, b, c: product(a, b, 0, c))
     seen = set()
     for shift in (0, 1, 3, 8):
         room = [np.empty(x.size + shift)[shift:].reshape(x.shape) for x in (a, b, np.empty((33, 29)))]

@@ -1,14 +1,9 @@
 """Of a kept kernel nothing is used that was changed, and what was changed is said and compiled anew."""
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-pytest.importorskip("numba")
-import npformer
 from npformer.backend.numba import keeping, kernel_folder
 
 KEY, CODE = b"k" * 32, b"machine code"
@@ -90,7 +85,7 @@ def test_old_versions_go(tmp_path, monkeypatch):
     assert {path.name for path in tmp_path.iterdir()} == {"adam.update-a", "adam.update-b", "adam.updates-d"}
 
 
-def test_a_flipped_bit_in_a_real_kernel_costs_its_compilation(tmp_path):
+def test_a_flipped_bit_in_a_real_kernel_costs_its_compilation(tmp_path, run_apart):
     program = """
 import numpy as np
 from npformer.backend.numba import elementwise
@@ -98,14 +93,11 @@ y = np.empty(3, np.bool_)
 elementwise.compare(np.array([1, 2, 3]), 2, y)
 print(y.tolist(), elementwise.compare.is_kept("float32"))
 """
-    package = str(Path(npformer.__file__).parent.parent)
-    environment = os.environ | {"PYTHONPATH": package, "NUMBA_CACHE_DIR": str(tmp_path)}
     said = []
     for _ in range(3):
-        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True,
-                              timeout=100, check=False)  # fmt: skip
-        assert (done.returncode, done.stdout) == (0, "[True, False, True] True\n"), done.stderr
-        said.append([line.split()[1] for line in done.stderr.splitlines()])
+        out, lines = run_apart(program, NUMBA_CACHE_DIR=str(tmp_path))
+        assert out == "[True, False, True] True\n"
+        said.append([line.split()[1] for line in lines])
         (file,) = (tmp_path / "npformer").iterdir()
         if len(said) == 1:
             damaged = bytearray(file.read_bytes())

@@ -1,14 +1,9 @@
 """Kernels are kept in a folder of one's own; any other is not used, which is said, and worked around."""
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-pytest.importorskip("numba")
-import npformer
 from npformer.backend.numba import kernel_folder
 from npformer.backend.numba.kernel_folder import Place
 
@@ -102,16 +97,13 @@ def test_read_only_arrays_are_accepted(folder, monkeypatch, capsys):
     assert "got: Read-only file system; they last as long as this process" in capsys.readouterr().err
 
 
-def test_the_passing_folder_goes_with_the_process(folder, tmp_path):
+def test_the_passing_folder_goes_with_the_process(folder, tmp_path, run_apart):
     others_may_write(folder, pytest.MonkeyPatch())
     program = """
 from npformer.backend.numba import elementwise, kernel_folder
 elementwise.compare.compile("float32")
 assert len(list(kernel_folder.place().to_write.iterdir())) == 1
 """
-    package = str(Path(npformer.__file__).parent.parent)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=False,
-                          env=os.environ | {"PYTHONPATH": package, "TMPDIR": str(tmp_path)})  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    run_apart(program, TMPDIR=str(tmp_path), NUMBA_CACHE_DIR=str(folder.parent))
     assert list(tmp_path.iterdir()) == [folder.parent]
     assert list(folder.iterdir()) == []

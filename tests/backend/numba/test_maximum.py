@@ -3,29 +3,26 @@
 import numpy as np
 import pytest
 
+from npformer.backend.numba.compiling import inlined
+from npformer.backend.numba.maximum import comparable, largest
 
-@pytest.fixture(scope="module")
-def maxima(compiled):
+
+@inlined
+def write_maxima(x, y):
+    compared = comparable(x)
+    for i in range(x.shape[0]):
+        y[i] = largest(compared[i])
+
+
+def maxima(x):
     """The largest number of each row (N, C)."""
-    from npformer.backend.numba.maximum import comparable, largest
-
-    def loop(x, y):
-        compared = comparable(x)
-        for i in range(x.shape[0]):
-            y[i] = largest(compared[i])
-
-    kernel = compiled(loop)
-
-    def apply(x):
-        y = np.full(x.shape[0], 99, x.dtype)
-        kernel(x, y)
-        return y
-
-    return apply
+    y = np.full(x.shape[0], 99, x.dtype)
+    write_maxima(x, y)
+    return y
 
 
 @pytest.mark.parametrize("width", [1, 2, 7, 16, 33, 100])
-def test_it_is_the_maximum(maxima, dtype, width):
+def test_it_is_the_maximum(dtype, width):
     rng = np.random.default_rng(width)
     signs = rng.choice([-1, 1], size=(300, width))
     signs[:100], signs[100:200] = -1, 1  # all negative, all positive, mixed
@@ -34,7 +31,7 @@ def test_it_is_the_maximum(maxima, dtype, width):
 
 
 @pytest.mark.parametrize("place", [0, 3, 8])
-def test_infinities_zeros_and_denormals(maxima, dtype, place):
+def test_infinities_zeros_and_denormals(dtype, place):
     for base, value, top in ((-1, np.inf, np.inf), (-np.inf, -5, -5), (-np.inf, -np.inf, -np.inf), (-1e-45, -0.0, 0),
                              (-1, 1e-45, 1e-45), (-2, -1, -1), (0.0, -0.0, 0), (-np.inf, -3e38, -3e38)):  # fmt: skip
         x = np.full((1, 9), base, dtype)
@@ -42,19 +39,19 @@ def test_infinities_zeros_and_denormals(maxima, dtype, place):
         assert maxima(x)[0] == np.array(top, dtype), (base, value)
 
 
-def test_an_empty_row_has_minus_infinity(maxima, dtype):
+def test_an_empty_row_has_minus_infinity(dtype):
     assert maxima(np.empty((2, 0), dtype)).tolist() == [-np.inf, -np.inf]
     assert maxima(np.empty((0, 3), dtype)).shape == (0,)
 
 
-def test_a_positive_nan_counts_as_the_largest_in_float32(maxima):
+def test_a_positive_nan_counts_as_the_largest_in_float32():
     for place in range(9):
         x = np.linspace(-4, 4, 9, dtype=np.float32)[None]
         x[0, place] = np.nan
         assert np.isnan(maxima(x)[0])
 
 
-def test_a_nan_that_is_not_the_largest_hides_no_number(maxima, dtype):
+def test_a_nan_that_is_not_the_largest_hides_no_number(dtype):
     """Softmax takes the maximum off every score; the NaN itself stays one, whatever the maximum was."""
     x = np.array([[1, np.copysign(np.nan, -1.0), 3, 2]], dtype)
     assert maxima(x)[0] == 3

@@ -10,8 +10,6 @@ from types import CodeType, FunctionType, ModuleType
 import pytest
 
 import npformer
-
-pytest.importorskip("numba")
 from npformer.backend.numba import compiling
 
 ROOT = Path(npformer.__file__).parent

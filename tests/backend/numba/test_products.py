@@ -4,8 +4,12 @@ import ctypes
 import threading
 from functools import cache
 
+import numba
 import numpy as np
 import pytest
+
+from npformer.backend.numba import compiling, products
+from npformer.backend.numba.products import is_lined_up, lined_up
 
 BY_ROWS, BY_COLUMNS = 101, 102  # CBLAS's numbers for them
 #: (m, k, n): one number, one row, one column, no rows, nothing to sum, odd sizes, large ones.
@@ -21,9 +25,6 @@ LAYOUTS = {
 @pytest.fixture(scope="module")
 def product():
     """product(a, b, beta, c), compiled as kernels are, for any layout."""
-    numba = pytest.importorskip("numba")
-    from npformer.backend.numba import compiling, products
-
     letters = [[compiling.LETTERS[letter](number) for letter in "mmiM"] for number in (numba.float32, numba.float64)]
     made = numba.njit([numba.void(*types) for types in letters], nogil=True)(
         lambda a, b, beta, c: products.product(a, b, beta, c)
@@ -60,10 +61,7 @@ def buffer(rng, order, shape, dtype):
 @cache
 def own_gemm(dtype):
     """The product that npformer brings along, compiled once."""
-    numba = pytest.importorskip("numba")
-    from npformer.backend.numba.products import own_product
-
-    return own_product(getattr(numba, dtype)).ctypes
+    return products.own_product(getattr(numba, dtype)).ctypes
 
 
 @pytest.mark.parametrize("order", [BY_ROWS, BY_COLUMNS])
@@ -107,9 +105,6 @@ def test_two_threads_at_once(product):
 
 
 def test_adjacent_arrays_are_not_copied_and_others_are():
-    pytest.importorskip("numba")
-    from npformer.backend.numba.products import is_lined_up, lined_up
-
     x = np.arange(24.0).reshape(4, 6)
     heads = np.arange(48.0).reshape(2, 3, 2, 4).transpose(0, 2, 1, 3)
     fine = [x, x.T, x[:, 1:4], x[:, 1:4].T, x[::2], x[:1], x[:, :1].copy(), heads, heads.swapaxes(-1, -2), x[:0]]

@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
+from npformer.backend.numba import elementwise, recording
 from npformer.backend.workspace import Pool, empty, from_pool
-
-recording = pytest.importorskip("npformer.backend.numba.recording")
-from npformer.backend.numba import elementwise  # noqa: E402 - there is Numba
-from npformer.layers.layer import concat_last  # noqa: E402
+from npformer.layers.layer import concat_last
 
 #: Methods and attributes that say nothing of the numbers, or show the same memory in another way.
 HARMLESS = {

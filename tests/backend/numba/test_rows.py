@@ -3,15 +3,10 @@
 import numpy as np
 import pytest
 
-
-@pytest.fixture(autouse=True)
-def needs_numba():
-    pytest.importorskip("numba")
+from npformer.backend.numba.rows import as_rows, contiguous, contiguous_rows
 
 
 def test_contiguous_copies_only_what_has_gaps():
-    from npformer.backend.numba.rows import contiguous, contiguous_rows
-
     x = np.arange(24.0).reshape(2, 3, 4)
     assert contiguous(x) is x
     for gaps in (x[:, ::2], x.transpose(2, 0, 1), x[..., ::-1]):
@@ -27,8 +22,6 @@ def test_contiguous_copies_only_what_has_gaps():
 
 @pytest.mark.parametrize("shape", [(4,), (3, 4), (2, 3, 4), (0, 4), (2, 0, 4), (2, 3, 0), (1, 1, 1, 1)])
 def test_as_rows(shape):
-    from npformer.backend.numba.rows import as_rows
-
     x = np.ones(shape)
     assert as_rows(x).shape == (int(np.prod(shape[:-1])), shape[-1])
     assert x.size == 0 or np.shares_memory(as_rows(x), x)

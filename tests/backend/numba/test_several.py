@@ -1,15 +1,11 @@
 """Several kernels are compiled at a time, in processes of their own, and a person sees how far it is."""
 
 import io
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-pytest.importorskip("numba")
-import npformer
 from npformer.backend.numba import several
 
 NAMES = ["elementwise.add", "elementwise.compare"]
@@ -32,18 +28,20 @@ several._child = dying
 """
 
 
-def compiled(folder, cores, before=""):
-    """What the process compiled itself, and what it said, of PROGRAM with an empty folder."""
-    package = str(Path(npformer.__file__).parent.parent)
-    program = PROGRAM.replace("CORES", str(cores)).replace("BEFORE", before)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=False,
-                          env=os.environ | {"PYTHONPATH": package, "NUMBA_CACHE_DIR": str(folder)})  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split(), done.stderr.splitlines()
+@pytest.fixture
+def compiled(run_apart, tmp_path):
+    """compiled(cores, before): what a process compiled itself of PROGRAM with an empty folder, and what it said."""
+
+    def run(cores, before=""):
+        program = PROGRAM.replace("CORES", str(cores)).replace("BEFORE", before)
+        out, said = run_apart(program, NUMBA_CACHE_DIR=str(tmp_path))
+        return out.split(), said
+
+    return run
 
 
-def test_processes_compile_and_this_one_takes_what_they_kept(tmp_path):
-    own, said = compiled(tmp_path, 2)
+def test_processes_compile_and_this_one_takes_what_they_kept(compiled):
+    own, said = compiled(2)
     assert own == []
     assert said[0] == "npformer: compiling 2 kernels for float32, once ..."
     assert [line.partition(",")[0] for line in said[1:3]] == ["npformer: 1 of 2", "npformer: 2 of 2"]
@@ -54,8 +52,8 @@ def test_processes_compile_and_this_one_takes_what_they_kept(tmp_path):
 
 @pytest.mark.parametrize(("cores", "before"), [(1, ""), (2, DYING), (2, "several.sys.executable = None")],
                          ids=["one core", "processes that die", "no program to start"])  # fmt: skip
-def test_what_processes_do_not_bring_about_this_one_does(cores, before, tmp_path):
-    own, said = compiled(tmp_path, cores, before)
+def test_what_processes_do_not_bring_about_this_one_does(cores, before, compiled):
+    own, said = compiled(cores, before)
     assert own == NAMES
     assert [line.partition(", ")[2] for line in said[1:3]] == NAMES
     assert len(said) == 4

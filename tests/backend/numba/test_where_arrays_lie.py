@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from npformer.backend import get_backend
+from npformer.backend.numba import compiling, elementwise
+from npformer.backend.numba.compiling import Kernel
 from npformer.decoding import beam_search
 from npformer.layers import RandomKey
 from npformer.models import Transformer, TransformerConfig
@@ -67,9 +69,6 @@ def moved(arrays, own, held, gap, seed):
 @pytest.fixture
 def moving(monkeypatch):
     """Every call of a kernel is made again with its arrays elsewhere; the names of those that were."""
-    pytest.importorskip("numba")
-    from npformer.backend.numba.compiling import Kernel
-
     seen = set()
 
     def call(kernel, *arguments):
@@ -109,8 +108,6 @@ def train(backend, width, tokens, **options):
 
 
 def test_its_bits_do_not_depend_on_memory_addresses(dtype, moving):
-    from npformer.backend.numba import compiling, elementwise
-
     backend = get_backend("numpy", dtype=dtype, kernels="numba", threads=1)
     rng = np.random.default_rng(0)
     for width in (8, 24):
