@@ -63,9 +63,8 @@ LETTERS: dict[str, Callable[[Any], Any]] = {
 OF_PRECISION = "xXyYmMhHZ"  # letters of arrays whose numbers are of precision T
 
 #: Files with what kernels in other files are made of: where one has changed, all kernels are compiled anew.
-PARTS = ("beam_choice.py", "compiling.py", "decode_beams.py", "decode_parts.py", "error_function.py",
-         "exponential.py", "small_batch.py", "linear.py", "maximum.py", "philox.py", "products.py", "sharing.py",
-         "../../functional/erf.py", "../../functional/philox.py")  # fmt: skip
+PARTS = ("beam_choice.py", "compiling.py", "decode_parts.py", "exponential.py", "linear.py", "maximum.py", "philox.py",
+         "products.py", "sharing.py", "../../functional/erf.py", "../../functional/philox.py")  # fmt: skip
 
 _parts = tuple(Path(__file__).parent / name for name in PARTS)
 Part = Any  # a Numba dispatcher; compiled code calls it like the function it was made of

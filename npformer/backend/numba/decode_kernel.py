@@ -12,27 +12,33 @@ so a sub-layer is one phase, and the generator, whose parts are columns, one mor
 
     post-LN   x ← LN(x + f(x))      pre-LN   x ← x + f(LN(x))      f = self-, cross-attention, feed-forward
 
-What a part computes is in ``decode_parts.py``.
+What a part computes is in ``decode_parts.py``. Between two steps of a beam search rows that are gone on from are put
+into place: a hypothesis stays where its parent was, or goes where nobody is needed, so none comes from where another
+one goes.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from npformer.backend.numba.beam_choice import choose
+from npformer.backend.numba.beam_choice import NOBODY, choose
 from npformer.backend.numba.compiling import inlined, kernel
-from npformer.backend.numba.decode_beams import is_over, move
 from npformer.backend.numba.decode_parts import (
     DECIDED,
     EMBEDDING,
+    HEADS,
+    KEYS,
     LOOKS,
     NORM,
     PARTS,
     POSITION,
     POSITIONS,
     PRE,
+    ROOM,
     SUB_LAYER,
+    VALUES,
     do_part,
+    norm,
 )
 from npformer.backend.numba.sharing import (
     LOST,
@@ -40,6 +46,7 @@ from npformer.backend.numba.sharing import (
     WANTED,
     finish,
     load,
+    matrix,
     open_phase,
     pause,
     phase_of,
@@ -47,7 +54,6 @@ from npformer.backend.numba.sharing import (
     take,
     vector,
 )
-from npformer.backend.numba.small_batch import norm
 
 
 @inlined
@@ -135,6 +141,43 @@ def say_likeliest(logits, going, eos, pad, tokens):
         tokens[r] = likeliest(logits[r]) if going[r] else pad
         is_over = is_over or (going[r] and tokens[r] == eos)
     return is_over
+
+
+@inlined
+def is_over(tokens, totals, eos, best, longest, log_p):
+    """Whether one of the hypotheses (n, w) ends, or all of a source's can no longer pass the best that has ended.
+
+    log_p becomes totals.
+    """
+    found = False
+    for i in range(tokens.shape[0]):
+        top = NOBODY
+        for p in range(tokens.shape[1]):
+            log_p[i, p] = totals[i, p]
+            top = max(top, totals[i, p])
+            found = found or (totals[i, p] > NOBODY and tokens[i, p] == eos)
+        found = found or (top > NOBODY and best[i] >= top / longest[i])
+    return found
+
+
+@inlined
+def move(rows, layers, sizes, given, visible):
+    """Let each row r of what is kept of the tokens so far be what row rows[r] was."""
+    heads, room, stop, width = sizes[HEADS], sizes[ROOM], sizes[POSITION] + 1, given.shape[1] // sizes[HEADS]
+    size = rows.shape[0] * heads * room
+    for r in range(rows.shape[0]):
+        if rows[r] == r:
+            continue
+        for t in range(stop):
+            visible[r, t] = visible[rows[r], t]
+        for layer in range(layers.shape[0]):
+            for part in (KEYS, VALUES):
+                kept = matrix(layers[layer, part], size, width, given)
+                for h in range(heads):
+                    to, source = (r * heads + h) * room, (rows[r] * heads + h) * room
+                    for t in range(stop):
+                        for j in range(width):
+                            kept[to + t, j] = kept[source + t, j]
 
 
 @kernel("KkssZYYCBi" + "sff" + "iiWb" + "kdd" + "WYd" + "DsWD", calls="decoder_steps")

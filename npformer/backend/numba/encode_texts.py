@@ -15,11 +15,21 @@ import numpy as np
 
 from npformer.backend.fallback import takes_real
 from npformer.backend.numba.compiling import inlined, kernel
-from npformer.backend.numba.decode_parts import GELU, HEADS, PRE, SUB_LAYER, F, columns, feed_forward
+from npformer.backend.numba.decode_parts import (
+    GELU,
+    HEADS,
+    PRE,
+    SUB_LAYER,
+    F,
+    add_products,
+    columns,
+    feed_forward,
+    norm,
+    softmax_of_visible,
+)
 from npformer.backend.numba.decode_step import are, attention_shapes, feed_forward_shapes
 from npformer.backend.numba.products import product
 from npformer.backend.numba.sharing import matrix, vector
-from npformer.backend.numba.small_batch import add_products, norm, softmax_of_visible
 from npformer.backend.workspace import address, empty
 from npformer.typing import Array
 

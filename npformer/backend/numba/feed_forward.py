@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend.numba.compiling import inlined, kernel
-from npformer.backend.numba.error_function import error_function
-from npformer.backend.numba.exponential import exponential
+from npformer.backend.numba.exponential import error_function, exponential
 from npformer.backend.numba.gradients import Into, rooms, settle_rooms
 from npformer.backend.numba.linear import ROWS_AT_ONCE, add_columns, add_gradients, add_weight_gradient, fill_and_map
 from npformer.backend.numba.philox import Numbers, draw_lanes, numbers, room_for_lanes

@@ -9,17 +9,15 @@ in (B, H, T, M), as in the plain kernel, so that dropout draws the same bits.
 from __future__ import annotations
 
 import math
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from npformer.backend.numpy.attention import SCORES, powers_of
-from npformer.backend.numpy.blocks import row_blocks
+from npformer.backend.numpy.attention import Powers, as_caps, attend, blocks_of, to_scores
 from npformer.backend.numpy.gradients import Into
-from npformer.backend.numpy.heads import empty_gradients, empty_heads, row_factors
-from npformer.backend.numpy.philox import kept
+from npformer.backend.numpy.heads import empty_gradients, row_factors
 from npformer.backend.ops import accumulate
 from npformer.backend.workspace import empty
 from npformer.functional.attention_mask import AttentionMask
@@ -34,10 +32,7 @@ class LocalAttentionCache(NamedTuple):
     k: Array  # (B, H, T, D)
     v: Array  # (B, H, T, D)
     parts: tuple[_Part, ...]
-    powers: Array  # (B, H, T, M)  E
-    inverse: Array  # (B, H, T, 1)  i
-    keep: HostArray | None  # (B, H, T, M)
-    scale: float  # s
+    kept: Powers  # over M keys
 
 
 class _Part(NamedTuple):
@@ -93,49 +88,36 @@ def local_attention_forward(
     """As the plain kernel: attend from q to k and v, all (B, H, T, D), along mask's window or stride. Returns out."""
     expect_local_attention(q, k, v, mask)
     parts, caps = _parts(mask, q.shape[2]), _caps(mask, q)
-    powers = empty((*q.shape[:3], caps.shape[-1]), q.dtype)
-    keep, scale = kept(draw, powers)
-    out, sums = empty_heads(q), empty((*q.shape[:3], 1), q.dtype)
-    with np.errstate(over="ignore", invalid="ignore"):  # of sums that are not moderate
-        for rows in _blocks(powers):
-            block = powers[rows]
-            hidden = caps if len(caps) == 1 else caps[rows]
-            powers_of(partial(_scores, q[rows], k[rows], parts, hidden, block), block, sums[rows])
-            if keep is not None:
-                block = np.multiply(block, keep[rows], out=empty(block.shape, block.dtype))
-            out[rows] = _of_keys(block, v[rows], parts)
-    inverse = np.divide(1, sums, out=sums)
-    out *= row_factors(inverse, scale)
-    return out, LocalAttentionCache(q, k, v, parts, powers, inverse, keep, scale)
+
+    def write_scores(rows: slice, scores: Array) -> None:
+        _products(q[rows], k[rows], parts, scores)
+        scores *= 1 / math.sqrt(q.shape[3])
+        np.fmin(scores, caps if len(caps) == 1 else caps[rows], out=scores)  # fmin: a hidden NaN is hidden too
+
+    def mix(weights: Array, rows: slice, out: Array) -> None:
+        out[...] = _of_keys(weights, v[rows], parts)
+
+    out, powers = attend(q, caps.shape[-1], draw, write_scores, mix)
+    return out, LocalAttentionCache(q, k, v, parts, powers)
 
 
 def local_attention_backward(dout: Array, cache: LocalAttentionCache, into: Into = ()) -> Any:
     """As the plain kernel: gradients (dq, dk, dv), all (B, H, T, D)."""
-    q, k, v, parts, powers, inverse, keep, scale = cache
+    q, k, v, parts, (powers, inverse, keep, scale) = cache
     factor = row_factors(inverse, scale)
     dq, dk, dv = empty_gradients(q, k, v)
     dk[...], dv[...] = 0, 0
-    for rows in _blocks(powers):
+    for rows in blocks_of(powers):
         E = powers[rows]
         g = np.multiply(dout[rows], factor[rows])
         dscores: Any = empty(E.shape, E.dtype)
         _products(g, v[rows], parts, dscores)
-        if keep is not None:
-            dscores *= keep[rows]
-        dscores -= np.vecdot(dscores, E)[..., None] * inverse[rows]
-        dscores *= E
+        to_scores(dscores, cache.kept, rows)
         dscores *= 1 / math.sqrt(q.shape[3])
         _to_keys(E if keep is None else E * keep[rows], g, parts, dv[rows])
         _to_keys(dscores, q[rows], parts, dk[rows])
         dq[rows] = _of_keys(dscores, k[rows], parts)
     return accumulate((dq, dk, dv), into)
-
-
-def _scores(q: Array, k: Array, parts: tuple[_Part, ...], caps: HostArray, scores: Array) -> None:
-    """Write q·k/√D of each query and its gathered keys into scores (b, H, T, M), -inf where hidden."""
-    _products(q, k, parts, scores)
-    scores *= 1 / math.sqrt(q.shape[3])
-    np.fmin(scores, caps, out=scores)  # fmin: a hidden NaN is hidden too
 
 
 def _products(rows: Array, keys: Array, parts: tuple[_Part, ...], y: Array) -> None:
@@ -172,19 +154,14 @@ def _caps(mask: AttentionMask, q: Array) -> HostArray:
     """+inf where a gathered key is visible to its query, else -inf, (B or 1, 1, T, M)."""
     if mask.key_visible is None or np.all(mask.key_visible):
         return _pattern_caps(mask.causal, mask.window, mask.stride, q.shape[2], q.dtype)
-    return _as_caps(visible_keys(mask, q), q.dtype)
+    return as_caps(visible_keys(mask, q), q.dtype)
 
 
 @lru_cache(maxsize=8)
 def _pattern_caps(causal: bool, window: int | None, stride: int | None, length: int, dtype: Any) -> HostArray:
     mask = AttentionMask(None, causal, 0, window, stride)
-    caps = _as_caps(visible_keys(mask, np.empty((1, 1, length, 1))), dtype)
+    caps = as_caps(visible_keys(mask, np.empty((1, 1, length, 1))), dtype)
     caps.flags.writeable = False
-    return caps
-
-
-def _as_caps(visible: Array, dtype: Any) -> HostArray:
-    caps: HostArray = np.where(visible, dtype.type(np.inf), dtype.type(-np.inf))
     return caps
 
 
@@ -194,8 +171,3 @@ def _between_zeros(x: Array, before: int, behind: int) -> Array:
     y = empty((b, h, before + length + behind, width), x.dtype)
     y[:, :, :before], y[:, :, before : before + length], y[:, :, before + length :] = 0, x, 0
     return y
-
-
-def _blocks(powers: Array) -> Any:
-    """Slices of the batch, each with about SCORES scores."""
-    return row_blocks(powers.shape[0], powers[:1].size, SCORES)

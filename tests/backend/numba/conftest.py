@@ -7,7 +7,6 @@ import threading
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import npformer
@@ -18,7 +17,6 @@ if numba_problem():
     collect_ignore_glob = ["test_*.py"]  # why, the tests of all tables of kernels say where they are skipped
 else:
     from npformer.backend.numba import decode_parts, decode_step, sharing
-    from npformer.backend.numba.compiling import inlined
 
 PATIENCE = 600  # seconds until a test gives up on what would never happen
 
@@ -51,27 +49,6 @@ def run_apart():
         return done.stdout, done.stderr.splitlines()
 
     return run
-
-
-@pytest.fixture(scope="session")
-def elementwise():
-    """elementwise(part): a function of arrays that applies part, a function of one number, to each number."""
-
-    def make(part):
-        def loop(x, y):
-            for i in range(x.size):
-                y[i] = part(x[i])
-
-        kernel = inlined(loop)
-
-        def apply(x):
-            y = np.empty_like(x)
-            kernel(x, y)
-            return y
-
-        return apply
-
-    return make
 
 
 @pytest.fixture(params=["alone", "shared"])

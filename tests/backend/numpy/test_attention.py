@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from npformer.backend import PLAIN
-from npformer.backend.numpy.attention_mask import score_caps
+from npformer.backend.numpy.attention import score_caps
 from npformer.errors import NpformerError
 from npformer.functional import AttentionMask, Draw, merge_heads, split_heads
 
