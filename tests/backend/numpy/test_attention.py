@@ -1,4 +1,6 @@
-"""Attention in every table: each kind of mask, dropout, rows of nothing, saturated scores, heads as views."""
+"""Attention of every kind in every table: masks, dropout, rows of nothing, saturated scores, chunks, heads as views."""
+
+import dataclasses
 
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ from npformer.backend import PLAIN
 from npformer.backend.numpy.attention import score_caps
 from npformer.errors import NpformerError
 from npformer.functional import AttentionMask, Draw, merge_heads, split_heads
+from npformer.functional.linear_attention import CHUNK
 
 DRAW = Draw(3, 4, 1, 99, 0.3, first_row=2)
 POSITIONS = {
@@ -19,6 +22,20 @@ POSITIONS = {
     "stride and window": AttentionMask(causal=True, window=2, stride=3),
     "window that sees nothing": AttentionMask(query_offset=99, window=2),
 }
+#: Windows and strides of 1, of as many tokens as there are, of more; that divide the length and do not; both together.
+LOCAL = {
+    "itself": AttentionMask(window=1),
+    "window": AttentionMask(window=2),
+    "causal window": AttentionMask(window=3, causal=True),
+    "window wider than all": AttentionMask(window=50),
+    "stride": AttentionMask(stride=3),
+    "causal stride": AttentionMask(stride=2, causal=True),
+    "stride wider than all": AttentionMask(stride=50),
+    "both": AttentionMask(window=2, stride=3),
+    "both, causal": AttentionMask(window=4, stride=5, causal=True),
+}
+EVERY_PATTERN = pytest.mark.parametrize("mask", LOCAL.values(), ids=list(LOCAL))
+WITH_DROPOUT_AND_WITHOUT = pytest.mark.parametrize("draw", [None, DRAW], ids=["inference", "dropout"])
 SHAPES = [(1, 1, 1, 1, 1), (2, 3, 4, 5, 6), (3, 1, 1, 7, 3), (0, 2, 3, 3, 4), (2, 2, 0, 3, 4), (24, 4, 47, 50, 5)]
 
 
@@ -35,16 +52,28 @@ def case(dtype, shape, scale=1.0):
     return scale * heads(rng, dtype, B, H, T, D), heads(rng, dtype, B, H, S, D), heads(rng, dtype, B, H, S, D)
 
 
-def padded(mask, B, S):
-    """mask with keys hidden at random, all of them in the last sequence."""
+def seen(B, S):
+    """Keys hidden at random, all of them in the last sequence."""
     visible = np.random.default_rng(2).random((B, S)) < 0.7
     visible[B - 1 :] = False
-    return AttentionMask(visible, mask.causal, mask.query_offset, mask.window, mask.stride)
+    return visible
+
+
+def padded(mask, B, S):
+    """mask with keys hidden as well."""
+    return dataclasses.replace(mask, key_visible=seen(B, S))
+
+
+def three_of_one(dtype, B, H, T, D):
+    """q, k and v (B, H, T, D), read-only, as self-attention makes them: views of columns of one projection."""
+    tokens = np.random.default_rng(1).normal(size=(B, T, 3 * H * D)).astype(dtype)
+    tokens.flags.writeable = False
+    return tuple(split_heads(tokens[..., i * H * D : (i + 1) * H * D], H) for i in range(3))
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("name", POSITIONS)
-@pytest.mark.parametrize("draw", [None, DRAW], ids=["inference", "dropout"])
+@WITH_DROPOUT_AND_WITHOUT
 def test_it_equals_the_plain_pair(agree, dtype, shape, name, draw):
     q, k, v = case(dtype, shape)
     assert agree("attention", q, k, v, POSITIONS[name], draw)
@@ -54,6 +83,49 @@ def test_it_equals_the_plain_pair(agree, dtype, shape, name, draw):
     bias = np.random.default_rng(3).normal(size=shape[1:4]).astype(dtype)
     assert agree("biased_attention", q, k, v, bias, POSITIONS[name], draw)
     assert agree("biased_attention", q, k, v, bias, padded(POSITIONS[name], shape[0], shape[3]), draw)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 3, 7, 4), (3, 1, 8, 3), (0, 2, 3, 4), (24, 4, 47, 5)], ids=str)
+@EVERY_PATTERN
+@WITH_DROPOUT_AND_WITHOUT
+def test_local_attention_equals_the_plain_pair(agree, dtype, shape, mask, draw):
+    B, _, T, _ = shape
+    for key_visible in (None, np.ones((B, T), bool), seen(B, T)):
+        masked = dataclasses.replace(mask, key_visible=key_visible)
+        assert agree("local_attention", *three_of_one(dtype, *shape), masked, draw)
+
+
+@EVERY_PATTERN
+def test_local_attention_equals_attention_with_the_same_mask(table, mask):
+    given, mask = three_of_one("float64", 2, 3, 7, 4), padded(mask, 2, 7)
+    y, cache = table.local_attention.forward(*given, mask)
+    true, plain = PLAIN.attention.forward(*given, mask)
+    np.testing.assert_allclose(y, true, rtol=1e-12, atol=1e-14)
+    found, gradients = table.local_attention.backward(y, cache), PLAIN.attention.backward(y, plain)
+    for f, t in zip(found, gradients, strict=True):
+        np.testing.assert_allclose(f, t, rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("shape", [*SHAPES[:2], *SHAPES[3:5], (40, 8, 47, 50, 16)], ids=str)
+def test_linear_attention_equals_the_plain_pair(agree, dtype, shape):
+    B, _, _, S, _ = shape
+    for key_visible in (None, np.ones((B, S), bool), seen(B, S)):
+        assert agree("linear_attention", *case(dtype, shape), AttentionMask(key_visible))
+
+
+@pytest.mark.parametrize("T", [1, 2, CHUNK - 1, CHUNK, CHUNK + 1, CHUNK + CHUNK // 2 + 1, 3 * CHUNK + 5])
+def test_chunks_of_linear_attention_make_no_difference(agree, dtype, T):
+    some = seen(3, T)
+    some[:, :2] = False  # queries that see nothing
+    for key_visible in (None, some):
+        assert agree("linear_attention", *case(dtype, (3, 2, T, T, 5)), AttentionMask(key_visible, causal=True))
+
+
+def test_large_numbers_do_not_overflow(agree, dtype):
+    q, k, v = case(dtype, (2, 2, 7, 7, 4))
+    with np.errstate(over="raise"):
+        for causal in (False, True):
+            assert agree("linear_attention", 1e3 * q, 1e3 * k, v, AttentionMask(causal=causal))
 
 
 @pytest.mark.parametrize("scale", [30.0, 1e4])
@@ -66,6 +138,17 @@ def test_saturated_scores_neither_overflow_nor_vanish(agree, dtype, scale):
         assert agree("biased_attention", q, k, v, bias, POSITIONS[name], DRAW)
     q, k, v = case(dtype, (2, 1, 3, 4, 2))
     assert agree("attention", np.abs(q), -scale * np.abs(k), v, AttentionMask(), None)  # all scores far below 0
+
+
+@pytest.mark.parametrize("name", ["window", "window wider than all", "stride", "both"])
+def test_saturated_scores_of_local_attention_neither_overflow_nor_vanish(agree, dtype, name):
+    """Scores of some hundred: e^100 is no moderate number, but what exp makes of their rounding errors is small.
+
+    Not where a query sees one key alone: its gradient is 0, and the noise in its place as large as q.
+    """
+    q, k, v = three_of_one(dtype, 2, 3, 7, 4)
+    assert agree("local_attention", 100 * q, k, v, LOCAL[name], DRAW)
+    assert agree("local_attention", np.abs(q), -100 * np.abs(k), v, LOCAL[name])
 
 
 def test_hidden_keys_do_not_matter_however_large(table):
@@ -90,19 +173,27 @@ def test_a_query_that_sees_nothing_gets_nothing(table):
     assert not any(g[1].any() for g in gradients)
 
 
-def test_the_same_weights_are_dropped_as_by_the_plain_pair(table):
+WITH_MASKS = pytest.mark.parametrize(
+    ("op", "mask"), [("attention", AttentionMask()), ("local_attention", AttentionMask(window=3, stride=4))]
+)
+
+
+@WITH_MASKS
+def test_the_same_weights_are_dropped_as_by_the_plain_pair(table, op, mask):
     """With V the identity the output is the dropped weights themselves."""
-    q, k, _ = case("float64", (3, 2, 4, 6, 6))
-    v = np.broadcast_to(np.eye(6), (3, 2, 6, 6))
-    y, plain = (ops.attention.forward(q, k, v, AttentionMask(), DRAW)[0] for ops in (table, PLAIN))
+    q, k, _ = case("float64", (3, 2, 8, 8, 8))
+    v = np.broadcast_to(np.eye(8), (3, 2, 8, 8))
+    y, plain = (getattr(ops, op).forward(q, k, v, mask, DRAW)[0] for ops in (table, PLAIN))
     assert np.array_equal(y == 0, plain == 0)
-    assert 0 < np.count_nonzero(y == 0) < y.size
+    visible = mask.visible(8, 8, q)
+    assert 0 < np.count_nonzero(y) < (y.size if visible is None else np.count_nonzero(visible) * 6)
 
 
-def test_merging_what_comes_out_copies_nothing(table):
-    q, k, v = case("float32", (2, 3, 4, 5, 6))
-    y, cache = table.attention.forward(q, k, v)
-    for each in (y, *table.attention.backward(y, cache)):
+@WITH_MASKS
+def test_merging_what_comes_out_copies_nothing(table, op, mask):
+    pair = getattr(table, op)
+    y, cache = pair.forward(*three_of_one("float32", 2, 3, 8, 4), mask)
+    for each in (y, *pair.backward(y, cache)):
         assert np.shares_memory(merge_heads(each), each)
 
 
