@@ -1,11 +1,11 @@
-"""The hypotheses of a beam that continue: one source by plain rules, and compiled against plain."""
+"""The hypotheses of a beam that continue: one source by plain rules, compiled against plain; the likeliest tokens."""
 
 import numpy as np
 import pytest
 
 from npformer.backend import get_backend
 from npformer.backend.numpy import numba_problem
-from npformer.decoding.choice import NOBODY, choose, seats
+from npformer.decoding.choice import NOBODY, PART, best_tokens, choose, seats
 
 
 @pytest.fixture(params=["float32", "float64"])
@@ -100,3 +100,24 @@ def test_the_first_child_keeps_the_slot_and_the_others_take_empty_ones():
         [2, 3, 0, 1], [1, 0], [0, 3, 1], [3, 0, 2], [0, 1, 2, 3],
     ]  # fmt: skip
     assert seats(parents[4:], there[4:], 4).tolist() == [[0, 1, 2, 3]]  # nobody has a sibling
+
+
+@pytest.mark.parametrize("name", ["numpy64", "strict64"])
+@pytest.mark.parametrize("vocab_size", [3, 9, 8 * PART, 8 * PART + 1, 20 * PART, 1000])
+@pytest.mark.parametrize("levels", [1, 5, 10**6])
+def test_they_are_those_of_a_full_sort(levels, vocab_size, name, request):
+    backend = request.getfixturevalue(name)
+    logits = np.random.default_rng(vocab_size).integers(0, levels, (6, vocab_size)) / levels * 9 + 500
+    tokens, log_p = best_tokens(backend.array(logits), 4, backend)
+    expected = np.argsort(-logits, axis=1, kind="stable")[:, :4]  # of equally likely ones the first
+    assert tokens.tolist() == expected.tolist()
+    p = np.exp(logits - 500) / np.exp(logits - 500).sum(axis=1, keepdims=True)
+    assert np.allclose(log_p, np.log(np.take_along_axis(p, expected, axis=1)), rtol=0, atol=1e-12)
+
+
+def test_nan_comes_last(numpy64):
+    logits = np.array([[1.0, np.nan, 3.0, 2.0, 0.0], [5.0, 4.0, 4.0, 4.0, 1.0], [np.nan] * 5])
+    with np.errstate(invalid="ignore"):
+        tokens, log_p = best_tokens(logits, 3, numpy64)
+    assert tokens.tolist() == [[2, 3, 0], [0, 1, 2], [0, 1, 2]]
+    assert np.isnan(log_p).any(axis=1).tolist() == [True, False, True]
