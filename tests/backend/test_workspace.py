@@ -26,17 +26,6 @@ def address(x):
     return int(x.__array_interface__["data"][0])
 
 
-def test_memory_is_reused_once_nothing_refers_to_it():
-    def work():
-        x = empty(SHAPE, np.uint8)
-        where = address(x)
-        assert address(empty(SHAPE, np.uint8)) != where
-        del x
-        assert where in {address(x) for x in [empty(SHAPE, np.uint8) for _ in range(2)]}
-
-    fresh_pool(work)
-
-
 @pytest.mark.parametrize(
     "view",
     [
@@ -293,16 +282,6 @@ def test_columns_of_one_array_are_joined_without_a_copy(shape, widths):
         assert found is not None
         assert np.array_equal(found, whole[..., sum(widths[:first]) :])
         assert address(found) == address(whole) + sum(widths[:first]) * whole.itemsize
-
-
-def test_memory_of_the_pool_and_of_heads():
-    memory = empty((64, 8, 3, 4, 16), "float32")  # large enough to be a buffer's
-    memory[...] = np.random.default_rng(0).normal(size=memory.shape)
-    parts = [memory[:, :, i].reshape(64, 8, 64) for i in range(3)]
-    found = side_by_side(parts)
-    assert found is not None
-    assert np.array_equal(found, memory.reshape(64, 8, 192))
-    assert address(found) == address(memory)
 
 
 def test_arrays_that_are_not_adjacent_are_not_joined():

@@ -41,9 +41,7 @@ def test_each_row_goes_on_from_its_own_prompt(kind, decoder, numpy64):
         assert whole(greedy(model, [whole(prompt)], 12)[0]) == expected
 
 
-@pytest.mark.parametrize(
-    "kind", [k for k in KINDS if (k["positions"], k["attention"]) != ("rotary", "linear")], ids=str
-)
+@pytest.mark.parametrize("kind", MOVABLE, ids=str)
 def test_logits_of_unequal_rows_are_those_of_each_alone(kind, decoder, any64):
     model = decoder(any64, **kind)
     prompts = [whole(prompt) for prompt in PROMPTS]

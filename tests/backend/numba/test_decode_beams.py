@@ -114,12 +114,6 @@ def test_a_search_that_outgrows_its_slots_is_refused():
     assert state.length == 0
 
 
-def test_a_model_without_fused_steps_has_none():
-    plain, one = model("plain"), np.array([0.0])
-    state, given = plain.start(SRC[:1], MAX_LEN), (one[None], np.array([0]), np.array([1]), one, one)
-    assert fused_decode.search(plain, np.array([1]), state, given, 3, 2) is None
-
-
 def test_a_model_without_fused_steps_is_asked_once(monkeypatch):
     asked = []
     monkeypatch.setattr(fused_decode, "search", lambda *given, **named: asked.append(given))

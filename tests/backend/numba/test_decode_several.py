@@ -125,11 +125,6 @@ def test_a_token_that_has_no_vector_is_refused_as_ever():
             greedy(larger, SRC, MAX_LEN)
 
 
-def test_a_model_without_fused_steps_has_none():
-    plain, tokens = model("plain"), np.ones(2, dtype=np.int64)
-    assert fused_decode.likeliest(plain, tokens, plain.start(SRC[:2], 5), np.ones(2, dtype=bool), 4, 2) is None
-
-
 def test_the_likeliest_is_numpys():
     nan, inf = np.nan, np.inf
     for row in ([1.0], [1, 3, 3, 2], [-inf, -inf], [-2, nan, 5, nan], [nan, 1], [inf, 1, inf], [-nan, 3], [0.0, -0.0]):

@@ -67,29 +67,17 @@ def failing(error):
 
 
 @pytest.mark.parametrize("size", [2, 3, 5])
-def test_jobs_run_at_the_same_time_each_on_its_own_thread(size):
-    meeting, threads = threading.Barrier(size), set()
-
-    def job():
-        meeting.wait(PATIENCE)
-        threads.add(threading.current_thread())
-
-    pool = ThreadPool(size)
-    for _ in range(3):
-        pool.run([job] * size)
-    assert len(threads) == size  # the same ones each time
-    assert threading.current_thread() in threads
-
-
-def test_the_first_job_is_the_callers_and_the_others_keep_their_thread():
-    pool, seen = ThreadPool(3), [{} for _ in range(5)]
+def test_jobs_run_at_the_same_time_the_first_on_the_callers_thread_each_on_the_same_as_before(size):
+    meeting, pool, seen = threading.Barrier(size), ThreadPool(size), [{} for _ in range(5)]
 
     def job(places, i):
+        meeting.wait(PATIENCE)
         places[i] = threading.get_ident()
 
     for places in seen:
-        pool.run([partial(job, places, i) for i in range(3)])
+        pool.run([partial(job, places, i) for i in range(size)])
     assert seen[0][0] == threading.get_ident()
+    assert len(set(seen[0].values())) == size
     assert all(places == seen[0] for places in seen)
 
 
@@ -105,19 +93,20 @@ def test_fewer_jobs_than_threads_and_none():
 
 
 @pytest.mark.parametrize("bad", [0, 1, 2])
-def test_an_error_of_any_job_reaches_the_caller_after_all_have_ended(bad, waited_for):
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_an_error_of_any_job_reaches_the_caller_after_all_have_ended(error, bad, waited_for):
     pool, ended = ThreadPool(3), []
     meeting = threading.Barrier(3)
 
     def job(i):
         meeting.wait(PATIENCE)
         if i == bad:
-            raise ValueError(f"job {i}")
+            raise error(f"job {i}")
         if i > 0:  # the first is the caller's own
             assert waited_for.wait(PATIENCE)
         ended.append(i)
 
-    with pytest.raises(ValueError, match=f"job {bad}"):
+    with pytest.raises(error, match=f"job {bad}"):
         pool.run([partial(job, i) for i in range(3)])
     assert sorted(ended) == [i for i in range(3) if i != bad]
     pool.run([meeting.wait] * 3)  # and the pool works on
@@ -157,23 +146,6 @@ def test_an_error_keeps_nothing_of_the_batch_alive():
         assert arrays[0]() is None
     finally:
         gc.enable()
-
-
-def test_an_interrupted_caller_waits_for_the_others(waited_for):
-    begun, ended = threading.Event(), []
-
-    def own():
-        begun.wait(PATIENCE)
-        raise KeyboardInterrupt
-
-    def other():
-        begun.set()
-        assert waited_for.wait(PATIENCE)
-        ended.append(True)
-
-    with pytest.raises(KeyboardInterrupt):
-        ThreadPool(2).run([own, other])
-    assert ended == [True]
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs a signal to one thread")
