@@ -9,12 +9,14 @@ import pytest
 
 from npformer import functional as F  # noqa: N812 - as the package itself calls it
 from npformer.backend import PLAIN, Ops, Pair, get_backend, plain_pair, with_bits
-from npformer.backend.ops import DRAWING, add_into, with_kernels
+from npformer.backend.ops import DRAWING, with_kernels
 from npformer.functional import Draw
 from npformer.lab.museum.bug import Edit
 from npformer.lab.museum.patch import noted, patched
 from npformer.layers import EncoderLayer, LayerNorm, RandomKey
 from npformer.proof import catalogue
+from npformer.proof.random_cases import usual_inputs
+from tests.outputs import parts
 
 DRAW = Draw(seed=1, step=2, micro=3, site=4, rate=0.5)
 WAYS = ("forward", "backward")
@@ -22,20 +24,11 @@ NAMES = list(F.OPERATIONS)
 
 
 def test_gradients_that_are_not_added_are_returned():
-    rng = np.random.default_rng(0)
-    _, cache = PLAIN.linear.forward(rng.normal(size=(5, 3)), rng.normal(size=(3, 2)), np.ones(2))
-    dy = rng.normal(size=(5, 2))
-    gradients = F.linear_backward(dy, cache)
-    for returned, wanted in (
-        (PLAIN.linear.backward(dy, cache), gradients),
-        (PLAIN.linear.backward(dy, cache, into=(np.zeros(2),)), gradients[:2]),
-    ):
-        assert isinstance(returned, tuple)
-        assert len(returned) == len(wanted)
-        assert all(map(np.array_equal, returned, wanted))
-    assert PLAIN.linear.backward(dy, cache, into=[np.zeros(g.shape) for g in gradients]) is None
-    one = PLAIN.relu.backward(dy, PLAIN.relu.forward(dy)[1])
-    assert isinstance(one, np.ndarray)
+    y, cache = PLAIN.linear.forward(*usual_inputs("linear"))
+    gradients = PLAIN.linear.backward(y, cache)
+    for first, kind in enumerate((type(None), np.ndarray, tuple, tuple)):
+        assert type(PLAIN.linear.backward(y, cache, into=[np.zeros_like(g) for g in gradients[first:]])) is kind
+    assert type(PLAIN.relu.backward(y, PLAIN.relu.forward(y)[1])) is np.ndarray
 
 
 def test_more_arrays_in_into_than_gradients_is_an_error():
@@ -172,32 +165,16 @@ def test_every_operation_that_draws_takes_other_bits(numpy64):
         return np.zeros(size, dtype=np.uint16)  # everything is dropped
 
     ops = with_bits(PLAIN, bits)
-    assert ops.dropout.forward(np.ones((2, 3)), DRAW)[0].tolist() == [[0] * 3] * 2
-    x, ones = np.random.default_rng(2).normal(size=(2, 3, 4)), np.ones(4)
-    np.testing.assert_array_equal(ops.residual.forward(x, x, DRAW)[0], x)
-    ops.post_norm.forward(x, x, ones, ones, 1e-5, DRAW)
-    ops.add_norm.forward(x, x, ones, ones, 1e-5, DRAW)
-    ops.feed_forward.forward(x, np.ones((4, 5)), np.ones(5), np.ones((5, 4)), ones, "relu", DRAW)
-    assert not ops.attention.forward(x[None], x[None], x[None], F.ALL_VISIBLE, DRAW)[0].any()
-    assert not ops.biased_attention.forward(x[None], x[None], x[None], np.ones((2, 3, 3)), F.ALL_VISIBLE, DRAW)[0].any()
-    assert not ops.local_attention.forward(x[None], x[None], x[None], F.AttentionMask(window=1), DRAW)[0].any()
-    assert calls == [6, 24, 24, 24, 30, 18, 18, 18]
     assert tuple(name for name in NAMES if getattr(ops, name) is not getattr(PLAIN, name)) == DRAWING
+    for op in DRAWING:
+        inputs = usual_inputs(op)
+        found, usual = (parts(getattr(table, op).forward(*inputs)[0]) for table in (ops, PLAIN))
+        assert len(calls) == 1, op
+        assert not np.array_equal(found[0], usual[0]), op
+        calls.clear()
+    assert not ops.dropout.forward(np.ones((2, 3)), DRAW)[0].any()
+    x = np.random.default_rng(2).normal(size=(2, 3, 4))
     layer = EncoderLayer(4, 2, 6, dropout=0.5, backend=dataclasses.replace(numpy64, ops=ops))
     calls.clear()
     layer.forward(x, key=RandomKey())
     assert calls == [36, 24, 36, 24]  # weights, sub-layer, inside the feed-forward, sub-layer
-
-
-def test_add_into_adds_to_the_last_and_returns_the_others():
-    gradients = np.ones(2), np.full(3, 2.0), np.full(4, 3.0)
-    assert add_into(gradients, ()) == gradients
-    totals = [np.full(n, 10.0) for n in (2, 3, 4)]
-    assert add_into(gradients, totals) == ()
-    assert [float(total[0]) for total in totals] == [11, 12, 13]
-    rest = add_into(gradients, [None, totals[2]])
-    assert len(rest) == 1
-    assert rest[0] is gradients[0]
-    assert [float(total[0]) for total in totals] == [11, 12, 16]
-    with pytest.raises(ValueError, match="zip"):
-        add_into(gradients, [None] * 4)

@@ -125,21 +125,6 @@ def test_every_thread_has_its_own_memory():
         assert dropped == one.submit(lambda: address(empty(SHAPE, np.uint8))).result()
 
 
-def test_threads_at_work_at_the_same_time_do_not_overwrite_each_other():
-    barrier = threading.Barrier(4)
-
-    def work(number):
-        for _ in range(100):
-            mine = [empty(SHAPE, np.uint8) for _ in range(3)]
-            for x in mine:
-                x[...] = number
-            barrier.wait(PATIENCE)
-            assert all((x == number).all() for x in mine)
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(work, range(4)))
-
-
 def test_an_array_handed_to_another_thread_is_kept_there():
     made, checked = threading.Event(), threading.Event()
     box = []

@@ -120,14 +120,6 @@ def test_the_best_score_is_at_least_the_score_of_greedy_decoding(seed, transform
     assert better
 
 
-def test_each_source_is_searched_as_if_it_were_alone(transformer, any64):
-    model = transformer(any64, 2)
-    for src, together in zip(SRC, beam_search(model, SRC, 9), strict=True):
-        (alone,) = beam_search(model, [[t for t in src if t]], 9)
-        assert [one.tokens.tolist() for one in together] == [one.tokens.tolist() for one in alone]
-        assert np.allclose([one.score for one in together], [one.score for one in alone], rtol=0, atol=1e-12)
-
-
 def test_rows_are_computed_no_longer_than_they_matter(transformer, numpy64, monkeypatch):
     model = transformer(numpy64, 2)
     model.generator.bias.data[2] += 3

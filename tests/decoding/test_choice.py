@@ -5,7 +5,7 @@ import pytest
 
 from npformer.backend import get_backend
 from npformer.backend.numpy import numba_problem
-from npformer.decoding.choice import NOBODY, PART, best_tokens, choose, seats
+from npformer.decoding.choice import NOBODY, PART, best_tokens, choose
 
 
 @pytest.fixture(params=["float32", "float64"])
@@ -90,16 +90,6 @@ def test_logits_in_another_order_are_left_to_numpy(compiled):
     found = choose(np.asfortranarray(logits.astype(compiled.dtype)), *others, 9, compiled)
     for one, other in zip(found, choose(logits.astype(compiled.dtype), *others, 9, compiled), strict=True):
         assert np.allclose(one, other, rtol=0, atol=1e-5)
-
-
-def test_the_first_child_keeps_the_slot_and_the_others_take_empty_ones():
-    parents = np.array([[2, 2, 0, 1], [1, 1, 1, 1], [0, 3, 3, 3], [3, 3, 3, 2], [0, 1, 2, 3]])
-    there = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [1, 1, 1, 1]], dtype=bool)
-    places = seats(parents, there, 4)
-    assert [row[on].tolist() for row, on in zip(places, there, strict=True)] == [
-        [2, 3, 0, 1], [1, 0], [0, 3, 1], [3, 0, 2], [0, 1, 2, 3],
-    ]  # fmt: skip
-    assert seats(parents[4:], there[4:], 4).tolist() == [[0, 1, 2, 3]]  # nobody has a sibling
 
 
 @pytest.mark.parametrize("name", ["numpy64", "strict64"])
