@@ -188,6 +188,8 @@ def wrong_inputs():
         ("feed_forward", (x, m, v, m, short, "gelu", None)), ("feed_forward", (x, m, v, m, v, "relu", bad)),
         ("attention", (x, x, x)), ("attention", (heads, heads[:1], heads)), ("attention", (heads, heads, x)),
         ("attention", (heads, heads[..., :2], heads[..., :2])), ("attention", (heads, heads, heads[:, :, :2])),
+        *(("attention", (heads, heads, heads, AttentionMask(bad_mask, causal=True))) for bad_mask in (
+            np.ones((1, 3), bool), np.ones((2, 2), bool), np.ones((2, 3)))),
         ("embedding", (x, m)), ("embedding", (ids, v)), ("learned_positions", (x, m, -1)),
         ("learned_positions", (x, m, 2)), ("learned_positions", (x, m[:, :2], 0)),
         ("rotary", (v,)), ("rotary", (x[..., :3],)), ("rotary", (x, -1)), ("rotary", (x, 0, 0.0)),

@@ -1,11 +1,13 @@
 """Attention in blocks of queries, and on heads that lie anyhow in memory."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
-from npformer.backend import PLAIN
-from npformer.backend.numba import attention
+from npformer.backend.numba import OPS, attention
 from npformer.functional import AttentionMask, Draw
+from tests.backend.conftest import Agreement
 
 MASKS = {
     "none": {},
@@ -18,14 +20,7 @@ MASKS = {
 DRAWS = [None, Draw(3, 4, 1, 99, 0.4), Draw(3, 4, 0, 98, 0.1, first_row=5)]
 
 
-def agree(q, k, v, mask, draw):
-    out, cache = attention.attention_forward(q, k, v, mask, draw)
-    true, plain_cache = PLAIN.attention.forward(q, k, v, mask, draw)
-    dout = np.random.default_rng(1).normal(size=out.shape)
-    found = (out, *attention.attention_backward(dout, cache))
-    for one, other in zip(found, (true, *PLAIN.attention.backward(dout, plain_cache)), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
-    return True
+agree = partial(Agreement(OPS), "attention")
 
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=list(MASKS))

@@ -50,10 +50,3 @@ def test_the_loss_is_a_scalar_and_dloss_a_number_or_an_array(table):
         found, true = table.cross_entropy.backward(dloss, cache), PLAIN.cross_entropy.backward(dloss, plain_cache)
         np.testing.assert_allclose(found, true, rtol=0, atol=1e-7)
         assert found.dtype == np.float32
-
-
-def test_nothing_that_counts_gives_loss_0_and_gradient_0(table, dtype):
-    logits, targets = case(dtype, (2, 3, 5), 1e4)
-    loss, cache = table.cross_entropy.forward(logits, np.zeros_like(targets), 0, 0.1)
-    assert loss == 0
-    assert not table.cross_entropy.backward(1.0, cache).any()
