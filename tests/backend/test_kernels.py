@@ -175,35 +175,35 @@ def wrong_inputs():
     x, v, m, ids = np.ones((2, 3, 4)), np.ones(4), np.ones((4, 4)), np.ones((2, 3), dtype=int)
     short, bad = np.ones(3), Draw(1, 2, 3, 4, 1.0)
     heads = np.ones((2, 2, 3, 4))
-    return [
-        ("linear", (x, v, v)), ("linear", (x, m[:3], v)), ("linear", (x, m, short)), ("linear", (np.ones(()), m, v)),
-        ("dropout", (x, bad)), ("dropout", (x, bad._replace(rate=-0.1))),
-        ("residual", (x, x[:1], None)), ("residual", (x, x, bad)),
-        ("layer_norm", (x, short, v)), ("layer_norm", (x, v, short)),
-        ("post_norm", (x, x[:1], v, v, 1e-5, None)), ("post_norm", (x, x, short, v, 1e-5, None)),
-        ("post_norm", (x, x, v, v, 1e-5, bad)),
-        ("add_norm", (x, x[:1], v, v, 1e-5, None)), ("add_norm", (x, x, v, short, 1e-5, None)),
-        ("feed_forward", (x, m, v, m, v, "tanh", None)), ("feed_forward", (x, m, short, m, v, "relu", None)),
-        ("feed_forward", (x, m[:3], v, m, v, "relu", None)), ("feed_forward", (x, m, v, m[:3], v, "gelu", None)),
-        ("feed_forward", (x, m, v, m, short, "gelu", None)), ("feed_forward", (x, m, v, m, v, "relu", bad)),
-        ("attention", (x, x, x)), ("attention", (heads, heads[:1], heads)), ("attention", (heads, heads, x)),
-        ("attention", (heads, heads[..., :2], heads[..., :2])), ("attention", (heads, heads, heads[:, :, :2])),
-        *(("attention", (heads, heads, heads, AttentionMask(bad_mask, causal=True))) for bad_mask in (
-            np.ones((1, 3), bool), np.ones((2, 2), bool), np.ones((2, 3)))),
-        ("embedding", (x, m)), ("embedding", (ids, v)), ("learned_positions", (x, m, -1)),
-        ("learned_positions", (x, m, 2)), ("learned_positions", (x, m[:, :2], 0)),
-        ("rotary", (v,)), ("rotary", (x[..., :3],)), ("rotary", (x, -1)), ("rotary", (x, 0, 0.0)),
-        ("relative_bias", (v, 3, 3)), ("relative_bias", (m[:3], 3, 3)), ("relative_bias", (m, 3, 3, 0, True, 2)),
-        ("batch_norm", (x, short, v)), ("batch_norm", (x, v, v, ids[:1] > 0)),
-        ("batch_norm_inference", (x, v, v, short, v)), ("batch_norm_inference", (x, v, v, v, short)),
-        ("biased_attention", (heads, heads[:1], heads, x)), ("biased_attention", (heads, heads, heads, x[:, :, :2])),
-        ("local_attention", (heads, heads[:, :, :2], heads[:, :, :2], AttentionMask(window=1))),
-        ("local_attention", (heads, heads, heads, AttentionMask())),
-        ("local_attention", (heads, heads, heads, AttentionMask(query_offset=1, window=1))),
-        ("linear_attention", (heads, heads, x)), ("linear_attention", (heads, heads, heads, AttentionMask(window=1))),
-        ("linear_attention", (heads[:, :, :2], heads, heads, AttentionMask(causal=True))),
-        ("cross_entropy", (x, x[..., 0])), ("cross_entropy", (x, ids[:1])), ("cross_entropy", (x, ids, 0, 1.0)),
-    ]  # fmt: skip
+    wrong = {
+        "linear": [(x, v, v), (x, m[:3], v), (x, m, short), (np.ones(()), m, v)],
+        "dropout": [(x, bad), (x, bad._replace(rate=-0.1))],
+        "residual": [(x, x[:1], None), (x, x, bad)],
+        "layer_norm": [(x, short, v), (x, v, short)],
+        "post_norm": [(x, x[:1], v, v, 1e-5, None), (x, x, short, v, 1e-5, None), (x, x, v, v, 1e-5, bad)],
+        "add_norm": [(x, x[:1], v, v, 1e-5, None), (x, x, v, short, 1e-5, None)],
+        "feed_forward": [(x, m, v, m, v, "tanh", None), (x, m, short, m, v, "relu", None),
+            (x, m[:3], v, m, v, "relu", None), (x, m, v, m[:3], v, "gelu", None), (x, m, v, m, short, "gelu", None),
+            (x, m, v, m, v, "relu", bad)],
+        "attention": [(x, x, x), (heads, heads[:1], heads), (heads, heads, x),
+            (heads, heads[..., :2], heads[..., :2]), (heads, heads, heads[:, :, :2]),
+            (heads, heads, heads, AttentionMask(np.ones((1, 3), bool), causal=True)),
+            (heads, heads, heads, AttentionMask(np.ones((2, 2), bool), causal=True)),
+            (heads, heads, heads, AttentionMask(np.ones((2, 3)), causal=True))],
+        "embedding": [(x, m), (ids, v)],
+        "learned_positions": [(x, m, -1), (x, m, 2), (x, m[:, :2], 0)],
+        "rotary": [(v,), (x[..., :3],), (x, -1), (x, 0, 0.0)],
+        "relative_bias": [(v, 3, 3), (m[:3], 3, 3), (m, 3, 3, 0, True, 2)],
+        "batch_norm": [(x, short, v), (x, v, v, ids[:1] > 0)],
+        "batch_norm_inference": [(x, v, v, short, v), (x, v, v, v, short)],
+        "biased_attention": [(heads, heads[:1], heads, x), (heads, heads, heads, x[:, :, :2])],
+        "local_attention": [(heads, heads[:, :, :2], heads[:, :, :2], AttentionMask(window=1)),
+            (heads, heads, heads, AttentionMask()), (heads, heads, heads, AttentionMask(query_offset=1, window=1))],
+        "linear_attention": [(heads, heads, x), (heads, heads, heads, AttentionMask(window=1)),
+            (heads[:, :, :2], heads, heads, AttentionMask(causal=True))],
+        "cross_entropy": [(x, x[..., 0]), (x, ids[:1]), (x, ids, 0, 1.0)],
+    }  # fmt: skip
+    return [(op, inputs) for op, every in wrong.items() for inputs in every]
 
 
 @pytest.mark.parametrize(("op", "inputs"), wrong_inputs(), ids=lambda value: value if isinstance(value, str) else "")
