@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 
 from npformer.backend import PLAIN
+from npformer.backend.fallback import with_fallback
 from npformer.backend.numpy import numba_problem
 from npformer.backend.numpy.kernels import KERNELS
 from npformer.backend.ops import kernels_in
 from npformer.errors import NpformerError
-from npformer.functional import AttentionMask, Draw
+from npformer.functional import OPERATIONS, AttentionMask, Draw
+from npformer.proof.random_cases import usual_inputs
+from tests.outputs import parts
 
 DRAWS = [None, Draw(3, 4, 1, 99, 0.3), Draw(3, 4, 0, 98, 0.1, first_row=5)]
 #: One number, one row, no tokens, odd sizes, more than a block (of 2¹⁶ numbers).
@@ -169,6 +172,21 @@ def test_a_token_outside_the_table_is_refused(table, ids):
     rows = np.ones((5, 3), np.float32)
     with pytest.raises(IndexError, match="out of bounds for axis 0 with size 5"):
         table.embedding.forward(np.array(ids), rows)
+
+
+def test_a_gradient_in_another_precision_is_taken(table, dtype):
+    """As by the plain pairs: a user's float64 array goes into a float32 model's backward."""
+    other = {"float32": "float64", "float64": "float32"}[dtype]
+    ops = with_fallback(table, PLAIN)  # which is what users have
+    for op in OPERATIONS:
+        given = usual_inputs(op, dtype)
+        y, cache = getattr(ops, op).forward(*given)
+        _, plain_cache = getattr(PLAIN, op).forward(*given)
+        dy = tuple((3 * part).astype(other) for part in parts(y))
+        dy = dy if isinstance(y, tuple) else dy[0]
+        found, true = getattr(ops, op).backward(dy, cache), getattr(PLAIN, op).backward(dy, plain_cache)
+        for f, t in zip(parts(found), parts(true), strict=True):
+            np.testing.assert_allclose(f, t, rtol=1e-3, atol=1e-5, err_msg=op)
 
 
 def wrong_inputs():

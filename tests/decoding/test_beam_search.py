@@ -1,7 +1,6 @@
 """Beam search against greedy decoding, against all possible texts, and against scores of whole texts."""
 
 import itertools
-import re
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from npformer.decoding import beam_search, greedy
 from npformer.decoding.beams import Beams
 from npformer.decoding.opening import Opening
-from npformer.errors import ConfigError, ShapeError
+from npformer.errors import ConfigError
 from npformer.models import Encoder, EncoderConfig, Transformer, TransformerConfig
 
 SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 7, 2, 0], [6, 3, 0, 0, 0]])
@@ -188,22 +187,6 @@ def test_a_pad_id_of_few_bits_cuts_no_token(numpy64):
     for one, other in zip(*found, strict=True):
         assert [each.tokens.tolist() for each in one] == [each.tokens.tolist() for each in other]
         assert max(max(each.tokens.tolist()) for each in one) > 127
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "text"),
-    [
-        ({"beam": 0}, ConfigError, "beam: expected an integer >= 1, got 0"),
-        ({"beam": 1.5}, ConfigError, "beam: expected an integer >= 1, got 1.5"),
-        ({"length_penalty": -0.1}, ConfigError, "length_penalty: expected a number >= 0, got -0.1"),
-        ({"max_len": 0}, ConfigError, "max_len: expected an integer >= 1, got 0"),
-        ({"src": np.zeros((2, 0), dtype=int)}, ShapeError, "src: expected at least one sequence of at least one token"),
-        ({"src": [[3, 2], [0, 0]]}, ShapeError, "src: expected at least one token in each row, got padding alone in"),
-    ],
-)
-def test_impossible_searches_are_refused(options, error, text, transformer, numpy64):
-    with pytest.raises(error, match=f"^{re.escape(text)}"):
-        beam_search(transformer(numpy64), **({"src": SRC} | options))
 
 
 def test_an_encoder_has_nothing_to_decode(numpy64):

@@ -1,12 +1,9 @@
 """A decoder continues prompts of unequal length, each as if it were alone; and what ends a row."""
 
-import re
-
 import numpy as np
 import pytest
 
 from npformer.decoding import greedy
-from npformer.errors import ConfigError, ShapeError, TokenError
 
 PROMPTS = np.array([[3, 5, 4, 6, 7, 1], [8, 6, 0, 0, 0, 0], [4, 0, 7, 0, 0, 0], [7, 0, 0, 0, 0, 0]])
 KINDS = [
@@ -81,46 +78,3 @@ def test_a_stop_function_ends_a_row(decoder, numpy64):
     assert [len(whole(row)) for row in found] == [8, 8]
     assert [text for text in seen if len(text) == 8] == found.tolist()
     assert whole(greedy(model, PROMPTS[:2], 12)[0])[:8] == found[0].tolist()
-
-
-@pytest.mark.parametrize(
-    ("prompts", "options", "error", "text"),
-    [
-        (
-            PROMPTS,
-            {"max_len": 5},
-            ConfigError,
-            "max_len: expected at least 6, the length of prompt 0, got 5",
-        ),
-        ([[3], [0]], {}, ShapeError, "prompt: expected at least one token in each row, got padding alone in row 1"),
-        ([[9]], {}, TokenError, "prompt[0, 0]: expected a token id with 0 <= id < 9, got 9"),
-        (
-            PROMPTS,
-            {"positions": "learned", "max_len": 17},
-            ConfigError,
-            "max_len: expected at most max_seq_len=16",
-        ),
-    ],
-)
-def test_prompts_that_cannot_be_continued_are_refused(prompts, options, error, text, decoder, numpy64):
-    max_len = options.pop("max_len", 8)
-    with pytest.raises(error, match=f"^{re.escape(text)}"):
-        greedy(decoder(numpy64, **options), prompts, max_len)
-
-
-@pytest.mark.parametrize(
-    ("begins", "kind", "error", "text"),
-    [
-        ([1], {}, ShapeError, "begins: expected (B,) with B=2, one for each row, got (1,)"),
-        ([1, -1], {}, ConfigError, "begins: expected integers >= 0, the pads before each prompt, got [1, -1]"),
-        (
-            [1, 0],
-            {"positions": "rotary", "attention": "linear"},
-            ConfigError,
-            "begins: expected 0 with linear",
-        ),
-    ],
-)
-def test_impossible_begins_are_refused(begins, kind, error, text, decoder, numpy64):
-    with pytest.raises(error, match=f"^{re.escape(text)}"):
-        decoder(numpy64, **kind).start(2, 8, np.array(begins))

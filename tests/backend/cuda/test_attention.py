@@ -36,7 +36,6 @@ def table(runtime, way):
 test_hidden_keys = host.test_hidden_keys_do_not_matter_however_large
 test_a_query_that_sees_nothing = host.test_a_query_that_sees_nothing_gets_nothing
 test_merging = host.test_merging_what_comes_out_copies_nothing
-test_a_bad_mask = host.test_a_bad_mask_is_refused_in_the_plain_kernels_words
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

@@ -1,0 +1,70 @@
+"""What no search can decode is refused, in words that say what was expected."""
+
+import re
+
+import numpy as np
+import pytest
+
+from npformer.decoding import beam_search, greedy, sample
+from npformer.errors import ConfigError, ShapeError, TokenError
+
+SRC = np.array([[3, 5, 4, 6, 2, 7], [8, 6, 2, 0, 0, 0]])
+OF_COUNTS = "max_len: expected an integer >= 1, got 0"
+
+
+@pytest.mark.parametrize(
+    ("search", "options", "error", "text"),
+    [
+        (greedy, {"max_len": 0}, ConfigError, OF_COUNTS),
+        (greedy, {"src": [3, 4]}, ShapeError, "src: expected (B, T), a batch of token ids, got (2,)"),
+        (greedy, {"src": [[9]]}, TokenError, "src[0, 0]: expected a token id with 0 <= id < 9, got 9"),
+        (greedy, {"bos_id": 9}, TokenError, "tokens[0, 0]: expected a token id with 0 <= id < 9, got 9"),
+        (beam_search, {"beam": 0}, ConfigError, "beam: expected an integer >= 1, got 0"),
+        (beam_search, {"beam": 1.5}, ConfigError, "beam: expected an integer >= 1, got 1.5"),
+        (beam_search, {"length_penalty": -0.1}, ConfigError, "length_penalty: expected a number >= 0, got -0.1"),
+        (beam_search, {"max_len": 0}, ConfigError, OF_COUNTS),
+        (beam_search, {"src": np.zeros((2, 0), dtype=int)}, ShapeError,
+         "src: expected at least one sequence of at least one token"),
+        (beam_search, {"src": [[3, 2], [0, 0]]}, ShapeError,
+         "src: expected at least one token in each row, got padding alone in"),
+        (sample, {"temperature": 0}, ConfigError,
+         "temperature: expected a number > 0, got 0; greedy is the limit at 0"),
+        (sample, {"temperature": -1.0}, ConfigError, "temperature: expected a number > 0, got -1.0"),
+        (sample, {"temperature": float("nan")}, ConfigError, "temperature: expected a number > 0, got nan"),
+        (sample, {"top_k": 0}, ConfigError, "top_k: expected an integer >= 1, got 0"),
+        (sample, {"top_p": 0.0}, ConfigError, "top_p: expected 0 < top_p <= 1, got 0.0"),
+        (sample, {"top_p": 1.5}, ConfigError, "top_p: expected 0 < top_p <= 1, got 1.5"),
+        (sample, {"seed": -1}, ConfigError, "seed: expected an integer >= 0, got -1"),
+        (sample, {"max_len": 0}, ConfigError, OF_COUNTS),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_for_a_transformer(search, options, error, text, transformer, numpy64):
+    with pytest.raises(error, match=f"^{re.escape(text)}"):
+        search(transformer(numpy64), **({"src": SRC} | options))
+
+
+@pytest.mark.parametrize(
+    ("prompts", "max_len", "kind", "error", "text"),
+    [
+        (SRC, 5, {}, ConfigError, "max_len: expected at least 6, the length of prompt 0, got 5"),
+        (SRC, 17, {"positions": "learned"}, ConfigError, "max_len: expected at most max_seq_len=16"),
+        ([[3], [0]], 8, {}, ShapeError, "prompt: expected at least one token in each row, got padding alone in row 1"),
+        ([[9]], 8, {}, TokenError, "prompt[0, 0]: expected a token id with 0 <= id < 9, got 9"),
+    ],
+)
+def test_prompts_that_cannot_be_continued(prompts, max_len, kind, error, text, decoder, numpy64):
+    with pytest.raises(error, match=f"^{re.escape(text)}"):
+        greedy(decoder(numpy64, **kind), prompts, max_len)
+
+
+@pytest.mark.parametrize(
+    ("begins", "kind", "error", "text"),
+    [
+        ([1], {}, ShapeError, "begins: expected (B,) with B=2, one for each row, got (1,)"),
+        ([1, -1], {}, ConfigError, "begins: expected integers >= 0, the pads before each prompt, got [1, -1]"),
+        ([1, 0], {"positions": "rotary", "attention": "linear"}, ConfigError, "begins: expected 0 with linear"),
+    ],
+)
+def test_impossible_begins(begins, kind, error, text, decoder, numpy64):
+    with pytest.raises(error, match=f"^{re.escape(text)}"):
+        decoder(numpy64, **kind).start(2, 8, np.array(begins))
