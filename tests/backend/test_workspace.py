@@ -4,26 +4,38 @@ import gc
 import threading
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from functools import wraps
 from typing import Any
 
 import numpy as np
 import pytest
 
 from npformer.backend import workspace
-from npformer.backend.workspace import ALIGNMENT, SMALL, Pool, PoolFull, empty, empty_like, from_pool, side_by_side
+from npformer.backend.workspace import (
+    ALIGNMENT,
+    SMALL,
+    Pool,
+    PoolFull,
+    address,
+    empty,
+    empty_like,
+    from_pool,
+    side_by_side,
+)
 
 SHAPE = (64, 2 + SMALL // 64)  # bytes of uint8: just large enough to be kept
 PATIENCE = 600  # seconds until a test gives up on what would never happen
 
 
-def fresh_pool(work):
-    """Run work on a thread of its own, whose pool is empty, and raise what it raised."""
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(work).result()
+def on_a_new_thread(function):
+    """The function, run on a thread of its own, whose pool is empty; it raises what it raised there."""
 
+    @wraps(function)
+    def run(*given, **named):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(function, *given, **named).result()
 
-def address(x):
-    return int(x.__array_interface__["data"][0])
+    return run
 
 
 @pytest.mark.parametrize(
@@ -51,56 +63,50 @@ def address(x):
         lambda x: np.ma.masked_array(x),
     ],
 )
+@on_a_new_thread
 def test_whatever_still_sees_the_memory_keeps_it(view):
-    def work():
-        x = empty(SHAPE, np.uint8)
-        span = range(address(x), address(x) + x.nbytes)
-        seen = view(x)
-        del x
-        gc.collect()
-        others = [empty(SHAPE, np.uint8) for _ in range(3)]
-        assert not any(address(other) in span for other in others)
-        del seen, others
-        gc.collect()
-        assert any(address(other) in span for other in [empty(SHAPE, np.uint8) for _ in range(4)])
-
-    fresh_pool(work)
+    x = empty(SHAPE, np.uint8)
+    span = range(address(x), address(x) + x.nbytes)
+    seen = view(x)
+    del x
+    gc.collect()
+    others = [empty(SHAPE, np.uint8) for _ in range(3)]
+    assert not any(address(other) in span for other in others)
+    del seen, others
+    gc.collect()
+    assert any(address(other) in span for other in [empty(SHAPE, np.uint8) for _ in range(4)])
 
 
+@on_a_new_thread
 def test_a_function_that_fails_does_not_keep_its_memory_for_ever():
-    def work():
-        where = []
+    where = []
 
-        def fail():
-            where.append(address(empty(SHAPE, np.uint8)))
-            x = empty(SHAPE, np.uint8)
-            where.append(address(x))
-            raise ValueError
+    def fail():
+        where.append(address(empty(SHAPE, np.uint8)))
+        x = empty(SHAPE, np.uint8)
+        where.append(address(x))
+        raise ValueError
 
-        with pytest.raises(ValueError, match=r"^$"):
-            fail()
-        gc.collect()
-        assert address(empty(SHAPE, np.uint8)) in where
-
-    fresh_pool(work)
+    with pytest.raises(ValueError, match=r"^$"):
+        fail()
+    gc.collect()
+    assert address(empty(SHAPE, np.uint8)) in where
 
 
+@on_a_new_thread
 def test_random_use_never_overlaps():
     """Arrays of many sizes, kept, dropped and viewed at random: what was written is what is read."""
 
-    def work():
-        rng = np.random.default_rng(0)
-        held = []
-        for number in range(2000):
-            x = empty((int(rng.integers(SMALL, 4 * SMALL)),), np.uint8)
-            x[...] = number % 251
-            held.append((x[:: int(rng.integers(1, 5))], number % 251))
-            del x
-            while len(held) > rng.integers(1, 40):
-                seen, wrote = held.pop(int(rng.integers(len(held))))
-                assert (seen == wrote).all()
-
-    fresh_pool(work)
+    rng = np.random.default_rng(0)
+    held = []
+    for number in range(2000):
+        x = empty((int(rng.integers(SMALL, 4 * SMALL)),), np.uint8)
+        x[...] = number % 251
+        held.append((x[:: int(rng.integers(1, 5))], number % 251))
+        del x
+        while len(held) > rng.integers(1, 40):
+            seen, wrote = held.pop(int(rng.integers(len(held))))
+            assert (seen == wrote).all()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bool", "int64", "complex128"])
@@ -148,73 +154,65 @@ def test_an_array_handed_to_another_thread_is_kept_there():
     assert not any(address(empty(SHAPE, np.uint8)) in span for _ in range(5))
 
 
+@on_a_new_thread
 def test_unused_memory_is_given_up_when_sizes_change(monkeypatch):
     monkeypatch.setattr(workspace, "KEEP", 1 << 20)
 
-    def work():
-        tracemalloc.start()
-        try:
-            for step in range(60):  # each size half as large again as the one before the last
-                for size in (1 << 18, 3 << 17, 5 << 17):
-                    empty((size + step * 20_000,), np.uint8)
-            held = tracemalloc.get_traced_memory()[0]
-        finally:
-            tracemalloc.stop()
-        assert held < 6 << 20
-
-    fresh_pool(work)
+    tracemalloc.start()
+    try:
+        for step in range(60):  # each size half as large again as the one before the last
+            for size in (1 << 18, 3 << 17, 5 << 17):
+                empty((size + step * 20_000,), np.uint8)
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert held < 6 << 20
 
 
+@on_a_new_thread
 def test_two_thousand_random_shapes_leave_what_the_first_hundred_did():
     """Steps of thirty arrays, kept and then dropped, those of the first step the largest of all."""
 
-    def work():
-        rng = np.random.default_rng(0)
-        pool, kept, peak = workspace._here.pool, [], 0
-        for step in range(2000):
-            sizes = (10 * SMALL * (rng.random() * rng.random(30) if step else np.ones(30))).astype(int)
-            held = [empty((size,), np.uint8) for size in sizes.tolist()]
-            peak = max(peak, int(sizes.sum()))
-            del held
-            kept.append(sum(pool.sizes))
-        assert max(kept[100:]) <= max(kept[:100])
-        assert max(kept) <= max(workspace.KEEP, workspace.ROOM * peak)
-
-    fresh_pool(work)
+    rng = np.random.default_rng(0)
+    pool, kept, peak = workspace._here.pool, [], 0
+    for step in range(2000):
+        sizes = (10 * SMALL * (rng.random() * rng.random(30) if step else np.ones(30))).astype(int)
+        held = [empty((size,), np.uint8) for size in sizes.tolist()]
+        peak = max(peak, int(sizes.sum()))
+        del held
+        kept.append(sum(pool.sizes))
+    assert max(kept[100:]) <= max(kept[:100])
+    assert max(kept) <= max(workspace.KEEP, workspace.ROOM * peak)
 
 
+@on_a_new_thread
 def test_what_is_needed_in_each_step_is_kept():
     """Steps of one shape, far beyond KEEP: no buffer is made after the first, none is given up."""
 
-    def work():
-        sizes = [*range(SMALL, 40 * SMALL, SMALL // 2), *range(80 * SMALL, SMALL, -SMALL)]
+    sizes = [*range(SMALL, 40 * SMALL, SMALL // 2), *range(80 * SMALL, SMALL, -SMALL)]
 
-        def step():
-            held = []
-            for i, size in enumerate(sizes):
-                held.append(empty((size,), np.uint8))
-                if i >= len(sizes) // 2:
-                    held.pop(0)
-            return [id(buffer) for buffer in workspace._here.pool.buffers]
+    def step():
+        held = []
+        for i, size in enumerate(sizes):
+            held.append(empty((size,), np.uint8))
+            if i >= len(sizes) // 2:
+                held.pop(0)
+        return [id(buffer) for buffer in workspace._here.pool.buffers]
 
-        step()
-        assert sum(workspace._here.pool.sizes) > 2 * workspace.KEEP
-        assert step() == step() == step()
-
-    fresh_pool(work)
+    step()
+    assert sum(workspace._here.pool.sizes) > 2 * workspace.KEEP
+    assert step() == step() == step()
 
 
+@on_a_new_thread
 def test_memory_of_a_single_peak_is_not_kept_for_ever():
-    def work():
-        held = [empty((1 << 24,), np.uint8) for _ in range(8)]
-        del held
-        for i in range(400):
-            empty((SMALL + 64 * i,), np.uint8)
-            empty((3 * SMALL + 64 * i,), np.uint8)
-            workspace._here.pool.shrink(sum(workspace._here.pool.sizes) - SMALL)  # so that some are always made anew
-        assert sum(workspace._here.pool.sizes) <= workspace.KEEP
-
-    fresh_pool(work)
+    held = [empty((1 << 24,), np.uint8) for _ in range(8)]
+    del held
+    for i in range(400):
+        empty((SMALL + 64 * i,), np.uint8)
+        empty((3 * SMALL + 64 * i,), np.uint8)
+        workspace._here.pool.shrink(sum(workspace._here.pool.sizes) - SMALL)  # so that some are always made anew
+    assert sum(workspace._here.pool.sizes) <= workspace.KEEP
 
 
 def test_a_pool_with_a_limit_gives_nothing_up_and_ends_there(monkeypatch):
@@ -239,12 +237,12 @@ def test_a_pool_with_a_limit_gives_nothing_up_and_ends_there(monkeypatch):
 def test_memory_of_another_thread_is_its_own():
     pool = Pool(limit=1000)
     with from_pool(pool, Traced):
-        fresh_pool(lambda: expect_plain(empty((300,), np.uint8)))
+        on_a_new_thread(expect_plain)()
     assert pool.sizes == []
 
 
-def expect_plain(x):
-    assert type(x) is np.ndarray
+def expect_plain():
+    assert type(empty((300,), np.uint8)) is np.ndarray
 
 
 class Traced(np.ndarray[Any, Any]):
