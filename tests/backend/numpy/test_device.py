@@ -20,13 +20,6 @@ def test_zeros_start_on_a_cache_line(dtype, shape):
         assert x.all()
 
 
-def test_two_zeros_share_no_memory():
-    one, other = (NumpyDevice().zeros((7,), "float32") for _ in range(2))
-    one[...] = 1
-    assert not np.shares_memory(one, other)
-    assert not other.any()
-
-
 def test_arrays_in_are_copies_and_out_are_views():
     device, x = NumpyDevice(), np.arange(3.0)
     copy = device.array(x, "float64")

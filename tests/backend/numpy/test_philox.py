@@ -7,7 +7,6 @@ import pytest
 
 from npformer.backend.numpy.philox import CHUNK, kept
 from npformer.backend.numpy.philox import philox_bits as fast_bits
-from npformer.errors import ConfigError
 from npformer.functional import Draw, philox_bits
 from npformer.functional.dropout import dropout_threshold
 
@@ -33,12 +32,6 @@ def test_the_kept_mask_equals_that_of_the_plain_bits(shape, first_row):
     assert keep.dtype == bool
     assert scale == true_scale
     assert np.array_equal(keep, philox_bits(draw, like.size, like).reshape(shape) >= threshold)
-
-
-def test_no_draw_keeps_everything_and_a_bad_rate_is_refused():
-    assert kept(None, np.ones(3)) == (None, 1.0)
-    with pytest.raises(ConfigError, match="rate"):
-        kept(Draw(1, 2, 3, 4, 1.0), np.ones(3))
 
 
 def test_threads_do_not_disturb_each_other():
