@@ -33,7 +33,7 @@ def normal(dtype, layout, lay_out):
 
 #: The operations for which each folder has kernels; all others stay plain there.
 FOLDERS = {
-    "numpy": "gelu dropout embedding sinusoidal_positions learned_positions rotary relative_bias layer_norm "
+    "numpy": "linear gelu dropout embedding sinusoidal_positions learned_positions rotary relative_bias layer_norm "
     "batch_norm attention biased_attention local_attention linear_attention residual post_norm "
     "add_norm feed_forward cross_entropy",
     "numba": "linear dropout embedding learned_positions layer_norm attention residual post_norm add_norm feed_forward "
