@@ -3,9 +3,9 @@
 import hashlib
 import json
 import os
+import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,16 @@ class Outcome:
         """The one JSON document on stdout."""
         return json.loads(self.out)
 
+    def fine(self):
+        """Itself, if the command succeeded."""
+        assert self.code == 0, self.err
+        return self
+
+    def quiet(self):
+        """Itself, if the command succeeded and had nothing to say on stderr."""
+        assert (self.code, self.err) == (0, ""), self.err
+        return self
+
     def refused(self, *words: str):
         """Bad input: exit 2, nothing on stdout, no traceback, and a message with these words."""
         assert (self.code, self.out) == (2, ""), self
@@ -45,10 +55,12 @@ class Outcome:
             assert word in self.err, f"expected {word!r} in: {self.err}"
 
 
-Command = Callable[..., Outcome]
+def argv(line, *words):
+    """The words of a command: a line as it is typed, and what may hold blanks after it."""
+    return [*shlex.split(str(line)), *map(str, words)]
 
 
-def assignments(options: dict[str, Any]) -> list[str]:
+def assignments(options):
     return [word for key, value in options.items() for word in ("--set", f"{key}={value}")]
 
 
@@ -86,10 +98,10 @@ def cli(tmp_path, monkeypatch, capsys):
     """Run a command in this process, in an empty folder."""
     monkeypatch.chdir(tmp_path)
 
-    def call(*words) -> Outcome:
+    def call(line="", *words):
         capsys.readouterr()
         try:
-            code = main([str(word) for word in words])
+            code = main(argv(line, *words))
         except SystemExit as stopped:
             code = stopped.code if isinstance(stopped.code, int) else 1
         return Outcome(code, *capsys.readouterr())
@@ -111,10 +123,10 @@ def environment():
 def shell(tmp_path, environment):
     """Run a command in a new process, in an empty folder."""
 
-    def call(*words, **options) -> Outcome:
-        argv = [sys.executable, "-m", "npformer", *map(str, words)]
+    def call(line, *words, **options):
+        command = [sys.executable, "-m", "npformer", *argv(line, *words)]
         options = {"capture_output": True, "cwd": tmp_path, "env": environment, "timeout": 600} | options
-        done = subprocess.run(argv, text=True, encoding="utf-8", **options)
+        done = subprocess.run(command, text=True, encoding="utf-8", **options)
         return Outcome(done.returncode, done.stdout or "", done.stderr or "")
 
     return call

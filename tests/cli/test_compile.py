@@ -23,14 +23,12 @@ def two_kernels(monkeypatch, tmp_path):
 
 
 def test_it_compiles_missing_kernels(cli, two_kernels):
-    done = cli("compile", "--dtype", "float32")
-    assert (done.code, done.err) == (0, "")
+    done = cli("compile --dtype float32").quiet()
     first, last = done.out.splitlines()
     assert first == "float32: 2 kernels, 2 of them compiled now"
     assert last.startswith(f"kept in {two_kernels} (")
     assert len(list(two_kernels.iterdir())) == 2
-    found = cli("compile", "--json")
-    assert found.code == 0
+    found = cli("compile --json").fine()
     assert found.document | {"seconds": 0} == {
         "ok": True, "folder": str(two_kernels), "not_kept": 0, "seconds": 0, "dtypes": {
             "float32": {"kernels": 2, "compiled": []},
@@ -43,7 +41,7 @@ def test_it_compiles_missing_kernels(cli, two_kernels):
 def test_kernels_that_cannot_be_kept_are_reported(cli, two_kernels, monkeypatch):
     two_kernels.touch()  # a file where the folder would be
     monkeypatch.setattr(kernel_folder, "_passing_folder", lambda: None)
-    done = cli("compile", "--dtype", "float32")
+    done = cli("compile --dtype float32")
     assert done.code == 1
     assert f"npformer: {two_kernels}: expected to keep every kernel there, but 2 are not kept" in done.err
     assert kernel_folder.place() == Place((), None)
@@ -55,4 +53,4 @@ def test_without_numba_it_is_refused(cli, monkeypatch):
 
 
 def test_other_words_are_refused(cli):
-    cli("compile", "--dtype", "complex128").refused("expected one of float32, float64, both, got 'complex128'")
+    cli("compile --dtype complex128").refused("expected one of float32, float64, both, got 'complex128'")

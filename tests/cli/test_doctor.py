@@ -14,7 +14,7 @@ from npformer.errors import DeviceError
 
 
 def test_text_and_json_agree(cli):
-    text, machine = cli("doctor"), cli("doctor", "--json")
+    text, machine = cli("doctor"), cli("doctor --json")
     assert (text.code, text.err, machine.code) == (0, "", 0)
     found = machine.document
     assert found["npformer"] == __version__
@@ -29,14 +29,14 @@ def test_text_and_json_agree(cli):
 
 
 def test_nothing_is_said_twice(cli):
-    words = " ".join(cli("doctor", "--json").document.values()).split()
+    words = " ".join(cli("doctor --json").document.values()).split()
     groups = [" ".join(words[i : i + 5]) for i in range(len(words) - 4)]
     groups = [group for group in groups if "folder:" not in group]  # where to install what is missing
     assert len(set(groups)) == len(groups), "five words in a row stand there twice"
 
 
 def test_what_auto_picks_and_why(cli):
-    problem, found = cupy_problem(), cli("doctor", "--json").document
+    problem, found = cupy_problem(), cli("doctor --json").document
     if problem is None:
         assert found["--device auto"] == "cupy, because a GPU answers"
     else:
@@ -46,16 +46,16 @@ def test_what_auto_picks_and_why(cli):
 
 def test_the_limit_of_threads(cli, monkeypatch):
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
-    assert "OPENBLAS_NUM_THREADS=3" in cli("doctor", "--json").document["BLAS threads"]
+    assert "OPENBLAS_NUM_THREADS=3" in cli("doctor --json").document["BLAS threads"]
     for name in doctor.THREAD_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    assert "not limited" in cli("doctor", "--json").document["BLAS threads"]
+    assert "not limited" in cli("doctor --json").document["BLAS threads"]
 
 
 @pytest.mark.parametrize(("now", "said"), [(3, "3; "), (None, "unknown; ")])
 def test_the_threads_of_a_product(cli, monkeypatch, now, said):
     monkeypatch.setattr(doctor, "blas_threads", lambda: now)
-    assert cli("doctor", "--json").document["BLAS threads"].startswith(said)
+    assert cli("doctor --json").document["BLAS threads"].startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -71,13 +71,13 @@ def test_the_core_type_of_the_blas(cli, monkeypatch, core, asked, said):
     if asked is not None:
         monkeypatch.setenv("OPENBLAS_CORETYPE", asked)
     monkeypatch.setattr(doctor, "blas_core", lambda: core)
-    assert cli("doctor", "--json").document["BLAS core"] == said
+    assert cli("doctor --json").document["BLAS core"] == said
 
 
 def test_compiled_kernels_are_the_default_where_numba_is_installed(cli):
     if numba_problem() is not None:
         pytest.skip(str(numba_problem()))
-    found = cli("doctor", "--json").document
+    found = cli("doctor --json").document
     assert found["Numba"] == importlib.metadata.version("numba")
     assert found["--kernels auto"] == "numba, because Numba is installed, and NumPy's BLAS has a product to call"
 
@@ -85,7 +85,7 @@ def test_compiled_kernels_are_the_default_where_numba_is_installed(cli):
 def test_a_blas_whose_product_is_not_known(cli, monkeypatch):
     monkeypatch.setattr(numpy_backends, "numba_problem", lambda: None)
     monkeypatch.setattr(numpy_backends, "blas_product", lambda letter: None)
-    assert cli("doctor", "--json").document["--kernels auto"] == (
+    assert cli("doctor --json").document["--kernels auto"] == (
         "numpy, because NumPy's BLAS has no product that compiled kernels know, and their own is slow"
     )
     assert numpy_backends.numpy_backend("float32").kernels == "numpy"
@@ -102,8 +102,7 @@ def test_without_numba_the_extra_is_recommended(cli, monkeypatch):
 
     monkeypatch.setattr(importlib.metadata, "version", without_numba)
     monkeypatch.setattr(numpy_backends, "find_spec", lambda name: None)
-    done = cli("doctor", "--json")
-    assert done.code == 0
+    done = cli("doctor --json").fine()
     assert done.document["Numba"] == (
         "not installed: pip install '.[fast]' brings compiled kernels; npformer bench compares"
     )
@@ -129,7 +128,7 @@ def test_intels_library(
     known = doctor._version
     monkeypatch.setattr(doctor, "_version", lambda name: version if name == "mkl" else known(name))
     monkeypatch.setattr(doctor, "numba_problem", lambda: compiled)
-    assert cli("doctor", "--json").document["MKL"] == said
+    assert cli("doctor --json").document["MKL"] == said
 
 
 def test_a_numba_that_cannot_be_imported(cli, monkeypatch):
@@ -141,8 +140,7 @@ def test_a_numba_that_cannot_be_imported(cli, monkeypatch):
     monkeypatch.setattr(numpy_backends, "find_spec", lambda name: name)
     monkeypatch.setattr(numpy_backends, "import_module", fails)
     monkeypatch.setattr(doctor, "_version", lambda name: "0.1")
-    done = cli("doctor", "--json")
-    assert done.code == 0
+    done = cli("doctor --json").fine()
     assert "cannot be used (ImportError: Numba needs NumPy 2.3 or less. Got NumPy 2.5.)" in done.document["Numba"]
     assert done.document["--kernels auto"].startswith("numpy")
     assert numpy_backends.numpy_backend("float32").kernels == "numpy"
@@ -164,12 +162,12 @@ def test_the_report_compiles_nothing(cli, monkeypatch):
 
 def test_a_missing_package(cli, monkeypatch):
     monkeypatch.setattr(doctor, "PACKAGES", ("numpy", "a-package-nobody-has"))
-    done = cli("doctor", "--json")
+    done = cli("doctor --json")
     assert (done.code, done.document["a-package-nobody-has"]) == (1, "missing")
 
 
 def test_wrong_arithmetic_is_reported(cli, monkeypatch):
     monkeypatch.setattr(doctor.np, "max", lambda x: 0.5)
-    done = cli("doctor", "--json")
+    done = cli("doctor --json")
     assert done.code == 1
     assert "a float32 product is off by 5.0e-01" in done.document["arithmetic"]

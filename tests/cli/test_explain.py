@@ -22,50 +22,47 @@ def finished(tmp_path_factory):
 
 
 def test_an_operation_is_explained(cli):
-    found = cli("explain", "layer_norm")
-    assert found.code == 0
+    found = cli("explain layer_norm").fine()
     assert "dx = r·(g − mean_C g − x̂·mean_C(g·x̂))" in found.out
     assert " ".join(found.out.split()).endswith("So every gradient is right.")
 
 
 def test_an_operation_as_json(cli):
-    document = cli("explain", "softmax", "--json").document
+    document = cli("explain softmax --json").document
     assert (document["format"], document["name"], document["check"]["ok"]) == ("npformer-operation", "softmax", True)
     assert document["backward"]["lines"][-1]["values"].keys() == {"dx"}
 
 
 def test_a_number_of_a_run_is_explained(cli, finished):
-    found = cli("explain", finished, "--text", "bot", "--answer", "tob", "--at", AT)
-    assert found.code == 0, found.err
+    found = cli("explain", finished, "--text", "bot", "--answer", "tob", "--at", AT).fine()
     assert f"w = {AT}" in found.out
     assert '"b" at b0 t2' in found.out
     assert "right" in found.out.split()
 
 
 def test_a_run_without_an_answer_is_held_to_its_own(cli, finished):
-    found = cli("explain", finished, "--text", "bot", "--at", "generator.bias[4]")
-    assert found.code == 0, found.err
+    found = cli("explain", finished, "--text", "bot", "--at", "generator.bias[4]").fine()
     assert found.out.startswith("The targets are the model's own answer:")
 
 
 def test_a_number_of_a_small_model_as_json(cli):
-    document = cli("explain", "decoder", "--at", "decoder.layers.1@output[0,1,2]", "--up", "1", "--json").document
+    document = cli("explain decoder --at 'decoder.layers.1@output[0,1,2]' --up 1 --json").document
     assert document["value"]["verdict"] == "right"
     assert len(document["up"]) == 1
 
 
 def test_operations_and_small_models_are_listed(cli):
-    listed = cli("explain", "--list", "--json").document
+    listed = cli("explain --list --json").document
     assert "encoder" in listed["models"]
     assert "layer_norm" in listed["operations"]
-    shown = re.findall(r"[\w-]+", cli("explain", "--list").out)
+    shown = re.findall(r"[\w-]+", cli("explain --list").out)
     assert {*shown} >= {*listed["models"], *listed["operations"]}
 
 
 def test_random_numbers_are_checked(cli):
-    found = cli("explain", "--random", "1")
+    found = cli("explain --random 1")
     assert (found.code, found.out.count("1 random number of 1 model:")) == (0, 1)
-    assert cli("explain", "--random", "1", "--seed", "5", "--json").document["ok"] is True
+    assert cli("explain --random 1 --seed 5 --json").document["ok"] is True
 
 
 @pytest.mark.parametrize(
@@ -114,25 +111,23 @@ def of_a_pair():
 
 def test_a_layer_of_ones_own_comes_from_a_file(cli, tmp_path):
     (tmp_path / "mine.py").write_text(MINE)
-    found = cli("explain", "mine.py", "--at", "x[0,1,2]")
-    assert found.code == 0, found.err
+    found = cli("explain mine.py --at 'x[0,1,2]'").fine()
     assert "feature 2 of token b0 t1 of the input x" in found.out
-    cli("explain", "mine.py:of_a_pair", "--at", "x[0]").refused("expected a layer or a model derived from")
-    cli("explain", "other.py", "--at", "x[0]").refused("there is no file 'other.py'")
+    cli("explain mine.py:of_a_pair --at 'x[0]'").refused("expected a layer or a model derived from")
+    cli("explain other.py --at 'x[0]'").refused("there is no file 'other.py'")
 
 
 def test_a_page_of_all_numbers_is_written_and_opens_at_the_one_asked_for(cli, tmp_path):
     (tmp_path / "mine.py").write_text(MINE)
-    found = cli("explain", "relu", "--html", "page.html")
+    found = cli("explain relu --html page.html")
     assert (found.code, "the page is in page.html" in found.out) == (0, True)
     assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!")
-    found = cli("explain", "mine.py", "--at", "norm1.gamma[2]", "--html", "number.html")
-    assert found.code == 0, found.err
+    found = cli("explain mine.py --at 'norm1.gamma[2]' --html number.html").fine()
     opens = re.search(r'"opens":(\{.*?\})', (tmp_path / "number.html").read_text(encoding="utf-8"))[1]
     assert json.loads(opens) == {"call": 6, "what": "gradients", "name": "dgamma", "flat": 2}
-    cli("explain", "relu", "--html", "nowhere/page.html").refused("--html: expected an existing folder")
+    cli("explain relu --html nowhere/page.html").refused("--html: expected an existing folder")
     (tmp_path / "own.html").write_text("mine")
-    cli("explain", "transformer", "--at", "generator.bias[1]", "--html", "own.html").refused("--html", "own.html")
+    cli("explain transformer --at 'generator.bias[1]' --html own.html").refused("--html", "own.html")
     assert (tmp_path / "own.html").read_text() == "mine"
 
 
@@ -148,15 +143,15 @@ def test_a_folder_that_is_no_run_and_a_text_that_it_does_not_know(cli, finished,
 def test_a_run_may_have_the_name_of_an_operation(cli, finished, tmp_path):
     assert "linear" in OPERATIONS
     (tmp_path / "linear").symlink_to(finished)
-    assert "w = generator.bias[4]" in cli("explain", "linear", "--text", "bot", "--at", "generator.bias[4]").out
+    assert "w = generator.bias[4]" in cli("explain linear --text bot --at 'generator.bias[4]'").out
 
 
 def test_without_a_terminal_there_are_80_columns_and_no_colours(cli):
-    found = cli("explain", "transformer", "--at", "encoder.layers.0.norm1.gamma[1]")
+    found = cli("explain transformer --at 'encoder.layers.0.norm1.gamma[1]'")
     assert "\x1b" not in found.out
     assert 70 < max(map(len, found.out.splitlines())) <= 80
 
 
 def test_the_verdict_is_green(cli):
-    found = cli("explain", "transformer", "--at", "generator.bias[1]", "--color", "always")
+    found = cli("explain transformer --at 'generator.bias[1]' --color always")
     assert "\x1b[32mright\x1b[0m" in found.out

@@ -19,8 +19,7 @@ def wrong(tmp_path):
 
 
 def test_a_right_answer(cli, tmp_path):
-    done = cli("grade", answered("relu", tmp_path))
-    assert (done.code, done.err) == (0, "")
+    done = cli("grade", answered("relu", tmp_path)).quiet()
     assert done.out.startswith("relu: right.\n")
     assert done.out.endswith("Next: npformer grade --template gelu\n")
     entry = json.loads((tmp_path / NAME).read_text())["exercises"]["relu"]
@@ -39,11 +38,10 @@ def test_a_wrong_answer_and_the_generosity_of_hints(cli, wrong):
 
 
 def test_the_answer_is_shown_only_on_request(cli, wrong):
-    done = cli("grade", wrong.name, "--answer")
-    assert done.code == 0
+    done = cli("grade", wrong.name, "--answer").fine()
     assert "The forward's input sets the gate" in done.out
     assert "return np.where(is_open, dy, 0.0)" in done.out
-    assert cli("grade", "--answer", "--exercise", "relu").out == done.out
+    assert cli("grade --answer --exercise relu").out == done.out
 
 
 def test_json(cli, wrong):
@@ -61,28 +59,28 @@ def test_json(cli, wrong):
 def test_several_exercises_in_one_file(cli, tmp_path, wrong):
     texts = [path.read_text() for path in (answered("dropout", tmp_path), wrong)]
     (tmp_path / "both.py").write_text("".join(texts))
-    done = cli("grade", "both.py")
+    done = cli("grade both.py")
     assert done.code == 1
     assert "relu: not yet; dx is not right." in done.out
     assert "dropout: right." in done.out
     assert re.search(r"\n1 of 2 exercises are right \(\d+ s\)\n$", done.out)
-    assert cli("grade", "both.py", "--exercise", "dropout").code == 0
+    cli("grade both.py --exercise dropout").fine()
 
 
 def test_a_template_is_written_once(cli, tmp_path):
-    done = cli("grade", "--template", "layer_norm")
+    done = cli("grade --template layer_norm")
     assert (done.code, done.out.split()[0]) == (0, "layer_norm.py")
     before = (tmp_path / "layer_norm.py").read_text()
-    cli("grade", "--template", "layer_norm").refused("layer_norm.py", "nothing is ever overwritten")
+    cli("grade --template layer_norm").refused("layer_norm.py", "nothing is ever overwritten")
     assert (tmp_path / "layer_norm.py").read_text() == before
-    assert cli("grade", "other.py", "--template", "layer_norm").code == 0
+    cli("grade other.py --template layer_norm").fine()
     assert (tmp_path / "other.py").read_text() == before
-    assert cli("grade", "layer_norm.py").code == 1
-    assert not cli("grade", "--list", "--json").document["exercises"][7]["attempts"], "not begun is no attempt"
+    assert cli("grade layer_norm.py").code == 1
+    assert not cli("grade --list --json").document["exercises"][7]["attempts"], "not begun is no attempt"
 
 
 def test_templates_with_parts_run_without_the_grader(shell, tmp_path):
-    done = shell("grade", "parts.py", "--template", "parts")
+    done = shell("grade parts.py --template parts")
     assert (done.code, done.out) == (0, "parts.py is written; exercises import it\n")
     assert shell("grade", answered("decoder_layer", tmp_path)).out.startswith("decoder_layer: right.")
 
@@ -90,7 +88,7 @@ def test_templates_with_parts_run_without_the_grader(shell, tmp_path):
 def test_the_list_shows_order_and_progress(cli, tmp_path, wrong):
     cli("grade", answered("linear", tmp_path))
     cli("grade", wrong.name)
-    lines = cli("grade", "--list").out.splitlines()
+    lines = cli("grade --list").out.splitlines()
     assert [line.split()[2] for line in lines[: len(EXERCISES)]] == [exercise.name for exercise in EXERCISES]
     assert [line.split()[0] for line in lines[:3]] == ["✓", "…", "·"]
     assert (lines[0].endswith(" done"), lines[1].endswith(" in progress")) == (True, True)
@@ -101,21 +99,21 @@ def test_the_list_shows_order_and_progress(cli, tmp_path, wrong):
 
 def test_the_list_sees_what_is_begun_in_this_folder(cli, tmp_path):
     """A template counts, filled in or not; parts.py, which holds the answers, and broken files do not."""
-    cli("grade", "--template", "softmax")
-    cli("grade", "gelu2.py", "--template", "gelu")
+    cli("grade --template softmax")
+    cli("grade gelu2.py --template gelu")
     (tmp_path / "gelu2.py").write_text(
         (tmp_path / "gelu2.py").read_text().replace("raise NotImpl", "return 0  # NotImpl")
     )
-    cli("grade", "parts.py", "--template", "parts")
+    cli("grade parts.py --template parts")
     own = "import npformer\ndef linear_forward(x): return x, x\ndef linear_backward(dy, x): return dy"
     (tmp_path / "taste.py").write_text(own)  # a pair of the reader's own, checked by npf.gradcheck
     (tmp_path / "relu.py").write_text("def relu_forward(x:\ndef relu_backward")
     (tmp_path / "folder_backward.py").mkdir()
-    rows = {row["name"]: row for row in cli("grade", "--list", "--json").document["exercises"]}
+    rows = {row["name"]: row for row in cli("grade --list --json").document["exercises"]}
     states = {name: (row["state"], row["file"]) for name, row in rows.items() if row["state"] != "not begun"}
     assert states == {"softmax": ("in progress", "softmax.py"), "gelu": ("in progress", "gelu2.py")}
     assert set(rows["softmax"]) == {"name", "title", "state", "file", "attempts", "hint", "solved"}
-    lines = cli("grade", "--list").out.splitlines()
+    lines = cli("grade --list").out.splitlines()
     assert lines[-4:] == [
         "in progress: gelu, gelu2.py: not graded yet",
         "in progress: softmax, softmax.py: its backward is still empty",
@@ -127,7 +125,7 @@ def test_the_list_sees_what_is_begun_in_this_folder(cli, tmp_path):
 def test_what_was_graded_elsewhere_is_in_progress_without_a_file(cli, tmp_path, wrong):
     cli("grade", wrong.name)
     wrong.unlink()
-    lines = cli("grade", "--list").out.splitlines()
+    lines = cli("grade --list").out.splitlines()
     assert "in progress: relu, graded 1 time; no file of it here" in lines
     assert lines[-1].endswith("next: npformer grade --template linear")
 
@@ -139,15 +137,14 @@ def test_what_was_graded_elsewhere_is_in_progress_without_a_file(cli, tmp_path, 
 )
 def test_a_corrupt_progress_file_is_not_changed(cli, tmp_path, text):
     (tmp_path / NAME).write_text(text)
-    done = cli("grade", answered("relu", tmp_path))
-    assert done.code == 0
+    done = cli("grade", answered("relu", tmp_path)).fine()
     assert f"{NAME}: left as it is" in done.err
-    assert cli("grade", "--list").code == 0
+    cli("grade --list").fine()
     assert (tmp_path / NAME).read_text() == text
 
 
 def test_progress_can_be_switched_off(cli, tmp_path):
-    assert cli("grade", answered("relu", tmp_path), "--no-progress").code == 0
+    cli("grade", answered("relu", tmp_path), "--no-progress").fine()
     assert [path.name for path in tmp_path.iterdir()] == ["relu.py"]
 
 
@@ -155,13 +152,13 @@ def test_bad_input(cli, tmp_path):
     (tmp_path / "latin.py").write_bytes(b"# caf\xe9\n")
     (tmp_path / "broken.py").write_text("def relu_forward(x:\n    pass\n")
     cli("grade").refused("expected a FILE", "--list")
-    cli("grade", "nothing.py").refused("nothing.py: no such file", "--template")
-    cli("grade", ".").refused("expected a readable Python file")
-    cli("grade", "latin.py").refused("UTF-8")
-    cli("grade", "broken.py").refused("line 1", "^")
-    cli("grade", "--template", "sofmax").refused("expected one of linear", "'sofmax'")
-    cli("grade", "broken.py", "--list", "--answer").refused("one of --list, --template, --answer")
-    cli("grade", "--answer").refused("expected a FILE or --exercise NAME")
-    cli("grade", "broken.py", "--time-limit", "0").refused("--time-limit")
-    assert cli("grade", "broken.py", "--hint", "4").code == 2
+    cli("grade nothing.py").refused("nothing.py: no such file", "--template")
+    cli("grade .").refused("expected a readable Python file")
+    cli("grade latin.py").refused("UTF-8")
+    cli("grade broken.py").refused("line 1", "^")
+    cli("grade --template sofmax").refused("expected one of linear", "'sofmax'")
+    cli("grade broken.py --list --answer").refused("one of --list, --template, --answer")
+    cli("grade --answer").refused("expected a FILE or --exercise NAME")
+    cli("grade broken.py --time-limit 0").refused("--time-limit")
+    assert cli("grade broken.py --hint 4").code == 2
     assert not (tmp_path / NAME).exists()

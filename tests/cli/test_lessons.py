@@ -58,7 +58,7 @@ def test_every_command_of_a_lesson_runs(cli, tmp_path, monkeypatch, small, lesso
     wrong = [command for command, code in codes if code]
     assert wrong == [f"npformer gradcheck --model {lesson.file}"] * (2 if lesson.file else 0), codes
     if lesson.exercises:
-        assert cli("lessons", "--json").document["lessons"][lesson.number - 1]["state"] == "done"
+        assert cli("lessons --json").document["lessons"][lesson.number - 1]["state"] == "done"
 
 
 def test_the_list_and_a_lesson(cli, tmp_path):
@@ -66,7 +66,7 @@ def test_the_list_and_a_lesson(cli, tmp_path):
     assert [line.split()[:2] for line in lines[:8]] == [["·", str(number)] for number in range(1, 9)]
     assert lines[-1] == "0 of 8 done; next: npformer lessons 1"
     assert not (tmp_path / NAME).exists(), "a list notes nothing"
-    shown = cli("lessons", 1).out
+    shown = cli("lessons 1").out
     assert "npformer grade --template linear" in shown
     assert json.loads((tmp_path / NAME).read_text())["lessons"] == {"1": "in progress"}
     cli("grade", answered("linear", tmp_path))
@@ -77,35 +77,33 @@ def test_the_list_and_a_lesson(cli, tmp_path):
 
 
 def test_a_lesson_is_done_when_the_learner_says_so(cli, tmp_path):
-    done = cli("lessons", 7, "--done")
-    assert done.code == 0
+    done = cli("lessons 7 --done").fine()
     assert done.out.startswith("lesson 7 is done\n")
-    cli("lessons", 7)
+    cli("lessons 7")
     assert json.loads((tmp_path / NAME).read_text())["lessons"] == {"7": "done"}, "reading it again changes nothing"
-    assert cli("lessons", 7, "--json").document["state"] == "done"
+    assert cli("lessons 7 --json").document["state"] == "done"
 
 
 def test_progress_is_left_alone_on_request_and_if_it_is_foreign(cli, tmp_path):
-    assert cli("lessons", 2, "--no-progress").code == 0
+    cli("lessons 2 --no-progress").fine()
     assert list(tmp_path.iterdir()) == []
     foreign = json.dumps({"format": "npformer exercises 1", "exercises": {}, "lessons": {"1": 3}})
     (tmp_path / NAME).write_text(foreign)
-    done = cli("lessons", 2)
-    assert done.code == 0
+    done = cli("lessons 2").fine()
     assert f"{NAME}: left as it is" in done.err
     assert (tmp_path / NAME).read_text() == foreign
 
 
 def test_the_file_of_the_last_lesson_is_written_once(cli, tmp_path):
-    assert cli("lessons", 8, "--file", "layer.py").out.startswith("layer.py is written; ")
+    assert cli("lessons 8 --file layer.py").out.startswith("layer.py is written; ")
     before = (tmp_path / "layer.py").read_text()
     assert "npformer grade layer.py" in before
-    cli("lessons", 8, "--file", "layer.py").refused("layer.py: it exists, and nothing is ever overwritten")
+    cli("lessons 8 --file layer.py").refused("layer.py: it exists, and nothing is ever overwritten")
     assert (tmp_path / "layer.py").read_text() == before
 
 
 def test_bad_input(cli):
-    cli("lessons", 9).refused("expected a number from 1 to 8, got 9", "npformer lessons")
-    cli("lessons", "--done").refused("expected the number of a lesson, got none")
-    cli("lessons", 1, "--file", "x.py").refused("expected a lesson that brings a file (8), got 1")
-    assert cli("lessons", "softmax").code == 2
+    cli("lessons 9").refused("expected a number from 1 to 8, got 9", "npformer lessons")
+    cli("lessons --done").refused("expected the number of a lesson, got none")
+    cli("lessons 1 --file x.py").refused("expected a lesson that brings a file (8), got 1")
+    assert cli("lessons softmax").code == 2

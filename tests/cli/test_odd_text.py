@@ -26,7 +26,7 @@ def test_a_path_in_an_error(cli):
 
 def test_a_syntax_error_keeps_its_lines_and_its_caret(cli, tmp_path):
     (tmp_path / "mine.py").write_text(f"x = '{ESCAPE}' +* 1\n")
-    done = cli("grade", "mine.py")
+    done = cli("grade mine.py")
     assert is_calm(done.err)
     _, _, line, caret = done.err.rstrip("\n").split("\n")
     assert line == "    x = '\\x1b[2J' +* 1"
@@ -38,13 +38,13 @@ def test_the_errors_prints_and_warnings_of_a_graded_file(cli, tmp_path, where):
     act = f"print({BAD!r}); import warnings; warnings.warn({BAD!r}); raise ValueError({BAD!r})"
     text = "import numpy as np\ndef relu_forward(x): return np.where(x > 0, x, 0.0), x > 0\ndef relu_backward(dy, c):\n"
     (tmp_path / "mine.py").write_text(f"{text}    {act}\n" if where == "backward" else f"{act}\n{text}    pass\n")
-    done = cli("grade", "mine.py")
+    done = cli("grade mine.py")
     shown = done.out + done.err
     assert "\\x1b[2Jgone\\u202e\\x9b\\x7f" in shown
     assert is_calm(shown)
     if where == "backward":
         assert max(map(len, done.out.splitlines())) <= 80
-        (exercise,) = cli("grade", "mine.py", "--json").document["exercises"]
+        (exercise,) = cli("grade mine.py --json").document["exercises"]
         assert exercise["printed"].startswith(BAD), "JSON keeps the text unchanged"
 
 
@@ -65,8 +65,7 @@ def test_examples_and_names_of_a_run(cli, small, tmp_path):
     (tmp_path / f"da{ESCAPE}ta.tsv").write_text("\n".join(lines), encoding="utf-8")
     run = f"run{TURNED}\nit"
     options = small(steps=2, save_every=2, eval_every=2, log_every=2, final_examples=5)
-    done = cli("train", "pairs", "--data", f"da{ESCAPE}ta.tsv", "--out", run, *options)
-    assert done.code == 0, done.err
+    done = cli("train pairs --data", f"da{ESCAPE}ta.tsv", "--out", run, *options).fine()
     assert "run\\u202e\\nit" in done.err
     assert "run\\u202e\\nit" in done.out
     assert is_calm(done.out + done.err)
@@ -75,7 +74,7 @@ def test_examples_and_names_of_a_run(cli, small, tmp_path):
     again = cli("decode", run, "0\x1b", "1\u202e")
     assert is_calm(again.out + again.err)
     shutil.rmtree(tmp_path / run / "checkpoints")
-    refused = cli("train", "--resume", run)
+    refused = cli("train --resume", run)
     assert refused.code == 2
     assert "run\\u202e\\nit" in refused.err
     assert is_calm(refused.err)

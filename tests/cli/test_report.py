@@ -70,12 +70,11 @@ def test_training_writes_one_at_its_end(trained):
 
 
 def test_a_run_again_is_the_same_page(cli, trained, tmp_path):
-    done = cli("report", trained, "--out", "page.html")
-    assert (done.code, done.err) == (0, "")
+    done = cli("report", trained, "--out", "page.html").quiet()
     assert done.out.startswith("the report is in page.html (0.")
     assert (tmp_path / "page.html").read_bytes() == (trained / "report.html").read_bytes()
     assert os.listdir(tmp_path) == ["page.html"]
-    assert cli("report", trained, "--out", "page.html", "--examples", 3).code == 0  # its own page is replaced
+    cli("report", trained, "--out", "page.html", "--examples", 3).fine()  # its own page is replaced
     assert "of 3 are right" in (tmp_path / "page.html").read_text()
 
 
@@ -84,8 +83,7 @@ def test_several_runs_stand_side_by_side(cli, trained, tmp_path):
     shutil.copytree(trained, other)
     config = (other / "config.toml").read_text()
     (other / "config.toml").write_text(re.sub(r"learning_rate = \S+", "learning_rate = 0.25", config))
-    done = cli("report", trained, other, "--json", "--examples", 4)
-    assert done.code == 0, done.err
+    done = cli("report", trained, other, "--json", "--examples", 4).fine()
     assert done.document["report"] == "report.html"
     text = (tmp_path / "report.html").read_text()
     expect_sound(text)
@@ -101,7 +99,7 @@ def test_an_old_run_without_norms_says_so(cli, trained, tmp_path):
     shutil.copytree(trained, old)
     lines = (old / "metrics.jsonl").read_text().splitlines(keepends=True)
     (old / "metrics.jsonl").write_text("".join(line for line in lines if '"gradient"' not in line))
-    assert cli("report", old, "--examples", 2).code == 0
+    cli("report", old, "--examples", 2).fine()
     assert "metrics lack these norms" in (old / "report.html").read_text()
 
 
@@ -116,8 +114,8 @@ def test_bad_input_writes_nothing(cli, trained, tmp_path, contents):
     before = contents(tmp_path)
     for name in ("config.toml", "vocabulary.txt", "metrics.jsonl", "checkpoints"):
         cli("report", trained, name, "--out", "page.html").refused(name.removesuffix("s"), "expected")
-    cli("report", "nothing").refused("nothing: expected the folder of a run", "found nothing")
-    cli("report", "torn").refused("expected the folder of a run")
+    cli("report nothing").refused("nothing: expected the folder of a run", "found nothing")
+    cli("report torn").refused("expected the folder of a run")
     cli("report", trained, "--out", "notes.html").refused("expected a free name")
     cli("report", trained, "--out", "no/page.html").refused("expected an existing folder")
     cli("report", trained, "--out", ".").refused("expected the name of a file")
@@ -135,8 +133,7 @@ def test_a_report_that_fails_warns_and_the_run_is_complete(cli, small, tmp_path,
         monkeypatch.setattr(train, "summarise", fail)
     else:
         monkeypatch.setattr("npformer.cli.report.report_page", fail)
-    done = cli("train", "reverse", "--out", "run", *small(steps=4, final_examples=4), "--json")
-    assert done.code == 0
+    done = cli("train reverse --out run", *small(steps=4, final_examples=4), "--json").fine()
     assert "warning: no report was written: out of paint" in done.err
     assert json.loads(done.out)["report"] is None
     assert "report.html" not in os.listdir(tmp_path / "run")
@@ -146,7 +143,6 @@ def test_a_report_that_fails_warns_and_the_run_is_complete(cli, small, tmp_path,
 def test_a_reader_s_own_file_is_kept_by_a_run_that_goes_on(cli, trained, tmp_path):
     shutil.copytree(trained, tmp_path / "run")
     (tmp_path / "run" / "report.html").write_text("mine")
-    done = cli("train", "--resume", "run")
-    assert done.code == 0
+    done = cli("train --resume run").fine()
     assert "warning: no report was written: report: expected a free name" in done.err
     assert (tmp_path / "run" / "report.html").read_text() == "mine"

@@ -93,8 +93,7 @@ QUESTIONS: dict[str, tuple[list[str], list[str]]] = {
 def test_a_run_can_decode(task, runs, cli):
     texts, options = QUESTIONS[task]
     run = runs(task)
-    found = cli("decode", run, *texts, "--json", *options)
-    assert (found.code, found.err) == (0, "")
+    found = cli("decode", run, *texts, "--json", *options).quiet()
     assert [entry["input"] for entry in found.document] == texts
     plain = cli("decode", run, *texts, *options)
     assert plain.out == "".join(f"{entry['output']}\n" for entry in found.document)
@@ -207,13 +206,12 @@ def test_senseless_requests_are_refused(task, words, message, runs, cli):
 def test_a_language_model_ends_with_a_sample(runs, cli, tmp_path):
     words = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]
     runs("lm")  # its cache
-    done = cli("train", "lm", "--out", "a", "--json", *words)
-    assert done.code == 0, done.err
+    done = cli("train lm --out a --json", *words).fine()
     first = assemble(read_toml(tmp_path / "a" / "config.toml", SECTIONS)).task.held_out(1)[0].source
     opening = " ".join(first.split()[:3])
     assert " ".join(done.document["sample"].split()).startswith(opening)
     assert 1 < done.document["bits_per_character"] < 20
-    text = cli("train", "lm", "--out", "b", *words)
+    text = cli("train lm --out b", *words)
     sample = json.loads(json.dumps(done.document["sample"])).split("\n")
     assert text.out.startswith("\n".join(["a sample:", *(f"  {line}" for line in sample)]))
     assert re.search(r"held-out loss .*, token accuracy .* %\nheld-out \d+\.\d+ bits per character \(6 seq", text.out)
@@ -224,10 +222,10 @@ def test_a_classifier_resumes(runs, cli, tmp_path):
     options = SMALL | {"count": 20, "norm": "batch", "save_every": 2, "eval_every": 100, "log_every": 1}
     words = [word for key, value in options.items() for word in ("--set", f"{key}={value}")]
     runs("language")
-    assert cli("train", "language", "--out", "whole", *words).code == 0
-    assert cli("train", "language", "--out", "parts", *words).code == 0
+    cli("train language --out whole", *words).fine()
+    cli("train language --out parts", *words).fine()
     (tmp_path / "parts" / "checkpoints" / "step-00000004").rename(tmp_path / "away")
-    assert cli("train", "--resume", "parts").code == 0
+    cli("train --resume parts").fine()
     one, other = (
         (tmp_path / run / "checkpoints" / "step-00000004" / "arrays.safetensors").read_bytes()
         for run in ("whole", "parts")

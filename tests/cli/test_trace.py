@@ -15,22 +15,19 @@ from npformer.training.assemble import read_trained
 
 
 def test_an_operation(cli):
-    found = cli("trace", "layer_norm")
-    assert (found.code, found.err) == (0, "")
+    found = cli("trace layer_norm").quiet()
     assert found.out.startswith("layer_norm\ncall")
     assert "; 1 call, " in found.out
-    document = cli("trace", "layer_norm", "--json").document
+    document = cli("trace layer_norm --json").document
     assert document["calls"][0]["type"] == "layer_norm"
 
 
 def test_a_model_in_a_file(cli, tmp_path):
-    found = cli("trace", "transformer", "--out", "trace.json")
-    assert (found.code, found.err) == (0, "")
+    found = cli("trace transformer --out trace.json").quiet()
     assert found.out.splitlines()[-1].startswith("the trace is in trace.json (0.")
     text = (tmp_path / "trace.json").read_text()
     assert Trace.from_json(text).document["title"] == "transformer"
-    smaller = cli("trace", "transformer", "--no-lines", "--out", "trace.json")  # npformer's own file is written again
-    assert smaller.code == 0
+    cli("trace transformer --no-lines --out trace.json").fine()  # npformer's own file is written again
     assert len((tmp_path / "trace.json").read_text()) < len(text)
     assert os.listdir(tmp_path) == ["trace.json"]
 
@@ -62,8 +59,7 @@ def of_a_pair():
 )
 def test_whatever_explain_takes_and_pairs_of_a_file(cli, tmp_path, name, type_):
     (tmp_path / "own.py").write_text(OWN)
-    found = cli("trace", name, "--json")
-    assert (found.code, found.err) == (0, "")
+    found = cli("trace", name, "--json").quiet()
     assert found.document["calls"][0]["type"] == type_
     assert any(call["backward"] for call in found.document["calls"])
 
@@ -88,19 +84,18 @@ def test_a_run_is_held_to_an_answer_with_padding(cli, trained):
 
 def test_a_run_is_held_to_its_own_answer(cli, trained):
     own = cli("decode", trained, "bad").out.strip()
-    found = cli("trace", trained, "--text", "bad", "--no-lines")
-    assert (found.code, found.err) == (0, "")
+    found = cli("trace", trained, "--text", "bad", "--no-lines").quiet()
     assert found.out.splitlines()[0] == f"reverse: bad → {own}"
 
 
 def test_refused_targets(cli, trained, tmp_path):
-    cli("trace", "layer_nrm").refused("expected an operation, the folder of a run", "did you mean layer_norm?")
-    cli("trace", "zzz").refused("got 'zzz'; npformer explain --list names operations and small models")
-    cli("trace", "runs/nowhere", "--text", "bot").refused("got 'runs/nowhere'; there is no such folder")
+    cli("trace layer_nrm").refused("expected an operation, the folder of a run", "did you mean layer_norm?")
+    cli("trace zzz").refused("got 'zzz'; npformer explain --list names operations and small models")
+    cli("trace runs/nowhere --text bot").refused("got 'runs/nowhere'; there is no such folder")
     (tmp_path / "own.py").write_text(OWN)
-    cli("trace", "own.py:with_limit").refused("options of the forward under names that npf.trace has not", "got limit")
-    cli("trace", "relu", "--text", "bot").refused("--text, --answer, --best: expected the folder of a run with them")
-    cli("trace", "transformer", "--best").refused("expected the folder of a run with them, got 'transformer'")
+    cli("trace own.py:with_limit").refused("options of the forward under names that npf.trace has not", "got limit")
+    cli("trace relu --text bot").refused("--text, --answer, --best: expected the folder of a run with them")
+    cli("trace transformer --best").refused("expected the folder of a run with them, got 'transformer'")
     cli("trace", tmp_path, "--text", "bot").refused("expected the folder of a run", "a folder without config.toml")
     cli("trace", trained).refused("--text: expected what the model", "try --text TEXT")
     cli("trace", trained, "--text", "ab", "--answer", "a", "--answer", "b").refused(
@@ -110,7 +105,7 @@ def test_refused_targets(cli, trained, tmp_path):
     cli("trace", trained, "--text", "a", "--answer", "").refused("--answer 1: expected at least one character")
     cli("trace", trained, "--text", "ä").refused("--text 1", "ä")
     cli("trace", trained, "--text", "a", "--answer", "ä").refused("ä")
-    cli("trace", "relu", "--limit", "0").refused("--limit: expected a number of megabytes above 0")
+    cli("trace relu --limit 0").refused("--limit: expected a number of megabytes above 0")
 
 
 def test_a_run_without_its_files(cli, trained, tmp_path):
@@ -134,16 +129,16 @@ def test_places_that_cannot_be_written(cli, tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(command, "_recorder", never)
-        cli("trace", "relu", "--out", "no/such/t.json").refused("--out: expected an existing folder, got 'no/such'")
-        cli("trace", "relu", "--out", ".").refused("--out: expected the name of a file, got the folder")
-        cli("trace", "relu", "--html", "no/such/t.html").refused("--html: expected an existing folder, got 'no/such'")
+        cli("trace relu --out no/such/t.json").refused("--out: expected an existing folder, got 'no/such'")
+        cli("trace relu --out .").refused("--out: expected the name of a file, got the folder")
+        cli("trace relu --html no/such/t.html").refused("--html: expected an existing folder, got 'no/such'")
         (tmp_path / "mine.json").write_text('{"mine": 1}')
-        cli("trace", "relu", "--html", "mine.json").refused("--html: expected a free name, but 'mine.json' is there")
-        cli("trace", "relu", "--out", "mine.json").refused("expected a free name, but 'mine.json' is there")
+        cli("trace relu --html mine.json").refused("--html: expected a free name, but 'mine.json' is there")
+        cli("trace relu --out mine.json").refused("expected a free name, but 'mine.json' is there")
         (tmp_path / "link").symlink_to("elsewhere")
         os.mkfifo(tmp_path / "pipe")
         for name in ("link", "pipe"):
-            cli("trace", "relu", "--out", name).refused("expected a free name")
+            cli("trace relu --out", name).refused("expected a free name")
     assert (tmp_path / "mine.json").read_text() == '{"mine": 1}'
     assert sorted(os.listdir(tmp_path)) == ["link", "mine.json", "pipe"]
 
@@ -153,34 +148,32 @@ def test_a_disk_that_is_full(cli, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("npformer.cli.places.write_atomically", full)
-    cli("trace", "relu", "--out", "t.json").refused("--out: expected to write 't.json', got: the disk is full")
+    cli("trace relu --out t.json").refused("--out: expected to write 't.json', got: the disk is full")
     assert os.listdir(tmp_path) == []
 
 
 def test_a_page_is_written_and_may_be_written_again(cli, tmp_path):
     for bugs in ((), ("--bugs", "relu-no-gate")):
-        found = cli("trace", "relu", "--html", "page.html", *bugs)
-        assert found.code == 0
+        found = cli("trace relu --html page.html", *bugs).fine()
         assert "the page is in page.html (0." in found.out
         assert "relu-no-gate" in (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert cli("trace", "relu", "--html", "page.html", "--bugs", "none").code == 0
+    cli("trace relu --html page.html --bugs none").fine()
     assert "relu-no-gate" not in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert os.listdir(tmp_path) == ["page.html"]
 
 
 def test_a_trained_run_has_a_page(cli, trained, tmp_path):
     answered = ("--text", "bad", "--answer", "dab")
-    found = cli("trace", trained, *answered, "--html", "page.html", "--bugs", "loss-by-batch, relu-no-gate")
-    assert (found.code, found.err) == (0, "")
+    cli("trace", trained, *answered, "--html", "page.html", "--bugs", "loss-by-batch, relu-no-gate").quiet()
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "<title>reverse: bad → dab" in page
     assert all(name in page for name in ("loss-by-batch", "relu-no-gate", "self_attention"))
 
 
 def test_bugs_that_cannot_be_shown(cli, tmp_path):
-    cli("trace", "relu", "--bugs", "relu-no-gate").refused("--bugs: expected --html FILE.html with it")
-    cli("trace", "relu", "--html", "p.html", "--bugs", "relu-no-gat").refused("did you mean relu-no-gate")
-    cli("trace", "relu", "--html", "p.html", "--bugs", "loss-by-batch").refused(
+    cli("trace relu --bugs relu-no-gate").refused("--bugs: expected --html FILE.html with it")
+    cli("trace relu --html p.html --bugs relu-no-gat").refused("did you mean relu-no-gate")
+    cli("trace relu --html p.html --bugs loss-by-batch").refused(
         "expected bugs whose code this trace runs, got loss-by-batch; these it runs: ", "relu-no-gate"
     )
     assert os.listdir(tmp_path) == []

@@ -51,8 +51,7 @@ def test_config_and_vocabulary_read_back_equal(trained):
 
 
 def test_json_is_one_document_and_nothing_else_is_on_stdout(cli, small, tmp_path):
-    done = cli("train", "copy", "--json", "--out", "my run", *small())
-    assert done.code == 0
+    done = cli("train copy --json --out 'my run'", *small()).fine()
     found = done.document
     assert done.out.count("\n") == 1
     last = metrics.read(tmp_path / "my run" / "metrics.jsonl")[-1]
@@ -70,7 +69,7 @@ def test_a_loss_of_nan_is_null_in_json(cli, small, monkeypatch):
     from npformer.training import Evaluation, Trainer
 
     monkeypatch.setattr(Trainer, "evaluate", lambda self, count: Evaluation(float("nan"), 0.0, 0.0, 1, ("a",)))
-    done = cli("train", "copy", "--json", *small())
+    done = cli("train copy --json", *small())
     found = json.loads(done.out, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
     assert found["loss"] is None
 
@@ -79,17 +78,17 @@ def test_what_to_try_next_can_be_pasted(cli, small, tmp_path):
     import shlex
 
     (tmp_path / "own.tsv").write_text("".join(f'it\'s ${n} "now"\t{n}\n' for n in range(60)))
-    done = cli("train", "pairs", "--data", "own.tsv", "--out", "two words", *small(steps=5))
+    done = cli("train pairs --data own.tsv --out 'two words'", *small(steps=5))
     command = shlex.split(done.out.partition("try: npformer ")[2])
     assert command[:2] == ["decode", "two words"]
     assert re.fullmatch(r"it's \$\d+ \"now\"", command[2])
-    assert cli(*command).code == 0
+    cli(*command).fine()
 
 
 def test_default_folders_are_numbered(cli, small, tmp_path):
     (tmp_path / "runs" / "copy-007").mkdir(parents=True)
     (tmp_path / "runs" / "reverse-300").mkdir()
-    done = cli("train", "copy", "--json", *small(steps=2))
+    done = cli("train copy --json", *small(steps=2))
     assert done.document["run"] == "runs/copy-008"
     assert list((tmp_path / "runs" / "copy-007").iterdir()) == []
 
@@ -102,11 +101,11 @@ def test_nothing_is_ever_overwritten(
     tmp_path,
 ):
     before = contents(trained)
-    cli("train", "reverse", "--out", trained, *small()).refused(str(trained), "Nothing is ever overwritten", "--resume")
+    cli("train reverse --out", trained, *small()).refused(str(trained), "Nothing is ever overwritten", "--resume")
     assert contents(trained) == before
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("all of it")
-    cli("train", "reverse", "--out", "mine", *small()).refused("'thesis.tex'", "choose another --out")
+    cli("train reverse --out mine", *small()).refused("'thesis.tex'", "choose another --out")
     assert contents(tmp_path / "mine").keys() == {"thesis.tex"}
     assert (tmp_path / "mine" / "thesis.tex").read_text() == "all of it"
 
@@ -118,33 +117,33 @@ def test_a_seed_determines_everything(
     same_run,
     tmp_path,
 ):
-    assert cli("train", "reverse", "--out", "again", *small(dropout=0.2)).code == 0
+    cli("train reverse --out again", *small(dropout=0.2)).fine()
     same_run(tmp_path / "again", trained)
-    assert cli("train", "reverse", "--out", "other", "--seed", 1, *small(dropout=0.2)).code == 0
+    cli("train reverse --out other --seed 1", *small(dropout=0.2)).fine()
     with pytest.raises(AssertionError):
         same_run(tmp_path / "other", trained)
 
 
 def test_the_config_of_a_run_trains_it_again(cli, trained, same_run, tmp_path):
-    assert cli("train", "--config", trained / "config.toml", "--out", "again").code == 0
+    cli("train --config", trained / "config.toml", "--out", "again").fine()
     same_run(tmp_path / "again", trained)
     assert (tmp_path / "again" / "config.toml").read_text() == (trained / "config.toml").read_text()
 
 
 def test_set_overrides_the_file_and_the_short_flag_overrides_set(cli, trained, tmp_path):
     short = ("copy", "--config", trained / "config.toml", "--out", "new", "--seed", 3)
-    assert cli("train", *short, "--set", "run.seed=2", "--set", "steps=2", "--set", "warmup_steps=1").code == 0
+    cli("train", *short, "--set", "run.seed=2", "--set", "steps=2", "--set", "warmup_steps=1").fine()
     found = read_toml(tmp_path / "new" / "config.toml", SECTIONS)
     assert (found["run"]["task"], found["run"]["seed"], found["training"]["steps"]) == ("copy", 3, 2)
     assert found["model"]["dropout"] == 0.2
 
 
 def test_a_short_run_needs_no_second_option(cli, small):
-    assert cli("train", "copy", *small(steps=1)).code == 0
+    cli("train copy", *small(steps=1)).fine()
 
 
 def test_a_log_has_whole_lines_and_no_bar(cli, small):
-    err = cli("train", "copy", *small()).err
+    err = cli("train copy", *small()).err
     assert "\r" not in err
     lines = err.splitlines()
     assert re.fullmatch(r"training copy with .*: 5,933 parameters, steps 0 to 30 of 8 sequences", lines[0])
@@ -157,7 +156,7 @@ def test_a_log_has_whole_lines_and_no_bar(cli, small):
 @pytest.mark.filterwarnings("ignore:.*(overflow|invalid value):RuntimeWarning")
 def test_a_run_that_diverges_fails_and_says_what_to_try(cli, small, tmp_path):
     options = small(learning_rate=1e30, schedule="constant", clip_norm="none", norm_order="pre")
-    done = cli("train", "copy", "--out", "run", *options)
+    done = cli("train copy --out run", *options)
     assert (done.code, done.out) == (1, "")
     assert "npformer: step 7: expected a finite loss, got nan: training has diverged" in done.err
     assert "there is no checkpoint. Start a new run with a learning_rate below 1e+30" in done.err
@@ -168,7 +167,7 @@ def test_a_run_that_diverges_fails_and_says_what_to_try(cli, small, tmp_path):
 def test_a_rate_that_breaks_the_parameters_in_the_last_step_is_no_success(cli, small, tmp_path):
     """The loss of a step is computed before its update."""
     options = small(learning_rate=1e38, schedule="constant", steps=1, kernels="numpy")
-    done = cli("train", "copy", "--out", "run", *options)
+    done = cli("train copy --out run", *options)
     assert (done.code, done.out) == (1, "")
     assert "npformer: step 1: expected finite parameters and moments, got " in done.err
     assert "training has diverged at step 1, so nothing of it was saved; there is no checkpoint" in done.err
@@ -187,7 +186,7 @@ def test_pictures_name_the_task_and_the_run(cli, small, tmp_path, monkeypatch, w
     for name in ("draw_curves", "draw_attention"):
         monkeypatch.setattr(plotting, name, lambda *given, name=name: drawn.update({name: given}))
     (tmp_path / "own.tsv").write_text(PAIRS)
-    assert cli("train", *words, *small(steps=5, warmup_steps=3, clip_norm=0.5)).code == 0
+    cli("train", *words, *small(steps=5, warmup_steps=3, clip_norm=0.5)).fine()
     metrics_drawn, path, *rest = drawn["draw_curves"]
     assert metrics_drawn == metrics.read(path.with_name("metrics.jsonl"))
     assert rest == [title, 3, 0.5]

@@ -48,8 +48,7 @@ def mine(tmp_path):
 
 @pytest.mark.parametrize("tokenizer", ["characters", "words"])
 def test_a_text_becomes_samples(cli, mine, tmp_path, tokenizer):
-    done = cli("train", "lm", "--data", "mine.txt", *words(tokenizer=tokenizer))
-    assert done.code == 0, done.err
+    done = cli("train lm --data mine.txt", *words(tokenizer=tokenizer)).fine()
     task = assemble(read_toml(tmp_path / "runs" / "lm-001" / "config.toml", SECTIONS)).task
     opening = " ".join(task.held_out(1)[0].source.split()[:3])
     assert done.err.startswith("training mine.txt with ")
@@ -58,18 +57,17 @@ def test_a_text_becomes_samples(cli, mine, tmp_path, tokenizer):
     assert re.search(r"^held-out \d+\.\d+ bits per character \(\d+ sequences\)$", tail, re.M)
     tried = re.search(r"^try: npformer (decode runs/lm-001) '(.*)'$", done.out, re.M)
     assert tried
-    continued = cli(*tried[1].split(), tried[2], "--max-len", 5)
-    assert (continued.code, continued.err) == (0, "")
+    continued = cli(*tried[1].split(), tried[2], "--max-len", 5).quiet()
     assert continued.out.startswith(tried[2])
     assert read_trained(RunDirectory(tmp_path / "runs" / "lm-001")).tokenizer.vocabulary == task.vocabulary
 
 
 def test_a_prompt_is_continued_as_it_is(cli, mine):
     """With line breaks and spaces, by words too; what the text never had is named."""
-    assert cli("train", "lm", "--data", "mine.txt", "--out", "run", *words(tokenizer="words")).code == 0
+    cli("train lm --data mine.txt --out run", *words(tokenizer="words")).fine()
     prompt = "Die  7.\n\nZeile:\tgrüße"
     for options in ([], ["--beam", 2], ["--top-k", 3, "--temperature", 2]):
-        done = cli("decode", "run", prompt, "--max-len", 4, "--json", *options)
+        done = cli("decode run", prompt, "--max-len", 4, "--json", *options)
         assert done.document[0]["output"].startswith("Die  7.\n\nZeile:[UNK]grüße"), "no tab in the text"
         assert "note: text 1: " in done.err
         assert "missing: '\\t'; missing text is read as [UNK]" in done.err
@@ -80,7 +78,7 @@ def test_bad_files_are_told_and_leave_nothing(cli, tmp_path, content, message):
     if content is not None:
         (tmp_path / "bad.txt").write_bytes(content)
     before = sorted(tmp_path.iterdir())
-    cli("train", "lm", "--data", "bad.txt").refused(*message)
+    cli("train lm --data bad.txt").refused(*message)
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -95,16 +93,16 @@ def test_bad_files_are_told_and_leave_nothing(cli, tmp_path, content, message):
 )
 def test_options_out_of_range_are_told(cli, mine, assignment, message):
     others = ["--set", "tokenizer=words"] if assignment.startswith("max_pieces") else []
-    cli("train", "lm", "--data", mine, *others, "--set", assignment).refused(message)
+    cli("train lm --data", mine, *others, "--set", assignment).refused(message)
 
 
 def test_another_task_takes_no_text(cli, mine):
-    cli("train", "mlm", "--data", mine).refused("data.file: expected none for the task mlm", "of your own: pairs, lm")
+    cli("train mlm --data", mine).refused("data.file: expected none for the task mlm", "of your own: pairs, lm")
 
 
 @pytest.fixture
 def run(cli, mine, tmp_path):
-    assert cli("train", "lm", "--data", "mine.txt", "--out", "run", *words(save_every=2)).code == 0
+    cli("train lm --data mine.txt --out run", *words(save_every=2)).fine()
     return tmp_path / "run"
 
 
@@ -121,24 +119,24 @@ def test_a_changed_text_is_refused(cli, run, mine, contents):
     """By the run that goes on, and by a new run with the options of the old one."""
     before, text = contents(run), mine.read_text(encoding="utf-8")
     mine.write_text(text.replace("Die", "die", 1), encoding="utf-8")
-    cli("train", "--resume", run).refused(str(mine), "expected the data that the run was trained on", "restore the")
+    cli("train --resume", run).refused(str(mine), "expected the data that the run was trained on", "restore the")
     config = run / "config.toml"
-    cli("train", "--config", config, "--out", "new").refused(
+    cli("train --config", config, "--out", "new").refused(
         f"data.sha256: expected {mine} as it was, with ", "the file has changed", "--set data.sha256=none"
     )
     assert contents(run) == before
     assert not (run.parent / "new").exists()
-    assert cli("train", "--config", config, "--out", "new", "--set", "data.sha256=none").code == 0
+    cli("train --config", config, "--out", "new", "--set", "data.sha256=none").fine()
     other = mine.rename(mine.with_name("other.txt"))
-    assert cli("train", "--config", config, "--out", "newer", "--data", other).code == 0, "named on purpose"
+    assert cli("train --config", config, "--out", "newer", "--data", other).code == 0, "named on purpose"
     other.write_text(text, encoding="utf-8")
-    assert cli("train", "--resume", run, "--set", f"data.file={other}").code == 0, "moved, and as it was"
+    assert cli("train --resume", run, "--set", f"data.file={other}").code == 0, "moved, and as it was"
     assert read_toml(config, SECTIONS)["data"]["file"] == str(other)
 
 
 def test_another_split_would_evaluate_on_what_was_trained_on(cli, run, contents):
     before = contents(run)
-    cli("train", "--resume", run, "--set", "held_out_fraction=0.3").refused(
+    cli("train --resume", run, "--set", "held_out_fraction=0.3").refused(
         "data.held_out_fraction: expected 0.1, as the run began, got 0.3",
         "evaluated on examples that it has trained on",
     )
@@ -149,7 +147,7 @@ def test_another_split_would_evaluate_on_what_was_trained_on(cli, run, contents)
 def test_a_run_on_a_text_resumes_to_the_bit(cli, mine, tmp_path, same_run, tokenizer):
     options = ["--data", "mine.txt", *words(tokenizer=tokenizer, save_every=2, dropout=0.1, log_every=1)]
     for name in ("whole", "parts"):
-        assert cli("train", "lm", *options, "--out", name).code == 0
+        cli("train lm", *options, "--out", name).fine()
     (tmp_path / "parts" / "checkpoints" / "step-00000004").rename(tmp_path / "away")
-    assert cli("train", "--resume", "parts").code == 0
+    cli("train --resume parts").fine()
     same_run(tmp_path / "whole", tmp_path / "parts")

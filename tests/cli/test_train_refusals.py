@@ -94,7 +94,7 @@ def test_bad_input_is_refused_before_the_folder_is_created(words, message, cli, 
 def test_cupy_without_a_gpu(cli, tmp_path):
     if cupy_problem() is None:
         pytest.skip("a GPU answers here")
-    cli("train", "copy", "--device", "cupy").refused("cupy: ", "use --device numpy")
+    cli("train copy --device cupy").refused("cupy: ", "use --device numpy")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -30,20 +30,18 @@ def back_to(run: Path, step: int):
 
 def test_a_finished_run_prints_its_results_again_and_changes_nothing(cli, run, contents):
     before = contents(run)
-    done = cli("train", "--resume", run, "--json")
-    assert done.code == 0
+    done = cli("train --resume", run, "--json").fine()
     assert (done.document["step"], done.document["sequences"]) == (30, 20)
     after = contents(run)
     assert {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)} <= PICTURES
-    text = cli("train", "--resume", run)
+    text = cli("train --resume", run)
     assert "held-out exact match" in text.out
     assert f"has made all of its 30 steps; to let it go on: npformer train --resume {run} --set steps=60" in text.err
 
 
 def test_continues_to_the_same_end_from_any_folder(cli, run, trained, same_run):
     back_to(run, 20)
-    done = cli("train", "--resume", "my run")
-    assert done.code == 0
+    done = cli("train --resume 'my run'").fine()
     assert "steps 20 to 30" in done.err
     same_run(run, trained)
 
@@ -61,25 +59,25 @@ def test_no_other_option_is_taken(cli, run, contents):
 def test_a_folder_without_a_run_is_refused(cli, tmp_path, place):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
-    cli("train", "--resume", place).refused(f"{place}: expected the folder of a run", "npformer train")
+    cli("train --resume", place).refused(f"{place}: expected the folder of a run", "npformer train")
     assert list((tmp_path / "folder").iterdir()) == []
 
 
 def test_a_run_without_checkpoints_says_how_to_begin_again(cli, run, tmp_path):
     shutil.rmtree(run / "checkpoints")
-    refused = cli("train", "--resume", run)
+    refused = cli("train --resume", run)
     refused.refused("expected at least one checkpoint to resume from", "found none")
     command = shlex.split(refused.err.partition("start it again: npformer ")[2])
-    assert cli(*command, "--out", "again").code == 0
+    cli(*command, "--out", "again").fine()
     assert (tmp_path / "again" / "attention.png").exists()
 
 
 def test_another_process_trains_there(cli, run, contents):
     with RunDirectory.open(run).lock():
         before = contents(run)
-        cli("train", "--resume", run).refused("in use by another process", "wait for it or stop it")
+        cli("train --resume", run).refused("in use by another process", "wait for it or stop it")
         shutil.rmtree(run / "checkpoints")  # before its first checkpoint: not "stopped"
-        cli("train", "--resume", run).refused("in use by another process")
+        cli("train --resume", run).refused("in use by another process")
     assert {name: before[name] for name in contents(run)} == contents(run)
 
 
@@ -99,7 +97,7 @@ def test_the_advice_for_a_damaged_checkpoint_works(
     path = run / "checkpoints" / "step-00000030" / file
     path.write_bytes(damage(path.read_bytes()))
     before = contents(run)
-    refused = cli("train", "--resume", run)
+    refused = cli("train --resume", run)
     refused.refused(str(path), "Load step-00000020", "which is sound", "move the damaged one away and try again")
     decoded = cli("decode", run, "abc")
     decoded.refused("step-00000020", "move the damaged one away")
@@ -107,7 +105,7 @@ def test_the_advice_for_a_damaged_checkpoint_works(
     for told in (refused, decoded):
         assert told.err.strip().endswith(f"try again: {shlex.join(advice(run))}")
     subprocess.run(advice(run), check=True)
-    assert cli("train", "--resume", run).code == 0
+    cli("train --resume", run).fine()
     same_run(run, trained)
     assert (run / "step-00000030-damaged").is_dir(), "the file that was moved away still exists"
 
@@ -119,26 +117,26 @@ def advice(run: Path) -> list[str]:
 def test_when_no_checkpoint_is_sound_there_is_nothing_to_move(cli, run):
     for path in (run / "checkpoints").iterdir():
         (path / "state.json").write_bytes(b"{}")
-    refused = cli("train", "--resume", run)
+    refused = cli("train --resume", run)
     refused.refused("step-00000030", "There is no other sound checkpoint", "start a new run")
     assert "mv " not in refused.err
 
 
 def test_a_checkpoint_of_another_model(cli, run):
-    cli("train", "--resume", run, "--set", "d_ff=20").refused(
+    cli("train --resume", run, "--set", "d_ff=20").refused(
         "step-00000030: does not fit the model", "expected", "another configuration"
     )
 
 
 def test_a_checkpoint_of_the_future_is_left_alone(cli, run):
     save_checkpoint(run / "checkpoints", 40, {}, {"identity": {"task": "other"}}, None)
-    cli("train", "--resume", run).refused("reverse: expected the data that the run was trained on")
+    cli("train --resume", run).refused("reverse: expected the data that the run was trained on")
 
 
 @pytest.fixture
 def pairs_run(cli, small, tmp_path):
     (tmp_path / "own.tsv").write_text("".join(f"{n}\t{n}\n" for n in range(60)))
-    assert cli("train", "pairs", "--data", "own.tsv", "--out", "run", *small(steps=5, save_every=2)).code == 0
+    cli("train pairs --data own.tsv --out run", *small(steps=5, save_every=2)).fine()
     back_to(tmp_path / "run", 4)
     return tmp_path / "run"
 
@@ -149,31 +147,30 @@ def test_changed_data_is_refused(cli, pairs_run, tmp_path, contents, line):
     text = data.read_text()
     data.write_text(text + line)
     before = contents(pairs_run)
-    cli("train", "--resume", pairs_run).refused(str(data), "expected the data that the run was trained on", "restore")
+    cli("train --resume", pairs_run).refused(str(data), "expected the data that the run was trained on", "restore")
     assert contents(pairs_run) == before
     data.write_text(text)
-    assert cli("train", "--resume", pairs_run).code == 0
+    cli("train --resume", pairs_run).fine()
 
 
 def test_data_that_has_moved(cli, pairs_run, tmp_path, monkeypatch):
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert cli("train", "--resume", pairs_run).code == 0, "the current folder must not matter"
+    assert cli("train --resume", pairs_run).code == 0, "the current folder must not matter"
     (tmp_path / "own.tsv").rename(tmp_path / "mine.tsv")
     config = pairs_run / "config.toml"
-    refused = cli("train", "--resume", pairs_run)
+    refused = cli("train --resume", pairs_run)
     refused.refused(str(tmp_path / "own.tsv"), f"named in {config}", f"{pairs_run} --set data.file=PLACE")
-    assert cli("train", "--resume", pairs_run, "--set", "data.file=../mine.tsv").code == 0
+    cli("train --resume", pairs_run, "--set", "data.file=../mine.tsv").fine()
     assert f'file = "{tmp_path / "mine.tsv"}"' in config.read_text()
 
 
 def extended(cli, tmp_path, small, **options) -> tuple[Path, Path, str]:
     """A run of 20 steps that went on to 30, one that had 30 from its start, and what was said of the extension."""
     options = {"warmup_steps": 3, "dropout": 0.1, "log_every": 5} | options
-    assert cli("train", "copy", "--out", "parts", *small(**options | {"steps": 20})).code == 0
-    assert cli("train", "copy", "--out", "whole", *small(**options)).code == 0
-    done = cli("train", "--resume", "parts", "--set", "steps=30")
-    assert done.code == 0, done.err
+    cli("train copy --out parts", *small(**options | {"steps": 20})).fine()
+    cli("train copy --out whole", *small(**options)).fine()
+    done = cli("train --resume parts --set steps=30").fine()
     assert "steps 20 to 30 of 8 sequences" in done.err
     (note,) = [line for line in done.err.splitlines() if line.startswith("note: ")]
     return tmp_path / "parts", tmp_path / "whole", note
@@ -208,15 +205,15 @@ def test_what_an_extension_does_to_the_schedule_is_told(cli, small, tmp_path):
 
 def test_an_extension_logs_as_the_longer_run_would(cli, small, tmp_path):
     follows = {"log_every": "none", "eval_every": "none", "save_every": "none"}
-    assert cli("train", "copy", "--out", "run", *small(**follows)).code == 0
-    assert cli("train", "--resume", "run", "--set", "steps=90").code == 0
+    cli("train copy --out run", *small(**follows)).fine()
+    cli("train --resume run --set steps=90").fine()
     steps = [r["step"] for r in metrics.read(tmp_path / "run" / "metrics.jsonl") if r["kind"] == "train"]
     assert steps == [*range(1, 31), *range(32, 91, 2)]
 
 
 def test_a_run_does_not_go_back(cli, run, contents):
     before = contents(run)
-    cli("train", "--resume", run, "--set", "steps=29").refused(
+    cli("train --resume", run, "--set", "steps=29").refused(
         "training.steps: expected at least 30, which step-00000030 has made, got 29", "a run does not go back"
     )
     assert contents(run) == before
@@ -224,7 +221,7 @@ def test_a_run_does_not_go_back(cli, run, contents):
 
 def test_a_resume_with_the_same_steps_says_nothing_of_them(cli, run):
     back_to(run, 20)
-    assert "note:" not in cli("train", "--resume", run, "--set", "eval_every=9").err
+    assert "note:" not in cli("train --resume", run, "--set", "eval_every=9").err
 
 
 def test_a_run_from_before_meanings_stood_in_its_options_resumes(cli, run, trained, same_run):
@@ -239,7 +236,7 @@ def test_a_run_from_before_meanings_stood_in_its_options_resumes(cli, run, train
     shutil.rmtree(path)
     save_checkpoint(run / "checkpoints", 20, found.arrays, found.state | {"config": bare}, found.score)
     saved = (path / "state.json").read_bytes()
-    assert cli("train", "--resume", run).code == 0
+    cli("train --resume", run).fine()
     same_run(run, trained)
     assert (run / "config.toml").read_text() == bare, "nothing has changed that it holds"
     assert saved == (path / "state.json").read_bytes()

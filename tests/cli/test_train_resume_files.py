@@ -42,7 +42,7 @@ def test_edited_options_are_reported_and_both_fixes_work(
     edit(run, "learning_rate = 0.002", "learning_rate = 0.001")
     edit(run, "eval_examples = 10", "eval_examples = 11")
     before = contents(run)
-    refused = cli("train", "--resume", run)
+    refused = cli("train --resume", run)
     refused.refused(
         "config.toml: expected the options that step-00000020 was saved with, got others: ",
         "training.learning_rate was 0.002 and is 0.001; training.eval_examples was 10 and is 11. To go on with these",
@@ -51,32 +51,32 @@ def test_edited_options_are_reported_and_both_fixes_work(
     other = Path(shutil.copytree(run, tmp_path / "other"))
 
     subprocess.run(advised(refused.err, "mv "), check=True)
-    assert cli("train", "--resume", run).code == 0
+    cli("train --resume", run).fine()
     same_run(run, trained)
     assert (run / "config.toml").read_bytes() == (trained / "config.toml").read_bytes()
 
     meant = advised(refused.err, "npformer train", ". Else")
     assert meant[3] == str(run)
-    assert cli("train", "--resume", other, *meant[4:]).code == 0
+    cli("train --resume", other, *meant[4:]).fine()
     states = [load_checkpoint(path).state["config"] for path in list_checkpoints(other / "checkpoints")]
     assert states[-1] == (other / "config.toml").read_text()
     assert "learning_rate = 0.001" in states[-1]
-    assert cli("train", "--resume", other).code == 0, "from now on these are the run's options"
+    assert cli("train --resume", other).code == 0, "from now on these are the run's options"
 
 
 def test_options_are_changed_by_naming_them(cli, run, trained):
-    assert "steps 20 to 40" in cli("train", "--resume", run, "--set", "steps=40", "--set", "keep_last=3").err
+    assert "steps 20 to 40" in cli("train --resume", run, "--set", "steps=40", "--set", "keep_last=3").err
     assert "steps = 40" in (run / "config.toml").read_text()
     assert [path.name[-2:] for path in list_checkpoints(run / "checkpoints")][-1] == "40"
-    cli("train", "--resume", run, "--set", "d_ff=20").refused("does not fit the model")
-    cli("train", "--resume", run, "--set", "stepz=20").refused("stepz", "did you mean")
+    cli("train --resume", run, "--set", "d_ff=20").refused("does not fit the model")
+    cli("train --resume", run, "--set", "stepz=20").refused("stepz", "did you mean")
     assert "d_ff = 16" in (run / "config.toml").read_text(), "what was refused is not written"
 
 
 def test_the_same_command_completes_a_change_that_was_killed(cli, run):
     """config.toml is written before the checkpoint."""
     edit(run, "steps = 30", "steps = 40")
-    assert "steps 20 to 40" in cli("train", "--resume", run, "--set", "steps=40").err
+    assert "steps 20 to 40" in cli("train --resume", run, "--set", "steps=40").err
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.95])
@@ -94,12 +94,12 @@ def test_a_cut_config_is_reported_and_can_be_restored(
     end = text.index(b"\n", int(share * len(text))) + 1 if share else 0
     (run / "config.toml").write_bytes(text[: end if at == "line" else end + 4])
     before = contents(run)
-    refused = cli("train", "--resume", run)
+    refused = cli("train --resume", run)
     refused.refused("config.toml", "it is written anew from step-00000020")
     assert at != "line" or "got a file that was cut, or lines of it deleted: " in refused.err
     assert contents(run) == before
     subprocess.run(advised(refused.err, "mv "), check=True)
-    assert cli("train", "--resume", run).code == 0
+    cli("train --resume", run).fine()
     same_run(run, trained)
     assert (run / "config.toml").read_bytes() == text
 
@@ -107,7 +107,7 @@ def test_a_cut_config_is_reported_and_can_be_restored(
 def test_comments_in_config_do_not_count_as_edits(cli, run):
     edit(run, "[model]", "# my notes\n[model]")
     before = (run / "config.toml").read_bytes()
-    assert cli("train", "--resume", run).code == 0
+    cli("train --resume", run).fine()
     assert (run / "config.toml").read_bytes() == before
 
 
@@ -121,11 +121,11 @@ def test_a_cut_vocabulary_is_reported_and_can_be_restored(
     text = (run / "vocabulary.txt").read_bytes()
     (run / "vocabulary.txt").write_bytes(text[:20])
     before = contents(run)
-    refused = cli("train", "--resume", run)
+    refused = cli("train --resume", run)
     refused.refused("vocabulary.txt, line 5: expected what the run's data gives", "found another text of 20 bytes")
     assert contents(run) == before
     subprocess.run(advised(refused.err, "mv ", "\n"), check=True)
-    assert cli("train", "--resume", run).code == 0
+    cli("train --resume", run).fine()
     same_run(run, trained)
     assert (run / "vocabulary.txt").read_bytes() == text
 
@@ -153,11 +153,11 @@ def test_leftovers_of_kills_are_removed_when_the_run_is_resumed(cli, littered, m
         raise DivergedError("enough")
 
     monkeypatch.setattr(Trainer, "train", look)
-    assert cli("train", "--resume", littered).code == 1
+    assert cli("train --resume", littered).code == 1
     assert [name for name in found if name.startswith((".tmp-", "step-"))] == ["step-00000006", "step-00000020"]
 
 
 def test_a_refusal_removes_nothing(cli, littered, contents):
     before = contents(littered)
-    cli("train", "--resume", littered, "--set", "d_ff=20").refused("does not fit the model")
+    cli("train --resume", littered, "--set", "d_ff=20").refused("does not fit the model")
     assert contents(littered) == before

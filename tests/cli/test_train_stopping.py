@@ -33,7 +33,7 @@ def begin(shell, small, long_run):
     """The command that starts a long run; the uninterrupted run exists by then."""
     words = ["train", "sort", *small(**LONG), "--out"]
     if not long_run.exists():
-        assert shell(*words, long_run).code == 0
+        shell(*words, long_run).fine()
     return words
 
 
@@ -85,8 +85,7 @@ def test_after_a_signal_the_run_is_saved_and_resumes_to_the_same_end(
     assert found, said
     assert load_checkpoint(latest_checkpoint(run / "checkpoints")).step == 21
     assert "Traceback" not in said
-    done = shell(*found[1].split())
-    assert done.code == 0
+    done = shell(*found[1].split()).fine()
     assert "steps 21 to 99" in done.err
     same_run(run, long_run)
 
@@ -106,7 +105,7 @@ def test_after_a_closed_output_the_run_is_saved_and_resumes_to_the_same_end(
         child.stdin.close()
         assert child.wait() == 141
     assert 21 <= load_checkpoint(latest_checkpoint(run / "checkpoints")).step < 99
-    assert shell("train", "--resume", run).code == 0
+    shell("train --resume", run).fine()
     same_run(run, long_run)
 
 
@@ -154,7 +153,7 @@ def test_kills_at_several_moments_change_nothing(
         words = ["train", "--resume", str(run)]
     assert killed == sorted(set(killed)), "each run went further than the one before"
     assert killed[-1] < 99
-    assert shell(*words).code == 0
+    shell(*words).fine()
     same_run(run, long_run)
 
 
@@ -166,7 +165,7 @@ def test_a_second_signal_is_obeyed_at_once(cli, small, monkeypatch, tmp_path):
 
     with monkeypatch.context() as patch:
         patch.setattr(Progress, "advance", signal_twice)
-        done = cli("train", "copy", "--out", "run", *small())
+        done = cli("train copy --out run", *small())
     assert (done.code, done.out) == (130, "")
     assert done.err.endswith("npformer: interrupted\n")
     assert not (tmp_path / "run" / "checkpoints").exists()
