@@ -1,14 +1,9 @@
 """Beam search against greedy decoding: the ratio of their times on held-out texts of a trained run."""
 
-from __future__ import annotations
-
-import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import npformer as npf
 from benchmarks import machine, report, summary
@@ -28,7 +23,7 @@ EXAMPLES = """examples:
   python -m benchmarks.beam runs/dates-001 --beam 8 --batch 1,32 --json"""
 
 
-def main() -> int:
+def main():
     """The command; see --help."""
     parser = bare_parser("beam", __doc__, EXAMPLES)
     parser.add_argument("run", type=Path, help="the folder of a run whose model translates")
@@ -46,7 +41,7 @@ def main() -> int:
         return 2
 
 
-def _measured(args: argparse.Namespace) -> int:
+def _measured(args):
     batches = [int(each) for each in numbers("--batch", args.batch, 1, 4097)]
     for name in ("texts", "rounds"):
         if getattr(args, name) < 1:
@@ -75,10 +70,10 @@ def _measured(args: argparse.Namespace) -> int:
     return 0
 
 
-def compared(model: Transformer, src: Any, batch: int, rounds: int, *, beam: int, max_len: int) -> dict[str, Any]:
+def compared(model: Transformer, src, batch, rounds, *, beam, max_len):
     """Decode src (B, S) in batches, greedily and by beam search in turns: median seconds of each, and their ratio."""
     parts = [src[start : start + batch] for start in range(0, len(src), batch)]
-    ways: list[Callable[[Any], Any]] = [
+    ways = [
         lambda part: npf.greedy(model, part, max_len),
         lambda part: npf.beam_search(model, part, max_len, beam=beam),
     ]
@@ -88,7 +83,7 @@ def compared(model: Transformer, src: Any, batch: int, rounds: int, *, beam: int
     return {"batch": batch, **medians, "ratio": summary.ratio(greedy, searched)._asdict()}
 
 
-def _seconds(way: Callable[[Any], Any], parts: list[Any]) -> float:
+def _seconds(way, parts):
     start = time.perf_counter()
     for part in parts:
         way(part)

@@ -4,15 +4,12 @@ Nothing is downloaded: Chromium and its driver are those of Debian's packages ``
 an installed Chrome), Selenium is of the extra ``browser``.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os
 import time
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 BROWSERS = ("/usr/bin/chromium", "/usr/bin/google-chrome")  # the first that is there
 DRIVER = "/usr/bin/chromedriver"
@@ -55,7 +52,7 @@ def installed() -> str | None:
 class Browser:
     """One page at a time. ``driver`` is Selenium's, for what has no method here."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 
         options = ChromeOptions()
@@ -65,18 +62,18 @@ class Browser:
             options.add_argument(switch)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         self.driver = Chrome(options, ChromeService(DRIVER))
-        self._errors: list[str] = []
-        self._requests: list[str] = []
+        self._errors = []
+        self._requests = []
 
-    def open(self, page: Path, fragment: str = "") -> None:
+    def open(self, page, fragment=""):
         """Load a file; fragment is what stands after # in its address."""
         self.driver.get(page.resolve().as_uri() + (f"#{fragment}" if fragment else ""))
 
-    def run(self, script: str, *arguments: Any) -> Any:
+    def run(self, script, *arguments):
         """The value that a function body in JavaScript returns; it sees ``arguments``."""
         return self.driver.execute_script(script, *arguments)
 
-    def wait(self, expression: str) -> Any:
+    def wait(self, expression):
         """The first value of a JavaScript expression that is true."""
         limit = time.monotonic() + LIMIT
         while not (value := self.run(f"return {expression}")):
@@ -85,21 +82,21 @@ class Browser:
             time.sleep(0.02)
         return value
 
-    def find(self, selector: str) -> Any:
+    def find(self, selector):
         """The first element of a CSS selector; an error if there is none."""
         return self.driver.find_element("css selector", selector)
 
-    def click(self, selector: str) -> None:
+    def click(self, selector):
         """Click on an element, which must be in sight and not covered."""
         self.find(selector).click()
 
-    def hover(self, selector: str) -> None:
+    def hover(self, selector):
         """Move the pointer onto an element."""
         from selenium.webdriver import ActionChains
 
         ActionChains(self.driver).move_to_element(self.find(selector)).perform()
 
-    def press(self, *keys: str) -> None:
+    def press(self, *keys):
         """Press keys, one after the other, where the focus is: "ArrowRight", "Tab", "a"."""
         from selenium.webdriver import ActionChains, Keys
 
@@ -107,7 +104,7 @@ class Browser:
             name = "".join(f"_{letter}" if letter.isupper() else letter for letter in key).upper().lstrip("_")
             ActionChains(self.driver).send_keys(getattr(Keys, name, key)).perform()
 
-    def look(self, size: tuple[int, int] = WIDE, *, dark: bool = False, printed: bool = False) -> None:
+    def look(self, size=WIDE, *, dark=False, printed=False):
         """From now on the page has this width and height, and the reader asks for dark or for paper."""
         width, height = size
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
@@ -116,42 +113,42 @@ class Browser:
         media = {"media": "print" if printed else "", "features": [scheme]}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
 
-    def picture(self, path: Path, *, whole: bool = False) -> None:
+    def picture(self, path, *, whole=False):
         """Write a PNG of what is in sight, or of the whole page."""
         found = self.driver.execute_cdp_cmd(
             "Page.captureScreenshot", {"captureBeyondViewport": whole} | self._clip(whole)
         )
         path.write_bytes(base64.b64decode(found["data"]))
 
-    def _clip(self, whole: bool) -> dict[str, Any]:
+    def _clip(self, whole):
         if not whole:
             return {}
         size = self.driver.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
         return {"clip": {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}}
 
-    def errors(self) -> list[str]:
+    def errors(self):
         """What pages have logged as errors since ``begin``: exceptions, broken files, forbidden content."""
         self._read()
         return list(self._errors)
 
-    def requests(self) -> list[str]:
+    def requests(self):
         """The addresses outside of this machine's files that were asked for since ``begin``; none got through."""
         self._read()
         return list(self._requests)
 
-    def expect_silence(self) -> None:
+    def expect_silence(self):
         """Raise AssertionError if there was an error or a request since ``begin``."""
         assert not self.requests(), f"the page asked for {self.requests()}"
         assert not self.errors(), "\n".join(self.errors())
 
-    def begin(self) -> None:
+    def begin(self):
         """Forget what was."""
         self.driver.get("about:blank")
         self.look()
         self._read()
         self._errors, self._requests = [], []
 
-    def _read(self) -> None:
+    def _read(self):
         """Selenium hands out each line of a log once."""
         self._errors += [line["message"] for line in self.driver.get_log("browser") if line["level"] == "SEVERE"]
         for line in self.driver.get_log("performance"):

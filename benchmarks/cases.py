@@ -1,7 +1,5 @@
 """Every operation at the shapes that it has in a model: its inputs, and the sizes of its outputs."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +24,7 @@ class Case(NamedTuple):
     options: tuple[Any, ...]
     parameters: int  # how many of the arrays, the last ones, are parameters
 
-    def dy(self, y: Any) -> Any:
+    def dy(self, y):
         """The upstream gradient: random numbers in the shape of y, an array or a tuple of arrays; 1.0 for a loss.
 
         Their memory layout is the first input's.
@@ -40,12 +38,12 @@ class Case(NamedTuple):
         return made
 
 
-def window(size: Preset) -> int:
+def window(size: Preset):
     """The window of local attention: an eighth of the length."""
     return max(1, size.length // 8)
 
 
-def case(op: str, size: Preset) -> Case:
+def case(op, size: Preset) -> Case:
     """The call of the operation of that name (a field of npformer.backend.Ops) in a model of that size.
 
     Its usual sample inputs with dropout 0.1; sequences without padding, with their masks.
@@ -58,7 +56,7 @@ def case(op: str, size: Preset) -> Case:
 class _Sizes(UsualSizes):
     """``Sizes`` of a model. Numbers are random, so that no branch and no value is favoured."""
 
-    def __init__(self, op: str, size: Preset) -> None:
+    def __init__(self, op, size: Preset):
         super().__init__(np.random.default_rng(0))
         c = size.d_model
         letters = {
@@ -69,20 +67,20 @@ class _Sizes(UsualSizes):
         vars(self).update(letters)
         self._parts: list[HostArray] = []  # the product that made queries, keys and values
 
-    def normal(self, *shape: int) -> HostArray:
+    def normal(self, *shape) -> HostArray:
         return self._rng.standard_normal(shape, dtype=np.float32)
 
-    def heads(self, length: int, width: int) -> HostArray:
+    def heads(self, length, width) -> HostArray:
         """(B, H, T, D): columns of a product's output, as attention receives them."""
         if not self._parts:
             qkv = self.normal(self.B, length, 3 * self.C)
             self._parts = [split_heads(part, self.H) for part in np.split(qkv, 3, axis=-1)]
         return self._parts.pop(0)
 
-    def ids(self, below: int) -> HostArray:
+    def ids(self, below) -> HostArray:
         return self._rng.integers(1, below, (self.B, self.T))
 
-    def visible(self, *shape: int, least: int = 0) -> HostArray:
+    def visible(self, *shape, least=0) -> HostArray:
         return np.ones(shape, dtype=bool)
 
     def draw(self) -> Draw:

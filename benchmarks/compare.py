@@ -1,9 +1,6 @@
 """Contenders that took turns at one task, row by row: times, speed-ups, memory."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from benchmarks import report, summary
 from benchmarks.turns import Child, Measured
@@ -19,7 +16,7 @@ def best_peer(measured: dict[str, Measured]) -> str | None:
     return min(peers, key=lambda name: summary.times(measured[name].rounds).median, default=None)
 
 
-def rows(children: Sequence[Child], measured: dict[str, Measured]) -> list[dict[str, Any]]:
+def rows(children: Sequence[Child], measured: dict[str, Measured]):
     """A JSON row for each contender that has the task, in the order of children; times in seconds."""
     peer, found = best_peer(measured), []
     for child in children:
@@ -42,7 +39,7 @@ def others_share(measured: Measured) -> float | None:
     return used / total if total else None
 
 
-def others(result_rows: Sequence[dict[str, Any]]) -> list[str]:
+def others(result_rows):
     """A warning for the report if other processes used so much that the ratios cannot be trusted; else nothing."""
     shares = {row["name"]: row["others_share"] or 0.0 for row in result_rows}
     worst = max(shares, key=lambda name: shares[name])
@@ -56,12 +53,12 @@ def others(result_rows: Sequence[dict[str, Any]]) -> list[str]:
     return [report.wrapped(text)]
 
 
-def cells(row: Mapping[str, Any]) -> list[str]:
+def cells(row):
     """The last cells of every table row: peak MB, imports MB, steps."""
     steps = f"{row['steps']} in {row['rounds']}"
     return [report.megabytes(row["peak_bytes"]), report.megabytes(row["imports_bytes"]), steps]
 
 
-def threads(result_rows: Sequence[dict[str, Any]]) -> str:
+def threads(result_rows):
     """A line that names each contender's number of threads."""
     return report.wrapped("threads: " + "; ".join(f"{row['name']}: {row['threads']}" for row in result_rows))

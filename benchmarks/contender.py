@@ -12,20 +12,17 @@ the start, then one for each request on its standard input:
     {"do": "device"}                            what the contender measured on its GPU: {} on a CPU
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os
 import sys
 import time
 from contextlib import suppress
-from typing import Any
 
 from benchmarks.tasks import Contender, Task
 
 
-def main() -> int:
+def main():
     """Serve requests until standard input ends."""
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as replies:
         os.dup2(2, 1)  # a library's prints must not mix with the answers
@@ -45,13 +42,13 @@ def main() -> int:
 class Server:
     """Answers requests; the current task is kept, so that asking for it again costs nothing."""
 
-    def __init__(self, contender: Contender, after_imports: int) -> None:
+    def __init__(self, contender: Contender, after_imports):
         self.contender = contender
         self.after_imports = after_imports
         self._name = ""
         self._task: Task | None = None
 
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, request):
         """The answer to one request, as in the module's docstring."""
         if request["do"] == "memory":
             return {"peak": peak_memory(), "imports": self.after_imports}
@@ -64,9 +61,9 @@ class Server:
             return {"seconds": None}
         return self._run(self._task, request["steps"])
 
-    def _run(self, task: Task, steps: int) -> dict[str, Any]:
-        seconds: list[float] = []
-        values: list[Any] = []
+    def _run(self, task: Task, steps):
+        seconds = []
+        values = []
         together, usage = self.contender.together, Usage()
         for _ in range(-(-steps // together)):
             start = time.perf_counter()
@@ -80,10 +77,10 @@ class Server:
 class Usage:
     """Counts, from now on, the core time that this process and others use."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._start = self._now()
 
-    def of_others(self) -> tuple[float, float]:
+    def of_others(self):
         """Core-seconds that other processes used, and core-seconds in all; (0, 0) where the system does not tell.
 
         The system counts in ticks, so the first may be a little below 0.
@@ -107,7 +104,7 @@ class Usage:
         return (sum(ticks) - idle) / second, sum(ticks) / second, time.process_time()
 
 
-def peak_memory() -> int:
+def peak_memory():
     """The peak resident memory of this process, in bytes.
 
     On Linux, getrusage inherits the parent process's peak, so this process's own record is read first.
@@ -122,7 +119,7 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def _reply(stream: Any, answer: dict[str, Any]) -> None:
+def _reply(stream, answer):
     print(json.dumps(answer), file=stream, flush=True)
 
 

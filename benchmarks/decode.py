@@ -1,12 +1,9 @@
 """Greedy decoding with a key/value cache: npformer and PyTorch in turns."""
 
-from __future__ import annotations
-
 import dataclasses
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from benchmarks import compare, report
 from benchmarks.options import Options, UsageError, new_parser, numbers, run
@@ -31,7 +28,7 @@ EXAMPLES = """examples:
   python -m benchmarks.decode --against none --kernels numpy,plain --json"""
 
 
-def main() -> int:
+def main():
     """The command; see --help."""
     summary = "Measure greedy decoding in float32, with random weights and without an end token."
     parser = new_parser("decode", summary, EXAMPLES, "small,mid", "auto", 10.0)
@@ -40,7 +37,7 @@ def main() -> int:
     return run(parser, benchmark)
 
 
-def benchmark(options: Options) -> int:
+def benchmark(options: Options):
     """Measure all sizes at all batches and report. Returns the exit code."""
     batches = [int(each) for each in numbers("--batch", str(options.own["batch"]), 1, 4097)]
     tokens = int(str(options.own["tokens"]))
@@ -55,9 +52,7 @@ def benchmark(options: Options) -> int:
     return 0 if all(agrees(result) for result in found) else 1
 
 
-def results(
-    options: Options, batches: Sequence[int], tokens: int, environment: Mapping[str, str], seconds: float | None = None
-) -> Iterator[dict[str, Any]]:
+def results(options: Options, batches, tokens, environment, seconds: float | None = None):
     """Measure each size, in each precision, with each batch; seconds limits one size in one precision."""
     for size in options.sizes:
         with tempfile.TemporaryDirectory() as folder:
@@ -72,7 +67,7 @@ def results(
                         yield result | {"precision": precision}
 
 
-def entries(options: Options, what: dict[str, Any], weights: str) -> list[Entry]:
+def entries(options: Options, what, weights) -> list[Entry]:
     """npformer with each requested kernel table, and PyTorch."""
     common = {**what, "device": options.device}
     found = [
@@ -85,7 +80,7 @@ def entries(options: Options, what: dict[str, Any], weights: str) -> list[Entry]
     return found
 
 
-def measure(options: Options, size: str, batch: int, tokens: int, children: Sequence[Child]) -> dict[str, Any]:
+def measure(options: Options, size, batch, tokens, children: Sequence[Child]):
     """All numbers of one table."""
     measured = take_turns(children, f"batch {batch}", options.budget)
     rows = compare.rows(children, measured)
@@ -98,20 +93,20 @@ def measure(options: Options, size: str, batch: int, tokens: int, children: Sequ
     }  # fmt: skip
 
 
-def agreement(measured: dict[str, Measured]) -> float:
+def agreement(measured: dict[str, Measured]):
     """The share of tokens that all contenders chose alike."""
     said = [[token for row in each.values[0] for token in row] for each in measured.values()]
     alike = [len(set(choices)) == 1 for choices in zip(*said, strict=True)]
     return sum(alike) / len(alike)
 
 
-def agrees(result: Mapping[str, Any]) -> bool:
+def agrees(result):
     """Whether all contenders agree, as far as the precision can tell."""
-    share: float = result["agreement"]
+    share = result["agreement"]
     return share >= AGREE.get(result["precision"], 0.0)
 
 
-def describe(result: dict[str, Any]) -> str:
+def describe(result):
     """One table, with its heading and its notes."""
     rows = [
         [row["name"], f"{row['tokens_per_second']:,.0f}", f"{row['best_tokens_per_second']:,.0f}",

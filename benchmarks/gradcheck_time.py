@@ -11,8 +11,6 @@ The table shows the fastest and the median run; the verdict is on the median. Th
 unchanged, and its text is searched for the rows and columns, with a tolerance of 5.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -44,7 +42,7 @@ SECONDS = {"first": 1.0, "ordinary": 0.5, "million": 3.0, "region": 3.0}
 COLUMN_NAMES = ("case", "target", "limit s", "middle s", "fastest s", "verdict", "as expected")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None):
     """Run the command; returns its exit code."""
     parser = bare_parser("gradcheck_time", "Measure how long a gradient check takes.", EXAMPLES)
     parser.add_argument("--rounds", type=int, default=5, help="processes for each case (default: 5)")
@@ -64,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0 if all(result["within"] and result["as_expected"] for result in results) else 1
 
 
-def _problem(rounds: int, only: Sequence[str], save: Path | None) -> str:
+def _problem(rounds, only, save: Path | None):
     """The error in the options; "" if there is none."""
     if rounds < 1:
         return f"--rounds: expected an integer >= 1, got {rounds}"
@@ -77,7 +75,7 @@ def _problem(rounds: int, only: Sequence[str], save: Path | None) -> str:
     return ""
 
 
-def shown(results: Sequence[dict[str, Any]]) -> str:
+def shown(results):
     """The table, and the reports of wrong regions below it."""
     rows = [
         [
@@ -95,7 +93,7 @@ def shown(results: Sequence[dict[str, Any]]) -> str:
     return "\n\n".join([report.table(COLUMN_NAMES, rows), *texts])
 
 
-def measured(case: str, target: str, rounds: int) -> dict[str, Any]:
+def measured(case, target, rounds):
     """Run one case in so many processes."""
     answers = [_in_a_new_process(case, target) for _ in range(rounds)]
     seconds = [answer["whole_s"] if case == "first" else answer["check_s"] for answer in answers]
@@ -107,7 +105,7 @@ def measured(case: str, target: str, rounds: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _in_a_new_process(case: str, target: str) -> dict[str, Any]:
+def _in_a_new_process(case, target):
     with tempfile.TemporaryDirectory(prefix="gradcheck-time-") as home:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA", "XDG"))}
         code = f"from benchmarks.gradcheck_time import child; child({case!r}, {target!r})"
@@ -129,7 +127,7 @@ print(json.dumps({"ok": report.ok, "report": str(report), "region_named": False}
 """  # the benchmark's own imports do not count
 
 
-def child(case: str, target: str) -> None:
+def child(case, target):
     """The child process: time one check and print its result on standard output."""
     import npformer as npf
 
@@ -141,14 +139,14 @@ def child(case: str, target: str) -> None:
     print(json.dumps({"ok": found.ok, "check_s": taken, "report": text, "region_named": names_region(text)}))
 
 
-def names_region(text: str) -> bool:
+def names_region(text):
     """Whether a text contains numbers within NEAR of the region's four bounds."""
     numbers = [int(number) for number in re.findall(r"\d+", text)]
     bounds = (ROWS.start, ROWS.stop, COLUMNS.start, COLUMNS.stop)
     return all(any(abs(number - bound) <= NEAR for number in numbers) for bound in bounds)
 
 
-def spoiled(gradient: Host, case: str) -> Host:
+def spoiled(gradient: Host, case) -> Host:
     """The gradient; in the case region, 10 % too large in one region."""
     if case != "region":
         return gradient
@@ -163,7 +161,7 @@ def softmax_forward(x: Host) -> tuple[Host, Host]:
     return y, y
 
 
-def softmax(case: str) -> tuple[Any, tuple[Host, ...]]:
+def softmax(case) -> tuple[Any, tuple[Host, ...]]:
     """A softmax along rows, as people write it."""
 
     def backward(dy: Host, y: Host) -> Host:
@@ -179,7 +177,7 @@ def layer_norm_forward(x: Host, gamma: Host, beta: Host) -> tuple[Host, tuple[Ho
     return gamma * x_hat + beta, (x_hat, r, gamma)
 
 
-def layer_norm(case: str) -> tuple[Any, tuple[Host, ...]]:
+def layer_norm(case) -> tuple[Any, tuple[Host, ...]]:
     """A layer norm, as people write it; small in the ordinary case."""
 
     def backward(dy: Host, cache: tuple[Host, Host, Host]) -> tuple[Host, Host, Host]:

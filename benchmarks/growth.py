@@ -16,10 +16,7 @@ long as the products with them, so time may grow with T faster than the products
 Layers that recompute keep only their input, C; the activations of one layer at a time exist in full.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from benchmarks.products import linears
@@ -37,7 +34,7 @@ class Growth(NamedTuple):
     limit: float  # exponent of the fastest-growing term
 
     @property
-    def verdict(self) -> str:
+    def verdict(self):
         """The verdict in words; upper case for a cost that grows faster than its fastest-growing term."""
         if self.measured > max(self.counted, self.limit) + NEAR:
             return "FASTER THAN IT SHOULD"
@@ -46,13 +43,13 @@ class Growth(NamedTuple):
         return "as it should" if self.measured >= self.counted - NEAR else "more slowly than counted"
 
 
-def growth(values: Sequence[float], measured: Sequence[float], counted: Sequence[float], limit: float) -> Growth:
+def growth(values, measured, counted, limit) -> Growth:
     """The growth of a cost over the upper half of rising values, where constant terms weigh least."""
     upper = slice((len(values) - 1) // 2, None)
     return Growth(exponent(values[upper], measured[upper]), exponent(values[upper], counted[upper]), limit)
 
 
-def exponent(x: Sequence[float], y: Sequence[float]) -> float:
+def exponent(x, y):
     """The slope of log y over log x, by least squares: p if y = a·xᵖ. All are > 0, x at least two values."""
     xs, ys = [math.log(each) for each in x], [math.log(each) for each in y]
     mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
@@ -60,14 +57,14 @@ def exponent(x: Sequence[float], y: Sequence[float]) -> float:
     return covariance / sum((a - mean_x) ** 2 for a in xs)
 
 
-def parameters(size: Preset) -> int:
+def parameters(size: Preset):
     """P, the number of parameters of the model."""
     maps = sum(linear.copies * (linear.c_in + 1) * linear.c_out for linear in linears(size))
     norms = 5 * size.num_layers * 2 * size.d_model
     return maps + norms + 2 * size.vocab_size * size.d_model
 
 
-def kept_bytes(size: Preset, threads: int, recompute: bool = False) -> int:
+def kept_bytes(size: Preset, threads, recompute=False):
     """Bytes that a training step has to keep; see the module's docstring."""
     c, f, weights = size.d_model, size.d_ff, size.num_heads * size.length
     encoder_layer, decoder_layer = 8 * c + f + weights, 14 * c + f + 2 * weights

@@ -1,7 +1,5 @@
 """The machine and the environment that a measurement was made in."""
 
-from __future__ import annotations
-
 import datetime
 import importlib.metadata
 import os
@@ -9,7 +7,6 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,14 +19,14 @@ PROGRAM = ("npformer", "benchmarks", "examples", ":!benchmarks/results")  # what
 _SETTINGS = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 
 
-def contenders_environment(keep: bool) -> tuple[dict[str, str], list[str]]:
+def contenders_environment(keep):
     """(the environment for contenders, the names of removed variables); keep removes none."""
     given = dict(os.environ)
     removed = [] if keep else sorted(name for name in given if name in _SETTINGS or name.endswith("_NUM_THREADS"))
     return {name: value for name, value in given.items() if name not in removed}, removed
 
 
-def describe(removed: list[str], kept: bool, device: str, precisions: Sequence[str]) -> dict[str, str]:
+def describe(removed, kept, device, precisions):
     """Name -> description of the machine and software, for the head of a report."""
     environment = f"without {', '.join(removed)}" if removed else "unchanged"
     gpu = {"GPU": _gpu()} if device == "cupy" else {}
@@ -47,12 +44,12 @@ def describe(removed: list[str], kept: bool, device: str, precisions: Sequence[s
     }
 
 
-def command() -> str:
+def command():
     """The command line of this process, as typed: python -m benchmarks.train_step …"""
     return shlex.join(["python", *sys.orig_argv[1:]])
 
 
-def commit() -> str:
+def commit():
     """The measured commit, and whether files have changed since; "unknown" outside of a checkout."""
     try:
         name, changes = (
@@ -64,12 +61,12 @@ def commit() -> str:
     return f"{name.strip()}{' and changes' if changes else ''}"
 
 
-def cores() -> int:
+def cores():
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _processor() -> str:
+def _processor():
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
             for line in lines:
@@ -80,7 +77,7 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def _versions() -> dict[str, str]:
+def _versions():
     found = {}
     for name in (*PACKAGES, *CUPY):
         try:
@@ -91,7 +88,7 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _gpu() -> str:
+def _gpu():
     """Name, driver and memory, from nvidia-smi."""
     command = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
     try:
@@ -101,6 +98,6 @@ def _gpu() -> str:
     return "; ".join(found.splitlines())
 
 
-def _blas() -> str:
+def _blas():
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     return f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()

@@ -10,8 +10,6 @@ processes used, and the last lines that the command printed.
 Exit code: 0 all commands ended with 0, 1 a command did not (its output is not kept), 2 bad input.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re
@@ -21,7 +19,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from benchmarks import machine, report
 from benchmarks.contender import Usage
@@ -84,7 +82,7 @@ COMMANDS = {
 }  # fmt: skip
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None):
     """Run the named commands; returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.measured", description=__doc__.partition("\n")[0], allow_abbrev=False
@@ -102,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return max(kept(name, RESULTS / f"{name}.json") for name in args.names)
 
 
-def kept(name: str, path: Path) -> int:
+def kept(name, path):
     """Run one command and keep its output. Returns 0, or 1 if it failed."""
     print(f"{name}: {COMMANDS[name].words}", flush=True)
     found = measured(name)
@@ -114,7 +112,7 @@ def kept(name: str, path: Path) -> int:
     return 0
 
 
-def measured(name: str) -> dict[str, Any]:
+def measured(name):
     """Run one command in the checkout. Returns its document, with standard output and errors as one text."""
     about = machine.describe([], True, "numpy", ["float32"]) | {"command": COMMANDS[name].words}
     usage, start, before = Usage(), time.perf_counter(), own_seconds()
@@ -130,19 +128,19 @@ def measured(name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def shown(found: dict[str, Any]) -> list[str]:
+def shown(found):
     """The lines of a document that hold the result."""
     pattern = COMMANDS[found["name"]].shows
     return [line.strip("= ") for line in found["output"] if re.search(pattern, line)] if pattern else found["output"]
 
 
-def runnable(words: str) -> list[str]:
+def runnable(words):
     """The command, run by this interpreter whatever the PATH says."""
     program, *rest = shlex.split(words)
     return [sys.executable, *(["-m", "npformer"] if program == "npformer" else []), *rest]
 
 
-def own_seconds() -> float:
+def own_seconds():
     """Processor time in seconds of finished child processes."""
     spent = os.times()
     return spent.children_user + spent.children_system

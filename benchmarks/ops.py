@@ -1,12 +1,9 @@
 """Every operation, forward and backward: npformer's kernels and PyTorch in turns, and the least bytes to move."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -36,7 +33,7 @@ EXAMPLES = """examples:
   python -m benchmarks.ops --against none --kernels numpy,plain --json"""
 
 
-def main() -> int:
+def main():
     """The command; see --help."""
     parser = new_parser("ops", "Measure every operation in float32.", EXAMPLES, "mid", "auto,numpy,plain", 1.0)
     parser.add_argument("--op", default=",".join(NAMES), help="operations (default: all)")
@@ -44,7 +41,7 @@ def main() -> int:
     return run(parser, benchmark)
 
 
-def benchmark(options: Options) -> int:
+def benchmark(options: Options):
     """Measure all operations at all sizes and report. Returns the exit code."""
     names, threads = listed("--op", str(options.own["op"]), NAMES), int(str(options.own["threads"]))
     if threads < 1:
@@ -65,9 +62,7 @@ def benchmark(options: Options) -> int:
     return 0
 
 
-def results(
-    options: Options, names: Sequence[str], threads: int, environment: Mapping[str, str], seconds: float | None = None
-) -> Iterator[dict[str, Any]]:
+def results(options: Options, names, threads, environment, seconds: float | None = None):
     """Measure each operation in both directions; seconds limits one size in one precision."""
     for size, precision in itertools.product(options.sizes, options.precisions):
         with contenders(entries(options, size, threads, precision), environment, seconds) as children:
@@ -79,7 +74,7 @@ def results(
                     yield result | {"precision": precision}
 
 
-def entries(options: Options, size: str, threads: int, precision: str = "float32") -> list[Entry]:
+def entries(options: Options, size, threads, precision="float32") -> list[Entry]:
     """npformer with each requested kernel table, and PyTorch."""
     common = {"size": size, "device": options.device, "threads": threads, "precision": precision}
     found = [
@@ -92,7 +87,7 @@ def entries(options: Options, size: str, threads: int, precision: str = "float32
     return found
 
 
-def work_at(name: str, size: str) -> tuple[Work, Work]:
+def work_at(name, size) -> tuple[Work, Work]:
     """The least work of (forward, backward)."""
     given = case(name, PRESETS[size])
     inputs = (*given.arrays, *given.options)
@@ -100,9 +95,7 @@ def work_at(name: str, size: str) -> tuple[Work, Work]:
     return work_of(name, y, inputs)
 
 
-def measure(
-    budget: Budget, size: str, name: str, direction: str, work: Work, children: Sequence[Child]
-) -> dict[str, Any]:
+def measure(budget: Budget, size, name, direction, work: Work, children: Sequence[Child]):
     """All numbers of one row."""
     measured = take_turns(children, f"{name} {direction}", budget._replace(turn=TURN))
     rows = compare.rows(children, measured)
@@ -115,19 +108,19 @@ def measure(
     }  # fmt: skip
 
 
-def _each_contender(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _each_contender(results):
     """Name and mean others_share of each contender: one operation is too short to measure the share."""
-    shares: dict[str, list[float]] = {}
+    shares = {}
     for row in (row for result in results for row in result["contenders"]):
         shares.setdefault(row["name"], []).append(row["others_share"] or 0.0)
     return [{"name": name, "others_share": statistics.fmean(known)} for name, known in shares.items()]
 
 
-def _titles(options: Options) -> list[str]:
+def _titles(options: Options):
     return ["", *options.kernels, *(["torch", "times as fast"] if options.torch else []), "MB", "GB/s"]
 
 
-def _cells(result: dict[str, Any], options: Options) -> list[str]:
+def _cells(result, options: Options):
     rows = {row["name"]: row for row in result["contenders"]}
     names = [*(f"npformer-{kernels}" for kernels in options.kernels), *([compare.PEER] if options.torch else [])]
     first = rows[names[0]]
@@ -141,7 +134,7 @@ def _cells(result: dict[str, Any], options: Options) -> list[str]:
     return [f"{result['op']} {result['direction']}", *medians, *ratio, *moved]
 
 
-def _line(cells: Sequence[str]) -> str:
+def _line(cells):
     """A row with fixed widths, since it is shown before the others are known."""
     return f"{cells[0]:<29}" + "".join(f"{cell:>{max(9, len(cell) + 1)}}" for cell in cells[1:])
 

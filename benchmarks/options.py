@@ -1,13 +1,11 @@
 """The command-line options that the benchmarks share, and the checks made before anything starts."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.metadata
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +46,7 @@ class Options:
     save: Path | None = None  # the file for the measurements
 
 
-def bare_parser(name: str, summary: str | None, examples: str | None = None) -> argparse.ArgumentParser:
+def bare_parser(name, summary: str | None, examples: str | None = None):
     """A parser that shows summary and examples unchanged, with --json."""
     parser = argparse.ArgumentParser(
         prog=f"python -m benchmarks.{name}", description=summary, epilog=examples,
@@ -58,9 +56,7 @@ def bare_parser(name: str, summary: str | None, examples: str | None = None) -> 
     return parser
 
 
-def new_parser(
-    name: str, summary: str, examples: str, sizes: str, kernels: str, seconds: float
-) -> argparse.ArgumentParser:
+def new_parser(name, summary, examples, sizes, kernels, seconds):
     """A parser with the options of all benchmarks; sizes, kernels and seconds are defaults."""
     parser = new_parser_without_peer(name, summary, examples, kernels)
     add = parser.add_argument
@@ -77,7 +73,7 @@ def new_parser(
     return parser
 
 
-def new_parser_without_peer(name: str, summary: str, examples: str, kernels: str) -> argparse.ArgumentParser:
+def new_parser_without_peer(name, summary, examples, kernels):
     """A parser for a benchmark of npformer alone, with its own sizes; kernels is a default."""
     parser = bare_parser(name, summary, examples)
     parser.set_defaults(size="tiny", against="none", seconds=1.0, rounds=None, precision="float32", on_cpu=kernels)
@@ -90,18 +86,18 @@ def new_parser_without_peer(name: str, summary: str, examples: str, kernels: str
     return parser
 
 
-def add_save(parser: argparse.ArgumentParser) -> None:
+def add_save(parser):
     """Add the option --save, which names a file for the measurements."""
     parser.add_argument("--save", type=Path, metavar="FILE", help="write the JSON document to this file, too")
 
 
-def check_save(path: Path | None) -> None:
+def check_save(path: Path | None):
     """Raise UsageError, before anything is measured, if the file of --save could not be written afterwards."""
     if path is not None and (path.suffix != ".json" or not path.parent.is_dir()):
         raise UsageError(f"--save: expected a .json file in an existing folder, got {path}")
 
 
-def checked(args: argparse.Namespace) -> Options:
+def checked(args) -> Options:
     """The checked options. Raises UsageError for options that make no sense or cannot run here."""
     if not args.seconds > 0:
         raise UsageError(f"--seconds: expected a number > 0, got {args.seconds}")
@@ -125,7 +121,7 @@ def checked(args: argparse.Namespace) -> Options:
     )  # fmt: skip
 
 
-def check_gpu(torch: bool) -> None:
+def check_gpu(torch):
     """Raise UsageError with the missing part unless a GPU is usable; PyTorch, if wanted, must be built for CUDA."""
     problem = cupy_problem()
     if problem is not None:
@@ -134,7 +130,7 @@ def check_gpu(torch: bool) -> None:
         raise UsageError(CPU_TORCH.format(version=version))
 
 
-def _precisions(args: argparse.Namespace) -> list[str]:
+def _precisions(args):
     names = listed("--precision", args.precision or ("float32" if args.device == "numpy" else ",".join(PRECISIONS)),
                    PRECISIONS)  # fmt: skip
     if args.device == "numpy" and names != ["float32"]:
@@ -144,7 +140,7 @@ def _precisions(args: argparse.Namespace) -> list[str]:
     return names
 
 
-def listed(option: str, given: str, known: Sequence[str] | Mapping[str, object]) -> list[str]:
+def listed(option, given, known):
     """The names in a list separated by commas. Raises UsageError for an unknown name."""
     names = [name.strip() for name in given.split(",")]
     for name in names:
@@ -153,7 +149,7 @@ def listed(option: str, given: str, known: Sequence[str] | Mapping[str, object])
     return names
 
 
-def numbers(option: str, given: str, low: float, below: float) -> list[float]:
+def numbers(option, given, low, below):
     """The numbers in a list separated by commas. Raises UsageError unless low ≤ each < below."""
     try:
         found = [float(each) for each in given.split(",")]
@@ -165,12 +161,12 @@ def numbers(option: str, given: str, low: float, below: float) -> list[float]:
     return found
 
 
-def installed(package: str) -> bool:
+def installed(package):
     """Whether a package could be imported, without importing it."""
     return importlib.util.find_spec(package) is not None
 
 
-def run(parser: argparse.ArgumentParser, benchmark: Callable[[Options], int]) -> int:
+def run(parser, benchmark: Callable[[Options], int]):
     """Parse, check, run. Exit code: 0 done, 1 a contender failed or computes something else, 2 bad input."""
     try:
         return benchmark(checked(parser.parse_args()))
@@ -185,7 +181,7 @@ def run(parser: argparse.ArgumentParser, benchmark: Callable[[Options], int]) ->
         return 1
 
 
-def _resolved(kernels: str, device: str) -> str:
+def _resolved(kernels, device):
     if device == "cupy":
         return "cuda" if kernels == "auto" else kernels
     if kernels == "auto":
@@ -198,6 +194,6 @@ def _resolved(kernels: str, device: str) -> str:
     return kernels
 
 
-def _say(what: object, code: int) -> int:
+def _say(what, code):
     print(f"benchmarks: {what}", file=sys.stderr)
     return code

@@ -1,7 +1,5 @@
 """What commands print, for the pages: they run in this process, without a terminal."""
 
-from __future__ import annotations
-
 import io
 import shlex
 from contextlib import redirect_stdout
@@ -16,7 +14,7 @@ OPERATION = ("explain", "layer_norm")
 BACKWARD = ("── backward", "── the gradients")
 
 
-def printed(words: tuple[str, ...]) -> str:
+def printed(words):
     """The output of a command. Raises RuntimeError if it fails."""
     out = io.StringIO()
     with redirect_stdout(out):
@@ -26,7 +24,7 @@ def printed(words: tuple[str, ...]) -> str:
     return out.getvalue()
 
 
-def block(words: tuple[str, ...], begin: str = "", end: str = "\n") -> str:
+def block(words, begin="", end="\n"):
     """A command and its output as a block of text: from the line that begins with ``begin`` to the one with ``end``.
 
     What rounding decides, such as the errors of a gradient check, is left out: it differs from machine to machine.

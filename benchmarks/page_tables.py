@@ -1,8 +1,6 @@
 """The generated parts of the pages, as Markdown, made from the documents under benchmarks/results."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from benchmarks import compare, report
@@ -23,23 +21,23 @@ OF_WRONG = {
 KERNELS = {"npformer-numba": "compiled", "npformer-numpy": "NumPy alone", "npformer-plain": "plain"}
 
 
-def of(documents: Iterable[Document], benchmark: str) -> list[Document]:
+def of(documents: Iterable[Document], benchmark) -> list[Document]:
     """The documents of one benchmark."""
     return [document for document in documents if document["benchmark"] == benchmark]
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(head, rows):
     """A Markdown table; a bar within a cell is escaped."""
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
 
 
-def not_measured(command: str) -> str:
+def not_measured(command):
     """The text in place of a table without a document."""
     return f"No result is committed yet. This command makes one: `{command}`.\n"
 
 
-def origin(document: Document) -> str:
+def origin(document: Document):
     """Where, when and how a document was made, as a list item."""
     about = document["machine"]
     facts = [about["processor"].removesuffix(" for this process"), about["date"]]
@@ -48,12 +46,12 @@ def origin(document: Document) -> str:
     return f"- [`{document['file']}`](../benchmarks/results/{document['file']}): {command}{'; '.join(facts)}\n"
 
 
-def origins(documents: Iterable[Document]) -> str:
+def origins(documents: Iterable[Document]):
     """The same for several documents."""
     return "\n" + "".join(map(origin, documents))
 
 
-def reverse(documents: list[Document]) -> str:
+def reverse(documents: list[Document]):
     """The end of what the README's first command prints."""
     for document in of(documents, "command"):
         if document["name"] == "reverse":
@@ -86,7 +84,7 @@ STEP_ROWS: dict[str, Callable[[Document], str]] = {
 }
 
 
-def busy(share: float | None) -> str:
+def busy(share: float | None):
     """The share of the cores that other processes used, emphasised where it distorts the figures."""
     if share is None:
         return "–"
@@ -94,7 +92,7 @@ def busy(share: float | None) -> str:
     return f"**{text}**" if share >= compare.TOO_BUSY else text
 
 
-def training(documents: list[Document]) -> str:
+def training(documents: list[Document]):
     """A table for each processor: kernels and dropout down, sizes across."""
     texts = []
     for processor, found in steps(documents).items():
@@ -109,7 +107,7 @@ def training(documents: list[Document]) -> str:
     return "\n".join(texts) or not_measured("python -m benchmarks.train_step --save benchmarks/results/train_step.json")
 
 
-def decoding(documents: list[Document]) -> str:
+def decoding(documents: list[Document]):
     """A row for each size and number of sentences."""
     rows, found = [], of(documents, "decode")
     for document in found:
@@ -126,7 +124,7 @@ def decoding(documents: list[Document]) -> str:
     return table(head, rows) + origins(found) if rows else not_measured(command)
 
 
-def beam(documents: list[Document]) -> str:
+def beam(documents: list[Document]):
     """A row for each run and number of texts."""
     found = of(documents, "beam")
     rows = [
@@ -139,7 +137,7 @@ def beam(documents: list[Document]) -> str:
     return table(head, rows) + origins(found) if rows else not_measured(command)
 
 
-def checks(documents: list[Document]) -> str:
+def checks(documents: list[Document]):
     """How long a gradient check of user code takes."""
     found = of(documents, "gradcheck_time")
     rows = [
@@ -151,7 +149,7 @@ def checks(documents: list[Document]) -> str:
     return table(head, rows) + origins(found) if rows else not_measured(command)
 
 
-def foreign(documents: list[Document]) -> str:
+def foreign(documents: list[Document]):
     """How the check judged foreign pairs, first and last; zero counts are left out, except false accusations."""
     found = {document["file"]: document for document in of(documents, "foreign")}
     if not {"foreign-first.json", "foreign-last.json"} <= found.keys():
@@ -168,7 +166,7 @@ def foreign(documents: list[Document]) -> str:
     return table(("", "first", "last"), rows) + origins([last])
 
 
-def commands(documents: list[Document]) -> str:
+def commands(documents: list[Document]):
     """A row for each command whose result is a line or two; commands without a file follow in a list."""
     found = {document["name"]: document for document in of(documents, "command")}
     rows, origin_of = [], []
@@ -182,7 +180,7 @@ def commands(documents: list[Document]) -> str:
     return "\n".join(filter(None, (text, missing(found, in_a_table=True))))
 
 
-def outputs(documents: list[Document]) -> str:
+def outputs(documents: list[Document]):
     """The output of commands that print a table."""
     found = {document["name"]: document for document in of(documents, "command")}
     texts = [
@@ -195,7 +193,7 @@ def outputs(documents: list[Document]) -> str:
     return "\n".join(filter(None, (*texts, missing(found, in_a_table=False))))
 
 
-def options(documents: list[Document]) -> str:
+def options(documents: list[Document]):
     """A table of all options for each section of a run; no measurement."""
     head, texts = ("option", "type", "default", "meaning"), []
     rows = option_rows()
@@ -205,16 +203,16 @@ def options(documents: list[Document]) -> str:
     return "\n".join(texts)
 
 
-def defaults(documents: list[Document]) -> str:
+def defaults(documents: list[Document]):
     """A row for tasks with the same defaults: those that are not the same for all tasks; no measurement."""
-    tasks: dict[str, list[str]] = {}
+    tasks = {}
     for task, rows in differences().items():
         told = ", ".join(f"`{row.name}={row.default}`" for row in rows)
         tasks.setdefault(told, []).append(f"`{task}`")
     return table(("task", "its defaults"), [(", ".join(names), told) for told, names in tasks.items()])
 
 
-def missing(found: dict[str, Document], *, in_a_table: bool) -> str:
+def missing(found: dict[str, Document], *, in_a_table):
     """The commands to run for missing measurements."""
     names = [name for name, command in COMMANDS.items() if bool(command.shows) == in_a_table and name not in found]
     if not names:
@@ -224,6 +222,6 @@ def missing(found: dict[str, Document], *, in_a_table: bool) -> str:
     return head + table(("what", "command", "NAME"), rows)
 
 
-def took(seconds: float) -> str:
+def took(seconds):
     """Seconds in words: 12.3 s, 4 min 5 s."""
     return f"{seconds:.1f} s" if seconds < 60 else f"{int(seconds) // 60} min {int(seconds) % 60} s"

@@ -7,8 +7,6 @@ Looking up an embedding's row, and adding to it, is no product. Layers that reco
 products once more.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from npformer.models.presets import Preset
@@ -24,7 +22,7 @@ class Linear(NamedTuple):
     copies: int  # number of such maps in the model
 
     @property
-    def flop(self) -> int:
+    def flop(self):
         """Operations of one of its three products."""
         return 2 * self.rows * self.c_in * self.c_out
 
@@ -42,18 +40,18 @@ def linears(size: Preset) -> list[Linear]:
     ]
 
 
-def linear_flop(size: Preset, recompute: bool = False) -> int:
+def linear_flop(size: Preset, recompute=False):
     """Operations of all linear maps in one training step, forward and backward."""
     *inside, generator = linears(size)
     return (4 if recompute else 3) * sum(linear.copies * linear.flop for linear in inside) + 3 * generator.flop
 
 
-def attention_flop(size: Preset, recompute: bool = False) -> int:
+def attention_flop(size: Preset, recompute=False):
     """Operations of all attention products in one training step, forward and backward."""
     attentions, products = 3 * size.num_layers, 8 if recompute else 6
     return attentions * products * 2 * size.batch * size.length * size.length * size.d_model
 
 
-def step_flop(size: Preset, recompute: bool = False) -> int:
+def step_flop(size: Preset, recompute=False):
     """Operations of all matrix products in one training step."""
     return linear_flop(size, recompute) + attention_flop(size, recompute)

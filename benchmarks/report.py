@@ -1,13 +1,10 @@
 """Tables for a terminal, at most 100 columns wide, and JSON for machines."""
 
-from __future__ import annotations
-
 import json
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from benchmarks import machine
 from benchmarks.options import Options
@@ -15,7 +12,7 @@ from benchmarks.options import Options
 WIDTH = 100
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(columns, rows):
     """Rows under columns; the first column is aligned to the left, the others to the right."""
     cells = [list(columns), *map(list, rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
@@ -23,42 +20,42 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("  ".join(line).rstrip() for line in lines)
 
 
-def wrapped(text: str, indent: str = "    ") -> str:
+def wrapped(text, indent="    "):
     """A line of text broken at WIDTH; continuation lines are indented."""
     return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
-def head(about: Mapping[str, str]) -> str:
+def head(about):
     """The machine, one line per property."""
     width = max(map(len, about))
     return "\n".join(wrapped(f"{name:<{width}}  {value}", " " * (width + 2)) for name, value in about.items())
 
 
-def milliseconds(seconds: float) -> str:
+def milliseconds(seconds):
     """Seconds as milliseconds with three digits or more."""
     value = seconds * 1e3
     digits = 4 if value < 0.1 else 3 if value < 1 else 2 if value < 100 else 1 if value < 1000 else 0
     return f"{value:,.{digits}f}"
 
 
-def digits(value: float | None) -> str:
+def digits(value: float | None):
     """Three digits, or all before the point; a dash for an unknown value."""
     if value is None:
         return "–"
     return f"{value:,.{0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3}f}"
 
 
-def megabytes(count: float) -> str:
+def megabytes(count):
     """Bytes as MB, 10⁶."""
     return f"{count / 1e6:,.0f}"
 
 
-def ratio(values: Mapping[str, float] | None) -> str:
+def ratio(values: Mapping[str, float] | None):
     """ "2.10 (2.05 … 2.14)", or a dash."""
     return "–" if values is None else f"{values['median']:.2f} ({values['low']:.2f} … {values['high']:.2f})"
 
 
-def opening(options: Options, legend: Sequence[str], **more: str) -> tuple[dict[str, str], dict[str, str]]:
+def opening(options: Options, legend, **more):
     """Print the machine and the meaning of the columns. Returns (the contenders' environment, the machine)."""
     environment, removed = machine.contenders_environment(options.keep_environment)
     about = machine.describe(removed, options.keep_environment, options.device, options.precisions) | more
@@ -66,19 +63,19 @@ def opening(options: Options, legend: Sequence[str], **more: str) -> tuple[dict[
     return environment, about
 
 
-def say(text: str, quiet: bool) -> None:
+def say(text, quiet):
     """Print a part of the report at once."""
     if not quiet:
         print(text, flush=True)
 
 
-def progress(text: str) -> None:
+def progress(text):
     """Show progress on a terminal."""
     if sys.stderr.isatty():
         print(f"\r{text}\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def finish(benchmark: str, about: Mapping[str, str], options: Options, results: list[Any]) -> None:
+def finish(benchmark, about, options: Options, results):
     """Print and save the JSON document of a run, if requested; all times are in seconds."""
     settings = {"device": options.device, "seconds": options.budget.seconds, "rounds": options.budget.rounds}
     settings |= dict(options.own)
@@ -88,7 +85,7 @@ def finish(benchmark: str, about: Mapping[str, str], options: Options, results: 
         print(json.dumps(document, indent=1))
 
 
-def keep(document: Mapping[str, Any], path: Path | None) -> None:
+def keep(document, path: Path | None):
     """Write a document to the file of --save, if given; an older measurement in it is replaced."""
     if path is not None:
         path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,9 +1,6 @@
 """How the cost of a training step grows with length, batch, width and depth, compared with theory."""
 
-from __future__ import annotations
-
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 from benchmarks import compare, report
@@ -47,7 +44,7 @@ EXAMPLES = """examples:
 Point = dict[str, Any]
 
 
-def main() -> int:
+def main():
     """The command; see --help."""
     summary = "Measure one training step of npformer in float32 against T, batch, width and depth, and fit exponents."
     parser = new_parser_without_peer("scaling", summary, EXAMPLES, "auto")
@@ -58,7 +55,7 @@ def main() -> int:
     return run(parser, benchmark)
 
 
-def benchmark(options: Options) -> int:
+def benchmark(options: Options):
     """Measure all sweeps with all kernels and report. Returns the exit code."""
     sweeps = listed("--sweep", str(options.own["sweep"]), SWEEPS)
     base, values = (QUICK_BASE, QUICK_SWEEPS) if options.own["quick"] else (BASE, SWEEPS)
@@ -81,14 +78,14 @@ def benchmark(options: Options) -> int:
     return 0
 
 
-def varied(base: Preset, sweep: str, value: int) -> Preset:
+def varied(base: Preset, sweep, value) -> Preset:
     """base with one of its dimensions changed."""
     if sweep == "width":
         return dataclasses.replace(base, d_model=value, d_ff=4 * value)
     return dataclasses.replace(base, **{{"T": "length", "batch": "batch", "depth": "num_layers"}[sweep]: value})
 
 
-def measure(options: Options, kernels: str, size: Preset, environment: Mapping[str, str]) -> Point:
+def measure(options: Options, kernels, size: Preset, environment) -> Point:
     """All numbers of one size, measured in a new process; times in seconds."""
     shape, recompute = dataclasses.asdict(size), bool(options.own["recompute"])
     given = {"size": shape, "dropout": DROPOUT, "device": options.device, "kernels": kernels, "recompute": recompute}
@@ -102,10 +99,10 @@ def measure(options: Options, kernels: str, size: Preset, environment: Mapping[s
     return {**row, "shape": shape, "flop": step_flop(size, recompute), "kept_bytes": kept, "model_bytes": model_bytes}
 
 
-def summed_up(sweep: str, kernels: str, points: list[Point]) -> dict[str, Any]:
+def summed_up(sweep, kernels, points: list[Point]):
     """One sweep: its points, and the growth of time and memory over them."""
 
-    def grows(measured: str, counted: str) -> dict[str, Any]:
+    def grows(measured, counted):
         values, costs, counts = ([float(point[name]) for point in points] for name in ("value", measured, counted))
         found = growth(values, costs, counts, LIMITS[sweep])
         return {**found._asdict(), "verdict": found.verdict}
@@ -114,7 +111,7 @@ def summed_up(sweep: str, kernels: str, points: list[Point]) -> dict[str, Any]:
     return {"sweep": sweep, "kernels": kernels, "points": points, "time": time, "memory": memory}
 
 
-def describe(result: dict[str, Any]) -> str:
+def describe(result):
     """One table, and a line each on time and memory."""
     quantity = QUANTITIES[result["sweep"]]
     rows = [
@@ -134,7 +131,7 @@ def describe(result: dict[str, Any]) -> str:
     return "\n".join([*lines, *disturbed(result["points"])])
 
 
-def disturbed(points: list[Point]) -> list[str]:
+def disturbed(points: list[Point]):
     """A warning if other processes used so much that the times cannot be trusted; else nothing."""
     worst = max(points, key=lambda point: float(point["others_share"] or 0.0))
     share = worst["others_share"] or 0.0

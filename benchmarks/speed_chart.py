@@ -1,9 +1,6 @@
 """The chart of training speed relative to PyTorch: two files, for light and for dark pages."""
 
-from __future__ import annotations
-
 import html
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib
@@ -48,7 +45,7 @@ def latest(documents: list[Document]) -> tuple[str, dict[tuple[str, float, str],
     }
 
 
-def description(documents: list[Document]) -> str:
+def description(documents: list[Document]):
     """The chart in words and numbers: the alternative text, and the text within the file."""
     processor, rows = latest(documents)
     parts = []
@@ -59,12 +56,12 @@ def description(documents: list[Document]) -> str:
     return f"Training steps, times as fast as PyTorch, on {processor}. {'; '.join(parts)}." if parts else ""
 
 
-def label(name: str, rate: float) -> str:
+def label(name, rate):
     """The name of a bar."""
     return f"{KERNELS[name]}, {f'dropout {rate:g}' if rate else 'no dropout'}"
 
 
-def markdown(documents: list[Document], folder: str) -> str:
+def markdown(documents: list[Document], folder):
     """The chart for a page, and a sentence; without a measurement, how to make one."""
     processor, rows = latest(documents)
     if not rows:
@@ -77,7 +74,7 @@ def markdown(documents: list[Document], folder: str) -> str:
     )
 
 
-def sentence(processor: str, rows: dict[tuple[str, float, str], Document]) -> str:
+def sentence(processor, rows: dict[tuple[str, float, str], Document]):
     """The range of the compiled kernels with dropout, or of the first measured row."""
     name, rate = next(each for each in BARS if any(key[:2] == each for key in rows))
     ratios = [row["times_as_fast"]["median"] for key, row in rows.items() if key[:2] == (name, rate)]
@@ -90,7 +87,7 @@ def sentence(processor: str, rows: dict[tuple[str, float, str], Document]) -> st
     )
 
 
-def write(documents: list[Document], folder: Path) -> list[Path]:
+def write(documents: list[Document], folder):
     """Both files, if there is anything to show."""
     if not latest(documents)[1]:
         return []
@@ -98,7 +95,7 @@ def write(documents: list[Document], folder: Path) -> list[Path]:
     return [_write(documents, theme, folder / f"speed-{name}.svg") for name, theme in THEMES.items()]
 
 
-def _write(documents: list[Document], theme: Theme, path: Path) -> Path:
+def _write(documents: list[Document], theme: Theme, path):
     settings = {
         "svg.fonttype": "none", "svg.hashsalt": "npformer", "font.size": 11, "text.color": theme.ink,
         "axes.edgecolor": theme.faint, "axes.labelcolor": theme.ink, "xtick.color": theme.ink,
@@ -113,7 +110,7 @@ def _write(documents: list[Document], theme: Theme, path: Path) -> Path:
     return path
 
 
-def _draw(axes: Axes, documents: list[Document], theme: Theme) -> None:
+def _draw(axes: Axes, documents: list[Document], theme: Theme):
     rows = latest(documents)[1]
     sizes = [size for size in SIZES if any(key[2] == size for key in rows)]
     bars = [bar for bar in BARS if any(key[:2] == bar for key in rows)]

@@ -4,8 +4,6 @@ A round's time is the median of its steps. Each round is compared with the round
 with, so a temporary slowdown of the machine affects both sides of a ratio.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -44,7 +42,7 @@ def ratio(ours: Rounds, theirs: Rounds) -> Ratio:
     return Ratio(statistics.median(each), *quartiles(each))
 
 
-def quartiles(values: Sequence[float]) -> tuple[float, float]:
+def quartiles(values):
     """The first and the third quartile, interpolated; for a single value, that value twice."""
     if len(values) == 1:
         return values[0], values[0]

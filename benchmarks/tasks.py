@@ -1,7 +1,5 @@
 """The parts of a contender: named tasks, and facts about it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,11 +11,11 @@ TOGETHER = {"numpy": 1, "cupy": 10}
 PREPARED = 2  # runs of a task on a GPU before it counts as ready: graphs are captured in the second run
 
 
-def nothing_to_wait_for() -> None:
+def nothing_to_wait_for():
     """The synchronisation of a device whose calls return when their work is done."""
 
 
-def repeated(task: Task, times: int) -> Task:
+def repeated(task: Task, times) -> Task:
     """A task that runs the given one so many times before the host waits, and returns a list; once: the task itself."""
     return task if times == 1 else lambda: [task() for _ in range(times)]
 
@@ -33,6 +31,6 @@ class Contender:
     together: int = 1  # steps in one call of a task before the host waits; if several, it returns a list
     on_device: Callable[[], dict[str, Any]] = dict  # called after all measurements: figures of a GPU
 
-    def task(self, name: str) -> Task | None:
+    def task(self, name) -> Task | None:
         """The task of that name, or None."""
         return self.tasks[name]() if name in self.tasks else None

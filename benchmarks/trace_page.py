@@ -11,8 +11,6 @@ the middle and the largest of all steps.
 exit code: 0 all within their limits, 1 one is not, 2 there is no browser, or bad input
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys
@@ -58,7 +56,7 @@ COLOURS = 256  # a third of the bytes of all colours, and no eye sees it
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None):
     """Run the command; returns its exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.trace_page", description=__doc__.partition("\n")[0], allow_abbrev=False
@@ -85,11 +83,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0 if all(row[-1] == "ok" for row in rows) else 1
 
 
-def measured(browser: Browser, page: Path, rounds: int) -> list[list[str]]:
+def measured(browser: Browser, page, rounds):
     """The rows of the table: size, first paint, and both times of a step."""
     browser.driver.set_script_timeout(LIMIT)
-    paints: list[float] = []
-    steps: list[list[tuple[float, float]]] = []
+    paints = []
+    steps = []
     for _ in range(rounds):
         browser.begin()
         browser.open(page)
@@ -108,12 +106,12 @@ def measured(browser: Browser, page: Path, rounds: int) -> list[list[str]]:
     ]
 
 
-def _row(name: str, unit: str, found: list[float], limit: float) -> list[str]:
+def _row(name, unit, found, limit):
     numbers = [f"{number:.4g}" for number in (statistics.median(found), max(found), limit)]
     return [name, unit, *numbers, "ok" if max(found) <= limit else "OVER"]
 
 
-def draw(browser: Browser, page: Path, folder: Path) -> None:
+def draw(browser: Browser, page, folder):
     """Write trace-light.png and trace-dark.png: the page, as it opens at one number of a gradient."""
     printed(("explain", "transformer", "--at", PLACE, "--html", str(page)))
     for name in ("light", "dark"):

@@ -1,14 +1,11 @@
 """One training step: npformer and PyTorch in turns, and the bound that the matrix products set."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.util
 import itertools
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from benchmarks import compare, on_gpu, report
 from benchmarks.options import Options, new_parser, numbers, run
@@ -36,7 +33,7 @@ EXAMPLES = """examples:
   python -m benchmarks.train_step --against none --size mid --dropout 0.1 --recompute"""
 
 
-def main() -> int:
+def main():
     """The command; see --help."""
     summary = "Measure one training step in float32: npformer and PyTorch in turns, and the bound by products."
     parser = new_parser("train_step", summary, EXAMPLES, "tiny,small,mid,base", "auto", 20.0)
@@ -47,7 +44,7 @@ def main() -> int:
     return run(parser, benchmark)
 
 
-def benchmark(options: Options) -> int:
+def benchmark(options: Options):
     """Measure all sizes at all rates and report. Returns the exit code."""
     rates = numbers("--dropout", str(options.own["dropout"]), 0, 1)
     on_device = options.device == "cupy"
@@ -64,9 +61,9 @@ def benchmark(options: Options) -> int:
 
 
 def results(
-    options: Options, rates: Sequence[float], environment: Mapping[str, str], roofline: on_gpu.Roofline | None = None,
+    options: Options, rates, environment, roofline: on_gpu.Roofline | None = None,
     seconds: float | None = None,
-) -> Iterator[dict[str, Any]]:  # fmt: skip
+):  # fmt: skip
     """Measure each size at each rate, in each precision; seconds limits each of these."""
     for size in options.sizes:
         with tempfile.TemporaryDirectory() as folder:
@@ -81,7 +78,7 @@ def results(
                 yield result | {"left_out": sorted(left_out)}
 
 
-def entries(options: Options, size: str, rate: float, weights: str, precision: str) -> list[Entry]:
+def entries(options: Options, size, rate, weights, precision) -> list[Entry]:
     """npformer with each requested kernel table, PyTorch in its forms; on a CPU also the products in every way."""
     if options.device == "cupy":
         return on_gpu.entries(options, size, rate, weights, precision)
@@ -102,7 +99,7 @@ def entries(options: Options, size: str, rate: float, weights: str, precision: s
     return found
 
 
-def kernels_multiply_by_intel() -> bool:
+def kernels_multiply_by_intel():
     """Whether compiled kernels use Intel's library here."""
     if importlib.util.find_spec("numba") is None:
         return False
@@ -112,9 +109,9 @@ def kernels_multiply_by_intel() -> bool:
 
 
 def measure(
-    options: Options, size: str, rate: float, children: Sequence[Child], precision: str = "float32",
+    options: Options, size, rate, children: Sequence[Child], precision = "float32",
     roofline: on_gpu.Roofline | None = None,
-) -> dict[str, Any]:  # fmt: skip
+):  # fmt: skip
     """All numbers of one table."""
     measured = take_turns(children, "step", options.budget)
     rows = compare.rows(children, measured)
@@ -132,7 +129,7 @@ def measure(
     }  # fmt: skip
 
 
-def describe(result: dict[str, Any]) -> str:
+def describe(result):
     """One table, with its heading and its notes."""
     rows, size = result["contenders"], result["size"]
     lines = [
@@ -155,7 +152,7 @@ def describe(result: dict[str, Any]) -> str:
     return "\n".join([*lines, report.wrapped(f"first loss without dropout: {losses}; {compared}")])
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+def _table(rows):
     cells = [
         [row["name"], report.milliseconds(row["median"]), report.milliseconds(row["best"]),
          report.ratio(row["times_as_fast"]), percent(row["of_bound"], 0) if row["of_bound"] else "–",
@@ -165,7 +162,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     return report.table(COLUMNS, cells)
 
 
-def bound(size: str, products: dict[str, Measured]) -> dict[str, float] | None:
+def bound(size, products: dict[str, Measured]) -> dict[str, float] | None:
     """The time of the step's products at the rate of the linear maps, each computed in its fastest way."""
     runs = [value for each in products.values() for value in each.values]
     if not runs:
@@ -177,9 +174,7 @@ def bound(size: str, products: dict[str, Measured]) -> dict[str, float] | None:
     return {"gflop": flop / 1e9, "gflop_per_second": rate / 1e9, "seconds": flop / rate}
 
 
-def same(
-    children: Sequence[Child], measured: dict[str, Measured], rate: float, tolerance: float = SAME
-) -> dict[str, Any]:
+def same(children: Sequence[Child], measured: dict[str, Measured], rate, tolerance=SAME):
     """Whether all compute the same: the loss before training and, without dropout, the losses of the first steps."""
     losses = {child.name: float(child.facts["loss"]) for child in children if child.name in measured}
     steps = 0 if rate else min(3, *(len(each.values) for each in measured.values()))

@@ -5,8 +5,6 @@ machine that others use changes from minute to minute. So every contender gets i
 then they run in rounds, in an order that is reversed from round to round.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -55,7 +53,7 @@ class Budget(NamedTuple):
 class Child:
     """One contender's process. Wait until it is ready, close it afterwards; ``contenders`` does both."""
 
-    def __init__(self, entry: Entry, environment: Mapping[str, str]) -> None:
+    def __init__(self, entry: Entry, environment):
         self.name, self.optional = entry.name, entry.optional
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - lives on
         spec = {"factory": entry.factory, "options": dict(entry.options), "imports": list(entry.imports)}
@@ -64,36 +62,36 @@ class Child:
             cwd=ROOT, env={**environment, **entry.environment}, text=True, encoding="utf-8",
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
         )  # fmt: skip
-        self.about: dict[str, str] = {}
-        self.facts: dict[str, Any] = {}
+        self.about = {}
+        self.facts = {}
 
-    def wait_until_ready(self) -> None:
+    def wait_until_ready(self):
         """Wait until it has imported and prepared everything; then about and facts are set."""
         started = self._answer()
         self.about, self.facts = started["about"], started["facts"]
 
-    def run(self, task: str, steps: int) -> dict[str, Any]:
+    def run(self, task, steps):
         """Run a task several times; see ``contender`` for the answer."""
         return self._ask({"do": "run", "task": task, "steps": steps})
 
-    def memory(self) -> dict[str, int]:
+    def memory(self):
         """{"peak": bytes, "imports": bytes in use after all imports}."""
         return self._ask({"do": "memory"})
 
-    def device(self) -> dict[str, Any]:
+    def device(self):
         """The contender's figures of its GPU; {} on a CPU. It may make a step to measure them."""
         return self._ask({"do": "device"})
 
     @property
-    def running(self) -> bool:
+    def running(self):
         """Whether the process is alive."""
         return self._process.poll() is None
 
-    def stop(self) -> None:
+    def stop(self):
         """End the process; a caller that waits for its answer gets a ContenderError."""
         self._process.kill()
 
-    def close(self) -> None:
+    def close(self):
         """End the process and close its pipes."""
         self.stop()
         self._process.wait()
@@ -102,13 +100,13 @@ class Child:
                 if stream is not None:
                     stream.close()
 
-    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, request):
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # the missing answer gives the better error
             print(json.dumps(request), file=self._process.stdin, flush=True)
         return self._answer()
 
-    def _answer(self) -> dict[str, Any]:
+    def _answer(self):
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
@@ -117,14 +115,12 @@ class Child:
             said = self._errors.read().strip().splitlines()[-12:]
             ended = f"{self.name}: expected an answer, it ended with code {code}:"
             raise ContenderError("\n    ".join([ended, *(said or [SILENT])]))
-        answer: dict[str, Any] = json.loads(line)
+        answer = json.loads(line)
         return answer
 
 
 @contextmanager
-def contenders(
-    entries: Sequence[Entry], environment: Mapping[str, str], seconds: float | None = None
-) -> Iterator[list[Child]]:
+def contenders(entries: Sequence[Entry], environment, seconds: float | None = None) -> Iterator[list[Child]]:
     """The contenders, all ready; they are ended on exit, or after so many seconds.
 
     If an optional contender does not start, the reason is printed to stderr.
@@ -143,7 +139,7 @@ def contenders(
             child.close()
 
 
-def _starts(child: Child) -> bool:
+def _starts(child: Child):
     try:
         child.wait_until_ready()
     except ContenderError as error:
@@ -162,10 +158,10 @@ class Measured(NamedTuple):
     others: list[tuple[float, float]]  # for each round: core-seconds that other processes used, and core-seconds in all
 
 
-def take_turns(children: Sequence[Child], task: str, budget: Budget) -> dict[str, Measured]:
+def take_turns(children: Sequence[Child], task, budget: Budget) -> dict[str, Measured]:
     """Measure a task of all contenders that have it: name -> Measured."""
     able: list[Child] = []
-    steps: dict[str, int] = {}
+    steps = {}
     found: dict[str, Measured] = {}
     for child in children:
         time.sleep(PAUSE)
@@ -186,7 +182,7 @@ def take_turns(children: Sequence[Child], task: str, budget: Budget) -> dict[str
     return found
 
 
-def _warm_up(child: Child, task: str, count: int) -> tuple[float, list[Any]] | None:
+def _warm_up(child: Child, task, count) -> tuple[float, list[Any]] | None:
     """(seconds of the fastest step, the values of the steps), or None if child has no such task."""
     first = child.run(task, 1)
     if first["seconds"] is None:
@@ -195,7 +191,7 @@ def _warm_up(child: Child, task: str, count: int) -> tuple[float, list[Any]] | N
     return min(first["seconds"] + rest["seconds"]), first["values"] + rest["values"]
 
 
-def _enough(rounds: int, seconds: float, budget: Budget) -> bool:
+def _enough(rounds, seconds, budget: Budget):
     if budget.rounds is not None and rounds >= budget.rounds:
         return True
     fewest = FEWEST_LONG_ROUNDS if seconds > LONG_ROUND * max(1, rounds) else FEWEST_ROUNDS

@@ -1,17 +1,50 @@
 """Files and folders are whole or not there, at whichever system call the disk fails."""
 
-from __future__ import annotations
-
 import errno
 import json
 import math
 import os
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
 from npformer import atomic
-from tests.failing_system import WatchedSystem, every_failure, watched
+
+CALLS = ("open", "write", "fsync", "replace", "rename", "mkdir")
+
+
+class FailingSystem:
+    """The os module, but call number `fail_at` (from 0) fails; a failing write has stored one byte before."""
+
+    def __init__(self, fail_at, code=errno.ENOSPC):
+        self.fail_at, self.code, self.calls = fail_at, code, 0
+
+    def __getattr__(self, name):
+        real = getattr(os, name)
+        return self._counted(name, real) if name in CALLS else real
+
+    def _counted(self, name, real):
+        def call(*args):
+            self.calls += 1
+            if self.calls - 1 != self.fail_at:
+                return real(*args)
+            if name == "write":
+                real(args[0], args[1][:1])
+            raise OSError(self.code, os.strerror(self.code))
+
+        return call
+
+
+def failures(monkeypatch, code=errno.ENOSPC) -> Iterator[FailingSystem]:
+    """A system that fails at the first call, at the second, … until one is never reached."""
+    for fail_at in range(1000):
+        system = FailingSystem(fail_at, code)
+        monkeypatch.setattr(atomic, "os", system)
+        yield system
+        monkeypatch.setattr(atomic, "os", os)
+        if system.calls <= fail_at:
+            assert fail_at > 3, "the failing system was by-passed"
+            return
 
 
 def test_write_atomically_replaces_the_content(tmp_path):
@@ -58,7 +91,7 @@ def test_a_missing_folder_is_an_oserror(tmp_path):
 
 
 def test_everything_is_synced_before_it_is_named(tmp_path, monkeypatch):
-    order: list[str] = []
+    order = []
     for name in ("fsync", "replace", "rename"):
         real = getattr(os, name)
         monkeypatch.setattr(os, name, lambda *args, n=name, real=real: (order.append(n), real(*args))[1])
@@ -87,7 +120,7 @@ def test_commit_folder_appears_whole_or_not(tmp_path, monkeypatch):
 
 
 def test_commit_folder_is_called_off_by_its_check(tmp_path):
-    def refuse(path: Path):
+    def refuse(path):
         assert (path / "a").read_bytes() == b"1"
         raise RuntimeError("no")
 

@@ -13,7 +13,7 @@ BLOCKS = " ▏▎▍▌▋▊▉█"
 
 
 class Terminal(io.StringIO):
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
@@ -120,10 +120,10 @@ def test_names_from_a_user_cannot_move_the_cursor(screen):
 
 def test_a_terminal_that_is_gone_hides_no_error():
     class Gone:
-        def close(self) -> None:
+        def close(self):
             raise OSError(errno.EIO, "gone")
 
-    def work() -> None:
+    def work():
         with Bar("work", 3) as one:
             one._drawn = Gone()
             raise ZeroDivisionError

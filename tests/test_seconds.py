@@ -1,12 +1,9 @@
 """Clocks that stand still or go back: no rate is divided by zero, no duration is negative, every loop ends."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +18,7 @@ from npformer.training import bench, metrics
 from npformer.training.bench import Budget, profile_step, time_steps
 
 PRESET = Preset(vocab_size=7, d_model=16, num_heads=2, num_layers=1, d_ff=32, length=5, batch=4)
-CLOCKS: dict[str, Callable[[], Iterator[float]]] = {
+CLOCKS = {
     "stands still": lambda: itertools.repeat(7.0),
     "goes back": lambda: itertools.count(7.0, -1.0),
     "is set back now and then": lambda: itertools.cycle([5.0, 5.0, 9.0, 2.0, 2.0]),

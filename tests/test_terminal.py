@@ -9,7 +9,7 @@ from npformer import terminal
 
 
 class Terminal(io.StringIO):
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 

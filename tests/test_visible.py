@@ -1,7 +1,5 @@
 """Nothing that is printed moves the cursor, turns round what stands beside it, or hides; letters stay."""
 
-from __future__ import annotations
-
 import sys
 import unicodedata
 

@@ -1,11 +1,6 @@
 """Damage to files: flipped bits, lost bytes, huge numbers, deep nesting, changed types."""
 
-from __future__ import annotations
-
-import random
 import re
-from collections.abc import Callable
-from typing import Any
 
 LONG = 1 << 20  # length of a long line in bytes
 
@@ -21,11 +16,11 @@ _VALUES = [b'"text"', b"null", b"true", b"false", b"[]", b"{}", b"[1]", b'{"a": 
 _VALUES += [b"[" * 60 + b"]" * 60, b"2020-01-01", b"'", b'"""']
 
 #: Replacements for a value in a JSON tree.
-_NODES: list[Any] = [None, True, False, 0, -1, 2**63, 10**30, 1.5, float("nan"), float("inf"), "", "text", [], {}, [1],
+_NODES = [None, True, False, 0, -1, 2**63, 10**30, 1.5, float("nan"), float("inf"), "", "text", [], {}, [1],
                      {"a": 1}, "9" * 5000]  # fmt: skip
 
 
-def mutated(data: bytes, draw: random.Random) -> bytes:
+def mutated(data, draw):
     """The bytes after one to three mutations; half of the time, after one replaced value only."""
     if draw.random() < 0.5:
         return draw.choice((_NUMBERS_CHANGE, _TYPES_CHANGE))(data, draw)
@@ -34,10 +29,10 @@ def mutated(data: bytes, draw: random.Random) -> bytes:
     return data
 
 
-def mutated_tree(tree: Any, draw: random.Random) -> Any:
+def mutated_tree(tree, draw):
     """A copy of a JSON tree with one value replaced, removed or nested; the tree itself is not changed."""
     if isinstance(tree, dict | list) and tree and draw.random() < 0.85:
-        changed: Any = dict(tree) if isinstance(tree, dict) else list(tree)
+        changed = dict(tree) if isinstance(tree, dict) else list(tree)
         place = draw.choice(list(tree) if isinstance(tree, dict) else range(len(tree)))
         if draw.random() < 0.1:
             del changed[place]
@@ -51,49 +46,49 @@ def mutated_tree(tree: Any, draw: random.Random) -> Any:
     return draw.choice(_LARGE if isinstance(tree, int) and draw.random() < 0.5 else _NODES)
 
 
-def _place(data: bytes, draw: random.Random) -> int:
+def _place(data, draw):
     """A random position, more often near the beginning, where headers are."""
     return draw.randrange(min(len(data), draw.choice((16, 400, len(data) + 1))) + 1) if data else 0
 
 
-def _chunk(data: bytes, draw: random.Random) -> tuple[int, int]:
+def _chunk(data, draw):
     start = _place(data, draw)
     return start, min(len(data), start + draw.choice((1, 4, 16, 100, 1000)))
 
 
-def _flip(data: bytes, draw: random.Random) -> bytes:
+def _flip(data, draw):
     flipped = bytearray(data)
     for _ in range(draw.choice((1, 1, 2, 8)) if data else 0):
         flipped[min(_place(data, draw), len(data) - 1)] ^= 1 << draw.randrange(8)
     return bytes(flipped)
 
 
-def _truncate(data: bytes, draw: random.Random) -> bytes:
+def _truncate(data, draw):
     return data[: _place(data, draw)]
 
 
-def _insert(data: bytes, draw: random.Random) -> bytes:
+def _insert(data, draw):
     place = _place(data, draw)
     return data[:place] + draw.randbytes(draw.choice((1, 2, 8, 300))) + data[place:]
 
 
-def _remove(data: bytes, draw: random.Random) -> bytes:
+def _remove(data, draw):
     start, stop = _chunk(data, draw)
     return data[:start] + data[stop:]
 
 
-def _repeat(data: bytes, draw: random.Random) -> bytes:
+def _repeat(data, draw):
     start, stop = _chunk(data, draw)
     return data[:stop] + data[start:stop] * draw.choice((1, 2, 30)) + data[stop:]
 
 
-def _zero(data: bytes, draw: random.Random) -> bytes:
+def _zero(data, draw):
     start, stop = _chunk(data, draw)
     return data[:start] + bytes(stop - start) + data[stop:]
 
 
-def _swapped(pattern: re.Pattern[bytes], others: list[bytes]) -> Callable[[bytes, random.Random], bytes]:
-    def swap(data: bytes, draw: random.Random) -> bytes:
+def _swapped(pattern, others):
+    def swap(data, draw):
         found = list(pattern.finditer(data[:20_000]))
         if not found:
             return _insert(data, draw)
@@ -103,17 +98,17 @@ def _swapped(pattern: re.Pattern[bytes], others: list[bytes]) -> Callable[[bytes
     return swap
 
 
-def _nest(data: bytes, draw: random.Random) -> bytes:
+def _nest(data, draw):
     place, opening = _place(data, draw), draw.choice((b"[", b"{", b'{"a":', b"("))
     return data[:place] + opening * draw.choice((50, 1000, 100_000)) + data[place:]
 
 
-def _lengthen(data: bytes, draw: random.Random) -> bytes:
+def _lengthen(data, draw):
     place, filling = _place(data, draw), draw.choice((b"x", b"1 ", b" ", b"9", b"a.", b"\t", b'"', b"=", "é".encode()))
     return data[:place] + filling * (LONG // len(filling)) + data[place:]
 
 
-def _lines(data: bytes, draw: random.Random) -> bytes:
+def _lines(data, draw):
     """Repeat a line, reorder lines, or change line endings."""
     lines = data.split(b"\n")
     i, j = draw.randrange(len(lines)), draw.randrange(len(lines))
@@ -124,7 +119,7 @@ def _lines(data: bytes, draw: random.Random) -> bytes:
     return draw.choice((b"\n", b"\n", b"\r\n", b"\r", b"\n\n")).join(lines)
 
 
-def _empty(data: bytes, draw: random.Random) -> bytes:
+def _empty(data, draw):
     return draw.choice((b"", b"\n", b"\0", b"\xef\xbb\xbf", b"{}", b"[]"))
 
 

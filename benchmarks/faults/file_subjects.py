@@ -1,7 +1,5 @@
 """The files that npformer reads, each with its reader and the errors that the reader documents."""
 
-from __future__ import annotations
-
 import io
 import json
 import random
@@ -50,7 +48,7 @@ class Subject(NamedTuple):
     exact: bool = False  # if the read succeeds, the content must be unchanged
 
 
-def make(root: Path) -> Files:
+def make(root) -> Files:
     """Write a model, two runs, pairs and vectors into the folder root. Returns their bytes, by path below root."""
     config = DecoderConfig(7, **_SMALL, num_layers=1, positions="learned", max_seq_len=6)  # type: ignore[arg-type]
     npf.save(Decoder(config, backend=_backend(), seed=1), root / "model")
@@ -69,7 +67,7 @@ def _backend() -> Backend:
     return get_backend("numpy", kernels="plain", threads=1)
 
 
-def _make_trained(path: Path) -> None:
+def _make_trained(path):
     """A run of two steps on the task of copying words."""
     options = {"device": "numpy", "kernels": "plain", "task": "copy"}
     layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
@@ -83,7 +81,7 @@ def _make_trained(path: Path) -> None:
         log.append(record | ({"tokens_per_second": 1000.0} if "tokens_per_second" in record else {}))
 
 
-def _make_tagger(path: Path) -> None:
+def _make_tagger(path):
     """A run whose model classifies tokens, with the files of a trained run."""
     vocabulary, classes = Vocabulary(("[PAD]", "[UNK]", *"abcdef")), ("[PAD]", "day", "month")
     options = {"device": "numpy", "kernels": "plain", "task": "tags"}
@@ -105,11 +103,11 @@ def _trainer(run: RunDirectory, parts: Assembled) -> Trainer:
 # Mutations of the raw bytes, or of the content with a new check sum, which anybody can compute.
 
 
-def _bytes_of(path: str, files: Files, draw: random.Random) -> Files:
+def _bytes_of(path, files: Files, draw) -> Files:
     return {path: mutated(files[path], draw)}
 
 
-def _header_of(path: str, files: Files, draw: random.Random) -> Files:
+def _header_of(path, files: Files, draw) -> Files:
     """Mutate the safetensors header and update its length; or mutate the length itself."""
     data = files[path]
     stop = 8 + int.from_bytes(data[:8], "little")
@@ -123,7 +121,7 @@ def _header_of(path: str, files: Files, draw: random.Random) -> Files:
     return {path: struct.pack("<Q", len(header)) + header + data[stop:]}
 
 
-def _sealed_model(files: Files, draw: random.Random) -> Files:
+def _sealed_model(files: Files, draw) -> Files:
     """Change the configuration and the arrays, and update the SHA-256."""
     stop = 8 + int.from_bytes(files["model"][:8], "little")
     metadata = dict(json.loads(files["model"][8:stop])["__metadata__"], sha256="")
@@ -141,7 +139,7 @@ def _sealed_model(files: Files, draw: random.Random) -> Files:
     return {"model": to_bytes(arrays, metadata)}
 
 
-def _sealed_state(files: Files, draw: random.Random) -> Files:
+def _sealed_state(files: Files, draw) -> Files:
     document = mutated_tree(unseal(files[f"{_STEP}/state.json"]), draw)
     try:
         return {f"{_STEP}/state.json": seal(document)}
@@ -149,7 +147,7 @@ def _sealed_state(files: Files, draw: random.Random) -> Files:
         return {f"{_STEP}/state.json": json.dumps(document).encode()}
 
 
-def _sealed_arrays(files: Files, draw: random.Random) -> Files:
+def _sealed_arrays(files: Files, draw) -> Files:
     path, state = f"{_STEP}/arrays.safetensors", f"{_STEP}/state.json"
     data = draw.choice((_header_of, _bytes_of))(path, files, draw)[path]
     document = unseal(files[state])
@@ -160,31 +158,31 @@ def _sealed_arrays(files: Files, draw: random.Random) -> Files:
 # Readers.
 
 
-def _model(root: Path) -> Any:
+def _model(root):
     model = npf.load(root / "model", backend=_backend())
     return str(model.config), model.arena.values.tobytes()
 
 
-def _checkpoint(root: Path) -> Any:
+def _checkpoint(root):
     found = load_checkpoint(root / _STEP)
     return found.step, found.score, str(found.state), {name: each.tobytes() for name, each in found.arrays.items()}
 
 
-def _decode(folder: str, root: Path) -> None:
+def _decode(folder, root):
     run = RunDirectory.open(root / folder)
     trained = read_trained(run, "numpy")
     trained.tokenizer.encode("abc")
     best_checkpoint(run.checkpoints)
 
 
-def _resume(root: Path) -> None:
+def _resume(root):
     run = RunDirectory.open(root / "run")
     checkpoint = load_latest(run)
     parts = assemble(read_toml(run.config_path, SECTIONS), checkpoint)
     _trainer(run, parts).restore(checkpoint)
 
 
-def _decode_and_resume(root: Path) -> None:
+def _decode_and_resume(root):
     """Run both readers, even if the first one raises."""
     try:
         _decode("run", root)
@@ -194,11 +192,11 @@ def _decode_and_resume(root: Path) -> None:
     _resume(root)
 
 
-def _options(root: Path) -> None:
+def _options(root):
     complete(read_toml(root / "options.toml", SECTIONS), 7, 5)
 
 
-def _metrics(root: Path) -> None:
+def _metrics(root):
     path = root / "run" / "metrics.jsonl"
     records = metrics.read(path)
     log = metrics.MetricsLog(path)
@@ -208,15 +206,15 @@ def _metrics(root: Path) -> None:
         series(records, kind, field)
 
 
-def _pairs(root: Path) -> None:
+def _pairs(root):
     PairsTask.from_tsv(root / "pairs.tsv", seed=0).batch(1, 4)
 
 
-def _text(root: Path) -> None:
+def _text(root):
     text_from_file(root / "text.txt", tokenizer="words", max_length=8).batch(1, 4)
 
 
-def _vectors(name: str, root: Path) -> None:
+def _vectors(name, root):
     vocabulary = Vocabulary(("[PAD]", "[UNK]", *"abcdefgh"))
     Embedding.from_pretrained(root / name, vocabulary, backend=_backend())
 

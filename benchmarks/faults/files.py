@@ -16,8 +16,6 @@ could. Separate processes read the files, many files each. A file counts as
 The exit code is 1 if any file counts as one of these.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json
@@ -31,10 +29,8 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from benchmarks import report
 from benchmarks.options import bare_parser
@@ -52,7 +48,7 @@ class TooLongError(BaseException):
     """A file took too long; no reader catches this."""
 
 
-def outcomes(numbers: Any, seed: int, root: Path, limited: bool = True) -> Iterator[dict[str, Any]]:
+def outcomes(numbers, seed, root, limited=True):
     """Read the files with these numbers in the folder root: the outcome of each. limited: with limits on resources."""
     from benchmarks.faults.file_subjects import SUBJECTS, make
 
@@ -69,7 +65,7 @@ def outcomes(numbers: Any, seed: int, root: Path, limited: bool = True) -> Itera
         yield {"number": number, "kind": subject.name} | found
 
 
-def _outcome(subject: Any, root: Path, known: Any, limited: bool) -> dict[str, Any]:
+def _outcome(subject, root, known, limited):
     outcome, text, before, start = "read", "", _memory("VmRSS"), time.process_time()
     try:
         with _limits() if limited else contextlib.nullcontext():
@@ -90,7 +86,7 @@ def _outcome(subject: Any, root: Path, known: Any, limited: bool) -> dict[str, A
 
 
 @contextlib.contextmanager
-def _limits() -> Iterator[None]:
+def _limits():
     """Limit additional address space and processor time; start counting peak memory."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
@@ -107,11 +103,11 @@ def _limits() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
 
 
-def _ring(number: int, frame: FrameType | None) -> None:
+def _ring(number, frame: FrameType | None):
     raise TooLongError
 
 
-def _memory(name: str) -> int:
+def _memory(name):
     """A memory figure of this process in bytes, from Linux; 0 elsewhere."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
@@ -120,7 +116,7 @@ def _memory(name: str) -> int:
     return 0
 
 
-def in_processes(count: int, seed: int, each: int = 1000) -> Iterator[dict[str, Any]]:
+def in_processes(count, seed, each=1000):
     """The outcome of each file, read by processes of ``each`` files; a crash or a hang counts against the file."""
     number = 0
     while number < count:
@@ -142,7 +138,7 @@ def in_processes(count: int, seed: int, each: int = 1000) -> Iterator[dict[str, 
             number += 1
 
 
-def _work(numbers: range, seed: int) -> None:
+def _work(numbers, seed):
     """The child process: print one line of JSON for each file."""
     sys.modules["numba"] = None  # type: ignore[assignment]  # a damaged config.toml must not begin to compile
     warnings.simplefilter("error")
@@ -153,7 +149,7 @@ def _work(numbers: range, seed: int) -> None:
             signal.alarm(int(GUARD))
 
 
-def summary(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def summary(found):
     """For each kind of file and for all: counts of outcomes, peak memory and longest time."""
     rows = []
     for kind in [*dict.fromkeys(each["kind"] for each in found), "all"]:
@@ -164,7 +160,7 @@ def summary(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def main() -> int:
+def main():
     """The command; see --help."""
     parser = bare_parser("faults.files", __doc__)
     parser.add_argument("--count", type=int, default=10_000, help="how many files (default: 10000)")
@@ -185,7 +181,7 @@ def main() -> int:
     return _reported(args)
 
 
-def _reported(args: argparse.Namespace) -> int:
+def _reported(args):
     found = list(in_processes(args.count, args.seed))
     rows, faults = summary(found), [each for each in found if each["outcome"] in FAULTS]
     cells = [

@@ -14,8 +14,6 @@ after each step. An interrupt is
 The exit code is 1 if any interrupt is one of these.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import signal
@@ -24,7 +22,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -42,7 +39,7 @@ CASES = {"one micro-batch": {}, "three micro-batches": {"accumulate": 3}, "Batch
 class Subject:
     """A training step, and its states after 0 to STEPS uninterrupted steps."""
 
-    def __init__(self, kernels: str, accumulate: int = 1, norm: Any = "layer") -> None:
+    def __init__(self, kernels, accumulate=1, norm="layer"):
         config = EncoderConfig(
             VOCABULARY, num_classes=CLASSES, head="sequence", d_model=32, num_heads=2, d_ff=64, num_layers=2,
             max_seq_len=LENGTH, dropout=0.1, norm=norm,
@@ -60,17 +57,17 @@ class Subject:
             self.step(*batch)
             self._states.append(self._state())
 
-    def _state(self) -> bytes:
+    def _state(self):
         return b"".join(array.tobytes() for array in self._arrays)
 
-    def go_to(self, number: int) -> None:
+    def go_to(self, number):
         self.step.optimizer.t, start = number, 0
         for array in self._arrays:
             kept = np.frombuffer(self._states[number], array.dtype, array.size, start)
             array[...] = kept.reshape(array.shape)
             start += array.nbytes
 
-    def make(self, count: int) -> None:
+    def make(self, count):
         """Make count steps: one by a call, several by ``many``."""
         first = self.step.step_number
         if count == 1:
@@ -78,7 +75,7 @@ class Subject:
         else:
             self.step.many(self.batches[first : first + count])
 
-    def verdict(self) -> str:
+    def verdict(self):
         """The effect of the interrupt; if it was harmless so far, training continues to the end."""
         state, number = self._state(), self.step.step_number
         if state not in self._states:
@@ -93,20 +90,20 @@ class Subject:
 class Sender(threading.Thread):
     """Sends SIGINT at given times."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__(daemon=True)
         self.is_inside = False  # whether the main thread is in a step
         self.sent_inside = 0
         self._go, self.done = threading.Semaphore(0), threading.Event()
-        self._moments: Sequence[float] = ()
+        self._moments = ()
 
-    def press_at(self, moments: Sequence[float]) -> None:
+    def press_at(self, moments):
         """Send SIGINT at these times of time.perf_counter."""
         self._moments, self.sent_inside = moments, 0
         self.done.clear()
         self._go.release()
 
-    def run(self) -> None:
+    def run(self):
         while True:
             self._go.acquire()
             for moment in self._moments:
@@ -118,7 +115,7 @@ class Sender(threading.Thread):
             self.done.set()
 
 
-def interrupted(subject: Subject, sender: Sender, count: int, length: float, presses: int) -> bool:
+def interrupted(subject: Subject, sender: Sender, count, length, presses):
     """Make count steps that take length seconds and interrupt them. Returns whether an interrupt arrived in time."""
     was_obeyed = False
     try:
@@ -142,7 +139,7 @@ def interrupted(subject: Subject, sender: Sender, count: int, length: float, pre
     return sender.sent_inside > 0
 
 
-def seconds_of(subject: Subject, count: int) -> float:
+def seconds_of(subject: Subject, count):
     """The median time of count steps."""
     found = []
     for _ in range(5):
@@ -153,7 +150,7 @@ def seconds_of(subject: Subject, count: int) -> float:
     return sorted(found)[2]
 
 
-def measure(kernels: str, wanted: int, presses: int, sender: Sender) -> Counter[str]:
+def measure(kernels, wanted, presses, sender: Sender) -> Counter[str]:
     """Count the effects of so many interrupts."""
     subjects = [Subject(kernels, **options) for options in CASES.values()]
     lengths = {(i, count): seconds_of(subject, count) for i, subject in enumerate(subjects) for count in (1, 2)}
@@ -167,7 +164,7 @@ def measure(kernels: str, wanted: int, presses: int, sender: Sender) -> Counter[
     return verdicts
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str] | None = None):
     """Returns 0 if no interrupt did damage."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults.interrupts", description=__doc__.split("\n")[0])
     parser.add_argument("--kernels", nargs="+", default=["plain", "numpy", "numba"], help="tables of kernels")

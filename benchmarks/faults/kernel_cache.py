@@ -8,8 +8,6 @@ a minute, counts as a crash.
 --unchecked skips the digest check, to show that this program notices the damage.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess
@@ -18,7 +16,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from benchmarks import report
 from benchmarks.options import bare_parser
@@ -51,33 +49,33 @@ class Outcome(NamedTuple):
     result: str  # "right", "wrong", "error" or "crash"
 
 
-def flip(data: bytearray, other: bytes, rng: random.Random) -> None:
+def flip(data, other, rng):
     """Flip one bit."""
     data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
 
 
-def cut(data: bytearray, other: bytes, rng: random.Random) -> None:
+def cut(data, other, rng):
     """Cut off the end."""
     del data[rng.randrange(1, len(data)) :]
 
 
-def zero(data: bytearray, other: bytes, rng: random.Random) -> None:
+def zero(data, other, rng):
     """A block of up to 4096 bytes was never written."""
     start, size = rng.randrange(len(data)), rng.randrange(1, 4097)
     data[start : start + size] = bytes(len(data[start : start + size]))
 
 
-def swap(data: bytearray, other: bytes, rng: random.Random) -> None:
+def swap(data, other, rng):
     """Replace the file by the other kernel's."""
     data[:] = other
 
 
-def append(data: bytearray, other: bytes, rng: random.Random) -> None:
+def append(data, other, rng):
     """Append foreign bytes."""
     data += rng.randbytes(rng.randrange(1, 4097))
 
 
-def empty(data: bytearray, other: bytes, rng: random.Random) -> None:
+def empty(data, other, rng):
     """Leave the file empty."""
     del data[:]
 
@@ -93,7 +91,7 @@ DAMAGES: dict[str, Damage] = {
 }
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None):
     """Run the command; returns its exit code."""
     parser = bare_parser("faults.kernel_cache", "Damage files of compiled kernels.", EXAMPLES)
     parser.add_argument("--count", type=int, default=500, help="damaged files (default: 500)")
@@ -116,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if bad else 0
 
 
-def summary(found: Sequence[tuple[Case, Outcome]]) -> list[dict[str, Any]]:
+def summary(found: Sequence[tuple[Case, Outcome]]):
     """A row for each kind of damage, and one for all."""
     rows = []
     for kind in (*DAMAGES, "all"):
@@ -127,7 +125,7 @@ def summary(found: Sequence[tuple[Case, Outcome]]) -> list[dict[str, Any]]:
     return rows
 
 
-def measure(folder: Path, count: int, seed: int, unchecked: bool = False) -> list[tuple[Case, Outcome]]:
+def measure(folder, count, seed, unchecked=False) -> list[tuple[Case, Outcome]]:
     """Try count damaged files. Returns the outcome of each."""
     whole = folder / "whole"
     for noticed in (True, False):  # compiled, then loaded
@@ -139,7 +137,7 @@ def measure(folder: Path, count: int, seed: int, unchecked: bool = False) -> lis
     return [pair for batch in batches for pair in zip(batch, tried(batch, unchecked), strict=True)]
 
 
-def damaged(folder: Path, whole: Path, count: int, rng: random.Random) -> Iterator[Case]:
+def damaged(folder, whole, count, rng) -> Iterator[Case]:
     """Folders with one damaged file each, every kind of damage in turn."""
     files = {kernel: next(whole.glob(f"{kernel}-*")) for kernel in KERNELS}
     for i in range(count):
@@ -156,7 +154,7 @@ def damaged(folder: Path, whole: Path, count: int, rng: random.Random) -> Iterat
         yield Case(kind, kernel, place.parent)
 
 
-def tried(cases: Sequence[Case], unchecked: bool) -> Iterator[Outcome]:
+def tried(cases: Sequence[Case], unchecked) -> Iterator[Outcome]:
     """The outcome of each file. After a crash, a new process continues with the next file."""
     rest = list(cases)
     while rest:

@@ -1,12 +1,8 @@
 """The child process of ``kernel_cache``: load one damaged kernel after the other and report each outcome."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +10,7 @@ from npformer.backend.numba import elementwise, keeping, kernel_folder
 from npformer.backend.numba.compiling import Kernel, inlined, named
 
 
-def main() -> None:
+def main():
     """Arguments: JSON of the cases, (kernel, folder) each, and whether to skip the digest check."""
     cases, unchecked = json.loads(sys.argv[1])
     if unchecked:
@@ -25,7 +21,7 @@ def main() -> None:
         print(json.dumps(outcome(named(name))), flush=True)
 
 
-def outcome(known: Kernel) -> tuple[bool, str]:
+def outcome(known: Kernel):
     """Whether this kernel's file in this folder was refused, and the outcome of running the kernel."""
     kernel, noticed = Kernel(inlined(known.dispatcher.py_func), known.signature), False
     try:
@@ -37,20 +33,20 @@ def outcome(known: Kernel) -> tuple[bool, str]:
         return noticed, "error"
 
 
-def _compares(kernel: Any) -> bool:
+def _compares(kernel):
     x, y = np.arange(1000), np.ones(1000, np.bool_)
     kernel(x, 7, y)
     return bool(np.array_equal(y, x != 7))
 
 
-def _adds(kernel: Any) -> bool:
+def _adds(kernel):
     rng = np.random.default_rng(0)
     a, b, y = rng.random(1000, "float32"), rng.random(100, "float32"), np.zeros(1000, "float32")
     kernel(a, b, y)
     return bool(np.array_equal(y, a + np.tile(b, 10)))
 
 
-RUNS: dict[str, Callable[[Any], bool]] = {elementwise.compare.name: _compares, elementwise.add.name: _adds}
+RUNS = {elementwise.compare.name: _compares, elementwise.add.name: _adds}
 
 if __name__ == "__main__":
     main()

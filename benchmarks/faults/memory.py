@@ -9,8 +9,6 @@ memory. ``kept`` is the size of the calling thread's workspace, which ``backend/
 64 tokens, batches up to 32 texts.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import gc
@@ -19,7 +17,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -34,20 +31,20 @@ FIRST = 100  # shapes until the memory to be kept is allocated
 MOST_TEXTS, MOST_TOKENS, VOCABULARY = 32, 64, 16
 
 
-def resident_bytes() -> int:
+def resident_bytes():
     """The resident memory of this process, on Linux."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * 4096
 
 
-def give_back() -> None:
+def give_back():
     """Ask the C library, if it is glibc, to return freed memory."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
 
 
-def measure(kernels: str, work: str, shapes: int) -> dict[str, Any]:
+def measure(kernels, work, shapes):
     """Run batches of so many random shapes in this process. Returns a row."""
     config = npf.TransformerConfig(
         src_vocab_size=VOCABULARY, tgt_vocab_size=VOCABULARY, d_model=32, num_heads=4, num_encoder_layers=1,
@@ -76,14 +73,14 @@ def measure(kernels: str, work: str, shapes: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def in_a_process_of_its_own(kernels: str, work: str, shapes: int) -> dict[str, Any]:
+def in_a_process_of_its_own(kernels, work, shapes):
     """The same in a new process."""
     command = [sys.executable, "-m", "benchmarks.faults.memory", "--one", kernels, work, "--shapes", str(shapes)]
-    found: dict[str, Any] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
     return found
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
+def table(rows):
     """Rows as text, in MB of 10⁶ bytes."""
     lines = []
     for row in rows:
@@ -93,7 +90,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     return report.table(("kernels", "work", "shapes", f"after {FIRST}", "at last", "growth", "in use", "kept"), lines)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None):
     """Exit 0 once everything is measured."""
     parser = bare_parser("faults.memory", __doc__.splitlines()[0])
     parser.add_argument("--kernels", choices=KERNELS, action="append", help="one kernel table only; may be repeated")

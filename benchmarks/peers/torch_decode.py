@@ -6,8 +6,6 @@ newest token only, in inference mode. Sources have no padding, so they need no m
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F  # noqa: N812
 from safetensors.numpy import load_file
@@ -22,18 +20,16 @@ from npformer.models.presets import PRESETS
 BEGIN = 1  # the first token's id
 
 
-def decode(
-    size: str, tokens: int, batches: list[int], device: str, weights: str, precision: str = "float32"
-) -> Contender:
+def decode(size, tokens, batches, device, weights, precision="float32") -> Contender:
     """Tasks "batch 1" and so on; each returns the output tokens, (B, T) as lists."""
     at = place(device, precision)
     net = Transformer(PRESETS[size], 0.0, Fused).load(load_file(weights)).to(at).eval()
     positions = sinusoids(tokens, PRESETS[size].d_model).to(at)
 
-    def make(batch: int) -> Task:
+    def make(batch) -> Task:
         src = torch.from_numpy(sources(PRESETS[size], batch)).to(at)
 
-        def run() -> Any:
+        def run():
             with autocast(at, precision):
                 return greedy(net, src, positions, NO_END).tolist()
 
@@ -44,7 +40,7 @@ def decode(
 
 
 @torch.inference_mode()
-def greedy(net: Transformer, src: Tensor, positions: Tensor, end: int) -> Tensor:
+def greedy(net: Transformer, src: Tensor, positions: Tensor, end) -> Tensor:
     """src (B, S), without padding, to tokens (B, T), up to the end token or the number of positions."""
     memory = net.encode(src, (src != 0)[:, None, None, :])
     states = [State(block, memory, len(positions)) for block in net.decoder]
@@ -66,7 +62,7 @@ def greedy(net: Transformer, src: Tensor, positions: Tensor, end: int) -> Tensor
 class State:
     """One decoder layer and the keys and values (B, H, ·, D) that it has seen so far."""
 
-    def __init__(self, block: Any, memory: Tensor, length: int) -> None:
+    def __init__(self, block, memory: Tensor, length):
         self.block: Block = block
         own, cross = self.block.self_attn, self.block.multihead_attn
         assert cross is not None
@@ -76,7 +72,7 @@ class State:
         k, v = cross.inputs[1](memory).chunk(2, -1)
         self.memory_keys, self.memory_values = (cross.split_heads(each).contiguous() for each in (k, v))
 
-    def step(self, x: Tensor, t: int) -> Tensor:
+    def step(self, x: Tensor, t) -> Tensor:
         """The layer on the token at position t, (B, 1, C)."""
         q, k, v = (self.own.split_heads(each) for each in self.own.inputs[0](x).chunk(3, -1))  # (B, H, 1, D)
         self.keys[:, :, t : t + 1], self.values[:, :, t : t + 1] = k, v

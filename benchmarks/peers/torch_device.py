@@ -1,9 +1,6 @@
 """PyTorch on a device: the device, the precision of products, and a step's use of the GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -13,7 +10,7 @@ from benchmarks.tasks import nothing_to_wait_for
 DEVICES = {"numpy": "cpu", "cupy": "cuda"}
 
 
-def place(device: str, precision: str) -> torch.device:
+def place(device, precision) -> torch.device:
     """The PyTorch device for npformer's device name; sets the precision of float32 products.
 
     bfloat16 is autocast's: see ``autocast``. Raises RuntimeError if PyTorch sees no such device.
@@ -25,17 +22,17 @@ def place(device: str, precision: str) -> torch.device:
     return found
 
 
-def autocast(at: torch.device, precision: str) -> torch.autocast:
+def autocast(at: torch.device, precision) -> torch.autocast:
     """Within this context products use bfloat16, if that is the precision; parameters and norms stay float32."""
     return torch.autocast(at.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
 
 
-def waiting(at: torch.device) -> Callable[[], None]:
+def waiting(at: torch.device):
     """The function that waits for the device."""
     return torch.cuda.synchronize if at.type == "cuda" else nothing_to_wait_for
 
 
-def seen(at: torch.device, step: Callable[[], object] | None = None) -> dict[str, Any]:
+def seen(at: torch.device, step: Callable[[], object] | None = None):
     """Peak bytes of GPU memory held by the allocator, and the kernels that a step launches; {} on a CPU."""
     if at.type != "cuda":
         return {}
@@ -43,7 +40,7 @@ def seen(at: torch.device, step: Callable[[], object] | None = None) -> dict[str
     return held if step is None else held | {"kernels": kernels(step)}
 
 
-def kernels(step: Callable[[], object]) -> int | None:
+def kernels(step) -> int | None:
     """The number of kernels that the profiler sees in a step; None if it sees nothing."""
     with profile(activities=[ProfilerActivity.CUDA]) as watched:
         step()
@@ -52,6 +49,6 @@ def kernels(step: Callable[[], object]) -> int | None:
     return sum(not name.startswith(("Memcpy", "Memset")) for name in names) or None
 
 
-def about() -> dict[str, str]:
+def about():
     """PyTorch's description for the report."""
     return {"backend": f"torch {torch.__version__}", "threads": str(torch.get_num_threads())}

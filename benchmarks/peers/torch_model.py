@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual short name for it
@@ -24,7 +23,7 @@ State = Mapping[str, Tensor]
 class Attention(nn.Module):
     """The common part of both forms: H heads, the output product, the loading of weights."""
 
-    def __init__(self, size: Preset, dropout: float, blocks: tuple[int, ...]) -> None:
+    def __init__(self, size: Preset, dropout, blocks):
         """blocks: how many of Q, K, V each input matrix produces, in this order."""
         super().__init__()
         self.heads, self.width, self.dropout, self.blocks = size.num_heads, size.d_model, dropout, blocks
@@ -40,7 +39,7 @@ class Attention(nn.Module):
         merged: Tensor = self.output(heads.transpose(1, 2).flatten(2))
         return merged
 
-    def load(self, state: State, name: str) -> None:
+    def load(self, state: State, name):
         """Load the in_proj and out_proj of torch.nn.MultiheadAttention."""
         rows = [n * self.width for n in self.blocks]
         for kind in ("weight", "bias"):
@@ -53,7 +52,7 @@ class Attention(nn.Module):
 class Textbook(Attention):
     """softmax(QKᵀ/√D)V, written out."""
 
-    def __init__(self, size: Preset, dropout: float, cross: bool) -> None:
+    def __init__(self, size: Preset, dropout, cross):
         super().__init__(size, dropout, (1, 1, 1))
 
     def forward(self, x: Tensor, memory: Tensor, visible: Tensor) -> Tensor:
@@ -67,7 +66,7 @@ class Textbook(Attention):
 class Fused(Attention):
     """Few products and scaled_dot_product_attention."""
 
-    def __init__(self, size: Preset, dropout: float, cross: bool) -> None:
+    def __init__(self, size: Preset, dropout, cross):
         super().__init__(size, dropout, (1, 2) if cross else (3,))
 
     def forward(self, x: Tensor, memory: Tensor, visible: Tensor) -> Tensor:
@@ -89,7 +88,7 @@ Form = type[Textbook] | type[Fused]
 class Block(nn.Module):
     """An encoder layer; with cross, a decoder layer."""
 
-    def __init__(self, size: Preset, dropout: float, form: Form, cross: bool) -> None:
+    def __init__(self, size: Preset, dropout, form: Form, cross):
         super().__init__()
         self.self_attn = form(size, dropout, cross=False)
         self.multihead_attn = form(size, dropout, cross=True) if cross else None
@@ -104,7 +103,7 @@ class Block(nn.Module):
         y: Tensor = self.norms[-1](x + self.drop(self.linear2(self.drop(F.relu(self.linear1(x))))))
         return y
 
-    def load(self, state: State, name: str) -> None:
+    def load(self, state: State, name):
         """Load the state of torch.nn.TransformerEncoderLayer or DecoderLayer stored under name."""
         self.self_attn.load(state, f"{name}.self_attn")
         if self.multihead_attn is not None:
@@ -118,7 +117,7 @@ class Block(nn.Module):
 class Transformer(nn.Module):
     """The whole network."""
 
-    def __init__(self, size: Preset, dropout: float, form: Form) -> None:
+    def __init__(self, size: Preset, dropout, form: Form):
         super().__init__()
         self.scale = math.sqrt(size.d_model)
         self.src_embed, self.tgt_embed = (nn.Embedding(size.vocab_size, size.d_model) for _ in range(2))
@@ -152,7 +151,7 @@ class Transformer(nn.Module):
         embedded: Tensor = self.drop(table(tokens) * self.scale + self.positions)
         return embedded
 
-    def load(self, state: Mapping[str, Any]) -> Transformer:
+    def load(self, state) -> Transformer:
         """Load npformer's weights, as npformer.interop.torch.to_state_dict names them."""
         tensors = {name: torch.from_numpy(array) for name, array in state.items()}
         for name in ("src_embed", "tgt_embed", "generator"):
@@ -164,13 +163,13 @@ class Transformer(nn.Module):
         return self
 
 
-def load_module(module: nn.Module, state: State, name: str) -> None:
+def load_module(module: nn.Module, state: State, name):
     """Copy the parameters of module from state, where their names are name.weight and so on."""
     for kind, parameter in module.named_parameters():
         parameter.data.copy_(state[f"{name}.{kind}"])
 
 
-def sinusoids(length: int, width: int) -> Tensor:
+def sinusoids(length, width) -> Tensor:
     """The table (T, C) of positions."""
     angle = torch.arange(length)[:, None] / 10000 ** (torch.arange(0, width, 2, dtype=torch.float64) / width)
     return torch.stack([angle.sin(), angle.cos()], -1).flatten(1)[:, :width].float()

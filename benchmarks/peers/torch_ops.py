@@ -22,12 +22,12 @@ Spelling = Callable[..., Any]
 TRANSPOSED = {"linear": (1,), "feed_forward": (1, 3), "gru": (2, 4), "conv1d": (1,)}
 
 
-def ops(size: str, device: str, threads: int, precision: str = "float32") -> Contender:
+def ops(size, device, threads, precision="float32") -> Contender:
     """Tasks "linear forward", "linear backward" and so on. Forward records the autograd graph, as in training."""
     torch.set_num_threads(threads)
     at, together = place(device, precision), TOGETHER[device]
 
-    def make(name: str, backward: bool) -> Task:
+    def make(name, backward) -> Task:
         function, inputs, given = prepared(name, PRESETS[size], RATE, at)
         if precision == "bfloat16":
             function = autocast(at, precision)(function)
@@ -40,7 +40,7 @@ def ops(size: str, device: str, threads: int, precision: str = "float32") -> Con
     return Contender(about(), tasks, synchronize=waiting(at), together=together)
 
 
-def prepared(name: str, size: Preset, rate: float, at: torch.device) -> tuple[Spelling, list[Tensor], Case]:
+def prepared(name, size: Preset, rate, at: torch.device) -> tuple[Spelling, list[Tensor], Case]:
     """(the function, its inputs, their case) for the operation of that name."""
     given: Case = case(name, size)
     inputs = []
@@ -52,7 +52,7 @@ def prepared(name: str, size: Preset, rate: float, at: torch.device) -> tuple[Sp
 
 
 def _forward(function: Spelling, inputs: list[Tensor]) -> Task:
-    def run() -> None:
+    def run():
         function(*inputs)
 
     return run
@@ -72,13 +72,13 @@ def _backward(function: Spelling, inputs: list[Tensor], given: Case) -> Task:
     wanted = [x for x in inputs if x.requires_grad]
     like = upstream(given, outputs)
 
-    def run() -> None:
+    def run():
         torch.autograd.grad(outputs, wanted, like, retain_graph=True)
 
     return run
 
 
-def spellings(size: Preset, rate: float, at: torch.device) -> dict[str, Spelling]:
+def spellings(size: Preset, rate, at: torch.device) -> dict[str, Spelling]:
     """Each operation as a function of tensors; tables and masks are made beforehand."""
     table = sinusoids(size.length, size.d_model).to(at)
     width = (size.d_model,)
@@ -110,7 +110,7 @@ def spellings(size: Preset, rate: float, at: torch.device) -> dict[str, Spelling
     }
 
 
-def _of_attention(size: Preset, rate: float, at: torch.device) -> dict[str, Spelling]:
+def _of_attention(size: Preset, rate, at: torch.device) -> dict[str, Spelling]:
     """All kinds of attention, and positions. A window is a mask here: it hides scores and saves no work."""
     length, attend = size.length, F.scaled_dot_product_attention
     past = torch.ones(length, length, dtype=torch.bool, device=at).tril()
@@ -161,7 +161,7 @@ def _of_other_models() -> dict[str, Spelling]:
     }
 
 
-def _buckets(length: int) -> Tensor:
+def _buckets(length) -> Tensor:
     """Which entry of the table of relative positions each pair uses, (T, T), as T5 has it."""
     ahead = torch.arange(length)[None, :] - torch.arange(length)[:, None]
     share, n = BUCKETS // 2, ahead.abs()

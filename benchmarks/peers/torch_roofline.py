@@ -1,10 +1,6 @@
 """A GPU's peak rates as PyTorch measures them: one large product in each precision, one large copy."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable
-from typing import Any
 
 import torch
 
@@ -16,11 +12,11 @@ COPIED = 1 << 30  # bytes, many times the size of a cache
 ROUNDS = 20
 
 
-def ceilings(device: str, precisions: list[str], large: int = LARGE, copied: int = COPIED) -> Contender:
+def ceilings(device, precisions, large=LARGE, copied=COPIED) -> Contender:
     """Task "ceilings", as in ``own.roofline``."""
     at = place(device, "float32")
 
-    def measure() -> dict[str, Any]:
+    def measure():
         products = {name: 2.0 * large**3 / _best(_product(device, name, large), waiting(at)) for name in precisions}
         source = torch.ones(copied // 4, device=at)
         target = torch.empty_like(source)
@@ -29,14 +25,14 @@ def ceilings(device: str, precisions: list[str], large: int = LARGE, copied: int
     return Contender(about(), {"ceilings": lambda: measure}, synchronize=waiting(at))
 
 
-def _product(device: str, precision: str, large: int) -> Callable[[], object]:
+def _product(device, precision, large):
     at = place(device, precision)
     dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
     a, b = (torch.randn(large, large, device=at).to(dtype) for _ in range(2))
     return lambda: a @ b
 
 
-def _best(work: Callable[[], object], wait: Callable[[], None]) -> float:
+def _best(work, wait):
     """Seconds of the fastest of several rounds; the first round, which may set things up, does not count."""
     seconds = []
     for _ in range(1 + ROUNDS):

@@ -19,28 +19,28 @@ from benchmarks.tasks import PREPARED, TOGETHER, Contender, Task
 from npformer.models.presets import PRESETS
 
 
-def textbook(size: str, dropout: float, device: str, weights: str, precision: str = "float32") -> Contender:
+def textbook(size, dropout, device, weights, precision="float32") -> Contender:
     """Attention written out, Adam with its defaults."""
     net = Transformer(PRESETS[size], dropout, Textbook).load(load_file(weights))
     return _Training(net, size, device, precision, fused=False).contender()
 
 
-def fast(size: str, dropout: float, device: str, weights: str, precision: str = "float32") -> Contender:
+def fast(size, dropout, device, weights, precision="float32") -> Contender:
     """The fastest eager form: few products, scaled_dot_product_attention, fused Adam."""
     return _fused(size, dropout, device, weights, precision).contender()
 
 
-def compiled(size: str, dropout: float, device: str, weights: str, precision: str = "float32") -> Contender:
+def compiled(size, dropout, device, weights, precision="float32") -> Contender:
     """The same through torch.compile."""
     return _fused(size, dropout, device, weights, precision, "default").contender()
 
 
-def reduce_overhead(size: str, dropout: float, device: str, weights: str, precision: str = "float32") -> Contender:
+def reduce_overhead(size, dropout, device, weights, precision="float32") -> Contender:
     """The same through torch.compile with mode="reduce-overhead": forward and backward as CUDA graphs."""
     return _fused(size, dropout, device, weights, precision, "reduce-overhead").contender()
 
 
-def _fused(size: str, dropout: float, device: str, weights: str, precision: str, mode: str | None = None) -> _Training:
+def _fused(size, dropout, device, weights, precision, mode: str | None = None) -> _Training:
     net = Transformer(PRESETS[size], dropout, Fused).load(load_file(weights))
     return _Training(net, size, device, precision, fused=True, mode=mode)
 
@@ -48,9 +48,7 @@ def _fused(size: str, dropout: float, device: str, weights: str, precision: str,
 class _Training:
     """A network that trains on one batch; mode: torch.compile's mode, None for eager."""
 
-    def __init__(
-        self, net: Transformer, size: str, device: str, precision: str, fused: bool, mode: str | None = None
-    ) -> None:
+    def __init__(self, net: Transformer, size, device, precision, fused, mode: str | None = None):
         self.at, self.precision, self.together = place(device, precision), precision, TOGETHER[device]
         self.net = net.to(self.at)
         self.adam = torch.optim.Adam(self.net.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=fused)
@@ -72,7 +70,7 @@ class _Training:
         self.adam.step()
         return value.detach().clone()
 
-    def steps(self) -> list[float]:
+    def steps(self):
         return torch.stack([self.step() for _ in range(self.together)]).tolist()
 
     def contender(self) -> Contender:

@@ -1,7 +1,5 @@
 """Makes the benchmarks importable: they are not part of the installed package."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,7 +18,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 def run():
     """Runs a benchmark as a user does: run("train_step", "--size", "tiny")."""
 
-    def run_benchmark(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def run_benchmark(name, *arguments):
         command = [sys.executable, "-m", f"benchmarks.{name}", *arguments]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, encoding="utf-8", timeout=1800)
 

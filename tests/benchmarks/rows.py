@@ -1,16 +1,12 @@
 """Made-up rows in the form of the GPU benchmarks' results: nothing here was measured."""
 
-from __future__ import annotations
-
-from typing import Any
-
 SECONDS = {
     "npformer-cuda": 0.002, "npformer-cuda-many": 0.001, "npformer-cuda-eager": 0.0005, "torch-textbook": 0.02,
     "torch-fast": 0.015, "torch-compile": 0.01, "torch-reduce-overhead": 0.005,
 }  # fmt: skip
 
 
-def row(name: str, seconds: float, **more) -> dict[str, Any]:
+def row(name, seconds, **more):
     """One contender."""
     return {
         "name": name, "threads": "1", "median": seconds, "best": seconds, "rounds": 2, "steps": 20,
@@ -20,7 +16,7 @@ def row(name: str, seconds: float, **more) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def slowed(result: dict[str, Any]) -> dict[str, Any]:
+def slowed(result):
     """A measured result with the times of a very slow machine, so that the widths of its table are known."""
     slow = {"median": 99.9, "best": 99.9, "of_bound": 0.001}
     slow |= {"tokens_per_second": 1e9, "best_tokens_per_second": 1e9}
@@ -28,7 +24,7 @@ def slowed(result: dict[str, Any]) -> dict[str, Any]:
     return {**result, "contenders": rows}
 
 
-def training(size: str, precision: str, **seconds: float) -> dict[str, Any]:
+def training(size, precision, **seconds):
     """One table of a training step: seconds of some contenders, by name, with _ for -."""
     given = SECONDS | {name.replace("_", "-"): value for name, value in seconds.items()}
     return {
@@ -38,15 +34,15 @@ def training(size: str, precision: str, **seconds: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def without_peers(table: dict[str, Any]) -> dict[str, Any]:
+def without_peers(table):
     """Only npformer's rows."""
     own = [each for each in table["contenders"] if each["name"].startswith("npformer")]
     return table | {"contenders": own}
 
 
-def results() -> dict[str, Any]:
+def results():
     """The results of all parts when everything succeeds."""
-    found: dict[str, Any] = {
+    found = {
         "tests": {"code": 0, "passed": 400, "summary": "400 passed in 60 s", "compile_seconds": {"tiny, tf32": 20.0}},
         "ceilings": {"products": {"tf32": 4e14, "bfloat16": 8e14, "float32": 5e13}, "memory": 4e12, "bytes": {}},
         "reverse": {"seconds": 2.5, "exact_match": 0.999, "sequences": 1000},
@@ -64,6 +60,6 @@ def results() -> dict[str, Any]:
     return found
 
 
-def gradient(tensor: str, holds: bool) -> dict[str, Any]:
+def gradient(tensor, holds):
     """One tensor of the table."""
     return {"tensor": tensor, "shape": [3, 4], "error": 1e-7, "note": "1.0 % of the budget 1e-05", "holds": holds}

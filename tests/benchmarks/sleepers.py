@@ -1,7 +1,5 @@
 """Contenders that only take time, or fail, for tests of the harness."""
 
-from __future__ import annotations
-
 import sys
 import time
 
@@ -13,18 +11,18 @@ class FakeTime:
 
     now = 0.0
 
-    def perf_counter(self) -> float:
+    def perf_counter(self):
         return self.now
 
-    def process_time(self) -> float:
+    def process_time(self):
         return time.process_time()
 
 
-def sleeper(seconds: float) -> Contender:
+def sleeper(seconds) -> Contender:
     """Sleeps exactly this long by the clock that measures it; values: (start, end) by a clock that processes share."""
     clock = vars(sys.modules["__main__"])["time"] = FakeTime()
 
-    def nap() -> list[float]:
+    def nap():
         start = time.monotonic()
         time.sleep(seconds)
         clock.now += seconds
@@ -37,7 +35,7 @@ def sleeper(seconds: float) -> Contender:
     return Contender({"threads": "1"}, {"nap": make}, {"seconds": seconds})
 
 
-def hog(megabytes: int) -> Contender:
+def hog(megabytes) -> Contender:
     """Allocates memory and frees it."""
     return Contender({}, {"nap": lambda: lambda: len(bytes(megabytes * 10**6).replace(b"\0", b"1"))})
 

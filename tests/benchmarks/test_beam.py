@@ -1,7 +1,5 @@
 """Beam search against greedy decoding: both decode the same texts; runs that do not translate are refused."""
 
-from __future__ import annotations
-
 import json
 import sys
 
@@ -15,7 +13,7 @@ from npformer.cli.main import main as npformer
 SMALL = {"steps": 2, "d_model": 8, "d_ff": 8, "num_heads": 2, "eval_examples": 2, "final_examples": 2, "batch_size": 4}
 
 
-def command(monkeypatch: pytest.MonkeyPatch, *words) -> int:
+def command(monkeypatch, *words):
     monkeypatch.setattr(sys, "argv", ["benchmarks.beam", *map(str, words)])
     return beam.main()
 
@@ -33,7 +31,7 @@ def runs(tmp_path_factory):
 
 
 def test_both_ways_decode_every_text_in_each_round(monkeypatch):
-    seen: list[tuple[str, int]] = []
+    seen = []
     monkeypatch.setattr(npf, "greedy", lambda model, part, max_len: seen.append(("greedy", len(part))))
     monkeypatch.setattr(npf, "beam_search", lambda model, part, max_len, beam: seen.append((f"beam {beam}", len(part))))
     found = beam.compared(None, np.ones((5, 3)), 2, 3, beam=4, max_len=7)  # type: ignore[arg-type]

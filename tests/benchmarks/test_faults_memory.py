@@ -1,7 +1,5 @@
 """The benchmark of memory after many shapes."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

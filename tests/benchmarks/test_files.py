@@ -1,7 +1,5 @@
 """Damaged files of every kind are read, or refused as documented; the benchmark notices every kind of fault."""
 
-from __future__ import annotations
-
 import collections
 import json
 import subprocess

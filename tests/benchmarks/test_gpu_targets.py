@@ -1,16 +1,12 @@
 """Which targets hold, for made-up measurements just within and just beyond each limit."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 from benchmarks.gpu.targets import GROWTH, MILLISECONDS, RATIOS, SIZES, Target, best, targets, times_as_fast
 from tests.benchmarks.rows import gradient, results, row, training
 
 
-def judged(found: dict[str, Any]) -> dict[str, Target]:
+def judged(found) -> dict[str, Target]:
     """Targets by description; all descriptions differ."""
     all_of_them = targets(found)
     by_name = {target.what: target for target in all_of_them}

@@ -1,7 +1,5 @@
 """The benchmark of gradcheck's time: its cases give the expected reports, whatever their times."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -37,14 +35,14 @@ def test_a_region_is_named_by_its_bounds():
     assert not timing.names_region("wrong in x[300:340, 490:610]")
 
 
-def a_result(**changes: object) -> dict[str, object]:
+def a_result(**changes):
     made = {"case": "region", "target": "softmax", "limit_s": 3.0, "middle_s": 1.0, "fastest_s": 0.9, "within": True,
             "as_expected": True, "region_named": False, "report": "the table"}  # fmt: skip
     return made | changes
 
 
 def test_the_document_the_file_and_the_exit_code(monkeypatch, capsys, tmp_path):
-    changes: dict[str, object] = {}
+    changes = {}
     monkeypatch.setattr(timing, "measured", lambda case, target, rounds: a_result(case=case, **changes))
     path = tmp_path / "found.json"
     assert timing.main(["--json", "--save", str(path)]) == 0

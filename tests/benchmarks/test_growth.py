@@ -1,7 +1,5 @@
 """Fitted exponents, and the counts that they are compared with."""
 
-from __future__ import annotations
-
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -72,7 +70,7 @@ def test_a_step_keeps_what_is_counted(size, recompute):
     model = npf.Transformer(replace(size.config(0.1), recompute=recompute), backend=backend)
     src, tgt_in, tgt_out = size.example_batch()
 
-    def step() -> int:
+    def step():
         logits, cache = model.forward(src, tgt_in, key=RandomKey(0, 1))
         _, loss_cache = model.ops.cross_entropy.forward(logits, tgt_out, 0, 0.0)
         model.backward(model.ops.cross_entropy.backward(1.0, loss_cache), cache)

@@ -1,7 +1,5 @@
 """Options that the benchmarks refuse: error messages and exit codes."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 
@@ -18,16 +16,14 @@ MAINS = pytest.mark.parametrize("main", [train_step.main, decode.main, ops.main]
 def without(monkeypatch):
     """without("torch") makes the package appear not installed."""
 
-    def hide(package: str):
+    def hide(package):
         there = options.installed
         monkeypatch.setattr(options, "installed", lambda name: name != package and there(name))
 
     return hide
 
 
-def refusal(
-    main: Main, arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> str:
+def refusal(main, arguments, monkeypatch, capsys):
     """The error message of a command that must end with code 2 before it starts anything."""
     monkeypatch.setattr(turns.subprocess, "Popen", lambda *_, **__: pytest.fail("expected that nothing is started"))
     monkeypatch.setattr(sys, "argv", ["benchmark", *arguments])

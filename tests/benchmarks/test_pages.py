@@ -1,13 +1,10 @@
 """The pages agree with the files under benchmarks/results and contain no other measurements."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +17,7 @@ ABOUT = {"processor": "A Processor, 2 cores for this process", "date": "2030-01-
          "command": "python -m benchmarks.train_step"}  # fmt: skip
 
 
-def training(size: str, rate: float, kernels: str, ratio: float, **more) -> dict[str, Any]:
+def training(size, rate, kernels, ratio, **more):
     """A table of one size, with one row of npformer and one of PyTorch, made up."""
     fast = {"median": ratio, "low": ratio - 0.1, "high": ratio + 0.1}
     own = rows.row(f"npformer-{kernels}", 0.01, times_as_fast=fast, **more)
@@ -28,7 +25,7 @@ def training(size: str, rate: float, kernels: str, ratio: float, **more) -> dict
     return {"size": size, "dropout": rate, "contenders": [own, peer], "times_as_fast_as": "torch-fast"}
 
 
-def document(*results: dict[str, Any], benchmark: str = "train_step", **about: str) -> dict[str, Any]:
+def document(*results, benchmark="train_step", **about):
     """A made-up result file of train_step."""
     settings = {"device": "numpy"}
     return {

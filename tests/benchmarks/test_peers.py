@@ -1,9 +1,6 @@
 """PyTorch's side computes the same as npformer's: each operation, a whole network, and decoding."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +26,7 @@ def torch():
     module.set_num_threads(threads)
 
 
-def as_tuple(x) -> tuple[Any, ...]:
+def as_tuple(x):
     """x itself if it is a tuple, else a tuple of x."""
     return () if x is None else x if isinstance(x, tuple) else (x,)
 

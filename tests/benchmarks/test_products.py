@@ -1,7 +1,5 @@
 """The counted floating-point operations equal those of the products that a step computes."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 
@@ -17,9 +15,9 @@ from npformer.backend import PLAIN, Backend
 from npformer.models.presets import PRESETS, Preset
 
 
-def counted_step(size: Preset, backend: Backend, recompute: bool, monkeypatch: pytest.MonkeyPatch) -> int:
+def counted_step(size: Preset, backend: Backend, recompute, monkeypatch):
     """The operations of all products in a step of the plain pairs."""
-    found: list[int] = []
+    found = []
     multiply = np.matmul
 
     def counting(a, b):

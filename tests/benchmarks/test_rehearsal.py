@@ -1,7 +1,5 @@
 """npformer's GPU contenders, run on an emulated device that records graphs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -25,7 +23,7 @@ def machine(monkeypatch):
     if (problem := compiler_problem()) is not None:
         pytest.skip(problem)
 
-    def backend(device, kernels, precision="float32"):
+    def backend(device, kernels, precision="float32") -> Backend:
         assert (device, kernels) == ("cupy", "cuda")
         return cupy_backend("float32", kernels, precision)
 

@@ -1,7 +1,5 @@
 """Complete benchmark runs, as short as possible, and their reports."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -80,7 +78,7 @@ def test_decode_alone(run):
     assert max(map(len, decode.describe(slowed(result)).splitlines())) <= 100
 
 
-def child(name: str, loss: float) -> Child:
+def child(name, loss) -> Child:
     """As far as comparing losses goes."""
     made = object.__new__(Child)
     made.name, made.facts = name, {"loss": loss}

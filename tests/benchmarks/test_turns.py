@@ -1,7 +1,5 @@
 """The harness: contenders take turns, one at a time, and the ratio shows which one is fast."""
 
-from __future__ import annotations
-
 import itertools
 import os
 
@@ -25,11 +23,11 @@ class FakeTime:
 
     now = 0.0
 
-    def perf_counter(self) -> float:
+    def perf_counter(self):
         self.now += 1
         return self.now
 
-    def sleep(self, seconds: float):
+    def sleep(self, seconds):
         pass
 
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -47,7 +46,7 @@ class Outcome:
         assert (self.code, self.err) == (0, ""), self.err
         return self
 
-    def refused(self, *words: str):
+    def refused(self, *words):
         """Bad input: exit 2, nothing on stdout, no traceback, and a message with these words."""
         assert (self.code, self.out) == (2, ""), self
         assert "Traceback" not in self.err
@@ -146,7 +145,7 @@ def same_run():
     return assert_same_run
 
 
-def assert_same_run(one: Path, other: Path):
+def assert_same_run(one, other):
     for name in ("arrays.safetensors", "state.json"):
         files = (last_checkpoint(run) / name for run in (one, other))
         digests = {hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
@@ -156,11 +155,11 @@ def assert_same_run(one: Path, other: Path):
     assert len(records[0]) > 4, "too little happened to compare"
 
 
-def last_checkpoint(run: Path) -> Path:
+def last_checkpoint(run):
     return max((run / "checkpoints").glob("step-*"))
 
 
-def _timeless(record: dict[str, Any]) -> dict[str, Any]:
+def _timeless(record):
     return {key: value for key, value in record.items() if key != "tokens_per_second"}
 
 
@@ -168,7 +167,7 @@ def _timeless(record: dict[str, Any]) -> dict[str, Any]:
 def contents():
     """Every file below a folder, and the SHA-256 of its bytes."""
 
-    def look(folder: Path) -> dict[str, str]:
+    def look(folder):
         files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
         return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 

@@ -20,7 +20,7 @@ from npformer.training.checkpoint import list_checkpoints, load_checkpoint, save
 def typed(monkeypatch):
     """Put bytes on standard input."""
 
-    def put(data: bytes, terminal: bool = False):
+    def put(data, terminal=False):
         stream = SimpleNamespace(buffer=io.BytesIO(data), isatty=lambda: terminal)
         monkeypatch.setattr(sys, "stdin", stream)
 
@@ -30,9 +30,9 @@ def typed(monkeypatch):
 @pytest.fixture
 def echo(monkeypatch):
     """Replace the model by one that returns each text in capitals; returns the sizes of its batches."""
-    sizes: list[int] = []
+    sizes = []
 
-    def shout(model, vocabulary, texts: list[str], max_len: int) -> list[str]:
+    def shout(model, vocabulary, texts, max_len):
         sizes.append(len(texts))
         return [text.upper() for text in texts]
 
@@ -40,7 +40,7 @@ def echo(monkeypatch):
     return sizes
 
 
-def words(count: int) -> list[str]:
+def words(count):
     rng = random.Random(0)
     return ["".join(rng.choices("abcdefghij", k=rng.randint(1, 12))) for _ in range(count)]
 

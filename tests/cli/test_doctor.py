@@ -95,7 +95,7 @@ def test_without_numba_the_extra_is_recommended(cli, monkeypatch):
     """Numba is optional: without it the exit code is 0, and the report says how to get more speed."""
     version = importlib.metadata.version
 
-    def without_numba(name: str) -> str:
+    def without_numba(name):
         if name == "numba":
             raise importlib.metadata.PackageNotFoundError
         return version(name)
@@ -134,7 +134,7 @@ def test_intels_library(
 def test_a_numba_that_cannot_be_imported(cli, monkeypatch):
     """For example after an update of NumPy that Numba does not support yet: training uses other kernels."""
 
-    def fails(name: str):
+    def fails(name):
         raise ImportError("Numba needs NumPy 2.3 or less. Got NumPy 2.5.")
 
     monkeypatch.setattr(numpy_backends, "find_spec", lambda name: name)
@@ -149,9 +149,9 @@ def test_a_numba_that_cannot_be_imported(cli, monkeypatch):
 
 
 def test_the_report_compiles_nothing(cli, monkeypatch):
-    asked: list[str] = []
+    asked = []
 
-    def noting(name: str, *, kernels: str = "auto"):
+    def noting(name, *, kernels="auto"):
         asked.append(kernels)
         return get_backend(name, kernels=kernels)
 

@@ -14,7 +14,7 @@ RIGHT = "treize mille huit cent quatre-vingt-quatorze"
 def wide(monkeypatch):
     """Lines as for a terminal of so many columns."""
 
-    def at(columns: int) -> None:
+    def at(columns):
         monkeypatch.setattr(examples, "columns", lambda: columns)
 
     return at

@@ -2,7 +2,6 @@
 
 import dataclasses
 import re
-from typing import Any
 
 import pytest
 
@@ -18,11 +17,11 @@ COLUMNS = ["tensor", "shape", "elem", "error", "worst", "analytic", "numeric", "
 def wrong_table(monkeypatch):
     """A backend whose gradient of the learned positions' table is 1.5 times too large."""
 
-    def backend(name: str, dtype: str, kernels: str):
+    def backend(name, dtype, kernels):
         right = get_backend("numpy", dtype=dtype, kernels=kernels)
         forward, backward = right.ops.learned_positions
 
-        def wrong(dy, cache) -> tuple[Any, Any]:
+        def wrong(dy, cache):
             dx, dtable = backward(dy, cache)
             return dx, 1.5 * dtable
 

@@ -32,7 +32,7 @@ def some_checks() -> Prepared:
 FEWER = {"EncoderLayer: post, relu": "FeedForward: relu", "attention: causal": "attention: causal and padding"}
 
 
-def smaller(command: str, small) -> list[str]:
+def smaller(command, small):
     """The words of a lesson's command, for less work."""
     words = shlex.split(command)[1:]
     if words[0] == "train":

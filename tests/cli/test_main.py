@@ -16,7 +16,7 @@ from npformer.errors import Interrupted, NpformerError
 NAMES = [module.__name__.rpartition(".")[2] for module in COMMANDS]
 
 
-def required(name: str) -> list[str]:
+def required(name):
     """A command's required arguments, to be followed by an unknown flag."""
     return {"train": ["copy"], "decode": ["thing"], "report": ["thing"], "trace": ["softmax"]}.get(name, [])
 

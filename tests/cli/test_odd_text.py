@@ -10,7 +10,7 @@ from npformer.cli import decode
 ESCAPE, TURNED, BAD = "\x1b[2J", "\u202e", "\x1b[2Jgone\u202e\x9b\x7f"
 
 
-def is_calm(text: str) -> bool:
+def is_calm(text):
     """Whether a text holds only printable characters and line feeds: no cursor movement, no change of direction."""
     return text.replace("\n", "").isprintable()
 

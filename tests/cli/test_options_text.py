@@ -1,7 +1,5 @@
 """npformer train --options: the table of options, on terminals of every width, in a pipe, and as JSON."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """npformer report: a page about one run or several; refused input writes nothing."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -19,10 +17,10 @@ class Page(HTMLParser):
 
     EMPTY = ("meta", "path", "rect", "circle", "br")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open = []
+        self.tags = []
         self.feed(text)
         assert self.open == []
 
@@ -38,7 +36,7 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
 
-def expect_sound(text: str) -> Page:
+def expect_sound(text) -> Page:
     """No script, no request, no style attribute; every link leads somewhere in the page."""
     page = Page(text)
     names = {tag for tag, _ in page.tags}

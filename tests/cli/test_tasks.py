@@ -2,8 +2,6 @@
 
 import json
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,7 +21,7 @@ from npformer.training.tasks import ANSWERS, TASKS
 SMALL = {"device": "numpy", "batch_size": 4, "d_model": 8, "d_ff": 8, "num_heads": 2, "steps": 4, "save_every": 4,
          "eval_every": 2, "log_every": 2, "eval_examples": 3, "final_examples": 6}  # fmt: skip
 FEW = {"dates": 1000, "numbers": 100, "language": 20, "tags": 1000}
-MODELS: dict[str, Any] = {
+MODELS = {
     "dates": (Transformer, Characters, {"token_accuracy", "exact_match"}),
     "numbers": (Transformer, MarkedWords, {"token_accuracy", "exact_match"}),
     "scan": (Transformer, Words, {"token_accuracy", "exact_match"}),
@@ -43,7 +41,7 @@ def runs(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NPFORMER_CACHE", str(root / "cache"))
 
-        def run_of(task: str) -> Path:
+        def run_of(task):
             if not (root / task).exists():
                 depth = (
                     ("num_encoder_layers", "num_decoder_layers") if MODELS[task][0] is Transformer else ("num_layers",)
@@ -78,7 +76,7 @@ def test_a_run_has_everything_for_decoding(task, runs, capsys):
     assert f"npformer train {task} " in (run.path / "report.html").read_text(encoding="utf-8")
 
 
-QUESTIONS: dict[str, tuple[list[str], list[str]]] = {
+QUESTIONS = {
     "dates": (["1987-03-05", "1.2.1990"], ["--beam", "2"]),
     "numbers": (["seven", "fifty-two"], ["--top-k", "3", "--seed", "5"]),
     "scan": (["jump twice", "walk and run"], []),
@@ -117,7 +115,7 @@ def test_answers_have_the_form_of_their_kind(runs, cli):
     assert len(found["output"]) <= len("The for") + 5
 
 
-def endless(positions: str) -> Trained:
+def endless(positions) -> Trained:
     """A model that continues texts of the letters a to f, has a window of 8 tokens, and never ends."""
     config = DecoderConfig(9, d_model=8, num_heads=2, d_ff=8, num_layers=1, max_seq_len=8, positions=positions)
     tokenizer = Characters(Vocabulary([*SEQUENCE, "a", "b", "c", "d", "e", "f"]))
@@ -131,7 +129,7 @@ def endless(positions: str) -> Trained:
 def test_a_text_may_grow_beyond_the_window(positions, monkeypatch):
     """Beyond the window the model reads the last half again, so no position exceeds those of training."""
     trained = endless(positions)
-    read: list[list[int]] = []
+    read = []
     rows = answers._rows
     monkeypatch.setattr(
         answers, "_rows", lambda model, src, *rest: read.extend(src.tolist()) or rows(model, src, *rest)
@@ -149,9 +147,9 @@ def test_a_text_may_grow_beyond_the_window(positions, monkeypatch):
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
 def test_a_search_continues_beyond_the_window(positions, monkeypatch):
     trained = endless(positions)
-    made: list[tuple[int, int, float]] = []
+    made = []
 
-    def search(model: Decoder, prompts, max_len: int, **options):
+    def search(model: Decoder, prompts, max_len, **options):
         found = beam_search(model, prompts, max_len, **options)
         made.append((len(prompts[0]), max_len, found[0][0].log_probability))
         return found

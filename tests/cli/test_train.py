@@ -2,7 +2,6 @@
 
 import json
 import re
-from typing import Any
 
 import pytest
 
@@ -182,7 +181,7 @@ def test_a_rate_that_breaks_the_parameters_in_the_last_step_is_no_success(cli, s
     ],
 )
 def test_pictures_name_the_task_and_the_run(cli, small, tmp_path, monkeypatch, words, title):
-    drawn: dict[str, tuple[Any, ...]] = {}
+    drawn = {}
     for name in ("draw_curves", "draw_attention"):
         monkeypatch.setattr(plotting, name, lambda *given, name=name: drawn.update({name: given}))
     (tmp_path / "own.tsv").write_text(PAIRS)

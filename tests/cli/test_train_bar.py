@@ -9,10 +9,9 @@ import subprocess
 import sys
 import termios
 from contextlib import suppress
-from pathlib import Path
 
 
-def shown_at(columns: int, words: list[str], environment: dict[str, str], folder: Path) -> tuple[str, str]:
+def shown_at(columns, words, environment, folder):
     """What a terminal of so many columns gets on standard error, and standard output, a pipe."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))

@@ -1,7 +1,5 @@
 """npformer train lm --data FILE: from a text of one's own to samples, refusals, and what a run remembers of it."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 
@@ -16,7 +14,7 @@ SMALL = {"device": "numpy", "kernels": "numpy", "batch_size": 4, "d_model": 8, "
          "num_layers": 1, "steps": 4, "eval_examples": 2, "final_examples": 4, "max_length": 16}  # fmt: skip
 LINES = [f"Die {n}. Zeile: «grüße {'abcdefghij'[n % 10]}».\n" + "\n" * (n % 3 == 0) for n in range(120)]
 #: Content of a file, and what the message says.
-BAD: dict[str, tuple[bytes | None, list[str]]] = {
+BAD = {
     "missing": (None, ["bad.txt: expected a readable UTF-8 text file", "check the path"]),
     "empty": (b"", ["bad.txt: expected at least one line, got an empty file"]),
     "white": (b"\n \n", ["bad.txt: expected text, got 3 characters of white space alone"]),
@@ -35,7 +33,7 @@ BAD: dict[str, tuple[bytes | None, list[str]]] = {
 }
 
 
-def words(**changes) -> list[str]:
+def words(**changes):
     return [word for name, value in (SMALL | changes).items() for word in ("--set", f"{name}={value}")]
 
 

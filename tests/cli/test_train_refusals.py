@@ -9,7 +9,7 @@ from npformer.backend import cupy_problem
 from tests.small_disk import mounted
 
 #: Arguments of a command, and the text that the message must contain.
-CASES: dict[str, tuple[list[str], list[str]]] = {
+CASES = {
     "no task": ([], ["task: expected one of copy, reverse, sort, pairs", "--resume RUN", "got none"]),
     "unknown task": (["revers"], ["'revers'", "reverse", "usage: npformer train"]),
     "two tasks": (["copy", "sort"], ["unknown argument 'sort'"]),

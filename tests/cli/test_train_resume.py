@@ -21,7 +21,7 @@ def run(trained, tmp_path):
     return Path(shutil.copytree(trained, tmp_path / "my run"))
 
 
-def back_to(run: Path, step: int):
+def back_to(run, step):
     """Make a run look as if it had stopped there."""
     for path in (run / "checkpoints").iterdir():
         if path.name > f"step-{step:08d}":
@@ -110,7 +110,7 @@ def test_the_advice_for_a_damaged_checkpoint_works(
     assert (run / "step-00000030-damaged").is_dir(), "the file that was moved away still exists"
 
 
-def advice(run: Path) -> list[str]:
+def advice(run):
     return ["mv", str(run / "checkpoints" / "step-00000030"), str(run / "step-00000030-damaged")]
 
 
@@ -165,7 +165,7 @@ def test_data_that_has_moved(cli, pairs_run, tmp_path, monkeypatch):
     assert f'file = "{tmp_path / "mine.tsv"}"' in config.read_text()
 
 
-def extended(cli, tmp_path, small, **options) -> tuple[Path, Path, str]:
+def extended(cli, tmp_path, small, **options):
     """A run of 20 steps that went on to 30, one that had 30 from its start, and what was said of the extension."""
     options = {"warmup_steps": 3, "dropout": 0.1, "log_every": 5} | options
     cli("train copy --out parts", *small(**options | {"steps": 20})).fine()

@@ -20,13 +20,13 @@ def run(trained, tmp_path):
     return run
 
 
-def edit(run: Path, old: str, new: str):
+def edit(run, old, new):
     text = (run / "config.toml").read_text()
     assert old in text
     (run / "config.toml").write_text(text.replace(old, new))
 
 
-def advised(err: str, start: str, end: str = ";") -> list[str]:
+def advised(err, start, end=";"):
     """The command in an error message that begins with these words."""
     return shlex.split(start + err.partition(start)[2].partition(end)[0])
 

@@ -5,9 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
@@ -55,7 +53,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 @contextmanager
-def paused(words: list[str], environment: dict[str, str]) -> Iterator[Any]:
+def paused(words, environment):
     """The process of such a command, once it is waiting."""
     pipe, argv = subprocess.PIPE, [sys.executable, "-c", PAUSED, *words]
     with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment) as child:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 def stays_inside():
     """stays_inside(figure): whether no text of it, once drawn, reaches over an edge; else it says which."""
 
-    def check(figure: Figure) -> bool:
+    def check(figure: Figure):
         figure.canvas.draw()
         width, height = figure.canvas.get_width_height()
         for text in figure.findobj(match=lambda artist: hasattr(artist, "get_text") and artist.get_text()):

@@ -20,7 +20,7 @@ from npformer.plotting.attention_maps import attention_map
 Weights = dict[str, npt.NDArray[np.generic]]
 
 
-def example(length: int, layers: int = 2, heads: int = 4) -> tuple[Weights, list[str], list[str]]:
+def example(length, layers=2, heads=4) -> tuple[Weights, list[str], list[str]]:
     """Weights of an encoder-decoder that reverses its source, and the tokens of both sides."""
     rng = np.random.default_rng(length)
     source = list("abcdefghijklmnopqrstuvwxyz" * 20)[:length]
@@ -36,7 +36,7 @@ def example(length: int, layers: int = 2, heads: int = 4) -> tuple[Weights, list
     return weights, source, target
 
 
-def softmax(rng: np.random.Generator, *shape: int) -> npt.NDArray[np.float64]:
+def softmax(rng: np.random.Generator, *shape) -> npt.NDArray[np.float64]:
     scores = np.exp(rng.normal(size=shape))
     return scores / scores.sum(-1, keepdims=True)
 
@@ -46,16 +46,16 @@ def heads_of(figure: Figure) -> list[Axes]:
     return figure.axes[1:]
 
 
-def names_of(axes: Axes, side: str) -> list[Text]:
+def names_of(axes: Axes, side) -> list[Text]:
     """The names of a map's tokens: those of its queries end at its left, those of its keys stand below."""
     return [text for text in axes.texts if text.get_ha() == {"queries": "right", "keys": "center"}[side]]
 
 
-def labels(axes: Axes) -> tuple[list[str], list[str]]:
+def labels(axes: Axes):
     return [text.get_text() for text in names_of(axes, "queries")], [text.get_text() for text in names_of(axes, "keys")]
 
 
-def bold_texts(figure: Figure) -> list[str]:
+def bold_texts(figure: Figure):
     return [text.get_text() for text in figure.texts if text.get_weight() == "bold"]
 
 

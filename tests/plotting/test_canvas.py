@@ -13,7 +13,7 @@ from npformer.errors import OutputError
 from npformer.plotting.canvas import drawing, new_figure, png_bytes, write_picture
 
 
-def small_figure(text: str = "x") -> Figure:
+def small_figure(text="x") -> Figure:
     with drawing():
         figure = new_figure(2.0, 1.0, 50.0)
         figure.text(0.5, 0.5, text)

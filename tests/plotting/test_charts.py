@@ -10,11 +10,11 @@ from npformer.plotting.charts import Chart, Curve, charts_figure, draw_charts
 NAN = float("nan")
 
 
-def chart(*curves: Curve, **options: bool) -> Chart:
+def chart(*curves: Curve, **options) -> Chart:
     return Chart("title", "tokens", "milliseconds", curves, **options)
 
 
-def texts(figure: Figure, place: int = 0) -> list[str]:
+def texts(figure: Figure, place=0):
     return [text.get_text() for text in figure.axes[place].texts]
 
 

@@ -1,7 +1,6 @@
 """The picture of a run shows what was logged, and says what it cannot show."""
 
 import struct
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,27 +15,27 @@ from npformer.plotting.panels import spread
 NAN, INF = float("nan"), float("inf")
 
 
-def train(step: int, loss, rate: float = 1e-3) -> dict[str, Any]:
+def train(step, loss, rate=1e-3):
     return {"step": step, "kind": "train", "loss": loss, "learning_rate": rate, "tokens_per_second": 4e4}
 
 
-def held_out(step: int, loss, tokens: float = 0.93, whole: float = 0.61) -> dict[str, Any]:
+def held_out(step, loss, tokens=0.93, whole=0.61):
     return {"step": step, "kind": "eval", "loss": loss, "token_accuracy": tokens, "exact_match": whole}
 
 
-def run(losses: list[Any]) -> list[dict[str, Any]]:
+def run(losses):
     return [train(100 * number, loss) for number, loss in enumerate(losses, start=1)]
 
 
-def titles(figure: Figure) -> list[str]:
+def titles(figure: Figure):
     return [axes.get_title(loc="left") for axes in figure.axes]
 
 
-def texts(axes: Axes) -> list[str]:
+def texts(axes: Axes):
     return [text.get_text() for text in axes.texts if text.get_text()]
 
 
-def line(axes: Axes, name: str):
+def line(axes: Axes, name):
     return next(found for found in axes.lines if found.get_label() == name)
 
 
@@ -168,7 +167,7 @@ def test_the_title_names_the_task_and_the_run_as_they_are(stays_inside):
     assert stays_inside(figure)
 
 
-def with_norms(norms: list[float]) -> list[dict[str, Any]]:
+def with_norms(norms):
     return [one | {"grad_norm": norm} for one, norm in zip(run([1.0] * len(norms)), norms, strict=True)]
 
 

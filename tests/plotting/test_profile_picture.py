@@ -12,7 +12,7 @@ from npformer.plotting.profile import profile_figure
 from npformer.training.bench import Row
 
 
-def row(op: str, direction: str, seconds: float, bound: float, by: str | None, share: float) -> Row:
+def row(op, direction, seconds, bound, by, share) -> Row:
     return Row(op, direction, 1, seconds, 0.0, 0.0, bound, by, share)
 
 
@@ -25,7 +25,7 @@ ROWS = [
 ]
 
 
-def texts(figure: Figure) -> list[str]:
+def texts(figure: Figure):
     return [text.get_text() for text in figure.axes[0].texts]
 
 

@@ -1,7 +1,5 @@
 """What metrics.jsonl says becomes points, gaps or a clear error."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,7 @@ from npformer.errors import DataError
 from npformer.plotting.series import Series, running_mean, series
 
 
-def train(step, loss) -> dict[str, Any]:
+def train(step, loss):
     return {"step": step, "kind": "train", "loss": loss}
 
 

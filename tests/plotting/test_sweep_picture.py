@@ -1,7 +1,6 @@
 """The picture of the V: right curves and wrong ones told apart, names beside them, nothing lost."""
 
 import struct
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from npformer.proof.sweep import STEPS
 V = STEPS**2 + 1e-16 / STEPS
 
 
-def curve(name: str, verdict: str = "right", error=V) -> Curve:
+def curve(name, verdict="right", error=V) -> Curve:
     return Curve(name, STEPS, np.asarray(error), verdict)
 
 
@@ -27,15 +26,15 @@ MIXED = [
 ]
 
 
-def texts(figure: Figure) -> list[str]:
+def texts(figure: Figure):
     return [text.get_text() for text in figure.axes[0].texts]
 
 
-def lines(figure: Figure) -> list[Any]:
+def lines(figure: Figure):
     return [line for line in figure.axes[0].lines if line.get_linestyle() == "-"]
 
 
-def names(figure: Figure) -> list[str]:
+def names(figure: Figure):
     """The names in the margin, from the top."""
     return [text for text in texts(figure) if " · " in text]
 
