@@ -7,7 +7,7 @@ from pathlib import Path
 
 import npformer as npf
 from benchmarks import machine, report, summary
-from benchmarks.options import UsageError, add_save, bare_parser, check_save, numbers
+from benchmarks.options import UsageError, add_save, at_least_1, bare_parser, numbers
 from npformer.errors import NpformerError
 from npformer.models import Transformer
 from npformer.training import RunDirectory
@@ -29,9 +29,9 @@ def main():
     parser.add_argument("run", type=Path, help="the folder of a run whose model translates")
     parser.add_argument("--beam", type=int, default=4, help="hypotheses per text (default: 4)")
     parser.add_argument("--batch", default="1,4,16,64", help="texts per batch (default: 1,4,16,64)")
-    parser.add_argument("--texts", type=int, default=64, help="held-out texts in all (default: 64)")
+    parser.add_argument("--texts", type=at_least_1, default=64, help="held-out texts in all (default: 64)")
     parser.add_argument("--max-len", type=int, default=60, help="the most tokens of an output (default: 60)")
-    parser.add_argument("--rounds", type=int, default=9, help="(default: 9)")
+    parser.add_argument("--rounds", type=at_least_1, default=9, help="(default: 9)")
     add_save(parser)
     args = parser.parse_args()
     try:
@@ -43,10 +43,6 @@ def main():
 
 def _measured(args):
     batches = [int(each) for each in numbers("--batch", args.batch, 1, 4097)]
-    for name in ("texts", "rounds"):
-        if getattr(args, name) < 1:
-            raise UsageError(f"--{name}: expected an integer >= 1, got {getattr(args, name)}")
-    check_save(args.save)
     run = RunDirectory.open(args.run)
     model = read_trained(run, "numpy").model
     if not isinstance(model, Transformer):

@@ -104,15 +104,22 @@ class Usage:
         return (sum(ticks) - idle) / second, sum(ticks) / second, time.process_time()
 
 
+def memory_figure(name):
+    """A memory figure of this process in bytes, from Linux's own record; 0 elsewhere."""
+    with suppress(OSError), open("/proc/self/status", encoding="ascii", errors="replace") as status:
+        for line in status:
+            if line.startswith(f"{name}:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
 def peak_memory():
     """The peak resident memory of this process, in bytes.
 
     On Linux, getrusage inherits the parent process's peak, so this process's own record is read first.
     """
-    with suppress(OSError), open("/proc/self/status", encoding="ascii", errors="replace") as status:
-        for line in status:
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
+    if peak := memory_figure("VmHWM"):
+        return peak
     import resource
 
     unit = 1 if sys.platform == "darwin" else 1024

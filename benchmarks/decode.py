@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import compare, report
-from benchmarks.options import Options, UsageError, new_parser, numbers, run
+from benchmarks.options import Options, at_least_1, new_parser, numbers, own_entries, run
 from benchmarks.own.model import save_weights
 from benchmarks.turns import Child, Entry, Measured, contenders, take_turns
 from npformer.models.presets import PRESETS
@@ -33,16 +33,14 @@ def main():
     summary = "Measure greedy decoding in float32, with random weights and without an end token."
     parser = new_parser("decode", summary, EXAMPLES, "small,mid", "auto", 10.0)
     parser.add_argument("--batch", default="1,32", help="sentences per batch (default: 1,32)")
-    parser.add_argument("--tokens", type=int, default=64, help="tokens per sentence (default: 64)")
+    parser.add_argument("--tokens", type=at_least_1, default=64, help="tokens per sentence (default: 64)")
     return run(parser, benchmark)
 
 
 def benchmark(options: Options):
     """Measure all sizes at all batches and report. Returns the exit code."""
-    batches = [int(each) for each in numbers("--batch", str(options.own["batch"]), 1, 4097)]
-    tokens = int(str(options.own["tokens"]))
-    if tokens < 1:
-        raise UsageError(f"--tokens: expected an integer >= 1, got {tokens}")
+    batches = [int(each) for each in numbers("--batch", options.own["batch"], 1, 4097)]
+    tokens = options.own["tokens"]
     environment, about = report.opening(options, LEGEND)
     found = []
     for result in results(options, batches, tokens, environment):
@@ -70,11 +68,7 @@ def results(options: Options, batches, tokens, environment, seconds: float | Non
 def entries(options: Options, what, weights) -> list[Entry]:
     """npformer with each requested kernel table, and PyTorch."""
     common = {**what, "device": options.device}
-    found = [
-        Entry(f"npformer-{kernels}", "benchmarks.own.decode:decode", {**common, "kernels": kernels},
-              ("numba",) if kernels == "numba" else ())
-        for kernels in options.kernels
-    ]  # fmt: skip
+    found = own_entries(options, "benchmarks.own.decode:decode", common)
     if options.torch:
         found.append(Entry("torch", "benchmarks.peers.torch_decode:decode", {**common, "weights": weights}))
     return found

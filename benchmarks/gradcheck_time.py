@@ -19,14 +19,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from benchmarks import machine, report
-from benchmarks.options import UsageError, add_save, bare_parser, check_save
+from benchmarks.options import add_save, at_least_1, bare_parser
 
 EXAMPLES = """examples:
   python -m benchmarks.gradcheck_time                        five processes for each case
@@ -35,44 +32,28 @@ EXAMPLES = """examples:
 
 exit code: 0 all within their limits, 1 one is not, 2 it cannot run"""
 
-Host = np.ndarray[Any, Any]
 ROWS, COLUMNS = slice(300, 340), slice(500, 600)
 NEAR = 5  # positions: a region found from a sample of rows and columns may be a little smaller
 SECONDS = {"first": 1.0, "ordinary": 0.5, "million": 3.0, "region": 3.0}
 COLUMN_NAMES = ("case", "target", "limit s", "middle s", "fastest s", "verdict", "as expected")
 
 
-def main(argv: Sequence[str] | None = None):
+def main(argv=None):
     """Run the command; returns its exit code."""
     parser = bare_parser("gradcheck_time", "Measure how long a gradient check takes.", EXAMPLES)
-    parser.add_argument("--rounds", type=int, default=5, help="processes for each case (default: 5)")
+    parser.add_argument("--rounds", type=at_least_1, default=5, help="processes for each case (default: 5)")
     parser.add_argument("--only", default=",".join(SECONDS), help=f"of {', '.join(SECONDS)} (default: all)")
     add_save(parser)
     args = parser.parse_args(argv)
     only = args.only.split(",")
-    problem = _problem(args.rounds, only, args.save)
-    if problem:
-        print(f"gradcheck_time: {problem}", file=sys.stderr)
-        return 2
+    if not set(only) <= SECONDS.keys():
+        parser.error(f"--only: expected some of {', '.join(SECONDS)}, got {args.only}")
     about = machine.describe([], True, "numpy", ["float64"])
     results = [measured(case, target, args.rounds) for case, target in CASES if case in only]
     document = {"benchmark": "gradcheck_time", "machine": about, "rounds": args.rounds, "results": results}
     report.keep(document, args.save)
     print(json.dumps(document) if args.json else f"{report.head(about)}\n\n{shown(results)}")
     return 0 if all(result["within"] and result["as_expected"] for result in results) else 1
-
-
-def _problem(rounds, only, save: Path | None):
-    """The error in the options; "" if there is none."""
-    if rounds < 1:
-        return f"--rounds: expected an integer >= 1, got {rounds}"
-    if not set(only) <= SECONDS.keys():
-        return f"--only: expected some of {', '.join(SECONDS)}, got {','.join(only)}"
-    try:
-        check_save(save)
-    except UsageError as error:
-        return str(error)
-    return ""
 
 
 def shown(results):
@@ -146,7 +127,7 @@ def names_region(text):
     return all(any(abs(number - bound) <= NEAR for number in numbers) for bound in bounds)
 
 
-def spoiled(gradient: Host, case) -> Host:
+def spoiled(gradient, case):
     """The gradient; in the case region, 10 % too large in one region."""
     if case != "region":
         return gradient
@@ -155,32 +136,32 @@ def spoiled(gradient: Host, case) -> Host:
     return wrong
 
 
-def softmax_forward(x: Host) -> tuple[Host, Host]:
+def softmax_forward(x):
     e = np.exp(x - x.real.max(-1, keepdims=True))
     y = e / e.sum(-1, keepdims=True)
     return y, y
 
 
-def softmax(case) -> tuple[Any, tuple[Host, ...]]:
+def softmax(case):
     """A softmax along rows, as people write it."""
 
-    def backward(dy: Host, y: Host) -> Host:
+    def backward(dy, y):
         return spoiled(y * (dy - (dy * y).sum(-1, keepdims=True)), case)
 
     return (softmax_forward, backward), (np.random.default_rng(0).normal(size=(1000, 1000)),)
 
 
-def layer_norm_forward(x: Host, gamma: Host, beta: Host) -> tuple[Host, tuple[Host, Host, Host]]:
+def layer_norm_forward(x, gamma, beta):
     centred = x - x.mean(-1, keepdims=True)
     r = 1 / np.sqrt((centred * centred).mean(-1, keepdims=True) + 1e-5)
     x_hat = centred * r
     return gamma * x_hat + beta, (x_hat, r, gamma)
 
 
-def layer_norm(case) -> tuple[Any, tuple[Host, ...]]:
+def layer_norm(case):
     """A layer norm, as people write it; small in the ordinary case."""
 
-    def backward(dy: Host, cache: tuple[Host, Host, Host]) -> tuple[Host, Host, Host]:
+    def backward(dy, cache):
         x_hat, r, gamma = cache
         g = dy * gamma
         dx = r * (g - g.mean(-1, keepdims=True) - x_hat * (g * x_hat).mean(-1, keepdims=True))
@@ -191,8 +172,7 @@ def layer_norm(case) -> tuple[Any, tuple[Host, ...]]:
     return (layer_norm_forward, backward), tuple(rng.normal(size=s) for s in (shape, shape[-1], shape[-1]))
 
 
-Maker = Callable[[str], tuple[Any, tuple[Host, ...]]]
-TARGETS: dict[str, Maker] = {"softmax": softmax, "layer_norm": layer_norm}
+TARGETS = {"softmax": softmax, "layer_norm": layer_norm}
 CASES = [("first", "sine"), ("ordinary", "layer_norm"), *((c, t) for c in ("million", "region") for t in TARGETS)]
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
+from npformer.cli.doctor import blas_name, cores
 
 PACKAGES = ("npformer", "numpy", "numba", "torch")
 CUPY = ("cupy", "cupy-cuda12x", "cupy-cuda13x")  # one package, several names
@@ -38,7 +38,7 @@ def describe(removed, kept, device, precisions):
         **gpu,
         "python": f"{platform.python_version()}, {platform.system()} {platform.machine()}",
         "versions": ", ".join(f"{name} {version}" for name, version in _versions().items()),
-        "BLAS of NumPy": _blas(),
+        "BLAS of NumPy": blas_name(),
         "environment": f"{environment}{' (--keep-env)' if kept else ''}",
         "precision": ", ".join(precisions),
     }
@@ -59,11 +59,6 @@ def commit():
     except (OSError, subprocess.SubprocessError):
         return "unknown"
     return f"{name.strip()}{' and changes' if changes else ''}"
-
-
-def cores():
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _processor():
@@ -96,8 +91,3 @@ def _gpu():
     except (OSError, subprocess.SubprocessError):
         return "unknown: nvidia-smi does not tell"
     return "; ".join(found.splitlines())
-
-
-def _blas():
-    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
-    return f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()

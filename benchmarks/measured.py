@@ -10,19 +10,18 @@ processes used, and the last lines that the command printed.
 Exit code: 0 all commands ended with 0, 1 a command did not (its output is not kept), 2 bad input.
 """
 
-import argparse
 import os
 import re
 import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import machine, report
 from benchmarks.contender import Usage
+from benchmarks.options import bare_parser
 
 RESULTS = Path(__file__).parent / "results"
 KEPT = 60  # lines of output
@@ -82,11 +81,9 @@ COMMANDS = {
 }  # fmt: skip
 
 
-def main(argv: Sequence[str] | None = None):
+def main(argv=None):
     """Run the named commands; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.measured", description=__doc__.partition("\n")[0], allow_abbrev=False
-    )
+    parser = bare_parser("measured", __doc__.partition("\n")[0], json=False)
     parser.add_argument("names", nargs="*", metavar="NAME", help="of --list")
     parser.add_argument("--list", action="store_true", help="list the names and stop")
     args = parser.parse_args(argv)
@@ -95,8 +92,7 @@ def main(argv: Sequence[str] | None = None):
         return 0
     unknown = [name for name in args.names if name not in COMMANDS]
     if unknown:
-        print(f"measured: expected names from --list, got {', '.join(unknown)}", file=sys.stderr)
-        return 2
+        parser.error(f"expected names from --list, got {', '.join(unknown)}")
     return max(kept(name, RESULTS / f"{name}.json") for name in args.names)
 
 

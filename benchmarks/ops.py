@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks import compare, report
 from benchmarks.cases import case
-from benchmarks.options import Options, UsageError, listed, new_parser, run
+from benchmarks.options import Options, at_least_1, listed, new_parser, own_entries, run
 from benchmarks.own.ops import NAMES
 from benchmarks.turns import Budget, Child, Entry, contenders, take_turns
 from npformer.backend import get_backend
@@ -37,15 +37,13 @@ def main():
     """The command; see --help."""
     parser = new_parser("ops", "Measure every operation in float32.", EXAMPLES, "mid", "auto,numpy,plain", 1.0)
     parser.add_argument("--op", default=",".join(NAMES), help="operations (default: all)")
-    parser.add_argument("--threads", type=int, default=1, help="threads of BLAS, and of PyTorch (default: 1)")
+    parser.add_argument("--threads", type=at_least_1, default=1, help="threads of BLAS, and of PyTorch (default: 1)")
     return run(parser, benchmark)
 
 
 def benchmark(options: Options):
     """Measure all operations at all sizes and report. Returns the exit code."""
-    names, threads = listed("--op", str(options.own["op"]), NAMES), int(str(options.own["threads"]))
-    if threads < 1:
-        raise UsageError(f"--threads: expected an integer >= 1, got {threads}")
+    names, threads = listed("--op", options.own["op"], NAMES), options.own["threads"]
     environment, about = report.opening(options, LEGEND, threads=f"{threads} for each contender")
     environment |= {f"{library}_NUM_THREADS": str(threads) for library in ("OPENBLAS", "OMP", "MKL")}
     found, table = [], None
@@ -77,11 +75,7 @@ def results(options: Options, names, threads, environment, seconds: float | None
 def entries(options: Options, size, threads, precision="float32") -> list[Entry]:
     """npformer with each requested kernel table, and PyTorch."""
     common = {"size": size, "device": options.device, "threads": threads, "precision": precision}
-    found = [
-        Entry(f"npformer-{kernels}", "benchmarks.own.ops:ops", {**common, "kernels": kernels},
-              ("numba",) if kernels == "numba" else ())
-        for kernels in options.kernels
-    ]  # fmt: skip
+    found = own_entries(options, "benchmarks.own.ops:ops", common)
     if options.torch:
         found.append(Entry("torch", "benchmarks.peers.torch_ops:ops", common))
     return found

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.turns import Budget, ContenderError
+from benchmarks.turns import Budget, ContenderError, Entry
 from npformer.backend import cupy_problem
 from npformer.backend.cuda import PRECISIONS
 from npformer.errors import NpformerError
@@ -26,7 +26,7 @@ CPU_TORCH = (
 )
 
 
-class UsageError(Exception):
+class UsageError(argparse.ArgumentTypeError):
     """The command cannot run as given; the message says how to fix it."""
 
 
@@ -46,14 +46,22 @@ class Options:
     save: Path | None = None  # the file for the measurements
 
 
-def bare_parser(name, summary: str | None, examples: str | None = None):
-    """A parser that shows summary and examples unchanged, with --json."""
+def bare_parser(name, summary, examples=None, json=True):
+    """A parser that shows summary and examples unchanged; json: with --json."""
     parser = argparse.ArgumentParser(
         prog=f"python -m benchmarks.{name}", description=summary, epilog=examples,
         formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
     )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print one JSON document, for machines")
+    if json:
+        parser.add_argument("--json", action="store_true", help="print one JSON document, for machines")
     return parser
+
+
+def at_least_1(given):
+    """The integer that an option was given. Raises UsageError if it is none, or below 1."""
+    if not given.isdecimal() or int(given) < 1:
+        raise UsageError(f"expected an integer >= 1, got {given}")
+    return int(given)
 
 
 def new_parser(name, summary, examples, sizes, kernels, seconds):
@@ -63,7 +71,7 @@ def new_parser(name, summary, examples, sizes, kernels, seconds):
     add("--size", default=sizes, help=f"model sizes, from {', '.join(PRESETS)} (default: {sizes})")
     add("--against", choices=("torch", "none"), default="torch", help="the peer (default: torch)")
     add("--seconds", type=float, default=seconds, help=f"per comparison, a few rounds at least (default: {seconds:g})")
-    add("--rounds", type=int, help="at most this many rounds, for a quick look")
+    add("--rounds", type=at_least_1, help="at most this many rounds, for a quick look")
     precisions = ", ".join(PRECISIONS)
     add(
         "--precision",
@@ -88,28 +96,27 @@ def new_parser_without_peer(name, summary, examples, kernels):
 
 def add_save(parser):
     """Add the option --save, which names a file for the measurements."""
-    parser.add_argument("--save", type=Path, metavar="FILE", help="write the JSON document to this file, too")
+    parser.add_argument("--save", type=_result_file, metavar="FILE", help="write the JSON document to this file, too")
 
 
-def check_save(path: Path | None):
-    """Raise UsageError, before anything is measured, if the file of --save could not be written afterwards."""
-    if path is not None and (path.suffix != ".json" or not path.parent.is_dir()):
-        raise UsageError(f"--save: expected a .json file in an existing folder, got {path}")
+def _result_file(given) -> Path:
+    """A file that can be written once everything is measured. Raises UsageError, before, if it cannot."""
+    path = Path(given)
+    if path.suffix != ".json" or not path.parent.is_dir():
+        raise UsageError(f"expected a .json file in an existing folder, got {path}")
+    return path
 
 
 def checked(args) -> Options:
     """The checked options. Raises UsageError for options that make no sense or cannot run here."""
     if not args.seconds > 0:
         raise UsageError(f"--seconds: expected a number > 0, got {args.seconds}")
-    if args.rounds is not None and args.rounds < 1:
-        raise UsageError(f"--rounds: expected an integer >= 1, got {args.rounds}")
     sizes = listed("--size", args.size, PRESETS)
     given = args.kernels or (args.on_cpu if args.device == "numpy" else "auto")
     kernels = [_resolved(name, args.device) for name in listed("--kernels", given, (*KERNELS[args.device], "auto"))]
     precisions = _precisions(args)
     if args.against == "torch" and not installed("torch"):
         raise UsageError(NO_TORCH)
-    check_save(args.save)
     if args.device == "cupy":
         check_gpu(args.against == "torch")
     common = {"device", "size", "kernels", "on_cpu", "precision", "against", "seconds", "rounds", "keep_env", "json",
@@ -164,6 +171,19 @@ def numbers(option, given, low, below):
 def installed(package):
     """Whether a package could be imported, without importing it."""
     return importlib.util.find_spec(package) is not None
+
+
+def own_entries(options: Options, factory, common) -> list[Entry]:
+    """npformer with each requested kernel table, as contenders that this factory makes."""
+    return [
+        Entry(f"npformer-{kernels}", factory, {**common, "kernels": kernels}, imports_of(kernels))
+        for kernels in options.kernels
+    ]
+
+
+def imports_of(kernels):
+    """The modules that a contender with these kernels loads first."""
+    return ("numba",) if kernels == "numba" else ()
 
 
 def run(parser, benchmark: Callable[[Options], int]):

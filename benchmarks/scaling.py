@@ -5,9 +5,9 @@ from typing import Any
 
 from benchmarks import compare, report
 from benchmarks.growth import growth, kept_bytes
-from benchmarks.options import Options, listed, new_parser_without_peer, run
+from benchmarks.options import Options, listed, new_parser_without_peer, own_entries, run
 from benchmarks.products import step_flop
-from benchmarks.turns import Budget, Entry, contenders, take_turns
+from benchmarks.turns import Budget, contenders, take_turns
 from npformer.models.presets import Preset
 from npformer.percent import percent
 
@@ -57,7 +57,7 @@ def main():
 
 def benchmark(options: Options):
     """Measure all sweeps with all kernels and report. Returns the exit code."""
-    sweeps = listed("--sweep", str(options.own["sweep"]), SWEEPS)
+    sweeps = listed("--sweep", options.own["sweep"], SWEEPS)
     base, values = (QUICK_BASE, QUICK_SWEEPS) if options.own["quick"] else (BASE, SWEEPS)
     again = "; layers compute their forward again in backward" if options.own["recompute"] else ""
     what = report.wrapped(f"base: {base}, dropout {DROPOUT:g}{again}; width: d_ff is 4·d_model", " " * 6)
@@ -88,10 +88,9 @@ def varied(base: Preset, sweep, value) -> Preset:
 def measure(options: Options, kernels, size: Preset, environment) -> Point:
     """All numbers of one size, measured in a new process; times in seconds."""
     shape, recompute = dataclasses.asdict(size), bool(options.own["recompute"])
-    given = {"size": shape, "dropout": DROPOUT, "device": options.device, "kernels": kernels, "recompute": recompute}
-    imports = ("numba",) if kernels == "numba" else ()
-    entry = Entry(f"npformer-{kernels}", "benchmarks.own.train:train", given, imports)
-    with contenders([entry], environment) as children:
+    given = {"size": shape, "dropout": DROPOUT, "device": options.device, "recompute": recompute}
+    alone = dataclasses.replace(options, kernels=[kernels])
+    with contenders(own_entries(alone, "benchmarks.own.train:train", given), environment) as children:
         (row,) = compare.rows(children, take_turns(children, "step", QUICK_BUDGET if options.own["quick"] else BUDGET))
         facts = children[0].facts
     kept = kept_bytes(size, min(int(facts["threads"]), size.batch), recompute)

@@ -11,10 +11,7 @@ the middle and the largest of all steps.
 exit code: 0 all within their limits, 1 one is not, 2 there is no browser, or bad input
 """
 
-import argparse
 import statistics
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,6 +19,7 @@ from PIL import Image
 
 from benchmarks import report
 from benchmarks.browser import LIMIT, Browser, browser_problem
+from benchmarks.options import at_least_1, bare_parser
 from benchmarks.page_examples import printed
 
 MEGABYTES, PAINT, STEP = 3.0, 1000.0, 50.0  # the limits; times in milliseconds
@@ -56,18 +54,14 @@ COLOURS = 256  # a third of the bytes of all colours, and no eye sees it
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 
 
-def main(argv: Sequence[str] | None = None):
+def main(argv=None):
     """Run the command; returns its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.trace_page", description=__doc__.partition("\n")[0], allow_abbrev=False
-    )
-    parser.add_argument("--rounds", type=int, default=9, help="how often the page is loaded (default: 9)")
+    parser = bare_parser("trace_page", __doc__.partition("\n")[0], json=False)
+    parser.add_argument("--rounds", type=at_least_1, default=9, help="how often the page is loaded (default: 9)")
     parser.add_argument("--pictures", action="store_true", help="draw the pictures, measure nothing")
     args = parser.parse_args(argv)
-    problem = browser_problem() or (None if args.rounds >= 1 else f"--rounds: expected 1 or more, got {args.rounds}")
-    if problem:
-        print(f"trace_page: {problem}", file=sys.stderr)
-        return 2
+    if problem := browser_problem():
+        parser.error(problem)
     browser = Browser()
     try:
         with TemporaryDirectory() as made:

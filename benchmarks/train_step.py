@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import compare, on_gpu, report
-from benchmarks.options import Options, new_parser, numbers, run
+from benchmarks.options import Options, imports_of, new_parser, numbers, run
 from benchmarks.own.model import save_weights
 from benchmarks.products import linear_flop, linears, step_flop
 from benchmarks.turns import Child, Entry, Measured, contenders, take_turns
@@ -46,7 +46,7 @@ def main():
 
 def benchmark(options: Options):
     """Measure all sizes at all rates and report. Returns the exit code."""
-    rates = numbers("--dropout", str(options.own["dropout"]), 0, 1)
+    rates = numbers("--dropout", options.own["dropout"], 0, 1)
     on_device = options.device == "cupy"
     environment, about = report.opening(options, on_gpu.LEGEND if on_device else LEGEND)
     roofline = on_gpu.measure_roofline(options, environment) if on_device else None
@@ -86,7 +86,7 @@ def entries(options: Options, size, rate, weights, precision) -> list[Entry]:
     ways = (False, True) if options.own["recompute"] else (False,)
     found = [
         Entry(f"npformer-{kernels}{'-recompute' * again}", "benchmarks.own.train:train",
-              {**common, "kernels": kernels, "recompute": again}, ("numba",) if kernels == "numba" else ())
+              {**common, "kernels": kernels, "recompute": again}, imports_of(kernels))
         for kernels in options.kernels for again in ways
     ]  # fmt: skip
     for form in FORMS if options.torch else ():

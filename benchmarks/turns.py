@@ -62,8 +62,6 @@ class Child:
             cwd=ROOT, env={**environment, **entry.environment}, text=True, encoding="utf-8",
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
         )  # fmt: skip
-        self.about = {}
-        self.facts = {}
 
     def wait_until_ready(self):
         """Wait until it has imported and prepared everything; then about and facts are set."""
@@ -97,17 +95,14 @@ class Child:
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._errors):
             with suppress(OSError):  # the process has gone
-                if stream is not None:
-                    stream.close()
+                stream.close()
 
     def _ask(self, request):
-        assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # the missing answer gives the better error
             print(json.dumps(request), file=self._process.stdin, flush=True)
         return self._answer()
 
     def _answer(self):
-        assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             code = self._process.wait()
@@ -115,8 +110,7 @@ class Child:
             said = self._errors.read().strip().splitlines()[-12:]
             ended = f"{self.name}: expected an answer, it ended with code {code}:"
             raise ContenderError("\n    ".join([ended, *(said or [SILENT])]))
-        answer = json.loads(line)
-        return answer
+        return json.loads(line)
 
 
 @contextmanager

@@ -30,10 +30,10 @@ import time
 import traceback
 import warnings
 from pathlib import Path
-from types import FrameType
 
 from benchmarks import report
-from benchmarks.options import bare_parser
+from benchmarks.contender import memory_figure
+from benchmarks.options import at_least_1, bare_parser
 
 MEGABYTE = 1_000_000
 MEMORY, SECONDS = 200 * MEGABYTE, 2.0
@@ -66,7 +66,7 @@ def outcomes(numbers, seed, root, limited=True):
 
 
 def _outcome(subject, root, known, limited):
-    outcome, text, before, start = "read", "", _memory("VmRSS"), time.process_time()
+    outcome, text, before, start = "read", "", memory_figure("VmRSS"), time.process_time()
     try:
         with _limits() if limited else contextlib.nullcontext():
             if subject.read(root) != known and subject.exact:
@@ -79,7 +79,7 @@ def _outcome(subject, root, known, limited):
         outcome, text = "too long", traceback.format_exc()
     except Exception:
         outcome, text = "undocumented", traceback.format_exc()
-    seconds, memory = time.process_time() - start, max(0, _memory("VmHWM") - before)
+    seconds, memory = time.process_time() - start, max(0, memory_figure("VmHWM") - before)
     if limited and memory > MEMORY:
         outcome = "too large"
     return {"outcome": outcome, "seconds": seconds, "memory": memory, "text": text[-4000:]}
@@ -91,7 +91,7 @@ def _limits():
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    if now := _memory("VmSize"):
+    if now := memory_figure("VmSize"):
         resource.setrlimit(resource.RLIMIT_AS, (now + MEMORY, hard))
     old = signal.signal(signal.SIGPROF, _ring)
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
@@ -103,17 +103,8 @@ def _limits():
         resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
 
 
-def _ring(number, frame: FrameType | None):
+def _ring(number, frame):
     raise TooLongError
-
-
-def _memory(name):
-    """A memory figure of this process in bytes, from Linux; 0 elsewhere."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith(f"{name}:"):
-                return int(line.split()[1]) * 1024
-    return 0
 
 
 def in_processes(count, seed, each=1000):
@@ -124,7 +115,6 @@ def in_processes(count, seed, each=1000):
         command = [sys.executable, *WORKER, "--seed", str(seed), "--range", f"{number}:{stop}"]
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as child:
-            assert child.stdout is not None
             for line in child.stdout:
                 found = json.loads(line)
                 number = found["number"] + 1
@@ -140,7 +130,7 @@ def in_processes(count, seed, each=1000):
 
 def _work(numbers, seed):
     """The child process: print one line of JSON for each file."""
-    sys.modules["numba"] = None  # type: ignore[assignment]  # a damaged config.toml must not begin to compile
+    sys.modules["numba"] = None  # a damaged config.toml must not begin to compile
     warnings.simplefilter("error")
     signal.alarm(int(GUARD))
     with tempfile.TemporaryDirectory() as folder:
@@ -163,13 +153,11 @@ def summary(found):
 def main():
     """The command; see --help."""
     parser = bare_parser("faults.files", __doc__)
-    parser.add_argument("--count", type=int, default=10_000, help="how many files (default: 10000)")
+    parser.add_argument("--count", type=at_least_1, default=10_000, help="how many files (default: 10000)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the mutations (default: 0)")
     parser.add_argument("--only", type=int, metavar="N", help="read file N alone, and show its outcome")
     parser.add_argument("--range", help=argparse.SUPPRESS)  # internal: the child process's arguments
     args = parser.parse_args()
-    if args.count < 1:
-        parser.error(f"--count: expected an integer >= 1, got {args.count}")
     if args.range:
         _work(range(*map(int, args.range.split(":"))), args.seed)
         return 0

@@ -14,17 +14,16 @@ after each step. An interrupt is
 The exit code is 1 if any interrupt is one of these.
 """
 
-import argparse
 import random
 import signal
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
 
 import numpy as np
 
+from benchmarks.options import bare_parser
 from npformer.backend import get_backend
 from npformer.backend.numpy import numba_problem
 from npformer.models import Encoder, EncoderConfig
@@ -164,9 +163,9 @@ def measure(kernels, wanted, presses, sender: Sender) -> Counter[str]:
     return verdicts
 
 
-def main(words: Sequence[str] | None = None):
+def main(words=None):
     """Returns 0 if no interrupt did damage."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.faults.interrupts", description=__doc__.split("\n")[0])
+    parser = bare_parser("faults.interrupts", __doc__.split("\n")[0], json=False)
     parser.add_argument("--kernels", nargs="+", default=["plain", "numpy", "numba"], help="tables of kernels")
     parser.add_argument("--interrupts", type=int, default=200, help="interrupts for each table (default 200)")
     parser.add_argument("--presses", type=int, nargs="+", default=[1, 2], help="presses of Ctrl-C, one after the other")

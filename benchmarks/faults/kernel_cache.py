@@ -14,12 +14,12 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import report
-from benchmarks.options import bare_parser
+from benchmarks.options import at_least_1, bare_parser
 from npformer.backend.numpy import numba_problem
 
 EXAMPLES = """examples:
@@ -80,8 +80,7 @@ def empty(data, other, rng):
     del data[:]
 
 
-Damage = Callable[[bytearray, bytes, random.Random], None]
-DAMAGES: dict[str, Damage] = {
+DAMAGES = {
     "a bit flipped": flip,
     "cut short": cut,
     "a block of zeros": zero,
@@ -91,17 +90,15 @@ DAMAGES: dict[str, Damage] = {
 }
 
 
-def main(argv: Sequence[str] | None = None):
+def main(argv=None):
     """Run the command; returns its exit code."""
     parser = bare_parser("faults.kernel_cache", "Damage files of compiled kernels.", EXAMPLES)
-    parser.add_argument("--count", type=int, default=500, help="damaged files (default: 500)")
+    parser.add_argument("--count", type=at_least_1, default=500, help="damaged files (default: 500)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the damage (default: 0)")
     parser.add_argument("--unchecked", action="store_true", help="skip the digest check")
     args = parser.parse_args(argv)
-    problem = numba_problem() or (f"--count: expected an integer >= 1, got {args.count}" if args.count < 1 else None)
-    if problem is not None:
-        print(f"kernel_cache: {problem}", file=sys.stderr)
-        return 2
+    if problem := numba_problem():
+        parser.error(problem)
     with tempfile.TemporaryDirectory(prefix="kernel-cache-") as folder:
         found = measure(Path(folder), args.count, args.seed, args.unchecked)
     rows = summary(found)

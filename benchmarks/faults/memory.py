@@ -15,26 +15,19 @@ import gc
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 import npformer as npf
 from benchmarks import report
-from benchmarks.options import bare_parser
+from benchmarks.contender import memory_figure
+from benchmarks.options import at_least_1, bare_parser
 from npformer.backend import workspace
 
 KERNELS = ("plain", "numpy", "numba")
 WORK = ("train", "decode")
 FIRST = 100  # shapes until the memory to be kept is allocated
 MOST_TEXTS, MOST_TOKENS, VOCABULARY = 32, 64, 16
-
-
-def resident_bytes():
-    """The resident memory of this process, on Linux."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * 4096
 
 
 def give_back():
@@ -63,9 +56,9 @@ def measure(kernels, work, shapes):
             npf.greedy(model, src, max_len=min(target, 16))
         if number in (min(FIRST, shapes), shapes):
             gc.collect()
-            resident = resident_bytes()
+            resident = memory_figure("VmRSS")
             give_back()
-            after[number] = resident, resident_bytes()
+            after[number] = resident, memory_figure("VmRSS")
     (first, first_in_use), (last, last_in_use) = after[min(FIRST, shapes)], after[shapes]
     return {
         "kernels": kernels, "work": work, "shapes": shapes, "first_bytes": first, "last_bytes": last,
@@ -76,8 +69,7 @@ def measure(kernels, work, shapes):
 def in_a_process_of_its_own(kernels, work, shapes):
     """The same in a new process."""
     command = [sys.executable, "-m", "benchmarks.faults.memory", "--one", kernels, work, "--shapes", str(shapes)]
-    found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
-    return found
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
 def table(rows):
@@ -90,15 +82,13 @@ def table(rows):
     return report.table(("kernels", "work", "shapes", f"after {FIRST}", "at last", "growth", "in use", "kept"), lines)
 
 
-def main(arguments: Sequence[str] | None = None):
+def main(arguments=None):
     """Exit 0 once everything is measured."""
     parser = bare_parser("faults.memory", __doc__.splitlines()[0])
     parser.add_argument("--kernels", choices=KERNELS, action="append", help="one kernel table only; may be repeated")
-    parser.add_argument("--shapes", type=int, default=2000, help="how many random shapes (default: 2000)")
+    parser.add_argument("--shapes", type=at_least_1, default=2000, help="how many random shapes (default: 2000)")
     parser.add_argument("--one", nargs=2, metavar=("KERNELS", "WORK"), help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
-    if args.shapes < 1:
-        parser.error(f"--shapes: expected an integer >= 1, got {args.shapes}")
     if args.one:
         print(json.dumps(measure(*args.one, args.shapes)))
         return 0

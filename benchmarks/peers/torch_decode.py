@@ -4,16 +4,13 @@ The cache is allocated once, and the source's keys and values are computed once.
 newest token only, in inference mode. Sources have no padding, so they need no mask.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F  # noqa: N812
 from safetensors.numpy import load_file
-from torch import Tensor
 
 from benchmarks.own.model import NO_END, sources
 from benchmarks.peers.torch_device import about, autocast, place, seen, waiting
-from benchmarks.peers.torch_model import Block, Fused, Transformer, sinusoids
+from benchmarks.peers.torch_model import Fused, Transformer, sinusoids
 from benchmarks.tasks import Contender, Task
 from npformer.models.presets import PRESETS
 
@@ -40,7 +37,7 @@ def decode(size, tokens, batches, device, weights, precision="float32") -> Conte
 
 
 @torch.inference_mode()
-def greedy(net: Transformer, src: Tensor, positions: Tensor, end) -> Tensor:
+def greedy(net: Transformer, src, positions, end):
     """src (B, S), without padding, to tokens (B, T), up to the end token or the number of positions."""
     memory = net.encode(src, (src != 0)[:, None, None, :])
     states = [State(block, memory, len(positions)) for block in net.decoder]
@@ -62,17 +59,15 @@ def greedy(net: Transformer, src: Tensor, positions: Tensor, end) -> Tensor:
 class State:
     """One decoder layer and the keys and values (B, H, ·, D) that it has seen so far."""
 
-    def __init__(self, block, memory: Tensor, length):
-        self.block: Block = block
-        own, cross = self.block.self_attn, self.block.multihead_attn
-        assert cross is not None
-        self.own, self.cross = own, cross
+    def __init__(self, block, memory, length):
+        self.block, self.own, self.cross = block, block.self_attn, block.multihead_attn
+        own, cross = self.own, self.cross
         shape = (memory.shape[0], own.heads, length, own.width // own.heads)
         self.keys, self.values = memory.new_empty(shape), memory.new_empty(shape)
         k, v = cross.inputs[1](memory).chunk(2, -1)
         self.memory_keys, self.memory_values = (cross.split_heads(each).contiguous() for each in (k, v))
 
-    def step(self, x: Tensor, t) -> Tensor:
+    def step(self, x, t):
         """The layer on the token at position t, (B, 1, C)."""
         q, k, v = (self.own.split_heads(each) for each in self.own.inputs[0](x).chunk(3, -1))  # (B, H, 1, D)
         self.keys[:, :, t : t + 1], self.values[:, :, t : t + 1] = k, v
@@ -81,5 +76,4 @@ class State:
         q = self.cross.split_heads(self.cross.inputs[0](x))
         heads = F.scaled_dot_product_attention(q, self.memory_keys, self.memory_values)
         x = self.block.norms[1](x + self.cross.merge(heads))
-        y: Tensor = self.block.norms[2](x + self.block.linear2(F.relu(self.block.linear1(x))))
-        return y
+        return self.block.norms[2](x + self.block.linear2(F.relu(self.block.linear1(x))))

@@ -6,18 +6,13 @@ in attention: ``Textbook`` has one matrix for each of Q, K, V and writes the sof
 product for Q, K, V (in cross-attention one for K, V) and calls scaled_dot_product_attention.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Mapping
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual short name for it
 from torch import Tensor, nn
 
 from npformer.models.presets import Preset
-
-State = Mapping[str, Tensor]
 
 
 class Attention(nn.Module):
@@ -30,16 +25,15 @@ class Attention(nn.Module):
         self.inputs = nn.ModuleList(nn.Linear(size.d_model, n * size.d_model) for n in blocks)
         self.output = nn.Linear(size.d_model, size.d_model)
 
-    def split_heads(self, x: Tensor) -> Tensor:
+    def split_heads(self, x):
         """(B, T, C) to (B, H, T, D), a view."""
         return x.view(x.shape[0], -1, self.heads, self.width // self.heads).transpose(1, 2)
 
-    def merge(self, heads: Tensor) -> Tensor:
+    def merge(self, heads):
         """(B, H, T, D) to (B, T, C), through the output product."""
-        merged: Tensor = self.output(heads.transpose(1, 2).flatten(2))
-        return merged
+        return self.output(heads.transpose(1, 2).flatten(2))
 
-    def load(self, state: State, name):
+    def load(self, state, name):
         """Load the in_proj and out_proj of torch.nn.MultiheadAttention."""
         rows = [n * self.width for n in self.blocks]
         for kind in ("weight", "bias"):
@@ -55,7 +49,7 @@ class Textbook(Attention):
     def __init__(self, size: Preset, dropout, cross):
         super().__init__(size, dropout, (1, 1, 1))
 
-    def forward(self, x: Tensor, memory: Tensor, visible: Tensor) -> Tensor:
+    def forward(self, x, memory, visible):
         sources = (x, memory, memory)
         q, k, v = (self.split_heads(linear(each)) for linear, each in zip(self.inputs, sources, strict=True))
         scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
@@ -69,7 +63,7 @@ class Fused(Attention):
     def __init__(self, size: Preset, dropout, cross):
         super().__init__(size, dropout, (1, 2) if cross else (3,))
 
-    def forward(self, x: Tensor, memory: Tensor, visible: Tensor) -> Tensor:
+    def forward(self, x, memory, visible):
         if len(self.blocks) == 2:
             q = self.inputs[0](x)
             k, v = self.inputs[1](memory).chunk(2, -1)
@@ -82,13 +76,10 @@ class Fused(Attention):
         return self.merge(heads)
 
 
-Form = type[Textbook] | type[Fused]
-
-
 class Block(nn.Module):
     """An encoder layer; with cross, a decoder layer."""
 
-    def __init__(self, size: Preset, dropout, form: Form, cross):
+    def __init__(self, size: Preset, dropout, form, cross):
         super().__init__()
         self.self_attn = form(size, dropout, cross=False)
         self.multihead_attn = form(size, dropout, cross=True) if cross else None
@@ -96,14 +87,13 @@ class Block(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(size.d_model) for _ in range(3 if cross else 2))
         self.drop = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, visible: Tensor, memory: Tensor | None = None, seen: Tensor | None = None) -> Tensor:
+    def forward(self, x, visible, memory: Tensor | None = None, seen: Tensor | None = None):
         x = self.norms[0](x + self.drop(self.self_attn(x, x, visible)))
         if self.multihead_attn is not None:
             x = self.norms[1](x + self.drop(self.multihead_attn(x, memory, seen)))
-        y: Tensor = self.norms[-1](x + self.drop(self.linear2(self.drop(F.relu(self.linear1(x))))))
-        return y
+        return self.norms[-1](x + self.drop(self.linear2(self.drop(F.relu(self.linear1(x))))))
 
-    def load(self, state: State, name):
+    def load(self, state, name):
         """Load the state of torch.nn.TransformerEncoderLayer or DecoderLayer stored under name."""
         self.self_attn.load(state, f"{name}.self_attn")
         if self.multihead_attn is not None:
@@ -117,7 +107,7 @@ class Block(nn.Module):
 class Transformer(nn.Module):
     """The whole network."""
 
-    def __init__(self, size: Preset, dropout, form: Form):
+    def __init__(self, size: Preset, dropout, form):
         super().__init__()
         self.scale = math.sqrt(size.d_model)
         self.src_embed, self.tgt_embed = (nn.Embedding(size.vocab_size, size.d_model) for _ in range(2))
@@ -128,7 +118,7 @@ class Transformer(nn.Module):
         self.positions = nn.Buffer(sinusoids(size.length, size.d_model))
         self.past = nn.Buffer(torch.ones(size.length, size.length, dtype=torch.bool).tril())
 
-    def forward(self, src: Tensor, tgt_in: Tensor) -> Tensor:
+    def forward(self, src, tgt_in):
         """(B, S) and (B, T) to logits (B, T, V)."""
         seen = (src != 0)[:, None, None, :]
         visible = (tgt_in != 0)[:, None, None, :] & self.past
@@ -136,40 +126,37 @@ class Transformer(nn.Module):
         x = self.embed(self.tgt_embed, tgt_in)
         for block in self.decoder:
             x = block(x, visible, memory, seen)
-        logits: Tensor = self.generator(x)
-        return logits
+        return self.generator(x)
 
-    def encode(self, src: Tensor, seen: Tensor) -> Tensor:
+    def encode(self, src, seen):
         """(B, S) to the memory (B, S, C)."""
         memory = self.embed(self.src_embed, src)
         for block in self.encoder:
             memory = block(memory, seen)
         return memory
 
-    def embed(self, table: nn.Module, tokens: Tensor) -> Tensor:
+    def embed(self, table: nn.Module, tokens):
         """(B, T) to (B, T, C): the table's rows, scaled, with positions, after dropout."""
-        embedded: Tensor = self.drop(table(tokens) * self.scale + self.positions)
-        return embedded
+        return self.drop(table(tokens) * self.scale + self.positions)
 
-    def load(self, state) -> Transformer:
+    def load(self, state):
         """Load npformer's weights, as npformer.interop.torch.to_state_dict names them."""
         tensors = {name: torch.from_numpy(array) for name, array in state.items()}
         for name in ("src_embed", "tgt_embed", "generator"):
             load_module(self.get_submodule(name), tensors, name)
         for stack, blocks in (("encoder", self.encoder), ("decoder", self.decoder)):
             for i, block in enumerate(blocks):
-                assert isinstance(block, Block)
                 block.load(tensors, f"{stack}.layers.{i}")
         return self
 
 
-def load_module(module: nn.Module, state: State, name):
+def load_module(module: nn.Module, state, name):
     """Copy the parameters of module from state, where their names are name.weight and so on."""
     for kind, parameter in module.named_parameters():
         parameter.data.copy_(state[f"{name}.{kind}"])
 
 
-def sinusoids(length, width) -> Tensor:
+def sinusoids(length, width):
     """The table (T, C) of positions."""
     angle = torch.arange(length)[:, None] / 10000 ** (torch.arange(0, width, 2, dtype=torch.float64) / width)
     return torch.stack([angle.sin(), angle.cos()], -1).flatten(1)[:, :width].float()

@@ -1,15 +1,10 @@
 """The operations in PyTorch, as a good program writes them; autograd runs the backward."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import Tensor
 
 from benchmarks.cases import BUCKETS, EPS, FARTHEST, KERNEL, RATE, Case, case, window
 from benchmarks.peers.torch_device import about, autocast, place, waiting
@@ -17,7 +12,6 @@ from benchmarks.peers.torch_model import sinusoids
 from benchmarks.tasks import TOGETHER, Contender, Task, repeated
 from npformer.models.presets import PRESETS, Preset
 
-Spelling = Callable[..., Any]
 #: Which inputs are matrices, (out, in) in PyTorch, or kernels, (out, in, K).
 TRANSPOSED = {"linear": (1,), "feed_forward": (1, 3), "gru": (2, 4), "conv1d": (1,)}
 
@@ -40,9 +34,9 @@ def ops(size, device, threads, precision="float32") -> Contender:
     return Contender(about(), tasks, synchronize=waiting(at), together=together)
 
 
-def prepared(name, size: Preset, rate, at: torch.device) -> tuple[Spelling, list[Tensor], Case]:
+def prepared(name, size: Preset, rate, at: torch.device):
     """(the function, its inputs, their case) for the operation of that name."""
-    given: Case = case(name, size)
+    given = case(name, size)
     inputs = []
     for i, array in enumerate(given.arrays):
         turned = np.ascontiguousarray(array.T) if i in TRANSPOSED.get(name, ()) else array
@@ -51,14 +45,14 @@ def prepared(name, size: Preset, rate, at: torch.device) -> tuple[Spelling, list
     return spellings(size, rate, at)[name], inputs, given
 
 
-def _forward(function: Spelling, inputs: list[Tensor]) -> Task:
+def _forward(function, inputs) -> Task:
     def run():
         function(*inputs)
 
     return run
 
 
-def upstream(given: Case, outputs: tuple[Tensor, ...]) -> list[Tensor]:
+def upstream(given: Case, outputs):
     """The upstream gradients: one for each output, with the output's device and dtype."""
     return [
         torch.from_numpy(np.asarray(dy, dtype=np.float32)).to(y)
@@ -66,7 +60,7 @@ def upstream(given: Case, outputs: tuple[Tensor, ...]) -> list[Tensor]:
     ]
 
 
-def _backward(function: Spelling, inputs: list[Tensor], given: Case) -> Task:
+def _backward(function, inputs, given: Case) -> Task:
     outputs = function(*inputs)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     wanted = [x for x in inputs if x.requires_grad]
@@ -78,15 +72,15 @@ def _backward(function: Spelling, inputs: list[Tensor], given: Case) -> Task:
     return run
 
 
-def spellings(size: Preset, rate, at: torch.device) -> dict[str, Spelling]:
+def spellings(size: Preset, rate, at: torch.device):
     """Each operation as a function of tensors; tables and masks are made beforehand."""
     table = sinusoids(size.length, size.d_model).to(at)
     width = (size.d_model,)
 
-    def drop(x: Tensor) -> Tensor:
+    def drop(x):
         return F.dropout(x, rate, training=True)
 
-    def add_norm(x: Tensor, f: Tensor, gamma: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
+    def add_norm(x, f, gamma, beta):
         total = x + drop(f)
         return total, F.layer_norm(total, width, gamma, beta, EPS)
 
@@ -110,7 +104,7 @@ def spellings(size: Preset, rate, at: torch.device) -> dict[str, Spelling]:
     }
 
 
-def _of_attention(size: Preset, rate, at: torch.device) -> dict[str, Spelling]:
+def _of_attention(size: Preset, rate, at: torch.device):
     """All kinds of attention, and positions. A window is a mask here: it hides scores and saves no work."""
     length, attend = size.length, F.scaled_dot_product_attention
     past = torch.ones(length, length, dtype=torch.bool, device=at).tril()
@@ -122,11 +116,11 @@ def _of_attention(size: Preset, rate, at: torch.device) -> dict[str, Spelling]:
     angle = torch.arange(length)[:, None] * 10000.0 ** (torch.arange(0, wide, 2) * (-1 / wide))
     turn = torch.polar(torch.ones_like(angle), angle).to(at)  # (T, D/2)
 
-    def rotary(x: Tensor) -> Tensor:
+    def rotary(x):
         points = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
         return torch.view_as_real(points * turn).flatten(-2)
 
-    def linear_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def linear_attention(q, k, v):
         fq, fk = F.elu(q) + 1, F.elu(k) + 1
         return (fq @ (fk.mT @ v)) / (fq @ fk.sum(-2)[..., None])
 
@@ -140,16 +134,16 @@ def _of_attention(size: Preset, rate, at: torch.device) -> dict[str, Spelling]:
     }
 
 
-def _of_other_models() -> dict[str, Spelling]:
+def _of_other_models():
     """Operations of networks that are not, or not only, Transformers."""
 
-    def remembered(x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    def remembered(x, gamma, beta, mean, variance):
         return (x - mean) * (variance + EPS).rsqrt() * gamma + beta  # F.batch_norm has no gradient of mean and variance
 
-    def batch_norm(x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+    def batch_norm(x, gamma, beta):
         return F.batch_norm(x.flatten(0, 1), None, None, gamma, beta, training=True, eps=EPS).view_as(x)
 
-    def gru(x: Tensor, start: Tensor, weight: Tensor, bias: Tensor, recurrent: Tensor, u_bias: Tensor) -> Tensor:
+    def gru(x, start, weight, bias, recurrent, u_bias):
         weights = [weight, recurrent, bias, u_bias]
         return torch.gru(x, start[None], weights, True, 1, 0.0, True, False, True)[0]
 
@@ -161,7 +155,7 @@ def _of_other_models() -> dict[str, Spelling]:
     }
 
 
-def _buckets(length) -> Tensor:
+def _buckets(length):
     """Which entry of the table of relative positions each pair uses, (T, T), as T5 has it."""
     ahead = torch.arange(length)[None, :] - torch.arange(length)[:, None]
     share, n = BUCKETS // 2, ahead.abs()

@@ -4,9 +4,8 @@ On a GPU several steps are queued before the host waits, and their losses are re
 already on the device. Each step's loss is copied, since a captured graph overwrites it in the next step.
 """
 
-from __future__ import annotations
-
 import time
+from functools import partial
 
 import torch
 import torch._dynamo  # the first optimiser imports it; here it counts as an import, not as memory in use
@@ -19,36 +18,25 @@ from benchmarks.tasks import PREPARED, TOGETHER, Contender, Task
 from npformer.models.presets import PRESETS
 
 
-def textbook(size, dropout, device, weights, precision="float32") -> Contender:
-    """Attention written out, Adam with its defaults."""
-    net = Transformer(PRESETS[size], dropout, Textbook).load(load_file(weights))
-    return _Training(net, size, device, precision, fused=False).contender()
+def _contender(form, fused, mode, size, dropout, device, weights, precision="float32") -> Contender:
+    net = Transformer(PRESETS[size], dropout, form).load(load_file(weights))
+    return _Training(net, size, device, precision, fused, mode).contender()
 
 
-def fast(size, dropout, device, weights, precision="float32") -> Contender:
-    """The fastest eager form: few products, scaled_dot_product_attention, fused Adam."""
-    return _fused(size, dropout, device, weights, precision).contender()
-
-
-def compiled(size, dropout, device, weights, precision="float32") -> Contender:
-    """The same through torch.compile."""
-    return _fused(size, dropout, device, weights, precision, "default").contender()
-
-
-def reduce_overhead(size, dropout, device, weights, precision="float32") -> Contender:
-    """The same through torch.compile with mode="reduce-overhead": forward and backward as CUDA graphs."""
-    return _fused(size, dropout, device, weights, precision, "reduce-overhead").contender()
-
-
-def _fused(size, dropout, device, weights, precision, mode: str | None = None) -> _Training:
-    net = Transformer(PRESETS[size], dropout, Fused).load(load_file(weights))
-    return _Training(net, size, device, precision, fused=True, mode=mode)
+#: Attention written out, Adam with its defaults.
+textbook = partial(_contender, Textbook, False, None)
+#: The fastest eager form: few products, scaled_dot_product_attention, fused Adam.
+fast = partial(_contender, Fused, True, None)
+#: The same through torch.compile.
+compiled = partial(_contender, Fused, True, "default")
+#: The same through torch.compile with mode="reduce-overhead": forward and backward as CUDA graphs.
+reduce_overhead = partial(_contender, Fused, True, "reduce-overhead")
 
 
 class _Training:
     """A network that trains on one batch; mode: torch.compile's mode, None for eager."""
 
-    def __init__(self, net: Transformer, size, device, precision, fused, mode: str | None = None):
+    def __init__(self, net: Transformer, size, device, precision, fused, mode: str | None):
         self.at, self.precision, self.together = place(device, precision), precision, TOGETHER[device]
         self.net = net.to(self.at)
         self.adam = torch.optim.Adam(self.net.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=fused)
@@ -56,17 +44,17 @@ class _Training:
         self.captured = mode == "reduce-overhead"
         self.forward = self.loss if mode is None else torch.compile(self.loss, mode=mode)
 
-    def loss(self) -> torch.Tensor:
+    def loss(self):
         src, tgt_in, tgt_out = self.batch
         with autocast(self.at, self.precision):
             return F.cross_entropy(self.net(src, tgt_in).flatten(0, 1), tgt_out.flatten(), ignore_index=0)
 
-    def step(self) -> torch.Tensor:
+    def step(self):
         if self.captured:
             torch.compiler.cudagraph_mark_step_begin()
         self.adam.zero_grad(set_to_none=True)
-        value: torch.Tensor = self.forward()
-        value.backward()  # type: ignore[no-untyped-call]
+        value = self.forward()
+        value.backward()
         self.adam.step()
         return value.detach().clone()
 

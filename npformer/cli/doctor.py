@@ -50,9 +50,9 @@ def examine() -> dict[str, str]:
     return {
         "npformer": __version__,
         "python": f"{platform.python_version()} ({sys.executable})",
-        "system": f"{platform.system()} {platform.machine()}, {_cores()} cores",
+        "system": f"{platform.system()} {platform.machine()}, {cores()} cores",
         **{name: _version(name) for name in PACKAGES},
-        "BLAS": _blas(),
+        "BLAS": blas_name(),
         "BLAS core": _core(),
         "BLAS threads": _threads(),
         "Numba": _numba(compiled),
@@ -100,11 +100,13 @@ def _mkl(problem: str | None) -> str:
     return f"{version}, not used: {intel().problem}" if intel().problem else version
 
 
-def _cores() -> int:
+def cores() -> int:
+    """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _blas() -> str:
+def blas_name() -> str:
+    """The BLAS that NumPy was built with."""
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     return f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
 

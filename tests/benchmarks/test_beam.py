@@ -63,8 +63,5 @@ def test_a_run_is_measured(runs, monkeypatch, capsys):
         (["copy", "--save", "nowhere/x.json"], "--save: expected a .json file in an existing folder"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(words, message, runs, monkeypatch, capsys):
-    assert command(monkeypatch, runs / words[0], *words[1:]) == 2
-    ended = capsys.readouterr()
-    assert message in ended.err
-    assert ended.out == ""
+def test_what_cannot_be_measured_is_refused(words, message, runs, refused):
+    assert message in refused(beam.main, runs / words[0], *words[1:])

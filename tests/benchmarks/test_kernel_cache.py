@@ -25,8 +25,3 @@ def test_a_process_that_ends_is_a_crash_and_the_next_case_goes_on(tmp_path):
     assert list(tried(cases, unchecked=False)) == [
         Outcome(False, "crash"), Outcome(True, "right"), Outcome(False, "crash"),
     ]  # fmt: skip
-
-
-def test_what_cannot_be_run_is_refused(capsys):
-    assert main(["--count", "0"]) == 2
-    assert "--count: expected an integer >= 1, got 0" in capsys.readouterr().err

@@ -1,14 +1,11 @@
 """Options that the benchmarks refuse: error messages and exit codes."""
 
-import sys
-from collections.abc import Callable
-
 import pytest
 
-from benchmarks import decode, machine, ops, options, train_step, turns
+from benchmarks import decode, gradcheck_time, machine, ops, options, scaling, trace_page, train_step
+from benchmarks.faults import files, kernel_cache, memory
 from npformer.backend import cupy_problem
 
-Main = Callable[[], int]
 MAINS = pytest.mark.parametrize("main", [train_step.main, decode.main, ops.main], ids=["train_step", "decode", "ops"])
 
 
@@ -23,28 +20,19 @@ def without(monkeypatch):
     return hide
 
 
-def refusal(main, arguments, monkeypatch, capsys):
-    """The error message of a command that must end with code 2 before it starts anything."""
-    monkeypatch.setattr(turns.subprocess, "Popen", lambda *_, **__: pytest.fail("expected that nothing is started"))
-    monkeypatch.setattr(sys, "argv", ["benchmark", *arguments])
-    assert main() == 2
-    return capsys.readouterr().err
-
-
 @MAINS
-def test_without_torch_one_error_says_what_to_install(main, without, monkeypatch, capsys):
+def test_without_torch_one_error_says_what_to_install(main, without, refused):
     without("torch")
-    error = refusal(main, ["--kernels", "plain"], monkeypatch, capsys)
-    assert error == (
+    assert refused(main, "--kernels", "plain") == (
         "benchmarks: --against torch: expected PyTorch, it is not installed; in npformer's folder: "
         "pip install '.[bench]' (a CPU build will do), or use --against none\n"
     )
 
 
 @MAINS
-def test_compiled_kernels_need_numba_and_auto_works_without_it(main, without, monkeypatch, capsys):
+def test_compiled_kernels_need_numba_and_auto_works_without_it(main, without, refused):
     without("numba")
-    error = refusal(main, ["--kernels", "numba"], monkeypatch, capsys)
+    error = refused(main, "--kernels", "numba")
     assert "expected Numba, it is not installed" in error
     assert "pip install '.[fast]'" in error
     parser = options.new_parser("x", "", "", "tiny", "auto,numpy,plain", 1)
@@ -53,32 +41,41 @@ def test_compiled_kernels_need_numba_and_auto_works_without_it(main, without, mo
 
 @MAINS
 @pytest.mark.skipif(cupy_problem() is None, reason="a GPU answers")
-def test_cupy_without_a_gpu(main, monkeypatch, capsys):
-    error = refusal(main, ["--device", "cupy", "--against", "none"], monkeypatch, capsys)
+def test_cupy_without_a_gpu(main, refused):
+    error = refused(main, "--device", "cupy", "--against", "none")
     assert "--device cupy: " in error
     assert "or use --device numpy" in error
 
 
 @pytest.mark.parametrize(
-    ("main", "arguments", "words"),
+    ("module", "option", "value", "words"),
     [
-        (train_step.main, ["--size", "huge"],
-         "--size: expected names from tiny, small, mid, base, separated by commas, got 'huge'"),
-        (train_step.main, ["--dropout", "0.1,1"], "--dropout: expected 0 <= number < 1, got 1"),
-        (train_step.main, ["--dropout", "much"], "--dropout: expected numbers separated by commas, got 'much'"),
-        (train_step.main, ["--seconds", "0"], "--seconds: expected a number > 0, got 0"),
-        (train_step.main, ["--rounds", "0"], "--rounds: expected an integer >= 1, got 0"),
-        (train_step.main, ["--kernels", "fast"], "--kernels: expected names from numba, numpy, plain, auto"),
-        (decode.main, ["--tokens", "0"], "--tokens: expected an integer >= 1, got 0"),
-        (decode.main, ["--batch", "0"], "--batch: expected 1 <= number < 4097, got 0"),
-        (ops.main, ["--op", "convolution"], "--op: expected names from linear, relu"),
-        (ops.main, ["--threads", "0"], "--threads: expected an integer >= 1, got 0"),
-        (ops.main, ["--save", "nowhere/x.json"], "--save: expected a .json file in an existing folder, got"),
-        (decode.main, ["--save", "decode.txt"], "--save: expected a .json file in an existing folder, got"),
+        (train_step, "--size", "huge", "expected names from tiny, small, mid, base, separated by commas, got 'huge'"),
+        (train_step, "--dropout", "0.1,1", "expected 0 <= number < 1, got 1"),
+        (train_step, "--dropout", "much", "expected numbers separated by commas, got 'much'"),
+        (train_step, "--seconds", "0", "expected a number > 0, got 0"),
+        (train_step, "--rounds", "0", "expected an integer >= 1, got 0"),
+        (train_step, "--kernels", "fast", "expected names from numba, numpy, plain, auto"),
+        (decode, "--tokens", "0", "expected an integer >= 1, got 0"),
+        (decode, "--batch", "0", "expected 1 <= number < 4097, got 0"),
+        (decode, "--save", "decode.txt", "expected a .json file in an existing folder, got"),
+        (ops, "--op", "convolution", "expected names from linear, relu"),
+        (ops, "--threads", "0", "expected an integer >= 1, got 0"),
+        (ops, "--save", "nowhere/x.json", "expected a .json file in an existing folder, got"),
+        (scaling, "--sweep", "T,colour", "expected names from T, batch, width, depth, separated by commas, got 'col"),
+        (scaling, "--kernels", "fast", "expected names from numba, numpy, plain, auto"),
+        (gradcheck_time, "--rounds", "0", "expected an integer >= 1, got 0"),
+        (gradcheck_time, "--only", "all", "expected some of first, ordinary, million, region, got all"),
+        (gradcheck_time, "--save", "nowhere/x.json", "expected a .json file in an existing folder"),
+        (trace_page, "--rounds", "0", "expected an integer >= 1, got 0"),
+        (files, "--count", "0", "expected an integer >= 1, got 0"),
+        (kernel_cache, "--count", "0", "expected an integer >= 1, got 0"),
+        (memory, "--shapes", "0", "expected an integer >= 1, got 0"),
     ],
-)  # fmt: skip
-def test_bad_options_are_refused(main, arguments, words, monkeypatch, capsys):
-    assert words in refusal(main, ["--against", "none", *arguments], monkeypatch, capsys)
+)
+def test_bad_options_are_refused(module, option, value, words, refused):
+    peer = ["--against", "none"] if module in (train_step, decode, ops) else []
+    assert f"{option}: {words}" in refused(module.main, *peer, option, value)
 
 
 def test_contenders_do_not_inherit_settings_that_slow_one_side_down(monkeypatch):

@@ -90,20 +90,3 @@ def test_width_takes_the_feed_forward_along():
     wide = scaling.varied(scaling.BASE, "width", 1024)
     assert (wide.d_model, wide.d_ff, wide.num_heads) == (1024, 4096, scaling.BASE.num_heads)
     assert scaling.varied(scaling.BASE, "batch", 8) == scaling.BASE
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (
-            ["--sweep", "T,colour"],
-            "--sweep: expected names from T, batch, width, depth, separated by commas, got 'colour'",
-        ),
-        (["--kernels", "fast"], "--kernels: expected names from numba, numpy, plain, auto"),
-    ],
-)
-def test_bad_options_are_refused(arguments, words, monkeypatch, capsys):
-    monkeypatch.setattr(turns.subprocess, "Popen", lambda *_, **__: pytest.fail("expected that nothing is started"))
-    monkeypatch.setattr(sys, "argv", ["benchmark", *arguments])
-    assert scaling.main() == 2
-    assert words in capsys.readouterr().err

@@ -35,9 +35,6 @@ def test_the_verdict_is_on_the_largest(monkeypatch, capsys, most, verdict, code)
     assert capsys.readouterr().out.split()[-5:] == ["ms", "2", f"{most:g}", "50", verdict]
 
 
-def test_what_cannot_run_is_told(monkeypatch, capsys):
-    monkeypatch.setattr(trace_page, "browser_problem", lambda: None)
-    assert trace_page.main(["--rounds", "0"]) == 2
+def test_what_cannot_run_is_told(monkeypatch, refused):
     monkeypatch.setattr(trace_page, "browser_problem", lambda: "no browser here")
-    assert trace_page.main([]) == 2
-    assert "trace_page: no browser here" in capsys.readouterr().err
+    assert "trace_page: error: no browser here" in refused(trace_page.main)
