@@ -1,6 +1,5 @@
 """The picture of attention: every head in its place, every token readable, hidden keys visible as such."""
 
-import struct
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +10,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from npformer.errors import DTypeError, OutputError, ShapeError
+from npformer.errors import DTypeError, ShapeError
 from npformer.plotting import colours, draw_attention
 from npformer.plotting.attention import attention_figure
 from npformer.plotting.attention_layout import plan
@@ -220,18 +219,9 @@ def test_a_large_model_stays_within_the_pixels_a_viewer_can_open():
 
 
 @pytest.mark.parametrize(("length", "smallest", "largest"), [(3, 900, 3000), (12, 1300, 3200), (30, 2000, 5000)])
-def test_the_file_is_a_png_of_sensible_size(length, smallest, largest, tmp_path):
-    draw_attention(*example(length), tmp_path / "attention.png", title="reverse")
-    data = (tmp_path / "attention.png").read_bytes()
-    assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    width, height = struct.unpack(">II", data[16:24])
+def test_the_picture_has_a_sensible_size(length, smallest, largest):
+    width, height = attention_figure(*example(length), title="reverse").canvas.get_width_height()
     assert smallest <= width < height <= largest
-
-
-def test_equal_weights_give_equal_bytes(tmp_path):
-    draw_attention(*example(3), tmp_path / "a.png")
-    draw_attention(*example(3), tmp_path / "b.png")
-    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
 def test_tokens_and_titles_are_taken_as_they_are(tmp_path):
@@ -276,16 +266,6 @@ def test_numbers_that_are_no_weights(weights, message):
         attention_figure({"encoder.layers.0.self_attention": weights}, ["a"], [])
 
 
-def test_no_attention_at_all_is_an_error():
-    with pytest.raises(ShapeError, match="expected at least one attention, got none"):
-        attention_figure({}, ["a"], ["b"])
-
-
 def test_no_tokens_is_an_error():
     with pytest.raises(ShapeError, match="none of them 0"):
         attention_figure({"encoder.layers.0.self_attention": np.ones((1, 0, 0))}, [], [])
-
-
-def test_a_place_that_cannot_be_written(tmp_path):
-    with pytest.raises(OutputError, match="create it first"):
-        draw_attention(*example(3), tmp_path / "nowhere" / "a.png")

@@ -1,16 +1,14 @@
 """The picture of a run shows what was logged, and says what it cannot show."""
 
-import struct
-
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from npformer.errors import DataError, OutputError
 from npformer.plotting import draw_curves
 from npformer.plotting.curves import curves_figure
 from npformer.plotting.panels import spread
+from tests.plotting.figures import texts
 
 NAN, INF = float("nan"), float("inf")
 
@@ -31,10 +29,6 @@ def titles(figure: Figure):
     return [axes.get_title(loc="left") for axes in figure.axes]
 
 
-def texts(axes: Axes):
-    return [text.get_text() for text in axes.texts if text.get_text()]
-
-
 def line(axes: Axes, name):
     return next(found for found in axes.lines if found.get_label() == name)
 
@@ -48,7 +42,7 @@ def test_a_run_with_everything(stays_inside):
     assert texts(rate) == ["last 0.001"]
     np.testing.assert_allclose(line(accuracy, "token accuracy").get_ydata(), [93.0, 95.0])
     np.testing.assert_array_equal(line(loss, "training").get_xdata(), [100, 200, 300])
-    assert [text.get_text() for text in figure.texts] == [
+    assert texts(figure) == [
         "Training curves",
         "Training curves · 300 steps · 40,000 tokens per second (median)",
     ]
@@ -162,7 +156,7 @@ def test_no_score_is_rounded_up_to_a_perfect_one():
 
 def test_the_title_names_the_task_and_the_run_as_they_are(stays_inside):
     figure = curves_figure(run([2.0, 1.0]), "lm of $a_1$.txt · run my_run-$2")
-    assert figure.texts[0].get_text() == "lm of $a_1$.txt · run my_run-$2"
+    assert texts(figure)[0] == "lm of $a_1$.txt · run my_run-$2"
     assert not figure.texts[0].get_parse_math()
     assert stays_inside(figure)
 
@@ -198,27 +192,3 @@ def test_a_warm_up_that_has_not_ended_fills_the_panel(stays_inside):
     figure = curves_figure(run([2.0, 1.0]), warmup=5_000)
     assert figure.axes[1].get_xlim() == (0.0, 200.0)
     assert stays_inside(figure)
-
-
-@pytest.mark.parametrize("metrics", [[], [{"step": 1, "kind": "note"}]])
-def test_nothing_to_draw_is_an_error_and_writes_nothing(metrics, tmp_path):
-    with pytest.raises(DataError, match="expected at least one line of training or evaluation, got none"):
-        draw_curves(metrics, tmp_path / "curves.png")
-    assert not list(tmp_path.iterdir())
-
-
-def test_the_file_is_a_png_of_sensible_size_and_equal_runs_give_equal_bytes(tmp_path):
-    metrics = [*run([2.0, 1.0]), held_out(200, 1.0)]
-    draw_curves(metrics, tmp_path / "curves.png")
-    draw_curves(metrics, tmp_path / "again.png")
-    data = (tmp_path / "curves.png").read_bytes()
-    assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    width, height = struct.unpack(">II", data[16:24])
-    assert 1000 <= width <= 2000
-    assert 800 <= height <= 2000
-    assert (tmp_path / "again.png").read_bytes() == data
-
-
-def test_a_place_that_cannot_be_written_is_told_before_drawing(tmp_path):
-    with pytest.raises(OutputError, match="expected an existing folder"):
-        draw_curves([], tmp_path / "nowhere" / "curves.png")
