@@ -47,12 +47,12 @@ def words(count):
 
 def test_arguments_and_standard_input_give_the_same_output(cli, trained, typed):
     texts = words(7)
-    by_argument = cli("decode", trained, *texts).quiet()
+    by_argument = cli(f"decode {trained}", *texts).quiet()
     assert by_argument.out.count("\n") == 7
     for end in ("\n", "\r\n"):
         typed(end.join(texts).encode())
-        assert cli("decode", trained).out == by_argument.out
-    found = cli("decode", trained, "--json", *texts).document
+        assert cli(f"decode {trained}").out == by_argument.out
+    found = cli(f"decode {trained} --json", *texts).document
     assert [entry["input"] for entry in found] == texts
     assert [entry["output"] for entry in found] == by_argument.out.split("\n")[:-1]
 
@@ -69,37 +69,37 @@ def test_options_may_stand_anywhere(order, cli, trained):
 
 def test_a_texts_output_does_not_depend_on_the_batch(cli, trained):
     texts = words(9)
-    assert cli("decode", trained, *texts).out == "".join(cli("decode", trained, text).out for text in texts)
+    assert cli(f"decode {trained}", *texts).out == "".join(cli(f"decode {trained}", text).out for text in texts)
 
 
 def test_many_lines_go_in_batches_and_keep_their_order(cli, trained, typed, echo):
     texts = words(601)
     typed("\n".join(texts).encode())
-    assert cli("decode", trained).out.splitlines() == [text.upper() for text in texts]
+    assert cli(f"decode {trained}").out.splitlines() == [text.upper() for text in texts]
     assert echo == [250, 250, 101]
     typed("\n".join(texts).encode() + b"\n")
-    assert [entry["input"] for entry in cli("decode", trained, "--json").document] == texts
+    assert [entry["input"] for entry in cli(f"decode {trained} --json").document] == texts
 
 
 def test_batches_are_decoded_by_the_model(cli, trained, typed, monkeypatch):
     texts = words(20)
-    whole = cli("decode", trained, *texts).out
+    whole = cli(f"decode {trained}", *texts).out
     monkeypatch.setattr(decode, "BATCH_SIZE", 3)
     typed("\n".join(texts).encode())
-    assert cli("decode", trained).out == whole
+    assert cli(f"decode {trained}").out == whole
 
 
 def test_a_person_who_types_is_answered_line_by_line(cli, trained, typed, echo):
     typed(b"ab\ncd\n", terminal=True)
-    done = cli("decode", trained)
+    done = cli(f"decode {trained}")
     assert (done.out, echo) == ("AB\nCD\n", [1, 1])
     assert "Ctrl-D ends" in done.err
 
 
 def test_empty_input_gives_empty_output(cli, trained, typed):
     typed(b"")
-    assert (cli("decode", trained).code, cli("decode", trained).out) == (0, "")
-    assert cli("decode", trained, "--json").document == []
+    assert (cli(f"decode {trained}").code, cli(f"decode {trained}").out) == (0, "")
+    assert cli(f"decode {trained} --json").document == []
 
 
 def test_best_takes_the_best(cli, trained, tmp_path):
@@ -113,13 +113,13 @@ def test_best_takes_the_best(cli, trained, tmp_path):
         assert (parameter.data == latest.arrays[f"parameters.{name}"]).all()
     for name, parameter in by_latest.named_parameters():
         assert (parameter.data == -latest.arrays[f"parameters.{name}"]).all()
-    assert cli("decode", run, "--best", *words(5)).out == cli("decode", trained, *words(5)).out
+    assert cli("decode", run, "--best", *words(5)).out == cli(f"decode {trained}", *words(5)).out
 
 
 def test_max_len_bounds_the_output(cli, trained):
     texts = words(30)
     whole, short = (
-        [entry["output"] for entry in cli("decode", trained, "--json", *limit, *texts).document]
+        [entry["output"] for entry in cli(f"decode {trained} --json", *limit, *texts).document]
         for limit in ([], ["--max-len", 2])
     )
     assert max(map(len, whole)) > 2
@@ -142,7 +142,7 @@ def test_max_len_bounds_the_output(cli, trained):
 )
 def test_bad_texts_and_options(given, message, cli, trained, contents):
     before = contents(trained)
-    cli("decode", trained, *given).refused(*message)
+    cli(f"decode {trained}", *given).refused(*message)
     assert contents(trained) == before
 
 
@@ -156,9 +156,9 @@ def test_bad_texts_and_options(given, message, cli, trained, contents):
 )
 def test_bad_lines_are_named(data, message, cli, trained, typed):
     typed(data)
-    cli("decode", trained).refused(*message)
+    cli(f"decode {trained}").refused(*message)
     typed(data)
-    cli("decode", trained, "--json").refused(*message)
+    cli(f"decode {trained} --json").refused(*message)
 
 
 def test_a_folder_without_a_run_or_a_checkpoint_is_refused(cli, trained, tmp_path):
@@ -185,10 +185,10 @@ def test_learned_positions_limit_the_length(cli, small):
 
 
 def test_sinusoidal_positions_do_not_limit_the_length(cli, trained):
-    cli("decode", trained, "abcdefgh" * 5, "--max-len", 20).fine()
+    cli(f"decode {trained}", "abcdefgh" * 5, "--max-len", 20).fine()
 
 
 def test_one_json_document_in_every_alphabet(cli, trained, echo, monkeypatch):
     monkeypatch.setattr(decode, "expect_text", lambda *anything: None)
-    done = cli("decode", trained, "--json", "früh", "語")
+    done = cli(f"decode {trained} --json 'früh' '語'")
     assert json.loads(done.out) == [{"input": "früh", "output": "FRÜH"}, {"input": "語", "output": "語"}]

@@ -34,14 +34,14 @@ def test_an_operation_as_json(cli):
 
 
 def test_a_number_of_a_run_is_explained(cli, finished):
-    found = cli("explain", finished, "--text", "bot", "--answer", "tob", "--at", AT).fine()
+    found = cli(f"explain {finished} --text bot --answer tob --at", AT).fine()
     assert f"w = {AT}" in found.out
     assert '"b" at b0 t2' in found.out
     assert "right" in found.out.split()
 
 
 def test_a_run_without_an_answer_is_held_to_its_own(cli, finished):
-    found = cli("explain", finished, "--text", "bot", "--at", "generator.bias[4]").fine()
+    found = cli(f"explain {finished} --text bot --at 'generator.bias[4]'").fine()
     assert found.out.startswith("The targets are the model's own answer:")
 
 
@@ -133,11 +133,9 @@ def test_a_page_of_all_numbers_is_written_and_opens_at_the_one_asked_for(cli, tm
 
 def test_a_folder_that_is_no_run_and_a_text_that_it_does_not_know(cli, finished, tmp_path):
     cli("explain", tmp_path, "--text", "a", "--at", AT).refused("expected")
-    cli("explain", finished, "--at", AT).refused("--text: expected what the model")
-    cli("explain", finished, "--text", "B1", "--at", AT).refused("--text 1")
-    cli("explain", finished, "--text", "ab", "--answer", "b", "--answer", "a", "--at", AT).refused(
-        "--answer: expected one"
-    )
+    cli(f"explain {finished} --at", AT).refused("--text: expected what the model")
+    cli(f"explain {finished} --text B1 --at", AT).refused("--text 1")
+    cli(f"explain {finished} --text ab --answer b --answer a --at", AT).refused("--answer: expected one")
 
 
 def test_a_run_may_have_the_name_of_an_operation(cli, finished, tmp_path):

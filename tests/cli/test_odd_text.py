@@ -52,9 +52,9 @@ def test_decoded_texts(cli, trained, monkeypatch):
     pieces = [f"a{BAD}b", "two\nlines", "früh 語"]
     monkeypatch.setattr(decode, "decode_texts", lambda *given: pieces)
     monkeypatch.setattr(decode, "expect_text", lambda *anything: None)
-    done = cli("decode", trained, "x", "y", "z")
+    done = cli(f"decode {trained} x y z")
     assert done.out.splitlines() == ["a\\x1b[2Jgone\\u202e\\x9b\\x7fb", "two\\nlines", "früh 語"]
-    document = cli("decode", trained, "--json", "x", "y", "z")
+    document = cli(f"decode {trained} --json x y z")
     assert is_calm(document.out)
     assert [entry["output"] for entry in json.loads(document.out)] == pieces
 

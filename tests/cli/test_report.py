@@ -68,11 +68,11 @@ def test_training_writes_one_at_its_end(trained):
 
 
 def test_a_run_again_is_the_same_page(cli, trained, tmp_path):
-    done = cli("report", trained, "--out", "page.html").quiet()
+    done = cli(f"report {trained} --out page.html").quiet()
     assert done.out.startswith("the report is in page.html (0.")
     assert (tmp_path / "page.html").read_bytes() == (trained / "report.html").read_bytes()
     assert os.listdir(tmp_path) == ["page.html"]
-    cli("report", trained, "--out", "page.html", "--examples", 3).fine()  # its own page is replaced
+    cli(f"report {trained} --out page.html --examples 3").fine()  # its own page is replaced
     assert "of 3 are right" in (tmp_path / "page.html").read_text()
 
 
@@ -81,7 +81,7 @@ def test_several_runs_stand_side_by_side(cli, trained, tmp_path):
     shutil.copytree(trained, other)
     config = (other / "config.toml").read_text()
     (other / "config.toml").write_text(re.sub(r"learning_rate = \S+", "learning_rate = 0.25", config))
-    done = cli("report", trained, other, "--json", "--examples", 4).fine()
+    done = cli(f"report {trained}", other, "--json", "--examples", 4).fine()
     assert done.document["report"] == "report.html"
     text = (tmp_path / "report.html").read_text()
     expect_sound(text)
@@ -111,14 +111,14 @@ def test_bad_input_writes_nothing(cli, trained, tmp_path, contents):
     (tmp_path / "torn").mkdir()
     before = contents(tmp_path)
     for name in ("config.toml", "vocabulary.txt", "metrics.jsonl", "checkpoints"):
-        cli("report", trained, name, "--out", "page.html").refused(name.removesuffix("s"), "expected")
+        cli(f"report {trained}", name, "--out", "page.html").refused(name.removesuffix("s"), "expected")
     cli("report nothing").refused("nothing: expected the folder of a run", "found nothing")
     cli("report torn").refused("expected the folder of a run")
-    cli("report", trained, "--out", "notes.html").refused("expected a free name")
-    cli("report", trained, "--out", "no/page.html").refused("expected an existing folder")
-    cli("report", trained, "--out", ".").refused("expected the name of a file")
-    cli("report", trained, trained / ".." / trained.name).refused("report: expected each run once, got ")
-    cli("report", trained, "--examples", 0).refused("--examples: expected a number of at least 1, got 0")
+    cli(f"report {trained} --out notes.html").refused("expected a free name")
+    cli(f"report {trained} --out no/page.html").refused("expected an existing folder")
+    cli(f"report {trained} --out .").refused("expected the name of a file")
+    cli(f"report {trained}", trained / ".." / trained.name).refused("report: expected each run once, got ")
+    cli(f"report {trained} --examples 0").refused("--examples: expected a number of at least 1, got 0")
     assert contents(tmp_path) == before
 
 

@@ -65,9 +65,7 @@ def test_whatever_explain_takes_and_pairs_of_a_file(cli, tmp_path, name, type_):
 
 
 def test_a_run_is_held_to_an_answer_with_padding(cli, trained):
-    document = cli(
-        "trace", trained, "--text", "bad", "--answer", "dab", "--text", "a", "--answer", "a", "--json"
-    ).document
+    document = cli(f"trace {trained} --text bad --answer dab --text a --answer a --json").document
     assert document["tokens"]["source"] == [["b", "a", "d", "[EOS]"], ["a", "[EOS]", "[PAD]", "[PAD]"]]
     assert document["tokens"]["target_out"] == [["d", "a", "b", "[EOS]"], ["a", "[EOS]", "[PAD]", "[PAD]"]]
     assert document["title"] == "reverse: bad → dab, a → a"
@@ -83,8 +81,8 @@ def test_a_run_is_held_to_an_answer_with_padding(cli, trained):
 
 
 def test_a_run_is_held_to_its_own_answer(cli, trained):
-    own = cli("decode", trained, "bad").out.strip()
-    found = cli("trace", trained, "--text", "bad", "--no-lines").quiet()
+    own = cli(f"decode {trained} bad").out.strip()
+    found = cli(f"trace {trained} --text bad --no-lines").quiet()
     assert found.out.splitlines()[0] == f"reverse: bad → {own}"
 
 
@@ -97,14 +95,12 @@ def test_refused_targets(cli, trained, tmp_path):
     cli("trace relu --text bot").refused("--text, --answer, --best: expected the folder of a run with them")
     cli("trace transformer --best").refused("expected the folder of a run with them, got 'transformer'")
     cli("trace", tmp_path, "--text", "bot").refused("expected the folder of a run", "a folder without config.toml")
-    cli("trace", trained).refused("--text: expected what the model", "try --text TEXT")
-    cli("trace", trained, "--text", "ab", "--answer", "a", "--answer", "b").refused(
-        "--answer: expected one for each of 1"
-    )
-    cli("trace", trained, "--text", "").refused("--text 1: expected at least one character")
-    cli("trace", trained, "--text", "a", "--answer", "").refused("--answer 1: expected at least one character")
-    cli("trace", trained, "--text", "ä").refused("--text 1", "ä")
-    cli("trace", trained, "--text", "a", "--answer", "ä").refused("ä")
+    cli(f"trace {trained}").refused("--text: expected what the model", "try --text TEXT")
+    cli(f"trace {trained} --text ab --answer a --answer b").refused("--answer: expected one for each of 1")
+    cli(f"trace {trained} --text ''").refused("--text 1: expected at least one character")
+    cli(f"trace {trained} --text a --answer ''").refused("--answer 1: expected at least one character")
+    cli(f"trace {trained} --text 'ä'").refused("--text 1", "ä")
+    cli(f"trace {trained} --text a --answer 'ä'").refused("ä")
     cli("trace relu --limit 0").refused("--limit: expected a number of megabytes above 0")
 
 
@@ -117,7 +113,7 @@ def test_a_run_without_its_files(cli, trained, tmp_path):
 
 
 def test_a_trace_that_is_too_large(cli, trained):
-    cli("trace", trained, "--text", "bad", "--limit", "0.01", "--out", "t.json").refused(
+    cli(f"trace {trained} --text bad --limit 0.01 --out t.json").refused(
         "trace: expected at most 0.01 MB of numbers, got 0.", "parameters alone; make the model smaller", "--limit"
     )
     assert os.listdir() == []
@@ -164,7 +160,7 @@ def test_a_page_is_written_and_may_be_written_again(cli, tmp_path):
 
 def test_a_trained_run_has_a_page(cli, trained, tmp_path):
     answered = ("--text", "bad", "--answer", "dab")
-    cli("trace", trained, *answered, "--html", "page.html", "--bugs", "loss-by-batch, relu-no-gate").quiet()
+    cli(f"trace {trained}", *answered, "--html", "page.html", "--bugs", "loss-by-batch, relu-no-gate").quiet()
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "<title>reverse: bad → dab" in page
     assert all(name in page for name in ("loss-by-batch", "relu-no-gate", "self_attention"))

@@ -100,7 +100,7 @@ def test_nothing_is_ever_overwritten(
     tmp_path,
 ):
     before = contents(trained)
-    cli("train reverse --out", trained, *small()).refused(str(trained), "Nothing is ever overwritten", "--resume")
+    cli(f"train reverse --out {trained}", *small()).refused(str(trained), "Nothing is ever overwritten", "--resume")
     assert contents(trained) == before
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("all of it")

@@ -91,11 +91,11 @@ def test_bad_files_are_told_and_leave_nothing(cli, tmp_path, content, message):
 )
 def test_options_out_of_range_are_told(cli, mine, assignment, message):
     others = ["--set", "tokenizer=words"] if assignment.startswith("max_pieces") else []
-    cli("train lm --data", mine, *others, "--set", assignment).refused(message)
+    cli(f"train lm --data {mine}", *others, "--set", assignment).refused(message)
 
 
 def test_another_task_takes_no_text(cli, mine):
-    cli("train mlm --data", mine).refused("data.file: expected none for the task mlm", "of your own: pairs, lm")
+    cli(f"train mlm --data {mine}").refused("data.file: expected none for the task mlm", "of your own: pairs, lm")
 
 
 @pytest.fixture
