@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -172,3 +173,22 @@ def contents():
         return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
     return look
+
+
+@pytest.fixture
+def unchanged(contents):
+    """Within this context nothing changes in a folder."""
+
+    @contextmanager
+    def watch(folder):
+        before = contents(folder)
+        yield
+        assert contents(folder) == before
+
+    return watch
+
+
+@pytest.fixture
+def resume(cli, run):
+    """Continue the run of a test; the line holds further words of the command."""
+    return lambda line="": cli("train --resume", run, *shlex.split(line))

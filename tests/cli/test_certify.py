@@ -1,11 +1,9 @@
 """npformer certify: claims that hold, claims that fail, and the list of claims."""
 
-import json
 from dataclasses import replace
 
 from npformer.backend import PLAIN, Pair
 from npformer.backend.numpy import kernels as numpy_kernels
-from npformer.cli.main import main
 from npformer.proof import catalogue
 
 LEAKY = """
@@ -25,49 +23,42 @@ def build():
 """
 
 
-def test_every_claim_holds_for_what_is_selected(capsys):
-    assert main(["certify", "--only", "MultiHeadAttention"]) == 0
-    out = capsys.readouterr().out
+def test_every_claim_holds_for_what_is_selected(cli):
+    out = cli("certify --only MultiHeadAttention").fine().out
     assert out.startswith("all ")
     assert f"claims that apply to {len(catalogue('MultiHeadAttention'))} targets hold" in out
 
 
-def test_it_computes_with_plain_kernels_by_default(capsys):
-    for options, kernels in (([], "plain"), (["--kernels", "numpy"], "numpy")):
-        assert main(["certify", "--only", "softmax", "--json", *options]) == 0
-        assert json.loads(capsys.readouterr().out)["backend"].startswith(f"numpy ({kernels}) on CPU, float64")
+def test_it_computes_with_plain_kernels_by_default(cli):
+    for options, kernels in (("", "plain"), ("--kernels numpy", "numpy")):
+        found = cli(f"certify --only softmax --json {options}").fine().document
+        assert found["backend"].startswith(f"numpy ({kernels}) on CPU, float64")
 
 
-def test_the_chosen_kernels_are_certified(monkeypatch, capsys):
+def test_the_chosen_kernels_are_certified(monkeypatch, cli):
     def shifted(dy, cache, into=()):
         return PLAIN.softmax.backward(dy, cache) + 1
 
     wrong = replace(numpy_kernels.KERNELS, softmax=Pair(PLAIN.softmax.forward, shifted))
     monkeypatch.setattr(numpy_kernels, "KERNELS", wrong)
     for kernels, code in (("plain", 0), ("numpy", 1)):
-        assert main(["certify", "--only", "softmax", "--kernels", kernels]) == code
-        capsys.readouterr()
+        assert cli(f"certify --only softmax --kernels {kernels}").code == code
 
 
-def test_a_claim_that_fails_is_named(tmp_path, capsys):
+def test_a_claim_that_fails_is_named(tmp_path, cli):
     (tmp_path / "leaky.py").write_text(LEAKY)
-    assert main(["certify", "--model", str(tmp_path / "leaky.py")]) == 1
-    out = capsys.readouterr().out
-    assert "Leaky: accumulation" in out
-    assert max(map(len, out.splitlines())) <= 80
-    assert main(["certify", "--model", str(tmp_path / "leaky.py"), "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)["ok"] is False
+    found, document = cli("certify --model leaky.py"), cli("certify --model leaky.py --json")
+    assert (found.code, document.code, document.document["ok"]) == (1, 1, False)
+    assert "Leaky: accumulation" in found.out
+    assert max(map(len, found.out.splitlines())) <= 80
 
 
-def test_the_list_gives_every_claim_a_meaning(capsys):
-    assert main(["certify", "--list", "--json"]) == 0
-    meanings = json.loads(capsys.readouterr().out)
+def test_the_list_gives_every_claim_a_meaning(cli):
+    meanings = cli("certify --list --json").fine().document
     assert len(meanings) >= 50
     assert all(len(meaning) > 10 for meaning in meanings.values())
-    assert main(["certify", "--list"]) == 0
-    assert "causality\n    " in capsys.readouterr().out
+    assert "causality\n    " in cli("certify --list").fine().out
 
 
-def test_nothing_selected_is_bad_input(capsys):
-    assert main(["certify", "--only", "no such thing"]) == 2
-    assert "--only: expected a part of a target's name" in capsys.readouterr().err
+def test_nothing_selected_is_bad_input(cli):
+    cli("certify --only 'no such thing'").refused("--only: expected a part of a target's name")

@@ -60,27 +60,24 @@ def test_examples_at_each_width():
     assert _examples(lines, 24) == "  npformer museum\n      all of it\n  npformer museum show X\n      one"
 
 
-@pytest.mark.parametrize("words", [("grade", "--list"), ("lessons",), ("lessons", 8), ("museum", "list")])
+@pytest.mark.parametrize("words", ["grade --list", "lessons", "lessons 8", "museum list"])
 @pytest.mark.parametrize("wide", [60, 80, 120])
 def test_lists_fit_the_terminal(cli, monkeypatch, tmp_path, words, wide):
     (tmp_path / "npformer-progress.json").write_text(json.dumps(PROGRESS))
     monkeypatch.setenv("COLUMNS", str(wide))
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    shown = unpainted(cli(*words).out)
+    shown = unpainted(cli(words).out)
     assert max(map(len, shown.splitlines())) <= wide
     marked = [line for line in shown.splitlines() if line.startswith("  … ")]
     assert all(line.endswith("in progress") == (wide > 60) for line in marked)  # the mark says it, too
 
 
-@pytest.mark.parametrize(
-    "words",
-    [("decode", "nowhere", "bot"), ("bench", "--siz", "small"), ("explain", "rotary", "--at", "nothing[1]")],
-)
+@pytest.mark.parametrize("words", ["decode nowhere bot", "bench --siz small", "explain rotary --at 'nothing[1]'"])
 def test_errors_fit_the_terminal_and_stay_on_a_line_in_a_pipe(cli, monkeypatch, words):
-    said = cli(*words).err.split("npformer")[-1]
+    said = cli(words).err.split("npformer")[-1]
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    folded = cli(*words).err.split("npformer")[-1]
+    folded = cli(words).err.split("npformer")[-1]
     assert said.count("\n") == 1 < folded.count("\n")
     assert max(map(len, folded.splitlines())) <= 60
     assert folded.split() == said.split()

@@ -63,7 +63,7 @@ def test_arguments_and_standard_input_give_the_same_output(cli, trained, typed):
      "RUN --json -- a bc", "RUN a --json -- bc", "--json -- RUN a bc"],
 )  # fmt: skip
 def test_options_may_stand_anywhere(order, cli, trained):
-    found = cli("decode", *order.replace("RUN", str(trained)).split()).document
+    found = cli(f"decode {order.replace('RUN', str(trained))}").document
     assert [entry["input"] for entry in found] == ["a", "bc"]
 
 
@@ -98,14 +98,13 @@ def test_a_person_who_types_is_answered_line_by_line(cli, trained, typed, echo):
 
 def test_empty_input_gives_empty_output(cli, trained, typed):
     typed(b"")
-    assert (cli(f"decode {trained}").code, cli(f"decode {trained}").out) == (0, "")
+    assert cli(f"decode {trained}").fine().out == ""
     assert cli(f"decode {trained} --json").document == []
 
 
 def test_best_takes_the_best(cli, trained, tmp_path):
     run = Path(shutil.copytree(trained, tmp_path / "run"))
     latest = load_checkpoint(list_checkpoints(run / "checkpoints")[-1])
-    other = {}
     other = {name: -array if name.startswith("parameters.") else array for name, array in latest.arrays.items()}
     save_checkpoint(run / "checkpoints", 40, other, latest.state, None)
     by_latest, by_best = (read_trained(RunDirectory(run), "numpy", best).model for best in (False, True))
@@ -129,21 +128,20 @@ def test_max_len_bounds_the_output(cli, trained):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (["abc", "abC"], ["text 2: character 'C' (U+0043) at position 2 of 'abC'", "not in the vocabulary"]),
-        (["a", ""], ["text 2: expected at least one character, got an empty text"]),
-        (["abc", "--max-len", "0"], ["--max-len: expected an integer >= 1, got 0"]),
-        (["abc", "--max-len", "x"], ["--max-len", "'x'"]),
-        (["abc", "--bst"], ["unknown argument '--bst'; did you mean --best?"]),
-        (["-abc"], ["unknown argument '-abc'", "goes after a lone --"]),
-        (["--bst", "abc"], ["unknown argument '--bst'"]),
-        (["--", "-abc"], ["text 1: character '-'"]),
-        (["--best", "--", "-abc"], ["text 1: character '-'"]),
+        ("abc abC", ["text 2: character 'C' (U+0043) at position 2 of 'abC'", "not in the vocabulary"]),
+        ("a ''", ["text 2: expected at least one character, got an empty text"]),
+        ("abc --max-len 0", ["--max-len: expected an integer >= 1, got 0"]),
+        ("abc --max-len x", ["--max-len", "'x'"]),
+        ("abc --bst", ["unknown argument '--bst'; did you mean --best?"]),
+        ("-abc", ["unknown argument '-abc'", "goes after a lone --"]),
+        ("--bst abc", ["unknown argument '--bst'"]),
+        ("-- -abc", ["text 1: character '-'"]),
+        ("--best -- -abc", ["text 1: character '-'"]),
     ],
 )
-def test_bad_texts_and_options(given, message, cli, trained, contents):
-    before = contents(trained)
-    cli(f"decode {trained}", *given).refused(*message)
-    assert contents(trained) == before
+def test_bad_texts_and_options(given, message, cli, trained, unchanged):
+    with unchanged(trained):
+        cli(f"decode {trained} {given}").refused(*message)
 
 
 @pytest.mark.parametrize(

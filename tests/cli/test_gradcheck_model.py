@@ -54,91 +54,91 @@ def wrong_pair():
 BACKEND = get_backend("numpy", dtype="float64", kernels="numpy")
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def mine(cli):
     """A file in the folder where commands run."""
     Path("mine.py").write_text(GOOD)
-    return "mine.py"
 
 
-def test_a_right_model(cli, mine):
-    done = cli(f"gradcheck --model {mine}").quiet()
+def test_a_right_model(cli):
+    done = cli("gradcheck --model mine.py").quiet()
     assert done.out.splitlines()[2] == "EncoderLayer"
     assert done.out.startswith(f"gradients with {BACKEND}, against")
     assert "norm2.gamma" in done.out
     assert "all 17 gradients of 1 check are right" in done.out
-    found = cli(f"gradcheck --model {mine} --json").document
+    found = cli("gradcheck --model mine.py --json").document
     assert found["ok"]
     assert [check["name"] for check in found["checks"]] == ["EncoderLayer"]
     assert "path" not in found["checks"][0]
     assert found["backend"] == str(BACKEND)
 
 
-def test_the_backend_is_the_models_own(cli, mine):
+def test_the_backend_is_the_models_own(cli):
     """--kernels and --device would have no effect on it, so they are refused."""
     for command in ("gradcheck", "certify"):
         for option in (("--kernels", "numpy"), ("--device", "numpy")):
-            done = cli(command, "--model", mine, *option)
-            done.refused(f"{option[0]}: expected no --model beside it, since a model has a backend of its own")
-    done = cli(f"gradcheck --model {mine}:wrong_pair")
+            cli(f"{command} --model mine.py", *option).refused(
+                f"{option[0]}: expected no --model beside it, since a model has a backend of its own"
+            )
+    done = cli("gradcheck --model mine.py:wrong_pair")
     assert done.out.startswith("gradients of your functions, against")
-    assert cli(f"gradcheck --model {mine}:wrong_pair --json").document["backend"] is None
+    assert cli("gradcheck --model mine.py:wrong_pair --json").document["backend"] is None
 
 
-def test_a_wrong_model_and_why(cli, mine):
-    done = cli(f"gradcheck --model {mine}:bad")
+def test_a_wrong_model_and_why(cli):
+    done = cli("gradcheck --model mine.py:bad")
     assert (done.code, done.err) == (1, "")
     assert "missing term: mine.py, line " in " ".join(done.out.split())
     assert "gradients are not right" in done.out
     assert "first wrong part" not in done.out
 
 
-def test_bisect(cli, mine):
-    done = cli(f"gradcheck --model {mine}:bad --bisect")
+def test_bisect(cli):
+    done = cli("gradcheck --model mine.py:bad --bisect")
     assert done.code == 1
     assert "the first wrong part is Bad:" in done.out
     assert "all of its parts are right: it puts them together wrongly" in done.out
-    found = cli(f"gradcheck --model {mine}:bad --bisect --json").document
+    found = cli("gradcheck --model mine.py:bad --bisect --json").document
     assert found["checks"][0]["path"] == ["Bad"]
     assert any("missing term" in tensor["diagnosis"] for tensor in found["checks"][0]["tensors"])
 
 
-def test_bisect_of_a_right_target_or_one_without_parts(cli, mine):
-    done = cli(f"gradcheck --model {mine} --bisect").fine()
+def test_bisect_of_a_right_target_or_one_without_parts(cli):
+    done = cli("gradcheck --model mine.py --bisect").fine()
     assert "wrong part" not in done.out
-    done = cli(f"gradcheck --model {mine}:wrong_pair --bisect")
+    done = cli("gradcheck --model mine.py:wrong_pair --bisect")
     assert done.code == 1
     assert "(no parts to look into: the target is no npformer.layers.Layer, nor derived from it)" in done.out
 
 
-def test_sweep(cli, mine):
+def test_sweep(cli):
     for name in ("build", "bad", "sharp", "wrong_pair"):
-        cli(f"gradcheck --model {mine}:{name} --sweep {name}.png")
+        cli(f"gradcheck --model mine.py:{name} --sweep {name}.png")
         assert Path(f"{name}.png").read_bytes().startswith(b"\x89PNG")
     cli("gradcheck --only softmax --sweep v.png").fine()
     assert Path("v.png").exists()
 
 
-def test_the_pictures_path_is_checked_before_the_gradients(cli, mine, monkeypatch):
+def test_the_pictures_path_is_checked_before_the_gradients(cli, monkeypatch):
     monkeypatch.setattr("npformer.cli.gradcheck.user_case", lambda spec: pytest.fail("too early"))
-    cli(f"gradcheck --model {mine} --sweep v.pdf").refused("picture: expected a file name ending in .png")
-    cli(f"gradcheck --model {mine} --sweep none/v.png").refused("picture: expected an existing folder")
+    cli("gradcheck --model mine.py --sweep v.pdf").refused("picture: expected a file name ending in .png")
+    cli("gradcheck --model mine.py --sweep none/v.png").refused("picture: expected an existing folder")
     Path("notes.png").write_text("mine")
-    cli(f"gradcheck --model {mine} --sweep notes.png").refused("expected a free name")
+    cli("gradcheck --model mine.py --sweep notes.png").refused("expected a free name")
     assert Path("notes.png").read_text() == "mine"
 
 
-def test_options_of_the_check_are_passed_through(cli, mine):
-    cli(f"gradcheck --model {mine}:sharp").fine()
-    done = cli(f"gradcheck --model {mine}:real --bisect --sweep v.png")
+def test_options_of_the_check_are_passed_through(cli):
+    cli("gradcheck --model mine.py:sharp").fine()
+    done = cli("gradcheck --model mine.py:real --bisect --sweep v.png")
     assert (done.code, done.err) == (1, "")
     assert "Real: 1 of 17 gradients wrong" in done.out
 
 
-def test_bad_input_is_refused(cli, mine):
+def test_bad_input_is_refused(cli):
     cli("gradcheck --model none.py").refused("expected a Python file", "got 'none.py'")
-    cli(f"gradcheck --model {mine}:none").refused("expected none, a function that returns", "no such function")
-    cli(f"gradcheck --model {mine} --only relu").refused("--only: expected no --model beside it", "'relu'")
-    cli(f"gradcheck --model {mine} --dtype float32").refused("--dtype float32: expected no --model")
+    cli("gradcheck --model mine.py:none").refused("expected none, a function that returns", "no such function")
+    cli("gradcheck --model mine.py --only relu").refused("--only: expected no --model beside it", "'relu'")
+    cli("gradcheck --model mine.py --dtype float32").refused("--dtype float32: expected no --model")
     Path("broken.py").write_text("def build():\n    return nothing\n")
     cli("gradcheck --model broken.py").refused("broken.py, line 2: expected a file that runs", "NameError")

@@ -27,7 +27,7 @@ def test_a_right_answer(cli, tmp_path):
 
 
 def test_a_wrong_answer_and_the_generosity_of_hints(cli, wrong):
-    texts = [cli("grade", wrong.name, "--hint", level) for level in (1, 2, 3)]
+    texts = [cli(f"grade mine.py --hint {level}") for level in (1, 2, 3)]
     assert [done.code for done in texts] == [1, 1, 1]
     assert "does y_i move?" in texts[0].out
     assert "the gradient is 0" in texts[1].out
@@ -38,21 +38,21 @@ def test_a_wrong_answer_and_the_generosity_of_hints(cli, wrong):
 
 
 def test_the_answer_is_shown_only_on_request(cli, wrong):
-    done = cli("grade", wrong.name, "--answer").fine()
+    done = cli("grade mine.py --answer").fine()
     assert "The forward's input sets the gate" in done.out
     assert "return np.where(is_open, dy, 0.0)" in done.out
     assert cli("grade --answer --exercise relu").out == done.out
 
 
 def test_json(cli, wrong):
-    done = cli("grade", wrong.name, "--json", "--hint", 3)
+    done = cli("grade mine.py --json --hint 3")
     (exercise,) = done.document["exercises"]
     (fault,) = exercise["faults"]
     assert (done.code, done.document["ok"], exercise["ok"], fault["gradients"]) == (1, False, False, ["dx"])
     assert fault["cause"] == "gate left out"
     assert len(fault["hints"]) == 3
     assert [f["name"] for f in exercise["findings"] if not f["ok"]] == ["dx"]
-    (fault,) = cli("grade", wrong.name, "--json").document["exercises"][0]["faults"]
+    (fault,) = cli("grade mine.py --json").document["exercises"][0]["faults"]
     assert (fault["cause"], len(fault["hints"])) == (None, 1), "a cause is as good as the third hint"
 
 
@@ -87,7 +87,7 @@ def test_templates_with_parts_run_without_the_grader(shell, tmp_path):
 
 def test_the_list_shows_order_and_progress(cli, tmp_path, wrong):
     cli("grade", answered("linear", tmp_path))
-    cli("grade", wrong.name)
+    cli("grade mine.py")
     lines = cli("grade --list").out.splitlines()
     assert [line.split()[2] for line in lines[: len(EXERCISES)]] == [exercise.name for exercise in EXERCISES]
     assert [line.split()[0] for line in lines[:3]] == ["✓", "…", "·"]
@@ -122,8 +122,8 @@ def test_the_list_sees_what_is_begun_in_this_folder(cli, tmp_path):
     ]
 
 
-def test_what_was_graded_elsewhere_is_in_progress_without_a_file(cli, tmp_path, wrong):
-    cli("grade", wrong.name)
+def test_what_was_graded_elsewhere_is_in_progress_without_a_file(cli, wrong):
+    cli("grade mine.py")
     wrong.unlink()
     lines = cli("grade --list").out.splitlines()
     assert "in progress: relu, graded 1 time; no file of it here" in lines

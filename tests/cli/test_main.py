@@ -16,14 +16,13 @@ from npformer.errors import Interrupted, NpformerError
 NAMES = [module.__name__.rpartition(".")[2] for module in COMMANDS]
 
 
-def required(name):
-    """A command's required arguments, to be followed by an unknown flag."""
-    return {"train": ["copy"], "decode": ["thing"], "report": ["thing"], "trace": ["softmax"]}.get(name, [])
+#: A command's required arguments, to be followed by an unknown flag.
+REQUIRED = {"train": "copy", "decode": "thing", "report": "thing", "trace": "softmax"}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_help_of_every_command_shows_an_example_and_json(name, cli):
-    done = cli(name, "--help").quiet()
+    done = cli(f"{name} --help").quiet()
     assert re.search(rf"^examples?:\n(.*\n)*.*npformer {name}", done.out, re.M)
     assert "--json" in done.out
     assert re.search(r"^usage: npformer " + name, done.out)
@@ -57,7 +56,7 @@ def test_an_unknown_command_names_the_nearest(cli):
 
 @pytest.mark.parametrize("part", ["list", "show", "mutants"])
 def test_each_part_of_the_museum_has_its_own_help(part, cli):
-    done = cli("museum", part, "--help").quiet()
+    done = cli(f"museum {part} --help").quiet()
     assert done.out.startswith(f"usage: npformer museum {part} ")
     assert f"\nexamples:\n  npformer museum {part}" in done.out
     assert "--json" in done.out
@@ -68,8 +67,8 @@ def test_each_part_of_the_museum_has_its_own_help(part, cli):
 def test_help_fits_the_terminal(columns, cli, monkeypatch):
     """All but a few commands, which are not broken, so that they can be copied."""
     monkeypatch.setenv("COLUMNS", str(columns))
-    for command in ([], *([name] for name in NAMES), *(["museum", part] for part in ("list", "show", "mutants"))):
-        lines = cli(*command, "--help").out.splitlines()
+    for command in ("", *NAMES, *(f"museum {part}" for part in ("list", "show", "mutants"))):
+        lines = cli(f"{command} --help").out.splitlines()
         wide = [line for line in lines if len(line) > columns and line.strip()[:9] not in ("npformer ", "[--kernel")]
         assert wide == []
     assert "\n  npformer museum list\n" in cli("museum --help").out or columns == 120
@@ -78,26 +77,25 @@ def test_help_fits_the_terminal(columns, cli, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "coloured"),
     [
-        (["--color", "always", "doctor"], True),
-        (["doctor", "--color", "always"], True),
-        (["doctor"], False),
-        (["doctor", "--color", "never"], False),
-        (["--color", "always", "doctor", "--color", "never"], False),
+        ("--color always doctor", True),
+        ("doctor --color always", True),
+        ("doctor", False),
+        ("doctor --color never", False),
+        ("--color always doctor --color never", False),
     ],
 )
 def test_colour_before_or_behind_the_command(words, coloured, cli):
-    done = cli(*words)
+    done = cli(words)
     assert ("\x1b[32mok\x1b[0m" in done.out) is coloured
     assert ("\x1b" in done.out) is coloured
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_unknown_flags_name_the_nearest(name, cli):
-    cli(name, *required(name), "--jsn").refused(
-        "unknown argument '--jsn'; did you mean --json?", f"usage: npformer {name}"
-    )
-    cli(name, *required(name), "--jsn=1").refused("unknown argument '--jsn=1'; did you mean --json?")
-    cli(name, *required(name), "--zzzzz").refused("unknown argument '--zzzzz'; the options are --help, --json")
+    line = f"{name} {REQUIRED.get(name, '')}"
+    cli(f"{line} --jsn").refused("unknown argument '--jsn'; did you mean --json?", f"usage: npformer {name}")
+    cli(f"{line} --jsn=1").refused("unknown argument '--jsn=1'; did you mean --json?")
+    cli(f"{line} --zzzzz").refused("unknown argument '--zzzzz'; the options are --help, --json")
 
 
 @pytest.mark.parametrize(
@@ -180,7 +178,7 @@ def test_a_closed_output(environment):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_terminal_that_lacks_the_characters(shell, trained, environment):
+def test_a_terminal_that_lacks_the_characters(shell, environment):
     done = shell("train --help", env=environment | {"PYTHONIOENCODING": "ascii"}).quiet()
     assert "\\u2026" in done.out
 

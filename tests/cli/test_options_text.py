@@ -25,7 +25,7 @@ def test_the_options_of_all_tasks(cli):
 
 @pytest.mark.parametrize("task", [None, "scan"])
 def test_json(cli, task):
-    found = cli("train", *([task] if task else []), "--options", "--json").document
+    found = cli(f"train {task or ''} --options --json").document
     assert found == {"task": task, "options": [row._asdict() for row in option_rows(task)]}
 
 

@@ -101,7 +101,7 @@ def test_an_old_run_without_norms_says_so(cli, trained, tmp_path):
     assert "metrics lack these norms" in (old / "report.html").read_text()
 
 
-def test_bad_input_writes_nothing(cli, trained, tmp_path, contents):
+def test_bad_input_writes_nothing(cli, trained, tmp_path, unchanged):
     for name in ("config.toml", "vocabulary.txt", "metrics.jsonl", "checkpoints"):
         shutil.copytree(trained, tmp_path / name)
         place = tmp_path / name / name
@@ -109,17 +109,16 @@ def test_bad_input_writes_nothing(cli, trained, tmp_path, contents):
         (tmp_path / name / "report.html").unlink()
     (tmp_path / "notes.html").write_text("mine")
     (tmp_path / "torn").mkdir()
-    before = contents(tmp_path)
-    for name in ("config.toml", "vocabulary.txt", "metrics.jsonl", "checkpoints"):
-        cli(f"report {trained}", name, "--out", "page.html").refused(name.removesuffix("s"), "expected")
-    cli("report nothing").refused("nothing: expected the folder of a run", "found nothing")
-    cli("report torn").refused("expected the folder of a run")
-    cli(f"report {trained} --out notes.html").refused("expected a free name")
-    cli(f"report {trained} --out no/page.html").refused("expected an existing folder")
-    cli(f"report {trained} --out .").refused("expected the name of a file")
-    cli(f"report {trained}", trained / ".." / trained.name).refused("report: expected each run once, got ")
-    cli(f"report {trained} --examples 0").refused("--examples: expected a number of at least 1, got 0")
-    assert contents(tmp_path) == before
+    with unchanged(tmp_path):
+        for name in ("config.toml", "vocabulary.txt", "metrics.jsonl", "checkpoints"):
+            cli(f"report {trained}", name, "--out", "page.html").refused(name.removesuffix("s"), "expected")
+        cli("report nothing").refused("nothing: expected the folder of a run", "found nothing")
+        cli("report torn").refused("expected the folder of a run")
+        cli(f"report {trained} --out notes.html").refused("expected a free name")
+        cli(f"report {trained} --out no/page.html").refused("expected an existing folder")
+        cli(f"report {trained} --out .").refused("expected the name of a file")
+        cli(f"report {trained}", trained / ".." / trained.name).refused("report: expected each run once, got ")
+        cli(f"report {trained} --examples 0").refused("--examples: expected a number of at least 1, got 0")
 
 
 @pytest.mark.parametrize("broken", ["summarise", "write"])

@@ -9,6 +9,7 @@ from npformer.training import RunDirectory
 from npformer.training.assemble import assemble, read_trained
 from npformer.training.config_file import read_toml
 from npformer.training.options import SECTIONS
+from tests.cli.conftest import assignments
 
 SMALL = {"device": "numpy", "kernels": "numpy", "batch_size": 4, "d_model": 8, "d_ff": 8, "num_heads": 2,
          "num_layers": 1, "steps": 4, "eval_examples": 2, "final_examples": 4, "max_length": 16}  # fmt: skip
@@ -34,7 +35,7 @@ BAD = {
 
 
 def words(**changes):
-    return [word for name, value in (SMALL | changes).items() for word in ("--set", f"{name}={value}")]
+    return assignments(SMALL | changes)
 
 
 @pytest.fixture
@@ -113,11 +114,11 @@ def test_the_run_notes_where_its_text_came_from(run, mine):
     assert str(mine) in state
 
 
-def test_a_changed_text_is_refused(cli, run, mine, contents):
+def test_a_changed_text_is_refused(cli, run, mine, contents, resume):
     """By the run that goes on, and by a new run with the options of the old one."""
     before, text = contents(run), mine.read_text(encoding="utf-8")
     mine.write_text(text.replace("Die", "die", 1), encoding="utf-8")
-    cli("train --resume", run).refused(str(mine), "expected the data that the run was trained on", "restore the")
+    resume().refused(str(mine), "expected the data that the run was trained on", "restore the")
     config = run / "config.toml"
     cli("train --config", config, "--out", "new").refused(
         f"data.sha256: expected {mine} as it was, with ", "the file has changed", "--set data.sha256=none"
@@ -128,17 +129,16 @@ def test_a_changed_text_is_refused(cli, run, mine, contents):
     other = mine.rename(mine.with_name("other.txt"))
     assert cli("train --config", config, "--out", "newer", "--data", other).code == 0, "named on purpose"
     other.write_text(text, encoding="utf-8")
-    assert cli("train --resume", run, "--set", f"data.file={other}").code == 0, "moved, and as it was"
+    assert resume(f"--set data.file={other}").code == 0, "moved, and as it was"
     assert read_toml(config, SECTIONS)["data"]["file"] == str(other)
 
 
-def test_another_split_would_evaluate_on_what_was_trained_on(cli, run, contents):
-    before = contents(run)
-    cli("train --resume", run, "--set", "held_out_fraction=0.3").refused(
-        "data.held_out_fraction: expected 0.1, as the run began, got 0.3",
-        "evaluated on examples that it has trained on",
-    )
-    assert contents(run) == before
+def test_another_split_would_evaluate_on_what_was_trained_on(run, resume, unchanged):
+    with unchanged(run):
+        resume("--set held_out_fraction=0.3").refused(
+            "data.held_out_fraction: expected 0.1, as the run began, got 0.3",
+            "evaluated on examples that it has trained on",
+        )
 
 
 @pytest.mark.parametrize("tokenizer", ["characters", "words"])

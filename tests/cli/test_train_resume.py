@@ -28,13 +28,13 @@ def back_to(run, step):
             shutil.rmtree(path)
 
 
-def test_a_finished_run_prints_its_results_again_and_changes_nothing(cli, run, contents):
+def test_a_finished_run_prints_its_results_again_and_changes_nothing(run, contents, resume):
     before = contents(run)
-    done = cli("train --resume", run, "--json").fine()
+    done = resume("--json").fine()
     assert (done.document["step"], done.document["sequences"]) == (30, 20)
     after = contents(run)
     assert {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)} <= PICTURES
-    text = cli("train --resume", run)
+    text = resume()
     assert "held-out exact match" in text.out
     assert f"has made all of its 30 steps; to let it go on: npformer train --resume {run} --set steps=60" in text.err
 
@@ -46,13 +46,12 @@ def test_continues_to_the_same_end_from_any_folder(cli, run, trained, same_run):
     same_run(run, trained)
 
 
-def test_no_other_option_is_taken(cli, run, contents):
-    before = contents(run)
-    for words, named in [(["copy"], "TASK"), (["--seed", "0"], "--seed"), (["--out", "x"], "--out"),
-                         (["--device", "numpy"], "--device"), (["--data", "x"], "--data"),
-                         (["--config", "x"], "--config")]:  # fmt: skip
-        cli("train", *words, "--resume", run).refused("--resume: expected no other options", f"got {named};")
-    assert contents(run) == before
+def test_no_other_option_is_taken(run, resume, unchanged):
+    given = {"copy": "TASK", "--seed 0": "--seed", "--out x": "--out", "--device numpy": "--device",
+             "--data x": "--data", "--config x": "--config"}  # fmt: skip
+    with unchanged(run):
+        for line, named in given.items():
+            resume(line).refused("--resume: expected no other options", f"got {named};")
 
 
 @pytest.mark.parametrize("place", ["nowhere", "folder", "file"])
@@ -63,21 +62,21 @@ def test_a_folder_without_a_run_is_refused(cli, tmp_path, place):
     assert list((tmp_path / "folder").iterdir()) == []
 
 
-def test_a_run_without_checkpoints_says_how_to_begin_again(cli, run, tmp_path):
+def test_a_run_without_checkpoints_says_how_to_begin_again(cli, run, tmp_path, resume):
     shutil.rmtree(run / "checkpoints")
-    refused = cli("train --resume", run)
+    refused = resume()
     refused.refused("expected at least one checkpoint to resume from", "found none")
     command = shlex.split(refused.err.partition("start it again: npformer ")[2])
     cli(*command, "--out", "again").fine()
     assert (tmp_path / "again" / "attention.png").exists()
 
 
-def test_another_process_trains_there(cli, run, contents):
+def test_another_process_trains_there(run, contents, resume):
     with RunDirectory.open(run).lock():
         before = contents(run)
-        cli("train --resume", run).refused("in use by another process", "wait for it or stop it")
+        resume().refused("in use by another process", "wait for it or stop it")
         shutil.rmtree(run / "checkpoints")  # before its first checkpoint: not "stopped"
-        cli("train --resume", run).refused("in use by another process")
+        resume().refused("in use by another process")
     assert {name: before[name] for name in contents(run)} == contents(run)
 
 
@@ -85,19 +84,11 @@ def test_another_process_trains_there(cli, run, contents):
 @pytest.mark.parametrize(
     "damage", [lambda data: data[:-9], lambda data: data[:50] + b"~" + data[51:], lambda data: b""]
 )
-def test_the_advice_for_a_damaged_checkpoint_works(
-    cli,
-    run,
-    trained,
-    contents,
-    same_run,
-    file,
-    damage,
-):
+def test_the_advice_for_a_damaged_checkpoint_works(cli, run, trained, contents, same_run, file, damage, resume):
     path = run / "checkpoints" / "step-00000030" / file
     path.write_bytes(damage(path.read_bytes()))
     before = contents(run)
-    refused = cli("train --resume", run)
+    refused = resume()
     refused.refused(str(path), "Load step-00000020", "which is sound", "move the damaged one away and try again")
     decoded = cli("decode", run, "abc")
     decoded.refused("step-00000020", "move the damaged one away")
@@ -105,7 +96,7 @@ def test_the_advice_for_a_damaged_checkpoint_works(
     for told in (refused, decoded):
         assert told.err.strip().endswith(f"try again: {shlex.join(advice(run))}")
     subprocess.run(advice(run), check=True)
-    cli("train --resume", run).fine()
+    resume().fine()
     same_run(run, trained)
     assert (run / "step-00000030-damaged").is_dir(), "the file that was moved away still exists"
 
@@ -114,23 +105,21 @@ def advice(run):
     return ["mv", str(run / "checkpoints" / "step-00000030"), str(run / "step-00000030-damaged")]
 
 
-def test_when_no_checkpoint_is_sound_there_is_nothing_to_move(cli, run):
+def test_when_no_checkpoint_is_sound_there_is_nothing_to_move(run, resume):
     for path in (run / "checkpoints").iterdir():
         (path / "state.json").write_bytes(b"{}")
-    refused = cli("train --resume", run)
+    refused = resume()
     refused.refused("step-00000030", "There is no other sound checkpoint", "start a new run")
     assert "mv " not in refused.err
 
 
-def test_a_checkpoint_of_another_model(cli, run):
-    cli("train --resume", run, "--set", "d_ff=20").refused(
-        "step-00000030: does not fit the model", "expected", "another configuration"
-    )
+def test_a_checkpoint_of_another_model(resume):
+    resume("--set d_ff=20").refused("step-00000030: does not fit the model", "expected", "another configuration")
 
 
-def test_a_checkpoint_of_the_future_is_left_alone(cli, run):
+def test_a_checkpoint_of_the_future_is_left_alone(run, resume):
     save_checkpoint(run / "checkpoints", 40, {}, {"identity": {"task": "other"}}, None)
-    cli("train --resume", run).refused("reverse: expected the data that the run was trained on")
+    resume().refused("reverse: expected the data that the run was trained on")
 
 
 @pytest.fixture
@@ -211,20 +200,19 @@ def test_an_extension_logs_as_the_longer_run_would(cli, small, tmp_path):
     assert steps == [*range(1, 31), *range(32, 91, 2)]
 
 
-def test_a_run_does_not_go_back(cli, run, contents):
-    before = contents(run)
-    cli("train --resume", run, "--set", "steps=29").refused(
-        "training.steps: expected at least 30, which step-00000030 has made, got 29", "a run does not go back"
-    )
-    assert contents(run) == before
+def test_a_run_does_not_go_back(run, resume, unchanged):
+    with unchanged(run):
+        resume("--set steps=29").refused(
+            "training.steps: expected at least 30, which step-00000030 has made, got 29", "a run does not go back"
+        )
 
 
-def test_a_resume_with_the_same_steps_says_nothing_of_them(cli, run):
+def test_a_resume_with_the_same_steps_says_nothing_of_them(run, resume):
     back_to(run, 20)
-    assert "note:" not in cli("train --resume", run, "--set", "eval_every=9").err
+    assert "note:" not in resume("--set eval_every=9").err
 
 
-def test_a_run_from_before_meanings_stood_in_its_options_resumes(cli, run, trained, same_run):
+def test_a_run_from_before_meanings_stood_in_its_options_resumes(run, trained, same_run, resume):
     """Neither the file nor the checkpoint had comments then."""
     back_to(run, 20)
     text = (run / "config.toml").read_text()
@@ -236,7 +224,7 @@ def test_a_run_from_before_meanings_stood_in_its_options_resumes(cli, run, train
     shutil.rmtree(path)
     save_checkpoint(run / "checkpoints", 20, found.arrays, found.state | {"config": bare}, found.score)
     saved = (path / "state.json").read_bytes()
-    cli("train --resume", run).fine()
+    resume().fine()
     same_run(run, trained)
     assert (run / "config.toml").read_text() == bare, "nothing has changed that it holds"
     assert saved == (path / "state.json").read_bytes()

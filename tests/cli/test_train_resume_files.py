@@ -31,31 +31,33 @@ def advised(err, start, end=";"):
     return shlex.split(start + err.partition(start)[2].partition(end)[0])
 
 
-def test_edited_options_are_reported_and_both_fixes_work(
-    cli,
-    run,
-    trained,
-    contents,
-    same_run,
-    tmp_path,
-):
+@pytest.fixture
+def mended(resume, run, trained, unchanged, same_run):
+    """What a damaged run is told, which changes nothing; then its advice is followed, and the run ends as it should."""
+
+    def check(name, *words, end=";"):
+        with unchanged(run):
+            told = resume()
+        told.refused(*words)
+        subprocess.run(advised(told.err, "mv ", end), check=True)
+        resume().fine()
+        same_run(run, trained)
+        assert (run / name).read_bytes() == (trained / name).read_bytes()
+        return told.err
+
+    return check
+
+
+def test_edited_options_are_reported_and_both_fixes_work(cli, run, mended, tmp_path):
     edit(run, "learning_rate = 0.002", "learning_rate = 0.001")
     edit(run, "eval_examples = 10", "eval_examples = 11")
-    before = contents(run)
-    refused = cli("train --resume", run)
-    refused.refused(
+    other = Path(shutil.copytree(run, tmp_path / "other"))
+    told = mended(
+        "config.toml",
         "config.toml: expected the options that step-00000020 was saved with, got others: ",
         "training.learning_rate was 0.002 and is 0.001; training.eval_examples was 10 and is 11. To go on with these",
     )
-    assert contents(run) == before
-    other = Path(shutil.copytree(run, tmp_path / "other"))
-
-    subprocess.run(advised(refused.err, "mv "), check=True)
-    cli("train --resume", run).fine()
-    same_run(run, trained)
-    assert (run / "config.toml").read_bytes() == (trained / "config.toml").read_bytes()
-
-    meant = advised(refused.err, "npformer train", ". Else")
+    meant = advised(told, "npformer train", ". Else")
     assert meant[3] == str(run)
     cli("train --resume", other, *meant[4:]).fine()
     states = [load_checkpoint(path).state["config"] for path in list_checkpoints(other / "checkpoints")]
@@ -64,70 +66,43 @@ def test_edited_options_are_reported_and_both_fixes_work(
     assert cli("train --resume", other).code == 0, "from now on these are the run's options"
 
 
-def test_options_are_changed_by_naming_them(cli, run, trained):
-    assert "steps 20 to 40" in cli("train --resume", run, "--set", "steps=40", "--set", "keep_last=3").err
+def test_options_are_changed_by_naming_them(run, resume):
+    assert "steps 20 to 40" in resume("--set steps=40 --set keep_last=3").err
     assert "steps = 40" in (run / "config.toml").read_text()
     assert [path.name[-2:] for path in list_checkpoints(run / "checkpoints")][-1] == "40"
-    cli("train --resume", run, "--set", "d_ff=20").refused("does not fit the model")
-    cli("train --resume", run, "--set", "stepz=20").refused("stepz", "did you mean")
+    resume("--set d_ff=20").refused("does not fit the model")
+    resume("--set stepz=20").refused("stepz", "did you mean")
     assert "d_ff = 16" in (run / "config.toml").read_text(), "what was refused is not written"
 
 
-def test_the_same_command_completes_a_change_that_was_killed(cli, run):
+def test_the_same_command_completes_a_change_that_was_killed(run, resume):
     """config.toml is written before the checkpoint."""
     edit(run, "steps = 30", "steps = 40")
-    assert "steps 20 to 40" in cli("train --resume", run, "--set", "steps=40").err
+    assert "steps 20 to 40" in resume("--set steps=40").err
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.95])
 @pytest.mark.parametrize("at", ["line", "middle of a line"])
-def test_a_cut_config_is_reported_and_can_be_restored(
-    cli,
-    run,
-    trained,
-    contents,
-    same_run,
-    share,
-    at,
-):
+def test_a_cut_config_is_reported_and_can_be_restored(run, mended, share, at):
     text = (run / "config.toml").read_bytes()
     end = text.index(b"\n", int(share * len(text))) + 1 if share else 0
     (run / "config.toml").write_bytes(text[: end if at == "line" else end + 4])
-    before = contents(run)
-    refused = cli("train --resume", run)
-    refused.refused("config.toml", "it is written anew from step-00000020")
-    assert at != "line" or "got a file that was cut, or lines of it deleted: " in refused.err
-    assert contents(run) == before
-    subprocess.run(advised(refused.err, "mv "), check=True)
-    cli("train --resume", run).fine()
-    same_run(run, trained)
-    assert (run / "config.toml").read_bytes() == text
+    told = mended("config.toml", "config.toml", "it is written anew from step-00000020")
+    assert at != "line" or "got a file that was cut, or lines of it deleted: " in told
 
 
-def test_comments_in_config_do_not_count_as_edits(cli, run):
+def test_comments_in_config_do_not_count_as_edits(run, resume):
     edit(run, "[model]", "# my notes\n[model]")
     before = (run / "config.toml").read_bytes()
-    cli("train --resume", run).fine()
+    resume().fine()
     assert (run / "config.toml").read_bytes() == before
 
 
-def test_a_cut_vocabulary_is_reported_and_can_be_restored(
-    cli,
-    run,
-    trained,
-    contents,
-    same_run,
-):
-    text = (run / "vocabulary.txt").read_bytes()
-    (run / "vocabulary.txt").write_bytes(text[:20])
-    before = contents(run)
-    refused = cli("train --resume", run)
-    refused.refused("vocabulary.txt, line 5: expected what the run's data gives", "found another text of 20 bytes")
-    assert contents(run) == before
-    subprocess.run(advised(refused.err, "mv ", "\n"), check=True)
-    cli("train --resume", run).fine()
-    same_run(run, trained)
-    assert (run / "vocabulary.txt").read_bytes() == text
+def test_a_cut_vocabulary_is_reported_and_can_be_restored(run, mended):
+    place = run / "vocabulary.txt"
+    place.write_bytes(place.read_bytes()[:20])
+    words = "vocabulary.txt, line 5: expected what the run's data gives", "found another text of 20 bytes"
+    mended("vocabulary.txt", *words, end="\n")
 
 
 @pytest.fixture
@@ -144,7 +119,7 @@ def littered(run):
     return run
 
 
-def test_leftovers_of_kills_are_removed_when_the_run_is_resumed(cli, littered, monkeypatch):
+def test_leftovers_of_kills_are_removed_when_the_run_is_resumed(littered, monkeypatch, resume):
     """They are removed before the first new save, which may be hours later."""
     found = list[str]()
 
@@ -153,11 +128,10 @@ def test_leftovers_of_kills_are_removed_when_the_run_is_resumed(cli, littered, m
         raise DivergedError("enough")
 
     monkeypatch.setattr(Trainer, "train", look)
-    assert cli("train --resume", littered).code == 1
+    assert resume().code == 1
     assert [name for name in found if name.startswith((".tmp-", "step-"))] == ["step-00000006", "step-00000020"]
 
 
-def test_a_refusal_removes_nothing(cli, littered, contents):
-    before = contents(littered)
-    cli("train --resume", littered, "--set", "d_ff=20").refused("does not fit the model")
-    assert contents(littered) == before
+def test_a_refusal_removes_nothing(littered, resume, unchanged):
+    with unchanged(littered):
+        resume("--set d_ff=20").refused("does not fit the model")
