@@ -66,7 +66,7 @@ def _measured(args):
     return 0
 
 
-def compared(model: Transformer, src, batch, rounds, *, beam, max_len):
+def compared(model, src, batch, rounds, *, beam, max_len):
     """Decode src (B, S) in batches, greedily and by beam search in turns: median seconds of each, and their ratio."""
     parts = [src[start : start + batch] for start in range(0, len(src), batch)]
     ways = [

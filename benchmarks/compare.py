@@ -1,22 +1,19 @@
 """Contenders that took turns at one task, row by row: times, speed-ups, memory."""
 
-from collections.abc import Sequence
-
 from benchmarks import report, summary
-from benchmarks.turns import Child, Measured
 from npformer.percent import percent
 
 TOO_BUSY = 0.1  # share of the cores
 PEER = "torch"  # the prefix of peers' names
 
 
-def best_peer(measured: dict[str, Measured]) -> str | None:
+def best_peer(measured) -> str | None:
     """The peer with the lowest median time; None if there is no peer."""
     peers = [name for name in measured if name.startswith(PEER)]
     return min(peers, key=lambda name: summary.times(measured[name].rounds).median, default=None)
 
 
-def rows(children: Sequence[Child], measured: dict[str, Measured]):
+def rows(children, measured):
     """A JSON row for each contender that has the task, in the order of children; times in seconds."""
     peer, found = best_peer(measured), []
     for child in children:
@@ -33,7 +30,7 @@ def rows(children: Sequence[Child], measured: dict[str, Measured]):
     return found
 
 
-def others_share(measured: Measured) -> float | None:
+def others_share(measured) -> float | None:
     """The share of the machine's cores that other processes used meanwhile; None if it is not known."""
     used, total = (sum(seconds) for seconds in zip(*measured.others, strict=True))
     return used / total if total else None

@@ -19,7 +19,7 @@ import sys
 import time
 from contextlib import suppress
 
-from benchmarks.tasks import Contender, Task
+from benchmarks.tasks import Task
 
 
 def main():
@@ -42,7 +42,7 @@ def main():
 class Server:
     """Answers requests; the current task is kept, so that asking for it again costs nothing."""
 
-    def __init__(self, contender: Contender, after_imports):
+    def __init__(self, contender, after_imports):
         self.contender = contender
         self.after_imports = after_imports
         self._name = ""
@@ -61,7 +61,7 @@ class Server:
             return {"seconds": None}
         return self._run(self._task, request["steps"])
 
-    def _run(self, task: Task, steps):
+    def _run(self, task, steps):
         seconds = []
         values = []
         together, usage = self.contender.together, Usage()

@@ -2,13 +2,12 @@
 
 import dataclasses
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import compare, report
-from benchmarks.options import Options, at_least_1, new_parser, numbers, own_entries, run
+from benchmarks.options import at_least_1, new_parser, numbers, own_entries, run
 from benchmarks.own.model import save_weights
-from benchmarks.turns import Child, Entry, Measured, contenders, take_turns
+from benchmarks.turns import Entry, contenders, take_turns
 from npformer.models.presets import PRESETS
 from npformer.percent import percent
 
@@ -37,7 +36,7 @@ def main():
     return run(parser, benchmark)
 
 
-def benchmark(options: Options):
+def benchmark(options):
     """Measure all sizes at all batches and report. Returns the exit code."""
     batches = [int(each) for each in numbers("--batch", options.own["batch"], 1, 4097)]
     tokens = options.own["tokens"]
@@ -50,7 +49,7 @@ def benchmark(options: Options):
     return 0 if all(agrees(result) for result in found) else 1
 
 
-def results(options: Options, batches, tokens, environment, seconds: float | None = None):
+def results(options, batches, tokens, environment, seconds=None):
     """Measure each size, in each precision, with each batch; seconds limits one size in one precision."""
     for size in options.sizes:
         with tempfile.TemporaryDirectory() as folder:
@@ -65,7 +64,7 @@ def results(options: Options, batches, tokens, environment, seconds: float | Non
                         yield result | {"precision": precision}
 
 
-def entries(options: Options, what, weights) -> list[Entry]:
+def entries(options, what, weights) -> list[Entry]:
     """npformer with each requested kernel table, and PyTorch."""
     common = {**what, "device": options.device}
     found = own_entries(options, "benchmarks.own.decode:decode", common)
@@ -74,7 +73,7 @@ def entries(options: Options, what, weights) -> list[Entry]:
     return found
 
 
-def measure(options: Options, size, batch, tokens, children: Sequence[Child]):
+def measure(options, size, batch, tokens, children):
     """All numbers of one table."""
     measured = take_turns(children, f"batch {batch}", options.budget)
     rows = compare.rows(children, measured)
@@ -87,7 +86,7 @@ def measure(options: Options, size, batch, tokens, children: Sequence[Child]):
     }  # fmt: skip
 
 
-def agreement(measured: dict[str, Measured]):
+def agreement(measured):
     """The share of tokens that all contenders chose alike."""
     said = [[token for row in each.values[0] for token in row] for each in measured.values()]
     alike = [len(set(choices)) == 1 for choices in zip(*said, strict=True)]

@@ -3,15 +3,14 @@
 import dataclasses
 import itertools
 import statistics
-from collections.abc import Sequence
 
 import numpy as np
 
 from benchmarks import compare, report
 from benchmarks.cases import case
-from benchmarks.options import Options, at_least_1, listed, new_parser, own_entries, run
+from benchmarks.options import at_least_1, listed, new_parser, own_entries, run
 from benchmarks.own.ops import NAMES
-from benchmarks.turns import Budget, Child, Entry, contenders, take_turns
+from benchmarks.turns import Entry, contenders, take_turns
 from npformer.backend import get_backend
 from npformer.backend.flops import Work, work_of
 from npformer.models.presets import PRESETS
@@ -41,7 +40,7 @@ def main():
     return run(parser, benchmark)
 
 
-def benchmark(options: Options):
+def benchmark(options):
     """Measure all operations at all sizes and report. Returns the exit code."""
     names, threads = listed("--op", options.own["op"], NAMES), options.own["threads"]
     environment, about = report.opening(options, LEGEND, threads=f"{threads} for each contender")
@@ -60,7 +59,7 @@ def benchmark(options: Options):
     return 0
 
 
-def results(options: Options, names, threads, environment, seconds: float | None = None):
+def results(options, names, threads, environment, seconds=None):
     """Measure each operation in both directions; seconds limits one size in one precision."""
     for size, precision in itertools.product(options.sizes, options.precisions):
         with contenders(entries(options, size, threads, precision), environment, seconds) as children:
@@ -72,7 +71,7 @@ def results(options: Options, names, threads, environment, seconds: float | None
                     yield result | {"precision": precision}
 
 
-def entries(options: Options, size, threads, precision="float32") -> list[Entry]:
+def entries(options, size, threads, precision="float32") -> list[Entry]:
     """npformer with each requested kernel table, and PyTorch."""
     common = {"size": size, "device": options.device, "threads": threads, "precision": precision}
     found = own_entries(options, "benchmarks.own.ops:ops", common)
@@ -89,7 +88,7 @@ def work_at(name, size) -> tuple[Work, Work]:
     return work_of(name, y, inputs)
 
 
-def measure(budget: Budget, size, name, direction, work: Work, children: Sequence[Child]):
+def measure(budget, size, name, direction, work, children):
     """All numbers of one row."""
     measured = take_turns(children, f"{name} {direction}", budget._replace(turn=TURN))
     rows = compare.rows(children, measured)
@@ -110,11 +109,11 @@ def _each_contender(results):
     return [{"name": name, "others_share": statistics.fmean(known)} for name, known in shares.items()]
 
 
-def _titles(options: Options):
+def _titles(options):
     return ["", *options.kernels, *(["torch", "times as fast"] if options.torch else []), "MB", "GB/s"]
 
 
-def _cells(result, options: Options):
+def _cells(result, options):
     rows = {row["name"]: row for row in result["contenders"]}
     names = [*(f"npformer-{kernels}" for kernels in options.kernels), *([compare.PEER] if options.torch else [])]
     first = rows[names[0]]

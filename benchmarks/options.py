@@ -173,7 +173,7 @@ def installed(package):
     return importlib.util.find_spec(package) is not None
 
 
-def own_entries(options: Options, factory, common) -> list[Entry]:
+def own_entries(options, factory, common) -> list[Entry]:
     """npformer with each requested kernel table, as contenders that this factory makes."""
     return [
         Entry(f"npformer-{kernels}", factory, {**common, "kernels": kernels}, imports_of(kernels))

@@ -1,6 +1,6 @@
 """The generated parts of the pages, as Markdown, made from the documents under benchmarks/results."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from benchmarks import compare, report
@@ -21,7 +21,7 @@ OF_WRONG = {
 KERNELS = {"npformer-numba": "compiled", "npformer-numpy": "NumPy alone", "npformer-plain": "plain"}
 
 
-def of(documents: Iterable[Document], benchmark) -> list[Document]:
+def of(documents, benchmark) -> list[Document]:
     """The documents of one benchmark."""
     return [document for document in documents if document["benchmark"] == benchmark]
 
@@ -37,7 +37,7 @@ def not_measured(command):
     return f"No result is committed yet. This command makes one: `{command}`.\n"
 
 
-def origin(document: Document):
+def origin(document):
     """Where, when and how a document was made, as a list item."""
     about = document["machine"]
     facts = [about["processor"].removesuffix(" for this process"), about["date"]]
@@ -46,12 +46,12 @@ def origin(document: Document):
     return f"- [`{document['file']}`](../benchmarks/results/{document['file']}): {command}{'; '.join(facts)}\n"
 
 
-def origins(documents: Iterable[Document]):
+def origins(documents):
     """The same for several documents."""
     return "\n" + "".join(map(origin, documents))
 
 
-def reverse(documents: list[Document]):
+def reverse(documents):
     """The end of what the README's first command prints."""
     for document in of(documents, "command"):
         if document["name"] == "reverse":
@@ -61,7 +61,7 @@ def reverse(documents: list[Document]):
     return not_measured("python -m benchmarks.measured reverse")
 
 
-def steps(documents: list[Document]) -> dict[str, dict[tuple[str, float, str], Document]]:
+def steps(documents) -> dict[str, dict[tuple[str, float, str], Document]]:
     """Training on a CPU: processor -> (kernels, dropout, size) -> the latest measurement."""
     found: dict[str, dict[tuple[str, float, str], Document]] = {}
     for document in of(documents, "train_step"):
@@ -92,7 +92,7 @@ def busy(share: float | None):
     return f"**{text}**" if share >= compare.TOO_BUSY else text
 
 
-def training(documents: list[Document]):
+def training(documents):
     """A table for each processor: kernels and dropout down, sizes across."""
     texts = []
     for processor, found in steps(documents).items():
@@ -107,7 +107,7 @@ def training(documents: list[Document]):
     return "\n".join(texts) or not_measured("python -m benchmarks.train_step --save benchmarks/results/train_step.json")
 
 
-def decoding(documents: list[Document]):
+def decoding(documents):
     """A row for each size and number of sentences."""
     rows, found = [], of(documents, "decode")
     for document in found:
@@ -124,7 +124,7 @@ def decoding(documents: list[Document]):
     return table(head, rows) + origins(found) if rows else not_measured(command)
 
 
-def beam(documents: list[Document]):
+def beam(documents):
     """A row for each run and number of texts."""
     found = of(documents, "beam")
     rows = [
@@ -137,7 +137,7 @@ def beam(documents: list[Document]):
     return table(head, rows) + origins(found) if rows else not_measured(command)
 
 
-def checks(documents: list[Document]):
+def checks(documents):
     """How long a gradient check of user code takes."""
     found = of(documents, "gradcheck_time")
     rows = [
@@ -149,7 +149,7 @@ def checks(documents: list[Document]):
     return table(head, rows) + origins(found) if rows else not_measured(command)
 
 
-def foreign(documents: list[Document]):
+def foreign(documents):
     """How the check judged foreign pairs, first and last; zero counts are left out, except false accusations."""
     found = {document["file"]: document for document in of(documents, "foreign")}
     if not {"foreign-first.json", "foreign-last.json"} <= found.keys():
@@ -166,7 +166,7 @@ def foreign(documents: list[Document]):
     return table(("", "first", "last"), rows) + origins([last])
 
 
-def commands(documents: list[Document]):
+def commands(documents):
     """A row for each command whose result is a line or two; commands without a file follow in a list."""
     found = {document["name"]: document for document in of(documents, "command")}
     rows, origin_of = [], []
@@ -180,7 +180,7 @@ def commands(documents: list[Document]):
     return "\n".join(filter(None, (text, missing(found, in_a_table=True))))
 
 
-def outputs(documents: list[Document]):
+def outputs(documents):
     """The output of commands that print a table."""
     found = {document["name"]: document for document in of(documents, "command")}
     texts = [
@@ -193,7 +193,7 @@ def outputs(documents: list[Document]):
     return "\n".join(filter(None, (*texts, missing(found, in_a_table=False))))
 
 
-def options(documents: list[Document]):
+def options(documents):
     """A table of all options for each section of a run; no measurement."""
     head, texts = ("option", "type", "default", "meaning"), []
     rows = option_rows()
@@ -203,7 +203,7 @@ def options(documents: list[Document]):
     return "\n".join(texts)
 
 
-def defaults(documents: list[Document]):
+def defaults(documents):
     """A row for tasks with the same defaults: those that are not the same for all tasks; no measurement."""
     tasks = {}
     for task, rows in differences().items():

@@ -4,10 +4,8 @@ import json
 import sys
 import textwrap
 from collections.abc import Mapping
-from pathlib import Path
 
 from benchmarks import machine
-from benchmarks.options import Options
 
 WIDTH = 100
 
@@ -55,7 +53,7 @@ def ratio(values: Mapping[str, float] | None):
     return "–" if values is None else f"{values['median']:.2f} ({values['low']:.2f} … {values['high']:.2f})"
 
 
-def opening(options: Options, legend, **more):
+def opening(options, legend, **more):
     """Print the machine and the meaning of the columns. Returns (the contenders' environment, the machine)."""
     environment, removed = machine.contenders_environment(options.keep_environment)
     about = machine.describe(removed, options.keep_environment, options.device, options.precisions) | more
@@ -75,7 +73,7 @@ def progress(text):
         print(f"\r{text}\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def finish(benchmark, about, options: Options, results):
+def finish(benchmark, about, options, results):
     """Print and save the JSON document of a run, if requested; all times are in seconds."""
     settings = {"device": options.device, "seconds": options.budget.seconds, "rounds": options.budget.rounds}
     settings |= dict(options.own)
@@ -85,7 +83,7 @@ def finish(benchmark, about, options: Options, results):
         print(json.dumps(document, indent=1))
 
 
-def keep(document, path: Path | None):
+def keep(document, path):
     """Write a document to the file of --save, if given; an older measurement in it is replaced."""
     if path is not None:
         path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -5,7 +5,7 @@ from typing import Any
 
 from benchmarks import compare, report
 from benchmarks.growth import growth, kept_bytes
-from benchmarks.options import Options, listed, new_parser_without_peer, own_entries, run
+from benchmarks.options import listed, new_parser_without_peer, own_entries, run
 from benchmarks.products import step_flop
 from benchmarks.turns import Budget, contenders, take_turns
 from npformer.models.presets import Preset
@@ -55,7 +55,7 @@ def main():
     return run(parser, benchmark)
 
 
-def benchmark(options: Options):
+def benchmark(options):
     """Measure all sweeps with all kernels and report. Returns the exit code."""
     sweeps = listed("--sweep", options.own["sweep"], SWEEPS)
     base, values = (QUICK_BASE, QUICK_SWEEPS) if options.own["quick"] else (BASE, SWEEPS)
@@ -85,7 +85,7 @@ def varied(base: Preset, sweep, value) -> Preset:
     return dataclasses.replace(base, **{{"T": "length", "batch": "batch", "depth": "num_layers"}[sweep]: value})
 
 
-def measure(options: Options, kernels, size: Preset, environment) -> Point:
+def measure(options, kernels, size: Preset, environment) -> Point:
     """All numbers of one size, measured in a new process; times in seconds."""
     shape, recompute = dataclasses.asdict(size), bool(options.own["recompute"])
     given = {"size": shape, "dropout": DROPOUT, "device": options.device, "recompute": recompute}

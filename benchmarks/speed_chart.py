@@ -4,7 +4,6 @@ import html
 from typing import Any, NamedTuple
 
 import matplotlib
-from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
@@ -30,7 +29,7 @@ BARS = tuple((name, rate) for name in ("npformer-numba", "npformer-numpy") for r
 WIDTH, HEIGHT = 6.6, 3.6  # inches
 
 
-def latest(documents: list[Document]) -> tuple[str, dict[tuple[str, float, str], Document]]:
+def latest(documents) -> tuple[str, dict[tuple[str, float, str], Document]]:
     """The processor of the latest measurement, and the rows that have a peer."""
     found = steps(documents)
     if not found:
@@ -45,7 +44,7 @@ def latest(documents: list[Document]) -> tuple[str, dict[tuple[str, float, str],
     }
 
 
-def description(documents: list[Document]):
+def description(documents):
     """The chart in words and numbers: the alternative text, and the text within the file."""
     processor, rows = latest(documents)
     parts = []
@@ -61,7 +60,7 @@ def label(name, rate):
     return f"{KERNELS[name]}, {f'dropout {rate:g}' if rate else 'no dropout'}"
 
 
-def markdown(documents: list[Document], folder):
+def markdown(documents, folder):
     """The chart for a page, and a sentence; without a measurement, how to make one."""
     processor, rows = latest(documents)
     if not rows:
@@ -87,7 +86,7 @@ def sentence(processor, rows: dict[tuple[str, float, str], Document]):
     )
 
 
-def write(documents: list[Document], folder):
+def write(documents, folder):
     """Both files, if there is anything to show."""
     if not latest(documents)[1]:
         return []
@@ -95,7 +94,7 @@ def write(documents: list[Document], folder):
     return [_write(documents, theme, folder / f"speed-{name}.svg") for name, theme in THEMES.items()]
 
 
-def _write(documents: list[Document], theme: Theme, path):
+def _write(documents, theme, path):
     settings = {
         "svg.fonttype": "none", "svg.hashsalt": "npformer", "font.size": 11, "text.color": theme.ink,
         "axes.edgecolor": theme.faint, "axes.labelcolor": theme.ink, "xtick.color": theme.ink,
@@ -110,7 +109,7 @@ def _write(documents: list[Document], theme: Theme, path):
     return path
 
 
-def _draw(axes: Axes, documents: list[Document], theme: Theme):
+def _draw(axes, documents, theme):
     rows = latest(documents)[1]
     sizes = [size for size in SIZES if any(key[2] == size for key in rows)]
     bars = [bar for bar in BARS if any(key[:2] == bar for key in rows)]

@@ -15,7 +15,7 @@ def nothing_to_wait_for():
     """The synchronisation of a device whose calls return when their work is done."""
 
 
-def repeated(task: Task, times) -> Task:
+def repeated(task, times) -> Task:
     """A task that runs the given one so many times before the host waits, and returns a list; once: the task itself."""
     return task if times == 1 else lambda: [task() for _ in range(times)]
 

@@ -77,7 +77,7 @@ def main(argv=None):
     return 0 if all(row[-1] == "ok" for row in rows) else 1
 
 
-def measured(browser: Browser, page, rounds):
+def measured(browser, page, rounds):
     """The rows of the table: size, first paint, and both times of a step."""
     browser.driver.set_script_timeout(LIMIT)
     paints = []
@@ -105,7 +105,7 @@ def _row(name, unit, found, limit):
     return [name, unit, *numbers, "ok" if max(found) <= limit else "OVER"]
 
 
-def draw(browser: Browser, page, folder):
+def draw(browser, page, folder):
     """Write trace-light.png and trace-dark.png: the page, as it opens at one number of a gradient."""
     printed(("explain", "transformer", "--at", PLACE, "--html", str(page)))
     for name in ("light", "dark"):

@@ -4,14 +4,13 @@ import dataclasses
 import importlib.util
 import itertools
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import compare, on_gpu, report
-from benchmarks.options import Options, imports_of, new_parser, numbers, run
+from benchmarks.options import imports_of, new_parser, numbers, run
 from benchmarks.own.model import save_weights
 from benchmarks.products import linear_flop, linears, step_flop
-from benchmarks.turns import Child, Entry, Measured, contenders, take_turns
+from benchmarks.turns import Entry, Measured, contenders, take_turns
 from npformer.models.presets import PRESETS
 from npformer.percent import percent
 
@@ -44,7 +43,7 @@ def main():
     return run(parser, benchmark)
 
 
-def benchmark(options: Options):
+def benchmark(options):
     """Measure all sizes at all rates and report. Returns the exit code."""
     rates = numbers("--dropout", options.own["dropout"], 0, 1)
     on_device = options.device == "cupy"
@@ -61,8 +60,8 @@ def benchmark(options: Options):
 
 
 def results(
-    options: Options, rates, environment, roofline: on_gpu.Roofline | None = None,
-    seconds: float | None = None,
+    options, rates, environment, roofline: on_gpu.Roofline | None = None,
+    seconds = None,
 ):  # fmt: skip
     """Measure each size at each rate, in each precision; seconds limits each of these."""
     for size in options.sizes:
@@ -78,7 +77,7 @@ def results(
                 yield result | {"left_out": sorted(left_out)}
 
 
-def entries(options: Options, size, rate, weights, precision) -> list[Entry]:
+def entries(options, size, rate, weights, precision) -> list[Entry]:
     """npformer with each requested kernel table, PyTorch in its forms; on a CPU also the products in every way."""
     if options.device == "cupy":
         return on_gpu.entries(options, size, rate, weights, precision)
@@ -109,7 +108,7 @@ def kernels_multiply_by_intel():
 
 
 def measure(
-    options: Options, size, rate, children: Sequence[Child], precision = "float32",
+    options, size, rate, children, precision = "float32",
     roofline: on_gpu.Roofline | None = None,
 ):  # fmt: skip
     """All numbers of one table."""
@@ -174,7 +173,7 @@ def bound(size, products: dict[str, Measured]) -> dict[str, float] | None:
     return {"gflop": flop / 1e9, "gflop_per_second": rate / 1e9, "seconds": flop / rate}
 
 
-def same(children: Sequence[Child], measured: dict[str, Measured], rate, tolerance=SAME):
+def same(children, measured, rate, tolerance=SAME):
     """Whether all compute the same: the loss before training and, without dropout, the losses of the first steps."""
     losses = {child.name: float(child.facts["loss"]) for child in children if child.name in measured}
     steps = 0 if rate else min(3, *(len(each.values) for each in measured.values()))

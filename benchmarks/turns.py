@@ -53,7 +53,7 @@ class Budget(NamedTuple):
 class Child:
     """One contender's process. Wait until it is ready, close it afterwards; ``contenders`` does both."""
 
-    def __init__(self, entry: Entry, environment):
+    def __init__(self, entry, environment):
         self.name, self.optional = entry.name, entry.optional
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - lives on
         spec = {"factory": entry.factory, "options": dict(entry.options), "imports": list(entry.imports)}
@@ -114,7 +114,7 @@ class Child:
 
 
 @contextmanager
-def contenders(entries: Sequence[Entry], environment, seconds: float | None = None) -> Iterator[list[Child]]:
+def contenders(entries, environment, seconds=None) -> Iterator[list[Child]]:
     """The contenders, all ready; they are ended on exit, or after so many seconds.
 
     If an optional contender does not start, the reason is printed to stderr.
@@ -133,7 +133,7 @@ def contenders(entries: Sequence[Entry], environment, seconds: float | None = No
             child.close()
 
 
-def _starts(child: Child):
+def _starts(child):
     try:
         child.wait_until_ready()
     except ContenderError as error:
@@ -152,7 +152,7 @@ class Measured(NamedTuple):
     others: list[tuple[float, float]]  # for each round: core-seconds that other processes used, and core-seconds in all
 
 
-def take_turns(children: Sequence[Child], task, budget: Budget) -> dict[str, Measured]:
+def take_turns(children, task, budget) -> dict[str, Measured]:
     """Measure a task of all contenders that have it: name -> Measured."""
     able: list[Child] = []
     steps = {}
@@ -176,7 +176,7 @@ def take_turns(children: Sequence[Child], task, budget: Budget) -> dict[str, Mea
     return found
 
 
-def _warm_up(child: Child, task, count) -> tuple[float, list[Any]] | None:
+def _warm_up(child, task, count) -> tuple[float, list[Any]] | None:
     """(seconds of the fastest step, the values of the steps), or None if child has no such task."""
     first = child.run(task, 1)
     if first["seconds"] is None:
@@ -185,7 +185,7 @@ def _warm_up(child: Child, task, count) -> tuple[float, list[Any]] | None:
     return min(first["seconds"] + rest["seconds"]), first["values"] + rest["values"]
 
 
-def _enough(rounds, seconds, budget: Budget):
+def _enough(rounds, seconds, budget):
     if budget.rounds is not None and rounds >= budget.rounds:
         return True
     fewest = FEWEST_LONG_ROUNDS if seconds > LONG_ROUND * max(1, rounds) else FEWEST_ROUNDS

@@ -24,7 +24,7 @@ from npformer.layers import Embedding
 from npformer.models import Decoder, DecoderConfig, build_model
 from npformer.plotting.series import series
 from npformer.training import RunDirectory, Trainer, metrics, model_file
-from npformer.training.assemble import Assembled, assemble, load_latest, read_trained, write_run
+from npformer.training.assemble import assemble, load_latest, read_trained, write_run
 from npformer.training.checkpoint import best_checkpoint, load_checkpoint, save_checkpoint
 from npformer.training.config_file import read_toml, write_toml
 from npformer.training.model_arrays import model_arrays
@@ -95,7 +95,7 @@ def _make_tagger(path):
     save_checkpoint(run.checkpoints, 1, {f"parameters.{name}": each for name, each in arrays.items()}, {}, None)
 
 
-def _trainer(run: RunDirectory, parts: Assembled) -> Trainer:
+def _trainer(run, parts) -> Trainer:
     training = parts.options.training
     return Trainer(run, parts.task, parts.step, training, parts.identity, Progress(2, stream=io.StringIO()))
 
@@ -103,11 +103,11 @@ def _trainer(run: RunDirectory, parts: Assembled) -> Trainer:
 # Mutations of the raw bytes, or of the content with a new check sum, which anybody can compute.
 
 
-def _bytes_of(path, files: Files, draw) -> Files:
+def _bytes_of(path, files, draw) -> Files:
     return {path: mutated(files[path], draw)}
 
 
-def _header_of(path, files: Files, draw) -> Files:
+def _header_of(path, files, draw) -> Files:
     """Mutate the safetensors header and update its length; or mutate the length itself."""
     data = files[path]
     stop = 8 + int.from_bytes(data[:8], "little")
@@ -121,7 +121,7 @@ def _header_of(path, files: Files, draw) -> Files:
     return {path: struct.pack("<Q", len(header)) + header + data[stop:]}
 
 
-def _sealed_model(files: Files, draw) -> Files:
+def _sealed_model(files, draw) -> Files:
     """Change the configuration and the arrays, and update the SHA-256."""
     stop = 8 + int.from_bytes(files["model"][:8], "little")
     metadata = dict(json.loads(files["model"][8:stop])["__metadata__"], sha256="")
@@ -139,7 +139,7 @@ def _sealed_model(files: Files, draw) -> Files:
     return {"model": to_bytes(arrays, metadata)}
 
 
-def _sealed_state(files: Files, draw) -> Files:
+def _sealed_state(files, draw) -> Files:
     document = mutated_tree(unseal(files[f"{_STEP}/state.json"]), draw)
     try:
         return {f"{_STEP}/state.json": seal(document)}
@@ -147,7 +147,7 @@ def _sealed_state(files: Files, draw) -> Files:
         return {f"{_STEP}/state.json": json.dumps(document).encode()}
 
 
-def _sealed_arrays(files: Files, draw) -> Files:
+def _sealed_arrays(files, draw) -> Files:
     path, state = f"{_STEP}/arrays.safetensors", f"{_STEP}/state.json"
     data = draw.choice((_header_of, _bytes_of))(path, files, draw)[path]
     document = unseal(files[state])

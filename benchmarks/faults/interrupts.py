@@ -114,7 +114,7 @@ class Sender(threading.Thread):
             self.done.set()
 
 
-def interrupted(subject: Subject, sender: Sender, count, length, presses):
+def interrupted(subject, sender, count, length, presses):
     """Make count steps that take length seconds and interrupt them. Returns whether an interrupt arrived in time."""
     was_obeyed = False
     try:
@@ -138,7 +138,7 @@ def interrupted(subject: Subject, sender: Sender, count, length, presses):
     return sender.sent_inside > 0
 
 
-def seconds_of(subject: Subject, count):
+def seconds_of(subject, count):
     """The median time of count steps."""
     found = []
     for _ in range(5):
@@ -149,7 +149,7 @@ def seconds_of(subject: Subject, count):
     return sorted(found)[2]
 
 
-def measure(kernels, wanted, presses, sender: Sender) -> Counter[str]:
+def measure(kernels, wanted, presses, sender) -> Counter[str]:
     """Count the effects of so many interrupts."""
     subjects = [Subject(kernels, **options) for options in CASES.values()]
     lengths = {(i, count): seconds_of(subject, count) for i, subject in enumerate(subjects) for count in (1, 2)}

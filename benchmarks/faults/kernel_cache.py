@@ -151,7 +151,7 @@ def damaged(folder, whole, count, rng) -> Iterator[Case]:
         yield Case(kind, kernel, place.parent)
 
 
-def tried(cases: Sequence[Case], unchecked) -> Iterator[Outcome]:
+def tried(cases, unchecked) -> Iterator[Outcome]:
     """The outcome of each file. After a crash, a new process continues with the next file."""
     rest = list(cases)
     while rest:

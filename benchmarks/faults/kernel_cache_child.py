@@ -21,7 +21,7 @@ def main():
         print(json.dumps(outcome(named(name))), flush=True)
 
 
-def outcome(known: Kernel):
+def outcome(known):
     """Whether this kernel's file in this folder was refused, and the outcome of running the kernel."""
     kernel, noticed = Kernel(inlined(known.dispatcher.py_func), known.signature), False
     try:

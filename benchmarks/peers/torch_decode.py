@@ -37,7 +37,7 @@ def decode(size, tokens, batches, device, weights, precision="float32") -> Conte
 
 
 @torch.inference_mode()
-def greedy(net: Transformer, src, positions, end):
+def greedy(net, src, positions, end):
     """src (B, S), without padding, to tokens (B, T), up to the end token or the number of positions."""
     memory = net.encode(src, (src != 0)[:, None, None, :])
     states = [State(block, memory, len(positions)) for block in net.decoder]

@@ -22,17 +22,17 @@ def place(device, precision) -> torch.device:
     return found
 
 
-def autocast(at: torch.device, precision) -> torch.autocast:
+def autocast(at, precision) -> torch.autocast:
     """Within this context products use bfloat16, if that is the precision; parameters and norms stay float32."""
     return torch.autocast(at.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
 
 
-def waiting(at: torch.device):
+def waiting(at):
     """The function that waits for the device."""
     return torch.cuda.synchronize if at.type == "cuda" else nothing_to_wait_for
 
 
-def seen(at: torch.device, step: Callable[[], object] | None = None):
+def seen(at, step: Callable[[], object] | None = None):
     """Peak bytes of GPU memory held by the allocator, and the kernels that a step launches; {} on a CPU."""
     if at.type != "cuda":
         return {}

@@ -150,7 +150,7 @@ class Transformer(nn.Module):
         return self
 
 
-def load_module(module: nn.Module, state, name):
+def load_module(module, state, name):
     """Copy the parameters of module from state, where their names are name.weight and so on."""
     for kind, parameter in module.named_parameters():
         parameter.data.copy_(state[f"{name}.{kind}"])

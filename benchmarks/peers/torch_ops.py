@@ -6,7 +6,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from benchmarks.cases import BUCKETS, EPS, FARTHEST, KERNEL, RATE, Case, case, window
+from benchmarks.cases import BUCKETS, EPS, FARTHEST, KERNEL, RATE, case, window
 from benchmarks.peers.torch_device import about, autocast, place, waiting
 from benchmarks.peers.torch_model import sinusoids
 from benchmarks.tasks import TOGETHER, Contender, Task, repeated
@@ -34,7 +34,7 @@ def ops(size, device, threads, precision="float32") -> Contender:
     return Contender(about(), tasks, synchronize=waiting(at), together=together)
 
 
-def prepared(name, size: Preset, rate, at: torch.device):
+def prepared(name, size: Preset, rate, at):
     """(the function, its inputs, their case) for the operation of that name."""
     given = case(name, size)
     inputs = []
@@ -52,7 +52,7 @@ def _forward(function, inputs) -> Task:
     return run
 
 
-def upstream(given: Case, outputs):
+def upstream(given, outputs):
     """The upstream gradients: one for each output, with the output's device and dtype."""
     return [
         torch.from_numpy(np.asarray(dy, dtype=np.float32)).to(y)
@@ -60,7 +60,7 @@ def upstream(given: Case, outputs):
     ]
 
 
-def _backward(function, inputs, given: Case) -> Task:
+def _backward(function, inputs, given) -> Task:
     outputs = function(*inputs)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     wanted = [x for x in inputs if x.requires_grad]
@@ -72,7 +72,7 @@ def _backward(function, inputs, given: Case) -> Task:
     return run
 
 
-def spellings(size: Preset, rate, at: torch.device):
+def spellings(size: Preset, rate, at):
     """Each operation as a function of tensors; tables and masks are made beforehand."""
     table = sinusoids(size.length, size.d_model).to(at)
     width = (size.d_model,)
@@ -104,7 +104,7 @@ def spellings(size: Preset, rate, at: torch.device):
     }
 
 
-def _of_attention(size: Preset, rate, at: torch.device):
+def _of_attention(size: Preset, rate, at):
     """All kinds of attention, and positions. A window is a mask here: it hides scores and saves no work."""
     length, attend = size.length, F.scaled_dot_product_attention
     past = torch.ones(length, length, dtype=torch.bool, device=at).tril()

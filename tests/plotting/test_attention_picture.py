@@ -7,7 +7,6 @@ import numpy.typing as npt
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from npformer.errors import DTypeError, ShapeError
@@ -40,25 +39,25 @@ def softmax(rng: np.random.Generator, *shape) -> npt.NDArray[np.float64]:
     return scores / scores.sum(-1, keepdims=True)
 
 
-def heads_of(figure: Figure) -> list[Axes]:
+def heads_of(figure) -> list[Axes]:
     """The axes of the heads, in reading order: all but the colour bar."""
     return figure.axes[1:]
 
 
-def names_of(axes: Axes, side) -> list[Text]:
+def names_of(axes, side) -> list[Text]:
     """The names of a map's tokens: those of its queries end at its left, those of its keys stand below."""
     return [text for text in axes.texts if text.get_ha() == {"queries": "right", "keys": "center"}[side]]
 
 
-def labels(axes: Axes):
+def labels(axes):
     return [text.get_text() for text in names_of(axes, "queries")], [text.get_text() for text in names_of(axes, "keys")]
 
 
-def bold_texts(figure: Figure):
+def bold_texts(figure):
     return [text.get_text() for text in figure.texts if text.get_weight() == "bold"]
 
 
-def pixels(axes: Axes) -> npt.NDArray[np.float64]:
+def pixels(axes) -> npt.NDArray[np.float64]:
     return np.asarray(axes.images[0].get_array())
 
 

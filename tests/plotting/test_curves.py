@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from npformer.plotting import draw_curves
 from npformer.plotting.curves import curves_figure
@@ -25,11 +23,11 @@ def run(losses):
     return [train(100 * number, loss) for number, loss in enumerate(losses, start=1)]
 
 
-def titles(figure: Figure):
+def titles(figure):
     return [axes.get_title(loc="left") for axes in figure.axes]
 
 
-def line(axes: Axes, name):
+def line(axes, name):
     return next(found for found in axes.lines if found.get_label() == name)
 
 

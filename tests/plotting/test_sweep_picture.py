@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 from npformer.plotting import colours
 from npformer.plotting.sweep import sweep_figure
@@ -24,11 +23,11 @@ MIXED = [
 ]
 
 
-def lines(figure: Figure):
+def lines(figure):
     return [line for line in figure.axes[0].lines if line.get_linestyle() == "-"]
 
 
-def names(figure: Figure):
+def names(figure):
     """The names in the margin, from the top."""
     return [text for text in texts(figure.axes[0]) if " · " in text]
 
