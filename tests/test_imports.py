@@ -16,7 +16,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 #: The storeys of the house, the ground floor first. A part may import the parts of lower storeys and itself.
 STOREYS = [
-    {"atomic", "bar", "errors", "percent", "seconds", "terminal", "typing", "visible", "_version"},
+    {"atomic", "bar", "errors", "percent", "places", "seconds", "terminal", "typing", "visible", "_version"},
     {"functional"},
     {"backend"},
     {"layers", "optim"},
@@ -30,6 +30,8 @@ STOREYS = [
 SIDEWAYS = {
     ("bar", "terminal"),
     ("bar", "visible"),
+    ("places", "atomic"),
+    ("places", "errors"),
     ("training", "decoding"),
     ("training", "runtime"),
     ("decoding", "runtime"),
@@ -40,7 +42,7 @@ SIDEWAYS = {
 #: Parts that live beside the house: all that they may import.
 ASIDE = {
     "data": {"atomic", "errors", "percent", "typing"},
-    "plotting": {"atomic", "errors", "percent", "typing", "visible"},
+    "plotting": {"errors", "percent", "places", "typing", "visible"},
 }
 #: Parts that use what lives beside the house.
 USERS_OF = {"data": {"layers", "training", "cli", "lab"}, "plotting": {"cli"}}

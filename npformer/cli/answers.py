@@ -10,11 +10,11 @@ causal      the text, continued
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from npformer.data import BOS_ID, EOS_ID, Example, Tokenizer, Vocabulary, collate
+from npformer.data import BOS_ID, EOS_ID, Example, Tokenizer, collate
 from npformer.data.batches import padded
 from npformer.decoding import beam_search, greedy, sample
 from npformer.decoding.beams import LENGTH_PENALTY, penalty
@@ -24,6 +24,9 @@ from npformer.training.assemble import Trained
 from npformer.training.evaluation import likeliest
 from npformer.training.text_example import MASK, encode
 from npformer.typing import HostArray
+
+#: A text, and its score if it was found by a search.
+Written: TypeAlias = tuple[str, float | None]
 
 #: The default temperature for continuing a text: greedy decoding soon repeats itself.
 TEMPERATURE = 0.7
@@ -54,13 +57,6 @@ class Way:
         return self.beam is None and not self.samples
 
 
-class Written(NamedTuple):
-    """One text, and its score in the search."""
-
-    text: str
-    score: float | None
-
-
 def answer(trained: Trained, texts: list[str], max_len: int, way: Way) -> list[dict[str, Any]]:
     """The model's output for each text: "output", and a score or probability where there is one.
 
@@ -73,15 +69,8 @@ def answer(trained: Trained, texts: list[str], max_len: int, way: Way) -> list[d
         found = _continued(model, trained.tokenizer, texts, max_len, way)
     else:
         src = collate([Example(text, "") for text in texts], trained.tokenizer).src
-        found = [Written(trained.tokenizer.decode(row), score) for row, score in _rows(model, src, max_len, way)]
+        found = [(trained.tokenizer.decode(row), score) for row, score in _rows(model, src, max_len, way)]
     return [{"output": text} | ({} if score is None else {"score": score}) for text, score in found]
-
-
-def decode_texts(model: Transformer, vocabulary: Vocabulary | Tokenizer, texts: list[str], max_len: int) -> list[str]:
-    """The output of an encoder-decoder for each text, decoded greedily."""
-    src = collate([Example(text, "") for text in texts], vocabulary).src
-    rows = greedy(model, src, max_len, bos_id=BOS_ID, eos_id=EOS_ID)
-    return [vocabulary.decode(row) for row in rows]
 
 
 def _rows(model: Transformer | Decoder, src: HostArray, max_len: int, way: Way) -> list[tuple[HostArray, float | None]]:
@@ -111,7 +100,7 @@ def _continued(model: Decoder, tokenizer: Tokenizer, texts: list[str], max_len: 
         ):
             ids[i] = [*ids[i], *row[len(prompt) :].tolist()][: full[i]]
         way = replace(way, seed=way.seed + 1)
-    return [Written(tokenizer.decode(row), None) for row in ids]
+    return [(tokenizer.decode(row), None) for row in ids]
 
 
 def _searched(model: Decoder, tokenizer: Tokenizer, text: list[int], max_len: int, beam: int) -> Written:
@@ -122,7 +111,7 @@ def _searched(model: Decoder, tokenizer: Tokenizer, text: list[int], max_len: in
         room = min(window, len(prompt) + len(text) + max_len - len(ids))
         best = beam_search(model, [prompt], room, beam=beam)[0][0]
         ids, log_p = [*ids, *best.tokens[len(prompt) :].tolist()], log_p + best.log_probability
-    return Written(tokenizer.decode(ids), log_p / penalty(len(ids) - len(text), LENGTH_PENALTY))
+    return tokenizer.decode(ids), log_p / penalty(len(ids) - len(text), LENGTH_PENALTY)
 
 
 def _context(ids: list[int], room: int) -> list[int]:

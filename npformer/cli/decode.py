@@ -10,11 +10,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from npformer.cli.answers import TEMPERATURE, Way, answer, decode_texts
+from npformer.cli.answers import TEMPERATURE, Way, answer
 from npformer.cli.common import add_device, new_parser
 from npformer.data import Characters
 from npformer.errors import ConfigError, DataError, TokenError
-from npformer.models import Decoder, DecoderConfig, Encoder, Transformer
+from npformer.models import Decoder, DecoderConfig, Encoder
 from npformer.models.config import ModelConfig
 from npformer.terminal import folded
 from npformer.training import RunDirectory
@@ -98,8 +98,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _answers(trained: Trained, texts: list[str], max_len: int, way: Way) -> list[dict[str, Any]]:
-    if isinstance(trained.model, Transformer) and way.is_greedy:
-        return [{"output": text} for text in decode_texts(trained.model, trained.tokenizer, texts, max_len)]
     try:
         return answer(trained, texts, max_len, way)
     except ConfigError as error:  # it names a parameter, "top_p", of which "--top-p" was typed

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from npformer.cli.common import new_parser, tell
-from npformer.cli.places import OWN_PAGE, expect_place, write_file
 from npformer.cli.target import TARGET, add_target, is_operation, recorder, setting_of
 from npformer.errors import ConfigError
 from npformer.explain import explanation, lines, random_checks, session, to_dict
@@ -26,6 +25,7 @@ from npformer.layers import Layer
 from npformer.pages import trace_page
 from npformer.pages.bugs import bug_traces
 from npformer.pages.opening import opening
+from npformer.places import OWN_PAGE, expect_place, write_file
 from npformer.proof.trace import Trace, trace
 from npformer.terminal import columns, counted, fill
 from npformer.visible import visible

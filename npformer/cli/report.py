@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from npformer.cli.common import new_parser
-from npformer.cli.places import OWN_PAGE, expect_place, write_file
 from npformer.errors import ConfigError
 from npformer.pages.report import report_page
+from npformer.places import OWN_PAGE, expect_place, write_file
 from npformer.terminal import folded
 from npformer.training import RunDirectory
 from npformer.training.run_summary import RunSummary, summary_of

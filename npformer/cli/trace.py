@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from npformer.cli.common import new_parser
-from npformer.cli.places import OWN_JSON, OWN_PAGE, expect_place, write_file
 from npformer.cli.target import add_target, is_operation, recorder, setting_of
 from npformer.errors import ConfigError
 from npformer.pages import trace_page
 from npformer.pages.bugs import BugTrace, bug_traces
+from npformer.places import OWN_JSON, OWN_PAGE, expect_place, write_file
 from npformer.proof.trace import LIMIT, Trace, trace
 from npformer.terminal import folded, width_of
 from npformer.visible import visible

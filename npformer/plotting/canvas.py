@@ -9,8 +9,6 @@ All positions on a sheet are in inches from its lower left corner.
 
 from __future__ import annotations
 
-import os
-import stat
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,8 +23,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from npformer.atomic import write_atomically
 from npformer.errors import OutputError
+from npformer.places import OWN_PICTURE, expect_place, write_file
 from npformer.plotting import colours
 
 #: Keyword arguments for the look of a text or a line.
@@ -59,8 +57,6 @@ EDGE = 0.3  # inches: the margin of a sheet
 _TITLE, _NOTES, _LINE = 0.2, 0.54, 0.19  # inches: from the top to the title and to the notes; a line of notes
 _LETTERS = 15.0  # characters of a note per inch
 _TITLE_LETTERS = 127.0  # characters of a title per inch, times the font size
-
-_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
 @contextmanager
@@ -126,42 +122,17 @@ def png_bytes(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-@contextmanager
-def _told_as_output_error(path: Path) -> Iterator[None]:
-    """Turn an OSError into an OutputError that names the picture's path."""
-    try:
-        yield
-    except OSError as error:
-        raise OutputError(
-            f"picture: could not write '{path}' ({error.strerror}); choose a place that is writable"
-        ) from error
-
-
 def check_place(path: Path) -> None:
     """Raise OutputError unless a picture may be written at path.
 
     An existing picture may be replaced, since it can be drawn again; any other file may not.
     """
-    with _told_as_output_error(path):
-        if path.suffix.lower() != ".png":
-            raise OutputError(f"picture: expected a file name ending in .png, got '{path}'; rename it")
-        if not path.parent.is_dir():
-            raise OutputError(f"picture: expected an existing folder, got '{path.parent}'; create it first")
-        if os.path.lexists(path) and not _is_picture(path):
-            raise OutputError(f"picture: expected a free name, but '{path}' is there; choose another, or move it away")
+    if path.suffix.lower() != ".png":
+        raise OutputError(f"picture: expected a file name ending in .png, got '{path}'; rename it")
+    expect_place(path, "picture", OWN_PICTURE)
 
 
 def write_picture(figure: Figure, path: Path) -> None:
     """Write the figure to path as PNG, atomically. Raises OutputError if that fails."""
     check_place(path)
-    data = png_bytes(figure)
-    with _told_as_output_error(path):
-        write_atomically(path, data)
-
-
-def _is_picture(path: Path) -> bool:
-    """Whether path itself is a picture. A link is not followed, and a pipe is not opened."""
-    if not stat.S_ISREG(path.lstat().st_mode):
-        return False
-    with path.open("rb") as file:
-        return file.read(len(_PNG_SIGNATURE)) == _PNG_SIGNATURE
+    write_file(path, "picture", png_bytes(figure))

@@ -32,11 +32,11 @@ def echo(monkeypatch):
     """Replace the model by one that returns each text in capitals; returns the sizes of its batches."""
     sizes = []
 
-    def shout(model, vocabulary, texts, max_len):
+    def shout(trained, texts, max_len, way):
         sizes.append(len(texts))
-        return [text.upper() for text in texts]
+        return [{"output": text.upper()} for text in texts]
 
-    monkeypatch.setattr(decode, "decode_texts", shout)
+    monkeypatch.setattr(decode, "answer", shout)
     return sizes
 
 

@@ -143,7 +143,7 @@ def test_a_disk_that_is_full(cli, tmp_path, monkeypatch):
     def full(path, data):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("npformer.cli.places.write_atomically", full)
+    monkeypatch.setattr("npformer.places.write_atomically", full)
     cli("trace relu --out t.json").refused("--out: expected to write 't.json', got: the disk is full")
     assert os.listdir(tmp_path) == []
 

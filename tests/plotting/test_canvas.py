@@ -97,8 +97,8 @@ def test_a_pipe_in_the_way_is_not_waited_for(tmp_path):
     [
         ("a.pdf", r"expected a file name ending in \.png, got '.*a\.pdf'"),
         ("nowhere/a.png", r"expected an existing folder, got '.*nowhere'; create it"),
-        ("folder.png", r"expected a free name, but '.*folder\.png' is there"),
-        ("x" * 300 + ".png", r"could not write '.*' \(File name too long\)"),
+        ("folder.png", r"expected the name of a file, got the folder '.*folder\.png'"),
+        ("x" * 300 + ".png", "expected to write '.*', got: File name too long; choose another place"),
     ],
 )
 def test_an_impossible_place_is_an_output_error(tmp_path, name, message):
@@ -117,7 +117,7 @@ def test_a_failed_write_keeps_the_old_picture_and_leaves_no_rest(tmp_path, monke
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "replace", refuse)
-    with pytest.raises(OutputError, match=r"could not write '.*a\.png' \(Permission denied\)"):
+    with pytest.raises(OutputError, match=r"expected to write '.*a\.png', got: Permission denied"):
         write_picture(small_figure("after"), path)
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.png"]

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from npformer.cli.places import OWN_JSON, OWN_PAGE, expect_place, write_file
 from npformer.errors import OutputError
+from npformer.places import OWN_JSON, OWN_PAGE, expect_place, write_file
 
 
 def test_free_names_and_own_files(tmp_path):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from npformer.atomic import describe, open_regular, write_atomically
@@ -11,7 +13,19 @@ from npformer.errors import OutputError
 
 #: A file that holds these bytes near its beginning was written by npformer, and may be written again.
 OWN_JSON, OWN_PAGE = b'"format":"npformer-', b'<meta name="generator" content="npformer'
+OWN_PICTURE = b"\x89PNG\r\n\x1a\n"
 BEGINNING = 4096
+
+
+@contextmanager
+def _told(path: Path, option: str) -> Iterator[None]:
+    """Turn an OSError into an OutputError that names the place."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(
+            f"{option}: expected to write '{path}', got: {describe(error)}; choose another place"
+        ) from error
 
 
 def expect_place(path: Path, option: str, own: bytes) -> None:
@@ -19,24 +33,23 @@ def expect_place(path: Path, option: str, own: bytes) -> None:
 
     own are the bytes that tell such a file, as OWN_JSON.
     """
-    if not path.name or path.is_dir():
-        raise OutputError(f"{option}: expected the name of a file, got the folder '{path}'")
-    if not path.parent.is_dir():
-        raise OutputError(f"{option}: expected an existing folder, got '{path.parent}'; create it first")
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise OutputError(f"{option}: expected a folder that can be written to, got '{path.parent}'; choose another")
-    if os.path.lexists(path) and not _is_own(path, own):
-        raise OutputError(f"{option}: expected a free name, but '{path}' is there; choose another, or move it away")
+    with _told(path, option):
+        if not path.name or path.is_dir():
+            raise OutputError(f"{option}: expected the name of a file, got the folder '{path}'")
+        if not path.parent.is_dir():
+            raise OutputError(f"{option}: expected an existing folder, got '{path.parent}'; create it first")
+        if not os.access(path.parent, os.W_OK | os.X_OK):
+            raise OutputError(
+                f"{option}: expected a folder that can be written to, got '{path.parent}'; choose another"
+            )
+        if os.path.lexists(path) and not _is_own(path, own):
+            raise OutputError(f"{option}: expected a free name, but '{path}' is there; choose another, or move it away")
 
 
 def write_file(path: Path, option: str, data: bytes) -> None:
     """Write data to path, replacing npformer's own file there. Raises OutputError; an old file is then unchanged."""
-    try:
+    with _told(path, option):
         write_atomically(path, data)
-    except OSError as error:
-        raise OutputError(
-            f"{option}: expected to write '{path}', got: {describe(error)}; choose another place"
-        ) from error
 
 
 def _is_own(path: Path, own: bytes) -> bool:
