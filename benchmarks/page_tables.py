@@ -51,6 +51,11 @@ def origins(documents):
     return "\n" + "".join(map(origin, documents))
 
 
+def measured(found, head, rows, command):
+    """A table of these documents and where they come from; without rows, the command that makes them."""
+    return table(head, rows) + origins(found) if rows else not_measured(f"python -m benchmarks.{command}")
+
+
 def reverse(documents):
     """The end of what the README's first command prints."""
     for document in of(documents, "command"):
@@ -120,8 +125,7 @@ def decoding(documents):
                          busy(row["others_share"]), document["machine"]["processor"]]
                     )  # fmt: skip
     head = ("size", "sentences", "kernels", "tokens a second", "times as fast as PyTorch", "others", "processor")
-    command = "python -m benchmarks.decode --size tiny,small,mid --save benchmarks/results/decode.json"
-    return table(head, rows) + origins(found) if rows else not_measured(command)
+    return measured(found, head, rows, "decode --size tiny,small,mid --save benchmarks/results/decode.json")
 
 
 def beam(documents):
@@ -133,8 +137,7 @@ def beam(documents):
         for document in found for row in document["results"]
     ]  # fmt: skip
     head = ("run", "hypotheses", "texts at once", "greedy, ms", "beam search, ms", "times as long")
-    command = "python -m benchmarks.beam runs/numbers-001 --save benchmarks/results/beam-numbers.json"
-    return table(head, rows) + origins(found) if rows else not_measured(command)
+    return measured(found, head, rows, "beam runs/numbers-001 --save benchmarks/results/beam-numbers.json")
 
 
 def checks(documents):
@@ -144,9 +147,8 @@ def checks(documents):
         [row["case"], row["target"], f"{row['middle_s']:.2f}", f"{row['fastest_s']:.2f}", f"{row['limit_s']:g}"]
         for document in found for row in document["results"]
     ]  # fmt: skip
-    command = "python -m benchmarks.gradcheck_time --save benchmarks/results/gradcheck_time.json"
     head = ("case", "of", "middle, s", "fastest, s", "limit, s")
-    return table(head, rows) + origins(found) if rows else not_measured(command)
+    return measured(found, head, rows, "gradcheck_time --save benchmarks/results/gradcheck_time.json")
 
 
 def foreign(documents):

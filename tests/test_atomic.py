@@ -4,7 +4,6 @@ import errno
 import json
 import math
 import os
-from collections.abc import Iterator
 
 import pytest
 
@@ -35,7 +34,7 @@ class FailingSystem:
         return call
 
 
-def failures(monkeypatch, code=errno.ENOSPC) -> Iterator[FailingSystem]:
+def failures(monkeypatch, code=errno.ENOSPC):
     """A system that fails at the first call, at the second, … until one is never reached."""
     for fail_at in range(1000):
         system = FailingSystem(fail_at, code)

@@ -49,44 +49,27 @@ class Outcome(NamedTuple):
     result: str  # "right", "wrong", "error" or "crash"
 
 
-def flip(data, other, rng):
-    """Flip one bit."""
-    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+def flipped(data, other, rng):
+    """The file with one bit flipped."""
+    changed = bytearray(data)
+    changed[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    return bytes(changed)
 
 
-def cut(data, other, rng):
-    """Cut off the end."""
-    del data[rng.randrange(1, len(data)) :]
-
-
-def zero(data, other, rng):
-    """A block of up to 4096 bytes was never written."""
+def zeroed(data, other, rng):
+    """The file with a block of up to 4096 bytes that was never written."""
     start, size = rng.randrange(len(data)), rng.randrange(1, 4097)
-    data[start : start + size] = bytes(len(data[start : start + size]))
+    return data[:start] + bytes(len(data[start : start + size])) + data[start + size :]
 
 
-def swap(data, other, rng):
-    """Replace the file by the other kernel's."""
-    data[:] = other
-
-
-def append(data, other, rng):
-    """Append foreign bytes."""
-    data += rng.randbytes(rng.randrange(1, 4097))
-
-
-def empty(data, other, rng):
-    """Leave the file empty."""
-    del data[:]
-
-
+#: Each makes a file from its bytes and those of the other kernel's file.
 DAMAGES = {
-    "a bit flipped": flip,
-    "cut short": cut,
-    "a block of zeros": zero,
-    "another kernel's": swap,
-    "something appended": append,
-    "emptied": empty,
+    "a bit flipped": flipped,
+    "cut short": lambda data, other, rng: data[: rng.randrange(1, len(data))],
+    "a block of zeros": zeroed,
+    "another kernel's": lambda data, other, rng: other,
+    "something appended": lambda data, other, rng: data + rng.randbytes(rng.randrange(1, 4097)),
+    "emptied": lambda data, other, rng: b"",
 }
 
 
@@ -142,9 +125,7 @@ def damaged(folder, whole, count, rng) -> Iterator[Case]:
         data = original = files[kernel].read_bytes()
         other = files[KERNELS[1 - KERNELS.index(kernel)]].read_bytes()
         while data == original:  # the block may have been zeros before
-            changed = bytearray(original)
-            DAMAGES[kind](changed, other, rng)
-            data = bytes(changed)
+            data = DAMAGES[kind](original, other, rng)
         place = folder / str(i) / "npformer"
         place.mkdir(parents=True, mode=0o700)
         (place / files[kernel].name).write_bytes(data)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from npformer.errors import DataError
 from npformer.plotting import colours
@@ -122,7 +122,7 @@ def _set_scales(axes: Axes, chart: Chart) -> None:
         lowest = [float(y) for curve in chart.curves for y in curve.y if np.isfinite(y)]
         if min(lowest, default=0.0) >= 0:
             axes.set_ylim(bottom=0.0)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}".replace("e-0", "e-")))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}".replace("e-0", "e-"))
     places = sorted({float(x) for curve in chart.curves for x in curve.x})
     if chart.log_x:
         axes.set_xscale("log")
@@ -131,4 +131,4 @@ def _set_scales(axes: Axes, chart: Chart) -> None:
         axes.xaxis.set_major_locator(FixedLocator(places))
     elif not chart.log_x:
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
 from npformer.errors import DataError
 from npformer.percent import percent
@@ -76,7 +76,7 @@ def curves_figure(
 def count_steps(axes: Axes, lowest: bool = True) -> None:
     """Round step numbers, only under the lowest panel, since all panels share one axis."""
     axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, steps=[1, 2, 2.5, 5, 10]))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda step, _: f"{step:,.0f}"))
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.tick_params(axis="x", length=3, color=colours.RULE, labelbottom=lowest)
     if lowest:
         axes.set_xlabel("training step")

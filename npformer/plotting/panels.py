@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter
 
 from npformer.plotting import colours
 from npformer.plotting.canvas import Style
@@ -113,7 +113,7 @@ def _set_scale(axes: Axes, panel: Panel, log: bool) -> None:
         values = _finite(panel.lines)
         if values.min() >= 0:
             axes.set_ylim(0.0, max(panel.reach, values.max() * (1.0 if panel.reach else 1.05)) or 1.0)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
 
 
 def _name(line: Line, end: float) -> str:

@@ -13,7 +13,6 @@ from typing import NamedTuple, Protocol
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 
 from npformer.errors import DataError
 from npformer.percent import percent
@@ -142,7 +141,7 @@ def _frame(axes: Axes, left_out: int) -> None:
     if left_out:
         text += f" ({left_out} below {percent(_LEAST)} left out)"
     axes.set(xlabel=text, yticks=[])
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda ms, _: f"{ms:,.5g}"))
+    axes.xaxis.set_major_formatter("{x:,.5g}")
     axes.grid(axis="x")
     axes.spines["bottom"].set_visible(False)
     axes.spines["left"].set_visible(True)

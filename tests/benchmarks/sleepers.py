@@ -3,7 +3,7 @@
 import sys
 import time
 
-from benchmarks.tasks import Contender, Task
+from benchmarks.tasks import Contender
 
 
 class FakeTime:
@@ -18,7 +18,7 @@ class FakeTime:
         return time.process_time()
 
 
-def sleeper(seconds) -> Contender:
+def sleeper(seconds):
     """Sleeps exactly this long by the clock that measures it; values: (start, end) by a clock that processes share."""
     clock = vars(sys.modules["__main__"])["time"] = FakeTime()
 
@@ -29,18 +29,18 @@ def sleeper(seconds) -> Contender:
         print("what a library prints")
         return [start, time.monotonic()]
 
-    def make() -> Task:
+    def make():
         return nap
 
     return Contender({"threads": "1"}, {"nap": make}, {"seconds": seconds})
 
 
-def hog(megabytes) -> Contender:
+def hog(megabytes):
     """Allocates memory and frees it."""
     return Contender({}, {"nap": lambda: lambda: len(bytes(megabytes * 10**6).replace(b"\0", b"1"))})
 
 
-def crasher() -> Contender:
+def crasher():
     """Ends in the middle of its first task."""
 
     def crash():

@@ -2,11 +2,11 @@
 
 import pytest
 
-from benchmarks.gpu.targets import GROWTH, MILLISECONDS, RATIOS, SIZES, Target, best, targets, times_as_fast
+from benchmarks.gpu.targets import GROWTH, MILLISECONDS, RATIOS, SIZES, best, targets, times_as_fast
 from tests.benchmarks.rows import gradient, results, row, training
 
 
-def judged(found) -> dict[str, Target]:
+def judged(found):
     """Targets by description; all descriptions differ."""
     all_of_them = targets(found)
     by_name = {target.what: target for target in all_of_them}

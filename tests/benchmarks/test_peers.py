@@ -4,8 +4,10 @@ import dataclasses
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 import npformer as npf
+from benchmarks import tasks
 from benchmarks.cases import DRAW
 from benchmarks.own.model import NO_END, decoding_model, save_weights, sources
 from benchmarks.own.ops import NAMES
@@ -13,17 +15,22 @@ from npformer.backend import PLAIN, cupy_problem
 from npformer.functional import Draw
 from npformer.models.presets import PRESETS, Preset
 
+pytest.importorskip("torch", reason="PyTorch is not installed")
+import torch
+
+from benchmarks.peers import torch_decode, torch_model, torch_ops, torch_train
+from benchmarks.peers.torch_device import place
+from benchmarks.peers.torch_roofline import ceilings
+
 SMALL = Preset(11, 12, 3, 2, 20, 6, 4)
 
 
-@pytest.fixture
-def torch():
-    """PyTorch with one thread, where it is installed."""
-    module = pytest.importorskip("torch", reason="PyTorch is not installed")
-    threads = module.get_num_threads()
-    module.set_num_threads(1)
-    yield module
-    module.set_num_threads(threads)
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def as_tuple(x):
@@ -32,9 +39,7 @@ def as_tuple(x):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_operation_is_the_same_without_dropout(name, torch):
-    from benchmarks.peers import torch_ops
-
+def test_an_operation_is_the_same_without_dropout(name):
     function, inputs, given = torch_ops.prepared(name, SMALL, 0.0, torch.device("cpu"))
     outputs = as_tuple(function(*inputs))
     wanted = [x for x in inputs if x.requires_grad]
@@ -59,11 +64,7 @@ def without_dropout(option):
 
 
 @pytest.mark.parametrize("form", ["Textbook", "Fused"])
-def test_a_network_has_the_same_logits_and_padding_is_hidden(form, torch, numpy32, tmp_path):
-    from safetensors.numpy import load_file
-
-    from benchmarks.peers import torch_model
-
+def test_a_network_has_the_same_logits_and_padding_is_hidden(form, numpy32, tmp_path):
     model = npf.Transformer(SMALL.config(0.0), backend=numpy32, seed=0)
     state = load_file(save_weights(SMALL, tmp_path))
     net = torch_model.Transformer(SMALL, 0.5, getattr(torch_model, form)).load(state).eval()
@@ -77,11 +78,7 @@ def test_a_network_has_the_same_logits_and_padding_is_hidden(form, torch, numpy3
     assert np.abs(unhidden - theirs)[counted].max() > 1e-2, "the check would not see whether padding is hidden"
 
 
-def test_incremental_decoding_gives_the_same_tokens(torch, numpy32, tmp_path):
-    from safetensors.numpy import load_file
-
-    from benchmarks.peers import torch_decode, torch_model
-
+def test_incremental_decoding_gives_the_same_tokens(numpy32, tmp_path):
     size = dataclasses.replace(SMALL, vocab_size=40)
     model = decoding_model(size, numpy32)
     net = torch_model.Transformer(size, 0.0, torch_model.Fused)
@@ -98,10 +95,7 @@ def test_incremental_decoding_gives_the_same_tokens(torch, numpy32, tmp_path):
 
 
 @pytest.mark.parametrize("form", ["textbook", "fast"])
-def test_steps_made_together_are_the_steps_made_one_by_one(form, torch, tmp_path, monkeypatch):
-    from benchmarks import tasks
-    from benchmarks.peers import torch_train
-
+def test_steps_made_together_are_the_steps_made_one_by_one(form, tmp_path, monkeypatch):
     weights = save_weights(PRESETS["tiny"], tmp_path)
     single = getattr(torch_train, form)("tiny", 0.0, "numpy", weights).task("step")
     one_by_one = [single() for _ in range(4)]
@@ -112,10 +106,8 @@ def test_steps_made_together_are_the_steps_made_one_by_one(form, torch, tmp_path
     np.testing.assert_allclose(made.task("step")(), one_by_one[2:], rtol=1e-6)  # the first two made it ready
 
 
-def test_bfloat16_is_what_autocast_makes_it(torch, tmp_path):
+def test_bfloat16_is_what_autocast_makes_it(tmp_path):
     """Products are rounded, so the loss differs slightly; losses and weights stay float32."""
-    from benchmarks.peers import torch_train
-
     weights = save_weights(PRESETS["tiny"], tmp_path)
     exact = torch_train.fast("tiny", 0.0, "numpy", weights)
     coarse = torch_train.fast("tiny", 0.0, "numpy", weights, "bfloat16")
@@ -124,9 +116,7 @@ def test_bfloat16_is_what_autocast_makes_it(torch, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["linear", "attention", "feed_forward", "cross_entropy"])
-def test_operations_in_bfloat16_run_both_ways(name, torch):
-    from benchmarks.peers import torch_ops
-
+def test_operations_in_bfloat16_run_both_ways(name):
     precisions = []
 
     class Output(torch.overrides.TorchFunctionMode):
@@ -144,9 +134,7 @@ def test_operations_in_bfloat16_run_both_ways(name, torch):
     assert (torch.bfloat16 in precisions) == (name != "cross_entropy"), "autocast leaves losses in float32"
 
 
-def test_tf32_is_a_setting_of_products(torch):
-    from benchmarks.peers.torch_device import place
-
+def test_tf32_is_a_setting_of_products():
     before = torch.get_float32_matmul_precision()
     try:
         found = []
@@ -159,16 +147,12 @@ def test_tf32_is_a_setting_of_products(torch):
 
 
 @pytest.mark.skipif(cupy_problem() is None, reason="a GPU answers")
-def test_pytorch_without_a_gpu_says_so(torch):
-    from benchmarks.peers.torch_device import place
-
+def test_pytorch_without_a_gpu_says_so():
     with pytest.raises(RuntimeError, match="expected a GPU that PyTorch sees, got none"):
         place("cupy", "tf32")
 
 
-def test_ceilings_are_rates(torch):
-    from benchmarks.peers.torch_roofline import ceilings
-
+def test_ceilings_are_rates():
     task = ceilings("numpy", ["float32", "bfloat16"], large=32, copied=1 << 16).task("ceilings")
     found = task()
     assert set(found["products"]) == {"float32", "bfloat16"}

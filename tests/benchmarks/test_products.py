@@ -11,11 +11,11 @@ import npformer as npf
 from benchmarks.own import products as own_products
 from benchmarks.own.products import products
 from benchmarks.products import attention_flop, linear_flop, linears, step_flop
-from npformer.backend import PLAIN, Backend
+from npformer.backend import PLAIN
 from npformer.models.presets import PRESETS, Preset
 
 
-def counted_step(size: Preset, backend: Backend, recompute, monkeypatch):
+def counted_step(size, backend, recompute, monkeypatch):
     """The operations of all products in a step of the plain pairs."""
     found = []
     multiply = np.matmul

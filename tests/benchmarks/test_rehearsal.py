@@ -23,7 +23,7 @@ def machine(monkeypatch):
     if (problem := compiler_problem()) is not None:
         pytest.skip(problem)
 
-    def backend(device, kernels, precision="float32") -> Backend:
+    def backend(device, kernels, precision="float32"):
         assert (device, kernels) == ("cupy", "cuda")
         return cupy_backend("float32", kernels, precision)
 

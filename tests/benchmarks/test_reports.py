@@ -78,7 +78,7 @@ def test_decode_alone(run):
     assert max(map(len, decode.describe(slowed(result)).splitlines())) <= 100
 
 
-def child(name, loss) -> Child:
+def child(name, loss):
     """As far as comparing losses goes."""
     made = object.__new__(Child)
     made.name, made.facts = name, {"loss": loss}

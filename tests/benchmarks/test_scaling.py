@@ -65,7 +65,7 @@ def test_a_report_is_at_most_100_columns_wide_on_the_slowest_machine(sweep, powe
     assert max(map(len, scaling.describe(found).splitlines())) <= 100
 
 
-def point(value, median, others=0.0) -> scaling.Point:
+def point(value, median, others=0.0):
     """As far as the summary goes: products linear in value, memory at rest."""
     made = {"value": value, "median": median, "best": median, "flop": 1e9 * value, "steps": 3, "rounds": 3}
     return made | {"model_bytes": 10**6, "kept_bytes": 10**6 * value, "others_share": others}

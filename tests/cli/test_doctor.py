@@ -13,6 +13,12 @@ from npformer.cli import doctor
 from npformer.errors import DeviceError
 
 
+@pytest.fixture
+def finding(cli):
+    """What the report says of one thing."""
+    return lambda name: cli("doctor --json").document[name]
+
+
 def test_text_and_json_agree(cli):
     text, machine = cli("doctor"), cli("doctor --json")
     assert (text.code, text.err, machine.code) == (0, "", 0)
@@ -44,18 +50,18 @@ def test_what_auto_picks_and_why(cli):
         assert found["--device auto"] == "numpy, because CuPy cannot be used"
 
 
-def test_the_limit_of_threads(cli, monkeypatch):
+def test_the_limit_of_threads(finding, monkeypatch):
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
-    assert "OPENBLAS_NUM_THREADS=3" in cli("doctor --json").document["BLAS threads"]
+    assert "OPENBLAS_NUM_THREADS=3" in finding("BLAS threads")
     for name in doctor.THREAD_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    assert "not limited" in cli("doctor --json").document["BLAS threads"]
+    assert "not limited" in finding("BLAS threads")
 
 
 @pytest.mark.parametrize(("now", "said"), [(3, "3; "), (None, "unknown; ")])
-def test_the_threads_of_a_product(cli, monkeypatch, now, said):
+def test_the_threads_of_a_product(finding, monkeypatch, now, said):
     monkeypatch.setattr(doctor, "blas_threads", lambda: now)
-    assert cli("doctor --json").document["BLAS threads"].startswith(said)
+    assert finding("BLAS threads").startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -66,12 +72,12 @@ def test_the_threads_of_a_product(cli, monkeypatch, now, said):
         (None, "Zen", "unknown: NumPy's BLAS is not OpenBLAS"),
     ],
 )
-def test_the_core_type_of_the_blas(cli, monkeypatch, core, asked, said):
+def test_the_core_type_of_the_blas(finding, monkeypatch, core, asked, said):
     monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
     if asked is not None:
         monkeypatch.setenv("OPENBLAS_CORETYPE", asked)
     monkeypatch.setattr(doctor, "blas_core", lambda: core)
-    assert cli("doctor --json").document["BLAS core"] == said
+    assert finding("BLAS core") == said
 
 
 def test_compiled_kernels_are_the_default_where_numba_is_installed(cli):
@@ -82,10 +88,10 @@ def test_compiled_kernels_are_the_default_where_numba_is_installed(cli):
     assert found["--kernels auto"] == "numba, because Numba is installed, and NumPy's BLAS has a product to call"
 
 
-def test_a_blas_whose_product_is_not_known(cli, monkeypatch):
+def test_a_blas_whose_product_is_not_known(finding, monkeypatch):
     monkeypatch.setattr(numpy_backends, "numba_problem", lambda: None)
     monkeypatch.setattr(numpy_backends, "blas_product", lambda letter: None)
-    assert cli("doctor --json").document["--kernels auto"] == (
+    assert finding("--kernels auto") == (
         "numpy, because NumPy's BLAS has no product that compiled kernels know, and their own is slow"
     )
     assert numpy_backends.numpy_backend("float32").kernels == "numpy"
@@ -118,17 +124,14 @@ def test_without_numba_the_extra_is_recommended(cli, monkeypatch):
         ("9.9", None, "", "9.9"),
     ],
 )
-def test_intels_library(
-    version, compiled, problem, said, cli,
-    monkeypatch,
-):  # fmt: skip
+def test_intels_library(version, compiled, problem, said, finding, monkeypatch):  # fmt: skip
     if compiled is None:
         module = pytest.importorskip("npformer.backend.numba.intel")
         monkeypatch.setattr(module, "intel", lambda: module.Intel(None, version, problem))
     known = doctor._version
     monkeypatch.setattr(doctor, "_version", lambda name: version if name == "mkl" else known(name))
     monkeypatch.setattr(doctor, "numba_problem", lambda: compiled)
-    assert cli("doctor --json").document["MKL"] == said
+    assert finding("MKL") == said
 
 
 def test_a_numba_that_cannot_be_imported(cli, monkeypatch):

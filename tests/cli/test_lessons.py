@@ -11,7 +11,7 @@ from npformer.lab.lessons import LESSONS
 from npformer.lab.museum import demonstration, detections
 from npformer.lab.museum.bugs import bug
 from npformer.lab.museum.checks import all_checks
-from npformer.lab.museum.detections import Prepared, prepare
+from npformer.lab.museum.reach import prepare
 from tests.lab.learner import answered
 
 #: For each lesson a check that finds its bug; the command runs all that concern it.
@@ -22,7 +22,7 @@ CHECKS = (
 
 
 @cache
-def some_checks() -> Prepared:
+def some_checks():
     chosen = tuple(check for check in all_checks() if check.name in CHECKS)
     assert len(chosen) == len(CHECKS)
     return prepare(chosen, [bug(lesson.bug) for lesson in LESSONS])

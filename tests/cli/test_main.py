@@ -133,13 +133,12 @@ def test_a_model_too_large_for_the_memory(cli, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_closed_output_ends_the_command_quietly(environment):
+def test_an_output_that_nobody_reads_ends_the_command_quietly(shell):
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "npformer", "doctor"]
-    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, env=environment)
+    done = shell("doctor", capture_output=False, stdout=writing, stderr=subprocess.PIPE)
     os.close(writing)
-    assert (done.returncode, done.stderr) == (141, "")
+    assert (done.code, done.err) == (141, "")
 
 
 def test_an_output_closed_in_the_middle_ends_the_command_quietly(trained, environment):
@@ -158,24 +157,22 @@ def test_an_output_closed_in_the_middle_ends_the_command_quietly(trained, enviro
     assert (child.returncode, said) == (141, b"")
 
 
-def test_standard_error_closed_before_the_command_began(environment, tmp_path):
-    """The error message does not go to standard output instead."""
-    argv = ["bash", "-c", '"$0" -m npformer decode nowhere x 2>&-', sys.executable]
-    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environment, timeout=600)
-    assert (done.returncode, done.stdout) == (2, "")
-
-
-def test_a_full_disk_below_the_output(shell):
-    with open("/dev/full", "w") as full:
-        done = shell("doctor", capture_output=False, stdout=full, stderr=subprocess.PIPE)
-    assert done.code == 1
-    assert done.err == "npformer: the system refused: [Errno 28] No space left on device; see to that, then try again\n"
-
-
-def test_a_closed_output(environment):
-    command = '"$0" -m npformer doctor >&-'
-    done = subprocess.run(["bash", "-c", command, sys.executable], capture_output=True, text=True, env=environment)
-    assert (done.returncode, done.stderr) == (0, "")
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        ("doctor >&-", 0, ""),
+        ("decode nowhere x 2>&-", 2, ""),  # the error message does not go to standard output instead
+        (
+            "doctor >/dev/full",
+            1,
+            "npformer: the system refused: [Errno 28] No space left on device; see to that, then try again\n",
+        ),
+    ],
+)
+def test_an_output_closed_before_the_command_began_and_a_full_disk(line, code, said, environment, tmp_path):
+    argv = ["bash", "-c", f'"$0" -m npformer {line}', sys.executable]
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=600)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", said)
 
 
 def test_a_terminal_that_lacks_the_characters(shell, environment):

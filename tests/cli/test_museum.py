@@ -9,7 +9,7 @@ from npformer.cli import museum
 from npformer.lab.museum import demonstration, detections
 from npformer.lab.museum.bugs import BUGS
 from npformer.lab.museum.checks import all_checks
-from npformer.lab.museum.detections import Prepared, prepare
+from npformer.lab.museum.reach import prepare
 
 RESUME = ["resume-replays-data", "resume-loses-moments", "resume-restarts-schedule", "resume-redraws-dropout"]
 
@@ -19,7 +19,7 @@ CHECKS = ("clipping", "a step by hand", "schedules")
 
 
 @cache
-def some_checks() -> Prepared:
+def some_checks():
     chosen = tuple(check for check in all_checks() if check.name in CHECKS)
     assert len(chosen) == len(CHECKS)
     return prepare(chosen, BUGS)

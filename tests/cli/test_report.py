@@ -36,7 +36,7 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
 
-def expect_sound(text) -> Page:
+def expect_sound(text):
     """No script, no request, no style attribute; every link leads somewhere in the page."""
     page = Page(text)
     names = {tag for tag, _ in page.tags}

@@ -114,7 +114,7 @@ def test_answers_have_the_form_of_their_kind(runs, cli):
     assert len(found["output"]) <= len("The for") + 5
 
 
-def endless(positions) -> Trained:
+def endless(positions):
     """A model that continues texts of the letters a to f, has a window of 8 tokens, and never ends."""
     config = DecoderConfig(9, d_model=8, num_heads=2, d_ff=8, num_layers=1, max_seq_len=8, positions=positions)
     tokenizer = Characters(Vocabulary([*SEQUENCE, "a", "b", "c", "d", "e", "f"]))
@@ -148,7 +148,7 @@ def test_a_search_continues_beyond_the_window(positions, monkeypatch):
     trained = endless(positions)
     made = []
 
-    def search(model: Decoder, prompts, max_len, **options):
+    def search(model, prompts, max_len, **options):
         found = beam_search(model, prompts, max_len, **options)
         made.append((len(prompts[0]), max_len, found[0][0].log_probability))
         return found

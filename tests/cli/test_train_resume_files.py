@@ -123,7 +123,7 @@ def test_leftovers_of_kills_are_removed_when_the_run_is_resumed(littered, monkey
     """They are removed before the first new save, which may be hours later."""
     found = list[str]()
 
-    def look(self: Trainer):
+    def look(self):
         found.extend(sorted(path.name for folder in (littered, littered / "checkpoints") for path in folder.iterdir()))
         raise DivergedError("enough")
 

@@ -157,7 +157,7 @@ def test_kills_at_several_moments_change_nothing(
 
 @pytest.mark.usefixtures("usual_signals")
 def test_a_second_signal_is_obeyed_at_once(cli, small, monkeypatch, tmp_path):
-    def signal_twice(self: Progress):
+    def signal_twice(self):
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
 

@@ -5,25 +5,24 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 import pytest
-from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
-from matplotlib.text import Text
 
 from npformer.errors import DTypeError, ShapeError
 from npformer.plotting import colours, draw_attention
 from npformer.plotting.attention import attention_figure
 from npformer.plotting.attention_layout import plan
 from npformer.plotting.attention_maps import attention_map
+from tests.plotting.figures import texts
 
 Weights = dict[str, npt.NDArray[np.generic]]
 
 
-def example(length, layers=2, heads=4) -> tuple[Weights, list[str], list[str]]:
+def example(length, layers=2, heads=4):
     """Weights of an encoder-decoder that reverses its source, and the tokens of both sides."""
     rng = np.random.default_rng(length)
     source = list("abcdefghijklmnopqrstuvwxyz" * 20)[:length]
     target = ["[BOS]", *reversed(source)]
-    weights: Weights = {}
+    weights = {}
     for layer in range(layers):
         weights[f"encoder.layers.{layer}.self_attention"] = softmax(rng, heads, length, length)
     for layer in range(layers):
@@ -34,17 +33,17 @@ def example(length, layers=2, heads=4) -> tuple[Weights, list[str], list[str]]:
     return weights, source, target
 
 
-def softmax(rng: np.random.Generator, *shape) -> npt.NDArray[np.float64]:
+def softmax(rng, *shape):
     scores = np.exp(rng.normal(size=shape))
     return scores / scores.sum(-1, keepdims=True)
 
 
-def heads_of(figure) -> list[Axes]:
+def heads_of(figure):
     """The axes of the heads, in reading order: all but the colour bar."""
     return figure.axes[1:]
 
 
-def names_of(axes, side) -> list[Text]:
+def names_of(axes, side):
     """The names of a map's tokens: those of its queries end at its left, those of its keys stand below."""
     return [text for text in axes.texts if text.get_ha() == {"queries": "right", "keys": "center"}[side]]
 
@@ -57,7 +56,17 @@ def bold_texts(figure):
     return [text.get_text() for text in figure.texts if text.get_weight() == "bold"]
 
 
-def pixels(axes) -> npt.NDArray[np.float64]:
+def encoded(weights, tokens):
+    """The picture of one attention of an encoder."""
+    return attention_figure({"encoder.layers.0.self_attention": weights}, tokens, [])
+
+
+def are_apart(names, nearest=0.0):
+    """Whether no name touches the next, once they are drawn."""
+    return all(left.x1 <= right.x0 - nearest for left, right in pairwise(text.get_window_extent() for text in names))
+
+
+def pixels(axes):
     return np.asarray(axes.images[0].get_array())
 
 
@@ -119,8 +128,7 @@ def test_query_i_is_row_i_and_key_j_is_column_j():
 
 
 def test_the_scale_is_0_to_1_for_every_head():
-    flat = np.full((1, 4, 4), 0.25)
-    (axes,) = heads_of(attention_figure({"encoder.layers.0.self_attention": flat}, list("abcd"), []))
+    (axes,) = heads_of(encoded(np.full((1, 4, 4), 0.25), list("abcd")))
     np.testing.assert_allclose(pixels(axes)[0, 0], colours.weight_ramp()(0.25)[:3])
 
 
@@ -130,16 +138,15 @@ def test_exactly_zero_is_the_hidden_colour_and_nearly_zero_is_not():
     image = pixels(heads_of(figure)[0])
     np.testing.assert_allclose(image[0, 1], to_rgb(colours.HIDDEN))
     np.testing.assert_allclose(image[1, 1], colours.weight_ramp()(0.0)[:3])
-    assert "exactly 0 (hidden)" in [text.get_text() for text in figure.texts]
+    assert "exactly 0 (hidden)" in texts(figure)
 
 
 def test_what_is_not_a_number_is_shown_and_named():
     weights = np.array([[[np.nan, np.nan], [0.5, 0.5]]], dtype=np.float32)
-    figure = attention_figure({"encoder.layers.0.self_attention": weights}, list("ab"), [])
+    figure = encoded(weights, list("ab"))
     np.testing.assert_allclose(pixels(heads_of(figure)[0])[0, 1], to_rgb(colours.WARNING))
-    texts = [text.get_text() for text in figure.texts]
-    assert "not a number" in texts
-    assert "exactly 0 (hidden)" not in texts
+    assert "not a number" in texts(figure)
+    assert "exactly 0 (hidden)" not in texts(figure)
 
 
 @pytest.mark.parametrize("length", [1, 3, 12, 16, 30, 40])
@@ -150,8 +157,7 @@ def test_every_token_is_named_and_no_two_names_overlap(length):
     for axes in heads_of(figure):
         names = names_of(axes, "keys")
         assert len(names) == pixels(axes).shape[1]
-        edges = [text.get_window_extent() for text in names]
-        assert all(left.x1 <= right.x0 + 0.5 for left, right in pairwise(edges))
+        assert are_apart(names, -0.5)
         assert min(text.get_fontsize() for text in names) >= 6
     edges = [text.get_window_extent() for text in names_of(heads_of(figure)[0], "queries")]
     assert len(edges) == length
@@ -160,13 +166,11 @@ def test_every_token_is_named_and_no_two_names_overlap(length):
 
 def test_wide_names_of_keys_are_written_upwards():
     words = ["the", "quick", "brown", "fox", "a"] * 2
-    weights = {"encoder.layers.0.self_attention": np.full((1, 10, 10), 0.1)}
-    figure = attention_figure(weights, words, [])
+    figure = encoded(np.full((1, 10, 10), 0.1), words)
     figure.canvas.draw()
     names = names_of(heads_of(figure)[0], "keys")
     assert [text.get_rotation() for text in names[:5]] == [90, 90, 90, 90, 0]
-    edges = [text.get_window_extent() for text in names]
-    assert all(left.x1 <= right.x0 for left, right in pairwise(edges))
+    assert are_apart(names)
 
 
 @pytest.mark.parametrize("length", [3, 8, 12, 20, 40])
@@ -174,19 +178,18 @@ def test_special_tokens_are_upright_between_letters(length):
     letters = [*"abcdefgh" * 5][:length]
     source, target = [*letters, "[EOS]"], ["[BOS]", *letters]
     flat = np.full((2, length + 1, length + 1), 0.1)
-    weights: Weights = {f"decoder.layers.0.{kind}_attention": flat for kind in ("cross", "self")}
+    weights = {f"decoder.layers.0.{kind}_attention": flat for kind in ("cross", "self")}
     figure = attention_figure(weights, source, target)
     figure.canvas.draw()
     for axes in heads_of(figure):
         names = names_of(axes, "keys")
         assert [text.get_rotation() for text in names] == [0.0] * len(names)
-        edges = [text.get_window_extent() for text in names]
-        assert all(left.x1 <= right.x0 + 0.5 for left, right in pairwise(edges))
+        assert are_apart(names, -0.5)
 
 
 def test_special_tokens_without_room_are_written_upwards():
     words = ["[BOS]", "[MASK]", "[MASK]", "[EOS]"] * 5
-    figure = attention_figure({"encoder.layers.0.self_attention": np.full((1, 20, 20), 0.1)}, words, [])
+    figure = encoded(np.full((1, 20, 20), 0.1), words)
     names = names_of(heads_of(figure)[0], "keys")
     assert [text.get_rotation() for text in names[1:3]] == [90, 90]
 
@@ -262,9 +265,9 @@ def test_weights_that_do_not_fit_the_tokens(shape):
 )
 def test_numbers_that_are_no_weights(weights, message):
     with pytest.raises(DTypeError, match=message):
-        attention_figure({"encoder.layers.0.self_attention": weights}, ["a"], [])
+        encoded(weights, ["a"])
 
 
 def test_no_tokens_is_an_error():
     with pytest.raises(ShapeError, match="none of them 0"):
-        attention_figure({"encoder.layers.0.self_attention": np.ones((1, 0, 0))}, [], [])
+        encoded(np.ones((1, 0, 0)), [])

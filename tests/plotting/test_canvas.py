@@ -4,12 +4,11 @@ import subprocess
 import sys
 
 import matplotlib
-from matplotlib.figure import Figure
 
 from npformer.plotting.canvas import drawing, new_figure, png_bytes, write_picture
 
 
-def small_figure(text="x") -> Figure:
+def small_figure(text="x"):
     with drawing():
         figure = new_figure(2.0, 1.0, 50.0)
         figure.text(0.5, 0.5, text)

@@ -9,7 +9,7 @@ from tests.plotting.figures import texts
 NAN = float("nan")
 
 
-def chart(*curves: Curve, **options) -> Chart:
+def chart(*curves, **options):
     return Chart("title", "tokens", "milliseconds", curves, **options)
 
 

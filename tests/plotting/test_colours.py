@@ -1,13 +1,12 @@
 """The ramp of the attention maps is fair: equal differences of weight look equally large."""
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.colors import to_rgb
 
 from npformer.plotting import colours
 
 
-def cie_lightness(rgb: npt.ArrayLike) -> npt.NDArray[np.float64]:
+def cie_lightness(rgb):
     """L* of CIELAB (0 black, 100 white): another measure than the one the ramp is built with."""
     values = np.asarray(rgb, dtype=np.float64)
     linear = np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)

@@ -8,7 +8,7 @@ from npformer.training.bench import Row
 from tests.plotting.figures import texts
 
 
-def row(op, direction, seconds, bound, by, share) -> Row:
+def row(op, direction, seconds, bound, by, share):
     return Row(op, direction, 1, seconds, 0.0, 0.0, bound, by, share)
 
 

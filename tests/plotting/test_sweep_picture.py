@@ -12,7 +12,7 @@ from tests.plotting.figures import texts
 V = STEPS**2 + 1e-16 / STEPS
 
 
-def curve(name, verdict="right", error=V) -> Curve:
+def curve(name, verdict="right", error=V):
     return Curve(name, STEPS, np.asarray(error), verdict)
 
 
