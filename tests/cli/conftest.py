@@ -51,8 +51,19 @@ class Outcome:
         """Bad input: exit 2, nothing on stdout, no traceback, and a message with these words."""
         assert (self.code, self.out) == (2, ""), self
         assert "Traceback" not in self.err
+        self.warns(*words)
+
+    def says(self, *words):
+        """Itself, if these words are on stdout."""
+        for word in words:
+            assert word in self.out, f"expected {word!r} in: {self.out}"
+        return self
+
+    def warns(self, *words):
+        """Itself, if these words are on stderr."""
         for word in words:
             assert word in self.err, f"expected {word!r} in: {self.err}"
+        return self
 
 
 def argv(line, *words):

@@ -24,8 +24,7 @@ def test_an_operation_as_json(cli):
 
 def test_a_number_of_a_run_is_explained(cli, trained):
     found = cli(f"explain {trained} --text bot --answer tob --at", AT).fine()
-    assert f"w = {AT}" in found.out
-    assert '"b" at b0 t2' in found.out
+    found.says(f"w = {AT}", '"b" at b0 t2')
     assert "right" in found.out.split()
 
 
@@ -94,8 +93,7 @@ def of_a_pair():
 
 def test_a_layer_of_ones_own_comes_from_a_file(cli, tmp_path):
     (tmp_path / "mine.py").write_text(MINE)
-    found = cli("explain mine.py --at 'x[0,1,2]'").fine()
-    assert "feature 2 of token b0 t1 of the input x" in found.out
+    cli("explain mine.py --at 'x[0,1,2]'").fine().says("feature 2 of token b0 t1 of the input x")
     cli("explain mine.py:of_a_pair --at 'x[0]'").refused("expected a layer or a model derived from")
     cli("explain other.py --at 'x[0]'").refused("there is no file 'other.py'")
 
@@ -134,5 +132,4 @@ def test_without_a_terminal_there_are_80_columns_and_no_colours(cli):
 
 
 def test_the_verdict_is_green(cli):
-    found = cli("explain transformer --at 'generator.bias[1]' --color always")
-    assert "\x1b[32mright\x1b[0m" in found.out
+    cli("explain transformer --at 'generator.bias[1]' --color always").says("\x1b[32mright\x1b[0m")

@@ -31,8 +31,7 @@ def test_help_of_every_command_shows_an_example_and_json(name, cli):
 def test_help_and_version(cli):
     assert (cli("--version").code, cli("--version").out) == (0, f"npformer {__version__}\n")
     done = cli("--help").fine()
-    assert "\n  npformer train reverse  " in done.out
-    assert "--color {auto,always,never}" in done.out
+    done.says("\n  npformer train reverse  ", "--color {auto,always,never}")
     assert all(re.search(rf"^    {name}\s", done.out, re.M) for name in NAMES)
 
 
@@ -58,8 +57,7 @@ def test_an_unknown_command_names_the_nearest(cli):
 def test_each_part_of_the_museum_has_its_own_help(part, cli):
     done = cli(f"museum {part} --help").quiet()
     assert done.out.startswith(f"usage: npformer museum {part} ")
-    assert f"\nexamples:\n  npformer museum {part}" in done.out
-    assert "--json" in done.out
+    done.says(f"\nexamples:\n  npformer museum {part}", "--json")
     assert ("--picture" in done.out, "--sample" in done.out) == (part == "show", part == "mutants")
 
 
@@ -176,8 +174,7 @@ def test_an_output_closed_before_the_command_began_and_a_full_disk(line, code, s
 
 
 def test_a_terminal_that_lacks_the_characters(shell, environment):
-    done = shell("train --help", env=environment | {"PYTHONIOENCODING": "ascii"}).quiet()
-    assert "\\u2026" in done.out
+    shell("train --help", env=environment | {"PYTHONIOENCODING": "ascii"}).quiet().says("\\u2026")
 
 
 def test_python_m_npformer_is_the_command(shell):

@@ -142,8 +142,7 @@ def test_a_disk_that_is_full(cli, tmp_path, monkeypatch):
 
 def test_a_page_is_written_and_may_be_written_again(cli, tmp_path):
     for bugs in ((), ("--bugs", "relu-no-gate")):
-        found = cli("trace relu --html page.html", *bugs).fine()
-        assert "the page is in page.html (0." in found.out
+        cli("trace relu --html page.html", *bugs).fine().says("the page is in page.html (0.")
         assert "relu-no-gate" in (tmp_path / "page.html").read_text(encoding="utf-8")
     cli("trace relu --html page.html --bugs none").fine()
     assert "relu-no-gate" not in (tmp_path / "page.html").read_text(encoding="utf-8")

@@ -41,8 +41,7 @@ def test_a_finished_run_prints_its_results_again_and_changes_nothing(run, conten
 
 def test_continues_to_the_same_end_from_any_folder(cli, run, trained, same_run):
     back_to(run, 20)
-    done = cli("train --resume 'my run'").fine()
-    assert "steps 20 to 30" in done.err
+    cli("train --resume 'my run'").fine().warns("steps 20 to 30")
     same_run(run, trained)
 
 
