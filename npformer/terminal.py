@@ -35,11 +35,11 @@ def is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def is_coloured(stream: TextIO | None = None) -> bool:
-    """Whether text on this stream (default: standard output) is coloured."""
+def is_coloured() -> bool:
+    """Whether text on standard output is coloured."""
     if _chosen != "auto":
         return _chosen == "always"
-    return is_terminal(sys.stdout if stream is None else stream) and not os.environ.get("NO_COLOR")
+    return is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
 
 
 def columns(widest: int = WIDEST, stream: TextIO | None = None) -> int:
@@ -103,9 +103,9 @@ def _in_lines(line: str, width: int, hanging: str) -> str:
     return line if len(line) <= width else fill(line.strip(), width, margin, margin + hanging)
 
 
-def paint(text: str, colour: str, stream: TextIO | None = None) -> str:
-    """The text in a colour, if text on this stream is coloured."""
-    return f"\x1b[{colour}m{text}\x1b[0m" if text and is_coloured(stream) else text
+def paint(text: str, colour: str) -> str:
+    """The text in a colour, if text on standard output is coloured."""
+    return f"\x1b[{colour}m{text}\x1b[0m" if text and is_coloured() else text
 
 
 def unpainted(text: str) -> str:

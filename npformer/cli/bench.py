@@ -14,7 +14,7 @@ import numpy as np
 from npformer.backend import Backend, get_backend
 from npformer.backend.numpy.blas_threads import blas_threads, can_set_blas_threads
 from npformer.cli import bench_text as text
-from npformer.cli.common import add_device, add_kernels, add_precision, new_parser
+from npformer.cli.common import add_device, add_kernels, add_precision
 from npformer.errors import ConfigError
 from npformer.models.presets import PRESETS, Preset
 from npformer.terminal import fill, folded, width_of
@@ -23,6 +23,7 @@ from npformer.visible import visible
 
 SECONDS = 5.0
 
+SUMMARY = "Time training steps and show where their time goes."
 EXAMPLES = """examples:
   npformer bench                           a small model, about 5 seconds
   npformer bench --size base --steps 3     the base model of the paper: minutes on a CPU
@@ -40,9 +41,8 @@ sizes:
 """ + "\n".join(f"  {name:<6} {preset}" for name, preset in PRESETS.items())
 
 
-def add_parser(commands: Any) -> argparse.ArgumentParser:
-    """Add this command's parser."""
-    parser = new_parser(commands, "bench", "Time training steps and show where their time goes.", EXAMPLES)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
     parser.add_argument("--size", choices=PRESETS, default="tiny", help="the model and its batch (default: tiny)")
     parser.add_argument(
         "--dropout", metavar="P", type=float, default=0.1, help="the model's dropout rate (default: 0.1)"
@@ -57,7 +57,6 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--profile", action="store_true", help="time every operation, forward and backward")
     parser.add_argument("--picture", metavar="FILE.png", type=Path,
                         help="picture of --profile (default: profile-SIZE.png)")  # fmt: skip
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 from textwrap import fill
-from typing import Any
 
 from npformer.backend import get_backend
 from npformer.bar import watched
-from npformer.cli.common import add_backend_of_checks, backend_of, new_parser, refuse_backend_of_model, tell
+from npformer.cli.common import add_backend_of_checks, backend_of, refuse_backend_of_model, tell
 from npformer.errors import ConfigError
 from npformer.proof import IDENTITIES, INVARIANTS, ClaimResults, catalogue, certify, prove
 from npformer.proof.user_file import user_case
 from npformer.seconds import now, since
 from npformer.terminal import columns, counted
 
+SUMMARY = "Check wiring and exact identities of gradients."
 EXAMPLES = """examples:
   npformer certify                       every operation, layer and small model
   npformer certify --only Transformer    the models alone
@@ -26,15 +26,13 @@ An invariant is a property that a gradient check cannot see: causality, padding,
 identity is an exact equation between gradients, derived in npformer/proof/identities."""
 
 
-def add_parser(commands: Any) -> argparse.ArgumentParser:
-    """Add this command's parser."""
-    parser = new_parser(commands, "certify", "Check wiring and exact identities of gradients.", EXAMPLES)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
     parser.add_argument("--only", metavar="TEXT", default="", help="only targets whose name contains TEXT")
     parser.add_argument("--model", metavar="FILE.py[:NAME]", help="certify what NAME() (default build) in FILE returns")
     parser.add_argument("--list", action="store_true", help="list the invariants and identities, and stop")
     parser.add_argument("--full", action="store_true", help="also list claims that hold or do not apply")
     add_backend_of_checks(parser)
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:

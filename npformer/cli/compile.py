@@ -8,12 +8,12 @@ import sys
 from typing import Any
 
 from npformer.backend.numpy import numba_problem
-from npformer.cli.common import new_parser
 from npformer.errors import DeviceError
 from npformer.seconds import now, since
 
 DTYPES = ("float32", "float64")
 
+SUMMARY = "Compile every Numba kernel now instead of at its first use."
 EXAMPLES = """examples:
   npformer compile                     every kernel, in both precisions
   npformer compile --dtype float32     the precision that training and decoding use by default
@@ -25,13 +25,11 @@ compiled once, one per core at a time, and kept in the user's cache or in $NUMBA
 exit code: 0 all kernels are compiled and kept, 1 some cannot be kept, 2 Numba cannot be used"""
 
 
-def add_parser(commands: Any) -> argparse.ArgumentParser:
-    """Add this command's parser."""
-    parser = new_parser(commands, "compile", "Compile every Numba kernel now instead of at its first use.", EXAMPLES)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
     parser.add_argument(
         "--dtype", choices=(*DTYPES, "both"), default="both", help="the precision of the kernels (default: both)"
     )
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from npformer.cli.answers import TEMPERATURE, Way, answer
-from npformer.cli.common import add_device, new_parser
+from npformer.cli.common import add_device
 from npformer.data import Characters
 from npformer.errors import ConfigError, DataError, TokenError
 from npformer.models import Decoder, DecoderConfig, Encoder
@@ -22,6 +22,7 @@ from npformer.training.assemble import Trained, read_trained
 from npformer.training.text_example import MASK, encode
 from npformer.visible import visible
 
+SUMMARY = "Run a trained model on texts."
 EXAMPLES = f"""examples:
   npformer decode runs/reverse-001 hello world       one output per line, in the order of the texts
   cut -f1 dates.tsv | npformer decode runs/pairs-001
@@ -36,9 +37,8 @@ Translation is greedy unless --beam or a sampling option is given. Continuing a 
 BATCH_SIZE = 250
 
 
-def add_parser(commands: Any) -> argparse.ArgumentParser:
-    """Add this command's parser."""
-    parser = new_parser(commands, "decode", "Run a trained model on texts.", EXAMPLES)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
     parser.add_argument("run_folder", metavar="RUN", type=Path, help="the folder of a run of npformer train")
     parser.add_argument(
         "texts", metavar="TEXT", nargs="*", default=[], help="what to decode (default: lines of standard input)"
@@ -53,7 +53,6 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--top-p", type=float, metavar="X", help="sample from the likeliest tokens that sum to X")
     parser.add_argument("--seed", type=int, default=0, help="the seed of sampling (default 0)")
     add_device(parser)
-    return parser
 
 
 def take_texts(args: argparse.Namespace, unknown: list[str]) -> list[str]:

@@ -9,7 +9,6 @@ import os
 import platform
 import sys
 import textwrap
-from typing import Any
 
 import numpy as np
 
@@ -18,18 +17,16 @@ from npformer.backend import cupy_problem, get_backend
 from npformer.backend.numpy import auto_kernels, numba_problem
 from npformer.backend.numpy.blas import blas_core
 from npformer.backend.numpy.blas_threads import blas_threads
-from npformer.cli.common import new_parser
 from npformer.terminal import GREEN, RED, YELLOW, columns, paint
 from npformer.training.trainer import THREAD_VARIABLES
 
+SUMMARY = "Show what npformer finds on this machine."
+EXAMPLES = "example:\n  npformer doctor --json"
 PACKAGES = ("numpy", "array-api-compat", "tqdm", "safetensors", "matplotlib")
 
 
-def add_parser(commands: Any) -> argparse.ArgumentParser:
-    """Add this command's parser."""
-    return new_parser(
-        commands, "doctor", "Show what npformer finds on this machine.", "example:\n  npformer doctor --json"
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """There are none but those of every command."""
 
 
 def run(args: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from npformer.cli.common import new_parser, tell
+from npformer.cli.common import tell
 from npformer.cli.target import TARGET, add_target, is_operation, recorder, setting_of
 from npformer.errors import ConfigError
 from npformer.explain import explanation, lines, random_checks, session, to_dict
@@ -30,6 +30,7 @@ from npformer.proof.trace import Trace, trace
 from npformer.terminal import columns, counted, fill
 from npformer.visible import visible
 
+SUMMARY = "Explain an operation, or one number of a gradient."
 EXAMPLES = """examples:
   npformer explain layer_norm                       formula, derivation, and each line with the numbers it made
   npformer explain runs/reverse-001 --text bot --at 'decoder.layers.0.self_attention.query.weight[3,5]'
@@ -48,9 +49,8 @@ comes from), means (what a step changes, predicted and measured), next. docs/exp
 All numbers are computed in float64 with the plain kernels, without dropout where a run is explained."""
 
 
-def add_parser(commands: Any) -> argparse.ArgumentParser:
-    """Add this command's parser."""
-    parser = new_parser(commands, "explain", "Explain an operation, or one number of a gradient.", EXAMPLES)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
     add_target(parser, nargs="?")
     parser.add_argument("--at", metavar="NAME[INDEX]", help="the number: of a parameter, an input, or NAME@output")
     parser.add_argument("--up", metavar="NUMBER", action="append", default=[],
@@ -61,7 +61,6 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--list", action="store_true", help="list the operations and the small models")
     parser.add_argument("--random", metavar="N", type=int, help="explain N random numbers and check every sum")
     parser.add_argument("--seed", type=int, default=0, help="the seed of --random")
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:

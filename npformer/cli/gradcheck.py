@@ -10,7 +10,7 @@ from typing import Any
 
 from npformer.backend import Backend, get_backend
 from npformer.bar import watched
-from npformer.cli.common import add_backend_of_checks, backend_of, new_parser, refuse_backend_of_model, tell
+from npformer.cli.common import add_backend_of_checks, backend_of, refuse_backend_of_model, tell
 from npformer.errors import ConfigError
 from npformer.layers import Layer
 from npformer.proof import Case, Report, catalogue
@@ -24,6 +24,7 @@ from npformer.seconds import now, since
 from npformer.terminal import columns, counted, fill, folded
 from npformer.visible import visible
 
+SUMMARY = "Check every gradient against complex step and central differences."
 EXAMPLES = """examples:
   npformer gradcheck                           everything, in less than a minute
   npformer gradcheck --only attention          checks with attention in their name
@@ -58,11 +59,8 @@ own. For example:
       return layer, (np.random.default_rng(0).normal(size=(2, 3, 4)),)"""
 
 
-def add_parser(commands: Any) -> argparse.ArgumentParser:
-    """Add this command's parser."""
-    parser = new_parser(
-        commands, "gradcheck", "Check every gradient against complex step and central differences.", EXAMPLES
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
     parser.add_argument("--only", metavar="TEXT", default="", help="only checks whose name contains TEXT")
     parser.add_argument("--model", metavar="FILE.py[:NAME]", help="check what NAME() (default build) in FILE returns")
     parser.add_argument("--bisect", action="store_true", help="find the first wrong operation of a wrong target")
@@ -74,20 +72,22 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0, help="the seed of --random")
     parser.add_argument("--full", action="store_true", help="list every tensor of a model, not only the worst")
     add_backend_of_checks(parser)
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:
     """Exit 1 if any gradient is not right."""
     if args.sweep is not None:
-        _expect_place(args.sweep)
+        from npformer.plotting.canvas import check_place  # matplotlib: only when needed
+
+        check_place(args.sweep)  # before the checks, not after them
     refuse_backend_of_model(args)
     cases = _cases(args)
     backend = get_backend(args.device or "numpy", dtype=args.dtype, kernels=args.kernels or "plain")
     start = now()
     found = []
     if not args.json:
-        print(fill(f"gradients {_with(cases[0], backend)}, against {_witness(backend)}", columns()))
+        witness = "float64" if backend.dtype == "float32" else "numerical ones"
+        print(fill(f"gradients {_with(cases[0], backend)}, against {witness}", columns()))
         print(table_line(HEADER, columns=columns()))
     for case in watched(cases, "gradcheck", name=lambda case: case.name):
         report = _checked(case, backend)
@@ -102,7 +102,10 @@ def run(args: argparse.Namespace) -> int:
         if not args.json:
             print(f"the error against the step size is drawn in {visible(args.sweep)}")
     if args.json:
-        checks = [report.to_dict() | _path(bisection) for _, report, bisection in found]
+        checks = [
+            report.to_dict() | ({"path": [call.name for call, _ in bisection.path]} if bisection else {})
+            for _, report, bisection in found
+        ]
         used = backend_of(cases[0], backend)
         print(json.dumps({"ok": ok, "backend": used and str(used), "checks": checks}))
     else:
@@ -148,10 +151,6 @@ def _with(case: Case, backend: Backend) -> str:
     return "of your functions" if used is None else f"with {used}"
 
 
-def _witness(backend: Backend) -> str:
-    return "float64" if backend.dtype == "float32" else "numerical ones"
-
-
 def _checked(case: Case, backend: Backend) -> Report:
     if backend.dtype == "float64":
         return case.check(backend)
@@ -163,23 +162,8 @@ def _bisection(case: Case, report: Report, backend: Backend) -> Bisection | None
     target = case.build(backend)
     if report.ok or not isinstance(target, Layer):
         return None
-    return bisect(target, *case.inputs, complex_step=_how(case).get("complex_step", True), **case.options)
-
-
-def _how(case: Case) -> dict[str, Any]:
-    """Options of gradcheck that a user's file sets."""
-    return case.how if isinstance(case, UserCase) else {}
-
-
-def _path(bisection: Bisection | None) -> dict[str, Any]:
-    return {} if bisection is None else {"path": [call.name for call, _ in bisection.path]}
-
-
-def _expect_place(path: Path) -> None:
-    """Raise OutputError now, not after the checks, if a picture cannot be written there."""
-    from npformer.plotting.canvas import check_place
-
-    check_place(path)
+    complex_step = not isinstance(case, UserCase) or case.how.get("complex_step", True)
+    return bisect(target, *case.inputs, complex_step=complex_step, **case.options)
 
 
 def _draw(found: list[tuple[Case, Report, Bisection | None]], backend: Backend, path: Path) -> None:

@@ -6,10 +6,9 @@ import argparse
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from npformer.bar import Bar
-from npformer.cli.common import new_parser, say, tell
+from npformer.cli.common import say, tell
 from npformer.errors import ConfigError
 from npformer.lab.grader import EXERCISES, Grade, Limits, find, grade_file, progress, report, templates
 from npformer.lab.grader.grade import NOT_BEGUN
@@ -17,6 +16,7 @@ from npformer.lab.grader.source import exercises_in, read_source
 from npformer.seconds import now, since
 from npformer.visible import visible
 
+SUMMARY = "Grade your own forward and backward of an operation or layer."
 EXAMPLES = f"""examples:
   npformer grade --list                    the exercises: done, in progress, not begun
   npformer grade --template softmax        writes softmax.py; you fill in its backward
@@ -37,9 +37,8 @@ file in a container.
 exit code: 0 all right, 1 something is wrong, 2 the file cannot be graded"""
 
 
-def add_parser(commands: Any) -> argparse.ArgumentParser:
-    """Add this command's parser."""
-    parser = new_parser(commands, "grade", "Grade your own forward and backward of an operation or layer.", EXAMPLES)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
     parser.add_argument("file", nargs="?", metavar="FILE", help="your Python file; with --template, where to write")
     parser.add_argument("--list", action="store_true", help="list the exercises, and how far you are with them")
     parser.add_argument("--template", metavar="NAME", help="write NAME.py (or FILE) to fill in; NAME may be parts")
@@ -48,7 +47,6 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--answer", action="store_true", help="show derivation and code of FILE's exercise")
     parser.add_argument("--time-limit", type=float, default=10.0, metavar="S", help="seconds per exercise (10)")
     parser.add_argument("--no-progress", action="store_true", help=f"leave {progress.NAME} alone")
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:

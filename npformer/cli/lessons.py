@@ -6,9 +6,8 @@ import argparse
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from npformer.cli.common import new_parser, say, tell
+from npformer.cli.common import say, tell
 from npformer.errors import ConfigError
 from npformer.lab.grader import progress, templates
 from npformer.lab.lessons import LESSONS, Lesson, lesson, text
@@ -16,6 +15,7 @@ from npformer.lab.lessons.broken import broken
 from npformer.lab.lessons.text import standing
 from npformer.visible import visible
 
+SUMMARY = "Eight lessons: read, write a backward, meet a bug, see."
 EXAMPLES = f"""examples:
   npformer lessons                         the eight lessons: done, in progress, not begun
   npformer lessons 1                       what to read, what to write, which bug to meet, what to see
@@ -26,14 +26,12 @@ A lesson is done when its exercises are graded right, or when you say so. What y
 {progress.NAME} in the current folder, beside your files."""
 
 
-def add_parser(commands: Any) -> argparse.ArgumentParser:
-    """Add this command's parser."""
-    parser = new_parser(commands, "lessons", "Eight lessons: read, write a backward, meet a bug, see.", EXAMPLES)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
     parser.add_argument("number", nargs="?", type=int, metavar="N", help="the lesson to print; default: list all")
     parser.add_argument("--done", action="store_true", help="note that lesson N is done")
     parser.add_argument("--file", metavar="FILE", type=Path, help="write the file that lesson N brings (lesson 8)")
     parser.add_argument("--no-progress", action="store_true", help=f"leave {progress.NAME} alone")
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:

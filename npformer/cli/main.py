@@ -32,7 +32,7 @@ from npformer.cli import (
     trace,
     train,
 )
-from npformer.cli.common import Help, Parser, add_color, say
+from npformer.cli.common import Help, Parser, add_color, new_parser, say
 from npformer.errors import DeviceMemoryError, Interrupted, NpformerError
 from npformer.terminal import choose_colour
 
@@ -139,7 +139,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.set_defaults(json=False)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for module in COMMANDS:
-        command = module.add_parser(commands)
+        command = new_parser(commands, module.__name__.rpartition(".")[2], module.SUMMARY, module.EXAMPLES)
+        module.add_options(command)
         command.set_defaults(run=module.run, parser=command)
     return parser
 

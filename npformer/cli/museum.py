@@ -8,7 +8,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from npformer.bar import Bar
 from npformer.cli.common import new_parser, say, tell
@@ -24,6 +23,7 @@ from npformer.lab.mutation_testing import SURVIVED, mutation_test, summary
 from npformer.seconds import now, since
 from npformer.visible import visible
 
+SUMMARY = "Show backward bugs, their effects, and which check finds each."
 EXAMPLES = """examples:
   npformer museum                          every bug against every check, in minutes
   npformer museum list                     the list of bugs
@@ -55,9 +55,8 @@ A mutant is a backward with a single mistake, made from its syntax tree. Exit 1 
 although it changes a gradient."""
 
 
-def add_parser(commands: Any) -> argparse.ArgumentParser:
-    """Add this command's parser, with those of its parts."""
-    parser = new_parser(commands, "museum", "Show backward bugs, their effects, and which check finds each.", EXAMPLES)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add this command's options and its parts."""
     _add_only(parser, "")
     parser.add_argument("--without", metavar="CHECK", action="append", default=[], help="leave a check out")
     parts = parser.add_subparsers(
@@ -74,7 +73,6 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     mutants.add_argument("--seed", type=int, default=0, help="the seed of --sample (default: 0)")
     for each in (one, show, mutants):
         each.set_defaults(parser=each)
-    return parser
 
 
 def _add_only(parser: argparse.ArgumentParser, default: str) -> None:

@@ -7,9 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from npformer.cli.common import new_parser
 from npformer.errors import ConfigError
 from npformer.pages.report import report_page
 from npformer.places import OWN_PAGE, expect_place, write_file
@@ -21,6 +19,7 @@ from npformer.visible import visible
 #: The page's name, unless another is given.
 PAGE = "report.html"
 
+SUMMARY = "Write a page about one run or several."
 EXAMPLES = """examples:
   npformer report runs/reverse-001                     writes runs/reverse-001/report.html
   npformer report runs/reverse-001 runs/reverse-002    both side by side, in report.html
@@ -32,9 +31,8 @@ of every layer, what was taken for what, and how the options of the runs differ.
 end."""
 
 
-def add_parser(commands: Any) -> argparse.ArgumentParser:
-    """Add this command's parser."""
-    parser = new_parser(commands, "report", "Write a page about one run or several.", EXAMPLES)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
     parser.add_argument(
         "runs", metavar="RUN", nargs="+", type=Path, help="the folder of a run of npformer train; several stand beside "
         "each other",
@@ -47,7 +45,6 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         "--examples", metavar="N", type=int, help="held-out examples to decode (default: as many as the run's last "
         "evaluation)",
     )  # fmt: skip
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from npformer.cli.common import new_parser
 from npformer.cli.target import add_target, is_operation, recorder, setting_of
 from npformer.errors import ConfigError
 from npformer.pages import trace_page
@@ -19,6 +18,7 @@ from npformer.proof.trace import LIMIT, Trace, trace
 from npformer.terminal import folded, width_of
 from npformer.visible import visible
 
+SUMMARY = "Record every number of a forward and a backward."
 EXAMPLES = """examples:
   npformer trace layer_norm                          an operation on a small sample: each call, forward and backward
   npformer trace transformer --out trace.json        a whole Transformer of the smallest size, on a padded batch
@@ -38,9 +38,8 @@ the cross-entropy of the answer, without dropout and without label smoothing.
 docs/trace-format.md describes the JSON; in Python: npf.trace(model, …), also for layers and pairs of your own."""
 
 
-def add_parser(commands: Any) -> argparse.ArgumentParser:
-    """Add this command's parser."""
-    parser = new_parser(commands, "trace", "Record every number of a forward and a backward.", EXAMPLES)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
     add_target(parser)
     parser.add_argument("--out", metavar="FILE.json", type=Path, help="write the trace to this file")
     parser.add_argument("--html", metavar="FILE.html", type=Path, help="write a page for a browser to this file")
@@ -53,7 +52,6 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--no-lines", action="store_true", help="leave out the values after each source line")
     parser.add_argument("--limit", metavar="MB", type=float, default=LIMIT / 1e6,
                         help=f"the most megabytes of numbers (default: {LIMIT / 1e6:.0f})")  # fmt: skip
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from npformer.cli.answers import Way, answer
-from npformer.cli.common import add_device, add_precision, new_parser, say
+from npformer.cli.common import add_device, add_precision, say
 from npformer.cli.examples import held_out_lines
 from npformer.cli.options_text import options_text
 from npformer.cli.report import PAGE, write_report
@@ -35,6 +35,7 @@ from npformer.visible import visible
 SAMPLE_LENGTH = 400
 SAMPLE_BEGINS = re.compile(r"\s*(?:\S+\s+){0,2}\S{1,20}")  # of a held-out text: up to three words
 
+SUMMARY = "Train a model on a task."
 EXAMPLES = """examples:
   npformer train reverse                                   about twenty seconds on two CPU cores
   npformer train pairs --data examples/data/dates.tsv      dates in eight languages to ISO
@@ -59,9 +60,8 @@ WHAT = (
 )
 
 
-def add_parser(commands: Any) -> argparse.ArgumentParser:
-    """Add this command's parser."""
-    parser = new_parser(commands, "train", "Train a model on a task.", EXAMPLES)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
     parser.add_argument("task", metavar="TASK", nargs="?", choices=tuple(TASKS), help=WHAT)
     parser.add_argument("--data", metavar="FILE", help="for lm: a UTF-8 text; for pairs: lines of source<TAB>target")
     parser.add_argument("--options", action="store_true", help="list every option of TASK (or of all), train nothing")
@@ -72,7 +72,6 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--resume", metavar="RUN", type=Path, help="continue the run in this folder")
     add_device(parser, default=None)
     add_precision(parser, default=None)
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:

@@ -45,7 +45,7 @@ def plan(maps: list[AttentionMap], title: str) -> Layout:
     letter = min(max(0.74 * 72 * cell, _SMALLEST_LETTER), _LARGEST_LETTER)
     heads = max(row.weights.shape[0] for row in maps)
     pitch = max(cell * max(len(row.keys) for row in maps), 0.6) + GAP
-    left = MARGIN + 0.1 + max(_widest(row.queries, letter) for row in maps)
+    left = MARGIN + 0.1 + max(label_width(token_label(token), letter) for row in maps for token in row.queries)
     name_every = int(np.ceil(_SMALLEST_CELL / cell - 1e-9))
     below = [0.15 + max(_across(row.keys[::name_every], letter, cell * name_every)) + GAP for row in maps]
     width = max(left + heads * pitch - GAP + MARGIN, _NARROWEST)
@@ -53,10 +53,6 @@ def plan(maps: list[AttentionMap], title: str) -> Layout:
     height = MARGIN + (TITLE if title else 0.0) + KEY + panels
     dpi = min(_DPI, _LONGEST_SIDE / max(width, height), (_MOST_PIXELS / (width * height)) ** 0.5)
     return Layout(cell, letter, name_every, left, pitch, below, width, height, dpi)
-
-
-def _widest(tokens: list[str], letter: float) -> float:
-    return max(label_width(token_label(token), letter) for token in tokens)
 
 
 def turned(labels: list[str], letter: float, step: float) -> list[bool]:

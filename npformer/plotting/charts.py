@@ -65,7 +65,7 @@ def charts_figure(charts: Sequence[Chart], title: str, notes: Sequence[str] = ()
     """The picture of draw_charts as a Figure, an Axes for each chart."""
     if not charts or not all(chart.curves for chart in charts):
         raise DataError("charts: expected at least one, each with a curve, got an empty one; nothing to draw")
-    margins = [_room_for_names(chart) for chart in charts]
+    margins = [0.3 + 0.85 * max(label_width(curve.name, 9) for curve in chart.curves) for chart in charts]
     width = sum(_LEFT + _PLOT_WIDTH + margin for margin in margins) + EDGE
     figure = sheet(width, _TITLE + _PLOT_HEIGHT + _BELOW, title, notes)
     left = 0.0
@@ -75,25 +75,19 @@ def charts_figure(charts: Sequence[Chart], title: str, notes: Sequence[str] = ()
     return figure
 
 
-def _room_for_names(chart: Chart) -> float:
-    return 0.3 + 0.85 * max(label_width(curve.name, 9) for curve in chart.curves)
-
-
 def _draw(axes: Axes, chart: Chart) -> None:
-    ends = [_draw_curve(axes, curve, _colour(curve, i)) for i, curve in enumerate(chart.curves)]
+    ends = [
+        _draw_curve(axes, curve, _PALETTE[(i if curve.colour is None else curve.colour) % len(_PALETTE)])
+        for i, curve in enumerate(chart.curves)
+    ]
     _set_scales(axes, chart)
     axes.set_title(chart.title, pad=9)
     axes.set(xlabel=chart.x_label, ylabel=chart.y_label)
-    named = zip(chart.curves, ends, strict=True)
-    name_ends(axes, [(curve.name, colour, end) for curve, (end, colour) in named], _PLOT_HEIGHT, 1.03)
+    name_ends(axes, ends, _PLOT_HEIGHT, 1.03)
 
 
-def _colour(curve: Curve, place: int) -> str:
-    return _PALETTE[(place if curve.colour is None else curve.colour) % len(_PALETTE)]
-
-
-def _draw_curve(axes: Axes, curve: Curve, colour: str) -> tuple[float, str]:
-    """Draw a curve; returns the height of its end (NaN if it ends before the others), and its colour."""
+def _draw_curve(axes: Axes, curve: Curve, colour: str) -> tuple[str, str, float]:
+    """Draw a curve; returns its name, its colour and the height of its end, NaN if it ends before the others."""
     y = np.array(curve.y, dtype=np.float64)
     mark = "o" if y.size <= 20 else ""
     dashes = "--" if curve.dashed else "-"
@@ -103,7 +97,7 @@ def _draw_curve(axes: Axes, curve: Curve, colour: str) -> tuple[float, str]:
         end = (curve.x[seen[-1]], y[seen[-1]])
         place: Style = {"xytext": (-4, -7), "textcoords": "offset points", "ha": "right", "va": "top"}
         axes.annotate(curve.name, end, color=colour, fontsize=9, **place)
-    return float(y[-1]) if y.size else float("nan"), colour
+    return curve.name, colour, float(y[-1]) if y.size else float("nan")
 
 
 def _set_scales(axes: Axes, chart: Chart) -> None:

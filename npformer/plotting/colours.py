@@ -49,9 +49,9 @@ def _srgb(oklab: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.asarray(np.where(linear <= 0.0031308, 12.92 * linear, bright))
 
 
-def weight_ramp(steps: int = 256) -> ListedColormap:
+def weight_ramp() -> ListedColormap:
     """The colour map of attention weights: from near white at 0 to deep indigo at 1."""
-    t = np.linspace(0.0, 1.0, steps)
+    t = np.linspace(0.0, 1.0, 256)
     lightness = 0.985 - 0.725 * t
     chroma = 0.13 * np.sin(0.8 * np.pi * t)  # none at white, little at dark
     hue = np.radians(230.0 + 45.0 * t)  # from sky to indigo

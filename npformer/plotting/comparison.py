@@ -10,12 +10,10 @@ from matplotlib.figure import Figure
 
 from npformer.errors import DataError
 from npformer.plotting import colours
-from npformer.plotting.canvas import add_axes, check_place, drawing, sheet, write_picture
-from npformer.plotting.curves import BOTTOM, LEFT, WIDTH, count_steps
-from npformer.plotting.panels import Line, Panel, draw_panel, plain, room_above
+from npformer.plotting.canvas import check_place, drawing, write_picture
+from npformer.plotting.curves import panels_figure
+from npformer.plotting.panels import Line, Panel, plain
 from npformer.plotting.series import Series
-
-_RIGHT, _TOP, _PLOT = 1.5, 0.45, 2.9  # inches
 
 
 def draw_comparison(
@@ -39,13 +37,8 @@ def comparison_figure(right: Sequence[float], wrong: Sequence[float], title: str
         Line("wrong", _series(wrong), colours.HELD_OUT, plain, smooth=True),
         Line("right", _series(right), colours.TRAINING, plain, smooth=True),
     ]
-    panel = Panel("Training loss (nats per token)", _PLOT, lines, may_be_log=True)
-    figure = sheet(WIDTH, _TOP + room_above(panel) + _PLOT + BOTTOM, title, notes, LEFT)
-    axes = add_axes(figure, LEFT, BOTTOM, WIDTH - LEFT - _RIGHT, _PLOT)
-    axes.set_xlim(0, max(len(right), len(wrong)))
-    draw_panel(axes, panel)
-    count_steps(axes)
-    return figure
+    panel = Panel("Training loss (nats per token)", 2.9, lines, may_be_log=True)
+    return panels_figure([panel], title, notes, (0, max(len(right), len(wrong))))
 
 
 def _series(losses: Sequence[float]) -> Series:

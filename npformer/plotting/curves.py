@@ -25,8 +25,8 @@ from npformer.plotting.panels import Line, Panel, draw_panel, plain, room_above
 from npformer.plotting.series import Series, series
 
 TITLE = "Training curves"
-WIDTH, LEFT, BOTTOM = 8.7, 0.75, 0.6  # inches
-_RIGHT, _TOP, _BETWEEN = 1.85, 0.37, 0.5  # inches
+_WIDTH, _LEFT, _RIGHT = 8.7, 0.75, 1.85  # inches
+_TOP, _BETWEEN, _BOTTOM = 0.37, 0.5, 0.6  # inches
 
 
 def draw_curves(
@@ -60,20 +60,24 @@ def curves_figure(
             "metrics: expected at least one line of training or evaluation, got none; "
             "draw the curves once the run has logged a step"
         )
-    height = sum(panel.height + room_above(panel) + _BETWEEN for panel in panels) - _BETWEEN + BOTTOM
-    figure = sheet(WIDTH, _TOP + height, title, [_summary(metrics, panels)], LEFT)
-    limits = _steps(panels)
+    return panels_figure(panels, title, [_summary(metrics, panels)], _steps(panels))
+
+
+def panels_figure(panels: list[Panel], title: str, notes: Sequence[str], steps: tuple[float, float]) -> Figure:
+    """Panels one below the other, over the same steps."""
+    height = sum(panel.height + room_above(panel) + _BETWEEN for panel in panels) - _BETWEEN + _BOTTOM
+    figure = sheet(_WIDTH, _TOP + height, title, notes, _LEFT)
     for panel in panels:
         height -= room_above(panel) + panel.height
-        axes = add_axes(figure, LEFT, height, WIDTH - LEFT - _RIGHT, panel.height)
-        axes.set_xlim(limits)
+        axes = add_axes(figure, _LEFT, height, _WIDTH - _LEFT - _RIGHT, panel.height)
+        axes.set_xlim(steps)
         draw_panel(axes, panel)
-        count_steps(axes, lowest=panel is panels[-1])
+        _count_steps(axes, lowest=panel is panels[-1])
         height -= _BETWEEN
     return figure
 
 
-def count_steps(axes: Axes, lowest: bool = True) -> None:
+def _count_steps(axes: Axes, lowest: bool) -> None:
     """Round step numbers, only under the lowest panel, since all panels share one axis."""
     axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, steps=[1, 2, 2.5, 5, 10]))
     axes.xaxis.set_major_formatter("{x:,.0f}")

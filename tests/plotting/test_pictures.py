@@ -42,7 +42,7 @@ PICTURES = {
         [], DataError, "expected at least one, each with a curve",
     ),
     "comparison": Picture(
-        lambda losses, path: draw_comparison(*losses, path, "t"), ([1.0], [2.0]), (1305, 673),
+        lambda losses, path: draw_comparison(*losses, path, "t"), ([1.0], [2.0]), (1305, 661),
         ([], [2.0]), DataError, "expected at least one step of each run",
     ),
     "curves": Picture(
