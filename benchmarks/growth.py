@@ -16,8 +16,9 @@ long as the products with them, so time may grow with T faster than the products
 Layers that recompute keep only their input, C; the activations of one layer at a time exist in full.
 """
 
-import math
 from typing import NamedTuple
+
+import numpy as np
 
 from benchmarks.products import linears
 from npformer.models.presets import Preset
@@ -51,10 +52,7 @@ def growth(values, measured, counted, limit) -> Growth:
 
 def exponent(x, y):
     """The slope of log y over log x, by least squares: p if y = a·xᵖ. All are > 0, x at least two values."""
-    xs, ys = [math.log(each) for each in x], [math.log(each) for each in y]
-    mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
-    covariance = sum((a - mean_x) * (b - mean_y) for a, b in zip(xs, ys, strict=True))
-    return covariance / sum((a - mean_x) ** 2 for a in xs)
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 
 
 def parameters(size: Preset):

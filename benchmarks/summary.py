@@ -8,6 +8,8 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 Rounds = Sequence[Sequence[float]]  # rounds of steps, in seconds
 
 
@@ -39,12 +41,4 @@ def times(rounds: Rounds) -> Times:
 def ratio(ours: Rounds, theirs: Rounds) -> Ratio:
     """Their time over ours, round by round: 2 means that ours is twice as fast as theirs."""
     each = [statistics.median(b) / statistics.median(a) for a, b in zip(ours, theirs, strict=True)]
-    return Ratio(statistics.median(each), *quartiles(each))
-
-
-def quartiles(values):
-    """The first and the third quartile, interpolated; for a single value, that value twice."""
-    if len(values) == 1:
-        return values[0], values[0]
-    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
-    return low, high
+    return Ratio(*np.quantile(each, (0.5, 0.25, 0.75)).tolist())

@@ -35,4 +35,4 @@ def test_nothing_else_writes_shares():
     files = [path for path in ROOT.rglob("*.py") if path != ROOT / "percent.py"]
     assert own.search("{share:.0%}")
     assert own.search("{100 * share:.1f} %")
-    assert [str(path) for path in files if own.search(path.read_text(encoding="utf-8"))] == []
+    assert [str(path) for path in files if own.search(path.read_text())] == []

@@ -43,19 +43,18 @@ sizes:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
-    parser.add_argument("--size", choices=PRESETS, default="tiny", help="the model and its batch (default: tiny)")
-    parser.add_argument(
-        "--dropout", metavar="P", type=float, default=0.1, help="the model's dropout rate (default: 0.1)"
-    )
+    add = parser.add_argument
+    add("--size", choices=PRESETS, default="tiny", help="the model and its batch (default: tiny)")
+    add("--dropout", metavar="P", type=float, default=0.1, help="the model's dropout rate (default: 0.1)")
     add_device(parser)
-    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="the dtype of all arrays")
+    add("--dtype", choices=("float32", "float64"), default="float32", help="the dtype of all arrays")
     add_precision(parser)
     add_kernels(parser)
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--steps", metavar="N", type=int, help="how many steps to time")
     length.add_argument("--seconds", metavar="S", type=float, help="seconds to measure (default: 5, at least 3 steps)")
-    parser.add_argument("--profile", action="store_true", help="time every operation, forward and backward")
-    parser.add_argument("--picture", metavar="FILE.png", type=Path,
+    add("--profile", action="store_true", help="time every operation, forward and backward")
+    add("--picture", metavar="FILE.png", type=Path,
                         help="picture of --profile (default: profile-SIZE.png)")  # fmt: skip
 
 

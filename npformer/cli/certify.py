@@ -28,10 +28,11 @@ identity is an exact equation between gradients, derived in npformer/proof/ident
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
-    parser.add_argument("--only", metavar="TEXT", default="", help="only targets whose name contains TEXT")
-    parser.add_argument("--model", metavar="FILE.py[:NAME]", help="certify what NAME() (default build) in FILE returns")
-    parser.add_argument("--list", action="store_true", help="list the invariants and identities, and stop")
-    parser.add_argument("--full", action="store_true", help="also list claims that hold or do not apply")
+    add = parser.add_argument
+    add("--only", metavar="TEXT", default="", help="only targets whose name contains TEXT")
+    add("--model", metavar="FILE.py[:NAME]", help="certify what NAME() (default build) in FILE returns")
+    add("--list", action="store_true", help="list the invariants and identities, and stop")
+    add("--full", action="store_true", help="also list claims that hold or do not apply")
     add_backend_of_checks(parser)
 
 

@@ -39,19 +39,16 @@ BATCH_SIZE = 250
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
-    parser.add_argument("run_folder", metavar="RUN", type=Path, help="the folder of a run of npformer train")
-    parser.add_argument(
-        "texts", metavar="TEXT", nargs="*", default=[], help="what to decode (default: lines of standard input)"
-    )
-    parser.add_argument("--best", action="store_true", help="use the best checkpoint instead of the latest")
-    parser.add_argument("--max-len", type=int, help="the most tokens of an output (default: the longest in training)")
-    parser.add_argument("--beam", type=int, metavar="N", help="beam search with N hypotheses")
-    parser.add_argument(
-        "--temperature", type=float, metavar="X", help="sample tokens; below 1, likely tokens more often"
-    )
-    parser.add_argument("--top-k", type=int, metavar="N", help="sample from the N likeliest tokens")
-    parser.add_argument("--top-p", type=float, metavar="X", help="sample from the likeliest tokens that sum to X")
-    parser.add_argument("--seed", type=int, default=0, help="the seed of sampling (default 0)")
+    add = parser.add_argument
+    add("run_folder", metavar="RUN", type=Path, help="the folder of a run of npformer train")
+    add("texts", metavar="TEXT", nargs="*", default=[], help="what to decode (default: lines of standard input)")
+    add("--best", action="store_true", help="use the best checkpoint instead of the latest")
+    add("--max-len", type=int, help="the most tokens of an output (default: the longest in training)")
+    add("--beam", type=int, metavar="N", help="beam search with N hypotheses")
+    add("--temperature", type=float, metavar="X", help="sample tokens; below 1, likely tokens more often")
+    add("--top-k", type=int, metavar="N", help="sample from the N likeliest tokens")
+    add("--top-p", type=float, metavar="X", help="sample from the likeliest tokens that sum to X")
+    add("--seed", type=int, default=0, help="the seed of sampling (default 0)")
     add_device(parser)
 
 

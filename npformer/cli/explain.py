@@ -51,16 +51,15 @@ All numbers are computed in float64 with the plain kernels, without dropout wher
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
+    add = parser.add_argument
     add_target(parser, nargs="?")
-    parser.add_argument("--at", metavar="NAME[INDEX]", help="the number: of a parameter, an input, or NAME@output")
-    parser.add_argument("--up", metavar="NUMBER", action="append", default=[],
+    add("--at", metavar="NAME[INDEX]", help="the number: of a parameter, an input, or NAME@output")
+    add("--up", metavar="NUMBER", action="append", default=[],
                         help="walk on to a gradient that the last step names, or this many steps")  # fmt: skip
-    parser.add_argument(
-        "--html", metavar="FILE.html", type=Path, help="write a page for a browser; it opens at the number"
-    )
-    parser.add_argument("--list", action="store_true", help="list the operations and the small models")
-    parser.add_argument("--random", metavar="N", type=int, help="explain N random numbers and check every sum")
-    parser.add_argument("--seed", type=int, default=0, help="the seed of --random")
+    add("--html", metavar="FILE.html", type=Path, help="write a page for a browser; it opens at the number")
+    add("--list", action="store_true", help="list the operations and the small models")
+    add("--random", metavar="N", type=int, help="explain N random numbers and check every sum")
+    add("--seed", type=int, default=0, help="the seed of --random")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -61,16 +61,17 @@ own. For example:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
-    parser.add_argument("--only", metavar="TEXT", default="", help="only checks whose name contains TEXT")
-    parser.add_argument("--model", metavar="FILE.py[:NAME]", help="check what NAME() (default build) in FILE returns")
-    parser.add_argument("--bisect", action="store_true", help="find the first wrong operation of a wrong target")
-    parser.add_argument("--sweep", metavar="PNG", type=Path, help="draw the error against the step size h")
-    parser.add_argument("--dtype", choices=("float64", "float32"), default="float64",
+    add = parser.add_argument
+    add("--only", metavar="TEXT", default="", help="only checks whose name contains TEXT")
+    add("--model", metavar="FILE.py[:NAME]", help="check what NAME() (default build) in FILE returns")
+    add("--bisect", action="store_true", help="find the first wrong operation of a wrong target")
+    add("--sweep", metavar="PNG", type=Path, help="draw the error against the step size h")
+    add("--dtype", choices=("float64", "float32"), default="float64",
                         help="float32: compare float32 gradients with float64 ones")  # fmt: skip
-    parser.add_argument("--random", metavar="N", type=int,
+    add("--random", metavar="N", type=int,
                         help="check N random cases of every operation and N/10 of the model")  # fmt: skip
-    parser.add_argument("--seed", type=int, default=0, help="the seed of --random")
-    parser.add_argument("--full", action="store_true", help="list every tensor of a model, not only the worst")
+    add("--seed", type=int, default=0, help="the seed of --random")
+    add("--full", action="store_true", help="list every tensor of a model, not only the worst")
     add_backend_of_checks(parser)
 
 

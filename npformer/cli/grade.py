@@ -39,14 +39,15 @@ exit code: 0 all right, 1 something is wrong, 2 the file cannot be graded"""
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
-    parser.add_argument("file", nargs="?", metavar="FILE", help="your Python file; with --template, where to write")
-    parser.add_argument("--list", action="store_true", help="list the exercises, and how far you are with them")
-    parser.add_argument("--template", metavar="NAME", help="write NAME.py (or FILE) to fill in; NAME may be parts")
-    parser.add_argument("--exercise", metavar="NAME", help="grade only this exercise of FILE")
-    parser.add_argument("--hint", type=int, choices=(1, 2, 3), default=1, help="level of the hint (default: 1)")
-    parser.add_argument("--answer", action="store_true", help="show derivation and code of FILE's exercise")
-    parser.add_argument("--time-limit", type=float, default=10.0, metavar="S", help="seconds per exercise (10)")
-    parser.add_argument("--no-progress", action="store_true", help=f"leave {progress.NAME} alone")
+    add = parser.add_argument
+    add("file", nargs="?", metavar="FILE", help="your Python file; with --template, where to write")
+    add("--list", action="store_true", help="list the exercises, and how far you are with them")
+    add("--template", metavar="NAME", help="write NAME.py (or FILE) to fill in; NAME may be parts")
+    add("--exercise", metavar="NAME", help="grade only this exercise of FILE")
+    add("--hint", type=int, choices=(1, 2, 3), default=1, help="level of the hint (default: 1)")
+    add("--answer", action="store_true", help="show derivation and code of FILE's exercise")
+    add("--time-limit", type=float, default=10.0, metavar="S", help="seconds per exercise (10)")
+    add("--no-progress", action="store_true", help=f"leave {progress.NAME} alone")
 
 
 def run(args: argparse.Namespace) -> int:

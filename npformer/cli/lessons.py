@@ -28,10 +28,11 @@ A lesson is done when its exercises are graded right, or when you say so. What y
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
-    parser.add_argument("number", nargs="?", type=int, metavar="N", help="the lesson to print; default: list all")
-    parser.add_argument("--done", action="store_true", help="note that lesson N is done")
-    parser.add_argument("--file", metavar="FILE", type=Path, help="write the file that lesson N brings (lesson 8)")
-    parser.add_argument("--no-progress", action="store_true", help=f"leave {progress.NAME} alone")
+    add = parser.add_argument
+    add("number", nargs="?", type=int, metavar="N", help="the lesson to print; default: list all")
+    add("--done", action="store_true", help="note that lesson N is done")
+    add("--file", metavar="FILE", type=Path, help="write the file that lesson N brings (lesson 8)")
+    add("--no-progress", action="store_true", help=f"leave {progress.NAME} alone")
 
 
 def run(args: argparse.Namespace) -> int:

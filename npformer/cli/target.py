@@ -32,10 +32,11 @@ OWN = "The targets are the model's own answer: {}. --answer gives another."
 
 def add_target(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
     """TARGET; and of a run --text, --answer and --best."""
-    parser.add_argument("target", metavar="TARGET", nargs=nargs, help=TARGET)
-    parser.add_argument("--text", action="append", default=[], help="of a run: what the model reads; may be repeated")
-    parser.add_argument("--answer", action="append", help="what the model should write, one for each --text")
-    parser.add_argument("--best", action="store_true", help="use the best checkpoint instead of the latest")
+    add = parser.add_argument
+    add("target", metavar="TARGET", nargs=nargs, help=TARGET)
+    add("--text", action="append", default=[], help="of a run: what the model reads; may be repeated")
+    add("--answer", action="append", help="what the model should write, one for each --text")
+    add("--best", action="store_true", help="use the best checkpoint instead of the latest")
 
 
 def is_operation(args: argparse.Namespace) -> bool:

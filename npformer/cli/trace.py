@@ -40,17 +40,18 @@ docs/trace-format.md describes the JSON; in Python: npf.trace(model, …), also 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
+    add = parser.add_argument
     add_target(parser)
-    parser.add_argument("--out", metavar="FILE.json", type=Path, help="write the trace to this file")
-    parser.add_argument("--html", metavar="FILE.html", type=Path, help="write a page for a browser to this file")
-    parser.add_argument(
+    add("--out", metavar="FILE.json", type=Path, help="write the trace to this file")
+    add("--html", metavar="FILE.html", type=Path, help="write a page for a browser to this file")
+    add(
         "--bugs",
         metavar="IDS",
         help="bugs of the museum that the page can switch on, with commas between them, or none (default: at most ten "
         "whose code runs)",
     )
-    parser.add_argument("--no-lines", action="store_true", help="leave out the values after each source line")
-    parser.add_argument("--limit", metavar="MB", type=float, default=LIMIT / 1e6,
+    add("--no-lines", action="store_true", help="leave out the values after each source line")
+    add("--limit", metavar="MB", type=float, default=LIMIT / 1e6,
                         help=f"the most megabytes of numbers (default: {LIMIT / 1e6:.0f})")  # fmt: skip
 
 

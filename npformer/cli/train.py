@@ -62,14 +62,15 @@ WHAT = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
-    parser.add_argument("task", metavar="TASK", nargs="?", choices=tuple(TASKS), help=WHAT)
-    parser.add_argument("--data", metavar="FILE", help="for lm: a UTF-8 text; for pairs: lines of source<TAB>target")
-    parser.add_argument("--options", action="store_true", help="list every option of TASK (or of all), train nothing")
-    parser.add_argument("--config", metavar="FILE", type=Path, help="options in TOML")
-    parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="an option; may be repeated")
-    parser.add_argument("--seed", type=int, help="the seed of parameters, data order and dropout (default 0)")
-    parser.add_argument("--out", metavar="DIR", type=Path, help="the run's folder (default runs/TASK-001, -002, …)")
-    parser.add_argument("--resume", metavar="RUN", type=Path, help="continue the run in this folder")
+    add = parser.add_argument
+    add("task", metavar="TASK", nargs="?", choices=tuple(TASKS), help=WHAT)
+    add("--data", metavar="FILE", help="for lm: a UTF-8 text; for pairs: lines of source<TAB>target")
+    add("--options", action="store_true", help="list every option of TASK (or of all), train nothing")
+    add("--config", metavar="FILE", type=Path, help="options in TOML")
+    add("--set", metavar="KEY=VALUE", action="append", default=[], help="an option; may be repeated")
+    add("--seed", type=int, help="the seed of parameters, data order and dropout (default 0)")
+    add("--out", metavar="DIR", type=Path, help="the run's folder (default runs/TASK-001, -002, …)")
+    add("--resume", metavar="RUN", type=Path, help="continue the run in this folder")
     add_device(parser, default=None)
     add_precision(parser, default=None)
 

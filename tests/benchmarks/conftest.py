@@ -13,10 +13,11 @@ if str(ROOT) not in sys.path:
 
 @pytest.fixture(scope="session")
 def run():
-    """Runs a benchmark as a user does: run("train_step", "--size", "tiny")."""
+    """Runs a benchmark as a user does: run("train_step --size tiny")."""
 
-    def run_benchmark(name, *arguments):
-        command = [sys.executable, "-m", f"benchmarks.{name}", *arguments]
+    def run_benchmark(line, *arguments):
+        name, *words = line.split()
+        command = [sys.executable, "-m", f"benchmarks.{name}", *words, *arguments]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, encoding="utf-8", timeout=1800)
 
     return run_benchmark

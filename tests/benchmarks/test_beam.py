@@ -48,7 +48,7 @@ def test_a_run_is_measured(runs, monkeypatch, capsys):
     assert [line.split()[0] for line in table] == ["2", "6"]
     assert command(monkeypatch, *words, "--json", "--save", runs / "beam.json") == 0
     document = json.loads(capsys.readouterr().out)
-    assert document == json.loads((runs / "beam.json").read_text(encoding="utf-8"))
+    assert document == json.loads((runs / "beam.json").read_text())
     assert document["run"] == "copy"
     assert [row["batch"] for row in document["results"]] == [2, 6]
     assert all(row["beam"] > 0 < row["greedy"] for row in document["results"])

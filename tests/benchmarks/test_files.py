@@ -77,7 +77,7 @@ def test_a_crash_counts_against_the_file(monkeypatch):
 
 
 def test_the_command(run):
-    done = run("faults.files", "--count", "34", "--json")
+    done = run("faults.files --count 34 --json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["faults"] == []

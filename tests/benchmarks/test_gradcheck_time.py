@@ -46,7 +46,7 @@ def test_the_document_the_file_and_the_exit_code(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(timing, "measured", lambda case, target, rounds: a_result(case=case, **changes))
     path = tmp_path / "found.json"
     assert timing.main(["--json", "--save", str(path)]) == 0
-    assert json.loads(capsys.readouterr().out) == json.loads(path.read_text(encoding="utf-8"))
+    assert json.loads(capsys.readouterr().out) == json.loads(path.read_text())
     for name in ("within", "as_expected"):
         changes.clear()
         changes[name] = False

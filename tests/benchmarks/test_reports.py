@@ -15,11 +15,11 @@ from tests.benchmarks.rows import slowed
 @pytest.fixture(scope="module")
 def alone(run, tmp_path_factory):
     """One round of training steps of plain kernels, no peer; also with layers that recompute."""
-    options = ("--size", "tiny", "--dropout", "0", "--kernels", "plain", "--against", "none", "--rounds", "1")
+    options = "--size tiny --dropout 0 --kernels plain --against none --rounds 1"
     kept = tmp_path_factory.mktemp("results") / "train_step.json"
-    ended = run("train_step", *options, "--recompute", "--json", "--save", str(kept))
+    ended = run(f"train_step {options} --recompute --json --save", str(kept))
     assert ended.returncode == 0, ended.stderr
-    assert kept.read_text(encoding="utf-8") == ended.stdout, "the saved document equals the printed one"
+    assert kept.read_text() == ended.stdout, "the saved document equals the printed one"
     return json.loads(ended.stdout)
 
 
@@ -55,8 +55,7 @@ def test_train_step_with_layers_that_recompute(alone):
 
 def test_ops_alone(run):
     """Two operations, two kernels."""
-    options = ("--size", "tiny", "--op", "relu,layer_norm", "--kernels", "numpy,plain", "--against", "none")
-    ended = run("ops", *options, "--rounds", "1")
+    ended = run("ops --size tiny --op relu,layer_norm --kernels numpy,plain --against none --rounds 1")
     assert ended.returncode == 0, ended.stderr
     lines = ended.stdout.splitlines()
     title = next(i for i, line in enumerate(lines) if line.split() == ["numpy", "plain", "MB", "GB/s"])
@@ -68,8 +67,7 @@ def test_ops_alone(run):
 
 def test_decode_alone(run):
     """Two kernel tables decode the same tokens."""
-    options = ("--size", "tiny", "--tokens", "5", "--batch", "2", "--kernels", "numpy,plain", "--against", "none")
-    ended = run("decode", *options, "--rounds", "1", "--json")
+    ended = run("decode --size tiny --tokens 5 --batch 2 --kernels numpy,plain --against none --rounds 1 --json")
     assert ended.returncode == 0, ended.stderr
     (result,) = json.loads(ended.stdout)["results"]
     assert result["agreement"] == 1
@@ -123,8 +121,8 @@ def test_the_core_time_of_other_processes_is_counted(tmp_path, monkeypatch):
 
 
 def test_a_benchmark_warns_of_busy_processes(monkeypatch, capsys):
-    words = ["--size", "tiny", "--op", "linear", "--kernels", "plain", "--against", "none", "--rounds", "1"]
-    monkeypatch.setattr(sys, "argv", ["ops", *words])
+    words = "ops --size tiny --op linear --kernels plain --against none --rounds 1"
+    monkeypatch.setattr(sys, "argv", words.split())
     for share, said in ((0.6, True), (0.0, False)):
         monkeypatch.setattr(compare, "others_share", lambda measured, share=share: share)
         assert ops.main() == 0
@@ -145,7 +143,7 @@ def test_the_report_says_when_it_cannot_be_trusted():
 
 def test_help_has_examples(run):
     for name in ("train_step", "decode", "ops", "scaling", "gpu"):
-        ended = run(name, "--help")
+        ended = run(f"{name} --help")
         assert ended.returncode == 0
         assert f"python -m benchmarks.{name} --" in ended.stdout
 

@@ -1,25 +1,19 @@
 """A complete run over small sizes, and its report."""
 
 import json
-import sys
 
 import pytest
 
-from benchmarks import scaling, turns
+from benchmarks import scaling
 from benchmarks.growth import kept_bytes
 from benchmarks.products import step_flop
 from npformer.models.presets import Preset
 
 
 @pytest.fixture(scope="module")
-def document():
+def document(run):
     """The JSON document of a quick run of two sweeps."""
-    import subprocess
-
-    command = [sys.executable, "-m", "benchmarks.scaling", "--quick", "--json", "--sweep", "T,depth"]
-    ended = subprocess.run(
-        [*command, "--kernels", "plain"], cwd=turns.ROOT, capture_output=True, text=True, encoding="utf-8", timeout=1800
-    )
+    ended = run("scaling --quick --json --sweep T,depth --kernels plain")
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout)
 

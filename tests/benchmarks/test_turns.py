@@ -110,9 +110,6 @@ def test_a_ratio_compares_rounds_that_took_turns():
     theirs = [[2.0], [20.0], [6.0, 6.0], [8.0], [8.0]]
     assert summary.ratio(ours, theirs) == (2.0, 2.0, 3.0)
     assert summary.ratio([[2.0]], [[1.0]]) == (0.5, 0.5, 0.5)
+    assert summary.ratio([[1.0]] * 4, [[4.0], [1.0], [3.0], [2.0]]) == (2.5, 1.75, 3.25), "interpolated"
     with pytest.raises(ValueError, match="zip"):
         summary.ratio(ours, theirs[:-1])
-
-
-def test_quartiles_are_interpolated():
-    assert summary.quartiles([4.0, 1.0, 3.0, 2.0]) == (1.75, 3.25)

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -203,3 +204,9 @@ def unchanged(contents):
 def resume(cli, run):
     """Continue the run of a test; the line holds further words of the command."""
     return lambda line="": cli("train --resume", run, *shlex.split(line))
+
+
+@pytest.fixture
+def copied(trained, tmp_path):
+    """copied(name): a copy of the finished run, to be changed."""
+    return lambda name: Path(shutil.copytree(trained, tmp_path / name))

@@ -5,7 +5,6 @@ import json
 import random
 import shutil
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -102,8 +101,8 @@ def test_empty_input_gives_empty_output(cli, trained, typed):
     assert cli(f"decode {trained} --json").document == []
 
 
-def test_best_takes_the_best(cli, trained, tmp_path):
-    run = Path(shutil.copytree(trained, tmp_path / "run"))
+def test_best_takes_the_best(cli, trained, copied):
+    run = copied("run")
     latest = load_checkpoint(list_checkpoints(run / "checkpoints")[-1])
     other = {name: -array if name.startswith("parameters.") else array for name, array in latest.arrays.items()}
     save_checkpoint(run / "checkpoints", 40, other, latest.state, None)
@@ -159,9 +158,9 @@ def test_bad_lines_are_named(data, message, cli, trained, typed):
     cli(f"decode {trained} --json").refused(*message)
 
 
-def test_a_folder_without_a_run_or_a_checkpoint_is_refused(cli, trained, tmp_path):
+def test_a_folder_without_a_run_or_a_checkpoint_is_refused(cli, copied):
     cli("decode nowhere a").refused("nowhere: expected the folder of a run", "found nothing")
-    run = Path(shutil.copytree(trained, tmp_path / "run"))
+    run = copied("run")
     for path in list_checkpoints(run / "checkpoints"):
         found = load_checkpoint(path)
         shutil.rmtree(path)

@@ -102,9 +102,9 @@ def test_a_page_of_all_numbers_is_written_and_opens_at_the_one_asked_for(cli, tm
     (tmp_path / "mine.py").write_text(MINE)
     found = cli("explain relu --html page.html")
     assert (found.code, "the page is in page.html" in found.out) == (0, True)
-    assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!")
+    assert (tmp_path / "page.html").read_text().startswith("<!")
     found = cli("explain mine.py --at 'norm1.gamma[2]' --html number.html").fine()
-    opens = re.search(r'"opens":(\{.*?\})', (tmp_path / "number.html").read_text(encoding="utf-8"))[1]
+    opens = re.search(r'"opens":(\{.*?\})', (tmp_path / "number.html").read_text())[1]
     assert json.loads(opens) == {"call": 6, "what": "gradients", "name": "dgamma", "flat": 2}
     cli("explain relu --html nowhere/page.html").refused("--html: expected an existing folder")
     (tmp_path / "own.html").write_text("mine")

@@ -62,7 +62,7 @@ def test_decoded_texts(cli, trained, monkeypatch):
 def test_examples_and_names_of_a_run(cli, small, tmp_path):
     odd = "é\u202e"  # these two and the escape are pieces of the vocabulary
     lines = [f"\x1b{odd[i % 2]}{i}\t{i}\x1b" for i in range(60)]
-    (tmp_path / f"da{ESCAPE}ta.tsv").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / f"da{ESCAPE}ta.tsv").write_text("\n".join(lines))
     run = f"run{TURNED}\nit"
     options = small(steps=2, save_every=2, eval_every=2, log_every=2, final_examples=5)
     done = cli("train pairs --data", f"da{ESCAPE}ta.tsv", "--out", run, *options).fine()

@@ -76,9 +76,8 @@ def test_a_run_again_is_the_same_page(cli, trained, tmp_path):
     assert "of 3 are right" in (tmp_path / "page.html").read_text()
 
 
-def test_several_runs_stand_side_by_side(cli, trained, tmp_path):
-    other = tmp_path / "other <b>run</b> & \u202e"
-    shutil.copytree(trained, other)
+def test_several_runs_stand_side_by_side(cli, trained, copied, tmp_path):
+    other = copied("other <b>run</b> & \u202e")
     config = (other / "config.toml").read_text()
     (other / "config.toml").write_text(re.sub(r"learning_rate = \S+", "learning_rate = 0.25", config))
     done = cli(f"report {trained}", other, "--json", "--examples", 4).fine()
@@ -92,19 +91,17 @@ def test_several_runs_stand_side_by_side(cli, trained, tmp_path):
     assert "<td>0.25</td>" in differences
 
 
-def test_an_old_run_without_norms_says_so(cli, trained, tmp_path):
-    old = tmp_path / "old"
-    shutil.copytree(trained, old)
+def test_an_old_run_without_norms_says_so(cli, copied):
+    old = copied("old")
     lines = (old / "metrics.jsonl").read_text().splitlines(keepends=True)
     (old / "metrics.jsonl").write_text("".join(line for line in lines if '"gradient"' not in line))
     cli("report", old, "--examples", 2).fine()
     assert "metrics lack these norms" in (old / "report.html").read_text()
 
 
-def test_bad_input_writes_nothing(cli, trained, tmp_path, unchanged):
+def test_bad_input_writes_nothing(cli, trained, copied, tmp_path, unchanged):
     for name in ("config.toml", "vocabulary.txt", "metrics.jsonl", "checkpoints"):
-        shutil.copytree(trained, tmp_path / name)
-        place = tmp_path / name / name
+        place = copied(name) / name
         shutil.rmtree(place) if place.is_dir() else place.unlink()
         (tmp_path / name / "report.html").unlink()
     (tmp_path / "notes.html").write_text("mine")
@@ -137,8 +134,8 @@ def test_a_report_that_fails_warns_and_the_run_is_complete(cli, small, tmp_path,
     assert (tmp_path / "run" / "curves.png").exists()
 
 
-def test_a_reader_s_own_file_is_kept_by_a_run_that_goes_on(cli, trained, tmp_path):
-    shutil.copytree(trained, tmp_path / "run")
-    (tmp_path / "run" / "report.html").write_text("mine")
+def test_a_reader_s_own_file_is_kept_by_a_run_that_goes_on(cli, copied):
+    report = copied("run") / "report.html"
+    report.write_text("mine")
     cli("train --resume run").fine().warns("warning: no report was written: report: expected a free name")
-    assert (tmp_path / "run" / "report.html").read_text() == "mine"
+    assert report.read_text() == "mine"

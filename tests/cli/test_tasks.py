@@ -72,7 +72,7 @@ def test_a_run_has_everything_for_decoding(task, runs):
     assert [record["step"] for record in evaluated] == [2, 4]
     assert all(set(record) == measures | {"step", "kind", "loss", "examples"} for record in evaluated)
     assert all((run.path / name).stat().st_size > 10_000 for name in ("curves.png", "attention.png"))
-    assert f"npformer train {task} " in (run.path / "report.html").read_text(encoding="utf-8")
+    assert f"npformer train {task} " in (run.path / "report.html").read_text()
 
 
 QUESTIONS = {

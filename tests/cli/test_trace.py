@@ -104,10 +104,9 @@ def test_refused_targets(cli, trained, tmp_path):
     cli("trace relu --limit 0").refused("--limit: expected a number of megabytes above 0")
 
 
-def test_a_run_without_its_files(cli, trained, tmp_path):
+def test_a_run_without_its_files(cli, copied):
     for name, words in (("vocabulary.txt", "vocabulary.txt"), ("checkpoints", "checkpoint")):
-        copy = tmp_path / f"without-{name}"
-        shutil.copytree(trained, copy)
+        copy = copied(f"without-{name}")
         shutil.rmtree(copy / name) if (copy / name).is_dir() else (copy / name).unlink()
         cli("trace", copy, "--text", "bad").refused(words)
 
@@ -143,16 +142,16 @@ def test_a_disk_that_is_full(cli, tmp_path, monkeypatch):
 def test_a_page_is_written_and_may_be_written_again(cli, tmp_path):
     for bugs in ((), ("--bugs", "relu-no-gate")):
         cli("trace relu --html page.html", *bugs).fine().says("the page is in page.html (0.")
-        assert "relu-no-gate" in (tmp_path / "page.html").read_text(encoding="utf-8")
+        assert "relu-no-gate" in (tmp_path / "page.html").read_text()
     cli("trace relu --html page.html --bugs none").fine()
-    assert "relu-no-gate" not in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "relu-no-gate" not in (tmp_path / "page.html").read_text()
     assert os.listdir(tmp_path) == ["page.html"]
 
 
 def test_a_trained_run_has_a_page(cli, trained, tmp_path):
     answered = ("--text", "bad", "--answer", "dab")
     cli(f"trace {trained}", *answered, "--html", "page.html", "--bugs", "loss-by-batch, relu-no-gate").quiet()
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    page = (tmp_path / "page.html").read_text()
     assert "<title>reverse: bad → dab" in page
     assert all(name in page for name in ("loss-by-batch", "relu-no-gate", "self_attention"))
 

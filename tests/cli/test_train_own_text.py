@@ -41,7 +41,7 @@ def words(**changes):
 @pytest.fixture
 def mine(tmp_path):
     path = tmp_path / "mine.txt"
-    path.write_text("".join(LINES), encoding="utf-8")
+    path.write_text("".join(LINES))
     return path
 
 
@@ -115,8 +115,8 @@ def test_the_run_notes_where_its_text_came_from(run, mine):
 
 def test_a_changed_text_is_refused(cli, run, mine, contents, resume):
     """By the run that goes on, and by a new run with the options of the old one."""
-    before, text = contents(run), mine.read_text(encoding="utf-8")
-    mine.write_text(text.replace("Die", "die", 1), encoding="utf-8")
+    before, text = contents(run), mine.read_text()
+    mine.write_text(text.replace("Die", "die", 1))
     resume().refused(str(mine), "expected the data that the run was trained on", "restore the")
     config = run / "config.toml"
     cli("train --config", config, "--out", "new").refused(
@@ -127,7 +127,7 @@ def test_a_changed_text_is_refused(cli, run, mine, contents, resume):
     cli("train --config", config, "--out", "new", "--set", "data.sha256=none").fine()
     other = mine.rename(mine.with_name("other.txt"))
     assert cli("train --config", config, "--out", "newer", "--data", other).code == 0, "named on purpose"
-    other.write_text(text, encoding="utf-8")
+    other.write_text(text)
     assert resume(f"--set data.file={other}").code == 0, "moved, and as it was"
     assert read_toml(config, SECTIONS)["data"]["file"] == str(other)
 

@@ -3,7 +3,6 @@
 import shlex
 import shutil
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,9 +15,9 @@ PICTURES = {"curves.png", "attention.png", "lock", "report.html"}  # lock holds 
 
 
 @pytest.fixture
-def run(trained, tmp_path):
+def run(copied):
     """A copy of a finished run, to be damaged."""
-    return Path(shutil.copytree(trained, tmp_path / "my run"))
+    return copied("my run")
 
 
 def back_to(run, step):

@@ -13,9 +13,9 @@ from npformer.training.checkpoint import list_checkpoints, load_checkpoint, save
 
 
 @pytest.fixture
-def run(trained, tmp_path):
+def run(copied):
     """A copy of a run that stopped at step 20 of 30."""
-    run = Path(shutil.copytree(trained, tmp_path / "My run"))
+    run = copied("My run")
     shutil.rmtree(run / "checkpoints" / "step-00000030")
     return run
 
