@@ -115,16 +115,12 @@ class Browser:
 
     def picture(self, path, *, whole=False):
         """Write a PNG of what is in sight, or of the whole page."""
-        found = self.driver.execute_cdp_cmd(
-            "Page.captureScreenshot", {"captureBeyondViewport": whole} | self._clip(whole)
-        )
+        options = {"captureBeyondViewport": whole}
+        if whole:
+            size = self.driver.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
+            options["clip"] = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
+        found = self.driver.execute_cdp_cmd("Page.captureScreenshot", options)
         path.write_bytes(base64.b64decode(found["data"]))
-
-    def _clip(self, whole):
-        if not whole:
-            return {}
-        size = self.driver.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
-        return {"clip": {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}}
 
     def errors(self):
         """What pages have logged as errors since ``begin``: exceptions, broken files, forbidden content."""

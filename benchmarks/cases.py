@@ -43,7 +43,7 @@ def window(size: Preset):
     return max(1, size.length // 8)
 
 
-def case(op, size: Preset) -> Case:
+def case(op, size: Preset):
     """The call of the operation of that name (a field of npformer.backend.Ops) in a model of that size.
 
     Its usual sample inputs with dropout 0.1; sequences without padding, with their masks.
@@ -65,23 +65,23 @@ class _Sizes(UsualSizes):
             "O": 3 * c if op == "linear" else c,  # the linear map to queries, keys and values
         }  # fmt: skip
         vars(self).update(letters)
-        self._parts: list[HostArray] = []  # the product that made queries, keys and values
+        self._parts = []  # the product that made queries, keys and values
 
-    def normal(self, *shape) -> HostArray:
+    def normal(self, *shape):
         return self._rng.standard_normal(shape, dtype=np.float32)
 
-    def heads(self, length, width) -> HostArray:
+    def heads(self, length, width):
         """(B, H, T, D): columns of a product's output, as attention receives them."""
         if not self._parts:
             qkv = self.normal(self.B, length, 3 * self.C)
             self._parts = [split_heads(part, self.H) for part in np.split(qkv, 3, axis=-1)]
         return self._parts.pop(0)
 
-    def ids(self, below) -> HostArray:
+    def ids(self, below):
         return self._rng.integers(1, below, (self.B, self.T))
 
-    def visible(self, *shape, least=0) -> HostArray:
+    def visible(self, *shape, least=0):
         return np.ones(shape, dtype=bool)
 
-    def draw(self) -> Draw:
+    def draw(self):
         return DRAW

@@ -64,7 +64,7 @@ def results(options, batches, tokens, environment, seconds=None):
                         yield result | {"precision": precision}
 
 
-def entries(options, what, weights) -> list[Entry]:
+def entries(options, what, weights):
     """npformer with each requested kernel table, and PyTorch."""
     common = {**what, "device": options.device}
     found = own_entries(options, "benchmarks.own.decode:decode", common)

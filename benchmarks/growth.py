@@ -16,9 +16,9 @@ long as the products with them, so time may grow with T faster than the products
 Layers that recompute keep only their input, C; the activations of one layer at a time exist in full.
 """
 
+import math
+from statistics import linear_regression
 from typing import NamedTuple
-
-import numpy as np
 
 from benchmarks.products import linears
 from npformer.models.presets import Preset
@@ -44,7 +44,7 @@ class Growth(NamedTuple):
         return "as it should" if self.measured >= self.counted - NEAR else "more slowly than counted"
 
 
-def growth(values, measured, counted, limit) -> Growth:
+def growth(values, measured, counted, limit):
     """The growth of a cost over the upper half of rising values, where constant terms weigh least."""
     upper = slice((len(values) - 1) // 2, None)
     return Growth(exponent(values[upper], measured[upper]), exponent(values[upper], counted[upper]), limit)
@@ -52,7 +52,7 @@ def growth(values, measured, counted, limit) -> Growth:
 
 def exponent(x, y):
     """The slope of log y over log x, by least squares: p if y = a·xᵖ. All are > 0, x at least two values."""
-    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+    return linear_regression([math.log(each) for each in x], [math.log(each) for each in y]).slope
 
 
 def parameters(size: Preset):

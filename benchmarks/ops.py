@@ -12,7 +12,7 @@ from benchmarks.options import at_least_1, listed, new_parser, own_entries, run
 from benchmarks.own.ops import NAMES
 from benchmarks.turns import Entry, contenders, take_turns
 from npformer.backend import get_backend
-from npformer.backend.flops import Work, work_of
+from npformer.backend.flops import work_of
 from npformer.models.presets import PRESETS
 
 TURN = 0.05  # seconds
@@ -71,7 +71,7 @@ def results(options, names, threads, environment, seconds=None):
                     yield result | {"precision": precision}
 
 
-def entries(options, size, threads, precision="float32") -> list[Entry]:
+def entries(options, size, threads, precision="float32"):
     """npformer with each requested kernel table, and PyTorch."""
     common = {"size": size, "device": options.device, "threads": threads, "precision": precision}
     found = own_entries(options, "benchmarks.own.ops:ops", common)
@@ -80,7 +80,7 @@ def entries(options, size, threads, precision="float32") -> list[Entry]:
     return found
 
 
-def work_at(name, size) -> tuple[Work, Work]:
+def work_at(name, size):
     """The least work of (forward, backward)."""
     given = case(name, PRESETS[size])
     inputs = (*given.arrays, *given.options)

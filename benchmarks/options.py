@@ -5,7 +5,7 @@ import importlib.metadata
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,7 +99,7 @@ def add_save(parser):
     parser.add_argument("--save", type=_result_file, metavar="FILE", help="write the JSON document to this file, too")
 
 
-def _result_file(given) -> Path:
+def _result_file(given):
     """A file that can be written once everything is measured. Raises UsageError, before, if it cannot."""
     path = Path(given)
     if path.suffix != ".json" or not path.parent.is_dir():
@@ -107,7 +107,7 @@ def _result_file(given) -> Path:
     return path
 
 
-def checked(args) -> Options:
+def checked(args):
     """The checked options. Raises UsageError for options that make no sense or cannot run here."""
     if not args.seconds > 0:
         raise UsageError(f"--seconds: expected a number > 0, got {args.seconds}")
@@ -173,7 +173,7 @@ def installed(package):
     return importlib.util.find_spec(package) is not None
 
 
-def own_entries(options, factory, common) -> list[Entry]:
+def own_entries(options, factory, common):
     """npformer with each requested kernel table, as contenders that this factory makes."""
     return [
         Entry(f"npformer-{kernels}", factory, {**common, "kernels": kernels}, imports_of(kernels))
@@ -186,7 +186,7 @@ def imports_of(kernels):
     return ("numba",) if kernels == "numba" else ()
 
 
-def run(parser, benchmark: Callable[[Options], int]):
+def run(parser, benchmark):
     """Parse, check, run. Exit code: 0 done, 1 a contender failed or computes something else, 2 bad input."""
     try:
         return benchmark(checked(parser.parse_args()))

@@ -1,14 +1,10 @@
 """The generated parts of the pages, as Markdown, made from the documents under benchmarks/results."""
 
-from collections.abc import Callable
-from typing import Any
-
 from benchmarks import compare, report
 from benchmarks.measured import COMMANDS, shown
 from npformer.percent import percent
 from npformer.training.option_table import differences, option_rows
 
-Document = dict[str, Any]
 SIZES = ("tiny", "small", "mid", "base")
 SAID = {"right": "right pairs", "by hand": "mistakes made by hand", "mutant": "mistakes made from the syntax tree"}
 #: The counts of right and wrong foreign pairs: a key of the summary, and its words.
@@ -21,7 +17,7 @@ OF_WRONG = {
 KERNELS = {"npformer-numba": "compiled", "npformer-numpy": "NumPy alone", "npformer-plain": "plain"}
 
 
-def of(documents, benchmark) -> list[Document]:
+def of(documents, benchmark):
     """The documents of one benchmark."""
     return [document for document in documents if document["benchmark"] == benchmark]
 
@@ -66,9 +62,9 @@ def reverse(documents):
     return not_measured("python -m benchmarks.measured reverse")
 
 
-def steps(documents) -> dict[str, dict[tuple[str, float, str], Document]]:
+def steps(documents):
     """Training on a CPU: processor -> (kernels, dropout, size) -> the latest measurement."""
-    found: dict[str, dict[tuple[str, float, str], Document]] = {}
+    found = {}
     for document in of(documents, "train_step"):
         if document["settings"]["device"] == "numpy":
             here = found.setdefault(document["machine"]["processor"], {})
@@ -79,7 +75,7 @@ def steps(documents) -> dict[str, dict[tuple[str, float, str], Document]]:
     return found
 
 
-STEP_ROWS: dict[str, Callable[[Document], str]] = {
+STEP_ROWS = {
     "times as fast as PyTorch": lambda row: report.ratio(row["times_as_fast"]),
     "one step, ms": lambda row: report.milliseconds(row["median"]),
     "of the bound by matrix products": lambda row: percent(row["of_bound"], 0) if row["of_bound"] else "–",
@@ -214,7 +210,7 @@ def defaults(documents):
     return table(("task", "its defaults"), [(", ".join(names), told) for told, names in tasks.items()])
 
 
-def missing(found: dict[str, Document], *, in_a_table):
+def missing(found, *, in_a_table):
     """The commands to run for missing measurements."""
     names = [name for name, command in COMMANDS.items() if bool(command.shows) == in_a_table and name not in found]
     if not names:

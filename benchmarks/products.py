@@ -27,7 +27,7 @@ class Linear(NamedTuple):
         return 2 * self.rows * self.c_in * self.c_out
 
 
-def linears(size: Preset) -> list[Linear]:
+def linears(size: Preset):
     """The linear maps of a model, each shape once."""
     rows, c, f, layers = size.batch * size.length, size.d_model, size.d_ff, size.num_layers
     return [

@@ -1,7 +1,6 @@
 """How the cost of a training step grows with length, batch, width and depth, compared with theory."""
 
 import dataclasses
-from typing import Any
 
 from benchmarks import compare, report
 from benchmarks.growth import growth, kept_bytes
@@ -41,8 +40,6 @@ EXAMPLES = """examples:
   python -m benchmarks.scaling --sweep T,depth --recompute
   python -m benchmarks.scaling --kernels numba,plain --json > scaling.json"""
 
-Point = dict[str, Any]
-
 
 def main():
     """The command; see --help."""
@@ -64,7 +61,7 @@ def benchmark(options):
     environment, about = report.opening(options, (*LEGEND, "", what))
     results = []
     for kernels in options.kernels:
-        found: dict[Preset, Point] = {}
+        found = {}
         for sweep in sweeps:
             for value in values[sweep]:
                 report.progress(f"{kernels}, {QUANTITIES[sweep]} {value} …")
@@ -85,7 +82,7 @@ def varied(base: Preset, sweep, value) -> Preset:
     return dataclasses.replace(base, **{{"T": "length", "batch": "batch", "depth": "num_layers"}[sweep]: value})
 
 
-def measure(options, kernels, size: Preset, environment) -> Point:
+def measure(options, kernels, size: Preset, environment):
     """All numbers of one size, measured in a new process; times in seconds."""
     shape, recompute = dataclasses.asdict(size), bool(options.own["recompute"])
     given = {"size": shape, "dropout": DROPOUT, "device": options.device, "recompute": recompute}
@@ -98,7 +95,7 @@ def measure(options, kernels, size: Preset, environment) -> Point:
     return {**row, "shape": shape, "flop": step_flop(size, recompute), "kept_bytes": kept, "model_bytes": model_bytes}
 
 
-def summed_up(sweep, kernels, points: list[Point]):
+def summed_up(sweep, kernels, points):
     """One sweep: its points, and the growth of time and memory over them."""
 
     def grows(measured, counted):
@@ -130,7 +127,7 @@ def describe(result):
     return "\n".join([*lines, *disturbed(result["points"])])
 
 
-def disturbed(points: list[Point]):
+def disturbed(points):
     """A warning if other processes used so much that the times cannot be trusted; else nothing."""
     worst = max(points, key=lambda point: float(point["others_share"] or 0.0))
     share = worst["others_share"] or 0.0

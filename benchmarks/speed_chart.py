@@ -1,15 +1,13 @@
 """The chart of training speed relative to PyTorch: two files, for light and for dark pages."""
 
 import html
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import matplotlib
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from benchmarks.page_tables import KERNELS, SIZES, steps
-
-Document = dict[str, Any]
 
 
 class Theme(NamedTuple):
@@ -29,7 +27,7 @@ BARS = tuple((name, rate) for name in ("npformer-numba", "npformer-numpy") for r
 WIDTH, HEIGHT = 6.6, 3.6  # inches
 
 
-def latest(documents) -> tuple[str, dict[tuple[str, float, str], Document]]:
+def latest(documents):
     """The processor of the latest measurement, and the rows that have a peer."""
     found = steps(documents)
     if not found:
@@ -73,7 +71,7 @@ def markdown(documents, folder):
     )
 
 
-def sentence(processor, rows: dict[tuple[str, float, str], Document]):
+def sentence(processor, rows):
     """The range of the compiled kernels with dropout, or of the first measured row."""
     name, rate = next(each for each in BARS if any(key[:2] == each for key in rows))
     ratios = [row["times_as_fast"]["median"] for key, row in rows.items() if key[:2] == (name, rate)]

@@ -5,12 +5,9 @@ with, so a temporary slowdown of the machine affects both sides of a ratio.
 """
 
 import statistics
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-
-Rounds = Sequence[Sequence[float]]  # rounds of steps, in seconds
 
 
 class Times(NamedTuple):
@@ -30,7 +27,7 @@ class Ratio(NamedTuple):
     high: float
 
 
-def times(rounds: Rounds) -> Times:
+def times(rounds):
     """Summary of one contender's rounds. Raises ValueError if there are no rounds."""
     steps = [seconds for one in rounds for seconds in one]
     if not steps:
@@ -38,7 +35,7 @@ def times(rounds: Rounds) -> Times:
     return Times(statistics.median(steps), min(steps), len(rounds), len(steps))
 
 
-def ratio(ours: Rounds, theirs: Rounds) -> Ratio:
+def ratio(ours, theirs):
     """Their time over ours, round by round: 2 means that ours is twice as fast as theirs."""
     each = [statistics.median(b) / statistics.median(a) for a, b in zip(ours, theirs, strict=True)]
     return Ratio(*np.quantile(each, (0.5, 0.25, 0.75)).tolist())

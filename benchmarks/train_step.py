@@ -10,7 +10,7 @@ from benchmarks import compare, on_gpu, report
 from benchmarks.options import imports_of, new_parser, numbers, run
 from benchmarks.own.model import save_weights
 from benchmarks.products import linear_flop, linears, step_flop
-from benchmarks.turns import Entry, Measured, contenders, take_turns
+from benchmarks.turns import Entry, contenders, take_turns
 from npformer.models.presets import PRESETS
 from npformer.percent import percent
 
@@ -77,7 +77,7 @@ def results(
                 yield result | {"left_out": sorted(left_out)}
 
 
-def entries(options, size, rate, weights, precision) -> list[Entry]:
+def entries(options, size, rate, weights, precision):
     """npformer with each requested kernel table, PyTorch in its forms; on a CPU also the products in every way."""
     if options.device == "cupy":
         return on_gpu.entries(options, size, rate, weights, precision)
@@ -161,7 +161,7 @@ def _table(rows):
     return report.table(COLUMNS, cells)
 
 
-def bound(size, products: dict[str, Measured]) -> dict[str, float] | None:
+def bound(size, products) -> dict[str, float] | None:
     """The time of the step's products at the rate of the linear maps, each computed in its fastest way."""
     runs = [value for each in products.values() for value in each.values]
     if not runs:

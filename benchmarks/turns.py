@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -114,12 +114,12 @@ class Child:
 
 
 @contextmanager
-def contenders(entries, environment, seconds=None) -> Iterator[list[Child]]:
+def contenders(entries, environment, seconds=None):
     """The contenders, all ready; they are ended on exit, or after so many seconds.
 
     If an optional contender does not start, the reason is printed to stderr.
     """
-    children: list[Child] = []
+    children = []
     clock = threading.Timer(seconds or 0.0, lambda: [child.stop() for child in children])
     try:
         for entry in entries:
@@ -152,11 +152,11 @@ class Measured(NamedTuple):
     others: list[tuple[float, float]]  # for each round: core-seconds that other processes used, and core-seconds in all
 
 
-def take_turns(children, task, budget) -> dict[str, Measured]:
+def take_turns(children, task, budget):
     """Measure a task of all contenders that have it: name -> Measured."""
-    able: list[Child] = []
+    able = []
     steps = {}
-    found: dict[str, Measured] = {}
+    found = {}
     for child in children:
         time.sleep(PAUSE)
         warm = _warm_up(child, task, budget.warm_up)

@@ -8,13 +8,9 @@ import pytest
 
 from npformer import bar
 from npformer.bar import Bar, cells, clock, line, say, show_bars, watched
+from tests.test_terminal import Terminal
 
 BLOCKS = " ▏▎▍▌▋▊▉█"
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
 
 
 @pytest.fixture

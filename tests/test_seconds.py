@@ -32,6 +32,16 @@ def clock(request, monkeypatch):
     monkeypatch.setattr("time.perf_counter", lambda: next(ticks))
 
 
+@pytest.fixture
+def backend():
+    return get_backend("numpy", kernels="plain", threads=1)
+
+
+@pytest.fixture
+def known_rates(monkeypatch):
+    monkeypatch.setattr(bench, "measure_roofline", lambda backend, shapes: roofline.Roofline(1e9, 1e9, (1, 1, 1)))
+
+
 def test_a_duration_is_positive_and_a_rate_finite_or_unknown(clock):
     for _ in range(20):
         began = seconds.now()
@@ -46,42 +56,37 @@ def test_a_rate_by_a_clock_that_goes_on(monkeypatch):
     assert (seconds.since(100.0), seconds.rate(300, 100.0)) == (4.0, 75.0)
 
 
-def test_measuring_steps_comes_to_an_end(clock):
-    found = time_steps(PRESET, get_backend("numpy", kernels="plain", threads=1), 0.0, Budget(seconds=5.0))
+def test_measuring_steps_comes_to_an_end(clock, backend):
+    found = time_steps(PRESET, backend, 0.0, Budget(seconds=5.0))
     assert min(found.seconds) > 0
     assert found.first > 0
 
 
-def test_a_profile_has_shares(clock, monkeypatch):
-    monkeypatch.setattr(bench, "measure_roofline", lambda backend, shapes: roofline.Roofline(1e9, 1e9, (1, 1, 1)))
-    found = profile_step(PRESET, get_backend("numpy", kernels="plain", threads=1), 0.0, Budget(steps=2))
+def test_a_profile_has_shares(clock, backend, known_rates):
+    found = profile_step(PRESET, backend, 0.0, Budget(steps=2))
     assert all(row.seconds >= 0 and math.isfinite(row.share) for row in found.rows)
     assert min(found.seconds, found.unclocked) > 0
 
 
-def test_the_roofline_is_finite(clock, monkeypatch):
+def test_the_roofline_is_finite(clock, backend, monkeypatch):
     monkeypatch.setitem(roofline.LARGE, "numpy", 8)
-    found = measure_roofline(get_backend("numpy", kernels="plain", threads=1), streamed=800)
+    found = measure_roofline(backend, streamed=800)
     assert 0 < found.flops < math.inf
     assert 0 < found.bytes < math.inf
 
 
-def test_an_operation_takes_some_time(clock):
-    watch = Clock(get_backend("numpy", kernels="plain", threads=1).device)
+def test_an_operation_takes_some_time(clock, backend):
+    watch = Clock(backend.device)
     watch.start()
     watch.time(Part("linear", "forward"), lambda: None)
     assert watch.stop()[Part("linear", "forward")].seconds > 0
 
 
 @pytest.mark.parametrize("command", [("bench",), ("bench", "--profile")])
-def test_the_command_line_measures(
-    clock, command, tmp_path, capsys,
-    monkeypatch,
-):  # fmt: skip
+def test_the_command_line_measures(clock, command, known_rates, tmp_path, capsys, monkeypatch):
     from npformer.cli.main import main
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(bench, "measure_roofline", lambda backend, shapes: roofline.Roofline(1e9, 1e9, (1, 1, 1)))
     for form in ([], ["--json"]):
         assert main([*command, "--device", "numpy", "--kernels", "plain", "--steps", "2", *form]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["steps"] >= 1

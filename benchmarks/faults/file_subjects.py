@@ -17,7 +17,7 @@ from safetensors.numpy import save as to_bytes
 import npformer as npf
 from benchmarks.faults.file_mutations import mutated, mutated_tree
 from npformer.atomic import seal, unseal
-from npformer.backend import Backend, get_backend
+from npformer.backend import get_backend
 from npformer.data import PairsTask, Vocabulary, text_from_file
 from npformer.errors import CheckpointError, ConfigError, DataError, NpformerError, OutputError, TokenError
 from npformer.layers import Embedding
@@ -48,7 +48,7 @@ class Subject(NamedTuple):
     exact: bool = False  # if the read succeeds, the content must be unchanged
 
 
-def make(root) -> Files:
+def make(root):
     """Write a model, two runs, pairs and vectors into the folder root. Returns their bytes, by path below root."""
     config = DecoderConfig(7, **_SMALL, num_layers=1, positions="learned", max_seq_len=6)  # type: ignore[arg-type]
     npf.save(Decoder(config, backend=_backend(), seed=1), root / "model")
@@ -63,7 +63,7 @@ def make(root) -> Files:
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def _backend() -> Backend:
+def _backend():
     return get_backend("numpy", kernels="plain", threads=1)
 
 
@@ -95,7 +95,7 @@ def _make_tagger(path):
     save_checkpoint(run.checkpoints, 1, {f"parameters.{name}": each for name, each in arrays.items()}, {}, None)
 
 
-def _trainer(run, parts) -> Trainer:
+def _trainer(run, parts):
     training = parts.options.training
     return Trainer(run, parts.task, parts.step, training, parts.identity, Progress(2, stream=io.StringIO()))
 
@@ -103,11 +103,11 @@ def _trainer(run, parts) -> Trainer:
 # Mutations of the raw bytes, or of the content with a new check sum, which anybody can compute.
 
 
-def _bytes_of(path, files, draw) -> Files:
+def _bytes_of(path, files, draw):
     return {path: mutated(files[path], draw)}
 
 
-def _header_of(path, files, draw) -> Files:
+def _header_of(path, files, draw):
     """Mutate the safetensors header and update its length; or mutate the length itself."""
     data = files[path]
     stop = 8 + int.from_bytes(data[:8], "little")
@@ -121,7 +121,7 @@ def _header_of(path, files, draw) -> Files:
     return {path: struct.pack("<Q", len(header)) + header + data[stop:]}
 
 
-def _sealed_model(files, draw) -> Files:
+def _sealed_model(files, draw):
     """Change the configuration and the arrays, and update the SHA-256."""
     stop = 8 + int.from_bytes(files["model"][:8], "little")
     metadata = dict(json.loads(files["model"][8:stop])["__metadata__"], sha256="")
@@ -139,7 +139,7 @@ def _sealed_model(files, draw) -> Files:
     return {"model": to_bytes(arrays, metadata)}
 
 
-def _sealed_state(files, draw) -> Files:
+def _sealed_state(files, draw):
     document = mutated_tree(unseal(files[f"{_STEP}/state.json"]), draw)
     try:
         return {f"{_STEP}/state.json": seal(document)}
@@ -147,7 +147,7 @@ def _sealed_state(files, draw) -> Files:
         return {f"{_STEP}/state.json": json.dumps(document).encode()}
 
 
-def _sealed_arrays(files, draw) -> Files:
+def _sealed_arrays(files, draw):
     path, state = f"{_STEP}/arrays.safetensors", f"{_STEP}/state.json"
     data = draw.choice((_header_of, _bytes_of))(path, files, draw)[path]
     document = unseal(files[state])
@@ -221,7 +221,7 @@ def _vectors(name, root):
 
 _OF_RUNS = (CheckpointError, ConfigError, DataError, OutputError, TokenError)
 
-SUBJECTS: tuple[Subject, ...] = (
+SUBJECTS = (
     Subject("model", partial(_bytes_of, "model"), _model, (CheckpointError,), exact=True),
     Subject("model: its header", partial(_header_of, "model"), _model, (CheckpointError,)),
     Subject("model: sealed again", _sealed_model, _model, (CheckpointError,)),

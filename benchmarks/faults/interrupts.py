@@ -149,11 +149,11 @@ def seconds_of(subject, count):
     return sorted(found)[2]
 
 
-def measure(kernels, wanted, presses, sender) -> Counter[str]:
+def measure(kernels, wanted, presses, sender):
     """Count the effects of so many interrupts."""
     subjects = [Subject(kernels, **options) for options in CASES.values()]
     lengths = {(i, count): seconds_of(subject, count) for i, subject in enumerate(subjects) for count in (1, 2)}
-    verdicts: Counter[str] = Counter()
+    verdicts = Counter()
     while sum(verdicts.values()) < wanted:
         (which, count), length = random.choice(list(lengths.items()))
         subject = subjects[which]

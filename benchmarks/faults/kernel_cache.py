@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -94,7 +93,7 @@ def main(argv=None):
     return 1 if bad else 0
 
 
-def summary(found: Sequence[tuple[Case, Outcome]]):
+def summary(found):
     """A row for each kind of damage, and one for all."""
     rows = []
     for kind in (*DAMAGES, "all"):
@@ -105,7 +104,7 @@ def summary(found: Sequence[tuple[Case, Outcome]]):
     return rows
 
 
-def measure(folder, count, seed, unchecked=False) -> list[tuple[Case, Outcome]]:
+def measure(folder, count, seed, unchecked=False):
     """Try count damaged files. Returns the outcome of each."""
     whole = folder / "whole"
     for noticed in (True, False):  # compiled, then loaded
@@ -117,7 +116,7 @@ def measure(folder, count, seed, unchecked=False) -> list[tuple[Case, Outcome]]:
     return [pair for batch in batches for pair in zip(batch, tried(batch, unchecked), strict=True)]
 
 
-def damaged(folder, whole, count, rng) -> Iterator[Case]:
+def damaged(folder, whole, count, rng):
     """Folders with one damaged file each, every kind of damage in turn."""
     files = {kernel: next(whole.glob(f"{kernel}-*")) for kernel in KERNELS}
     for i in range(count):
@@ -132,7 +131,7 @@ def damaged(folder, whole, count, rng) -> Iterator[Case]:
         yield Case(kind, kernel, place.parent)
 
 
-def tried(cases, unchecked) -> Iterator[Outcome]:
+def tried(cases, unchecked):
     """The outcome of each file. After a crash, a new process continues with the next file."""
     rest = list(cases)
     while rest:

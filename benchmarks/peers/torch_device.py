@@ -10,7 +10,7 @@ from benchmarks.tasks import nothing_to_wait_for
 DEVICES = {"numpy": "cpu", "cupy": "cuda"}
 
 
-def place(device, precision) -> torch.device:
+def place(device, precision):
     """The PyTorch device for npformer's device name; sets the precision of float32 products.
 
     bfloat16 is autocast's: see ``autocast``. Raises RuntimeError if PyTorch sees no such device.
@@ -22,7 +22,7 @@ def place(device, precision) -> torch.device:
     return found
 
 
-def autocast(at, precision) -> torch.autocast:
+def autocast(at, precision):
     """Within this context products use bfloat16, if that is the precision; parameters and norms stay float32."""
     return torch.autocast(at.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
 

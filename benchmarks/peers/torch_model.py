@@ -135,7 +135,7 @@ class Transformer(nn.Module):
             memory = block(memory, seen)
         return memory
 
-    def embed(self, table: nn.Module, tokens):
+    def embed(self, table, tokens):
         """(B, T) to (B, T, C): the table's rows, scaled, with positions, after dropout."""
         return self.drop(table(tokens) * self.scale + self.positions)
 

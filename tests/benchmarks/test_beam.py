@@ -9,9 +9,7 @@ import pytest
 import npformer as npf
 from benchmarks import beam
 from npformer.cli.main import main as npformer
-from tests.cli.conftest import assignments
-
-SMALL = {"steps": 2, "d_model": 8, "d_ff": 8, "num_heads": 2, "eval_examples": 2, "final_examples": 2, "batch_size": 4}
+from tests.cli.conftest import TINY, assignments
 
 
 def command(monkeypatch, *words):
@@ -26,7 +24,7 @@ def runs(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NPFORMER_CACHE", str(root / "cache"))
         for task, more in (("copy", {"max_length": 4}), ("language", {"count": 20})):
-            words = assignments({"device": "numpy"} | SMALL | more)
+            words = assignments(TINY | more)
             assert npformer(["train", task, "--out", str(root / task), *words]) == 0
         yield root
 

@@ -9,12 +9,17 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from npformer import plotting
 from npformer.cli.main import main
+from npformer.lab.museum import demonstration, detections
+from npformer.lab.museum.bugs import bug
+from npformer.lab.museum.checks import all_checks
+from npformer.lab.museum.reach import prepare
 from npformer.training import metrics
 
 #: A small run.
@@ -23,6 +28,9 @@ SMALL = {
     "d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1, "init": "xavier",
     "steps": 30, "save_every": 10, "eval_every": 15, "log_every": 7, "eval_examples": 10, "final_examples": 20,
 }  # fmt: skip
+#: What all small runs of a test have in common, whatever their task.
+TINY = {"device": "numpy", "batch_size": 4, "d_model": 8, "d_ff": 8, "num_heads": 2, "steps": 4, "eval_examples": 3,
+        "final_examples": 6}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -155,21 +163,17 @@ def trained(tmp_path_factory):
 @pytest.fixture
 def same_run():
     """Fails unless two runs ended alike: the last checkpoint to the bit, all metrics but the speed."""
-    return assert_same_run
 
+    def check(one, other):
+        for name in ("arrays.safetensors", "state.json"):
+            files = (max((run / "checkpoints").glob("step-*")) / name for run in (one, other))
+            digests = {hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+            assert len(digests) == 1, f"{name} differs"  # digests, since a diff of two such files takes minutes
+        records = [[_timeless(record) for record in metrics.read(path / "metrics.jsonl")] for path in (one, other)]
+        assert records[0] == records[1]
+        assert len(records[0]) > 4, "too little happened to compare"
 
-def assert_same_run(one, other):
-    for name in ("arrays.safetensors", "state.json"):
-        files = (last_checkpoint(run) / name for run in (one, other))
-        digests = {hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
-        assert len(digests) == 1, f"{name} differs"  # digests, since a diff of two such files takes minutes
-    records = [[_timeless(record) for record in metrics.read(path / "metrics.jsonl")] for path in (one, other)]
-    assert records[0] == records[1]
-    assert len(records[0]) > 4, "too little happened to compare"
-
-
-def last_checkpoint(run):
-    return max((run / "checkpoints").glob("step-*"))
+    return check
 
 
 def _timeless(record):
@@ -210,3 +214,22 @@ def resume(cli, run):
 def copied(trained, tmp_path):
     """copied(name): a copy of the finished run, to be changed."""
     return lambda name: Path(shutil.copytree(trained, tmp_path / name))
+
+
+@cache
+def _prepared(names, bugs):
+    chosen = tuple(check for check in all_checks() if check.name in names)
+    assert len(chosen) == len(names)
+    return prepare(chosen, [bug(name) for name in bugs])
+
+
+@pytest.fixture
+def quick_museum(monkeypatch):
+    """quick_museum(checks, bugs): these checks alone look at these bugs, and a run with a bug has three steps."""
+
+    def use(checks, bugs):
+        compare = demonstration.compare
+        monkeypatch.setattr(demonstration, "compare", lambda one: compare(one, steps=3))
+        monkeypatch.setattr(detections, "prepared", lambda: _prepared(checks, tuple(bugs)))
+
+    return use

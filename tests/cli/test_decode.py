@@ -80,14 +80,6 @@ def test_many_lines_go_in_batches_and_keep_their_order(cli, trained, typed, echo
     assert [entry["input"] for entry in cli(f"decode {trained} --json").document] == texts
 
 
-def test_batches_are_decoded_by_the_model(cli, trained, typed, monkeypatch):
-    texts = words(20)
-    whole = cli(f"decode {trained}", *texts).out
-    monkeypatch.setattr(decode, "BATCH_SIZE", 3)
-    typed("\n".join(texts).encode())
-    assert cli(f"decode {trained}").out == whole
-
-
 def test_a_person_who_types_is_answered_line_by_line(cli, trained, typed, echo):
     typed(b"ab\ncd\n", terminal=True)
     done = cli(f"decode {trained}")
@@ -111,14 +103,14 @@ def test_best_takes_the_best(cli, trained, copied):
         assert (parameter.data == latest.arrays[f"parameters.{name}"]).all()
     for name, parameter in by_latest.named_parameters():
         assert (parameter.data == -latest.arrays[f"parameters.{name}"]).all()
-    assert cli("decode", run, "--best", *words(5)).out == cli(f"decode {trained}", *words(5)).out
+    assert cli("decode run --best", *words(5)).out == cli(f"decode {trained}", *words(5)).out
 
 
 def test_max_len_bounds_the_output(cli, trained):
     texts = words(30)
     whole, short = (
-        [entry["output"] for entry in cli(f"decode {trained} --json", *limit, *texts).document]
-        for limit in ([], ["--max-len", 2])
+        [entry["output"] for entry in cli(f"decode {trained} --json {limit}", *texts).document]
+        for limit in ("", "--max-len 2")
     )
     assert max(map(len, whole)) > 2
     assert short == [output[:2] for output in whole]
@@ -164,13 +156,12 @@ def test_a_folder_without_a_run_or_a_checkpoint_is_refused(cli, copied):
     for path in list_checkpoints(run / "checkpoints"):
         found = load_checkpoint(path)
         shutil.rmtree(path)
-    for words in ((), ("--best",)):
-        cli("decode", run, "a", *words).refused("expected at least one checkpoint, found none")
+    cli("decode run a").refused("expected at least one checkpoint, found none")
     save_checkpoint(run / "checkpoints", 1, found.arrays, found.state, None)
-    cli("decode", run, "a").fine()
-    cli("decode", run, "a", "--best").refused("expected a checkpoint with a score", "leave --best out")
+    cli("decode run a").fine()
+    cli("decode run a --best").refused("expected a checkpoint with a score", "leave --best out")
     (run / "vocabulary.txt").write_text("[PAD]\n")
-    cli("decode", run, "a").refused("vocabulary.txt, line 2")
+    cli("decode run a").refused("vocabulary.txt, line 2")
 
 
 def test_learned_positions_limit_the_length(cli, small):

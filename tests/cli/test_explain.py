@@ -23,7 +23,7 @@ def test_an_operation_as_json(cli):
 
 
 def test_a_number_of_a_run_is_explained(cli, trained):
-    found = cli(f"explain {trained} --text bot --answer tob --at", AT).fine()
+    found = cli(f"explain {trained} --text bot --answer tob --at {AT}").fine()
     found.says(f"w = {AT}", '"b" at b0 t2')
     assert "right" in found.out.split()
 
@@ -113,10 +113,10 @@ def test_a_page_of_all_numbers_is_written_and_opens_at_the_one_asked_for(cli, tm
 
 
 def test_a_folder_that_is_no_run_and_a_text_that_it_does_not_know(cli, trained, tmp_path):
-    cli("explain", tmp_path, "--text", "a", "--at", AT).refused("expected")
-    cli(f"explain {trained} --at", AT).refused("--text: expected what the model")
-    cli(f"explain {trained} --text B1 --at", AT).refused("--text 1")
-    cli(f"explain {trained} --text ab --answer b --answer a --at", AT).refused("--answer: expected one")
+    cli(f"explain {tmp_path} --text a --at {AT}").refused("expected")
+    cli(f"explain {trained} --at {AT}").refused("--text: expected what the model")
+    cli(f"explain {trained} --text B1 --at {AT}").refused("--text 1")
+    cli(f"explain {trained} --text ab --answer b --answer a --at {AT}").refused("--answer: expected one")
 
 
 def test_a_run_may_have_the_name_of_an_operation(cli, trained, tmp_path):

@@ -75,9 +75,9 @@ def test_a_right_model(cli):
 def test_the_backend_is_the_models_own(cli):
     """--kernels and --device would have no effect on it, so they are refused."""
     for command in ("gradcheck", "certify"):
-        for option in (("--kernels", "numpy"), ("--device", "numpy")):
-            cli(f"{command} --model mine.py", *option).refused(
-                f"{option[0]}: expected no --model beside it, since a model has a backend of its own"
+        for option in ("--kernels", "--device"):
+            cli(f"{command} --model mine.py {option} numpy").refused(
+                f"{option}: expected no --model beside it, since a model has a backend of its own"
             )
     done = cli("gradcheck --model mine.py:wrong_pair")
     assert done.out.startswith("gradients of your functions, against")

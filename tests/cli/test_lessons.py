@@ -2,16 +2,11 @@
 
 import json
 import shlex
-from functools import cache
 
 import pytest
 
 from npformer.lab.grader.progress import NAME
 from npformer.lab.lessons import LESSONS
-from npformer.lab.museum import demonstration, detections
-from npformer.lab.museum.bugs import bug
-from npformer.lab.museum.checks import all_checks
-from npformer.lab.museum.reach import prepare
 from tests.lab.learner import answered
 
 #: For each lesson a check that finds its bug; the command runs all that concern it.
@@ -19,13 +14,6 @@ CHECKS = (
     "gradient of linear", "gradient of softmax", "gradient of layer_norm", "gradient of attention",
     "gradient of EncoderStack", "gradient of add_norm", "a step by hand", "causality",
 )  # fmt: skip
-
-
-@cache
-def some_checks():
-    chosen = tuple(check for check in all_checks() if check.name in CHECKS)
-    assert len(chosen) == len(CHECKS)
-    return prepare(chosen, [bug(lesson.bug) for lesson in LESSONS])
 
 
 #: Fewer checks of the same kind.
@@ -41,11 +29,9 @@ def smaller(command, small):
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=[lesson.title for lesson in LESSONS])
-def test_every_command_of_a_lesson_runs(cli, tmp_path, monkeypatch, small, lesson):
+def test_every_command_of_a_lesson_runs(cli, tmp_path, quick_museum, small, lesson):
     """As the page has them, in their order, by a learner whose answers are right."""
-    compare = demonstration.compare
-    monkeypatch.setattr(demonstration, "compare", lambda one: compare(one, steps=3))
-    monkeypatch.setattr(detections, "prepared", some_checks)
+    quick_museum(CHECKS, [lesson.bug for lesson in LESSONS])
     codes = []
     for command in lesson.commands:
         if command.startswith("npformer grade ") and command.endswith(".py"):

@@ -29,7 +29,7 @@ def test_help_of_every_command_shows_an_example_and_json(name, cli):
 
 
 def test_help_and_version(cli):
-    assert (cli("--version").code, cli("--version").out) == (0, f"npformer {__version__}\n")
+    assert cli("--version").fine().out == f"npformer {__version__}\n"
     done = cli("--help").fine()
     done.says("\n  npformer train reverse  ", "--color {auto,always,never}")
     assert all(re.search(rf"^    {name}\s", done.out, re.M) for name in NAMES)

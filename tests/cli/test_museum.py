@@ -1,35 +1,21 @@
 """npformer museum: the list, the table of detections, one bug with its picture, and exit 1 for a survivor."""
 
 import re
-from functools import cache
 
 import pytest
 
 from npformer.cli import museum
-from npformer.lab.museum import demonstration, detections
+from npformer.lab.museum import demonstration
 from npformer.lab.museum.bugs import BUGS
-from npformer.lab.museum.checks import all_checks
-from npformer.lab.museum.reach import prepare
-
-RESUME = ["resume-replays-data", "resume-loses-moments", "resume-restarts-schedule", "resume-redraws-dropout"]
 
 
 #: Enough checks for the bugs shown here; tests/lab/test_museum_detections.py runs all checks on all bugs.
 CHECKS = ("clipping", "a step by hand", "schedules")
 
 
-@cache
-def some_checks():
-    chosen = tuple(check for check in all_checks() if check.name in CHECKS)
-    assert len(chosen) == len(CHECKS)
-    return prepare(chosen, BUGS)
-
-
 @pytest.fixture(autouse=True)
-def short(monkeypatch):
-    compare = demonstration.compare
-    monkeypatch.setattr(demonstration, "compare", lambda one: compare(one, steps=3))
-    monkeypatch.setattr(detections, "prepared", some_checks)
+def short(quick_museum):
+    quick_museum(CHECKS, [one.id for one in BUGS])
 
 
 def test_list(cli):

@@ -95,7 +95,7 @@ def test_an_old_run_without_norms_says_so(cli, copied):
     old = copied("old")
     lines = (old / "metrics.jsonl").read_text().splitlines(keepends=True)
     (old / "metrics.jsonl").write_text("".join(line for line in lines if '"gradient"' not in line))
-    cli("report", old, "--examples", 2).fine()
+    cli("report old --examples 2").fine()
     assert "metrics lack these norms" in (old / "report.html").read_text()
 
 
@@ -108,7 +108,7 @@ def test_bad_input_writes_nothing(cli, trained, copied, tmp_path, unchanged):
     (tmp_path / "torn").mkdir()
     with unchanged(tmp_path):
         for name in ("config.toml", "vocabulary.txt", "metrics.jsonl", "checkpoints"):
-            cli(f"report {trained}", name, "--out", "page.html").refused(name.removesuffix("s"), "expected")
+            cli(f"report {trained} {name} --out page.html").refused(name.removesuffix("s"), "expected")
         cli("report nothing").refused("nothing: expected the folder of a run", "found nothing")
         cli("report torn").refused("expected the folder of a run")
         cli(f"report {trained} --out notes.html").refused("expected a free name")

@@ -9,27 +9,27 @@ from npformer.training import RunDirectory
 from npformer.training.assemble import assemble, read_trained
 from npformer.training.config_file import read_toml
 from npformer.training.options import SECTIONS
-from tests.cli.conftest import assignments
+from tests.cli.conftest import TINY, assignments
 
-SMALL = {"device": "numpy", "kernels": "numpy", "batch_size": 4, "d_model": 8, "d_ff": 8, "num_heads": 2,
-         "num_layers": 1, "steps": 4, "eval_examples": 2, "final_examples": 4, "max_length": 16}  # fmt: skip
+SMALL = TINY | {"kernels": "numpy", "num_layers": 1, "max_length": 16}
 LINES = [f"Die {n}. Zeile: «grüße {'abcdefghij'[n % 10]}».\n" + "\n" * (n % 3 == 0) for n in range(120)]
 #: Content of a file, and what the message says.
 BAD = {
-    "missing": (None, ["bad.txt: expected a readable UTF-8 text file", "check the path"]),
-    "empty": (b"", ["bad.txt: expected at least one line, got an empty file"]),
-    "white": (b"\n \n", ["bad.txt: expected text, got 3 characters of white space alone"]),
-    "latin": ("a\nGrüße".encode("latin-1"), ["bad.txt, line 2: expected UTF-8, got byte 0xfc", "save the file as"]),
-    "UTF-16": ("Grüße".encode("utf-16"), ["bad.txt: expected a text file, got text in UTF-16; save it as plain"]),
-    "binary": (bytes(range(256)), ["bad.txt: expected a text file, got a binary file (a byte of 0 at position 0)"]),
-    "PDF": (b"%PDF-1.4 ...", ["bad.txt: expected a text file, got a PDF file; save it as plain text"]),
+    "missing": (None, "bad.txt: expected a readable UTF-8 text file", "check the path"),
+    "empty": (b"", "bad.txt: expected at least one line, got an empty file"),
+    "white": (b"\n \n", "bad.txt: expected text, got 3 characters of white space alone"),
+    "latin": ("a\nGrüße".encode("latin-1"), "bad.txt, line 2: expected UTF-8, got byte 0xfc", "save the file as"),
+    "UTF-16": ("Grüße".encode("utf-16"), "bad.txt: expected a text file, got text in UTF-16; save it as plain"),
+    "binary": (bytes(range(256)), "bad.txt: expected a text file, got a binary file (a byte of 0 at position 0)"),
+    "PDF": (b"%PDF-1.4 ...", "bad.txt: expected a text file, got a PDF file; save it as plain text"),
     "one letter": (
         b"a",
-        ["bad.txt: expected a text of which a share of 0.1 can be held out, got one of length 1"],
+        "bad.txt: expected a text of which a share of 0.1 can be held out, got one of length 1",
     ),
     "too short": (
         "".join(LINES)[:140].encode(),
-        ["max_length: expected at most", "tokens of the training text of bad.txt, got 128; shorten the windows"],
+        "max_length: expected at most",
+        "tokens of the training text of bad.txt, got 128; shorten the windows",
     ),
 }
 
@@ -65,14 +65,15 @@ def test_a_prompt_is_continued_as_it_is(cli, mine):
     """With line breaks and spaces, by words too; what the text never had is named."""
     cli("train lm --data mine.txt --out run", *words(tokenizer="words")).fine()
     prompt = "Die  7.\n\nZeile:\tgrüße"
-    for options in ([], ["--beam", 2], ["--top-k", 3, "--temperature", 2]):
-        done = cli("decode run", prompt, "--max-len", 4, "--json", *options)
+    for options in ("", "--beam 2", "--top-k 3 --temperature 2"):
+        done = cli(f"decode run --max-len 4 --json {options}", prompt)
         assert done.document[0]["output"].startswith("Die  7.\n\nZeile:[UNK]grüße"), "no tab in the text"
         done.warns("note: text 1: ", "missing: '\\t'; missing text is read as [UNK]")
 
 
-@pytest.mark.parametrize(("content", "message"), BAD.values(), ids=BAD)
-def test_bad_files_are_told_and_leave_nothing(cli, tmp_path, content, message):
+@pytest.mark.parametrize("case", BAD.values(), ids=BAD)
+def test_bad_files_are_told_and_leave_nothing(cli, tmp_path, case):
+    content, *message = case
     if content is not None:
         (tmp_path / "bad.txt").write_bytes(content)
     before = sorted(tmp_path.iterdir())
