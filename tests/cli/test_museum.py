@@ -8,7 +8,6 @@ from npformer.cli import museum
 from npformer.lab.museum import demonstration
 from npformer.lab.museum.bugs import BUGS
 
-
 #: Enough checks for the bugs shown here; tests/lab/test_museum_detections.py runs all checks on all bugs.
 CHECKS = ("clipping", "a step by hand", "schedules")
 
