@@ -39,11 +39,11 @@ def _is_seen(character: str) -> bool:
 
 def _joins(text: str, i: int) -> bool:
     around = text[max(i - 1, 0) : i] + text[i + 1 : i + 2]
-    return text[i] in _JOINERS and len(around) == 2 and all(not c.isascii() and _is_letter(c) for c in around)
-
-
-def _is_letter(character: str) -> bool:
-    return unicodedata.category(character)[0] in "LMS"
+    return (
+        text[i] in _JOINERS
+        and len(around) == 2
+        and all(not c.isascii() and unicodedata.category(c)[0] in "LMS" for c in around)
+    )
 
 
 def _spelled(character: str) -> str:

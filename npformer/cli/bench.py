@@ -14,7 +14,7 @@ import numpy as np
 from npformer.backend import Backend, get_backend
 from npformer.backend.numpy.blas_threads import blas_threads, can_set_blas_threads
 from npformer.cli import bench_text as text
-from npformer.cli.common import add_device, add_kernels, add_precision
+from npformer.cli.common import add_device, add_kernels, add_precision, expect_at_least_1
 from npformer.errors import ConfigError
 from npformer.models.presets import PRESETS, Preset
 from npformer.terminal import fill, folded, width_of
@@ -80,8 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _budget(args: argparse.Namespace) -> Budget:
-    if args.steps is not None and args.steps < 1:
-        raise ConfigError(f"--steps: expected an integer >= 1, got {args.steps}")
+    expect_at_least_1(args, "steps")
     if args.seconds is not None and not 0 < args.seconds < float("inf"):
         raise ConfigError(f"--seconds: expected a number > 0, got {args.seconds}")
     return Budget(args.steps, SECONDS if args.seconds is None else args.seconds)

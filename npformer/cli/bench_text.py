@@ -77,6 +77,7 @@ def reading(profile: Profile) -> str:
     rows = profile.rows
     products = [row for row in rows if row.flops]
     largest = max((row for row in rows if not row.flops), key=lambda row: row.seconds)
+    name = f"{largest.op}, {largest.direction}" if largest.direction in ("forward", "backward") else largest.op
     seconds = sum(row.seconds for row in products)
     at_best = sum(row.bound_seconds for row in rows)
     cost = percent(profile.seconds / profile.unclocked - 1)
@@ -84,7 +85,7 @@ def reading(profile: Profile) -> str:
     reached = percent(sum(row.flops for row in products) / seconds / profile.roofline.flops, 0)
     return (
         f"{_names(products)}, which hold all matrix products, take {taken} of the step, at {reached} of the "
-        f"ceiling of products; the largest of the rest is {_name(largest)} ({percent(largest.share, 0)}). "
+        f"ceiling of products; the largest of the rest is {name} ({percent(largest.share, 0)}). "
         f"With every operation at its ceiling the step would take {_ms(at_best)} instead of {_ms(profile.seconds)}. "
         f"Without profiling it took {_ms(profile.unclocked)}: profiling adds {cost}, noise included."
     )
@@ -124,10 +125,6 @@ def _names(rows: Sequence[Row]) -> str:
     """The operations of rows, each once, as a list in words."""
     names = list(dict.fromkeys(row.op for row in rows))
     return ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) > 1 else names[0]
-
-
-def _name(row: Row) -> str:
-    return f"{row.op}, {row.direction}" if row.direction in ("forward", "backward") else row.op
 
 
 def _number(value: float) -> str:

@@ -131,6 +131,19 @@ def add_kernels(parser: argparse.ArgumentParser, default: str | None = "auto", s
     parser.add_argument("--kernels", choices=KERNELS, default=default, help=how)
 
 
+def expect_at_least_1(args: argparse.Namespace, name: str) -> None:
+    """Raise ConfigError if an option was given a number below 1."""
+    given = getattr(args, name)
+    if given is not None and given < 1:
+        raise ConfigError(f"--{name.replace('_', '-')}: expected an integer >= 1, got {given}")
+
+
+def note(problem: str) -> None:
+    """A message on standard error, if there is a problem."""
+    if problem:
+        say(problem)
+
+
 def add_backend_of_checks(parser: argparse.ArgumentParser) -> None:
     """--device and --kernels, None unless given: a user's model has a backend of its own, so they have no effect."""
     add_device(parser, None, " (default: numpy)")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from npformer.cli.answers import TEMPERATURE, Way, answer
-from npformer.cli.common import add_device
+from npformer.cli.common import add_device, expect_at_least_1
 from npformer.data import Characters
 from npformer.errors import ConfigError, DataError, TokenError
 from npformer.models import Decoder, DecoderConfig, Encoder
@@ -68,8 +68,7 @@ def take_texts(args: argparse.Namespace, unknown: list[str]) -> list[str]:
 
 def run(args: argparse.Namespace) -> int:
     """Print one output per input, as soon as its batch is decoded."""
-    if args.max_len is not None and args.max_len < 1:
-        raise ConfigError(f"--max-len: expected an integer >= 1, got {args.max_len}")
+    expect_at_least_1(args, "max_len")
     way = Way(args.beam, args.temperature, args.top_k, args.top_p, args.seed)
     trained = read_trained(RunDirectory.open(args.run_folder), args.device, args.best)
     if isinstance(trained.model, Encoder) and not way.is_greedy:

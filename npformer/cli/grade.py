@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from npformer.bar import Bar
-from npformer.cli.common import say, tell
+from npformer.cli.common import note, tell
 from npformer.errors import ConfigError
 from npformer.lab.grader import EXERCISES, Grade, Limits, find, grade_file, progress, report, templates
 from npformer.lab.grader.grade import NOT_BEGUN
@@ -93,7 +93,7 @@ def _list(args: argparse.Namespace) -> int:
         print(json.dumps({"exercises": rows, "problem": reached.problem or None}))
         return 0
     tell(progress.overview(reached, files))
-    _note(reached.problem)
+    note(reached.problem)
     return 0
 
 
@@ -148,9 +148,4 @@ def _record(grades: list[Grade], hint: int) -> None:
     reached = progress.load(Path())
     for grade in (grade for grade in grades if grade.status != NOT_BEGUN):
         reached.record(grade.exercise.name, grade.ok, hint if grade.faults else 0)
-    _note(reached.save())
-
-
-def _note(problem: str) -> None:
-    if problem:
-        say(problem)
+    note(reached.save())

@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from npformer.cli.common import say, tell
+from npformer.cli.common import note, tell
 from npformer.errors import ConfigError
 from npformer.lab.grader import progress, templates
 from npformer.lab.lessons import LESSONS, Lesson, lesson, text
@@ -62,7 +62,7 @@ def _list(as_json: bool) -> int:
         print(json.dumps({"lessons": rows, "problem": reached.problem or None}))
         return 0
     tell(text.listing(LESSONS, reached, files))
-    _note(reached.problem)
+    note(reached.problem)
     return 0
 
 
@@ -83,7 +83,7 @@ def _show(chosen: Lesson, args: argparse.Namespace) -> int:
         tell(f"lesson {chosen.number} is done\n\n{text.listing(LESSONS, reached, files)}")
     else:
         tell(text.shown(chosen, reached, files))
-    _note(problem)
+    note(problem)
     return 0
 
 
@@ -95,8 +95,3 @@ def _write(chosen: Lesson, path: Path, as_json: bool) -> int:
     shown = visible(path)
     print(json.dumps({"file": str(path)}) if as_json else f"{shown} is written; find its fault: npformer lessons 8")
     return 0
-
-
-def _note(problem: str) -> None:
-    if problem:
-        say(problem)

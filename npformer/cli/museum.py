@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from npformer.bar import Bar
-from npformer.cli.common import new_parser, say, tell
+from npformer.cli.common import expect_at_least_1, new_parser, say, tell
 from npformer.errors import ConfigError
 from npformer.lab.museum import text
 from npformer.lab.museum.bug import Bug
@@ -102,8 +102,8 @@ def _expect_sense(args: argparse.Namespace) -> None:
         )
     if args.only and args.part in ("show", "mutants"):
         raise ConfigError(f"--only: expected no {args.part} beside it; it chooses among the bugs to try or to list")
-    if args.part == "mutants" and args.sample is not None and args.sample < 1:
-        raise ConfigError(f"--sample: expected an integer >= 1, got {args.sample}")
+    if args.part == "mutants":
+        expect_at_least_1(args, "sample")
     known = [check.name for check in all_checks()] + [TEST_GUARD] if args.without else []
     for name in args.without:
         if name not in known:

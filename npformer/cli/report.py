@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from npformer.cli.common import expect_at_least_1
 from npformer.errors import ConfigError
 from npformer.pages.report import report_page
 from npformer.places import OWN_PAGE, expect_place, write_file
@@ -49,8 +50,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the page, or nothing at all."""
-    if args.examples is not None and args.examples < 1:
-        raise ConfigError(f"--examples: expected a number of at least 1, got {args.examples}")
+    expect_at_least_1(args, "examples")
     folders = [RunDirectory.open(path) for path in args.runs]
     for i, path in enumerate(args.runs):
         if any(path.samefile(other) for other in args.runs[:i]):

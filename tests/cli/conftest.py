@@ -21,6 +21,8 @@ from npformer.lab.museum.bugs import bug
 from npformer.lab.museum.checks import all_checks
 from npformer.lab.museum.reach import prepare
 from npformer.training import metrics
+from npformer.training.config_file import read_toml
+from npformer.training.options import SECTIONS
 
 #: A small run.
 SMALL = {
@@ -40,6 +42,11 @@ class Outcome:
     code: int
     out: str
     err: str
+
+    @property
+    def lines(self):
+        """What is on stdout, line by line."""
+        return self.out.splitlines()
 
     @property
     def document(self):
@@ -127,6 +134,12 @@ def cli(tmp_path, monkeypatch, capsys):
         return Outcome(code, *capsys.readouterr())
 
     return call
+
+
+@pytest.fixture
+def train_small(cli, small):
+    """Train a small run, with changes of its options: train_small("copy --out run", steps=2)."""
+    return lambda line, *words, **changes: cli(f"train {line}", *words, *small(**changes))
 
 
 @pytest.fixture
@@ -233,3 +246,8 @@ def quick_museum(monkeypatch):
         monkeypatch.setattr(detections, "prepared", lambda: _prepared(checks, tuple(bugs)))
 
     return use
+
+
+def options_of(run):
+    """The options that a run has kept, by section."""
+    return read_toml(run / "config.toml", SECTIONS)

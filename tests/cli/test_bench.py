@@ -22,7 +22,7 @@ def known_ceilings(monkeypatch):
 
 def test_a_step_in_words(cli):
     done = cli(f"bench {FAST}").quiet()
-    lines = done.out.splitlines()
+    lines = done.lines
     assert lines[0].startswith("size tiny: V 16, d_model 64,")
     assert lines[0].endswith("batch 64, dropout 0.1")
     assert "(plain) on CPU, float32" in lines[1]
@@ -58,13 +58,13 @@ def test_it_says_how_many_threads_share_the_batch(cli, monkeypatch, kernels, thr
     monkeypatch.setattr(numpy_kernels, "default_threads", lambda: 2)
     monkeypatch.setattr(command, "can_set_blas_threads", lambda: True)
     command_line = f"bench --device numpy --kernels {kernels} --steps 1"
-    assert said in cli(command_line).out.splitlines()[1]
+    assert said in cli(command_line).lines[1]
     assert cli(f"{command_line} --json").document["threads"] == threads
 
 
 def test_the_table_of_a_profile(cli, tmp_path):
     done = cli(f"bench --profile {FAST}").quiet()
-    lines = done.out.splitlines()
+    lines = done.lines
     assert max(map(len, lines)) <= 100
     assert lines[2] == "ceilings measured now: products 200 GFLOP/s (at 8×8·8×8), memory 40.0 GB/s"
     top = next(i for i, line in enumerate(lines) if line.startswith("operation "))

@@ -24,7 +24,7 @@ def two_kernels(monkeypatch, tmp_path):
 
 def test_it_compiles_missing_kernels(cli, two_kernels):
     done = cli("compile --dtype float32").quiet()
-    first, last = done.out.splitlines()
+    first, last = done.lines
     assert first == "float32: 2 kernels, 2 of them compiled now"
     assert last.startswith(f"kept in {two_kernels} (")
     assert len(list(two_kernels.iterdir())) == 2

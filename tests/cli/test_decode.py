@@ -74,7 +74,7 @@ def test_a_texts_output_does_not_depend_on_the_batch(cli, trained):
 def test_many_lines_go_in_batches_and_keep_their_order(cli, trained, typed, echo):
     texts = words(601)
     typed("\n".join(texts).encode())
-    assert cli(f"decode {trained}").out.splitlines() == [text.upper() for text in texts]
+    assert cli(f"decode {trained}").lines == [text.upper() for text in texts]
     assert echo == [250, 250, 101]
     typed("\n".join(texts).encode() + b"\n")
     assert [entry["input"] for entry in cli(f"decode {trained} --json").document] == texts
@@ -164,9 +164,8 @@ def test_a_folder_without_a_run_or_a_checkpoint_is_refused(cli, copied):
     cli("decode run a").refused("vocabulary.txt, line 2")
 
 
-def test_learned_positions_limit_the_length(cli, small):
-    options = small(positions="learned", max_length=4, steps=2)
-    cli("train copy --out run", *options).fine()
+def test_learned_positions_limit_the_length(cli, train_small):
+    train_small("copy --out run", positions="learned", max_length=4, steps=2).fine()
     cli("decode run abcd").fine()
     cli("decode run ab abcde").refused("text 2: expected at most 4 characters", "learned 5 positions", "got 5")
     cli("decode run ab --max-len 6").refused("--max-len: expected at most 5", "got 6")

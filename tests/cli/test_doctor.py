@@ -28,7 +28,7 @@ def test_text_and_json_agree(cli):
     assert found["safetensors"] == importlib.metadata.version("safetensors")
     assert found["arithmetic"] == "ok"
     width = max(map(len, found)) + 2
-    lines = text.out.splitlines()
+    lines = text.lines
     assert [line[:width].strip() for line in lines if line[0] != " "] == list(found)
     assert " ".join(line[width:] for line in lines) == " ".join(found.values())
     assert max(map(len, lines)) <= 80

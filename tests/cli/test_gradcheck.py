@@ -32,7 +32,7 @@ def wrong_table(monkeypatch):
 
 def test_the_table(cli):
     done = cli("gradcheck --only 'linear: one'").quiet()
-    lines = done.out.splitlines()
+    lines = done.lines
     assert "gradients with numpy (plain) on CPU, float64" in lines[0]
     assert lines[1].split() == COLUMNS
     names = [line for line in lines[2:-1] if not line.startswith(" ")]
@@ -70,7 +70,7 @@ def test_json_holds_every_number(cli):
 def test_a_wrong_gradient(cli, wrong_table):
     done = cli("gradcheck --only _positions")
     assert done.code == 1
-    row = next(line for line in done.out.splitlines() if line.startswith("  table "))
+    row = next(line for line in done.lines if line.startswith("  table "))
     assert row.split()[-2:] == ["1.5", "WRONG"]
     assert re.search(r"^1 of 3 gradients are not right \(\d+ s\):\n  learned_positions: table$", done.out, re.M)
     done = cli("gradcheck --only _positions --json")
@@ -80,7 +80,7 @@ def test_a_wrong_gradient(cli, wrong_table):
 
 def test_models_are_folded_to_the_worst_tensor_unless_asked(cli):
     name = "one layer, length 1"
-    folded, full = (cli("gradcheck --only", name, *more).out.splitlines() for more in ([], ["--full"]))
+    folded, full = (cli("gradcheck --only", name, *more).lines for more in ([], ["--full"]))
     count = int(re.search(r"worst of (\d+) tensors", folded[2])[1])  # type: ignore[index]
     verdicts = [[line for line in lines if line.endswith("right")] for lines in (folded, full)]
     assert [len(lines) for lines in verdicts] == [1, count]

@@ -62,7 +62,7 @@ def mine(cli):
 
 def test_a_right_model(cli):
     done = cli("gradcheck --model mine.py").quiet()
-    assert done.out.splitlines()[2] == "EncoderLayer"
+    assert done.lines[2] == "EncoderLayer"
     assert done.out.startswith(f"gradients with {BACKEND}, against")
     done.says("norm2.gamma", "all 17 gradients of 1 check are right")
     found = cli("gradcheck --model mine.py --json").document

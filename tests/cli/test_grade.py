@@ -86,7 +86,7 @@ def test_templates_with_parts_run_without_the_grader(shell, tmp_path):
 def test_the_list_shows_order_and_progress(cli, tmp_path, wrong):
     cli("grade", answered("linear", tmp_path))
     cli("grade mine.py")
-    lines = cli("grade --list").out.splitlines()
+    lines = cli("grade --list").lines
     assert [line.split()[2] for line in lines[: len(EXERCISES)]] == [exercise.name for exercise in EXERCISES]
     assert [line.split()[0] for line in lines[:3]] == ["✓", "…", "·"]
     assert (lines[0].endswith(" done"), lines[1].endswith(" in progress")) == (True, True)
@@ -111,7 +111,7 @@ def test_the_list_sees_what_is_begun_in_this_folder(cli, tmp_path):
     states = {name: (row["state"], row["file"]) for name, row in rows.items() if row["state"] != "not begun"}
     assert states == {"softmax": ("in progress", "softmax.py"), "gelu": ("in progress", "gelu2.py")}
     assert set(rows["softmax"]) == {"name", "title", "state", "file", "attempts", "hint", "solved"}
-    lines = cli("grade --list").out.splitlines()
+    lines = cli("grade --list").lines
     assert lines[-4:] == [
         "in progress: gelu, gelu2.py: not graded yet",
         "in progress: softmax, softmax.py: its backward is still empty",
@@ -123,7 +123,7 @@ def test_the_list_sees_what_is_begun_in_this_folder(cli, tmp_path):
 def test_what_was_graded_elsewhere_is_in_progress_without_a_file(cli, wrong):
     cli("grade mine.py")
     wrong.unlink()
-    lines = cli("grade --list").out.splitlines()
+    lines = cli("grade --list").lines
     assert "in progress: relu, graded 1 time; no file of it here" in lines
     assert lines[-1].endswith("next: npformer grade --template linear")
 

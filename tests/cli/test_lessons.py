@@ -48,7 +48,7 @@ def test_every_command_of_a_lesson_runs(cli, tmp_path, quick_museum, small, less
 
 
 def test_the_list_and_a_lesson(cli, tmp_path):
-    lines = cli("lessons").out.splitlines()
+    lines = cli("lessons").lines
     assert [line.split()[:2] for line in lines[:8]] == [["·", str(number)] for number in range(1, 9)]
     assert lines[-1] == "0 of 8 done; next: npformer lessons 1"
     assert not (tmp_path / NAME).exists(), "a list notes nothing"
@@ -56,7 +56,7 @@ def test_the_list_and_a_lesson(cli, tmp_path):
     assert "npformer grade --template linear" in shown
     assert json.loads((tmp_path / NAME).read_text())["lessons"] == {"1": "in progress"}
     cli("grade", answered("linear", tmp_path))
-    lines = cli("lessons").out.splitlines()
+    lines = cli("lessons").lines
     assert (lines[0].split()[0], lines[0].split()[-1]) == ("✓", "done")
     assert lines[-1] == "1 of 8 done; next: npformer lessons 2"
     assert max(map(len, lines)) <= 80

@@ -66,7 +66,7 @@ def test_help_fits_the_terminal(columns, cli, monkeypatch):
     """All but a few commands, which are not broken, so that they can be copied."""
     monkeypatch.setenv("COLUMNS", str(columns))
     for command in ("", *NAMES, *(f"museum {part}" for part in ("list", "show", "mutants"))):
-        lines = cli(f"{command} --help").out.splitlines()
+        lines = cli(f"{command} --help").lines
         wide = [line for line in lines if len(line) > columns and line.strip()[:9] not in ("npformer ", "[--kernel")]
         assert wide == []
     assert "\n  npformer museum list\n" in cli("museum --help").out or columns == 120

@@ -28,7 +28,7 @@ def test_list(cli):
 def test_the_table(cli):
     done = cli("museum --only noam").quiet()
     done.says("OPTIMISER", "2 of 2 bugs detected")
-    lines = done.out.splitlines()
+    lines = done.lines
     assert max(map(len, lines)) <= 80
     assert next(line for line in lines if line.split()[:1] == ["noam-max"]).split()[1:] == ["schedules"]
     alone = lines[lines.index(next(line for line in lines if line.startswith("WITHOUT THIS CHECK"))) :]
@@ -110,4 +110,4 @@ def test_generic_mistakes(cli):
     done = cli("museum mutants --sample 12 --seed 3").fine()
     assert re.search(r"^all +\d+ +\d+ +0 +0$", done.out, re.M)
     assert "12 mutants in" in done.out
-    assert max(map(len, done.out.splitlines())) <= 80
+    assert max(map(len, done.lines)) <= 80

@@ -43,7 +43,7 @@ def test_the_errors_prints_and_warnings_of_a_graded_file(cli, tmp_path, where):
     assert "\\x1b[2Jgone\\u202e\\x9b\\x7f" in shown
     assert is_calm(shown)
     if where == "backward":
-        assert max(map(len, done.out.splitlines())) <= 80
+        assert max(map(len, done.lines)) <= 80
         (exercise,) = cli("grade mine.py --json").document["exercises"]
         assert exercise["printed"].startswith(BAD), "JSON keeps the text unchanged"
 
@@ -53,19 +53,19 @@ def test_decoded_texts(cli, trained, monkeypatch):
     monkeypatch.setattr(decode, "answer", lambda *given: [{"output": text} for text in pieces])
     monkeypatch.setattr(decode, "expect_text", lambda *anything: None)
     done = cli(f"decode {trained} x y z")
-    assert done.out.splitlines() == ["a\\x1b[2Jgone\\u202e\\x9b\\x7fb", "two\\nlines", "früh 語"]
+    assert done.lines == ["a\\x1b[2Jgone\\u202e\\x9b\\x7fb", "two\\nlines", "früh 語"]
     document = cli(f"decode {trained} --json x y z")
     assert is_calm(document.out)
     assert [entry["output"] for entry in json.loads(document.out)] == pieces
 
 
-def test_examples_and_names_of_a_run(cli, small, tmp_path):
+def test_examples_and_names_of_a_run(cli, train_small, tmp_path):
     odd = "é\u202e"  # these two and the escape are pieces of the vocabulary
     lines = [f"\x1b{odd[i % 2]}{i}\t{i}\x1b" for i in range(60)]
     (tmp_path / f"da{ESCAPE}ta.tsv").write_text("\n".join(lines))
     run = f"run{TURNED}\nit"
-    options = small(steps=2, save_every=2, eval_every=2, log_every=2, final_examples=5)
-    done = cli("train pairs --data", f"da{ESCAPE}ta.tsv", "--out", run, *options).fine()
+    options = {"steps": 2, "save_every": 2, "eval_every": 2, "log_every": 2, "final_examples": 5}
+    done = train_small("pairs --data", f"da{ESCAPE}ta.tsv", "--out", run, **options).fine()
     assert "run\\u202e\\nit" in done.err
     assert "run\\u202e\\nit" in done.out
     assert is_calm(done.out + done.err)

@@ -10,7 +10,7 @@ from npformer.training.option_table import option_rows
 
 def test_the_options_of_a_task(cli, tmp_path):
     done = cli("train lm --options").quiet()
-    lines = done.out.splitlines()
+    lines = done.lines
     assert [line for line in lines if line.startswith("[")] == ["[run]", "[data]", "[model]", "[training]"]
     (steps,) = [line.split() for line in lines if line.split()[:1] == ["steps"]]
     assert steps == ["steps", "3000", "whole", "number", "training", "steps", "in", "all"]
@@ -45,4 +45,4 @@ def test_a_terminal_is_measured(cli, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     wide = max(map(len, piped.splitlines()))
     assert wide > 100
-    assert max(map(len, cli("train copy --options").out.splitlines())) <= 60
+    assert max(map(len, cli("train copy --options").lines)) <= 60

@@ -115,11 +115,11 @@ def test_bad_input_writes_nothing(cli, trained, copied, tmp_path, unchanged):
         cli(f"report {trained} --out no/page.html").refused("expected an existing folder")
         cli(f"report {trained} --out .").refused("expected the name of a file")
         cli(f"report {trained}", trained / ".." / trained.name).refused("report: expected each run once, got ")
-        cli(f"report {trained} --examples 0").refused("--examples: expected a number of at least 1, got 0")
+        cli(f"report {trained} --examples 0").refused("--examples: expected an integer >= 1, got 0")
 
 
 @pytest.mark.parametrize("broken", ["summarise", "write"])
-def test_a_report_that_fails_warns_and_the_run_is_complete(cli, small, tmp_path, monkeypatch, broken):
+def test_a_report_that_fails_warns_and_the_run_is_complete(train_small, tmp_path, monkeypatch, broken):
     def fail(*_):
         raise RuntimeError("out of paint")
 
@@ -127,7 +127,7 @@ def test_a_report_that_fails_warns_and_the_run_is_complete(cli, small, tmp_path,
         monkeypatch.setattr(train, "summarise", fail)
     else:
         monkeypatch.setattr("npformer.cli.report.report_page", fail)
-    done = cli("train reverse --out run", *small(steps=4, final_examples=4), "--json").fine()
+    done = train_small("reverse --out run --json", steps=4, final_examples=4).fine()
     assert "warning: no report was written: out of paint" in done.err
     assert json.loads(done.out)["report"] is None
     assert "report.html" not in os.listdir(tmp_path / "run")

@@ -13,19 +13,18 @@ from npformer.decoding import beam_search
 from npformer.models import Decoder, DecoderConfig, Encoder, Transformer
 from npformer.training import RunDirectory, metrics
 from npformer.training.assemble import Trained, assemble, read_trained
-from npformer.training.config_file import read_toml
-from npformer.training.options import SECTIONS
 from npformer.training.tasks import ANSWERS, TASKS
-from tests.cli.conftest import TINY, assignments
+from tests.cli.conftest import TINY, assignments, options_of
 
 SMALL = TINY | {"save_every": 4, "eval_every": 2, "log_every": 2}
 FEW = {"dates": 1000, "numbers": 100, "language": 20, "tags": 1000}
+TOKENS = {"token_accuracy", "exact_match"}
 MODELS = {
-    "dates": (Transformer, Characters, {"token_accuracy", "exact_match"}),
-    "numbers": (Transformer, MarkedWords, {"token_accuracy", "exact_match"}),
-    "scan": (Transformer, Words, {"token_accuracy", "exact_match"}),
+    "dates": (Transformer, Characters, TOKENS),
+    "numbers": (Transformer, MarkedWords, TOKENS),
+    "scan": (Transformer, Words, TOKENS),
     "language": (Encoder, Characters, {"accuracy"}),
-    "tags": (Encoder, MarkedWords, {"token_accuracy", "exact_match"}),
+    "tags": (Encoder, MarkedWords, TOKENS),
     "mlm": (Encoder, WordPiece, {"token_accuracy"}),
     "lm": (Decoder, Characters, {"token_accuracy", "bits_per_character"}),
 }
@@ -62,7 +61,7 @@ def test_a_run_has_everything_for_decoding(task, runs):
     run = RunDirectory(runs(task))
     trained = read_trained(run, "numpy")
     assert (type(trained.model), type(trained.tokenizer), trained.kind) == (kind, tokenizer, TASKS[task].kind)
-    parts = assemble(read_toml(run.config_path, SECTIONS))
+    parts = assemble(options_of(run.path))
     assert type(parts.task.tokenizer) is tokenizer
     assert (parts.task.kind, parts.task.classes) == (trained.kind, trained.classes)
     assert parts.task.vocabulary == trained.tokenizer.vocabulary
@@ -204,7 +203,7 @@ def test_a_language_model_ends_with_a_sample(runs, cli, tmp_path):
     words = assignments(SMALL)
     runs("lm")  # its cache
     done = cli("train lm --out a --json", *words).fine()
-    first = assemble(read_toml(tmp_path / "a" / "config.toml", SECTIONS)).task.held_out(1)[0].source
+    first = assemble(options_of(tmp_path / "a")).task.held_out(1)[0].source
     opening = " ".join(first.split()[:3])
     assert " ".join(done.document["sample"].split()).startswith(opening)
     assert 1 < done.document["bits_per_character"] < 20

@@ -24,7 +24,7 @@ def test_an_operation(cli):
 
 def test_a_model_in_a_file(cli, tmp_path):
     found = cli("trace transformer --out trace.json").quiet()
-    assert found.out.splitlines()[-1].startswith("the trace is in trace.json (0.")
+    assert found.lines[-1].startswith("the trace is in trace.json (0.")
     text = (tmp_path / "trace.json").read_text()
     assert Trace.from_json(text).document["title"] == "transformer"
     cli("trace transformer --no-lines --out trace.json").fine()  # npformer's own file is written again
@@ -83,7 +83,7 @@ def test_a_run_is_held_to_an_answer_with_padding(cli, trained):
 def test_a_run_is_held_to_its_own_answer(cli, trained):
     own = cli(f"decode {trained} bad").out.strip()
     found = cli(f"trace {trained} --text bad --no-lines").quiet()
-    assert found.out.splitlines()[0] == f"reverse: bad → {own}"
+    assert found.lines[0] == f"reverse: bad → {own}"
 
 
 def test_refused_targets(cli, trained, tmp_path):

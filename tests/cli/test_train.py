@@ -9,8 +9,8 @@ from npformer import plotting
 from npformer.data import SequenceTask, Vocabulary
 from npformer.training import metrics
 from npformer.training.assemble import assemble
-from npformer.training.config_file import read_toml, write_toml
-from npformer.training.options import SECTIONS
+from npformer.training.config_file import write_toml
+from tests.cli.conftest import options_of
 
 PNG = b"\x89PNG\r\n\x1a\n"
 PAIRS = "".join(f"{n}\t{n * 7}\n" for n in range(100, 160))
@@ -19,9 +19,9 @@ LAST_LINES = r"held-out loss \d+\.\d{4}, token accuracy \d+\.\d %\nheld-out exac
 
 @pytest.mark.parametrize("task", ["copy", "reverse", "sort", "pairs"])
 @pytest.mark.usefixtures("real_pictures")
-def test_every_task_trains_and_leaves_a_run(task, cli, small, tmp_path):
+def test_every_task_trains_and_leaves_a_run(task, train_small, tmp_path):
     (tmp_path / "own.tsv").write_text(PAIRS)
-    done = cli("train", task, *(["--data", "own.tsv"] if task == "pairs" else []), *small())
+    done = train_small("pairs --data own.tsv" if task == "pairs" else task)
     run = tmp_path / "runs" / f"{task}-001"
     assert done.code == 0, done.err
     files = {"config.toml", "metrics.jsonl", "vocabulary.txt", "checkpoints", "lock"}
@@ -29,7 +29,7 @@ def test_every_task_trains_and_leaves_a_run(task, cli, small, tmp_path):
     assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["step-00000020", "step-00000030"]
     pictures = [(run / name).read_bytes() for name in ("curves.png", "attention.png")]
     assert all(picture.startswith(PNG) and len(picture) > 10_000 for picture in pictures)
-    count = len(assemble(read_toml(run / "config.toml", SECTIONS)).task.held_out(20))
+    count = len(assemble(options_of(run)).task.held_out(20))
     assert re.search(LAST_LINES.replace("%d", str(count)), done.out), done.out
     done.says("pictures: runs/", f"report: runs/{task}-001/report.html", f"try: npformer decode runs/{task}-001 ")
     steps = [(record["step"], record["kind"]) for record in metrics.read(run / "metrics.jsonl")]
@@ -39,7 +39,7 @@ def test_every_task_trains_and_leaves_a_run(task, cli, small, tmp_path):
 
 
 def test_config_and_vocabulary_read_back_equal(trained):
-    given = read_toml(trained / "config.toml", SECTIONS)
+    given = options_of(trained)
     assembled = assemble(given)
     assert write_toml(assembled.options.sections()) == (trained / "config.toml").read_text()
     assert assembled.options.training.log_every == 7
@@ -47,8 +47,8 @@ def test_config_and_vocabulary_read_back_equal(trained):
     assert Vocabulary.load(trained / "vocabulary.txt") == SequenceTask("reverse", seed=0).vocabulary
 
 
-def test_json_is_one_document_and_nothing_else_is_on_stdout(cli, small, tmp_path):
-    done = cli("train copy --json --out 'my run'", *small()).fine()
+def test_json_is_one_document_and_nothing_else_is_on_stdout(train_small, tmp_path):
+    done = train_small("copy --json --out 'my run'").fine()
     found = done.document
     assert done.out.count("\n") == 1
     last = metrics.read(tmp_path / "my run" / "metrics.jsonl")[-1]
@@ -62,61 +62,49 @@ def test_json_is_one_document_and_nothing_else_is_on_stdout(cli, small, tmp_path
     assert "numpy" in found["backend"]
 
 
-def test_a_loss_of_nan_is_null_in_json(cli, small, monkeypatch):
+def test_a_loss_of_nan_is_null_in_json(train_small, monkeypatch):
     from npformer.training import Evaluation, Trainer
 
     monkeypatch.setattr(Trainer, "evaluate", lambda self, count: Evaluation(float("nan"), 0.0, 0.0, 1, ("a",)))
-    done = cli("train copy --json", *small())
+    done = train_small("copy --json")
     found = json.loads(done.out, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
     assert found["loss"] is None
 
 
-def test_what_to_try_next_can_be_pasted(cli, small, tmp_path):
+def test_what_to_try_next_can_be_pasted(train_small, cli, tmp_path):
     import shlex
 
     (tmp_path / "own.tsv").write_text("".join(f'it\'s ${n} "now"\t{n}\n' for n in range(60)))
-    done = cli("train pairs --data own.tsv --out 'two words'", *small(steps=5))
+    done = train_small("pairs --data own.tsv --out 'two words'", steps=5)
     command = shlex.split(done.out.partition("try: npformer ")[2])
     assert command[:2] == ["decode", "two words"]
     assert re.fullmatch(r"it's \$\d+ \"now\"", command[2])
     cli(*command).fine()
 
 
-def test_default_folders_are_numbered(cli, small, tmp_path):
+def test_default_folders_are_numbered(train_small, tmp_path):
     (tmp_path / "runs" / "copy-007").mkdir(parents=True)
     (tmp_path / "runs" / "reverse-300").mkdir()
-    done = cli("train copy --json", *small(steps=2))
+    done = train_small("copy --json", steps=2)
     assert done.document["run"] == "runs/copy-008"
     assert list((tmp_path / "runs" / "copy-007").iterdir()) == []
 
 
-def test_nothing_is_ever_overwritten(
-    cli,
-    small,
-    trained,
-    contents,
-    tmp_path,
-):
+def test_nothing_is_ever_overwritten(train_small, trained, contents, tmp_path):
     before = contents(trained)
-    cli(f"train reverse --out {trained}", *small()).refused(str(trained), "Nothing is ever overwritten", "--resume")
+    train_small(f"reverse --out {trained}").refused(str(trained), "Nothing is ever overwritten", "--resume")
     assert contents(trained) == before
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("all of it")
-    cli("train reverse --out mine", *small()).refused("'thesis.tex'", "choose another --out")
+    train_small("reverse --out mine").refused("'thesis.tex'", "choose another --out")
     assert contents(tmp_path / "mine").keys() == {"thesis.tex"}
     assert (tmp_path / "mine" / "thesis.tex").read_text() == "all of it"
 
 
-def test_a_seed_determines_everything(
-    cli,
-    small,
-    trained,
-    same_run,
-    tmp_path,
-):
-    cli("train reverse --out again", *small(dropout=0.2)).fine()
+def test_a_seed_determines_everything(train_small, trained, same_run, tmp_path):
+    train_small("reverse --out again", dropout=0.2).fine()
     same_run(tmp_path / "again", trained)
-    cli("train reverse --out other --seed 1", *small(dropout=0.2)).fine()
+    train_small("reverse --out other --seed 1", dropout=0.2).fine()
     with pytest.raises(AssertionError):
         same_run(tmp_path / "other", trained)
 
@@ -130,17 +118,17 @@ def test_the_config_of_a_run_trains_it_again(cli, trained, same_run, tmp_path):
 def test_set_overrides_the_file_and_the_short_flag_overrides_set(cli, trained, tmp_path):
     short = ("copy", "--config", trained / "config.toml", "--out", "new", "--seed", 3)
     cli("train", *short, "--set", "run.seed=2", "--set", "steps=2", "--set", "warmup_steps=1").fine()
-    found = read_toml(tmp_path / "new" / "config.toml", SECTIONS)
+    found = options_of(tmp_path / "new")
     assert (found["run"]["task"], found["run"]["seed"], found["training"]["steps"]) == ("copy", 3, 2)
     assert found["model"]["dropout"] == 0.2
 
 
-def test_a_short_run_needs_no_second_option(cli, small):
-    cli("train copy", *small(steps=1)).fine()
+def test_a_short_run_needs_no_second_option(train_small):
+    train_small("copy", steps=1).fine()
 
 
-def test_a_log_has_whole_lines_and_no_bar(cli, small):
-    err = cli("train copy", *small()).err
+def test_a_log_has_whole_lines_and_no_bar(train_small):
+    err = train_small("copy").err
     assert "\r" not in err
     lines = err.splitlines()
     assert re.fullmatch(r"training copy with .*: 5,933 parameters, steps 0 to 30 of 8 sequences", lines[0])
@@ -151,9 +139,8 @@ def test_a_log_has_whole_lines_and_no_bar(cli, small):
 
 
 @pytest.mark.filterwarnings("ignore:.*(overflow|invalid value):RuntimeWarning")
-def test_a_run_that_diverges_fails_and_says_what_to_try(cli, small, tmp_path):
-    options = small(learning_rate=1e30, schedule="constant", clip_norm="none", norm_order="pre")
-    done = cli("train copy --out run", *options)
+def test_a_run_that_diverges_fails_and_says_what_to_try(train_small, tmp_path):
+    done = train_small("copy --out run", learning_rate=1e30, schedule="constant", clip_norm="none", norm_order="pre")
     assert (done.code, done.out) == (1, "")
     done.warns(
         "npformer: step 7: expected a finite loss, got nan: training has diverged",
@@ -163,10 +150,9 @@ def test_a_run_that_diverges_fails_and_says_what_to_try(cli, small, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:.*(overflow|invalid value):RuntimeWarning")
-def test_a_rate_that_breaks_the_parameters_in_the_last_step_is_no_success(cli, small, tmp_path):
+def test_a_rate_that_breaks_the_parameters_in_the_last_step_is_no_success(train_small, tmp_path):
     """The loss of a step is computed before its update."""
-    options = small(learning_rate=1e38, schedule="constant", steps=1, kernels="numpy")
-    done = cli("train copy --out run", *options)
+    done = train_small("copy --out run", learning_rate=1e38, schedule="constant", steps=1, kernels="numpy")
     assert (done.code, done.out) == (1, "")
     done.warns(
         "npformer: step 1: expected finite parameters and moments, got ",
@@ -178,16 +164,16 @@ def test_a_rate_that_breaks_the_parameters_in_the_last_step_is_no_success(cli, s
 @pytest.mark.parametrize(
     ("words", "title"),
     [
-        (["copy", "--out", "my $run"], "copy · run my $run"),
-        (["pairs", "--data", "own.tsv"], "pairs of own.tsv · run pairs-001"),
+        ("copy --out 'my $run'", "copy · run my $run"),
+        ("pairs --data own.tsv", "pairs of own.tsv · run pairs-001"),
     ],
 )
-def test_pictures_name_the_task_and_the_run(cli, small, tmp_path, monkeypatch, words, title):
+def test_pictures_name_the_task_and_the_run(train_small, tmp_path, monkeypatch, words, title):
     drawn = {}
     for name in ("draw_curves", "draw_attention"):
         monkeypatch.setattr(plotting, name, lambda *given, name=name: drawn.update({name: given}))
     (tmp_path / "own.tsv").write_text(PAIRS)
-    cli("train", *words, *small(steps=5, warmup_steps=3, clip_norm=0.5)).fine()
+    train_small(words, steps=5, warmup_steps=3, clip_norm=0.5).fine()
     metrics_drawn, path, *rest = drawn["draw_curves"]
     assert metrics_drawn == metrics.read(path.with_name("metrics.jsonl"))
     assert rest == [title, 3, 0.5]

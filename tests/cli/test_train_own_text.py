@@ -7,9 +7,7 @@ import pytest
 
 from npformer.training import RunDirectory
 from npformer.training.assemble import assemble, read_trained
-from npformer.training.config_file import read_toml
-from npformer.training.options import SECTIONS
-from tests.cli.conftest import TINY, assignments
+from tests.cli.conftest import TINY, assignments, options_of
 
 SMALL = TINY | {"kernels": "numpy", "num_layers": 1, "max_length": 16}
 LINES = [f"Die {n}. Zeile: «grüße {'abcdefghij'[n % 10]}».\n" + "\n" * (n % 3 == 0) for n in range(120)]
@@ -48,7 +46,7 @@ def mine(tmp_path):
 @pytest.mark.parametrize("tokenizer", ["characters", "words"])
 def test_a_text_becomes_samples(cli, mine, tmp_path, tokenizer):
     done = cli("train lm --data mine.txt", *words(tokenizer=tokenizer)).fine()
-    task = assemble(read_toml(tmp_path / "runs" / "lm-001" / "config.toml", SECTIONS)).task
+    task = assemble(options_of(tmp_path / "runs" / "lm-001")).task
     opening = " ".join(task.held_out(1)[0].source.split()[:3])
     assert done.err.startswith("training mine.txt with ")
     sample, tail = done.out.removeprefix("a sample:\n").split("held-out loss", 1)
@@ -106,7 +104,7 @@ def run(cli, mine, tmp_path):
 
 
 def test_the_run_notes_where_its_text_came_from(run, mine):
-    data = read_toml(run / "config.toml", SECTIONS)["data"]
+    data = options_of(run)["data"]
     assert data["file"] == str(mine)
     assert data["sha256"] == hashlib.sha256(mine.read_bytes()).hexdigest()
     state = (run / "checkpoints" / "step-00000004" / "state.json").read_text()
@@ -130,7 +128,7 @@ def test_a_changed_text_is_refused(cli, run, mine, contents, resume):
     assert cli("train --config", config, "--out", "newer", "--data", other).code == 0, "named on purpose"
     other.write_text(text)
     assert resume(f"--set data.file={other}").code == 0, "moved, and as it was"
-    assert read_toml(config, SECTIONS)["data"]["file"] == str(other)
+    assert options_of(run)["data"]["file"] == str(other)
 
 
 def test_another_split_would_evaluate_on_what_was_trained_on(run, resume, unchanged):

@@ -121,9 +121,9 @@ def test_a_checkpoint_of_the_future_is_left_alone(run, resume):
 
 
 @pytest.fixture
-def pairs_run(cli, small, tmp_path):
+def pairs_run(train_small, tmp_path):
     (tmp_path / "own.tsv").write_text("".join(f"{n}\t{n}\n" for n in range(60)))
-    cli("train pairs --data own.tsv --out run", *small(steps=5, save_every=2)).fine()
+    train_small("pairs --data own.tsv --out run", steps=5, save_every=2).fine()
     back_to(tmp_path / "run", 4)
     return tmp_path / "run"
 
@@ -152,11 +152,11 @@ def test_data_that_has_moved(cli, pairs_run, tmp_path, monkeypatch):
     assert f'file = "{tmp_path / "mine.tsv"}"' in config.read_text()
 
 
-def extended(cli, tmp_path, small, **options):
+def extended(train_small, cli, tmp_path, **options):
     """A run of 20 steps that went on to 30, one that had 30 from its start, and what was said of the extension."""
     options = {"warmup_steps": 3, "dropout": 0.1, "log_every": 5} | options
-    cli("train copy --out parts", *small(**options | {"steps": 20})).fine()
-    cli("train copy --out whole", *small(**options)).fine()
+    train_small("copy --out parts", **options | {"steps": 20}).fine()
+    train_small("copy --out whole", **options).fine()
     done = cli("train --resume parts --set steps=30").fine()
     assert "steps 20 to 30 of 8 sequences" in done.err
     (note,) = [line for line in done.err.splitlines() if line.startswith("note: ")]
@@ -164,9 +164,9 @@ def extended(cli, tmp_path, small, **options):
 
 
 @pytest.mark.parametrize("schedule", ["constant", "noam"])
-def test_a_run_that_is_extended_ends_as_one_that_was_longer(cli, small, tmp_path, schedule):
+def test_a_run_that_is_extended_ends_as_one_that_was_longer(train_small, cli, tmp_path, schedule):
     """To the bit, where the schedule does not depend on the number of steps."""
-    parts, whole, note = extended(cli, tmp_path, small, schedule=schedule)
+    parts, whole, note = extended(train_small, cli, tmp_path, schedule=schedule)
     assert note == (
         "note: the run goes on to step 30 instead of 20; "
         f"the schedule {schedule} does not depend on steps, so the rate goes on as it was"
@@ -178,8 +178,8 @@ def test_a_run_that_is_extended_ends_as_one_that_was_longer(cli, small, tmp_path
     assert (parts / "config.toml").read_bytes() == (whole / "config.toml").read_bytes()
 
 
-def test_what_an_extension_does_to_the_schedule_is_told(cli, small, tmp_path):
-    parts, _, note = extended(cli, tmp_path, small)
+def test_what_an_extension_does_to_the_schedule_is_told(train_small, cli, tmp_path):
+    parts, _, note = extended(train_small, cli, tmp_path)
     rate = WarmupCosine(0.002, 3, 30)
     assert note == (
         "note: the run goes on to step 30 instead of 20; the schedule warmup_cosine changes with it: "
@@ -190,9 +190,9 @@ def test_what_an_extension_does_to_the_schedule_is_told(cli, small, tmp_path):
                      25: rate(25), 30: rate(30)}  # fmt: skip
 
 
-def test_an_extension_logs_as_the_longer_run_would(cli, small, tmp_path):
+def test_an_extension_logs_as_the_longer_run_would(train_small, cli, tmp_path):
     follows = {"log_every": "none", "eval_every": "none", "save_every": "none"}
-    cli("train copy --out run", *small(**follows)).fine()
+    train_small("copy --out run", **follows).fine()
     cli("train --resume run --set steps=90").fine()
     steps = [r["step"] for r in metrics.read(tmp_path / "run" / "metrics.jsonl") if r["kind"] == "train"]
     assert steps == [*range(1, 31), *range(32, 91, 2)]

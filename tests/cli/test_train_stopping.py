@@ -155,14 +155,14 @@ def test_kills_at_several_moments_change_nothing(
 
 
 @pytest.mark.usefixtures("usual_signals")
-def test_a_second_signal_is_obeyed_at_once(cli, small, monkeypatch, tmp_path):
+def test_a_second_signal_is_obeyed_at_once(train_small, monkeypatch, tmp_path):
     def signal_twice(self):
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
 
     with monkeypatch.context() as patch:
         patch.setattr(Progress, "advance", signal_twice)
-        done = cli("train copy --out run", *small())
+        done = train_small("copy --out run")
     assert (done.code, done.out) == (130, "")
     assert done.err.endswith("npformer: interrupted\n")
     assert not (tmp_path / "run" / "checkpoints").exists()
