@@ -7,13 +7,12 @@ import platform
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
+from benchmarks.turns import ROOT
 from npformer.cli.doctor import blas_name, cores
 
 PACKAGES = ("npformer", "numpy", "numba", "torch")
 CUPY = ("cupy", "cupy-cuda12x", "cupy-cuda13x")  # one package, several names
-ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = ("npformer", "benchmarks", "examples", ":!benchmarks/results")  # what a measurement depends on
 #: Settings that slow one side down, or limit its threads.
 _SETTINGS = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")

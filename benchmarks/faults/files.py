@@ -34,6 +34,7 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.contender import memory_figure
 from benchmarks.options import at_least_1, bare_parser
+from benchmarks.turns import ROOT
 
 MEGABYTE = 1_000_000
 MEMORY, SECONDS = 200 * MEGABYTE, 2.0
@@ -41,7 +42,6 @@ GUARD = 60.0  # seconds of wall time without an answer: the process hangs
 COLUMNS = ("file", "files", "read", "refused", "undocumented", "silent", "too large", "too long", "worst MB", "worst s")
 FAULTS = ("undocumented", "silent", "too large", "too long")
 WORKER = ["-m", "benchmarks.faults.files"]
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class TooLongError(BaseException):

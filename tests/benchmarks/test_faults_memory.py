@@ -9,9 +9,8 @@ def test_a_row_for_each_kind_of_work(capsys):
     assert memory.main(["--kernels", "numpy", "--shapes", "3", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [(row["kernels"], row["work"], row["shapes"]) for row in rows] == [
-        ("numpy", "train", 3),
-        ("numpy", "decode", 3),
-    ]
+        ("numpy", "train", 3), ("numpy", "decode", 3)
+    ]  # fmt: skip
     assert all(row["first_bytes"] > 1e7 and row["last_bytes"] > 1e7 for row in rows)
 
 

@@ -4,12 +4,9 @@ import collections
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 from benchmarks.faults import files
 from benchmarks.faults.file_subjects import SUBJECTS
-
-ROOT = Path(files.__file__).resolve().parents[2]
 
 FAULTY = """if True:
     import sys, time
@@ -62,7 +59,7 @@ def test_a_file_follows_from_the_seed_and_its_number(tmp_path):
 
 def test_every_fault_is_seen(tmp_path):
     command = [sys.executable, "-c", FAULTY, str(tmp_path)]  # in its own process: its memory is limited
-    said = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    said = subprocess.run(command, cwd=files.ROOT, check=True, capture_output=True, text=True).stdout
     assert all(len(set(line.split(" | "))) == 1 for line in said.splitlines()), said
     assert len(said.splitlines()) == 6
 

@@ -49,6 +49,11 @@ class Outcome:
         return self.out.splitlines()
 
     @property
+    def width(self):
+        """The columns of the widest line on stdout."""
+        return max(map(len, self.lines))
+
+    @property
     def document(self):
         """The one JSON document on stdout."""
         return json.loads(self.out)

@@ -43,7 +43,7 @@ def test_the_errors_prints_and_warnings_of_a_graded_file(cli, tmp_path, where):
     assert "\\x1b[2Jgone\\u202e\\x9b\\x7f" in shown
     assert is_calm(shown)
     if where == "backward":
-        assert max(map(len, done.lines)) <= 80
+        assert done.width <= 80
         (exercise,) = cli("grade mine.py --json").document["exercises"]
         assert exercise["printed"].startswith(BAD), "JSON keeps the text unchanged"
 

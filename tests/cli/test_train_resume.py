@@ -129,13 +129,12 @@ def pairs_run(train_small, tmp_path):
 
 
 @pytest.mark.parametrize("line", ["7\t8\n", "seven\teight\n"])  # the same characters, and new ones
-def test_changed_data_is_refused(cli, pairs_run, tmp_path, contents, line):
+def test_changed_data_is_refused(cli, pairs_run, tmp_path, unchanged, line):
     data = tmp_path / "own.tsv"
     text = data.read_text()
     data.write_text(text + line)
-    before = contents(pairs_run)
-    cli("train --resume", pairs_run).refused(str(data), "expected the data that the run was trained on", "restore")
-    assert contents(pairs_run) == before
+    with unchanged(pairs_run):
+        cli("train --resume", pairs_run).refused(str(data), "expected the data that the run was trained on", "restore")
     data.write_text(text)
     cli("train --resume", pairs_run).fine()
 
