@@ -19,8 +19,6 @@ import sys
 import time
 from contextlib import suppress
 
-from benchmarks.tasks import Task
-
 
 def main():
     """Serve requests until standard input ends."""
@@ -46,7 +44,7 @@ class Server:
         self.contender = contender
         self.after_imports = after_imports
         self._name = ""
-        self._task: Task | None = None
+        self._task = None
 
     def answer(self, request):
         """The answer to one request, as in the module's docstring."""

@@ -38,13 +38,13 @@ SECONDS = {"first": 1.0, "ordinary": 0.5, "million": 3.0, "region": 3.0}
 COLUMN_NAMES = ("case", "target", "limit s", "middle s", "fastest s", "verdict", "as expected")
 
 
-def main(argv=None):
+def main():
     """Run the command; returns its exit code."""
     parser = bare_parser("gradcheck_time", "Measure how long a gradient check takes.", EXAMPLES)
     parser.add_argument("--rounds", type=at_least_1, default=5, help="processes for each case (default: 5)")
     parser.add_argument("--only", default=",".join(SECONDS), help=f"of {', '.join(SECONDS)} (default: all)")
     add_save(parser)
-    args = parser.parse_args(argv)
+    args = parser.parse_args()
     only = args.only.split(",")
     if not set(only) <= SECONDS.keys():
         parser.error(f"--only: expected some of {', '.join(SECONDS)}, got {args.only}")

@@ -81,12 +81,12 @@ COMMANDS = {
 }  # fmt: skip
 
 
-def main(argv=None):
+def main():
     """Run the named commands; returns the exit code."""
     parser = bare_parser("measured", __doc__.partition("\n")[0], json=False)
     parser.add_argument("names", nargs="*", metavar="NAME", help="of --list")
     parser.add_argument("--list", action="store_true", help="list the names and stop")
-    args = parser.parse_args(argv)
+    args = parser.parse_args()
     if args.list or not args.names:
         print(report.table(("name", "command"), [[name, each.words] for name, each in COMMANDS.items()]))
         return 0

@@ -54,12 +54,12 @@ COLOURS = 256  # a third of the bytes of all colours, and no eye sees it
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 
 
-def main(argv=None):
+def main():
     """Run the command; returns its exit code."""
     parser = bare_parser("trace_page", __doc__.partition("\n")[0], json=False)
     parser.add_argument("--rounds", type=at_least_1, default=9, help="how often the page is loaded (default: 9)")
     parser.add_argument("--pictures", action="store_true", help="draw the pictures, measure nothing")
-    args = parser.parse_args(argv)
+    args = parser.parse_args()
     if problem := browser_problem():
         parser.error(problem)
     browser = Browser()

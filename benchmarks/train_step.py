@@ -60,7 +60,7 @@ def benchmark(options):
 
 
 def results(
-    options, rates, environment, roofline: on_gpu.Roofline | None = None,
+    options, rates, environment, roofline = None,
     seconds = None,
 ):  # fmt: skip
     """Measure each size at each rate, in each precision; seconds limits each of these."""
@@ -109,7 +109,7 @@ def kernels_multiply_by_intel():
 
 def measure(
     options, size, rate, children, precision = "float32",
-    roofline: on_gpu.Roofline | None = None,
+    roofline = None,
 ):  # fmt: skip
     """All numbers of one table."""
     measured = take_turns(children, "step", options.budget)

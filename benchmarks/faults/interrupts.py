@@ -163,13 +163,13 @@ def measure(kernels, wanted, presses, sender):
     return verdicts
 
 
-def main(words=None):
+def main():
     """Returns 0 if no interrupt did damage."""
     parser = bare_parser("faults.interrupts", __doc__.split("\n")[0], json=False)
     parser.add_argument("--kernels", nargs="+", default=["plain", "numpy", "numba"], help="tables of kernels")
     parser.add_argument("--interrupts", type=int, default=200, help="interrupts for each table (default 200)")
     parser.add_argument("--presses", type=int, nargs="+", default=[1, 2], help="presses of Ctrl-C, one after the other")
-    given = parser.parse_args(words)
+    given = parser.parse_args()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores SIGINT for background jobs
     sys.setswitchinterval(1e-4)  # so that the sender thread wakes on time
     random.seed(0)

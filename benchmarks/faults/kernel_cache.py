@@ -72,13 +72,13 @@ DAMAGES = {
 }
 
 
-def main(argv=None):
+def main():
     """Run the command; returns its exit code."""
     parser = bare_parser("faults.kernel_cache", "Damage files of compiled kernels.", EXAMPLES)
     parser.add_argument("--count", type=at_least_1, default=500, help="damaged files (default: 500)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the damage (default: 0)")
     parser.add_argument("--unchecked", action="store_true", help="skip the digest check")
-    args = parser.parse_args(argv)
+    args = parser.parse_args()
     if problem := numba_problem():
         parser.error(problem)
     with tempfile.TemporaryDirectory(prefix="kernel-cache-") as folder:

@@ -82,13 +82,13 @@ def table(rows):
     return report.table(("kernels", "work", "shapes", f"after {FIRST}", "at last", "growth", "in use", "kept"), lines)
 
 
-def main(arguments=None):
+def main():
     """Exit 0 once everything is measured."""
     parser = bare_parser("faults.memory", __doc__.splitlines()[0])
     parser.add_argument("--kernels", choices=KERNELS, action="append", help="one kernel table only; may be repeated")
     parser.add_argument("--shapes", type=at_least_1, default=2000, help="how many random shapes (default: 2000)")
     parser.add_argument("--one", nargs=2, metavar=("KERNELS", "WORK"), help=argparse.SUPPRESS)
-    args = parser.parse_args(arguments)
+    args = parser.parse_args()
     if args.one:
         print(json.dumps(measure(*args.one, args.shapes)))
         return 0

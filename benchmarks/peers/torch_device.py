@@ -1,7 +1,5 @@
 """PyTorch on a device: the device, the precision of products, and a step's use of the GPU."""
 
-from collections.abc import Callable
-
 import torch
 from torch.profiler import ProfilerActivity, profile
 
@@ -32,7 +30,7 @@ def waiting(at):
     return torch.cuda.synchronize if at.type == "cuda" else nothing_to_wait_for
 
 
-def seen(at, step: Callable[[], object] | None = None):
+def seen(at, step=None):
     """Peak bytes of GPU memory held by the allocator, and the kernels that a step launches; {} on a CPU."""
     if at.type != "cuda":
         return {}

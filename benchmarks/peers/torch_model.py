@@ -10,7 +10,7 @@ import math
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the usual short name for it
-from torch import Tensor, nn
+from torch import nn
 
 from npformer.models.presets import Preset
 
@@ -87,7 +87,7 @@ class Block(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(size.d_model) for _ in range(3 if cross else 2))
         self.drop = nn.Dropout(dropout)
 
-    def forward(self, x, visible, memory: Tensor | None = None, seen: Tensor | None = None):
+    def forward(self, x, visible, memory=None, seen=None):
         x = self.norms[0](x + self.drop(self.self_attn(x, x, visible)))
         if self.multihead_attn is not None:
             x = self.norms[1](x + self.drop(self.multihead_attn(x, memory, seen)))

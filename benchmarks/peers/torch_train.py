@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 
 from benchmarks.peers.torch_device import about, autocast, place, seen, waiting
 from benchmarks.peers.torch_model import Fused, Textbook, Transformer
-from benchmarks.tasks import PREPARED, TOGETHER, Contender, Task
+from benchmarks.tasks import PREPARED, TOGETHER, Contender
 from npformer.models.presets import PRESETS
 
 
@@ -71,7 +71,7 @@ class _Training:
             for _ in range(PREPARED):
                 self.steps()  # compiles, captures
             facts["ready_seconds"] = time.perf_counter() - start
-        task: Task = self.steps if self.together > 1 else lambda: self.step().item()
+        task = self.steps if self.together > 1 else lambda: self.step().item()
         return Contender(
             about(), {"step": lambda: task}, facts, waiting(self.at), self.together,
             lambda: seen(self.at, self.step),

@@ -6,9 +6,8 @@ import argparse
 import json
 from textwrap import fill
 
-from npformer.backend import get_backend
 from npformer.bar import watched
-from npformer.cli.common import add_backend_of_checks, backend_of, refuse_backend_of_model, tell
+from npformer.cli.common import add_backend_of_checks, backend_of, backend_of_checks, tell
 from npformer.errors import ConfigError
 from npformer.proof import IDENTITIES, INVARIANTS, ClaimResults, catalogue, certify, prove
 from npformer.proof.user_file import user_case
@@ -40,11 +39,10 @@ def run(args: argparse.Namespace) -> int:
     """Exit 1 if any claim does not hold."""
     if args.list:
         return _list(args.json)
-    refuse_backend_of_model(args)
+    backend = backend_of_checks(args, "float64")
     cases = [user_case(args.model)] if args.model else catalogue(args.only)
     if not cases:
         raise ConfigError(f"--only: expected a part of a target's name, such as attention, got {args.only!r}")
-    backend = get_backend(args.device or "numpy", dtype="float64", kernels=args.kernels or "plain")
     start, found = now(), []
     for case in watched(cases, "certify", name=lambda case: case.name):
         for examine in (certify, prove):

@@ -13,9 +13,8 @@ from textwrap import fill
 from typing import Any, NoReturn
 
 from npformer import bar
-from npformer.backend import Backend
-from npformer.backend.backend import PRECISIONS
-from npformer.backend.select import KERNELS
+from npformer.backend import Backend, get_backend
+from npformer.backend.backend import KERNELS, PRECISIONS
 from npformer.errors import ConfigError
 from npformer.proof import Case
 from npformer.proof.user_file import UserCase
@@ -150,13 +149,14 @@ def add_backend_of_checks(parser: argparse.ArgumentParser) -> None:
     add_kernels(parser, None, "plain")
 
 
-def refuse_backend_of_model(args: argparse.Namespace) -> None:
-    """Raise ConfigError if --device or --kernels is given beside --model."""
+def backend_of_checks(args: argparse.Namespace, dtype: str) -> Backend:
+    """The backend that --device and --kernels choose. Raises ConfigError if one of them is given beside --model."""
     given = [f"--{name}" for name in ("device", "kernels") if getattr(args, name) is not None]
     if args.model and given:
         raise ConfigError(
             f"{given[0]}: expected no --model beside it, since a model has a backend of its own; choose it in the file"
         )
+    return get_backend(args.device or "numpy", dtype=dtype, kernels=args.kernels or "plain")
 
 
 def backend_of(case: Case, backend: Backend) -> Backend | None:

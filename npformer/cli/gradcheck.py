@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from npformer.backend import Backend, get_backend
+from npformer.backend import Backend
 from npformer.bar import watched
-from npformer.cli.common import add_backend_of_checks, backend_of, refuse_backend_of_model, tell
+from npformer.cli.common import add_backend_of_checks, backend_of, backend_of_checks, tell
 from npformer.errors import ConfigError
 from npformer.layers import Layer
 from npformer.proof import Case, Report, catalogue
@@ -81,9 +81,8 @@ def run(args: argparse.Namespace) -> int:
         from npformer.plotting.canvas import check_place  # matplotlib: only when needed
 
         check_place(args.sweep)  # before the checks, not after them
-    refuse_backend_of_model(args)
+    backend = backend_of_checks(args, args.dtype)
     cases = _cases(args)
-    backend = get_backend(args.device or "numpy", dtype=args.dtype, kernels=args.kernels or "plain")
     start = now()
     found = []
     if not args.json:

@@ -74,7 +74,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MemoryError as error:
         return _say(f"not enough memory: {error}; make the model, the batch or the sequences smaller", 1)
     except BrokenPipeError:  # the reader of the output has gone: print nothing
-        _discard_unread()
+        for stream in (sys.stdout, sys.stderr):  # those whose reader has gone
+            try:
+                stream.flush()
+            except OSError:
+                _discard(stream)
         return 128 + signal.SIGPIPE
     except OSError as error:  # for example, a full disk below the standard output
         _discard(sys.stdout)
@@ -114,15 +118,6 @@ def _discard(stream: TextIO) -> None:
     """Drop buffered output, which would fail again when Python exits."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def _discard_unread() -> None:
-    """Drop buffered output of each stream whose reader has gone."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            _discard(stream)
 
 
 def build_parser() -> argparse.ArgumentParser:

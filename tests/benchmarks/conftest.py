@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Outcome, argv
+
 ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
@@ -24,18 +26,29 @@ def run():
 
 
 @pytest.fixture
-def refused(monkeypatch, capsys):
-    """refused(main, *words): what a command says that ends with code 2 and starts nothing."""
+def call(monkeypatch, capsys):
+    """call(main, "--size tiny"): the outcome of a benchmark's command in this process."""
 
-    def call(main, *words):
-        monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("expected that nothing is started"))
-        monkeypatch.setattr(sys, "argv", ["benchmark", *map(str, words)])
+    def call_here(main, line="", *words):
+        monkeypatch.setattr(sys, "argv", ["benchmark", *argv(line, *words)])
+        capsys.readouterr()
         try:
             code = main()
         except SystemExit as stopped:
             code = stopped.code
-        ended = capsys.readouterr()
-        assert (code, ended.out) == (2, "")
+        return Outcome(code, *capsys.readouterr())
+
+    return call_here
+
+
+@pytest.fixture
+def refused(monkeypatch, call):
+    """refused(main, *words): what a command says that ends with code 2 and starts nothing."""
+
+    def refuse(main, *words):
+        monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("expected that nothing is started"))
+        ended = call(main, *words)
+        ended.refused()
         return ended.err
 
-    return call
+    return refuse

@@ -1,7 +1,6 @@
 """Beam search against greedy decoding: both decode the same texts; runs that do not translate are refused."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
@@ -10,11 +9,6 @@ import npformer as npf
 from benchmarks import beam
 from npformer.cli.main import main as npformer
 from tests.cli.conftest import TINY, assignments
-
-
-def command(monkeypatch, *words):
-    monkeypatch.setattr(sys, "argv", ["benchmarks.beam", *map(str, words)])
-    return beam.main()
 
 
 @pytest.fixture(scope="module")
@@ -39,13 +33,10 @@ def test_both_ways_decode_every_text_in_each_round(monkeypatch):
     assert 0 < found["ratio"]["low"] <= found["ratio"]["median"] <= found["ratio"]["high"]
 
 
-def test_a_run_is_measured(runs, monkeypatch, capsys):
-    words = [runs / "copy", "--texts", 6, "--batch", "2,6", "--rounds", 2, "--max-len", 5]
-    assert command(monkeypatch, *words) == 0
-    table = capsys.readouterr().out.splitlines()[-2:]
-    assert [line.split()[0] for line in table] == ["2", "6"]
-    assert command(monkeypatch, *words, "--json", "--save", runs / "beam.json") == 0
-    document = json.loads(capsys.readouterr().out)
+def test_a_run_is_measured(runs, call):
+    line = f"{runs}/copy --texts 6 --batch 2,6 --rounds 2 --max-len 5"
+    assert [row.split()[0] for row in call(beam.main, line).fine().lines[-2:]] == ["2", "6"]
+    document = call(beam.main, f"{line} --json --save {runs}/beam.json").fine().document
     assert document == json.loads((runs / "beam.json").read_text())
     assert document["run"] == "copy"
     assert [row["batch"] for row in document["results"]] == [2, 6]

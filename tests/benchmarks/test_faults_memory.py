@@ -1,13 +1,10 @@
 """The benchmark of memory after many shapes."""
 
-import json
-
 from benchmarks.faults import memory
 
 
-def test_a_row_for_each_kind_of_work(capsys):
-    assert memory.main(["--kernels", "numpy", "--shapes", "3", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
+def test_a_row_for_each_kind_of_work(call):
+    rows = call(memory.main, "--kernels numpy --shapes 3 --json").fine().document
     assert [(row["kernels"], row["work"], row["shapes"]) for row in rows] == [
         ("numpy", "train", 3), ("numpy", "decode", 3)
     ]  # fmt: skip

@@ -41,14 +41,13 @@ def a_result(**changes):
     return made | changes
 
 
-def test_the_document_the_file_and_the_exit_code(monkeypatch, capsys, tmp_path):
+def test_the_document_the_file_and_the_exit_code(monkeypatch, call, tmp_path):
     changes = {}
     monkeypatch.setattr(timing, "measured", lambda case, target, rounds: a_result(case=case, **changes))
     path = tmp_path / "found.json"
-    assert timing.main(["--json", "--save", str(path)]) == 0
-    assert json.loads(capsys.readouterr().out) == json.loads(path.read_text())
+    assert call(timing.main, "--json --save", path).fine().document == json.loads(path.read_text())
     for name in ("within", "as_expected"):
         changes.clear()
         changes[name] = False
-        assert timing.main(["--only", "region"]) == 1
-        assert "softmax, region named: no\nthe table" in capsys.readouterr().out
+        ended = call(timing.main, "--only region").says("softmax, region named: no\nthe table")
+        assert ended.code == 1

@@ -190,22 +190,20 @@ def test_commands_are_understood():
         assert Path(program).is_file()
 
 
-def test_a_command_is_measured_and_kept(monkeypatch, tmp_path, capsys, refused):
+def test_a_command_is_measured_and_kept(monkeypatch, tmp_path, call, refused):
     code = "print(1); print(); print(2)"
     monkeypatch.setitem(measured.COMMANDS, "two", measured.Command("two", f"python -c '{code}'", "2"))
     monkeypatch.setitem(measured.COMMANDS, "bad", measured.Command("bad", "python -c 'raise SystemExit(3)'"))
     monkeypatch.setattr(measured, "RESULTS", tmp_path)
-    assert measured.main(["two"]) == 0
+    call(measured.main, "two").fine()
     found = json.loads((tmp_path / "two.json").read_text())
     assert found["output"] == ["1", "2"]
     assert found["machine"]["command"] == f"python -c '{code}'"
     assert measured.shown(found) == ["2"]
-    assert measured.main(["bad"]) == 1
+    assert call(measured.main, "bad").code == 1
     assert not (tmp_path / "bad.json").exists(), "what failed is not kept"
-    capsys.readouterr()
     assert "expected names from --list, got nothing" in refused(measured.main, "nothing")
-    assert measured.main(["--list"]) == 0
-    assert "npformer certify" in capsys.readouterr().out
+    call(measured.main, "--list").fine().says("npformer certify")
 
 
 def test_a_result_says_which_command_and_commit(monkeypatch, tmp_path):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -120,13 +119,11 @@ def test_the_core_time_of_other_processes_is_counted(tmp_path, monkeypatch):
     assert contender.Usage().of_others() == (0.0, 0.0), "this system does not tell"
 
 
-def test_a_benchmark_warns_of_busy_processes(monkeypatch, capsys):
-    words = "ops --size tiny --op linear --kernels plain --against none --rounds 1"
-    monkeypatch.setattr(sys, "argv", words.split())
+def test_a_benchmark_warns_of_busy_processes(monkeypatch, call):
+    line = "--size tiny --op linear --kernels plain --against none --rounds 1"
     for share, said in ((0.6, True), (0.0, False)):
         monkeypatch.setattr(compare, "others_share", lambda measured, share=share: share)
-        assert ops.main() == 0
-        assert ("DISTURBED: other processes used 60 % of the cores" in capsys.readouterr().out) == said
+        assert ("DISTURBED: other processes used 60 % of the cores" in call(ops.main, line).fine().out) == said
 
 
 def test_the_share_of_others_covers_all_rounds():

@@ -22,7 +22,7 @@ def test_every_step_is_timed_and_every_round_is_silent(browser, tmp_path, monkey
 
 
 @pytest.mark.parametrize(("most", "verdict", "code"), [(50.0, "ok", 0), (50.1, "OVER", 1)])
-def test_the_verdict_is_on_the_largest(monkeypatch, capsys, most, verdict, code):
+def test_the_verdict_is_on_the_largest(monkeypatch, call, most, verdict, code):
     class Page:
         driver = type("Driver", (), {"quit": staticmethod(lambda: None)})
 
@@ -31,8 +31,9 @@ def test_the_verdict_is_on_the_largest(monkeypatch, capsys, most, verdict, code)
     monkeypatch.setattr(trace_page, "Browser", Page)
     monkeypatch.setattr(trace_page, "printed", lambda words: "")
     monkeypatch.setattr(trace_page, "measured", lambda *given: [row])
-    assert trace_page.main([]) == code
-    assert capsys.readouterr().out.split()[-5:] == ["ms", "2", f"{most:g}", "50", verdict]
+    ended = call(trace_page.main)
+    assert ended.code == code
+    assert ended.out.split()[-5:] == ["ms", "2", f"{most:g}", "50", verdict]
 
 
 def test_what_cannot_run_is_told(monkeypatch, refused):

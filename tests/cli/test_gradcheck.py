@@ -6,7 +6,7 @@ import re
 import pytest
 
 from npformer.backend import Pair, get_backend
-from npformer.cli import gradcheck
+from npformer.cli import common
 from npformer.proof import catalogue
 from npformer.terminal import unpainted
 
@@ -27,7 +27,7 @@ def wrong_table(monkeypatch):
 
         return dataclasses.replace(right, ops=dataclasses.replace(right.ops, learned_positions=Pair(forward, wrong)))
 
-    monkeypatch.setattr(gradcheck, "get_backend", backend)
+    monkeypatch.setattr(common, "get_backend", backend)
 
 
 def test_the_table(cli):

@@ -16,6 +16,7 @@ from npformer.errors import Interrupted, NpformerError
 NAMES = [module.__name__.rpartition(".")[2] for module in COMMANDS]
 
 
+PARTS = ("list", "show", "mutants")  # of the museum
 #: A command's required arguments, to be followed by an unknown flag.
 REQUIRED = {"train": "copy", "decode": "thing", "report": "thing", "trace": "softmax"}
 
@@ -53,7 +54,7 @@ def test_an_unknown_command_names_the_nearest(cli):
     cli("--colr").refused("unknown argument '--colr'; did you mean --color?")
 
 
-@pytest.mark.parametrize("part", ["list", "show", "mutants"])
+@pytest.mark.parametrize("part", PARTS)
 def test_each_part_of_the_museum_has_its_own_help(part, cli):
     done = cli(f"museum {part} --help").quiet()
     assert done.out.startswith(f"usage: npformer museum {part} ")
@@ -65,7 +66,7 @@ def test_each_part_of_the_museum_has_its_own_help(part, cli):
 def test_help_fits_the_terminal(columns, cli, monkeypatch):
     """All but a few commands, which are not broken, so that they can be copied."""
     monkeypatch.setenv("COLUMNS", str(columns))
-    for command in ("", *NAMES, *(f"museum {part}" for part in ("list", "show", "mutants"))):
+    for command in ("", *NAMES, *(f"museum {part}" for part in PARTS)):
         lines = cli(f"{command} --help").lines
         wide = [line for line in lines if len(line) > columns and line.strip()[:9] not in ("npformer ", "[--kernel")]
         assert wide == []

@@ -1,8 +1,7 @@
 """Every picture: its file, what cannot be drawn, and where it may not be written."""
 
 import struct
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections import namedtuple
 
 import numpy as np
 import pytest
@@ -23,15 +22,8 @@ METRICS = [
 ]
 
 
-class Picture(NamedTuple):
-    draw: Callable[..., None]  # takes what is drawn, and the path
-    what: Any
-    size: tuple[int, int]  # pixels
-    nothing: Any  # what cannot be drawn
-    error: type[Exception]
-    message: str
-
-
+#: How it is drawn, what is drawn, its size in pixels; and what cannot be drawn, the error and its message.
+Picture = namedtuple("Picture", "draw what size nothing error message")
 PICTURES = {
     "attention": Picture(
         lambda weights, path: draw_attention(weights, ["a", "b", "c"], [], path, "reverse"), HEAD, (900, 508),
