@@ -35,7 +35,7 @@ SWITCHES = (
 LOCAL = ("file:", "data:", "blob:", "about:")
 
 
-def browser_problem() -> str | None:
+def browser_problem():
     """Why there is no browser here; None if there is."""
     if find_spec("selenium") is None:
         return "Selenium is missing: pip install -e '.[browser]'"
@@ -44,7 +44,7 @@ def browser_problem() -> str | None:
     return None
 
 
-def installed() -> str | None:
+def installed():
     """The browser that is there."""
     return next((path for path in BROWSERS if Path(path).is_file()), None)
 

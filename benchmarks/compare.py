@@ -7,7 +7,7 @@ TOO_BUSY = 0.1  # share of the cores
 PEER = "torch"  # the prefix of peers' names
 
 
-def best_peer(measured) -> str | None:
+def best_peer(measured):
     """The peer with the lowest median time; None if there is no peer."""
     peers = [name for name in measured if name.startswith(PEER)]
     return min(peers, key=lambda name: summary.times(measured[name].rounds).median, default=None)
@@ -30,7 +30,7 @@ def rows(children, measured):
     return found
 
 
-def others_share(measured) -> float | None:
+def others_share(measured):
     """The share of the machine's cores that other processes used meanwhile; None if it is not known."""
     used, total = (sum(seconds) for seconds in zip(*measured.others, strict=True))
     return used / total if total else None

@@ -90,7 +90,7 @@ class Usage:
         return busy - own, total
 
     @staticmethod
-    def _now() -> tuple[float, float, float] | None:
+    def _now():
         """Seconds so far, over all cores: busy; busy or idle; and this process's own."""
         try:
             with open("/proc/stat", encoding="ascii") as lines:

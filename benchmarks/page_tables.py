@@ -85,7 +85,7 @@ STEP_ROWS = {
 }
 
 
-def busy(share: float | None):
+def busy(share):
     """The share of the cores that other processes used, emphasised where it distorts the figures."""
     if share is None:
         return "–"

@@ -3,7 +3,6 @@
 import json
 import sys
 import textwrap
-from collections.abc import Mapping
 
 from benchmarks import machine
 
@@ -36,7 +35,7 @@ def milliseconds(seconds):
     return f"{value:,.{digits}f}"
 
 
-def digits(value: float | None):
+def digits(value):
     """Three digits, or all before the point; a dash for an unknown value."""
     if value is None:
         return "–"
@@ -48,7 +47,7 @@ def megabytes(count):
     return f"{count / 1e6:,.0f}"
 
 
-def ratio(values: Mapping[str, float] | None):
+def ratio(values):
     """ "2.10 (2.05 … 2.14)", or a dash."""
     return "–" if values is None else f"{values['median']:.2f} ({values['low']:.2f} … {values['high']:.2f})"
 

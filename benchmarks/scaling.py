@@ -75,7 +75,7 @@ def benchmark(options):
     return 0
 
 
-def varied(base: Preset, sweep, value) -> Preset:
+def varied(base, sweep, value):
     """base with one of its dimensions changed."""
     if sweep == "width":
         return dataclasses.replace(base, d_model=value, d_ff=4 * value)

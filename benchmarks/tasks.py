@@ -15,7 +15,7 @@ def nothing_to_wait_for():
     """The synchronisation of a device whose calls return when their work is done."""
 
 
-def repeated(task, times) -> Task:
+def repeated(task, times):
     """A task that runs the given one so many times before the host waits, and returns a list; once: the task itself."""
     return task if times == 1 else lambda: [task() for _ in range(times)]
 
@@ -31,6 +31,6 @@ class Contender:
     together: int = 1  # steps in one call of a task before the host waits; if several, it returns a list
     on_device: Callable[[], dict[str, Any]] = dict  # called after all measurements: figures of a GPU
 
-    def task(self, name) -> Task | None:
+    def task(self, name):
         """The task of that name, or None."""
         return self.tasks[name]() if name in self.tasks else None

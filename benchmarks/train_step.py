@@ -161,8 +161,8 @@ def _table(rows):
     return report.table(COLUMNS, cells)
 
 
-def bound(size, products) -> dict[str, float] | None:
-    """The time of the step's products at the rate of the linear maps, each computed in its fastest way."""
+def bound(size, products):
+    """The time of the products of a step at the rate of the linear maps, each in its fastest way; None without any."""
     runs = [value for each in products.values() for value in each.values]
     if not runs:
         return None

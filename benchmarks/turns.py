@@ -176,7 +176,7 @@ def take_turns(children, task, budget):
     return found
 
 
-def _warm_up(child, task, count) -> tuple[float, list[Any]] | None:
+def _warm_up(child, task, count):
     """(seconds of the fastest step, the values of the steps), or None if child has no such task."""
     first = child.run(task, 1)
     if first["seconds"] is None:

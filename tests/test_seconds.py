@@ -13,6 +13,7 @@ from npformer import seconds
 from npformer.backend import get_backend, roofline
 from npformer.backend.roofline import measure_roofline
 from npformer.backend.timing import Clock, Part
+from npformer.cli.main import main
 from npformer.models.presets import Preset
 from npformer.training import bench, metrics
 from npformer.training.bench import Budget, profile_step, time_steps
@@ -84,8 +85,6 @@ def test_an_operation_takes_some_time(clock, backend):
 
 @pytest.mark.parametrize("command", [("bench",), ("bench", "--profile")])
 def test_the_command_line_measures(clock, command, known_rates, tmp_path, capsys, monkeypatch):
-    from npformer.cli.main import main
-
     monkeypatch.chdir(tmp_path)
     for form in ([], ["--json"]):
         assert main([*command, "--device", "numpy", "--kernels", "plain", "--steps", "2", *form]) == 0
@@ -93,8 +92,6 @@ def test_the_command_line_measures(clock, command, known_rates, tmp_path, capsys
 
 
 def test_training_goes_on_and_its_speed_is_unknown(clock, tmp_path):
-    from npformer.cli.main import main
-
     run = tmp_path / "run"
     assert main(["train", "reverse", "--set", "steps=4", "--set", "log_every=1", "--out", str(run)]) == 0
     lines = [line for line in metrics.read(run / "metrics.jsonl") if line["kind"] == "train"]

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file
 from benchmarks.own.model import NO_END, sources
 from benchmarks.peers.torch_device import about, autocast, place, seen, waiting
 from benchmarks.peers.torch_model import Fused, Transformer, sinusoids
-from benchmarks.tasks import Contender, Task
+from benchmarks.tasks import Contender
 from npformer.models.presets import PRESETS
 
 BEGIN = 1  # the first token's id
@@ -23,7 +23,7 @@ def decode(size, tokens, batches, device, weights, precision="float32") -> Conte
     net = Transformer(PRESETS[size], 0.0, Fused).load(load_file(weights)).to(at).eval()
     positions = sinusoids(tokens, PRESETS[size].d_model).to(at)
 
-    def make(batch) -> Task:
+    def make(batch):
         src = torch.from_numpy(sources(PRESETS[size], batch)).to(at)
 
         def run():

@@ -38,7 +38,7 @@ def seen(at, step=None):
     return held if step is None else held | {"kernels": kernels(step)}
 
 
-def kernels(step) -> int | None:
+def kernels(step):
     """The number of kernels that the profiler sees in a step; None if it sees nothing."""
     with profile(activities=[ProfilerActivity.CUDA]) as watched:
         step()

@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 from benchmarks.cases import BUCKETS, EPS, FARTHEST, KERNEL, RATE, case, window
 from benchmarks.peers.torch_device import about, autocast, place, waiting
 from benchmarks.peers.torch_model import sinusoids
-from benchmarks.tasks import TOGETHER, Contender, Task, repeated
+from benchmarks.tasks import TOGETHER, Contender, repeated
 from npformer.models.presets import PRESETS, Preset
 
 #: Which inputs are matrices, (out, in) in PyTorch, or kernels, (out, in, K).
@@ -21,7 +21,7 @@ def ops(size, device, threads, precision="float32") -> Contender:
     torch.set_num_threads(threads)
     at, together = place(device, precision), TOGETHER[device]
 
-    def make(name, backward) -> Task:
+    def make(name, backward):
         function, inputs, given = prepared(name, PRESETS[size], RATE, at)
         if precision == "bfloat16":
             function = autocast(at, precision)(function)
@@ -45,7 +45,7 @@ def prepared(name, size: Preset, rate, at):
     return spellings(size, rate, at)[name], inputs, given
 
 
-def _forward(function, inputs) -> Task:
+def _forward(function, inputs):
     def run():
         function(*inputs)
 
@@ -60,7 +60,7 @@ def upstream(given, outputs):
     ]
 
 
-def _backward(function, inputs, given) -> Task:
+def _backward(function, inputs, given):
     outputs = function(*inputs)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     wanted = [x for x in inputs if x.requires_grad]

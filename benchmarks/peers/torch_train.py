@@ -36,7 +36,7 @@ reduce_overhead = partial(_contender, Fused, True, "reduce-overhead")
 class _Training:
     """A network that trains on one batch; mode: torch.compile's mode, None for eager."""
 
-    def __init__(self, net, size, device, precision, fused, mode: str | None):
+    def __init__(self, net, size, device, precision, fused, mode):
         self.at, self.precision, self.together = place(device, precision), precision, TOGETHER[device]
         self.net = net.to(self.at)
         self.adam = torch.optim.Adam(self.net.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=fused)

@@ -83,11 +83,13 @@ def run(args: argparse.Namespace) -> int:
         check_place(args.sweep)  # before the checks, not after them
     backend = backend_of_checks(args, args.dtype)
     cases = _cases(args)
+    used = backend_of(cases[0], backend)
     start = now()
     found = []
     if not args.json:
         witness = "float64" if backend.dtype == "float32" else "numerical ones"
-        print(fill(f"gradients {_with(cases[0], backend)}, against {witness}", columns()))
+        computed = "of your functions" if used is None else f"with {used}"
+        print(fill(f"gradients {computed}, against {witness}", columns()))
         print(table_line(HEADER, columns=columns()))
     for case in watched(cases, "gradcheck", name=lambda case: case.name):
         report = _checked(case, backend)
@@ -106,7 +108,6 @@ def run(args: argparse.Namespace) -> int:
             report.to_dict() | ({"path": [call.name for call, _ in bisection.path]} if bisection else {})
             for _, report, bisection in found
         ]
-        used = backend_of(cases[0], backend)
         print(json.dumps({"ok": ok, "backend": used and str(used), "checks": checks}))
     else:
         tell(_summary(reports, since(start)))
@@ -144,11 +145,6 @@ def _cases(args: argparse.Namespace) -> list[Case]:
     if not cases:
         raise ConfigError(f"--only: expected a part of a check's name, such as attention, got {args.only!r}")
     return cases
-
-
-def _with(case: Case, backend: Backend) -> str:
-    used = backend_of(case, backend)
-    return "of your functions" if used is None else f"with {used}"
 
 
 def _checked(case: Case, backend: Backend) -> Report:

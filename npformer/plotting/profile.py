@@ -100,7 +100,8 @@ def _draw(axes: Axes, bar: _Bar) -> None:
     ink = _INK.get(row.direction, colours.RATE)
     length, bound = 1e3 * row.seconds, 1e3 * min(row.bound_seconds, row.seconds)
     middle = bar.top + _BAR / 2
-    axes.barh(middle, length, height=0.86 * _BAR, color=_pale(ink), linewidth=0)
+    pale = [1 - 0.3 * (1 - part) for part in to_rgb(ink)]  # 30 % on white, opaque: the grid does not show through
+    axes.barh(middle, length, height=0.86 * _BAR, color=pale, linewidth=0)
     if row.bound_by:
         axes.barh(middle, bound, height=0.86 * _BAR, color=ink, linewidth=0)
     beside = axes.get_xlim()[1] * 0.008
@@ -117,11 +118,6 @@ def _numbers(row: ProfileRow) -> str:
     if row.bound_by is None:
         return text
     return f"{text} · {percent(row.bound_seconds / row.seconds, 0)} of its ceiling, {row.bound_by}"
-
-
-def _pale(ink: str) -> tuple[float, ...]:
-    """ink at 30 % on white, opaque, so that the grid does not show through."""
-    return tuple(1 - 0.3 * (1 - part) for part in to_rgb(ink))
 
 
 def _key(axes: Axes) -> None:

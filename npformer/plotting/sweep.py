@@ -132,7 +132,10 @@ def _name(axes: Axes, ordered: Sequence[VCurve]) -> None:
         axes.text(1.03, y, str(number), color=_ink(curve), weight="bold", **style)
         lowest = _lowest(curve)
         found = f"lowest error {lowest:.0e}" if math.isfinite(lowest) else "no finite error"
-        for text, ink in ((_short(curve.name), colours.INK), (f"{curve.verdict}, {found}", _ink(curve))):
+        name = curve.name  # its end, the tensor, is kept
+        if len(name) > _LETTERS:
+            name = f"{name[: _LETTERS // 4]}…{name[-_LETTERS * 3 // 4 + 1 :]}"
+        for text, ink in ((name, colours.INK), (f"{curve.verdict}, {found}", _ink(curve))):
             axes.text(1.07, y, text, color=ink, **style)
             y -= 0.042
         y -= 0.008
@@ -145,11 +148,6 @@ def _kinds(curves: Sequence[VCurve]) -> str:
     wrong = sum(curve.verdict != "right" for curve in curves)
     lowest = max(map(_lowest, curves))
     return f"{wrong} of them not right" if wrong else f"right, lowest errors up to {lowest:.0e}"
-
-
-def _short(name: str) -> str:
-    """A name that fits into the margin; its end, the tensor, is kept."""
-    return name if len(name) <= _LETTERS else f"{name[: _LETTERS // 4]}…{name[-_LETTERS * 3 // 4 + 1 :]}"
 
 
 def _frame(axes: Axes) -> None:

@@ -6,7 +6,7 @@ from benchmarks import decode, gradcheck_time, machine, ops, options, scaling, t
 from benchmarks.faults import files, kernel_cache, memory
 from npformer.backend import cupy_problem
 
-MAINS = pytest.mark.parametrize("main", [train_step.main, decode.main, ops.main], ids=["train_step", "decode", "ops"])
+BESIDE_TORCH = pytest.mark.parametrize("module", [train_step, decode, ops])
 
 
 @pytest.fixture
@@ -20,29 +20,29 @@ def without(monkeypatch):
     return hide
 
 
-@MAINS
-def test_without_torch_one_error_says_what_to_install(main, without, refused):
+@BESIDE_TORCH
+def test_without_torch_one_error_says_what_to_install(module, without, refused):
     without("torch")
-    assert refused(main, "--kernels", "plain") == (
+    assert refused(module.main, "--kernels", "plain") == (
         "benchmarks: --against torch: expected PyTorch, it is not installed; in npformer's folder: "
         "pip install '.[bench]' (a CPU build will do), or use --against none\n"
     )
 
 
-@MAINS
-def test_compiled_kernels_need_numba_and_auto_works_without_it(main, without, refused):
+@BESIDE_TORCH
+def test_compiled_kernels_need_numba_and_auto_works_without_it(module, without, refused):
     without("numba")
-    error = refused(main, "--kernels", "numba")
+    error = refused(module.main, "--kernels", "numba")
     assert "expected Numba, it is not installed" in error
     assert "pip install '.[fast]'" in error
     parser = options.new_parser("x", "", "", "tiny", "auto,numpy,plain", 1)
     assert options.checked(parser.parse_args(["--against", "none"])).kernels == ["numpy", "plain"]
 
 
-@MAINS
+@BESIDE_TORCH
 @pytest.mark.skipif(cupy_problem() is None, reason="a GPU answers")
-def test_cupy_without_a_gpu(main, refused):
-    error = refused(main, "--device", "cupy", "--against", "none")
+def test_cupy_without_a_gpu(module, refused):
+    error = refused(module.main, "--device", "cupy", "--against", "none")
     assert "--device cupy: " in error
     assert "or use --device numpy" in error
 
