@@ -103,10 +103,10 @@ def test_the_ceiling_is_the_best_of_both_sides():
     ("bfloat16", 2.3e-2, True), ("bfloat16", 2.5e-2, False),
 ])  # fmt: skip
 def test_the_tolerance_between_losses(precision, apart, holds):
-    from tests.benchmarks.test_reports import child
+    from tests.benchmarks.test_reports import Measured, child
 
     children = [child("npformer-cuda", 3.0), child("torch-fast", 3.0 + apart)]
-    measured = {each.name: train_step.Measured([[1.0]], [3.0], [(0.0, 0.0)]) for each in children}
+    measured: Any = {each.name: Measured([[1.0]], [3.0], [(0.0, 0.0)]) for each in children}
     assert train_step.same(children, measured, 0.1, on_gpu.SAME[precision])["holds"] is holds
 
 
