@@ -47,8 +47,7 @@ def problems(
 
 def _not_deterministic(checked: Subject) -> list[str]:
     first, second = checked.outputs({}), checked.outputs({})
-    with np.errstate(invalid="ignore"):  # ∞ − ∞, where a forward overflows
-        spread = max((_size(a - b) / (_size(a) or 1.0) for a, b in zip(first, second, strict=True)), default=0.0)
+    spread = max((_apart(a, b, _size(a) or 1.0) for a, b in zip(first, second, strict=True)), default=0.0)
     if spread == 0:
         return []
     return [f"forward is not deterministic: two calls at the same inputs differ by {spread:.1e} of the largest "
@@ -137,10 +136,18 @@ def _worst(
     worst, most = "", 0.0
     for name, gradient in expected.items():
         scale = max(size[name], 1e-3 * largest) or 1.0
-        off = _size(gradient - found[name]) / scale if gradient.shape == found[name].shape else np.inf
+        off = _apart(gradient, found[name], scale)
         if off > most:
             worst, most = name, off
     return worst, most
+
+
+def _apart(a: HostArray, b: HostArray, scale: float) -> float:
+    """The largest difference, of scale; ∞ if the shapes differ, or if a number is finite in one array alone."""
+    finite = np.isfinite(a)
+    if a.shape != b.shape or not np.array_equal(finite, np.isfinite(b)):
+        return np.inf
+    return _size(a[finite] - b[finite]) / scale
 
 
 def _sizes(gradients: Mapping[str, HostArray]) -> dict[str, float]:

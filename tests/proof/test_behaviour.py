@@ -107,6 +107,10 @@ def writing_where_it_can():
     return cube, lambda dy, x: slope(dy * (1 if dy.flags.writeable else 2), x)
 
 
+def nan_with_gaps():
+    return cube, lambda dy, x: slope(dy, x) if dy.flags.c_contiguous else np.full_like(x, np.nan)
+
+
 BREACHES = {
     "dithered": (dithered, r"forward is not deterministic: two calls at the same inputs differ by 1\.0e-07 of the "
                            r"largest output; fix its seed, or pass what it draws as an input"),
@@ -120,6 +124,8 @@ BREACHES = {
                           r"together by \d\.\de-\d\d of its size"),
     "order": (in_memory_order, r"backward gives another gradient of x for a dy in Fortran order, as a transposed array "
                                 r"is, \d\.\de[+-]\d\d of its size away"),
+    "nan": (nan_with_gaps, r"backward gives another gradient of x for a dy with gaps between its elements \(not "
+                           r"contiguous\), inf of its size away"),
     "raw": (raw_memory, r"backward gives another gradient of x for a dy with gaps between its elements \(not "
                         r"contiguous\), \d\.\de[+-]\d\d of its size away"),
     "strides": (trusting_strides, r"backward fails for a dy that is broadcast \(stride 0, read-only\): "
