@@ -36,7 +36,6 @@ class Setting:
     inputs: tuple[Any, ...]
     options: dict[str, Any] = field(default_factory=dict)
     targets: HostArray | None = None
-    label_smoothing: float = 0.0
     labels: Mapping[str, list[list[str]]] = field(default_factory=dict)
     pieces: tuple[str, ...] = ()  # the vocabulary, by token id
     classes: tuple[str, ...] = ()  # the outputs, by class, if they are not the vocabulary's pieces
@@ -133,7 +132,6 @@ def session(setting: Setting) -> Iterator[Session]:
         setting.target,
         *setting.inputs,
         targets=setting.targets,
-        label_smoothing=setting.label_smoothing,
         ignore_index=None if setting.targets is None else setting.pad_id,
         lines=False,
         **setting.options,
