@@ -11,7 +11,7 @@ from pathlib import Path
 from npformer.atomic import describe, open_regular, write_atomically
 from npformer.errors import OutputError
 
-#: A file that holds these bytes near its beginning was written by npformer, and may be written again.
+#: A file that holds these bytes near its beginning, or a picture's at its very beginning, may be written again.
 OWN_JSON, OWN_PAGE = b'"format":"npformer-', b'<meta name="generator" content="npformer'
 OWN_PICTURE = b"\x89PNG\r\n\x1a\n"
 BEGINNING = 4096
@@ -58,6 +58,6 @@ def _is_own(path: Path, own: bytes) -> bool:
         return False
     try:
         with open(open_regular(path, os.O_RDONLY), "rb") as file:
-            return own in file.read(BEGINNING)
+            return own in file.read(len(own) if own == OWN_PICTURE else BEGINNING)
     except OSError:
         return False

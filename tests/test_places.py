@@ -25,6 +25,13 @@ def test_free_names_and_own_files(tmp_path, own):
         expect_place(path, "--out", own)
 
 
+def test_a_file_that_holds_a_picture_is_no_picture(tmp_path):
+    path = tmp_path / "t"
+    path.write_bytes(b"mine" + OWN_PICTURE)
+    with pytest.raises(OutputError, match="expected a free name"):
+        expect_place(path, "--out", OWN_PICTURE)
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
