@@ -8,42 +8,7 @@ import os
 import pytest
 
 from npformer import atomic
-
-CALLS = ("open", "write", "fsync", "replace", "rename", "mkdir")
-
-
-class FailingSystem:
-    """The os module, but call number `fail_at` (from 0) fails; a failing write has stored one byte before."""
-
-    def __init__(self, fail_at, code=errno.ENOSPC):
-        self.fail_at, self.code, self.calls = fail_at, code, 0
-
-    def __getattr__(self, name):
-        real = getattr(os, name)
-        return self._counted(name, real) if name in CALLS else real
-
-    def _counted(self, name, real):
-        def call(*args):
-            self.calls += 1
-            if self.calls - 1 != self.fail_at:
-                return real(*args)
-            if name == "write":
-                real(args[0], args[1][:1])
-            raise OSError(self.code, os.strerror(self.code))
-
-        return call
-
-
-def failures(monkeypatch, code=errno.ENOSPC):
-    """A system that fails at the first call, at the second, … until one is never reached."""
-    for fail_at in range(1000):
-        system = FailingSystem(fail_at, code)
-        monkeypatch.setattr(atomic, "os", system)
-        yield system
-        monkeypatch.setattr(atomic, "os", os)
-        if system.calls <= fail_at:
-            assert fail_at > 3, "the failing system was by-passed"
-            return
+from tests.failing_system import WatchedSystem, every_failure, watched
 
 
 def test_write_atomically_replaces_the_content(tmp_path):

@@ -14,7 +14,8 @@ from typing import Any, NoReturn
 
 from npformer import bar
 from npformer.backend import Backend, get_backend
-from npformer.backend.backend import KERNELS, PRECISIONS
+from npformer.backend.backend import PRECISIONS
+from npformer.backend.select import KERNELS
 from npformer.errors import ConfigError
 from npformer.proof import Case
 from npformer.proof.user_file import UserCase

@@ -13,7 +13,7 @@ from typing import Any
 from npformer.backend import PLAIN, Backend, Ops
 from npformer.functional import OPERATIONS, Operation
 from npformer.layers import Layer
-from npformer.proof.subject import LayerSubject
+from npformer.proof.subject import LayerSubject, PairSubject
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def in_float64(target: Any, checked: LayerSubject | PairSubject) -> Iterator[lis
                     stack.enter_context(attributes(layer, recompute=False))
             for buffer in {id(buffer): buffer for _, buffer in target.named_buffers()}.values():
                 data = checked.device.array(checked.device.host(buffer.data), "float64")
-                stack.enter_context(_attributes(buffer, data=data))
+                stack.enter_context(attributes(buffer, data=data))
         yield placed
 
 

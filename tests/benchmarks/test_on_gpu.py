@@ -106,7 +106,7 @@ def test_the_tolerance_between_losses(precision, apart, holds):
     from tests.benchmarks.test_reports import Measured, child
 
     children = [child("npformer-cuda", 3.0), child("torch-fast", 3.0 + apart)]
-    measured: Any = {each.name: Measured([[1.0]], [3.0], [(0.0, 0.0)]) for each in children}
+    measured = {each.name: Measured([[1.0]], [3.0], [(0.0, 0.0)]) for each in children}
     assert train_step.same(children, measured, 0.1, on_gpu.SAME[precision])["holds"] is holds
 
 

@@ -19,7 +19,7 @@ from npformer.cli.main import main
 from npformer.lab.museum import demonstration, detections
 from npformer.lab.museum.bugs import bug
 from npformer.lab.museum.checks import all_checks
-from npformer.lab.museum.reach import prepare
+from npformer.lab.museum.detections import prepare
 from npformer.training import metrics
 from npformer.training.config_file import read_toml
 from npformer.training.options import SECTIONS

@@ -156,7 +156,8 @@ def test_a_folder_without_a_run_or_a_checkpoint_is_refused(cli, copied):
     for path in list_checkpoints(run / "checkpoints"):
         found = load_checkpoint(path)
         shutil.rmtree(path)
-    cli("decode run a").refused("expected at least one checkpoint, found none")
+    for words in ("", "--best"):
+        cli(f"decode run a {words}").refused("expected at least one checkpoint, found none")
     save_checkpoint(run / "checkpoints", 1, found.arrays, found.state, None)
     cli("decode run a").fine()
     cli("decode run a --best").refused("expected a checkpoint with a score", "leave --best out")

@@ -18,7 +18,6 @@ SHAPES = [(1, 1), (1,), (0, 3), (2, 3, 5), (3, 341), (33, 3, 31), (2, 8200)]
 normal = kernels.normal  # a fixture
 
 
-@kernels.EVERY_DTYPE
 @pytest.mark.parametrize("draw", DRAWS, ids=["inference", "dropout", "later rows", "large words", "rate 0"])
 @pytest.mark.parametrize("layout", ["gaps"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

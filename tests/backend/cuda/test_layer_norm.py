@@ -17,7 +17,6 @@ def numbers(dtype, *shape, seed=0):
     return np.random.default_rng(seed).normal(size=shape).astype(dtype)
 
 
-@kernels.EVERY_DTYPE
 @kernels.EVERY_DRAW
 @pytest.mark.parametrize("layout", ["gaps"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
