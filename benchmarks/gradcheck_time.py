@@ -92,9 +92,12 @@ def _in_a_new_process(case, target):
         code = f"from benchmarks.gradcheck_time import child; child({case!r}, {target!r})"
         before = time.perf_counter()
         run = subprocess.run(
-            [sys.executable, "-c", CODE_OF_FIRST if case == "first" else code], env=kept | {"HOME": home},
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
+            [sys.executable, "-c", CODE_OF_FIRST if case == "first" else code],
+            env=kept | {"HOME": home},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         return {"whole_s": time.perf_counter() - before} | json.loads(run.stdout)
 
 

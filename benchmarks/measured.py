@@ -39,9 +39,7 @@ HELD_OUT = r"^held-out (?!examples)"
 COMMANDS = {
     "reverse": Command("reverse words, compiled kernels", "npformer train reverse", HELD_OUT),
     "reverse-numpy": Command("reverse words, NumPy alone", "npformer train reverse --set kernels=numpy", HELD_OUT),
-    "dates-file": Command(
-        "dates to ISO, from a file", "npformer train pairs --data examples/data/dates.tsv", HELD_OUT
-    ),
+    "dates-file": Command("dates to ISO, from a file", "npformer train pairs --data examples/data/dates.tsv", HELD_OUT),
     "gradcheck": Command("every gradient", "npformer gradcheck", r"^all .* are right"),
     "gradcheck-random": Command(
         "random draws, no false alarm", "npformer gradcheck --random 200 --seed 1", r"^all .* are right"
@@ -71,14 +69,18 @@ COMMANDS = {
         what, f"python -m examples.experiments.{file.replace('-', '_')} --out docs/pictures/experiment-{file}.png"
     )
     for file, what in (
-        ("cost-and-length", "Cost and length"), ("step-time", "Recurrent and parallel steps"),
-        ("first-token", "Gradient that reaches the first token"), ("norms", "LayerNorm and BatchNorm under padding"),
-        ("dropout-place", "Dropout before or after the residual sum"), ("norm-order", "Post-LN and pre-LN in depth"),
+        ("cost-and-length", "Cost and length"),
+        ("step-time", "Recurrent and parallel steps"),
+        ("first-token", "Gradient that reaches the first token"),
+        ("norms", "LayerNorm and BatchNorm under padding"),
+        ("dropout-place", "Dropout before or after the residual sum"),
+        ("norm-order", "Post-LN and pre-LN in depth"),
         ("initialisation", "Initial values of embeddings and output projection"),
-        ("heads", "What heads look at"), ("embeddings", "Neighbours before and after training"),
+        ("heads", "What heads look at"),
+        ("embeddings", "Neighbours before and after training"),
         ("beside-pytorch", "A run beside PyTorch's"),
     )
-}  # fmt: skip
+}
 
 
 def main():

@@ -37,10 +37,12 @@ def entries(options, size, rate, weights, precision):
     """npformer with all kernels and ways to launch, PyTorch in all forms."""
     common = {"size": size, "dropout": rate, "device": options.device, "precision": precision}
     found = [
-        Entry(f"npformer-{kernels}{name}", "benchmarks.own.train:train",
-              {**common, "kernels": kernels, "launch": launch})
-        for kernels in options.kernels for name, launch in LAUNCHES.items()
-    ]  # fmt: skip
+        Entry(
+            f"npformer-{kernels}{name}", "benchmarks.own.train:train", {**common, "kernels": kernels, "launch": launch}
+        )
+        for kernels in options.kernels
+        for name, launch in LAUNCHES.items()
+    ]
     for name, factory in FORMS.items() if options.torch else ():
         where = f"benchmarks.peers.torch_train:{factory}"
         found.append(Entry(f"torch-{name}", where, {**common, "weights": weights}, optional=name in COMPILED))
@@ -70,17 +72,22 @@ def with_rates(row, child, size, precision, roofline):
     flop, moved = step_flop(PRESETS[size]), roofline["bytes"][size]
     bound = max(flop / roofline["products"][precision], moved / roofline["memory"])
     return row | {
-        "flop_per_second": flop / row["median"], "bytes_per_second": moved / row["median"],
-        "of_bound": bound / row["median"], "ready_seconds": child.facts.get("ready_seconds"),
-        "kernels": row.get("kernels"), "device_bytes": row.get("device_bytes"),
-    }  # fmt: skip
+        "flop_per_second": flop / row["median"],
+        "bytes_per_second": moved / row["median"],
+        "of_bound": bound / row["median"],
+        "ready_seconds": child.facts.get("ready_seconds"),
+        "kernels": row.get("kernels"),
+        "device_bytes": row.get("device_bytes"),
+    }
 
 
 def table(rows):
     """The rows of one precision, one size; with short numbers, since this table has many columns."""
     times = [row["times_as_fast"] for row in rows]
-    return report.table(COLUMNS, [cells(row, "–" if each is None else f"{each['median']:.2f}")
-                                  for row, each in zip(rows, times, strict=True)])  # fmt: skip
+    return report.table(
+        COLUMNS,
+        [cells(row, "–" if each is None else f"{each['median']:.2f}") for row, each in zip(rows, times, strict=True)],
+    )
 
 
 def cells(row, times_as_fast):

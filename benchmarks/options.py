@@ -49,9 +49,12 @@ class Options:
 def bare_parser(name, summary, examples=None, json=True):
     """A parser that shows summary and examples unchanged; json: with --json."""
     parser = argparse.ArgumentParser(
-        prog=f"python -m benchmarks.{name}", description=summary, epilog=examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
-    )  # fmt: skip
+        prog=f"python -m benchmarks.{name}",
+        description=summary,
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     if json:
         parser.add_argument("--json", action="store_true", help="print one JSON document, for machines")
     return parser
@@ -138,8 +141,9 @@ def check_gpu(torch):
 
 
 def _precisions(args):
-    names = listed("--precision", args.precision or ("float32" if args.device == "numpy" else ",".join(PRECISIONS)),
-                   PRECISIONS)  # fmt: skip
+    names = listed(
+        "--precision", args.precision or ("float32" if args.device == "numpy" else ",".join(PRECISIONS)), PRECISIONS
+    )
     if args.device == "numpy" and names != ["float32"]:
         raise UsageError(
             f"--precision: expected float32 on a CPU, got {args.precision!r}; tf32 and bfloat16 are for --device cupy"

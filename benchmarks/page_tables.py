@@ -10,10 +10,13 @@ SAID = {"right": "right pairs", "by hand": "mistakes made by hand", "mutant": "m
 #: The counts of right and wrong foreign pairs: a key of the summary, and its words.
 OF_RIGHT = {"right": "called right", "WRONG": "called WRONG", "raised": "no verdict: an exception"}
 OF_WRONG = {
-    "WRONG": "called WRONG", "told apart": "told apart: WRONG, and their right pair right",
-    "raised": "no verdict: an exception", "cause right": "the cause is named",
-    "cause false": "another cause is named", "cause unknown": "no cause is named",
-}  # fmt: skip
+    "WRONG": "called WRONG",
+    "told apart": "told apart: WRONG, and their right pair right",
+    "raised": "no verdict: an exception",
+    "cause right": "the cause is named",
+    "cause false": "another cause is named",
+    "cause unknown": "no cause is named",
+}
 KERNELS = {"npformer-numba": "compiled", "npformer-numpy": "NumPy alone", "npformer-plain": "plain"}
 
 
@@ -141,8 +144,9 @@ def checks(documents):
     found = of(documents, "gradcheck_time")
     rows = [
         [row["case"], row["target"], f"{row['middle_s']:.2f}", f"{row['fastest_s']:.2f}", f"{row['limit_s']:g}"]
-        for document in found for row in document["results"]
-    ]  # fmt: skip
+        for document in found
+        for row in document["results"]
+    ]
     head = ("case", "of", "middle, s", "fastest, s", "limit, s")
     return measured(found, head, rows, "gradcheck_time --save benchmarks/results/gradcheck_time.json")
 

@@ -47,8 +47,11 @@ def description(documents):
     processor, rows = latest(documents)
     parts = []
     for name, rate in BARS:
-        values = [f"{size} {rows[name, rate, size]['times_as_fast']['median']:.1f}"
-                  for size in SIZES if (name, rate, size) in rows]  # fmt: skip
+        values = [
+            f"{size} {rows[name, rate, size]['times_as_fast']['median']:.1f}"
+            for size in SIZES
+            if (name, rate, size) in rows
+        ]
         parts += [f"{label(name, rate)}: {', '.join(values)}"] if values else []
     return f"Training steps, times as fast as PyTorch, on {processor}. {'; '.join(parts)}." if parts else ""
 

@@ -60,9 +60,12 @@ def benchmark(options):
 
 
 def results(
-    options, rates, environment, roofline = None,
-    seconds = None,
-):  # fmt: skip
+    options,
+    rates,
+    environment,
+    roofline=None,
+    seconds=None,
+):
     """Measure each size at each rate, in each precision; seconds limits each of these."""
     for size in options.sizes:
         with tempfile.TemporaryDirectory() as folder:
@@ -180,9 +183,11 @@ def same(children, measured, rate, tolerance=SAME):
     curves = [[losses[name], *measured[name].values[:steps]] for name in losses]
     difference = max(max(column) - min(column) for column in zip(*curves, strict=True))
     return {
-        "losses": losses, "compared": steps + 1, "difference": difference,
+        "losses": losses,
+        "compared": steps + 1,
+        "difference": difference,
         "holds": difference <= tolerance * max(1.0, *losses.values()),
-    }  # fmt: skip
+    }
 
 
 if __name__ == "__main__":

@@ -26,13 +26,19 @@ SIZES = (2, 3, 7)
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("gradcheck", "gradient checks (npformer)")
     group.addoption(
-        "--gradcheck-seeds", type=_at_least_one, default=1, metavar="N",
+        "--gradcheck-seeds",
+        type=_at_least_one,
+        default=1,
+        metavar="N",
         help="each check is made with so many upstream gradients (default: 1)",
-    )  # fmt: skip
+    )
     group.addoption(
-        "--gradcheck-sizes", type=_sizes, default=SIZES, metavar="N,…",
+        "--gradcheck-sizes",
+        type=_sizes,
+        default=SIZES,
+        metavar="N,…",
         help=f"what a test that takes {SIZE} is run with (default: {','.join(map(str, SIZES))})",
-    )  # fmt: skip
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

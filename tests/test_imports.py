@@ -174,8 +174,10 @@ def test_importing_npformer_imports_nothing_else():
     assert run.stdout.split() == ["False"]
     added = [name for name in added_by("import npformer.pytest_plugin") if not name.startswith("__editable__")]
     assert sorted(name for name in added if name.partition(".")[0] not in sys.stdlib_module_names) == [
-        "npformer", "npformer._version", "npformer.pytest_plugin"
-    ]  # fmt: skip
+        "npformer",
+        "npformer._version",
+        "npformer.pytest_plugin",
+    ]
 
 
 def test_names_imported_late_are_those_of_the_types_and_of_all():

@@ -99,8 +99,10 @@ def summary(found):
     for kind in (*DAMAGES, "all"):
         outcomes = [outcome for case, outcome in found if kind in (case.kind, "all")]
         results = Counter(outcome.result for outcome in outcomes)
-        rows.append({"damage": kind, "files": len(outcomes), "noticed": sum(each.noticed for each in outcomes)}
-                    | {result: results[result] for result in ("right", "wrong", "error", "crash")})  # fmt: skip
+        rows.append(
+            {"damage": kind, "files": len(outcomes), "noticed": sum(each.noticed for each in outcomes)}
+            | {result: results[result] for result in ("right", "wrong", "error", "crash")}
+        )
     return rows
 
 

@@ -79,9 +79,11 @@ def line(each):
 def as_json(found, dtype):
     """One document, each pair on a line of its own."""
     head = {
-        "benchmark": "foreign", "machine": machine.describe([], True, "numpy", [dtype]), "dtype": dtype,
+        "benchmark": "foreign",
+        "machine": machine.describe([], True, "numpy", [dtype]),
+        "dtype": dtype,
         "summary": summary(found),
-    }  # fmt: skip
+    }
     rows = ",\n".join(json.dumps(as_dict(each), ensure_ascii=False) for each in found)
     return json.dumps(head, indent=1)[:-2] + f',\n "results": [\n{rows}\n]}}'
 

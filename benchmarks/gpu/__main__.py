@@ -44,10 +44,12 @@ def main(argv=None):
 
 def _parser():
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.gpu", allow_abbrev=False, epilog=EXAMPLES,
+        prog="python -m benchmarks.gpu",
+        allow_abbrev=False,
+        epilog=EXAMPLES,
         description="Run the tests marked gpu and all benchmarks on this GPU, and report which targets hold.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     add = parser.add_argument
     add("--minutes", type=float, default=9.0, help="minutes for everything (default: 9)")
     add("--out", type=Path, default=Path("gpu-results"), help="folder for the results (default: gpu-results)")

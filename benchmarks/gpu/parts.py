@@ -95,8 +95,9 @@ def _against(precisions):
 def _steps(name, do, seconds, seconds_of_base, precisions):
     return [
         Part(name(size, precision), seconds_of_base if size == "base" else seconds, partial(do, size, precision))
-        for precision in precisions for size in SIZES
-    ]  # fmt: skip
+        for precision in precisions
+        for size in SIZES
+    ]
 
 
 def alone(size, precision, setting):

@@ -102,21 +102,25 @@ def _reverse(results):
 def _others(results):
     replays, gradients = results.get("replays"), results.get("gradients")
     yield Target(
-        "10,000 steps of changing shapes", f"≤ {GROWTH >> 20} MiB more of GPU memory",
+        "10,000 steps of changing shapes",
+        f"≤ {GROWTH >> 20} MiB more of GPU memory",
         f"{replays['steps']:,} steps, {replays['growth']:+,} bytes" if replays else None,
         replays["growth"] <= GROWTH and replays["steps"] >= 10_000 if replays else None,
-    )  # fmt: skip
+    )
     yield Target(
-        "gradients in float32", "within the error budget of float64",
+        "gradients in float32",
+        "within the error budget of float64",
         f"{len(gradients['rows'])} tensors, {gradients['wrong']} over it" if gradients else None,
         not gradients["wrong"] and bool(gradients["rows"]) if gradients else None,
-    )  # fmt: skip
+    )
     for precision in ("float32", "tf32", "bfloat16"):
         names = (name(size, precision) for name in (train_part, against_part) for size in SIZES)
         found = [part for each in names if (part := results.get(each))]
         yield Target(
-            f"{precision}: losses of all contenders", "the same computation",
+            f"{precision}: losses of all contenders",
+            "the same computation",
             f"in {len(found)} tables, furthest apart {max(part['same']['difference'] for part in found):.0e}"
-            if found else None,
+            if found
+            else None,
             all(part["same"]["holds"] for part in found) if found else None,
-        )  # fmt: skip
+        )

@@ -83,10 +83,12 @@ def _operation(found):
     rows = {row["name"].partition("-")[0]: row for row in found["contenders"]}
     own, peer = rows["npformer"], rows.get("torch")
     return [
-        f"{found['op']} {found['direction']}", report.milliseconds(own["median"]),
-        report.milliseconds(peer["median"]) if peer else "–", report.ratio(own["times_as_fast"]),
+        f"{found['op']} {found['direction']}",
+        report.milliseconds(own["median"]),
+        report.milliseconds(peer["median"]) if peer else "–",
+        report.ratio(own["times_as_fast"]),
         f"{own['bytes_per_second'] / 1e9:,.0f}",
-    ]  # fmt: skip
+    ]
 
 
 def _parts(document):

@@ -46,8 +46,9 @@ def _by_intel():
 
     def multiply(a, b, out):
         (m, k), n = a.shape, b.shape[1]
-        turns, lines = zip(*((AS_IT_IS, x.shape[1]) if x.flags.c_contiguous else (TURNED, x.shape[0]) for x in (a, b)),
-                           strict=True)  # fmt: skip
+        turns, lines = zip(
+            *((AS_IT_IS, x.shape[1]) if x.flags.c_contiguous else (TURNED, x.shape[0]) for x in (a, b)), strict=True
+        )
         whole, number, where = ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
         gemm(
             BY_ROWS, *turns, whole(m), whole(n), whole(k), number(1), where(a.ctypes.data), whole(lines[0]),

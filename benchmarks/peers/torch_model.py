@@ -70,9 +70,12 @@ class Fused(Attention):
         else:
             q, k, v = self.inputs[0](x).chunk(3, -1)
         heads = F.scaled_dot_product_attention(
-            self.split_heads(q), self.split_heads(k), self.split_heads(v), attn_mask=visible,
+            self.split_heads(q),
+            self.split_heads(k),
+            self.split_heads(v),
+            attn_mask=visible,
             dropout_p=self.dropout if self.training else 0.0,
-        )  # fmt: skip
+        )
         return self.merge(heads)
 
 

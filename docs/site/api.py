@@ -12,9 +12,12 @@ from docs.site.places import ROOT, write
 
 #: Packages whose names other parts of npformer use, and nobody else.
 INTERNAL = {
-    "npformer.backend.cuda", "npformer.backend.numba", "npformer.backend.numpy", "npformer.lab.museum.checks",
+    "npformer.backend.cuda",
+    "npformer.backend.numba",
+    "npformer.backend.numpy",
+    "npformer.lab.museum.checks",
     "npformer.proof.repairs",
-}  # fmt: skip
+}
 ERRORS = "npformer.errors"
 
 

@@ -101,13 +101,15 @@ class TorchStep:
                 dropout=0.0, batch_first=True, **kind,
             )  # fmt: skip
         core.encoder.norm = core.decoder.norm = None  # the paper has no norm there
-        self.net = torch.nn.ModuleDict({
-            "encoder": core.encoder,
-            "decoder": core.decoder,
-            "src_embed": torch.nn.Embedding(config.src_vocab_size, width, **kind),
-            "tgt_embed": torch.nn.Embedding(config.tgt_vocab_size, width, **kind),
-            "generator": torch.nn.Linear(width, config.tgt_vocab_size, **kind),
-        })  # fmt: skip
+        self.net = torch.nn.ModuleDict(
+            {
+                "encoder": core.encoder,
+                "decoder": core.decoder,
+                "src_embed": torch.nn.Embedding(config.src_vocab_size, width, **kind),
+                "tgt_embed": torch.nn.Embedding(config.tgt_vocab_size, width, **kind),
+                "generator": torch.nn.Linear(width, config.tgt_vocab_size, **kind),
+            }
+        )
         self.net.load_state_dict({name: torch.from_numpy(x) for name, x in state.items()})
         self.torch, self.scale = torch, math.sqrt(width)
         self.positions = torch.tensor(sinusoids(config.max_seq_len, width), **kind)

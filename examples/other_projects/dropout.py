@@ -56,11 +56,14 @@ def by_one_mask(dy: Array, cache: tuple[Array, Array]) -> tuple[Array, Array]:
 
 MISTAKES = (
     Mistake(
-        "dropped weights where the softmax needs its own", weighted_forward, weighted_backward, by_dropped_weights,
+        "dropped weights where the softmax needs its own",
+        weighted_forward,
+        weighted_backward,
+        by_dropped_weights,
         (normal(0, 2, 3, 3), normal(1, 2, 3, 4)),
     ),
     Mistake("one mask used twice", twice_forward, twice_backward, by_one_mask, (normal(2, 5, 4), normal(3, 4, 4))),
-)  # fmt: skip
+)
 
 if __name__ == "__main__":
     show(MISTAKES)

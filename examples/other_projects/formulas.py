@@ -63,11 +63,14 @@ def with_few_digits(dy: Array, x: Array) -> Array:
 
 MISTAKES = (
     Mistake(
-        "layer normalisation without the x-hat term", layer_norm_forward, layer_norm_backward, without_x_hat,
+        "layer normalisation without the x-hat term",
+        layer_norm_forward,
+        layer_norm_backward,
+        without_x_hat,
         (normal(0, 2, 3, 4), normal(1, 4), normal(2, 4)),
     ),
     Mistake("GELU with few digits", gelu_forward, gelu_backward, with_few_digits, (normal(3, 3, 4),)),
-)  # fmt: skip
+)
 
 if __name__ == "__main__":
     show(MISTAKES)

@@ -47,8 +47,9 @@ def work_of(op: str, y: Any, inputs: tuple[Any, ...]) -> tuple[Work, Work]:
 
 def _moved(row: Operation, y: Any, inputs: tuple[Any, ...]) -> tuple[int, int]:
     """Numbers that forward and backward move, if each input is read and written as a whole."""
-    given = {name: x for name, x in zip(row.inputs, inputs, strict=False)
-             if hasattr(x, "shape") and x.dtype.kind != "b"}  # fmt: skip
+    given = {
+        name: x for name, x in zip(row.inputs, inputs, strict=False) if hasattr(x, "shape") and x.dtype.kind != "b"
+    }
     numbers = [x for name, x in given.items() if name not in row.ids.split()]
     outputs = size(*(y if isinstance(y, tuple) else (y,)))
     needed = size(*(given[name] for name in row.needs.split() if name in given))

@@ -54,8 +54,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     length.add_argument("--steps", metavar="N", type=int, help="how many steps to time")
     length.add_argument("--seconds", metavar="S", type=float, help="seconds to measure (default: 5, at least 3 steps)")
     add("--profile", action="store_true", help="time every operation, forward and backward")
-    add("--picture", metavar="FILE.png", type=Path,
-                        help="picture of --profile (default: profile-SIZE.png)")  # fmt: skip
+    add("--picture", metavar="FILE.png", type=Path, help="picture of --profile (default: profile-SIZE.png)")
 
 
 def run(args: argparse.Namespace) -> int:

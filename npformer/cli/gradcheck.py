@@ -68,8 +68,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--sweep", metavar="PNG", type=Path, help="draw the error against the step size h")
     add("--dtype", choices=("float64", "float32"), default="float64",
                         help="float32: compare float32 gradients with float64 ones")  # fmt: skip
-    add("--random", metavar="N", type=int,
-                        help="check N random cases of every operation and N/10 of the model")  # fmt: skip
+    add("--random", metavar="N", type=int, help="check N random cases of every operation and N/10 of the model")
     add("--seed", type=int, default=0, help="the seed of --random")
     add("--full", action="store_true", help="list every tensor of a model, not only the worst")
     add_backend_of_checks(parser)

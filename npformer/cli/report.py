@@ -35,17 +35,24 @@ end."""
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     parser.add_argument(
-        "runs", metavar="RUN", nargs="+", type=Path, help="the folder of a run of npformer train; several stand beside "
-        "each other",
-    )  # fmt: skip
+        "runs",
+        metavar="RUN",
+        nargs="+",
+        type=Path,
+        help="the folder of a run of npformer train; several stand beside each other",
+    )
     parser.add_argument(
-        "--out", metavar="FILE.html", type=Path, help="where to write (default: report.html in the run's folder; of "
-        "several runs, in this folder)",
-    )  # fmt: skip
+        "--out",
+        metavar="FILE.html",
+        type=Path,
+        help="where to write (default: report.html in the run's folder; of several runs, in this folder)",
+    )
     parser.add_argument(
-        "--examples", metavar="N", type=int, help="held-out examples to decode (default: as many as the run's last "
-        "evaluation)",
-    )  # fmt: skip
+        "--examples",
+        metavar="N",
+        type=int,
+        help="held-out examples to decode (default: as many as the run's last evaluation)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

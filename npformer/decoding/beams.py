@@ -59,9 +59,7 @@ class Beams:
 
     def go_on(self, logits: Array, backend: Backend, eos_id: int, stop: Stop | None) -> None:
         """Choose the hypotheses that continue, given logits (n·w, V), and remove those that have ended."""
-        rows, newest, self.log_p, self.greedy = choose(
-            logits, self.log_p, self.greedy, self.room, self.pad_id, backend
-        )  # fmt: skip
+        rows, newest, self.log_p, self.greedy = choose(logits, self.log_p, self.greedy, self.room, self.pad_id, backend)
         self._settle(rows, newest, eos_id, stop)
 
     @property

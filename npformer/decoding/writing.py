@@ -71,8 +71,8 @@ def _continued(
         lengths[now] += count
         ended = ended | (tokens == eos_id) | (lengths[rows] >= max_len)
         if stop is not None:
-            ended = np.array([
-                over or bool(stop(texts[row, : lengths[row]].copy())) for over, row in zip(ended, rows, strict=True)
-            ])  # fmt: skip
+            ended = np.array(
+                [over or bool(stop(texts[row, : lengths[row]].copy())) for over, row in zip(ended, rows, strict=True)]
+            )
         t += count
     return lengths

@@ -200,9 +200,8 @@ def _same_draws(device: Any) -> Iterator[Callable[[], bool]]:
             generator.manual_seed(SEED)
         before = [generator.get_state() for generator in generators]
         yield lambda: any(
-            not torch.equal(generator.get_state(), state)
-            for generator, state in zip(generators, before, strict=True)
-        )  # fmt: skip
+            not torch.equal(generator.get_state(), state) for generator, state in zip(generators, before, strict=True)
+        )
 
 
 def _has_gaps(x: Any) -> bool:

@@ -50,8 +50,10 @@ def _not_deterministic(checked: Subject) -> list[str]:
     spread = max((_apart(a, b, _size(a) or 1.0) for a, b in zip(first, second, strict=True)), default=0.0)
     if spread == 0:
         return []
-    return [f"forward is not deterministic: two calls at the same inputs differ by {spread:.1e} of the largest "
-            "output; fix its seed, or pass what it draws as an input"]  # fmt: skip
+    return [
+        f"forward is not deterministic: two calls at the same inputs differ by {spread:.1e} of the largest "
+        "output; fix its seed, or pass what it draws as an input"
+    ]
 
 
 def _not_pure(checked: Subject, upstream: Upstream, gradients: Mapping[str, HostArray], alike: float) -> list[str]:
@@ -72,8 +74,10 @@ def _not_pure(checked: Subject, upstream: Upstream, gradients: Mapping[str, Host
             return
         worst, off = _worst(gradients, second, _sizes(gradients))
         if off > alike:
-            found.append(f"a second backward with the same cache gives another gradient of {worst} "
-                         f"({off:.1e} of its size away): backward changes its cache")  # fmt: skip
+            found.append(
+                f"a second backward with the same cache gives another gradient of {worst} "
+                f"({off:.1e} of its size away): backward changes its cache"
+            )
 
     checked.gradients(upstream, watcher=watch)
     return found
@@ -92,8 +96,10 @@ def _not_linear(
     worst, off = _worst(expected, of_sum, size)
     if off <= alike:
         return []
-    return [f"backward is not linear in dy: its gradient of {worst} for p + q differs from those for p and q together "
-            f"by {off:.1e} of its size"]  # fmt: skip
+    return [
+        f"backward is not linear in dy: its gradient of {worst} for p + q differs from those for p and q together "
+        f"by {off:.1e} of its size"
+    ]
 
 
 def _by_layout(checked: Subject, upstream: Upstream, gradients: Mapping[str, HostArray], alike: float) -> list[str]:
@@ -181,9 +187,11 @@ def _not_entered(checked: Subject) -> list[str]:
         return []  # no source, or part of a line
     starts = [
         block[0].lineno + first - 1
-        for node in ast.walk(tree) if isinstance(node, ast.If | ast.For | ast.While)
-        for block in (node.body, node.orelse) if block
-    ]  # fmt: skip
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If | ast.For | ast.While)
+        for block in (node.body, node.orelse)
+        if block
+    ]
     if not starts:
         return []
     ran = _lines_run(function.__code__, lambda: checked.outputs({}))

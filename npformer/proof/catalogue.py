@@ -203,8 +203,10 @@ def variant_model_cases() -> Iterator[Case]:
     depth = {"num_encoder_layers": 1, "num_decoder_layers": 1}
     one = {"num_layers": 1} | size
     heads: list[dict[str, Any]] = [
-        {"head": "sequence", "num_classes": 3}, {"head": "tokens", "num_classes": 5}, {"head": "masked"},
-    ]  # fmt: skip
+        {"head": "sequence", "num_classes": 3},
+        {"head": "tokens", "num_classes": 5},
+        {"head": "masked"},
+    ]
 
     def encoder(variant: str, head: dict[str, Any], key: RandomKey | None = KEY, **changes: Any) -> Case:
         config = EncoderConfig(7, **(one | head | changes))

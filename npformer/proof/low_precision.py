@@ -133,16 +133,20 @@ def _forward_problem(kernel: _Kernel, truth: Subject) -> list[str]:
     """Problems for outputs that differ from the reference's, whose gradients then belong to another function."""
     for i, (y, expected) in enumerate(zip(kernel.checked.outputs({}), truth.outputs({}), strict=True)):
         if not np.all(np.isfinite(y)) and np.all(np.isfinite(expected)):
-            return [f"output {i} overflows: {int(np.sum(~np.isfinite(y)))} of {y.size} entries are not finite in "
-                    f"{kernel.precision}, all are in float64"]  # fmt: skip
+            return [
+                f"output {i} overflows: {int(np.sum(~np.isfinite(y)))} of {y.size} entries are not finite in "
+                f"{kernel.precision}, all are in float64"
+            ]
         moved = [truth.outputs(_moved(truth.tensors, kernel.u, k))[i] for k in range(MOVES)]
         spread = np.max([np.abs(m - expected) for m in moved], axis=0)
         most = max_abs(expected)
         allowed = 8 * spread + LAMBDA * kernel.u * np.sqrt(y.size + 1) * most
         off = np.abs(np.asarray(y, dtype=np.float64) - expected)
         if np.any(off > allowed):
-            return [f"output {i} is not the reference's: off by {float(np.max(off)) / (most or 1):.1e} of the largest, "
-                    f"more than {kernel.precision} explains"]  # fmt: skip
+            return [
+                f"output {i} is not the reference's: off by {float(np.max(off)) / (most or 1):.1e} of the largest, "
+                f"more than {kernel.precision} explains"
+            ]
     return []
 
 
@@ -194,8 +198,11 @@ def _floors(oracle: Oracle, tensor: str, found: Evidence, upstream: Upstream, ke
     typical = rms(oracle.subject.tensors[tensor]) or 1.0
     n = sum(y.size for y in outputs)
     floor = LAMBDA * kernel.u * max(max_abs(found.truth), terms(upstream, outputs) / n**0.5 / typical)
-    return np.asarray(LAMBDA * kernel.u * np.sqrt(n) * found.reach[0] + floor + 8 * found.central_error[0]
-                      * (found.by_complex is None))  # fmt: skip
+    return np.asarray(
+        LAMBDA * kernel.u * np.sqrt(n) * found.reach[0]
+        + floor
+        + 8 * found.central_error[0] * (found.by_complex is None)
+    )
 
 
 def _row(

@@ -73,11 +73,13 @@ def _parameters(found: Recording, arrays: Arrays) -> list[ParameterOf]:
     other = aliases(found.target, named)
     return [
         ParameterOf(
-            name=name, value=arrays.add(values[name]), gradient=arrays.add(found.gradients[name]),
+            name=name,
+            value=arrays.add(values[name]),
+            gradient=arrays.add(found.gradients[name]),
             aliases=other[name],
         )
         for name in named
-    ]  # fmt: skip
+    ]
 
 
 def _type(call: Call) -> str:
@@ -127,15 +129,18 @@ class _Writer:
             "added": [{"parameter": name, "array": self.arrays.add(x)} for name, x in seen.added.items()],
             "params": {
                 names[i]: [
-                    {"parameter": p.parameter, "columns": None if p.columns is None else list(p.columns),
-                     "transposed": p.transposed}
+                    {
+                        "parameter": p.parameter,
+                        "columns": None if p.columns is None else list(p.columns),
+                        "transposed": p.transposed,
+                    }
                     for p in parts
                 ]
                 for i, parts in seen.params.items()
             },
             "forward": self._way(call.forward_time, seen.forward),
             "backward": None if backward_time is None else self._way(backward_time, seen.backward),
-        }  # fmt: skip
+        }
 
     def _gradients(self, call: Call, seen: Seen, names: list[str]) -> list[Named]:
         """What backward returned, and what it added to parameters, by input."""

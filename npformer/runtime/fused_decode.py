@@ -110,6 +110,9 @@ def _parts(model: Transformer) -> DecoderParts | None:
     if stack is None or type(model.tgt_embedding) is not Embedding or type(model.generator) is not Linear:
         return None
     return DecoderParts(
-        model.tgt_embedding.weight.data, model.tgt_embedding.scale, *stack, model.generator.weight.data,
+        model.tgt_embedding.weight.data,
+        model.tgt_embedding.scale,
+        *stack,
+        model.generator.weight.data,
         model.generator.bias.data,
-    )  # fmt: skip
+    )

@@ -19,9 +19,7 @@ from npformer.models.config import ModelConfig
 from npformer.optim import Constant, Noam, Schedule, WarmupCosine
 from npformer.training.tasks import ANSWERS, TASKS, Sections, with_defaults
 
-TaskName = Literal[
-    "copy", "reverse", "sort", "pairs", "dates", "numbers", "scan", "language", "tags", "mlm", "lm"
-]  # fmt: skip
+TaskName = Literal["copy", "reverse", "sort", "pairs", "dates", "numbers", "scan", "language", "tags", "mlm", "lm"]
 
 
 TokenizerName = Literal["characters", "words"]

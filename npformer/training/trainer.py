@@ -184,9 +184,11 @@ class Trainer:
         arrays: dict[str, HostArray] = {name: backend.host(array) for name, array in self._arrays().items()}
         self._expect_finite(arrays)
         state = {
-            "identity": self._identity, "loss_count": self._loss_count, "versions": versions(backend),
+            "identity": self._identity,
+            "loss_count": self._loss_count,
+            "versions": versions(backend),
             "config": self._config,
-        }  # fmt: skip
+        }
         save_checkpoint(self.run.checkpoints, number, arrays, state, score)
         prune(self.run.checkpoints, self.options.keep_last)
         self._saved_at = self._finite_at = number

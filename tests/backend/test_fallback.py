@@ -136,8 +136,9 @@ def test_nothing_falls_back_while_training(kernels, dtype):
         {"norm": "batch", "positions": "relative"},
         {"attention": "linear"},
     ):
-        config = TransformerConfig(9, 9, d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=12,
-                                   **changes)  # fmt: skip
+        config = TransformerConfig(
+            9, 9, d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=12, **changes
+        )
         model = Transformer(config, backend=dataclasses.replace(backend, ops=noticed))
         ids = np.array([[3, 4, 5], [1, 2, 0]])
         TrainStep(model, Adam(model.arena))(ids, ids, ids)

@@ -6,8 +6,9 @@ from benchmarks.faults import memory
 def test_a_row_for_each_kind_of_work(call):
     rows = call(memory.main, "--kernels numpy --shapes 3 --json").fine().document
     assert [(row["kernels"], row["work"], row["shapes"]) for row in rows] == [
-        ("numpy", "train", 3), ("numpy", "decode", 3)
-    ]  # fmt: skip
+        ("numpy", "train", 3),
+        ("numpy", "decode", 3),
+    ]
     assert all(row["first_bytes"] > 1e7 and row["last_bytes"] > 1e7 for row in rows)
 
 

@@ -63,8 +63,9 @@ def test_parts_are_done_in_order_until_the_time_is_over(tmp_path):
     document, states = done(clock, tmp_path, 35 + LEAST - 1, *order)
     assert states == {"a": "done", "b": "OUT OF TIME", "c": "done", "d": "NOT BEGUN"}
     assert document["results"] == {
-        "a": {"allowed": 35 + LEAST - 1, "known": []}, "c": {"allowed": 5 + LEAST - 1, "known": ["a"]}
-    }  # fmt: skip
+        "a": {"allowed": 35 + LEAST - 1, "known": []},
+        "c": {"allowed": 5 + LEAST - 1, "known": ["a"]},
+    }
     assert [each["seconds"] for each in document["parts"]] == [10, 20, 5, 0]
     assert json.loads((tmp_path / "results.json").read_text("utf-8")) == document, "the last part too"
 
@@ -132,9 +133,10 @@ def test_the_tests_of_a_gpu_are_found_without_collecting_all():
     """The parts name the files with GPU tests, and no other file uses a GPU."""
     asking = re.compile(r"mark\.gpu|\bcupy64\b|\bcupy32\b|^def test_.*[( ]gpu[,)]", re.MULTILINE)
     found = {
-        path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "tests").rglob("test_*.py")
         if path != Path(__file__) and asking.search(path.read_text(encoding="utf-8"))
-    }  # fmt: skip
+    }
     assert found == set(gpu_parts.TESTS)
     assert pytest_command()[-len(found) :] == list(gpu_parts.TESTS)
 

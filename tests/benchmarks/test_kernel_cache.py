@@ -21,5 +21,7 @@ def test_damage_costs_a_compilation_and_is_fatal_without_the_digest(call):
 def test_a_process_that_ends_is_a_crash_and_the_next_case_goes_on(tmp_path):
     cases = [Case("whole", kernel, tmp_path) for kernel in ("no.such", KERNELS[0], "no.such")]
     assert list(tried(cases, unchecked=False)) == [
-        Outcome(False, "crash"), Outcome(True, "right"), Outcome(False, "crash"),
-    ]  # fmt: skip
+        Outcome(False, "crash"),
+        Outcome(True, "right"),
+        Outcome(False, "crash"),
+    ]

@@ -59,10 +59,12 @@ def parameters_of(module, name):
 def test_pytorchs_factories_accept_their_options(name):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     module = {"decode": "torch_decode", "ops": "torch_ops", "ceilings": "torch_roofline"}.get(name, "torch_train")
-    wanted = {"torch_train": {"size", "dropout", "device", "weights", "precision"},
-              "torch_decode": {"size", "tokens", "batches", "device", "weights", "precision"},
-              "torch_ops": {"size", "device", "threads", "precision"},
-              "torch_roofline": {"device", "precisions"}}[module]  # fmt: skip
+    wanted = {
+        "torch_train": {"size", "dropout", "device", "weights", "precision"},
+        "torch_decode": {"size", "tokens", "batches", "device", "weights", "precision"},
+        "torch_ops": {"size", "device", "threads", "precision"},
+        "torch_roofline": {"device", "precisions"},
+    }[module]
     assert wanted <= parameters_of(f"benchmarks.peers.{module}", name)
 
 

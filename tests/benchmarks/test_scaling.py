@@ -68,8 +68,11 @@ def point(value, median, others=0.0):
 def test_a_cost_that_grows_too_fast_is_named():
     found = scaling.summed_up("batch", "plain", [point(value, value**1.5) for value in (1, 2, 4, 8)])
     assert found["time"] == {
-        "measured": pytest.approx(1.5), "counted": pytest.approx(1.0), "limit": 1, "verdict": "FASTER THAN IT SHOULD"
-    }  # fmt: skip
+        "measured": pytest.approx(1.5),
+        "counted": pytest.approx(1.0),
+        "limit": 1,
+        "verdict": "FASTER THAN IT SHOULD",
+    }
     assert "time grows as batch^1.50, GFLOP as batch^1.00: FASTER THAN IT SHOULD" in scaling.describe(found)
     assert "memory grows as batch^0.00, kept MB as batch^1.00: more slowly than counted" in scaling.describe(found)
 

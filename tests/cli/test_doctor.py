@@ -124,7 +124,7 @@ def test_without_numba_the_extra_is_recommended(cli, monkeypatch):
         ("9.9", None, "", "9.9"),
     ],
 )
-def test_intels_library(version, compiled, problem, said, finding, monkeypatch):  # fmt: skip
+def test_intels_library(version, compiled, problem, said, finding, monkeypatch):
     if compiled is None:
         module = pytest.importorskip("npformer.backend.numba.intel")
         monkeypatch.setattr(module, "intel", lambda: module.Intel(None, version, problem))

@@ -33,7 +33,9 @@ CASES = {
     "dropout": ("copy --set dropout=1", "dropout", "rate < 1", "got 1.0"),
     "learned positions": (
         "copy --set positions=learned --set max_seq_len=5",
-        "model.max_seq_len: expected at least 13", "got 5", "raise it, or use sinusoidal",
+        "model.max_seq_len: expected at least 13",
+        "got 5",
+        "raise it, or use sinusoidal",
     ),
     "vocabulary": ("copy --set src_vocab_size=5", "model.src_vocab_size: expected 29", "leave it out"),
     "padding": ("copy --set pad_id=1", "model.pad_id: expected 0"),
@@ -59,7 +61,7 @@ CASES = {
     "one line": ("pairs --data one.tsv", "one.tsv: expected lines on both sides", "held_out_fraction"),
     "out below a file": ("copy --out good.tsv/run", "good.tsv/run", "a file is in the way", "another --out"),
     "out is a file": ("copy --out good.tsv", "good.tsv", "a file is in the way", "choose another --out"),
-}  # fmt: skip
+}
 
 FILES = {
     "key.toml": b"[training]\nstepz = 3\n",

@@ -203,8 +203,11 @@ def test_a_full_disk_costs_nothing_that_was_saved(
     words = ["train", "sort", *small(save_every=3, keep_last=20, dropout=0.1, kernels="numpy")]
     done = subprocess.run(
         [*mounted(disk, "size=2m"), sys.executable, "-c", FULL, str(disk), *words],
-        capture_output=True, text=True, env=environment | {"KEEP": str(keep)}, timeout=600,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        env=environment | {"KEEP": str(keep)},
+        timeout=600,
+    )
     assert done.returncode == 0, done.stderr
     said = re.findall(r"^(code|kept) (.*)$", done.stdout, re.M)
     assert [word for name, word in said if name == "code"] == ["1", "1", "0"], done.stderr

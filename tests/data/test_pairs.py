@@ -159,10 +159,13 @@ def test_a_bad_file_is_refused_with_its_line(tmp_path, content, message):
 
 
 @pytest.mark.parametrize("fraction", [0, 1, -0.1, 1.5, float("nan")])
-@pytest.mark.parametrize("split", [
-    lambda fraction: pairs(numbers(20), held_out_fraction=fraction),
-    lambda fraction: split_text("a few words", fraction),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "split",
+    [
+        lambda fraction: pairs(numbers(20), held_out_fraction=fraction),
+        lambda fraction: split_text("a few words", fraction),
+    ],
+)
 def test_a_fraction_outside_its_bounds_is_refused(split, fraction):
     with pytest.raises(ConfigError, match="held_out_fraction: expected more than 0 and less than 1, got"):
         split(fraction)

@@ -11,7 +11,7 @@ KINDS = [
     for positions in ("sinusoidal", "learned", "rotary", "relative", "none")
     for attention in ("full", "local", "linear")
     if positions != "relative" or attention == "full"
-]  # fmt: skip
+]
 MOVABLE = [kind for kind in KINDS if (kind["positions"], kind["attention"]) != ("rotary", "linear")]
 
 

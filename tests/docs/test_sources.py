@@ -104,8 +104,10 @@ def test_a_page_of_the_repository_keeps_its_text(path):
     """Links and pictures are written in another way, and nothing else."""
     before = (places.ROOT / path).read_text(encoding="utf-8")
     after = links.for_site(before, path)
-    words = [re.sub(r"\]\([^)\s]+\)|<picture>.*?</picture>|<img .*?>|```{image}.*?```", "", text, flags=re.S)
-             for text in (before, after)]  # fmt: skip
+    words = [
+        re.sub(r"\]\([^)\s]+\)|<picture>.*?</picture>|<img .*?>|```{image}.*?```", "", text, flags=re.S)
+        for text in (before, after)
+    ]
     named = re.sub(r"^```{code-block} (\w+)\n:caption: (\S+)\n$", r"```\1 \2", words[1], flags=re.M)
     assert named.split() == words[0].split()
     assert all((places.ROOT / name).exists() for name in links.named(after))

@@ -13,11 +13,14 @@ from npformer.explain.place import find
         ("generator.bias[-1]", "parameter", "generator.bias[7]"),
         ("decoder.layers.0@output[0,2,3]", "output", "decoder.layers.0@output[0,2,3]"),
         ("@output[0,2,3]", "output", "@output[0,2,3]"),
-        ("decoder.layers.0.cross_attention.linear#2@output[0,1,5]", "output",
-         "decoder.layers.0.cross_attention.linear#2@output[0,1,5]"),
+        (
+            "decoder.layers.0.cross_attention.linear#2@output[0,1,5]",
+            "output",
+            "decoder.layers.0.cross_attention.linear#2@output[0,1,5]",
+        ),
         ("decoder.layers.0.self_attention@x[0,1,2]", "taken", "decoder.layers.0.self_attention@x[0,1,2]"),
     ],
-)  # fmt: skip
+)
 def test_a_number_is_found(opened, text, kind, shown):
     found = find(opened, text)
     assert (found.kind, found.text) == (kind, shown)

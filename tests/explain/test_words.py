@@ -41,12 +41,15 @@ def test_a_number_in_words(opened, at, said):
     ("model", "at", "said"),
     [
         ("learned-positions", "tgt_positions.weight[2,1]", "feature 1 of the vector of position 2"),
-        ("relative-positions", "encoder.layers.0.self_attention.score_bias.weight[3,1]",
-         "added to head 1's scores of pairs at distances of bucket 3"),
+        (
+            "relative-positions",
+            "encoder.layers.0.self_attention.score_bias.weight[3,1]",
+            "added to head 1's scores of pairs at distances of bucket 3",
+        ),
         ("classifier", "head.bias[1]", "added to the logit of class 1 at every token"),
         ("encoder", "head.bias[3]", 'added to the logit of class 3 ("b") at every token'),
     ],
-)  # fmt: skip
+)
 def test_a_number_of_another_model(model, at, said):
     with session(model_setting(model)) as other:
         assert what(other, find(other, at)) == said

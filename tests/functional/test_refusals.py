@@ -15,8 +15,10 @@ LOCAL = (2, 2, 6, 3)
 LINEAR = (2, 2, 4, 3)
 GRU = {"x": (2, 4, 3), "start": (2, 2), "weight": (3, 6), "bias": (6,), "recurrent": (2, 6), "recurrent_bias": (6,)}
 NO_PAIRS = "no window and no stride, since linear attention has no single pairs to hide; use local attention"
-NOT_CAUSAL = "mask: expected causal linear attention to have T = S and no offset, got T=4, S={}, query_offset={}; " \
-    "decoding keeps sums instead"  # fmt: skip
+NOT_CAUSAL = (
+    "mask: expected causal linear attention to have T = S and no offset, got T=4, S={}, query_offset={}; "
+    "decoding keeps sums instead"
+)
 BUCKETS = "num_buckets: expected an even number >= 4 (>= 2 of any kind if causal), got {}"
 DISTANCE = "max_distance: expected more than {}, as nearer ones have their own buckets, got {}"
 EVEN = "x: expected (..., T, D) with an even D, since columns turn in pairs, got {}"

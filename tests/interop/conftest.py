@@ -54,9 +54,12 @@ class Twin:
         future = self.torch.ones(length, length, dtype=self.torch.bool).triu(1)
         memory = self.net["encoder"](self._embed("src", src), src_key_padding_mask=no_src)
         h = self.net["decoder"](
-            self._embed("tgt", tgt_in), memory, tgt_mask=future, tgt_key_padding_mask=no_tgt,
+            self._embed("tgt", tgt_in),
+            memory,
+            tgt_mask=future,
+            tgt_key_padding_mask=no_tgt,
             memory_key_padding_mask=no_src,
-        )  # fmt: skip
+        )
         return self.net["generator"](h)
 
     def _embed(self, side, tokens):

@@ -55,12 +55,13 @@ def linear(torch, x, weight, bias):
 def attention(name, mask, allowed):
     """allowed: PyTorch's boolean mask for the same thing, True = may be looked at."""
     return Case(
-        f"attention, {name}", QKV,
+        f"attention, {name}",
+        QKV,
         lambda torch, q, k, v: torch.nn.functional.scaled_dot_product_attention(
             q, k, v, None if allowed is None else torch.from_numpy(allowed)
         ),
         (mask,),
-    )  # fmt: skip
+    )
 
 
 def dropped_attention(torch, q, k, v):
@@ -71,12 +72,13 @@ def dropped_attention(torch, q, k, v):
 def cross_entropy(ignore_index, smoothing):
     options = {"ignore_index": -100 if ignore_index is None else ignore_index, "label_smoothing": smoothing}
     return Case(
-        f"cross_entropy, ignore {ignore_index}, smoothing {smoothing}", [(3, 5, 6)],
+        f"cross_entropy, ignore {ignore_index}, smoothing {smoothing}",
+        [(3, 5, 6)],
         lambda torch, z: torch.nn.functional.cross_entropy(
             z.reshape(-1, 6), torch.from_numpy(TARGETS).reshape(-1), **options
         ),
         (TARGETS, ignore_index, smoothing),
-    )  # fmt: skip
+    )
 
 
 def feed_forward(activation, draw):

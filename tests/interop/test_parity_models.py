@@ -18,12 +18,14 @@ def twin_of(torch, model, stack_name, head, classes):
     """The same network out of PyTorch's parts, its parameters to be loaded."""
     nn, config, dtype = torch.nn, model.config, {"dtype": torch.float64}
     stack = core_of(torch, config, config.num_layers, 1, "float64").encoder
-    return nn.ModuleDict({
-        "embedding": nn.Embedding(7, config.d_model, **dtype),
-        "positions": nn.Embedding(config.max_seq_len, config.d_model, **dtype),
-        stack_name: stack,
-        head: nn.Linear(config.d_model, classes, **dtype),
-    })  # fmt: skip
+    return nn.ModuleDict(
+        {
+            "embedding": nn.Embedding(7, config.d_model, **dtype),
+            "positions": nn.Embedding(config.max_seq_len, config.d_model, **dtype),
+            stack_name: stack,
+            head: nn.Linear(config.d_model, classes, **dtype),
+        }
+    )
 
 
 def theirs(torch, net, stack, head, causal, first):

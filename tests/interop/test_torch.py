@@ -209,8 +209,9 @@ def test_pytorch_is_neither_needed_nor_imported():
 
 
 def test_what_a_batch_norm_remembers_travels(numpy64):
-    config = npf.TransformerConfig(5, 5, d_model=4, num_heads=1, num_encoder_layers=1, num_decoder_layers=1, d_ff=4,
-                                   norm="batch")  # fmt: skip
+    config = npf.TransformerConfig(
+        5, 5, d_model=4, num_heads=1, num_encoder_layers=1, num_decoder_layers=1, d_ff=4, norm="batch"
+    )
     model, other = (a_model(numpy64, config, seed) for seed in (1, 2))
     for i, (_, buffer) in enumerate(model.named_buffers()):
         buffer.data[...] = i + 1

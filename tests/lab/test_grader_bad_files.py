@@ -40,7 +40,7 @@ REFUSED = {
     "another program": (backward("import subprocess; subprocess.run(['true'])"), ["starts another program"]),
     "a fork": (backward("import os; os.fork()"), ["starts another program"]),
     "the network": (backward("import socket; socket.create_connection(('localhost', 1))"), ["network"]),
-}  # fmt: skip
+}
 
 
 @each(("text", "words"), REFUSED)

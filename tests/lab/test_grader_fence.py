@@ -44,7 +44,7 @@ WAYS_ROUND = {
     ),
     "where warnings go": "import warnings\nwarnings.showwarning.__self__.refuse = lambda *a: None",
     "what finds modules": "import sys\nsys.meta_path[0]._reporter.refuse = lambda *a: None",
-}  # fmt: skip
+}
 
 
 @each("way", WAYS_ROUND)

@@ -267,8 +267,9 @@ def test_the_report_shows_expected_and_given_numbers(in_process, tmp_path):
     text = report.report(answer(tmp_path, "linear", "x, W = cache; return 2 * dy @ W.T, 0, 0"), 1, "")
     expected, yours = (
         [float(number) for number in line.split()[1:]]
-        for line in text.splitlines() if line.split()[:1] in (["expected"], ["yours"])
-    )  # fmt: skip
+        for line in text.splitlines()
+        if line.split()[:1] in (["expected"], ["yours"])
+    )
     assert yours == pytest.approx([2 * number for number in expected], rel=1e-3)
 
 

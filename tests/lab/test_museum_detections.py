@@ -147,8 +147,11 @@ def test_reach_finds_the_checks_that_run_the_code():
     chosen = [bug(name) for name in ("clip-squared", "noam-max", "softmax-overflow", "layer-norm-no-eps")]
     found = prepare(checks, chosen)
     assert [[check.name for check, _ in found.concerned(one)] for one in chosen] == [
-        ["clipping"], ["schedules"], ["values of softmax"], [],
-    ]  # fmt: skip
+        ["clipping"],
+        ["schedules"],
+        ["values of softmax"],
+        [],
+    ]
 
 
 def test_checks_that_fail_without_a_bug_is_refused():

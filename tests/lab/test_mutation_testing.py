@@ -66,8 +66,11 @@ def test_inherited_methods_are_changed_too():
 def test_one_mutant(numpy64):
     found = judge(of("layer_norm", "drop a term", "`g - along_one` became `g`"), numpy64)
     assert (found.fate, found.case, found.operator, found.cause) == (
-        KILLED, "layer_norm", "drop a term", "drop a term",
-    )  # fmt: skip
+        KILLED,
+        "layer_norm",
+        "drop a term",
+        "drop a term",
+    )
     assert found.diagnosis == found.description
     assert found.judgement == "right"
     found = judge(of("linear", "swap outputs"), numpy64)
@@ -128,8 +131,9 @@ def test_a_check_that_is_blind_to_one_per_cent_of_an_error(monkeypatch, numpy64)
     )
     found = judge(with_backward(scaled(1.01)), numpy64)
     assert (found.fate, found.diagnosis) == (
-        SURVIVED, "the gradient of x changes by 1.0e-02 of its size, and passed as right",
-    )  # fmt: skip
+        SURVIVED,
+        "the gradient of x changes by 1.0e-02 of its size, and passed as right",
+    )
 
 
 @pytest.mark.parametrize(

@@ -70,9 +70,12 @@ def test_a_relative_bias_is_added_to_the_scores(numpy64):
 
 @pytest.mark.parametrize(
     ("words", "near"),
-    [({"window": 2}, abs(BACK) < 2), ({"stride": 3}, BACK % 3 == 0),
-     ({"window": 2, "stride": 3}, (abs(BACK) < 2) | (BACK % 3 == 0))],
-)  # fmt: skip
+    [
+        ({"window": 2}, abs(BACK) < 2),
+        ({"stride": 3}, BACK % 3 == 0),
+        ({"window": 2, "stride": 3}, (abs(BACK) < 2) | (BACK % 3 == 0)),
+    ],
+)
 def test_local_attention_looks_at_near_keys(words, near, numpy64):
     layer, full = built(numpy64, attention="local", **words), built(numpy64)
     scores = heads(layer, "query") @ heads(layer, "key").swapaxes(2, 3) / 2

@@ -13,9 +13,12 @@ SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0]])
 MAX_LEN = 8
 TOLERANCE = 1e-12
 MECHANISMS = [
-    {}, {"attention": "local", "window": 2}, {"attention": "local", "stride": 3},
-    {"attention": "local", "window": 2, "stride": 3}, {"attention": "linear"},
-]  # fmt: skip
+    {},
+    {"attention": "local", "window": 2},
+    {"attention": "local", "stride": 3},
+    {"attention": "local", "window": 2, "stride": 3},
+    {"attention": "linear"},
+]
 KINDS = [
     {"positions": positions} | mechanism
     for positions in ("sinusoidal", "learned", "rotary", "relative", "none")

@@ -32,11 +32,13 @@ from npformer.models.kinds import MODELS
 Host = np.ndarray[Any, Any]
 SIZES = {"d_model": 8, "num_heads": 2, "d_ff": 12, "max_seq_len": 6}
 KINDS = {
-    "Transformer": (TransformerConfig, {"src_vocab_size": 9, "tgt_vocab_size": 11, "num_encoder_layers": 2,
-                                        "num_decoder_layers": 2}),
+    "Transformer": (
+        TransformerConfig,
+        {"src_vocab_size": 9, "tgt_vocab_size": 11, "num_encoder_layers": 2, "num_decoder_layers": 2},
+    ),
     "Encoder": (EncoderConfig, {"vocab_size": 9, "num_layers": 2}),
     "Decoder": (DecoderConfig, {"vocab_size": 9, "num_layers": 2}),
-}  # fmt: skip
+}
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
 
 

@@ -56,8 +56,9 @@ def test_a_batch_of_padding_alone_has_loss_0_and_gradient_0(
 
 @pytest.mark.parametrize("scaled", [True, False])
 def test_the_embedding_is_scaled_before_positions_are_added(scaled, numpy64, batch, monkeypatch):
-    config = TransformerConfig(9, 9, d_model=4, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=4,
-                               scale_embedding=scaled)  # fmt: skip
+    config = TransformerConfig(
+        9, 9, d_model=4, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=4, scale_embedding=scaled
+    )
     model = Transformer(config, backend=numpy64)
     seen = []
     forward = model.encoder.forward
@@ -76,8 +77,9 @@ def test_the_embedding_is_scaled_before_positions_are_added(scaled, numpy64, bat
 
 @pytest.mark.parametrize("changes", [{}, {"tie_embeddings": True, "positions": "learned", "norm_order": "pre"}])
 def test_parameters_depend_on_configuration_and_seed_alone(changes, numpy32, numpy64, strict64):
-    config = TransformerConfig(9, 9, d_model=4, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=4,
-                               **changes)  # fmt: skip
+    config = TransformerConfig(
+        9, 9, d_model=4, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=4, **changes
+    )
     wide, narrow, device = (
         {name: model.backend.host(p.data) for name, p in model.named_parameters()}
         for model in (Transformer(config, backend=backend, seed=5) for backend in (numpy64, numpy32, strict64))

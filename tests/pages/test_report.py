@@ -75,9 +75,7 @@ def test_nobody_s_text_is_html(summary, tmp_path):
 def test_curves_of_one_run_and_of_several(summary):
     one = section("curves", summary)
     captions = re.findall("<figcaption>(.*?)</figcaption>", one)
-    assert captions == [
-        "Loss, nats per token", "Held-out accuracy", "Learning rate", "Gradient norm, before clipping"
-    ]  # fmt: skip
+    assert captions == ["Loss, nats per token", "Held-out accuracy", "Learning rate", "Gradient norm, before clipping"]
     assert "warm-up ends, 8" in one
     assert "training <b>2</b>" in one
     two = section("curves", summary, summary)

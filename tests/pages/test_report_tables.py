@@ -46,8 +46,11 @@ def test_the_most_frequent_mistakes_come_first(summary):
     pairs = [("a", "b"), ("a", "b"), ("c", None), (None, "<d>"), ("e", "e"), ("e", " ")]
     text = confusion_table(replace(summary, told=told(*pairs)))
     assert [[marked(cell) for cell in row[:3]] for row in rows(text)[1:]] == [
-        ["a", "b", "2"], ["c", "nothing", "1"], ["nothing", "&lt;d&gt;", "1"], ["e", "␣", "1"]
-    ]  # fmt: skip
+        ["a", "b", "2"],
+        ["c", "nothing", "1"],
+        ["nothing", "&lt;d&gt;", "1"],
+        ["e", "␣", "1"],
+    ]
     assert "5 of 6 pieces are wrong" in text
     assert "Nothing was wrong" in confusion_table(replace(summary, told=told(("a", "a"))))
 

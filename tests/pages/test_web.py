@@ -54,8 +54,11 @@ def mark(browser, what, name, flat, cell_id="cell"):
         "const app = npformerPage;"
         "app.cellOf({call: app.step.call.id, what: arguments[0], name: arguments[1], flat: arguments[2]})"
         ".id = arguments[3];",
-        what, name, flat, cell_id,
-    )  # fmt: skip
+        what,
+        name,
+        flat,
+        cell_id,
+    )
 
 
 def show(browser, folder, trace, step="", **options):
@@ -356,9 +359,10 @@ def test_the_gradient_of_a_parameter_is_the_sum_over_all_its_uses(browser, tmp_p
 def test_text_of_a_user_is_text(browser, tmp_path):
     hostile = "<img src=x onerror=\"document.title='broken in'\"></script><script>document.title='broken in'</script>"
     sample = showcase()
-    document = sample.document | {"title": hostile, "tokens": {
-        name: [[hostile, *row[1:]] for row in rows] for name, rows in sample.document["tokens"].items()
-    }}  # fmt: skip
+    document = sample.document | {
+        "title": hostile,
+        "tokens": {name: [[hostile, *row[1:]] for row in rows] for name, rows in sample.document["tokens"].items()},
+    }
     show(browser, tmp_path, npf.proof.Trace(document, sample.arrays, sample.recording))
     assert browser.run("return document.querySelectorAll('img').length") == 0
     assert text(browser, "#title") == hostile

@@ -172,4 +172,4 @@ BREAKERS = {
     "future seen": broken("who-sees-whom", lambda: model(FutureVisible), SRC, TGT),
     "memory of the top layer": broken("path-integral", wrong_stack, SRC, TGT, key=KEY),
     "generator's bias over the batch": broken("adjoint", lambda: model(backend=BIAS), SRC, TGT),
-}  # fmt: skip
+}

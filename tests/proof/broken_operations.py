@@ -163,8 +163,10 @@ WRONG = {
     "softmax: no sum": ("softmax-rows", lambda dy, cache: (cache.y * dy,), X),
     "softmax: over the batch": ("softmax-logarithm", scaled("softmax", 1 / len(X)), X),
     "softmax: −1e9": (
-        "softmax-sum", (lambda x, visible: F.softmax_forward(np.where(visible, x, -1e9)), F.softmax_backward),
-        X, np.zeros((2, 1, 1), bool),
+        "softmax-sum",
+        (lambda x, visible: F.softmax_forward(np.where(visible, x, -1e9)), F.softmax_backward),
+        X,
+        np.zeros((2, 1, 1), bool),
     ),
     "layer_norm: no mean": ("layer-norm-shift", norm_with(mean=False), *NORM),
     "layer_norm: γ outside": ("layer-norm-scale", norm_with(outside=True), *NORM),
@@ -181,20 +183,16 @@ WRONG = {
     "attention: scale twice": ("attention-query-key", flawed("scale twice"), Q, K, V, SEEN, DRAW),
     "attention: no sum, masked": ("attention-symmetry", flawed("no sum"), Q, K, V, SEEN, DRAW),
     "attention: dV before dropout": ("attention-values", flawed("dV before dropout"), Q, K, V, SEEN, DRAW),
-    "attention: Σ dV before dropout": (
-        "attention-value-shift", flawed("dV before dropout"), Q, K, V, SEEN, DRAW
-    ),
+    "attention: Σ dV before dropout": ("attention-value-shift", flawed("dV before dropout"), Q, K, V, SEEN, DRAW),
     "attention: dV before dropout, too": ("adjoint", flawed("dV before dropout"), Q, K, V, SEEN, DRAW),
     "attention: −1e9": ("attention-nothing", (attend_minus_1e9, F.attention_backward), Q, K, V, SEEN),
     "attention: next key seen": ("attention-visible", (attend_one_ahead, F.attention_backward), Q, K, V, CAUSAL),
     "attention: own key hidden": ("attention-visible", (own_hidden, F.attention_backward), Q, K, V, CAUSAL),
     "feed_forward: mask forgotten": ("relu-units", ffn_mask_forgotten, *FFN),
     "cross_entropy: ε/V forgotten": ("cross-entropy-rows", not_smoothed, *SMOOTH),
-    "cross_entropy: padding counted": (
-        "cross-entropy-uniform", (counts_padding, F.cross_entropy_backward), *SMOOTH
-    ),
+    "cross_entropy: padding counted": ("cross-entropy-uniform", (counts_padding, F.cross_entropy_backward), *SMOOTH),
     "cross_entropy: over B alone": ("path-integral", over_batch_alone, *SMOOTH),
-}  # fmt: skip
+}
 BREAKERS = {
     name: broken(claim, wrong if isinstance(wrong, tuple) else pair(name.split(":")[0], wrong), *inputs)
     for name, (claim, wrong, *inputs) in WRONG.items()

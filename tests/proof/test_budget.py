@@ -85,7 +85,7 @@ SUMS = {
         [D, *[7] * T, *[21] * T, 21, B * T, B * T, B * T, B * T],
     ),
     "gelu": ([(B, T)], []),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("op", SUMS)

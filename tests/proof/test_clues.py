@@ -27,8 +27,11 @@ def test_an_operations_sizes_and_mask():
 
 def test_the_first_array_names_the_sizes_and_a_weight_does_not():
     assert clues_of(None, (RNG.normal(size=(2, 3, 4)), RNG.normal(size=(4, 7))), {}).sizes == {
-        "B": 2, "T": 3, "C": 4, "√C": 2,
-    }  # fmt: skip
+        "B": 2,
+        "T": 3,
+        "C": 4,
+        "√C": 2,
+    }
     assert clues_of(None, (RNG.normal(size=(6, 4)), RNG.normal(size=4)), {}).sizes == {"N": 6, "C": 4, "√C": 2}
     assert clues_of(None, (RNG.normal(size=(1, 3, 4)),), {}).sizes.keys() == {"T", "C", "√C"}  # 1 is no factor
 

@@ -91,9 +91,11 @@ def test_pairs_broadcast_to_one_of_them_in_either_order():
 
 
 @hypothesis.settings(SETTINGS, max_examples=20)
-@given(strategies.broadcasting_pairs(strategies.shapes(1, 2, max_elements=40)).flatmap(
-    lambda pair: st.tuples(*map(strategies.arrays, pair))
-))  # fmt: skip
+@given(
+    strategies.broadcasting_pairs(strategies.shapes(1, 2, max_elements=40)).flatmap(
+        lambda pair: st.tuples(*map(strategies.arrays, pair))
+    )
+)
 def test_a_product_that_broadcasts_is_checked_with_them(pair):
     def summed(gradient, like):
         extra = tuple(range(gradient.ndim - like.ndim))

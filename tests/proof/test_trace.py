@@ -130,8 +130,11 @@ def test_the_showcase_is_small():
 
 def with_numbers_of(one, other):
     """The other layer, with the parameters and buffers of one."""
-    pairs = zip((*one.named_parameters(), *one.named_buffers()), (*other.named_parameters(), *other.named_buffers()),
-                strict=True)  # fmt: skip
+    pairs = zip(
+        (*one.named_parameters(), *one.named_buffers()),
+        (*other.named_parameters(), *other.named_buffers()),
+        strict=True,
+    )
     for (_, mine), (_, theirs) in pairs:
         theirs.data[...] = mine.data
     return other

@@ -90,8 +90,11 @@ def test_compile_ahead_covers_the_kernels_a_training_step_calls(name, asked, cal
 USES = {"greedy": greedy, "beams": partial(beam_search, beam=2)}
 
 
-@pytest.mark.parametrize("of", [*(("greedy", name) for name in (*VARIANTS, "Decoder")), ("beams", "post-LN"),
-                                ("beams", "rotary")], ids=" ".join)  # fmt: skip
+@pytest.mark.parametrize(
+    "of",
+    [*(("greedy", name) for name in (*VARIANTS, "Decoder")), ("beams", "post-LN"), ("beams", "rotary")],
+    ids=" ".join,
+)
 def test_compile_ahead_covers_the_kernels_that_decoding_calls(of, asked, called, monkeypatch):
     use, name = of
     monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)

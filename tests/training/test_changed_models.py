@@ -86,8 +86,10 @@ class Nested(Layer):
         super().__init__(on)
         first, second = (Linear(8, 8, backend=on, seed=seed) for seed in (1, 2))
         self.parts = {
-            "tuple": (first, second), "dict": {"first": first, "second": second}, "lists": [[first], [second]],
-        }[kind]  # fmt: skip
+            "tuple": (first, second),
+            "dict": {"first": first, "second": second},
+            "lists": [[first], [second]],
+        }[kind]
         self.notes = {}
 
     def maps(self):

@@ -50,11 +50,13 @@ def resumed(run):
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("d_model = 8", "d_model = 8192"), ("num_encoder_layers = 1", "num_encoder_layers = 10000"),
-        ("d_ff = 8", "d_ff = 1000000"), ('positions = "sinusoidal"', 'positions = "learned"'),
+        ("d_model = 8", "d_model = 8192"),
+        ("num_encoder_layers = 1", "num_encoder_layers = 10000"),
+        ("d_ff = 8", "d_ff = 1000000"),
+        ('positions = "sinusoidal"', 'positions = "learned"'),
         ('dtype = "float32"', 'dtype = "float64"'),
     ],
-)  # fmt: skip
+)
 def test_a_model_that_the_checkpoint_does_not_hold_is_not_built(old, new, run, monkeypatch):
     change(run, old, new)
     monkeypatch.setattr(module, "build_model", lambda *_, **__: pytest.fail("a model was built"))

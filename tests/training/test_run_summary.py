@@ -48,8 +48,10 @@ def test_the_folder_alone_gives_what_the_training_found(ended):
     assert {line["kind"] for line in found.records} == {"train", "eval", "gradient"}
     assert found.environment["kernels"] == "numpy"
     assert set(found.attention.weights) == {
-        "encoder.layers.0.self_attention", "decoder.layers.0.self_attention", "decoder.layers.0.cross_attention"
-    }  # fmt: skip
+        "encoder.layers.0.self_attention",
+        "decoder.layers.0.self_attention",
+        "decoder.layers.0.cross_attention",
+    }
 
 
 def test_the_norms_of_an_evaluated_step_make_up_the_logged_one(ended):

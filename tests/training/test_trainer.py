@@ -141,8 +141,9 @@ def test_a_diverged_model_does_not_push_out_a_sound_checkpoint(make, log_every, 
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-@pytest.mark.parametrize("array", ["parameters.src_embedding.weight", "moments.first.generator.bias",
-                                   "moments.second.generator.weight"])  # fmt: skip
+@pytest.mark.parametrize(
+    "array", ["parameters.src_embedding.weight", "moments.first.generator.bias", "moments.second.generator.weight"]
+)
 def test_numbers_that_no_loss_shows_are_looked_at_before_they_are_saved(make, array, value):
     """No source has a [BOS], so its embedding is never looked up; an infinite moment makes updates of 0 evermore."""
     told = Told()

@@ -67,8 +67,11 @@ def _linear(rng: Rng) -> Iterator[Given]:
 
 def _elementwise(rng: Rng) -> Iterator[Given]:
     for label, shape in (
-        ("a batch of sequences", (2, 3, 5)), ("a vector", (6,)), ("a matrix with gaps", (3, 4)), (LONG, (10, 11, 12)),
-    ):  # fmt: skip
+        ("a batch of sequences", (2, 3, 5)),
+        ("a vector", (6,)),
+        ("a matrix with gaps", (3, 4)),
+        (LONG, (10, 11, 12)),
+    ):
         yield label, (1.5 * normal(rng, *shape),), _tokens(*shape)
 
 
@@ -84,9 +87,11 @@ def _softmax(rng: Rng) -> Iterator[Given]:
 
 def _dropout(rng: Rng) -> Iterator[Given]:
     for label, shape, drops in (
-        ("a batch of sequences", (2, 3, 5), True), ("a matrix with gaps", (4, 3), True),
-        ("nothing dropped (keep is None)", (2, 3), False), (LONG, (10, 11, 12), True),
-    ):  # fmt: skip
+        ("a batch of sequences", (2, 3, 5), True),
+        ("a matrix with gaps", (4, 3), True),
+        ("nothing dropped (keep is None)", (2, 3), False),
+        (LONG, (10, 11, 12), True),
+    ):
         sizes = (_tokens(*shape) if drops else {}) | {"s": 1.6}
         yield label, (normal(rng, *shape), keep(rng, *shape) if drops else None, 1.6), sizes
 
@@ -101,27 +106,34 @@ def _embedding(rng: Rng) -> Iterator[Given]:
 
 def _learned_positions(rng: Rng) -> Iterator[Given]:
     for label, (batch, length, width), rows, offset in (
-        ("from position 0", (2, 3, 4), 7, 0), ("from a later position", (3, 2, 4), 7, 4),
-        ("one token with gaps", (1, 1, 4), 7, 2), (LONG, (10, 11, 12), 15, 3),
-    ):  # fmt: skip
+        ("from position 0", (2, 3, 4), 7, 0),
+        ("from a later position", (3, 2, 4), 7, 4),
+        ("one token with gaps", (1, 1, 4), 7, 2),
+        (LONG, (10, 11, 12), 15, 3),
+    ):
         x, table = normal(rng, batch, length, width), normal(rng, rows, width)
         yield label, (x, table, offset), _tokens(batch, length, width)
 
 
 def _layer_norm(rng: Rng) -> Iterator[Given]:
     for label, shape, spread in (
-        ("a batch of sequences", (2, 3, 5), 1.0), ("a matrix with gaps", (4, 6), 1.0), ("one token", (1, 1, 4), 1.0),
-        ("nearly constant tokens", (3, 2, 4), 0.01), (LONG, (10, 11, 12), 1.0),
-    ):  # fmt: skip
+        ("a batch of sequences", (2, 3, 5), 1.0),
+        ("a matrix with gaps", (4, 6), 1.0),
+        ("one token", (1, 1, 4), 1.0),
+        ("nearly constant tokens", (3, 2, 4), 0.01),
+        (LONG, (10, 11, 12), 1.0),
+    ):
         x = 2.0 + spread * normal(rng, *shape)
         yield label, (x, normal(rng, shape[-1]), normal(rng, shape[-1]), 1e-5), _tokens(*shape)
 
 
 def _residual(rng: Rng) -> Iterator[Given]:
     for label, shape, drops in (
-        ("with dropout", (2, 3, 4), True), ("a matrix with gaps", (3, 5), True),
-        ("without dropout (keep is None)", (2, 3), False), (LONG, (10, 11, 12), True),
-    ):  # fmt: skip
+        ("with dropout", (2, 3, 4), True),
+        ("a matrix with gaps", (3, 5), True),
+        ("without dropout (keep is None)", (2, 3), False),
+        (LONG, (10, 11, 12), True),
+    ):
         x, f = normal(rng, *shape), normal(rng, *shape)
         sizes = {"s": 1.6, **_tokens(*shape)} if drops else {}
         yield label, (x, f, keep(rng, *shape) if drops else None, 1.6 if drops else 1.0), sizes
@@ -151,9 +163,11 @@ def _feed_forward(rng: Rng) -> Iterator[Given]:
 def _cross_entropy(rng: Rng) -> Iterator[Given]:
     full, padded = np.array([[1, 4, 2], [2, 3, 1]]), np.array([[1, 4, 0], [2, 0, 0]])
     for label, targets, smoothing in (
-        ("no padding", full, 0.0), ("padding", padded, 0.0), ("padding and label smoothing", padded, 0.1),
+        ("no padding", full, 0.0),
+        ("padding", padded, 0.0),
+        ("padding and label smoothing", padded, 0.1),
         ("nothing but padding", 0 * full, 0.1),
-    ):  # fmt: skip
+    ):
         counted = max(int(np.sum(targets != 0)), 1)
         sizes = _tokens(2, 3, 5) | {"V": 5.0, "the number of counted tokens": counted}
         yield label, (normal(rng, 2, 3, 5), targets, 0, smoothing), sizes

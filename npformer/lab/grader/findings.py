@@ -94,12 +94,13 @@ def _gradient(name: str, outcomes: Sequence[Result]) -> list[Finding]:
     measured = " of your own forward (measured)" if worst.own_forward else ""
     words = {
         "shape": f"has the shape {compared.claimed.shape}, expected {compared.truth.shape}"
-        if compared.problem == "shape" else "",
+        if compared.problem == "shape"
+        else "",
         "kind": f"expected an array {compared.truth.shape}, got {kind(compared.claimed)}",
         "not finite": "has entries that are NaN or infinite",
         "precision": _imprecise(compared) if compared.problem == "precision" else "",
         "numbers": f"is not the derivative{measured}; off by {_percent(compared.error)}",
-    }  # fmt: skip
+    }
     text = words[compared.problem] + _where(bad, outcomes)
     return [Finding(name, False, text, _numbers(name, worst, compared), _lacks(compared))]
 

@@ -52,8 +52,9 @@ def _later_steps(probe: Probe, one: Governed) -> Iterator[tuple[str, dict[str, A
     length = probe.inputs[one.inputs[0]].shape[-2]
     for t in range(1 + one.mask.query_offset, length):
         later = (np.arange(length) >= t)[:, None]
-        changed = {name: probe.inputs[name] + later * probe.rng(3).normal(size=probe.inputs[name].shape)
-                   for name in one.inputs}  # fmt: skip
+        changed = {
+            name: probe.inputs[name] + later * probe.rng(3).normal(size=probe.inputs[name].shape) for name in one.inputs
+        }
         yield f"{' and '.join(one.inputs)} from step {t} on", changed, t - one.mask.query_offset
 
 

@@ -172,6 +172,9 @@ def constants_of(forward: Callable[..., Any]) -> tuple[float, ...]:
         return tuple(known)
     nodes = [n.value for n in ast.walk(source.tree) if isinstance(n, ast.Constant)]
     own = [n for n in nodes if isinstance(n, int | float) and not isinstance(n, bool)]
-    own += [value for name in sorted(source.function.__code__.co_names)
-            if isinstance(value := source.names.get(name), float)]  # fmt: skip
+    own += [
+        value
+        for name in sorted(source.function.__code__.co_names)
+        if isinstance(value := source.names.get(name), float)
+    ]
     return tuple(dict.fromkeys([*own, *(3 * n for n in own), *known]))

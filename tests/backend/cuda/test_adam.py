@@ -106,8 +106,9 @@ def test_the_length_of_a_gradient_and_the_factor_that_clips_it(runtime, dtype, s
         return
     clip_by_global_norm(arena, longest)
     where = arena.segments[2]
-    np.testing.assert_allclose(shrink * before[where.start : where.stop], arena.grads[where.start : where.stop],
-                               rtol=BOUND[dtype])  # fmt: skip
+    np.testing.assert_allclose(
+        shrink * before[where.start : where.stop], arena.grads[where.start : where.stop], rtol=BOUND[dtype]
+    )
 
 
 def test_a_nan_norm_is_seen_and_nothing_is_divided_by_0(runtime, dtype):

@@ -47,8 +47,9 @@ def test_linear(table, monkeypatch, least):
 
 def test_feed_forward_with_relu(table):
     rng = np.random.default_rng(2)
-    x, w1, b1, w2, b2 = (whole(rng, 300 if i == 0 else 3, *shape) for i, shape in enumerate(
-        ((4, 3), (3, 7), (7,), (7, 3), (3,))))  # fmt: skip
+    x, w1, b1, w2, b2 = (
+        whole(rng, 300 if i == 0 else 3, *shape) for i, shape in enumerate(((4, 3), (3, 7), (7,), (7, 3), (3,)))
+    )
     dy = whole(rng, 300, 4, 3)
     y, cache = table.feed_forward.forward(x, w1, b1, w2, b2, "relu", HALF)
     factors = PLAIN.dropout.forward(np.ones((4, 7)), HALF)[0]

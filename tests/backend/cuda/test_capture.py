@@ -288,8 +288,11 @@ def test_full_memory_names_a_batch_that_fits(new_step, cupy, machine):
     before, machine.room = state(step), machine.used + 100_000
     with pytest.raises(DeviceMemoryError) as caught:
         step(*given[1])
-    found = re.search(r"batch_size: 64 sequences as long as these do not fit, (\d+) were tried and do: make it (\d+), "
-                      r"or keep it and set accumulate=(\d+), ", str(caught.value))  # fmt: skip
+    found = re.search(
+        r"batch_size: 64 sequences as long as these do not fit, (\d+) were tried and do: make it (\d+), "
+        r"or keep it and set accumulate=(\d+), ",
+        str(caught.value),
+    )
     assert found is not None, str(caught.value)
     rows, again, parts = map(int, found.groups())
     assert rows == again == 64 // parts

@@ -127,18 +127,21 @@ def test_shared_memory_begins_without_numbers(run):
 BARRIER = r"block 0, thread 0: waits for ever at the barrier of line \d+"
 
 
-@pytest.mark.parametrize(("kernel", "given", "words"), [
-    ("outside", (None, -1), "wrote before an array of 512 bytes"),
-    ("outside", (None, 64), "wrote behind an array of 512 bytes"),
-    ("outside", (None, 100), "wrote behind an array of 512 bytes"),
-    ("outside", (np.zeros(4), -1), "wrote before an array of 32 bytes"),  # memory that the GPU did not give
-    ("outside", (np.zeros(4), 4), "wrote behind an array of 32 bytes"),  # is lent with zones, too
-    ("parted", (), BARRIER),
-    ("two_barriers", (), BARRIER),
-    ("too_far", (None, 2), r"block 0, thread 0: an index outside its array, in line \d+"),
-    ("crooked", (X, None), "block 0, thread 0: a pointer that is null or not aligned"),
-    ("turned", (X,), "3 arguments, got 1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kernel", "given", "words"),
+    [
+        ("outside", (None, -1), "wrote before an array of 512 bytes"),
+        ("outside", (None, 64), "wrote behind an array of 512 bytes"),
+        ("outside", (None, 100), "wrote behind an array of 512 bytes"),
+        ("outside", (np.zeros(4), -1), "wrote before an array of 32 bytes"),  # memory that the GPU did not give
+        ("outside", (np.zeros(4), 4), "wrote behind an array of 32 bytes"),  # is lent with zones, too
+        ("parted", (), BARRIER),
+        ("two_barriers", (), BARRIER),
+        ("too_far", (None, 2), r"block 0, thread 0: an index outside its array, in line \d+"),
+        ("crooked", (X, None), "block 0, thread 0: a pointer that is null or not aligned"),
+        ("turned", (X,), "3 arguments, got 1"),
+    ],
+)
 def test_what_is_wrong_is_reported(run, kernel, given, words):
     with pytest.raises(AssertionError, match=f"{kernel}: {words}"):
         run(kernel, *given, threads=1 if given else 8)

@@ -74,10 +74,12 @@ def fits(own, real, name):
         if kind.kind is not inspect.Parameter.KEYWORD_ONLY:
             assert places[i] == parameter, f"{name}: {parameter} has another place: {signature(real)}"
     missing = [
-        each for each, kind in there.items()
-        if kind.default is inspect.Parameter.empty and each not in wanted
+        each
+        for each, kind in there.items()
+        if kind.default is inspect.Parameter.empty
+        and each not in wanted
         and kind.kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    ]  # fmt: skip
+    ]
     assert not missing, f"{name}: CuPy wants {missing}, too: {signature(real)}"
 
 

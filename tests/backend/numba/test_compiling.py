@@ -171,8 +171,9 @@ def test_training_and_decoding_compile_nothing_more(dtype):
         {"norm_order": "pre", "activation": "gelu", "positions": "learned", "tie_embeddings": True, "recompute": True},
     ]
     for changes in variants:
-        config = TransformerConfig(9, 9, d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=12,
-                                   max_seq_len=8, **changes)  # fmt: skip
+        config = TransformerConfig(
+            9, 9, d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=12, max_seq_len=8, **changes
+        )
         model = Transformer(config, backend=backend)
         step = TrainStep(model, Adam(model.arena), clip_norm=np.float32(1.0), accumulate=2, label_smoothing=0.1)
         step(ids, ids, ids)

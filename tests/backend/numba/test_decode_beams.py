@@ -62,7 +62,7 @@ def test_sources_are_done_at_different_steps(length_penalty):
     same(
         beam_search(model("numba"), src, MAX_LEN, length_penalty=length_penalty),
         one_by_one(model("plain"), src, length_penalty=length_penalty),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("changes", [{"norm_order": "pre"}, {"positions": "learned"}, {"tie_embeddings": True}])

@@ -93,7 +93,7 @@ def test_texts_of_any_length(tokens):
 @pytest.mark.parametrize(
     ("stack", "change"),
     [*itertools.product(WHOLE, ["in place", "array", "layer", "norm"]), ("decoder", "kind")],
-)  # fmt: skip
+)
 @pytest.mark.usefixtures("threads")
 def test_a_model_that_changes_is_computed_with_as_it_is_now(stack, change, change_stack):
     """A decoder between two steps."""

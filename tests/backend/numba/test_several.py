@@ -50,8 +50,11 @@ def test_processes_compile_and_this_one_takes_what_they_kept(compiled):
     assert len(said) == 4
 
 
-@pytest.mark.parametrize(("cores", "before"), [(1, ""), (2, DYING), (2, "several.sys.executable = None")],
-                         ids=["one core", "processes that die", "no program to start"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("cores", "before"),
+    [(1, ""), (2, DYING), (2, "several.sys.executable = None")],
+    ids=["one core", "processes that die", "no program to start"],
+)
 def test_what_processes_do_not_bring_about_this_one_does(cores, before, compiled):
     own, said = compiled(cores, before)
     assert own == NAMES

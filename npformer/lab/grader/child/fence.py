@@ -181,8 +181,11 @@ def limit(seconds: float, memory: int) -> None:
     except ImportError:  # not on this system: the parent process still limits the time
         return
     for kind, value in (
-        (resource.RLIMIT_AS, memory), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_CPU, int(seconds) + 10), (resource.RLIMIT_NPROC, 0),
-    ):  # fmt: skip
+        (resource.RLIMIT_AS, memory),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_CPU, int(seconds) + 10),
+        (resource.RLIMIT_NPROC, 0),
+    ):
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(kind, (value, value))

@@ -26,9 +26,10 @@ def _huge(backend: Backend) -> list[str]:
     loss, cache = backend.ops.cross_entropy.forward(logits, targets, None, 0.0)
     dlogits = backend.ops.cross_entropy.backward(1.0, cache)
     return [
-        *differ("softmax of 1000, 1001", y, [[p, 1 - p]] * 2), *differ("the loss", loss, 500.0),
+        *differ("softmax of 1000, 1001", y, [[p, 1 - p]] * 2),
+        *differ("the loss", loss, 500.0),
         *differ("its gradient", dlogits, [[[1.0, 0.0, -1.0]]]),
-    ]  # fmt: skip
+    ]
 
 
 def _nothing(backend: Backend) -> list[str]:
@@ -129,4 +130,4 @@ CHECKS = of_backend(
     ("dropout's places", "no two places of a model draw the same mask", _places),
     ("inference", "without a key nothing is dropped", _inference),
     ("rotation", "PE(p + δ) is PE(p) rotated, by an angle that does not depend on p", _rotation),
-)  # fmt: skip
+)

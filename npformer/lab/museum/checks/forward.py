@@ -112,9 +112,11 @@ def _sums(backend: Backend) -> list[str]:
     (total, normed), _ = backend.ops.add_norm.forward(x, f, gamma, beta, 1e-5, None)
     expected = _normed(x + f, gamma, beta, 1e-5)
     return [
-        *differ("x + f", plain, x + f), *differ("LN(x + f)", post, expected),
-        *differ("the stream", total, x + f), *differ("its norm", normed, expected),
-    ]  # fmt: skip
+        *differ("x + f", plain, x + f),
+        *differ("LN(x + f)", post, expected),
+        *differ("the stream", total, x + f),
+        *differ("its norm", normed, expected),
+    ]
 
 
 def _feed_forward(backend: Backend) -> list[str]:

@@ -112,4 +112,4 @@ CHECKS = of_backend(
     ("micro-batches", "a batch in three parts gives the gradient of the whole, whatever the padding", _micro),
     ("fresh masks", "every step and every micro-batch draws its own dropout", _fresh),
     ("resume", "a run that stops and resumes ends bit for bit like an uninterrupted one", _resume),
-)  # fmt: skip
+)

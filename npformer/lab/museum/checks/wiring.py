@@ -33,9 +33,12 @@ def _parity(backend: Backend, **changes: Any) -> list[str]:
     built = model(backend, **changes)
     config = built.config
     plain = Plain(
-        {name: np.array(p.data) for name, p in built.named_parameters()}, config.num_heads,
-        (config.num_encoder_layers, config.num_decoder_layers), config.norm_order == "pre", config.activation == "gelu",
-    )  # fmt: skip
+        {name: np.array(p.data) for name, p in built.named_parameters()},
+        config.num_heads,
+        (config.num_encoder_layers, config.num_decoder_layers),
+        config.norm_order == "pre",
+        config.activation == "gelu",
+    )
     tgt = TGT[:, :4]  # another length than the source
     logits = built(SRC, tgt)
     expected = [plain.logits(s.tolist(), t.tolist()) for s, t in zip(SRC, tgt, strict=True)]
