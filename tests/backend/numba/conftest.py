@@ -13,12 +13,23 @@ import npformer
 from npformer.backend.numpy import numba_problem
 from npformer.layers import LayerNorm
 
-if numba_problem():
-    collect_ignore_glob = ["test_*.py"]  # why, the tests of all tables of kernels say where they are skipped
-else:
+PROBLEM = numba_problem()
+if PROBLEM is None:
     from npformer.backend.numba import decode_parts, decode_step, sharing
 
 PATIENCE = 600  # seconds until a test gives up on what would never happen
+
+
+class SkippedFile(pytest.Module):
+    """A file of tests for which Numba is missing."""
+
+    def collect(self):
+        pytest.skip(str(PROBLEM))
+
+
+def pytest_pycollect_makemodule(module_path, parent):
+    """Without Numba the files of this folder are skipped and the reason is shown; no file has to ask for it."""
+    return None if PROBLEM is None else SkippedFile.from_parent(parent, path=module_path)
 
 
 @pytest.fixture
