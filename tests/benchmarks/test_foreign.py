@@ -52,6 +52,14 @@ def test_the_list_is_long_and_its_names_are_unique():
     assert sum(of_each[pair.name] >= 2 for pair in RIGHT) > len(RIGHT) / 2
 
 
+def test_the_stored_score_is_of_this_list():
+    stored = json.loads((RESULTS / "foreign-last.json").read_text(encoding="utf-8"))["results"]
+    origin = {pair.name: "right" for pair in RIGHT}
+    origin |= {each.name: "by hand" if each.by_hand else "mutant" for each in WRONG}
+    assert {each["name"]: each["origin"] for each in stored} == origin
+    assert len(stored) == len(origin)
+
+
 def test_the_files_are_short():
     folder = Path(command.__file__).parent
     assert [path.name for path in folder.glob("*.py") if path.read_text(encoding="utf-8").count("\n") > 300] == []
