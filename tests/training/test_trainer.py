@@ -108,7 +108,7 @@ def test_a_signal_in_the_last_step_changes_nothing(make):
 @pytest.mark.usefixtures("usual_signals")
 def test_a_stop_at_a_step_that_is_saved_keeps_its_score(make):
     trainer = make(Told(lambda step: signal.raise_signal(signal.SIGTERM)), eval_every=1, save_every=1)
-    with pytest.raises(Interrupted, match="^stopped at step 1 of 6; saved"):
+    with pytest.raises(Interrupted, match=r"^stopped at step 1 of 6; saved"):
         trainer.train()
     (path,) = list_checkpoints(trainer.run.checkpoints)
     assert load_checkpoint(path).score is not None

@@ -1,7 +1,7 @@
 """Adam's formula in one pass over the arena: seven streams of memory, each touched once.
 
-A gradient that stays 0 lets its moments decay into denormal numbers, on which a processor is ten
-times slower, for nothing: at 1e-30 a moment has long lost all effect. So it is set to 0 there.
+If a gradient stays 0, its moments decay into denormal numbers, which a processor handles ten times more slowly.
+A moment below 1e-30 has no effect any more, so the kernel sets it to 0.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Attention, forward and backward one compiled call each, some queries of one head at a time.
+"""Attention with its softmax: one compiled call forward and one backward, over blocks of queries of one head.
 
-Their scores (n, S) stay in the cache from the first product to the last, however long the sequences
-are. With a causal mask they meet only the keys that the last of them sees.
+The scores (n, S) of a block stay in the processor's cache through q kᵀ, softmax, dropout and the product with v,
+however long the sequences are. With a causal mask a block reads only the keys that its last query sees.
 
-What backward needs of dropout's mask costs no memory: weights are never negative, so the sign bit of a
-kept weight says that dropout dropped it. Where nothing is dropped and sequences are long, weights are not
-kept at all but computed again, which costs a product and an exponential and saves the largest of all arrays.
+Backward needs dropout's mask, which costs no memory: weights are never negative, so a set sign bit marks a weight
+that dropout dropped. Without dropout, and if sequences are long, backward computes the weights again. This costs
+one product and one exponential, and saves the largest of all arrays.
 
     kept weight    w ≥ 0     dropped weight    −w
 
@@ -44,7 +44,7 @@ UNLIMITED = -1  # window or stride that is not there
 
 
 class Pattern(NamedTuple):
-    """What a kernel is told of an AttentionMask."""
+    """An AttentionMask as the kernels read it."""
 
     visible: Array  # (B, S), or EVERYTHING
     has_visible: bool
@@ -95,12 +95,12 @@ def attention_backward(
 
 
 def _queries_at_once(queries: int, keys: int, itemsize: int) -> int:
-    """So many that their scores fit into the cache; at least FEWEST if there are."""
+    """The number of queries in a block: their scores fit into the cache; at least FEWEST if there are as many."""
     return max(1, min(queries, max(FEWEST, BYTES_AT_ONCE // max(1, keys * itemsize))))
 
 
 def _scores(count: int, cache: AttentionCache) -> Array:
-    """Room for the scores of a block, so many times."""
+    """Memory for the scores of a block, count times."""
     return empty((count, cache.at_once * cache.k.shape[2]), cache.q.dtype)
 
 
@@ -126,7 +126,7 @@ def _hide_far_keys(row, position, window, stride):
 
 @inlined
 def _draw_signs(weights, dropped, words, seed, site, step, micro, start, keys, threshold, scale):
-    """Drop some of the weights (n, seen) of n queries, whose first number of all keys is number start of the draw."""
+    """Give dropped weights (n, seen) of n queries a negative sign. The first one's number in the draw is start."""
     own = weights.dtype.type
     limit, grow, nothing = np.uint16(threshold), own(scale), own(0)
     lanes = lent(words.view(np.uint16))
@@ -187,7 +187,7 @@ def _hide_keys(visible, b, hidden):
 
 @inlined
 def _keys_seen(last, causal, keys):
-    """How many of the keys a block may see whose last query is at position last."""
+    """The number of keys that a block may see whose last query is at position last."""
     return min(max(last + 1, 0), keys) if causal else keys
 
 
@@ -196,7 +196,7 @@ def attend(
     q, k, v, out, weights, at_once, scores, visible, has_visible, causal, offset, window, stride, factor,
     seed, site, step, micro, start, threshold, scale,
 ):  # fmt: skip
-    """Write out, and weights, signed if numbers are dropped, where they are kept."""
+    """Write out, and the weights if they are kept, with the signs of dropout."""
     q, k, v, out, weights, scores = lent(q), lent(k), lent(v), lent(out), lent(weights), lent(scores)
     (batch, heads, queries, _), keys = q.shape, k.shape[2]
     words = room_for_lanes(at_once * keys if threshold > 0 else 0)
@@ -222,7 +222,7 @@ def attend(
 
 @inlined
 def _keep_positive(weights, scale, kept):
-    """The dropped weights again, from the signed ones."""
+    """Turn signed weights into dropped ones: 0 where the sign is negative."""
     grow, nothing = weights.dtype.type(scale), weights.dtype.type(0)
     for e in range(weights.size):
         kept[e] = nothing if weights[e] <= nothing else weights[e] * grow  # NaN stays NaN

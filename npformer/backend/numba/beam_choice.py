@@ -1,4 +1,4 @@
-"""Which hypotheses of a beam search go on, in one kernel from the logits on: ``choose`` of ``decoding/choice.py``."""
+"""Chooses the hypotheses that a beam search continues, in one kernel from the logits on: ``decoding/choice.py``."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def beam_choice(
 
 @inlined
 def best_of_row(row, tokens, values):
-    """The largest k of row (V,), largest first, of equal ones the first, where they are, and log Σ exp of all.
+    """Write the k largest numbers of row (V,), the largest first, and their indices. Returns log Σ exp of the row.
 
-    NaN if there is one in the row.
+    Of equal numbers the first comes first. Returns NaN if the row has a NaN.
     """
     k, found, nan = tokens.shape[0], 0, False
     for v in range(row.shape[0]):
@@ -53,7 +53,7 @@ def best_of_row(row, tokens, values):
 
 @inlined
 def rank(log_p, values, log_sums, greedy, parents, proposals, totals):
-    """How many of a source's proposals (w, k) there are, at most m, and which: the greedy one, then by log P."""
+    """Write the best of a source's proposals (w, k), at most m: the greedy one, then by log P. Returns their number."""
     (w, k), most, count = values.shape, totals.shape[0], 0
     if greedy >= 0 and most > 0:
         parents[0], proposals[0], count = greedy, 0, 1
@@ -77,7 +77,7 @@ def rank(log_p, values, log_sums, greedy, parents, proposals, totals):
 
 @inlined
 def seat(parents, totals, taken, places):
-    """Where hypotheses (m,) go: the first of siblings stays, the others take what is empty; −1 for nobody."""
+    """Write the rows of hypotheses (m,): a parent's first child keeps its row, others take free rows; −1: none."""
     taken[:] = False
     for q in range(parents.shape[0]):
         stays = totals[q] > NOBODY and not taken[parents[q]]
@@ -94,7 +94,7 @@ def seat(parents, totals, taken, places):
 
 @inlined
 def choose(logits, log_p, room, pad, best, values, log_sums, greedy, rows, tokens, totals):
-    """From log_p (n, w) and greedy (n,), which changes, to rows, tokens and totals (n, width)."""
+    """Compute rows, tokens and totals (n, width) from log_p (n, w) and greedy (n,), which is updated."""
     (n, w), width = log_p.shape, rows.shape[1]
     for r in range(logits.shape[0]):
         log_sums[r] = best_of_row(logits[r], best[r], values[r])
@@ -119,5 +119,5 @@ def choose(logits, log_p, room, pad, best, values, log_sums, greedy, rows, token
 
 @kernel("XDkiWYdsWWD", calls="beam_choice")
 def choose_in_beams(logits, log_p, room, pad, best, values, log_sums, greedy, rows, tokens, totals):
-    """``choose``, for Python."""
+    """The kernel that Python calls: ``choose``."""
     choose(logits, log_p, room, pad, best, values, log_sums, greedy, rows, tokens, totals)

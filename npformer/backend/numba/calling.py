@@ -1,11 +1,11 @@
-"""Calls of kernels as data: a row of 64-bit words that one compiled loop goes through, without Python's lock.
+"""Calls of kernels as data: 64-bit words that one compiled loop executes without Python's lock.
 
     a call      where its forwarder is | where the next call begins | the kernel's arguments, word by word
     a number    one word: its bits
     an array    how many numbers | bytes of one | address | shape … | strides …
 
-Each kernel has a forwarder, which takes its arguments from the words and calls it as compiled code does. Numba
-gives an array two more arguments, for counting references; none are counted of memory that the caller holds.
+Each kernel has a forwarder. It reads the arguments from the words and calls the kernel as compiled code does. Numba
+passes two more arguments for each array, to count references. Nothing is counted here: the caller holds the memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _forwarders: dict[tuple[Kernel, str], int] = {}  # where each lies
 
 
 def program(calls: Sequence[tuple[Kernel, Sequence[int]]], dtype: str) -> tuple[HostArray, list[int]]:
-    """The words of calls, and where the arguments of each begin."""
+    """The words of these calls, and the index at which the arguments of each begin."""
     called = list(dict.fromkeys(kernel for kernel, _ in calls))
     prepare([kernel for kernel in called if not kernel.is_ready(dtype)], dtype)
     _make_forwarders(called, dtype)
@@ -45,7 +45,7 @@ def program(calls: Sequence[tuple[Kernel, Sequence[int]]], dtype: str) -> tuple[
 
 
 def run(words: HostArray) -> None:
-    """Make the calls, one after the other. Raises MemoryError if a kernel could not go on."""
+    """Execute the calls in order. Raises MemoryError if a kernel failed."""
     if _loop()(words.ctypes.data, words.size):
         raise MemoryError("a kernel of a recorded step could not go on, as a rule for want of memory")
 
@@ -53,7 +53,7 @@ def run(words: HostArray) -> None:
 @cache
 @global_compiler_lock
 def _loop() -> Any:
-    """(address of words, how many) -> 0, or 1 once a kernel has said that it failed; ctypes drops Python's lock."""
+    """The loop: (address of words, number of calls) -> 0, or 1 if a kernel failed; ctypes releases Python's lock."""
     module = ir.Module()
     function = ir.Function(module, ir.FunctionType(WORD, [WORD.as_pointer(), WORD]), "run")
     words, size = function.args
@@ -80,7 +80,7 @@ def _loop() -> Any:
 
 @global_compiler_lock
 def _make_forwarders(kernels: Sequence[Kernel], dtype: str) -> None:
-    """Have a forwarder for each of them: i32 (i64*), which calls the kernel with words."""
+    """Compile a forwarder for each kernel: i32 (i64*), which calls the kernel with the words."""
     kernels = [kernel for kernel in kernels if (kernel, dtype) not in _forwarders]
     if not kernels:
         return
@@ -114,7 +114,7 @@ def _write_forwarder(module: Any, name: str, kernel: Kernel, kinds: Sequence[Any
 
 
 def _argument(builder: Any, word: Any, kind: Any, part: int) -> Any:
-    """A word as what compiled code takes."""
+    """Convert a word to the type of an argument."""
     if isinstance(kind, numba.types.Array):
         return builder.inttoptr(word, ADDRESS) if part == 2 else word
     if kind == numba.types.float64:
@@ -123,7 +123,7 @@ def _argument(builder: Any, word: Any, kind: Any, part: int) -> Any:
 
 
 def _compiled(module: Any, names: Sequence[str]) -> list[int]:
-    """Where these functions of a module lie, once compiled."""
+    """Compile a module and return the addresses of these functions."""
     machine = llvm.Target.from_default_triple().create_target_machine(opt=1)
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(str(module)), machine)
     engine.finalize_object()

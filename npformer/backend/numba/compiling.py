@@ -1,16 +1,16 @@
-"""How kernels are declared and compiled: once per precision, kept on disk, and never in silence.
+"""Declares kernels and compiles them: once per precision, stored on disk, with a message while it takes time.
 
 A kernel is a Python function of arrays that Numba turns into machine code. It is declared with its
 argument types, so that read-only and writable arrays, or Python and NumPy numbers, never lead to a
-second compilation in the middle of training. Kernels run without Python's lock and on one thread:
-threads are the training step's affair.
+second compilation in the middle of training. A kernel releases Python's lock and runs on one thread; the training
+step decides how many threads call kernels.
 
-Nothing is compiled where a kernel is declared. A training step asks for all that its model calls before the
-first batch (``compile_ahead``), and so does a decoder; whatever else is called is compiled by its first call.
+Declaring a kernel compiles nothing. Before the first batch a training step compiles all kernels that its model calls
+(``compile_ahead``), and so does a decoder. Any other kernel is compiled by its first call.
 
-A loop that sums writes to no other array than it reads. Of a loop that reads one and writes another LLVM makes two
-forms, and takes the one without vectors where the arrays lie less than a few vectors apart, as small ones may by
-chance: then a sum is taken in another order, and the same training run ends with other last bits
+A loop that adds numbers up must not write to one array while it reads another. LLVM compiles such a loop twice, with
+and without vectors, and runs the one without if the two arrays lie less than a few vectors apart. Small arrays may lie
+so by chance. The sum is then taken in another order, and the same training run ends with other last bits
 (``tests/backend/numba/test_where_arrays_lie.py``).
 """
 
@@ -72,9 +72,9 @@ DTYPES = ("float32", "float64")
 
 
 class Kernel:
-    """A compiled function of arrays and numbers, which Python calls; signature has one of LETTERS for each.
+    """A compiled function that Python calls. signature has one of LETTERS for each argument.
 
-    calls says what calls it: a direction of an operation, "linear.forward", or what stands beside the table, "adam".
+    calls names its callers: a direction of an operation ("linear.forward"), or a user outside the table ("adam").
     """
 
     def __init__(self, dispatcher: Part, signature: str, calls: str = "") -> None:
@@ -103,11 +103,11 @@ class Kernel:
         return tuple(LETTERS[letter](getattr(types, dtype)) for letter in self.signature)
 
     def is_ready(self, dtype: str) -> bool:
-        """Whether it can be called in this precision."""
+        """Whether the kernel can be called in this precision."""
         return self.types(dtype) in self.dispatcher.overloads
 
     def load(self, dtype: str) -> bool:
-        """Take it from disk for this precision, if it is not there yet. Returns whether it can be called now."""
+        """Load the kernel from disk for this precision, unless it is ready. Returns whether it is ready now."""
         if not self.is_ready(dtype):
             code = self.kept.load(types.void(*self.types(dtype)), self.dispatcher.targetctx)
             if code is not None:
@@ -116,7 +116,7 @@ class Kernel:
         return self.is_ready(dtype)
 
     def compile(self, dtype: str) -> None:
-        """Compile it for this precision, and keep it on disk."""
+        """Compile the kernel for this precision, and store it on disk."""
         signature = types.void(*self.types(dtype))
         with global_compiler_lock:
             code = self.dispatcher._compiler.compile(signature.args, signature.return_type)
@@ -128,7 +128,7 @@ class Kernel:
         return self.kept.is_kept(types.void(*self.types(dtype)), self.dispatcher.targetctx)
 
     def _compile_for(self, arguments: Sequence[Any]) -> bool:
-        """Compile it for the precision of these; False if it has been, or they are of none."""
+        """Compile the kernel for the precision of these arguments. False if it was compiled, or if they have none."""
         given = zip(self.signature, arguments, strict=True)
         own = [str(getattr(x, "dtype", "")) for letter, x in given if letter in OF_PRECISION] or [DTYPES[0]]
         if own[0] not in DTYPES or self.is_ready(own[0]):
@@ -142,14 +142,14 @@ _one_at_a_time = threading.RLock()
 
 
 def inlined(function: Callable[..., Any]) -> Part:
-    """A part that kernels are made of; compiled with them."""
+    """Declare a function that kernels call; it is compiled as part of them."""
     return numba.njit(nogil=True, fastmath=FASTMATH, error_model="numpy")(function)
 
 
 def exact(function: Callable[..., Any]) -> Part:
-    """A part whose operations stay in the order in which they are written; a·b + c may be one instruction.
+    """Declare such a function whose operations keep their written order; a·b + c may become one instruction.
 
-    Left unsaid, Numba would let it inherit the freedom of whoever calls it first.
+    Without this, Numba would compile it with the fast-math flags of its first caller.
     """
     return numba.njit(nogil=True, fastmath={"contract"}, error_model="numpy")(function)
 
@@ -165,18 +165,18 @@ def kernel(signature: str, calls: str) -> Callable[[Callable[..., Any]], Kernel]
 
 
 def compile_ahead(calls: Iterable[str], dtype: str) -> list[Kernel]:
-    """Have ready whatever one of these calls. Returns what had to be compiled."""
+    """Make all kernels ready that these callers need. Returns those that had to be compiled."""
     wanted = frozenset(calls)
     return prepare([each for each in _kernels if each.calls & wanted], dtype)
 
 
 def compile_all(dtype: str) -> tuple[list[Kernel], list[Kernel]]:
-    """Have every kernel ready. Returns all, and those that had to be compiled."""
+    """Make every kernel ready. Returns all kernels, and those that had to be compiled."""
     return _kernels, prepare(_kernels, dtype)
 
 
 def prepare(kernels: Sequence[Kernel], dtype: str) -> list[Kernel]:
-    """Take these from disk, and compile those that are not there; returns the latter. Says so if it takes time."""
+    """Load these kernels from disk and compile the missing ones, with a message. Returns the compiled ones."""
     with _one_at_a_time:
         missing = [each for each in kernels if not each.load(dtype)]
         if missing:

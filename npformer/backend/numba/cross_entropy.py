@@ -1,7 +1,7 @@
 """Cross-entropy in one pass over each token's logits, and one in backward; no distribution is kept.
 
-The plain pair keeps p and q, 2·N·V numbers. Here two numbers a token are kept, the largest logit and
-1/Σ exp, and p is computed again where it is needed.
+The plain pair keeps p and q, 2·N·V numbers. This one keeps two numbers per token, the largest logit and 1/Σ exp;
+backward computes p again from them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def cross_entropy_backward(dloss: Array | float, cache: CrossEntropyCache, into:
 
 @kernel("Xk" + "?if" + "yysy", calls="cross_entropy.forward")
 def token_losses(logits, targets, has_ignored, ignored, label_smoothing, top, inverse, num_counted, loss):
-    """The mean loss, how many tokens it is of (at least 1), and what backward needs."""
+    """Write the mean loss, the number of counted tokens (at least 1), and what backward needs."""
     own = logits.dtype.type
     count, classes = logits.shape
     compared = comparable(logits)
@@ -84,7 +84,7 @@ def token_losses(logits, targets, has_ignored, ignored, label_smoothing, top, in
 def token_losses_backward(
     logits, targets, has_ignored, ignored, label_smoothing, top, inverse, num_counted, dloss, dlogits
 ):  # fmt: skip
-    """(p − q)·dloss/N, 0 where the token does not count."""
+    """Write dlogits = (p − q)·dloss/N; 0 for a token that does not count."""
     own = logits.dtype.type
     count, classes = logits.shape
     part, even = own(dloss / num_counted[0]), own(label_smoothing / classes)

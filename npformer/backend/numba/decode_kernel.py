@@ -1,20 +1,20 @@
 """Decoding steps of a whole decoder, one token for each row, in one kernel.
 
-A few tokens leave little to share in a matrix product: a step costs what reading the weights costs. One
-core cannot read as fast as memory can deliver, so two threads read, each its own part (see ``sharing.py``).
-Many tokens are multiplied by BLAS, on each of these threads alone.
-A sub-layer is a sum over parts of its inside, heads or columns of W₁, and a part needs nothing of the others:
+With a few tokens a matrix product reuses little: a step takes as long as reading the weights. One core cannot read as
+fast as memory can deliver, so two threads read, each its own part of the weights (see ``sharing.py``). With many
+tokens each of these threads multiplies by BLAS.
+
+A sub-layer is a sum over independent parts, which are heads or columns of W₁:
 
     attention      f(x) = b_o + Σ_h head_h(x) W_o[rows of h]
     feed-forward   f(x) = b₂ + Σ_p act(x W₁[columns p] + b₁[p]) W₂[rows p]
 
-so a sub-layer is one phase, and the generator, whose parts are columns, one more. The leader then does
+So a sub-layer is one phase. The generator is one more; its parts are columns. After a phase the leader computes
 
     post-LN   x ← LN(x + f(x))      pre-LN   x ← x + f(LN(x))      f = self-, cross-attention, feed-forward
 
-What a part computes is in ``decode_parts.py``. Between two steps of a beam search rows that are gone on from are put
-into place: a hypothesis stays where its parent was, or goes where nobody is needed, so none comes from where another
-one goes.
+``decode_parts.py`` computes a part. Between two steps of a beam search the kernel moves rows: a hypothesis stays in
+its parent's row, or goes to a row that no hypothesis needs. So no row is overwritten before it has been read.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from npformer.backend.numba.sharing import (
 
 @inlined
 def help_with_steps(layers, model, sizes, shared, sums, given, logits, visible, memory_visible, patience):
-    """Take parts of steps until none has been there for a while, nobody wants them any more, or another one does."""
+    """The helper's loop: take parts until none has come for a while, or until it is not wanted or wanted elsewhere."""
     looks = 0
     while looks < patience and load(shared, LOST) + load(shared, WANTED) == 0:
         ticket = take(shared, sizes[PARTS], True)
@@ -72,7 +72,7 @@ def help_with_steps(layers, model, sizes, shared, sums, given, logits, visible, 
 
 @inlined
 def embed(tokens, model, position, scale, x):
-    """x (B, C): the tokens' vectors, scaled, at position."""
+    """Write x (B, C): the scaled embedding of the tokens plus their position."""
     c = x.shape[1]
     places = vector(model[POSITIONS] + position * c * x.itemsize, c, x)
     for r in range(x.shape[0]):
@@ -94,7 +94,7 @@ def add_up(x, bias, sums):
 
 @inlined
 def take_step(layers, model, sizes, shared, sums, given, logits, visible, memory_visible, tokens, scale, eps):
-    """The logits (B, V) after tokens (B,); their keys and values go to the position that sizes names. False: lost."""
+    """Write the logits (B, V) after tokens (B,), and keep their keys and values. False: a helper is lost."""
     batch, c, end = given.shape[0], given.shape[1], 3 * layers.shape[0]
     x = np.empty_like(given)
     embed(tokens, model, sizes[POSITION], scale, x)
@@ -125,7 +125,7 @@ def take_step(layers, model, sizes, shared, sums, given, logits, visible, memory
 
 @inlined
 def likeliest(row):
-    """Where the largest of row (V,) is, the first of several; where a NaN is, if there is one."""
+    """The index of the largest number of row (V,), the first of equal ones; the index of a NaN if there is one."""
     best, top = 0, row[0]
     for v in range(1, row.shape[0]):
         if not row[v] <= top and top == top:
@@ -135,7 +135,7 @@ def likeliest(row):
 
 @inlined
 def say_likeliest(logits, going, eos, pad, tokens):
-    """Each row's likeliest token, pads for a row that is not going; whether one of the others ends."""
+    """Write each row's likeliest token, or pad for a finished row. Returns whether an unfinished row chose eos."""
     is_over = False
     for r in range(tokens.shape[0]):
         tokens[r] = likeliest(logits[r]) if going[r] else pad
@@ -145,9 +145,9 @@ def say_likeliest(logits, going, eos, pad, tokens):
 
 @inlined
 def is_over(tokens, totals, eos, best, longest, log_p):
-    """Whether one of the hypotheses (n, w) ends, or all of a source's can no longer pass the best that has ended.
+    """Whether one of the hypotheses (n, w) ends, or no hypothesis of a source can beat its best finished one.
 
-    log_p becomes totals.
+    Copies totals to log_p.
     """
     found = False
     for i in range(tokens.shape[0]):
@@ -162,7 +162,7 @@ def is_over(tokens, totals, eos, best, longest, log_p):
 
 @inlined
 def move(rows, layers, sizes, given, visible):
-    """Let each row r of what is kept of the tokens so far be what row rows[r] was."""
+    """Move the kept keys and values: row r becomes what row rows[r] was."""
     heads, room, stop, width = sizes[HEADS], sizes[ROOM], sizes[POSITION] + 1, given.shape[1] // sizes[HEADS]
     size = rows.shape[0] * heads * room
     for r in range(rows.shape[0]):
@@ -185,11 +185,11 @@ def steps_of_tokens(
     layers, model, sizes, shared, sums, given, logits, visible, memory_visible, patience, tokens, scale, eps,
     eos, pad, chosen, going, room, best_score, longest, best, values, log_sums, log_p, greedy, rows, totals,
 ):  # fmt: skip
-    """One step without room in chosen (n, B): the logits after tokens (B,). Else up to n, each fed what was chosen.
+    """Without room in chosen (n, B), one step: logits after tokens (B,). Else up to n steps, fed with their choices.
 
-    What is chosen is each row's likeliest token, or, where log_p has beams, what ``choose`` says, rows (n, B) being
-    those that each goes on from. The last step is one after which a row that is going says eos, or a source is done;
-    how many there were is in sizes[DECIDED]. tokens are overwritten. With patience, the thread is a helper.
+    Greedy decoding chooses each row's likeliest token. If log_p has beams, ``choose`` decides, and rows (n, B) are the
+    parents. The steps end once an unfinished row chooses eos, or once a source is done; sizes[DECIDED] is their number.
+    tokens are overwritten. If patience is given, the thread is a helper.
     """
     if patience > 0:
         help_with_steps(layers, model, sizes, shared, sums, given, logits, visible, memory_visible, patience)

@@ -1,10 +1,11 @@
-"""What one thread does of a decoding step at a time: a part of a sub-layer, or of the logits.
+"""The parts of a decoding step, each computed by one thread: a part of a sub-layer, or of the logits.
 
-Sub-layers are sums over parts of their inside, heads or columns of W₁ (see ``decode_kernel.py``), of which each
-thread computes its own. What they read comes as addresses, 64-bit integers, in the order of ``decode_step.py``:
-unpacking a hundred arrays would cost more than a step of a small model. Behind a ReLU half of h or more is 0:
-a token that is alone reads no row of W₂ that it does not need. First stands what all of them do with one token of
-each row: products that read a weight once, softmax, normalisation.
+Sub-layers are sums over parts, which are heads or columns of W₁ (see ``decode_kernel.py``). The functions read arrays
+by their addresses, 64-bit integers in the order of ``decode_step.py``: unpacking a hundred arrays would take longer
+than a step of a small model. After a ReLU half of h or more is 0, so a single token skips the rows of W₂ that meet a 0.
+
+The first functions are what all parts share for one token per row: products that read a weight once, softmax and
+normalisation.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def map_columns(x, w, bias, y):
 
 @inlined
 def add_product_of_few(x, w, y):
-    """The same for one token, x (m,) and y (n,), reading only the rows of w that meet a number other than 0."""
+    """``add_products`` for one token, x (m,) and y (n,); it skips the rows of w that meet a 0."""
     used = np.empty(x.shape[0], np.int64)
     m = 0
     for i in range(x.shape[0]):
@@ -71,7 +72,7 @@ def add_product_of_few(x, w, y):
 
 @inlined
 def softmax_of_visible(scores, visible, scale):
-    """Scores (S,) become weights, in place; all of them 0 if nothing is visible."""
+    """Softmax of scores (S,) in place, over the visible keys; all weights are 0 if no key is visible."""
     own = scores.dtype.type
     nowhere, nothing = own(-np.inf), own(0)
     for j in range(scores.shape[0]):
@@ -92,7 +93,7 @@ def softmax_of_visible(scores, visible, scale):
 
 @inlined
 def norm(x, at, eps, y):
-    """y = LN(x), γ and β being where at (2,) says; y may be x."""
+    """Write y = LN(x). at (2,) holds the addresses of γ and β; y may be x."""
     own, n = x.dtype.type, x.shape[0]
     gamma, beta = vector(at[0], n, x), vector(at[1], n, x)
     mean = own(0)
@@ -109,14 +110,14 @@ def norm(x, at, eps, y):
 
 @inlined
 def columns(x, at, first, stride, y):
-    """y (B, n): columns first … of x (B, C) times a weight, stride wide, plus its bias; at (2,) says where they are."""
+    """Write y (B, n): x (B, C) times columns first … of a weight, plus its bias; at (2,) holds their addresses."""
     weight = matrix(at[0] + first * x.itemsize, x.shape[1], stride, x)
     map_columns(x, weight, vector(at[1] + first * x.itemsize, y.shape[1], x), y)
 
 
 @inlined
 def attend(q, keys, values, visible, stop, first, heads, together, mixed):
-    """mixed (B, n) from q (B, n), of the heads from first on, and stop of keys and values (B/together·H·room, D)."""
+    """Write mixed (B, n) from q (B, n), of heads first …, over stop keys and values (B/together·H·room, D)."""
     width, room = values.shape[1], keys.shape[0] // (q.shape[0] // together * heads)
     own = q.dtype.type
     scale = own(1 / math.sqrt(width))
@@ -137,7 +138,7 @@ def attend(q, keys, values, visible, stop, first, heads, together, mixed):
 
 @inlined
 def remember(k, v, first, heads, position, keys, values):
-    """Put each token's k and v (B, n), of the heads from first on, where they belong."""
+    """Store each token's k and v (B, n), of the heads from first on, among the kept keys and values."""
     width, room = values.shape[1], keys.shape[0] // (k.shape[0] * heads)
     for r in range(k.shape[0]):
         for h in range(k.shape[1] // width):
@@ -199,7 +200,7 @@ def feed_forward(x, at, sizes, first, last, out):
 
 @inlined
 def generate(x, model, sizes, first, last, logits):
-    """Columns first … last − 1 of the logits (B, V); a tied weight has a row for each."""
+    """Write columns first … last − 1 of the logits (B, V); a tied weight has one row per column."""
     c = x.shape[1]
     if not sizes[TIED]:
         own = np.empty((x.shape[0], last - first), x.dtype)  # one piece of memory, whose loops become vectors
@@ -227,7 +228,7 @@ def generate(x, model, sizes, first, last, logits):
 
 @inlined
 def do_part(layers, model, sizes, shared, given, sums, logits, visible, memory_visible, ticket):
-    """One part of the open phase: of given (B, C), into its own of sums (parts, B, C) or of the logits (B, V)."""
+    """Compute a part of the open phase from given (B, C): its slice of sums (parts, B, C), or of the logits (B, V)."""
     part, parts = ticket % MOST_PARTS, sizes[PARTS]
     phase = ticket // MOST_PARTS % (3 * layers.shape[0] + 1)
     kind = 3 if phase == 3 * layers.shape[0] else phase % 3

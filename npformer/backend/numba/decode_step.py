@@ -1,8 +1,8 @@
-"""What the kernel of a decoding step is given, put together once for many steps.
+"""Prepares the arguments of the decoding kernel, once for many steps.
 
-All arrays are checked here, each for its shape, since a kernel that knows addresses alone would read and
-write anywhere. They are kept, so that the addresses stay good for as long as the steps do; numbers that
-an optimiser changes in place are seen.
+The shape of every array is checked here, since a kernel that knows only addresses would read and write anywhere. The
+arrays are kept, so their addresses stay valid as long as the steps do. Weights that an optimiser changes in place are
+used as they are then.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ A_MOMENT = 1e-4  # seconds between two looks at whether it has left
 
 
 def decoder_steps(decoder: Any, threads: int) -> DecoderWeights | None:
-    """What makes steps of the decoder for a state; None for what there is no kernel for."""
+    """Prepare a decoder: returns a function from a state to its steps, or None if no kernel fits this decoder."""
     if not (decoder.layers and takes_real(decoder.bias.dtype.char)):
         return None
     return DecoderWeights(decoder, threads) if _fits(decoder) else None
 
 
 class DecoderWeights:
-    """A decoder's weights, for the steps of any number of runs: all addresses that no state has a part in."""
+    """A decoder's weights as addresses, shared by all decoding runs."""
 
     def __init__(self, decoder: Any, threads: int) -> None:
         norm = decoder.norm or ()
@@ -53,7 +53,7 @@ class DecoderWeights:
         self.numbers = sum(weight.size for layer in decoder.layers for weight in layer.weights) + decoder.weight.size
 
     def __call__(self, state: Any) -> TokenSteps | None:
-        """Steps of a run; None if an array of state is of another shape than the kernel takes for granted."""
+        """The steps of a run; None if an array of state has a shape that the kernel does not expect."""
         source, layers, dtype = state.memory_mask.key_visible, state.layers, self.decoder.bias.dtype
         if source is None or len(layers) != len(self.decoder.layers) or any(kept.memory is None for kept in layers):
             return None
@@ -68,7 +68,7 @@ class DecoderWeights:
 
 
 class TokenSteps:
-    """Steps of one decoding run: from tokens (B, 1) at a position to logits (B, 1, V), or to more tokens."""
+    """The steps of one decoding run: from tokens (B, 1) at a position to logits (B, 1, V), or to further tokens."""
 
     def __init__(self, weights: DecoderWeights, state: Any) -> None:
         first, threads = weights.decoder.layers[0], weights.threads
@@ -97,7 +97,7 @@ class TokenSteps:
         self._new_place()
 
     def _new_place(self) -> None:
-        """Memory to work in that no helper knows of."""
+        """Allocate working memory that no helper has seen."""
         batch, c, v = self._shape
         shared = np.zeros(sharing.SLOTS, dtype=np.int64)
         shared[sharing.TICKET] = sharing.MOST_PARTS - 1  # nothing to take
@@ -109,7 +109,7 @@ class TokenSteps:
         )  # fmt: skip
 
     def __call__(self, tokens: Array, position: int) -> Array | None:
-        """The logits; token ids have been checked. None if there is not one for each row, or no room."""
+        """The logits. Token ids have been checked. None unless there is one token for each row, and room for it."""
         batch, _, v = self._shape
         if not self._fit(tokens, position, 1):
             return None
@@ -144,18 +144,17 @@ class TokenSteps:
         return bool(tokens.shape == (self._shape[0], 1) and 0 <= position <= self._visible[0].shape[1] - count)
 
     def _work(self, batch: int, k: int) -> tuple[Array, ...]:
-        """Room for k proposals of each row, and the sum of all."""
+        """Working memory for k proposals of each row, and for their sums."""
         return np.empty((batch, k), dtype=np.int64), np.empty((batch, k), self._dtype), np.empty(batch)
 
     def _take(
         self, tokens: Array, position: int, ends: tuple[int, int], chosen: Array, going: Array,
         beams: tuple[Array, ...], rows: Array,
     ) -> int:  # fmt: skip
-        """Take steps, as the kernel says; begin anew at the one at which a helper was lost.
+        """Run the kernel; if it lost a helper, repeat that step and go on.
 
-        A lost helper still writes the keys and values of its part, once it is awake. Those are the ones that the
-        step begun anew writes, so they do no harm as long as their rows have not been moved: by a search, or by the
-        caller when all steps are taken.
+        A lost helper writes the keys and values of its part when it wakes up. The repeated step writes the same
+        numbers, so this does no harm until rows are moved: by a search, or by the caller after the last step.
         """
         totals = np.empty_like(beams[-2])
         ids, done, lost = np.array(tokens).reshape(-1), 0, list[Array]()
@@ -177,7 +176,7 @@ class TokenSteps:
         return done
 
     def _invite(self, steps: int, rest: tuple[Any, ...]) -> None:
-        """Ask for help with so many steps, if it pays and nobody is here; rest is what a helper leaves alone."""
+        """Invite a helper for so many steps, if that pays and none is present; rest: arguments that it does not use."""
         if self._parts == 1 or self._shared[sharing.PRESENT]:
             return
         if self._alone:
@@ -187,18 +186,18 @@ class TokenSteps:
 
 
 def until_left(places: Sequence[Array]) -> None:
-    """Wait until no helper is in any of these places."""
+    """Wait until no helper works in any of these shared places."""
     while any(place[sharing.PRESENT] for place in places):
         Event().wait(A_MOMENT)
 
 
 def _help(kept: Any, arguments: tuple[Any, ...]) -> None:
-    """kept is what the addresses in arguments belong to."""
+    """The helper's job. kept holds the arrays whose addresses are in arguments."""
     steps_of_tokens(*arguments)
 
 
 def _fits(decoder: Any) -> bool:
-    """Whether every weight is of the shape that the kernel takes for granted."""
+    """Whether every weight has the shape that the kernel expects."""
     first, (tokens, c), v = decoder.layers[0], decoder.embedding.shape, decoder.bias.shape[0]
     layer = [*attention_shapes(c), *attention_shapes(c), *feed_forward_shapes(c, first.weights[12].shape[1])]
     weight = decoder.weight if decoder.weight.flags.c_contiguous else decoder.weight.T
@@ -215,17 +214,17 @@ def _fits(decoder: Any) -> bool:
 
 
 def attention_shapes(c: int) -> list[tuple[int, ...]]:
-    """Of an attention's two weights with their biases, γ and β."""
+    """The shapes of an attention sub-layer: two weights with their biases, γ and β."""
     return [(c, 3 * c), (3 * c,), (c, c), (c,), (c,), (c,)]
 
 
 def feed_forward_shapes(c: int, f: int) -> list[tuple[int, ...]]:
-    """Of a feed-forward's."""
+    """The shapes of a feed-forward sub-layer."""
     return [(c, f), (f,), (f, c), (c,), (c,), (c,)]
 
 
 def are(expected: Iterable[tuple[Array, tuple[int, ...]]], dtype: Any) -> bool:
-    """Whether each array has its shape and this dtype, and lies in memory without gaps."""
+    """Whether each array has its shape and this dtype, and is contiguous."""
     return all(
         x.shape == shape and x.dtype == dtype and x.flags.c_contiguous and x.flags.aligned for x, shape in expected
     )

@@ -1,4 +1,4 @@
-"""Dropout and x + Drop(f) in one pass, with bits drawn a few thousand at a time and again in backward."""
+"""Dropout and x + Drop(f) in one pass. Random bits are drawn a few thousand at a time; backward draws them again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What layers spell as NumPy's own, for steps that are recorded: sums of arrays, and which tokens differ from pad."""
+"""Kernels for what layers write as NumPy expressions, so that a step can be recorded: a + b, and tokens ≠ pad."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _sum(a: Array, b: Array, out: Array | None) -> Array:
 
 @stands_for("not_equal")
 def _differs(a: Array, b: Any, out: Array | None) -> Array:
-    """Where a (...) is not b."""
+    """a (...) ≠ b, entry by entry."""
     if out is not None or not isinstance(b, int) or a.dtype != np.int64:
         raise NotRecordable("a comparison is of other numbers than there is a kernel for")
     y = empty(a.shape, np.bool_)
@@ -41,7 +41,7 @@ def _flat(x: Array) -> Array:
 
 @kernel("xxy", calls="recording")
 def add(a, b, y):
-    """y (k·n,) = a (k·n,) + b (n,), again and again."""
+    """y (k·n,) = a (k·n,) + b (n,), b repeated k times."""
     for first in range(0, a.size, b.size):
         some_a, some_y = a[first : first + b.size], y[first : first + b.size]
         for i in range(b.size):

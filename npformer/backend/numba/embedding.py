@@ -1,4 +1,4 @@
-"""Embedding rows scaled in one pass; their gradients are added straight to the table's, token by token."""
+"""Embedding: rows are scaled in one pass, and gradients are added to the table's gradient token by token."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def embedding_backward(dy: Array, cache: EmbeddingCache, into: Sequence[Array | 
 
 
 def _ids(tokens: Array) -> Array:
-    """Token ids (N,) as kernels want them."""
+    """Token ids (N,) as contiguous int64."""
     return contiguous(tokens).reshape(tokens.size).astype(np.int64, copy=False)
 
 
@@ -60,7 +60,7 @@ def take_rows(table, tokens, scale, y):
 
 @kernel("XkfY", calls="embedding.backward")
 def add_rows(dy, tokens, scale, dtable):
-    """dtable[token] += scale·dy, one token after the other: always in the same order."""
+    """dtable[token] += scale·dy, token by token, always in the same order."""
     factor = dy.dtype.type(scale)
     for n in range(dy.shape[0]):
         row = dtable[tokens[n]]

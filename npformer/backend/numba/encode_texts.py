@@ -1,9 +1,9 @@
-"""The encoder of whole texts in one kernel, for decoding: no dropout, nothing kept for a backward.
+"""Encodes whole texts in one kernel, for decoding: without dropout, and without a cache for a backward.
 
     post-LN   x ← LN(x + f(x))      pre-LN   x ← x + f(LN(x))      f = self-attention, feed-forward
 
-All arrays are checked, each for its shape, since the kernel knows addresses alone and would read anywhere; a
-small encoder would take longer to unpack than to compute.
+The kernel reads arrays by address, since unpacking the arrays of a small encoder would take longer than computing.
+So the shape of every array is checked before.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ QUERIES = 64  # whose scores are computed at a time
 
 
 class TextEncoder:
-    """An encoder for any number of batches."""
+    """A prepared encoder for any number of batches."""
 
     def __init__(self, encoder: Any) -> None:
         first = encoder.layers[0]
@@ -49,7 +49,7 @@ class TextEncoder:
         self._sizes[[HEADS, F, PRE, GELU]] = first.heads, f, first.norm_order == "pre", first.activation == "gelu"
 
     def __call__(self, x: Array, visible: Array) -> Array | None:
-        """x (B, S, C) and visible (B, S) to the memory (B, S, C); None if they are not of the weights' kind."""
+        """From x (B, S, C) and visible (B, S) to memory (B, S, C); None if shape or dtype does not fit the weights."""
         if x.shape != (*visible.shape, self._c) or x.dtype != self._dtype:
             return None
         memory = empty(x.shape, x.dtype)
@@ -62,7 +62,7 @@ class TextEncoder:
 
 
 def encoder_of_texts(encoder: Any) -> TextEncoder | None:
-    """What encodes texts; None for an encoder that there is no kernel for."""
+    """Prepare an encoder; None if no kernel fits it."""
     if not (encoder.layers and takes_real(encoder.layers[0].weights[0].dtype.char)):
         return None
     first = encoder.layers[0]
@@ -77,7 +77,7 @@ def encoder_of_texts(encoder: Any) -> TextEncoder | None:
 
 @inlined
 def attend_to_texts(qkv, visible, heads, mixed):
-    """mixed (B·S, C) from qkv (B·S, 3C): what each head of each token finds in its own text."""
+    """Write mixed (B·S, C) from qkv (B·S, 3C): self-attention of each text, head by head."""
     (texts, tokens), c = visible.shape, mixed.shape[1]
     width = c // heads
     scale, room = qkv.dtype.type(1 / math.sqrt(width)), np.empty((min(tokens, QUERIES), tokens), qkv.dtype)
@@ -96,7 +96,7 @@ def attend_to_texts(qkv, visible, heads, mixed):
 
 @inlined
 def add_and_norm(x, f, at, eps, is_post):
-    """x (n, C) += f + bias; then its norm, if that comes now. at: where bias, γ and β are."""
+    """x (n, C) += f + bias, and then LN(x) in post-LN. at holds the addresses of bias, γ and β."""
     bias = vector(at[0], x.shape[1], x)
     for r in range(x.shape[0]):
         for j in range(x.shape[1]):
@@ -107,7 +107,7 @@ def add_and_norm(x, f, at, eps, is_post):
 
 @inlined
 def norms(x, at, eps, y):
-    """y (n, C) = LN(x), a copy of x if at (2,), where γ and β are, is 0."""
+    """y (n, C) = LN(x). at (2,) holds the addresses of γ and β; if they are 0, y is a copy of x."""
     for r in range(x.shape[0]):
         if at[0] != 0:
             norm(x[r], at, eps, y[r])
@@ -118,7 +118,7 @@ def norms(x, at, eps, y):
 
 @kernel("KkkYYBf", calls="encoder_of_texts")
 def encode_texts(layers, final, sizes, x, memory, visible, eps):
-    """memory (B·S, C) from x (B·S, C), which changes."""
+    """Write memory (B·S, C) from x (B·S, C), which is overwritten."""
     rows, c = x.shape
     qkv, mixed, f = np.empty((rows, 3 * c), x.dtype), np.empty((rows, c), x.dtype), np.empty((rows, c), x.dtype)
     is_pre, nowhere = sizes[PRE] != 0, np.zeros(2, np.int64)

@@ -1,4 +1,4 @@
-"""exp and erf that use whole vectors, in float32; in float64 the standard library's own.
+"""exp and erf in whole vectors for float32; float64 uses the standard library.
 
     exp(x) = 2ⁿ·exp(r)      n = round(x/ln 2)      r = x − n·ln 2, |r| ≤ ln 2/2
 
@@ -68,7 +68,7 @@ def _erf32(x):
 
 
 def _by_precision(name: str, single: Any, double: Any) -> Callable[[Any], Any]:
-    """A function of a number inside a kernel: single of a float32, double of a float64."""
+    """A function for kernels that calls single for a float32 and double for a float64."""
 
     def function(x):
         raise NotImplementedError(f"{name} is called from compiled code only")

@@ -1,7 +1,7 @@
-"""The feed-forward, forward and backward one compiled call each.
+"""The feed-forward layer: one compiled call forward and one backward.
 
-With ReLU nothing but the dropped activation is kept: it is 0 exactly where its gradient is, whether
-ReLU or dropout made it so. GELU keeps its input too, and draws the bits again.
+With ReLU only the dropped activation is kept: it is 0 exactly where its gradient is 0, whether ReLU or dropout made
+it 0. With GELU the input is kept as well, and backward draws the random bits again.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def gelu_rows_backward(da, h, seed, site, step, micro, start, threshold, scale):
 
 @kernel("mmxmx?" + "iiiiiif" + "YYY", calls="feed_forward.forward")
 def up_and_down(x, w1, b1, w2, b2, gelu, seed, site, step, micro, start, threshold, scale, h, a, y):
-    """Write what is kept, h and a (the same array for ReLU), and y."""
+    """Write h and a, which are kept (one array for ReLU), and y."""
     h, a = lent(h), lent(a)
     product(x, w1, 0, h)
     if gelu:
@@ -175,7 +175,7 @@ def up_and_down(x, w1, b1, w2, b2, gelu, seed, site, step, micro, start, thresho
 def down_and_up(
     dy, x, w1, w2, gelu, seed, site, step, micro, start, threshold, scale, h, a, dh, dx, dw1, db1, dw2, db2
 ):  # fmt: skip
-    """Write dx, add to the parameters' gradients; dh is room to work in."""
+    """Write dx, and add to the parameters' gradients; dh is working memory."""
     h, a, dh = lent(h), lent(a), lent(dh)
     product(dy, w2.T, 0, dh)
     if gelu:

@@ -1,4 +1,4 @@
-"""Where kernels add the gradients of parameters: in their own place, wherever that can be."""
+"""The arrays to which kernels add gradients of parameters: the parameters' own, if their layout allows it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Into = Sequence[Array | None]
 
 
 def rooms(into: Into, dtype: np.dtype, *shapes: tuple[int, ...]) -> list[Array]:
-    """For each parameter an array to which a kernel adds its gradient; an empty one if nobody wants it."""
+    """For each parameter the array to which a kernel adds its gradient; an empty array if it is not wanted."""
     returned = len(shapes) - len(into)
     found = []
     for i, shape in enumerate(shapes):
@@ -28,7 +28,7 @@ def rooms(into: Into, dtype: np.dtype, *shapes: tuple[int, ...]) -> list[Array]:
 
 
 def settle_rooms(inputs: tuple[Array, ...], found: Sequence[Array], into: Into) -> tuple[Array, ...]:
-    """Add what lies in rooms of its own to where it belongs; all gradients that a Pair's backward returns."""
+    """Add what lies in temporary arrays to the gradients. Returns what a Pair's backward returns."""
     returned = len(found) - len(into)
     for place, room in zip(into, found[returned:], strict=True):
         if place is not None and room is not place:

@@ -1,11 +1,10 @@
-"""Intel's own library of matrix products, the extra ``mkl``: kernels multiply with it on Intel's processors.
+"""Intel's library of matrix products (MKL, the extra ``mkl``), with which kernels multiply on Intel's processors.
 
-NumPy's wheels bring OpenBLAS, which packs a weight into an order of its own before each product. With 4 to
-16 rows, as in decoding, that makes a product take up to three times as long as MKL's, which does not pack then,
-and a third longer still with 64. MKL is used without threads of its own, so there are none to fight over the
-cores: a large product outside a pool of threads still goes to NumPy's library and its threads (see ``products``). On
-AMD's processors MKL is left alone: on one of them a training step of PyTorch, which multiplies with it, took twice as
-long as ours with OpenBLAS.
+NumPy's wheels bring OpenBLAS, which packs a weight into another order before each product. MKL does not pack if there
+are few rows. With 4 to 16 rows, as in decoding, OpenBLAS takes up to three times as long, and with 64 rows a third
+longer. MKL runs here without threads of its own, so no two pools of threads compete for the cores; a large product
+outside a pool still goes to NumPy's library and its threads (see ``products``). On AMD's processors MKL is not used:
+on one of them a training step of PyTorch, which uses MKL, took twice as long as ours with OpenBLAS.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ AMD = ("znver", "bdver", "btver")  # what LLVM calls its processors
 
 
 class Intel(NamedTuple):
-    """The library, or in words why it is not in use."""
+    """The library, or the reason why it is not used."""
 
     library: ctypes.CDLL | None
     version: str
@@ -35,13 +34,13 @@ def intel_product(letter: str) -> Any | None:
 
 
 def product_library() -> str:
-    """What multiplies in kernels, for those who compare results or times."""
+    """The name of the library that multiplies in kernels, for comparing results or times."""
     return "NumPy's BLAS" if intel().problem else f"MKL {intel().version}"
 
 
 @cache
 def intel() -> Intel:
-    """Find, load and set up what ``pip install mkl`` brings, once."""
+    """Find, load and set up the library of ``pip install mkl``, once."""
     try:
         package = importlib.metadata.distribution("mkl")
     except importlib.metadata.PackageNotFoundError:
@@ -56,7 +55,7 @@ def intel() -> Intel:
 
 
 def _set_up(path: str, version: str) -> Intel:
-    """Load mkl_rt from path, and let it be without threads before its first product."""
+    """Load mkl_rt from path, and set it to one thread before its first product."""
     try:
         library = ctypes.CDLL(path)
     except OSError as error:

@@ -1,11 +1,11 @@
-"""Compiled kernels on disk, a file each, of which nothing is used before it has been checked.
+"""Compiled kernels on disk, one file each, checked before any of it is used.
 
     MAGIC | SHA-256 of the key and the code (32 bytes) | the code, as Numba writes it
 
-The key is all that code depends on: its sources, the types of its arguments, the processor, versions. So a file does
-not match that has lost or changed a bit, or was made from other sources or for another processor, whatever its name.
-Its kernel is compiled anew, which is said once. Numba's own files have no digest; what a flipped bit made of one was
-an error about memory, a traceback, or the end of the process.
+The key holds everything that the code depends on: sources, types of arguments, processor, versions. So a file with a
+lost or changed bit, or one made from other sources or for another processor, does not match, whatever its name. Its
+kernel is then compiled anew, with one message. Numba's own files have no digest: a flipped bit in one led to a memory
+error, a traceback, or the end of the process.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ NEWEST = 16  # files of one kernel that stay: of two precisions, from several ch
 
 
 class Kept:
-    """The files of one kernel; sources are the files that it is made of."""
+    """The stored files of one kernel. sources are the source files that it depends on."""
 
     def __init__(self, name: str, sources: Sequence[Path]) -> None:
         self._name, self._sources = name, sources
 
     def load(self, signature: Any, target: Any) -> Any | None:
-        """The code for this signature, if it is there as it was written."""
+        """The stored code for this signature, or None."""
         target.refresh()
         key = self._key(signature, target.codegen())
         for folder in place().folders:
@@ -55,7 +55,7 @@ class Kept:
         return folder in place().folders and read(self._path(folder, key), key) is not None
 
     def save(self, signature: Any, code: Any) -> None:
-        """Keep code, if there is room: a full disk costs time, no more."""
+        """Store code. A full disk only means that it is compiled again."""
         folder, key = place().to_write, self._key(signature, code.codegen)
         if folder is None:
             return
@@ -83,7 +83,7 @@ def _digest_of(path: Path) -> str:
 
 
 def read(path: Path, key: bytes) -> bytes | None:
-    """The code in a file, if it was written for this key and nothing of it has changed since."""
+    """The code in a file if the file was written for this key and is unchanged, else None."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
         with open(descriptor, "rb") as file:
@@ -104,7 +104,7 @@ def read(path: Path, key: bytes) -> bytes | None:
 
 
 def write(path: Path, key: bytes, code: bytes) -> None:
-    """Put code into a file, which is whole or not there. Raises OSError."""
+    """Write code to a file atomically. Raises OSError."""
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -121,7 +121,7 @@ def _seal(key: bytes, code: bytes) -> bytes:
 
 
 def _remove_oldest(folder: Path, name: str) -> None:
-    """Leave the NEWEST of a kernel's files: each change of its sources makes another one."""
+    """Remove all but the NEWEST files of a kernel, since each change of its sources makes another one."""
     with suppress(OSError):
         files = sorted(folder.glob(f"{name}-*"), key=lambda path: path.stat().st_mtime)
         for path in files[:-NEWEST]:

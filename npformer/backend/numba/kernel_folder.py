@@ -1,7 +1,7 @@
-"""The folder in which compiled kernels are kept: the user's own, and closed to the writing of others.
+"""The folder of compiled kernels. It belongs to the user, and nobody else may write to it.
 
-To read code is to run it, so a folder that somebody else can write to is not read. What is compiled where the usual
-folder cannot be used is kept in one that ends with the process, so that processes can still share the work.
+Reading code means running it, so a folder that others can write to is not used. If the usual folder cannot be used,
+kernels go to a temporary folder of this process, so that several processes can still share the compiling.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VARIABLE = "NUMBA_CACHE_DIR"  # the folder's own folder, if it is not to be the 
 
 
 class Place(NamedTuple):
-    """Where kernels are kept."""
+    """The folders to read from, and the one to write to."""
 
     folders: tuple[Path, ...]  # to look into
     to_write: Path | None
@@ -30,7 +30,7 @@ class Place(NamedTuple):
 
 @cache
 def place() -> Place:
-    """Where this process keeps kernels; says so once if that is not the usual folder."""
+    """The place for this process; one message if it is not the usual folder."""
     folder, folders = usual_folder(), list[Path]()
     try:
         _make(folder)
@@ -47,13 +47,13 @@ def place() -> Place:
 
 
 def usual_folder() -> Path:
-    """Where kernels are kept if nothing is in the way: in $NUMBA_CACHE_DIR, or the user's cache."""
+    """The usual folder: in $NUMBA_CACHE_DIR, or in the user's cache."""
     given = os.environ.get(VARIABLE) or os.environ.get("XDG_CACHE_HOME")
     return Path(given or os.path.expanduser("~/.cache")).absolute() / NAME
 
 
 def expect_own(found: os.stat_result) -> None:
-    """Raise PermissionError unless a file or folder is the user's, and nobody else's to write."""
+    """Raise PermissionError unless a file or folder belongs to the user and nobody else may write to it."""
     if hasattr(os, "getuid") and found.st_uid != os.getuid():
         raise PermissionError(0, "it is somebody else's")
     if os.name == "posix" and found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -61,7 +61,7 @@ def expect_own(found: os.stat_result) -> None:
 
 
 def _make(folder: Path) -> None:
-    """Make the folder if it is missing. Raises OSError if it cannot be, or is not the user's own."""
+    """Create the folder if it is missing. Raises OSError if that fails or if it is not the user's own."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
@@ -72,7 +72,7 @@ def _make(folder: Path) -> None:
 
 
 def _passing_folder() -> Path | None:
-    """A folder of this process; None if there is nowhere to make one."""
+    """A temporary folder of this process; None if none can be created."""
     try:
         folder = Path(tempfile.mkdtemp(prefix="npformer-kernels-"))
         (folder / NAME).mkdir(mode=0o700)
@@ -85,5 +85,5 @@ def _passing_folder() -> Path | None:
 
 @cache
 def say_once(text: str) -> None:
-    """Say something that has been worked around."""
+    """Print a message about a problem that was worked around, once."""
     print(f"npformer: {text}", file=sys.stderr, flush=True)

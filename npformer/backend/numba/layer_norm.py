@@ -1,7 +1,7 @@
-"""LayerNorm, alone or after x + Drop(f), in one pass over the tokens each way.
+"""LayerNorm, alone or after x + Drop(f): one pass over the tokens forward, and one backward.
 
-A token's row stays in the fastest cache while it is dropped, summed, centred, scaled and shifted;
-NumPy makes a pass over memory of each. Dropout's mask is not kept: backward draws the bits again.
+A token's row stays in the fastest cache during dropout, sum, centring, scaling and shifting; NumPy makes one pass over
+memory for each of these. Dropout's mask is not kept: backward draws the bits again.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def norm_forward(
 def norm_backward(
     dy, x_hat, r, gamma, dsum, has_dsum, seed, site, step, micro, start, threshold, scale, dx, df, has_df, dgamma, dbeta
 ):
-    """Write dx and df, and add to dgamma and dbeta; rows are summed a few at a time, for the sake of rounding."""
+    """Write dx and df, and add to dgamma and dbeta. Rows are summed in small groups, which rounds less."""
     dy, x_hat, dsum, dx, df = lent(dy), lent(x_hat), lent(dsum), lent(dx), lent(df)
     count, width = dy.shape
     at_once = max(1, LANES_AT_ONCE // max(width, 1))

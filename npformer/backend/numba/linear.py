@@ -1,4 +1,4 @@
-"""The linear map, forward and backward one compiled call each: products by BLAS, the bias beside them."""
+"""The linear map: one compiled call forward and one backward, with products by BLAS."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ def affine(x, w, bias, y):
 
 @kernel("XXxY", calls="linear.forward")
 def few_rows(x, weight, bias, y):
-    """y = x weight + bias for a few tokens: what counts is reading weight once, and waking no other thread."""
+    """y = x weight + bias for a few tokens; it reads weight once, and wakes no other thread."""
     affine(x, weight, bias, y)
 
 
 @inlined
 def add_columns(x, total):
-    """total += Σ_rows x, a few rows at a time, for the sake of rounding; nothing if total is empty."""
+    """total += Σ_rows x, in small groups of rows, which rounds less; nothing if total is empty."""
     if total.size == 0:
         return
     some = np.zeros_like(total)

@@ -1,8 +1,8 @@
 """The maximum of a row in whole vectors, by comparing float32 numbers as integers.
 
-A compiler does not vectorise a maximum of floats, whose rules for NaN depend on the order; one of
-integers it does. Positive floats are ordered like their bits. Negative ones are ordered the other
-way round, so all their bits but the sign are turned over. A positive NaN counts as the largest.
+Compilers vectorise a maximum of integers, but not one of floats, since the rules for NaN depend on the order.
+Positive floats are ordered like their bits. Negative floats are ordered the other way round, so all their bits but
+the sign are flipped. A positive NaN counts as the largest number.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _same(x):
 
 
 def comparable(x):
-    """A view of x (…) whose rows ``largest`` takes; made once, since it costs more than a row's maximum."""
+    """x (…) as integers, whose rows ``largest`` takes. Make the view once: it costs more than the maximum of a row."""
     raise NotImplementedError("comparable is called from compiled code only")
 
 

@@ -1,7 +1,7 @@
 """Dropout bits by compiled Philox4x64-10: the numbers of ``functional/philox.py``, about twice as fast as NumPy's.
 
-A 64 by 64 bit product with both its halves is one instruction; Python and NumPy have no word for it,
-so it is written in the compiler's own language.
+A product of two 64-bit numbers with both halves of the result is one instruction. Python and NumPy cannot express it,
+so it is written in LLVM's language.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _product(typing_context: Any, a: Any, b: Any) -> Any:
 
 
 class Numbers(NamedTuple):
-    """What a kernel is told of a draw: five integers and the scale of what is kept."""
+    """A draw as kernels read it: five integers, and the scale of kept numbers."""
 
     seed: int
     site: int
@@ -54,7 +54,7 @@ NOTHING_DROPPED = Numbers(0, 0, 0, 0, 0, 0, 1.0)
 
 
 def numbers(draw: Draw | None, like: Array) -> Numbers:
-    """The draw for ``like`` (B, …) as kernels want it. Raises ConfigError for a rate outside [0, 1)."""
+    """The draw for ``like`` (B, …) as kernels read it. Raises ConfigError for a rate outside [0, 1)."""
     if draw is None:
         return NOTHING_DROPPED
     threshold, scale = dropout_threshold(draw.rate)

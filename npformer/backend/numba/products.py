@@ -1,12 +1,12 @@
-"""Matrix products inside kernels, by a BLAS: a kernel that multiplies gives Python's lock away once.
+"""Matrix products inside kernels, computed by a BLAS, without Python's lock.
 
-A kernel calls BLAS's function by a name of this file, so that compiled kernels can be kept on disk; where
-in memory the function lies is said anew by each process. Sizes are handed over as 64-bit integers: a BLAS
-that takes 32-bit ones reads their lower halves, since registers and the stack hold 64 bits for each.
+A kernel calls the BLAS function by a name that this file declares, so compiled kernels can be stored on disk. Each
+process sets the function's address anew. Sizes are passed as 64-bit integers: a BLAS with 32-bit sizes reads their
+lower halves, since registers and the stack hold 64 bits for each.
 
-There are two such names. A product that the threads of NumPy's BLAS may share goes to that BLAS, any other to
-the library that is fastest on one thread: ``intel`` says where that is another one. Where NumPy's BLAS has no such
-function, a product of this file's own takes its place: right, and slow.
+There are two such names. A product that the threads of NumPy's BLAS may share goes to that BLAS. Any other product goes
+to the library that is fastest on one thread, which ``intel`` chooses. If NumPy's BLAS has no such function, a product
+of this file takes its place: right, but slow.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ count_threads = types.ExternalFunction(THREADS, types.int32())
 
 
 def own_product(number: Any) -> Any:
-    """The same function, compiled here."""
+    """A product with the same signature, compiled here."""
 
     def gemm(order, turn_a, turn_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
         if order == BY_COLUMNS:  # c read row by row is cᵀ = bᵀ aᵀ
@@ -71,7 +71,7 @@ def own_product(number: Any) -> Any:
 
 
 def provide(letter: str) -> Any:
-    """Let kernels find the products for this precision under their names; returns what has to be kept."""
+    """Set the addresses of the products for this precision. Returns objects that must be kept alive."""
     found = blas_product(letter) or own_product(PRECISIONS[letter])
     alone = intel_product(letter) or found
     for name, function in ((NAME, found), (NAME_ALONE, alone)):
@@ -80,14 +80,14 @@ def provide(letter: str) -> Any:
 
 
 def provide_thread_count() -> Any:
-    """Let kernels ask how many threads a product of NumPy's BLAS may use, 0 if nobody knows; returns what to keep."""
+    """Let kernels ask how many threads NumPy's BLAS may use (0: unknown). Returns an object that must be kept alive."""
     found = blas_thread_counter() or numba.cfunc(types.int32())(lambda: 0)
     llvm.add_symbol(THREADS, _address(found))
     return found
 
 
 def _address(function: Any) -> int:
-    """Where a function of a library or of Numba's lies in memory."""
+    """The address of a function of a library or of Numba."""
     address: int = getattr(function, "address", None) or ctypes.cast(function, ctypes.c_void_p).value or 0
     return address
 
@@ -129,13 +129,13 @@ def _choose_product(a, b, beta, c):
 
 @inlined
 def _step(x, axis):
-    """How many numbers lie between neighbours along this axis of x; if there is one line alone, as many as it has."""
+    """The stride of x along this axis, in numbers; if the axis has one line, the length of that line."""
     return max(x.strides[axis] // x.itemsize, x.shape[1 - axis])
 
 
 @intrinsic
 def lent(typing_context: Any, x: Any) -> Any:
-    """x as a kernel's caller holds it: slices of it, made by the thousand, then count no references to its memory."""
+    """x without reference counting: the caller holds its memory, so thousands of slices need not count references."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(x)(context, builder, arguments[0])
@@ -146,7 +146,7 @@ def lent(typing_context: Any, x: Any) -> Any:
 
 
 def lined_up(x: Any) -> Any:
-    """x (…, m, n) if each of its matrices lies row by row or column by column in memory, else a copy that does."""
+    """x (…, m, n) if each matrix is stored row by row or column by column, else a copy that is."""
     return x if is_lined_up(x) else np.array(x, order="C")
 
 

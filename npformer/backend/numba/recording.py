@@ -1,13 +1,13 @@
-"""Writing down which kernels a function calls, with what, so that they can be called again without it.
+"""Records which kernels a function calls, and with what arguments, so that the calls can be replayed without it.
 
-While a thread records, no kernel runs: each call is put on a ``Tape`` with the addresses of its arrays. Arrays
-come from a pool that the tape keeps (``workspace.from_pool``), so an address is good for as long as the tape
-is, and memory is used again within a replay just as it was while recording.
+While a thread records, no kernel runs: each call is put on a ``Tape`` with the addresses of its arrays. The arrays
+come from a pool that the tape keeps (``workspace.from_pool``). So an address is valid as long as the tape
+lives, and a replay uses memory again just as the recording did.
 
-What is written down must be all that happens. So arrays are of a class of their own, ``Traced``, which sends
-NumPy's sums and comparisons, as layers spell them, to kernels, and refuses everything else that would look at
-numbers: there are none yet. Whatever else a function computes of fresh memory is found out by recording
-twice: what lasts from step to step (parameters, gradients, tables) lies in one place, what is made anew in two.
+The tape must hold everything that the function computes. So its arrays are of the class ``Traced``, which sends the
+sums and comparisons that layers write in NumPy to kernels, and refuses everything else that would read numbers:
+there are none yet. Other uses of new memory are found by recording twice: what lasts from step to step (parameters,
+gradients, tables) has the same address both times, what is made anew has two.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ADDRESS_OF_NOTHING = 64  # of arrays without a number, which nobody reads
 
 
 class NotRecordable(Exception):
-    """What the function does is more than calls of kernels; the message says what."""
+    """The function does something that is no call of a kernel; the message says what."""
 
 
 class _Here(threading.local):
@@ -39,7 +39,7 @@ here = _Here()
 
 
 class Traced(np.ndarray[Any, Any]):
-    """Memory whose numbers come later."""
+    """An array whose numbers do not exist yet."""
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         kernels = _ufuncs.get(ufunc.__name__) if method == "__call__" else None
@@ -81,7 +81,7 @@ for _name in LOOKS:
 
 
 class Staged(np.ndarray[Any, Any]):
-    """Memory that is filled before each replay."""
+    """An array that is filled before each replay."""
 
 
 #: NumPy's function by its name -> what writes down a kernel for it: (inputs…, out or None) -> its result.
@@ -89,7 +89,7 @@ _ufuncs: dict[str, Callable[..., Array]] = {}
 
 
 def stands_for(ufunc: str) -> Callable[[Callable[..., Array]], Callable[..., Array]]:
-    """Declare what computes instead of one of NumPy's functions while a thread records."""
+    """Declare the kernel call that replaces one of NumPy's functions while a thread records."""
 
     def declare(function: Callable[..., Array]) -> Callable[..., Array]:
         _ufuncs[ufunc] = function
@@ -99,19 +99,19 @@ def stands_for(ufunc: str) -> Callable[[Callable[..., Array]], Callable[..., Arr
 
 
 def number(x: Any, kind: Callable[[Any], Any]) -> Any:
-    """x as a kernel wants a number, an int or a float; while recording, where it will be found."""
+    """x as a number for a kernel, an int or a float; while recording, the place where it will be found."""
     return x if type(x) is Traced else kind(x)
 
 
 def root_of(x: HostArray) -> Any:
-    """What owns x's memory."""
+    """The array that owns x's memory."""
     while isinstance(x.base, np.ndarray):
         x = x.base
     return x
 
 
 class Tape:
-    """The calls of one function, as words (see ``calling.py``), and what must be put into them before each run."""
+    """The calls of one function as words (see ``calling.py``), and the arguments to set before each run."""
 
     def __init__(self, dtype: str, pool: Pool) -> None:
         self.dtype, self.pool = dtype, pool
@@ -121,7 +121,7 @@ class Tape:
         self._stages: list[Staged] = []
 
     def call(self, kernel: Any, arguments: Sequence[Any]) -> None:
-        """Write down a call."""
+        """Record a call."""
         words: list[int] = []
         for letter, argument in zip(kernel.signature, arguments, strict=True):
             if letter in "if?":

@@ -1,10 +1,10 @@
-"""What each thread does with its part of a batch, recorded once for its shapes and then called as one.
+"""Records what each thread does with its shard of a batch, once per shape, and replays it as one call.
 
-A step of a small model is some hundred kernels of a few µs, and Python between them, which only one thread at a
-time can be in. Recorded, they are one call, and threads do not wait for each other.
+A step of a small model calls some hundred kernels of a few µs each. Between them runs Python, which only one thread at
+a time can execute. As a record they are one call, and threads do not wait for each other.
 
-It is ``Captured`` (``backend/capture.py``) with a device that is the host: shapes are seen for the first time,
-recorded when they come again, and what cannot be recorded is run as it is.
+It is ``Captured`` (``backend/capture.py``) on the host as its device: the first time a shape runs as it is, the second
+time it is recorded, and a function that cannot be recorded always runs as it is.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ MOST_SHAPES = 64  # records of one thread: texts come in many lengths
 def captured_part(
     function: Callable[..., Any], static_arguments: Callable[[Any], Sequence[Any]], dtype: str
 ) -> Captured:
-    """The function, replayed where it can be; one of these for each thread."""
+    """The function, replayed if possible. Each thread needs one of its own."""
     return Captured(function, static_arguments, HostDriver(dtype), dtype, say=lambda text: None, most=MOST_SHAPES)
 
 
 class Stage:
-    """One block of memory for what a record is given."""
+    """One block of memory for the inputs of a record."""
 
     def __init__(self, like: Sequence[HostArray]) -> None:
         starts, size = places(like)
@@ -44,17 +44,17 @@ class Stage:
 
     @property
     def arrays(self) -> tuple[HostArray, ...]:
-        """The places; while this thread records, without their numbers."""
+        """The arrays of the stage; while this thread records, without numbers."""
         return self._places if here.tape is None else tuple(x.view(Traced) for x in self._places)
 
     def fill(self, numbers: Sequence[HostArray]) -> None:
-        """Copy numbers to the places."""
+        """Copy numbers into the arrays."""
         for place, x in zip(self._places, numbers, strict=True):
             place[...] = x
 
 
 class Record:
-    """A tape that can be run."""
+    """A tape that is ready to run."""
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape  # its pool, and all that it has addresses of
@@ -64,7 +64,7 @@ class Record:
             self._live.setdefault(address(x), (x, []))[1].append(starts[call] + word)
 
     def run(self) -> None:
-        """Compute, with the numbers that the stage has now. Raises MemoryError if a kernel could not go on."""
+        """Run the kernels on the numbers now in the stage. Raises MemoryError if a kernel failed."""
         for x, where in self._live.values():
             if x.dtype.kind == "f":
                 self._words.view(np.float64)[where] = x
@@ -74,7 +74,7 @@ class Record:
 
 
 class HostDriver:
-    """What ``Captured`` asks of a device."""
+    """The host as a driver for ``Captured``."""
 
     name = "CPU"
 
@@ -83,13 +83,13 @@ class HostDriver:
         self._pool = Pool(limit=MOST_MEMORY)  # of all records: one is run at a time, and keeps nothing in between
 
     def pool(self) -> None:
-        """None for each shape."""
+        """No pool per shape is needed."""
 
     def release(self, pool: None) -> None:
-        """It is used again."""
+        """Nothing to do: the memory is used again."""
 
     def trim(self) -> None:
-        """No memory is full here: the system says so itself."""
+        """Nothing to do: on the host the system reports full memory."""
 
     def stage(self, like: Sequence[HostArray]) -> Stage:
         return Stage(like)
@@ -99,7 +99,7 @@ class HostDriver:
         yield
 
     def record(self, work: Callable[[], Any]) -> tuple[Record | None, Any]:
-        """The record of work, or None if there is no room for it; nothing is computed. Raises NotRecordable."""
+        """Record work without computing anything; None if memory is too small. Raises NotRecordable."""
         try:
             first, _ = self._written_down(work)
             tape, outputs = self._written_down(work)

@@ -1,8 +1,8 @@
-"""Compiling several kernels, as many at a time as there are cores, while a person is told how far it is.
+"""Compiles several kernels at a time, one process per core, and reports progress.
 
-Numba compiles one kernel at a time in a process. So each core gets a process of its own, which compiles what it is
-told to and keeps it on disk, and from there this one takes it. Whatever a process does not bring about, because it
-was killed, or could not be started, or the disk is full, this one compiles itself.
+Numba compiles one kernel at a time in a process. So each core gets a process, which compiles the kernels that it is
+given and stores them on disk; this process then loads them. If a process fails, because it was killed or not started,
+or because the disk is full, this process compiles its kernels itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PACKAGE = Path(__file__).resolve().parents[3]  # the folder that npformer is in
 
 
 class Compilable(Protocol):
-    """What is asked of a kernel: see ``Kernel``."""
+    """The part of ``Kernel`` that is used here."""
 
     name: str
 
@@ -34,7 +34,7 @@ class Compilable(Protocol):
 
 
 def compile_several(kernels: Sequence[Compilable], dtype: str) -> None:
-    """Compile these for dtype, and say so."""
+    """Compile these kernels for dtype, and report progress."""
     with Told(len(kernels), dtype) as told:
         if len(kernels) > 1:
             _compile_in_processes([kernel.name for kernel in kernels], dtype, told)
@@ -45,12 +45,12 @@ def compile_several(kernels: Sequence[Compilable], dtype: str) -> None:
 
 
 def cores() -> int:
-    """How many this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _compile_in_processes(names: Sequence[str], dtype: str, told: Told) -> None:
-    """Have them compiled and kept on disk, as far as that can be done."""
+    """Have other processes compile these kernels and store them on disk, as far as possible."""
     count, folder, queue = min(cores(), len(names)), place().to_write, deque(names)
     if count < 2 or folder is None or not sys.executable:
         return
@@ -70,7 +70,7 @@ def _compile_in_processes(names: Sequence[str], dtype: str, told: Told) -> None:
 
 
 def _child(dtype: str, folder: Path) -> subprocess.Popen[str]:
-    """A process that compiles what is written to it, kernel by kernel, into this folder."""
+    """Start a process that reads names of kernels, and compiles each into this folder."""
     paths = [str(PACKAGE), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {VARIABLE: str(folder.parent), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     program = f"from npformer.backend.numba.compiling import serve; serve({dtype!r})"
@@ -81,7 +81,7 @@ def _child(dtype: str, folder: Path) -> subprocess.Popen[str]:
 
 
 def _feed(child: subprocess.Popen[str], queue: deque[str], told: Told) -> None:
-    """Give a process one name after the other, until there is none left or it fails."""
+    """Give a process one name after the other, until none is left or the process fails."""
     assert child.stdin is not None
     assert child.stdout is not None
     with suppress(OSError, IndexError):
@@ -94,7 +94,7 @@ def _feed(child: subprocess.Popen[str], queue: deque[str], told: Told) -> None:
 
 
 class Told:
-    """What a person is told meanwhile: a bar on a terminal, lines in a log."""
+    """Reports progress: a bar on a terminal, lines in a log."""
 
     def __init__(self, total: int, dtype: str) -> None:
         self._total, self._done, self._began = total, set[str](), now()
@@ -112,7 +112,7 @@ class Told:
         return self
 
     def done(self, name: str) -> None:
-        """One more is compiled; a process may have compiled it before, and not have been able to keep it."""
+        """Count a kernel as compiled, once: a process that could not store it may have reported it before."""
         with self._alone:
             if name in self._done:
                 return

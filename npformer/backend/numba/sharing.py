@@ -1,12 +1,11 @@
-"""Threads that share one kernel's work, and what a kernel needs for it: arrays by address, atomic numbers.
+"""Lets threads share the work of one kernel: arrays by address, and atomic numbers.
 
-A phase of work is cut into parts. The kernel that leads opens a phase and takes parts of it; a kernel on
-another thread that helps takes parts too, whoever comes first: one from the front, the other from the back,
-so that each core reads what it read the last time. The leader waits only for parts that were taken: a helper
-that is late, asleep, or gone costs nothing but its help. Handing over one job to a thread costs 10 µs and
-more, a part less than one: so a helper stays in its kernel from phase to phase, and leaves once nothing has
-been opened for a while. One that took a part and was then put to sleep by the system is given up: the leader
-begins anew elsewhere, alone.
+A phase of work is cut into parts. The leading kernel opens a phase and takes parts from its front. A helping kernel on
+another thread takes parts from its back, so that each core reads the weights that it read the last time. The leader
+waits only for parts that were taken: a helper that is late, asleep or gone costs nothing but its help. Handing a job to
+a thread takes 10 µs or more, taking a part less than 1 µs. So a helper stays in its kernel from phase to phase, and
+leaves once no phase has been opened for a while. If the system suspends a helper that has taken a part, the leader
+gives it up and repeats the step alone, in other memory.
 
     ticket    (phase·MOST_PARTS + parts taken from the back)·MOST_PARTS + parts taken from the front; it only grows,
               so taking a part is one compare-and-swap
@@ -71,7 +70,7 @@ def _place(context: Any, builder: Any, array_type: Any, array: Any, index: Any) 
 
 @intrinsic
 def load(typing_context, array, index):
-    """array[index], with all that its writer had written before."""
+    """Atomic load of array[index] (acquire): sees all that its writer wrote before."""
 
     def generate(context, builder, signature, arguments):
         return builder.load_atomic(_place(context, builder, signature.args[0], *arguments), "acquire", 8)
@@ -81,7 +80,7 @@ def load(typing_context, array, index):
 
 @intrinsic
 def store(typing_context, array, index, value):
-    """array[index] = value, after all that was written before."""
+    """Atomic store of value to array[index] (release): after all that was written before."""
 
     def generate(context, builder, signature, arguments):
         place = _place(context, builder, signature.args[0], *arguments[:2])
@@ -93,7 +92,7 @@ def store(typing_context, array, index, value):
 
 @intrinsic
 def add(typing_context, array, index, value):
-    """array[index] += value, as one step."""
+    """Atomic array[index] += value."""
 
     def generate(context, builder, signature, arguments):
         place = _place(context, builder, signature.args[0], *arguments[:2])
@@ -104,7 +103,7 @@ def add(typing_context, array, index, value):
 
 @intrinsic
 def swap_if(typing_context, array, index, expected, value):
-    """array[index] = value if it is expected, as one step; whether it was."""
+    """Atomic compare-and-swap of array[index] from expected to value. Returns whether it happened."""
 
     def generate(context, builder, signature, arguments):
         place = _place(context, builder, signature.args[0], *arguments[:2])
@@ -116,7 +115,7 @@ def swap_if(typing_context, array, index, expected, value):
 
 @intrinsic
 def pause(typing_context):
-    """Tell the processor that this thread waits for another."""
+    """The processor's instruction for waiting in a loop."""
 
     def generate(context, builder, signature, arguments):
         if _HAS_PAUSE:
@@ -131,7 +130,7 @@ def pause(typing_context):
 
 @inlined
 def open_phase(shared, phase):
-    """Let the parts of phase be taken."""
+    """Open a phase, so that its parts can be taken."""
     is_asleep = 0 < load(shared, ASLEEP) <= phase
     store(shared, DONE, 0)
     store(shared, TICKET, (phase * MOST_PARTS + is_asleep) * MOST_PARTS)
@@ -145,7 +144,7 @@ def phase_of(shared):
 
 @inlined
 def take(shared, parts, from_back):
-    """phase·MOST_PARTS + part of a part that nobody has taken, or −1."""
+    """Take a free part. Returns phase·MOST_PARTS + part, or −1 if none is free."""
     while True:
         ticket = load(shared, TICKET)
         front, back = ticket % MOST_PARTS, ticket // MOST_PARTS % MOST_PARTS
@@ -157,7 +156,7 @@ def take(shared, parts, from_back):
 
 @inlined
 def finish(shared, parts, patience):
-    """Wait until all parts of the open phase are done. False: a helper seems to sleep over its own."""
+    """Wait until all parts of the open phase are done. False: a helper seems to be suspended with a part."""
     looks = 0
     while load(shared, DONE) < parts:
         if looks == patience:
@@ -169,7 +168,7 @@ def finish(shared, parts, patience):
 
 
 class Helper:
-    """One thread that helps whoever invites it, one after the other; it starts when it is first needed."""
+    """One thread that helps one leader after the other; it starts when it is first invited."""
 
     def __init__(self) -> None:
         self._start_over()
@@ -183,7 +182,7 @@ class Helper:
         self._where: Any = None
 
     def invite(self, job: Callable[[], Any], shared: Any) -> None:
-        """Let it do job, which waits at shared (SLOTS,), as soon as it has left where it was invited to before."""
+        """Let the thread help with job at shared (SLOTS,), as soon as it has left its previous leader."""
         with self._starting:
             if self._where is not None:
                 self._where[WANTED] = 1
