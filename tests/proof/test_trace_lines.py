@@ -26,7 +26,10 @@ def looped(x, times):
     for i in range(times):
         total += x * i
     if times > 1:
-        total = helped(total) * 2
+        total = (
+            helped(total)
+            * 2
+        )  # fmt: skip
     elif times < 0:
         total = total - 1
     [y, z] = (helped(part) for part in (x, total))
@@ -52,18 +55,15 @@ def test_each_statement_with_the_names_that_it_changes():
     head = "for i in range(times):"
     assert steps == [
         ("total = np.zeros_like(x)", {"total": [0, 0]}),
-        (head, {"i": 0}),
-        ("total += x * i", {"total": [0, 0]}),
-        (head, {"i": 1}),
-        ("total += x * i", {"total": [1, 2]}),
-        (head, {"i": 2}),
-        ("total += x * i", {"total": [3, 6]}),
+        (head, {"i": 0}), ("total += x * i", {"total": [0, 0]}),
+        (head, {"i": 1}), ("total += x * i", {"total": [1, 2]}),
+        (head, {"i": 2}), ("total += x * i", {"total": [3, 6]}),
         (head, {"i": 2}),
         ("if times > 1:", {}),
         ("total = (", {"total": [8, 14]}),
         ("[y, z] = (helped(part) for part in (x, total))", {"y": [2, 3], "z": [9, 15]}),
         ("return y + z", {"return": [11, 18]}),
-    ]
+    ]  # fmt: skip
     assert frame.arguments["times"] == 3
     assert frame.returned.tolist() == [11, 18]
 
@@ -172,13 +172,11 @@ def test_lists_and_dicts_are_kept_as_they_were_then():
     one, two, last = "[array([0.])]", "[array([0.]), array([1.])]", "[array([5.]), array([1.])]"
     assert [each for each in values if each] == [
         {"parts": "[]", "sums": "{}"},
-        {"parts": one},
-        {"sums": f"{{0: {one}}}"},
-        {"parts": two, "sums": f"{{0: {two}}}"},
-        {"sums": f"{{0: {two}, 1: {two}}}"},
+        {"parts": one}, {"sums": f"{{0: {one}}}"},
+        {"parts": two, "sums": f"{{0: {two}}}"}, {"sums": f"{{0: {two}, 1: {two}}}"},
         {"parts": last, "sums": f"{{0: {last}, 1: {last}}}"},
         {"return": last},
-    ]
+    ]  # fmt: skip
 
 
 def test_a_list_that_grows_in_a_loop_of_an_operation():
