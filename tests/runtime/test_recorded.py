@@ -10,6 +10,7 @@ from npformer.backend import Arena, Pair, get_backend
 from npformer.backend.backend import run_eagerly
 from npformer.backend.numba import replay
 from npformer.backend.roofline import Roofline
+from npformer.backend.workspace import kept_bytes
 from npformer.errors import ShapeError
 from npformer.layers import Layer, ScaledDotProduct
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig
@@ -101,6 +102,23 @@ def test_more_shapes_than_records(monkeypatch):
     shapes = [(2, 3 + i, 3) for i in range(5)]
     given = batches(3 * len(shapes), *shapes) + batches(4, shapes[0])
     assert records_of(lambda on: new_step(build(on)), given) == [1, 1]
+
+
+def test_a_record_takes_the_memory_of_the_run_before_it(monkeypatch):
+    """If the thread's own buffers were freed after the recording, the process would grow by as many bytes again."""
+    at_start, written_down = [], replay.HostDriver._written_down
+
+    def counted(driver, work):
+        at_start.append(kept_bytes())
+        return written_down(driver, work)
+
+    monkeypatch.setattr(replay.HostDriver, "_written_down", counted)
+    step = new_step(build(backend(threads=1)))
+    given = batches(2, (64, 40, 40))
+    trained(step, given[:1])
+    assert kept_bytes() > 0
+    trained(step, given[1:])
+    assert (at_start, records(step)) == ([0, 0], [1])
 
 
 def test_records_share_their_memory():

@@ -100,6 +100,7 @@ class HostDriver:
 
     def record(self, work: Callable[[], Any]) -> tuple[Record | None, Any]:
         """Record work without computing anything; None if memory is too small. Raises NotRecordable."""
+        forget_unused()  # the thread's own buffers are not needed again; freed first, they become the record's
         try:
             first, _ = self._written_down(work)
             tape, outputs = self._written_down(work)
@@ -109,7 +110,6 @@ class HostDriver:
             raise NotRecordable(f"{type(error).__name__}: {error}") from error
         if [address for _, address in tape.lasting] != [address for _, address in first.lasting]:
             raise NotRecordable("something is computed by other means than kernels")
-        forget_unused()
         return Record(tape), outputs
 
     def _written_down(self, work: Callable[[], Any]) -> tuple[Tape, Any]:
