@@ -144,11 +144,12 @@ class DecoderLayer(ResidualLayer):
         """dy (B, T, C) to (dx (B, T, C), dmemory (B, S, C))."""
         kept = cache.open()
         dx, df = self.join_backward(dy, None, kept.join3)  # back through 7
-        dh = self.feed_forward.backward(df, kept.feed_forward)  # back through 6
+        dx, dh = self.branch_backward(dx, self.feed_forward.backward(df, kept.feed_forward))  # back through 6
         dx, df = self.join_backward(dx, dh, kept.join2)  # back through 5
         dh, dmemory = self.cross_attention.backward(df, kept.cross_attention)  # back through 4
+        dx, dh = self.branch_backward(dx, dh)
         dx, df = self.join_backward(dx, dh, kept.join1)  # back through 3
-        dh = self.self_attention.backward(df, kept.self_attention)  # back through 2
+        dx, dh = self.branch_backward(dx, self.self_attention.backward(df, kept.self_attention))  # back through 2
         return self.enter_backward(dx, dh, kept.entry), dmemory  # back through 1
 
     def start(self, batch: int, max_len: int, memory: Array) -> LayerState:

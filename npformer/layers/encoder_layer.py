@@ -116,9 +116,9 @@ class EncoderLayer(ResidualLayer):
         """dy (B, S, C) to dx (B, S, C)."""
         kept = cache.open()
         dx, df = self.join_backward(dy, None, kept.join2)  # back through 5
-        dh = self.feed_forward.backward(df, kept.feed_forward)  # back through 4
+        dx, dh = self.branch_backward(dx, self.feed_forward.backward(df, kept.feed_forward))  # back through 4
         dx, df = self.join_backward(dx, dh, kept.join1)  # back through 3
-        dh = self.self_attention.backward(df, kept.attention)  # back through 2
+        dx, dh = self.branch_backward(dx, self.self_attention.backward(df, kept.attention))  # back through 2
         return self.enter_backward(dx, dh, kept.entry)  # back through 1
 
     def start(self, batch: int, max_len: int) -> LayerState:

@@ -8,16 +8,19 @@ Both orders have the same steps. x is the stream, h the input of the next sub-la
     enter     h = LN(x)
     join      total = x + Drop(f(h))
               normed = LN(total)            post-LN: x, h ← normed, normed      pre-LN: x, h ← total, normed
+    branch    x runs on, h goes into f      post-LN: x and h are one value      pre-LN: two values
 
 k sub-layers have k norms, and there are k + 1 positions for them. Post-LN has no norm at the entry, pre-LN none after
 the last sub-layer; without a norm, LN(x) = x.
 
-Backward. dx is the gradient of the stream after the join, dh the gradient of the next sub-layer's input:
+Backward. dx is the gradient of the stream, dh the gradient of the sub-layer's input:
 
-    join      post-LN: x and h were both normed, so their gradients add:    dtotal = LN'ᵀ(dx + dh)
+    branch    post-LN: one value had two uses, so its two gradients add:    dx ← dx + dh     no dh is left
+              pre-LN: two values, a gradient for each:                      dx, dh
+    join      post-LN: x was normed:                                        dtotal = LN'ᵀ dx
               pre-LN: total ran on, and went through the norm as well:      dtotal = dx + LN'ᵀ dh
               total was a sum, so both terms receive dtotal:                dx ← dtotal      df = dtotal·keep·s
-    enter     x ran on, and went through the norm as well:                  dx ← dx + LN'ᵀ dh
+    enter     pre-LN: x ran on, and went through the norm as well:          dx ← dx + LN'ᵀ dh
 
 f'ᵀ dy is f's backward, the product with its transposed Jacobian: LN'ᵀ is derived in ``functional/layer_norm.py``.
 keep·s is dropout's mask and scale. Written without the norm and dropout, a connection is x + f(x), and its transposed
@@ -83,12 +86,19 @@ class ResidualLayer(Layer):
         h, normed = norm.forward(x, **about_tokens(norm, mask, key))  # (B, T, C)
         return h, LayerCache(self, JoinCache(norm, None, normed))
 
-    def enter_backward(self, dx: Array, dh: Array, cache: LayerCache[JoinCache] | None) -> Array:
-        """dx and dh (B, T, C), of the stream and of the first sub-layer's input, to the total dx (B, T, C)."""
+    def enter_backward(self, dx: Array, dh: Array | None, cache: LayerCache[JoinCache] | None) -> Array:
+        """dx and dh (B, T, C), as ``branch_backward`` returns them, to the total dx (B, T, C)."""
         if cache is None:
-            return dx + dh
+            return dx
         norm, _, normed = cache.open()
         return dx + norm.backward(dh, normed)
+
+    def branch_backward(self, dx: Array, dh: Array) -> tuple[Array, Array | None]:
+        """dx and dh (B, T, C), of the stream and of the sub-layer's input, to (dx + dh, None) or, in pre-LN, (dx, dh).
+
+        The sum is made at once, so that neither term takes up memory while the backward goes on.
+        """
+        return (dx + dh, None) if self.norm_order == "post" else (dx, dh)
 
     def join(
         self, x: Array, f: Array, name: str, norm: Norm | None, mask: AttentionMask, key: RandomKey | None
@@ -107,17 +117,17 @@ class ResidualLayer(Layer):
         return normed if post else total, normed, LayerCache(self, JoinCache(norm, of_total, of_normed))
 
     def join_backward(self, dx: Array, dh: Array | None, cache: LayerCache[JoinCache]) -> tuple[Array, Array]:
-        """dx and dh (B, T, C), dh None after the last sub-layer, to dx and df (B, T, C)."""
+        """dx and dh (B, T, C), as ``branch_backward`` returns them, to dx and df (B, T, C).
+
+        dh is None in post-LN, and in pre-LN after the last sub-layer.
+        """
         norm, of_total, of_normed = cache.open()
-        post = self.norm_order == "post"
-        if post and dh is not None:
-            dx = dx + dh  # x and h were both normed
         if norm is not None and of_total is None:
-            pair, dout = (norm.ops.post_norm, dx) if post else (norm.ops.add_norm, (dx, dh))
+            pair, dout = (norm.ops.post_norm, dx) if dh is None else (norm.ops.add_norm, (dx, dh))
             dx, df = pair.backward(dout, of_normed, into=(norm.gamma.grad, norm.beta.grad))
             return dx, df
         if norm is not None:  # back through 2
-            dx = norm.backward(dx, of_normed) if post else dx + norm.backward(dh, of_normed)
+            dx = norm.backward(dx, of_normed) if dh is None else dx + norm.backward(dh, of_normed)
         dx, df = self.ops.residual.backward(dx, of_total)  # back through 1
         return dx, df
 

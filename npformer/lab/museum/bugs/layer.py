@@ -9,7 +9,8 @@ ENCODER, DECODER = L + "encoder_layer:EncoderLayer.backward", L + "decoder_layer
 BUGS = (
     Bug(
         "residual-omitted", "residual added forward, omitted backward",
-        edit(L + "residual:ResidualLayer.enter_backward", "return dx + dh", "return dh"),
+        edit(ENCODER, "branch_backward(dx, self.self_attention", "branch_backward(0 * dx, self.self_attention")
+        + edit(DECODER, "branch_backward(dx, self.self_attention", "branch_backward(0 * dx, self.self_attention"),
         "y = x + f(x):   dx = dy + (f's backward)", "dx = f's backward alone",
         "The sum's short arm carries most of the gradient: for W_q of the lowest encoder layer the measured error was "
         "0.9997 of the whole. What is left goes through attention and is small, so the lower layers hardly move, and "
@@ -18,7 +19,7 @@ BUGS = (
     ),
     Bug(
         "residual-omitted-decoder", "the query's gradient of cross-attention omitted",
-        edit(DECODER, "self.join_backward(dx, dh, kept.join1)", "self.join_backward(dx, 0 * dh, kept.join1)"),
+        edit(DECODER, "self.branch_backward(dx, dh)", "self.branch_backward(dx, 0 * dh)"),
         "dt = LN₁'s backward of dx + dh", "dt = LN₁'s backward of dx",
         "x goes into cross-attention twice: as the residual and as the query. Two uses, two gradients. The decoder's "
         "self-attention is never told what would have made a better question to the source.",
@@ -58,7 +59,7 @@ BUGS = (
     ),
     Bug(
         "pre-norm-norm-skipped", "the first norm of pre-LN skipped in backward",
-        edit(ENCODER, "self.enter_backward(dx, dh, kept.entry)", "self.enter_backward(dx, dh, None)"),
+        edit(ENCODER, "self.enter_backward(dx, dh, kept.entry)", "dx if dh is None else dx + dh"),
         "dx = dx + LN₁'s backward of dnormed", "dx = dx + dnormed",
         "f(LN(x)) was differentiated as f(x). γ and β of that norm get no gradient at all and stay at 1 and 0 for "
         "ever, which is the quickest way to find it: list the parameters whose gradient is exactly zero.",
