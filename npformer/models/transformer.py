@@ -12,7 +12,8 @@ decoder sees no later token and no padding.
 Backward, the steps counted down; each step's derivation stands in its own file:
 
     5   dh = dlogits W_gᵀ      dW_g = Σ_tokens hᵀ dlogits      db_g = Σ_tokens dlogits
-    4   dz, dmemory from dh    dmemory is the sum over all decoder layers (``layers/stacks.py``)
+    4   dz, dmemory from dh    each decoder layer's cross-attention gives a dmemory (``layers/decoder_layer.py``), and
+                               ``layers/stacks.py`` adds them
     3   dE_tgt[v] = √C·Σ dz    over the places where token v stood, once dropout's mask and scale are applied to dz
     2   dx from dmemory        all that the loss sees of the source: without dmemory the encoder learns nothing
     1   dE_src[v] = √C·Σ dx    likewise; row t of learned positions receives the sum of dx_t, or dz_t, over the batch
