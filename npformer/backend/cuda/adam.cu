@@ -1,14 +1,14 @@
-// Adam and AdamW over an arena, and the length of its gradient, each in one pass.
+// Adam and AdamW over an arena, and the norm of its gradient, each in one pass.
 //
 //     m ← β₁m + (1 − β₁)g      v ← β₂v + (1 − β₂)g²      p ← p·(1 − lr·λ) − lr·m̂/(√v̂ + ε)
 //
-// What changes from step to step is read from memory: rates = (lr, 1/(1 − β₁ᵗ), 1/(1 − β₂ᵗ)), and the factor `shrink`
-// that clipping multiplies g by. So a step can be recorded once and played again.
+// The numbers that change from step to step are read from memory: rates = (lr, 1/(1 − β₁ᵗ), 1/(1 − β₂ᵗ)), and `shrink`,
+// the factor by which clipping multiplies g. So a CUDA graph of a step can be replayed.
 //
-// An arena is a list of runs, elements start … stop − 1 in places (R, 2), in order, each with a factor of the learning
-// rate and a weight decay λ in scales (R, 2); what lies in no run (gaps, frozen parameters) is not touched. Without such
-// a list (null) all elements are one run. A moment below 1e-30 has no effect any more and becomes 0, as in the other
-// fast spellings of Adam.
+// An arena is a list of runs. Run r has the elements start … stop − 1, given by row r of places (R, 2), and a factor of
+// the learning rate and a weight decay λ, given by row r of scales (R, 2). The runs are in ascending order. Elements
+// outside all runs (gaps, frozen parameters) are not changed. If the list is null, all elements are one run. A moment
+// below 1e-30 no longer has an effect and is set to 0, as in the other fast kernels for Adam.
 
 #include "common.cuh"
 #include "reduce.cuh"
@@ -20,7 +20,7 @@ struct Runs {
     __device__ whole start(whole run) const { return places ? places[2 * run] : 0; }
     __device__ whole stop(whole run) const { return places ? places[2 * run + 1] : size; }
 
-    __device__ whole first_behind(whole e) const {  // the first run that ends behind element e, by halving
+    __device__ whole first_behind(whole e) const {  // the first run that ends after element e, by binary search
         whole low = 0, high = count;
         while (low < high) {
             const whole middle = (low + high) / 2;
@@ -31,7 +31,7 @@ struct Runs {
     }
 };
 
-// Each block takes `stretch` elements. shrink may be null; so may places and scales, then there is one run, with
+// Each block updates `stretch` elements. shrink may be null. places and scales may be null: then there is one run, with
 // lr_scale and decay.
 extern "C" __global__ void adam(
     real *__restrict__ p, const real *__restrict__ g, real *__restrict__ m, real *__restrict__ v,
@@ -60,7 +60,7 @@ extern "C" __global__ void adam(
     }
 }
 
-// partials[block] = Σ g² over the runs, where a block takes every gridDim-th stretch.
+// partials[block] = Σ g² over the runs. A block sums every gridDim-th stretch of elements.
 extern "C" __global__ void square_partials(
     const real *__restrict__ g, const whole *__restrict__ places, whole count, whole size, whole stretch, real *partials
 ) {

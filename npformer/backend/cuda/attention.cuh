@@ -1,5 +1,5 @@
-// What the attention kernels share: which pairs may meet, heads as they lie in memory, rows shared by warps, and
-// products of small matrices in shared memory. Include common.cuh, reduce.cuh and philox.cuh first.
+// Shared by the attention kernels: which pairs are visible, heads with their strides, reductions over a row by some
+// threads, and products of small matrices in shared memory. Include common.cuh, reduce.cuh and philox.cuh first.
 
 #ifdef __CUDACC__
 #define UNROLLED _Pragma("unroll")
@@ -10,12 +10,12 @@
 __device__ inline whole least(whole a, whole b) { return a < b ? a : b; }
 __device__ inline whole most(whole a, whole b) { return a > b ? a : b; }
 
-// The parameters that stand for an AttentionMask (window, stride: 0 if there is none), and what is made of them.
+// The parameters of an AttentionMask (window, stride: 0 if there is none), and the Pattern made from them.
 #define PATTERN const bool *visible, whole causal, whole offset, whole window, whole stride
 #define PATTERNED(queries, keys) Pattern{visible, causal != 0, offset, window, stride, queries, keys}
 
 struct Pattern {
-    const bool *visible;  // (B, S), or null: all keys may be looked at
+    const bool *visible;  // (B, S), or null: all keys are visible
     bool causal;
     whole offset, window, stride, queries, keys;
 
@@ -29,8 +29,8 @@ struct Pattern {
         return !visible || visible[b * keys + j];
     }
 
-    // Query t sees no key below first_key(t), nor from end_key(t) on; no query below first_query(j) sees key j, nor
-    // one from end_query(j) on. All four grow with their argument, so the ends of a tile speak for all of it.
+    // Query t sees only keys first_key(t) … end_key(t) − 1, and key j is seen only by queries first_query(j) …
+    // end_query(j) − 1. All four are non-decreasing, so the first and last row of a tile bound all of its rows.
     __device__ bool banded() const { return window > 0 && stride <= 0; }
     __device__ whole first_key(whole t) const { return banded() ? most(0, t + offset - window + 1) : 0; }
     __device__ whole end_key(whole t) const {
@@ -44,12 +44,12 @@ struct Pattern {
     }
 };
 
-// The parameters that stand for heads (B, H, ·, D) whose last axis has no gaps, and the rows of one head.
+// The parameters of heads (B, H, ·, D) whose last axis is contiguous, and the rows of one head.
 #define HEADS(x) const real *x, whole x##_batch, whole x##_head, whole x##_row
 #define HEADS_OUT(x) real *x, whole x##_batch, whole x##_head, whole x##_row
 #define ROWS(x, b, h) x + (b) * x##_batch + (h) * x##_head, x##_row
 
-// The places (row, col) of a matrix, shared out over the threads of a block, neighbours in a row to neighbours.
+// The entries (row, col) of a matrix, distributed over the threads of a block; adjacent threads get adjacent columns.
 struct Walk {
     int rows, cols, row, col, down, right;
     __device__ Walk(int rows, int cols)
@@ -70,7 +70,7 @@ struct Walk {
     }
 };
 
-// Threads that share a row: so many neighbouring lanes of a warp (a power of 2), or (0) the whole block.
+// The threads that compute a row together: `lanes` adjacent lanes of a warp (a power of 2), or, if it is 0, the block.
 struct Team {
     int lanes, rank, size, team, teams;
     __device__ explicit Team(int lanes) : lanes(lanes) {
@@ -83,13 +83,13 @@ struct Team {
     __device__ real sum(real value) const { return lanes ? over_lanes(value, Add()) : block_sum(value); }
     __device__ real largest(real value) const { return lanes ? over_lanes(value, Larger()) : block_max(value); }
 
-    // What one of the team read before, another may overwrite from here on.
-    __device__ void meet() const {
+    // A barrier: afterwards a thread of the team may overwrite what another has read.
+    __device__ void sync() const {
         if (!lanes) __syncthreads();
         else if (blockDim.x > 1) __syncwarp(mask());
     }
 
-    __device__ unsigned mask() const {  // the team's bits among those of its warp
+    __device__ unsigned mask() const {  // the team's lanes in the mask of its warp
         return (size == 32 ? 0xffffffffu : (1u << size) - 1u) << ((threadIdx.x - rank) % 32);
     }
 
@@ -107,8 +107,9 @@ struct Team {
     }
 };
 
-// found(i, j, Σ_k a(i, k)·b(k, j)) for i < rows, j < cols, k < inner. Each thread makes M × M of them at a time, so
-// that what it reads serves M times; they lie apart, so that neighbours read neighbouring numbers.
+// Calls found(i, j, Σ_k a(i, k)·b(k, j)) for i < rows, j < cols, k < inner. Each thread computes M × M sums at a time,
+// so that it uses each number that it reads M times. The M rows and columns are apart, so that adjacent threads read
+// adjacent numbers.
 template <int M, class A, class B, class Found>
 __device__ inline void product_by(int rows, int cols, int inner, A a, B b, Found found) {
     const int down = (rows + M - 1) / M, across = (cols + M - 1) / M;

@@ -1,5 +1,5 @@
-// Backward of attention where a head is more than one tile: one kernel with a tile's queries and all keys, for dq, and
-// one with a tile's keys and all queries, for dk and dv. The derivation stands in attention_tiles.cu.
+// Backward of attention for heads of more than one tile. One kernel computes dq, from the queries of a tile and all
+// keys; another computes dk and dv, from the keys of a tile and all queries. attention_tiles.cu derives both.
 
 #include "common.cuh"
 #include "reduce.cuh"
@@ -7,7 +7,7 @@
 #include "attention.cuh"
 #include "attention_tiles.cuh"
 
-// A block for each head and each most_rows of its queries; delta (B, H, T) is left for attend_dkeys.
+// One block for each head and each most_rows of its queries. It also writes delta (B, H, T), which attend_dkeys reads.
 extern "C" __global__ void attend_dqueries(
     HEADS(dout), HEADS(out), HEADS(q), HEADS(k), HEADS(v), HEADS_OUT(dq), const real *top, const real *inverse,
     real *delta, whole heads, whole queries, whole keys, whole width, whole most_rows, whole most_cols, double factor,
@@ -56,7 +56,7 @@ extern "C" __global__ void attend_dqueries(
     store(sums, nullptr, ROWS(dq, tile.b, h), tile.t0, tile.rows, width);
 }
 
-// A block for each head and each most_cols of its keys.
+// One block for each head and each most_cols of its keys.
 extern "C" __global__ void attend_dkeys(
     HEADS(dout), HEADS(q), HEADS(k), HEADS(v), HEADS_OUT(dk), HEADS_OUT(dv), const real *top, const real *inverse,
     const real *delta, whole heads, whole queries, whole keys, whole width, whole most_rows, whole most_cols,

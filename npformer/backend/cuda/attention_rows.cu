@@ -1,14 +1,14 @@
-// Attention between matrix products: the scores (B, H, T, S) of all pairs lie in memory, a row is one query's.
+// Attention between two matrix products: the scores (B, H, T, S) of all pairs are in memory, one row for each query.
 //
-//     p_j = exp(s_j − m)/Σ_k exp(s_k − m)      s_j = scores_j/√D where j may be seen, else −∞      m = max_j s_j
+//     p_j = exp(s_j − m)/Σ_k exp(s_k − m)      s_j = scores_j/√D where key j is visible, else −∞      m = max_j s_j
 //     ds_i = p_i·(dp_i − Σ_j p_j·dp_j)/√D      dp = ddropped·keep·s
 //
-// m and the sum are found in one reading: where a larger score appears, what was added before shrinks by exp(m − m').
-// What backward needs of the dropout costs no memory: a weight is never negative, so its sign bit says "dropped".
+// m and the sum are computed in one pass: when a larger score m' appears, the sum so far is multiplied by exp(m − m').
+// Backward needs dropout's mask, which costs no memory: a weight is never negative, so a set sign bit means "dropped".
 //
 //     kept weight    p ≥ 0     dropped weight    −p
 //
-// A query that sees nothing has m = −∞: 0 takes its place (−∞ + ∞ would be NaN), and the weights are 0, not 0/0.
+// A query without visible keys has m = −∞, which is replaced by 0 (−∞ + ∞ would be NaN). Its weights are 0, not 0/0.
 
 #include "common.cuh"
 #include "reduce.cuh"
@@ -54,8 +54,9 @@ struct Row {
     }
 };
 
-// Each block turns per_block rows of scores into signed weights, in place, and writes the dropped weights (null:
-// nothing is dropped). A warp to a row, per_block·S <= Factors::room; or (per_block = 1) the block to a row of any length.
+// Each block turns per_block rows of scores into signed weights, in place, and writes the weights after dropout (null:
+// without dropout). Each warp computes a row, and per_block·S <= Factors::room; or, if per_block = 1, the whole block
+// computes one row of any length.
 extern "C" __global__ void weigh_rows(
     real *scores, real *dropped, whole rows, whole keys, whole per_block, whole heads, whole queries, PATTERN,
     double factor, DRAW
@@ -79,8 +80,8 @@ extern "C" __global__ void weigh_rows(
     }
 }
 
-// The gradient of the dropped weights becomes that of the products Q Kᵀ, in place; the dropped weights are made again
-// (null: nothing was dropped). Rows and blocks as in weigh_rows; weights are the signed ones.
+// Turns the gradient of the weights after dropout into the gradient of the products Q Kᵀ, in place, and computes the
+// weights after dropout again (null: without dropout). weights are the signed weights. Blocks as in weigh_rows.
 extern "C" __global__ void weigh_rows_backward(
     const real *weights, real *gradients, real *dropped, whole rows, whole keys, whole per_block, double factor,
     double scale

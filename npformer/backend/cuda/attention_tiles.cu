@@ -1,33 +1,34 @@
-// Attention a tile at a time: scores live in shared memory only, so memory grows with T and not with T·S.
+// Attention tile by tile: scores are in shared memory only, so global memory grows with T and not with T·S.
 //
-//     s_ij = q_i·k_j/√D where query i may see key j, else −∞     m_i = max_j s_ij     l_i = Σ_j exp(s_ij − m_i)
+//     s_ij = q_i·k_j/√D where key j is visible to query i, else −∞     m_i = max_j s_ij     l_i = Σ_j exp(s_ij − m_i)
 //     p_ij = exp(s_ij − m_i)/l_i     o_i = Σ_j p̃_ij v_j          p̃ = Drop(p)
 //
-// Forward meets the keys tile by tile, and does not know m_i before the last of them. With m the maximum so far and m'
-// that with one tile more, what was summed before was summed in units of exp(m), hence
+// Forward reads the keys tile by tile, and knows m_i only after the last tile. Let m be the maximum so far and m' the
+// maximum including the next tile. The sums so far contain the factor exp(−m), so they are multiplied by exp(m − m'):
 //
 //     l' = l·exp(m − m') + Σ_tile exp(s_j − m')       o' = o·exp(m − m') + Σ_tile Drop(exp(s_j − m')) v_j
 //
-// and o/l at the end. Kept: m_i and 1/l_i, two numbers a row, from which any tile's weights are made again.
+// At the end o is divided by l. m_i and 1/l_i are kept, two numbers for each row, from which backward computes a tile's
+// weights.
 //
-// Backward, with g the gradient of o (each operand of o = p̃ v, p̃ = Drop(p), s = q kᵀ/√D in turn):
+// Backward, with g the gradient of o; the operands of o = p̃ v, p̃ = Drop(p) and s = q kᵀ/√D one after the other:
 //
 //     dp̃_ij = g_i·v_j                     dv_j = Σ_i p̃_ij g_i
-//     dp_ij = Drop(dp̃)_ij                 the same bits
-//     ds_ij = p_ij (dp_ij − δ_i)           softmax.py;  δ_i = Σ_j p_ij dp_ij
+//     dp_ij = Drop(dp̃)_ij                 with the same bits
+//     ds_ij = p_ij (dp_ij − δ_i)           as in softmax.py;  δ_i = Σ_j p_ij dp_ij
 //     dq_i = Σ_j ds_ij k_j/√D              dk_j = Σ_i ds_ij q_i/√D
 //
-// δ_i runs over all keys, also those of other tiles; but Drop multiplies by the same number either way, so
+// δ_i is a sum over all keys, also those of other tiles. But Drop multiplies p and dp̃ by the same number, so
 //
 //     δ_i = Σ_j p_ij keep_ij s (g_i·v_j) = g_i·Σ_j p̃_ij v_j = g_i·o_i
 //
-// A sum over i needs all queries of a key, a sum over j all keys of a query: two kernels, each with its own sums in
-// shared memory, and nobody adds to what another block adds to. Where all of a head fits into one tile, one kernel does
-// both, and takes δ as the sum over j: where one weight is 1 then dp − δ is exactly 0, as in the plain pair.
+// A sum over i needs all queries for a key, a sum over j all keys for a query. So there are two kernels, each with its
+// sums in shared memory, and no two blocks add to the same sum. If a head fits into one tile, one kernel computes both
+// sums. It computes δ as the sum over j: then dp − δ is exactly 0 where one weight is 1, as in the plain pair.
 //
-// A query that sees nothing has m = −∞ and l = 0: m becomes 0 (−∞ + ∞ would be NaN), 1/l too, all its weights are 0.
-// Tiles in which nobody may see anything, for causality or a window, are passed over: n·w pairs for a window w.
-// Dropped weights are marked by their sign, as in attention_rows.cu.
+// A query without visible keys has m = −∞ and l = 0. m and 1/l are set to 0 (−∞ + ∞ would be NaN), so its weights are
+// 0. Tiles without visible pairs, because of causality or a window, are skipped. A window w leaves n·w pairs. Dropped
+// weights are marked by their sign, as in attention_rows.cu.
 //
 // Source: Dao et al. 2022, arXiv:2205.14135, algorithms 1 and 4.
 
@@ -37,7 +38,7 @@
 #include "attention.cuh"
 #include "attention_tiles.cuh"
 
-// Products q·k become exp(s − m'), dropped ones 0; m and l move on, and shrink = exp(m − m').
+// Turns products q·k into exp(s − m'), or 0 where dropped; updates m and l; sets shrink = exp(m − m').
 __device__ inline void next_weights(const Tile &tile, Matrix w, real *top, real *sum, real *shrink) {
     const Team team(TEAM);
     for (int i = team.team; i < tile.rows; i += team.teams) {
@@ -54,7 +55,7 @@ __device__ inline void next_weights(const Tile &tile, Matrix w, real *top, real 
             w(i, j) = tile.bits.keep(i, j) ? weight * tile.draw.scale : real(0);
         }
         total = team.sum(total);
-        team.meet();  // all have read top[i]
+        team.sync();  // all threads have read top[i]
         if (team.rank == 0) {
             shrink[i] = exp(before - from);
             sum[i] = sum[i] * shrink[i] + total;
@@ -63,7 +64,7 @@ __device__ inline void next_weights(const Tile &tile, Matrix w, real *top, real 
     }
 }
 
-// A block for each head and each most_rows of its queries. top and inverse: m and 1/l (B, H, T), for backward.
+// One block for each head and each most_rows of its queries. top and inverse: m and 1/l (B, H, T), for backward.
 extern "C" __global__ void attend(
     HEADS(q), HEADS(k), HEADS(v), HEADS_OUT(out), real *top, real *inverse, whole heads, whole queries, whole keys,
     whole width, whole most_rows, whole most_cols, double factor, PATTERN, DRAW
@@ -100,7 +101,7 @@ extern "C" __global__ void attend(
     }
     __syncthreads();
     for (int i = threadIdx.x; i < tile.rows; i += blockDim.x) {
-        l[i] = l[i] > 0 ? real(1) / l[i] : l[i];  // 0 where nothing was seen; a NaN stays
+        l[i] = l[i] > 0 ? real(1) / l[i] : l[i];  // 0 without visible keys; a NaN stays
         top[tile.first_row() + i] = m[i] == -real(INFINITY) ? real(0) : m[i];
         inverse[tile.first_row() + i] = l[i];
     }
@@ -108,7 +109,8 @@ extern "C" __global__ void attend(
     store(sums, l, ROWS(out, tile.b, h), tile.t0, tile.rows, width);
 }
 
-// A block for each head, all of which fits into one tile. The room is used twice: q and k, then dout and v, then again.
+// One block for each head, which fits into one tile. The shared memory is used again: for q and k, then dout and v,
+// then q and k.
 extern "C" __global__ void attend_backward(
     HEADS(dout), HEADS(q), HEADS(k), HEADS(v), HEADS_OUT(dq), HEADS_OUT(dk), HEADS_OUT(dv), const real *top,
     const real *inverse, whole heads, whole queries, whole keys, whole width, double factor, PATTERN, DRAW

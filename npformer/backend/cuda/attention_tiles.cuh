@@ -1,19 +1,19 @@
 // A tile of attention in shared memory: some queries of one head against some of its keys. See attention_tiles.cu.
 
-// What a block has for its matrices, in numbers, and the most rows that one of them has.
+// The shared memory of a block for its matrices, in numbers, and the most rows of one matrix.
 enum { TILE_ROOM = 46 * 1024 / sizeof(real), TILE_ROWS = 64 };
 
-// Lanes that share a row of a tile: a whole warp would spend most of its time on exchanges.
+// Lanes that compute a row of a tile together: a whole warp would spend most of its time on shuffles.
 enum { TEAM = 8 };
 
-// Rows of `width` numbers, each `apart` from the next: an odd number, so that a column lies in all banks.
+// Rows with the stride `apart`, an odd number, so that a column is spread over all banks.
 struct Matrix {
     real *at;
     int apart;
     __device__ real &operator()(int i, int j) const { return at[i * apart + j]; }
 };
 
-// Takes the room for matrices one after the other.
+// Allocates the shared memory, one matrix after the other.
 struct Room {
     real *at;
     __device__ real *take(whole count) {
@@ -23,11 +23,11 @@ struct Room {
     __device__ Matrix matrix(whole rows, whole width) { return Matrix{take(rows * (width | 1)), int(width | 1)}; }
 };
 
-// Which pairs of a tile are kept: the threads of the block draw the bits together, row by row.
+// Which pairs of a tile dropout keeps. The threads of the block draw the bits together, row by row.
 struct TileBits {
     unsigned short *kept = nullptr;
-    whole first = 0, keys = 0;  // the number of the tile's first pair; from row to row
-    int words = 0;              // of each row: its bits may begin in the middle of a word
+    whole first = 0, keys = 0;  // the number of the tile's first pair; the difference from row to row
+    int words = 0;              // for each row, whose bits may begin in the middle of a word
     bool all = true;
 
     __device__ void draw(const Draw &draw, whole element, whole apart, int rows, int cols) {
@@ -49,7 +49,7 @@ struct TileBits {
     }
 };
 
-// Rows first … first + count − 1 of a head (each `row` from the next) to a matrix; and back, each times a factor.
+// Copies rows first … first + count − 1 of a head, with the stride `row`, to a matrix; back, times a factor a row.
 __device__ inline void load(const real *head, whole row, whole first, int count, whole width, Matrix to) {
     for (Walk at(count, int(width)); at.here(); at.next()) to(at.row, at.col) = head[(first + at.row) * row + at.col];
 }
@@ -63,7 +63,7 @@ __device__ inline void clear(Matrix to, int count, whole width) {
     for (Walk at(count, int(width)); at.here(); at.next()) to(at.row, at.col) = 0;
 }
 
-// One number a row, for `count` rows.
+// One number for each of `count` rows.
 __device__ inline void load_row(const real *from, int count, real *to) {
     for (int i = threadIdx.x; i < count; i += blockDim.x) to[i] = from[i];
 }
@@ -71,7 +71,7 @@ __device__ inline void load_row(const real *from, int count, real *to) {
 struct Tile {
     const Pattern &pattern;
     const Draw &draw;
-    whole head, b;  // the head's number in (B, H), and its sequence's
+    whole head, b;  // the index of the head in (B, H), and of its sequence
     int width;
     real factor;
     whole t0 = 0, j0 = 0;  // the tile's first query and key
@@ -89,7 +89,7 @@ struct Tile {
         j0 = first;
         cols = int(least(most_cols, pattern.keys - first));
     }
-    __device__ whole first_row() const { return head * pattern.queries + t0; }  // of all rows of weights (B·H·T, S)
+    __device__ whole first_row() const { return head * pattern.queries + t0; }  // among all rows of weights (B·H·T, S)
     __device__ void draw_bits() { bits.draw(draw, first_row() * pattern.keys + j0, pattern.keys, rows, cols); }
 
     // w = Q Kᵀ of the tile.
@@ -98,12 +98,12 @@ struct Tile {
             [&](int i, int j, real sum) { w(i, j) = sum; });
     }
 
-    // What Q Kᵀ means: q·k/√D, or −∞ where nothing may be seen.
+    // The score of a product q·k: q·k/√D, or −∞ where the key is hidden.
     __device__ real score(int i, int j, real product) const {
         return pattern.sees(b, t0 + i, j0 + j) ? product * factor : -real(INFINITY);
     }
 
-    // w = the weights again, negative where dropped. The threads of the block wait for each other, here and at the end.
+    // Computes the weights again: w, negative where dropped. It has barriers, so all threads must call it.
     __device__ void signed_weights(Matrix q, Matrix k, const real *top, const real *inverse, Matrix w) const {
         multiply(q, k, w);
         __syncthreads();
@@ -114,10 +114,10 @@ struct Tile {
         __syncthreads();
     }
 
-    // The gradient of a weight, from that of the dropped one; w is the signed weight.
+    // The gradient of a weight from that of the weight after dropout; w is the signed weight.
     __device__ real gradient(real w, real ddropped) const { return w < 0 ? real(0) : ddropped * draw.scale; }
 
-    // The gradient of a product q·k, where shared is δ.
+    // The gradient of a product q·k; shared is δ.
     __device__ real dproduct(real w, real ddropped, real shared) const {
         return abs(w) * (gradient(w, ddropped) - shared) * factor;
     }
@@ -128,13 +128,13 @@ struct Tile {
             [&](int i, int j, real sum) { w(i, j) = dproduct(w(i, j), sum, shared[i]); });
     }
 
-    // found(j, d, Σ_i dropped weight i, j · x(i, d)): the keys' share.
+    // Calls found(j, d, Σ_i (weight i, j after dropout)·x(i, d)), for the gradient of the values.
     template <class Found>
     __device__ void to_values(Matrix w, Matrix x, Found found) const {
         product(cols, width, rows, [&](int j, int i) { return w(i, j) < 0 ? real(0) : w(i, j); },
             [&](int i, int d) { return x(i, d); }, [&](int j, int d, real sum) { found(j, d, sum * draw.scale); });
     }
-    // found(j, d, Σ_i w(i, j) · x(i, d)), and found(i, d, Σ_j w(i, j) · x(j, d)).
+    // Call found(j, d, Σ_i w(i, j)·x(i, d)), and found(i, d, Σ_j w(i, j)·x(j, d)).
     template <class Found>
     __device__ void to_keys(Matrix w, Matrix x, Found found) const {
         product(cols, width, rows, [&](int j, int i) { return w(i, j); }, [&](int i, int d) { return x(i, d); }, found);

@@ -1,4 +1,4 @@
-// bfloat16 numbers are held as their 16 bits, the upper half of a float's.
+// A bfloat16 number is stored as its 16 bits, the upper half of a float's.
 
 __device__ inline unsigned short to_bfloat16(real value) {
     union { float number; unsigned bits; } as;

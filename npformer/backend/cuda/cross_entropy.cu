@@ -3,19 +3,20 @@
 //     loss_n = log Σ_v exp(z_v − top) − Σ_v q_v·(z_v − top)        top = max z
 //     dz_v = dloss/N·(p_v − q_v)        p_v = exp(z_v − top)·inverse        inverse = 1/Σ exp(z_v − top)
 //
-// q_v = smoothing/V, and 1 − smoothing more at the target. No distribution is kept, only two numbers a token; N is counted here, so
-// nobody waits for it. A token whose target is `ignored` has loss 0 and gradient 0, whatever its logits are.
+// q_v = smoothing/V, and 1 − smoothing more at the target. Of the distribution two numbers for each token are kept. N
+// is counted here, so the host does not wait for it. A token whose target is `ignored` has loss 0 and gradient 0,
+// whatever its logits are.
 
 #include "common.cuh"
 #include "reduce.cuh"
 
-// Blocks: the tokens.
+// One block for each token.
 extern "C" __global__ void token_losses(
     const real *__restrict__ logits, const whole *targets, real *top, real *inverse, real *losses, whole classes,
     whole ignoring, whole ignored, double smoothing
 ) {
     const whole n = blockIdx.x, target = targets[n];
-    if (ignoring && target == ignored) {  // all threads of the block return, so no barrier waits for them
+    if (ignoring && target == ignored) {  // all threads of the block return, so no barrier waits
         if (threadIdx.x == 0) top[n] = inverse[n] = losses[n] = 0;
         return;
     }
@@ -56,7 +57,7 @@ extern "C" __global__ void mean_loss(
     *loss = sum / *num_counted;
 }
 
-// Blocks: the tokens. dloss is a number in memory, or (null) the number that follows.
+// One block for each token. dloss points to a number; if it is null, the argument after it is used.
 extern "C" __global__ void token_losses_backward(
     const real *__restrict__ logits, const whole *targets, const real *top, const real *inverse, const real *num_counted,
     const real *dloss_at, double dloss, real *__restrict__ dlogits, whole classes, whole ignoring, whole ignored,

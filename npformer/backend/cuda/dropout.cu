@@ -1,10 +1,10 @@
-// Dropout, alone or before a residual sum: y = Drop(f), or y = x + Drop(f). Backward is the same with dy for f: the bits
-// are a pure function of their numbers, so they are drawn again rather than kept.
+// Dropout, alone or before a residual sum: y = Drop(f), or y = x + Drop(f). Backward is the same with dy for f: the
+// bits are a pure function of their numbers, so they are drawn again and not kept.
 
 #include "common.cuh"
 #include "philox.cuh"
 
-// Each block takes `stretch` elements, at most Factors::room, whose bits its threads draw together. x may be null.
+// Each block computes `stretch` elements, at most Factors::room; its threads draw their bits together. x may be null.
 extern "C" __global__ void drop(
     const real *__restrict__ x, const real *__restrict__ f, real *__restrict__ y, whole size, whole stretch, DRAW
 ) {

@@ -2,21 +2,21 @@
 //
 //     dtable_v += scale·Σ_{n: token_n = v} dy_n
 //
-// Two tokens may mean the same row, and sums must not depend on who comes first: so the tokens are put in order, by
-// value and then by place, and whoever adds a row's stretch of them does so in that order. Token n's place is
+// Several tokens may use the same row, and its sum must not depend on which thread is first. So the tokens are sorted,
+// by value and then by index, and the gradients of a row are added in that order. Sorted, token n has the index
 //
 //     #{m: token_m < token_n} + #{m < n: token_m = token_n}
 //
-// counted by comparing all with all, N² comparisons that wait for nothing. The sorted tokens are cut into chunks: a row
-// whose tokens lie in one chunk is finished there; one that lies across an edge is left in pieces, one at the chunk's
-// head and one at its tail, and a second kernel adds a tail and the heads that follow it. So no row is one block's work
-// alone, even where half of all tokens are padding.
+// which is counted by N² comparisons, all independent. The sorted tokens are divided into chunks. A row
+// whose tokens are all in one chunk is finished by its block. A row that crosses the edge of a chunk is left in pieces,
+// at most one at the head of a chunk and one at its tail; a second kernel adds a tail and the heads that follow it. So
+// a row of many tokens is summed by many blocks, even if half of all tokens are padding.
 
 #include "common.cuh"
 
-enum { together = 32, slices = 8 };  // tokens that a block puts in their places, and the threads that count for each
+enum { together = 32, slices = 8 };  // tokens that a block sorts, and threads that count for each of them
 
-// A token outside the table has no row: NaN, to be seen; backward leaves it out.
+// A token outside the table has no row: its output is NaN, so that it is noticed, and backward skips it.
 extern "C" __global__ void take_rows(
     const whole *tokens, const real *__restrict__ table, real *__restrict__ y, whole height, whole width, double scale
 ) {
@@ -27,7 +27,7 @@ extern "C" __global__ void take_rows(
         y[at + j] = inside ? real(scale) * table[token * width + j] : nothing;
 }
 
-// order[p] = n and sorted[p] = token_n for the p-th token in order. Blocks: one for each `together` tokens.
+// order[p] = n and sorted[p] = token_n for the p-th token of the sorted order. One block for each `together` tokens.
 extern "C" __global__ void sort_tokens(const whole *__restrict__ tokens, whole *order, whole *sorted, whole count) {
     __shared__ whole before[slices * together];
     const whole first = whole(blockIdx.x) * together, slice = (count + slices - 1) / slices;
@@ -47,7 +47,7 @@ extern "C" __global__ void sort_tokens(const whole *__restrict__ tokens, whole *
     }
 }
 
-// Blocks: one for each chunk of `length` sorted tokens. edges (chunks, 2, C): pieces at the chunk's head and tail.
+// One block for each chunk of `length` sorted tokens. edges (chunks, 2, C): the pieces at the chunk's head and tail.
 extern "C" __global__ void add_chunks(
     const real *__restrict__ dy, const whole *__restrict__ order, const whole *__restrict__ sorted, real *table,
     real *edges, whole count, whole length, whole height, whole width, double scale
@@ -68,15 +68,15 @@ extern "C" __global__ void add_chunks(
     }
 }
 
-// Rows that lie across the edges of chunks. Blocks: the chunks; the one in which a row begins adds it.
+// Rows that cross the edges of chunks. One block for each chunk: the block in which a row begins adds its pieces.
 extern "C" __global__ void add_edges(
     const real *__restrict__ edges, const whole *__restrict__ sorted, real *__restrict__ table, whole count, whole length,
     whole height, whole width, double scale
 ) {
     const whole first = blockIdx.x * length, next = first + length;
-    if (next >= count || sorted[next - 1] != sorted[next]) return;  // no row goes on behind this chunk
+    if (next >= count || sorted[next - 1] != sorted[next]) return;  // no row continues after this chunk
     const whole token = sorted[next];
-    if (token < 0 || token >= height || (first > 0 && sorted[first - 1] == token)) return;  // not here it began
+    if (token < 0 || token >= height || (first > 0 && sorted[first - 1] == token)) return;  // it began earlier
     for (whole j = threadIdx.x; j < width; j += blockDim.x) {
         real sum = edges[(2 * whole(blockIdx.x) + 1) * width + j];
         whole chunk = blockIdx.x + 1;

@@ -1,11 +1,11 @@
-// What stands between the two products of a feed-forward layer, in one pass over h (N, F).
+// Everything between the two matrix products of a feed-forward layer, in one pass over h (N, F).
 //
 //     h = x W₁ + b₁      a = Drop(act(h))      y = a W₂ + b₂          act: ReLU, or GELU h·Φ(h)
 //     dh = act'(h)·Drop(da)      db₁ = Σ_tokens dh                     GELU': Φ(h) + h·φ(h)
 //
-// ReLU keeps a alone: a is 0 exactly where dh is, whether ReLU or dropout made it so, and elsewhere dh = s·da with
-// dropout's scale s. GELU keeps h, and draws the bits again. a and dh are written where they are asked for: as real
-// numbers, or (narrow) in bfloat16, for the product that takes them.
+// ReLU keeps only a: where a is 0, because of ReLU or of dropout, dh is 0 too, and elsewhere dh = s·da with dropout's
+// scale s. GELU keeps h, and draws the bits again. a and dh are written as real numbers, or in bfloat16 (narrow) for a
+// product that reads bfloat16.
 
 #include "common.cuh"
 #include "philox.cuh"
@@ -19,8 +19,8 @@ __device__ inline real gelu_slope(real x) {
     return normal_below(x) + x * (exp(real(-0.5) * x * x) * real(0.3989422804014327));  // φ(0) = 1/√(2π)
 }
 
-// The rows from `first` to before `end`, in stretches that Factors has room for: rows together if they are short, a row
-// in pieces if it is long. Calls each(begin, behind, from, to) for rows begin … behind − 1 and columns from … to − 1.
+// The rows first … end − 1, in stretches of at most Factors::room elements: several rows if they are short, a part of a
+// row if it is long. Calls each(begin, behind, from, to) for rows begin … behind − 1 and columns from … to − 1.
 template <class Each>
 __device__ inline void stretches(whole first, whole end, whole width, Each each) {
     const whole together = 0 < width && width < Factors::room ? Factors::room / width : 1;
@@ -46,7 +46,7 @@ __device__ inline void activate_rows(
                 const real before = bias ? h[e] + moved : h[e];
                 if (is_gelu && bias) h[e] = before;
                 const real active = is_gelu ? before * normal_below(before) : before <= real(0) ? real(0) : before;
-                const real kept = factors.apply(active, e);  // ReLU lets a NaN pass, so that it is seen
+                const real kept = factors.apply(active, e);  // ReLU passes a NaN on, so that it is noticed
                 if (a) a[e] = kept;
                 if (narrow) narrow[e] = to_bfloat16(kept);
             }
@@ -77,7 +77,7 @@ __device__ inline void activate_rows_backward(
     const whole share = (rows + gridDim.x - 1) / gridDim.x, first = blockIdx.x * share;
     real *const sums = partials ? partials + blockIdx.x * width : nullptr;
     if (sums) for (whole j = threadIdx.x; j < width; j += blockDim.x) sums[j] = 0;
-    __syncthreads();  // where a row comes in pieces, a column's sum is another thread's than its 0
+    __syncthreads();  // if a row is in pieces, one thread sets a column's sum to 0 and another adds to it
     stretches(first, first + share < rows ? first + share : rows, width, [&](whole begin, whole behind, whole from, whole to) {
         if (is_gelu) factors.draw(draw, begin * width + from, (behind - begin - 1) * width + to - from);
         for (whole j = from + threadIdx.x; j < to; j += blockDim.x) {
@@ -96,8 +96,8 @@ __device__ inline void activate_rows_backward(
     });
 }
 
-// dh from da and a, which is given as real numbers or as bfloat16; dh may be da. The blocks' sums of dh's columns go to
-// partials (gridDim, F), or nowhere (null), to be added by sums.cu.
+// dh from da and a, which is given as real numbers or as bfloat16; dh may be da. Each block writes its sums of dh's
+// columns to partials (gridDim, F), unless that is null; sums.cu adds them.
 extern "C" __global__ void relu_rows_backward(
     const real *da, const real *a, const unsigned short *narrow_a, real *dh, unsigned short *narrow, real *partials,
     whole rows, whole width, DRAW

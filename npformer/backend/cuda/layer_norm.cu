@@ -1,16 +1,16 @@
-// Rows of C numbers, centred and scaled by their own statistics, alone or after a residual sum.
+// LayerNorm over rows of C numbers, alone or after a residual sum.
 //
 //     total = x + Drop(f)      x̂ = (total − μ)·r      y = γ·x̂ + β
-//     dx = r·(g − mean g − x̂·mean(g·x̂)) + dsum    with g = γ·dy, dsum the gradient of the sum itself      df = Drop(dx)
+//     dx = r·(g − mean g − x̂·mean(g·x̂)) + dsum    with g = γ·dy, dsum the gradient of total      df = Drop(dx)
 //
-// x̂ and r are kept, as in functional/layer_norm.py; dropout's bits are drawn again in backward. A row that is not too
-// wide waits in shared memory between the passes over it, so that each array is read or written once.
+// x̂ and r are kept, as in functional/layer_norm.py; dropout's bits are drawn again in backward. A row that fits stays
+// in shared memory between the passes over it, so that each array is read or written once.
 
 #include "common.cuh"
 #include "reduce.cuh"
 #include "philox.cuh"
 
-// One block per row. f may be null (there is no sum), total may be null (nobody wants it).
+// One block for each row. f may be null: there is no sum. total may be null: it is not written.
 extern "C" __global__ void norm_rows(
     const real *__restrict__ x, const real *__restrict__ f, const real *__restrict__ gamma, const real *__restrict__ beta,
     real *__restrict__ total, real *__restrict__ y, real *__restrict__ x_hat, real *r, whole width, double eps, DRAW
@@ -48,8 +48,8 @@ extern "C" __global__ void norm_rows(
     if (threadIdx.x == 0) r[blockIdx.x] = inverse;
 }
 
-// Each block takes every gridDim-th row, and leaves its part of dγ and dβ in partials (gridDim, 2, C), to be added by
-// sums.cu. dsum may be null, df too (nothing was dropped, or there was no sum).
+// Each block computes every gridDim-th row, and writes its part of dγ and dβ to partials (gridDim, 2, C); sums.cu adds
+// the parts. dsum may be null. df may be null: without dropout, or without a sum.
 extern "C" __global__ void norm_rows_backward(
     const real *__restrict__ dy, const real *__restrict__ x_hat, const real *__restrict__ r,
     const real *__restrict__ gamma, const real *__restrict__ dsum, real *__restrict__ dx, real *__restrict__ df,
@@ -65,7 +65,7 @@ extern "C" __global__ void norm_rows_backward(
     for (whole row = blockIdx.x; row < rows; row += gridDim.x) {
         const whole at = row * width;
         real along_one = 0, along_x_hat = 0;
-        for (whole j = threadIdx.x; j < width; j += blockDim.x) {  // column j is always the same thread's
+        for (whole j = threadIdx.x; j < width; j += blockDim.x) {  // the same thread for column j in every row
             const real g = dy[at + j] * gamma[j];
             along_one += g;
             along_x_hat += g * x_hat[at + j];

@@ -1,10 +1,10 @@
-// The bias of a linear map: the product x W is made by cuBLAS, and every one of its rows is moved by b.
+// The bias of a linear map: cuBLAS computes the product x W, and b is added to each of its rows.
 //
 //     y = x W + b
 
 #include "common.cuh"
 
-// Each block takes at_once rows; a thread keeps to its columns, so b is read once for all of them.
+// Each block adds b to at_once rows. A thread has the same columns in all of them, so it reads b once.
 extern "C" __global__ void add_bias(real *y, const real *bias, whole rows, whole width, whole at_once) {
     const whole first = blockIdx.x * at_once, end = first + at_once < rows ? first + at_once : rows;
     for (whole j = threadIdx.x; j < width; j += blockDim.x) {

@@ -1,7 +1,7 @@
 // Dropout bits: Philox4x64-10, the numbers of functional/philox.py. A block of bits holds 16 numbers of 16 bits;
 // number n of a draw is lane n % 16 of block n / 16.
 
-// The parameters that stand for a draw, in the order of Drawn in device_runtime.py, and what a kernel makes of them.
+// The parameters of a draw, in the order of Drawn in device_runtime.py, and the Draw made from them.
 #define DRAW whole seed, whole site, const word *step_at, whole step, whole micro, whole start, whole threshold, double scale
 #define DRAWN Draw{word(seed), word(site), step_at ? *step_at : word(step), word(micro), start, unsigned(threshold), real(scale)}
 
@@ -9,7 +9,7 @@ struct Draw {
     word seed, site, step, micro;
     whole start;         // the number of the array's first element
     unsigned threshold;  // numbers below it drop; 0: nothing is dropped
-    real scale;          // of what is kept
+    real scale;          // of the elements that are kept
 
     // The decisions of one block of bits: bit i is set if lane i is kept.
     __device__ unsigned kept(word block) const {
@@ -31,8 +31,8 @@ struct Draw {
     }
 };
 
-// What the elements of a stretch (a row, a tile) are multiplied by, 0 or the scale: the threads of a block draw the bits
-// of up to `room` elements together, one block of bits for 16 of them, and read each other's.
+// Dropout's factors, 0 or the scale, for the elements of a stretch (a row, a tile). The threads of a block draw the
+// bits of up to `room` elements together, one block of bits for 16 elements, into shared memory.
 struct Factors {
     enum { room = 8192 };
     unsigned short *kept = nullptr;
@@ -49,7 +49,7 @@ struct Factors {
         if (all) return;
         const whole block = (draw.start + e) / 16, last = (draw.start + e + count - 1) / 16;
         first = block * 16 - draw.start;
-        __syncthreads();  // the stretch before may still be read
+        __syncthreads();  // other threads may still read the stretch before
         for (whole i = threadIdx.x; block + i <= last; i += blockDim.x) kept[i] = (unsigned short)draw.kept(word(block + i));
         __syncthreads();
     }
@@ -59,7 +59,7 @@ struct Factors {
         return (kept[(e - first) / 16] >> ((e - first) % 16)) & 1u ? scale : real(0);
     }
 
-    // value·factor, where a dropped value is 0 whatever it was.
+    // value·factor; a dropped value becomes 0, even NaN or infinity.
     __device__ real apply(real value, whole e) const {
         const real factor = of(e);
         return factor == real(0) ? real(0) : value * factor;

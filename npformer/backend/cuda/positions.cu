@@ -1,14 +1,14 @@
-// Positions: a vector that says where a token stands is added to it, y_bt = x_bt + P_{t+offset}.
+// Positions: the vector of its position is added to each token, y_bt = x_bt + P_{t+offset}.
 //
 //     sinusoidal: P_{p,2i} = sin(p·ω_i), P_{p,2i+1} = cos(p·ω_i), ω_i = exp(−2i·ln 10000/C), always in double
 //     learned: row p of a table
 //
-// A block takes some columns (t, j) of x seen as (B, T·C), and every `apart`-th sequence of the batch: P is computed or
-// read once for all of them.
+// A block computes some columns (t, j) of x, viewed as (B, T·C), of every `apart`-th sequence of the batch. It computes
+// or reads P once for all of them.
 
 #include "common.cuh"
 
-// Blocks: (apart · pieces), a piece being `piece` columns. table is null where positions are sinusoidal.
+// Blocks: (apart · pieces), where a piece is `piece` columns. table is null if positions are sinusoidal.
 extern "C" __global__ void add_positions(
     const real *__restrict__ x, const real *__restrict__ table, real *__restrict__ y, whole batch, whole length, whole width,
     whole offset, whole piece, whole pieces

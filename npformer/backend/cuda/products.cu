@@ -1,8 +1,8 @@
-// Where the matrices of a batched product lie, for a cuBLAS that wants an address for each.
+// The addresses of the matrices of a batched product, for cuBLAS functions that take an array of pointers.
 
 #include "common.cuh"
 
-// found (3, n0·n1): the addresses of a's, b's and out's matrices, from those of the first and the bytes between them.
+// found (3, n0·n1): the addresses of a's, b's and out's matrices, from the first and the strides in bytes.
 extern "C" __global__ void matrix_addresses(
     word *found, whole n0, whole n1, whole a, whole a0, whole a1, whole b, whole b0, whole b1, whole out, whole out0, whole out1
 ) {

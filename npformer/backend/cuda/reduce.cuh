@@ -1,5 +1,5 @@
-// Sums and maxima over the threads of a block, of any number of threads; in a fixed order, so that two runs agree.
-// Every thread of the block must call them, and every thread gets the result.
+// Sums and maxima over the threads of a block, in a fixed order, so that two runs give the same bits.
+// A block may have any number of threads. All of them must call these functions, and all get the result.
 // The lines that a single thread per block never reaches are those inside `if (blockDim.x > 1)`.
 
 template <class Combine>
@@ -12,7 +12,7 @@ __device__ inline real over_block(real value, real nothing, Combine combine) {
             const real other = __shfl_down_sync(there, value, far);
             if (lane + far < 32 && ((there >> (lane + far)) & 1u)) value = combine(value, other);
         }
-        __syncthreads();  // of_warp may still be read from the call before
+        __syncthreads();  // other threads may still read of_warp from the call before
         if (lane == 0) of_warp[warp] = value;
         __syncthreads();
         value = nothing;
@@ -25,7 +25,7 @@ struct Add {
     __device__ real operator()(real a, real b) const { return a + b; }
 };
 
-struct Larger {  // a NaN wins, so that it is seen
+struct Larger {  // a NaN is the larger, so that it is noticed
     __device__ real operator()(real a, real b) const { return a > b || a != a ? a : b; }
 };
 

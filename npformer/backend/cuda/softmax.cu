@@ -1,10 +1,13 @@
-// Softmax over the visible entries of each row: y_j = exp(x_j − top)/Σ exp(x_k − top), and dx_j = y_j·(dy_j − Σ_k dy_k y_k).
-// A hidden entry has weight 0; so has every entry of a row in which nothing is visible.
+// Softmax over the visible entries of each row.
+//
+//     y_j = exp(x_j − top)/Σ_k exp(x_k − top)      top = max_k x_k      dx_j = y_j·(dy_j − Σ_k dy_k y_k)
+//
+// A hidden entry has weight 0, and so has every entry of a row without visible entries.
 
 #include "common.cuh"
 #include "reduce.cuh"
 
-// Blocks: the rows. visible may be null: everything is.
+// One block for each row. visible may be null: every entry is visible.
 extern "C" __global__ void softmax_rows(
     const real *__restrict__ x, const bool *__restrict__ visible, real *__restrict__ y, whole width
 ) {
@@ -13,7 +16,7 @@ extern "C" __global__ void softmax_rows(
     for (whole j = threadIdx.x; j < width; j += blockDim.x)
         if (!visible || visible[at + j]) top = Larger()(x[at + j], top);
     top = block_max(top);
-    if (!(top - top == real(0))) top = 0;  // a row of nothing: −∞ − −∞ is no number
+    if (!(top - top == real(0))) top = 0;  // no visible entry: −∞ − −∞ is NaN
     for (whole j = threadIdx.x; j < width; j += blockDim.x) {
         const real power = !visible || visible[at + j] ? exp(x[at + j] - top) : real(0);
         y[at + j] = power;

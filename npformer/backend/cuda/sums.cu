@@ -1,18 +1,18 @@
-// Sums over the rows of a matrix, in a fixed order, so that two runs agree.
+// Sums over the rows of a matrix, in a fixed order, so that two runs give the same bits.
 //
 //     total[j] = Σ_i x[i, j]
 //
-// A block adds some columns of some rows: its cells (groups × columns) each go down one column in steps of `groups` rows,
-// then each column's cells are added. Few rows need one such pass; many are divided into parts, whose sums are the rows
-// of a second pass. Neither the cells nor their order depend on the number of threads.
+// A block adds some columns of some rows. Each of its cells (groups × columns) adds every `groups`-th row of one
+// column; then the cells of each column are added. Few rows need one such pass. Many rows are divided into parts, whose
+// sums are the rows of a second pass. Neither the cells nor their order depend on the number of threads.
 
 #include "common.cuh"
 
 enum { columns = 32, groups = 32 };
 
-// Blocks: (parts · tiles), a tile being `columns` columns. Rows are `apart` numbers from each other. Columns j < split go
-// to first[j], the others to second[j − split]; what is null is not wanted. Several parts are written one after the
-// other (parts, width). add: on top of what is there.
+// Blocks: (parts · tiles), where a tile is `columns` columns. `apart` is the stride of a row in numbers. The sums of
+// columns j < split are written to first[j], the others to second[j − split]; either may be null and is then not
+// written. Several parts are written as (parts, width). add: the sums are added to what is there.
 extern "C" __global__ void add_rows(
     const real *__restrict__ x, real *first, real *second, whole rows, whole apart, whole width, whole split, whole tiles, whole add
 ) {
