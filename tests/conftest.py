@@ -71,12 +71,12 @@ def compiled_once(request):
     the other end.
     """
     if not is_smoke(request.config) and needs_numba(request.session.items) and numba_problem() is None:
-        from npformer.backend.numba import compiling, several
+        from npformer.backend.numba import compiling, parallel_compile
 
-        cores = several.cores() // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+        cores = parallel_compile.cores() // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
         order = -1 if os.environ.get("PYTEST_XDIST_WORKER", "gw0")[-1] in "13579" else 1
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(several, "cores", lambda: cores)
+            patch.setattr(parallel_compile, "cores", lambda: cores)
             for kernels, dtype in zip((1, -1), ("float32", "float64")[::order], strict=True):
                 compiling.prepare(compiling._kernels[::kernels], dtype)
     gc.collect()

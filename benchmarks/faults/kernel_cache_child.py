@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 
-from npformer.backend.numba import elementwise, keeping, kernel_folder
+from npformer.backend.numba import elementwise, kernel_files, kernel_folder
 from npformer.backend.numba.compiling import Kernel, inlined, named
 
 
@@ -14,7 +14,7 @@ def main():
     """Arguments: JSON of the cases, (kernel, folder) each, and whether to skip the digest check."""
     cases, unchecked = json.loads(sys.argv[1])
     if unchecked:
-        keeping.read = lambda path, key: path.read_bytes()[keeping.HEAD :] if path.exists() else None
+        kernel_files.read = lambda path, key: path.read_bytes()[kernel_files.HEAD :] if path.exists() else None
     for name, folder in cases:
         os.environ[kernel_folder.VARIABLE] = folder
         kernel_folder.place.cache_clear()

@@ -20,8 +20,8 @@ attention divides its scores by √D (``attention.py``), and why the loss goes b
 (``cross_entropy.py``).
 
 Made fast: a model calls softmax inside attention and inside the loss, so on the CPU it is fast there, in the files
-``attention.py`` and ``cross_entropy.py`` of ``backend/numpy`` and ``backend/numba``. On a GPU it also has kernels of its
-own, ``backend/cuda/softmax.cu``.
+``attention.py`` and ``cross_entropy.py`` of ``backend/numpy`` and ``backend/numba``. On a GPU it also has kernels of
+its own, ``backend/cuda/softmax.cu``.
 
 Source: Bridle 1990, "Probabilistic interpretation of feedforward classification network outputs".
 """

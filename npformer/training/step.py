@@ -38,7 +38,7 @@ from npformer.models import Model
 from npformer.models.inputs import checked_batch
 from npformer.optim import Adam, Rates, Schedule, clip_by_global_norm
 from npformer.runtime.inputs import Settings, Shard, StepInputs, shards_of
-from npformer.runtime.steps import runner_for
+from npformer.runtime.runner import runner_for
 from npformer.training.signals import HeldInterrupt
 from npformer.typing import Array
 

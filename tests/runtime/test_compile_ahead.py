@@ -98,7 +98,7 @@ USES = {"greedy": greedy, "beams": partial(beam_search, beam=2)}
 def test_compile_ahead_covers_the_kernels_that_decoding_calls(of, asked, called, monkeypatch):
     use, name = of
     monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
-    monkeypatch.setattr(decode_step.sharing.helper, "invite", lambda job, shared: job())
+    monkeypatch.setattr(decode_step.work_sharing.helper, "invite", lambda job, shared: job())
     model = build(name)
     USES[use](model, batch(1, 2), max_len=4)
     before = set(asked)

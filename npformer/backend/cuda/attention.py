@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from npformer.backend.cuda.attention_question import Question, side_by_side, strided, with_neighbours
+from npformer.backend.cuda.attention_arguments import AttentionArguments, side_by_side, strided, with_neighbours
 from npformer.backend.cuda.device_runtime import DeviceRuntime, whole_blocks
 from npformer.backend.numpy.gradients import Into, expect_gradients
 from npformer.functional.attention import expect_heads
@@ -42,12 +42,12 @@ TILE_THREADS = 128
 
 
 class ProductsCache(NamedTuple):
-    question: Question
+    arguments: AttentionArguments
     weights: Array  # (B, H, T, S), negative where dropped
 
 
 class TilesCache(NamedTuple):
-    question: Question
+    arguments: AttentionArguments
     out: Array  # (B, H, T, D)  kept for δ = g·o; the next linear map keeps the same array
     top: Array  # (B, H, T)  the largest score of a row
     inverse: Array  # (B, H, T)  1/Σ exp(s − top)
@@ -73,17 +73,17 @@ def attention_forward(
     gpu: DeviceRuntime, q: Array, k: Array, v: Array, mask: AttentionMask = ALL_VISIBLE, draw: Draw | None = None
 ) -> tuple[Array, ProductsCache | TilesCache]:
     expect_heads(q, k, v)
-    question = Question.asked(gpu, q, k, v, mask, draw)
+    arguments = AttentionArguments.of(gpu, q, k, v, mask, draw)
     chosen = way(q, k, mask)
     if chosen == "products":
-        return forward_by_products(gpu, question)
-    return forward_by_tiles(gpu, question, whole_head=chosen == "short")
+        return forward_by_products(gpu, arguments)
+    return forward_by_tiles(gpu, arguments, whole_head=chosen == "short")
 
 
 def attention_backward(
     gpu: DeviceRuntime, dout: Array, cache: ProductsCache | TilesCache, into: Into = ()
 ) -> tuple[Array, Array, Array]:
-    expect_gradients(dout, cache.question.q.shape)
+    expect_gradients(dout, cache.arguments.q.shape)
     dout = with_neighbours(gpu, dout)
     if isinstance(cache, ProductsCache):
         return backward_by_products(gpu, dout, cache)
@@ -97,9 +97,9 @@ def _rows(weights: Array) -> tuple[int, int, int, int]:
     return whole_blocks(rows, per_block), rows, keys, per_block
 
 
-def forward_by_products(gpu: DeviceRuntime, question: Question) -> tuple[Array, ProductsCache]:
+def forward_by_products(gpu: DeviceRuntime, arguments: AttentionArguments) -> tuple[Array, ProductsCache]:
     """Attend. Returns out (B, H, T, D)."""
-    q, k, v, pattern, draw, factor = question
+    q, k, v, pattern, draw, factor = arguments
     batch, heads, queries, _ = q.shape
     weights = gpu.empty((batch, heads, queries, k.shape[2]), q.dtype)
     gpu.product(q, k.swapaxes(-1, -2), weights)
@@ -111,14 +111,14 @@ def forward_by_products(gpu: DeviceRuntime, question: Question) -> tuple[Array, 
     )  # fmt: skip
     (out,) = side_by_side(gpu, 1, q)
     gpu.product(weights if dropped is None else dropped, v, out)
-    return out, ProductsCache(question, weights)
+    return out, ProductsCache(arguments, weights)
 
 
 def backward_by_products(gpu: DeviceRuntime, dout: Array, cache: ProductsCache) -> tuple[Array, Array, Array]:
     """Gradients (dq, dk, dv)."""
-    q, k, v, _, draw, factor = cache.question
+    q, k, v, _, draw, factor = cache.arguments
     weights = cache.weights
-    dq, dk, dv = cache.question.gradients(gpu)
+    dq, dk, dv = cache.arguments.gradients(gpu)
     dscores = gpu.empty(weights.shape, weights.dtype)
     gpu.product(dout, v.swapaxes(-1, -2), dscores)
     dropped = gpu.empty(weights.shape, weights.dtype) if draw.threshold > 0 else None
@@ -149,9 +149,9 @@ def tile_rows(matrices: int, width: int, dtype: Any) -> int:
     return rows
 
 
-def forward_by_tiles(gpu: DeviceRuntime, question: Question, whole_head: bool) -> tuple[Array, TilesCache]:
+def forward_by_tiles(gpu: DeviceRuntime, arguments: AttentionArguments, whole_head: bool) -> tuple[Array, TilesCache]:
     """Attend; whole_head: a tile is a head. Returns out (B, H, T, D)."""
-    q, k, v, pattern, draw, factor = question
+    q, k, v, pattern, draw, factor = arguments
     batch, heads, queries, width = q.shape
     keys = k.shape[2]
     rows, cols = (max(queries, 1), max(keys, 1)) if whole_head else (tile_rows(3, width, q.dtype),) * 2
@@ -161,13 +161,13 @@ def forward_by_tiles(gpu: DeviceRuntime, question: Question, whole_head: bool) -
         "attention_tiles.attend", q.dtype, batch * heads * -(-queries // rows), TILE_THREADS,
         *strided(q, k, v, out), top, inverse, heads, queries, keys, width, rows, cols, factor, *pattern, *draw,
     )  # fmt: skip
-    return out, TilesCache(question, out, top, inverse, whole_head)
+    return out, TilesCache(arguments, out, top, inverse, whole_head)
 
 
 def backward_by_tiles(gpu: DeviceRuntime, dout: Array, cache: TilesCache) -> tuple[Array, Array, Array]:
     """Gradients (dq, dk, dv)."""
     (q, k, v, pattern, draw, factor), out, top, inverse, whole_head = cache
-    dq, dk, dv = cache.question.gradients(gpu)
+    dq, dk, dv = cache.arguments.gradients(gpu)
     batch, heads, queries, width = q.shape
     keys = k.shape[2]
     sizes = (heads, queries, keys, width)

@@ -93,7 +93,7 @@ def cupy_backend(dtype: str, kernels: str = "auto", precision: str = "float32") 
         return replace(plain, capture=lambda function, static_arguments: Uncaptured(function, driver))
     from npformer.backend.cuda import cuda_ops
     from npformer.backend.cuda.adam import DeviceUpdates
-    from npformer.backend.cupy.device_runtime import CupyRuntime
+    from npformer.backend.cupy.cupy_runtime import CupyRuntime
 
     gpu = CupyRuntime(precision)
     ops = with_fallback(cuda_ops(gpu), ops, arrays=driver.cupy.ndarray)

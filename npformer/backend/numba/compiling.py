@@ -26,9 +26,9 @@ import numba
 from numba import types
 from numba.core.compiler_lock import global_compiler_lock
 
-from npformer.backend.numba.keeping import Kept
+from npformer.backend.numba.kernel_files import KernelFiles
+from npformer.backend.numba.parallel_compile import compile_several
 from npformer.backend.numba.recording import here
-from npformer.backend.numba.several import compile_several
 
 #: Sums may be reordered, so that they use whole vectors, and a·b + c may be one instruction; the rules
 #: for NaN and infinity stay as they are.
@@ -64,7 +64,7 @@ OF_PRECISION = "xXyYmMhHZ"  # letters of arrays whose numbers are of precision T
 
 #: Files with what kernels in other files are made of: where one has changed, all kernels are compiled anew.
 PARTS = ("beam_choice.py", "compiling.py", "decode_parts.py", "exponential.py", "linear.py", "maximum.py", "philox.py",
-         "products.py", "sharing.py", "../../functional/erf.py", "../../functional/philox.py")  # fmt: skip
+         "products.py", "work_sharing.py", "../../functional/erf.py", "../../functional/philox.py")  # fmt: skip
 
 _parts = tuple(Path(__file__).parent / name for name in PARTS)
 Part = Any  # a Numba dispatcher; compiled code calls it like the function it was made of
@@ -82,7 +82,7 @@ class Kernel:
         self.__name__, self.__doc__ = dispatcher.__name__, dispatcher.__doc__
         function = dispatcher.py_func
         self.name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
-        self.kept = Kept(self.name, (Path(function.__code__.co_filename), *_parts))
+        self.kept = KernelFiles(self.name, (Path(function.__code__.co_filename), *_parts))
         dispatcher._can_compile = False  # or a writable array where one is only read would have a kernel of its own
 
     def __call__(self, *arguments: Any) -> None:

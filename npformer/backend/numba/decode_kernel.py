@@ -1,7 +1,7 @@
 """Decoding steps of a whole decoder, one token for each row, in one kernel.
 
 With a few tokens a matrix product reuses little: a step takes as long as reading the weights. One core cannot read as
-fast as memory can deliver, so two threads read, each its own part of the weights (see ``sharing.py``). With many
+fast as memory can deliver, so two threads read, each its own part of the weights (see ``work_sharing.py``). With many
 tokens each of these threads multiplies by BLAS.
 
 A sub-layer is a sum over independent parts, which are heads or columns of W₁:
@@ -40,7 +40,7 @@ from npformer.backend.numba.decode_parts import (
     do_part,
     norm,
 )
-from npformer.backend.numba.sharing import (
+from npformer.backend.numba.work_sharing import (
     LOST,
     PRESENT,
     WANTED,

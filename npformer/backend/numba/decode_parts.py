@@ -19,7 +19,7 @@ from npformer.backend.numba.exponential import error_function, exponential
 from npformer.backend.numba.linear import AT_ONCE, FEW_TOKENS, add_product, affine, fill_and_map
 from npformer.backend.numba.maximum import comparable, largest
 from npformer.backend.numba.products import product
-from npformer.backend.numba.sharing import DONE, MOST_PARTS, add, matrix, vector
+from npformer.backend.numba.work_sharing import DONE, MOST_PARTS, add, matrix, vector
 
 #: Where each number stands in sizes, and each address in model and in a row of layers (see decode_step.py).
 HEADS, F, V, ROOM, S, PRE, GELU, TIED, PARTS, LOOKS, POSITION, TOGETHER, DECIDED = range(13)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from npformer.backend.fallback import takes_real
-from npformer.backend.numba import sharing
+from npformer.backend.numba import work_sharing
 from npformer.backend.numba.decode_kernel import steps_of_tokens
 from npformer.backend.numba.decode_parts import DECIDED, POSITION, POSITIONS
 from npformer.backend.numba.linear import FEW_TOKENS
@@ -26,7 +26,7 @@ from npformer.typing import Array
 
 WORTH_SHARING = 1 << 20  # products of two numbers in a step; of one token: what it reads is in one core's own cache
 NUMBERS_A_LOOK = 50  # of a part: its reader has four times as long as it needs
-LONGEST_PATIENCE = 10 * sharing.PATIENCE  # of a helper between two steps, while a caller chooses many tokens
+LONGEST_PATIENCE = 10 * work_sharing.PATIENCE  # of a helper between two steps, while a caller chooses many tokens
 ALONE = 32  # steps without help after a helper that fell asleep
 A_MOMENT = 1e-4  # seconds between two looks at whether it has left
 
@@ -85,7 +85,7 @@ class TokenSteps:
         self._parts = 2 if threads > 1 and batch * weights.numbers >= WORTH_SHARING else 1
         self._by_blas = batch > FEW_TOKENS
         self._alone = 0
-        looks = sharing.PATIENCE + batch * max(4 * c * c, 2 * c * f, c * v) // self._parts // NUMBERS_A_LOOK
+        looks = work_sharing.PATIENCE + batch * max(4 * c * c, 2 * c * f, c * v) // self._parts // NUMBERS_A_LOOK
         self._patience = min(looks, LONGEST_PATIENCE)
         self._sizes = np.array([
             first.heads, f, v, room, self._visible[1].shape[1], first.norm_order == "pre", first.activation == "gelu",
@@ -99,8 +99,8 @@ class TokenSteps:
     def _new_place(self) -> None:
         """Allocate working memory that no helper has seen."""
         batch, c, v = self._shape
-        shared = np.zeros(sharing.SLOTS, dtype=np.int64)
-        shared[sharing.TICKET] = sharing.MOST_PARTS - 1  # nothing to take
+        shared = np.zeros(work_sharing.SLOTS, dtype=np.int64)
+        shared[work_sharing.TICKET] = work_sharing.MOST_PARTS - 1  # nothing to take
         work = ((self._parts, batch, c), (batch, c), (batch, v))
         self._shared = shared
         self._given = (
@@ -165,7 +165,7 @@ class TokenSteps:
             with one_blas_thread() if self._by_blas else nullcontext():
                 steps_of_tokens(*self._given, 0, *rest)
             done += int(self._given[2][DECIDED])
-            if not self._shared[sharing.LOST]:
+            if not self._shared[work_sharing.LOST]:
                 break
             lost.append(self._shared)
             if rows.size:
@@ -177,17 +177,17 @@ class TokenSteps:
 
     def _invite(self, steps: int, rest: tuple[Any, ...]) -> None:
         """Invite a helper for so many steps, if that pays and none is present; rest: arguments that it does not use."""
-        if self._parts == 1 or self._shared[sharing.PRESENT]:
+        if self._parts == 1 or self._shared[work_sharing.PRESENT]:
             return
         if self._alone:
             self._alone = max(0, self._alone - max(1, steps))
             return
-        sharing.helper.invite(partial(_help, self._kept, (*self._given, self._patience, *rest)), self._shared)
+        work_sharing.helper.invite(partial(_help, self._kept, (*self._given, self._patience, *rest)), self._shared)
 
 
 def until_left(places: Sequence[Array]) -> None:
     """Wait until no helper works in any of these shared places."""
-    while any(place[sharing.PRESENT] for place in places):
+    while any(place[work_sharing.PRESENT] for place in places):
         Event().wait(A_MOMENT)
 
 

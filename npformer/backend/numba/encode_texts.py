@@ -29,7 +29,7 @@ from npformer.backend.numba.decode_parts import (
 )
 from npformer.backend.numba.decode_step import are, attention_shapes, feed_forward_shapes
 from npformer.backend.numba.products import product
-from npformer.backend.numba.sharing import matrix, vector
+from npformer.backend.numba.work_sharing import matrix, vector
 from npformer.backend.workspace import address, empty
 from npformer.typing import Array
 

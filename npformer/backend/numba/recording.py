@@ -111,7 +111,7 @@ def root_of(x: HostArray) -> Any:
 
 
 class Tape:
-    """The calls of one function as words (see ``calling.py``), and the arguments to set before each run."""
+    """The calls of one function as words (see ``call_program.py``), and the arguments to set before each run."""
 
     def __init__(self, dtype: str, pool: Pool) -> None:
         self.dtype, self.pool = dtype, pool

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from npformer.backend.capture import Captured
-from npformer.backend.numba.calling import program, run
+from npformer.backend.numba.call_program import program, run
 from npformer.backend.numba.recording import NotRecordable, Staged, Tape, Traced, here
 from npformer.backend.staging import places
 from npformer.backend.workspace import Pool, PoolFull, address, forget_unused, from_pool

@@ -23,7 +23,7 @@ import numpy as np
 
 from npformer.backend.cuda.source import REAL, files, kernels, source
 from npformer.backend.cupy.blas import Blas
-from npformer.backend.cupy.device_runtime import as_argument
+from npformer.backend.cupy.cupy_runtime import as_argument
 from npformer.backend.cupy.products import product
 from tests.backend.cuda import fake_cublas
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 
 from npformer.backend.cuda.source import REAL, files, kernels, source
-from npformer.backend.cupy.device_runtime import OPTIONS
+from npformer.backend.cupy.cupy_runtime import OPTIONS
 from tests.backend.cuda import asking, host_runtime
 
 #: A100; H100 and H200.

@@ -76,7 +76,7 @@ def upload_to_cupy(x):
 
 def on_gpu(threads):
     """The kernels on CuPy's current device, in blocks of so many threads (None: as asked)."""
-    from npformer.backend.cupy.device_runtime import CupyRuntime
+    from npformer.backend.cupy.cupy_runtime import CupyRuntime
 
     class Runtime(CupyRuntime):
         def launch(self, kernel, dtype, blocks, asked, *arguments):

@@ -19,7 +19,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from npformer.backend.cuda.source import REAL, files, source
-from npformer.backend.cupy import device_runtime
+from npformer.backend.cupy import cupy_runtime
 from npformer.functional import arrays
 from tests.backend.cuda import fake_cublas, host_runtime
 from tests.backend.cuda.device_array import NAMESPACE, DeviceArray
@@ -96,7 +96,7 @@ def installed(monkeypatch):
     """emulated(), in place of CuPy."""
     found = emulated()
     monkeypatch.setitem(sys.modules, "cupy", found)
-    monkeypatch.setattr(device_runtime, "loaded_library", lambda: found.cublas)
+    monkeypatch.setattr(cupy_runtime, "loaded_library", lambda: found.cublas)
     monkeypatch.setitem(arrays._namespace_by_type, DeviceArray, NAMESPACE)  # else CuPy is looked for
     return found
 

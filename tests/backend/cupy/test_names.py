@@ -8,7 +8,7 @@ import pytest
 
 from npformer.backend.cuda.source import files, kernels, source
 from npformer.backend.cupy import blas
-from npformer.backend.cupy.device_runtime import OPTIONS
+from npformer.backend.cupy.cupy_runtime import OPTIONS
 from tests.backend.cuda import fake_cublas
 from tests.backend.cuda.host_runtime import compiler_problem
 from tests.backend.cupy import emulated

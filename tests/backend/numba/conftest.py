@@ -15,7 +15,7 @@ from npformer.layers import LayerNorm
 
 PROBLEM = numba_problem()
 if PROBLEM is None:
-    from npformer.backend.numba import decode_parts, decode_step, sharing
+    from npformer.backend.numba import decode_parts, decode_step, work_sharing
 
 PATIENCE = 600  # seconds until a test gives up on what would never happen
 
@@ -82,25 +82,25 @@ def a_helper_falls_asleep(monkeypatch):
         places = []
 
         def invite(job, shared):
-            shared[sharing.PRESENT], shared[sharing.ASLEEP] = 1, phase
+            shared[work_sharing.PRESENT], shared[work_sharing.ASLEEP] = 1, phase
             given.append(job.args[1])
             places.append(shared)
 
         def wake_up(lost):
             """Give back the part that was taken from the back, as if nobody had taken it, and do it."""
             for layers, model, sizes, shared, *others in given:  # others: the helper's patience among them
-                if shared[sharing.PRESENT] and any(shared is place for place in lost):
+                if shared[work_sharing.PRESENT] and any(shared is place for place in lost):
                     late = shared.copy()
-                    late[sharing.LOST] = late[sharing.ASLEEP] = 0
-                    opened = shared[sharing.TICKET] // sharing.MOST_PARTS**2
-                    late[sharing.TICKET] = opened * sharing.MOST_PARTS**2 + sizes[decode_parts.PARTS] - 1
+                    late[work_sharing.LOST] = late[work_sharing.ASLEEP] = 0
+                    opened = shared[work_sharing.TICKET] // work_sharing.MOST_PARTS**2
+                    late[work_sharing.TICKET] = opened * work_sharing.MOST_PARTS**2 + sizes[decode_parts.PARTS] - 1
                     decode_step.steps_of_tokens(layers, model, sizes, late, *others)
-                    assert late[sharing.DONE] == shared[sharing.DONE] + 1
-                    shared[sharing.PRESENT] = 0
+                    assert late[work_sharing.DONE] == shared[work_sharing.DONE] + 1
+                    shared[work_sharing.PRESENT] = 0
 
         monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
         monkeypatch.setattr(decode_step, "until_left", wake_up)
-        monkeypatch.setattr(sharing.helper, "invite", invite)
+        monkeypatch.setattr(work_sharing.helper, "invite", invite)
         return places
 
     return make

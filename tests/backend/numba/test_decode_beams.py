@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from npformer import beam_search
-from npformer.backend.numba import sharing
+from npformer.backend.numba import work_sharing
 from npformer.decoding import beams
 from npformer.runtime import fused_decode
 from tests.backend.numba.small_models import small_model
@@ -128,8 +128,8 @@ def test_a_helper_that_falls_asleep_on_the_way_costs_no_step(phase, at_once, a_h
     monkeypatch.setattr(beams, "AT_ONCE", at_once)
     places, expected = a_helper_falls_asleep(phase), one_by_one(model("plain"), SRC[:2], eos_id=99)
     same(beam_search(model("numba"), SRC[:2], MAX_LEN, eos_id=99), expected)
-    assert any(place[sharing.LOST] for place in places)
-    assert not any(place[sharing.PRESENT] for place in places if place[sharing.LOST])
+    assert any(place[work_sharing.LOST] for place in places)
+    assert not any(place[work_sharing.PRESENT] for place in places if place[work_sharing.LOST])
 
 
 def test_numbers_of_few_bits_are_as_good():

@@ -9,7 +9,7 @@ import pytest
 
 from npformer import greedy
 from npformer.backend import Pair, get_backend
-from npformer.backend.numba import sharing
+from npformer.backend.numba import work_sharing
 from npformer.backend.numba.decode_kernel import likeliest
 from npformer.decoding import writing
 from npformer.errors import ConfigError, TokenError
@@ -136,8 +136,8 @@ def test_a_helper_that_falls_asleep_on_the_way_costs_no_step(phase, a_helper_fal
     """Seven phases are a step: all of the step at which it is lost is done again, and none of those before."""
     places, expected = a_helper_falls_asleep(phase), one_by_one(model("plain"), 2, 99)
     np.testing.assert_array_equal(greedy(model("numba"), SRC[:2], MAX_LEN, eos_id=99), expected)
-    assert any(place[sharing.LOST] for place in places)
-    assert not any(place[sharing.PRESENT] for place in places if place[sharing.LOST])
+    assert any(place[work_sharing.LOST] for place in places)
+    assert not any(place[work_sharing.PRESENT] for place in places if place[work_sharing.LOST])
 
 
 def test_an_operation_of_ones_own_is_obeyed():

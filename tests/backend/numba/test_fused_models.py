@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from npformer.backend.numba import decode_step, sharing
+from npformer.backend.numba import decode_step, work_sharing
 from npformer.backend.numba.decode_step import FEW_TOKENS, decoder_steps
 from npformer.backend.numba.encode_texts import QUERIES
 from npformer.errors import DTypeError
@@ -215,11 +215,11 @@ def test_a_helper_that_falls_asleep_is_given_up(a_helper_falls_asleep):
     state, lost = fast.start(SRC[:2], MAX_LEN), []
     for t, now in enumerate(tokens(2).T):
         assert np.allclose(step(fast, now, state), expected[t], rtol=0, atol=1e-12)
-        lost.append([int(place[sharing.LOST]) for place in places])
+        lost.append([int(place[work_sharing.LOST]) for place in places])
     assert lost == [[0]] + [[1]] * (MAX_LEN - 1)  # nobody is invited for a while
     steps = state.fused[1]
     assert steps._shared is not places[0]
-    assert places[0][sharing.PRESENT] == 0  # it was waited for: the caller may move rows
+    assert places[0][work_sharing.PRESENT] == 0  # it was waited for: the caller may move rows
     assert 0 < steps._alone <= decode_step.ALONE
 
 
@@ -229,23 +229,23 @@ def test_a_helper_leaves_when_there_is_nothing_to_do(until, monkeypatch):
     state = fast.start(SRC, MAX_LEN)
     step(fast, tokens(4)[:, 0], state)
     shared = state.fused[1]._shared
-    until(lambda: shared[sharing.PRESENT] == 0)
-    assert shared[sharing.PRESENT] == 0
+    until(lambda: shared[work_sharing.PRESENT] == 0)
+    assert shared[work_sharing.PRESENT] == 0
 
 
 def test_a_helper_that_is_wanted_elsewhere_does_not_wait(until, monkeypatch):
     """As when rows leave a batch, and others' steps follow."""
     monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
-    monkeypatch.setattr(sharing, "PATIENCE", 10**15)  # looks: for ever
+    monkeypatch.setattr(work_sharing, "PATIENCE", 10**15)  # looks: for ever
     monkeypatch.setattr(decode_step, "LONGEST_PATIENCE", 10**15)
     fast = model("numba")
     states = [fast.start(SRC, MAX_LEN) for _ in range(2)]
     for state in states:
         step(fast, tokens(4)[:, 0], state)
     one, two = (state.fused[1]._shared for state in states)
-    until(lambda: one[sharing.PRESENT] == 0)
-    helped = one[sharing.PRESENT], two[sharing.PRESENT]
-    two[sharing.WANTED] = 1
+    until(lambda: one[work_sharing.PRESENT] == 0)
+    helped = one[work_sharing.PRESENT], two[work_sharing.PRESENT]
+    two[work_sharing.WANTED] = 1
     assert helped == (0, 1)
 
 

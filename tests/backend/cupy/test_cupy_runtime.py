@@ -7,7 +7,7 @@ import pytest
 
 from npformer.backend.cuda.source import source
 from npformer.backend.cupy.blas import WORKSPACE
-from npformer.backend.cupy.device_runtime import OPTIONS, CupyRuntime, as_argument
+from npformer.backend.cupy.cupy_runtime import OPTIONS, CupyRuntime, as_argument
 from npformer.errors import ConfigError, DeviceError
 from tests.backend.cupy import emulated
 

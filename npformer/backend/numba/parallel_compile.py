@@ -35,13 +35,13 @@ class Compilable(Protocol):
 
 def compile_several(kernels: Sequence[Compilable], dtype: str) -> None:
     """Compile these kernels for dtype, and report progress."""
-    with Told(len(kernels), dtype) as told:
+    with Progress(len(kernels), dtype) as progress:
         if len(kernels) > 1:
-            _compile_in_processes([kernel.name for kernel in kernels], dtype, told)
+            _compile_in_processes([kernel.name for kernel in kernels], dtype, progress)
         for kernel in kernels:
             if not kernel.load(dtype):
                 kernel.compile(dtype)
-                told.done(kernel.name)
+                progress.done(kernel.name)
 
 
 def cores() -> int:
@@ -49,7 +49,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _compile_in_processes(names: Sequence[str], dtype: str, told: Told) -> None:
+def _compile_in_processes(names: Sequence[str], dtype: str, progress: Progress) -> None:
     """Have other processes compile these kernels and store them on disk, as far as possible."""
     count, folder, queue = min(cores(), len(names)), place().to_write, deque(names)
     if count < 2 or folder is None or not sys.executable:
@@ -58,7 +58,7 @@ def _compile_in_processes(names: Sequence[str], dtype: str, told: Told) -> None:
     try:
         with suppress(OSError):
             children += (_child(dtype, folder) for _ in range(count))
-        threads = [threading.Thread(target=_feed, args=(child, queue, told), daemon=True) for child in children]
+        threads = [threading.Thread(target=_feed, args=(child, queue, progress), daemon=True) for child in children]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -80,7 +80,7 @@ def _child(dtype: str, folder: Path) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-def _feed(child: subprocess.Popen[str], queue: deque[str], told: Told) -> None:
+def _feed(child: subprocess.Popen[str], queue: deque[str], progress: Progress) -> None:
     """Give a process one name after the other, until none is left or the process fails."""
     assert child.stdin is not None
     assert child.stdout is not None
@@ -90,10 +90,10 @@ def _feed(child: subprocess.Popen[str], queue: deque[str], told: Told) -> None:
             print(name, file=child.stdin, flush=True)
             if child.stdout.readline() != f"{name}\n":
                 return
-            told.done(name)
+            progress.done(name)
 
 
-class Told:
+class Progress:
     """Reports progress: a bar on a terminal, lines in a log."""
 
     def __init__(self, total: int, dtype: str) -> None:
@@ -103,7 +103,7 @@ class Told:
         kernels = "1 kernel" if total == 1 else f"{total} kernels"
         print(f"npformer: compiling {kernels} for {dtype}, once ...", file=sys.stderr, flush=True)
 
-    def __enter__(self) -> Told:
+    def __enter__(self) -> Progress:
         if self._total > 1 and sys.stderr.isatty():
             from tqdm import tqdm  # here, since it takes a sixth of the time of importing npformer
 

@@ -6,15 +6,15 @@ import sys
 
 import pytest
 
-from npformer.backend.numba import several
+from npformer.backend.numba import parallel_compile
 
 NAMES = ["elementwise.add", "elementwise.compare"]
 #: Two small kernels; says which of them this process compiled itself.
 PROGRAM = """
-from npformer.backend.numba import compiling, elementwise, several
+from npformer.backend.numba import compiling, elementwise, parallel_compile
 own, before = [], compiling.Kernel.compile
 compiling.Kernel.compile = lambda kernel, dtype: own.append(kernel.name) or before(kernel, dtype)
-several.cores = lambda: CORES
+parallel_compile.cores = lambda: CORES
 BEFORE
 missing = compiling.prepare([elementwise.add, elementwise.compare], "float32")
 assert [kernel.name for kernel in missing] == ["elementwise.add", "elementwise.compare"]
@@ -23,8 +23,9 @@ print(*own)
 """
 DYING = """
 def dying(*given):
-    return several.subprocess.Popen([several.sys.executable, "-c", ""], stdin=-1, stdout=-1, text=True)
-several._child = dying
+    popen, python = parallel_compile.subprocess.Popen, parallel_compile.sys.executable
+    return popen([python, "-c", ""], stdin=-1, stdout=-1, text=True)
+parallel_compile._child = dying
 """
 
 
@@ -52,7 +53,7 @@ def test_processes_compile_and_this_one_takes_what_they_kept(compiled):
 
 @pytest.mark.parametrize(
     ("cores", "before"),
-    [(1, ""), (2, DYING), (2, "several.sys.executable = None")],
+    [(1, ""), (2, DYING), (2, "parallel_compile.sys.executable = None")],
     ids=["one core", "processes that die", "no program to start"],
 )
 def test_what_processes_do_not_bring_about_this_one_does(cores, before, compiled):
@@ -83,8 +84,8 @@ class Terminal(io.StringIO):
 def test_on_a_terminal_it_is_a_bar(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(several, "cores", lambda: 1)
-    several.compile_several([Compilable(name) for name in "abc"], "float32")
+    monkeypatch.setattr(parallel_compile, "cores", lambda: 1)
+    parallel_compile.compile_several([Compilable(name) for name in "abc"], "float32")
     said = terminal.getvalue()
     assert "3 of 3 |" in said
     assert ", b" not in said
@@ -99,13 +100,13 @@ def test_an_interrupt_ends_the_processes(monkeypatch):
         children.append(subprocess.Popen([sys.executable, "-c", program], text=True, stdin=-1, stdout=-1))
         return children[-1]
 
-    class Thread(several.threading.Thread):
+    class Thread(parallel_compile.threading.Thread):
         def join(self, timeout=None):
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(several, "cores", lambda: 2)
-    monkeypatch.setattr(several, "_child", child)
-    monkeypatch.setattr(several.threading, "Thread", Thread)
+    monkeypatch.setattr(parallel_compile, "cores", lambda: 2)
+    monkeypatch.setattr(parallel_compile, "_child", child)
+    monkeypatch.setattr(parallel_compile.threading, "Thread", Thread)
     with pytest.raises(KeyboardInterrupt):
-        several.compile_several([Compilable(name) for name in "abc"], "float32")
+        parallel_compile.compile_several([Compilable(name) for name in "abc"], "float32")
     assert [each.poll() is not None for each in children] == [True, True]

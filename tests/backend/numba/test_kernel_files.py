@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from npformer.backend.numba import keeping, kernel_folder
+from npformer.backend.numba import kernel_files, kernel_folder
 
 KEY, CODE = b"k" * 32, b"machine code"
 
@@ -16,17 +16,17 @@ def nothing_said_yet():
 
 @pytest.fixture
 def kept(tmp_path):
-    keeping.write(tmp_path / "kernel", KEY, CODE)
+    kernel_files.write(tmp_path / "kernel", KEY, CODE)
     return tmp_path / "kernel"
 
 
 def test_what_was_written_is_read_for_the_same_key(kept, capsys):
-    assert keeping.read(kept, KEY) == CODE
-    assert keeping.read(kept.with_name("other"), KEY) is None
+    assert kernel_files.read(kept, KEY) == CODE
+    assert kernel_files.read(kept.with_name("other"), KEY) is None
     assert capsys.readouterr().err == ""
     assert [path.name for path in kept.parent.iterdir()] == ["kernel"]
     assert kept.stat().st_mode & 0o777 == 0o600
-    assert keeping.read(kept, b"l" * 32) is None  # another processor, version, source or kernel
+    assert kernel_files.read(kept, b"l" * 32) is None  # another processor, version, source or kernel
 
 
 def test_no_bit_of_a_file_can_be_another(kept):
@@ -35,17 +35,17 @@ def test_no_bit_of_a_file_can_be_another(kept):
         changed = bytearray(whole)
         changed[i // 8] ^= 1 << i % 8
         kept.write_bytes(changed)
-        assert keeping.read(kept, KEY) is None
+        assert kernel_files.read(kept, KEY) is None
     for size in range(len(whole)):
         kept.write_bytes(whole[:size])
-        assert keeping.read(kept, KEY) is None
+        assert kernel_files.read(kept, KEY) is None
     kept.write_bytes(whole + b"\0")
-    assert keeping.read(kept, KEY) is None
+    assert kernel_files.read(kept, KEY) is None
 
 
 def test_it_is_said_once(kept, capsys):
     kept.write_bytes(b"")
-    assert [keeping.read(kept, KEY) for _ in range(2)] == [None, None]
+    assert [kernel_files.read(kept, KEY) for _ in range(2)] == [None, None]
     said = capsys.readouterr().err.splitlines()
     assert said == [
         f"npformer: {kept.parent}: expected compiled kernels as they were kept, got files that are damaged or "
@@ -59,29 +59,29 @@ def test_what_others_have_made_or_could_write_is_not_read(kept, monkeypatch):
     link.symlink_to(kept)
     os.mkfifo(kept.with_name("pipe"))
     kept.with_name("folder").mkdir()
-    assert [keeping.read(kept.with_name(name), KEY) for name in ("link", "pipe", "folder")] == [None] * 3
+    assert [kernel_files.read(kept.with_name(name), KEY) for name in ("link", "pipe", "folder")] == [None] * 3
     kept.chmod(0o620)
-    assert keeping.read(kept, KEY) is None
+    assert kernel_files.read(kept, KEY) is None
     kept.chmod(0o644)
-    assert keeping.read(kept, KEY) == CODE
+    assert kernel_files.read(kept, KEY) == CODE
     user = os.getuid()
     monkeypatch.setattr(os, "getuid", lambda: user + 1)
-    assert keeping.read(kept, KEY) is None
+    assert kernel_files.read(kept, KEY) is None
 
 
 def test_what_cannot_be_written_leaves_nothing(tmp_path):
     (tmp_path / "kernel").mkdir()
     with pytest.raises(OSError, match="kernel"):
-        keeping.write(tmp_path / "kernel", KEY, CODE)
+        kernel_files.write(tmp_path / "kernel", KEY, CODE)
     assert [path.name for path in tmp_path.iterdir()] == ["kernel"]
 
 
 def test_old_versions_go(tmp_path, monkeypatch):
-    monkeypatch.setattr(keeping, "NEWEST", 2)
+    monkeypatch.setattr(kernel_files, "NEWEST", 2)
     for age, name in enumerate(["adam.update-a", "adam.update-b", "adam.update-c", "adam.updates-d"]):
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (9000 - age, 9000 - age))
-    keeping._remove_oldest(tmp_path, "adam.update")
+    kernel_files._remove_oldest(tmp_path, "adam.update")
     assert {path.name for path in tmp_path.iterdir()} == {"adam.update-a", "adam.update-b", "adam.updates-d"}
 
 

@@ -21,7 +21,7 @@ class Pattern(NamedTuple):
     stride: int  # 0: none
 
 
-class Question(NamedTuple):
+class AttentionArguments(NamedTuple):
     """Queries, keys and values, whose last axes are contiguous, with the mask and the draw."""
 
     q: Array  # (B, H, T, D)  kept: to recompute the weights, or for dk
@@ -32,7 +32,9 @@ class Question(NamedTuple):
     factor: float  # 1/√D
 
     @staticmethod
-    def asked(gpu: DeviceRuntime, q: Array, k: Array, v: Array, mask: AttentionMask, draw: Draw | None) -> Question:
+    def of(
+        gpu: DeviceRuntime, q: Array, k: Array, v: Array, mask: AttentionMask, draw: Draw | None
+    ) -> AttentionArguments:
         """Raises ShapeError or DTypeError if the mask does not fit the batch, ConfigError for a bad dropout rate."""
         batch, keys = k.shape[0], k.shape[2]
         visible = mask.key_visible
@@ -44,7 +46,7 @@ class Question(NamedTuple):
         if draw is not None:
             numbers = drawn(draw, _Weights((*q.shape[:3], keys)))
         q, k, v = (with_neighbours(gpu, x) for x in (q, k, v))
-        return Question(q, k, v, pattern, numbers, 1 / math.sqrt(max(1, q.shape[-1])))
+        return AttentionArguments(q, k, v, pattern, numbers, 1 / math.sqrt(max(1, q.shape[-1])))
 
     def gradients(self, gpu: DeviceRuntime) -> tuple[Array, Array, Array]:
         """Empty dq, dk and dv: adjacent columns of one array if q, k and v were (as far as their strides show)."""

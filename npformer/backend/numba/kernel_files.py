@@ -33,7 +33,7 @@ HEAD = len(MAGIC) + hashlib.sha256().digest_size
 NEWEST = 16  # files of one kernel that stay: of two precisions, from several checkouts and processors
 
 
-class Kept:
+class KernelFiles:
     """The stored files of one kernel. sources are the source files that it depends on."""
 
     def __init__(self, name: str, sources: Sequence[Path]) -> None:

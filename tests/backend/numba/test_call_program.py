@@ -4,7 +4,7 @@ import numba
 import numpy as np
 import pytest
 
-from npformer.backend.numba import calling, compiling
+from npformer.backend.numba import call_program, compiling
 from npformer.backend.numba.recording import Tape
 from npformer.backend.workspace import Pool
 
@@ -23,8 +23,8 @@ def run(dtype, *calls):
     tape = Tape(dtype, Pool(limit=0))
     for kernel, arguments in calls:
         tape.call(kernel, arguments)
-    words, _ = calling.program(tape.calls, dtype)
-    calling.run(words)
+    words, _ = call_program.program(tape.calls, dtype)
+    call_program.run(words)
 
 
 def everything(x, big, heads, flags, mask, ids, matrix, flag, whole, fraction, rest, out):
@@ -71,6 +71,6 @@ def test_calls_are_made_in_order_until_one_fails():
 
 
 def test_no_call_is_no_words_and_no_work():
-    words, starts = calling.program([], "float32")
+    words, starts = call_program.program([], "float32")
     assert (words.tolist(), words.dtype, starts) == ([], np.int64, [])
-    calling.run(words)
+    call_program.run(words)
