@@ -38,12 +38,12 @@ CASES = {"one micro-batch": {}, "three micro-batches": {"accumulate": 3}, "Batch
 class Subject:
     """A training step, and its states after 0 to STEPS uninterrupted steps."""
 
-    def __init__(self, kernels, accumulate=1, norm="layer"):
+    def __init__(self, kernels, accumulate=1, norm="layer", threads=2):
         config = EncoderConfig(
             VOCABULARY, num_classes=CLASSES, head="sequence", d_model=32, num_heads=2, d_ff=64, num_layers=2,
             max_seq_len=LENGTH, dropout=0.1, norm=norm,
         )  # fmt: skip
-        model = Encoder(config, backend=get_backend("numpy", kernels=kernels, threads=2), seed=0)
+        model = Encoder(config, backend=get_backend("numpy", kernels=kernels, threads=threads), seed=0)
         self.step = TrainStep(model, AdamW(model.arena, lr=1e-3), clip_norm=1.0, accumulate=accumulate)
         numbers, most = np.random.default_rng(0), STEPS
         self.batches = [
