@@ -6,7 +6,25 @@ import pytest
 from npformer.models import Decoder, DecoderConfig, Transformer, TransformerConfig
 from npformer.proof.catalogue import shaken
 
+#: Sources, or prompts, of unequal length.
+SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 7, 2, 0], [6, 3, 0, 0, 0]])
 SIZES = {"d_model": 8, "num_heads": 2, "d_ff": 12, "max_seq_len": 16, "dropout": 0.0, "init": "xavier"}
+
+
+def whole(row):
+    """A row without its padding."""
+    return np.trim_zeros(np.asarray(row), "b").tolist()
+
+
+def by_full_recomputation(model, row, max_len, eos_id=2):
+    """What greedy decoding gives for one row without its padding: the whole model anew for every token."""
+    given = whole(row)
+    tokens, before = (given, []) if isinstance(model, Decoder) else ([1], [[given]])
+    first, most = len(tokens), max_len + len(before)
+    while len(tokens) < most and (len(tokens) == first or tokens[-1] != eos_id):
+        logits = model.backend.host(model(*before, [tokens]))
+        tokens.append(int(np.argmax(logits[0, -1])))
+    return tokens[len(before) :]
 
 
 @pytest.fixture
@@ -15,9 +33,7 @@ def transformer():
 
     def build(backend, seed=1, **changes):
         options = {"num_encoder_layers": 1, "num_decoder_layers": 1} | SIZES | changes
-        model = shaken(Transformer(TransformerConfig(9, 9, **options), backend=backend, seed=seed))
-        assert isinstance(model, Transformer)
-        return model
+        return shaken(Transformer(TransformerConfig(9, 9, **options), backend=backend, seed=seed))
 
     return build
 
@@ -28,9 +44,7 @@ def decoder():
 
     def build(backend, seed=1, **changes):
         config = DecoderConfig(9, **({"num_layers": 2} | SIZES | changes))
-        model = shaken(Decoder(config, backend=backend, seed=seed))
-        assert isinstance(model, Decoder)
-        return model
+        return shaken(Decoder(config, backend=backend, seed=seed))
 
     return build
 

@@ -10,8 +10,7 @@ from npformer.decoding.beams import Beams
 from npformer.decoding.opening import Opening
 from npformer.errors import ConfigError
 from npformer.models import Encoder, EncoderConfig, Transformer, TransformerConfig
-
-SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 7, 2, 0], [6, 3, 0, 0, 0]])
+from tests.decoding.conftest import SRC
 
 
 def penalty(length, alpha=0.6):
@@ -153,12 +152,6 @@ def test_prompts_of_unequal_length_are_continued(changes, decoder, log_probabili
             assert one.tokens[: len(prompt)].tolist() == prompt
             log_p = log_probability(model, prompt, one.tokens)
             assert abs(one.score - log_p / penalty(len(one.tokens) - len(prompt))) < 1e-10
-
-
-def test_a_device_finds_the_same(transformer, numpy64, strict64):
-    here, there = (beam_search(transformer(backend, 2), SRC[:3], 5, beam=3) for backend in (numpy64, strict64))
-    for one, other in zip(here, there, strict=True):
-        assert [each.tokens.tolist() for each in one] == [each.tokens.tolist() for each in other]
 
 
 def test_hypotheses_stay_where_they_are_when_a_source_leaves(numpy64):

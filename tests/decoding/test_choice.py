@@ -4,16 +4,13 @@ import numpy as np
 import pytest
 
 from npformer.backend import get_backend
-from npformer.backend.numpy import numba_problem
 from npformer.decoding.choice import NOBODY, PART, best_tokens, choose
 
 
-@pytest.fixture(params=["float32", "float64"])
-def compiled(request):
-    problem = numba_problem()
-    if problem is not None:
-        pytest.skip(problem)
-    return get_backend("numpy", dtype=request.param, kernels="numba")
+@pytest.fixture
+def compiled(dtype):
+    pytest.importorskip("numba")
+    return get_backend("numpy", dtype=dtype, kernels="numba")
 
 
 def beams(seed, n, w, beam, vocab_size):

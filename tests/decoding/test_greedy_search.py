@@ -5,8 +5,10 @@ import pytest
 
 from npformer.decoding import greedy
 from npformer.errors import ShapeError
+from tests.decoding.conftest import SRC as FIVE
+from tests.decoding.conftest import by_full_recomputation
 
-SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 7, 2, 0]])
+SRC = FIVE[:4]
 
 
 @pytest.fixture
@@ -20,15 +22,6 @@ def build(transformer):
         return model
 
     return made
-
-
-def by_full_recomputation(model, row, max_len, eos_id=2):
-    """One sequence at a time, without its padding, the whole model anew for every token."""
-    tokens = [1]
-    while len(tokens) <= max_len and not (len(tokens) > 1 and tokens[-1] == eos_id):
-        logits = model.backend.host(model([[t for t in row if t]], [tokens]))
-        tokens.append(int(np.argmax(logits[0, -1])))
-    return tokens[1:]
 
 
 def ending(model, max_len):
@@ -103,9 +96,3 @@ def test_the_begin_token_is_the_one_given(build, numpy64):
     first = {bos: greedy(model, SRC, max_len=1, bos_id=bos)[:, 0].tolist() for bos in (1, 5)}
     for bos, tokens in first.items():
         assert tokens == np.argmax(model(SRC, [[bos]] * 4)[:, -1], axis=-1).tolist()
-
-
-def test_a_device_decodes_the_same(build, numpy64, strict64):
-    found, on_device = (greedy(build(backend), SRC[:2], max_len=3) for backend in (numpy64, strict64))
-    assert np.array_equal(found, on_device)
-    assert isinstance(on_device, np.ndarray)

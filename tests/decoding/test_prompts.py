@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from npformer.decoding import greedy
+from tests.decoding.conftest import by_full_recomputation, whole
 
 PROMPTS = np.array([[3, 5, 4, 6, 7, 1], [8, 6, 0, 0, 0, 0], [4, 0, 7, 0, 0, 0], [7, 0, 0, 0, 0, 0]])
 KINDS = [
@@ -15,17 +16,6 @@ KINDS = [
 MOVABLE = [kind for kind in KINDS if (kind["positions"], kind["attention"]) != ("rotary", "linear")]
 
 
-def whole(row):
-    return [int(t) for t in np.trim_zeros(np.asarray(row), "b")]
-
-
-def by_full_recomputation(model, prompt, max_len):
-    tokens = list(prompt)
-    while len(tokens) < max_len and (len(tokens) == len(prompt) or tokens[-1] != 2):
-        tokens.append(int(np.argmax(model.backend.host(model([tokens]))[0, -1])))
-    return tokens
-
-
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_each_row_goes_on_from_its_own_prompt(kind, decoder, numpy64):
     model = decoder(numpy64, **kind)
@@ -33,7 +23,7 @@ def test_each_row_goes_on_from_its_own_prompt(kind, decoder, numpy64):
     found = greedy(model, PROMPTS, 12)
     assert found.dtype == np.int64
     for row, prompt in zip(found, PROMPTS, strict=True):
-        expected = by_full_recomputation(model, whole(prompt), 12)
+        expected = by_full_recomputation(model, prompt, 12)
         assert whole(row) == expected
         assert whole(greedy(model, [whole(prompt)], 12)[0]) == expected
 

@@ -1,6 +1,7 @@
-"""What no search can decode is refused, in words that say what was expected."""
+"""What holds for every search: a device finds the same, and what cannot be decoded is refused in words."""
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,6 +11,18 @@ from npformer.errors import ConfigError, ShapeError, TokenError
 
 SRC = np.array([[3, 5, 4, 6, 2, 7], [8, 6, 2, 0, 0, 0]])
 OF_COUNTS = "max_len: expected an integer >= 1, got 0"
+
+
+@pytest.mark.parametrize("search", [greedy, partial(sample, top_k=5), partial(beam_search, beam=3)])
+def test_a_device_finds_the_same(search, transformer, numpy64, strict64):
+    here, there = (search(transformer(backend, 2), SRC, 5) for backend in (numpy64, strict64))
+    assert as_lists(here) == as_lists(there)
+
+
+def as_lists(found):
+    if isinstance(found, np.ndarray):
+        return found.tolist()
+    return [[each.tokens.tolist() for each in hypotheses] for hypotheses in found]
 
 
 @pytest.mark.parametrize(
