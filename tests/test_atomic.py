@@ -66,33 +66,6 @@ def test_everything_is_synced_before_it_is_named(tmp_path, monkeypatch):
     assert order == ["fsync", "fsync", "fsync", "rename", "fsync"]
 
 
-def test_commit_folder_appears_whole_or_not(tmp_path, monkeypatch):
-    files = {"a": b"1", "b": b"2"}
-    failed = 0
-    for system in every_failure(monkeypatch):
-        path = tmp_path / str(system.fail_at)
-        watched(monkeypatch, system)
-        try:
-            atomic.commit_folder(path, files, lambda path: None)
-        except OSError:
-            failed += 1
-        if path.exists():
-            assert {name: (path / name).read_bytes() for name in os.listdir(path)} == files
-        assert not list(tmp_path.glob(".tmp-*"))
-    assert failed == 12
-    assert path.exists()
-
-
-def test_commit_folder_is_called_off_by_its_check(tmp_path):
-    def refuse(path):
-        assert (path / "a").read_bytes() == b"1"
-        raise RuntimeError("no")
-
-    with pytest.raises(RuntimeError, match="no"):
-        atomic.commit_folder(tmp_path / "folder", {"a": b"1"}, refuse)
-    assert os.listdir(tmp_path) == []
-
-
 def test_remove_folder_hides_before_it_deletes(tmp_path, monkeypatch):
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "file").touch()

@@ -130,8 +130,16 @@ def test_what_was_graded_elsewhere_is_in_progress_without_a_file(cli, wrong):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", '{"format": "x"}', '{"format": "npformer exercises 1", "exercises": {"relu": 3}}', "[" * 100_000],
-    ids=["empty", "half", "a list", "another format", "a bad entry", "deep"],
+    [
+        "",
+        "{",
+        "[]",
+        '{"format": "x"}',
+        '{"format": "npformer exercises 1", "exercises": {"relu": 3}}',
+        "[" * 100_000,
+        '{"format": "npformer exercises 1", "exercises": {}, "lessons": {"1": 3}}',
+    ],
+    ids=["empty", "half", "a list", "another format", "a bad entry", "deep", "a bad lesson"],
 )
 def test_a_corrupt_progress_file_is_not_changed(cli, tmp_path, text):
     (tmp_path / NAME).write_text(text)

@@ -70,13 +70,9 @@ def test_a_lesson_is_done_when_the_learner_says_so(cli, tmp_path):
     assert cli("lessons 7 --json").document["state"] == "done"
 
 
-def test_progress_is_left_alone_on_request_and_if_it_is_foreign(cli, tmp_path):
+def test_progress_is_left_alone_on_request(cli, tmp_path):
     cli("lessons 2 --no-progress").fine()
     assert list(tmp_path.iterdir()) == []
-    foreign = json.dumps({"format": "npformer exercises 1", "exercises": {}, "lessons": {"1": 3}})
-    (tmp_path / NAME).write_text(foreign)
-    cli("lessons 2").fine().warns(f"{NAME}: left as it is")
-    assert (tmp_path / NAME).read_text() == foreign
 
 
 def test_the_file_of_the_last_lesson_is_written_once(cli, tmp_path):

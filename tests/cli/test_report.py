@@ -112,8 +112,6 @@ def test_bad_input_writes_nothing(cli, trained, copied, tmp_path, unchanged):
         cli("report nothing").refused("nothing: expected the folder of a run", "found nothing")
         cli("report torn").refused("expected the folder of a run")
         cli(f"report {trained} --out notes.html").refused("expected a free name")
-        cli(f"report {trained} --out no/page.html").refused("expected an existing folder")
-        cli(f"report {trained} --out .").refused("expected the name of a file")
         cli(f"report {trained}", trained / ".." / trained.name).refused("report: expected each run once, got ")
         cli(f"report {trained} --examples 0").refused("--examples: expected an integer >= 1, got 0")
 

@@ -112,11 +112,11 @@ def test_answers_have_the_form_of_their_kind(runs, cli):
     assert len(found["output"]) <= len("The for") + 5
 
 
-def endless(positions):
-    """A model that continues texts of the letters a to f, has a window of 8 tokens, and never ends."""
-    config = DecoderConfig(9, d_model=8, num_heads=2, d_ff=8, num_layers=1, max_seq_len=8, positions=positions)
-    tokenizer = Characters(Vocabulary([*SEQUENCE, "a", "b", "c", "d", "e", "f"]))
-    assert len(tokenizer.vocabulary) == config.vocab_size
+def endless(positions, window=8):
+    """A model that continues texts of the letters a to f, has a window of so many tokens, and never ends."""
+    sizes = {"d_model": 8, "num_heads": 2, "d_ff": 8, "num_layers": 1, "max_seq_len": window}
+    config = DecoderConfig(9, **sizes, positions=positions)
+    tokenizer = Characters(Vocabulary([*SEQUENCE, *"abcdef"]))
     model = Decoder(config, backend=get_backend("numpy", kernels="plain"), seed=1)
     model.generator.bias.data[: len(SEQUENCE)] = -1e4
     return Trained(model, tokenizer, (), "causal")
@@ -167,11 +167,7 @@ def test_a_search_continues_beyond_the_window(positions, monkeypatch):
 
 
 def test_a_window_of_two_leaves_room_for_a_new_token():
-    config = DecoderConfig(6, d_model=8, num_heads=2, d_ff=8, num_layers=1, max_seq_len=2)
-    model = Decoder(config, backend=get_backend("numpy", kernels="plain"), seed=1)
-    model.generator.bias.data[: len(SEQUENCE)] = -1e4  # no end
-    trained = Trained(model, Characters(Vocabulary([*SEQUENCE, "a", "b", "c"])), (), "causal")
-    (found,) = answers.answer(trained, ["abc"], 5, answers.Way())
+    (found,) = answers.answer(endless("sinusoidal", 2), ["abc"], 5, answers.Way())
     assert len(found["output"]) == 8
     assert found["output"].startswith("abc")
 
@@ -200,17 +196,12 @@ def test_senseless_requests_are_refused(task, words, message, runs, cli):
 
 
 def test_a_language_model_ends_with_a_sample(runs, cli, tmp_path):
-    words = assignments(SMALL)
     runs("lm")  # its cache
-    done = cli("train lm --out a --json", *words).fine()
+    done = cli("train lm --out a --json", *assignments(SMALL)).fine()
     first = assemble(options_of(tmp_path / "a")).task.held_out(1)[0].source
     opening = " ".join(first.split()[:3])
     assert " ".join(done.document["sample"].split()).startswith(opening)
     assert 1 < done.document["bits_per_character"] < 20
-    text = cli("train lm --out b", *words)
-    sample = done.document["sample"].split("\n")
-    assert text.out.startswith("\n".join(["a sample:", *(f"  {line}" for line in sample)]))
-    assert re.search(r"held-out loss .*, token accuracy .* %\nheld-out \d+\.\d+ bits per character \(6 seq", text.out)
 
 
 def test_a_classifier_resumes(runs, cli, tmp_path, same_run):

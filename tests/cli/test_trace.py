@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 
 import numpy as np
 import pytest
@@ -104,13 +103,6 @@ def test_refused_targets(cli, trained, tmp_path):
     cli("trace relu --limit 0").refused("--limit: expected a number of megabytes above 0")
 
 
-def test_a_run_without_its_files(cli, copied):
-    for name, words in (("vocabulary.txt", "vocabulary.txt"), ("checkpoints", "checkpoint")):
-        copy = copied(f"without-{name}")
-        shutil.rmtree(copy / name) if (copy / name).is_dir() else (copy / name).unlink()
-        cli("trace", copy, "--text", "bad").refused(words)
-
-
 def test_a_trace_that_is_too_large(cli, trained):
     cli(f"trace {trained} --text bad --limit 0.01 --out t.json").refused(
         "trace: expected at most 0.01 MB of numbers, got 0.", "parameters alone; make the model smaller", "--limit"
@@ -122,21 +114,10 @@ def test_places_that_cannot_be_written(cli, tmp_path, monkeypatch):
     """tests/test_places.py has more of them."""
     monkeypatch.setattr(command, "_recorder", lambda args: pytest.fail("the place is looked at first"))
     (tmp_path / "mine.json").write_text('{"mine": 1}')
-    for option, name in (("--out", "t.json"), ("--html", "t.html")):
-        cli(f"trace relu {option} no/such/{name}").refused(f"{option}: expected an existing folder, got 'no/such'")
-        cli(f"trace relu {option} .").refused(f"{option}: expected the name of a file, got the folder")
+    for option in ("--out", "--html"):
         cli(f"trace relu {option} mine.json").refused(f"{option}: expected a free name, but 'mine.json' is there")
     assert (tmp_path / "mine.json").read_text() == '{"mine": 1}'
     assert os.listdir(tmp_path) == ["mine.json"]
-
-
-def test_a_disk_that_is_full(cli, tmp_path, monkeypatch):
-    def full(path, data):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("npformer.places.write_atomically", full)
-    cli("trace relu --out t.json").refused("--out: expected to write 't.json', got: the disk is full")
-    assert os.listdir(tmp_path) == []
 
 
 def test_a_page_is_written_and_may_be_written_again(cli, tmp_path):

@@ -32,7 +32,8 @@ def test_a_text_becomes_samples(cli, mine, tmp_path, tokenizer):
     assert done.err.startswith("training mine.txt with ")
     sample, tail = done.out.removeprefix("a sample:\n").split("held-out loss", 1)
     assert " ".join(sample.split()).startswith(opening[:10])
-    assert re.search(r"^held-out \d+\.\d+ bits per character \(\d+ sequences\)$", tail, re.M)
+    assert all(line.startswith("  ") for line in sample.splitlines())
+    assert re.search(r"^ .*, token accuracy .* %\nheld-out \d+\.\d+ bits per character \(6 sequences\)$", tail, re.M)
     tried = re.search(r"^try: npformer (decode runs/lm-001) '(.*)'$", done.out, re.M)
     assert tried
     continued = cli(*tried[1].split(), tried[2], "--max-len", 5).quiet()

@@ -52,14 +52,6 @@ def test_no_other_option_is_taken(run, resume, unchanged):
             resume(line).refused("--resume: expected no other options", f"got {named};")
 
 
-@pytest.mark.parametrize("place", ["nowhere", "folder", "file"])
-def test_a_folder_without_a_run_is_refused(cli, tmp_path, place):
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "file").touch()
-    cli("train --resume", place).refused(f"{place}: expected the folder of a run", "npformer train")
-    assert list((tmp_path / "folder").iterdir()) == []
-
-
 def test_a_run_without_checkpoints_says_how_to_begin_again(cli, run, tmp_path, resume):
     shutil.rmtree(run / "checkpoints")
     refused = resume()
@@ -109,15 +101,6 @@ def test_when_no_checkpoint_is_sound_there_is_nothing_to_move(run, resume):
     refused = resume()
     refused.refused("step-00000030", "There is no other sound checkpoint", "start a new run")
     assert "mv " not in refused.err
-
-
-def test_a_checkpoint_of_another_model(resume):
-    resume("--set d_ff=20").refused("step-00000030: does not fit the model", "expected", "another configuration")
-
-
-def test_a_checkpoint_of_the_future_is_left_alone(run, resume):
-    save_checkpoint(run / "checkpoints", 40, {}, {"identity": {"task": "other"}}, None)
-    resume().refused("reverse: expected the data that the run was trained on")
 
 
 @pytest.fixture

@@ -2,14 +2,13 @@
 
 import dataclasses
 import shlex
-import shutil
 from unittest.mock import Mock
 
 import pytest
 
 from npformer.cli.main import build_parser
 from npformer.cli.train import _given
-from npformer.errors import CheckpointError, DataError, OutputError
+from npformer.errors import DataError
 from npformer.training import RunDirectory
 from npformer.training.assemble import assemble, write_run
 from npformer.training.run_summary import flat, repeat_command, summary_of
@@ -107,15 +106,3 @@ def test_other_data_than_trained_on_are_not_used(ended, monkeypatch):
     other = dataclasses.make_dataclass("Other", [("digest", str)])("another")
     monkeypatch.setattr("npformer.training.run_summary.make_task", lambda *_: other)
     assert "not the one" in summary_of(trainer.run).note
-
-
-def test_what_a_run_must_have(ended, tmp_path):
-    trainer, _ = ended
-    for missing, error in (("metrics.jsonl", DataError), ("checkpoints", CheckpointError)):
-        copy = tmp_path / f"without {missing}"
-        shutil.copytree(trainer.run.path, copy)
-        (shutil.rmtree if missing == "checkpoints" else type(copy).unlink)(copy / missing)
-        with pytest.raises(error, match=missing.removesuffix("s").removesuffix(".json")):
-            summary_of(RunDirectory.open(copy))
-    with pytest.raises(OutputError, match="expected the folder of a run"):
-        summary_of(RunDirectory.open(tmp_path))
