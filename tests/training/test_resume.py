@@ -36,6 +36,7 @@ VARIANTS = {
         "model": {"norm_order": "pre", "tie_embeddings": True, "activation": "gelu", "positions": "learned"},
         "training": {"label_smoothing": 0.1},
     },
+    "BatchNorm": {"model": {"norm": "batch"}},
     "pairs": {"run": {"task": "pairs"}, "data": {"file": "own.tsv"}, "model": {"dropout": 0.1}},
 }
 
