@@ -7,6 +7,7 @@ import numpy as np
 
 import npformer as npf
 from npformer.cli.main import main as npformer
+from tests.cli.conftest import TINY, assignments
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -28,8 +29,7 @@ def test_the_forgotten_path_makes_only_dx_wrong(capsys):
 
 
 def test_a_run_is_drawn_for_a_word(tmp_path, monkeypatch, capsys):
-    few = ("steps=2", "d_model=8", "d_ff=8", "num_heads=2", "eval_examples=2", "final_examples=2", "batch_size=4")
-    options = [word for each in (*few, "kernels=numpy", "device=numpy") for word in ("--set", each)]
+    options = assignments(TINY | {"steps": 2, "kernels": "numpy"})
     assert npformer(["train", "reverse", "--out", str(tmp_path / "run"), *options]) == 0
     capsys.readouterr()
     picture = tmp_path / "word.png"

@@ -5,33 +5,18 @@ import re
 import shlex
 import signal
 import subprocess
-from typing import NamedTuple
 
 import pytest
 
-from npformer.cli import museum
-from npformer.cli.main import main
-from npformer.lab.museum import demonstration, detections
 from npformer.lab.museum.bugs import BUGS
-from npformer.lab.museum.checks import all_checks
-from npformer.lab.museum.detections import prepare
 from npformer.training.progress import Progress
+from tests.cli.conftest import TINY, assignments
 from tests.markdown import blocks, text_of
 
 PAGE, README = map(text_of, ("docs/first-hour.md", "README.md"))
-SMALL = {"device": "numpy", "kernels": "numpy", "batch_size": 4, "d_model": 8, "d_ff": 8, "num_heads": 2, "steps": 8,
-         "eval_examples": 2, "final_examples": 6}  # fmt: skip
-
+SMALL = TINY | {"kernels": "numpy", "steps": 8}
 CHECKS = ("gradient of softmax", "identity: softmax-rows")  # all of them would take minutes
 INTERRUPTED = "train sort"
-
-
-class Said(NamedTuple):
-    """A command of the page and its outcome."""
-
-    command: str
-    code: int
-    text: str
 
 
 def made_small(words):
@@ -43,27 +28,42 @@ def made_small(words):
     if "--resume" in words:
         return [re.sub(r"^steps=\d+$", f"steps={2 * SMALL['steps']}", word) for word in words]
     options = SMALL | ({"max_length": 16, "num_layers": 1} if words[1] == "lm" else {})
-    return [*words, *(word for name, value in options.items() for word in ("--set", f"{name}={value}"))]
+    return [*words, *assignments(options)]
 
 
 @pytest.fixture
-def hour(tmp_path, monkeypatch, capsys, usual_signals):
-    """The commands of the page, typed one after the other in an empty folder, and what they said."""
-    monkeypatch.chdir(tmp_path)
+def typed(cli, monkeypatch):
+    """typed(line): the outcome of a command of the page; None if it is none of npformer's."""
+
+    def outcome(line):
+        program, *words = shlex.split(line)
+        if program != "npformer":
+            subprocess.run(line, shell=True, check=True)
+            return None
+        with monkeypatch.context() as patch:
+            if " ".join(words) == INTERRUPTED:
+                patch.setattr(Progress, "advance", interrupted_at(3))
+            return cli(*made_small(words))
+
+    return outcome
+
+
+@pytest.fixture
+def hour(tmp_path, typed, quick_museum, usual_signals):
+    """The commands of the page, typed one after the other in an empty folder: each with its code and what it said."""
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "page.md").write_text(PAGE, encoding="utf-8")
-    chosen = prepare(tuple(check for check in all_checks() if check.name in CHECKS), BUGS)
-    monkeypatch.setattr(detections, "prepared", lambda: chosen)
-    monkeypatch.setattr(museum, "compare", lambda one: demonstration.compare(one, steps=3), raising=False)
+    quick_museum(CHECKS, [bug.id for bug in BUGS])
     said = []
     for language, block in blocks(r"(\w+)", PAGE)[1:]:
         if language == "python":
             write_backward(tmp_path / "softmax.py", block)
         elif language == "sh":
-            said += [typed(line, monkeypatch, capsys) for line in block.splitlines()]
+            found = [(line, typed(line)) for line in block.splitlines()]
+            said += [(line, done.code, done.out + done.err) for line, done in found if done]
         else:
-            assert block in said[-1].text, said[-1]
-    return tmp_path, said
+            assert block in said[-1][-1], said[-1]
+    return said
 
 
 def write_backward(path, body):
@@ -72,40 +72,26 @@ def write_backward(path, body):
     path.write_text(head + docstring + body, encoding="utf-8")
 
 
-def typed(line, monkeypatch, capsys):
-    program, *words = shlex.split(line)
-    if program != "npformer":
-        subprocess.run(line, shell=True, check=True)
-        return Said(line, 0, "")
-    capsys.readouterr()
-    with monkeypatch.context() as patch:
-        if " ".join(words) == INTERRUPTED:
-            patch.setattr(Progress, "advance", interrupted_at(3))
-        code = main(made_small(words))
-    return Said(line, code, "".join(capsys.readouterr()))
-
-
 def interrupted_at(step):
     """Progress.advance, but for a Ctrl-C in that step."""
     made = iter(range(1, 100))
     return lambda self: signal.raise_signal(signal.SIGINT) if next(made) == step else None
 
 
-def test_the_first_hour(hour):
-    folder, said = hour
-    codes = {one.command: one.code for one in said}
-    assert [one.code for one in said if one.command == "npformer grade softmax.py"] == [1, 0], "wrong, then right"
+def test_the_first_hour(hour, tmp_path):
+    codes = {command: code for command, code, _ in hour}
+    assert [code for command, code, _ in hour if command == "npformer grade softmax.py"] == [1, 0], "wrong, then right"
     assert codes.pop("npformer " + INTERRUPTED) == 130
     assert set(codes.values()) == {0}
-    texts = {one.command.partition(" --set")[0]: one.text for one in said}
+    texts = {command.partition(" --set")[0]: text for command, _, text in hour}
     assert "npformer train --resume runs/sort-001" in texts["npformer " + INTERRUPTED]
     assert "steps 3 to 8" in texts["npformer train --resume runs/sort-001"]
     extended = texts["npformer train --resume runs/reverse-001"]
     assert "steps 8 to 16" in extended
     assert "note: the run goes on to step 16 instead of 8; the schedule warmup_cosine changes with it" in extended
-    continued = next(one.text for one in said if one.command.startswith("npformer decode runs/lm-001"))
+    continued = next(text for command, _, text in hour if command.startswith("npformer decode runs/lm-001"))
     assert continued.startswith("The gradient of")
-    assert {"curves.png", "attention.png", "config.toml"} <= set(os.listdir(folder / "runs" / "reverse-001"))
+    assert {"curves.png", "attention.png", "config.toml"} <= set(os.listdir(tmp_path / "runs" / "reverse-001"))
 
 
 def test_it_begins_as_the_readme_does():
