@@ -9,13 +9,10 @@ pytest.importorskip("numba")
 from npformer.backend import Arena, Pair, get_backend
 from npformer.backend.backend import run_eagerly
 from npformer.backend.numba import replay
-from npformer.backend.roofline import Roofline
 from npformer.backend.workspace import kept_bytes
 from npformer.errors import ShapeError
 from npformer.layers import Layer, ScaledDotProduct
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig
-from npformer.models.presets import Preset
-from npformer.training import bench
 from tests.runtime.conftest import CASES, CHANGES, SIZES, bits, build, new_step, trained, trained_through_changes
 
 #: What NumPy's kernels compute, or Python.
@@ -207,15 +204,6 @@ def test_a_user_defined_mechanism_is_called_at_every_step():
     model.encoder.layers[0].self_attention.mechanism = Mine()
     trained(new_step(model), batches(5, (6, 5, 4)))
     assert Mine.calls == 2 * 5  # two threads
-
-
-def test_a_profile_sees_every_operation_of_every_step(monkeypatch):
-    """A step that is recorded has none to be seen."""
-    monkeypatch.setattr(bench, "measure_roofline", lambda backend, shapes: Roofline(1e9, 1e9, (1, 1, 1)))
-    preset = Preset(vocab_size=7, d_model=16, num_heads=2, num_layers=1, d_ff=32, length=5, batch=4)
-    profile = bench.profile_step(preset, backend(1, "float32"), 0.1, bench.Budget(steps=6))
-    assert all(row.seconds > 0 for row in profile.rows)
-    assert [row.calls for row in profile.rows if row.op == "attention"] == [3, 3]
 
 
 def test_a_hundred_shapes_leave_no_more_records_than_are_kept(monkeypatch):

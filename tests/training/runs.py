@@ -5,9 +5,12 @@ import os
 
 import numpy as np
 
+from npformer.models.presets import Preset
 from npformer.training.checkpoint import save_checkpoint
 from npformer.training.progress import Progress
 
+#: A step that is measured in a moment.
+PRESET = Preset(vocab_size=7, d_model=16, num_heads=2, num_layers=2, d_ff=32, length=5, batch=4)
 #: A model that is trained in a moment.
 SMALL = {"d_model": 8, "d_ff": 8, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1}
 

@@ -7,25 +7,13 @@ import pytest
 from npformer import seconds
 from npformer.backend import Ops, Pair, get_backend
 from npformer.backend.numpy.blas_threads import blas_threads
-from npformer.backend.roofline import Roofline
 from npformer.errors import ConfigError
-from npformer.models.presets import PRESETS, Preset
+from npformer.models.presets import PRESETS
 from npformer.training import bench
 from npformer.training.bench import BETWEEN, Budget, profile_step, time_steps
+from tests.training.runs import PRESET
 
-PRESET = Preset(vocab_size=7, d_model=16, num_heads=2, num_layers=2, d_ff=32, length=5, batch=4)
-CEILINGS = Roofline(flops=1e9, bytes=1e9, shape=(1, 1, 1))
-
-
-@pytest.fixture(autouse=True)
-def known_ceilings(monkeypatch):
-    monkeypatch.setattr(bench, "measure_roofline", lambda backend, shapes: CEILINGS)
-
-
-@pytest.fixture
-def alone():
-    """The plain kernels in float32 on one thread."""
-    return get_backend("numpy", kernels="plain", threads=1)
+pytestmark = pytest.mark.usefixtures("ceilings")
 
 
 class FakeTime:
@@ -101,7 +89,7 @@ def test_what_each_part_takes(alone, clock, monkeypatch):
     assert (len(steps), profile.steps) == (10, 2)  # the quicker half
 
 
-def test_calls_and_work_of_a_step(alone):
+def test_calls_and_work_of_a_step(alone, ceilings):
     profile = profile_step(PRESET, alone, 0.1, Budget(steps=1))
     rows = by_part(profile)
     calls = {"feed_forward": 4, "attention": 6, "post_norm": 10, "linear": 15, "embedding": 2, "cross_entropy": 1}
@@ -110,12 +98,20 @@ def test_calls_and_work_of_a_step(alone):
     assert rows["adam", "update"].calls == 1
     assert sum(row.flops for row in profile.rows) == step_flops(PRESET)
     hidden = rows["feed_forward", "forward"]
-    assert (hidden.bound_by, hidden.bound_seconds) == ("products", hidden.flops / CEILINGS.flops)
+    assert (hidden.bound_by, hidden.bound_seconds) == ("products", hidden.flops / ceilings.flops)
     assert hidden.of_ceiling == hidden.bound_seconds / hidden.seconds
     norm = rows["post_norm", "backward"]
-    assert (norm.bound_by, norm.bound_seconds, norm.flops) == ("memory", norm.bytes / CEILINGS.bytes, 0)
+    assert (norm.bound_by, norm.bound_seconds, norm.flops) == ("memory", norm.bytes / ceilings.bytes, 0)
     assert norm.bytes == 4 * 10 * (5 * 4 * 5 * 16 + 5 * 16)  # of float32
     assert (rows[BETWEEN].bound_by, rows[BETWEEN].of_ceiling) == (None, None)
+
+
+def test_a_profile_sees_every_operation_of_every_step():
+    """A step that is recorded has none to be seen."""
+    pytest.importorskip("numba")
+    profile = profile_step(PRESET, get_backend("numpy", kernels="numba", threads=1), 0.1, Budget(steps=6))
+    assert all(row.seconds > 0 for row in profile.rows)
+    assert [row.calls for row in profile.rows if row.op == "attention"] == [6, 6]
 
 
 def test_a_profile_has_one_blas_thread_and_gives_the_others_back(alone):

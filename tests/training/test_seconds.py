@@ -10,15 +10,14 @@ import pytest
 
 import npformer
 from npformer import seconds
-from npformer.backend import get_backend, roofline
+from npformer.backend import roofline
 from npformer.backend.roofline import measure_roofline
 from npformer.backend.timing import Clock, Part
 from npformer.cli.main import main
-from npformer.models.presets import Preset
-from npformer.training import bench, metrics
+from npformer.training import metrics
 from npformer.training.bench import Budget, profile_step, time_steps
+from tests.training.runs import PRESET
 
-PRESET = Preset(vocab_size=7, d_model=16, num_heads=2, num_layers=1, d_ff=32, length=5, batch=4)
 CLOCKS = {
     "stands still": lambda: itertools.repeat(7.0),
     "goes back": lambda: itertools.count(7.0, -1.0),
@@ -31,16 +30,6 @@ def clock(request, monkeypatch):
     """The system's clock, out of order."""
     ticks = CLOCKS[request.param]()
     monkeypatch.setattr("time.perf_counter", lambda: next(ticks))
-
-
-@pytest.fixture
-def backend():
-    return get_backend("numpy", kernels="plain", threads=1)
-
-
-@pytest.fixture
-def known_rates(monkeypatch):
-    monkeypatch.setattr(bench, "measure_roofline", lambda backend, shapes: roofline.Roofline(1e9, 1e9, (1, 1, 1)))
 
 
 def test_a_duration_is_positive_and_a_rate_finite_or_unknown(clock):
@@ -57,34 +46,34 @@ def test_a_rate_by_a_clock_that_goes_on(monkeypatch):
     assert (seconds.since(100.0), seconds.rate(300, 100.0)) == (4.0, 75.0)
 
 
-def test_measuring_steps_comes_to_an_end(clock, backend):
-    found = time_steps(PRESET, backend, 0.0, Budget(seconds=5.0))
+def test_measuring_steps_comes_to_an_end(clock, alone):
+    found = time_steps(PRESET, alone, 0.0, Budget(seconds=5.0))
     assert min(found.seconds) > 0
     assert found.first > 0
 
 
-def test_a_profile_has_shares(clock, backend, known_rates):
-    found = profile_step(PRESET, backend, 0.0, Budget(steps=2))
+def test_a_profile_has_shares(clock, alone, ceilings):
+    found = profile_step(PRESET, alone, 0.0, Budget(steps=2))
     assert all(row.seconds >= 0 and math.isfinite(row.share) for row in found.rows)
     assert min(found.seconds, found.unclocked) > 0
 
 
-def test_the_roofline_is_finite(clock, backend, monkeypatch):
+def test_the_roofline_is_finite(clock, alone, monkeypatch):
     monkeypatch.setitem(roofline.LARGE, "numpy", 8)
-    found = measure_roofline(backend, streamed=800)
+    found = measure_roofline(alone, streamed=800)
     assert 0 < found.flops < math.inf
     assert 0 < found.bytes < math.inf
 
 
-def test_an_operation_takes_some_time(clock, backend):
-    watch = Clock(backend.device)
+def test_an_operation_takes_some_time(clock, alone):
+    watch = Clock(alone.device)
     watch.start()
     watch.time(Part("linear", "forward"), lambda: None)
     assert watch.stop()[Part("linear", "forward")].seconds > 0
 
 
 @pytest.mark.parametrize("command", [("bench",), ("bench", "--profile")])
-def test_the_command_line_measures(clock, command, known_rates, tmp_path, capsys, monkeypatch):
+def test_the_command_line_measures(clock, command, ceilings, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for form in ([], ["--json"]):
         assert main([*command, "--device", "numpy", "--kernels", "plain", "--steps", "2", *form]) == 0
