@@ -1,14 +1,11 @@
 """Fixtures of the optimiser tests: a small arena with a matrix, two biases and a gap between them."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from npformer.backend import Arena
 from npformer.layers import Parameter
 
-Host = np.ndarray[Any, Any]
 SHAPES = {"first.weight": (3, 5), "first.bias": (5,), "second.weight": (2, 3), "second.bias": (3,), "third.gain": (9,)}
 
 

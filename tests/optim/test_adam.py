@@ -1,7 +1,6 @@
 """Adam over the arena against Adam written out tensor by tensor."""
 
 import re
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from npformer.errors import ConfigError
 from npformer.models import Transformer, TransformerConfig
 from npformer.optim import Adam, AdamW
 
-Host = np.ndarray[Any, Any]
 BETAS, EPS = (0.9, 0.98), 1e-2  # an eps that shows where it stands: beside the root, not in it
 
 
@@ -22,7 +20,7 @@ def by_hand(p, gradients, lr, decay=0.0):
         v = BETAS[1] * v + (1 - BETAS[1]) * g**2
         m_hat, v_hat = m / (1 - BETAS[0] ** t), v / (1 - BETAS[1] ** t)
         p = p - lr * decay * p - lr * m_hat / (np.sqrt(v_hat) + EPS)
-    return np.asarray(p)
+    return p
 
 
 def run(optimizer, tensors, steps=20):

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from npformer.backend import Pair, get_backend
-from npformer.errors import ShapeError
 from npformer.layers import RandomKey
 from npformer.training import TrainStep
 from tests.runtime.conftest import CASES, bits, build, new_step, trained, trained_through_changes
@@ -103,25 +102,6 @@ def test_an_error_on_any_thread_leaves_everything_as_it_was(token, numpy_on_thre
     assert step.step_number == 1
     calm = new_step(build(numpy_on_threads(1)))
     same(trained(step, [good]), trained(calm, [good, good])[1:])  # nothing is left over in a replica's gradients
-
-
-def test_a_batch_that_is_refused_on_the_threads_changes_nothing(on_threads):
-    step = new_step(build(on_threads(3), positions="learned"))
-    step(*EVEN)
-    before = step.model.arena.values.copy()
-    with pytest.raises(ShapeError, match="at most 8 positions"):
-        step(*(np.hstack([ids, ids]) for ids in EVEN))
-    assert np.array_equal(step.model.arena.values, before)
-    assert step.step_number == 1
-
-
-def test_padding_alone_on_every_thread(on_threads):
-    step = new_step(build(on_threads(3)), clip_norm=1.0)
-    before = step.model.arena.values.copy()
-    step.optimizer.weight_decay = 0.0
-    assert float(step(*(np.zeros_like(ids) for ids in EVEN))) == 0
-    assert not step.model.arena.grads.any()
-    assert np.array_equal(step.model.arena.values, before)
 
 
 def test_no_more_replicas_than_shards_and_none_for_one_thread(numpy_on_threads):

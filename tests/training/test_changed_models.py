@@ -3,7 +3,6 @@
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,16 +16,13 @@ from npformer.optim import Adam
 from npformer.proof import gradcheck
 from npformer.training import TrainStep
 
-Host = np.ndarray[Any, Any]
 IDS = np.random.default_rng(0).integers(1, 9, (6, 5))
 SIZES = {"d_model": 8, "num_heads": 2, "d_ff": 12, "dropout": 0.1}
 
 
-@pytest.fixture(params=["plain", "numpy", "numba"])
-def backend(request):
-    if request.param == "numba":
-        pytest.importorskip("numba")
-    return get_backend("numpy", dtype="float64", kernels=request.param, threads=1 if request.param == "plain" else 2)
+@pytest.fixture
+def backend(kernels):
+    return get_backend("numpy", dtype="float64", kernels=kernels, threads=1 if kernels == "plain" else 2)
 
 
 def decoder(on):

@@ -176,9 +176,10 @@ BAD = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize(("case", "batch", "error", "text"), BAD)
-def test_a_bad_batch_changes_nothing(case, batch, error, text, numpy64):
-    model = build(numpy64, case, positions="learned")
+def test_a_bad_batch_changes_nothing(case, batch, error, text, threads, kernels):
+    model = build(get_backend("numpy", "float64", kernels=kernels, threads=threads), case, positions="learned")
     step = step_for(model, accumulate=2, clip_norm=1.0)
     step(*CASES[case][1])
     before = [flat.copy() for flat in (model.arena.values, step.optimizer.m, step.optimizer.v)]
@@ -198,9 +199,9 @@ def test_narrow_integers_train_as_wide_ones(numpy64):
     assert losses[0] == losses[1]
 
 
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_a_batch_of_padding_alone_has_loss_0_and_gradient_0(accumulate, numpy32):
-    model = build(numpy32)
+@pytest.mark.parametrize(("accumulate", "threads"), [(1, 1), (2, 1), (1, 3)])
+def test_a_batch_of_padding_alone_has_loss_0_and_gradient_0(accumulate, threads, dtype, kernels):
+    model = build(get_backend("numpy", dtype, kernels=kernels, threads=threads))
     before = model.arena.values.copy()
     step = step_for(model, accumulate=accumulate, clip_norm=1.0)
     assert float(step(*(np.zeros_like(ids) for ids in BATCH))) == 0
