@@ -35,6 +35,19 @@ class WatchedSystem:
         return call
 
 
+def full_disk(monkeypatch):
+    """From now on the disk takes three bytes more."""
+    taken, real = [], os.write
+
+    def write(descriptor, data):
+        if taken:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        taken.append(real(descriptor, data[:3]))
+        return taken[0]
+
+    monkeypatch.setattr(os, "write", write)
+
+
 def watched(monkeypatch, system):
     """From now on what writes files and checkpoints has this system."""
     monkeypatch.setattr(atomic, "os", system)

@@ -52,7 +52,7 @@ def make(root):
     """Write a model, two runs, pairs and vectors into the folder root. Returns their bytes, by path below root."""
     config = DecoderConfig(7, **_SMALL, num_layers=1, positions="learned", max_seq_len=6)  # type: ignore[arg-type]
     npf.save(Decoder(config, backend=_backend(), seed=1), root / "model")
-    _make_trained(root / "run")
+    make_trained(root / "run")
     _make_tagger(root / "tags")
     (root / "options.toml").write_bytes((root / "run" / "config.toml").read_bytes())
     (root / "text.txt").write_text("\n\n".join(f"Paragraph {n}: {n % 7} of {n % 5}." for n in range(60)))
@@ -67,7 +67,7 @@ def _backend():
     return get_backend("numpy", kernels="plain", threads=1)
 
 
-def _make_trained(path):
+def make_trained(path):
     """A run of two steps on the task of copying words."""
     options = {"device": "numpy", "kernels": "plain", "task": "copy"}
     layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}

@@ -144,8 +144,6 @@ def test_an_output_closed_in_the_middle_ends_the_command_quietly(trained, enviro
     """As with head -n 1: the reader leaves after the first line, before the second batch can be decoded."""
     pipe, command = subprocess.PIPE, [sys.executable, "-m", "npformer", "decode", str(trained), "--max-len", "1"]
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment) as child:
-        assert child.stdout is not None
-        assert child.stderr is not None
         child.stdin.write(b"abc\n" * BATCH_SIZE)
         child.stdin.flush()
         assert child.stdout.readline()

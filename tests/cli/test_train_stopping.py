@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
 
 import pytest
 
@@ -52,33 +51,25 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@contextmanager
-def paused(words, environment):
-    """The process of such a command, once it is waiting."""
+def stopped(words, environment, stop):
+    """The code of such a command that is stopped while it waits, its output, and what it said after that."""
     pipe, argv = subprocess.PIPE, [sys.executable, "-c", PAUSED, *words]
     with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment) as child:
-        assert any(re.match(r"step +21/99", line) for line in child.stderr or ())
-        yield child
+        assert any(re.match(r"step +21/99", line) for line in child.stderr)
+        stop(child)
+        child.stdin.write("go on\n")
+        child.stdin.close()
+        said = "" if child.stderr.closed else child.stderr.read()
+        return child.wait(), child.stdout.read(), said
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_after_a_signal_the_run_is_saved_and_resumes_to_the_same_end(
-    number,
-    code,
-    begin,
-    long_run,
-    environment,
-    shell,
-    same_run,
-    tmp_path,
+    number, code, begin, long_run, environment, shell, same_run, tmp_path
 ):
     run = tmp_path / "run"
-    with paused([*begin, str(run)], environment) as child:
-        child.send_signal(number)
-        child.stdin.write("go on\n")
-        child.stdin.close()
-        said, shown = child.stderr.read(), child.stdout.read()
-    assert (child.returncode, shown) == (code, "")
+    *ended, said = stopped([*begin, str(run)], environment, lambda child: child.send_signal(number))
+    assert ended == [code, ""]
     found = re.search(r"npformer: stopped at step 21 of 99; saved\. Continue with: npformer (.*)\n$", said)
     assert found, said
     assert load_checkpoint(latest_checkpoint(run / "checkpoints")).step == 21
@@ -88,19 +79,11 @@ def test_after_a_signal_the_run_is_saved_and_resumes_to_the_same_end(
 
 
 def test_after_a_closed_output_the_run_is_saved_and_resumes_to_the_same_end(
-    begin,
-    long_run,
-    environment,
-    shell,
-    same_run,
-    tmp_path,
+    begin, long_run, environment, shell, same_run, tmp_path
 ):
     run = tmp_path / "run"
-    with paused([*begin, str(run)], environment) as child:
-        child.stderr.close()
-        child.stdin.write("go on\n")
-        child.stdin.close()
-        assert child.wait() == 141
+    code, *_ = stopped([*begin, str(run)], environment, lambda child: child.stderr.close())
+    assert code == 141
     assert 21 <= load_checkpoint(latest_checkpoint(run / "checkpoints")).step < 99
     shell("train --resume", run).fine()
     same_run(run, long_run)
@@ -113,7 +96,7 @@ def test_an_output_closed_at_the_start_gives_no_traceback(closed, small, environ
     os.close(ours)
     outputs = {name: theirs if closed in (name, "both") else subprocess.PIPE for name in ("stdout", "stderr")}
     argv = [sys.executable, "-m", "npformer", "train", "copy", "--out", "run", *small(kernels="numpy")]
-    with subprocess.Popen(argv, cwd=tmp_path, env=environment, **outputs) as child:  # type: ignore[call-overload]
+    with subprocess.Popen(argv, cwd=tmp_path, env=environment, **outputs) as child:
         os.close(theirs)
         out, err = child.communicate()
     assert child.returncode == 141

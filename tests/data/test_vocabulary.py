@@ -1,7 +1,6 @@
 """A vocabulary round-trips through its file and refuses what it cannot represent."""
 
 import dataclasses
-import os
 import re
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 from npformer.data import BOS_ID, EOS_ID, PAD_ID, Vocabulary
 from npformer.data import SPECIAL as ALL_SPECIAL
 from npformer.errors import ConfigError, DataError, OutputError, TokenError
+from tests.failing_system import full_disk
 
 SPECIAL = ("[PAD]", "[BOS]", "[EOS]")
 NASTY = " \n\t\r\v\f\x00\x1c\x1d\x1e\x85\u2028\u2029\u00a0\ufeff\u0301e\u00e9\U0001f600[]#"
@@ -162,11 +162,7 @@ def test_saving_into_a_folder_that_is_not_there_says_so(tmp_path):
 
 
 def test_a_write_that_fails_leaves_no_half_file(tmp_path, monkeypatch):
-    def full(descriptor, data, real=os.write):
-        real(descriptor, data[:6])
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "write", full)
+    full_disk(monkeypatch)
     with pytest.raises(OutputError, match="No space left on device"):
         Vocabulary.from_characters("a").save(tmp_path / "v")
     assert not (tmp_path / "v").exists()

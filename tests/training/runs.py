@@ -5,14 +5,25 @@ import os
 
 import numpy as np
 
+from npformer.models import build_model
 from npformer.models.presets import Preset
 from npformer.training.checkpoint import save_checkpoint
 from npformer.training.progress import Progress
+from npformer.training.tasks import ANSWERS
 
 #: A step that is measured in a moment.
 PRESET = Preset(vocab_size=7, d_model=16, num_heads=2, num_layers=2, d_ff=32, length=5, batch=4)
 #: A model that is trained in a moment.
-SMALL = {"d_model": 8, "d_ff": 8, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1}
+LAYERS = {"num_encoder_layers": 1, "num_decoder_layers": 1}
+SMALL = {"d_model": 8, "d_ff": 8, "num_heads": 2} | LAYERS
+
+
+def model_of(kind, size, classes, backend, **options):
+    """A model for a kind of task, untrained, with one layer in each stack."""
+    answer = ANSWERS[kind]
+    sizes, layers = ([size, size], LAYERS) if kind == "translate" else ([size], {"num_layers": 1})
+    head = {} if answer.head is None else {"head": answer.head, "num_classes": classes or None}
+    return build_model(answer.config(*sizes, **layers, **head, **options), backend=backend, seed=3)
 
 
 class Told(Progress):

@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,20 +20,19 @@ from npformer.data import (
     Words,
 )
 from npformer.errors import DataError
-from npformer.models import DecoderConfig, EncoderConfig, Transformer, TransformerConfig, build_model
+from npformer.models import Transformer
 from npformer.optim import Adam
 from npformer.training import TrainStep, evaluation
 from npformer.training.evaluation import Evaluation, evaluate, evaluate_task
-
-Host = np.ndarray[Any, Any]
+from tests.training.runs import model_of
 
 
 @dataclass
 class Saying:
     """The state of a Copier: what it reads, and what was said so far."""
 
-    src: Host
-    said: Host
+    src: np.ndarray
+    said: np.ndarray
 
     @property
     def batch(self):
@@ -151,15 +149,7 @@ def translate():
 
 
 def model_for(task, backend):
-    size = len(task.vocabulary)
-    if task.kind == "translate":
-        config = TransformerConfig(size, size, num_encoder_layers=1, num_decoder_layers=1, **SIZES)
-    elif task.kind == "causal":
-        config = DecoderConfig(size, num_layers=1, **SIZES)
-    else:
-        head = {"classify": "sequence", "tag": "tokens", "masked": "masked"}[task.kind]
-        config = EncoderConfig(size, head=head, num_classes=len(task.classes) or None, num_layers=1, **SIZES)
-    return build_model(config, backend=backend, seed=3)
+    return model_of(task.kind, len(task.vocabulary), len(task.classes), backend, **SIZES)
 
 
 SINGLE = [classify, tag, masked, causal]

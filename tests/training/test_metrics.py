@@ -13,6 +13,7 @@ import pytest
 
 from npformer.errors import DataError, OutputError
 from npformer.training.metrics import MetricsLog, read
+from tests.failing_system import full_disk
 from tests.training.runs import failing
 
 RECORDS = [{"step": step, "loss": 1 / step, "note": "naïve\r\n"} for step in range(1, 6)]
@@ -99,30 +100,18 @@ def test_a_file_of_one_torn_line_is_emptied(tmp_path):
     assert (tmp_path / "m").read_bytes() == b""
 
 
-@pytest.fixture
-def full(monkeypatch):
-    """A disk that takes three bytes more."""
-    taken, real = [], os.write
-
-    def write(descriptor, data):
-        if taken:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        taken.append(real(descriptor, data[:3]))
-        return taken[0]
-
-    monkeypatch.setattr(os, "write", write)
-
-
-def test_a_failed_resume_keeps_the_file(log, full):
+def test_a_failed_resume_keeps_the_file(log, monkeypatch):
     before = log.path.read_bytes()
+    full_disk(monkeypatch)
     with pytest.raises(OutputError, match="disk is full"):
         log.truncate_after(2)
     assert log.path.read_bytes() == before
     assert os.listdir(log.path.parent) == [log.path.name]
 
 
-def test_a_full_disk_leaves_no_half_line(log, full, monkeypatch):
+def test_a_full_disk_leaves_no_half_line(log, monkeypatch):
     before = log.path.read_bytes()
+    full_disk(monkeypatch)
     with pytest.raises(OutputError, match=r"disk is full.*earlier lines are intact.*free some space"):
         log.append({"step": 6})
     monkeypatch.undo()
@@ -131,7 +120,8 @@ def test_a_full_disk_leaves_no_half_line(log, full, monkeypatch):
     assert read(log.path) == [*RECORDS, {"step": 6}]
 
 
-def test_half_a_line_that_cannot_be_taken_back_is_removed_later(log, full, monkeypatch):
+def test_half_a_line_that_cannot_be_taken_back_is_removed_later(log, monkeypatch):
+    full_disk(monkeypatch)
     monkeypatch.setattr(os, "ftruncate", failing(errno.EIO))
     with pytest.raises(OutputError):
         log.append({"step": 6})

@@ -5,11 +5,12 @@ import json
 import numpy as np
 import pytest
 
+from benchmarks.faults.file_subjects import make_trained
 from npformer.atomic import seal, unseal
 from npformer.errors import CheckpointError, ConfigError
 from npformer.training import RunDirectory
 from npformer.training import assemble as module
-from npformer.training.assemble import assemble, load_latest, read_trained, write_run
+from npformer.training.assemble import assemble, load_latest, read_trained
 from npformer.training.checkpoint import (
     STATE,
     best_checkpoint,
@@ -18,20 +19,13 @@ from npformer.training.checkpoint import (
 )
 from npformer.training.config_file import read_toml
 from npformer.training.options import SECTIONS
-from tests.training.runs import SMALL
-
-TRAINED = {"steps": 2, "eval_every": 2, "save_every": 1, "eval_examples": 2, "final_examples": 2, "batch_size": 4}
 
 
 @pytest.fixture
 def run(tmp_path):
     """A run of two steps."""
-    options = {"device": "numpy", "kernels": "plain", "task": "copy"}
-    parts = assemble({"run": options, "data": {"max_length": 4}, "model": SMALL, "training": TRAINED})
-    made = RunDirectory.create(tmp_path / "run", tmp_path, "copy")
-    write_run(made, parts)
-    parts.trainer(made).train()
-    return made
+    make_trained(tmp_path / "run")
+    return RunDirectory(tmp_path / "run")
 
 
 def change(run, old, new):

@@ -6,11 +6,12 @@ import pytest
 from npformer.data import Characters, Example, Vocabulary
 from npformer.data.vocabulary import SPECIAL
 from npformer.errors import DataError, TokenError
-from npformer.models import DecoderConfig, EncoderConfig, Transformer, TransformerConfig, build_model
+from npformer.models import Transformer, TransformerConfig
 from npformer.training.assemble import Trained
 from npformer.training.attention_example import attention_example
 from npformer.training.evaluation import likeliest
 from npformer.training.text_example import encode, text_example
+from tests.training.runs import model_of
 
 LETTERS = Vocabulary.from_characters("abcd", SPECIAL)
 SIZE = {"d_model": 8, "num_heads": 2, "d_ff": 8, "max_seq_len": 6}
@@ -23,16 +24,9 @@ def trained(numpy64):
     """A model of a kind of task, untrained."""
 
     def make(kind, **changes):
-        count = len(LETTERS)
-        if kind == "translate":
-            config = TransformerConfig(count, count, num_encoder_layers=1, num_decoder_layers=1, **(SIZE | changes))
-        elif kind == "causal":
-            config = DecoderConfig(count, num_layers=1, **SIZE)
-        else:
-            head = {"classify": "sequence", "tag": "tokens", "masked": "masked"}[kind]
-            config = EncoderConfig(count, head=head, num_classes=None if kind == "masked" else 3, num_layers=1, **SIZE)
         classes = CLASSES if kind in ("classify", "tag") else ()
-        return Trained(build_model(config, backend=numpy64, seed=0), Characters(LETTERS), classes, kind)
+        model = model_of(kind, len(LETTERS), len(classes), numpy64, **SIZE | changes)
+        return Trained(model, Characters(LETTERS), classes, kind)
 
     return make
 

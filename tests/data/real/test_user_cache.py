@@ -1,13 +1,12 @@
 """Data is made once and kept; whatever is wrong with what was kept, it is made again."""
 
-import os
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
-from npformer import atomic
 from npformer.data.real.user_cache import cache_folder, cached_lines
+from tests.failing_system import full_disk
 
 LINES = ["first", "", "März\u2028 5", "last"]
 
@@ -58,11 +57,7 @@ def test_where_nothing_can_be_written_nothing_is_kept(tmp_path, monkeypatch, fol
 
 
 def test_a_failed_write_leaves_nothing(folder, monkeypatch):
-    def full(descriptor, data):
-        os.write(descriptor, data[:1])
-        raise OSError("the disk is full")
-
-    monkeypatch.setattr(atomic, "write_all", full)
+    full_disk(monkeypatch)
     assert cached_lines("x.tsv", lambda: LINES) == LINES
     assert list(folder.iterdir()) == []
 
