@@ -14,6 +14,9 @@ from benchmarks.own.ops import NAMES
 from npformer import functional as F  # noqa: N812
 from npformer.functional import AttentionMask, Draw
 
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+nn = torch.nn.functional
+
 RNG = np.random.default_rng(0)
 TOKENS = RNG.integers(0, 5, size=(3, 6))  # each of 5 rows several times
 TARGETS = np.array([[4, 0, 2, 2, 0], [1, 3, 0, 0, 0], [0, 0, 0, 0, 0]])  # 0 counts or not, as ignore_index says
@@ -32,24 +35,24 @@ class Case(NamedTuple):
 
     name: str  # of the pair, and behind a comma what is special
     shapes: Sequence[tuple[int, ...]]  # of the inputs
-    theirs: Callable[..., Any]  # (torch, *tensors) -> y
+    theirs: Callable[..., Any]  # (*tensors) -> y
     options: tuple[Any, ...] = ()  # of the forward, behind the inputs
     tokens: tuple[Any, ...] = ()  # before them
 
 
-def keep(shape):
-    """What dropout multiplies by under DRAW: 0, or 1/(1 − rate) as nearly as 16 bits can say it."""
-    kept, _ = F.dropout_forward(np.ones(shape), DRAW)
+def dropped(x):
+    """x times what dropout multiplies by under DRAW: 0, or 1/(1 − rate) as nearly as 16 bits can say it."""
+    kept, _ = F.dropout_forward(np.ones(x.shape), DRAW)
     assert set(np.round(np.unique(kept), 3)) == {0.0, 1.429}
-    return kept
+    return x * torch.from_numpy(kept)
 
 
-def norm(torch, x, gamma, beta, eps=1e-5):
-    return torch.nn.functional.layer_norm(x, x.shape[-1:], gamma, beta, eps)
+def norm(x, gamma, beta, eps=1e-5):
+    return nn.layer_norm(x, x.shape[-1:], gamma, beta, eps)
 
 
-def linear(torch, x, weight, bias):
-    return torch.nn.functional.linear(x, weight.T, bias)
+def linear(x, weight, bias):
+    return nn.linear(x, weight.T, bias)
 
 
 def attention(name, mask, allowed):
@@ -57,16 +60,16 @@ def attention(name, mask, allowed):
     return Case(
         f"attention, {name}",
         QKV,
-        lambda torch, q, k, v: torch.nn.functional.scaled_dot_product_attention(
+        lambda q, k, v: nn.scaled_dot_product_attention(
             q, k, v, None if allowed is None else torch.from_numpy(allowed)
         ),
         (mask,),
     )
 
 
-def dropped_attention(torch, q, k, v):
+def dropped_attention(q, k, v):
     scores = (q @ k.mT / 2).masked_fill(~torch.from_numpy(CAUSAL), -torch.inf)
-    return (scores.softmax(-1) * torch.from_numpy(keep((2, 3, 6, 7)))) @ v
+    return dropped(scores.softmax(-1)) @ v
 
 
 def cross_entropy(ignore_index, smoothing):
@@ -74,45 +77,43 @@ def cross_entropy(ignore_index, smoothing):
     return Case(
         f"cross_entropy, ignore {ignore_index}, smoothing {smoothing}",
         [(3, 5, 6)],
-        lambda torch, z: torch.nn.functional.cross_entropy(
-            z.reshape(-1, 6), torch.from_numpy(TARGETS).reshape(-1), **options
-        ),
+        lambda z: nn.cross_entropy(z.reshape(-1, 6), torch.from_numpy(TARGETS).reshape(-1), **options),
         (TARGETS, ignore_index, smoothing),
     )
 
 
 def feed_forward(activation, draw):
-    def theirs(torch, x, w1, b1, w2, b2):
-        a = getattr(torch.nn.functional, activation)(linear(torch, x, w1, b1))
-        return linear(torch, a if draw is None else a * torch.from_numpy(keep((3, 6, 7))), w2, b2)
+    def theirs(x, w1, b1, w2, b2):
+        a = getattr(nn, activation)(linear(x, w1, b1))
+        return linear(a if draw is None else dropped(a), w2, b2)
 
     shapes = [TOKEN, (4, 7), (7,), (7, 4), VECTOR]
     return Case(f"feed_forward, {activation}, {'no ' * (draw is None)}dropout", shapes, theirs, (activation, draw))
 
 
-def post_norm(torch, x, f, gamma, beta):
-    return norm(torch, x + f * torch.from_numpy(keep((3, 6, 4))), gamma, beta, 1e-3)
+def post_norm(x, f, gamma, beta):
+    return norm(x + dropped(f), gamma, beta, 1e-3)
 
 
-def add_norm(torch, x, f, gamma, beta):
-    total = x + f * torch.from_numpy(keep((3, 6, 4)))
-    return total, norm(torch, total, gamma, beta, 1e-3)
+def add_norm(x, f, gamma, beta):
+    total = x + dropped(f)
+    return total, norm(total, gamma, beta, 1e-3)
 
 
 CASES = [
     Case("linear", [TOKEN, (4, 5), (5,)], linear),
-    Case("relu", [TOKEN], lambda torch, x: x.relu()),
-    Case("gelu", [(50, 40)], lambda torch, x: torch.nn.functional.gelu(x)),
-    Case("softmax", [(2, 3, 7)], lambda torch, x: x.softmax(-1)),
+    Case("relu", [TOKEN], nn.relu),
+    Case("gelu", [(50, 40)], nn.gelu),
+    Case("softmax", [(2, 3, 7)], lambda x: x.softmax(-1)),
     Case("softmax, some visible", [(2, 6, 7)],
-         lambda torch, x: x.masked_fill(~torch.from_numpy(CAUSAL), -torch.inf).softmax(-1), (CAUSAL,)),
-    Case("dropout", [TOKEN], lambda torch, x: x * torch.from_numpy(keep(TOKEN)), (DRAW,)),
+         lambda x: x.masked_fill(~torch.from_numpy(CAUSAL), -torch.inf).softmax(-1), (CAUSAL,)),
+    Case("dropout", [TOKEN], dropped, (DRAW,)),
     Case("embedding", [(5, 4)],
-         lambda torch, table: torch.nn.functional.embedding(torch.from_numpy(TOKENS), table) * 2.5, (2.5,), (TOKENS,)),
-    Case("learned_positions", [TOKEN, (9, 4)], lambda torch, x, table: x + table[2:8], (2,)),
+         lambda table: nn.embedding(torch.from_numpy(TOKENS), table) * 2.5, (2.5,), (TOKENS,)),
+    Case("learned_positions", [TOKEN, (9, 4)], lambda x, table: x + table[2:8], (2,)),
     Case("layer_norm", [TOKEN, VECTOR, VECTOR], norm),
-    Case("layer_norm, another eps", [TOKEN, VECTOR, VECTOR], lambda torch, *inputs: norm(torch, *inputs, 0.5), (0.5,)),
-    Case("residual", [TOKEN, TOKEN], lambda torch, x, f: x + f * torch.from_numpy(keep(TOKEN)), (DRAW,)),
+    Case("layer_norm, another eps", [TOKEN, VECTOR, VECTOR], lambda *inputs: norm(*inputs, 0.5), (0.5,)),
+    Case("residual", [TOKEN, TOKEN], lambda x, f: x + dropped(f), (DRAW,)),
     Case("post_norm", [TOKEN, TOKEN, VECTOR, VECTOR], post_norm, (1e-3, DRAW)),
     Case("add_norm", [TOKEN, TOKEN, VECTOR, VECTOR], add_norm, (1e-3, DRAW)),
     attention("all visible", AttentionMask(), None),
@@ -129,13 +130,14 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_outputs_and_gradients(case, comparison):
-    torch, rng = comparison.torch, np.random.default_rng(1)
+@pytest.mark.usefixtures("comparison")  # on one thread
+def test_outputs_and_gradients(case):
+    rng = np.random.default_rng(1)
     inputs = [2 * rng.normal(size=shape) for shape in case.shapes]
     tensors = [torch.tensor(x, requires_grad=True) for x in inputs]
     forward, backward = (getattr(F, f"{case.name.partition(',')[0]}_{way}") for way in ("forward", "backward"))
     outputs, cache = forward(*case.tokens, *inputs, *case.options)
-    expected = case.theirs(torch, *tensors)
+    expected = case.theirs(*tensors)
     several = isinstance(outputs, tuple)
     ours, others = (y if several else (y,) for y in (outputs, expected))
     upstream = [rng.normal(size=y.shape) for y in ours]

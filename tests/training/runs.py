@@ -7,7 +7,7 @@ import numpy as np
 
 from npformer.models import build_model
 from npformer.models.presets import Preset
-from npformer.training.checkpoint import save_checkpoint
+from npformer.training.checkpoint import list_checkpoints, save_checkpoint
 from npformer.training.progress import Progress
 from npformer.training.tasks import ANSWERS
 
@@ -51,6 +51,11 @@ ARRAYS = {"w": np.arange(3, dtype=np.float32)}
 def save(folder, step=1, arrays=ARRAYS, state=None, score=None):
     """Save a checkpoint."""
     return save_checkpoint(folder, step, arrays, state or {}, score)
+
+
+def names(folder):
+    """The names of its checkpoints."""
+    return [path.name for path in list_checkpoints(folder)]
 
 
 def failing(code=errno.ENOSPC):

@@ -19,7 +19,7 @@ from npformer.training.checkpoint import (
     prune,
 )
 from tests.training import runs
-from tests.training.runs import save
+from tests.training.runs import names, save
 
 DTYPES = ["bool", "int8", "int32", "int64", "uint64", "float16", "float32", "float64", "complex64", "complex128"]
 
@@ -33,10 +33,6 @@ def make(dtype, shape):
 
 def same(a, b):
     return (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes())
-
-
-def names(folder):
-    return [path.name for path in list_checkpoints(folder)]
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (0,), (0, 3), (3, 4), (2, 3, 4)])

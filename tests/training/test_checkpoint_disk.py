@@ -17,13 +17,9 @@ from npformer.training import checkpoint
 from npformer.training.checkpoint import list_checkpoints, load_checkpoint, prune
 from tests.failing_system import WatchedSystem, every_failure, watched
 from tests.small_disk import mounted
-from tests.training.runs import save
+from tests.training.runs import names, save
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def names(folder):
-    return [path.name for path in list_checkpoints(folder)]
 
 
 def message_of_save(folder, step):
