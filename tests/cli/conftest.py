@@ -142,6 +142,17 @@ def cli(tmp_path, monkeypatch, capsys):
 
 
 @pytest.fixture
+def terminal(monkeypatch):
+    """terminal(columns, stream="stdout"): a command's output is a terminal of so many columns."""
+
+    def use(columns, stream="stdout"):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        monkeypatch.setattr(f"sys.{stream}.isatty", lambda: True)
+
+    return use
+
+
+@pytest.fixture
 def train_small(cli, small):
     """Train a small run, with changes of its options: train_small("copy --out run", steps=2)."""
     return lambda line, *words, **changes: cli(f"train {line}", *words, *small(**changes))

@@ -62,10 +62,9 @@ def test_examples_at_each_width():
 
 @pytest.mark.parametrize("words", ["grade --list", "lessons", "lessons 8", "museum list"])
 @pytest.mark.parametrize("wide", [60, 80, 120])
-def test_lists_fit_the_terminal(cli, monkeypatch, tmp_path, words, wide):
+def test_lists_fit_the_terminal(cli, terminal, tmp_path, words, wide):
     (tmp_path / "npformer-progress.json").write_text(json.dumps(PROGRESS))
-    monkeypatch.setenv("COLUMNS", str(wide))
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    terminal(wide)
     shown = unpainted(cli(words).out)
     assert max(map(len, shown.splitlines())) <= wide
     marked = [line for line in shown.splitlines() if line.startswith("  … ")]
@@ -73,10 +72,9 @@ def test_lists_fit_the_terminal(cli, monkeypatch, tmp_path, words, wide):
 
 
 @pytest.mark.parametrize("words", ["decode nowhere bot", "bench --siz small", "explain rotary --at 'nothing[1]'"])
-def test_errors_fit_the_terminal_and_stay_on_a_line_in_a_pipe(cli, monkeypatch, words):
+def test_errors_fit_the_terminal_and_stay_on_a_line_in_a_pipe(cli, terminal, words):
     said = cli(words).err.split("npformer")[-1]
-    monkeypatch.setenv("COLUMNS", "60")
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    terminal(60, "stderr")
     folded = cli(words).err.split("npformer")[-1]
     assert said.count("\n") == 1 < folded.count("\n")
     assert max(map(len, folded.splitlines())) <= 60

@@ -86,13 +86,14 @@ def test_templates_with_parts_run_without_the_grader(shell, tmp_path):
 def test_the_list_shows_order_and_progress(cli, tmp_path, wrong):
     cli("grade", answered("linear", tmp_path))
     cli("grade mine.py")
-    lines = cli("grade --list").lines
+    listed = cli("grade --list")
+    lines = listed.lines
     assert [line.split()[2] for line in lines[: len(EXERCISES)]] == [exercise.name for exercise in EXERCISES]
     assert [line.split()[0] for line in lines[:3]] == ["✓", "…", "·"]
     assert (lines[0].endswith(" done"), lines[1].endswith(" in progress")) == (True, True)
     assert "in progress: relu, mine.py: graded 1 time" in lines
     assert lines[-1] == f"1 of {len(EXERCISES)} done; next: npformer grade mine.py"
-    assert max(map(len, lines)) <= 80
+    assert listed.width <= 80
 
 
 def test_the_list_sees_what_is_begun_in_this_folder(cli, tmp_path):

@@ -1,7 +1,5 @@
 """npformer train --options: the table of options, on terminals of every width, in a pipe, and as JSON."""
 
-import sys
-
 import pytest
 
 from npformer.cli.options_text import table
@@ -39,10 +37,7 @@ def test_no_line_is_wider_than_the_terminal_and_nothing_is_lost(width):
         assert f"{row.name} {row.default} {row.meaning} ({row.kind})" in words
 
 
-def test_a_terminal_is_measured(cli, monkeypatch):
-    piped = cli("train copy --options").out
-    monkeypatch.setattr(sys.stdout.__class__, "isatty", lambda self: True, raising=False)
-    monkeypatch.setenv("COLUMNS", "60")
-    wide = max(map(len, piped.splitlines()))
-    assert wide > 100
+def test_a_terminal_is_measured(cli, terminal):
+    assert cli("train copy --options").width > 100
+    terminal(60)
     assert cli("train copy --options").width <= 60

@@ -92,7 +92,6 @@ def test_refused_targets(cli, trained, tmp_path):
     (tmp_path / "own.py").write_text(OWN)
     cli("trace own.py:with_limit").refused("options of the forward under names that npf.trace has not", "got limit")
     cli("trace relu --text bot").refused("--text, --answer, --best: expected the folder of a run with them")
-    cli("trace transformer --best").refused("expected the folder of a run with them, got 'transformer'")
     cli("trace", tmp_path, "--text", "bot").refused("expected the folder of a run", "a folder without config.toml")
     cli(f"trace {trained}").refused("--text: expected what the model", "try --text TEXT")
     cli(f"trace {trained} --text ab --answer a --answer b").refused("--answer: expected one for each of 1")

@@ -22,6 +22,15 @@ CASES = {
     "no positions": ({"positions": "none"}, {}),
 }
 
+#: What NumPy's kernels compute, or Python.
+NOT_RECORDED = {
+    "rotary": {"positions": "rotary"},
+    "relative": {"positions": "relative"},
+    "linear": {"attention": "linear"},
+    "local": {"attention": "local", "window": 2},
+    "BatchNorm": {"norm": "batch"},
+}
+
 
 def build(backend, **changes):
     options = SIZES | {"num_encoder_layers": 1, "num_decoder_layers": 2} | changes

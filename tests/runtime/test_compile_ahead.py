@@ -14,19 +14,14 @@ from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Tran
 from npformer.optim import Adam
 from npformer.runtime.compile_ahead import operations_of
 from npformer.training import TrainStep
-from tests.runtime.conftest import SIZES
+from tests.runtime.conftest import NOT_RECORDED, SIZES
 
 STACKS = {"num_encoder_layers": 1, "num_decoder_layers": 1}
 VARIANTS = {
     "post-LN": {},
     "pre-LN, GELU, learned": {"norm_order": "pre", "activation": "gelu", "positions": "learned"},
     "tied, no dropout": {"tie_embeddings": True, "dropout": 0.0},
-    "rotary": {"positions": "rotary"},
-    "relative": {"positions": "relative"},
-    "linear": {"attention": "linear"},
-    "local": {"attention": "local", "window": 2},
-    "BatchNorm": {"norm": "batch"},
-}
+} | NOT_RECORDED
 #: Models of one sequence.
 OTHERS = {"Encoder": (Encoder, EncoderConfig), "Decoder": (Decoder, DecoderConfig)}
 #: Only where a step is recorded, which some layers do not allow.

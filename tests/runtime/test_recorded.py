@@ -13,16 +13,17 @@ from npformer.backend.workspace import kept_bytes
 from npformer.errors import ShapeError
 from npformer.layers import Layer, ScaledDotProduct
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig
-from tests.runtime.conftest import CASES, CHANGES, SIZES, bits, build, new_step, trained, trained_through_changes
-
-#: What NumPy's kernels compute, or Python.
-NOT_RECORDED = {
-    "rotary": {"positions": "rotary"},
-    "relative": {"positions": "relative"},
-    "linear": {"attention": "linear"},
-    "local": {"attention": "local", "window": 2},
-    "BatchNorm": {"norm": "batch"},
-}
+from tests.runtime.conftest import (
+    CASES,
+    CHANGES,
+    NOT_RECORDED,
+    SIZES,
+    bits,
+    build,
+    new_step,
+    trained,
+    trained_through_changes,
+)
 
 
 def backend(threads=2, dtype="float64"):
