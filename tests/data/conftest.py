@@ -3,6 +3,12 @@
 import pytest
 
 
+@pytest.fixture
+def path(tmp_path):
+    """A file of a test's own."""
+    return tmp_path / "a.txt"
+
+
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:

@@ -39,28 +39,28 @@ def read(path, text, width=3, dtype="float64"):
 
 
 @pytest.mark.parametrize("text", FORMATS.values(), ids=FORMATS)
-def test_every_format_is_read(tmp_path, text):
-    table, coverage = read(tmp_path / "v.txt", text)
-    assert pretrained_width(tmp_path / "v.txt") == 3
+def test_every_format_is_read(path, text):
+    table, coverage = read(path, text)
+    assert pretrained_width(path) == 3
     for number, piece in enumerate(VOCABULARY.pieces):
         np.testing.assert_array_equal(table[number], VECTORS.get(piece, [-1, -1, -1]), err_msg=piece)
     assert coverage == "5 of 6 covered (83.3 %); missing: 'absent'"
 
 
-def test_special_pieces_are_left_alone_and_the_first_of_two_equal_words_counts(tmp_path):
-    table, _ = read(tmp_path / "v", "king 1 2 3\nking 4 5 6\n[MASK] 1 1 1\n")
+def test_special_pieces_are_left_alone_and_the_first_of_two_equal_words_counts(path):
+    table, _ = read(path, "king 1 2 3\nking 4 5 6\n[MASK] 1 1 1\n")
     np.testing.assert_array_equal(table[VOCABULARY.id_of("king")], [1, 2, 3])
     np.testing.assert_array_equal(table[VOCABULARY.id_of("[MASK]")], [-1, -1, -1])
 
 
-def test_a_word_that_is_no_utf_8_is_passed_over(tmp_path):
-    table, coverage = read(tmp_path / "v", b"\xff\xc3 1 2 3\nking 4 5 6\n")
+def test_a_word_that_is_no_utf_8_is_passed_over(path):
+    table, coverage = read(path, b"\xff\xc3 1 2 3\nking 4 5 6\n")
     assert coverage.startswith("1 of 6 covered")
     np.testing.assert_array_equal(table[VOCABULARY.id_of("king")], [4, 5, 6])
 
 
-def test_numbers_take_the_tables_dtype(tmp_path):
-    table, _ = read(tmp_path / "v", "king 0.1 1e-300 3\n", dtype="float32")
+def test_numbers_take_the_tables_dtype(path):
+    table, _ = read(path, "king 0.1 1e-300 3\n", dtype="float32")
     np.testing.assert_array_equal(table[VOCABULARY.id_of("king")], np.array([0.1, 0, 3], np.float32))
 
 
@@ -70,52 +70,52 @@ def test_numbers_take_the_tables_dtype(tmp_path):
         (b"", "expected word vectors as text, got an empty file"),
         (
             b"king\n",
-            "v.txt, line 1: expected a word and its numbers, or the number of words and the width, at most 65,536",
+            "a.txt, line 1: expected a word and its numbers, or the number of words and the width, at most 65,536",
         ),
-        (b"\nking 1 2 3\n", "v.txt, line 1: expected a word and its numbers"),
-        (b"king 1 2\n", r"v.txt, line 1: expected vectors of width C=3, got 2; choose d_model=2, or a file"),
-        (b"2 4\nking 1 2 3 4\n", r"v.txt, line 1: expected vectors of width C=3, got 4; choose d_model=4"),
-        (b"9 0\nking\n", "v.txt, line 1: expected a word and its numbers"),
-        (b"a 1 2 3\nb 1 2\n", "v.txt, line 2: expected a word and 3 numbers, one space apart, got 3 fields: 'b 1 2'"),
-        (b"a 1 2 3\n\nb 1 2 3\n", "v.txt, line 2: expected a word and 3 numbers, one space apart, got 0 fields"),
-        (b"a 1 2 3\nb 1 2 x\n", "v.txt, line 2: expected a word and 3 numbers, one space apart, got 4 fields"),
-        (b"a 1 2 3\nking 1 2 nan\n", "v.txt, line 2: expected a word and 3 numbers"),
-        (b"a 1 2 3\nking 1 2 1_0\n", "v.txt, line 2: expected a word and 3 numbers"),
-        (b"a 1 2 3\nking 1 2 1.2.3\n", "v.txt, line 2: expected a word and 3 numbers"),
-        (b"a 1 2 3\nking 1 2 1e999\n", "v.txt, line 2: expected numbers that float64 can hold"),
-        (b"a 1 2 3\n 1 2 3\n", "v.txt, line 2: expected a word and 3 numbers"),
-        (b"a 1 2 3\nking\t1\t2\t3\n", "v.txt, line 2: .*one space apart, got 1 fields"),
-        (b"3 3\na 1 2 3\nb 1 2 3\n", "v.txt: expected 3 words, as line 1 says, got 2; the file may be cut short"),
-        (b"1 3\na 1 2 3\nb 1 2 3\n", "v.txt: expected 1 words, as line 1 says, got 2"),
+        (b"\nking 1 2 3\n", "a.txt, line 1: expected a word and its numbers"),
+        (b"king 1 2\n", r"a.txt, line 1: expected vectors of width C=3, got 2; choose d_model=2, or a file"),
+        (b"2 4\nking 1 2 3 4\n", r"a.txt, line 1: expected vectors of width C=3, got 4; choose d_model=4"),
+        (b"9 0\nking\n", "a.txt, line 1: expected a word and its numbers"),
+        (b"a 1 2 3\nb 1 2\n", "a.txt, line 2: expected a word and 3 numbers, one space apart, got 3 fields: 'b 1 2'"),
+        (b"a 1 2 3\n\nb 1 2 3\n", "a.txt, line 2: expected a word and 3 numbers, one space apart, got 0 fields"),
+        (b"a 1 2 3\nb 1 2 x\n", "a.txt, line 2: expected a word and 3 numbers, one space apart, got 4 fields"),
+        (b"a 1 2 3\nking 1 2 nan\n", "a.txt, line 2: expected a word and 3 numbers"),
+        (b"a 1 2 3\nking 1 2 1_0\n", "a.txt, line 2: expected a word and 3 numbers"),
+        (b"a 1 2 3\nking 1 2 1.2.3\n", "a.txt, line 2: expected a word and 3 numbers"),
+        (b"a 1 2 3\nking 1 2 1e999\n", "a.txt, line 2: expected numbers that float64 can hold"),
+        (b"a 1 2 3\n 1 2 3\n", "a.txt, line 2: expected a word and 3 numbers"),
+        (b"a 1 2 3\nking\t1\t2\t3\n", "a.txt, line 2: .*one space apart, got 1 fields"),
+        (b"3 3\na 1 2 3\nb 1 2 3\n", "a.txt: expected 3 words, as line 1 says, got 2; the file may be cut short"),
+        (b"1 3\na 1 2 3\nb 1 2 3\n", "a.txt: expected 1 words, as line 1 says, got 2"),
         (
             b"1000000000 300\na 1 2 3\n",
-            "v.txt, line 2: expected a word and 300 numbers, one space apart, as line 1 says",
+            "a.txt, line 2: expected a word and 300 numbers, one space apart, as line 1 says",
         ),
-        (b"2 3\n", "v.txt, line 2: expected a word and 3 numbers, one space apart, as line 1 says, got 0 fields"),
-        (b"5 100000\na 1 2 3\n", "v.txt, line 1: expected a word and its numbers, or .* at most 65,536, got 2 fields"),
-        (b"9" * 5000 + b" 3\na 1 2 3\n", "v.txt, line 1: expected vectors of width C=3, got 1"),
-        (b"a b c 1 2 3\n", "v.txt, line 1: expected a word and its numbers, or the number of words"),
-        (b"a 1 2 3\n" + b"1 " * (1 << 23) + b"1", "v.txt, line 2: expected a line of at most 16,777,216 bytes"),
-        (b"3 3\na \x01\x02\xff\n\x00\x80", "v.txt, line 2: .*is it a text file of word2vec, GloVe or fastText"),
+        (b"2 3\n", "a.txt, line 2: expected a word and 3 numbers, one space apart, as line 1 says, got 0 fields"),
+        (b"5 100000\na 1 2 3\n", "a.txt, line 1: expected a word and its numbers, or .* at most 65,536, got 2 fields"),
+        (b"9" * 5000 + b" 3\na 1 2 3\n", "a.txt, line 1: expected vectors of width C=3, got 1"),
+        (b"a b c 1 2 3\n", "a.txt, line 1: expected a word and its numbers, or the number of words"),
+        (b"a 1 2 3\n" + b"1 " * (1 << 23) + b"1", "a.txt, line 2: expected a line of at most 16,777,216 bytes"),
+        (b"3 3\na \x01\x02\xff\n\x00\x80", "a.txt, line 2: .*is it a text file of word2vec, GloVe or fastText"),
     ],
 )
-def test_a_broken_file_is_refused_with_its_line(tmp_path, text, message):
+def test_a_broken_file_is_refused_with_its_line(path, text, message):
     with pytest.raises(DataError, match=message):
-        read(tmp_path / "v.txt", text)
+        read(path, text)
 
 
-def test_a_long_broken_line_is_shown_in_part(tmp_path):
+def test_a_long_broken_line_is_shown_in_part(path):
     with pytest.raises(DataError, match=r"line 1: expected vectors of width C=3, got 400") as caught:
-        read(tmp_path / "v", "word" + " 1" * 400)
+        read(path, "word" + " 1" * 400)
     assert len(str(caught.value)) < 300
     with pytest.raises(DataError, match=r" \.\.\. .*; is it a text file") as caught:
-        read(tmp_path / "v", "a 1 2 3\n" + "x" * 100_000)
+        read(path, "a 1 2 3\n" + "x" * 100_000)
     assert len(str(caught.value)) < 400
 
 
-def test_a_large_file_needs_no_memory_of_its_size(tmp_path):
+def test_a_large_file_needs_no_memory_of_its_size(path):
     numbers = " ".join(["0.25"] * 50)
-    (tmp_path / "v").write_text("".join(f"word{number} {numbers}\n" for number in range(20_000)))
+    path.write_text("".join(f"word{number} {numbers}\n" for number in range(20_000)))
     reading = """if True:
         import sys, tracemalloc
         import numpy as np
@@ -127,7 +127,7 @@ def test_a_large_file_needs_no_memory_of_its_size(tmp_path):
         read_pretrained(sys.argv[1], vocabulary, table)
         print(tracemalloc.get_traced_memory()[1], table[vocabulary.id_of("word7")].sum())
     """
-    command = [sys.executable, "-c", reading, str(tmp_path / "v")]  # alone: memory is counted of all threads
+    command = [sys.executable, "-c", reading, str(path)]  # alone: memory is counted of all threads
     peak, total = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
     assert float(total) == 12.5
-    assert int(peak) < (tmp_path / "v").stat().st_size / 20
+    assert int(peak) < path.stat().st_size / 20

@@ -14,15 +14,15 @@ WORDS = "Ünï\tcode, 字 and 😀\u2028 in lines\n\nof a text\x0b"
 
 
 @pytest.mark.parametrize("before", [b"", b"\xef\xbb\xbf"])
-def test_a_text_comes_as_it_is_with_the_digest_of_its_bytes(tmp_path, before):
+def test_a_text_comes_as_it_is_with_the_digest_of_its_bytes(path, before):
     content = before + WORDS.encode()
-    (tmp_path / "a.txt").write_bytes(content)
-    assert read_text(tmp_path / "a.txt") == (WORDS, hashlib.sha256(content).hexdigest())
+    path.write_bytes(content)
+    assert read_text(path) == (WORDS, hashlib.sha256(content).hexdigest())
 
 
-def test_the_line_ends_of_windows_become_line_feeds(tmp_path):
-    (tmp_path / "a.txt").write_bytes(b"a\r\nb\r\n\r\nc\rd")
-    assert read_text(tmp_path / "a.txt").text == "a\nb\n\nc\rd"
+def test_the_line_ends_of_windows_become_line_feeds(path):
+    path.write_bytes(b"a\r\nb\r\n\r\nc\rd")
+    assert read_text(path).text == "a\nb\n\nc\rd"
 
 
 @pytest.mark.parametrize(
@@ -40,15 +40,15 @@ def test_the_line_ends_of_windows_become_line_feeds(tmp_path):
         (b"\xff\xd8\xff\xe0", "got a picture"),
     ],
 )
-def test_what_is_no_text_is_refused_with_the_reason(tmp_path, content, message):
-    (tmp_path / "a.txt").write_bytes(content)
+def test_what_is_no_text_is_refused_with_the_reason(path, content, message):
+    path.write_bytes(content)
     with pytest.raises(DataError, match=message):
-        read_text(tmp_path / "a.txt")
+        read_text(path)
 
 
-def test_lines_end_in_a_line_feed_alone(tmp_path):
-    (tmp_path / "a.txt").write_bytes("\ufeffa\u2028b\nc\x0b\r\n".encode())
-    assert read_lines(tmp_path / "a.txt").lines == ["a\u2028b", "c\x0b\r"]
+def test_lines_end_in_a_line_feed_alone(path):
+    path.write_bytes("\ufeffa\u2028b\nc\x0b\r\n".encode())
+    assert read_lines(path).lines == ["a\u2028b", "c\x0b\r"]
 
 
 READERS = [read_text, read_lines, Vocabulary.load, partial(PairsTask.from_tsv, seed=0)]
@@ -74,7 +74,7 @@ def test_a_path_that_is_no_file_is_refused(tmp_path, read, name, found):
         (b"a\tb\n\xc3", r", line 2: expected UTF-8, got byte 0xc3 \(unexpected end of data\); save the file as UTF-8"),
     ],
 )
-def test_what_is_empty_or_no_utf_8_is_refused(tmp_path, read, content, message):
-    (tmp_path / "a.txt").write_bytes(content)
+def test_what_is_empty_or_no_utf_8_is_refused(path, read, content, message):
+    path.write_bytes(content)
     with pytest.raises(DataError, match=f"a.txt{message}"):
-        read(tmp_path / "a.txt")
+        read(path)

@@ -49,22 +49,22 @@ def test_a_vocabulary_is_frozen():
         Vocabulary.from_characters("a").pieces = ()
 
 
-def test_nasty_characters_survive_a_round_trip(tmp_path):
+def test_nasty_characters_survive_a_round_trip(path):
     vocabulary = Vocabulary.from_characters(NASTY)
-    vocabulary.save(tmp_path / "vocabulary.txt")
-    loaded = Vocabulary.load(tmp_path / "vocabulary.txt")
+    vocabulary.save(path)
+    loaded = Vocabulary.load(path)
     assert loaded == vocabulary
     assert loaded.decode(loaded.encode(NASTY)) == NASTY
 
 
-def test_the_line_number_is_the_id(tmp_path):
-    Vocabulary.from_characters("a\u2028\n\r").save(tmp_path / "v")
-    assert (tmp_path / "v").read_bytes() == "[PAD]\n[BOS]\n[EOS]\n[LF]\n\r\na\n\u2028\n".encode()
+def test_the_line_number_is_the_id(path):
+    Vocabulary.from_characters("a\u2028\n\r").save(path)
+    assert path.read_bytes() == "[PAD]\n[BOS]\n[EOS]\n[LF]\n\r\na\n\u2028\n".encode()
 
 
-def test_a_mark_at_the_start_and_a_missing_last_line_feed_are_accepted(tmp_path):
-    (tmp_path / "v").write_bytes(b"\xef\xbb\xbf[PAD]\n[BOS]\n[EOS]\na")
-    assert Vocabulary.load(tmp_path / "v").pieces == (*SPECIAL, "a")
+def test_a_mark_at_the_start_and_a_missing_last_line_feed_are_accepted(path):
+    path.write_bytes(b"\xef\xbb\xbf[PAD]\n[BOS]\n[EOS]\na")
+    assert Vocabulary.load(path).pieces == (*SPECIAL, "a")
 
 
 @pytest.mark.parametrize(
@@ -80,36 +80,38 @@ def test_a_mark_at_the_start_and_a_missing_last_line_feed_are_accepted(tmp_path)
         (b"[PAD]\n[BOS]\n[EOS]\na\n\n", "line 5: expected a piece, got an empty line"),
     ],
 )
-def test_a_bad_file_is_refused_with_its_line(tmp_path, content, message):
-    (tmp_path / "v.txt").write_bytes(content)
-    with pytest.raises(DataError, match=re.escape(f"v.txt, {message}")):
-        Vocabulary.load(tmp_path / "v.txt")
+def test_a_bad_file_is_refused_with_its_line(path, content, message):
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=re.escape(f"a.txt, {message}")):
+        Vocabulary.load(path)
 
 
 BERT = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
-def test_which_special_pieces_a_file_needs_is_its_users_to_say(tmp_path):
-    (tmp_path / "v").write_text("[PAD]\nthe\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n##s\n")
-    vocabulary = Vocabulary.load(tmp_path / "v", special=BERT)
+def test_which_special_pieces_a_file_needs_is_its_users_to_say(path):
+    path.write_text("[PAD]\nthe\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n##s\n")
+    vocabulary = Vocabulary.load(path, special=BERT)
     assert [vocabulary.id_of(piece) for piece in BERT] == [0, 2, 3, 4, 5]
     assert vocabulary.special_ids == {0, 2, 3, 4, 5}
     assert vocabulary.text_pieces == {"the", "##s"}
-    with pytest.raises(DataError, match=r"v, line 2: expected the special piece '\[BOS\]', got 'the'"):
-        Vocabulary.load(tmp_path / "v")
+    with pytest.raises(DataError, match=r"a\.txt, line 2: expected the special piece '\[BOS\]', got 'the'"):
+        Vocabulary.load(path)
 
 
 @pytest.mark.parametrize("missing", BERT[1:])
-def test_a_missing_special_piece_is_named_with_the_line_where_the_file_ends(tmp_path, missing):
-    (tmp_path / "v").write_text("".join(f"{piece}\n" for piece in (*BERT, "a") if piece != missing))
-    with pytest.raises(DataError, match=rf"v, line 6: expected the special piece '\{missing[:-1]}\]' before the end"):
-        Vocabulary.load(tmp_path / "v", special=BERT)
+def test_a_missing_special_piece_is_named_with_the_line_where_the_file_ends(path, missing):
+    path.write_text("".join(f"{piece}\n" for piece in (*BERT, "a") if piece != missing))
+    with pytest.raises(
+        DataError, match=rf"a\.txt, line 6: expected the special piece '\{missing[:-1]}\]' before the end"
+    ):
+        Vocabulary.load(path, special=BERT)
 
 
-def test_a_file_with_the_wrong_line_ends_says_so_for_every_special_piece(tmp_path):
-    (tmp_path / "v").write_bytes(b"[PAD]\n[UNK]\r\na\r\n")
+def test_a_file_with_the_wrong_line_ends_says_so_for_every_special_piece(path):
+    path.write_bytes(b"[PAD]\n[UNK]\r\na\r\n")
     with pytest.raises(DataError, match=r"expected the special piece '\[UNK\]' .*, got none; end lines with"):
-        Vocabulary.load(tmp_path / "v", special=("[PAD]", "[UNK]"))
+        Vocabulary.load(path, special=("[PAD]", "[UNK]"))
 
 
 def test_an_unknown_character_becomes_unk_where_there_is_one():
@@ -149,11 +151,11 @@ def test_pieces_that_a_file_could_not_hold_are_refused(pieces, message):
         Vocabulary(pieces)
 
 
-def test_saving_never_overwrites(tmp_path):
-    (tmp_path / "v").write_text("precious")
+def test_saving_never_overwrites(path):
+    path.write_text("precious")
     with pytest.raises(OutputError, match="expected a new file, but it exists"):
-        Vocabulary.from_characters("a").save(tmp_path / "v")
-    assert (tmp_path / "v").read_text() == "precious"
+        Vocabulary.from_characters("a").save(path)
+    assert path.read_text() == "precious"
 
 
 def test_saving_into_a_folder_that_is_not_there_says_so(tmp_path):
@@ -161,8 +163,8 @@ def test_saving_into_a_folder_that_is_not_there_says_so(tmp_path):
         Vocabulary.from_characters("a").save(tmp_path / "no" / "v")
 
 
-def test_a_write_that_fails_leaves_no_half_file(tmp_path, monkeypatch):
+def test_a_write_that_fails_leaves_no_half_file(path, monkeypatch):
     full_disk(monkeypatch)
     with pytest.raises(OutputError, match="No space left on device"):
-        Vocabulary.from_characters("a").save(tmp_path / "v")
-    assert not (tmp_path / "v").exists()
+        Vocabulary.from_characters("a").save(path)
+    assert not path.exists()

@@ -82,6 +82,12 @@ def _sinusoids(length, width):
     ]
 
 
+def expect_right(report, *tensors):
+    """Every gradient is right, and they are those of these tensors."""
+    report.raise_if_failed()
+    assert [row.tensor for row in report.rows] == list(tensors)
+
+
 class Comparison:
     """What both sides of a comparison need."""
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import signal
 
 import numpy as np
 
@@ -42,6 +43,16 @@ class Told(Progress):
 
     def close(self):
         self.closed = True
+
+
+def stop_at(number):
+    """A progress that sends a signal in the step of that number (of this session)."""
+    return Told(lambda step: signal.raise_signal(signal.SIGTERM) if step == number else None)
+
+
+def given(**sections):
+    """The options of a small run, as they are read from a file."""
+    return {"run": {"device": "numpy"}, "data": {}, "model": SMALL, "training": {"steps": 10}} | sections
 
 
 #: The arrays of a checkpoint.

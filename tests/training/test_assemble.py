@@ -12,11 +12,7 @@ from npformer.training import RunDirectory
 from npformer.training import assemble as module
 from npformer.training.assemble import assemble, write_run
 from npformer.training.checkpoint import save_checkpoint
-from tests.training.runs import SMALL, failing
-
-
-def given(**sections):
-    return {"run": {"device": "numpy"}, "data": {}, "model": SMALL, "training": {"steps": 10}} | sections
+from tests.training.runs import failing, given
 
 
 @pytest.fixture

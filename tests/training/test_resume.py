@@ -1,7 +1,6 @@
 """A resumed run repeats the uninterrupted one bit for bit, wherever it was stopped and whatever is switched on."""
 
 import dataclasses
-import signal
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from npformer.errors import Interrupted
 from npformer.training import RunDirectory, metrics
 from npformer.training.assemble import assemble, load_latest
 from npformer.training.checkpoint import list_checkpoints, load_checkpoint
-from tests.training.runs import SMALL, Told
+from tests.training.runs import SMALL, Told, stop_at
 
 pytestmark = pytest.mark.usefixtures("usual_signals")
 
@@ -39,11 +38,6 @@ VARIANTS = {
     "BatchNorm": {"model": {"norm": "batch"}},
     "pairs": {"run": {"task": "pairs"}, "data": {"file": "own.tsv"}, "model": {"dropout": 0.1}},
 }
-
-
-def stop_at(number):
-    """A progress that sends a signal in the step of that number (of this session)."""
-    return Told(lambda step: signal.raise_signal(signal.SIGTERM) if step == number else None)
 
 
 def merged(changes):

@@ -1,7 +1,5 @@
 """The training loop: when it logs, evaluates and saves, what it writes, and how it stops."""
 
-import signal
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,7 @@ from npformer.training import Evaluation, RunDirectory, Trainer, TrainStep, metr
 from npformer.training import trainer as module
 from npformer.training.assemble import assemble, load_latest
 from npformer.training.checkpoint import list_checkpoints, load_checkpoint
-from tests.training.runs import SMALL, Told, failing
+from tests.training.runs import SMALL, Told, failing, given, stop_at
 
 TRAINING = {"steps": 6, "batch_size": 4, "eval_every": 250, "eval_examples": 3, "final_examples": 5}
 
@@ -21,8 +19,7 @@ def make(tmp_path):
     """A trainer of a small run, always in the same folder."""
 
     def build(told=None, **training):
-        options = {"run": {"device": "numpy"}, "data": {}, "model": SMALL, "training": TRAINING | training}
-        return assemble(options).trainer(RunDirectory(tmp_path), told or Told())
+        return assemble(given(training=TRAINING | training)).trainer(RunDirectory(tmp_path), told or Told())
 
     return build
 
@@ -100,14 +97,14 @@ def test_old_checkpoints_go_and_the_best_stays(make, monkeypatch):
 
 @pytest.mark.usefixtures("usual_signals")
 def test_a_signal_in_the_last_step_changes_nothing(make):
-    trainer = make(Told(lambda step: signal.raise_signal(signal.SIGTERM) if step == 6 else None))
+    trainer = make(stop_at(6))
     trainer.train()
     assert saved(trainer) == [6]
 
 
 @pytest.mark.usefixtures("usual_signals")
 def test_a_stop_at_a_step_that_is_saved_keeps_its_score(make):
-    trainer = make(Told(lambda step: signal.raise_signal(signal.SIGTERM)), eval_every=1, save_every=1)
+    trainer = make(stop_at(1), eval_every=1, save_every=1)
     with pytest.raises(Interrupted, match=r"^stopped at step 1 of 6; saved"):
         trainer.train()
     (path,) = list_checkpoints(trainer.run.checkpoints)
@@ -116,7 +113,7 @@ def test_a_stop_at_a_step_that_is_saved_keeps_its_score(make):
 
 @pytest.mark.usefixtures("usual_signals")
 def test_what_to_type_next_is_quoted(tmp_path, make):
-    trainer = make(Told(lambda step: signal.raise_signal(signal.SIGINT)))
+    trainer = make(stop_at(1))
     trainer.run = RunDirectory(tmp_path / "two words")
     with pytest.raises(Interrupted, match=r"--resume '.*/two words'$"):
         trainer.train()
