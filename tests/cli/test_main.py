@@ -174,8 +174,3 @@ def test_an_output_closed_before_the_command_began_and_a_full_disk(line, code, s
 
 def test_a_terminal_that_lacks_the_characters(shell, environment):
     shell("train --help", env=environment | {"PYTHONIOENCODING": "ascii"}).quiet().says("\\u2026")
-
-
-def test_python_m_npformer_is_the_command(shell):
-    assert shell("--version").out == f"npformer {__version__}\n"
-    assert shell("train copy --set d_model=30").code == 2

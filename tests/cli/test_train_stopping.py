@@ -114,14 +114,7 @@ sys.exit(main(sys.argv[2:]))
 """
 
 
-def test_kills_at_several_moments_change_nothing(
-    begin,
-    long_run,
-    environment,
-    shell,
-    same_run,
-    tmp_path,
-):
+def test_kills_at_several_moments_change_nothing(begin, long_run, environment, shell, same_run, tmp_path):
     """tests/training/test_checkpoint_disk.py tries each moment of a save."""
     run, killed = tmp_path / "run", []
     words = [*begin, str(run)]
@@ -175,12 +168,7 @@ shutil.copytree(run, os.environ["KEEP"])  # what is mounted here goes with this 
 """
 
 
-def test_a_full_disk_costs_nothing_that_was_saved(
-    small,
-    environment,
-    same_run,
-    tmp_path,
-):
+def test_a_full_disk_costs_nothing_that_was_saved(small, environment, shell, same_run, tmp_path):
     disk, keep = tmp_path / "disk", tmp_path / "kept"
     disk.mkdir()
     words = ["train", "sort", *small(save_every=3, keep_last=20, dropout=0.1, kernels="numpy")]
@@ -200,6 +188,5 @@ def test_a_full_disk_costs_nothing_that_was_saved(
     assert done.stderr.count("the checkpoint was not saved: the disk is full (it needs") == 2
     assert f"The previous checkpoint step-{kept[-1]:08d} is intact. Free some space, then resume the run" in done.stderr
     assert "Traceback" not in done.stderr
-    command = [sys.executable, "-m", "npformer", *words, "--out", str(tmp_path / "straight")]
-    subprocess.run(command, check=True, capture_output=True, env=environment)
+    shell(*words, "--out", tmp_path / "straight").fine()
     same_run(keep, tmp_path / "straight")
