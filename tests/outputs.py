@@ -1,6 +1,17 @@
-"""What came out of a forward or a backward, and what a second backward says."""
+"""What came out of a forward or a backward, what a second backward says, and what has to stay as it is."""
 
 import re
+from contextlib import contextmanager
+
+import numpy as np
+
+
+@contextmanager
+def unchanged(arena, *arrays):
+    """Within this context neither the values of an arena nor these arrays change."""
+    before = [np.array(each) for each in (arena.values, *arrays)]
+    yield
+    assert all(map(np.array_equal, (arena.values, *arrays), before))
 
 
 def parts(y):
