@@ -92,17 +92,6 @@ def test_moments_are_views_by_kind_and_name(arena, tensors):
             assert np.array_equal(moments[f"{kind}.{name}"], part)
 
 
-def test_gaps_between_parameters_stay_zero(arena, tensors):
-    optimizer = AdamW(arena, weight_decay=0.1)
-    run(optimizer, tensors, steps=3)
-    inside = np.zeros(arena.size, dtype=bool)
-    for segment in arena.segments:
-        inside[segment.start : segment.stop] = True
-    assert not all(inside)
-    for flat in (arena.values, arena.grads, optimizer.m, optimizer.v):
-        assert not flat[~inside].any()
-
-
 @pytest.mark.parametrize(
     ("options", "text"),
     [
