@@ -1,7 +1,6 @@
 """npformer decode: texts from the command and from standard input, and refused input."""
 
 import io
-import json
 import random
 import shutil
 import sys
@@ -173,9 +172,3 @@ def test_learned_positions_limit_the_length(cli, train_small):
 
 def test_sinusoidal_positions_do_not_limit_the_length(cli, trained):
     cli(f"decode {trained}", "abcdefgh" * 5, "--max-len", 20).fine()
-
-
-def test_one_json_document_in_every_alphabet(cli, trained, echo, monkeypatch):
-    monkeypatch.setattr(decode, "expect_text", lambda *anything: None)
-    done = cli(f"decode {trained} --json 'früh' '語'")
-    assert json.loads(done.out) == [{"input": "früh", "output": "FRÜH"}, {"input": "語", "output": "語"}]

@@ -159,6 +159,7 @@ code = main([*words, "--out", str(run)])
 print("code", code)
 kept = [load_checkpoint(path).step for path in list_checkpoints(run / "checkpoints")]
 print("kept", *kept)
+assert not list(run.rglob(".tmp-*"))
 code = main(["train", "--resume", str(run)])
 print("code", code)
 filler.unlink()

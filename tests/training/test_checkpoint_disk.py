@@ -16,7 +16,6 @@ from npformer.errors import CheckpointError
 from npformer.training import checkpoint
 from npformer.training.checkpoint import list_checkpoints, load_checkpoint, prune
 from tests.failing_system import WatchedSystem, every_failure, watched
-from tests.small_disk import mounted
 from tests.training.runs import names, save
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -108,41 +107,6 @@ def test_a_file_in_the_way(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(CheckpointError, match="not saved: File exists"):
         save(tmp_path / "file")
-
-
-FILL = """
-import os, sys
-from pathlib import Path
-import numpy as np
-from npformer.errors import CheckpointError
-from npformer.training.checkpoint import *
-folder = Path(sys.argv[1]) / "checkpoints"
-free = os.statvfs(sys.argv[1])
-assert free.f_blocks * free.f_frsize <= 256 * 1024, "not the small disk"
-for step in range(1, 100):
-    try:
-        save_checkpoint(folder, step, {"w": np.full(2000 * step, step, float)}, {}, None)
-    except CheckpointError as error:
-        print(error)
-        break
-assert not list(folder.glob(".tmp-*"))
-assert [load_checkpoint(path).step for path in list_checkpoints(folder)] == list(range(1, step)), step
-prune(folder, 1)
-save_checkpoint(folder, step, {"w": np.zeros(2000 * step)}, {}, None)
-print("saved", step)
-"""
-
-
-def test_a_really_full_disk(tmp_path):
-    """On a file system of 256 KiB, mounted where only this process sees it."""
-    mount = mounted(tmp_path, "size=256k")
-    done = subprocess.run(
-        [*mount, sys.executable, "-c", FILL, str(tmp_path)], capture_output=True, text=True, cwd=os.getcwd()
-    )
-    assert done.returncode == 0, done.stderr
-    assert "the disk is full (it needs" in done.stdout
-    assert "The previous checkpoint step-00000004 is intact. Free some space" in done.stdout
-    assert "saved 5" in done.stdout
 
 
 KILLED = """
