@@ -38,6 +38,7 @@ SLOW = {
     "cli/test_odd_text.py": ("test_the_errors_prints_and_warnings_of_a_graded_file",),
     "cli/test_tasks.py": (
         "test_a_run_has_everything_for_decoding", "test_answers_have_the_form_of_their_kind", "test_a_run_can_decode",
+        "test_a_run_resumes",
     ),
     "cli/test_train.py": (
         "test_every_task_trains_and_leaves_a_run",
