@@ -1,7 +1,8 @@
 """Every pair of functional/ against the same operation of PyTorch, differentiated by torch.autograd.
 
 Central differences and the complex step show that a backward belongs to its forward; this shows that
-the forward is the operation that the rest of the world calls by that name.
+the forward is the operation that the rest of the world calls by that name. Operations that are not here
+tests/benchmarks/test_peers.py compares; it goes over them all.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from benchmarks.own.ops import NAMES
 from npformer import functional as F  # noqa: N812
 from npformer.functional import AttentionMask, Draw
 
@@ -153,8 +153,3 @@ def test_outputs_and_gradients(case):
 
 def largest(x):
     return float(np.abs(x).max())
-
-
-def test_no_pair_is_left_out():
-    """Those that are not here, tests/benchmarks/test_peers.py compares; it goes over them all."""
-    assert {case.name.partition(",")[0] for case in CASES} <= set(F.OPERATIONS) == set(NAMES)
