@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from npformer.errors import OutputError
-from npformer.training import run_directory
+from npformer.errors import DataError, OutputError
+from npformer.training import metrics, run_directory
 from npformer.training.run_directory import RunDirectory
 from tests.training.runs import failing
 
@@ -161,3 +161,28 @@ def test_the_folder_is_durable_in_its_parents(tmp_path, is_durable, path):
     while place != tmp_path:
         place = place.parent
         assert is_durable(place), f"{place} may lose what was made in it"
+
+
+@pytest.fixture(params=["link", "pipe"])
+def odd(request, tmp_path):
+    """A run whose lock and metrics are no regular files: what they lead to is neither followed nor waited for."""
+    run, mine = RunDirectory(tmp_path), tmp_path / "mine"
+    mine.write_text('{"step": 9}\n')
+    for path in (run.path / "lock", run.metrics_path):
+        os.symlink(mine, path) if request.param == "link" else os.mkfifo(path)
+    yield run
+    assert mine.read_text() == '{"step": 9}\n'
+
+
+def test_a_link_or_a_pipe_is_no_lock(odd):
+    with pytest.raises(OutputError, match=r"lock: expected to write there, .* but a link, a pipe or"), odd.lock():
+        pytest.fail("held")
+
+
+def test_a_link_or_a_pipe_is_no_log(odd):
+    log = metrics.MetricsLog(odd.metrics_path)
+    with pytest.raises(OutputError, match=r"expected to write the run's metrics, got: .* a link, a pipe.*move it away"):
+        log.append({"step": 10})
+    for read in (lambda: log.truncate_after(3), lambda: metrics.read(odd.metrics_path)):
+        with pytest.raises(DataError, match=r"expected to read it, got: .* a link, a pipe"):
+            read()
