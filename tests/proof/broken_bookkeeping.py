@@ -3,7 +3,8 @@
 import numpy as np
 
 from npformer.functional import ALL_VISIBLE
-from npformer.layers import Dropout, Layer, LayerNorm, Linear, RandomKey
+from npformer.layers import Dropout, FeedForward, Layer, LayerNorm, Linear, RandomKey
+from npformer.proof.catalogue import shaken
 from tests.proof.small_models import BACKEND, HIDDEN, MEMORY, X, broken
 
 
@@ -15,6 +16,10 @@ def empties_its_cache(dy, cache):
     return 2 * (cache.pop() if cache else 0) * dy
 
 
+def feed_forward():
+    return shaken(FeedForward(4, 6, backend=BACKEND))
+
+
 class OwnDice(Dropout):
     """Draws from a generator of its own."""
 
@@ -24,29 +29,6 @@ class OwnDice(Dropout):
 
     def forward(self, x, key=None):
         return super().forward(x, RandomKey(int(self.rng.integers(1 << 30))))
-
-
-class GateFromGradient(Layer):
-    def forward(self, x):
-        return np.maximum(x, 0), None
-
-    def backward(self, dy, cache):
-        return np.maximum(dy, 0)
-
-
-class Assigns(Linear):
-    def backward(self, dy, cache):
-        self.bias.grad[...] = 0
-        return super().backward(dy, cache)
-
-
-class CachesOnSelf(Linear):
-    def forward(self, x):
-        y, self.cache = super().forward(x)
-        return y, None
-
-    def backward(self, dy, cache):
-        return super().backward(dy, self.cache)
 
 
 class StacksOnSelf(Linear):
@@ -124,9 +106,9 @@ class Returns(Linear):
 
 BREAKERS = {
     "dice of its own": broken("determinism", OwnDice, X),
-    "gate from the gradient": broken("linear-backward", lambda: GateFromGradient(BACKEND), X),
-    "assigns": broken("accumulation", lambda: Assigns(4, 5, backend=BACKEND), X),
-    "caches on self": broken("reuse", lambda: CachesOnSelf(4, 5, backend=BACKEND), X),
+    "gate from the gradient": broken("linear-backward", feed_forward, X, bug="relu-gate-of-gradient"),
+    "assigns": broken("accumulation", feed_forward, X, bug="gradient-assigned"),
+    "caches on self": broken("reuse", feed_forward, X, bug="cache-on-self"),
     "stack on self": broken("reuse", StacksOnSelf, X),
     "one output buffer": broken("reuse", lambda: ReusesItsOutput(BACKEND), X),
     "works twice": broken("used-cache", lambda: WorksTwice(BACKEND), X),

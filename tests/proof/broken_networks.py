@@ -1,4 +1,4 @@
-"""For each identity on parameters and wiring a wrong layer or network that it catches."""
+"""For each identity on parameters and wiring, and each invariant of wiring, something wrong that it catches."""
 
 from functools import partial
 
@@ -7,39 +7,18 @@ import numpy as np
 from npformer import functional as F  # noqa: N812
 from npformer.backend import plain_pair
 from npformer.functional import AttentionMask
-from npformer.layers import (
-    DecoderStack,
-    EncoderLayer,
-    FeedForward,
-    MultiHeadAttention,
-    RandomKey,
-    ScaledDotProduct,
-)
-from npformer.layers.call_tree import child
-from npformer.models import Transformer
-from npformer.models.token_input import embed
+from npformer.layers import EncoderLayer, FeedForward, Layer, MultiHeadAttention, RandomKey, ScaledDotProduct
 from npformer.proof.catalogue import shaken
-from tests.proof.broken_operations import norm_with
-from tests.proof.small_models import (
-    BACKEND,
-    SRC,
-    TGT,
-    UnmaskedMemory,
-    X,
-    broken,
-    ffn_mask_forgotten,
-    root_forgotten,
-    with_ops,
-)
-from tests.proof.small_models import model as small_model
+from tests.proof.broken_operations import LOGITS
+from tests.proof.small_models import BACKEND, HIDDEN, MEMORY, SRC, TGT, X, broken, model, with_ops
 
 KEY = RandomKey(1)
-model = partial(small_model, dropout=0.2)
+dropping = partial(model, dropout=0.2)
 BLIND = AttentionMask(np.array([[True] * 3, [False] * 3]))
 
 
-def heads(mechanism=None, backend=BACKEND):
-    return shaken(MultiHeadAttention(4, 2, dropout=0.3, mechanism=mechanism, backend=backend))
+def heads(mechanism=None, backend=BACKEND, dropout=0.3):
+    return shaken(MultiHeadAttention(4, 2, dropout=dropout, mechanism=mechanism, backend=backend))
 
 
 class Flawed(ScaledDotProduct):
@@ -53,47 +32,6 @@ class Flawed(ScaledDotProduct):
         return (*(f * d for f, d in zip(self.factors, gradients, strict=True)), dbias)
 
 
-class Swapped(ScaledDotProduct):
-    """dq and dk in the wrong order; in self-attention the shapes still fit."""
-
-    def backward(self, *args):
-        dq, dk, dv, dbias = super().backward(*args)
-        return dk, dq, dv, dbias
-
-
-class Uniform(ScaledDotProduct):
-    """A query that sees nothing attends to everything, as with −1e9."""
-
-    def forward(self, ops, q, k, v, mask, draw, bias):
-        blind = ~mask.key_visible.any(axis=1, keepdims=True)
-        return super().forward(ops, q, k, v, AttentionMask(mask.key_visible | blind), draw, bias)
-
-
-class HeadsNotMovedBack(MultiHeadAttention):
-    """The heads' gradient is reshaped without moving the head axis: right shape, wrong place."""
-
-    def backward(self, dy, cache):
-        of_x, of_memory, _, _, heads, output = cache.open()
-        dmerged = self.output.backward(dy, output)
-        batch, length, width = dmerged.shape
-        wrong = dmerged.reshape(batch, self.num_heads, length, width // self.num_heads)
-        *parts, _ = self.mechanism.backward(self.ops, wrong, heads)
-        dq, dk, dv = map(F.merge_heads, parts)
-        return self._project_backward(dq, dk, dv, of_x, of_memory)
-
-
-class OnlyTheTopLayer(DecoderStack):
-    """The memory's gradient of the last layer alone, not the sum over layers."""
-
-    def backward(self, dy, cache):
-        dmemory = None
-        dx = dy if self.norm is None else self.norm.backward(dy, cache.pop())
-        for layer in reversed(self.layers):
-            dx, from_layer = layer.backward(dx, cache.pop())
-            dmemory = from_layer if dmemory is None else dmemory
-        return dx, dmemory
-
-
 class BetaTwice(EncoderLayer):
     """The first norm's β gets its gradient twice."""
 
@@ -103,33 +41,31 @@ class BetaTwice(EncoderLayer):
         return dx
 
 
-def wrong_stack(**changes):
-    made = model(**changes)
-    made.decoder.__class__ = OnlyTheTopLayer  # type: ignore[attr-defined]
-    return made
+class Peeks(Layer):
+    """Says that it is causal and averages over all of time."""
+
+    causal = True
+
+    def forward(self, x):
+        return x + x.mean(axis=1, keepdims=True), x.shape
+
+    def backward(self, dy, cache):
+        return dy + dy.mean(axis=1, keepdims=True)
 
 
-class FutureVisible(Transformer):
-    def _decode(self, cache, tgt_in, memory, memory_mask, key, recorder):
-        real = AttentionMask(tgt_in != self.config.pad_id)
-        x = embed(cache, self.tgt_embedding, self.tgt_positions, self.dropout, tgt_in, None)
-        h = cache.run(self.decoder, x, memory, mask=real, memory_mask=memory_mask, recorder=child(recorder, "decoder"))
-        return cache.run(self.generator, h)
+class ByPlaceInBatch(Layer):
+    """Sequence b is multiplied by b + 1."""
 
+    def forward(self, x):
+        weight = 1.0 + np.arange(len(x))[:, None, None]
+        return x * weight, weight
 
-def no_mean(dy, cache):
-    """Post-LN whose norm forgets the mean term."""
-    dtotal, dgamma, dbeta = norm_with(mean=False)(dy, cache.norm)
-    return *F.residual_backward(dtotal, cache.residual), dgamma, dbeta
+    def backward(self, dy, cache):
+        return dy * cache
 
 
 def into_every_row(dy, cache):
     return (F.embedding_backward(dy, cache)[0] + 1e-9,)
-
-
-def bias_over_batch(dy, cache):
-    dx, dweight, dbias = F.linear_backward(dy, cache)
-    return dx, dweight, dbias / len(dy)
 
 
 def keys_moved(dout, cache):
@@ -139,37 +75,63 @@ def keys_moved(dout, cache):
 
 
 ATTENTION = with_ops(attention=plain_pair(F.attention_forward, keys_moved))
-POST_NORM = with_ops(post_norm=plain_pair(F.post_norm_forward, no_mean))
-ROOT = with_ops(embedding=plain_pair(F.embedding_forward, root_forgotten))
 EVERY_ROW = with_ops(embedding=plain_pair(F.embedding_forward, into_every_row))
-FORGOTTEN = with_ops(feed_forward=plain_pair(F.feed_forward_forward, ffn_mask_forgotten))
-BIAS = with_ops(linear=plain_pair(F.linear_forward, bias_over_batch))
 PRE = {"norm_order": "pre", "activation": "gelu"}
+LOSS = (F.cross_entropy_forward, F.cross_entropy_backward)
+SCORED = (LOGITS, TGT, 0, 0.1)
+TOP = {"bug": "memory-last-layer", "key": KEY}
 
-BREAKERS = {
+INSIDE = {
     "dk doubled": broken("heads-query-key", lambda: heads(Flawed(1, 2, 1)), X, key=KEY),
-    "dq and dk swapped": broken("heads-query-key", lambda: heads(Swapped()), X, key=KEY),
+    "dq and dk swapped": broken("heads-query-key", heads, X, key=KEY, bug="attention-dq-dk-swapped"),
     "dv doubled": broken("heads-value-output", lambda: heads(Flawed(1, 1, 2)), X, key=KEY),
-    "heads not moved back": broken("heads-value-output", lambda: shaken(HeadsNotMovedBack(4, 2, backend=BACKEND)), X),
-    "a thousandth in dK": broken("key-bias", lambda: heads(backend=ATTENTION), X),
-    "the same, deep in a model": broken("key-bias", lambda: model(backend=ATTENTION), SRC, TGT, key=KEY),
+    "heads not moved back": broken("heads-value-output", heads, X, bug="heads-not-moved-back"),
+    "a thousandth in dK": broken("key-bias", lambda: heads(backend=ATTENTION), X, key=KEY),
+    "the same, deep in a model": broken("key-bias", lambda: dropping(backend=ATTENTION), SRC, TGT, key=KEY),
     "dv halved": broken("value-bias", lambda: heads(Flawed(1, 1, 0.5)), X),
-    "attends to padding": broken("nothing-visible", lambda: heads(Uniform()), X, mask=BLIND),
+    "attends to padding": broken("nothing-visible", heads, X, mask=BLIND, bug="softmax-minus-1e9"),
     "dropout forgotten": broken(
-        "relu-units", lambda: shaken(FeedForward(4, 6, dropout=0.3, backend=FORGOTTEN)), X, key=KEY
+        "relu-units", lambda: shaken(FeedForward(4, 6, dropout=0.3, backend=BACKEND)), X, key=KEY, bug="dropout-no-mask"
     ),
-    "the same, in a model": broken("relu-units", lambda: model(backend=FORGOTTEN), SRC, TGT, key=KEY),
-    "biases over the batch": broken("last-bias", lambda: model(backend=BIAS), SRC, TGT),
-    "memory of the top layer, post": broken("norm-readers", wrong_stack, SRC, TGT, key=KEY),
-    "memory of the top layer, pre": broken("norm-readers", lambda: wrong_stack(**PRE), SRC, TGT, key=KEY),
+    "the same, in a model": broken("relu-units", dropping, SRC, TGT, key=KEY, bug="dropout-no-mask"),
+    "biases averaged": broken("last-bias", dropping, SRC, TGT, bug="linear-bias-mean"),
+    "memory of the top layer, post": broken("norm-readers", dropping, SRC, TGT, **TOP),
+    "memory of the top layer, pre": broken("norm-readers", lambda: dropping(**PRE), SRC, TGT, **TOP),
     "β of a norm counted twice": broken(
         "norm-readers", lambda: shaken(BetaTwice(4, 2, 6, norm_order="pre", backend=BACKEND)), X
     ),
-    "norm without its mean": broken("stream-shift", lambda: model(backend=POST_NORM), SRC, TGT),
-    "√C forgotten": broken("embedding-positions", lambda: model(backend=ROOT, positions="learned"), SRC, TGT, key=KEY),
-    "into every row": broken("absent-tokens", lambda: model(backend=EVERY_ROW), SRC, TGT % 4),
-    "source padding seen": broken("who-sees-whom", lambda: model(UnmaskedMemory), SRC, TGT),
-    "future seen": broken("who-sees-whom", lambda: model(FutureVisible), SRC, TGT),
-    "memory of the top layer": broken("path-integral", wrong_stack, SRC, TGT, key=KEY),
-    "generator's bias over the batch": broken("adjoint", lambda: model(backend=BIAS), SRC, TGT),
+    "norm without its mean": broken("stream-shift", dropping, SRC, TGT, bug="layer-norm-no-mean"),
+    "√C forgotten": broken(
+        "embedding-positions", lambda: dropping(positions="learned"), SRC, TGT, key=KEY, bug="embedding-no-scale"
+    ),
+    "into every row": broken("absent-tokens", lambda: dropping(backend=EVERY_ROW), SRC, TGT % 4),
+    "source padding seen": broken("who-sees-whom", dropping, SRC, TGT, bug="cross-padding-visible"),
+    "future seen": broken("who-sees-whom", dropping, SRC, TGT, bug="causal-off"),
+    "memory of the top layer": broken("path-integral", dropping, SRC, TGT, **TOP),
+    "generator's bias averaged": broken("adjoint", dropping, SRC, TGT, bug="linear-bias-mean"),
 }
+WIRING = {
+    "next token visible, layer": broken(
+        "causality", lambda: heads(dropout=0), X, mask=AttentionMask(causal=True), bug="causal-one-ahead"
+    ),
+    "next token visible, model": broken("causality", model, SRC, TGT, bug="causal-one-ahead"),
+    "averages over time": broken("causality", lambda: Peeks(BACKEND), X),
+    "source padding seen": broken("padding-invariance", model, SRC, TGT, bug="cross-padding-visible"),
+    "−1e9, model": broken("padding-invariance", model, SRC, TGT, bug="softmax-minus-1e9"),
+    "−1e9, tied model": broken(
+        "padding-invariance", lambda: model(tie_embeddings=True), SRC, TGT, bug="softmax-minus-1e9"
+    ),
+    "−1e9, layer": broken(
+        "padding-invariance", lambda: heads(dropout=0), X, MEMORY, mask=HIDDEN, bug="softmax-minus-1e9"
+    ),
+    "−1e9, operation": broken(
+        "padding-invariance", lambda: (F.attention_forward, F.attention_backward),
+        X[:, None], MEMORY[:, None], MEMORY[:, None], HIDDEN, bug="softmax-minus-1e9"
+    ),
+    "by place in the batch": broken("batch-order", lambda: ByPlaceInBatch(BACKEND), X),
+    "divided by the batch": broken("sequences-alone", lambda: heads(dropout=0), X, bug="softmax-over-batch"),
+    "padding counted, loss": broken("ignored-tokens", lambda: LOSS, *SCORED, bug="loss-counts-padding"),
+    "padding counted, model": broken("ignored-tokens", model, SRC, TGT, bug="loss-counts-padding"),
+    "smoothing over ignored": broken("ignored-tokens", lambda: LOSS, *SCORED, bug="loss-smooths-padding"),
+    "one of two gradients": broken("tying", lambda: model(tie_embeddings=True), SRC, TGT, bug="tied-one-gradient"),
+}  # fmt: skip
