@@ -1,7 +1,6 @@
 """BatchNorm: a two-pass reference, padding that moves nothing, and what inference does instead."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from npformer.functional import (
 )
 
 COUNTS = np.array([[True, True, True], [True, False, False]])
-Host = np.ndarray[Any, Any]
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """One-dimensional convolution: NumPy's own, turned round, and a causal one that sees no later token."""
 
 import re
-from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ import pytest
 from npformer.errors import ShapeError
 from npformer.functional import conv1d_forward
 
-Host = np.ndarray[Any, Any]
 KERNELS = pytest.mark.parametrize("kernel", [1, 2, 3, 4, 9])
 CAUSAL = pytest.mark.parametrize("causal", [False, True])
 

@@ -1,14 +1,12 @@
 """The gated recurrent unit: a loop over numbers, padding that keeps the state, and backward through time."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 
 from npformer.functional import gru_backward, gru_forward
 
-Host = np.ndarray[Any, Any]
 B, T, C_IN, C = 2, 4, 3, 2
 VISIBLE = np.array([[True, True, True, True], [True, False, True, False]])
 SHAPES = {"x": (B, T, C_IN), "start": (B, C), "weight": (C_IN, 3 * C), "bias": (3 * C,), "recurrent": (C, 3 * C),

@@ -2,7 +2,6 @@
 
 import itertools
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from npformer import functional as F  # noqa: N812
 from npformer.functional.dropout import dropout_backward
 
-Host = np.ndarray[Any, Any]
 H = 1e-30  # of the complex step
 GAMMA, BETA = np.array([0.5, -1.3, 2.0, 0.7, 1.1]), np.array([0.1, 0.2, -0.3, 0.4, 0.0])
 

@@ -1,7 +1,5 @@
 """Linear attention: the n² form written out, chunks, steps, and memory that grows as the length."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,6 @@ from npformer.functional import AttentionMask, linear_attention, linear_attentio
 from npformer.functional.arrays import namespace
 from npformer.functional.linear_attention import linear_attention_step, linear_attention_weights
 
-Host = np.ndarray[Any, Any]
 B, H, D = 2, 2, 3
 
 

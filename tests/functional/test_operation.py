@@ -4,7 +4,6 @@ import ast
 from importlib import import_module
 from pathlib import Path
 from types import FunctionType
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from npformer.proof import catalogue, op_samples
 from npformer.proof.random_cases import random_op_case
 from tests.outputs import parts
 
-Host = np.ndarray[Any, Any]
 FILES = Path(functional.__file__).parent.glob("*.py")
 EVERY_ROW = pytest.mark.parametrize("row", OPERATIONS.values(), ids=list(OPERATIONS))
 DRAWS = 6

@@ -1,13 +1,9 @@
 """RoPE: points rotated by hand, and scores that depend only on distances."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from npformer.functional import rotary_forward
-
-Host = np.ndarray[Any, Any]
 
 
 def test_values_point_by_point(rng):

@@ -1,7 +1,5 @@
 """The numbers in the museum's stories, measured on the bugs themselves."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -12,8 +10,6 @@ from npformer.lab.museum.bugs import bug
 from npformer.lab.museum.patch import patched
 from npformer.layers import Parameter
 from npformer.optim import Adam, Noam, clip_by_global_norm
-
-Host = np.ndarray[Any, Any]
 
 
 def arena_of(backend, *gradients):

@@ -1,7 +1,6 @@
 """Multi-head attention against a loop over batch, heads and queries in plain NumPy."""
 
 import re
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from npformer.functional import AttentionMask
 from npformer.layers import AttentionRecorder, MultiHeadAttention
 from npformer.proof.catalogue import shaken
 
-Host = np.ndarray[Any, Any]
 VISIBLE = np.array([[True, True, False, True, False], [False, True, True, True, True]])
 
 

@@ -2,7 +2,6 @@
 
 import tracemalloc
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from npformer.layers import AttentionRecorder, DecoderStack, EncoderStack, Rando
 from npformer.models import Transformer, TransformerConfig
 from npformer.proof.catalogue import shaken
 
-Host = np.ndarray[Any, Any]
 KEY = RandomKey(seed=5, step=2, micro=1, first_row=3)
 VISIBLE = np.array([[True, True, True, True], [True, True, False, False]])
 STACKS = pytest.mark.parametrize("kind", [EncoderStack, DecoderStack])

@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from npformer.models import Decoder, Encoder, Transformer
 from npformer.optim import AdamW
 from npformer.training import TrainStep
 
-Host = np.ndarray[Any, Any]
 KINDS = [{}, {"tie_embeddings": True, "norm_order": "pre"}, {"positions": "learned"}]
 EVERY_KIND = pytest.mark.parametrize("changes", KINDS, ids=["post-LN", "pre-LN, tied", "learned positions"])
 

@@ -3,7 +3,6 @@
 from collections import Counter
 from functools import partial
 from itertools import combinations, product
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +28,6 @@ from npformer.layers.norms import NORMS
 from npformer.models import DecoderConfig, EncoderConfig, TransformerConfig, build_model
 from npformer.models.kinds import MODELS
 
-Host = np.ndarray[Any, Any]
 SIZES = {"d_model": 8, "num_heads": 2, "d_ff": 12, "max_seq_len": 6}
 KINDS = {
     "Transformer": (

@@ -1,7 +1,5 @@
 """Properties that a gradient check cannot see: which token may look at which, and that padding has no effect."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,6 @@ from npformer.errors import ShapeError
 from npformer.layers import RandomKey
 from npformer.models import Transformer, TransformerConfig
 
-Host = np.ndarray[Any, Any]
 ORDERS = pytest.mark.parametrize(("norm_order", "activation"), [("post", "relu"), ("pre", "gelu")])
 DTYPES = pytest.mark.parametrize("dtype", ["float32", "float64"])
 
