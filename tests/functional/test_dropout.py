@@ -41,13 +41,6 @@ def test_bits_at_the_threshold_are_kept_and_bits_below_it_are_not():
     assert bits.calls == 1  # backward draws nothing
 
 
-def test_no_draw_is_inference(rng):
-    x = rng.normal(size=(3, 4))
-    y, cache = dropout_forward(x, None)
-    assert np.array_equal(y, x)
-    assert np.array_equal(dropout_backward(x, cache)[0], x)
-
-
 @pytest.mark.parametrize("rate", [0.1, 0.25, 0.7])
 def test_the_share_that_is_kept_and_the_mean(rate):
     size = 400_000

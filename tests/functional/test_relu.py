@@ -5,11 +5,6 @@ import numpy as np
 from npformer.functional import relu_backward, relu_forward
 
 
-def test_positive_numbers_pass_and_the_others_do_not():
-    y, _ = relu_forward(np.array([-1e4, -0.5, -0.0, 0.0, 0.5, 1e4]))
-    assert y.tolist() == [0, 0, 0, 0, 0.5, 1e4]
-
-
 def test_the_gate_looks_at_x_and_not_at_dy():
     _, cache = relu_forward(np.array([-2.0, -2.0, 3.0, 3.0, 0.0]))
     (dx,) = relu_backward(np.array([5.0, -5.0, 5.0, -5.0, 5.0]), cache)

@@ -1,18 +1,39 @@
-"""The residual sum: both terms get their gradient, the second one through the dropout."""
+"""The residual sum, alone and with the norm of post-LN or of pre-LN: dropout meets the sub-layer and not the stream."""
 
 import numpy as np
+import pytest
 
-from npformer.functional import Draw, dropout_forward, residual_backward, residual_forward
+from npformer import functional as F  # noqa: N812
 
-DRAW = Draw(seed=1, step=0, micro=0, site=8, rate=0.5)
+DRAW = F.Draw(seed=1, step=0, micro=0, site=8, rate=0.5)
+KEEP_SCALE = F.dropout_forward(np.ones((2, 3, 40)), DRAW)[0]
 
 
-def test_dropout_meets_the_sub_layer_and_not_the_stream(rng):
-    x, f, dy = (rng.normal(size=(2, 3, 40)) for _ in range(3))
-    y, cache = residual_forward(x, f, DRAW)
-    keep_scale = dropout_forward(np.ones_like(f), DRAW)[0]
-    assert 0 < np.count_nonzero(keep_scale) < keep_scale.size
-    np.testing.assert_array_equal(y, x + f * keep_scale)
-    dx, df = residual_backward(dy, cache)
+@pytest.fixture
+def given(rng):
+    """x and f (2, 3, 40), and γ, β and ε."""
+    return *rng.normal(size=(2, 2, 3, 40)), (rng.normal(size=40), rng.normal(size=40), 1e-5)
+
+
+def test_dropout_meets_the_sub_layer_and_not_the_stream(given, rng):
+    x, f, _ = given
+    dy = rng.normal(size=x.shape)
+    y, cache = F.residual_forward(x, f, DRAW)
+    assert 0 < np.count_nonzero(KEEP_SCALE) < KEEP_SCALE.size
+    np.testing.assert_array_equal(y, x + f * KEEP_SCALE)
+    dx, df = F.residual_backward(dy, cache)
     np.testing.assert_array_equal(dx, dy)
-    np.testing.assert_array_equal(df, dy * keep_scale)
+    np.testing.assert_array_equal(df, dy * KEEP_SCALE)
+
+
+def test_post_ln_is_the_norm_of_the_sum(given):
+    x, f, norm = given
+    expected, _ = F.layer_norm_forward(x + f * KEEP_SCALE, *norm)
+    np.testing.assert_allclose(F.post_norm_forward(x, f, *norm, DRAW)[0], expected, rtol=1e-13)
+
+
+def test_pre_ln_hands_on_the_sum_untouched_beside_its_norm(given):
+    x, f, norm = given
+    (total, normed), _ = F.add_norm_forward(x, f, *norm, DRAW)
+    np.testing.assert_array_equal(total, x + f * KEEP_SCALE)
+    np.testing.assert_array_equal(normed, F.layer_norm_forward(total, *norm)[0])

@@ -53,12 +53,6 @@ def test_self_attention_equals_loops(layer):
     assert not weights[1, :, 0].any()
 
 
-def test_cross_attention_takes_queries_from_x_and_the_rest_from_the_memory(layer):
-    x, memory = tokens(1, 2, 3), tokens(2, 2, 5)
-    expected, _ = by_loops(layer, x, memory, np.repeat(VISIBLE[:, None, :], 3, axis=1))
-    np.testing.assert_allclose(layer(x, memory, mask=AttentionMask(VISIBLE)), expected, rtol=1e-12, atol=1e-13)
-
-
 def test_query_key_and_value_are_columns_of_one_block(layer):
     views = dict(layer.named_parameters())
     for i, part in enumerate(("query", "key", "value")):
