@@ -3,7 +3,6 @@
 import itertools
 import shlex
 
-import numpy as np
 import pytest
 
 from npformer.errors import ConfigError
@@ -11,6 +10,7 @@ from npformer.explain import Setting, explanation, lines, session, to_dict
 from npformer.explain.models import NAMES, case_setting, model_setting
 from npformer.functional import OPERATIONS
 from npformer.proof.catalogue import catalogue
+from tests.proof.functions import normal
 from tests.proof.own_code import Scaled
 
 QUERY = "decoder.layers.0.self_attention.query.weight[3,1]"
@@ -104,7 +104,7 @@ def test_an_activation_has_the_gradients_of_all_its_uses(opened):
 
 
 def test_what_a_users_layer_adds_itself_is_said_to_be_its_own(numpy64):
-    with session(Setting("mine", Scaled(numpy64), (np.random.default_rng(0).normal(size=(4, 3)),))) as mine:
+    with session(Setting("mine", Scaled(numpy64), (normal(4, 3),))) as mine:
         found = explanation(mine, "scale[1]")
     assert found.value.verdict == "right"
     (group,) = found.terms.groups

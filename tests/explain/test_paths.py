@@ -10,6 +10,7 @@ from npformer.explain.paths import PAST, THROUGH, _Gates, paths
 from npformer.explain.place import find
 from npformer.layers import EncoderLayer, Layer
 from npformer.proof.case import shaken
+from tests.proof.functions import normal
 
 
 def paths_to(opened, at):
@@ -69,7 +70,7 @@ class SharedLayer(Layer):
 
 
 def test_a_gain_that_is_used_in_several_sums_counts_once_for_each_way(numpy64):
-    with session(Setting("shared", SharedLayer(numpy64), (np.random.default_rng(0).normal(size=(2, 3, 4)),))) as shared:
+    with session(Setting("shared", SharedLayer(numpy64), (normal(2, 3, 4),))) as shared:
         value, found = paths_to(shared, "layer.norm1.gamma[1]")
     assert len(found.sums) == 3
     assert sum(way.value for way in found.ways) == pytest.approx(value, rel=1e-12)

@@ -8,6 +8,7 @@ from npformer import functional
 from npformer.lab.museum.bugs import bug
 from npformer.lab.museum.explanations import explanations
 from npformer.lab.museum.patch import changed_functions, patched
+from tests.proof.functions import normal
 
 
 def test_they_are_bugs_of_the_backward_or_of_one_that_it_calls():
@@ -19,7 +20,7 @@ def test_they_are_bugs_of_the_backward_or_of_one_that_it_calls():
 
 def test_one_is_named():
     (backward,) = changed_functions(bug("embedding-assigned").edits)
-    tokens, table = np.array([[1, 4, 1], [2, 1, 0]]), np.random.default_rng(0).normal(size=(5, 3))
+    tokens, table = np.array([[1, 4, 1], [2, 1, 0]]), normal(5, 3)
 
     def embedding_forward(tokens, table, scale):
         return functional.embedding_forward(tokens, table, scale)

@@ -10,6 +10,7 @@ from npformer.lab.museum.bugs import bug
 from npformer.lab.museum.patch import patched
 from npformer.layers import Parameter
 from npformer.optim import Adam, Noam, clip_by_global_norm
+from tests.proof.functions import normal
 
 
 def arena_of(backend, *gradients):
@@ -91,7 +92,7 @@ def test_sines_first_are_the_same_columns_in_another_order(width):
 
 @pytest.mark.parametrize(("padding", "ratio"), [(0, 4), (3, (8 - 3) / 2)])
 def test_a_loss_divided_by_the_batch(padding, ratio):
-    logits, targets = np.random.default_rng(0).normal(size=(2, 4, 5)), np.full((2, 4), 3)
+    logits, targets = normal(2, 4, 5), np.full((2, 4), 3)
     targets[1, 4 - padding :] = 0
     (right,) = F.cross_entropy_backward(1.0, F.cross_entropy_forward(logits, targets)[1])
     with patched(bug("loss-by-batch").edits):
@@ -100,7 +101,7 @@ def test_a_loss_divided_by_the_batch(padding, ratio):
 
 
 def test_softmax_like_a_sigmoid_is_seen_by_ones_and_not_by_the_diagonal():
-    x = np.random.default_rng(0).normal(size=(1, 5))
+    x = normal(1, 5)
     with patched(bug("softmax-diagonal").edits):
         cache = F.softmax_forward(x)[1]
         by_ones = F.softmax_backward(np.ones((1, 5)), cache)[0]
@@ -114,7 +115,7 @@ def test_softmax_like_a_sigmoid_is_seen_by_ones_and_not_by_the_diagonal():
 
 def test_differences_in_float32_tell_one_gelu_from_the_other_before_they_are_summed():
     """Of 100,000 numbers one moves: the rounding of the sum of all hides an error of 9e-4."""
-    x = np.random.default_rng(0).normal(size=100_000).astype(np.float32)
+    x = normal(100_000).astype(np.float32)
     dy = np.ones_like(x)
     dx = F.gelu_backward(dy, F.gelu_forward(x)[1])[0]
     with patched(bug("gelu-tanh-derivative").edits, "float32"):

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from npformer.backend.timing import Clock, timed_backend
-from npformer.errors import ConfigError
-from npformer.layers import BatchNorm, Conv1d, EncoderLayer
+from npformer.layers import BatchNorm
 from npformer.layers.batch_norm import statistics_in
 
 X = np.random.default_rng(0).normal(2.0, 3.0, size=(4, 5, 3))
@@ -55,13 +54,3 @@ def test_in_training_a_token_depends_on_its_neighbours_and_in_inference_not(nump
     for training in (True, False):
         whole, alone = (norm(x, training=training) for x in (X, X[:1]))
         assert np.array_equal(whole[:1], alone) != training
-
-
-def test_an_unknown_norm_is_refused(numpy64):
-    with pytest.raises(ConfigError, match=r"^norm: expected one of layer, batch, got 'group'$"):
-        EncoderLayer(4, 2, 6, norm="group", backend=numpy64)
-
-
-def test_a_kernel_of_nothing_is_refused(numpy64):
-    with pytest.raises(ConfigError, match=r"^kernel_size: expected an integer >= 1, got 0$"):
-        Conv1d(3, 4, 0, backend=numpy64)

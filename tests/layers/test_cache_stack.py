@@ -10,6 +10,7 @@ from npformer.errors import CacheUsedError
 from npformer.layers import CacheStack, EncoderStack, LayerCache, NoCache
 from npformer.models import Transformer, TransformerConfig
 from tests.outputs import used_cache_text
+from tests.proof.functions import normal
 
 
 def test_the_last_entry_is_popped_first():
@@ -101,7 +102,7 @@ def test_inference_of_a_model_needs_no_more_caches_when_it_is_deeper(numpy64, li
 
 def test_backward_frees_the_cache_of_a_layer_before_the_layer_below_runs(numpy64, monkeypatch):
     stack = EncoderStack(2, 4, num_heads=2, d_ff=6, backend=numpy64)
-    y, cache = stack.forward(np.random.default_rng(0).normal(size=(1, 3, 4)))
+    y, cache = stack.forward(normal(1, 3, 4))
     top = weakref.ref(cache._entries[-1])
     freed = []
     backward = stack.layers[0].backward

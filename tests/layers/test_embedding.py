@@ -37,11 +37,6 @@ def test_both_starts_have_the_same_deviation_and_a_seed(numpy64, init):
     assert np.array_equal(table, again)
 
 
-def test_an_unknown_start_is_refused(numpy64):
-    with pytest.raises(ConfigError, match="init: expected one of normal, uniform, got 'xavier'"):
-        Embedding(3, 2, init="xavier", backend=numpy64)
-
-
 @pytest.mark.parametrize("name", ["numpy32", "numpy64", "strict64", pytest.param("cupy64", marks=pytest.mark.gpu)])
 def test_vectors_from_a_file_and_the_usual_start_for_others(name, path, request):
     backend = request.getfixturevalue(name)

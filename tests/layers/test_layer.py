@@ -5,6 +5,7 @@ import pytest
 
 from npformer.layers import Layer, LearnedPositions, Linear, Parameter
 from npformer.models import Transformer, TransformerConfig
+from tests.proof.functions import normal
 
 ATTENTION = [f"{part}.{kind}" for kind in ("weight", "bias") for part in ("query", "key", "value")]
 ATTENTION += ["output.weight", "output.bias"]
@@ -93,5 +94,5 @@ def test_a_layer_without_forward_says_so(numpy64):
 
 def test_learned_positions_add_the_rows_from_the_offset_on(numpy64):
     layer = LearnedPositions(7, 4, backend=numpy64)
-    x = np.random.default_rng(0).normal(size=(2, 3, 4))
+    x = normal(2, 3, 4)
     assert np.array_equal(layer(x, 2), x + layer.weight.data[2:5])

@@ -5,10 +5,11 @@ import re
 import numpy as np
 import pytest
 
-from npformer.errors import ConfigError, ShapeError
+from npformer.errors import ShapeError
 from npformer.functional import AttentionMask
 from npformer.layers import AttentionRecorder, MultiHeadAttention
 from npformer.proof.catalogue import shaken
+from tests.proof.functions import normal
 
 VISIBLE = np.array([[True, True, False, True, False], [False, True, True, True, True]])
 
@@ -18,10 +19,6 @@ def layer(numpy64):
     attention = shaken(MultiHeadAttention(6, 3, backend=numpy64))
     assert isinstance(attention, MultiHeadAttention)
     return attention
-
-
-def tokens(seed, batch, length):
-    return np.random.default_rng(seed).normal(size=(batch, length, 6))
 
 
 def by_loops(layer, x, memory, visible):
@@ -44,7 +41,7 @@ def by_loops(layer, x, memory, visible):
 
 
 def test_self_attention_equals_loops(layer):
-    x, recorder = tokens(0, 2, 5), AttentionRecorder()
+    x, recorder = normal(2, 5, 6), AttentionRecorder()
     causal = np.tril(np.ones((5, 5), dtype=bool)) & VISIBLE[:, None, :]
     expected, weights = by_loops(layer, x, x, causal)  # (2, 0) sees nothing: weights and heads are 0
     y = layer(x, mask=AttentionMask(VISIBLE, causal=True), recorder=recorder.child("here"))
@@ -64,13 +61,6 @@ def test_query_key_and_value_are_columns_of_one_block(layer):
             view.grad[...] = i + 1
             assert np.all(block.data[..., columns] == 10 * i + len(kind))
             assert np.all(block.grad[..., columns] == i + 1)
-
-
-@pytest.mark.parametrize(("heads", "nearest"), [(3, 2), (0, 1), (-2, 1), (11, 10)])
-def test_a_width_that_heads_do_not_divide_is_refused(numpy64, heads, nearest):
-    text = f"num_heads: expected a divisor of d_model=10, got {heads}; the nearest is {nearest}"
-    with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
-        MultiHeadAttention(10, heads, backend=numpy64)
 
 
 @pytest.mark.parametrize(

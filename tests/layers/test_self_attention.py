@@ -1,27 +1,21 @@
-"""Self-attention by options: each kind computes its definition, and options that do not fit are refused."""
-
-import re
+"""Self-attention by options: each kind computes its definition."""
 
 import numpy as np
 import pytest
 
-from npformer.errors import ConfigError
 from npformer.functional import AttentionMask, linear_attention_forward, rotary_forward
 from npformer.functional.relative_bias import relative_bias_forward
 from npformer.layers import (
     AttentionRecorder,
-    LinearAttention,
-    Local,
     MultiHeadAttention,
-    RelativeBias,
-    Rotary,
     SelfAttention,
 )
 from npformer.proof.catalogue import shaken
+from tests.proof.functions import normal
 
 SEEN = np.array([[True] * 6, [True, True, False, True, False, False]])
 CAUSAL = AttentionMask(SEEN, causal=True)
-X = np.random.default_rng(0).normal(size=(2, 6, 8))
+X = normal(2, 6, 8)
 
 
 def built(backend, **words):
@@ -94,45 +88,3 @@ def test_linear_attention_is_its_operation_between_the_projections(position_enco
     expected = layer.output(out.swapaxes(1, 2).reshape(2, 6, 8))
     np.testing.assert_allclose(layer(X, mask=CAUSAL), expected, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(weights_of(layer, CAUSAL) @ v, out, rtol=1e-11, atol=1e-14)
-
-
-NO_BIAS = "which has no full matrix of scores to add it to; use rotary positions, or full attention"
-
-
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (
-            {"position_encoding": "learned"},
-            "position_encoding: expected one of absolute, rotary, relative, got 'learned'",
-        ),
-        (
-            {"position_encoding": "relative", "num_buckets": 5},
-            "num_buckets: expected an even number >= 4 (>= 2 of any kind if causal), got 5",
-        ),
-    ],
-)
-def test_words_that_make_no_sense_are_refused(words, text):
-    with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
-        SelfAttention(**words)
-
-
-def test_parts_that_do_not_fit_are_refused(numpy64):
-    bias = RelativeBias(2, backend=numpy64)
-    for mechanism in (Local(window=2), LinearAttention()):
-        text = f"score_bias: expected none with {type(mechanism).__name__}, {NO_BIAS}"
-        with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
-            MultiHeadAttention(8, 2, mechanism=mechanism, score_bias=bias, backend=numpy64)
-    with pytest.raises(ConfigError, match=r"^rotation: expected heads of even width, .*, got D=3$"):
-        MultiHeadAttention(6, 2, rotation=Rotary(), backend=numpy64)
-    with pytest.raises(
-        ConfigError, match=r"^window, stride: expected at least one of them for local attention, got none$"
-    ):
-        Local()
-    for word in ("window", "stride"):
-        with pytest.raises(ConfigError, match=f"^{word}: expected an integer >= 1 or None, got 0$"):
-            Local(**{word: 0})
-    text = "memory: expected none with a rotation or a score bias, which are for self-attention"
-    for parts in ({"rotation": Rotary()}, {"score_bias": bias}):
-        with pytest.raises(ConfigError, match=f"^{text}$"):
-            MultiHeadAttention(8, 2, **parts, backend=numpy64)(X, X)

@@ -5,7 +5,9 @@ import pytest
 
 from npformer.layers import LayerNorm
 from npformer.proof import gradcheck
+from tests.outputs import parts
 
+EPS = 1e-5
 WITNESSES = pytest.mark.parametrize("options", [{}, {"complex_step": False}], ids=["complex", "central"])
 
 
@@ -66,6 +68,33 @@ def l2_norm(factor=1, size=np.linalg.norm):
         return factor * (dy - y * np.sum(dy * y, axis=-1, keepdims=True)) / n
 
     return forward, backward
+
+
+def variance(x):
+    centred = x - row_mean(x)
+    return row_mean(centred * centred)
+
+
+def layer_norm(statistic=variance, factor=1):
+    """LayerNorm without γ and β; statistic(x) is its variance; factor: of the last of three terms."""
+
+    def forward(x):
+        r = 1 / np.sqrt(statistic(x) + EPS)
+        x_hat = (x - row_mean(x)) * r
+        return x_hat, (x_hat, r)
+
+    def backward(dy, cache):
+        x_hat, r = cache
+        along = factor * x_hat * row_mean(dy * x_hat)
+        return r * (dy - row_mean(dy) - along)
+
+    return forward, backward
+
+
+def spoiled(pair, spoil):
+    """The pair, its gradients changed."""
+    forward, backward = pair
+    return forward, lambda dy, cache: spoil(*parts(backward(dy, cache)))
 
 
 class Forgetful(LayerNorm):

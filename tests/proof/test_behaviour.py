@@ -11,9 +11,10 @@ import pytest
 from npformer.layers import LayerNorm
 from npformer.proof import gradcheck
 from npformer.proof.report import RIGHT
+from tests.proof.functions import normal
 from tests.proof.own_code import line_of
 
-X = np.random.default_rng(0).normal(size=(3, 4))
+X = normal(3, 4)
 THIS = Path(__file__).name
 
 
@@ -163,7 +164,7 @@ def test_a_layer_that_changes_dy_or_its_input(numpy64):
             dy *= 0
             return found
 
-    x = np.random.default_rng(0).normal(size=(2, 3, 4))
+    x = normal(2, 3, 4)
     assert gradcheck(LayerNorm(4, backend=numpy64), x).problems == ()
     assert [problem[:19] for problem in gradcheck(Hasty(4, backend=numpy64), x).problems] == ["backward changes dy"]
 

@@ -14,7 +14,7 @@ from npformer.proof.bisect import bisect
 from npformer.proof.case import KEY
 from npformer.proof.listening import listening
 from tests.proof.own_code import spoil
-from tests.proof.small_models import SRC, TGT, NoSkip
+from tests.proof.small_models import SRC, TGT, NoSkip, X
 from tests.proof.small_models import model as small_model
 
 
@@ -80,8 +80,7 @@ def test_of_two_wrong_places_the_one_that_backward_meets_first(model):
     layer = EncoderLayer(4, 2, 6, backend=model.backend)
     spoil(layer.self_attention, "attention")
     spoil(layer.norm1, "post_norm")
-    x = np.random.default_rng(0).normal(size=(2, 3, 4))
-    found = bisect(layer, x)
+    found = bisect(layer, X)
     assert names(found) == ["EncoderLayer", "EncoderLayer.norm1.post_norm"]
     assert max(map(len, found.lines(60))) <= 60 < max(map(len, found.lines(100)))
     assert "\n".join(found.lines()) == str(found)
@@ -101,9 +100,6 @@ class Twice(Layer):
 
     def backward(self, dy, cache):
         return self.times * self.part.backward(self.part.backward(dy, cache.pop()), cache.pop())
-
-
-X = np.random.default_rng(0).normal(size=(2, 3, 4))
 
 
 def test_a_shared_layer(numpy64):

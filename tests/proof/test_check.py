@@ -10,7 +10,7 @@ from npformer import functional
 from npformer.errors import DTypeError, ShapeError
 from npformer.proof import gradcheck
 from npformer.proof.report import KINK, NOTHING, RIGHT, UNCLEAR, WRONG
-from tests.proof.functions import SOFTMAX, WITNESSES, l2_norm, normal, only_row, tanh, verdict, verdicts
+from tests.proof.functions import SOFTMAX, WITNESSES, l2_norm, normal, only_row, spoiled, tanh, verdict, verdicts
 
 MODES = pytest.mark.parametrize("options", [{}, {"complex_step": False}, {"elementwise": False}], ids=str)
 
@@ -19,11 +19,6 @@ def one_doubled(da):
     da = da.copy()
     da[1, 2] *= 2
     return da
-
-
-def spoiled(product, spoil):
-    forward, backward = product
-    return forward, lambda dy, cache: spoil(*backward(dy, cache))
 
 
 @MODES

@@ -10,14 +10,15 @@ from npformer.layers import EncoderLayer, Layer, LayerNorm, MultiHeadAttention, 
 from npformer.proof.clues import all_layers, clues_of, with_reference
 from npformer.proof.mutants import nested_mutants
 from npformer.proof.subject import subject
+from tests.proof.functions import normals
 
-RNG = np.random.default_rng(0)
+normal = normals()
 TOKENS = np.array([[3, 1, 3, 0], [0, 3, 4, 6]])
-X = RNG.normal(size=(3, 5, 12))
+X = normal(3, 5, 12)
 
 
 def test_an_operations_sizes_and_mask():
-    q, k = RNG.normal(size=(2, 3, 4, 6)), RNG.normal(size=(2, 3, 5, 6))
+    q, k = normal(2, 3, 4, 6), normal(2, 3, 5, 6)
     visible = np.arange(5) < np.array([[5], [3]])
     clues = clues_of(None, (q, k), {"mask": AttentionMask(visible), "draw": Draw(0, 0, 0, 0, rate=0.5)})
     assert clues.sizes == {"B": 2, "H": 3, "T": 4, "D": 6, "S": 5, "√D": math.sqrt(6), "1/(1−p)": 2.0}
@@ -26,14 +27,14 @@ def test_an_operations_sizes_and_mask():
 
 
 def test_the_first_array_names_the_sizes_and_a_weight_does_not():
-    assert clues_of(None, (RNG.normal(size=(2, 3, 4)), RNG.normal(size=(4, 7))), {}).sizes == {
+    assert clues_of(None, (normal(2, 3, 4), normal(4, 7)), {}).sizes == {
         "B": 2,
         "T": 3,
         "C": 4,
         "√C": 2,
     }
-    assert clues_of(None, (RNG.normal(size=(6, 4)), RNG.normal(size=4)), {}).sizes == {"N": 6, "C": 4, "√C": 2}
-    assert clues_of(None, (RNG.normal(size=(1, 3, 4)),), {}).sizes.keys() == {"T", "C", "√C"}  # 1 is no factor
+    assert clues_of(None, (normal(6, 4), normal(4)), {}).sizes == {"N": 6, "C": 4, "√C": 2}
+    assert clues_of(None, (normal(1, 3, 4),), {}).sizes.keys() == {"T", "C", "√C"}  # 1 is no factor
 
 
 def test_tokens():

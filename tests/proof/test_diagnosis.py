@@ -8,10 +8,11 @@ import pytest
 
 from npformer.proof import gradcheck
 from npformer.proof.diagnosis import UNKNOWN, Clues, Diagnosis, by_pattern, diagnose, explaining_mutant, name_of
+from tests.proof.functions import normals
 
-RNG = np.random.default_rng(0)
+normal = normals()
 B, T, H, D = 3, 5, 2, 6
-N = RNG.normal(size=(B, T, H * D))  # a true gradient
+N = normal(B, T, H * D)  # a true gradient
 SIZES = {"B": 3.0, "T": 5.0, "C": 12.0, "D": 6.0, "√D": math.sqrt(6), "1/(1−p)": 1 / 0.7}
 TOKENS = np.array([[3, 1, 3, 0], [0, 3, 4, 6]])  # 3 and 0 are used more than once; 2 and 5 never
 VISIBLE = np.arange(T) < np.array([[5], [3], [2]])
@@ -47,7 +48,7 @@ def test_a_constant_factor_and_what_it_equals(factor, name, text):
     assert found.text == text
 
 
-SQUARE, HEADS = RNG.normal(size=(2, 4, 4)), N.reshape(B, T, H, D)
+SQUARE, HEADS = normal(2, 4, 4), N.reshape(B, T, H, D)
 HURT = N.copy()
 HURT[0, 1, 2:4] = np.nan, np.inf
 
@@ -82,7 +83,7 @@ def test_what_only_looks_like_a_pattern():
 
 def test_a_true_gradient_of_rounding_alone_counts_as_zero():
     """As that of a key's bias, beside others that are not zero."""
-    noise = 1e-17 * RNG.normal(size=4)
+    noise = 1e-17 * normal(4)
     truth = {"bias": noise, "weight": N}
     assert diagnose({"bias": -noise, "weight": N}, truth) == {}
     found = diagnose({"bias": np.array([0.1, 0.2, 0.3, -0.4]), "weight": N}, truth)
@@ -98,30 +99,30 @@ def test_names_of_numbers():
 
 
 def test_repeated_tokens_assigned_instead_of_accumulated():
-    dy, table = RNG.normal(size=(*TOKENS.shape, 4)), np.zeros((7, 4))
+    dy, table = normal(*TOKENS.shape, 4), np.zeros((7, 4))
     np.add.at(table, TOKENS, dy)
     assigned = np.zeros_like(table)
     assigned[TOKENS] = dy
     found = by_pattern(assigned, table, Clues(tokens=TOKENS))
     assert found.cause == "wrong at repeated tokens"
     assert found.text == "only rows 0, 3 are wrong, those of repeated tokens: assigned instead of accumulated?"
-    everywhere = np.where(table != 0, table + RNG.normal(size=table.shape), 0)
+    everywhere = np.where(table != 0, table + normal(*table.shape), 0)
     assert cause(everywhere, table, tokens=TOKENS) == UNKNOWN.cause
 
 
 def test_where_every_token_is_repeated_nothing_follows_from_that():
-    tokens, table = np.array([[1, 2, 1], [2, 1, 2]]), RNG.normal(size=(4, 3))
+    tokens, table = np.array([[1, 2, 1], [2, 1, 2]]), normal(4, 3)
     table[[0, 3]] = 0
-    wrong = np.where(table != 0, table + RNG.normal(size=table.shape), 0)
+    wrong = np.where(table != 0, table + normal(*table.shape), 0)
     assert cause(wrong, table, tokens=tokens) == UNKNOWN.cause
 
 
 def test_masked_positions():
-    leaked = np.where(VISIBLE[..., None], N, N + RNG.normal(size=N.shape))
+    leaked = np.where(VISIBLE[..., None], N, N + normal(*N.shape))
     assert cause(leaked, key_visible=VISIBLE) == "wrong at masked positions"
     assert cause(np.where(VISIBLE[..., None], N + 1e-3 * N**2, N), key_visible=VISIBLE) == UNKNOWN.cause
     heads = np.swapaxes(N.reshape(B, T, H, D), 1, 2)  # (B, H, S, D), as keys and values are
-    leaked = np.where(VISIBLE[:, None, :, None], heads, heads + RNG.normal(size=heads.shape))
+    leaked = np.where(VISIBLE[:, None, :, None], heads, heads + normal(*heads.shape))
     assert cause(leaked, heads, key_visible=VISIBLE) == "wrong at masked positions"
 
 
@@ -129,7 +130,7 @@ def test_masked_positions():
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_one_end_of_an_axis(axis, index, where):
     wrong = N.copy()
-    np.moveaxis(wrong, axis, 0)[index] += RNG.normal(size=wrong.shape[:axis] + wrong.shape[axis + 1 :])
+    np.moveaxis(wrong, axis, 0)[index] += normal(*wrong.shape[:axis] + wrong.shape[axis + 1 :])
     found = by_pattern(wrong, N, Clues())
     number = range(N.shape[axis])[index]
     assert found == Diagnosis(
@@ -139,7 +140,7 @@ def test_one_end_of_an_axis(axis, index, where):
 
 def test_a_position_in_the_middle_is_no_pattern():
     wrong = N.copy()
-    wrong[:, 2] += RNG.normal(size=(B, H * D))
+    wrong[:, 2] += normal(B, H * D)
     assert cause(wrong) == UNKNOWN.cause
 
 

@@ -10,9 +10,10 @@ import pytest
 from npformer import functional
 from npformer.layers import EncoderLayer, EncoderStack, LayerNorm
 from npformer.proof import gradcheck
+from tests.proof.functions import normals
 from tests.proof.small_models import NoSkip
 
-RNG = np.random.default_rng(0)
+normal = normals()
 MEAN = {"axis": -1, "keepdims": True}
 
 
@@ -96,17 +97,17 @@ def learned_positions_backward(dy, cache, *, mean=False):
     return dy, dtable
 
 
-X, TARGETS = RNG.normal(size=(2, 3, 5)), np.array([[1, 4, 0], [2, 0, 3]])
+X, TARGETS = normal(2, 3, 5), np.array([[1, 4, 0], [2, 0, 3]])
 INPUTS = {
-    "linear": (X, RNG.normal(size=(5, 4)), RNG.normal(size=4)),
+    "linear": (X, normal(5, 4), normal(4)),
     "relu": (X,),
     "softmax": (X,),
-    "layer_norm": (X, RNG.normal(size=5), RNG.normal(size=5), 1e-5),
-    "embedding": (TARGETS, RNG.normal(size=(6, 4)), 2.5),
-    "attention": tuple(RNG.normal(size=(3, 2, 2, 3, 6))),
+    "layer_norm": (X, normal(5), normal(5), 1e-5),
+    "embedding": (TARGETS, normal(6, 4), 2.5),
+    "attention": tuple(normal(3, 2, 2, 3, 6)),
     "cross_entropy": (X, TARGETS, 0),
-    "residual": (X, RNG.normal(size=X.shape), None),
-    "learned_positions": (X, RNG.normal(size=(8, 5)), 2),
+    "residual": (X, normal(*X.shape), None),
+    "learned_positions": (X, normal(8, 5), 2),
 }
 
 
@@ -200,7 +201,7 @@ def test_the_same_name_for_something_else_is_not_compared():
 
 
 def test_a_large_input_checked_along_directions_is_explained_as_well():
-    large = RNG.normal(size=(40, 9, 8)), RNG.normal(size=8), RNG.normal(size=8), 1e-5
+    large = normal(40, 9, 8), normal(8), normal(8), 1e-5
     found = check("layer_norm", large, without="z")
     assert found["gamma"].startswith("drop a factor: `dy * x_hat` became `dy`")
 

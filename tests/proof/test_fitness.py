@@ -9,28 +9,11 @@ import pytest
 
 from npformer.proof import gradcheck
 from npformer.proof.report import RIGHT, WRONG
-from tests.proof.functions import l2_norm, normal, row_mean, tanh, verdict
+from tests.proof.functions import l2_norm, layer_norm, normal, row_mean, tanh, verdict
 
-EPS = 1e-5
 X = normal(3, 5)
 SQUARE = normal(3, 3, seed=1)
 POSITIVE = SQUARE @ SQUARE.T + 3 * np.eye(3)
-
-
-def layer_norm(statistic, factor=1):
-    """LayerNorm without γ and β; statistic(x) is its variance; factor: of the last of three terms."""
-
-    def forward(x):
-        r = 1 / np.sqrt(statistic(x) + EPS)
-        x_hat = (x - row_mean(x)) * r
-        return x_hat, (x_hat, r)
-
-    def backward(dy, cache):
-        x_hat, r = cache
-        along = factor * x_hat * row_mean(dy * x_hat)
-        return r * (dy - row_mean(dy) - along)
-
-    return forward, backward
 
 
 def by_method(x):

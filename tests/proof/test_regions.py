@@ -3,36 +3,31 @@
 import numpy as np
 import pytest
 
-from npformer.proof import gradcheck
 from npformer.proof.report import RIGHT, WRONG
+from tests.proof.functions import SOFTMAX, layer_norm, normal, only_row, spoiled
 
-X = np.random.default_rng(0).normal(size=(8, 40, 50))  # 16,000
-LARGE = np.random.default_rng(1).normal(size=(300, 300))  # 90,000
+X = normal(8, 40, 50)  # 16,000
+LARGE = normal(300, 300, seed=1)  # 90,000
 #: Sizes from 1 to 1e-10.
 SCALES = 10.0 ** np.random.default_rng(2).uniform(-10, 0, size=X.shape)
 
 
 def checked(x, spoil, scales=1.0, **options):
-    """y = scales·sin x, backward spoiled."""
-
-    def backward(dy, x):
-        dx = scales * dy * np.cos(x)
-        spoil(dx)
-        return dx
-
-    (row,) = gradcheck((lambda x: (scales * np.sin(x), x), backward), x, explain=False, **options).rows
-    return row
+    """y = scales·sin x, its gradient spoiled."""
+    sine = (lambda x: (scales * np.sin(x), x), lambda dy, x: scales * dy * np.cos(x))
+    return only_row(spoiled(sine, spoil), x, explain=False, **options)
 
 
 def times(factor, *index):
     def spoil(dx):
         dx[index] *= factor
+        return dx
 
     return spoil
 
 
 def right(dx):
-    return None
+    return dx
 
 
 PLACES = {
@@ -79,71 +74,43 @@ def test_a_right_gradient_is_right_and_has_no_region(scales, complex_step):
     assert (row.verdict, row.region) == (RIGHT, "")
 
 
-def layer_norm(spoil):
-    def forward(x):
-        centred = x - x.mean(axis=-1, keepdims=True)
-        r = 1 / np.sqrt(np.mean(centred * centred, axis=-1, keepdims=True))
-        return centred * r, (centred * r, r)
-
-    def backward(dy, cache):
-        x_hat, r = cache
-        along = x_hat * np.mean(dy * x_hat, axis=-1, keepdims=True)
-        dx = r * (dy - dy.mean(axis=-1, keepdims=True) - along)
-        spoil(dx)
-        return dx
-
-    return forward, backward
-
-
 def judged(pair, x, **options):
     """The verdict on the input's gradient, and its region."""
-    (row,) = gradcheck(pair, x, **options).rows
+    row = only_row(pair, x, **options)
     return row.verdict, row.region
 
 
 @pytest.mark.parametrize("offset", [0, 1e3, 1e6])
 def test_terms_that_cancel_are_no_mistake(offset):
     """Far from 0, rounding moves the gradient of LayerNorm by far more than 1e-16."""
-    assert judged(layer_norm(right), X + offset) == (RIGHT, "")
+    assert judged(layer_norm(), X + offset) == (RIGHT, "")
     for region in ("[:, 16:24, 3]", "[3, 7, 11]"):
-        wrong = layer_norm(times(1.01, *PLACES[region]))
+        wrong = spoiled(layer_norm(), times(1.01, *PLACES[region]))
         assert judged(wrong, X + offset, explain=False) == (WRONG, region)
-
-
-def softmax(spoil):
-    def forward(x):
-        powers = np.exp(x - np.max(x.real, axis=-1, keepdims=True))
-        y = powers / powers.sum(axis=-1, keepdims=True)
-        return y, y
-
-    def backward(dy, y):
-        dx = y * (dy - np.sum(dy * y, axis=-1, keepdims=True))
-        spoil(dx)
-        return dx
-
-    return forward, backward
 
 
 @pytest.mark.parametrize("scale", [10, 200, 1000])
 def test_a_saturated_softmax_is_right(scale):
     """Where y is 1 but for rounding, dy − Σ dy·y cancels to 0 or to noise, and true gradients are 1e-20 and less."""
     x = scale * LARGE[:100, :64]
-    assert judged(softmax(right), x) == (RIGHT, "")
+    assert judged(SOFTMAX, x) == (RIGHT, "")
 
     def without_tiny(dx):
         dx[np.abs(dx) < 1e-18] = 0
+        return dx
 
-    assert judged(softmax(without_tiny), x)[0] == RIGHT
+    assert judged(spoiled(SOFTMAX, without_tiny), x)[0] == RIGHT
 
 
 def test_a_small_wrong_entry_of_a_peaked_softmax_is_found():
     def spoil(dx):
         dx[tuple(small)] *= 1.01
+        return dx
 
     x = 5 * LARGE[:100, :64]
-    y = softmax(right)[0](x)[0]
+    y = SOFTMAX[0](x)[0]
     small = np.argwhere((y > 1e-10) & (y < 1e-9))[7]
-    assert judged(softmax(spoil), x, explain=False) == (WRONG, f"[{small[0]}, {small[1]}]")
+    assert judged(spoiled(SOFTMAX, spoil), x, explain=False) == (WRONG, f"[{small[0]}, {small[1]}]")
 
 
 @pytest.mark.parametrize("size", [1e-10, 1e-6])
@@ -151,11 +118,12 @@ def test_in_a_saturated_softmax_the_wrong_entry_is_named_and_not_the_noise(size)
     def spoil(dx):
         dx[np.abs(dx) < 1e-18] = 0
         dx[tuple(small)] *= 1.01
+        return dx
 
     x = 20 * LARGE[:100, :64]
-    y = softmax(right)[0](x)[0]
+    y = SOFTMAX[0](x)[0]
     small = np.argwhere((y > size) & (y < 10 * size))[-1]
-    assert judged(softmax(spoil), x, explain=False) == (WRONG, f"[{small[0]}, {small[1]}]")
+    assert judged(spoiled(SOFTMAX, spoil), x, explain=False) == (WRONG, f"[{small[0]}, {small[1]}]")
 
 
 def test_small_tensors_have_no_region():

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from npformer.proof import gradcheck
+from tests.proof.functions import normals
 from tests.proof.own_code import line_of
 
-RNG = np.random.default_rng(0)
-X, W, B = RNG.normal(size=(4, 3)), RNG.normal(size=(3, 5)), RNG.normal(size=5)
+normal = normals()
+X, W, B = normal(4, 3), normal(3, 5), normal(5)
 
 
 def linear_layer(x, w, b):

@@ -10,12 +10,13 @@ import pytest
 
 from npformer.proof import gradcheck
 from npformer.proof.stateful import from_object
+from tests.proof.functions import normals
 from tests.proof.own_code import Dense, Network, Tanh, line_of
 
 Host = np.ndarray[Any, Any]
-RNG = np.random.default_rng(0)
-X = RNG.normal(size=(3, 5))
-TOKENS, GAMMA, BETA = RNG.normal(size=(2, 3, 4)), RNG.normal(size=4), RNG.normal(size=4)
+normal = normals()
+X = normal(3, 5)
+TOKENS, GAMMA, BETA = normal(2, 3, 4), normal(4), normal(4)
 LAST = {"axis": -1, "keepdims": True}
 
 LAYER_NORM = """import numpy as np
@@ -109,7 +110,7 @@ def test_a_function_that_the_backward_calls_in_another_file(tmp_path, monkeypatc
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "softmaxes.py").write_text(SOFTMAX)
     mine = module(tmp_path / "mine.py", ATTENTION)
-    q, k, v = RNG.normal(size=(2, 3, 4)), RNG.normal(size=(2, 5, 4)), RNG.normal(size=(2, 5, 4))
+    q, k, v = normal(2, 3, 4), normal(2, 5, 4), normal(2, 5, 4)
     text = told((mine.attention_forward, mine.attention_backward), q, k, v)
     line = len(SOFTMAX.splitlines())
     assert text == (

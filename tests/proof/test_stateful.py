@@ -8,10 +8,11 @@ import pytest
 
 import npformer as npf
 from npformer.errors import ConfigError
+from tests.proof.functions import normals
 from tests.proof.own_code import Box, Dense, Network, Tanh, expect_right
 
-RNG = np.random.default_rng(0)
-X = RNG.normal(size=(5, 3))
+normal = normals()
+X = normal(5, 3)
 
 
 class Added(Dense):
@@ -31,7 +32,7 @@ class InPlace:
     """The gradient is written into what is there, and zeroed by forward; a velocity belongs to the optimiser."""
 
     def __init__(self):
-        self.W = RNG.normal(size=(3, 4))
+        self.W = normal(3, 4)
         self.dW, self.velocity = np.ones_like(self.W), np.zeros_like(self.W)
 
     def forward(self, x):
@@ -48,7 +49,7 @@ class Hidden:
     """_w with _dw, and a way back to the object around it."""
 
     def __init__(self):
-        self._w, self._dw, self.around = RNG.normal(size=3), np.zeros(3), self
+        self._w, self._dw, self.around = normal(3), np.zeros(3), self
 
     def forward(self, x):
         self.x = x
@@ -63,7 +64,7 @@ class Private:
     """_w with _w_grad; called, with no method forward."""
 
     def __init__(self):
-        self._w = RNG.normal(size=3)
+        self._w = normal(3)
         self._w_grad = None
 
     def __call__(self, x):
@@ -79,7 +80,7 @@ class Tables:
     """Dicts params and grads."""
 
     def __init__(self):
-        self.params = {"W": RNG.normal(size=(3, 4)), "b": RNG.normal(size=4)}
+        self.params = {"W": normal(3, 4), "b": normal(4)}
         self.grads = {}
 
     def forward(self, x):
@@ -95,7 +96,7 @@ class Lists:
     """Lists params and grads, the gradients written into what is there."""
 
     def __init__(self):
-        weights = RNG.normal(size=(3, 4))
+        weights = normal(3, 4)
         self.params, self.grads = [weights], [np.full_like(weights, 7)]
 
     def forward(self, x):
@@ -112,7 +113,7 @@ class Boxes:
     """Objects of their own with data and grad."""
 
     def __init__(self):
-        self.weights = Box(RNG.normal(size=(3, 4)))
+        self.weights = Box(normal(3, 4))
 
     def forward(self, x):
         self.x = x
@@ -237,7 +238,7 @@ class Table:
     """An embedding: no float input, and backward returns nothing."""
 
     def __init__(self):
-        self.table = RNG.normal(size=(6, 3))
+        self.table = normal(6, 3)
 
     def forward(self, tokens):
         self.tokens = tokens

@@ -10,11 +10,10 @@ from npformer.backend import PLAIN
 from npformer.functional import AttentionMask
 from npformer.layers import CacheStack, Layer, LayerNorm, Linear, MultiHeadAttention, RandomKey
 from npformer.proof import gradcheck
+from tests.proof.functions import normal
 from tests.proof.own_code import Gate, expect_right
-from tests.proof.small_models import SRC, TGT
+from tests.proof.small_models import SRC, TGT, X
 from tests.proof.small_models import model as small_model
-
-X = np.random.default_rng(0).normal(size=(2, 3, 4))
 
 
 def test_a_strangers_layer_is_checked_input_and_parameters():
@@ -53,9 +52,9 @@ def test_a_users_layer_of_layers_is_checked(numpy64):
 
 def test_a_pair_of_the_table_is_checked_and_other_inputs_are_passed_on():
     tokens = np.array([[1, 3, 1], [1, 0, 4]])
-    assert gradcheck(PLAIN.embedding, tokens, np.random.default_rng(0).normal(size=(5, 2)), 1.5).ok
+    assert gradcheck(PLAIN.embedding, tokens, normal(5, 2), 1.5).ok
     visible = np.array([[True, True, False], [False, True, True]])
-    q, k, v = np.random.default_rng(1).normal(size=(3, 2, 2, 3, 4))
+    q, k, v = normal(3, 2, 2, 3, 4, seed=1)
     expect_right(PLAIN.attention, q, k, v, mask=AttentionMask(visible, causal=True), rows=["q", "k", "v"])
 
 

@@ -19,13 +19,14 @@ from npformer.proof.catalogue import KEY, Twice, shaken
 from npformer.proof.inputs import as_tuple, place
 from npformer.proof.showcase import showcase, showcase_model
 from npformer.proof.trace import Trace, trace
+from tests.proof.functions import normal
 from tests.proof.own_code import Gate, Passing, Scaled
 from tests.proof.small_models import BACKEND, SRC, TGT
 from tests.proof.small_models import model as small_model
 
 CASES = [case for case in catalogue() if case.group != "op"]
 
-ROWS, TOKENS = (np.random.default_rng(0).normal(size=shape) for shape in ((2, 3), (2, 3, 4)))
+ROWS, TOKENS = normal(2, 3), normal(2, 3, 4)
 
 
 def added(found):
@@ -341,8 +342,7 @@ def test_a_pair_that_a_user_put_into_the_table_of_operations_is_the_one_that_run
 
 @pytest.mark.parametrize("target", ["layer_norm", LAYER_NORM, PLAIN.layer_norm, get_backend("numpy").ops.layer_norm])
 def test_an_operation_by_name_row_or_pair(target):
-    rng = np.random.default_rng(0)
-    inputs = rng.normal(size=(2, 3, 4)), rng.normal(size=4), rng.normal(size=4), 1e-5
+    inputs = normal(2, 3, 4), normal(4, seed=1), normal(4, seed=2), 1e-5
     found = trace(target, *inputs)
     (call,) = found.calls
     assert call["type"] == "layer_norm"
