@@ -18,7 +18,6 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,9 +30,9 @@ from npformer.backend import get_backend
 from npformer.lab.museum.bug import Bug, Edit
 from npformer.lab.museum.bugs import BUGS
 from npformer.lab.museum.checks import all_checks
-from npformer.lab.museum.detections import Prepared, prepare
+from npformer.lab.museum.detections import prepare
 from npformer.lab.museum.patch import _exchanged, changed_functions, function_at
-from npformer.lab.mutation_testing import Defendant, defendants
+from npformer.lab.mutation_testing import defendants
 
 ROOT = Path(__file__).parents[1]
 #: Names the fault that a process of tests is to run with.
@@ -48,19 +47,19 @@ class Fault:
     wrong: dict[str, FunctionType]  # target -> what stands in for it
 
     @property
-    def bug(self) -> Bug:
+    def bug(self):
         """As the museum knows it: by the functions that it changes."""
         edits = tuple(Edit(target, "", "") for target in self.wrong)
         return Bug(self.name, "", edits, "", "", "")
 
     @contextmanager
-    def put_in(self) -> Iterator[None]:
+    def put_in(self):
         """While in the context, whoever calls the function, under whatever name, runs the wrong one."""
         with _exchanged([(function_at(target), wrong) for target, wrong in self.wrong.items()]):
             yield
 
 
-def faults() -> list[Fault]:
+def faults():
     """All bugs, then all mutants."""
     found = []
     for one in BUGS:
@@ -69,14 +68,14 @@ def faults() -> list[Fault]:
     return found + [_as_fault(number, one) for number, one in enumerate(defendants())]
 
 
-def _as_fault(number: int, one: Defendant) -> Fault:
+def _as_fault(number, one):
     right = getattr(functional, f"{one.op}_backward") if one.op else getattr(one.owner, one.mutant.function)
     wrong = one.mutant.build
     assert isinstance(wrong, FunctionType)
     return Fault(f"mutant {number}, {one.mutant.describe()}", {f"{right.__module__}:{right.__qualname__}": wrong})
 
 
-def noticing_check(fault: Fault, prepared: Prepared) -> str:
+def noticing_check(fault, prepared):
     """The name of a check that finds a problem, those of gradients first; "" if none does."""
     backend = get_backend("numpy", dtype="float64", kernels="plain", threads=1)
     concerned = sorted(prepared.concerned(fault.bug), key=lambda found: not found[0].name.startswith("gradient"))
@@ -85,7 +84,7 @@ def noticing_check(fault: Fault, prepared: Prepared) -> str:
         return next((check.name for check, parts in concerned if check(program, parts)), "")
 
 
-def noticing_tests(fault: Fault) -> str:
+def noticing_tests(fault):
     """Which tests fail: those beside the function, the sample, only all of them; "" if none do."""
     beside = [place for place in map(_tests_of, fault.wrong) if (ROOT / place).exists()]
     for tests, words in (
@@ -98,15 +97,15 @@ def noticing_tests(fault: Fault) -> str:
     return ""
 
 
-def _tests_of(target: str) -> str:
+def _tests_of(target):
     """tests/functional/test_softmax.py of "npformer.functional.softmax:softmax_backward": the folders are mirrored."""
     *folders, module = target.partition(":")[0].split(".")[1:]
     return "/".join(["tests", *folders, f"test_{module}.py"])
 
 
-def _fail(fault: Fault, words: Sequence[str]) -> bool:
+def _fail(fault, words):
     """Whether a test fails with the fault in the program, and passes without it."""
-    always: list[str] = []
+    always = []
     while True:
         failing = _first_failing([*words, *(word for test in always for word in ("--deselect", test))], fault.name)
         if not failing or not _first_failing([failing], ""):
@@ -114,7 +113,7 @@ def _fail(fault: Fault, words: Sequence[str]) -> bool:
         always.append(failing)
 
 
-def _first_failing(words: Sequence[str], fault: str) -> str:
+def _first_failing(words, fault):
     """The node id of the first test that fails, in a process of its own; "" if all pass."""
     command = [sys.executable, "-m", "pytest", "-p", "tests.detection", "-p", "no:cacheprovider", "-x", "-q", *words]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=os.environ | {VARIABLE: fault})
@@ -127,7 +126,7 @@ def _first_failing(words: Sequence[str], fault: str) -> str:
 _in_force = ExitStack()
 
 
-def pytest_collection_finish(session: pytest.Session):
+def pytest_collection_finish(session):
     """In a process of tests that was started from here: everything is imported, so put the fault in."""
     name = os.environ.get(VARIABLE)
     if name:
@@ -135,7 +134,7 @@ def pytest_collection_finish(session: pytest.Session):
         _in_force.enter_context(fault.put_in())
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments):
     """Print what no check notices, and who notices it instead; 1 if that is no test of the sample."""
     parser = argparse.ArgumentParser(prog="python -m tests.detection", description=str(__doc__).splitlines()[0])
     parser.add_argument("--sample", type=int, metavar="N", help="so many of the mutants, drawn at random")
@@ -155,7 +154,7 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if holes else 0
 
 
-def all_checks_test() -> str:
+def all_checks_test():
     """The test that runs every check."""
     return "tests/lab/test_museum_detections.py::test_all_checks_hold_on_the_correct_program"
 
