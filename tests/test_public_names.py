@@ -109,15 +109,6 @@ def handed_on(node):
     return []
 
 
-def test_functional_exposes_every_pair():
-    for path in (ROOT / "functional").glob("*.py"):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.FunctionDef) and node.name.endswith(("_forward", "_backward")):
-                assert node.name in npf.functional.__all__
-                assert hasattr(npf.functional, node.name.rpartition("_")[0] + "_forward")
-                assert hasattr(npf.functional, node.name.rpartition("_")[0] + "_backward")
-
-
 def test_every_error_is_named_in_the_tree_and_descends_from_one_root():
     kinds = {name: kind for name, kind in vars(npf.errors).items() if isinstance(kind, type)}
     assert all(issubclass(kind, npf.errors.NpformerError) for kind in kinds.values())

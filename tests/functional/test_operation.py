@@ -99,8 +99,9 @@ def test_every_pair_of_every_file_has_its_row_and_its_samples():
         module = import_module(f"npformer.functional.{path.stem}")
         rows += [x for x in vars(module).values() if isinstance(x, Operation)] if path.stem != "__init__" else []
         names = [node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)]
-        defined |= {name.removesuffix("_forward") for name in names if name.endswith("_forward")}
-    assert defined == set(OPERATIONS)
+        defined |= {name for name in names if name.endswith(("_forward", "_backward"))}
+    assert defined == {f"{name}_{way}" for name in OPERATIONS for way in ("forward", "backward")}
+    assert defined <= set(functional.__all__)
     assert sorted(row.name for row in rows) == sorted(OPERATIONS)
     made = {name for name, f in vars(op_samples).items() if isinstance(f, FunctionType) and "s" in f.__annotations__}
     assert made == set(OPERATIONS)

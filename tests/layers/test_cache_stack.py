@@ -8,9 +8,9 @@ import pytest
 
 from npformer.errors import CacheUsedError
 from npformer.layers import CacheStack, EncoderStack, LayerCache, NoCache
-from npformer.models import Transformer, TransformerConfig
 from tests.outputs import used_cache_text
 from tests.proof.functions import normal
+from tests.proof.small_models import SRC, TGT, model
 
 
 def test_the_last_entry_is_popped_first():
@@ -74,12 +74,6 @@ def live_caches(monkeypatch):
     assert len(alive) == 0, "something outlived the test"
 
 
-def tiny(layers):
-    return TransformerConfig(
-        7, 7, d_model=4, num_heads=2, num_encoder_layers=layers, num_decoder_layers=layers, d_ff=6, dropout=0.0
-    )
-
-
 @pytest.mark.parametrize("norm_order", ["post", "pre"])
 def test_inference_of_a_stack_holds_no_cache_of_a_finished_layer(numpy64, live_caches, norm_order):
     peaks = []
@@ -91,10 +85,10 @@ def test_inference_of_a_stack_holds_no_cache_of_a_finished_layer(numpy64, live_c
     assert peaks[0] == peaks[1]
 
 
-def test_inference_of_a_model_needs_no_more_caches_when_it_is_deeper(numpy64, live_caches):
+def test_inference_of_a_model_needs_no_more_caches_when_it_is_deeper(live_caches):
     peaks = []
     for layers in (1, 4):
-        Transformer(tiny(layers), backend=numpy64)([[3, 4]], [[1, 5]])
+        model(num_encoder_layers=layers, num_decoder_layers=layers)(SRC, TGT)
         peaks.append(max(live_caches))
         live_caches.clear()
     assert peaks[0] == peaks[1]

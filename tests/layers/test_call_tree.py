@@ -7,7 +7,7 @@ import pytest
 from npformer.errors import ConfigError
 from npformer.layers import AttentionRecorder, RandomKey
 from npformer.layers.call_tree import child, draw
-from npformer.models import Transformer, TransformerConfig
+from tests.proof.small_models import SRC, TGT, model
 
 KEY = RandomKey(seed=3, step=5, micro=1)
 
@@ -45,7 +45,7 @@ def test_watched_names_are_dotted_paths():
 
 
 @pytest.mark.parametrize("norm_order", ["post", "pre"])
-def test_no_two_dropouts_of_a_transformer_draw_the_same_numbers(norm_order, numpy64, monkeypatch):
+def test_no_two_dropouts_of_a_transformer_draw_the_same_numbers(norm_order, monkeypatch):
     sites = []
     real = RandomKey.draw
 
@@ -54,10 +54,7 @@ def test_no_two_dropouts_of_a_transformer_draw_the_same_numbers(norm_order, nump
         return real(self, rate)
 
     monkeypatch.setattr(RandomKey, "draw", spy)
-    config = TransformerConfig(
-        7, 7, d_model=4, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, d_ff=6, norm_order=norm_order
-    )
-    Transformer(config, backend=numpy64).forward([[3, 4]], [[1, 5]], key=KEY)
+    model(num_encoder_layers=2, dropout=0.1, norm_order=norm_order).forward(SRC, TGT, key=KEY)
     in_encoder_layer = 4  # attention weights, after attention, inside and after the feed-forward
     in_decoder_layer = 6
     assert len(sites) == 2 + 2 * in_encoder_layer + 2 * in_decoder_layer

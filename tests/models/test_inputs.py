@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from npformer.errors import DTypeError, ShapeError, TokenError
-from npformer.models import Transformer, TransformerConfig
 from npformer.models.inputs import token_ids
 
 BAD = [
@@ -64,9 +63,9 @@ def test_ids_of_the_device_pass_as_they_are(strict64):
     assert token_ids("src", ids, 9, strict64) is ids
 
 
-def test_a_cache_keeps_its_own_copy_of_the_ids(numpy64):
+def test_a_cache_keeps_its_own_copy_of_the_ids(numpy64, small_model):
     """Whoever writes the next batch into the same array before backward changes no gradient."""
-    model = Transformer(TransformerConfig(9, 9, d_model=4, num_heads=1, d_ff=4, dropout=0.0), backend=numpy64)
+    model = small_model(numpy64)
     ids = np.array([[1, 2], [3, 4]])
     grads = []
     for later in (ids.copy(), np.full_like(ids, 5)):
@@ -86,7 +85,6 @@ def test_ids_of_any_integer_type_become_int64(dtype, numpy64):
     assert np.array_equal(ids, [[1, 2]])
 
 
-def test_src_and_tgt_in_must_have_as_many_rows(numpy64):
-    model = Transformer(TransformerConfig(9, 9, d_model=4, num_heads=2, d_ff=4), backend=numpy64)
+def test_src_and_tgt_in_must_have_as_many_rows(numpy64, small_model):
     with pytest.raises(ShapeError, match=r"^tgt_in: expected \(B=2, T\) like src, got \(1, 3\)$"):
-        model([[1, 2], [3, 4]], [[1, 2, 3]])
+        small_model(numpy64)([[1, 2], [3, 4]], [[1, 2, 3]])

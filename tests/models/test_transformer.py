@@ -53,11 +53,8 @@ def test_a_batch_of_padding_alone_has_loss_0_and_gradient_0(
 
 
 @pytest.mark.parametrize("scaled", [True, False])
-def test_the_embedding_is_scaled_before_positions_are_added(scaled, numpy64, batch, monkeypatch):
-    config = TransformerConfig(
-        9, 9, d_model=4, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=4, scale_embedding=scaled
-    )
-    model = Transformer(config, backend=numpy64)
+def test_the_embedding_is_scaled_before_positions_are_added(scaled, numpy64, small_model, batch, monkeypatch):
+    model = small_model(numpy64, scale_embedding=scaled)
     seen = []
     forward = model.encoder.forward
 
@@ -67,9 +64,10 @@ def test_the_embedding_is_scaled_before_positions_are_added(scaled, numpy64, bat
 
     monkeypatch.setattr(model.encoder, "forward", spy)
     model.forward(batch[0], batch[1])
-    positions = np.arange(5)[:, None] / 10000 ** (np.array([0, 0, 2, 2]) / 4)
-    circle = np.where([True, False, True, False], np.sin(positions), np.cos(positions))
-    expected = (2.0 if scaled else 1.0) * model.src_embedding.weight.data[batch[0]] + circle
+    columns = np.arange(8)
+    positions = np.arange(5)[:, None] / 10000 ** (2 * (columns // 2) / 8)
+    circle = np.where(columns % 2, np.cos(positions), np.sin(positions))
+    expected = (8**0.5 if scaled else 1.0) * model.src_embedding.weight.data[batch[0]] + circle
     np.testing.assert_allclose(seen[0], expected, rtol=1e-13, atol=1e-15)
 
 

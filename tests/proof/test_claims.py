@@ -13,17 +13,17 @@ from npformer.backend import Ops, get_backend
 from npformer.errors import CacheUsedError, GradientError, ShapeError
 from npformer.functional import AttentionMask
 from npformer.layers import EncoderLayer, FeedForward, LayerNorm, Linear, RandomKey
-from npformer.models import Decoder, Transformer, TransformerConfig
+from npformer.models import Decoder
 from npformer.proof import catalogue
 from npformer.proof.identities import IDENTITIES, prove
 from npformer.proof.invariants import INVARIANTS, ClaimResults, certify
 from npformer.proof.invariants.invariant import name_of
 from tests.proof.functions import SOFTMAX, normal
+from tests.proof.small_models import SRC, TGT, X
+from tests.proof.small_models import model as small_model
 
 CASES = catalogue()
 BY_NAME = {case.name: case for case in CASES}
-X = normal(2, 3, 4)
-TOKENS = (np.array([[3, 1, 2], [4, 2, 0]]), np.array([[1, 4, 3], [1, 2, 0]]))
 BOTH = pytest.mark.parametrize("run", [prove, certify])
 
 
@@ -274,11 +274,10 @@ def test_everything_is_restored_even_after_an_error(run):
 
 @BOTH
 def test_a_model_keeps_its_arrays_values_and_gradients(run, dtype):
-    config = TransformerConfig(5, 5, d_model=4, num_heads=2, d_ff=6, num_encoder_layers=1, num_decoder_layers=1)
-    model = Transformer(config, backend=get_backend("numpy", dtype=dtype))
+    model = small_model(backend=get_backend("numpy", dtype=dtype), num_decoder_layers=1)
     model.arena.grads[...] = 0.5
     values, data = model.arena.values.copy(), model.generator.weight.data
-    assert run(model, *TOKENS).ok
+    assert run(model, SRC, TGT).ok
     assert model.generator.weight.data is data
     assert np.shares_memory(data, model.arena.values)
     assert np.array_equal(model.arena.values, values)

@@ -6,7 +6,6 @@ Small wrong entries beside large right ones are WRONG, and rounding of terms tha
 import numpy as np
 import pytest
 
-import npformer as npf
 from npformer.errors import ConfigError
 from npformer.layers import EncoderLayer, LayerNorm
 from npformer.layers.parameter import Parameter
@@ -146,10 +145,6 @@ def test_a_name_given_twice_is_refused(numpy64):
         ConfigError, match=r"^named_parameters: expected each name once, got 'gamma' twice; rename one$"
     ):
         gradcheck(Double(4, backend=numpy64), normal(2, 3, 4))
-
-
-def test_gradcheck_is_public():
-    assert npf.gradcheck is gradcheck
 
 
 @WITNESSES
