@@ -7,9 +7,10 @@ from npformer.backend import PLAIN
 from npformer.backend.cuda import attention, cuda_ops
 from npformer.backend.cuda.attention import MOST_ROWS, ROOM, WIDEST_HEAD, fits_one_tile, tile_rows
 from npformer.functional import AttentionMask, merge_heads, split_heads
+from tests.backend import test_not_a_number as not_a_number
+from tests.backend.cuda import test_dropout as dropout
 from tests.backend.numpy import test_attention as host
 from tests.backend.numpy.test_attention import DRAW, POSITIONS, case, padded
-from tests.backend.test_not_a_number import both_ways
 
 #: One number; odd sizes; no sequences; no queries; more than a tile; one query; heads so wide that tiles have few rows.
 SHAPES = [(1, 1, 1, 1, 1), (2, 3, 4, 5, 6), (0, 2, 3, 3, 4), (2, 2, 0, 3, 4), (2, 1, 67, 70, 5), (1, 2, 1, 35, 33)]
@@ -77,35 +78,13 @@ def test_saturated_scores_neither_overflow_nor_vanish(agree, way, dtype, scale):
     assert agree("attention", np.abs(q), -scale * np.abs(k), v, AttentionMask(), None)  # all scores far below 0
 
 
-@pytest.mark.parametrize("on_device", [False, True], ids=["step", "step in memory"])
-def test_the_same_weights_are_dropped_as_by_the_plain_pair(table, on_device):
-    """With V the identity the output is the dropped weights themselves."""
-    q, k, _ = case("float64", (3, 2, 4, 6, 6))
-    v = np.broadcast_to(np.eye(6), (3, 2, 6, 6))
-    step = np.array(4, np.uint64)
-    draw = DRAW._replace(step=step) if on_device else DRAW
-    y, cache = table.attention.forward(q, k, v, AttentionMask(), draw)
-    plain, plain_cache = PLAIN.attention.forward(q, k, v, AttentionMask(), DRAW)
-    assert np.array_equal(y == 0, plain == 0)
-    assert 0 < np.count_nonzero(y == 0) < y.size
-    for g, true in zip(table.attention.backward(y, cache), PLAIN.attention.backward(plain, plain_cache), strict=True):
-        np.testing.assert_allclose(g, true, rtol=0, atol=1e-12)
-    if on_device:  # a captured graph: the same calls, another step
-        step += 1
-        assert not np.array_equal(table.attention.forward(q, k, v, AttentionMask(), draw)[0] == 0, plain == 0)
+def test_the_step_may_live_on_the_gpu(table):
+    dropout.test_the_step_may_live_on_the_gpu(table, "attention")
 
 
-@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
-def test_no_number_where_there_is_none(table, dtype, special):
-    """What is not finite by the plain pair is not finite here, in outputs and gradients."""
-    for place in (0, 1, 2, "g"):
-        given = {i: x.copy() for i, x in enumerate(case(dtype, (2, 2, 5, 5, 4)))}
-        if place in given:
-            given[place].reshape(-1)[given[place].size // 3] = special
-        poison = None if place in given else special
-        found, true = (both_ways(ops, "attention", (*given.values(),), poison) for ops in (table, PLAIN))
-        for name, f, t in zip(("out", "dq", "dk", "dv"), found, true, strict=True):
-            assert not (np.isfinite(f) & ~np.isfinite(t)).any(), f"{special} in input {place}: {name}"
+@pytest.mark.parametrize("case", [case for case in not_a_number.CASES if case.startswith("attention")])
+def test_no_number_where_there_is_none(table, case, dtype):
+    not_a_number.test_no_number_where_there_is_none(table, case, dtype)
 
 
 @pytest.mark.parametrize("count", [2, 3])

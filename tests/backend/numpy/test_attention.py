@@ -172,19 +172,6 @@ def test_a_query_that_sees_nothing_gets_nothing(table):
     assert not any(g[1].any() for g in gradients)
 
 
-@pytest.mark.parametrize(
-    ("op", "mask"), [("attention", AttentionMask()), ("local_attention", AttentionMask(window=3, stride=4))]
-)
-def test_the_same_weights_are_dropped_as_by_the_plain_pair(table, op, mask):
-    """With V the identity the output is the dropped weights themselves."""
-    q, k, _ = case("float64", (3, 2, 8, 8, 8))
-    v = np.broadcast_to(np.eye(8), (3, 2, 8, 8))
-    y, plain = (getattr(ops, op).forward(q, k, v, mask, DRAW)[0] for ops in (table, PLAIN))
-    assert np.array_equal(y == 0, plain == 0)
-    visible = mask.visible(8, 8, q)
-    assert 0 < np.count_nonzero(y) < (y.size if visible is None else np.count_nonzero(visible) * 6)
-
-
 @pytest.mark.parametrize("op", ["attention", "local_attention"])
 def test_merging_what_comes_out_copies_nothing(table, op):
     pair, window = getattr(table, op), 3 if op == "local_attention" else None
