@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from npformer.backend import Arena, get_backend
-from npformer.backend.cuda import adam
+from npformer.backend.cuda.adam import DeviceUpdates
 from npformer.backend.numpy import numba_problem
 from npformer.backend.numpy.adam import BLOCK
 from npformer.layers import Parameter
@@ -24,13 +24,7 @@ def adam_update(request):
         update = get_backend("numpy", kernels=request.param).adam_update
         assert update is not None
         return update
-    runtime = host_runtime.HostRuntime(block=40, backwards=True)
-
-    def on_gpu(p, g, m, v, lr, betas, eps, t, decay):
-        rates = np.array([lr, 1 / (1 - betas[0] ** t), 1 / (1 - betas[1] ** t)])
-        adam.adam_update(runtime, p, g, m, v, rates, betas, eps, 1.0, decay / lr)
-
-    return on_gpu
+    return DeviceUpdates(host_runtime.HostRuntime(block=40, backwards=True), np.asarray).by_host_numbers
 
 
 def plain_update(p, g, m, v, lr, betas, eps, t, decay):

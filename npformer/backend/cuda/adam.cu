@@ -32,12 +32,12 @@ struct Runs {
 };
 
 // Each block updates `stretch` elements. shrink may be null. places and scales may be null: then there is one run, with
-// lr_scale and decay.
+// the weight decay `decay`.
 extern "C" __global__ void adam(
     real *__restrict__ p, const real *__restrict__ g, real *__restrict__ m, real *__restrict__ v,
     const whole *__restrict__ places, const double *__restrict__ scales, whole count, whole size, whole stretch,
     const double *__restrict__ rates, const real *__restrict__ shrink, double beta1, double beta2, double eps,
-    double lr_scale, double decay
+    double decay
 ) {
     const whole first = blockIdx.x * stretch, end = first + stretch < size ? first + stretch : size;
     const real keep1 = real(beta1), new1 = real(1 - beta1), keep2 = real(beta2), new2 = real(1 - beta2), small = real(eps);
@@ -46,7 +46,7 @@ extern "C" __global__ void adam(
     for (whole run = runs.first_behind(first); run < count && runs.start(run) < end; ++run) {
         const whole start = runs.start(run) > first ? runs.start(run) : first;
         const whole stop = runs.stop(run) < end ? runs.stop(run) : end;
-        const double rate = rates[0] * (scales ? scales[2 * run] : lr_scale);
+        const double rate = rates[0] * (scales ? scales[2 * run] : 1);
         const real step = real(rate * rates[1]), factor = real(1 - rate * (scales ? scales[2 * run + 1] : decay));
         for (whole e = start + threadIdx.x; e < stop; e += blockDim.x) {
             const real gradient = clip * g[e];

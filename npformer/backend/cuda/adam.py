@@ -35,7 +35,7 @@ def runs_table(runs: Iterable[Run], weight_decay: float = 0.0) -> tuple[HostArra
 
 def adam_update(
     gpu: DeviceRuntime, p: Array, g: Array, m: Array, v: Array, rates: Array, betas: tuple[float, float], eps: float,
-    lr_scale: float = 1.0, weight_decay: float = 0.0, shrink: Array | None = None, runs: Runs | None = None,
+    weight_decay: float = 0.0, shrink: Array | None = None, runs: Runs | None = None,
 ) -> None:  # fmt: skip
     """One update of flat arrays (n,), in place; with runs, of those of whole arenas, all in one kernel.
 
@@ -43,7 +43,7 @@ def adam_update(
     """
     if p.size:
         places = (None, None, 1) if runs is None else (*runs, len(runs.places))
-        numbers = map(float, (*betas, eps, lr_scale, weight_decay))
+        numbers = map(float, (*betas, eps, weight_decay))
         gpu.launch(
             "adam.adam", p.dtype, whole_blocks(p.size, STRETCH), THREADS,
             p, g, m, v, *places, p.size, STRETCH, rates, shrink, *numbers,

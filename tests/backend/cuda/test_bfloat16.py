@@ -92,14 +92,6 @@ def test_the_hidden_layer_is_rounded_by_the_kernel_that_makes_it(runtime, table)
     assert runtime.launched.count("bfloat16.round_rows") == 4  # x, W₁, W₂; dy
 
 
-def test_float64_is_never_rounded(runtime, table):
-    rng = np.random.default_rng(6)
-    x, w, b = rng.normal(size=(4, 3)), rng.normal(size=(3, 7)), rng.normal(size=7)
-    y, _ = table.linear.forward(x, w, b)
-    np.testing.assert_allclose(y, x @ w + b, rtol=1e-13)
-    assert "bfloat16.round_rows" not in runtime.launched
-
-
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 def test_an_activation_alone_is_not_rounded(agree, activation):
     assert agree(activation, whole(np.random.default_rng(7), 300, 4, 7))

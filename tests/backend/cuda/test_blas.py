@@ -80,11 +80,3 @@ def test_without_a_handle_or_workspace_nothing_runs(fake):
     blas._handle = ctypes.c_void_p(5)
     with pytest.raises(DeviceError, match="NOT_INITIALIZED; the driver may be older"):
         gemm(blas)
-
-
-def test_numbers_are_rounded_to_10_bits_only_if_that_is_asked_for(blas):
-    one = np.ones((1, 1), np.float32)
-    at = Matrix(one.ctypes.data, Lines(False, 1), 0)
-    for kind, tf32 in (("f", False), ("f", True), ("H", False)):
-        blas.gemm(kind, tf32, Sizes(1, 1, 1), 1.0, at, at, False, at)
-    assert [given["computeType"] for name, given in blas._library.calls if name == "cublasGemmEx"] == [68, 77, 68]
