@@ -37,6 +37,14 @@ def upstream_for(y, rng):
     return made if isinstance(y, tuple) else made[0]
 
 
+def both_ways(ops, op, inputs, upstream=np.ones_like):
+    """Outputs and gradients; ``upstream`` makes the gradient of an output."""
+    with np.errstate(all="ignore"):
+        y, cache = getattr(ops, op).forward(*inputs)
+        dy = tuple(map(upstream, y)) if isinstance(y, tuple) else upstream(y)
+        return [*parts(y), *parts(getattr(ops, op).backward(dy, cache))]
+
+
 def column_views(arrays, rng):
     """Arrays like these, each a view of some columns of a wider one, holding random numbers."""
     return tuple(rng.normal(size=(*a.shape[:-1], 2 * a.shape[-1] + 1)).astype(a.dtype)[..., 1::2] for a in arrays)

@@ -1,19 +1,20 @@
 """Every fast pair against its plain one, over shapes, memory layouts, dropout, and bad input."""
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
 
 from npformer.backend import PLAIN
-from npformer.backend.fallback import with_fallback
+from npformer.backend.fallback import with_fallback, with_one_precision
 from npformer.backend.numpy import numba_problem
 from npformer.backend.numpy.kernels import KERNELS
 from npformer.backend.ops import kernels_in
 from npformer.errors import NpformerError
 from npformer.functional import OPERATIONS, AttentionMask, Draw
 from npformer.proof.random_cases import usual_inputs
-from tests.outputs import parts
+from tests.backend.conftest import both_ways
 
 DRAWS = [None, Draw(3, 4, 1, 99, 0.3), Draw(3, 4, 0, 98, 0.1, first_row=5)]
 #: One number, one row, no tokens, odd sizes, more than a block (of 2¹⁶ numbers).
@@ -174,18 +175,15 @@ def test_a_token_outside_the_table_is_refused(table, ids):
         table.embedding.forward(np.array(ids), rows)
 
 
-def test_a_gradient_in_another_precision_is_taken(table, dtype):
-    """As by the plain pairs: a user's float64 array goes into a float32 model's backward."""
-    other = {"float32": "float64", "float64": "float32"}[dtype]
-    ops = with_fallback(table, PLAIN)  # which is what users have
-    for op in OPERATIONS:
-        given = usual_inputs(op, dtype)
-        y, cache = getattr(ops, op).forward(*given)
-        _, plain_cache = getattr(PLAIN, op).forward(*given)
-        dy = tuple((3 * part).astype(other) for part in parts(y))
-        dy = dy if isinstance(y, tuple) else dy[0]
-        found, true = getattr(ops, op).backward(dy, cache), getattr(PLAIN, op).backward(dy, plain_cache)
-        for f, t in zip(parts(found), parts(true), strict=True):
+@pytest.mark.parametrize("other", ["float32", "float64", "float16", "int64", "bool"])
+def test_a_gradient_of_another_kind_is_taken(table, dtype, other):
+    """A user's loss may be computed in any precision; a gradient of ones is easily written in integers."""
+    plain = with_one_precision(PLAIN)
+    for op, ops in product(OPERATIONS, (plain, with_fallback(table, plain))):  # what users have
+        true = both_ways(PLAIN, op, usual_inputs(op, dtype))
+        found = both_ways(ops, op, usual_inputs(op, dtype), lambda y: np.ones(y.shape, other))
+        for f, t in zip(found, true, strict=True):
+            assert f.dtype == dtype, op  # two precisions at once would mean new kernels, in silence
             np.testing.assert_allclose(f, t, rtol=1e-3, atol=1e-5, err_msg=op)
 
 

@@ -8,7 +8,7 @@ from npformer.backend.cuda.device_runtime import drawn
 from npformer.functional import Draw
 from npformer.proof.random_cases import usual_inputs
 from tests.backend import test_kernels as kernels
-from tests.backend.test_not_a_number import both_ways
+from tests.backend.conftest import both_ways
 
 DRAW = Draw(3, 4, 1, 99, 0.3)
 DRAWS = [*kernels.DRAWS, Draw(2**64 - 1, 2**40, 7, 2**63, 0.1, first_row=5), DRAW._replace(rate=0.0)]
