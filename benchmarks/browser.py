@@ -17,6 +17,8 @@ DRIVER = "/usr/bin/chromedriver"
 WIDE, NARROW = (1280, 900), (390, 844)
 #: A guard against a hang, in seconds.
 LIMIT = 600
+#: True once the page of a trace has drawn its first step.
+READY = "document.documentElement.dataset.ready === 'yes'"
 SWITCHES = (
     "--headless=new",
     "--no-first-run",
@@ -69,6 +71,11 @@ class Browser:
         """Load a file; fragment is what stands after # in its address."""
         self.driver.get(page.resolve().as_uri() + (f"#{fragment}" if fragment else ""))
 
+    def show(self, page, fragment=""):
+        """Load the page of a trace, until it is ready."""
+        self.open(page, fragment)
+        self.wait(READY)
+
     def run(self, script, *arguments):
         """The value that a function body in JavaScript returns; it sees ``arguments``."""
         return self.driver.execute_script(script, *arguments)
@@ -113,13 +120,9 @@ class Browser:
         media = {"media": "print" if printed else "", "features": [scheme]}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
 
-    def picture(self, path, *, whole=False):
-        """Write a PNG of what is in sight, or of the whole page."""
-        options = {"captureBeyondViewport": whole}
-        if whole:
-            size = self.driver.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
-            options["clip"] = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
-        found = self.driver.execute_cdp_cmd("Page.captureScreenshot", options)
+    def picture(self, path):
+        """Write a PNG of what is in sight."""
+        found = self.driver.execute_cdp_cmd("Page.captureScreenshot", {})
         path.write_bytes(base64.b64decode(found["data"]))
 
     def errors(self):

@@ -19,11 +19,11 @@ EXAMPLES = """examples:
 The file is npformer/lab/museum/exhibits.jsonl. It is written after each bug, so that a stopped command goes on."""
 
 
-def main(argv=None):
+def main():
     """Run the command; returns its exit code."""
     parser = bare_parser("museum", (__doc__ or "").partition("\n")[0], EXAMPLES)
     parser.add_argument("--all", action="store_true", help="keep nothing of what is stored")
-    args = parser.parse_args(argv)
+    args = parser.parse_args()
     began = now()
     lines = {} if args.all else stored.known()
     with show_bars():

@@ -1,8 +1,5 @@
 """What differs on a GPU: more contenders, precisions, rates compared with measured ceilings, kernels, memory."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from benchmarks import report
 from benchmarks.products import step_flop
 from benchmarks.turns import Entry, contenders
@@ -29,8 +26,8 @@ LEGEND = (
     "                   compile at the same time), warm-up, capture",
 )
 
-#: {"products": {precision: flop per second}, "memory": bytes per second, "bytes": {size: those of a step}}
-Roofline = Mapping[str, Any]
+
+#: A roofline: {"products": {precision: flop per second}, "memory": bytes per second, "bytes": {size: those of a step}}
 
 
 def entries(options, size, rate, weights, precision):

@@ -15,7 +15,6 @@ from npformer.models.presets import Preset
 class Linear(NamedTuple):
     """One shape of linear map: rows × c_in to rows × c_out."""
 
-    name: str
     rows: int  # N = B·T
     c_in: int
     c_out: int
@@ -31,12 +30,12 @@ def linears(size: Preset):
     """The linear maps of a model, each shape once."""
     rows, c, f, layers = size.batch * size.length, size.d_model, size.d_ff, size.num_layers
     return [
-        Linear("queries, keys, values of self-attention", rows, c, 3 * c, 2 * layers),
-        Linear("queries of cross-attention; outputs of all", rows, c, c, 4 * layers),
-        Linear("keys, values of cross-attention", rows, c, 2 * c, layers),
-        Linear("feed-forward, up", rows, c, f, 2 * layers),
-        Linear("feed-forward, down", rows, f, c, 2 * layers),
-        Linear("generator", rows, c, size.vocab_size, 1),
+        Linear(rows, c, 3 * c, 2 * layers),  # queries, keys, values of self-attention
+        Linear(rows, c, c, 4 * layers),  # queries of cross-attention; outputs of all
+        Linear(rows, c, 2 * c, layers),  # keys, values of cross-attention
+        Linear(rows, c, f, 2 * layers),  # feed-forward, up
+        Linear(rows, f, c, 2 * layers),  # feed-forward, down
+        Linear(rows, c, size.vocab_size, 1),  # generator
     ]
 
 

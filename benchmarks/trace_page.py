@@ -23,7 +23,6 @@ from benchmarks.options import at_least_1, bare_parser
 from benchmarks.page_examples import printed
 
 MEGABYTES, PAINT, STEP = 3.0, 1000.0, 50.0  # the limits; times in milliseconds
-READY = "document.documentElement.dataset.ready === 'yes'"
 PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
 #: Two times in milliseconds of each step after the first. A message is delivered after the frame that is under way.
 STEPS = """
@@ -84,8 +83,7 @@ def measured(browser, page, rounds):
     steps = []
     for _ in range(rounds):
         browser.begin()
-        browser.open(page)
-        browser.wait(READY)
+        browser.show(page)
         paints.append(float(browser.wait(PAINTED)))
         steps.append([tuple(each) for each in browser.driver.execute_async_script(STEPS)])
         browser.expect_silence()
@@ -111,8 +109,7 @@ def draw(browser, page, folder):
     for name in ("light", "dark"):
         path = folder / f"trace-{name}.png"
         browser.look(SIZE, dark=name == "dark")
-        browser.open(page)
-        browser.wait(READY)
+        browser.show(page)
         browser.expect_silence()
         browser.picture(path)
         with Image.open(path) as drawn:

@@ -1,13 +1,12 @@
 """One training step: npformer and PyTorch in turns, and the bound that the matrix products set."""
 
 import dataclasses
-import importlib.util
 import itertools
 import tempfile
 from pathlib import Path
 
 from benchmarks import compare, on_gpu, report
-from benchmarks.options import imports_of, new_parser, numbers, run
+from benchmarks.options import imports_of, installed, new_parser, numbers, run
 from benchmarks.own.model import save_weights
 from benchmarks.products import linear_flop, linears, step_flop
 from benchmarks.turns import Entry, contenders, take_turns
@@ -59,13 +58,7 @@ def benchmark(options):
     return 0 if all(result["same"]["holds"] for result in found) else 1
 
 
-def results(
-    options,
-    rates,
-    environment,
-    roofline=None,
-    seconds=None,
-):
+def results(options, rates, environment, roofline=None, seconds=None):
     """Measure each size at each rate, in each precision; seconds limits each of these."""
     for size in options.sizes:
         with tempfile.TemporaryDirectory() as folder:
@@ -103,17 +96,14 @@ def entries(options, size, rate, weights, precision):
 
 def kernels_multiply_by_intel():
     """Whether compiled kernels use Intel's library here."""
-    if importlib.util.find_spec("numba") is None:
+    if not installed("numba"):
         return False
     from npformer.backend.numba.intel import intel
 
     return intel().library is not None
 
 
-def measure(
-    options, size, rate, children, precision = "float32",
-    roofline = None,
-):  # fmt: skip
+def measure(options, size, rate, children, precision, roofline):
     """All numbers of one table."""
     measured = take_turns(children, "step", options.budget)
     rows = compare.rows(children, measured)

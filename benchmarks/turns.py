@@ -80,11 +80,6 @@ class Child:
         """The contender's figures of its GPU; {} on a CPU. It may make a step to measure them."""
         return self._ask({"do": "device"})
 
-    @property
-    def running(self):
-        """Whether the process is alive."""
-        return self._process.poll() is None
-
     def stop(self):
         """End the process; a caller that waits for its answer gets a ContenderError."""
         self._process.kill()

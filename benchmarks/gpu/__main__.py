@@ -1,6 +1,5 @@
 """The command: ``python -m benchmarks.gpu``."""
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -8,7 +7,7 @@ from benchmarks import machine
 from benchmarks.gpu.parts import Setting, parts
 from benchmarks.gpu.run import run
 from benchmarks.gpu.text import targets_table
-from benchmarks.options import NO_TORCH, UsageError, check_gpu, installed
+from benchmarks.options import NO_TORCH, UsageError, bare_parser, check_gpu, installed
 
 EXAMPLES = """examples:
   python -m benchmarks.gpu                            about nine minutes on one H200
@@ -18,9 +17,9 @@ EXAMPLES = """examples:
 Exit code: 0 all targets hold, 1 a target does not hold or was not measured, 2 it cannot run here."""
 
 
-def main(argv=None):
+def main():
     """Parse, check, run."""
-    args = _parser().parse_args(argv)
+    args = _parser().parse_args()
     try:
         chosen = checked(args)
         if args.against == "torch" and not installed("torch"):
@@ -43,13 +42,8 @@ def main(argv=None):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.gpu",
-        allow_abbrev=False,
-        epilog=EXAMPLES,
-        description="Run the tests marked gpu and all benchmarks on this GPU, and report which targets hold.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    what = "Run the tests marked gpu and all benchmarks on this GPU, and report which targets hold."
+    parser = bare_parser("gpu", what, EXAMPLES, json=False)
     add = parser.add_argument
     add("--minutes", type=float, default=9.0, help="minutes for everything (default: 9)")
     add("--out", type=Path, default=Path("gpu-results"), help="folder for the results (default: gpu-results)")

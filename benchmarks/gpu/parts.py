@@ -1,7 +1,5 @@
 """The parts of a GPU run, the most important first. Each part returns values that fit into JSON."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

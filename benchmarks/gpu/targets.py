@@ -1,7 +1,5 @@
 """The GPU backend's targets on one H200, and whether they hold: milliseconds per step with dropout 0.1."""
 
-from __future__ import annotations
-
 import statistics
 from typing import NamedTuple
 
@@ -56,47 +54,38 @@ def against_part(size, precision):
 
 
 def _tests(results):
-    found = results.get("tests")
-    if not found:
-        yield Target("tests marked gpu", "all pass")
-        return
-    holds = found["code"] == 0 and found["passed"] > 0  # skipped tests alone prove nothing
-    yield Target("tests marked gpu", "all pass", found["summary"], holds)
+    found, judged = results.get("tests"), ()
+    if found:
+        judged = found["summary"], found["code"] == 0 and found["passed"] > 0  # skipped tests alone prove nothing
+    yield Target("tests marked gpu", "all pass", *judged)
 
 
 def _milliseconds(results):
     for size, most in zip(SIZES, MILLISECONDS, strict=True):
-        what, wanted = f"{size}, tf32", f"≤ {most:g} ms a step"
-        found = results.get(train_part(size, "tf32"))
-        if not found:
-            yield Target(what, wanted)
-            continue
-        row = best(found["contenders"])
-        yield Target(what, wanted, f"{row['median'] * 1e3:.3g} ms ({row['name']})", row["median"] * 1e3 <= most)
+        found, judged = results.get(train_part(size, "tf32")), ()
+        if found:
+            row = best(found["contenders"])
+            judged = f"{row['median'] * 1e3:.3g} ms ({row['name']})", row["median"] * 1e3 <= most
+        yield Target(f"{size}, tf32", f"≤ {most:g} ms a step", *judged)
 
 
 def _ratios(results):
     for precision, peer, wanted in RATIOS:
         for size, least in zip(SIZES, wanted, strict=True):
-            found = results.get(against_part(size, precision))
+            found, judged = results.get(against_part(size, precision)), ()
             rows = {row["name"]: row for row in found["contenders"]} if found else {}
-            what = f"{size}, {precision}: times as fast as {peer}"
-            if peer not in rows:
-                yield Target(what, f"≥ {least:g}")
-                continue
-            ratio = times_as_fast(best(found["contenders"]), rows[peer])
-            yield Target(what, f"≥ {least:g}", f"{ratio:.2f}", ratio >= least)
+            if peer in rows:
+                ratio = times_as_fast(best(found["contenders"]), rows[peer])
+                judged = f"{ratio:.2f}", ratio >= least
+            yield Target(f"{size}, {precision}: times as fast as {peer}", f"≥ {least:g}", *judged)
 
 
 def _reverse(results):
-    what = "train reverse"
-    wanted = f"≥ {percent(REVERSE_MATCH)} exact in ≤ {REVERSE_SECONDS:g} s"
-    found = results.get("reverse")
-    if not found:
-        yield Target(what, wanted)
-        return
-    holds = found["exact_match"] >= REVERSE_MATCH and found["seconds"] <= REVERSE_SECONDS
-    yield Target(what, wanted, f"{percent(found['exact_match'])} in {found['seconds']:.2f} s", holds)
+    found, judged = results.get("reverse"), ()
+    if found:
+        holds = found["exact_match"] >= REVERSE_MATCH and found["seconds"] <= REVERSE_SECONDS
+        judged = f"{percent(found['exact_match'])} in {found['seconds']:.2f} s", holds
+    yield Target("train reverse", f"≥ {percent(REVERSE_MATCH)} exact in ≤ {REVERSE_SECONDS:g} s", *judged)
 
 
 def _others(results):

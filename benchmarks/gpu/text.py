@@ -2,6 +2,7 @@
 
 from benchmarks import on_gpu, report
 from benchmarks.gpu.targets import SIZES, against_part, train_part
+from benchmarks.page_tables import table
 from npformer.percent import percent
 
 VERDICTS = {True: "holds", False: "DOES NOT HOLD", None: "not measured"}
@@ -21,13 +22,7 @@ def _targets(targets):
 def markdown(document):
     """All results as a Markdown page."""
     parts = (_head(document), *_training(document["results"]), *_others(document["results"]), _parts(document))
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def table(columns, rows):
-    """A Markdown table."""
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join(parts)
 
 
 def _head(document):
@@ -43,7 +38,7 @@ def _training(results):
     )  # fmt: skip
     if "ceilings" in results:
         rates = on_gpu.rates(results["ceilings"])
-        yield f"## Training steps, dropout 0.1\n\nCeilings, measured in the same run: {rates}."
+        yield f"## Training steps, dropout 0.1\n\nCeilings, measured in the same run: {rates}.\n"
     for precision in ("tf32", "bfloat16", "float32"):
         for size in SIZES:
             for part, how in ((train_part, "alone"), (against_part, "in turns with its peers")):

@@ -17,7 +17,7 @@ from npformer.models.presets import PRESETS
 BEGIN = 1  # the first token's id
 
 
-def decode(size, tokens, batches, device, weights, precision="float32") -> Contender:
+def decode(size, tokens, batches, device, weights, precision="float32"):
     """Tasks "batch 1" and so on; each returns the output tokens, (B, T) as lists."""
     at = place(device, precision)
     net = Transformer(PRESETS[size], 0.0, Fused).load(load_file(weights)).to(at).eval()

@@ -16,7 +16,7 @@ from npformer.models.presets import PRESETS, Preset
 TRANSPOSED = {"linear": (1,), "feed_forward": (1, 3), "gru": (2, 4), "conv1d": (1,)}
 
 
-def ops(size, device, threads, precision="float32") -> Contender:
+def ops(size, device, threads, precision="float32"):
     """Tasks "linear forward", "linear backward" and so on. Forward records the autograd graph, as in training."""
     torch.set_num_threads(threads)
     at, together = place(device, precision), TOGETHER[device]

@@ -12,7 +12,7 @@ COPIED = 1 << 30  # bytes, many times the size of a cache
 ROUNDS = 20
 
 
-def ceilings(device, precisions, large=LARGE, copied=COPIED) -> Contender:
+def ceilings(device, precisions, large=LARGE, copied=COPIED):
     """Task "ceilings", as in ``own.roofline``."""
     at = place(device, "float32")
 

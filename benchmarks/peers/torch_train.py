@@ -18,9 +18,42 @@ from benchmarks.tasks import PREPARED, TOGETHER, Contender
 from npformer.models.presets import PRESETS
 
 
-def _contender(form, fused, mode, size, dropout, device, weights, precision="float32") -> Contender:
-    net = Transformer(PRESETS[size], dropout, form).load(load_file(weights))
-    return _Training(net, size, device, precision, fused, mode).contender()
+def _contender(form, fused, mode, size, dropout, device, weights, precision="float32"):
+    """A network that trains on one batch; mode: torch.compile's mode, None for eager."""
+    at, together = place(device, precision), TOGETHER[device]
+    net = Transformer(PRESETS[size], dropout, form).load(load_file(weights)).to(at)
+    adam = torch.optim.Adam(net.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=fused)
+    src, tgt_in, tgt_out = (torch.from_numpy(each).to(at) for each in PRESETS[size].example_batch())
+
+    def loss():
+        with autocast(at, precision):
+            return F.cross_entropy(net(src, tgt_in).flatten(0, 1), tgt_out.flatten(), ignore_index=0)
+
+    forward = loss if mode is None else torch.compile(loss, mode=mode)
+
+    def step():
+        if mode == "reduce-overhead":
+            torch.compiler.cudagraph_mark_step_begin()
+        adam.zero_grad(set_to_none=True)
+        value = forward()
+        value.backward()
+        adam.step()
+        return value.detach().clone()
+
+    def steps():
+        return torch.stack([step() for _ in range(together)]).tolist()
+
+    net.eval()
+    with torch.inference_mode():
+        facts = {"loss": loss().item()}
+    net.train()
+    if together > 1:
+        start = time.perf_counter()
+        for _ in range(PREPARED):
+            steps()  # compiles, captures
+        facts["ready_seconds"] = time.perf_counter() - start
+    task = steps if together > 1 else lambda: step().item()
+    return Contender(about(), {"step": lambda: task}, facts, waiting(at), together, lambda: seen(at, step))
 
 
 #: Attention written out, Adam with its defaults.
@@ -31,48 +64,3 @@ fast = partial(_contender, Fused, True, None)
 compiled = partial(_contender, Fused, True, "default")
 #: The same through torch.compile with mode="reduce-overhead": forward and backward as CUDA graphs.
 reduce_overhead = partial(_contender, Fused, True, "reduce-overhead")
-
-
-class _Training:
-    """A network that trains on one batch; mode: torch.compile's mode, None for eager."""
-
-    def __init__(self, net, size, device, precision, fused, mode):
-        self.at, self.precision, self.together = place(device, precision), precision, TOGETHER[device]
-        self.net = net.to(self.at)
-        self.adam = torch.optim.Adam(self.net.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=fused)
-        self.batch = tuple(torch.from_numpy(each).to(self.at) for each in PRESETS[size].example_batch())
-        self.captured = mode == "reduce-overhead"
-        self.forward = self.loss if mode is None else torch.compile(self.loss, mode=mode)
-
-    def loss(self):
-        src, tgt_in, tgt_out = self.batch
-        with autocast(self.at, self.precision):
-            return F.cross_entropy(self.net(src, tgt_in).flatten(0, 1), tgt_out.flatten(), ignore_index=0)
-
-    def step(self):
-        if self.captured:
-            torch.compiler.cudagraph_mark_step_begin()
-        self.adam.zero_grad(set_to_none=True)
-        value = self.forward()
-        value.backward()
-        self.adam.step()
-        return value.detach().clone()
-
-    def steps(self):
-        return torch.stack([self.step() for _ in range(self.together)]).tolist()
-
-    def contender(self) -> Contender:
-        self.net.eval()
-        with torch.inference_mode():
-            facts = {"loss": self.loss().item()}
-        self.net.train()
-        if self.together > 1:
-            start = time.perf_counter()
-            for _ in range(PREPARED):
-                self.steps()  # compiles, captures
-            facts["ready_seconds"] = time.perf_counter() - start
-        task = self.steps if self.together > 1 else lambda: self.step().item()
-        return Contender(
-            about(), {"step": lambda: task}, facts, waiting(self.at), self.together,
-            lambda: seen(self.at, self.step),
-        )  # fmt: skip

@@ -1,26 +1,22 @@
-"""Makes the benchmarks importable: they are not part of the installed package."""
+"""Commands of benchmarks, in this process and in one of their own."""
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from benchmarks.turns import ROOT
 from tests.cli.conftest import Outcome, argv
-
-ROOT = Path(__file__).resolve().parents[2]
-if str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))
 
 
 @pytest.fixture(scope="session")
 def run():
-    """Runs a benchmark as a user does: run("train_step --size tiny")."""
+    """The outcome of a benchmark, run as a user does: run("train_step --size tiny")."""
 
-    def run_benchmark(line, *arguments):
-        name, *words = line.split()
-        command = [sys.executable, "-m", f"benchmarks.{name}", *words, *arguments]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, encoding="utf-8", timeout=1800)
+    def run_benchmark(line, *words):
+        command = [sys.executable, "-m", *argv(f"benchmarks.{line}", *words)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, encoding="utf-8", timeout=1800)
+        return Outcome(done.returncode, done.stdout, done.stderr)
 
     return run_benchmark
 

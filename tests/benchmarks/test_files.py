@@ -74,8 +74,6 @@ def test_a_crash_counts_against_the_file(monkeypatch):
 
 
 def test_the_command(run):
-    done = run("faults.files --count 34 --json")
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+    document = run("faults.files --count 34 --json").fine().document
     assert document["faults"] == []
     assert document["results"][-1]["files"] == 34

@@ -272,9 +272,8 @@ def test_a_contender_that_takes_too_long_is_stopped(monkeypatch):
 
 
 @pytest.mark.skipif(cupy_problem() is None, reason="a GPU answers")
-def test_without_a_gpu_one_error_says_what_is_missing(tmp_path, capsys):
-    assert command.main(["--against", "none", "--out", str(tmp_path / "out")]) == 2
-    said = capsys.readouterr().err
+def test_without_a_gpu_one_error_says_what_is_missing(tmp_path, refused):
+    said = refused(command.main, "--against none --out", tmp_path / "out")
     assert said.startswith("benchmarks: --device cupy: ")
     assert len(said.splitlines()) == 1
     assert not (tmp_path / "out").exists()
@@ -298,28 +297,12 @@ def test_the_pages_extras_exist():
         assert wheel in settings
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--minutes", "0"], "--minutes: expected a number > 0, got 0"),
-        (["--minutes", "nan"], "--minutes: expected a number > 0, got nan"),
-        (["--only", "tests,trian"], "--only: expected beginnings of tests, ceilings, train tf32 tiny"),
-    ],
-)
-def test_bad_options_are_refused(arguments, words, capsys):
-    assert command.main(arguments) == 2
-    assert words in capsys.readouterr().err
-
-
-def test_with_a_gpu_results_are_never_overwritten(tmp_path, monkeypatch, capsys):
+def test_with_a_gpu_results_are_never_overwritten(tmp_path, monkeypatch, call, refused):
     clock = Clock()
     monkeypatch.setattr(command, "check_gpu", lambda torch: None)
     monkeypatch.setattr(command, "parts", lambda: [clock.part("train a", 1), clock.part("decode", 1)])
-    given = ["--against", "none", "--only", "train", "--out", str(tmp_path / "new")]
-    assert command.main(given) == 1, "hardly anything was measured"
-    out = capsys.readouterr().out
-    assert "train a                done" in out
-    assert "decode" not in out
-    assert "0 of 23 targets hold" in out
-    assert command.main(given) == 2
-    assert "choose another folder, since nothing is overwritten" in capsys.readouterr().err
+    given = "--against none --only train --out", tmp_path / "new"
+    ended = call(command.main, *given).says("train a                done", "0 of 23 targets hold")
+    assert ended.code == 1, "hardly anything was measured"
+    assert "decode" not in ended.out
+    assert "choose another folder, since nothing is overwritten" in refused(command.main, *given)

@@ -4,6 +4,7 @@ import pytest
 
 from benchmarks import decode, gradcheck_time, machine, ops, options, scaling, trace_page, train_step
 from benchmarks.faults import files, kernel_cache, memory
+from benchmarks.gpu import __main__ as gpu
 from npformer.backend import cupy_problem
 
 BESIDE_TORCH = pytest.mark.parametrize("module", [train_step, decode, ops])
@@ -68,6 +69,9 @@ def test_cupy_without_a_gpu(module, refused):
         (gradcheck_time, "--only", "all", "expected some of first, ordinary, million, region, got all"),
         (gradcheck_time, "--save", "nowhere/x.json", "expected a .json file in an existing folder"),
         (trace_page, "--rounds", "0", "expected an integer >= 1, got 0"),
+        (gpu, "--minutes", "0", "expected a number > 0, got 0"),
+        (gpu, "--minutes", "nan", "expected a number > 0, got nan"),
+        (gpu, "--only", "tests,trian", "expected beginnings of tests, ceilings, train tf32 tiny"),
         (files, "--count", "0", "expected an integer >= 1, got 0"),
         (kernel_cache, "--count", "0", "expected an integer >= 1, got 0"),
         (memory, "--shapes", "0", "expected an integer >= 1, got 0"),

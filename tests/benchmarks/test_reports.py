@@ -1,6 +1,5 @@
 """Complete benchmark runs, as short as possible, and their reports."""
 
-import json
 import os
 from pathlib import Path
 
@@ -16,10 +15,9 @@ def alone(run, tmp_path_factory):
     """One round of training steps of plain kernels, no peer; also with layers that recompute."""
     options = "--size tiny --dropout 0 --kernels plain --against none --rounds 1"
     kept = tmp_path_factory.mktemp("results") / "train_step.json"
-    ended = run(f"train_step {options} --recompute --json --save", str(kept))
-    assert ended.returncode == 0, ended.stderr
-    assert kept.read_text() == ended.stdout, "the saved document equals the printed one"
-    return json.loads(ended.stdout)
+    ended = run(f"train_step {options} --recompute --json --save", kept).fine()
+    assert kept.read_text() == ended.out, "the saved document equals the printed one"
+    return ended.document
 
 
 def test_train_step_alone(alone):
@@ -54,9 +52,7 @@ def test_train_step_with_layers_that_recompute(alone):
 
 def test_ops_alone(run):
     """Two operations, two kernels."""
-    ended = run("ops --size tiny --op relu,layer_norm --kernels numpy,plain --against none --rounds 1")
-    assert ended.returncode == 0, ended.stderr
-    lines = ended.stdout.splitlines()
+    lines = run("ops --size tiny --op relu,layer_norm --kernels numpy,plain --against none --rounds 1").fine().lines
     title = next(i for i, line in enumerate(lines) if line.split() == ["numpy", "plain", "MB", "GB/s"])
     rows = [line.split() for line in lines[title + 1 : title + 5]]
     assert [row[:2] for row in rows] == [[op, way] for op in ("relu", "layer_norm") for way in ("forward", "backward")]
@@ -67,8 +63,7 @@ def test_ops_alone(run):
 def test_decode_alone(run):
     """Two kernel tables decode the same tokens."""
     ended = run("decode --size tiny --tokens 5 --batch 2 --kernels numpy,plain --against none --rounds 1 --json")
-    assert ended.returncode == 0, ended.stderr
-    (result,) = json.loads(ended.stdout)["results"]
+    (result,) = ended.fine().document["results"]
     assert result["agreement"] == 1
     for row in result["contenders"]:
         assert row["tokens_per_second"] == pytest.approx(2 * 5 / row["median"])
@@ -140,9 +135,7 @@ def test_the_report_says_when_it_cannot_be_trusted():
 
 def test_help_has_examples(run):
     for name in ("train_step", "decode", "ops", "scaling", "gpu"):
-        ended = run(f"{name} --help")
-        assert ended.returncode == 0
-        assert f"python -m benchmarks.{name} --" in ended.stdout
+        run(f"{name} --help").fine().says(f"python -m benchmarks.{name} --")
 
 
 def test_only_the_peers_import_torch():

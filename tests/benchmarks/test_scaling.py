@@ -1,7 +1,5 @@
 """A complete run over small sizes, and its report."""
 
-import json
-
 import pytest
 
 from benchmarks import scaling
@@ -13,9 +11,7 @@ from npformer.models.presets import Preset
 @pytest.fixture(scope="module")
 def document(run):
     """The JSON document of a quick run of two sweeps."""
-    ended = run("scaling --quick --json --sweep T,depth --kernels plain")
-    assert ended.returncode == 0, ended.stderr
-    return json.loads(ended.stdout)
+    return run("scaling --quick --json --sweep T,depth --kernels plain").fine().document
 
 
 def test_every_point_has_its_time_its_memory_and_their_counts(document):

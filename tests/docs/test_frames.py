@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 import npformer as npf
+from benchmarks.browser import READY
 from docs.site.places import ROOT
 from npformer.pages import write_trace_page
 
@@ -12,7 +13,6 @@ pytestmark = pytest.mark.browser
 
 AROUND = """<!doctype html><html><body data-theme="dark"><iframe class="trace" src="trace.html"></iframe>
 <script src="frames.js" defer></script></body></html>"""
-READY = "document.documentElement.dataset.ready === 'yes'"
 THEME = "document.documentElement.dataset.theme"
 PAPER = "getComputedStyle(document.body).backgroundColor"
 

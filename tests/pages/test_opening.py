@@ -80,6 +80,5 @@ def test_the_page_shows_what_a_layers_own_code_added(browser, numpy64, tmp_path)
     trace = npf.trace(Scaled(numpy64), np.random.default_rng(0).normal(size=(2, 3)))
     entry = {"call": 0, "what": "parameter", "name": "scale", "flat": 1}
     write_trace_page(trace, tmp_path / "page.html", opens=entry)
-    browser.open(tmp_path / "page.html")
-    browser.wait("document.documentElement.dataset.ready === 'yes'")
+    browser.show(tmp_path / "page.html")
     assert "✓" in browser.find("#entry .sum").text

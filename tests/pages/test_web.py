@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import npformer as npf
-from benchmarks.browser import NARROW, WIDE
+from benchmarks.browser import NARROW, READY, WIDE
 from npformer.explain import session
 from npformer.explain.models import model_setting
 from npformer.explain.place import find
@@ -18,7 +18,6 @@ from npformer.proof.showcase import showcase
 
 pytestmark = pytest.mark.browser
 
-READY = "document.documentElement.dataset.ready === 'yes'"
 STEP = "return [npformerPage.step.number, npformerPage.step.way, npformerPage.step.call.name]"
 
 
@@ -33,8 +32,7 @@ def page(shown, bugs, tmp_path_factory):
 @pytest.fixture
 def opened(browser, page):
     """A browser with the showcase's page."""
-    browser.open(page)
-    browser.wait(READY)
+    browser.show(page)
     return browser
 
 
@@ -64,8 +62,7 @@ def mark(browser, what, name, flat, cell_id="cell"):
 def show(browser, folder, trace, step="", **options):
     """Open the page of a trace, at a step."""
     write_trace_page(trace, folder / "page.html", **options)
-    browser.open(folder / "page.html", step)
-    browser.wait(READY)
+    browser.show(folder / "page.html", step)
 
 
 def text(browser, selector):
@@ -374,8 +371,7 @@ def test_text_of_a_user_is_text(browser, tmp_path):
 
 def test_the_policy_stops_any_other_script(chromium, page):
     chromium.begin()
-    chromium.open(page)
-    chromium.wait(READY)
+    chromium.show(page)
     chromium.run(
         "const script = document.createElement('script'); script.textContent = 'window.ran = true';"
         "document.body.append(script)"
@@ -390,8 +386,7 @@ def test_the_page_of_an_operation_and_of_a_trace_read_from_json(browser, tmp_pat
         path = tmp_path / f"{name}.html"
         found = npf.proof.Trace.from_json(npf.trace("linear").to_json()) if sample is None else sample
         path.write_text(trace_page(found), encoding="utf-8")
-        browser.open(path)
-        browser.wait(READY)
+        browser.show(path)
         for _ in range(2):
             browser.press("ArrowRight")
         assert browser.run("return npformerPage.step.way") == "backward"
