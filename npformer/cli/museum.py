@@ -183,7 +183,7 @@ def _show(one: Bug, args: argparse.Namespace) -> int:
 
 
 def _draw(one: Bug, comparison: Comparison, place: Path) -> None:
-    from npformer.plotting.comparison import draw_comparison
+    from npformer.plotting.curves import draw_comparison
 
     ends = f"after {len(comparison.right.losses)} steps"
     notes = [f"right: {one.right}", f"wrong: {one.wrong}"]

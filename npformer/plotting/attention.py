@@ -18,8 +18,17 @@ from matplotlib.text import Text
 
 from npformer.errors import ShapeError
 from npformer.plotting import colours
-from npformer.plotting.attention_layout import KEY, MARGIN, ROW_HEADER, TITLE, Layout, plan, turned
-from npformer.plotting.attention_maps import AttentionMap, attention_map
+from npformer.plotting.attention_layout import (
+    KEY,
+    MARGIN,
+    ROW_HEADER,
+    TITLE,
+    AttentionMap,
+    Layout,
+    attention_map,
+    plan,
+    turned,
+)
 from npformer.plotting.canvas import (
     Style,
     add_axes,

@@ -1,24 +1,27 @@
-"""Charts side by side: one for each quantity, with a line for each compared item, labelled at its end.
+"""Charts side by side: one for each quantity, with a line for each compared item, labelled at its end; and maps.
 
     Chart("time of one pass", "tokens", "ms", [Curve("full", lengths, times), …], log_x=True, log_y=True)
 
-Labels of lines that end at the same height are moved apart, as in the training curves.
+Labels of lines that end at the same height are moved apart, as in the training curves. Maps are square and show
+cosine similarity between words, in groups, for example before and after training.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from npformer.errors import DataError
+from npformer.errors import DataError, ShapeError
 from npformer.plotting import colours
-from npformer.plotting.canvas import EDGE, Style, add_axes, check_place, drawing, sheet, write_picture
+from npformer.plotting.canvas import EDGE, Style, add_axes, as_map, check_place, colour_bar, drawing, sheet, write_picture
 from npformer.plotting.labels import label_width
 from npformer.plotting.panels import name_ends
 
@@ -27,6 +30,9 @@ _PLOT_WIDTH, _PLOT_HEIGHT = 3.3, 2.7  # inches
 _LEFT, _TITLE, _BELOW = 0.8, 0.5, 0.68  # inches around a plot
 _LEAST_RANGE = 8.0  # of a logarithmic axis, top over bottom
 _NAMED_TICKS = 8  # the most measured points labelled under an axis
+_SIDE, _MAP_LEFT, _MAP_TOP, _MAP_BOTTOM = 3.9, 0.85, 0.55, 0.35  # inches
+
+Matrix = npt.NDArray[np.floating]
 
 
 class Curve(NamedTuple):
@@ -126,3 +132,47 @@ def _set_scales(axes: Axes, chart: Chart) -> None:
     elif not chart.log_x:
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+
+
+def draw_similarity(
+    maps: Sequence[tuple[str, Matrix]], groups: Sequence[str], path: Path, title: str, note: str = ""
+) -> None:
+    """Write a PNG of maps (name, cosine similarities (n, n)) side by side; groups (n) names each word's group.
+
+    Words of one group are next to each other. Raises ShapeError if a matrix is not (n, n), OutputError if path
+    cannot be written.
+    """
+    check_place(path)
+    write_picture(similarity_figure(maps, groups, title, note), path)
+
+
+@drawing()
+def similarity_figure(maps: Sequence[tuple[str, Matrix]], groups: Sequence[str], title: str, note: str = "") -> Figure:
+    """The picture of draw_similarity as a Figure: one Axes per map, and one for the colour bar (last)."""
+    count = len(groups)
+    for name, matrix in maps:
+        if matrix.shape != (count, count) or count == 0:
+            raise ShapeError(f"{name}: expected similarities of the {count} words in groups, got {matrix.shape}")
+    width = 2 * EDGE + len(maps) * (_MAP_LEFT + _SIDE)
+    figure = sheet(width, _MAP_TOP + _SIDE + _MAP_BOTTOM, title, [note])
+    for i, (name, matrix) in enumerate(maps):
+        axes = add_axes(figure, EDGE + _MAP_LEFT + i * (_SIDE + _MAP_LEFT), _MAP_BOTTOM, _SIDE, _SIDE)
+        _draw_map(axes, matrix, groups)
+        axes.set_title(name)
+    bar = colour_bar(figure, width - EDGE - 1.5, figure.get_figheight() - 0.58, "≤ 0")
+    bar.set_title("cosine similarity", fontsize=8, weight="normal", pad=3)
+    return figure
+
+
+def _draw_map(axes: Axes, matrix: Matrix, groups: Sequence[str]) -> None:
+    """One map: blocks of equal groups are framed and named once."""
+    axes.imshow(np.clip(matrix, 0, 1), cmap=colours.weight_ramp(), vmin=0, vmax=1, interpolation="nearest")
+    sizes = [(group, len(list(members))) for group, members in groupby(groups)]
+    ends = np.cumsum([size for _, size in sizes])
+    starts = ends - [size for _, size in sizes]
+    for edge in ends[:-1]:
+        axes.axhline(edge - 0.5, color=colours.RULE, linewidth=0.5)
+        axes.axvline(edge - 0.5, color=colours.RULE, linewidth=0.5)
+    axes.set_yticks((starts + ends - 1) / 2, [group for group, _ in sizes], fontsize=8.5, color=colours.INK)
+    axes.set_xticks([])
+    as_map(axes)

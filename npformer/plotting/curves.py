@@ -1,5 +1,7 @@
 """Training curves of a run: its loss, its held-out accuracy, its learning rate, and the norm of its gradient.
 
+``draw_comparison`` shows the losses of two runs that differ in a bug and in nothing else.
+
 Every line has its name and last value at its right end, in its own colour, so no legend is needed.
 A value that cannot be drawn (a NaN or infinite loss) is shown as a gap, a cross on the step axis and a
 sentence in the picture.
@@ -21,8 +23,7 @@ from npformer.errors import DataError
 from npformer.percent import percent
 from npformer.plotting import colours
 from npformer.plotting.canvas import Style, add_axes, check_place, drawing, sheet, write_picture
-from npformer.plotting.panels import Line, Panel, draw_panel, plain, room_above
-from npformer.plotting.series import Series, series
+from npformer.plotting.panels import Line, Panel, Series, draw_panel, plain, room_above, series
 
 TITLE = "Training curves"
 _WIDTH, _LEFT, _RIGHT = 8.7, 0.75, 1.85  # inches
@@ -154,3 +155,33 @@ def _summary(metrics: Sequence[Mapping[str, Any]], panels: list[Panel]) -> str:
     last = max(line.data.steps[-1] for panel in panels for line in panel.lines)
     counted = f"{last:,.0f} steps" if last != 1 else "1 step"
     return f"{TITLE} · {counted}" + (f" · {np.median(fast):,.0f} tokens per second (median)" if fast.size else "")
+
+
+def draw_comparison(
+    right: Sequence[float], wrong: Sequence[float], path: Path, title: str, notes: Sequence[str] = ()
+) -> None:
+    """Write a PNG of two losses in nats per token, one value per step, NaN where a run broke down.
+
+    notes are sentences below the title. An existing picture at path is replaced. Raises DataError if
+    there is nothing to draw, OutputError if path cannot be written.
+    """
+    check_place(path)
+    write_picture(comparison_figure(right, wrong, title, notes), path)
+
+
+@drawing()
+def comparison_figure(right: Sequence[float], wrong: Sequence[float], title: str, notes: Sequence[str] = ()) -> Figure:
+    """The picture of draw_comparison as a Figure of one Axes."""
+    if not len(right) or not len(wrong):
+        raise DataError("losses: expected at least one step of each run, got none; train both first")
+    lines = [
+        Line("wrong", _of_losses(wrong), colours.HELD_OUT, plain, smooth=True),
+        Line("right", _of_losses(right), colours.TRAINING, plain, smooth=True),
+    ]
+    panel = Panel("Training loss (nats per token)", 2.9, lines, may_be_log=True)
+    return panels_figure([panel], title, notes, (0, max(len(right), len(wrong))))
+
+
+def _of_losses(losses: Sequence[float]) -> Series:
+    values = np.array(losses, dtype=np.float64)
+    return Series(np.arange(1.0, values.size + 1), np.where(np.abs(values) < 1e99, values, np.nan))

@@ -1,28 +1,52 @@
-"""One panel of the training curves: its lines, its scale, and labels at the lines' ends.
+"""One panel of the training curves: the numbers of metrics.jsonl as lines, its scale, and labels at the lines' ends.
 
-A line's label is beside its last point; labels that would overlap are moved apart, in the same
-order from top to bottom.
+A value that is missing from a line of the file gives no point. A value that is not finite (a diverged loss, also
+one of 1e99, or null in JSON) is kept as NaN, so that the picture can show a gap. If a step occurs twice, as after
+resuming from an older checkpoint, the last line counts.
+
+A curve's label is beside its last point; labels that would overlap are moved apart, in the same order from top to
+bottom.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter
 
+from npformer.errors import DataError
 from npformer.plotting import colours
 from npformer.plotting.canvas import Style
-from npformer.plotting.series import Series, running_mean
 
 _LABEL_HEIGHT, _SENTENCE_HEIGHT = 0.19, 0.17  # inches
 _LOG_RANGE = 20.0  # values that differ by more than this factor need a log scale
 _SMOOTH_FROM, _SMOOTH_PARTS = 60, 40  # logged values; fewer than 60 need no smoothing
 _MARKED = 40  # logged values; more markers would overlap
+#: No loss of a learning run is this large; its square would overflow while drawing.
+_TOO_LARGE = 1e99
+
+
+class Series(NamedTuple):
+    """One measured quantity: values over steps, steps rising."""
+
+    steps: npt.NDArray[np.float64]  # (n,)
+    values: npt.NDArray[np.float64]  # (n,)  NaN where the logged value was not finite
+
+    @property
+    def finite(self) -> npt.NDArray[np.bool_]:
+        """Whether each point can be drawn, (n,)."""
+        return np.isfinite(self.values)
+
+    @property
+    def alone(self) -> npt.NDArray[np.intp]:
+        """Indices of the points without a neighbour to draw a line to."""
+        seen = np.concatenate([[False], self.finite, [False]])
+        return np.flatnonzero(seen[1:-1] & ~seen[:-2] & ~seen[2:])
 
 
 class Line(NamedTuple):
@@ -167,3 +191,35 @@ def _tell_gaps(axes: Axes, lines: list[Line]) -> None:
 def plain(value: float) -> str:
     """A number with three significant digits."""
     return f"{value:.3g}"
+
+
+def series(metrics: Sequence[Mapping[str, Any]], kind: str, field: str) -> Series:
+    """The field of all lines of this kind. Raises DataError, naming the line, for a value that is not a number."""
+    points: dict[float, float] = {}
+    for number, line in enumerate(metrics, start=1):
+        if line.get("kind") == kind and field in line:
+            step = _number(line.get("step"), number, "step")
+            if not np.isfinite(step):
+                raise DataError(f"metrics, line {number}: expected a finite step, got {step}; mend the file")
+            points[step] = _number(line[field], number, field)
+    steps = sorted(points)
+    values = np.array([points[step] for step in steps], dtype=np.float64)
+    values[~(np.abs(values) < _TOO_LARGE)] = np.nan
+    return Series(np.array(steps, dtype=np.float64), values)
+
+
+def running_mean(line: Series, width: int) -> Series:
+    """Each value replaced by the mean of the finite values at most width // 2 places away; gaps stay."""
+    window = np.ones(2 * (width // 2) + 1)
+    inside = slice(width // 2, width // 2 + line.values.size)
+    total = np.convolve(np.nan_to_num(line.values), window)[inside]
+    count = np.convolve(line.finite.astype(np.float64), window)[inside]
+    return Series(line.steps, np.where(line.finite, total / np.maximum(count, 1), np.nan))
+
+
+def _number(value: Any, number: int, field: str) -> float:
+    if value is None and field != "step":
+        return float("nan")
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise DataError(f"metrics, line {number}: expected a number for {field}, got {value!r}; mend the file")
+    return float(value)

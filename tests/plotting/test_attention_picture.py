@@ -3,18 +3,14 @@
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from matplotlib.colors import to_rgb
 
 from npformer.errors import DTypeError, ShapeError
 from npformer.plotting import colours, draw_attention
 from npformer.plotting.attention import attention_figure
-from npformer.plotting.attention_layout import plan
-from npformer.plotting.attention_maps import attention_map
-from tests.plotting.figures import texts
-
-Weights = dict[str, npt.NDArray[np.generic]]
+from npformer.plotting.attention_layout import attention_map, plan
+from tests.plotting.figures import expect_inside, texts
 
 
 def example(length, layers=2, heads=4):
@@ -195,11 +191,11 @@ def test_special_tokens_without_room_are_written_upwards():
 
 
 @pytest.mark.parametrize("length", [3, 12, 40])
-def test_nothing_reaches_over_the_edge_and_no_row_into_the_next(length, stays_inside):
+def test_nothing_reaches_over_the_edge_and_no_row_into_the_next(length):
     weights, source, target = example(length, layers=1, heads=1)
     target[1] = "extraordinarily"
     figure = attention_figure(weights, source, target, title="reverse " * 40)
-    assert stays_inside(figure)
+    expect_inside(figure)
     next_titles = [text for text in figure.texts if text.get_weight() == "bold"][2:]
     for axes, title in zip(heads_of(figure), next_titles, strict=False):
         lowest = min(text.get_window_extent().y0 for text in names_of(axes, "keys"))

@@ -1,16 +1,21 @@
-"""Charts side by side: every curve is drawn, named at its end, and inside the picture."""
+"""Charts side by side: every curve is drawn, named at its end, and inside the picture; and maps of similarity."""
 
 import numpy as np
 import pytest
 
-from npformer.plotting.charts import Chart, Curve, charts_figure
-from tests.plotting.figures import texts
+from npformer.plotting.charts import Chart, Curve, charts_figure, similarity_figure
+from tests.plotting.figures import expect_inside, texts
 
 NAN = float("nan")
 
 
 def chart(*curves, **options):
     return Chart("title", "tokens", "milliseconds", curves, **options)
+
+
+def axes_of(*curves, **options):
+    """The axes of a picture of one chart."""
+    return charts_figure([chart(*curves, **options)], "t").axes[0]
 
 
 def test_every_chart_has_its_curves_and_their_names():
@@ -23,39 +28,58 @@ def test_every_chart_has_its_curves_and_their_names():
 
 
 def test_names_that_would_touch_are_moved_apart():
-    figure = charts_figure([chart(Curve("a", [1, 2], [1.0, 1.0]), Curve("b", [1, 2], [1.0, 1.001]))], "t")
-    low, high = (text.get_position()[1] for text in figure.axes[0].texts)
+    axes = axes_of(Curve("a", [1, 2], [1.0, 1.0]), Curve("b", [1, 2], [1.0, 1.001]))
+    low, high = (text.get_position()[1] for text in axes.texts)
     assert high - low > 0.05
 
 
 def test_a_curve_that_ends_before_the_others_is_named_where_it_ends():
-    figure = charts_figure(
-        [chart(Curve("short", [1, 2, 3], [1.0, 2.0, NAN]), Curve("long", [1, 2, 3], [1, 1, 1]))], "t"
-    )
-    (place,) = (text.xy for text in figure.axes[0].texts if text.get_text() == "short")
+    axes = axes_of(Curve("short", [1, 2, 3], [1.0, 2.0, NAN]), Curve("long", [1, 2, 3], [1, 1, 1]))
+    (place,) = (text.xy for text in axes.texts if text.get_text() == "short")
     assert place == (2, 2.0)
 
 
 def test_places_of_measurement_are_the_ticks_of_a_logarithmic_axis():
-    axes = charts_figure([chart(Curve("a", [128, 512, 2048], [1.0, 2.0, 3.0]), log_x=True)], "t").axes[0]
+    axes = axes_of(Curve("a", [128, 512, 2048], [1.0, 2.0, 3.0]), log_x=True)
     assert axes.get_xscale() == "log"
     assert axes.get_xticks().tolist() == [128, 512, 2048]
 
 
 def test_numbers_that_cannot_be_negative_start_at_zero():
-    assert charts_figure([chart(Curve("a", [1, 2], [5.0, 6.0]))], "t").axes[0].get_ylim()[0] == 0
-    assert charts_figure([chart(Curve("a", [1, 2], [-5.0, 6.0]))], "t").axes[0].get_ylim()[0] < -5
+    assert axes_of(Curve("a", [1, 2], [5.0, 6.0])).get_ylim()[0] == 0
+    assert axes_of(Curve("a", [1, 2], [-5.0, 6.0])).get_ylim()[0] < -5
 
 
 def test_noise_does_not_fill_a_logarithmic_axis():
-    low, high = charts_figure([chart(Curve("a", [1, 2], [1.0, 1.01]), log_y=True)], "t").axes[0].get_ylim()
+    low, high = axes_of(Curve("a", [1, 2], [1.0, 1.01]), log_y=True).get_ylim()
     assert high / low > 7
 
 
 @pytest.mark.parametrize("log", [False, True])
-def test_everything_stays_inside_the_picture(log, stays_inside):
+def test_everything_stays_inside_the_picture(log):
     curves = [Curve(f"a rather long name {i}", [1, 2], [1.0, 10.0**i]) for i in range(4)]
     figure = charts_figure([chart(*curves, log_y=log)] * 2, "A heading", ["a note that is long " * 12])
-    assert stays_inside(figure)
+    expect_inside(figure)
     one, other = (axes.get_tightbbox() for axes in figure.axes)
     assert not one.overlaps(other)
+
+
+GROUPS = ["Jan", "Jan", "Jan", "Feb"]
+
+
+def test_a_map_for_each_matrix_and_a_name_for_each_group():
+    maps = [("before", np.eye(4)), ("after", np.ones((4, 4)) - 2 * np.eye(4))]
+    figure = similarity_figure(maps, GROUPS, "Heading", "a note")
+    before, after, _ = figure.axes
+    assert [before.get_title(loc="left"), after.get_title(loc="left")] == ["before", "after"]
+    assert [label.get_text() for label in before.get_yticklabels()] == ["Jan", "Feb"]
+    assert before.get_yticks().tolist() == [1.0, 3.0]
+    assert [line.get_ydata()[0] for line in before.lines if line.get_xdata()[0] == 0] == [2.5]
+    assert after.images[0].get_array().min() == 0, "what points away is shown as 0"
+
+
+def test_nothing_overlaps_the_colour_bar():
+    figure = similarity_figure([("a", np.eye(4)), ("b", np.eye(4))], GROUPS, "t", "note")
+    figure.canvas.draw()
+    box = figure.axes[-1].get_tightbbox()
+    assert all(not box.overlaps(axes.get_tightbbox()) for axes in figure.axes[:-1])

@@ -1,12 +1,16 @@
-"""The picture of a run shows what was logged, and says what it cannot show."""
+"""The picture of a run, or of two, shows what was logged, and says what it cannot show.
+
+What metrics.jsonl says becomes points, gaps or a clear error.
+"""
 
 import numpy as np
 import pytest
 
+from npformer.errors import DataError
 from npformer.plotting import draw_curves
-from npformer.plotting.curves import curves_figure
-from npformer.plotting.panels import spread
-from tests.plotting.figures import texts
+from npformer.plotting.curves import comparison_figure, curves_figure
+from npformer.plotting.panels import Series, running_mean, series, spread
+from tests.plotting.figures import expect_inside, texts
 
 NAN, INF = float("nan"), float("inf")
 
@@ -31,7 +35,7 @@ def line(axes, name):
     return next(found for found in axes.lines if found.get_label() == name)
 
 
-def test_a_run_with_everything(stays_inside):
+def test_a_run_with_everything():
     figure = curves_figure([*run([2.0, 1.5, 1.0]), held_out(200, 1.6), held_out(300, 1.2, 0.95, 0.7)])
     assert titles(figure) == ["Loss (nats per token)", "Held-out accuracy (%)", "Learning rate"]
     loss, accuracy, rate = figure.axes
@@ -44,7 +48,7 @@ def test_a_run_with_everything(stays_inside):
         "Training curves",
         "Training curves · 300 steps · 40,000 tokens per second (median)",
     ]
-    assert stays_inside(figure)
+    expect_inside(figure)
 
 
 def test_all_panels_share_the_step_axis_and_the_lowest_names_it():
@@ -76,16 +80,16 @@ def test_without_training_lines_the_evaluation_is_shown():
     assert titles(curves_figure([held_out(1, 2.0)])) == ["Loss (nats per token)", "Held-out accuracy (%)"]
 
 
-def test_a_single_point_is_visible(stays_inside):
+def test_a_single_point_is_visible():
     figure = curves_figure([train(100, 2.0)])
     drawn = line(figure.axes[0], "training")
     assert drawn.get_marker() == "o"
     assert drawn.get_markevery() == [0]
     assert figure.axes[0].get_xlim()[0] <= 100 <= figure.axes[0].get_xlim()[1]
-    assert stays_inside(figure)
+    expect_inside(figure)
 
 
-def test_losses_that_are_not_finite_are_gaps_and_the_picture_says_so(stays_inside):
+def test_losses_that_are_not_finite_are_gaps_and_the_picture_says_so():
     figure = curves_figure([*run([2.0, 1.5, NAN, 1.4, INF, None]), held_out(300, INF), held_out(600, 1.0)])
     axes = figure.axes[0]
     np.testing.assert_array_equal(np.isnan(line(axes, "training").get_ydata()), [False, False, True, False, True, True])
@@ -97,7 +101,7 @@ def test_losses_that_are_not_finite_are_gaps_and_the_picture_says_so(stays_insid
         "× training: 3 of 6 values not finite, first at step 300\n"
         "× held-out: 1 of 2 values not finite, first at step 300",
     ]
-    assert stays_inside(figure)
+    expect_inside(figure)
 
 
 def test_the_sentence_about_gaps_stands_clear_of_the_lines_and_the_title():
@@ -112,10 +116,10 @@ def test_the_sentence_about_gaps_stands_clear_of_the_lines_and_the_title():
     assert title.get_window_extent().y1 < subtitle.y0
 
 
-def test_a_run_of_nothing_but_nan_is_drawn(stays_inside):
+def test_a_run_of_nothing_but_nan_is_drawn():
     figure = curves_figure([*run([NAN, NAN]), held_out(200, NAN, NAN, NAN)])
     assert "2 of 2 values not finite" in texts(figure.axes[0])[0]
-    assert stays_inside(figure)
+    expect_inside(figure)
 
 
 @pytest.mark.parametrize("losses", [[0.0], [0.0, 0.0], [-1.0, 2.0], [5.0, 5.0], [1e-300, 1e98], [1e38, 3e38]])
@@ -152,41 +156,113 @@ def test_no_score_is_rounded_up_to_a_perfect_one():
     assert texts(accuracy) == ["token accuracy 100.0 %", "exact match 99.9 %"]
 
 
-def test_the_title_names_the_task_and_the_run_as_they_are(stays_inside):
+def test_the_title_names_the_task_and_the_run_as_they_are():
     figure = curves_figure(run([2.0, 1.0]), "lm of $a_1$.txt · run my_run-$2")
     assert texts(figure)[0] == "lm of $a_1$.txt · run my_run-$2"
     assert not figure.texts[0].get_parse_math()
-    assert stays_inside(figure)
+    expect_inside(figure)
 
 
 def with_norms(norms):
     return [one | {"grad_norm": norm} for one, norm in zip(run([1.0] * len(norms)), norms, strict=True)]
 
 
-def test_the_norm_of_the_gradient_is_drawn_with_the_norm_that_clips(stays_inside):
+def test_the_norm_of_the_gradient_is_drawn_with_the_norm_that_clips():
     figure = curves_figure(with_norms([3.0, 2.0, 0.5]), clip_norm=1.0)
     assert titles(figure) == ["Loss (nats per token)", "Learning rate", "Gradient norm, clipped to 1"]
     axes = figure.axes[2]
     np.testing.assert_array_equal(line(axes, "last").get_ydata(), [3.0, 2.0, 0.5])
     assert [list(each.get_ydata()) for each in axes.lines if each.get_linestyle() == ":"] == [[1.0, 1.0]]
-    assert stays_inside(figure)
+    expect_inside(figure)
     unclipped = curves_figure(with_norms([0.3, 0.2, 0.1]), clip_norm=1.0).axes[2]
     assert [each for each in unclipped.lines if each.get_linestyle() == ":"] == [], "beyond the axes"
     assert titles(curves_figure(with_norms([0.3]), clip_norm=None))[2] == "Gradient norm"
 
 
-def test_the_warm_up_is_marked(stays_inside):
+def test_the_warm_up_is_marked():
     figure = curves_figure(run([2.0, 1.0, 0.5]), warmup=120)
     rate = figure.axes[1]
     assert "warm-up to step 120" in texts(rate)
     (shade,) = rate.patches
     assert (shade.get_x(), shade.get_width()) == (0, 120)
-    assert stays_inside(figure)
+    expect_inside(figure)
     for steps in (0, 1):
         assert not curves_figure(run([2.0, 1.0]), warmup=steps).axes[1].patches
 
 
-def test_a_warm_up_that_has_not_ended_fills_the_panel(stays_inside):
+def test_a_warm_up_that_has_not_ended_fills_the_panel():
     figure = curves_figure(run([2.0, 1.0]), warmup=5_000)
     assert figure.axes[1].get_xlim() == (0.0, 200.0)
-    assert stays_inside(figure)
+    expect_inside(figure)
+
+
+def test_both_runs_are_drawn_and_named():
+    figure = comparison_figure([2.0, 1.0], [2.0, 3.0], "A title", ["right: a", "wrong: b"])
+    (axes,) = figure.axes
+    assert texts(axes) == ["wrong 3", "right 1"]
+    lines = {line.get_label(): line for line in axes.lines}
+    np.testing.assert_array_equal(lines["right"].get_ydata(), [2.0, 1.0])
+    np.testing.assert_array_equal(lines["wrong"].get_xdata(), [1, 2])
+    assert texts(figure) == ["A title", "right: a", "wrong: b"]
+
+
+def test_a_run_that_broke_down_is_a_gap_and_a_sentence():
+    (axes,) = comparison_figure([2.0, 1.0, 0.9], [2.0, NAN, NAN], "t").axes
+    assert any("2 of 3 values not finite, first at step 2" in text for text in texts(axes))
+
+
+def test_everything_of_two_runs_stays_inside_the_picture():
+    figure = comparison_figure([2.0, 1.0], [2.0, NAN], "A long title " * 9, ["a note that is long " * 12])
+    expect_inside(figure)
+
+
+def point(step, loss):
+    return {"step": step, "kind": "train", "loss": loss}
+
+
+def test_only_lines_of_the_kind_that_have_the_field_are_points():
+    lines = [
+        point(1, 3.0),
+        {"step": 2, "kind": "eval", "loss": 9.0},
+        {"step": 3, "kind": "train"},
+        point(4, 2.0),
+    ]
+    found = series(lines, "train", "loss")
+    np.testing.assert_array_equal(found.steps, [1, 4])
+    np.testing.assert_array_equal(found.values, [3.0, 2.0])
+
+
+def test_steps_rise_and_the_last_word_on_a_step_counts():
+    found = series([point(1, 3.0), point(3, 1.0), point(2, 2.0), point(3, 0.5)], "train", "loss")
+    np.testing.assert_array_equal(found.steps, [1, 2, 3])
+    np.testing.assert_array_equal(found.values, [3.0, 2.0, 0.5])
+
+
+@pytest.mark.parametrize("lost", [float("nan"), float("inf"), float("-inf"), None, 1e99, np.float32("nan")])
+def test_what_is_not_finite_is_a_gap(lost):
+    found = series([point(1, 1.0), point(2, lost), point(3, 1.0)], "train", "loss")
+    np.testing.assert_array_equal(found.finite, [True, False, True])
+
+
+@pytest.mark.parametrize("wrong", ["0.5", True, [1.0], {}])
+def test_what_is_no_number_is_an_error_that_names_the_line(wrong):
+    with pytest.raises(DataError, match=r"line 2: expected a number for loss, got .*mend the file"):
+        series([point(1, 1.0), point(2, wrong)], "train", "loss")
+
+
+@pytest.mark.parametrize("step", [None, "3", float("nan"), float("inf")])
+def test_a_step_that_is_no_number_is_an_error(step):
+    with pytest.raises(DataError, match=r"line 1: expected a (number for|finite) step"):
+        series([point(step, 1.0)], "train", "loss")
+
+
+def test_points_without_neighbours_are_known():
+    nan = np.nan
+    values = np.array([1.0, nan, 2.0, 3.0, nan, 4.0])
+    assert Series(np.arange(6.0), values).alone.tolist() == [0, 5]
+    assert Series(np.arange(1.0), values[:1]).alone.tolist() == [0]
+
+
+def test_running_mean_keeps_gaps_and_leaves_them_out():
+    line = Series(np.arange(5.0), np.array([1.0, 2.0, np.nan, 4.0, 8.0]))
+    np.testing.assert_array_equal(running_mean(line, 3).values, [1.5, 1.5, np.nan, 6.0, 6.0])

@@ -8,9 +8,8 @@ import pytest
 
 from npformer.errors import DataError, OutputError, ShapeError
 from npformer.plotting import draw_attention, draw_curves, draw_profile, draw_sweep
-from npformer.plotting.charts import Chart, Curve, draw_charts
-from npformer.plotting.comparison import draw_comparison
-from npformer.plotting.similarity import draw_similarity
+from npformer.plotting.charts import Chart, Curve, draw_charts, draw_similarity
+from npformer.plotting.curves import draw_comparison
 from tests.plotting.test_profile_picture import ROWS
 from tests.plotting.test_sweep_picture import MIXED
 

@@ -5,7 +5,7 @@ from matplotlib.colors import to_hex
 from npformer.plotting import colours
 from npformer.plotting.profile import profile_figure
 from npformer.training.bench import Row
-from tests.plotting.figures import texts
+from tests.plotting.figures import expect_inside, texts
 
 
 def row(op, direction, seconds, bound, by, share):
@@ -44,8 +44,8 @@ def test_names_and_numbers():
     assert texts(figure) == ["A title", "a note"]
 
 
-def test_nothing_sticks_out(stays_inside):
+def test_nothing_sticks_out():
     dear = [row("sinusoidal_positions", "backward", 12.345, 12.345, "products", 0.999)]
     figure = profile_figure([*dear, *ROWS], "A training step's 12,345.6 ms", ["a long note " * 40])
-    assert stays_inside(figure)
+    expect_inside(figure)
     assert figure.axes[0].xaxis.get_major_formatter()(10000) == "10,000"

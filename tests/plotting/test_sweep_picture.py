@@ -7,7 +7,7 @@ from npformer.plotting import colours
 from npformer.plotting.sweep import sweep_figure
 from npformer.proof.curves import Curve
 from npformer.proof.sweep import STEPS
-from tests.plotting.figures import texts
+from tests.plotting.figures import expect_inside, texts
 
 V = STEPS**2 + 1e-16 / STEPS
 
@@ -107,8 +107,8 @@ def test_an_error_of_exactly_zero_is_a_gap_and_nan_is_no_trouble():
     assert np.flatnonzero(np.isnan(shown)).tolist() == [3, 5]
 
 
-def test_nothing_sticks_out(stays_inside):
+def test_nothing_sticks_out():
     long = "DecoderStack: post, relu · layers.0.memory_attention.output.weight"
     figure = sweep_figure([curve(long, "PROVES NOTHING") for _ in range(20)])
-    assert stays_inside(figure)
+    expect_inside(figure)
     assert any(text.startswith("DecoderStac…") and text.endswith("output.weight") for text in texts(figure.axes[0]))
