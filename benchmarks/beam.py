@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import npformer as npf
-from benchmarks import machine, report, summary
+from benchmarks import compare, machine, report
 from benchmarks.options import UsageError, add_save, at_least_1, bare_parser, numbers
 from npformer.errors import NpformerError
 from npformer.models import Transformer
@@ -75,8 +75,8 @@ def compared(model, src, batch, rounds, *, beam, max_len):
     ]
     taken = [[[_seconds(way, parts)] for way in ways] for _ in range(rounds + 1)][1:]  # the first round warms up
     greedy, searched = zip(*taken, strict=True)
-    medians = {name: summary.times(each).median for name, each in (("greedy", greedy), ("beam", searched))}
-    return {"batch": batch, **medians, "ratio": summary.ratio(greedy, searched)._asdict()}
+    medians = {name: compare.times(each).median for name, each in (("greedy", greedy), ("beam", searched))}
+    return {"batch": batch, **medians, "ratio": compare.ratio(greedy, searched)._asdict()}
 
 
 def _seconds(way, parts):

@@ -20,7 +20,7 @@ from PIL import Image
 from benchmarks import report
 from benchmarks.browser import LIMIT, Browser, browser_problem
 from benchmarks.options import at_least_1, bare_parser
-from benchmarks.page_examples import printed
+from benchmarks.pages import printed
 
 MEGABYTES, PAINT, STEP = 3.0, 1000.0, 50.0  # the limits; times in milliseconds
 PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"

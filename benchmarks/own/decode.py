@@ -1,8 +1,7 @@
 """npformer's greedy decoding of a fixed number of tokens."""
 
 import npformer as npf
-from benchmarks.own.backend import about, backend
-from benchmarks.own.model import NO_END, decoding_model, sources
+from benchmarks.own.model import NO_END, about, backend, decoding_model, sources
 from benchmarks.tasks import Contender
 from npformer.models.presets import PRESETS
 

@@ -1,7 +1,7 @@
 """Every gradient of a model against NumPy's in float64, tensor by tensor, with float32's error budget."""
 
 import npformer as npf
-from benchmarks.own.backend import about, backend
+from benchmarks.own.model import about, backend
 from benchmarks.tasks import Contender
 from npformer.models.presets import Preset
 from npformer.proof import against_float64

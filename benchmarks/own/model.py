@@ -1,14 +1,28 @@
-"""The initial models of contenders, and a file of their weights for processes without npformer."""
+"""The backends and initial models of contenders, and a file of their weights for processes without npformer."""
 
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 
 import npformer as npf
+from benchmarks.machine import cores
 from npformer.interop.torch import save_state_dict
 
 NO_END = -1  # not a token: every contender decodes to the full length
 NEVER = -1e4  # with this bias a token is never the likeliest
+
+
+def backend(device, kernels, precision="float32"):
+    """npformer's backend on device in float32, with these kernels and this precision of products."""
+    return npf.get_backend(device, dtype="float32", kernels=kernels, precision=precision)
+
+
+def about(of):
+    """The backend's description for the report."""
+    threads = "1" if of.name == "cupy" else f"up to {of.threads} over a batch or {cores()} in a product"
+    library = import_module("npformer.backend.numba.intel").product_library() if of.kernels == "numba" else ""
+    return {"backend": f"{of}, products by {library}" if library else str(of), "threads": threads}
 
 
 def training_model(preset, dropout, backend, recompute=False):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.cases import case
-from benchmarks.own.backend import backend
+from benchmarks.own.model import backend
 from benchmarks.tasks import TOGETHER, Contender, repeated
 from npformer.functional import OPERATIONS, AttentionMask
 from npformer.models.presets import PRESETS

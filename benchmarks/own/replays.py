@@ -7,7 +7,7 @@ sets together exceed it, so each turn evicts graphs and captures others.
 import numpy as np
 
 import npformer as npf
-from benchmarks.own.backend import about, backend
+from benchmarks.own.model import about, backend
 from benchmarks.own.on_gpu import used_memory
 from benchmarks.tasks import Contender
 from npformer.models.presets import Preset

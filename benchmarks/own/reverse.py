@@ -4,7 +4,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.own.backend import about
+from benchmarks.own.model import about
 from benchmarks.tasks import Contender
 from npformer.training import RunDirectory, Trainer
 from npformer.training.assemble import assemble, write_run

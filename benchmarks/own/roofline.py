@@ -1,7 +1,7 @@
 """A GPU's peak rates as npformer measures them, and the bytes that a training step has to move."""
 
 import npformer as npf
-from benchmarks.own.backend import about, backend
+from benchmarks.own.model import about, backend
 from benchmarks.tasks import Contender
 from npformer.backend.flops import adam_work
 from npformer.backend.roofline import measure_roofline

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 import npformer as npf
 from benchmarks.contender import peak_memory
-from benchmarks.own.backend import about, backend
-from benchmarks.own.model import training_model
+from benchmarks.own.model import about, backend, training_model
 from benchmarks.own.on_gpu import launched, memory_watched
 from benchmarks.tasks import PREPARED, TOGETHER, Contender
 from npformer.backend.backend import run_eagerly

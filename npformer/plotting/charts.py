@@ -21,7 +21,17 @@ from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatt
 
 from npformer.errors import DataError, ShapeError
 from npformer.plotting import colours
-from npformer.plotting.canvas import EDGE, Style, add_axes, as_map, check_place, colour_bar, drawing, sheet, write_picture
+from npformer.plotting.canvas import (
+    EDGE,
+    Style,
+    add_axes,
+    as_map,
+    check_place,
+    colour_bar,
+    drawing,
+    sheet,
+    write_picture,
+)
 from npformer.plotting.labels import label_width
 from npformer.plotting.panels import name_ends
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import compare, summary, turns
+from benchmarks import compare, turns
 from benchmarks.turns import Budget, ContenderError, Entry, contenders, take_turns
 
 SLEEPERS = "tests.benchmarks.sleepers"
@@ -88,17 +88,17 @@ def test_all_processes_have_ended_afterwards():
 
 
 def test_times_and_rounds_of_a_summary():
-    times = summary.times([[3.0, 1.0], [2.0], [10.0]])
+    times = compare.times([[3.0, 1.0], [2.0], [10.0]])
     assert times == (2.5, 1.0, 3, 4)
     with pytest.raises(ValueError, match="rounds: expected at least one"):
-        summary.times([])
+        compare.times([])
 
 
 def test_a_ratio_compares_rounds_that_took_turns():
     ours = [[1.0], [10.0, 10.0], [2.0], [4.0], [1.0, 3.0, 2.0]]  # the machine was slow in the second round
     theirs = [[2.0], [20.0], [6.0, 6.0], [8.0], [8.0]]
-    assert summary.ratio(ours, theirs) == (2.0, 2.0, 3.0)
-    assert summary.ratio([[2.0]], [[1.0]]) == (0.5, 0.5, 0.5)
-    assert summary.ratio([[1.0]] * 4, [[4.0], [1.0], [3.0], [2.0]]) == (2.5, 1.75, 3.25), "interpolated"
+    assert compare.ratio(ours, theirs) == (2.0, 2.0, 3.0)
+    assert compare.ratio([[2.0]], [[1.0]]) == (0.5, 0.5, 0.5)
+    assert compare.ratio([[1.0]] * 4, [[4.0], [1.0], [3.0], [2.0]]) == (2.5, 1.75, 3.25), "interpolated"
     with pytest.raises(ValueError, match="zip"):
-        summary.ratio(ours, theirs[:-1])
+        compare.ratio(ours, theirs[:-1])
