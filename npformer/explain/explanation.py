@@ -33,8 +33,7 @@ class Product(NamedTuple):
     zero: str  # why it is exactly 0; "" if it is not
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """The products that one line of one operation adds up."""
 
     call: str
@@ -266,10 +265,5 @@ def _sums(sums: Sums) -> dict[str, Any]:
 
 
 def _group(group: Group) -> dict[str, Any]:
-    return {
-        "call": group.call,
-        "operation": group.operation,
-        "line": None if group.line is None else group.line._asdict(),
-        "products": [each._asdict() for each in group.products],
-        "value": group.value,
-    }
+    line = None if group.line is None else group.line._asdict()
+    return group._asdict() | {"line": line, "products": [each._asdict() for each in group.products]}

@@ -13,9 +13,8 @@ import numpy as np
 from npformer.backend import PLAIN
 from npformer.errors import ConfigError
 from npformer.explain.derivation import split_docstring
-from npformer.explain.reading import Reader
+from npformer.explain.reading import OperationStory, Reader
 from npformer.explain.spots import Run
-from npformer.explain.stories import OperationStory
 from npformer.functional import OPERATIONS, Draw
 from npformer.proof import op_samples
 from npformer.proof.case import Sizes

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from npformer.explain.derivation import letters_in
-from npformer.explain.stories import FunctionStory, LineStory, OperationStory
+from npformer.explain.reading import FunctionStory, LineStory, OperationStory
 from npformer.explain.text import NARROWEST, WIDEST
 from npformer.functional import AttentionMask
 

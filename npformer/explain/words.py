@@ -29,7 +29,7 @@ def what(session: Session, place: Place) -> str:
     return f"{entry} of {place.name.partition('@')[2]}, which goes into {owner}; only its use there counts"
 
 
-def entry_words(session: Session, x: Any, index: Index, owner: str = "") -> str:
+def entry_words(session: Session, x: Any, index: Index, owner: str) -> str:
     """An entry of an activation: feature 3 of token b0 t2 ("o")."""
     shape = np.shape(x)
     if len(shape) == 3 and shape[:2] in token_shapes(session):
@@ -44,13 +44,13 @@ def token_shapes(session: Session) -> list[Index]:
     return [np.shape(x)[:2] for x in session.setting.inputs if getattr(x, "ndim", 0) >= 2]
 
 
-def token(session: Session, row: int, position: int, length: int, owner: str = "") -> str:
+def token(session: Session, row: int, position: int, length: int, owner: str) -> str:
     """A token by its place, and by its text where it is known."""
     said = label(session, row, position, length, owner)
     return f"token b{row} t{position}" + (f" ({said})" if said else "")
 
 
-def label(session: Session, row: int, position: int, length: int, owner: str = "") -> str:
+def label(session: Session, row: int, position: int, length: int, owner: str) -> str:
     """The text of a token of the sequence that a part of the model, owner, works on; "" if that is not known."""
     labels = session.setting.labels
     is_target = owner.startswith(("decoder", "tgt", "generator")) and "target_in" in labels

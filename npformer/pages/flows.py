@@ -29,13 +29,8 @@ CLOSE = 1e-12
 _ZEROS = (0, -(1 << 63))
 
 
-def flows(calls: Sequence[Call], arrays: Mapping[str, HostArray]) -> Flows:
-    """The flows of a trace's calls, in forward order."""
-    return Flows(calls, arrays).read()
-
-
 class Flows:
-    """Who reads whose numbers: they are followed through the forward."""
+    """Who reads whose numbers in a trace's calls: they are followed through the forward, then the uses are listed."""
 
     def __init__(self, calls: Sequence[Call], arrays: Mapping[str, HostArray]) -> None:
         self.calls = {call["id"]: call for call in calls}
@@ -48,9 +43,6 @@ class Flows:
         self.edges: list[tuple[int, int, int]] = []  # producer, consumer, the consumer's input
         #: (call, "upstream" | "gradients", name) -> the uses that add up to it
         self.fan_in: dict[tuple[int, str, str], list[Use]] = {}
-
-    def read(self) -> Flows:
-        """Follow the numbers, then list the uses of each gradient."""
         ends = sorted(self.calls.values(), key=lambda call: call["forward"]["end"])
         for call in ends:
             if call["id"] in self.leaves:
@@ -63,7 +55,6 @@ class Flows:
             self._list_upstream(call)
             if call["id"] not in self.leaves:
                 self._list_layer_gradients(call)
-        return self
 
     def _floats(self, call: Call, what: Kind) -> Iterator[tuple[int, str, HostArray]]:
         """(index, name, array) of a call's float arrays."""

@@ -32,6 +32,11 @@ class Line(NamedTuple):
     dots: bool = False
     faint: bool = False  # drawn beneath, without a last value
 
+    @property
+    def classes(self) -> str:
+        """Those of the style sheet."""
+        return f"line c{self.colour % COLOURS}{' dashed' * self.dashed}{' faint' * self.faint}"
+
 
 class Chart(NamedTuple):
     """A chart and how it is written."""
@@ -112,15 +117,15 @@ def _line(line: Line, x: Callable[[float], float], y: Callable[[float], float], 
         pen = "L"
         if line.dots or len(line.steps) == 1:
             dots.append(f'<circle cx="{x(step)}" cy="{y(value)}" r="2.6"/>')
-    classes = f"line c{line.colour % COLOURS}{' dashed' * line.dashed}{' faint' * line.faint}"
-    return f'<g class="{classes}"><path d="{"".join(path)}"/>{"".join(dots)}</g>'
+    return f'<g class="{line.classes}"><path d="{"".join(path)}"/>{"".join(dots)}</g>'
 
 
 def _key(line: Line, number: Callable[[float], str]) -> str:
-    classes = f"line c{line.colour % COLOURS}{' dashed' * line.dashed}{' faint' * line.faint}"
     last = "" if line.faint else f" <b>{number(line.values[-1])}</b>"
     dot = '<circle cx="11" cy="5" r="2.6"/>' if line.dots else ""
-    swatch = f'<svg width="22" height="10" aria-hidden="true"><g class="{classes}"><path d="M1 5h20"/>{dot}</g></svg>'
+    swatch = (
+        f'<svg width="22" height="10" aria-hidden="true"><g class="{line.classes}"><path d="M1 5h20"/>{dot}</g></svg>'
+    )
     return f"<li>{swatch}{escaped(line.label)}{last}</li>"
 
 

@@ -21,7 +21,7 @@ from npformer.atomic import describe, write_atomically
 from npformer.errors import NpformerError, OutputError
 from npformer.pages.bugs import BugTrace
 from npformer.pages.document import bundle, html_page, web_file
-from npformer.pages.flows import flows
+from npformer.pages.flows import Flows
 from npformer.pages.opening import Opening
 from npformer.pages.packing import Pack
 from npformer.proof import Trace
@@ -136,7 +136,7 @@ def _evidence(trace: Trace, pack: Pack) -> dict[str, Any]:
 
 def _flows(trace: Trace, pack: Pack) -> dict[str, Any]:
     """The edges of the graph, and the uses of each upstream gradient and of each gradient that a layer returns."""
-    found = flows(trace.document["calls"], trace.arrays)
+    found = Flows(trace.document["calls"], trace.arrays)
     fan_in: dict[str, dict[str, Any]] = {}
     for (call, what, name), uses in found.fan_in.items():
         fan_in.setdefault(str(call), {})[f"{what}.{name}"] = [

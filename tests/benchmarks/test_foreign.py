@@ -196,14 +196,12 @@ def test_the_first_score_adds_up():
     assert document["summary"] == score.summary(found)
 
 
-def test_the_command(capsys, tmp_path):
-    assert command.main(["--only", "RMS NORM", "--save", str(tmp_path / "found.json")]) == 0
-    assert "pairs" in capsys.readouterr().out
+def test_the_command(call, tmp_path):
+    call(command.main, "--only 'RMS NORM' --save", tmp_path / "found.json").fine().says("pairs")
     document = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
     assert {each["origin"] for each in document["results"]} == {"right", "by hand", "mutant"}
     assert document["summary"]["right"]["pairs"] == 1
-    assert command.main(["--only", "power of the norm", "--json"]) == 0
-    of_one = json.loads(capsys.readouterr().out)
+    of_one = call(command.main, "--only 'power of the norm' --json").fine().document
     assert [each["origin"] for each in of_one["results"]] == ["right", "by hand"]
     assert of_one["summary"]["by hand"]["told apart"] == 1
-    assert command.main(["--only", "no such pair"]) == 2
+    assert call(command.main, "--only 'no such pair'").code == 2

@@ -1,15 +1,16 @@
 """The GPU side of the benchmarks, as far as it can be tested without a GPU."""
 
 import ctypes
-import importlib
 import inspect
 import os
+from contextlib import nullcontext, suppress
+from importlib import import_module
 from types import SimpleNamespace
 
 import pytest
 
 import npformer as npf
-from benchmarks import contender, on_gpu, options, report, tasks, train_step
+from benchmarks import contender, decode, on_gpu, ops, options, report, tasks, train_step
 from benchmarks.contender import Server
 from benchmarks.options import Options
 from benchmarks.own.gradients import gradients
@@ -44,28 +45,28 @@ def test_contenders_of_a_training_step():
         ("tf32", 0.1, "cupy")
     }
     assert [entry.name for entry in found if entry.optional] == ["torch-compile", "torch-reduce-overhead"]
-    for entry in found:  # each named factory exists and accepts its options
-        module, _, name = entry.factory.partition(":")
-        if module.startswith("benchmarks.own"):
-            assert set(entry.options) <= parameters_of(module, name)
     assert len(train_step.entries(asked(torch=False), "tiny", 0.1, "", "tf32")) == 3
 
 
-def parameters_of(module, name):
-    return set(inspect.signature(getattr(importlib.import_module(module), name)).parameters)
-
-
-@pytest.mark.parametrize("name", [*on_gpu.FORMS.values(), "decode", "ops", "ceilings"])
-def test_pytorchs_factories_accept_their_options(name):
-    pytest.importorskip("torch", reason="PyTorch is not installed")
-    module = {"decode": "torch_decode", "ops": "torch_ops", "ceilings": "torch_roofline"}.get(name, "torch_train")
-    wanted = {
-        "torch_train": {"size", "dropout", "device", "weights", "precision"},
-        "torch_decode": {"size", "tokens", "batches", "device", "weights", "precision"},
-        "torch_ops": {"size", "device", "threads", "precision"},
-        "torch_roofline": {"device", "precisions"},
-    }[module]
-    assert wanted <= parameters_of(f"benchmarks.peers.{module}", name)
+@pytest.mark.parametrize("peer", [False, True])
+def test_each_named_factory_exists_and_accepts_its_options(peer, monkeypatch):
+    if peer:
+        pytest.importorskip("torch", reason="PyTorch is not installed")
+    what = {"size": "tiny", "tokens": 1, "batches": [1], "precision": "tf32"}
+    started = [
+        *train_step.entries(asked(), "tiny", 0.1, "weights", "tf32"), *decode.entries(asked(), what, "weights"),
+        *ops.entries(asked(), "tiny", 1, "tf32"),
+    ]  # fmt: skip
+    monkeypatch.setattr(on_gpu, "contenders", lambda entries, *given: started.extend(entries) or nullcontext([]))
+    with suppress(IndexError):  # nobody has measured
+        on_gpu.measure_roofline(asked(), {})
+    modules = set()
+    for entry in started:
+        module, _, name = entry.factory.partition(":")
+        if module.startswith("benchmarks.peers") == peer:
+            modules.add(module)
+            assert set(entry.options) <= set(inspect.signature(getattr(import_module(module), name)).parameters)
+    assert len(modules) == 4
 
 
 @pytest.mark.parametrize(("size", "bound"), [("tiny", 8e9 / 4e12), ("base", step_flop(PRESETS["base"]) / 4e14)])
@@ -224,8 +225,7 @@ def test_shapes_come_and_go():
 
 
 def test_gradients_are_held_against_float64():
-    task = gradients("numpy", "numpy").task("gradients")
-    found = task()
+    found = gradients("numpy", "numpy").task("gradients")()
     assert found["wrong"] == 0
     assert {"generator.weight", "encoder.layers.1.self_attention.query.weight"} <= {
         each["tensor"] for each in found["rows"]
@@ -267,11 +267,9 @@ def test_with_a_gpu_all_precisions_and_kernels_are_the_default(monkeypatch):
 
 
 def test_decoding_is_judged_only_in_float32():
-    from benchmarks.decode import agrees
-
-    assert agrees({"agreement": 0.99, "precision": "float32"})
-    assert not agrees({"agreement": 0.5, "precision": "float32"})
-    assert agrees({"agreement": 0.5, "precision": "bfloat16"})
+    assert decode.agrees({"agreement": 0.99, "precision": "float32"})
+    assert not decode.agrees({"agreement": 0.5, "precision": "float32"})
+    assert decode.agrees({"agreement": 0.5, "precision": "bfloat16"})
 
 
 def test_several_steps_are_queued_on_a_gpu():

@@ -153,7 +153,6 @@ def test_pytorch_without_a_gpu_says_so():
 
 
 def test_ceilings_are_rates():
-    task = ceilings("numpy", ["float32", "bfloat16"], large=32, copied=1 << 16).task("ceilings")
-    found = task()
+    found = ceilings("numpy", ["float32", "bfloat16"], large=32, copied=1 << 16).task("ceilings")()
     assert set(found["products"]) == {"float32", "bfloat16"}
     assert min(*found["products"].values(), found["memory"]) > 0

@@ -51,7 +51,6 @@ def test_the_parts_add_up():
 @pytest.mark.parametrize("split", [False, True])
 def test_every_product_is_timed_three_for_each_linear_map(split, monkeypatch):
     monkeypatch.setattr(own_products, "FLOP_PER_TURN", 1.0)  # once: the time does not matter here
-    task = products("tiny", split).task("products")
-    seconds = task()
+    seconds = products("tiny", split).task("products")()
     assert len(seconds) == 3 * len(linears(PRESETS["tiny"]))
     assert min(seconds) > 0

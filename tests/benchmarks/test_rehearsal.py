@@ -62,18 +62,15 @@ def test_ceilings_and_bytes(machine, monkeypatch):
     monkeypatch.setitem(STREAMED, "cupy", 1 << 12)
     monkeypatch.setattr("npformer.backend.roofline.ENOUGH", 0.0)
     made = roofline.ceilings("cupy", "cuda", ["float32", "tf32"])
-    measure, moved = made.task("ceilings"), made.task("bytes tiny")
-    assert moved is not None
-    found = measure()
+    found = made.task("ceilings")()
     assert set(found["products"]) == {"float32", "tf32"}
     assert min(*found["products"].values(), found["memory"]) > 0
     on_host = npf.get_backend("numpy", kernels="plain", threads=1)
-    assert moved() == roofline.step_bytes(SMALL, on_host)
+    assert made.task("bytes tiny")() == roofline.step_bytes(SMALL, on_host)
 
 
 def test_decoding(machine):
-    task = decode.decode("tiny", 4, [2], "cupy", "cuda").task("batch 2")
-    said = task()
+    said = decode.decode("tiny", 4, [2], "cupy", "cuda").task("batch 2")()
     assert [len(row) for row in said] == [4, 4]
 
 
@@ -81,8 +78,7 @@ def test_decoding(machine):
 def test_operations(name, machine):
     made = ops.ops("tiny", "cupy", "cuda", 1, "float32")
     for way in ("forward", "backward"):
-        task = made.task(f"{name} {way}")
-        assert task() == [None] * TOGETHER["cupy"]
+        assert made.task(f"{name} {way}")() == [None] * TOGETHER["cupy"]
 
 
 def test_replays(machine, monkeypatch):
@@ -92,8 +88,7 @@ def test_replays(machine, monkeypatch):
     monkeypatch.setattr(replays, "SETS", ((3, 4), (5, 6)))
     monkeypatch.setattr(replays, "TURNS", 6)
     monkeypatch.setattr("npformer.backend.capture.MOST", 3)
-    task = replays.replays("cupy", "float32", "cuda", steps=36).task("replays")
-    found = task()
+    found = replays.replays("cupy", "float32", "cuda", steps=36).task("replays")()
     assert (found["steps"], len(found["used"]), found["growth"]) == (36, 6, 0)
     assert machine.records > 4
     assert machine.launches >= machine.records
@@ -101,7 +96,6 @@ def test_replays(machine, monkeypatch):
 
 def test_gradients(machine, monkeypatch):
     monkeypatch.setattr(gradients, "SIZE", SMALL)
-    task = gradients.gradients("cupy", "cuda").task("gradients")
-    found = task()
+    found = gradients.gradients("cupy", "cuda").task("gradients")()
     assert found["wrong"] == 0
     assert len(found["rows"]) > 20

@@ -60,6 +60,18 @@ def first_call(name):
     return one.recording.name, recordings.right(one.recording).calls[one.found.first.call]
 
 
+def differing(name):
+    """What the recording of a bug is, and the lines with other numbers."""
+    one = bug_traces.of_bug(name)
+    right = recordings.right(one.recording)
+    return one, right, differences.rows(right, one.found)
+
+
+def section(name):
+    """What a bug's page says of its trace."""
+    return bug_sections.section(bug_traces.of_bug(name))
+
+
 @pytest.mark.parametrize("name", OF_OPERATIONS)
 def test_the_first_call_that_differs_is_of_the_changed_operation(name):
     """The operation's file and the pass are those of the code that the museum changes."""
@@ -94,8 +106,7 @@ def test_every_bug_has_a_recording_or_a_reason():
 @pytest.mark.parametrize("name", ["softmax-diagonal", "layer-norm-no-mean", "post-norm-bypassed", "loss-by-batch"])
 def test_the_changed_line_stands_beside_the_right_one(name):
     """What the museum calls the edited text is among the lines with other numbers, and so is the text that it was."""
-    one = bug_traces.of_bug(name)
-    rows = differences.rows(recordings.right(one.recording), one.found)
+    _, _, rows = differing(name)
     shown = [
         {made.code for made in side if made is not None}
         for side in ([row.right for row in rows], [row.wrong for row in rows])
@@ -109,13 +120,11 @@ def test_the_changed_line_stands_beside_the_right_one(name):
 
 
 def test_equal_lines_are_left_out_and_the_values_are_those_of_the_pair():
-    one = bug_traces.of_bug("layer-norm-no-mean")
-    rows = {row.name: row for row in differences.rows(recordings.right(one.recording), one.found)}
-    assert set(rows) == {"dx"}
-    right = recordings.right(one.recording)
+    one, right, (row,) = differing("layer-norm-no-mean")
+    assert row.name == "dx"
     dx = next(right.arrays[each["value"]] for each in right.calls[0]["gradients"] if each["name"] == "dx")
-    assert np.array_equal(rows["dx"].right.value, dx)
-    assert np.array_equal(rows["dx"].wrong.value - dx, one.found.differences[0]["gradients"]["dx"])
+    assert np.array_equal(row.right.value, dx)
+    assert np.array_equal(row.wrong.value - dx, one.found.differences[0]["gradients"]["dx"])
 
 
 def test_an_array_that_is_passed_on_is_shown_once():
@@ -124,8 +133,7 @@ def test_an_array_that_is_passed_on_is_shown_once():
         ("causal-one-ahead", ["scores", "top", "shifted", "shifted", "powers", "total", "y", "out"]),
         ("neither-post-nor-pre", ["total", "centred", "r", "x_hat", "y", "y"]),
     ):
-        one = bug_traces.of_bug(name)
-        assert [row.name for row in differences.rows(recordings.right(one.recording), one.found)] == expected
+        assert [row.name for row in differing(name)[2]] == expected
 
 
 def test_a_page_says_how_far_a_difference_spreads():
@@ -135,20 +143,20 @@ def test_a_page_says_how_far_a_difference_spreads():
     (first,) = (i for i, step in enumerate(steps) if step.first)
     assert all(step.size == 0 for step in steps[:first])
     assert all(step.way == "backward" for step in steps[first:])
-    text = bug_sections.section(one)
+    text = section("residual-omitted")
     differing = [step for step in steps if step.size != 0]
     assert f"calls of operations, in forward and in backward, {len(differing)} return other numbers" in text
     assert "The loss is the same to the last bit" in text
     assert text.count('<rect class="backward"') == len(differing)
     assert text.count("<tr><td><code>") == len(differing)
-    assert "The loss is 2." in bug_sections.section(bug_traces.of_bug("causal-off"))
-    assert "1 gets another gradient" in bug_sections.section(bug_traces.of_bug("tied-overwritten"))
+    assert "The loss is 2." in section("causal-off")
+    assert "1 gets another gradient" in section("tied-overwritten")
 
 
 def test_a_call_that_does_not_run_is_named():
-    text = bug_sections.section(bug_traces.of_bug("layers-in-forward-order"))
+    text = section("layers-in-forward-order")
     assert "It does not run the backward of `encoder.layers.1`" in text
-    text = bug_sections.section(bug_traces.of_bug("residual-omitted-decoder"))
+    text = section("residual-omitted-decoder")
     assert "It hands other numbers to `decoder.layers.0.norm1.post_norm`" in text
 
 
@@ -161,7 +169,7 @@ def test_the_parts_of_a_page_are_well_formed():
     made = differences.Made("f.f", "y = x[a<b]", "y", np.ones(2))
     ElementTree.fromstring(differences.shown([differences.Row("y", made, None)]))
     for name in ("softmax-overflow", "cross-sides-swapped", "tied-one-gradient"):
-        text = bug_sections.section(bug_traces.of_bug(name))
+        text = section(name)
         blocks = re.findall(r"^<(?:div|svg|details).*$", text, re.MULTILINE)
         assert len(blocks) >= 1
         for block in blocks:

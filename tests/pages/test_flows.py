@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import npformer as npf
-from npformer.pages.flows import flows
+from npformer.pages.flows import Flows
 from npformer.proof.showcase import showcase
 
 
@@ -15,7 +15,7 @@ def named(trace, number):
 @pytest.mark.parametrize("changes", [{}, {"norm_order": "pre", "num_decoder_layers": 2}, {"tie_embeddings": True}])
 def test_the_uses_of_every_number_add_up_to_its_gradient(changes):
     trace = showcase(**changes)
-    found = flows(trace.calls, trace.arrays)
+    found = Flows(trace.calls, trace.arrays)
     for call in trace.calls:
         for what in ("upstream", "gradients"):
             listed = what == "upstream" or call["kind"] == "layer"
@@ -32,14 +32,14 @@ def test_the_uses_of_every_number_add_up_to_its_gradient(changes):
 
 
 def test_a_value_that_is_used_twice_has_two_uses(shown):
-    found = flows(shown.calls, shown.arrays)
+    found = Flows(shown.calls, shown.arrays)
     norm = next(call for call in shown.calls if call["name"] == "encoder.layers.0.norm1.post_norm")
     users = {named(shown, user) for user, _, _ in found.fan_in[norm["id"], "upstream", "dy"]}
     assert users == {"feed_forward.feed_forward", "norm2.post_norm"}
 
 
 def test_the_graph_has_an_edge_for_each_reading(shown):
-    found = flows(shown.calls, shown.arrays)
+    found = Flows(shown.calls, shown.arrays)
     edges = {(named(shown, a), named(shown, b)) for a, b, _ in found.edges}
     assert ("self_attention.linear", "self_attention.attention") in edges
     assert ("norm2.post_norm", "cross_attention.linear") in edges  # the memory
@@ -79,7 +79,7 @@ class Around(npf.layers.Layer):
 
 def test_what_a_layer_returns_and_reads_itself_arrives_from_outside_only(numpy64):
     trace = npf.trace(Around(numpy64), 0.5 + np.random.default_rng(0).random(size=(2, 3)))
-    found = flows(trace.calls, trace.arrays)
+    found = Flows(trace.calls, trace.arrays)
     calls = {call["name"]: call["id"] for call in trace.calls}
     users = [trace.calls[user]["type"] for user, _, _ in found.fan_in[calls["both"], "upstream", "dy0"]]
     assert users == ["residual"]

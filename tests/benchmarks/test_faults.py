@@ -1,12 +1,22 @@
-"""Damaged files of every kind are read, or refused as documented; the benchmark notices every kind of fault."""
+"""Damaged files of every kind are read, or refused as documented; the benchmark notices every kind of fault.
+
+So does that of damaged kernel files: no fault with the digest check, and faults without it. And memory after many
+shapes.
+"""
 
 import collections
 import json
 import subprocess
 import sys
 
-from benchmarks.faults import files
+import pytest
+
+from benchmarks.faults import files, kernel_cache, memory
 from benchmarks.faults.file_subjects import SUBJECTS
+from benchmarks.faults.kernel_cache import KERNELS, Case, Outcome, tried
+from npformer.backend.numpy import numba_problem
+
+NUMBA = pytest.mark.skipif(numba_problem() is not None, reason=str(numba_problem()))
 
 FAULTY = """if True:
     import sys, time
@@ -77,3 +87,42 @@ def test_the_command(run):
     document = run("faults.files --count 34 --json").fine().document
     assert document["faults"] == []
     assert document["results"][-1]["files"] == 34
+
+
+def test_a_row_for_each_kind_of_work(call):
+    rows = call(memory.main, "--kernels numpy --shapes 3 --json").fine().document
+    assert [(row["kernels"], row["work"], row["shapes"]) for row in rows] == [
+        ("numpy", "train", 3),
+        ("numpy", "decode", 3),
+    ]
+    assert all(row["first_bytes"] > 1e7 and row["last_bytes"] > 1e7 for row in rows)
+
+
+def test_the_table_says_how_much_it_grew():
+    row = {"kernels": "numpy", "work": "train", "shapes": 2000, "first_bytes": 5e7, "last_bytes": 6.5e7}
+    heading, line = memory.table([row | {"growth_in_use": -1e6, "kept": 4e6}]).splitlines()
+    assert heading.split() == ["kernels", "work", "shapes", "after", "100", "at", "last", "growth", "in", "use", "kept"]
+    sizes = ["50.0", "MB", "65.0", "MB", "15.0", "MB", "-1.0", "MB", "4.0", "MB"]
+    assert line.split() == ["numpy", "train", "2000", *sizes]
+
+
+@NUMBA
+def test_damage_costs_a_compilation_and_is_fatal_without_the_digest(call):
+    document = call(kernel_cache.main, "--count 6 --json").fine().document
+    *kinds, everything = document["results"]
+    assert [row["damage"] for row in kinds] == list(kernel_cache.DAMAGES)
+    assert everything == {"damage": "all", "files": 6, "noticed": 6, "right": 6, "wrong": 0, "error": 0, "crash": 0}
+    ended = call(kernel_cache.main, "--count 6 --unchecked")
+    assert ended.code == 1
+    rows = {line[:18].strip(): line.split()[-6:] for line in ended.lines}
+    assert rows["emptied"] == rows["cut short"] == ["1", "0", "0", "0", "1", "0"]  # an error
+
+
+@NUMBA
+def test_a_process_that_ends_is_a_crash_and_the_next_case_goes_on(tmp_path):
+    cases = [Case("whole", kernel, tmp_path) for kernel in ("no.such", KERNELS[0], "no.such")]
+    assert list(tried(cases, unchecked=False)) == [
+        Outcome(False, "crash"),
+        Outcome(True, "right"),
+        Outcome(False, "crash"),
+    ]
