@@ -51,7 +51,7 @@ def measure_roofline(options, environment, seconds=None):
     given = {"device": options.device, "precisions": options.precisions}
     started = [Entry("npformer-ceilings", "benchmarks.own.roofline:ceilings", {**given, "kernels": options.kernels[0]})]
     if options.torch:
-        started.append(Entry("torch-ceilings", "benchmarks.peers.torch_roofline:ceilings", given))
+        started.append(Entry("torch-ceilings", "benchmarks.peers.torch_device:ceilings", given))
     with contenders(started, environment, seconds) as children:
         seen = [child.run("ceilings", 1)["values"][0] for child in children]  # one at a time
         moved = {size: children[0].run(f"bytes {size}", 1)["values"][0] for size in options.sizes}

@@ -69,9 +69,9 @@ def parts():
         Part("tests", 160, tests),
         Part("ceilings", 40, ceilings),
         *_training(FIRST),
-        Part("reverse", 40, partial(single, "reverse", "train", {"precision": "tf32"})),
-        Part("replays", 60, partial(single, "replays", "replays", {"precision": "tf32", "kernels": "cuda"})),
-        Part("gradients", 40, partial(single, "gradients", "gradients", {"kernels": "cuda"})),
+        Part("reverse", 40, partial(single, "reverse", {"precision": "tf32"})),
+        Part("replays", 60, partial(single, "replays", {"precision": "tf32", "kernels": "cuda"})),
+        Part("gradients", 40, partial(single, "gradients", {"kernels": "cuda"})),
         *_against(FIRST),
         *_training(LAST),
         *_against(LAST),
@@ -129,9 +129,9 @@ def operations(setting):
     return list(ops.results(options, ops.NAMES, 1, setting.environment, setting.seconds))
 
 
-def single(module, task, given, setting):
-    """The value of one task of one contender in ``own``."""
-    entry = Entry(module, f"benchmarks.own.{module}:{module}", {"device": "cupy", **given})
+def single(task, given, setting):
+    """The value of one task of ``own.once``."""
+    entry = Entry(task, f"benchmarks.own.once:{task}", {"device": "cupy", **given})
     with contenders([entry], setting.environment, setting.seconds) as (child,):
         return child.run(task, 1)["values"][0]
 

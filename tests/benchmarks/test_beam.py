@@ -44,14 +44,14 @@ def test_a_run_is_measured(runs, call):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("line", "message"),
     [
-        (["language"], "expected a run whose model translates, such as numbers, got Encoder"),
-        (["copy", "--rounds", "0"], "--rounds: expected an integer >= 1, got 0"),
-        (["copy", "--batch", "0"], "--batch: expected 1 <= number < 4097, got 0"),
-        (["nowhere"], "nowhere"),
-        (["copy", "--save", "nowhere/x.json"], "--save: expected a .json file in an existing folder"),
+        ("language", "expected a run whose model translates, such as numbers, got Encoder"),
+        ("copy --rounds 0", "--rounds: expected an integer >= 1, got 0"),
+        ("copy --batch 0", "--batch: expected 1 <= number < 4097, got 0"),
+        ("nowhere", "nowhere"),
+        ("copy --save nowhere/x.json", "--save: expected a .json file in an existing folder"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(words, message, runs, refused):
-    assert message in refused(beam.main, runs / words[0], *words[1:])
+def test_what_cannot_be_measured_is_refused(line, message, runs, refused):
+    assert message in refused(beam.main, f"{runs}/{line}")

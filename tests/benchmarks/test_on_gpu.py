@@ -13,10 +13,8 @@ import npformer as npf
 from benchmarks import contender, decode, on_gpu, ops, options, report, tasks, train_step
 from benchmarks.contender import Server
 from benchmarks.options import Options
-from benchmarks.own.gradients import gradients
 from benchmarks.own.on_gpu import count_kernels, launched, memory_watched
-from benchmarks.own.replays import SETS, TURNS, watch
-from benchmarks.own.reverse import COMPILING, reverse
+from benchmarks.own.once import COMPILING, SETS, TURNS, gradients, reverse, watch
 from benchmarks.own.roofline import step_bytes
 from benchmarks.products import step_flop
 from benchmarks.tasks import Contender, repeated
@@ -288,7 +286,7 @@ def test_reverse_is_trained_as_the_command_does_it_after_what_compiles(monkeypat
         evaluated.append(self.step.step_number)
 
     monkeypatch.setattr(Trainer, "train", train)
-    task = reverse("numpy", "float32", "numpy", steps=2).task("train")
+    task = reverse("numpy", "float32", "numpy", steps=2).task("reverse")
     assert evaluated == [COMPILING]
     found = task()
     assert evaluated == [COMPILING, 2]

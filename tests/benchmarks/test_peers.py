@@ -19,8 +19,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 import torch
 
 from benchmarks.peers import torch_decode, torch_model, torch_ops, torch_train
-from benchmarks.peers.torch_device import place
-from benchmarks.peers.torch_roofline import ceilings
+from benchmarks.peers.torch_device import ceilings, place
 
 SMALL = Preset(11, 12, 3, 2, 20, 6, 4)
 

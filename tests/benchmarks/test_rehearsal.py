@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 import npformer as npf
-from benchmarks.own import decode, gradients, ops, replays, roofline, train
+from benchmarks.own import decode, once, ops, roofline, train
 from benchmarks.own import on_gpu as own_on_gpu
 from benchmarks.tasks import PREPARED, TOGETHER
 from npformer.backend.cupy import cupy_backend
@@ -28,7 +28,7 @@ def machine(monkeypatch):
         return cupy_backend("float32", kernels, precision)
 
     machine = emulated.installed(monkeypatch).machine
-    for module in (decode, gradients, ops, replays, roofline, train):
+    for module in (decode, once, ops, roofline, train):
         monkeypatch.setattr(module, "backend", backend)
     monkeypatch.setitem(PRESETS, "tiny", SMALL)
     monkeypatch.setattr(train, "memory_watched", lambda chosen: lambda: {"device_bytes": 5})
@@ -83,19 +83,19 @@ def test_operations(name, machine):
 
 def test_replays(machine, monkeypatch):
     """Two rounds of each set in each turn: graphs are captured, replayed and evicted, and memory does not grow."""
-    monkeypatch.setattr(replays, "used_memory", lambda: machine.used)
-    monkeypatch.setattr(replays, "SIZE", replace(SMALL, batch=2))
-    monkeypatch.setattr(replays, "SETS", ((3, 4), (5, 6)))
-    monkeypatch.setattr(replays, "TURNS", 6)
+    monkeypatch.setattr(once, "used_memory", lambda: machine.used)
+    monkeypatch.setattr(once, "REPLAYED", replace(SMALL, batch=2))
+    monkeypatch.setattr(once, "SETS", ((3, 4), (5, 6)))
+    monkeypatch.setattr(once, "TURNS", 6)
     monkeypatch.setattr("npformer.backend.capture.MOST", 3)
-    found = replays.replays("cupy", "float32", "cuda", steps=36).task("replays")()
+    found = once.replays("cupy", "float32", "cuda", steps=36).task("replays")()
     assert (found["steps"], len(found["used"]), found["growth"]) == (36, 6, 0)
     assert machine.records > 4
     assert machine.launches >= machine.records
 
 
 def test_gradients(machine, monkeypatch):
-    monkeypatch.setattr(gradients, "SIZE", SMALL)
-    found = gradients.gradients("cupy", "cuda").task("gradients")()
+    monkeypatch.setattr(once, "CHECKED", SMALL)
+    found = once.gradients("cupy", "cuda").task("gradients")()
     assert found["wrong"] == 0
     assert len(found["rows"]) > 20

@@ -1,0 +1,120 @@
+"""What a GPU run asks of npformer once: right gradients, memory that stays, the reverse task trained in time.
+
+Gradients are held against NumPy's in float64, tensor by tensor, with float32's error budget.
+
+The GPU's memory is watched during many training steps with changing shapes. Two sets of shapes take turns. One set fits
+into the limit on kept graphs, so graphs are replayed within a turn. Both sets together exceed it, so each turn evicts
+graphs and captures others.
+
+The reverse task is trained as ``npformer train reverse`` does it.
+"""
+
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+import npformer as npf
+from benchmarks.own.model import about, backend
+from benchmarks.own.on_gpu import used_memory
+from benchmarks.tasks import Contender
+from npformer.models.presets import Preset
+from npformer.proof import against_float64
+from npformer.training import RunDirectory, Trainer
+from npformer.training.assemble import assemble, write_run
+
+CHECKED = Preset(vocab_size=40, d_model=64, num_heads=4, num_layers=2, d_ff=256, length=12, batch=8)
+REPLAYED = Preset(vocab_size=16, d_model=32, num_heads=2, num_layers=1, d_ff=64, length=24, batch=16)
+SETS = ((5, 6, 7, 9, 11, 13), (8, 10, 12, 16, 20, 24))  # lengths T
+TURNS = 10
+#: Steps of a first training, in which CuPy compiles every function at its first call: argmax and others.
+COMPILING = 3
+
+
+def gradients(device, kernels):
+    """Task "gradients": {"rows": [{"tensor", "shape", "error", "note", "holds"}], "wrong": how many fail}."""
+    chosen = backend(device, kernels)
+    src, tgt_in, _ = CHECKED.example_batch()
+    src[:2, 8:] = 0  # padding
+    config = CHECKED.config(0.1)
+
+    def compare():
+        found = against_float64(
+            lambda on: npf.Transformer(config, backend=on, seed=0), (src, tgt_in), {"key": npf.RandomKey(0, 1)}, chosen
+        )
+        rows = [
+            {"tensor": row.tensor, "shape": list(row.shape), "error": row.scaled_error, "note": row.note,
+             "holds": row.ok}
+            for row in found.rows
+        ]  # fmt: skip
+        return {"rows": rows, "wrong": sum(not row["holds"] for row in rows)}
+
+    return Contender(about(chosen), {"gradients": lambda: compare})
+
+
+def replays(device, precision, kernels, steps=10_000):
+    """Task "replays": what ``watch`` finds."""
+    chosen = backend(device, kernels, precision)
+    model = npf.Transformer(REPLAYED.config(0.1), backend=chosen, seed=0)
+    update = npf.TrainStep(model, npf.Adam(model.arena, lr=1e-4), seed=0, clip_norm=1.0)
+
+    def turn(count, lengths):
+        loss = chosen.zeros(())
+        for i in range(count):
+            loss = update(*batch(lengths[i % len(lengths)]))
+        return float(loss)
+
+    return Contender(about(chosen), {"replays": lambda: lambda: watch(turn, steps, used_memory)})
+
+
+def watch(turn, steps, used):
+    """Make so many steps in turns: {"steps", "used", "growth", "loss"}; used is the bytes in use after each turn.
+
+    growth is the greatest use after a turn of the second half minus the greatest after a turn of the first half.
+    """
+    each, found, loss = -(-steps // TURNS), [], 0.0
+    for i in range(TURNS):
+        loss = turn(each, SETS[i % 2])
+        found.append(used())
+    growth = max(found[TURNS // 2 :]) - max(found[: TURNS // 2])
+    return {"steps": each * TURNS, "used": found, "growth": growth, "loss": loss}
+
+
+def batch(length):
+    """Random tokens of that length."""
+    rng = np.random.default_rng(length)
+    src, tgt_in, tgt_out = (rng.integers(1, REPLAYED.vocab_size, (REPLAYED.batch, length)) for _ in range(3))
+    return src, tgt_in, tgt_out
+
+
+def reverse(device, precision, kernels="auto", steps=None):
+    """Task "reverse": {"seconds", "exact_match", "sequences"}.
+
+    seconds cover the whole training: steps, evaluations, checkpoints and graph capture. They exclude imports, files
+    written before the first step, and compilation, for which a training of COMPILING steps and its evaluation comes
+    first. steps: a smaller number for a quick look.
+    """
+    run = {"task": "reverse", "device": device, "kernels": kernels, "precision": precision}
+
+    def assembled(steps):
+        training = {} if steps is None else {"steps": steps, "warmup_steps": 1}
+        return assemble({"run": run, "data": {}, "model": {}, "training": training})
+
+    trained(assembled(COMPILING))
+    whole = assembled(steps)
+    return Contender(about(whole.step.model.backend), {"reverse": lambda: lambda: trained(whole)})
+
+
+def trained(assembled):
+    """Run one training. Returns the task's value."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = RunDirectory.create(Path(folder) / "run", Path(folder), "reverse")
+        write_run(place, assembled)
+        trainer = Trainer(place, assembled.task, assembled.step, assembled.options.training, assembled.identity)
+        start = time.perf_counter()
+        trainer.train()
+        seconds = time.perf_counter() - start
+        found = trainer.last_evaluation
+    assert found is not None  # the last step is always evaluated
+    return {"seconds": seconds, "exact_match": found.exact_match, "sequences": found.count}
