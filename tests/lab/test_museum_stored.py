@@ -67,6 +67,7 @@ def test_only_what_is_missing_is_made(monkeypatch):
     stored_ids = [line.get("bug") for line in map(json.loads, as_text(lines, BUGS).splitlines())]
     assert stored_ids == [None, "causal-off", "adam-t-zero", "test-gamma-one"]
     assert lines["adam-t-zero"]["losses"] == [None, None]
+    assert lines["adam-t-zero"]["exact_match"] is None, "NaN is no JSON"
     assert "losses" not in lines["test-gamma-one"]
     monkeypatch.setattr(module, "examine", lambda one: pytest.fail("made again"))
     assert with_bug(lines, one) == lines
