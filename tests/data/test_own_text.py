@@ -105,3 +105,4 @@ def test_words_are_learnt_from_the_training_side_alone(tmp_path):
     learnt = text_from_file(path, tokenizer="words", max_length=20).vocabulary.text_pieces
     assert [word for word in own if word in held_out]
     assert {word for word in own if f" {word}" in learnt} == {word for word in own if word in train}
+    assert len(text_from_file(path, tokenizer="words", max_length=20, max_pieces=60).vocabulary) == 60
