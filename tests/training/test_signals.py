@@ -8,7 +8,7 @@ import pytest
 
 from npformer.training.signals import HeldInterrupt, stop_on_signals
 
-BOTH = (signal.SIGINT, signal.SIGTERM)
+ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Obeyed(Exception):
@@ -17,36 +17,36 @@ class Obeyed(Exception):
 
 @pytest.fixture(autouse=True)
 def handlers():
-    """A handler of our own for both signals, and then the ones of pytest again."""
+    """A handler of our own for the signals, and then the ones of pytest again."""
 
     def obey(number, frame):
         raise Obeyed(number)
 
-    before = {number: signal.signal(number, obey) for number in BOTH}
+    before = {number: signal.signal(number, obey) for number in ALL}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("number", BOTH)
+@pytest.mark.parametrize("number", ALL)
 def test_the_first_is_noted_and_the_second_obeyed(number):
     with stop_on_signals() as stop:
         assert stop.number is None
         signal.raise_signal(number)
         assert stop.number == number
-        for second in BOTH:
+        for second in ALL:
             with pytest.raises(Obeyed):
                 signal.raise_signal(second)
 
 
 @pytest.mark.parametrize("asked", [False, True])
 def test_handlers_come_back(asked):
-    before = [signal.getsignal(number) for number in BOTH]
+    before = [signal.getsignal(number) for number in ALL]
     with suppress(KeyError), stop_on_signals():
         if asked:
             signal.raise_signal(signal.SIGTERM)
         raise KeyError
-    assert [signal.getsignal(number) for number in BOTH] == before
+    assert [signal.getsignal(number) for number in ALL] == before
 
 
 def test_what_is_ignored_stays_ignored():
@@ -62,7 +62,7 @@ def test_what_is_ignored_stays_ignored():
 
 def test_in_another_thread_nothing_is_noted_and_nothing_breaks():
     found = []
-    before = [signal.getsignal(number) for number in BOTH]
+    before = [signal.getsignal(number) for number in ALL]
 
     def work():
         with stop_on_signals() as stop:
@@ -72,7 +72,7 @@ def test_in_another_thread_nothing_is_noted_and_nothing_breaks():
     thread.start()
     thread.join()
     assert [stop.number for stop in found] == [None]
-    assert [signal.getsignal(number) for number in BOTH] == before
+    assert [signal.getsignal(number) for number in ALL] == before
 
 
 def press(count=1):
