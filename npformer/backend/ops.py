@@ -1,9 +1,11 @@
 """The table of operations: which kernel runs for each pair.
 
-``PLAIN`` holds the pairs of ``functional``, by the names of its rows. A backend replaces kernels, always a forward
-together with its backward, so a cache is read only by the pair that made it. The kernels in a backend's folder are
-found by their names (``with_kernels``). Use ``dataclasses.replace(ops, layer_norm=Pair(forward, backward))`` for your
-own. Code above the backend does not change when a kernel does.
+``PLAIN`` has the pair of ``functional`` for each name in ``functional.OPERATIONS``. A backend replaces kernels, always
+a forward together with its backward, so a cache is read only by the pair that made it. Its kernels are found by their
+names (``with_kernels``): ``layer_norm_forward`` in any module of its folder. An operation without a kernel keeps its
+plain pair. That costs nothing if models only call it inside other operations: softmax is made fast inside attention and
+cross_entropy, ReLU inside feed_forward. Use ``dataclasses.replace(ops, layer_norm=Pair(forward, backward))`` for a
+kernel of your own. Code above the backend does not change when a kernel does.
 """
 
 from __future__ import annotations

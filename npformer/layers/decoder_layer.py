@@ -5,7 +5,7 @@
               x ← LN₃(x + Drop(FeedForward(x)))
     pre-LN    the same with x ← x + Drop(f(LN(x)))
 
-memory is the encoder's output. In steps, for either order (``residual.py`` says what ``enter`` and ``join``
+memory is the encoder's output. In steps, for either order (``layers/residual.py`` says what ``enter`` and ``join``
 compute, and derives them):
 
     1   x, h = enter(x)                   h = x, or in pre-LN LN₁(x)
@@ -17,24 +17,26 @@ compute, and derives them):
     7   y = join(x, f)                    the sum, and in post-LN LN₃ of it
 
 Backward, the steps counted down, with f'ᵀ for the backward of f. dx is the gradient of the stream, dh that of what a
-sub-layer read:
+sub-layer read; keep·s are dropout's mask and scale. A value that was used twice receives two gradients, which add:
 
     7   dx, df = dtotal, dtotal·keep·s        total = x + Drop(f) has two terms; dtotal is dy, or in post-LN LN₃'ᵀ dy
     6   dh = FeedForward'ᵀ df
-    5   dx, df                                x ran on to 7, and h went into 6: dtotal is made of both, dx and dh
+    5   dx, df                                x ran on to 7, and h went into 6: both, dx and dh, make dtotal, which is
+                                              LN₂'ᵀ(dx + dh), or in pre-LN dx + LN₃'ᵀ dh; then dx, df as in 7
     4   dh, dmemory = CrossAttention'ᵀ df     h gave the queries, memory the keys and the values: two gradients
-    3   dx, df                                x ran on to 5, and h went into 4
+    3   dx, df                                x ran on to 5, and h went into 4: likewise, with LN₁, or in pre-LN LN₂
     2   dh = SelfAttention'ᵀ df               h was query, key and value
     1   dx = dx + dh                          x ran on to 3, and h went into 2; in pre-LN dx + LN₁'ᵀ dh
 
-The memory leaves the layer sideways. dmemory (B, S, C) goes to nothing in here: every decoder layer read the same
-memory, so ``stacks.py`` adds dmemory over the layers, and the sum is the gradient of the encoder's output. In post-LN
-and without dropout, the whole backward is
+No step of this layer uses dmemory (B, S, C): it is returned beside dx. Every decoder layer read the same memory, so
+``layers/stacks.py`` adds dmemory over the layers, and the sum is the gradient of the encoder's output. In post-LN and
+without dropout, the whole backward is
 
-    dtotal₃ = LN₃'ᵀ dy
-    dtotal₂ = LN₂'ᵀ(dtotal₃ + FeedForward'ᵀ dtotal₃)
-    dtotal₁ = LN₁'ᵀ(dtotal₂ + dh)        (dh, dmemory) = CrossAttention'ᵀ dtotal₂
-    dx      = dtotal₁ + SelfAttention'ᵀ dtotal₁
+    dtotal₃     = LN₃'ᵀ dy
+    dtotal₂     = LN₂'ᵀ(dtotal₃ + FeedForward'ᵀ dtotal₃)
+    dh, dmemory = CrossAttention'ᵀ dtotal₂
+    dtotal₁     = LN₁'ᵀ(dtotal₂ + dh)
+    dx          = dtotal₁ + SelfAttention'ᵀ dtotal₁
 
 A step of decoding is the forward for the newest tokens alone: the keys and values of those before, and of the memory,
 are remembered.
@@ -147,7 +149,7 @@ class DecoderLayer(ResidualLayer):
         dx, dh = self.branch_backward(dx, self.feed_forward.backward(df, kept.feed_forward))  # back through 6
         dx, df = self.join_backward(dx, dh, kept.join2)  # back through 5
         dh, dmemory = self.cross_attention.backward(df, kept.cross_attention)  # back through 4
-        dx, dh = self.branch_backward(dx, dh)
+        dx, dh = self.branch_backward(dx, dh)  # in post-LN h was x too
         dx, df = self.join_backward(dx, dh, kept.join1)  # back through 3
         dx, dh = self.branch_backward(dx, self.self_attention.backward(df, kept.self_attention))  # back through 2
         return self.enter_backward(dx, dh, kept.entry), dmemory  # back through 1

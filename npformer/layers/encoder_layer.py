@@ -3,7 +3,7 @@
     post-LN   x ← LN₁(x + Drop(SelfAttention(x)))      x ← LN₂(x + Drop(FeedForward(x)))
     pre-LN    x ← x + Drop(SelfAttention(LN₁(x)))      x ← x + Drop(FeedForward(LN₂(x)))
 
-In steps, for either order (``residual.py`` says what ``enter`` and ``join`` compute, and derives them):
+In steps, for either order (``layers/residual.py`` says what ``enter`` and ``join`` compute):
 
     1   x, h = enter(x)               h = x, or in pre-LN LN₁(x)
     2   f = SelfAttention(h)
@@ -12,11 +12,12 @@ In steps, for either order (``residual.py`` says what ``enter`` and ``join`` com
     5   y = join(x, f)                the sum, and in post-LN LN₂ of it
 
 Backward, the steps counted down, with f'ᵀ for the backward of f. dx is the gradient of the stream, dh that of what a
-sub-layer read; a value that was used twice receives two gradients, which add:
+sub-layer read; keep·s are dropout's mask and scale. A value that was used twice receives two gradients, which add:
 
     5   dx, df = dtotal, dtotal·keep·s   total = x + Drop(f) has two terms; dtotal is dy, or in post-LN LN₂'ᵀ dy
     4   dh = FeedForward'ᵀ df            and the gradients of W₁, b₁, W₂, b₂
-    3   dx, df                           x ran on to 5, and h went into 4: dtotal is made of both, dx and dh
+    3   dx, df                           x ran on to 5, and h went into 4: both, dx and dh, make dtotal, which is
+                                         LN₁'ᵀ(dx + dh), or in pre-LN dx + LN₂'ᵀ dh; then dx, df as in 5
     2   dh = SelfAttention'ᵀ df          h was query, key and value: the attention adds those three
     1   dx = dx + dh                     x ran on to 3, and h went into 2; in pre-LN dx + LN₁'ᵀ dh
 

@@ -10,8 +10,8 @@ Both orders have the same steps. x is the stream, h the input of the next sub-la
               normed = LN(total)            post-LN: x, h ← normed, normed      pre-LN: x, h ← total, normed
     branch    x runs on, h goes into f      post-LN: x and h are one value      pre-LN: two values
 
-k sub-layers have k norms, and there are k + 1 positions for them. Post-LN has no norm at the entry, pre-LN none after
-the last sub-layer; without a norm, LN(x) = x.
+k sub-layers have k norms, at k + 1 places: post-LN has none at the entry, pre-LN none after the last sub-layer. Where
+there is no norm, LN(x) = x.
 
 Backward. dx is the gradient of the stream, dh the gradient of the sub-layer's input:
 
@@ -107,13 +107,15 @@ class ResidualLayer(Layer):
         drop, post = draw(key, f"{name}_dropout", self.dropout), self.norm_order == "post"
         if is_own_layer_norm(norm):
             pair = norm.ops.post_norm if post else norm.ops.add_norm
-            out, both = pair.forward(x, f, norm.gamma.data, norm.beta.data, norm.eps, drop)  # 1. and 2. at once
+            out, both = pair.forward(
+                x, f, norm.gamma.data, norm.beta.data, norm.eps, drop
+            )  # sum and norm in one kernel
             x, h = (out, out) if post else out
             return x, h, LayerCache(self, JoinCache(norm, None, both))
-        total, of_total = self.ops.residual.forward(x, f, drop)  # 1. (B, T, C)
+        total, of_total = self.ops.residual.forward(x, f, drop)  # (B, T, C)
         if norm is None:
             return total, total, LayerCache(self, JoinCache(None, of_total, None))
-        normed, of_normed = norm.forward(total, **about_tokens(norm, mask, key))  # 2. (B, T, C)
+        normed, of_normed = norm.forward(total, **about_tokens(norm, mask, key))  # (B, T, C)
         return normed if post else total, normed, LayerCache(self, JoinCache(norm, of_total, of_normed))
 
     def join_backward(self, dx: Array, dh: Array | None, cache: LayerCache[JoinCache]) -> tuple[Array, Array]:
@@ -126,9 +128,9 @@ class ResidualLayer(Layer):
             pair, dout = (norm.ops.post_norm, dx) if dh is None else (norm.ops.add_norm, (dx, dh))
             dx, df = pair.backward(dout, of_normed, into=(norm.gamma.grad, norm.beta.grad))
             return dx, df
-        if norm is not None:  # back through 2
+        if norm is not None:  # back through the norm
             dx = norm.backward(dx, of_normed) if dh is None else dx + norm.backward(dh, of_normed)
-        dx, df = self.ops.residual.backward(dx, of_total)  # back through 1
+        dx, df = self.ops.residual.backward(dx, of_total)  # back through the sum
         return dx, df
 
 

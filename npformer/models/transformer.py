@@ -15,7 +15,7 @@ Backward, the steps counted down; each step's derivation stands in its own file:
     4   dz, dmemory from dh    each decoder layer's cross-attention gives a dmemory (``layers/decoder_layer.py``), and
                                ``layers/stacks.py`` adds them
     3   dE_tgt[v] = √C·Σ dz    over the places where token v stood, once dropout's mask and scale are applied to dz
-    2   dx from dmemory        all that the loss sees of the source: without dmemory the encoder learns nothing
+    2   dx from dmemory        the only way from the loss to the encoder, which learns nothing without it
     1   dE_src[v] = √C·Σ dx    likewise; row t of learned positions receives the sum of dx_t, or dz_t, over the batch
 
 Tied embeddings are one table E with W_g = Eᵀ. It was used three times, so three gradients add into it: dW_gᵀ, dE_tgt
@@ -111,8 +111,8 @@ class Transformer(Layer):
     def backward(self, dlogits: Array, cache: CacheStack) -> None:
         """Add to the gradient of every parameter, given dlogits (B, T, V)."""
         dh = self.generator.backward(dlogits, cache.pop())
-        dx, dmemory = self.decoder.backward(dh, cache.pop())
-        embed_backward(self.tgt_embedding, self.tgt_positions, self.dropout, dx, cache)
+        dz, dmemory = self.decoder.backward(dh, cache.pop())
+        embed_backward(self.tgt_embedding, self.tgt_positions, self.dropout, dz, cache)
         dx = self.encoder.backward(dmemory, cache.pop())
         embed_backward(self.src_embedding, self.src_positions, self.dropout, dx, cache)
 
@@ -193,7 +193,7 @@ class Transformer(Layer):
         recorder: AttentionRecorder | None = None,
     ) -> Array:
         mask = AttentionMask(key_visible=tgt_in != self.config.pad_id, causal=True)
-        x = embed(cache, self.tgt_embedding, self.tgt_positions, self.dropout, tgt_in, child(key, "tgt_embedding"))
+        z = embed(cache, self.tgt_embedding, self.tgt_positions, self.dropout, tgt_in, child(key, "tgt_embedding"))
         masks = {"mask": mask, "memory_mask": memory_mask}
-        h = cache.run(self.decoder, x, memory, **masks, key=child(key, "decoder"), recorder=child(recorder, "decoder"))
+        h = cache.run(self.decoder, z, memory, **masks, key=child(key, "decoder"), recorder=child(recorder, "decoder"))
         return cache.run(self.generator, h)

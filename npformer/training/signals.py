@@ -80,7 +80,7 @@ class HeldInterrupt:
         before = self._is_firm
         if self._noted and not before:
             self._hand_on()
-            self.__enter__()  # the previous handler only noted it, too
+            self.__enter__()  # nothing was raised, so the previous handler only took note: hold again
         self._is_firm = True
         try:
             yield

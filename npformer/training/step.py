@@ -10,12 +10,16 @@ whole batch, however the padding is spread. (Averaging the micro-batches' means 
 token in a padded micro-batch weigh more.) N is counted on the host, where batches come from.
 
 A step checks once that every parameter of the model will be trained, and again when a part has been replaced, which
-gives the model a new version. It refuses a parameter that is not in the arena. Threads, records and CUDA graphs, which
-compute the same faster, are asked for by one call, and are in ``npformer/runtime``.
+gives the model a new version. It refuses a parameter that is not in the arena.
 
-Ctrl-C never tears a step: it is obeyed before an update or after it (``signals.HeldInterrupt``), a second one at
-once, unless an update is being made. Parameters, moments and running statistics always belong to the same
-``step_number``.
+After backward, ``update`` clips the gradients by their norm (``optim/clip.py``), updates the parameters
+(``optim/adam.py``), and lets BatchNorm remember the statistics of the batch.
+
+Threads, a recorded step or a CUDA graph compute the same faster: ``runner_for`` (``runtime/runner.py``) says whether
+the model and the backend allow it, and ``runner.make`` ends in the same ``update``.
+
+Ctrl-C stops no update in the middle: it is obeyed before or after it (``training/signals.py``), a second one at once,
+unless an update is being made. Parameters, moments and running statistics always belong to the same ``step_number``.
 """
 
 from __future__ import annotations
@@ -184,7 +188,7 @@ class TrainStep:
     def _shares(
         self, inputs: Sequence[np.ndarray[Any, Any]], targets: np.ndarray[Any, Any]
     ) -> list[list[tuple[slice, float]]]:
-        """For each micro-batch, for each of its shards (one, unless threads share it), its rows and n_i/N."""
+        """A list for each micro-batch: in it (rows, n_i/N) for each shard, or for all its rows without threads."""
         total = max(1, self._count(targets))
         parts = [[micro] for micro in _split(slice(0, targets.shape[0]), self.accumulate)]
         if self.runner is not None:
