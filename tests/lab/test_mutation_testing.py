@@ -24,6 +24,7 @@ from npformer.layers import EncoderLayer
 from npformer.proof import check
 from npformer.proof.judge import Judge
 from npformer.proof.mutants import mutants
+from tests.proof.functions import scaled
 
 
 @pytest.fixture(scope="module")
@@ -93,16 +94,12 @@ def with_backward(build):
     return Defendant(mutant, "softmax", None, of("softmax", "scale by 2").cases)
 
 
-def scaled(factor):
-    return lambda dy, cache: (functional.softmax_backward(dy, cache)[0] * factor,)
-
-
 @pytest.mark.parametrize(
     ("build", "fate"),
     [
         (functional.softmax_backward, EQUIVALENT),
-        (scaled(1 + 1e-13), EQUIVALENT),
-        (scaled(1.01), KILLED),
+        (scaled("softmax", 1 + 1e-13), EQUIVALENT),
+        (scaled("softmax", 1.01), KILLED),
         (lambda dy, cache: (dy * np.nan,), KILLED),
     ],
     ids=["right", "rounding", "one per cent", "NaN"],
@@ -129,7 +126,7 @@ def test_a_check_that_is_blind_to_one_per_cent_of_an_error(monkeypatch, numpy64)
         "gradcheck",
         lambda *args, **options: own_gradcheck(*args, tolerance=0.1, **options),
     )
-    found = judge(with_backward(scaled(1.01)), numpy64)
+    found = judge(with_backward(scaled("softmax", 1.01)), numpy64)
     assert (found.fate, found.diagnosis) == (
         SURVIVED,
         "the gradient of x changes by 1.0e-02 of its size, and passed as right",

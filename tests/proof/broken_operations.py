@@ -5,7 +5,7 @@ import numpy as np
 from npformer import functional as F  # noqa: N812
 from npformer.functional import AttentionMask
 from npformer.proof.case import DRAW
-from tests.proof.functions import normals
+from tests.proof.functions import normals, pair, scaled
 from tests.proof.small_models import broken
 
 normal = normals()
@@ -22,18 +22,6 @@ EMBEDDING = (TOKENS, TABLE, 2.0)
 SMOOTH = (LOGITS, TARGETS, 0, 0.1)
 CAUSAL = AttentionMask(causal=True, query_offset=2)
 DROPPED = (Q, K, V, SEEN, DRAW)
-
-
-def pair(name, backward=None):
-    """An operation's forward with this backward, or with its own; what follows a colon says what is wrong."""
-    operation = name.partition(":")[0]
-    return getattr(F, f"{operation}_forward"), backward or getattr(F, f"{operation}_backward")
-
-
-def scaled(name, *factors):
-    """The backward, with its gradients multiplied by factors."""
-    backward = getattr(F, f"{name}_backward")
-    return lambda dy, cache: tuple(f * gradient for f, gradient in zip(factors, backward(dy, cache), strict=True))
 
 
 def no_mean_of_tokens(dy, cache):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from npformer import functional as F  # noqa: N812
 from npformer.layers import LayerNorm
 from npformer.proof import gradcheck
 from tests.outputs import parts
@@ -34,6 +35,18 @@ def verdict(pair, *inputs, **options):
 
 def verdicts(report):
     return {row.tensor: row.verdict for row in report.rows}
+
+
+def pair(name, backward=None):
+    """An operation's forward with this backward, or with its own; what follows a colon says what is wrong."""
+    operation = name.partition(":")[0]
+    return getattr(F, f"{operation}_forward"), backward or getattr(F, f"{operation}_backward")
+
+
+def scaled(name, *factors):
+    """The backward, with its gradients multiplied by factors."""
+    backward = getattr(F, f"{name}_backward")
+    return lambda dy, cache: tuple(f * gradient for f, gradient in zip(factors, backward(dy, cache), strict=True))
 
 
 def row_mean(x):

@@ -11,7 +11,7 @@ from npformer.proof.identities.identity import parts
 from npformer.proof.invariants import INVARIANTS
 from tests.proof import broken_bookkeeping, broken_networks, broken_operations
 from tests.proof.broken_networks import dropping
-from tests.proof.broken_operations import pair
+from tests.proof.functions import pair
 
 OPERATIONS, INSIDE = broken_operations.BREAKERS, broken_networks.INSIDE
 BREAKERS = OPERATIONS | {

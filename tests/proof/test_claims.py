@@ -18,7 +18,8 @@ from npformer.proof import catalogue
 from npformer.proof.identities import IDENTITIES, prove
 from npformer.proof.invariants import INVARIANTS, ClaimResults, certify
 from npformer.proof.invariants.invariant import name_of
-from tests.proof.functions import SOFTMAX, normal
+from tests.proof.functions import SOFTMAX, normal, pair, scaled
+from tests.proof.own_code import Gate
 from tests.proof.small_models import SRC, TGT, X
 from tests.proof.small_models import model as small_model
 
@@ -179,24 +180,14 @@ def test_kind_names_a_pair_whose_forward_does_not():
 
 
 def test_a_wrong_gradient_may_keep_an_identity_but_not_the_path_integral():
-    def doubled(dy, cache):
-        return (2 * F.softmax_backward(dy, cache)[0],)
-
-    report = prove((F.softmax_forward, doubled), X)
+    report = prove(pair("softmax", scaled("softmax", 2)), X)
     assert report["softmax-rows"].holds
     assert not report["path-integral"].holds
 
 
 def test_the_adjoint_of_attention_looks_at_v_alone():
-    def wrong_in(which):
-        def backward(dout, cache):
-            gradients = F.attention_backward(dout, cache)
-            return tuple(2 * g if name == which else g for name, g in zip("qkv", gradients, strict=True))
-
-        return prove((F.attention_forward, backward), *normal(3, 2, 2, 4, 3))
-
-    for which, seen in (("q", False), ("k", False), ("v", True)):
-        report = wrong_in(which)
+    for factors, seen in (((2, 1, 1), False), ((1, 2, 1), False), ((1, 1, 2), True)):
+        report = prove(pair("attention", scaled("attention", *factors)), *normal(3, 2, 2, 4, 3))
         assert report["adjoint"].holds is not seen
         assert not report["path-integral"].holds
 
@@ -285,27 +276,21 @@ def test_a_model_keeps_its_arrays_values_and_gradients(run, dtype):
 
 
 def test_strangers_need_no_base_class():
-    class Doubler:
-        """y = w·x with w of one number per channel; its cache is a list that backward empties."""
+    class Once(Gate):
+        """Its cache is a list that backward empties."""
 
         causal = True
 
-        def __init__(self):
-            self.w = SimpleNamespace(data=np.full(4, 2.0), grad=np.zeros(4))
-
-        def named_parameters(self):
-            yield "w", self.w
-
         def forward(self, x):
-            return x * self.w.data, [x]
+            y, cache = super().forward(x)
+            return y, [cache]
 
         def backward(self, dy, cache):
             if not cache:
                 raise CacheUsedError("used")
-            self.w.grad += (dy * cache.pop()).sum(axis=(0, 1))
-            return dy * self.w.data
+            return super().backward(dy, cache.pop())
 
-    report = certify(Doubler(), X)
+    report = certify(Once(), X)
     assert report.ok, str(report)
     assert report["causality"].holds
 
