@@ -13,8 +13,7 @@ from typing import Any
 
 from npformer._version import __version__
 from npformer.pages.document import escaped, html_page, web_file
-from npformer.pages.report_charts import Chart, Line, chart_figure, in_percent, short
-from npformer.pages.report_maps import attention_figures
+from npformer.pages.report_drawings import Chart, Line, attention_figures, chart_figure, in_percent, short
 from npformer.pages.report_tables import (
     confusion_table,
     environment_table,

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from npformer.pages.document import escaped
-from npformer.pages.report_charts import short
+from npformer.pages.report_drawings import short
 from npformer.training.layer_norms import norms_in
 from npformer.training.option_types import in_shell
 from npformer.training.progress import measures

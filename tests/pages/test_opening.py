@@ -7,7 +7,6 @@ import npformer as npf
 from npformer.explain import Setting, session
 from npformer.explain.models import model_setting
 from npformer.explain.place import find
-from npformer.pages import write_trace_page
 from npformer.pages.opening import opening
 from tests.proof.own_code import Scaled
 
@@ -73,12 +72,3 @@ def test_an_input_and_a_parameter_of_a_layers_own_code(numpy64, at, what):
         shape = place.gradients(opened, opened.run()).shape
     assert entry["what"] == what
     assert entry["flat"] == np.ravel_multi_index(place.index, shape)
-
-
-@pytest.mark.browser
-def test_the_page_shows_what_a_layers_own_code_added(browser, numpy64, tmp_path):
-    trace = npf.trace(Scaled(numpy64), np.random.default_rng(0).normal(size=(2, 3)))
-    entry = {"call": 0, "what": "parameter", "name": "scale", "flat": 1}
-    write_trace_page(trace, tmp_path / "page.html", opens=entry)
-    browser.show(tmp_path / "page.html")
-    assert "✓" in browser.find("#entry .sum").text

@@ -8,13 +8,14 @@ import pytest
 
 import npformer as npf
 from benchmarks.browser import NARROW, READY, WIDE
-from npformer.explain import session
+from npformer.explain import Setting, session
 from npformer.explain.models import model_setting
 from npformer.explain.place import find
 from npformer.pages import trace_page, write_trace_page
 from npformer.pages.bugs import bug_traces
 from npformer.pages.opening import opening
 from npformer.proof.showcase import showcase
+from tests.proof.own_code import Scaled
 
 pytestmark = pytest.mark.browser
 
@@ -36,13 +37,12 @@ def opened(browser, page):
     return browser
 
 
-def go(browser, name, way):
-    """Go to a step."""
+def go(browser, name):
+    """Go to the backward of a call."""
     browser.run(
         "const app = npformerPage;"
-        "app.go(app.model.steps.find((each) => each.call.name === arguments[0] && each.way === arguments[1]).number);",
+        "app.go(app.model.steps.find((each) => each.call.name === arguments[0] && each.way === 'backward').number);",
         name,
-        way,
     )
 
 
@@ -63,6 +63,15 @@ def show(browser, folder, trace, step="", **options):
     """Open the page of a trace, at a step."""
     write_trace_page(trace, folder / "page.html", **options)
     browser.show(folder / "page.html", step)
+
+
+def choose(browser, bug):
+    """Switch a bug on; "" for none."""
+    browser.run(
+        "const select = document.getElementById('bug'); select.value = arguments[0];"
+        "select.dispatchEvent(new Event('change'))",
+        bug,
+    )
 
 
 def text(browser, selector):
@@ -124,10 +133,12 @@ def test_the_terms_of_every_gradient_add_up_to_it_on_the_page(opened):
         ("decoder.layers.0@output[0,2,3]", "decoder.layers.0", None),
         ("decoder.layers.0.norm1.post_norm@f[0,1,2]", "decoder.layers.0.norm1.post_norm", "return r * (g"),
         ("src_embedding.weight[4,2]", "", None),
+        ("scale[1]", "", None),  # what a layer's own code adds
     ],
 )
-def test_a_page_opens_at_the_number_that_is_asked(browser, tmp_path, at, step, line):
-    setting = model_setting("transformer-tied")
+def test_a_page_opens_at_the_number_that_is_asked(browser, tmp_path, numpy64, at, step, line):
+    own = Setting("scaled", Scaled(numpy64), (np.random.default_rng(0).normal(size=(2, 3)),))
+    setting = own if at == "scale[1]" else model_setting("transformer-tied")
     trace = npf.trace(setting.target, *setting.inputs, targets=setting.targets, **setting.options)
     with session(setting) as asked:
         place = find(asked, at)
@@ -176,7 +187,7 @@ def test_keys_walk_through_the_steps_and_lines(opened, shown):
 
 
 def test_pointing_at_a_number_shows_what_it_is_made_of(opened):
-    go(opened, "decoder.layers.0.norm3.post_norm", "backward")
+    go(opened, "decoder.layers.0.norm3.post_norm")
     mark(opened, "gradients", "dx", 5)
     opened.hover("#cell")
     value = opened.run("return document.getElementById('cell').entry.array.data[5]")
@@ -193,7 +204,7 @@ def test_pointing_at_a_number_shows_what_it_is_made_of(opened):
 
 
 def test_a_term_leads_to_the_number_it_came_from_up_to_the_loss(opened):
-    go(opened, "generator.linear", "backward")
+    go(opened, "generator.linear")
     mark(opened, "gradients", "dx", 0)
     opened.click("#cell")
     opened.click("#entry .bars .term")
@@ -206,7 +217,7 @@ def test_a_term_leads_to_the_number_it_came_from_up_to_the_loss(opened):
 
 
 def test_the_keyboard_alone_reaches_a_number(opened):
-    go(opened, "decoder.layers.0.norm3.post_norm", "backward")
+    go(opened, "decoder.layers.0.norm3.post_norm")
     opened.run("document.getElementById('arrays').querySelector('td[tabindex=\"0\"]').focus()")
     opened.press("ArrowRight", "ArrowDown", "Enter")
     assert opened.run("return npformerPage.pinned.flat") == 5
@@ -219,11 +230,7 @@ def test_the_keyboard_alone_reaches_a_number(opened):
 
 def test_each_bug_opens_at_its_first_place_and_spreads_from_there(opened, shown, bugs):
     for one in bugs:
-        opened.run(
-            "const select = document.getElementById('bug'); select.value = arguments[0];"
-            "select.dispatchEvent(new Event('change'))",
-            one.bug.id,
-        )
+        choose(opened, one.bug.id)
         assert opened.run(STEP)[1:] == [one.first.way, shown.calls[one.first.call]["name"]], one.bug.id
         ticks = opened.run("return npformerPage.ticks.map((tick) => Number(tick.style.getPropertyValue('--size')))")
         first = opened.run("return npformerPage.ticks.findIndex((tick) => tick.classList.contains('first'))")
@@ -231,9 +238,7 @@ def test_each_bug_opens_at_its_first_place_and_spreads_from_there(opened, shown,
         earliest = next(number for number, size in enumerate(ticks) if size > 0)
         assert earliest == first or one.first.handed is not None
         assert one.bug.title in text(opened, "#bugtext")
-    opened.run(
-        "const select = document.getElementById('bug'); select.value = ''; select.dispatchEvent(new Event('change'))"
-    )
+    choose(opened, "")
     assert opened.run("return npformerPage.ticks.every((tick) => Number(tick.style.getPropertyValue('--size')) === 0)")
 
 
@@ -266,10 +271,7 @@ def test_what_a_layer_itself_adds_with_a_bug_is_shown(browser, tmp_path):
 
 
 def test_a_bugs_line_shows_its_difference(opened):
-    opened.run(
-        "const select = document.getElementById('bug'); select.value = 'layer-norm-no-mean';"
-        "select.dispatchEvent(new Event('change'))"
-    )
+    choose(opened, "layer-norm-no-mean")
     assert "x_hat * along_x_hat" in text(opened, "#source li.changed")
     cards = opened.run(
         "return [...document.querySelectorAll('#arrays figure.card.differs')].map((card) => card.spec.name)"
@@ -278,7 +280,7 @@ def test_a_bugs_line_shows_its_difference(opened):
 
 
 def test_predicting_hides_numbers_and_judges_what_is_typed(opened):
-    go(opened, "generator.linear", "backward")
+    go(opened, "generator.linear")
     opened.click("#predict")
     mark(opened, "gradients", "dx", 1)
     assert text(opened, "#cell") == "?"
@@ -307,7 +309,7 @@ def test_nothing_is_wider_than_the_window(opened, size):
     for dark in (False, True):
         opened.look(size, dark=dark)
         for name in ("src_embedding.embedding", "decoder.layers.0.cross_attention.attention", "loss", ""):
-            go(opened, name, "backward")
+            go(opened, name)
             assert opened.run("return document.documentElement.scrollWidth") <= size[0]
 
 
