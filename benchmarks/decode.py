@@ -38,8 +38,8 @@ def main():
 
 def benchmark(options):
     """Measure all sizes at all batches and report. Returns the exit code."""
-    batches = [int(each) for each in numbers("--batch", options.own["batch"], 1, 4097)]
-    tokens = options.own["tokens"]
+    batches = [int(each) for each in numbers("--batch", options.batch, 1, 4097)]
+    tokens = options.tokens
     environment, about = report.opening(options, LEGEND)
     found = []
     for result in results(options, batches, tokens, environment):
@@ -67,7 +67,7 @@ def results(options, batches, tokens, environment, seconds=None):
 def entries(options, what, weights):
     """npformer with each requested kernel table, and PyTorch."""
     common = {**what, "device": options.device}
-    found = own_entries(options, "benchmarks.own.decode:decode", common)
+    found = own_entries(options.kernels, "benchmarks.own.decode:decode", common)
     if options.torch:
         found.append(Entry("torch", "benchmarks.peers.torch_decode:decode", {**common, "weights": weights}))
     return found

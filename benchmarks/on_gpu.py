@@ -4,7 +4,6 @@ from benchmarks import report
 from benchmarks.products import step_flop
 from benchmarks.turns import Entry, contenders
 from npformer.models.presets import PRESETS
-from npformer.percent import percent
 
 FORMS = {"textbook": "textbook", "fast": "fast", "compile": "compiled", "reduce-overhead": "reduce_overhead"}
 COMPILED = ("compile", "reduce-overhead")  # may be missing where there is no compiler
@@ -94,10 +93,9 @@ def cells(row, times_as_fast):
         value = row.get(name)
         return report.digits(None if value is None else value / unit)
 
-    share = row.get("of_bound")
     return [
         row["name"], report.milliseconds(row["median"]), report.milliseconds(row["best"]), times_as_fast,
-        known("flop_per_second", 1e12), known("bytes_per_second", 1e9), "–" if share is None else percent(share, 0),
+        known("flop_per_second", 1e12), known("bytes_per_second", 1e9), report.share(row.get("of_bound")),
         known("kernels"), known("device_bytes", 1e6), known("ready_seconds"),
     ]  # fmt: skip
 

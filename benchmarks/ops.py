@@ -42,7 +42,7 @@ def main():
 
 def benchmark(options):
     """Measure all operations at all sizes and report. Returns the exit code."""
-    names, threads = listed("--op", options.own["op"], NAMES), options.own["threads"]
+    names, threads = listed("--op", options.op, NAMES), options.threads
     environment, about = report.opening(options, LEGEND, threads=f"{threads} for each contender")
     environment |= {f"{library}_NUM_THREADS": str(threads) for library in ("OPENBLAS", "OMP", "MKL")}
     found, table = [], None
@@ -74,7 +74,7 @@ def results(options, names, threads, environment, seconds=None):
 def entries(options, size, threads, precision="float32"):
     """npformer with each requested kernel table, and PyTorch."""
     common = {"size": size, "device": options.device, "threads": threads, "precision": precision}
-    found = own_entries(options, "benchmarks.own.ops:ops", common)
+    found = own_entries(options.kernels, "benchmarks.own.ops:ops", common)
     if options.torch:
         found.append(Entry("torch", "benchmarks.peers.torch_ops:ops", common))
     return found

@@ -5,8 +5,6 @@ import importlib.metadata
 import importlib.util
 import os
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.turns import Budget, ContenderError, Entry
@@ -28,22 +26,6 @@ CPU_TORCH = (
 
 class UsageError(argparse.ArgumentTypeError):
     """The command cannot run as given; the message says how to fix it."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """The options, checked."""
-
-    device: str
-    sizes: list[str]
-    kernels: list[str]
-    precisions: list[str]
-    torch: bool
-    budget: Budget
-    keep_environment: bool
-    json: bool
-    own: Mapping[str, object]  # options of one benchmark only
-    save: Path | None = None  # the file for the measurements
 
 
 def bare_parser(name, summary, examples=None, json=True):
@@ -111,24 +93,26 @@ def _result_file(given):
 
 
 def checked(args):
-    """The checked options. Raises UsageError for options that make no sense or cannot run here."""
+    """The checked options. Raises UsageError for options that make no sense or cannot run here.
+
+    New are sizes, precisions, torch (whether it is the peer) and budget; kernels are a list; own are the options of one
+    benchmark only.
+    """
     if not args.seconds > 0:
         raise UsageError(f"--seconds: expected a number > 0, got {args.seconds}")
-    sizes = listed("--size", args.size, PRESETS)
-    given = args.kernels or (args.on_cpu if args.device == "numpy" else "auto")
-    kernels = [_resolved(name, args.device) for name in listed("--kernels", given, (*KERNELS[args.device], "auto"))]
-    precisions = _precisions(args)
-    if args.against == "torch" and not installed("torch"):
-        raise UsageError(NO_TORCH)
-    if args.device == "cupy":
-        check_gpu(args.against == "torch")
     common = {"device", "size", "kernels", "on_cpu", "precision", "against", "seconds", "rounds", "keep_env", "json",
               "save"}  # fmt: skip
-    return Options(
-        args.device, sizes, list(dict.fromkeys(kernels)), precisions, args.against == "torch",
-        Budget(args.seconds, args.rounds), args.keep_env, args.json,
-        {name: value for name, value in vars(args).items() if name not in common}, args.save,
-    )  # fmt: skip
+    args.own = {name: value for name, value in vars(args).items() if name not in common}
+    args.sizes = listed("--size", args.size, PRESETS)
+    given = args.kernels or (args.on_cpu if args.device == "numpy" else "auto")
+    kernels = [_resolved(name, args.device) for name in listed("--kernels", given, (*KERNELS[args.device], "auto"))]
+    args.kernels, args.precisions = list(dict.fromkeys(kernels)), _precisions(args)
+    args.torch, args.budget = args.against == "torch", Budget(args.seconds, args.rounds)
+    if args.torch and not installed("torch"):
+        raise UsageError(NO_TORCH)
+    if args.device == "cupy":
+        check_gpu(args.torch)
+    return args
 
 
 def check_gpu(torch):
@@ -177,11 +161,10 @@ def installed(package):
     return importlib.util.find_spec(package) is not None
 
 
-def own_entries(options, factory, common):
-    """npformer with each requested kernel table, as contenders that this factory makes."""
+def own_entries(tables, factory, common):
+    """npformer with each of these kernel tables, as contenders that this factory makes."""
     return [
-        Entry(f"npformer-{kernels}", factory, {**common, "kernels": kernels}, imports_of(kernels))
-        for kernels in options.kernels
+        Entry(f"npformer-{kernels}", factory, {**common, "kernels": kernels}, imports_of(kernels)) for kernels in tables
     ]
 
 

@@ -81,7 +81,7 @@ def steps(documents):
 STEP_ROWS = {
     "times as fast as PyTorch": lambda row: report.ratio(row["times_as_fast"]),
     "one step, ms": lambda row: report.milliseconds(row["median"]),
-    "of the bound by matrix products": lambda row: percent(row["of_bound"], 0) if row["of_bound"] else "–",
+    "of the bound by matrix products": lambda row: report.share(row["of_bound"]),
     "most memory, MB": lambda row: report.megabytes(row["peak_bytes"]),
     "most memory of PyTorch, MB": lambda row: report.megabytes(row["peer"]["peak_bytes"]) if row["peer"] else "–",
     "cores that others used": lambda row: busy(row["others_share"]),

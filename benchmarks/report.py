@@ -5,6 +5,7 @@ import sys
 import textwrap
 
 from benchmarks import machine
+from npformer.percent import percent
 
 WIDTH = 100
 
@@ -47,6 +48,11 @@ def megabytes(count):
     return f"{count / 1e6:,.0f}"
 
 
+def share(value):
+    """A share in percent, or a dash."""
+    return percent(value, 0) if value else "–"
+
+
 def ratio(values):
     """ "2.10 (2.05 … 2.14)", or a dash."""
     return "–" if values is None else f"{values['median']:.2f} ({values['low']:.2f} … {values['high']:.2f})"
@@ -54,8 +60,8 @@ def ratio(values):
 
 def opening(options, legend, **more):
     """Print the machine and the meaning of the columns. Returns (the contenders' environment, the machine)."""
-    environment, removed = machine.contenders_environment(options.keep_environment)
-    about = machine.describe(removed, options.keep_environment, options.device, options.precisions) | more
+    environment, removed = machine.contenders_environment(options.keep_env)
+    about = machine.describe(removed, options.keep_env, options.device, options.precisions) | more
     say("\n".join([head(about), "", *legend]), options.json)
     return environment, about
 
@@ -75,7 +81,7 @@ def progress(text):
 def finish(benchmark, about, options, results):
     """Print and save the JSON document of a run, if requested; all times are in seconds."""
     settings = {"device": options.device, "seconds": options.budget.seconds, "rounds": options.budget.rounds}
-    settings |= dict(options.own)
+    settings |= options.own
     document = {"benchmark": benchmark, "machine": about, "settings": settings, "results": results}
     keep(document, options.save)
     if options.json:

@@ -74,9 +74,9 @@ def main():
 
 def benchmark(options):
     """Measure all sweeps with all kernels and report. Returns the exit code."""
-    sweeps = listed("--sweep", options.own["sweep"], SWEEPS)
-    base, values = (QUICK_BASE, QUICK_SWEEPS) if options.own["quick"] else (BASE, SWEEPS)
-    again = "; layers compute their forward again in backward" if options.own["recompute"] else ""
+    sweeps = listed("--sweep", options.sweep, SWEEPS)
+    base, values = (QUICK_BASE, QUICK_SWEEPS) if options.quick else (BASE, SWEEPS)
+    again = "; layers compute their forward again in backward" if options.recompute else ""
     what = report.wrapped(f"base: {base}, dropout {DROPOUT:g}{again}; width: d_ff is 4·d_model", " " * 6)
     environment, about = report.opening(options, (*LEGEND, "", what))
     results = []
@@ -104,11 +104,10 @@ def varied(base, sweep, value):
 
 def measure(options, kernels, size: Preset, environment):
     """All numbers of one size, measured in a new process; times in seconds."""
-    shape, recompute = dataclasses.asdict(size), bool(options.own["recompute"])
+    shape, recompute = dataclasses.asdict(size), options.recompute
     given = {"size": shape, "dropout": DROPOUT, "device": options.device, "recompute": recompute}
-    alone = dataclasses.replace(options, kernels=[kernels])
-    with contenders(own_entries(alone, "benchmarks.own.train:train", given), environment) as children:
-        (row,) = compare.rows(children, take_turns(children, "step", QUICK_BUDGET if options.own["quick"] else BUDGET))
+    with contenders(own_entries([kernels], "benchmarks.own.train:train", given), environment) as children:
+        (row,) = compare.rows(children, take_turns(children, "step", QUICK_BUDGET if options.quick else BUDGET))
         facts = children[0].facts
     kept = kept_bytes(size, min(int(facts["threads"]), size.batch), recompute)
     model_bytes = max(PAGE, row["imports_bytes"] + row["peak_bytes"] - int(facts["prepared_bytes"]))

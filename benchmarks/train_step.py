@@ -11,7 +11,6 @@ from benchmarks.own.model import save_weights
 from benchmarks.products import linear_flop, linears, step_flop
 from benchmarks.turns import Entry, contenders, take_turns
 from npformer.models.presets import PRESETS
-from npformer.percent import percent
 
 FORMS = ("textbook", "fast")
 SAME = 1e-5  # the largest relative difference between losses of the same computation, in float32
@@ -44,7 +43,7 @@ def main():
 
 def benchmark(options):
     """Measure all sizes at all rates and report. Returns the exit code."""
-    rates = numbers("--dropout", options.own["dropout"], 0, 1)
+    rates = numbers("--dropout", options.dropout, 0, 1)
     on_device = options.device == "cupy"
     environment, about = report.opening(options, on_gpu.LEGEND if on_device else LEGEND)
     roofline = on_gpu.measure_roofline(options, environment) if on_device else None
@@ -78,7 +77,7 @@ def entries(options, size, rate, weights, precision):
     if options.device == "cupy":
         return on_gpu.entries(options, size, rate, weights, precision)
     common = {"size": size, "dropout": rate, "device": options.device}
-    ways = (False, True) if options.own["recompute"] else (False,)
+    ways = (False, True) if options.recompute else (False,)
     found = [
         Entry(f"npformer-{kernels}{'-recompute' * again}", "benchmarks.own.train:train",
               {**common, "kernels": kernels, "recompute": again}, imports_of(kernels))
@@ -147,7 +146,7 @@ def describe(result):
 def _table(rows):
     cells = [
         [row["name"], report.milliseconds(row["median"]), report.milliseconds(row["best"]),
-         report.ratio(row["times_as_fast"]), percent(row["of_bound"], 0) if row["of_bound"] else "–",
+         report.ratio(row["times_as_fast"]), report.share(row["of_bound"]),
          *compare.cells(row)]
         for row in rows
     ]  # fmt: skip

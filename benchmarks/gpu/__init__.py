@@ -2,6 +2,6 @@
 
     python -m benchmarks.gpu                 nine minutes; leaves gpu-results/results.json and results.md
 
-``parts`` lists the work, the most important first; ``run`` does the parts one by one, saves the results after
+``parts`` lists the work, the most important first; ``__main__`` does the parts one by one, saves the results after
 each, and stops in time; ``targets`` compares the results with what is wanted; ``text`` formats them.
 """

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 from benchmarks import decode as decoding
 from benchmarks import on_gpu, ops, train_step
 from benchmarks.gpu.targets import SIZES, against_part, train_part
-from benchmarks.options import Options, installed
+from benchmarks.options import installed
 from benchmarks.own.model import save_weights
 from benchmarks.turns import ROOT, Budget, Entry, contenders
 from npformer.models.presets import PRESETS
@@ -50,8 +51,8 @@ class Setting:
 
     def options(self, sizes, precisions, budget):
         """Options, as a command line would give them."""
-        return Options(
-            "cupy", list(sizes), ["cuda"], list(precisions), self.torch, budget, False, True, {"recompute": False}
+        return Namespace(
+            device="cupy", sizes=sizes, kernels=["cuda"], precisions=precisions, torch=self.torch, budget=budget
         )
 
 

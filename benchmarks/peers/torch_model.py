@@ -18,11 +18,13 @@ from npformer.models.presets import Preset
 class Attention(nn.Module):
     """The common part of both forms: H heads, the output product, the loading of weights."""
 
-    def __init__(self, size: Preset, dropout, blocks):
-        """blocks: how many of Q, K, V each input matrix produces, in this order."""
+    #: How many of Q, K, V each input matrix produces, in this order: in self-attention, and in cross-attention.
+    BLOCKS = ()
+
+    def __init__(self, size: Preset, dropout, cross):
         super().__init__()
-        self.heads, self.width, self.dropout, self.blocks = size.num_heads, size.d_model, dropout, blocks
-        self.inputs = nn.ModuleList(nn.Linear(size.d_model, n * size.d_model) for n in blocks)
+        self.heads, self.width, self.dropout, self.blocks = size.num_heads, size.d_model, dropout, self.BLOCKS[cross]
+        self.inputs = nn.ModuleList(nn.Linear(size.d_model, n * size.d_model) for n in self.blocks)
         self.output = nn.Linear(size.d_model, size.d_model)
 
     def split_heads(self, x):
@@ -46,8 +48,7 @@ class Attention(nn.Module):
 class Textbook(Attention):
     """softmax(QKᵀ/√D)V, written out."""
 
-    def __init__(self, size: Preset, dropout, cross):
-        super().__init__(size, dropout, (1, 1, 1))
+    BLOCKS = (1, 1, 1), (1, 1, 1)
 
     def forward(self, x, memory, visible):
         sources = (x, memory, memory)
@@ -60,8 +61,7 @@ class Textbook(Attention):
 class Fused(Attention):
     """Few products and scaled_dot_product_attention."""
 
-    def __init__(self, size: Preset, dropout, cross):
-        super().__init__(size, dropout, (1, 2) if cross else (3,))
+    BLOCKS = (3,), (1, 2)
 
     def forward(self, x, memory, visible):
         if len(self.blocks) == 2:

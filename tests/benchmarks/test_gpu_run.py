@@ -16,8 +16,8 @@ import pytest
 from benchmarks import train_step, turns
 from benchmarks.gpu import __main__ as command
 from benchmarks.gpu import parts as gpu_parts
+from benchmarks.gpu.__main__ import LEAST, run
 from benchmarks.gpu.parts import Part, Setting, parts, pytest_command, summary
-from benchmarks.gpu.run import LEAST, run
 from benchmarks.gpu.targets import targets
 from benchmarks.gpu.text import markdown, targets_table
 from benchmarks.turns import ROOT, ContenderError, Entry

@@ -5,6 +5,7 @@ import inspect
 import os
 from contextlib import nullcontext, suppress
 from importlib import import_module
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 import npformer as npf
 from benchmarks import contender, decode, on_gpu, ops, options, report, tasks, train_step
 from benchmarks.contender import Server
-from benchmarks.options import Options
+from benchmarks.gpu.parts import Setting
 from benchmarks.own.on_gpu import count_kernels, launched, memory_watched
 from benchmarks.own.once import COMPILING, SETS, TURNS, gradients, reverse, watch
 from benchmarks.own.roofline import step_bytes
@@ -30,7 +31,7 @@ CEILINGS = {"products": {"tf32": 4e14, "float32": 5e13}, "memory": 4e12, "bytes"
 
 
 def asked(torch=True, precisions=("tf32",)):
-    return Options("cupy", ["tiny"], ["cuda"], list(precisions), torch, Budget(), False, True, {"recompute": False})
+    return Setting(60.0, Path(), {}, torch).options(["tiny"], precisions, Budget())
 
 
 def test_contenders_of_a_training_step():

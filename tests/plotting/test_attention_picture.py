@@ -67,8 +67,7 @@ def pixels(axes):
 
 
 def test_rows_are_attentions_in_order_and_columns_are_heads():
-    weights, source, target = example(3)
-    figure = attention_figure(weights, source, target, title="reverse")
+    figure = attention_figure(*example(3), title="reverse")
     assert bold_texts(figure) == [
         "reverse",
         "encoder 1 · self-attention",
@@ -147,8 +146,7 @@ def test_what_is_not_a_number_is_shown_and_named():
 
 @pytest.mark.parametrize("length", [1, 3, 12, 16, 30, 40])
 def test_every_token_is_named_and_no_two_names_overlap(length):
-    weights, source, target = example(length, layers=1, heads=2)
-    figure = attention_figure(weights, source, target)
+    figure = attention_figure(*example(length, layers=1, heads=2))
     figure.canvas.draw()
     for axes in heads_of(figure):
         names = names_of(axes, "keys")
