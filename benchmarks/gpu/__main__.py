@@ -1,4 +1,4 @@
-"""The command ``python -m benchmarks.gpu``: it runs parts one by one within a time limit, and saves all results after each."""
+"""The command ``python -m benchmarks.gpu``: it runs parts one by one within a time limit, and saves what they found."""
 
 import json
 import sys

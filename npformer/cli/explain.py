@@ -24,7 +24,7 @@ from npformer.functional import OPERATIONS
 from npformer.layers import Layer
 from npformer.pages import trace_page
 from npformer.pages.bugs import bug_traces
-from npformer.pages.opening import opening
+from npformer.pages.trace_writer import opening
 from npformer.places import OWN_PAGE, expect_place, write_file
 from npformer.proof.trace import Trace, trace
 from npformer.terminal import columns, counted, fill

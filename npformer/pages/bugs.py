@@ -17,7 +17,7 @@ from npformer.errors import ConfigError
 from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.bugs import BUGS, bug
 from npformer.lab.museum.patch import edited_sources, noted, patched
-from npformer.pages.packing import Pack
+from npformer.pages.document import Pack
 from npformer.proof import Trace
 from npformer.typing import HostArray
 

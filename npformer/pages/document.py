@@ -6,6 +6,11 @@ scripts. Scripts put text on the page as text, never as HTML.
 
 A script is written as JavaScript modules, one file each, that import each other. A page opened from disk
 can load no second file, so ``bundle`` writes them one after the other, in the order in which they need each other.
+
+Arrays are one text of a page (``Pack``): float64, one after the other, compressed, in base64.
+
+Integers and booleans are written as float64, too; ids are far below 2⁵³. An array that occurs twice is stored once.
+The page finds an array by its place: [kind "f" | "i" | "b", shape, index of its first number].
 """
 
 from __future__ import annotations
@@ -15,16 +20,22 @@ import hashlib
 import html
 import json
 import re
+import zlib
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
+
 from npformer._version import __version__
+from npformer.typing import HostArray
 from npformer.visible import visible
 
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./(?P<name>[a-z_]+)\.js";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?function |const |class )", re.MULTILINE)
+#: kind, shape, index of the first number
+Place = list[Any]
 
 
 def web_file(name: str) -> str:
@@ -95,3 +106,34 @@ def _json(value: Any) -> str:
 def _hash(text: str) -> str:
     digest = hashlib.sha256(text.encode("utf-8")).digest()
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+
+
+class Pack:
+    """Collects arrays; ``places`` says where each lies, by its name."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, Place] = {}
+        self._parts: list[HostArray] = []
+        self._length = 0
+        self._names: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+
+    def add(self, array: HostArray, name: str = "") -> str:
+        """Store an array of any real dtype, under ``name`` or a new name. Returns the name under which it is found."""
+        numbers = np.asarray(array, dtype="<f8")
+        kind = {"b": "b", "i": "i", "u": "i"}.get(np.asarray(array).dtype.kind, "f")
+        key = (kind, numbers.shape, numbers.tobytes())
+        if key in self._names and not name:
+            return self._names[key]
+        place = self.places[self._names[key]] if key in self._names else [kind, list(numbers.shape), self._length]
+        name = name or f"p{len(self.places)}"
+        if key not in self._names:
+            self._parts.append(numbers.reshape(-1))
+            self._length += numbers.size
+            self._names[key] = name
+        self.places[name] = place
+        return name
+
+    def text(self) -> str:
+        """All numbers as base64 of a zlib stream of little-endian float64."""
+        numbers = np.concatenate(self._parts) if self._parts else np.zeros(0)
+        return base64.b64encode(zlib.compress(numbers.astype("<f8").tobytes(), 9)).decode("ascii")

@@ -7,23 +7,25 @@ witnesses say. Bugs of the museum can be switched on (``pages/bugs.py``).
 Terms come from the pair's own backward (``proof/jacobian.py``), fed one entry of the upstream gradient at a time.
 Witnesses come from the pair's forward alone (``proof/oracles.py``): L = Σ dy·y is moved by each entry, once by an
 imaginary step and once up and down.
+
+The number at which a page opens is a place of ``npformer explain``, as an entry of the trace's arrays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
 from npformer.atomic import describe, write_atomically
 from npformer.errors import NpformerError, OutputError
+from npformer.explain.graph import index_in
+from npformer.explain.place import Place
 from npformer.pages.bugs import BugTrace
-from npformer.pages.document import bundle, html_page, web_file
+from npformer.pages.document import Pack, bundle, html_page, web_file
 from npformer.pages.flows import Flows
-from npformer.pages.opening import Opening
-from npformer.pages.packing import Pack
 from npformer.proof import Trace
 from npformer.proof.fitness import fitness
 from npformer.proof.inputs import as_tuple
@@ -32,10 +34,20 @@ from npformer.proof.listening import Call
 from npformer.proof.oracles import Evidence, Oracle
 from npformer.proof.recording import Seen
 from npformer.proof.subject import subject
+from npformer.proof.trace_json import CallOf, Named
 from npformer.typing import HostArray
 
 #: The gradients of a call with more terms than this (entries times entries of dy) are shown without evidence.
 MOST_TERMS = 100_000
+
+
+class Opening(TypedDict):
+    """An entry as the page names it: of a call's "gradients", "upstream" or "outputs", or of a "parameter"."""
+
+    call: int
+    what: str
+    name: str
+    flat: int
 
 
 def write_trace_page(
@@ -43,7 +55,7 @@ def write_trace_page(
 ) -> None:
     """Write the page of a trace to path, whole or not at all; bugs are those that the page can switch on.
 
-    opens: the number at which the page opens (``pages/opening.py``); None: at the first step.
+    opens: the number at which the page opens (``opening``); None: at the first step.
 
     Terms and witnesses need a trace that was recorded in this process; one that was read from JSON is shown
     without them. Raises OutputError if path cannot be written.
@@ -143,3 +155,58 @@ def _flows(trace: Trace, pack: Pack) -> dict[str, Any]:
             {"call": user, "gradient": gradient, "map": pack.add(where)} for user, gradient, where in uses
         ]
     return {"edges": found.edges, "fan_in": fan_in}
+
+
+def opening(trace: Trace, place: Place) -> Opening | None:
+    """The entry that shows a place's gradient; None if no array of the trace does.
+
+    A parameter with one use is shown where that operation's backward makes its gradient. One with several uses is
+    shown with the whole trace's parameters, as the sum over them.
+    """
+    calls = trace.document["calls"]
+    if place.kind == "parameter":
+        return _parameter(trace, place)
+    call = calls[0 if place.call is None else place.call.number]
+    if place.kind == "output":
+        came = call["upstream"] if call["backward"] else call["outputs"]
+        return _entry(trace, call, "upstream" if call["backward"] else "outputs", came[place.part]["name"], place.index)
+    of = place.name if place.call is None else call["inputs"][place.part]["name"]
+    return _gradient(trace, call, of, place.index)
+
+
+def _parameter(trace: Trace, place: Place) -> Opening:
+    """Where an operation's backward makes it, or among the parameters."""
+    uses = [
+        (call, of, part)
+        for call in trace.document["calls"]
+        if call["kind"] == "operation"
+        for of, parts in call["params"].items()
+        for part in parts
+        if part["parameter"] == place.name
+    ]
+    if len(uses) == 1:
+        ((call, of, part),) = uses
+        found = _gradient(trace, call, of, index_in(place.index, part["columns"], part["transposed"]))
+        if found is not None:
+            return found
+    gradient = next(each["gradient"] for each in trace.document["parameters"] if each["name"] == place.name)
+    flat = _flat(place.index, trace.arrays[gradient].shape)
+    return {"call": 0, "what": "parameter", "name": place.name, "flat": flat}
+
+
+def _gradient(trace: Trace, call: CallOf, of: str, index: tuple[int, ...]) -> Opening | None:
+    name = next((entry["name"] for entry in call["gradients"] if entry.get("of") == of), None)
+    return None if name is None else _entry(trace, call, "gradients", name, index)
+
+
+def _entry(trace: Trace, call: CallOf, what: str, name: str, index: tuple[int, ...]) -> Opening | None:
+    lists: dict[str, list[Named]] = {key: call[key] for key in ("outputs", "upstream", "gradients")}
+    value = next(entry["value"] for entry in lists[what] if entry["name"] == name)
+    array = trace.arrays.get(value) if isinstance(value, str) else None
+    if array is None or array.ndim != len(index) or any(i >= n for i, n in zip(index, array.shape, strict=True)):
+        return None
+    return {"call": call["id"], "what": what, "name": name, "flat": _flat(index, array.shape)}
+
+
+def _flat(index: tuple[int, ...], shape: tuple[int, ...]) -> int:
+    return int(np.ravel_multi_index(index, shape)) if index else 0

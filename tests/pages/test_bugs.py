@@ -9,7 +9,7 @@ import npformer as npf
 from npformer.errors import ConfigError
 from npformer.lab.museum.bugs import bug
 from npformer.pages.bugs import MOST, bug_traces, with_bug
-from npformer.pages.packing import Pack
+from npformer.pages.document import Pack
 from npformer.proof.showcase import showcase
 
 #: The first ten whose code the showcase runs: the call that differs first, and in which of its two passes.

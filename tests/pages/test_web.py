@@ -13,7 +13,7 @@ from npformer.explain.models import model_setting
 from npformer.explain.place import find
 from npformer.pages import trace_page, write_trace_page
 from npformer.pages.bugs import bug_traces
-from npformer.pages.opening import opening
+from npformer.pages.trace_writer import opening
 from npformer.proof.showcase import showcase
 from tests.proof.own_code import Scaled
 

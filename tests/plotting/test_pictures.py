@@ -10,7 +10,7 @@ from npformer.errors import DataError, OutputError, ShapeError
 from npformer.plotting import draw_attention, draw_curves, draw_profile, draw_sweep
 from npformer.plotting.charts import Chart, Curve, draw_charts, draw_similarity
 from npformer.plotting.curves import draw_comparison
-from tests.plotting.test_profile_picture import ROWS
+from tests.plotting.test_charts import ROWS
 from tests.plotting.test_sweep_picture import MIXED
 
 HEAD = {"encoder.layers.0.self_attention": np.full((1, 3, 3), 1 / 3)}
