@@ -48,7 +48,7 @@ def entries(options, size, rate, weights, precision):
 def measure_roofline(options, environment, seconds=None):
     """The best rates that either side measures, and the bytes of a step of each size, within so many seconds."""
     given = {"device": options.device, "precisions": options.precisions}
-    started = [Entry("npformer-ceilings", "benchmarks.own.roofline:ceilings", {**given, "kernels": options.kernels[0]})]
+    started = [Entry("npformer-ceilings", "benchmarks.own.once:ceilings", {**given, "kernels": options.kernels[0]})]
     if options.torch:
         started.append(Entry("torch-ceilings", "benchmarks.peers.torch_device:ceilings", given))
     with contenders(started, environment, seconds) as children:

@@ -1,4 +1,4 @@
-"""What a GPU run asks of npformer once: right gradients, memory that stays, the reverse task trained in time.
+"""What a GPU run asks of npformer once: right gradients, memory that stays, the reverse task trained in time, ceilings.
 
 Gradients are held against NumPy's in float64, tensor by tensor, with float32's error budget.
 
@@ -6,7 +6,8 @@ The GPU's memory is watched during many training steps with changing shapes. Two
 into the limit on kept graphs, so graphs are replayed within a turn. Both sets together exceed it, so each turn evicts
 graphs and captures others.
 
-The reverse task is trained as ``npformer train reverse`` does it.
+The reverse task is trained as ``npformer train reverse`` does it. Ceilings are the GPU's peak rates as npformer
+measures them, and the bytes that a training step has to move.
 """
 
 import tempfile
@@ -19,11 +20,15 @@ import npformer as npf
 from benchmarks.own.model import about, backend
 from benchmarks.own.on_gpu import used_memory
 from benchmarks.tasks import Contender
-from npformer.models.presets import Preset
+from npformer.backend.flops import adam_work
+from npformer.backend.roofline import measure_roofline
+from npformer.backend.timing import Clock, timed_backend
+from npformer.models.presets import PRESETS, Preset
 from npformer.proof import against_float64
 from npformer.training import RunDirectory, Trainer
 from npformer.training.assemble import assemble, write_run
 
+BYTES = 4  # of a float32
 CHECKED = Preset(vocab_size=40, d_model=64, num_heads=4, num_layers=2, d_ff=256, length=12, batch=8)
 REPLAYED = Preset(vocab_size=16, d_model=32, num_heads=2, num_layers=1, d_ff=64, length=24, batch=16)
 SETS = ((5, 6, 7, 9, 11, 13), (8, 10, 12, 16, 20, 24))  # lengths T
@@ -118,3 +123,30 @@ def trained(assembled):
         found = trainer.last_evaluation
     assert found is not None  # the last step is always evaluated
     return {"seconds": seconds, "exact_match": found.exact_match, "sequences": found.count}
+
+
+def ceilings(device, kernels, precisions):
+    """Tasks: "ceilings" returns the measured rates, "bytes SIZE" the bytes that a step of that size has to move."""
+    chosen = {name: backend(device, kernels, name) for name in precisions}
+    first = chosen[precisions[0]]
+
+    def measure():
+        found = {name: measure_roofline(each) for name, each in chosen.items()}
+        products = {name: each.flops for name, each in found.items()}
+        return {"products": products, "memory": max(each.bytes for each in found.values())}
+
+    tasks = {"ceilings": lambda: measure}
+    for size in PRESETS:
+        tasks[f"bytes {size}"] = lambda size=size: lambda: step_bytes(PRESETS[size], first)
+    return Contender(about(first), tasks, synchronize=first.device.synchronize)
+
+
+def step_bytes(preset, chosen):
+    """The least bytes that the operations of one training step and Adam move; see npformer.backend.flops."""
+    clock = Clock(chosen.device)
+    model = npf.Transformer(preset.config(0.1), backend=timed_backend(chosen, clock), seed=0)
+    step, batch = npf.TrainStep(model, npf.Adam(model.arena)), preset.example_batch()
+    clock.start(counting=True)
+    step(*batch)
+    numbers = sum(tally.work.numbers for tally in clock.stop().values())
+    return BYTES * (numbers + adam_work(model.arena.size).numbers)

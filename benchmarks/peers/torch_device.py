@@ -61,7 +61,7 @@ def about():
 
 
 def ceilings(device, precisions, large=LARGE, copied=COPIED):
-    """Task "ceilings", as in ``own.roofline``."""
+    """Task "ceilings", as in ``own.once``."""
     at = place(device, "float32")
 
     def measure():

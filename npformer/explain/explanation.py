@@ -16,8 +16,7 @@ from npformer.explain.place import Place, find, names_of_calls
 from npformer.explain.session import Session
 from npformer.explain.spots import Spot
 from npformer.explain.value import Means, Value, means_of, value_of
-from npformer.explain.words import axis_words, quoted, shown, what
-from npformer.explain.zeros import why_zero
+from npformer.explain.words import axis_words, quoted, shown, what, why_zero
 from npformer.proof.listening import Call
 from npformer.typing import HostArray
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from npformer.explain.explanation import Explanation, Group, Product, Sums
 from npformer.explain.paths import THROUGH, Paths, Way
-from npformer.explain.zeros import GRADIENT
+from npformer.explain.words import GRADIENT
 from npformer.percent import percent
 from npformer.visible import visible
 

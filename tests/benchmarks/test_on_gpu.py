@@ -15,8 +15,7 @@ from benchmarks import contender, decode, on_gpu, ops, options, report, tasks, t
 from benchmarks.contender import Server
 from benchmarks.gpu.parts import Setting
 from benchmarks.own.on_gpu import count_kernels, launched, memory_watched
-from benchmarks.own.once import COMPILING, SETS, TURNS, gradients, reverse, watch
-from benchmarks.own.roofline import step_bytes
+from benchmarks.own.once import COMPILING, SETS, TURNS, gradients, reverse, step_bytes, watch
 from benchmarks.products import step_flop
 from benchmarks.tasks import Contender, repeated
 from benchmarks.turns import Budget, Child, Entry, contenders

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 import npformer as npf
-from benchmarks.own import decode, once, ops, roofline, train
+from benchmarks.own import decode, once, ops, train
 from benchmarks.own import on_gpu as own_on_gpu
 from benchmarks.tasks import PREPARED, TOGETHER
 from npformer.backend.cupy import cupy_backend
@@ -28,7 +28,7 @@ def machine(monkeypatch):
         return cupy_backend("float32", kernels, precision)
 
     machine = emulated.installed(monkeypatch).machine
-    for module in (decode, once, ops, roofline, train):
+    for module in (decode, once, ops, train):
         monkeypatch.setattr(module, "backend", backend)
     monkeypatch.setitem(PRESETS, "tiny", SMALL)
     monkeypatch.setattr(train, "memory_watched", lambda chosen: lambda: {"device_bytes": 5})
@@ -61,12 +61,12 @@ def test_ceilings_and_bytes(machine, monkeypatch):
     monkeypatch.setitem(LARGE, "cupy", 8)
     monkeypatch.setitem(STREAMED, "cupy", 1 << 12)
     monkeypatch.setattr("npformer.backend.roofline.ENOUGH", 0.0)
-    made = roofline.ceilings("cupy", "cuda", ["float32", "tf32"])
+    made = once.ceilings("cupy", "cuda", ["float32", "tf32"])
     found = made.task("ceilings")()
     assert set(found["products"]) == {"float32", "tf32"}
     assert min(*found["products"].values(), found["memory"]) > 0
     on_host = npf.get_backend("numpy", kernels="plain", threads=1)
-    assert made.task("bytes tiny")() == roofline.step_bytes(SMALL, on_host)
+    assert made.task("bytes tiny")() == once.step_bytes(SMALL, on_host)
 
 
 def test_decoding(machine):
