@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from npformer.backend import PLAIN
+from npformer.backend import PLAIN, get_backend
 from npformer.backend.numpy import numba_problem
 from npformer.backend.numpy.kernels import KERNELS
 from npformer.errors import ShapeError
@@ -113,6 +113,12 @@ def laid_out(x, layout):
     x = x.view()
     x.flags.writeable = False
     return x
+
+
+@pytest.fixture
+def alone():
+    """The plain kernels in float32 on one thread."""
+    return get_backend("numpy", kernels="plain", threads=1)
 
 
 @pytest.fixture

@@ -5,15 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from npformer.backend import Pair, get_backend, roofline
+from npformer.backend import Pair, roofline
 from npformer.backend.roofline import LARGE, Roofline, measure_roofline
 from tests.benchmarks.sleepers import FakeTime
-
-
-@pytest.fixture
-def alone():
-    """The plain kernels in float32 on one thread."""
-    return get_backend("numpy", kernels="plain", threads=1)
 
 
 @pytest.mark.parametrize("products_of_16", [(0.25, 0.75), (0.75, 0.25)])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from npformer.backend import PLAIN, Ops, Pair, get_backend
+from npformer.backend import PLAIN, Ops, Pair
 from npformer.backend.flops import NOTHING, work_of
 from npformer.backend.timing import Clock, Part, timed_backend, timed_ops, timed_pair
 from npformer.functional import OPERATIONS
@@ -42,12 +42,6 @@ def fake(monkeypatch):
     found = FakeTime()
     monkeypatch.setattr("npformer.seconds.time", found)
     return found
-
-
-@pytest.fixture
-def alone():
-    """The plain kernels in float32 on one thread."""
-    return get_backend("numpy", kernels="plain", threads=1)
 
 
 def test_a_call_is_timed_until_the_device_is_done(fake):

@@ -24,17 +24,6 @@ def test_a_library_that_is_too_old():
         declared(object())
 
 
-def test_the_workspace_is_set_after_the_stream_which_forgets_it(fake):
-    library = fake.FakeCublas()
-    blas = Blas(library)
-    blas.use(0x1234, 0x5600, 32)
-    names = ["cublasCreate_v2", "cublasSetStream_v2", "cublasSetWorkspace_v2"]
-    assert [name for name, _ in library.calls] == names
-    assert all(given["handle"] == fake.HANDLE for _, given in library.calls[1:])
-    assert library.calls[1][1]["streamId"] == 0x1234
-    assert library.calls[2][1] == {"handle": fake.HANDLE, "workspace": 0x5600, "workspaceSizeInBytes": 32}
-
-
 def test_a_handle_goes_with_its_owner(fake):
     library = fake.FakeCublas()
     blas = Blas(library)

@@ -9,6 +9,7 @@ from npformer.backend.cuda.source import source
 from npformer.backend.cupy.blas import WORKSPACE
 from npformer.backend.cupy.cupy_runtime import OPTIONS, CupyRuntime, as_argument
 from npformer.errors import ConfigError, DeviceError
+from tests.backend.cuda.fake_cublas import HANDLE
 from tests.backend.cupy import emulated
 
 
@@ -62,8 +63,12 @@ def test_the_workspace_follows_the_stream(cupy):
     assert runtime.blas is runtime.blas
     with stream:
         assert runtime.blas is runtime.blas
-    found = [tuple(given.values())[1:] for name, given in cupy.cublas.calls if "Set" in name]
-    assert found == [(cupy.cuda.get_current_stream().ptr,), (place, size), (stream.ptr,), (place, size)]
+    (created, _), *calls = cupy.cublas.calls
+    assert created == "cublasCreate_v2"
+    expected = []
+    for each in (cupy.cuda.get_current_stream(), stream):  # a new stream forgets the workspace
+        expected += [("cublasSetStream_v2", HANDLE, each.ptr), ("cublasSetWorkspace_v2", HANDLE, place, size)]
+    assert [(name, *given.values()) for name, given in calls] == expected
     assert size == WORKSPACE
 
 

@@ -11,3 +11,10 @@ def small_model(kernels, dtype="float64", encoders=1, decoders=1, **changes):
     backend = get_backend("numpy", dtype=dtype, kernels=kernels, threads=2)
     config = TransformerConfig(9, 9, **({"num_decoder_layers": decoders} | options))
     return shaken(Transformer(config, backend=backend, seed=2))
+
+
+def part_of(model, path):
+    """The layer or parameter at a dotted path; whole numbers are places in a list."""
+    for name in path.split("."):
+        model = model[int(name)] if name.isdigit() else getattr(model, name)
+    return model

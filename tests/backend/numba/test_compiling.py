@@ -52,7 +52,9 @@ def test_it_is_said_once_and_what_is_on_disk_is_loaded_in_silence(tmp_path, run)
     shutil.copytree(Path(npformer.__file__).parent, package / "npformer", ignore=shutil.ignore_patterns("__pycache__"))
     said = [run(PREPARE, package=package, NUMBA_CACHE_DIR=str(cache)) for _ in range(2)]
     (stored,) = (cache / "npformer").iterdir()
-    stored.write_bytes(b"")  # as a power cut may leave it
+    damaged = bytearray(stored.read_bytes())
+    damaged[len(damaged) // 2] ^= 4  # no more than a bit
+    stored.write_bytes(damaged)
     said += [run(PREPARE, package=package, NUMBA_CACHE_DIR=str(cache)) for _ in range(2)]
     assert "got files that are damaged or somebody else's" in said[2].pop(0)
     part = package / "npformer/backend/numba/exponential.py"

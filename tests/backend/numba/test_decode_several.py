@@ -15,7 +15,7 @@ from npformer.decoding import writing
 from npformer.errors import ConfigError, TokenError
 from npformer.models import Transformer
 from npformer.runtime import fused_decode
-from tests.backend.numba.small_models import small_model
+from tests.backend.numba.small_models import part_of, small_model
 
 SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 0, 2, 2], [1, 5, 5, 8, 2], [2, 8, 1, 0, 0]])
 PADS = 1.5  # added to their logit, so that some are chosen
@@ -166,9 +166,7 @@ def test_an_operation_of_ones_own_is_obeyed():
 def test_a_forward_of_ones_own_is_called(where):
     made, calls = model("numba"), []
     expected = greedy(made, SRC, MAX_LEN, eos_id=99)
-    layer = made
-    for part in where.split("."):
-        layer = layer[int(part)] if part.isdigit() else getattr(layer, part)
+    layer = part_of(made, where)
     before = layer.forward
 
     def hooked(*inputs, **options):
@@ -216,9 +214,7 @@ def test_a_hook_that_knows_its_model_does_not_keep_it():
 def test_a_layer_computes_on_its_own_backend(where):
     made, calls = model("numba"), []
     greedy(made, SRC, MAX_LEN)
-    layer = made
-    for part in where.split("."):
-        layer = layer[int(part)] if part.isdigit() else getattr(layer, part)
+    layer = part_of(made, where)
     name = "post_norm" if "norm" in where else "linear"
     pair = getattr(made.backend.ops, name)
 

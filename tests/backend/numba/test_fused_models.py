@@ -13,7 +13,7 @@ from npformer.errors import DTypeError
 from npformer.layers import DecoderStack, EncoderStack
 from npformer.runtime.fused_decode import step
 from npformer.runtime.fused_encode import encode, fused_encode
-from tests.backend.numba.small_models import small_model
+from tests.backend.numba.small_models import part_of, small_model
 
 SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 0, 2, 2]])
 MANY = np.concatenate([SRC, SRC[:, ::-1]])[: FEW_TOKENS + 3]  # more than are multiplied without BLAS
@@ -175,17 +175,11 @@ def test_a_decoders_arrays_of_other_shapes_are_left_to_the_layers(name):
     state = fast.start(SRC, MAX_LEN)
     step(fast, tokens(4)[:, 0], state)
     assert state.fused[1] is not None
-    parameter = _parameter(fast, name)
+    parameter = part_of(fast, name)
     parameter.data = parameter.data[..., :-1].copy()
     with pytest.raises(ValueError):  # noqa: PT011 - whatever the layers say
         step(fast, tokens(4)[:, 1], state)
     assert state.length == 1
-
-
-def _parameter(of, name):
-    for part in name.split("."):
-        of = of[int(part)] if part.isdigit() else getattr(of, part)
-    return of
 
 
 def test_a_layer_without_a_state_is_refused():
