@@ -15,6 +15,7 @@ from npformer.layers import CacheStack, Layer, LayerCache
 from npformer.proof import Case, catalogue
 from npformer.proof.report import RIGHT, WRONG
 from npformer.proof.subject import subject
+from tests.backend.conftest import upstream_for
 from tests.outputs import parts, used_cache_text
 
 Host = np.ndarray[Any, Any]
@@ -51,15 +52,6 @@ def leaves(cache):
             yield from leaves(item)
     else:
         yield cache
-
-
-def upstream_for(y, seed=3):
-    """A random read-only gradient for each output."""
-    rng = np.random.default_rng(seed)
-    made = [np.asarray(rng.normal(size=part.shape)).astype(part.dtype) for part in parts(y)]
-    for part in made:
-        part.flags.writeable = False
-    return tuple(made) if isinstance(y, tuple) else made[0]
 
 
 def same_bits(one, other):

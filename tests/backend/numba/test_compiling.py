@@ -48,18 +48,19 @@ def is_announced(said):
 
 def test_it_is_said_once_and_what_is_on_disk_is_loaded_in_silence(tmp_path, run):
     """Until a file is damaged, which is said, or a part in another file has changed."""
+    program = PREPARE + 'assert adam.update.is_kept("float32")\n'
     package, cache = tmp_path / "package", tmp_path / "cache"
     shutil.copytree(Path(npformer.__file__).parent, package / "npformer", ignore=shutil.ignore_patterns("__pycache__"))
-    said = [run(PREPARE, package=package, NUMBA_CACHE_DIR=str(cache)) for _ in range(2)]
+    said = [run(program, package=package, NUMBA_CACHE_DIR=str(cache)) for _ in range(2)]
     (stored,) = (cache / "npformer").iterdir()
     damaged = bytearray(stored.read_bytes())
     damaged[len(damaged) // 2] ^= 4  # no more than a bit
     stored.write_bytes(damaged)
-    said += [run(PREPARE, package=package, NUMBA_CACHE_DIR=str(cache)) for _ in range(2)]
+    said += [run(program, package=package, NUMBA_CACHE_DIR=str(cache)) for _ in range(2)]
     assert "got files that are damaged or somebody else's" in said[2].pop(0)
     part = package / "npformer/backend/numba/exponential.py"
     part.write_text(part.read_text(encoding="utf-8") + "\n# changed\n", encoding="utf-8")
-    said += [run(PREPARE, package=package, NUMBA_CACHE_DIR=str(cache))]
+    said += [run(program, package=package, NUMBA_CACHE_DIR=str(cache))]
     assert list(map(is_announced, said)) == [True, False, True, False, True]
     assert len(list((cache / "npformer").iterdir())) == 2  # the old version's is left to a checkout that has it
 
