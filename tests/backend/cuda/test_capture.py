@@ -10,7 +10,7 @@ import pytest
 
 from npformer.backend import get_backend
 from npformer.backend.capture import MOST
-from npformer.backend.cupy import cupy_backend, device_runtime
+from npformer.backend.cupy import cupy_backend, cupy_runtime
 from npformer.backend.cupy.graph_driver import CupyDriver
 from npformer.errors import ConfigError, DeviceMemoryError, ShapeError, TokenError
 from npformer.models import Transformer, TransformerConfig
@@ -21,7 +21,7 @@ from tests.backend.cupy import emulated
 
 @pytest.fixture
 def cupy(runtimes, monkeypatch):
-    monkeypatch.setattr(device_runtime, "announce", lambda: None)
+    monkeypatch.setattr(cupy_runtime, "announce", lambda: None)
     return emulated.installed(monkeypatch)
 
 
