@@ -12,6 +12,7 @@ A trailing comment such as ``# (B, H, T, D)`` gives the shape of the value on it
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -25,3 +26,5 @@ Namespace: TypeAlias = ModuleType | Any
 HostArray: TypeAlias = np.ndarray[Any, Any]
 #: Such arrays by name.
 HostArrays: TypeAlias = dict[str, HostArray]
+#: The same, only to be read.
+Tensors: TypeAlias = Mapping[str, HostArray]

@@ -23,17 +23,14 @@ from typing import Any
 import numpy as np
 
 from npformer.proof.measures import with_gaps
-from npformer.proof.oracles import Upstream
-from npformer.proof.subject import PairSubject, Subject
-from npformer.typing import HostArray, HostArrays
+from npformer.proof.subject import PairSubject, Subject, Upstream
+from npformer.typing import HostArray, HostArrays, Tensors
 
 #: Of the largest entry: two backward passes that differ by more count as different.
 ALIKE = 1e-9
 
 
-def problems(
-    checked: Subject, upstreams: Sequence[Upstream], gradients: Mapping[str, HostArray], u: float
-) -> list[str]:
+def problems(checked: Subject, upstreams: Sequence[Upstream], gradients: Tensors, u: float) -> list[str]:
     """Problems of forward and backward other than the gradient; gradients: for upstreams[0]. u: unit roundoff."""
     alike = max(ALIKE, 64 * u)
     found = _not_deterministic(checked)
@@ -56,10 +53,10 @@ def _not_deterministic(checked: Subject) -> list[str]:
     ]
 
 
-def _not_pure(checked: Subject, upstream: Upstream, gradients: Mapping[str, HostArray], alike: float) -> list[str]:
+def _not_pure(checked: Subject, upstream: Upstream, gradients: Tensors, alike: float) -> list[str]:
     found: list[str] = []
 
-    def watch(placed: Sequence[Any], dy: tuple[HostArray, ...], again: Callable[[], HostArrays]) -> None:
+    def watch(placed: Sequence[Any], dy: Upstream, again: Callable[[], HostArrays]) -> None:
         changed = checked.inputs.changed(placed, checked.tensors)
         if changed:
             found.append(f"forward or backward changes its input {', '.join(changed)}; work on a copy")
@@ -83,9 +80,7 @@ def _not_pure(checked: Subject, upstream: Upstream, gradients: Mapping[str, Host
     return found
 
 
-def _not_linear(
-    checked: Subject, upstreams: Sequence[Upstream], gradients: Mapping[str, HostArray], alike: float
-) -> list[str]:
+def _not_linear(checked: Subject, upstreams: Sequence[Upstream], gradients: Tensors, alike: float) -> list[str]:
     if len(upstreams) < 2:
         return []
     p, q = upstreams[0], upstreams[1]
@@ -102,7 +97,7 @@ def _not_linear(
     ]
 
 
-def _by_layout(checked: Subject, upstream: Upstream, gradients: Mapping[str, HostArray], alike: float) -> list[str]:
+def _by_layout(checked: Subject, upstream: Upstream, gradients: Tensors, alike: float) -> list[str]:
     spread, turned = tuple(map(with_gaps, upstream)), tuple(np.array(r, order="F") for r in upstream)
     found = _differs(checked, spread, gradients, alike, "with gaps between its elements (not contiguous)")
     found = found or _differs(checked, turned, gradients, alike, "in Fortran order, as a transposed array is")
@@ -116,7 +111,7 @@ def _by_layout(checked: Subject, upstream: Upstream, gradients: Mapping[str, Hos
 
 
 def _differs(
-    checked: Subject, upstream: Upstream, expected: Mapping[str, HostArray], alike: float, what: str, floor: float = 0.0
+    checked: Subject, upstream: Upstream, expected: Tensors, alike: float, what: str, floor: float = 0.0
 ) -> list[str]:
     try:
         found = checked.gradients(upstream)
@@ -134,9 +129,7 @@ def _bare(checked: Subject) -> Subject:
     return inner
 
 
-def _worst(
-    expected: Mapping[str, HostArray], found: Mapping[str, HostArray], size: Mapping[str, float], floor: float = 0.0
-) -> tuple[str, float]:
+def _worst(expected: Tensors, found: Tensors, size: Mapping[str, float], floor: float = 0.0) -> tuple[str, float]:
     """The tensor with the largest difference between two sets of gradients, relative to its size or the floor."""
     largest = max(floor, *size.values())
     worst, most = "", 0.0
@@ -156,7 +149,7 @@ def _apart(a: HostArray, b: HostArray, scale: float) -> float:
     return _size(a[finite] - b[finite]) / scale
 
 
-def _sizes(gradients: Mapping[str, HostArray]) -> dict[str, float]:
+def _sizes(gradients: Tensors) -> dict[str, float]:
     return {name: _size(gradient) for name, gradient in gradients.items()}
 
 

@@ -18,8 +18,8 @@ from npformer.layers import Layer, RandomKey
 from npformer.proof.diagnosis import Clues
 from npformer.proof.in_float64 import attributes
 from npformer.proof.mutants import Mutant, mutants, nested_mutants
-from npformer.proof.subject import PairSubject, Subject, subject
-from npformer.typing import HostArray, HostArrays
+from npformer.proof.subject import PairSubject, Subject, Upstream, subject
+from npformer.typing import HostArrays
 
 #: More wrong versions of an operation's backward, by its name: the museum's bugs, if npformer is imported as a whole.
 EXPLANATIONS: list[Callable[[str], Sequence[Mutant]]] = []
@@ -40,7 +40,7 @@ def clues_of(target: Any, inputs: Sequence[Any], options: Mapping[str, Any]) -> 
 
 
 def with_reference(
-    clues: Clues, checked: Subject, inputs: Sequence[Any], options: dict[str, Any], upstream: tuple[HostArray, ...]
+    clues: Clues, checked: Subject, inputs: Sequence[Any], options: dict[str, Any], upstream: Upstream
 ) -> Clues:
     """The clues, with mistakes of npformer's own code if the checked code replaces it."""
     if isinstance(checked, PairSubject):
@@ -49,7 +49,7 @@ def with_reference(
 
 
 def _with_pair(
-    clues: Clues, checked: PairSubject, inputs: Sequence[Any], options: dict[str, Any], upstream: tuple[HostArray, ...]
+    clues: Clues, checked: PairSubject, inputs: Sequence[Any], options: dict[str, Any], upstream: Upstream
 ) -> Clues:
     """For a pair whose forward has the name of one of npformer's and computes the same."""
     checked_forward, checked_backward = checked.target
@@ -76,7 +76,7 @@ def _with_pair(
     return replace(clues, mistakes=mistakes, rerun=rerun, is_theirs=_is_theirs(checked_backward)) if same else clues
 
 
-def _with_parents(clues: Clues, checked: Subject, upstream: tuple[HostArray, ...]) -> Clues:
+def _with_parents(clues: Clues, checked: Subject, upstream: Upstream) -> Clues:
     """For a layer with a class that derives from one of npformer's and overrides a method named …backward.
 
     The override may differ where npformer's backward calls another one, so the mistakes of all of them are tried.

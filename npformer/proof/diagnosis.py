@@ -21,7 +21,7 @@ import numpy as np
 
 from npformer.proof.measures import NEGLIGIBLE, largest, max_abs
 from npformer.proof.mutants import Mutant
-from npformer.typing import HostArray, HostArrays
+from npformer.typing import HostArray, HostArrays, Tensors
 
 #: Two gradients are the same explanation if they agree to this, relative to the larger one's size.
 AGREES = 1e-7
@@ -69,9 +69,7 @@ def is_vague(found: Diagnosis | None) -> bool:
     )
 
 
-def diagnose(
-    claimed: Mapping[str, HostArray], truth: Mapping[str, HostArray], clues: Clues | None = None
-) -> dict[str, Diagnosis]:
+def diagnose(claimed: Tensors, truth: Tensors, clues: Clues | None = None) -> dict[str, Diagnosis]:
     """A Diagnosis for every tensor whose claimed gradient is not the true one; both by name, same shapes."""
     clues = clues or Clues()
     floor = NEGLIGIBLE * largest(truth.values())
@@ -87,7 +85,7 @@ def diagnose(
     return {name: by_pattern(claimed[name], plain[name], clues) for name in wrong}
 
 
-def explaining_mutant(claimed: Mapping[str, HostArray], clues: Clues) -> Mutant | None:
+def explaining_mutant(claimed: Tensors, clues: Clues) -> Mutant | None:
     """The single mistake in the reference backward that gives exactly these gradients, if there is one."""
     if clues.rerun is None:
         return None

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.proof.measures import rms, terms
-from npformer.proof.oracles import CENTRAL_H, COMPLEX_H, SAME, Oracle, Upstream
-from npformer.proof.subject import Subject
+from npformer.proof.oracles import CENTRAL_H, COMPLEX_H, SAME, Oracle
+from npformer.proof.subject import Subject, Upstream
 from npformer.typing import HostArray
 
 #: Relative to the reach: a less precise difference cannot decide whether the complex step is valid.

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.proof.measures import U
-from npformer.proof.oracles import Oracle, Slope, Upstream
+from npformer.proof.oracles import Oracle, Slope
+from npformer.proof.subject import Upstream
 from npformer.typing import HostArray, HostArrays
 
 DRAWS = 8

@@ -31,11 +31,11 @@ from npformer.proof.fitness import fitness
 from npformer.proof.inputs import is_float
 from npformer.proof.measures import largest, max_abs, rms, scale_of, terms, worst_at
 from npformer.proof.one_point import How
-from npformer.proof.oracles import Evidence, Oracle, Upstream, units
+from npformer.proof.oracles import Evidence, Oracle, units
 from npformer.proof.report import RIGHT, UNCLEAR, WRONG, Report, Row
-from npformer.proof.subject import Subject, subject
+from npformer.proof.subject import Subject, Upstream, subject
 from npformer.proof.symmetric import with_structure
-from npformer.typing import HostArray, HostArrays
+from npformer.typing import HostArray, HostArrays, Tensors
 
 UNIT = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 LAMBDA = 4.0
@@ -150,7 +150,7 @@ def _forward_problem(kernel: _Kernel, truth: Subject) -> list[str]:
     return []
 
 
-def _moved(tensors: Mapping[str, HostArray], u: float, seed: int) -> HostArrays:
+def _moved(tensors: Tensors, u: float, seed: int) -> HostArrays:
     rng = np.random.default_rng([seed, 7])
     return {name: np.asarray(x * (1 + 2 * u * rng.uniform(-1, 1, size=x.shape))) for name, x in tensors.items()}
 

@@ -16,11 +16,11 @@ from npformer.proof.diagnosis import Clues, Diagnosis, diagnose, is_vague
 from npformer.proof.fitness import Fitness, culprit_of, fitness
 from npformer.proof.judge import Judge
 from npformer.proof.measures import largest, max_abs, terms
-from npformer.proof.oracles import Oracle, Upstream
+from npformer.proof.oracles import Oracle
 from npformer.proof.regions import region_of
 from npformer.proof.repairs import repairs_of
 from npformer.proof.report import NOTHING, WRONG, Report, Row
-from npformer.proof.subject import Subject, subject
+from npformer.proof.subject import Subject, Upstream, subject
 from npformer.proof.symmetric import with_structure
 from npformer.proof.vacuity import refuse_length_one, why_blind
 from npformer.typing import HostArray, HostArrays

@@ -33,11 +33,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.proof.measures import U, max_abs, rms
-from npformer.proof.subject import Subject
+from npformer.proof.subject import Subject, Upstream
 from npformer.typing import HostArray, HostArrays
-
-#: One upstream gradient: an array for each output.
-Upstream = tuple[HostArray, ...]
 
 COMPLEX_H = 1e-30
 #: The relative step of the central difference that confirms a complex step.

@@ -7,7 +7,7 @@ as it was at that moment.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, NamedTuple
@@ -22,9 +22,9 @@ from npformer.proof.inputs import as_tuple, copied, host64, is_array, like, plac
 from npformer.proof.listening import Call, Ear, Watch, listening, shown_name
 from npformer.proof.op_samples import op_sample
 from npformer.proof.parameter_parts import Parameters, Part
-from npformer.proof.subject import NOTHING_REPLACED, LayerSubject, PairSubject, subject
+from npformer.proof.subject import NOTHING_REPLACED, LayerSubject, PairSubject, Upstream, subject
 from npformer.proof.trace_lines import Frame, LineTracer, tracing_lines
-from npformer.typing import HostArray, HostArrays
+from npformer.typing import HostArray, HostArrays, Tensors
 
 #: The operations that add a sub-layer's output to the stream; their first two gradients go past it, and into it.
 SUMS = ("residual", "add_norm", "post_norm")
@@ -74,7 +74,7 @@ class Recording:
     kind: str  # "operation", "layer" or "model"
     checked: LayerSubject | PairSubject
     how: Loss | None
-    upstream: tuple[HostArray, ...] = ()  # of the target's output
+    upstream: Upstream = ()  # of the target's output
     calls: list[Call] = field(default_factory=list)  # in the order in which their forwards begin
     seen: list[Seen] = field(default_factory=list)  # one for each call
     loss: float = 0.0  # L
@@ -90,7 +90,7 @@ class Recording:
                 found.append(replace(one, name=f"{one.name} ({uses + 1})") if uses else one)
         return found
 
-    def value(self, replaced: Mapping[str, HostArray] = NOTHING_REPLACED) -> Any:
+    def value(self, replaced: Tensors = NOTHING_REPLACED) -> Any:
         """L with some parameters or inputs replaced by float64 or complex128 arrays."""
         with in_float64(self.target, self.checked):
             outputs = self.checked.outputs(replaced)
@@ -135,7 +135,7 @@ def forward(found: Recording, ear: Ear, placed: list[Any]) -> Any:
     return y
 
 
-def backward(found: Recording, ear: Ear, upstream: tuple[HostArray, ...] | None) -> HostArrays:
+def backward(found: Recording, ear: Ear, upstream: Upstream | None) -> HostArrays:
     """The gradients of parameters and inputs; upstream None: the recorded one."""
     first, target, device = ear.calls[0], found.target, found.checked.device
     if found.how is not None and upstream is None:

@@ -7,7 +7,7 @@ complex numbers, and that can be asked for its analytic gradients.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -18,13 +18,15 @@ from npformer.backend import Device, Pair, get_backend
 from npformer.errors import ConfigError
 from npformer.proof.inputs import Inputs, as_tuple, host64, host_copies, like, place
 from npformer.proof.measures import with_gaps
-from npformer.typing import HostArray, HostArrays
+from npformer.typing import HostArray, HostArrays, Tensors
 
-NOTHING_REPLACED: Mapping[str, HostArray] = MappingProxyType({})
+#: The upstream gradient: one array for each output.
+Upstream = tuple[HostArray, ...]
+NOTHING_REPLACED: Tensors = MappingProxyType({})
 
 #: A watcher's arguments after a backward: the present inputs, the present upstream gradient, and a function
 #: that runs the backward again on the same cache.
-Watcher = Callable[[Sequence[Any], tuple[HostArray, ...], Callable[[], HostArrays]], None]
+Watcher = Callable[[Sequence[Any], Upstream, Callable[[], HostArrays]], None]
 
 
 class Subject(Protocol):
@@ -37,13 +39,13 @@ class Subject(Protocol):
     def tensors(self) -> HostArrays:
         """float64 copies of everything differentiable, with a Python float if backward returns a gradient for it."""
 
-    def outputs(self, replaced: Mapping[str, HostArray]) -> tuple[HostArray, ...]:
+    def outputs(self, replaced: Tensors) -> tuple[HostArray, ...]:
         """The forward's outputs, with some tensors replaced (complex numbers allowed)."""
 
     def gradients(
         self,
-        upstream: tuple[HostArray, ...],
-        replaced: Mapping[str, HostArray] = NOTHING_REPLACED,
+        upstream: Upstream,
+        replaced: Tensors = NOTHING_REPLACED,
         watcher: Watcher | None = None,
     ) -> HostArrays:
         """The analytic gradient of each tensor, given that of each output."""
@@ -110,14 +112,14 @@ class _Called:
     def tensors(self) -> HostArrays:
         return self.inputs.tensors | self._values
 
-    def outputs(self, replaced: Mapping[str, HostArray]) -> tuple[HostArray, ...]:
+    def outputs(self, replaced: Tensors) -> tuple[HostArray, ...]:
         with self._with(replaced):
             return host_copies(self._forwarded(replaced)[1], self.device)
 
     def gradients(
         self,
-        upstream: tuple[HostArray, ...],
-        replaced: Mapping[str, HostArray] = NOTHING_REPLACED,
+        upstream: Upstream,
+        replaced: Tensors = NOTHING_REPLACED,
         watcher: Watcher | None = None,
     ) -> HostArrays:
         with self._with(replaced):
@@ -140,7 +142,7 @@ class _Called:
         with self._parameters_as(self._dtype):
             yield self.inputs.placed({})
 
-    def _forwarded(self, replaced: Mapping[str, HostArray]) -> tuple[list[Any], Any, Any]:
+    def _forwarded(self, replaced: Tensors) -> tuple[list[Any], Any, Any]:
         """(inputs as placed, y, cache). Raises ConfigError if forward does not return (y, cache)."""
         placed = self.inputs.placed(dict(replaced))
         found = self.target.forward(*placed, **self.options)
@@ -151,12 +153,12 @@ class _Called:
             )
         return placed, *found
 
-    def _upstream(self, y: Any, upstream: tuple[HostArray, ...]) -> Any:
+    def _upstream(self, y: Any, upstream: Upstream) -> Any:
         """dy, in the form of y."""
         return like(y, [_on(self.device, u, self._dtype) for u in upstream])
 
     @contextmanager
-    def _with(self, replaced: Mapping[str, HostArray]) -> Iterator[None]:
+    def _with(self, replaced: Tensors) -> Iterator[None]:
         """Within this context the parameters are the check's, some of them replaced."""
         dtype = "complex128" if any(np.iscomplexobj(x) for x in replaced.values()) else self._dtype
         with self._parameters_as(dtype):
@@ -180,7 +182,7 @@ class _Called:
 class PairSubject(_Called):
     """A forward function and a backward function, as a Pair."""
 
-    def call(self, upstream: tuple[HostArray, ...]) -> tuple[Any, Any]:
+    def call(self, upstream: Upstream) -> tuple[Any, Any]:
         """(dy, cache): the arguments of backward."""
         _, y, cache = self._forwarded(NOTHING_REPLACED)
         return self._upstream(y, upstream), cache

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from npformer.proof.report import KINK, RIGHT, UNCLEAR, WRONG
-from npformer.proof.subject import Subject
+from npformer.proof.subject import Subject, Upstream
 from npformer.typing import HostArray
 
 STEPS = 10.0 ** -np.arange(1, 11.01, 0.5)  # 1e-1 … 1e-11
@@ -86,7 +86,7 @@ class Sweep:
         return WRONG
 
 
-def sweep(subject: Subject, tensor: str, direction: HostArray, upstream: tuple[HostArray, ...]) -> Sweep:
+def sweep(subject: Subject, tensor: str, direction: HostArray, upstream: Upstream) -> Sweep:
     """Slopes of L = Σ r·y, r the upstream gradients, along a direction in a tensor (of its shape)."""
     x = subject.tensors[tensor]
     right, left = [], []
@@ -100,5 +100,5 @@ def sweep(subject: Subject, tensor: str, direction: HostArray, upstream: tuple[H
         return Sweep(STEPS.copy(), (ahead + behind) / 2, ahead, behind)
 
 
-def _change(upstream: tuple[HostArray, ...], after: tuple[HostArray, ...], before: tuple[HostArray, ...]) -> float:
+def _change(upstream: Upstream, after: tuple[HostArray, ...], before: tuple[HostArray, ...]) -> float:
     return sum(float(np.sum(r * (a - b))) for r, a, b in zip(upstream, after, before, strict=True))

@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from npformer.errors import ConfigError, ShapeError
-from npformer.proof.subject import NOTHING_REPLACED, Subject, Watcher
-from npformer.typing import HostArray, HostArrays
+from npformer.proof.subject import NOTHING_REPLACED, Subject, Upstream, Watcher
+from npformer.typing import HostArray, HostArrays, Tensors
 
 
 class SymmetricSubject:
@@ -27,13 +27,13 @@ class SymmetricSubject:
     def tensors(self) -> HostArrays:
         return self._kept(self.inner.tensors)
 
-    def outputs(self, replaced: Mapping[str, HostArray]) -> tuple[HostArray, ...]:
+    def outputs(self, replaced: Tensors) -> tuple[HostArray, ...]:
         return self.inner.outputs(self._kept({**self._points, **replaced}))
 
     def gradients(
         self,
-        upstream: tuple[HostArray, ...],
-        replaced: Mapping[str, HostArray] = NOTHING_REPLACED,
+        upstream: Upstream,
+        replaced: Tensors = NOTHING_REPLACED,
         watcher: Watcher | None = None,
     ) -> HostArrays:
         return self._kept(self.inner.gradients(upstream, self._kept({**self._points, **replaced}), self._of(watcher)))
@@ -48,7 +48,7 @@ class SymmetricSubject:
     def _points(self) -> HostArrays:
         return {name: self.tensors[name] for name in self.which}
 
-    def _kept(self, tensors: Mapping[str, HostArray]) -> HostArrays:
+    def _kept(self, tensors: Tensors) -> HostArrays:
         """These gradients, with symmetric ones made symmetric; a gradient of another shape is refused later."""
         return {
             name: (x + np.swapaxes(x, -1, -2)) / 2 if name in self.which and x.shape[-1:] == x.shape[-2:-1] else x

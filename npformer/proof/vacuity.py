@@ -9,13 +9,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from npformer.errors import ConfigError, ShapeError
-from npformer.typing import HostArray
+from npformer.typing import Tensors
 
 #: A scaled error of 1 is a gradient twice too large; half of that is the widest useful tolerance.
 WIDEST_TOLERANCE = 0.1
@@ -42,7 +42,7 @@ def refuse_length_one(inputs: Sequence[Any], names: Sequence[str]) -> None:
             )
 
 
-def why_blind(inputs: Mapping[str, HostArray]) -> str:
+def why_blind(inputs: Tensors) -> str:
     """Why a check at these float inputs, by name, cannot see every mistake; "" if none is constant."""
     for name, x in inputs.items():
         if x.size > 1 and bool(np.all(x == x.flat[0])):

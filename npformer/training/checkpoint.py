@@ -43,7 +43,7 @@ from npformer.atomic import (
     unseal,
 )
 from npformer.errors import CheckpointError, ConfigError, DTypeError
-from npformer.typing import HostArray
+from npformer.typing import HostArray, Tensors
 
 FORMAT = 1
 ARRAYS, STATE = "arrays.safetensors", "state.json"
@@ -67,9 +67,7 @@ class Checkpoint:
     path: Path
 
 
-def save_checkpoint(
-    folder: Path, step: int, arrays: Mapping[str, HostArray], state: dict[str, Any], score: float | None
-) -> Path:
+def save_checkpoint(folder: Path, step: int, arrays: Tensors, state: dict[str, Any], score: float | None) -> Path:
     """Save arrays and state under folder (made if missing) and return the checkpoint's path.
 
     Arrays of any shape, memory order and byte order. A higher score is better. A step that was saved
@@ -169,7 +167,7 @@ def _storable(name: str, array: HostArray) -> HostArray:
     return np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
 
 
-def _encode(step: int, arrays: Mapping[str, HostArray], state: dict[str, Any], score: float | None) -> dict[str, bytes]:
+def _encode(step: int, arrays: Tensors, state: dict[str, Any], score: float | None) -> dict[str, bytes]:
     """The two files of a checkpoint, by name."""
     pairs = sorted(name for name, array in arrays.items() if array.dtype.kind == "c")
     complexes = {name: arrays[name] for name in pairs}  # (…) complex -> (…, 2) real
@@ -249,7 +247,7 @@ def _read_file(file: Path) -> bytes:
         raise CheckpointError(f"{file}: expected to read it, got: {describe(error)}") from error
 
 
-def _verify(expected: Mapping[str, HostArray], written: Path) -> None:
+def _verify(expected: Tensors, written: Path) -> None:
     """Read the checkpoint back as a resuming run would, and compare it bit by bit."""
     found = _read(written).arrays
     for name, array in expected.items():

@@ -15,7 +15,7 @@ from npformer.layers import Layer
 from npformer.models.config import ModelConfig
 from npformer.models.shapes import Limit, model_of_shapes
 from npformer.training.option_types import shown
-from npformer.typing import HostArray
+from npformer.typing import HostArray, Tensors
 
 #: Name -> shape and dtype of each array.
 Table: TypeAlias = Mapping[str, tuple[tuple[int, ...], str]]
@@ -33,7 +33,7 @@ def arrays_in(model: Layer) -> dict[str, Any]:
     return {name: each.data for name, each in named}
 
 
-def set_arrays(model: Layer, arrays: Mapping[str, HostArray], source: str) -> None:
+def set_arrays(model: Layer, arrays: Tensors, source: str) -> None:
     """Copy arrays into the parameters and buffers of the same names.
 
     Raises CheckpointError, and changes nothing, unless names and shapes are exactly the model's.
@@ -41,7 +41,7 @@ def set_arrays(model: Layer, arrays: Mapping[str, HostArray], source: str) -> No
     copy_arrays(arrays_in(model), arrays, model.backend, source)
 
 
-def copy_arrays(targets: Mapping[str, Any], arrays: Mapping[str, HostArray], backend: Backend, source: str) -> None:
+def copy_arrays(targets: Mapping[str, Any], arrays: Tensors, backend: Backend, source: str) -> None:
     """Copy arrays into targets by name; all or nothing, as in ``set_arrays``."""
     _expect_none(_differences(table_of(targets), table_of(arrays)), source)
     for name, target in targets.items():
@@ -71,7 +71,7 @@ def expect_arrays(config: ModelConfig, dtype: str, found: Table, source: str) ->
     _expect_none(misfits(config, dtype, found), source)
 
 
-def expect_finite_weights(arrays: Mapping[str, HostArray], source: str, remedy: str) -> None:
+def expect_finite_weights(arrays: Tensors, source: str, remedy: str) -> None:
     """Raise CheckpointError, naming the first array, if a number in arrays is not finite."""
     for name, array in arrays.items():
         finite = np.isfinite(array)

@@ -37,7 +37,7 @@ from npformer.training.model_arrays import (
     table_of,
 )
 from npformer.training.option_types import fitted, shown
-from npformer.typing import HostArray
+from npformer.typing import HostArray, Tensors
 
 FORMAT = "npformer-model-2"
 AS_IT_IS = "go back to an earlier one, or accept it with expect_finite=False"
@@ -105,7 +105,7 @@ def write_safetensors(path: str | os.PathLike[str], data: bytes) -> None:
         ) from error
 
 
-def _expect_readable(metadata: Mapping[str, str], dtype: str, arrays: Mapping[str, HostArray]) -> None:
+def _expect_readable(metadata: Mapping[str, str], dtype: str, arrays: Tensors) -> None:
     """Raise CheckpointError unless ``load`` would accept a file of these arrays."""
     if dtype not in _DTYPES.values():
         raise CheckpointError(
@@ -148,7 +148,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def digest(metadata: Mapping[str, str], arrays: Mapping[str, HostArray]) -> str:
+def digest(metadata: Mapping[str, str], arrays: Tensors) -> str:
     """The SHA-256 of the metadata without the digest, and of the arrays' names, dtypes, shapes and bytes."""
     told = sorted((name, text) for name, text in metadata.items() if name != "sha256")
     found = hashlib.sha256(json.dumps([told, sorted(table_of(arrays).items())]).encode())
@@ -157,7 +157,7 @@ def digest(metadata: Mapping[str, str], arrays: Mapping[str, HostArray]) -> str:
     return found.hexdigest()
 
 
-def _expect_digest(metadata: Mapping[str, str], arrays: Mapping[str, HostArray], source: str) -> None:
+def _expect_digest(metadata: Mapping[str, str], arrays: Tensors, source: str) -> None:
     expected, found = metadata.get("sha256"), digest(metadata, arrays)
     if found != expected:
         raise CheckpointError(

@@ -33,7 +33,7 @@ from npformer.training.progress import Progress
 from npformer.training.run_directory import RunDirectory
 from npformer.training.signals import StopRequest, stop_on_signals
 from npformer.training.step import TrainStep
-from npformer.typing import HostArray
+from npformer.typing import HostArray, Tensors
 
 #: Environment variables that limit the threads of NumPy's matrix products; the first one that is set counts.
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -197,7 +197,7 @@ class Trainer:
         if not math.isfinite(loss):
             raise self._diverged(f"a finite loss, got {loss}", self._finite_at)
 
-    def _expect_finite(self, arrays: Mapping[str, HostArray]) -> None:
+    def _expect_finite(self, arrays: Tensors) -> None:
         """Raise DivergedError unless all are finite. The loss is not enough, since it precedes the step's update."""
         odd = [name for name, array in arrays.items() if not np.isfinite(array).all()]
         if odd:

@@ -20,9 +20,7 @@ from npformer.proof.identities.attention import visible_pairs
 from npformer.proof.identities.identity import Claim, Claims, identity, parts, size
 from npformer.proof.invariants.probe import Probe, governed
 from npformer.proof.invariants.result import DoesNotApply
-from npformer.typing import HostArray, HostArrays
-
-Tensors = HostArrays
+from npformer.typing import HostArray, Tensors
 
 
 def _attentions(probe: Probe) -> Iterator[tuple[str, int]]:

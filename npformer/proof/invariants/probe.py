@@ -19,7 +19,7 @@ from npformer.functional import AttentionMask, Draw
 from npformer.layers import RandomKey
 from npformer.proof.inputs import as_tuple, host64, host_copies, is_float, like, parameter_names, place
 from npformer.proof.invariants.result import DoesNotApply
-from npformer.typing import HostArray, HostArrays
+from npformer.typing import HostArray, HostArrays, Tensors
 
 POISON = 1e3  # finite, since 0·∞ and 0·NaN are NaN in every product, whatever the mask
 #: Inputs, options or parameters by name.
@@ -101,7 +101,7 @@ class Probe:
         chosen = self.options if options is None else options
         return {name: place(value, self.device) for name, value in chosen.items()}
 
-    def backward(self, y: Any, cache: Any, upstream: Mapping[str, HostArray]) -> HostArrays:
+    def backward(self, y: Any, cache: Any, upstream: Tensors) -> HostArrays:
         """The gradients of the float inputs. Raises ShapeError if their number does not fit."""
         parts = [self.device.array(part, "float64") for part in upstream.values()]
         found = self.function("backward")(like(y, parts), cache)
@@ -128,7 +128,7 @@ class Probe:
         self.reset(changed)
         return self.outputs_of(self.forward(changed, options)[0])
 
-    def random_upstream(self, outputs: Mapping[str, HostArray], use: int = 1) -> HostArrays:
+    def random_upstream(self, outputs: Tensors, use: int = 1) -> HostArrays:
         """A random gradient for each output, equal in every run of one use."""
         rng = self.rng(use)
         return {name: np.asarray(rng.normal(size=y.shape)) for name, y in outputs.items()}
@@ -138,7 +138,7 @@ class Probe:
         changed: Named = NOTHING,
         *,
         options: Named | None = None,
-        upstream: Mapping[str, HostArray] | None = None,
+        upstream: Tensors | None = None,
     ) -> Run:
         """A forward and a backward. changed replaces inputs and parameters by name; upstream is random by default."""
         self.reset(changed)

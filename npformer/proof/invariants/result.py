@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -16,12 +16,11 @@ import numpy as np
 
 from npformer.errors import GradientError
 from npformer.proof.measures import NEGLIGIBLE, largest, max_abs, worst_at
-from npformer.typing import HostArray
+from npformer.typing import HostArray, Tensors
 
 #: Two float64 results differ if their error relative to the largest entry (``judge.py``, first rule) is above this.
 ROUNDING = 1e-11
 
-Tensors = Mapping[str, HostArray]
 NO_TENSORS: Tensors = {}
 HOLDS, FAILS, NOT_APPLICABLE = "holds", "DOES NOT HOLD", "does not apply"
 

@@ -14,7 +14,7 @@ import contextlib
 import copy
 import itertools
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -22,14 +22,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.proof.measures import largest, max_abs
-from npformer.proof.oracles import Upstream
 from npformer.proof.repairs.edits import edits, inventions
 from npformer.proof.repairs.nodes import Edit, Known, sites
 from npformer.proof.repairs.source import Source, constants_of, helpers_of, pool, source_of, variables_of
 from npformer.proof.repairs.trial import Trial, trials_of
-from npformer.proof.subject import Subject
+from npformer.proof.subject import Subject, Upstream
 from npformer.proof.symmetric import SymmetricSubject
-from npformer.typing import HostArray, HostArrays
+from npformer.typing import HostArrays, Tensors
 
 #: Relative to a tensor's largest entry: gradients this near count as equal.
 AGREES = 1e-7
@@ -50,7 +49,7 @@ class Repair(NamedTuple):
 
 
 def repairs_of(
-    subject: Subject, upstreams: Sequence[Upstream], truths: Sequence[Mapping[str, HostArray]], wrong: Sequence[str]
+    subject: Subject, upstreams: Sequence[Upstream], truths: Sequence[Tensors], wrong: Sequence[str]
 ) -> list[Repair]:
     """The changes that make the wrong tensors right, one or two; none if there is no source, or none is found."""
     symmetric = subject.which if isinstance(subject, SymmetricSubject) else frozenset()
@@ -73,7 +72,7 @@ def repairs_of(
 
 def _best(
     mains: Sequence[tuple[Trial, Source]],
-    truths: Sequence[Mapping[str, HostArray]],
+    truths: Sequence[Tensors],
     symmetric: Collection[str],
     wrong: set[str],
 ) -> tuple[Repair, Edit, _Search] | None:
@@ -104,7 +103,7 @@ class _Search:
     _main: Source
     _called: str
     _source: Source
-    _truths: Sequence[Mapping[str, HostArray]]
+    _truths: Sequence[Tensors]
     _symmetric: Collection[str]
 
     def __post_init__(self) -> None:

@@ -10,9 +10,8 @@ from types import FunctionType
 from typing import Any, NamedTuple
 
 from npformer.proof.checkable import Checkable
-from npformer.proof.oracles import Upstream
 from npformer.proof.repairs.source import is_installed
-from npformer.proof.subject import LayerSubject, PairSubject, Subject
+from npformer.proof.subject import LayerSubject, PairSubject, Subject, Upstream
 from npformer.typing import HostArrays
 
 #: Objects inside the checked one are looked at up to this depth, and up to this many.

@@ -17,7 +17,7 @@ import numpy as np
 from npformer.lab.museum.checks.check import Check, Program
 from npformer.proof import Case, catalogue
 from npformer.proof.oracles import COMPLEX_H
-from npformer.proof.subject import Subject, subject
+from npformer.proof.subject import Subject, Upstream, subject
 from npformer.typing import HostArray, HostArrays
 
 TOLERANCE = 1e-9
@@ -64,7 +64,7 @@ class _Slope(NamedTuple):
     tensor: str
     direction: HostArray
     slope: float
-    upstream: tuple[HostArray, ...]
+    upstream: Upstream
 
 
 def _slopes(case: Case, program: Program) -> Iterator[_Slope]:

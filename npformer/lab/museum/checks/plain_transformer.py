@@ -7,20 +7,19 @@ handles one sentence at a time, and is short enough to compare with the paper.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from npformer.typing import HostArray
+from npformer.typing import HostArray, Tensors
 
 
 @dataclass(frozen=True)
 class Plain:
     """Parameters by name, and the few options that change the wiring."""
 
-    of: Mapping[str, HostArray]
+    of: Tensors
     heads: int
     layers: tuple[int, int]  # encoder, decoder
     pre: bool
