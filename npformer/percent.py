@@ -1,6 +1,9 @@
-"""Shares in percent, written in one way everywhere."""
+"""How numbers are told: shares in percent, written in one way everywhere, and floats that JSON lacks."""
 
 from __future__ import annotations
+
+import math
+from typing import Any
 
 ROUNDING = 1e-9  # a share this close to the whole was computed as the whole
 
@@ -15,3 +18,8 @@ def percent(share: float, digits: int = 1) -> str:
     if share < 1 - ROUNDING and float(rounded) >= 100:
         rounded = f"{100 - 10**-digits:.{digits}f}"
     return f"{rounded if float(rounded) else rounded.removeprefix('-')} %"
+
+
+def finite(value: Any) -> Any:
+    """The value for JSON, which has no NaN and no infinity: None for a float that is one of them."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -22,7 +22,7 @@ from npformer.errors import ConfigError
 from npformer.models import Decoder, Encoder, Transformer
 from npformer.training.assemble import Trained
 from npformer.training.evaluation import likeliest
-from npformer.training.text_example import MASK, encode
+from npformer.training.text_example import text_example
 from npformer.typing import HostArray
 
 #: A text, and its score if it was found by a search.
@@ -64,7 +64,11 @@ def answer(trained: Trained, texts: list[str], max_len: int, way: Way) -> list[d
     """
     model = trained.model
     if isinstance(model, Encoder):
-        return {"classify": _classes, "tag": _tags, "masked": _filled}[trained.kind](model, trained, texts)
+        if trained.kind == "classify":
+            return _classes(model, trained, texts)
+        tokens = [{"tokens": trained.tokenizer.tokenize(text)} if trained.kind == "tag" else {} for text in texts]
+        answers = text_example(trained, texts).answers
+        return [{"output": text} | more for text, more in zip(answers, tokens, strict=True)]
     if isinstance(model, Decoder):
         found = _continued(model, trained.tokenizer, texts, max_len, way)
     else:
@@ -128,20 +132,3 @@ def _classes(model: Encoder, trained: Trained, texts: list[str]) -> list[dict[st
         {"output": trained.classes[chosen], "probability": float(row[chosen])}
         for chosen, row in zip(likeliest(logits).tolist(), p, strict=True)
     ]
-
-
-def _tags(model: Encoder, trained: Trained, texts: list[str]) -> list[dict[str, Any]]:
-    rows = [trained.tokenizer.encode(text) for text in texts]
-    found = likeliest(model.backend.host(model(padded(rows))))
-    tags = [[trained.classes[i] for i in line[: len(row)]] for line, row in zip(found, rows, strict=True)]
-    return [
-        {"output": " ".join(names), "tokens": trained.tokenizer.tokenize(text)}
-        for names, text in zip(tags, texts, strict=True)
-    ]
-
-
-def _filled(model: Encoder, trained: Trained, texts: list[str]) -> list[dict[str, Any]]:
-    rows = padded([encode(trained, text) for text in texts])
-    hidden = rows == trained.tokenizer.vocabulary.id_of(MASK)
-    filled = np.where(hidden, likeliest(model.backend.host(model(rows))), rows)
-    return [{"output": trained.tokenizer.decode(row)} for row in filled]

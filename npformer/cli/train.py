@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import re
 import shlex
@@ -20,6 +19,7 @@ from npformer.cli.examples import held_out_lines
 from npformer.cli.options_text import options_text
 from npformer.cli.report import PAGE, write_report
 from npformer.errors import CheckpointError, ConfigError, DeviceMemoryError, DivergedError, OutputError
+from npformer.percent import finite
 from npformer.terminal import folded
 from npformer.training import Evaluation, RunDirectory, Trainer
 from npformer.training.assemble import Assembled, Trained, assemble, load_latest, write_run
@@ -257,16 +257,11 @@ def _as_json(trainer: Trainer, found: Evaluation, pictures: list[str], sample: s
             "run": str(trainer.run.path),
             "step": trainer.step.step_number,
             "backend": str(trainer.step.model.backend),
-            "loss": _finite(found.loss),
-            **{name: _finite(value) for name, value in found.measures.items()},
+            "loss": finite(found.loss),
+            **{name: finite(value) for name, value in found.measures.items()},
             "sequences": found.count,
             "pictures": pictures,
             "report": report,
         }
         | ({} if sample is None else {"sample": sample})
     )
-
-
-def _finite(value: float) -> float | None:
-    """None for nan and infinities, which JSON lacks."""
-    return value if math.isfinite(value) else None

@@ -20,12 +20,12 @@ import numpy as np
 from npformer.backend import Arena, Backend
 from npformer.errors import ConfigError, ShapeError
 from npformer.functional import AttentionMask
-from npformer.layers import AttentionRecorder, CacheStack, DecodeState, EncoderStack, Linear, RandomKey
+from npformer.layers import AttentionRecorder, CacheStack, DecodeState, EncoderStack, RandomKey
 from npformer.layers.call_tree import child
 from npformer.models.config import DecoderConfig
 from npformer.models.inputs import next_tokens
 from npformer.models.one_sequence import OneSequence
-from npformer.models.token_input import embed, embed_backward, position_rows
+from npformer.models.token_input import embed, embed_backward, new_output, position_rows
 from npformer.typing import Array, HostArray
 
 
@@ -45,10 +45,7 @@ class Decoder(OneSequence):
         self.config = config
         options = config.layer_options(causal=True)
         self.decoder = EncoderStack(config.num_layers, config.d_model, backend=self.backend, seed=rng, **options)
-        tied = self.embedding.weight.transposed("weight") if config.tie_embeddings else None
-        self.generator = Linear(
-            config.d_model, config.vocab_size, init=config.init, backend=self.backend, seed=rng, weight=tied
-        )
+        self.generator = new_output(config.vocab_size, self.embedding, config, rng)
         self.arena = Arena(self.owned_parameters(), self.backend)
 
     def backward(self, dlogits: Array, cache: CacheStack) -> None:

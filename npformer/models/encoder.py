@@ -19,11 +19,11 @@ import numpy as np
 from npformer.backend import Arena, Backend
 from npformer.functional import AttentionMask
 from npformer.functional.arrays import namespace
-from npformer.layers import AttentionRecorder, CacheStack, EncoderStack, Linear, RandomKey
+from npformer.layers import AttentionRecorder, CacheStack, EncoderStack, RandomKey
 from npformer.layers.call_tree import child
 from npformer.models.config import EncoderConfig
 from npformer.models.one_sequence import OneSequence
-from npformer.models.token_input import embed, embed_backward
+from npformer.models.token_input import embed, embed_backward, new_output
 from npformer.typing import Array
 
 
@@ -42,9 +42,7 @@ class Encoder(OneSequence):
         self.config = config
         options = config.layer_options(causal=False)
         self.encoder = EncoderStack(config.num_layers, config.d_model, backend=self.backend, seed=rng, **options)
-        tied = self.embedding.weight.transposed("weight") if config.tie_embeddings else None
-        classes = config.num_classes or config.vocab_size
-        self.head = Linear(config.d_model, classes, init=config.init, backend=self.backend, seed=rng, weight=tied)
+        self.head = new_output(config.num_classes or config.vocab_size, self.embedding, config, rng)
         self.arena = Arena(self.owned_parameters(), self.backend)
 
     def backward(self, dlogits: Array, cache: CacheStack) -> None:

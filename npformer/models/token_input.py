@@ -8,7 +8,7 @@ import numpy as np
 
 from npformer.backend import Backend
 from npformer.errors import ConfigError
-from npformer.layers import CacheStack, Dropout, Embedding, LearnedPositions, RandomKey, SinusoidalPositions
+from npformer.layers import CacheStack, Dropout, Embedding, LearnedPositions, Linear, RandomKey, SinusoidalPositions
 from npformer.models.config import ModelConfig
 from npformer.typing import Array
 
@@ -20,6 +20,12 @@ def new_embedding(vocab_size: int, config: ModelConfig, backend: Backend, rng: n
     """The table of vocab_size tokens that config describes."""
     std = 0.5 if config.init == "small" else 1.0
     return Embedding(vocab_size, config.d_model, scale=config.scale_embedding, std=std, backend=backend, seed=rng)
+
+
+def new_output(classes: int, embedding: Embedding, config: ModelConfig, rng: np.random.Generator) -> Linear:
+    """The map to logits that config describes; its weight may be the embedding's table, transposed."""
+    tied = embedding.weight.transposed("weight") if config.tie_embeddings else None
+    return Linear(config.d_model, classes, init=config.init, backend=embedding.backend, seed=rng, weight=tied)
 
 
 def new_positions(config: ModelConfig, backend: Backend, rng: np.random.Generator) -> Positions:

@@ -41,14 +41,13 @@ from npformer.layers import (
     Dropout,
     EncoderStack,
     Layer,
-    Linear,
     NoCache,
     RandomKey,
 )
 from npformer.layers.call_tree import child
 from npformer.models.config import TransformerConfig
 from npformer.models.inputs import next_tokens, token_ids
-from npformer.models.token_input import embed, embed_backward, new_embedding, new_positions, position_rows
+from npformer.models.token_input import embed, embed_backward, new_embedding, new_output, new_positions, position_rows
 from npformer.typing import Array
 
 
@@ -77,10 +76,7 @@ class Transformer(Layer):
         encoder, decoder = (config.layer_options(causal=causal) | shared for causal in (False, True))
         self.encoder = EncoderStack(config.num_encoder_layers, config.d_model, **encoder)
         self.decoder = DecoderStack(config.num_decoder_layers, config.d_model, **decoder)
-        tied = self.tgt_embedding.weight.transposed("weight") if config.tie_embeddings else None
-        self.generator = Linear(
-            config.d_model, config.tgt_vocab_size, init=config.init, backend=self.backend, seed=rng, weight=tied
-        )
+        self.generator = new_output(config.tgt_vocab_size, self.tgt_embedding, config, rng)
         self.arena = Arena(self.owned_parameters(), self.backend)
 
     def forward(

@@ -100,6 +100,10 @@ class Sizes:
             return self._rng.normal(size=shape)
         return self._rng.normal(size=(*shape[:-1], 2 * shape[-1]))[..., ::2]
 
+    def of(self, letters: str) -> Any:
+        """Random numbers in a shape of sizes: ``of("BTC")`` is (B, T, C)."""
+        return self.normal(*(getattr(self, letter) for letter in letters))
+
     def heads(self, length: int, width: int) -> Any:
         """(B, H, length, width), as attention receives them."""
         return self.normal(self.B, self.H, length, width)

@@ -22,11 +22,11 @@ Inputs = tuple[Any, ...]
 
 
 def linear(s: Sizes) -> Inputs:
-    return s.normal(s.B, s.T, s.I), s.normal(s.I, s.O), s.normal(s.O)
+    return s.of("BTI"), s.of("IO"), s.of("O")
 
 
 def relu(s: Sizes) -> Inputs:
-    return (s.choice(1, 0.5, 3) * s.normal(s.B, s.T, s.F),)
+    return (s.choice(1, 0.5, 3) * s.of("BTF"),)
 
 
 gelu = relu
@@ -42,16 +42,16 @@ def dropout(s: Sizes) -> Inputs:
 
 
 def embedding(s: Sizes) -> Inputs:
-    return s.ids(s.V), s.normal(s.V, s.C), s.C**0.5
+    return s.ids(s.V), s.of("VC"), s.C**0.5
 
 
 def sinusoidal_positions(s: Sizes) -> Inputs:
-    return s.normal(s.B, s.T, s.C), s.choice(0, 1, 2, 3, 4)
+    return s.of("BTC"), s.choice(0, 1, 2, 3, 4)
 
 
 def learned_positions(s: Sizes) -> Inputs:
     offset = s.choice(0, 1, 4)
-    return s.normal(s.B, s.T, s.C), s.normal(s.T + offset + s.choice(0, 1, 2), s.C), offset
+    return s.of("BTC"), s.normal(s.T + offset + s.choice(0, 1, 2), s.C), offset
 
 
 def rotary(s: Sizes) -> Inputs:
@@ -63,16 +63,16 @@ def relative_bias(s: Sizes) -> Inputs:
 
 
 def layer_norm(s: Sizes) -> Inputs:
-    return s.normal(s.B, s.T, s.C), s.normal(s.C), s.normal(s.C), s.choice(1e-5, 1e-2)
+    return s.of("BTC"), s.of("C"), s.of("C"), s.choice(1e-5, 1e-2)
 
 
 def batch_norm(s: Sizes) -> Inputs:
     counts = s.choice(None, s.visible(s.B, s.T, least=2))  # with a single token the normalised value is 0
-    return s.normal(s.B, s.T, s.C), s.normal(s.C), s.normal(s.C), counts
+    return s.of("BTC"), s.of("C"), s.of("C"), counts
 
 
 def batch_norm_inference(s: Sizes) -> Inputs:
-    return *layer_norm(s)[:3], s.normal(s.C), 0.1 + s.normal(s.C) ** 2
+    return *layer_norm(s)[:3], s.of("C"), 0.1 + s.of("C") ** 2
 
 
 def attention(s: Sizes) -> Inputs:
@@ -87,7 +87,7 @@ def attention(s: Sizes) -> Inputs:
 
 def biased_attention(s: Sizes) -> Inputs:
     q, k, v, mask, draw = attention(s)
-    return q, k, v, s.normal(s.H, s.T, s.S), mask, draw
+    return q, k, v, s.of("HTS"), mask, draw
 
 
 def local_attention(s: Sizes) -> Inputs:
@@ -109,33 +109,33 @@ def linear_attention(s: Sizes) -> Inputs:
 
 
 def residual(s: Sizes) -> Inputs:
-    return s.normal(s.B, s.T, s.C), s.normal(s.B, s.T, s.C), s.draw()
+    return s.of("BTC"), s.of("BTC"), s.draw()
 
 
 def post_norm(s: Sizes) -> Inputs:
-    return *residual(s)[:2], s.normal(s.C), s.normal(s.C), 1e-5, s.draw()
+    return *residual(s)[:2], s.of("C"), s.of("C"), 1e-5, s.draw()
 
 
 add_norm = post_norm
 
 
 def feed_forward(s: Sizes) -> Inputs:
-    weights = s.normal(s.C, s.F), s.normal(s.F), s.normal(s.F, s.C), s.normal(s.C)
-    return s.normal(s.B, s.T, s.C), *weights, s.choice("relu", "gelu"), s.draw()
+    weights = s.of("CF"), s.of("F"), s.of("FC"), s.of("C")
+    return s.of("BTC"), *weights, s.choice("relu", "gelu"), s.draw()
 
 
 def cross_entropy(s: Sizes) -> Inputs:
-    return s.normal(s.B, s.T, s.V), s.ids(s.V), s.choice(0, None), s.choice(0.0, 0.1)
+    return s.of("BTV"), s.ids(s.V), s.choice(0, None), s.choice(0.0, 0.1)
 
 
 def gru(s: Sizes) -> Inputs:
     scale = s.C**-0.5  # of sums over C states: gates stay open
     weights = scale * s.normal(s.I, 3 * s.C), s.normal(3 * s.C), scale * s.normal(s.C, 3 * s.C), s.normal(3 * s.C)
-    return s.normal(s.B, s.T, s.I), s.normal(s.B, s.C), *weights, s.choice(None, s.visible(s.B, s.T))
+    return s.of("BTI"), s.of("BC"), *weights, s.choice(None, s.visible(s.B, s.T))
 
 
 def conv1d(s: Sizes) -> Inputs:
-    return s.normal(s.B, s.T, s.I), s.normal(s.K, s.I, s.O), s.normal(s.O), s.choice(False, True)
+    return s.of("BTI"), s.of("KIO"), s.of("O"), s.choice(False, True)
 
 
 def op_cases() -> Iterator[Case]:

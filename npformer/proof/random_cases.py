@@ -17,7 +17,7 @@ from npformer.functional import OPERATIONS
 from npformer.layers import RandomKey
 from npformer.models import Transformer, TransformerConfig
 from npformer.proof import op_samples
-from npformer.proof.case import Case, Sizes, UsualSizes, shaken
+from npformer.proof.case import Case, Sizes, UsualSizes, model
 
 Generator = np.random.Generator
 OPS = tuple(OPERATIONS)
@@ -73,14 +73,7 @@ def random_model_case(seed: int, number: int) -> Case:
     batch = int(rng.integers(2, 5))
     inputs = (_padded(rng, batch, vocabulary), _padded(rng, batch, vocabulary))
     key = RandomKey(seed, number) if rng.integers(2) else None
-    return Case(
-        "model",
-        f"Transformer: draw {number} of seed {seed}",
-        lambda backend: shaken(Transformer(config, backend=backend)),
-        inputs,
-        {"key": key},
-        along_directions=True,
-    )
+    return model(f"Transformer: draw {number} of seed {seed}", Transformer, config, *inputs, key=key)
 
 
 def _padded(rng: Generator, batch: int, vocabulary: int) -> np.ndarray[Any, Any]:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from npformer.errors import GradientError
+from npformer.percent import finite
 
 RIGHT, WRONG, KINK, UNCLEAR, NOTHING = "right", "WRONG", "KINK HERE", "CANNOT TELL", "PROVES NOTHING"
 
@@ -120,9 +121,10 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, for JSON; numbers that JSON cannot hold become None."""
-        rows = [asdict(row) | {"ratio": row.ratio} for row in self.rows]
+        rows = (asdict(row) | {"ratio": row.ratio} for row in self.rows)
+        tensors = [{name: finite(value) for name, value in row.items()} for row in rows]
         said = {"problems": list(self.problems), "notes": list(self.notes)}
-        return {"name": self.name, "ok": self.ok, "tensors": [_finite(row) for row in rows]} | said
+        return {"name": self.name, "ok": self.ok, "tensors": tensors} | said
 
     def to_json(self) -> str:
         """``to_dict`` as JSON."""
@@ -151,7 +153,3 @@ class Report:
             for text in texts
             for line in textwrap.wrap(text, columns, initial_indent=margin, subsequent_indent=margin + "    ")
         ]
-
-
-def _finite(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}

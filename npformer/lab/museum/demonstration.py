@@ -20,7 +20,7 @@ from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.patch import patched
 from npformer.models import Transformer, TransformerConfig
 from npformer.optim import Adam, AdamW, Constant, Noam, Schedule
-from npformer.percent import percent
+from npformer.percent import finite, percent
 from npformer.training import TrainStep
 from npformer.training.evaluation import evaluate_task
 
@@ -115,8 +115,3 @@ def _step(options: Mapping[str, Any], backend: Backend, task: SequenceTask) -> T
     schedule: Schedule = Noam(config.d_model, 60, 0.5) if options.get("schedule") == "noam" else Constant(RATE)
     names = ("clip_norm", "accumulate", "label_smoothing")
     return TrainStep(model, optimizer, seed=3, schedule=schedule, **{n: options[n] for n in names if n in options})
-
-
-def finite(value: float) -> float | None:
-    """The value for JSON, which has no NaN."""
-    return value if math.isfinite(value) else None

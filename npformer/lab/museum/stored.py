@@ -19,8 +19,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from npformer.lab.museum import demonstration
 from npformer.lab.museum.bug import Bug
-from npformer.lab.museum.demonstration import Comparison, Course, finite, right_course, wrong_course
+from npformer.lab.museum.demonstration import Comparison, Course, right_course, wrong_course
 from npformer.lab.museum.detections import Detections, examine
+from npformer.percent import finite
 
 PLACE = Path(__file__).parent / "exhibits.jsonl"
 DIGITS = 4

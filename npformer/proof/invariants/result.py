@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.errors import GradientError
+from npformer.percent import finite
 from npformer.proof.measures import NEGLIGIBLE, largest, max_abs, worst_at
 from npformer.typing import HostArray, Tensors
 
@@ -75,7 +76,7 @@ class ClaimResult:
         """Everything, for machines; numbers that JSON cannot hold become None."""
         found = asdict(self)
         if self.violation is not None:
-            found["violation"] = {name: _finite(value) for name, value in self.violation._asdict().items()}
+            found["violation"] = {name: finite(value) for name, value in self.violation._asdict().items()}
         return found
 
 
@@ -138,10 +139,6 @@ def _entry(row: ClaimResult, width: int, columns: int) -> list[str]:
 
 def _wrapped(text: str, margin: str, columns: int) -> list[str]:
     return textwrap.wrap(text, columns, subsequent_indent=margin, replace_whitespace=False) or [""]
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def same_bits(expected: Tensors, got: Tensors) -> Violation | None:

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 
-from npformer.backend import Backend
 from npformer.lab.museum.checks.check import Check, Program, small_config
-from npformer.models import Transformer, TransformerConfig
-from npformer.proof.case import KEY, Case, shaken
+from npformer.models import Transformer
+from npformer.proof.case import KEY, Case, model
 from npformer.proof.catalogue import catalogue
 from npformer.proof.identities import IDENTITIES, Identity
 from npformer.proof.invariants import INVARIANTS, Invariant
@@ -36,15 +34,8 @@ def _cases() -> tuple[Case, ...]:
     src, tgt = np.array([[3, 5, 4, 6], [6, 2, 0, 0]]), np.array([[1, 6, 4], [1, 5, 0]])
     for changes in ({"norm_order": "post"}, {"norm_order": "pre", "activation": "gelu", "tie_embeddings": True}):
         config = small_config(**({"d_model": 4, "d_ff": 6, "dropout": 0.3, "max_seq_len": 6} | changes))
-        build = partial(_model, config)
-        small.append(
-            Case("model", f"Transformer: {config.norm_order}", build, (src, tgt), {"key": KEY}, along_directions=True)
-        )
+        small.append(model(f"Transformer: {config.norm_order}", Transformer, config, src, tgt, key=KEY))
     return tuple(small)
-
-
-def _model(config: TransformerConfig, backend: Backend) -> Any:
-    return shaken(Transformer(config, backend=backend))
 
 
 def _problems(one: Invariant | Identity, case: Case, program: Program) -> list[str]:
