@@ -28,3 +28,5 @@ HostArray: TypeAlias = np.ndarray[Any, Any]
 HostArrays: TypeAlias = dict[str, HostArray]
 #: The same, only to be read.
 Tensors: TypeAlias = Mapping[str, HostArray]
+#: The lengths of an array along its axes.
+Shape: TypeAlias = tuple[int, ...]

@@ -19,17 +19,17 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from npformer.decoding.beams import LENGTH_PENALTY, Beams
-from npformer.decoding.opening import Host, Writer, end_token, expect_count, newest, open_texts
+from npformer.decoding.opening import Writer, end_token, expect_count, newest, open_texts
 from npformer.decoding.writing import Stop
 from npformer.errors import ConfigError
 from npformer.runtime import fused_decode
-from npformer.typing import Array
+from npformer.typing import Array, HostArray
 
 
 class Hypothesis(NamedTuple):
     """One text that a search has found, with its score."""
 
-    tokens: Host  # (T,) int64, as greedy returns them, without padding
+    tokens: HostArray  # (T,) int64, as greedy returns them, without padding
     score: float
     log_probability: float  # of the tokens after the prompt
 

@@ -16,25 +16,25 @@ import numpy as np
 
 from npformer.backend import Backend
 from npformer.decoding.choice import NOBODY, choose
-from npformer.decoding.opening import Host, Opening
+from npformer.decoding.opening import Opening
 from npformer.decoding.writing import AT_ONCE, STEPS, Stop
 from npformer.layers import DecodeState
-from npformer.typing import Array
+from npformer.typing import Array, HostArray
 
 LENGTH_PENALTY = 0.6  # the default α
 #: (tokens, state, (log P, greedy, room, best, longest), count) -> rows and tokens (steps, n·w) of up to count steps in
 #: one fused call, which stops early if a hypothesis ends; log P and greedy are updated. None without a fused call.
-Search: TypeAlias = Callable[[Host, DecodeState, tuple[Host, ...], int], tuple[Host, Host] | None]
+Search: TypeAlias = Callable[[HostArray, DecodeState, tuple[HostArray, ...], int], tuple[HostArray, HostArray] | None]
 
 
 class Ended(NamedTuple):
     """The hypotheses (m,) that ended at one step."""
 
-    sources: Host  # of all
-    rows: Host  # their parents: rows of the step before
-    tokens: Host  # their last ones
-    scores: Host
-    log_p: Host
+    sources: HostArray  # of all
+    rows: HostArray  # their parents: rows of the step before
+    tokens: HostArray  # their last ones
+    scores: HostArray
+    log_p: HostArray
 
 
 class Beams:
@@ -53,7 +53,7 @@ class Beams:
         self.room = np.full(n, beam)  # (n,) how many more may end
         self.best = np.full(n, NOBODY)  # (n,) score
         self.ended: list[tuple[Ended, int]] = []  # and after how many steps
-        self.steps: list[tuple[Host, Host]] = []  # rows and tokens of each so far
+        self.steps: list[tuple[HostArray, HostArray]] = []  # rows and tokens of each so far
         self.rows = self.sources  # (n·w,) of the state, which its next ones go on from
         self.tokens = opening.tokens[self.rows]  # (n·w,) what these are fed; at first (n, prompt)
 
@@ -78,7 +78,7 @@ class Beams:
         self._settle(rows.reshape(self.log_p.shape), newest.reshape(self.log_p.shape), eos_id, None)
         return True
 
-    def _settle(self, rows: Host, newest: Host, eos_id: int, stop: Stop | None) -> None:
+    def _settle(self, rows: HostArray, newest: HostArray, eos_id: int, stop: Stop | None) -> None:
         """Remove the hypotheses that ended with a choice (n, w), and set the inputs of the next step."""
         self._end(rows, newest, eos_id, stop)
         alive = self.log_p > NOBODY
@@ -89,7 +89,7 @@ class Beams:
         self.rows, self.tokens = rows.ravel(), newest.ravel()
         self.steps.append((self.rows, self.tokens))
 
-    def found(self) -> list[list[tuple[Host, float, float]]]:
+    def found(self) -> list[list[tuple[HostArray, float, float]]]:
         """(tokens, score, log P) of the hypotheses of each source, the best first."""
         texts = [[] if prompt.size < self.max_len else [(prompt, 0.0, 0.0)] for prompt in self.prompts]
         if self.ended:
@@ -104,7 +104,7 @@ class Beams:
                 texts[source].append((found, score, own))
         return texts
 
-    def _end(self, rows: Host, newest: Host, eos_id: int, stop: Stop | None) -> None:
+    def _end(self, rows: HostArray, newest: HostArray, eos_id: int, stop: Stop | None) -> None:
         """Move ended hypotheses out of their slots; drop a source's others if none can exceed its best ended one."""
         steps = len(self.steps) + 1
         over = (newest == eos_id) | (self.most == steps)[:, None]
@@ -121,14 +121,14 @@ class Beams:
         if self.ended:
             self.log_p[self.best >= self.log_p.max(axis=1) / self.longest] = NOBODY
 
-    def _ask(self, stop: Stop, over: Host, rows: Host, newest: Host, steps: int) -> None:
+    def _ask(self, stop: Stop, over: HostArray, rows: HostArray, newest: HostArray, steps: int) -> None:
         """Set over (n, w) for the unfinished texts for which stop returns True."""
         going = (self.log_p > NOBODY) & ~over
         texts = self._written(rows[going], newest[going], np.full(np.count_nonzero(going), steps))
         prompts = [self.prompts[self.sources[source]] for source in np.nonzero(going)[0]]
         over[going] = [bool(stop(np.concatenate(each))) for each in zip(prompts, texts, strict=True)]
 
-    def _leave(self, alive: Host, rows: Host, tokens: Host) -> tuple[Host, Host]:
+    def _leave(self, alive: HostArray, rows: HostArray, tokens: HostArray) -> tuple[HostArray, HostArray]:
         """rows and tokens (n, w) without finished sources and empty slots."""
         used = alive.sum(axis=1)
         (n, width), going, fewer = alive.shape, used.nonzero()[0], max(1, int(used.max()))
@@ -146,7 +146,7 @@ class Beams:
             setattr(self, name, getattr(self, name)[going])
         return rows, tokens
 
-    def _written(self, rows: Host, tokens: Host, steps: Host) -> Host:
+    def _written(self, rows: HostArray, tokens: HostArray, steps: HostArray) -> HostArray:
         """The tokens that hypotheses (m,) chose, (m, most steps): parents are rows, after steps; tokens come last."""
         each, now = np.arange(rows.size), rows.copy()
         written = np.full((rows.size, int(steps.max(initial=0))), self.pad_id, dtype=np.int64)

@@ -14,17 +14,16 @@ from __future__ import annotations
 import numpy as np
 
 from npformer.backend import Backend
-from npformer.decoding.opening import Host
 from npformer.functional.arrays import device_of, namespace
-from npformer.typing import Array
+from npformer.typing import Array, HostArray
 
 NOBODY = float("-inf")  # the log P of an empty slot
 PART = 64  # tokens
 
 
 def choose(
-    logits: Array, log_p: Host, greedy: Host, room: Host, pad_id: int, backend: Backend
-) -> tuple[Host, Host, Host, Host]:
+    logits: Array, log_p: HostArray, greedy: HostArray, room: HostArray, pad_id: int, backend: Backend
+) -> tuple[HostArray, HostArray, HostArray, HostArray]:
     """The hypotheses that continue in the beams of n sources: (rows, tokens, log P (n, width), greedy (n,)).
 
     logits (n·w, V) follow hypotheses of log_p (n, w), NOBODY in an empty slot. greedy (n,) are the slots of the greedy
@@ -48,7 +47,9 @@ def choose(
     return rows, tokens, onward, np.where((greedy >= 0) & there[:, 0], places[:, 0], -1)
 
 
-def _ranked(tokens: Host, proposed: Host, log_p: Host, greedy: Host, room: Host) -> tuple[Host, Host, Host]:
+def _ranked(
+    tokens: HostArray, proposed: HostArray, log_p: HostArray, greedy: HostArray, room: HostArray
+) -> tuple[HostArray, HostArray, HostArray]:
     """Slots, tokens and log P (n, m) of each source's best among proposals (n·w, k), each row's likeliest first."""
     (n, w), k = log_p.shape, tokens.shape[1]
     total = (log_p[:, :, None] + proposed.reshape(n, w, k)).reshape(n, w * k)
@@ -61,7 +62,7 @@ def _ranked(tokens: Host, proposed: Host, log_p: Host, greedy: Host, room: Host)
     return order // k, np.take_along_axis(tokens.reshape(n, w * k), order, axis=1), total
 
 
-def seats(parents: Host, there: Host, width: int) -> Host:
+def seats(parents: HostArray, there: HostArray, width: int) -> HostArray:
     """The slots, out of width, of hypotheses (n, m) whose parents are in the slots parents, the best first.
 
     The first child of a parent stays in its slot, the others take empty ones. there (n, m) is False for no hypothesis.
@@ -76,14 +77,14 @@ def seats(parents: Host, there: Host, width: int) -> Host:
     return np.where(moves, np.take_along_axis(empty, np.cumsum(moves, axis=1) - 1, axis=1), parents)
 
 
-def best_tokens(logits: Array, k: int, backend: Backend) -> tuple[Host, Host]:
+def best_tokens(logits: Array, k: int, backend: Backend) -> tuple[HostArray, HostArray]:
     """The k likeliest tokens of logits (B, V), likeliest first, ties by the smaller id.
 
     Returns (tokens (B, k) int64, log-probabilities (B, k) float64) on the host, V in k's place if that is less.
     """
     k = min(k, logits.shape[1])
     if logits.shape[1] <= 2 * k * PART:
-        values: Host = backend.host(logits)
+        values: HostArray = backend.host(logits)
         ids, log_sum = np.broadcast_to(np.arange(values.shape[1]), values.shape), _log_sum(values)
     else:
         ids, values = _of_best_parts(logits, k, backend)
@@ -93,7 +94,7 @@ def best_tokens(logits: Array, k: int, backend: Backend) -> tuple[Host, Host]:
     return ids[each, order], np.minimum(log_p, 0.0)  # rounding must not give a probability above 1
 
 
-def _order(values: Host, k: int) -> Host:
+def _order(values: HostArray, k: int) -> HostArray:
     """The indices of the k largest of each row, (B, k), largest first, ties by the smaller index; NaN is smallest."""
     k = min(k, values.shape[1])
     left = np.where(np.isnan(values), -np.inf, values)
@@ -114,7 +115,7 @@ def _log_sum(logits: Array) -> Array:
     return peak + xp.log(xp.sum(xp.exp(logits - peak), axis=-1, keepdims=True))
 
 
-def _of_best_parts(logits: Array, k: int, backend: Backend) -> tuple[Host, Host]:
+def _of_best_parts(logits: Array, k: int, backend: Backend) -> tuple[HostArray, HostArray]:
     """Ids (B, k·PART), ascending, and logits (B, k·PART) of tokens, the k likeliest among them."""
     xp, (batch, vocab_size) = namespace(logits), logits.shape
     count = -(-vocab_size // PART)
@@ -122,7 +123,7 @@ def _of_best_parts(logits: Array, k: int, backend: Backend) -> tuple[Host, Host]
         filling = xp.full((batch, count * PART - vocab_size), -xp.inf, dtype=logits.dtype, device=device_of(logits))
         logits = xp.concat([logits, filling], axis=-1)
     parts = xp.reshape(logits, (batch * count, PART))
-    peaks: Host = backend.host(xp.reshape(xp.max(parts, axis=-1), (batch, count)))
+    peaks: HostArray = backend.host(xp.reshape(xp.max(parts, axis=-1), (batch, count)))
     chosen = np.sort(np.argsort(-peaks, axis=-1, kind="stable")[:, :k], axis=-1)  # (B, k)
     rows = backend.integers((np.arange(batch)[:, None] * count + chosen).ravel())
     values = backend.host(xp.take(parts, rows, axis=0)).reshape(batch, k * PART)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from npformer.decoding.opening import Host, Writer, end_token, open_texts
+from npformer.decoding.opening import Writer, end_token, open_texts
 from npformer.decoding.writing import Stop, write
 from npformer.functional.arrays import namespace
 from npformer.runtime import fused_decode
-from npformer.typing import Array
+from npformer.typing import Array, HostArray
 
 
 def greedy(
@@ -19,7 +19,7 @@ def greedy(
     bos_id: int = 1,
     eos_id: int | None = 2,
     stop: Stop | None = None,
-) -> Host:
+) -> HostArray:
     """Decode src (B, S), token ids, into at most max_len tokens per row.
 
     Returns (B, T) int64 on the host, T ≤ max_len, without the begin token. A row ends with
@@ -33,7 +33,7 @@ def greedy(
     and the errors of model.start and model.step.
     """
 
-    def likeliest(logits: Array, rows: Host, t: int) -> Host:
+    def likeliest(logits: Array, rows: HostArray, t: int) -> HostArray:
         return model.backend.host(namespace(logits).argmax(logits, axis=-1))
 
     openings, end = open_texts(model, src, max_len, bos_id), end_token(eos_id)

@@ -18,10 +18,8 @@ from npformer.models import Decoder, Transformer
 from npformer.models.inputs import checked_ids
 from npformer.runtime.compile_ahead import compile_ahead
 from npformer.runtime.fused_encode import start
-from npformer.typing import Array
+from npformer.typing import Array, HostArray
 
-#: A NumPy array of any dtype.
-Host: TypeAlias = np.ndarray[Any, Any]
 #: A model that generates tokens.
 Writer: TypeAlias = Transformer | Decoder
 
@@ -30,11 +28,11 @@ class Opening(NamedTuple):
     """The starting point of every search."""
 
     state: DecodeState
-    tokens: Host  # (B,) or (B, n): fed first
-    texts: Host  # (B, max_len) int64: the prompts, followed by pads to overwrite
-    lengths: Host  # (B,) the length of each prompt
-    given: list[Host]  # the B input rows without trailing pads
-    rows: Host  # (B,) their indices in the whole batch
+    tokens: HostArray  # (B,) or (B, n): fed first
+    texts: HostArray  # (B, max_len) int64: the prompts, followed by pads to overwrite
+    lengths: HostArray  # (B,) the length of each prompt
+    given: list[HostArray]  # the B input rows without trailing pads
+    rows: HostArray  # (B,) their indices in the whole batch
 
 
 def open_texts(model: Writer, src: Array, max_len: int, bos_id: int, purpose: str = "decoding") -> list[Opening]:
@@ -61,7 +59,7 @@ def open_texts(model: Writer, src: Array, max_len: int, bos_id: int, purpose: st
     return [Opening(state, np.full(rows.size, bos_id), texts, np.zeros_like(rows), given, rows)]
 
 
-def _open_prompts(model: Decoder, prompts: list[Host], rows: Host, max_len: int) -> Opening:
+def _open_prompts(model: Decoder, prompts: list[HostArray], rows: HostArray, max_len: int) -> Opening:
     lengths = np.array([prompts[row].size for row in rows])
     longest, pad_id = int(lengths.max()), model.config.pad_id
     if longest > max_len:
@@ -78,7 +76,7 @@ def _open_prompts(model: Decoder, prompts: list[Host], rows: Host, max_len: int)
     return Opening(model.start(rows.size, max_len, begins), tokens, texts, lengths, given, rows)
 
 
-def _together(model: Decoder, prompts: list[Host]) -> list[Host]:
+def _together(model: Decoder, prompts: list[HostArray]) -> list[HostArray]:
     """Groups of rows that one state can decode: all rows, or rows of one length if texts cannot be shifted."""
     lengths = np.array([prompt.size for prompt in prompts])
     if model.begins_anywhere:
@@ -86,7 +84,7 @@ def _together(model: Decoder, prompts: list[Host]) -> list[Host]:
     return [np.flatnonzero(lengths == length) for length in np.unique(lengths)]
 
 
-def _rows(name: str, ids: Array, vocab_size: int, model: Writer) -> list[Host]:
+def _rows(name: str, ids: Array, vocab_size: int, model: Writer) -> list[HostArray]:
     """The rows of ids (B, T), checked, on the host, without trailing padding."""
     host = checked_ids(name, ids, vocab_size, model.backend)
     used = host != model.config.pad_id

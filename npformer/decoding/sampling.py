@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from npformer.decoding.opening import Host, Opening, Writer, end_token, expect_count, open_texts
+from npformer.decoding.opening import Opening, Writer, end_token, expect_count, open_texts
 from npformer.decoding.writing import Stop, write
 from npformer.errors import ConfigError
-from npformer.typing import Array
+from npformer.typing import Array, HostArray
 
 
 def sample(
@@ -40,7 +40,7 @@ def sample(
     bos_id: int = 1,
     eos_id: int | None = 2,
     stop: Stop | None = None,
-) -> Host:
+) -> HostArray:
     """Decode as ``greedy`` does, but draw each token. The same seed draws the same tokens.
 
     Raises ConfigError unless temperature > 0, top_k ≥ 1, 0 < top_p ≤ 1 and seed ≥ 0, and what greedy raises.
@@ -49,18 +49,20 @@ def sample(
     openings = open_texts(model, src, max_len, bos_id)
     sources = {row: source for opening in openings for row, source in _generators(seed, opening)}
 
-    def draw(logits: Array, rows: Host, t: int) -> Host:
+    def draw(logits: Array, rows: HostArray, t: int) -> HostArray:
         p = probabilities(model.backend.host(logits), temperature, top_k, top_p)
         return drawn(p, np.array([sources[row].random() for row in rows]))
 
     return write(model, openings, draw, eos_id=end_token(eos_id), stop=stop)
 
 
-def probabilities(logits: Host, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None) -> Host:
+def probabilities(
+    logits: HostArray, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
+) -> HostArray:
     """The distribution to draw from, (B, V) float64, for logits (B, V); of equally likely tokens the first are kept."""
     logits = logits.astype(np.float64)
     with np.errstate(over="ignore"):  # a very low temperature: all logits but the largest become −∞
-        p: Host = np.exp((logits - logits.max(axis=-1, keepdims=True)) / temperature)
+        p: HostArray = np.exp((logits - logits.max(axis=-1, keepdims=True)) / temperature)
     p /= p.sum(axis=-1, keepdims=True)
     if top_k is None and top_p in (None, 1):
         return p
@@ -76,12 +78,12 @@ def probabilities(logits: Host, temperature: float = 1.0, top_k: int | None = No
     return p
 
 
-def drawn(p: Host, u: Host) -> Host:
+def drawn(p: HostArray, u: HostArray) -> HostArray:
     """Tokens (B,) int64, drawn from p (B, V) by numbers u (B,) in [0, 1)."""
-    total: Host = np.cumsum(p, axis=-1)
+    total: HostArray = np.cumsum(p, axis=-1)
     reached = total > u[:, None] * total[:, -1:]
     last = p.shape[-1] - 1 - np.argmax(p[:, ::-1] > 0, axis=-1)  # where rounding reaches nothing
-    found: Host = np.where(reached.any(axis=-1), np.argmax(reached, axis=-1), last)
+    found: HostArray = np.where(reached.any(axis=-1), np.argmax(reached, axis=-1), last)
     return found
 
 

@@ -11,20 +11,20 @@ from typing import TypeAlias
 
 import numpy as np
 
-from npformer.decoding.opening import Host, Opening, Writer, newest
+from npformer.decoding.opening import Opening, Writer, newest
 from npformer.layers import DecodeState
 from npformer.runtime import fused_decode
-from npformer.typing import Array
+from npformer.typing import Array, HostArray
 
 #: An interrupt waits for the end of a call, so a call makes at most this many tokens, but at least this many steps.
 AT_ONCE, STEPS = 64, 8
 #: (logits (b, V), rows (b,): which of the B rows they are, t: tokens chosen so far) -> tokens (b,) on the host.
-Choose: TypeAlias = Callable[[Array, Host, int], Host]
+Choose: TypeAlias = Callable[[Array, HostArray, int], HostArray]
 #: (tokens (b,) or (b, n), state, going (b,), count) -> the tokens (n, b) of up to count steps in one fused call; it
 #: stops early if an unfinished row ends or the state is full. None if this model has no fused call.
-Several: TypeAlias = Callable[[Host, DecodeState, Host, int], Host | None]
+Several: TypeAlias = Callable[[HostArray, DecodeState, HostArray, int], HostArray | None]
 #: A row's tokens so far (T,) -> whether it ends here. Tokens are those that the search returns for the row.
-Stop: TypeAlias = Callable[[Host], bool]
+Stop: TypeAlias = Callable[[HostArray], bool]
 
 
 def write(
@@ -35,7 +35,7 @@ def write(
     eos_id: int,
     stop: Stop | None,
     several: Several | None = None,
-) -> Host:
+) -> HostArray:
     """Continue the texts of openings, token by token. Returns the texts (B, T), filled with the pad id.
 
     several is a faster version of choose for several steps, which does not call stop in between.
@@ -48,7 +48,7 @@ def write(
 
 def _continued(
     model: Writer, opening: Opening, choose: Choose, several: Several | None, eos_id: int, stop: Stop | None
-) -> Host:
+) -> HostArray:
     """Generate the texts of opening. Returns their lengths (B,)."""
     state, tokens, texts, lengths = opening[:4]
     pad_id, max_len = model.config.pad_id, texts.shape[1]

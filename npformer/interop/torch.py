@@ -38,7 +38,7 @@ from npformer.errors import CheckpointError
 from npformer.layers.parameter import Buffer, Parameter
 from npformer.models import Transformer
 from npformer.training.model_file import read_arrays, write_safetensors
-from npformer.typing import HostArray, HostArrays
+from npformer.typing import HostArray, HostArrays, Shape
 
 _WORDS = (
     ("src_embedding.", "src_embed."), ("tgt_embedding.", "tgt_embed."),
@@ -147,7 +147,7 @@ def _load(model: Transformer, mapping: Mapping[str, Any], source: str) -> None:
         entry.parameter.data[...] = model.backend.array(array)
 
 
-def _fitting(value: Any, shape: tuple[int, ...], dtype: str) -> HostArray:
+def _fitting(value: Any, shape: Shape, dtype: str) -> HostArray:
     """value as a host array of this shape and dtype. Raises ValueError or FloatingPointError with the reason."""
     try:
         array: HostArray = np.asarray(value)

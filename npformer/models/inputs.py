@@ -13,7 +13,7 @@ import numpy as np
 from npformer.backend import Backend
 from npformer.errors import DTypeError, ShapeError, TokenError
 from npformer.models.config import Ids
-from npformer.typing import Array
+from npformer.typing import Array, HostArray
 
 
 def token_ids(name: str, ids: Any, vocab_size: int, backend: Backend) -> Array:
@@ -29,7 +29,7 @@ def token_ids(name: str, ids: Any, vocab_size: int, backend: Backend) -> Array:
     return backend.integers(host)  # int64: narrow integers would overflow in comparisons with the vocabulary's size
 
 
-def checked_batch(wanted: Sequence[Ids], batch: Sequence[Any], backend: Backend) -> list[np.ndarray[Any, Any]]:
+def checked_batch(wanted: Sequence[Ids], batch: Sequence[Any], backend: Backend) -> list[HostArray]:
     """The arrays of a batch on the host, each checked by checked_ids, if their shapes fit each other.
 
     Raises ShapeError if they do not, and the errors of checked_ids.
@@ -51,9 +51,7 @@ def checked_batch(wanted: Sequence[Ids], batch: Sequence[Any], backend: Backend)
     return found
 
 
-def checked_ids(
-    name: str, ids: Any, vocab_size: int, backend: Backend, *, per_row: bool = False
-) -> np.ndarray[Any, Any]:
+def checked_ids(name: str, ids: Any, vocab_size: int, backend: Backend, *, per_row: bool = False) -> HostArray:
     """The checks of token_ids without the copy to the device. per_row: ids are (B,), classes of rows."""
     host = _on_host(name, ids, backend)
     if per_row and (host.ndim != 1 or host.size == 0):
@@ -81,7 +79,7 @@ def next_tokens(ids: Any, vocab_size: int, backend: Backend) -> tuple[Array, boo
     return token_ids("tokens", host if several else host[:, None], vocab_size, backend), several
 
 
-def _on_host(name: str, ids: Any, backend: Backend) -> np.ndarray[Any, Any]:
+def _on_host(name: str, ids: Any, backend: Backend) -> HostArray:
     if backend.device.owns(ids):
         return backend.host(ids)
     try:

@@ -18,6 +18,7 @@ from npformer.backend import PLAIN, Backend
 from npformer.errors import ConfigError
 from npformer.models.config import ModelConfig
 from npformer.models.kinds import Model, build_model
+from npformer.typing import Shape
 
 
 @dataclass
@@ -27,7 +28,7 @@ class Limit:
     arrays: float = math.inf
     numbers: float = math.inf
 
-    def take(self, shape: tuple[int, ...]) -> None:
+    def take(self, shape: Shape) -> None:
         """Count an array. Raises ConfigError if it exceeds the limit."""
         self.arrays -= 1
         self.numbers -= math.prod(shape)
@@ -111,5 +112,5 @@ class _Shapes(Backend):
         self.limit.take(host.shape)
         return _Shape(*host.shape)
 
-    def zeros(self, shape: tuple[int, ...]) -> Any:
+    def zeros(self, shape: Shape) -> Any:
         return _Shape(*shape)

@@ -20,7 +20,7 @@ from npformer.functional import Operation
 from npformer.functional.arrays import namespace
 from npformer.proof.in_float64 import plain_row
 from npformer.proof.inputs import as_tuple, like, parameter_names
-from npformer.typing import Array, HostArray
+from npformer.typing import Array, HostArray, Shape
 
 #: gradient name -> one array for each output of the operation: (the gradient's entries…, that output's entries…).
 Terms = dict[str, tuple[HostArray, ...]]
@@ -111,7 +111,7 @@ def _host(x: Any) -> HostArray:
     return np.asarray(x.get() if hasattr(x, "get") and not isinstance(x, np.ndarray) else x, dtype=np.float64)
 
 
-def _expected(key: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _expected(key: str, shape: Shape) -> tuple[int, ...]:
     size = int(np.prod(shape))
     if size > MOST:
         raise ConfigError(

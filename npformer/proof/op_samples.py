@@ -16,8 +16,8 @@ import numpy as np
 from npformer.functional import AttentionMask
 from npformer.proof.case import DRAW, Case, Sizes, op, padding
 from npformer.proof.measures import with_gaps
+from npformer.typing import HostArray
 
-Host = np.ndarray[Any, Any]
 Inputs = tuple[Any, ...]
 
 
@@ -147,7 +147,7 @@ def op_cases() -> Iterator[Case]:
 def _of_transformers(rng: np.random.Generator) -> Iterator[Case]:
     """The usual operations of a Transformer."""
 
-    def normal(*shape: int) -> Host:
+    def normal(*shape: int) -> HostArray:
         return rng.normal(size=shape)
 
     yield op("linear", "", normal(2, 3, 4), normal(4, 5), normal(5))
@@ -187,7 +187,7 @@ def _of_transformers(rng: np.random.Generator) -> Iterator[Case]:
 def _of_variants(rng: np.random.Generator) -> Iterator[Case]:
     """Alternative operations, and those from before Transformers."""
 
-    def normal(*shape: int) -> Host:
+    def normal(*shape: int) -> HostArray:
         return rng.normal(size=shape)
 
     yield op("rotary", "", normal(2, 2, 3, 6), 2)

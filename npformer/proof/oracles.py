@@ -34,7 +34,7 @@ import numpy as np
 
 from npformer.proof.measures import U, max_abs, rms
 from npformer.proof.subject import Subject, Upstream
-from npformer.typing import HostArray, HostArrays
+from npformer.typing import HostArray, HostArrays, Shape
 
 COMPLEX_H = 1e-30
 #: The relative step of the central difference that confirms a complex step.
@@ -82,7 +82,7 @@ class Oracle:
         self.rounding = max((_unit_roundoff(y) for y in subject.outputs({})), default=U)
         self._noise: dict[str, list[HostArray]] = {}
 
-    def evidence(self, tensor: str, directions: Iterator[tuple[Any, HostArray]], shape: tuple[int, ...]) -> Evidence:
+    def evidence(self, tensor: str, directions: Iterator[tuple[Any, HostArray]], shape: Shape) -> Evidence:
         """The slopes along each (index, direction), stored at index in arrays (K, *shape)."""
         k = len(self.upstreams)
         found: list[HostArray] = [np.zeros((k, *shape)) for _ in range(4)]
@@ -220,13 +220,13 @@ class Oracle:
         return float(3 * self.rounding**0.2 * typical / max_abs(direction))
 
 
-def units(shape: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], HostArray]]:
+def units(shape: Shape) -> Iterator[tuple[tuple[int, ...], HostArray]]:
     """(index, 1 there and 0 elsewhere) for each element."""
     for index in np.ndindex(shape):
         yield index, unit(shape, index)
 
 
-def unit(shape: tuple[int, ...], index: tuple[Any, ...]) -> HostArray:
+def unit(shape: Shape, index: tuple[Any, ...]) -> HostArray:
     """1 at an index, 0 elsewhere."""
     direction = np.zeros(shape)
     direction[index] = 1.0

@@ -32,7 +32,7 @@ class _Owner(NamedTuple):
     data_at: int  # the addresses of both
     grad_at: int
     memory: HostArray  # the number of each entry, in the order in which the entries lie in memory
-    views: dict[str, HostArray]  # dotted name -> the numbers of its entries, in its shape
+    views: HostArrays  # dotted name -> the numbers of its entries, in its shape
 
 
 class Parameters:

@@ -17,7 +17,7 @@ from npformer.proof.jitter import Jitter
 from npformer.proof.measures import U, max_abs, rms
 from npformer.proof.oracles import COMPLEX_H, Oracle, unit
 from npformer.proof.report import WRONG, Row
-from npformer.typing import HostArray
+from npformer.typing import HostArray, Shape
 
 Slab = tuple[slice, ...]
 Index = tuple[int, ...]
@@ -118,7 +118,7 @@ class _Look:
         return bool(np.all(error > self._tolerance * reach + worth))
 
 
-def _range(is_wrong: Callable[[Slab], bool], axis: int, shape: tuple[int, ...]) -> tuple[int, int]:
+def _range(is_wrong: Callable[[Slab], bool], axis: int, shape: Shape) -> tuple[int, int]:
     """The first wrong index along an axis, and one past the last."""
 
     def slab(start: int, stop: int) -> Slab:
@@ -136,7 +136,7 @@ def _range(is_wrong: Callable[[Slab], bool], axis: int, shape: tuple[int, ...]) 
     return first, high
 
 
-def _said(ranges: tuple[tuple[int, int], ...], shape: tuple[int, ...]) -> str:
+def _said(ranges: tuple[tuple[int, int], ...], shape: Shape) -> str:
     """As an index: [512:768, :, 3]."""
     parts = []
     for (start, stop), length in zip(ranges, shape, strict=True):

@@ -10,6 +10,7 @@ from typing import Any
 
 from npformer.errors import GradientError
 from npformer.percent import finite
+from npformer.typing import Shape
 
 RIGHT, WRONG, KINK, UNCLEAR, NOTHING = "right", "WRONG", "KINK HERE", "CANNOT TELL", "PROVES NOTHING"
 
@@ -23,7 +24,7 @@ class Row:
     """
 
     tensor: str
-    shape: tuple[int, ...]
+    shape: Shape
     elements: int
     scaled_error: float  # against the complex step, or the central difference where that cannot be used
     central_error: float  # against the central difference

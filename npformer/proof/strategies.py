@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npformer.errors import ConfigError, ShapeError
-from npformer.typing import HostArray
+from npformer.typing import HostArray, Shape
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-Shape = tuple[int, ...]
 
 #: Sides drawn more often: the smallest that can reveal a transposition, and the neighbours of 32 and 128.
 SIDES = (2, 3, 31, 32, 33, 127, 128, 129)

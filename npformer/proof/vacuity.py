@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from npformer.errors import ConfigError, ShapeError
-from npformer.typing import Tensors
+from npformer.typing import Shape, Tensors
 
 #: A scaled error of 1 is a gradient twice too large; half of that is the widest useful tolerance.
 WIDEST_TOLERANCE = 0.1
@@ -33,7 +33,7 @@ def refuse_wide(tolerance: float) -> None:
 def refuse_length_one(inputs: Sequence[Any], names: Sequence[str]) -> None:
     """Raise ShapeError if an input has length 1 along its first or its last-but-one axis."""
     for name, x in zip(names, inputs, strict=True):
-        shape: tuple[int, ...] = getattr(x, "shape", ())
+        shape: Shape = getattr(x, "shape", ())
         if len(shape) >= 2 and 1 in (shape[0], shape[-2]):
             axis = 0 if shape[0] == 1 else len(shape) - 2
             raise ShapeError(

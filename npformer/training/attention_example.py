@@ -9,7 +9,7 @@ import numpy as np
 
 from npformer.data import BOS_ID, EOS_ID, Example, Task, Tokenizer, Vocabulary
 from npformer.models import Model, Transformer
-from npformer.typing import HostArray
+from npformer.typing import HostArrays
 
 #: Sources of about this length show a pattern and leave the tokens legible.
 WANTED_LENGTH = 10
@@ -21,7 +21,7 @@ LONGEST = 20
 class AttentionExample(NamedTuple):
     """The data of a picture of attention."""
 
-    weights: dict[str, HostArray]  # name of each attention -> (H, T, S)
+    weights: HostArrays  # name of each attention -> (H, T, S)
     source: list[str]  # S tokens
     target: list[str]  # T tokens, the decoder's inputs
     title: str

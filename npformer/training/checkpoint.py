@@ -43,7 +43,7 @@ from npformer.atomic import (
     unseal,
 )
 from npformer.errors import CheckpointError, ConfigError, DTypeError
-from npformer.typing import HostArray, Tensors
+from npformer.typing import HostArray, HostArrays, Tensors
 
 FORMAT = 1
 ARRAYS, STATE = "arrays.safetensors", "state.json"
@@ -61,7 +61,7 @@ class Checkpoint:
     """The content of a checkpoint: new, writable arrays, and a state of plain Python values."""
 
     step: int
-    arrays: dict[str, HostArray]
+    arrays: HostArrays
     state: dict[str, Any]
     score: float | None
     path: Path

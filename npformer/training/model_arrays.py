@@ -15,13 +15,13 @@ from npformer.layers import Layer
 from npformer.models.config import ModelConfig
 from npformer.models.shapes import Limit, model_of_shapes
 from npformer.training.option_types import shown
-from npformer.typing import HostArray, Tensors
+from npformer.typing import HostArrays, Tensors
 
 #: Name -> shape and dtype of each array.
 Table: TypeAlias = Mapping[str, tuple[tuple[int, ...], str]]
 
 
-def model_arrays(model: Layer) -> dict[str, HostArray]:
+def model_arrays(model: Layer) -> HostArrays:
     """Name -> host array, of every parameter and buffer (views where the model lives on the host)."""
     return {name: model.backend.host(array) for name, array in arrays_in(model).items()}
 

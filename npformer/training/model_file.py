@@ -37,7 +37,7 @@ from npformer.training.model_arrays import (
     table_of,
 )
 from npformer.training.option_types import fitted, shown
-from npformer.typing import HostArray, Tensors
+from npformer.typing import HostArrays, Tensors
 
 FORMAT = "npformer-model-2"
 AS_IT_IS = "go back to an earlier one, or accept it with expect_finite=False"
@@ -174,7 +174,7 @@ def _read_header(path: Path) -> tuple[dict[str, str], Table]:
     return metadata, {name: (shape, _DTYPES.get(dtype, dtype)) for name, (shape, dtype) in table.items()}
 
 
-def read_arrays(path: Path) -> tuple[dict[str, str], dict[str, HostArray]]:
+def read_arrays(path: Path) -> tuple[dict[str, str], HostArrays]:
     """Metadata and arrays of a safetensors file. Raises CheckpointError if it is missing, truncated or corrupt."""
     with _opened(path) as file:
         return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

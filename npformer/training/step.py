@@ -44,7 +44,7 @@ from npformer.optim import Adam, Rates, Schedule, clip_by_global_norm
 from npformer.runtime.inputs import Settings, Shard, StepInputs, shards_of
 from npformer.runtime.runner import runner_for
 from npformer.training.signals import HeldInterrupt
-from npformer.typing import Array
+from npformer.typing import Array, HostArray
 
 
 class TrainStep:
@@ -185,9 +185,7 @@ class TrainStep:
             raise ConfigError(f"{name}: expected a finite rate >= 0 for step {step}, got {given!r}")
         return rate
 
-    def _shares(
-        self, inputs: Sequence[np.ndarray[Any, Any]], targets: np.ndarray[Any, Any]
-    ) -> list[list[tuple[slice, float]]]:
+    def _shares(self, inputs: Sequence[HostArray], targets: HostArray) -> list[list[tuple[slice, float]]]:
         """A list for each micro-batch: in it (rows, n_i/N) for each shard, or for all its rows without threads."""
         total = max(1, self._count(targets))
         parts = [[micro] for micro in _split(slice(0, targets.shape[0]), self.accumulate)]
@@ -198,7 +196,7 @@ class TrainStep:
             ]
         return [[(rows, self._count(targets[rows]) / total) for rows in some] for some in parts]
 
-    def _count(self, targets: np.ndarray[Any, Any]) -> int:
+    def _count(self, targets: HostArray) -> int:
         """How many of them count."""
         return int(np.count_nonzero(targets != self.model.config.pad_id))
 

@@ -33,7 +33,7 @@ from npformer.training.progress import Progress
 from npformer.training.run_directory import RunDirectory
 from npformer.training.signals import StopRequest, stop_on_signals
 from npformer.training.step import TrainStep
-from npformer.typing import HostArray, Tensors
+from npformer.typing import HostArrays, Tensors
 
 #: Environment variables that limit the threads of NumPy's matrix products; the first one that is set counts.
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -181,7 +181,7 @@ class Trainer:
         """Save a checkpoint of this step. Raises DivergedError or CheckpointError; the earlier ones are intact then."""
         number, backend = self.step.step_number, self.step.model.backend
         self._expect_finite_loss(float(self._loss_sum))
-        arrays: dict[str, HostArray] = {name: backend.host(array) for name, array in self._arrays().items()}
+        arrays: HostArrays = {name: backend.host(array) for name, array in self._arrays().items()}
         self._expect_finite(arrays)
         state = {
             "identity": self._identity,
@@ -263,7 +263,7 @@ def versions(backend: Backend) -> dict[str, str]:
     return here | (on_gpu if backend.name == "cupy" else {})
 
 
-def model_arrays_of(checkpoint: Checkpoint) -> dict[str, HostArray]:
+def model_arrays_of(checkpoint: Checkpoint) -> HostArrays:
     """Name -> parameter or buffer, of the arrays in a checkpoint."""
     parts = [(name.partition("."), array) for name, array in checkpoint.arrays.items()]
     return {name: array for (kind, _, name), array in parts if kind in ("parameters", "buffers")}

@@ -13,7 +13,7 @@ from npformer.functional import dropout_forward
 from npformer.proof.identities.identity import Claim, Claims, identity, size, sum_is_0, sum_of
 from npformer.proof.invariants.probe import Probe, Run
 from npformer.proof.invariants.result import DoesNotApply
-from npformer.typing import HostArray
+from npformer.typing import HostArray, Shape
 
 
 def _output(run: Run) -> tuple[HostArray, HostArray]:
@@ -109,7 +109,7 @@ def residual(probe: Probe) -> Claims:
     yield Claim("gradient of f", m * dx, df, size(m, dx))
 
 
-def dropout_factor(probe: Probe, shape: tuple[int, ...]) -> HostArray:
+def dropout_factor(probe: Probe, shape: Shape) -> HostArray:
     """keep·s of a pair's draw, which is the output for ones; 1 without a draw."""
     draw: Any = probe.inputs.get("draw")
     return np.asarray(dropout_forward(np.ones(shape), draw)[0])

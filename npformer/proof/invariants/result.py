@@ -17,7 +17,7 @@ import numpy as np
 from npformer.errors import GradientError
 from npformer.percent import finite
 from npformer.proof.measures import NEGLIGIBLE, largest, max_abs, worst_at
-from npformer.typing import HostArray, Tensors
+from npformer.typing import HostArray, HostArrays, Tensors
 
 #: Two float64 results differ if their error relative to the largest entry (``judge.py``, first rule) is above this.
 ROUNDING = 1e-11
@@ -171,7 +171,7 @@ def close(
     return _at(where, expected, got, np.nan_to_num(error, nan=np.inf))
 
 
-def gradients_of(found: Tensors, suffix: str = "") -> dict[str, HostArray]:
+def gradients_of(found: Tensors, suffix: str = "") -> HostArrays:
     """Gradients by the names that a violation shows."""
     return {f"gradient of {name}{suffix}": x for name, x in found.items()}
 

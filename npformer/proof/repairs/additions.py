@@ -21,6 +21,7 @@ from npformer.proof.repairs.nodes import (
     parsed,
     transposed,
 )
+from npformer.typing import Shape
 
 
 def factors(site: Site, known: Known) -> Found:
@@ -143,7 +144,7 @@ _DERIVED = ("(1 - {0})", "(1 - {0} ** 2)", "({0} > 0)", "(1 + {0})", f"{_NP}.sig
             f"{_NP}.cos({{0}})", f"{_NP}.sin({{0}})", "({0} * (1 - {0}))", "({0} ** 2)", "({0} ** -2)")  # fmt: skip
 
 
-def _broadcast(text: str, shape: tuple[int, ...], to: tuple[int, ...]) -> str:
+def _broadcast(text: str, shape: Shape, to: Shape) -> str:
     """The array in a form that broadcasts with the other shape: unchanged, or with appended axes."""
     if fits(shape, to):
         return text

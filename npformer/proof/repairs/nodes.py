@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from npformer.typing import Shape
+
 
 class Site(NamedTuple):
     """A place in the tree: parent.field, or parent.field[at]."""
@@ -98,7 +100,7 @@ def kind_of(value: Any) -> str:
     return getattr(value, "dtype", np.dtype(float)).kind
 
 
-def fits(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+def fits(shape: Shape, to: Shape) -> bool:
     """Whether it broadcasts to the other shape without making it larger."""
     try:
         return np.broadcast_shapes(shape, to) == to
