@@ -40,11 +40,9 @@ from npformer.layers import (
 )
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer, TransformerConfig
 from npformer.models.config import CHOICES
-from npformer.proof.case import KEY, Case, layer, model, padding, shaken
+from npformer.proof.case import KEY, Case, layer, model, padding
 from npformer.proof.op_samples import op_cases
 from npformer.typing import Array, HostArray
-
-__all__ = ["KEY", "Case", "Twice", "catalogue", "shaken"]
 
 ORDERS = ("post", "pre")
 #: Target ids of three sequences, padded.

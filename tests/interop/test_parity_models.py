@@ -6,7 +6,7 @@ import pytest
 import npformer as npf
 from npformer.interop.torch import to_state_dict
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig
-from npformer.proof.catalogue import shaken
+from npformer.proof.case import shaken
 from tests.interop.conftest import core_of
 
 SIZE = {"d_model": 8, "num_heads": 2, "d_ff": 12, "num_layers": 2, "dropout": 0.0, "max_seq_len": 6}

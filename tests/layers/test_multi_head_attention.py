@@ -8,7 +8,7 @@ import pytest
 from npformer.errors import ShapeError
 from npformer.functional import AttentionMask
 from npformer.layers import AttentionRecorder, MultiHeadAttention
-from npformer.proof.catalogue import shaken
+from npformer.proof.case import shaken
 from tests.proof.functions import normal
 
 VISIBLE = np.array([[True, True, False, True, False], [False, True, True, True, True]])

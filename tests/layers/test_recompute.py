@@ -11,7 +11,7 @@ from npformer.errors import CacheUsedError
 from npformer.functional import AttentionMask
 from npformer.layers import AttentionRecorder, DecoderStack, EncoderStack, RandomKey
 from npformer.models import Transformer, TransformerConfig
-from npformer.proof.catalogue import shaken
+from npformer.proof.case import shaken
 from tests.proof.functions import normal
 
 KEY = RandomKey(seed=5, step=2, micro=1, first_row=3)

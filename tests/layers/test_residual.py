@@ -19,7 +19,7 @@ from npformer.layers import (
     RandomKey,
 )
 from npformer.layers.residual import is_own_layer_norm
-from npformer.proof.catalogue import shaken
+from npformer.proof.case import shaken
 from tests.proof.small_models import MEMORY, X
 
 SIZE = {"d_model": 4, "num_heads": 2, "d_ff": 6}

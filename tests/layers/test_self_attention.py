@@ -10,7 +10,7 @@ from npformer.layers import (
     MultiHeadAttention,
     SelfAttention,
 )
-from npformer.proof.catalogue import shaken
+from npformer.proof.case import shaken
 from tests.proof.functions import normal
 
 SEEN = np.array([[True] * 6, [True, True, False, True, False, False]])

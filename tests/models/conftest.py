@@ -6,7 +6,7 @@ import pytest
 from npformer.functional import cross_entropy_backward, cross_entropy_forward
 from npformer.models import Transformer, build_model
 from npformer.models.kinds import MODELS
-from npformer.proof.catalogue import shaken
+from npformer.proof.case import shaken
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import numpy as np
 
 from npformer.functional import ALL_VISIBLE
 from npformer.layers import Dropout, FeedForward, Layer, LayerNorm, Linear, RandomKey
-from npformer.proof.catalogue import shaken
+from npformer.proof.case import shaken
 from tests.proof.small_models import BACKEND, HIDDEN, MEMORY, X, broken
 
 

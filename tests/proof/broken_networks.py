@@ -8,7 +8,7 @@ from npformer import functional as F  # noqa: N812
 from npformer.backend import plain_pair
 from npformer.functional import AttentionMask
 from npformer.layers import EncoderLayer, FeedForward, Layer, MultiHeadAttention, RandomKey, ScaledDotProduct
-from npformer.proof.catalogue import shaken
+from npformer.proof.case import shaken
 from tests.proof.broken_operations import LOGITS
 from tests.proof.small_models import BACKEND, HIDDEN, MEMORY, SRC, TGT, X, broken, model, with_ops
 

@@ -9,7 +9,7 @@ from npformer.backend import get_backend
 from npformer.functional import AttentionMask
 from npformer.layers import EncoderLayer
 from npformer.models import Transformer, TransformerConfig
-from npformer.proof.catalogue import shaken
+from npformer.proof.case import shaken
 from tests.proof.functions import normal
 
 BACKEND = get_backend("numpy", dtype="float64", kernels="plain")

@@ -15,7 +15,8 @@ from npformer.functional import LAYER_NORM, OPERATIONS
 from npformer.layers import BatchNorm, EncoderLayer, Layer
 from npformer.layers.linear import Linear
 from npformer.proof import catalogue
-from npformer.proof.catalogue import KEY, Twice, shaken
+from npformer.proof.case import KEY, shaken
+from npformer.proof.catalogue import Twice
 from npformer.proof.inputs import as_tuple, place
 from npformer.proof.showcase import showcase, showcase_model
 from npformer.proof.trace import Trace, trace

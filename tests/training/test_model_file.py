@@ -11,7 +11,7 @@ from npformer.backend import get_backend
 from npformer.errors import CheckpointError, ConfigError
 from npformer.layers import Layer, Parameter
 from npformer.models import Decoder, DecoderConfig, EncoderConfig, TransformerConfig, build_model
-from npformer.proof.catalogue import shaken
+from npformer.proof.case import shaken
 from npformer.training import load, save
 from npformer.training.model_arrays import model_arrays, set_arrays
 from npformer.training.model_file import FORMAT

@@ -2,7 +2,7 @@
 
 from npformer.backend import get_backend
 from npformer.models import Transformer, TransformerConfig
-from npformer.proof.catalogue import shaken
+from npformer.proof.case import shaken
 
 
 def small_model(kernels, dtype="float64", encoders=1, decoders=1, **changes):
