@@ -123,7 +123,7 @@ class Epochs:
         random = np.random.default_rng([self._seed, epoch])
         rows = self._lengths.shape[1]
         order = random.permutation(rows)
-        batches: list[npt.NDArray[np.intp]] = []
+        batches = []
         for start in range(0, rows, batch_size * _POOL_BATCHES):
             pool = order[start : start + batch_size * _POOL_BATCHES]
             pool = pool[np.lexsort(self._lengths[:, pool])]  # by source, then by target

@@ -125,7 +125,7 @@ class SequenceTask:
 
     def _check_both_sides(self) -> None:
         """Raise ConfigError if one side has no words, since drawing for it would never end."""
-        sides: set[bool] = set()
+        sides = set()
         for words in self._all_words():  # the first chunk decides unless there are few words in all
             sides.update(_is_held_out(words).tolist())
             if len(sides) == 2:

@@ -26,7 +26,7 @@ def expect_fraction(held_out_fraction: float) -> float:
 
 def divided(examples: Iterable[tuple[Example, str]], fraction: float = HELD_OUT) -> tuple[list[Example], list[Example]]:
     """Training examples in their order, and distinct held-out ones by hash, given the text that decides for each."""
-    train: list[Example] = []
+    train = []
     held_out: dict[Example, float] = {}
     for example, text in examples:
         place = unit_hash(text)
@@ -39,7 +39,7 @@ def divided(examples: Iterable[tuple[Example, str]], fraction: float = HELD_OUT)
 
 def chosen_by_hash(lengths: Mapping[str, int], room: float) -> set[str]:
     """The names to hold out, given their texts' lengths: by hash, each that the room still holds."""
-    chosen: set[str] = set()
+    chosen = set()
     for name in sorted(lengths, key=unit_hash):
         if lengths[name] <= room:
             chosen.add(name)

@@ -51,7 +51,7 @@ class Tokenizer:
 
     def tokenize(self, text: str) -> list[str]:
         """The pieces of text, with [UNK] for unknown parts. Raises TokenError if the vocabulary has no [UNK]."""
-        pieces: list[str] = []
+        pieces = []
         for part in self._parts(text):
             found = self._pieces(part)
             if found is None and UNKNOWN not in self.vocabulary.pieces:

@@ -112,7 +112,7 @@ class Vocabulary:
         Raises TokenError if an id before that [EOS] is outside 0 .. len(vocabulary) - 1.
         """
         end, left_out = self._ids.get("[EOS]"), self.special_ids - {self._ids.get(UNKNOWN)}
-        pieces: list[str] = []
+        pieces = []
         for position, token in enumerate(map(index, ids)):
             if token == end:
                 break

@@ -70,7 +70,7 @@ class WordPiece(Tokenizer):
         return cls(Vocabulary((*special, *cut.pieces)))
 
     def _pieces(self, part: str) -> list[str] | None:
-        pieces: list[str] = []
+        pieces = []
         start, known, prefix = 0, self._first, ""
         while start < len(part):
             stop = min(len(part), start + self._longest)

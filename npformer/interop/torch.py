@@ -129,7 +129,7 @@ def _torch_name(name: str) -> str:
 def _load(model: Transformer, mapping: Mapping[str, Any], source: str) -> None:
     entries = {entry.name: entry for entry in _entries(model)}
     arrays: HostArrays = {}
-    unfit: list[str] = []
+    unfit = []
     for name, entry in entries.items():
         if name not in mapping:
             continue

@@ -54,7 +54,7 @@ def _not_deterministic(checked: Subject) -> list[str]:
 
 
 def _not_pure(checked: Subject, upstream: Upstream, gradients: Tensors, alike: float) -> list[str]:
-    found: list[str] = []
+    found = []
 
     def watch(placed: Sequence[Any], dy: Upstream, again: Callable[[], HostArrays]) -> None:
         changed = checked.inputs.changed(placed, checked.tensors)
@@ -194,7 +194,7 @@ def _not_entered(checked: Subject) -> list[str]:
 
 def _lines_run(code: CodeType, call: Callable[[], Any]) -> set[int]:
     """The lines of code that run during call. An earlier tracer is restored."""
-    ran: set[int] = set()
+    ran = set()
 
     def of_line(frame: FrameType, event: str, arg: Any) -> Any:
         if event == "line":

@@ -207,7 +207,7 @@ class Judge:
         if not self._explain:
             clear = _by_size(case.error / case.scale, by_tensor & ~self._unsettled(case))
             return _Verdict(clear[0], WRONG) if clear else _Verdict(places[0], UNCLEAR)
-        found: list[_Verdict] = []
+        found = []
         for place in places[:MOST_SWEEPS]:
             found.append(self._looked_at(case, place))
             if found[-1].verdict == WRONG:

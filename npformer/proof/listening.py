@@ -183,7 +183,7 @@ class Ear:
 
 def layers_in(layer: Layer) -> Iterator[tuple[str, Layer]]:
     """A layer and all layers in it, by dotted name, each object once under its first name."""
-    seen: set[int] = set()
+    seen = set()
 
     def walk(layer: Layer, name: str) -> Iterator[tuple[str, Layer]]:
         if id(layer) not in seen:

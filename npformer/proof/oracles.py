@@ -169,8 +169,8 @@ class Oracle:
         """
         at = at or {}
         h = self._first_step(at.get(tensor, self.subject.tensors[tensor]), direction)
-        differences: list[HostArray] = []
-        tried: list[_Tried] = []
+        differences = []
+        tried = []
         touched: list[Any] = []
         with np.errstate(all="ignore"):
             for _ in range(HALVINGS):

@@ -33,7 +33,7 @@ def compile_ahead(model: Model, *purposes: str) -> None:
     if backend.compile_ahead is None or done.issuperset(purposes) or not is_static(model):
         return
     done.update(purposes)
-    calls: list[str] = []
+    calls = []
     if "training" in purposes:
         for name in operations_of(model, RandomKey(seed=0, step=0)):
             calls += [f"{name}.forward", f"{name}.backward"]

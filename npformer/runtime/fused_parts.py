@@ -75,7 +75,7 @@ def _layer_parts(layer: Any, kind: type[EncoderLayer | DecoderLayer], names: tup
     if len(heads) != 1 or not all(map(_is_plain, attentions)):
         return None
     sub_layers = [*((each, each.output) for each in attentions), (layer.feed_forward.up, layer.feed_forward.down)]
-    weights: list[Array] = []
+    weights = []
     for i, (first, second) in enumerate(sub_layers):
         norm = getattr(layer, f"norm{i + 1}")
         pairs = (first.weight, first.bias, second.weight, second.bias, norm.gamma, norm.beta)

@@ -140,7 +140,7 @@ def _profile(preset: Preset, backend: Backend, dropout: float, budget: Budget, r
     _timed(step, batch, backend)
     work = {part: tally.work for part, tally in clock.stop().items()}
     on: list[tuple[float, Mapping[Part, Tally]]] = []
-    off: list[float] = []
+    off = []
     began = now()
     with budget.bar("timing every operation") as bar:
         while budget.left(len(on), began):

@@ -101,7 +101,7 @@ def evaluate_task(model: Model, task: Task, count: int) -> Evaluation:
         return evaluate(model, examples, task.tokenizer, task.max_length)
     size = min(BATCH_SIZE, max(1, TOKENS // task.max_length))
     loss_sum = tokens = right = whole = 0.0
-    outputs: list[str] = []
+    outputs = []
     for start in watched(range(0, len(examples), size), "held-out batches"):
         batch = task.collate(examples[start : start + size])
         given, targets = batch[0], batch[-1]

@@ -37,7 +37,7 @@ def option_rows(task: str | None = None) -> list[Row]:
             for row in _rows(task)
         ]
     every = [row for name in TASKS for row in _rows(name)]
-    found: list[Row] = []
+    found = []
     for section, options in SECTIONS.items():
         for name in kinds_of(options):
             same = {row for row in every if (row.section, row.name) == (section, name)}

@@ -98,7 +98,7 @@ def summarise(
 ) -> RunSummary:  # fmt: skip
     """The summary of a run, with the model of this checkpoint, and what its evaluation found."""
     environment = checkpoint.state.get("versions")
-    told: list[Told] = []
+    told = []
     attention = None
     if task is not None and found is not None:
         examples = task.held_out(found.count)

@@ -54,7 +54,7 @@ def aligned(expected: Sequence[str], found: Sequence[str]) -> tuple[Piece, ...]:
         for j in reversed(range(columns)):
             replaced = cost[i + 1][j + 1] + (expected[i] != found[j])
             cost[i][j] = min(replaced, cost[i + 1][j] + 1, cost[i][j + 1] + 1)
-    pieces: list[Piece] = []
+    pieces = []
     i = j = 0
     while i < rows or j < columns:
         both = i < rows and j < columns

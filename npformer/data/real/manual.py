@@ -67,7 +67,7 @@ def manual(topics: Mapping[str, str] | None = None) -> tuple[str, str]:
 
 def _new_paragraphs(texts: Iterable[str], seen: set[str]) -> str:
     """The paragraphs of texts that are not in seen; adds them to seen."""
-    new: list[str] = []
+    new = []
     for text in texts:
         for paragraph in text.split("\n\n"):
             key = " ".join(paragraph.split())

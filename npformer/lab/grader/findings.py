@@ -63,7 +63,7 @@ def forward_findings(exercise: Exercise, source: Source, outcomes: Sequence[Resu
 def backward_findings(exercise: Exercise, source: Source, outcomes: Sequence[Result]) -> list[Finding]:
     """Each gradient, or the reason why it was not computed."""
     tried = [t for t in outcomes if t.outputs and not _time(t)]
-    findings: list[Finding] = []
+    findings = []
     if tried and all(t.blank for t in tried):
         return [Finding("backward", False, f"{exercise.name}_backward is still empty: fill it in")]
     order = order_of(exercise, tried)

@@ -112,7 +112,7 @@ def kinds_of(target: Any) -> set[str]:
 
 def parts(target: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """(the prefix of its parameters' names, layer) for a layer and every layer inside it, each object once."""
-    seen: set[int] = set()
+    seen = set()
     waiting = [(prefix, target)]
     while waiting:
         start, layer = waiting.pop(0)

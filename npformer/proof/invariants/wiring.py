@@ -9,7 +9,7 @@ import numpy as np
 
 from npformer.functional import AttentionMask
 from npformer.proof.invariants.invariant import invariant
-from npformer.proof.invariants.probe import Governed, Probe, Run, governed, other_tokens, taken, token_inputs
+from npformer.proof.invariants.probe import Governed, Probe, governed, other_tokens, taken, token_inputs
 from npformer.proof.invariants.result import DoesNotApply, Violation, gradients_of, same_bits, same_to_rounding
 from npformer.typing import HostArray
 
@@ -90,7 +90,7 @@ def sequences_alone(probe: Probe) -> Violation | None:
     batch, size = batched(probe)
     changed, options = probe.without_dropout()
     run = probe.run(changed, options=options)
-    alone: list[Run] = []
+    alone = []
     for b in range(size):
         rows = slice(b, b + 1)
         upstream = {name: dy[rows] for name, dy in run.upstream.items()}

@@ -82,7 +82,7 @@ def _own_mask(backend: Backend) -> list[str]:
 
 
 def _places(backend: Backend) -> list[str]:
-    problems: list[str] = []
+    problems = []
     for norm_order in ("post", "pre"):
         layer = EncoderLayer(8, 2, 12, dropout=0.5, norm_order=norm_order, backend=backend)
         _, cache = shaken(layer).forward(normal(12, 2, 3, 8), key=RandomKey(seed=5))

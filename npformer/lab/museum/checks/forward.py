@@ -90,7 +90,7 @@ def _heads(backend: Backend) -> list[str]:
 
 
 def _mask(backend: Backend) -> list[str]:
-    problems: list[str] = []
+    problems = []
     keys = np.array([[1, 1, 1, 0, 1, 1]], dtype=bool)
     like = np.zeros((1, 1))
     for causal, offset, window in product((False, True), (0, 2), (None, 2)):
@@ -126,7 +126,7 @@ def _feed_forward(backend: Backend) -> list[str]:
 
 
 def _cross_entropy(backend: Backend) -> list[str]:
-    problems: list[str] = []
+    problems = []
     logits, targets = normal(24, 2, 3, 5), np.array([[1, 4, 0], [2, 0, 3]])
     for smoothing, large in product((0.0, 0.1), (1.0, 500.0)):
         terms = []

@@ -50,7 +50,7 @@ def _textbook(backend: Backend, decay: float) -> list[str]:
 
 def _schedules(backend: Backend) -> list[str]:
     noam, cosine = Noam(64, 10, 2.0), WarmupCosine(0.5, 4, 20, floor=0.1)
-    problems: list[str] = []
+    problems = []
     for t in range(1, 25):
         expected = 2.0 / 8 * (t / 10**1.5 if t < 10 else 1 / math.sqrt(t))
         problems += differ(f"Noam at step {t}", noam(t), expected)
@@ -60,7 +60,7 @@ def _schedules(backend: Backend) -> list[str]:
 
 
 def _clipping(backend: Backend) -> list[str]:
-    problems: list[str] = []
+    problems = []
     for size in (10.0, 0.01):
         arena, parameters = _arena(backend)
         sizes = {name: size * (i + 1) for i, name in enumerate(parameters)}
