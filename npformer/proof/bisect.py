@@ -33,7 +33,7 @@ from npformer.typing import HostArray
 TOLERANCE = 1e-9
 
 
-def check_of(call: Call, explain: bool = False, complex_step: bool = True) -> Report:
+def check_of(call: Call, complex_step: bool, explain: bool = False) -> Report:
     """The gradient check of a single call at its recorded inputs; quick, or in full."""
     return gradcheck(
         call.target,
@@ -102,7 +102,7 @@ def bisect(target: Layer, *inputs: Any, complex_step: bool = True, **options: An
     connection = ""
     if _descend(ear.calls[0], path, complex_step):
         call, _ = path.pop()
-        path.append((call, check_of(call, explain=True, complex_step=complex_step)))
+        path.append((call, check_of(call, complex_step, explain=True)))
         with checked.at_its_point():
             connection = wrong_connection(call) if call.parts else ""
     return Bisection(tuple(path), connection)
@@ -110,7 +110,7 @@ def bisect(target: Layer, *inputs: Any, complex_step: bool = True, **options: An
 
 def _descend(call: Call, path: list[tuple[Call, Report]], complex_step: bool) -> bool:
     """Add call, and the first wrong part in it, to the path if its gradient is wrong; returns whether it is."""
-    report = check_of(call, complex_step=complex_step)
+    report = check_of(call, complex_step)
     if all(row.verdict != WRONG for row in report.rows):
         return False
     path.append((call, report))

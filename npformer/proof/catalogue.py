@@ -45,7 +45,8 @@ from npformer.proof.op_samples import op_cases
 from npformer.typing import Array, HostArray
 
 ORDERS = ("post", "pre")
-#: Target ids of three sequences, padded.
+#: Source and target ids of three sequences, padded.
+SRC = np.array([[3, 5, 4, 6, 2], [6, 6, 2, 0, 0], [4, 2, 0, 0, 0]])
 TGT = np.array([[1, 6, 4, 5], [1, 6, 6, 0], [1, 4, 0, 0]])
 #: Kinds of self-attention by name, as a model's options.
 ATTENTIONS: dict[str, dict[str, Any]] = {
@@ -116,12 +117,11 @@ def model_cases() -> Iterator[Case]:
 
     Two of them have two layers of each kind; stacks are checked, element by element, with the layers.
     """
-    src = np.array([[3, 5, 4, 6, 2], [6, 6, 2, 0, 0], [4, 2, 0, 0, 0]])
     base = {"d_model": 8, "num_heads": 2, "d_ff": 12, "num_encoder_layers": 1, "num_decoder_layers": 1}
     two: dict[str, Any] = {"num_encoder_layers": 2, "num_decoder_layers": 2}
 
     def transformer(
-        variant: str, *, inputs: tuple[Any, ...] = (src, TGT), key: RandomKey | None = KEY, **changes: Any
+        variant: str, *, inputs: tuple[Any, ...] = (SRC, TGT), key: RandomKey | None = KEY, **changes: Any
     ) -> Case:
         config = TransformerConfig(7, 7, **(base | {"dropout": 0.3, "max_seq_len": 6} | changes))
         return model(f"Transformer: {variant}", Transformer, config, *inputs, key=key)
@@ -134,9 +134,9 @@ def model_cases() -> Iterator[Case]:
                 deep = variant in ("post, relu, untied", "pre, gelu, tied")
                 yield transformer(variant, **options, **(two if deep else {}))
     yield transformer("learned positions", positions="learned")
-    yield replace(transformer("no padding, no dropout", inputs=(src[:1], TGT[:1]), key=None), length_one=True)
+    yield replace(transformer("no padding, no dropout", inputs=(SRC[:1], TGT[:1]), key=None), length_one=True)
     yield transformer("unscaled embedding, post-LN with a final norm", scale_embedding=False, final_norm=True)
-    yield replace(transformer("one layer, length 1", inputs=(src[:, :1], TGT[:, 1:2])), length_one=True)
+    yield replace(transformer("one layer, length 1", inputs=(SRC[:, :1], TGT[:, 1:2])), length_one=True)
 
 
 def variant_layer_cases() -> Iterator[Case]:

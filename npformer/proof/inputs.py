@@ -45,9 +45,9 @@ class Inputs:
         forward: Callable[..., Any],
         inputs: Sequence[Any],
         device: Device,
-        names: Sequence[str] | None = None,
-        taken: Container[str] = (),
-        dtype: str = "float64",
+        names: Sequence[str] | None,
+        taken: Container[str],
+        dtype: str,
     ) -> None:
         self._device, self._dtype = device, dtype
         found = list(names) if names is not None else parameter_names(forward, len(inputs))

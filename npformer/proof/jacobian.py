@@ -49,14 +49,12 @@ def terms(pair: Any, cache: Any, dy: Any, names: Sequence[str] | None = None) ->
     return found
 
 
-def terms_of(
-    pair: Any, cache: Any, dy: Any, name: str, index: tuple[int, ...], names: Sequence[str] | None = None
-) -> tuple[HostArray, ...]:
+def terms_of(pair: Any, cache: Any, dy: Any, name: str, index: tuple[int, ...]) -> tuple[HostArray, ...]:
     """The terms of one entry of one gradient: an array like each part of dy; together they sum to the entry.
 
     name is a key of ``terms``. Raises ConfigError for another name, ShapeError if index is none of its entries.
     """
-    backward, parts, gradients, keys = _opened(pair, cache, dy, names)
+    backward, parts, gradients, keys = _opened(pair, cache, dy)
     if name not in keys or gradients[keys.index(name)] is None:
         raise ConfigError(f"{name}: expected an input that has a gradient, one of {', '.join(keys)}")
     place = keys.index(name)
@@ -78,7 +76,7 @@ def gradient_names(pair: Any, count: int) -> list[str]:
 
 
 def _opened(
-    pair: Any, cache: Any, dy: Any, names: Sequence[str] | None
+    pair: Any, cache: Any, dy: Any, names: Sequence[str] | None = None
 ) -> tuple[Any, list[HostArray], tuple[Any, ...], list[str]]:
     """(backward, the parts of dy on the host, the gradients of a single run, their keys)."""
     if isinstance(pair, Operation | Pair):

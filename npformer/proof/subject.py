@@ -99,7 +99,7 @@ class _Called:
         self.parameters: dict[str, Any] = (
             _by_name(target.named_parameters()) if hasattr(target, "named_parameters") else {}
         )
-        self.inputs = Inputs(target.forward, inputs, device, names, taken=self.parameters, dtype=dtype)
+        self.inputs = Inputs(target.forward, inputs, device, names, self.parameters, dtype)
         self.input_names = self.inputs.all_names
         owners = (getattr(p, "owner", p) for p in self.parameters.values())
         self.owners: dict[int, Any] = {id(owner): owner for owner in owners}

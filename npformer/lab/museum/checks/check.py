@@ -16,6 +16,9 @@ from npformer.proof.remembered import remembered_bits
 from npformer.typing import HostArray
 
 Value = TypeVar("Value")
+#: The decoder's inputs and targets of three sequences, two of them padded.
+TGT_IN = np.array([[1, 6, 4, 5, 3], [1, 6, 6, 0, 0], [1, 4, 0, 0, 0]])
+TGT_OUT = np.array([[6, 4, 5, 3, 2], [6, 6, 2, 0, 0], [4, 2, 0, 0, 0]])
 
 
 class _Held(NamedTuple):

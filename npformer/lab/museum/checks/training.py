@@ -11,17 +11,14 @@ import numpy as np
 
 from npformer.backend import Backend
 from npformer.data import SequenceTask
-from npformer.lab.museum.checks.check import differ, of_backend, small_config
+from npformer.lab.museum.checks.check import TGT_IN, TGT_OUT, differ, of_backend, small_config
 from npformer.layers import RandomKey
 from npformer.models import Transformer
 from npformer.optim import Adam, WarmupCosine
+from npformer.proof.catalogue import SRC
 from npformer.training import RunDirectory, Trainer, TrainingOptions, TrainStep, load_checkpoint
 from npformer.training.checkpoint import latest_checkpoint
 from npformer.training.progress import Progress
-
-SRC = np.array([[3, 5, 4, 6, 2], [6, 6, 2, 0, 0], [4, 2, 0, 0, 0]])
-TGT_IN = np.array([[1, 6, 4, 5, 3], [1, 6, 6, 0, 0], [1, 4, 0, 0, 0]])
-TGT_OUT = np.array([[6, 4, 5, 3, 2], [6, 6, 2, 0, 0], [4, 2, 0, 0, 0]])
 
 
 def _model(backend: Backend, dropout: float = 0.0) -> Transformer:

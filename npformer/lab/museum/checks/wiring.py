@@ -11,14 +11,14 @@ from npformer.backend import Backend
 from npformer.data import Example, Vocabulary, collate
 from npformer.decoding import greedy
 from npformer.functional import AttentionMask
-from npformer.lab.museum.checks.check import differ, of_backend, small_config
+from npformer.lab.museum.checks.check import TGT_IN, TGT_OUT, differ, of_backend, small_config
 from npformer.lab.museum.checks.plain_transformer import Plain
 from npformer.layers import EncoderLayer
 from npformer.models import Transformer
 from npformer.proof.case import shaken
 
-SRC = np.array([[3, 5, 4, 6, 2], [6, 6, 2, 0, 0], [0, 0, 0, 0, 0]])  # the last one is only padding
-TGT = np.array([[1, 6, 4, 5, 3], [1, 6, 6, 0, 0], [1, 4, 0, 0, 0]])  # as long as SRC: swapped sides do not crash
+#: Sources as long as TGT_IN, so that swapped sides do not crash; the last one is only padding.
+SRC = np.array([[3, 5, 4, 6, 2], [6, 6, 2, 0, 0], [0, 0, 0, 0, 0]])
 
 
 def model(backend: Backend, **changes: Any) -> Transformer:
@@ -39,7 +39,7 @@ def _parity(backend: Backend, **changes: Any) -> list[str]:
         config.norm_order == "pre",
         config.activation == "gelu",
     )
-    tgt = TGT[:, :4]  # another length than the source
+    tgt = TGT_IN[:, :4]  # another length than the source
     logits = built(SRC, tgt)
     expected = [plain.logits(s.tolist(), t.tolist()) for s, t in zip(SRC, tgt, strict=True)]
     return differ("a logit", logits, expected, tolerance=1e-11)
@@ -53,9 +53,9 @@ def _changed(tokens: Any, column: int) -> Any:
 
 def _causality(backend: Backend) -> list[str]:
     built, problems = model(backend), []
-    before = built(SRC, TGT)
+    before = built(SRC, TGT_IN)
     for t in range(1, 5):
-        after = built(SRC, _changed(TGT, t))
+        after = built(SRC, _changed(TGT_IN, t))
         if not np.max(np.abs(after[0, :t] - before[0, :t])) <= 1e-12:
             problems.append(f"changing target token {t} changes the logits before it: the decoder sees the future")
     return problems[:1]
@@ -63,9 +63,9 @@ def _causality(backend: Backend) -> list[str]:
 
 def _uses_past(backend: Backend) -> list[str]:
     built = model(backend)
-    before = built(SRC, TGT)
-    silent = [t for t in range(5) if not np.max(np.abs(built(SRC, _changed(TGT, t))[0, 4] - before[0, 4])) > 1e-9]
-    weights = built.attention_weights(SRC, TGT)["decoder.layers.0.self_attention"]
+    before = built(SRC, TGT_IN)
+    silent = [t for t in range(5) if not np.max(np.abs(built(SRC, _changed(TGT_IN, t))[0, 4] - before[0, 4])) > 1e-9]
+    weights = built.attention_weights(SRC, TGT_IN)["decoder.layers.0.self_attention"]
     own = np.min(np.einsum("htt->ht", weights[0]))
     problems = [f"target token {t} has no influence on the last logits" for t in silent]
     return problems + ([] if own > 0 else ["a target token does not see itself"])
@@ -73,16 +73,16 @@ def _uses_past(backend: Backend) -> list[str]:
 
 def _reads_source(backend: Backend) -> list[str]:
     built = model(backend, num_encoder_layers=1, num_decoder_layers=1)
-    before = built(SRC, TGT)
+    before = built(SRC, TGT_IN)
     changes = [np.max(np.abs(built(SRC, _changed(SRC, s))[0] - before[0]), axis=-1) for s in range(5)]
     silent = [s for s, change in enumerate(changes) if not change.min() > 1e-12]
-    weights = built.attention_weights(SRC, TGT)["encoder.layers.0.self_attention"]
+    weights = built.attention_weights(SRC, TGT_IN)["encoder.layers.0.self_attention"]
     problems = [f"source token {s} does not reach every target position" for s in silent]
     return problems + ([] if weights[0].min() > 0 else ["an encoder position does not see another"])
 
 
 def _padding(backend: Backend) -> list[str]:
-    src, tgt, out = SRC[:2, :5], TGT[:2, :5], np.array([[6, 4, 5, 3, 2], [6, 6, 2, 0, 0]])
+    src, tgt, out = SRC[:2], TGT_IN[:2], TGT_OUT[:2]
     wide = [np.pad(x, ((0, 0), (0, 2))) for x in (src, tgt, out)]
     short, long = (_loss_and_gradients(backend, *batch) for batch in ((src, tgt, out), wide))
     problems = differ("the loss after more padding", long[0], short[0])
@@ -128,8 +128,8 @@ def _decoding(backend: Backend) -> list[str]:
             ids.append(int(np.argmax(built(SRC[row : row + 1], np.array([ids]))[0, -1])))
     expected = [(ids[1:] + [0] * found.shape[1])[: found.shape[1]] for ids in tokens]
     state = built.start(SRC[:2], 5)
-    steps = np.stack([built.step(TGT[:2, t], state) for t in range(5)], axis=1)  # (B, T, V)
-    return differ("a decoded token", found, expected) + differ("a logit of a step", steps, built(SRC[:2], TGT[:2]))
+    steps = np.stack([built.step(TGT_IN[:2, t], state) for t in range(5)], axis=1)  # (B, T, V)
+    return differ("a decoded token", found, expected) + differ("a logit of a step", steps, built(SRC[:2], TGT_IN[:2]))
 
 
 def _padded_rows(backend: Backend) -> list[str]:
