@@ -157,8 +157,13 @@ def _binary(node: ast.BinOp) -> Mistakes:
         yield "swap operands", ast.BinOp(right, ast.Div(), left)
 
 
+def called(node: ast.Call) -> str:
+    """The name of the function or method that is called, without what stands before its dot."""
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
 def _call(node: ast.Call) -> Mistakes:
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    name = called(node)
     if name == "matmul":
         yield "swap operands", ast.Call(node.func, [node.args[1], node.args[0]], node.keywords)
         yield "scale by 2", _times(2, node)

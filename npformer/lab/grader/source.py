@@ -11,6 +11,7 @@ from pathlib import Path
 
 from npformer.errors import DataError
 from npformer.lab.grader.exercises import BY_NAME, EXERCISES, Exercise, find
+from npformer.proof.mutants import called
 from npformer.visible import visible
 
 LARGEST = 1_000_000  # bytes of source
@@ -163,7 +164,7 @@ def imported(tree: ast.Module) -> Iterator[tuple[str, int]]:
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
             yield node.module or "", node.lineno
-        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
-            function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if function in ("__import__", "import_module") and isinstance(node.args[0].value, str):
-                yield node.args[0].value, node.lineno
+        elif isinstance(node, ast.Call) and node.args and called(node) in ("__import__", "import_module"):
+            name = node.args[0]
+            if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                yield name.value, node.lineno

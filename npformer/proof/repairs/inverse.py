@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from npformer.proof.mutants import called
 from npformer.proof.repairs.nodes import (
     Found,
     Known,
     Site,
     array_of,
     as_index,
-    called,
     inputs_of,
     is_mask,
     is_operand,

@@ -108,10 +108,6 @@ def fits(shape: Shape, to: Shape) -> bool:
         return False
 
 
-def called(node: ast.Call) -> str:
-    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-
-
 def array_of(node: ast.Call) -> ast.expr | None:
     """What a method is called on, or else the first argument."""
     match node.func:
