@@ -6,10 +6,10 @@ It runs all checks on every bug and trains twice for each bug that training can 
 import json
 
 from benchmarks.options import bare_parser
-from npformer.atomic import write_atomically
-from npformer.bar import show_bars, watched
+from npformer.atomic_files import write_atomically
 from npformer.lab.museum import stored
 from npformer.lab.museum.bugs import BUGS
+from npformer.progress_bar import show_bars, watched
 from npformer.seconds import now, since
 
 EXAMPLES = """examples:

@@ -3,7 +3,7 @@
 import errno
 import os
 
-from npformer import atomic
+from npformer import atomic_files
 from npformer.training import checkpoint
 
 
@@ -50,7 +50,7 @@ def full_disk(monkeypatch):
 
 def watched(monkeypatch, system):
     """From now on what writes files and checkpoints has this system."""
-    monkeypatch.setattr(atomic, "os", system)
+    monkeypatch.setattr(atomic_files, "os", system)
     monkeypatch.setattr(checkpoint, "os", system)
 
 

@@ -16,7 +16,18 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 #: The storeys of the house, the ground floor first. A part may import the parts of lower storeys and itself.
 STOREYS = [
-    {"atomic", "bar", "errors", "percent", "places", "seconds", "terminal", "typing", "visible", "_version"},
+    {
+        "atomic_files",
+        "progress_bar",
+        "errors",
+        "percent",
+        "output_files",
+        "seconds",
+        "terminal",
+        "typing",
+        "printable",
+        "_version",
+    },
     {"functional"},
     {"backend"},
     {"layers", "optim"},
@@ -28,10 +39,10 @@ STOREYS = [
 ]
 #: Neighbours on one storey, of which the first may use the second.
 SIDEWAYS = {
-    ("bar", "terminal"),
-    ("bar", "visible"),
-    ("places", "atomic"),
-    ("places", "errors"),
+    ("progress_bar", "terminal"),
+    ("progress_bar", "printable"),
+    ("output_files", "atomic_files"),
+    ("output_files", "errors"),
     ("training", "decoding"),
     ("training", "runtime"),
     ("decoding", "runtime"),
@@ -41,8 +52,8 @@ SIDEWAYS = {
 }
 #: Parts that live beside the house: all that they may import.
 ASIDE = {
-    "data": {"atomic", "errors", "percent", "typing"},
-    "plotting": {"errors", "percent", "places", "typing", "visible"},
+    "data": {"atomic_files", "errors", "percent", "typing"},
+    "plotting": {"errors", "percent", "output_files", "typing", "printable"},
 }
 #: Parts that use what lives beside the house.
 USERS_OF = {"data": {"layers", "training", "cli", "lab"}, "plotting": {"cli"}}
@@ -61,7 +72,7 @@ ALONE = {
     "pytest": "pytest_plugin.py",
     "safetensors": ("interop/", "training/"),
     "torch": "interop/",
-    "tqdm": ("backend/numba/", "bar.py"),
+    "tqdm": ("backend/numba/", "progress_bar.py"),
 }
 #: What npformer hands on as parts, not as names of parts.
 PARTS = {"errors", "functional", "interop", "layers"}

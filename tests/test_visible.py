@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from npformer.visible import visible
+from npformer.printable import visible
 
 HIDDEN = [
     *map(chr, range(0x20)), "\x7f", *map(chr, range(0x80, 0xA0)),  # C0, DEL, C1

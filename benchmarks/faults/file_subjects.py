@@ -16,7 +16,7 @@ from safetensors.numpy import save as to_bytes
 
 import npformer as npf
 from benchmarks.faults.file_mutations import mutated, mutated_tree
-from npformer.atomic import seal, unseal
+from npformer.atomic_files import seal, unseal
 from npformer.backend import get_backend
 from npformer.data import PairsTask, Vocabulary, text_from_file
 from npformer.errors import CheckpointError, ConfigError, DataError, NpformerError, OutputError, TokenError

@@ -17,9 +17,9 @@ from npformer.cli import bench_text as text
 from npformer.cli.common import add_device, add_kernels, add_precision, expect_at_least_1
 from npformer.errors import ConfigError
 from npformer.models.presets import PRESETS, Preset
+from npformer.printable import visible
 from npformer.terminal import fill, folded, width_of
 from npformer.training.bench import Budget, Profile, StepTimes, profile_step, time_steps
-from npformer.visible import visible
 
 SECONDS = 5.0
 

@@ -6,9 +6,9 @@ import argparse
 import json
 from textwrap import fill
 
-from npformer.bar import watched
 from npformer.cli.common import add_backend_of_checks, backend_of, backend_of_checks, tell
 from npformer.errors import ConfigError
+from npformer.progress_bar import watched
 from npformer.proof import IDENTITIES, INVARIANTS, ClaimResults, catalogue, certify, prove
 from npformer.proof.user_file import user_case
 from npformer.seconds import now, since

@@ -12,15 +12,15 @@ from itertools import groupby
 from textwrap import fill
 from typing import Any, NoReturn
 
-from npformer import bar
+from npformer import progress_bar
 from npformer.backend import Backend, get_backend
 from npformer.backend.backend import PRECISIONS
 from npformer.backend.select import KERNELS
 from npformer.errors import ConfigError
+from npformer.printable import visible
 from npformer.proof import Case
 from npformer.proof.user_file import UserCase
 from npformer.terminal import COLOURS, GREEN, RED, YELLOW, folded, paint
-from npformer.visible import visible
 
 DEVICES = ("auto", "numpy", "cupy")
 
@@ -48,7 +48,7 @@ def tell(report: str) -> None:
     """A report on standard output, above the bars; its verdicts in green, red and yellow if that is coloured."""
     for colour, pattern in VERDICTS.items():
         report = re.sub(pattern, partial(_painted, colour), report, flags=re.M)
-    bar.say(report)
+    progress_bar.say(report)
 
 
 def _painted(colour: str, found: re.Match[str]) -> str:

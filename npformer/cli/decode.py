@@ -16,11 +16,11 @@ from npformer.data import Characters
 from npformer.errors import ConfigError, DataError, TokenError
 from npformer.models import Decoder, DecoderConfig, Encoder
 from npformer.models.config import ModelConfig
+from npformer.printable import visible
 from npformer.terminal import folded
 from npformer.training import RunDirectory
 from npformer.training.assemble import Trained, read_trained
 from npformer.training.text_example import MASK, encode
-from npformer.visible import visible
 
 SUMMARY = "Run a trained model on texts."
 EXAMPLES = f"""examples:

@@ -12,11 +12,11 @@ import numpy as np
 
 from npformer.data import PAD_ID, Example, Task
 from npformer.models import Encoder, Model
+from npformer.printable import visible
 from npformer.terminal import GREEN, RED, columns, paint
 from npformer.training import Evaluation
 from npformer.training.evaluation import likeliest
 from npformer.training.text_example import MASK
-from npformer.visible import visible
 
 SHOWN = 5
 _WIDEST = 60  # columns of the sources, behind which the outputs are aligned

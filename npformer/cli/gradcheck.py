@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from npformer.backend import Backend
-from npformer.bar import watched
 from npformer.cli.common import add_backend_of_checks, backend_of, backend_of_checks, tell
 from npformer.errors import ConfigError
 from npformer.layers import Layer
+from npformer.printable import visible
+from npformer.progress_bar import watched
 from npformer.proof import Case, Report, catalogue
 from npformer.proof.bisect import Bisection, bisect
 from npformer.proof.budget import against_float64
@@ -22,7 +23,6 @@ from npformer.proof.report import HEADER, table_line
 from npformer.proof.user_file import UserCase, user_case
 from npformer.seconds import now, since
 from npformer.terminal import columns, counted, fill, folded
-from npformer.visible import visible
 
 SUMMARY = "Check every gradient against complex step and central differences."
 EXAMPLES = """examples:

@@ -7,14 +7,14 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from npformer.bar import Bar
 from npformer.cli.common import note, tell
 from npformer.errors import ConfigError
 from npformer.lab.grader import EXERCISES, Grade, Limits, find, grade_file, progress, report, templates
 from npformer.lab.grader.grade import NOT_BEGUN
 from npformer.lab.grader.source import exercises_in, read_source
+from npformer.printable import visible
+from npformer.progress_bar import Bar
 from npformer.seconds import now, since
-from npformer.visible import visible
 
 SUMMARY = "Grade your own forward and backward of an operation or layer."
 EXAMPLES = f"""examples:

@@ -13,7 +13,7 @@ from npformer.lab.grader import progress, templates
 from npformer.lab.lessons import LESSONS, Lesson, lesson, text
 from npformer.lab.lessons.broken import broken
 from npformer.lab.lessons.text import standing
-from npformer.visible import visible
+from npformer.printable import visible
 
 SUMMARY = "Eight lessons: read, write a backward, meet a bug, see."
 EXAMPLES = f"""examples:

@@ -16,7 +16,6 @@ from contextlib import suppress
 from typing import TextIO
 
 from npformer._version import __version__
-from npformer.bar import show_bars
 from npformer.cli import (
     bench,
     certify,
@@ -34,6 +33,7 @@ from npformer.cli import (
 )
 from npformer.cli.common import Help, Parser, add_color, new_parser, say
 from npformer.errors import DeviceMemoryError, Interrupted, NpformerError
+from npformer.progress_bar import show_bars
 from npformer.terminal import choose_colour
 
 EXAMPLES = """examples:

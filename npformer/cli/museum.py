@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from npformer.bar import Bar
 from npformer.cli.common import expect_at_least_1, new_parser, say, tell
 from npformer.errors import ConfigError
 from npformer.lab.museum import text
@@ -20,8 +19,9 @@ from npformer.lab.museum.demonstration import Comparison
 from npformer.lab.museum.detections import TEST_GUARD, Detections, detection_table
 from npformer.lab.museum.stored import made, stored
 from npformer.lab.mutation_testing import SURVIVED, mutation_test, summary
+from npformer.printable import visible
+from npformer.progress_bar import Bar
 from npformer.seconds import now, since
-from npformer.visible import visible
 
 SUMMARY = "Show backward bugs, their effects, and which check finds each."
 EXAMPLES = """examples:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from npformer.cli.common import expect_at_least_1
 from npformer.errors import ConfigError
+from npformer.output_files import OWN_PAGE, expect_place, write_file
 from npformer.pages.report import report_page
-from npformer.places import OWN_PAGE, expect_place, write_file
+from npformer.printable import visible
 from npformer.terminal import folded
 from npformer.training import RunDirectory
 from npformer.training.run_summary import RunSummary, summary_of
-from npformer.visible import visible
 
 #: The page's name, unless another is given.
 PAGE = "report.html"

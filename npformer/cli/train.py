@@ -20,6 +20,7 @@ from npformer.cli.options_text import options_text
 from npformer.cli.report import PAGE, write_report
 from npformer.errors import CheckpointError, ConfigError, DeviceMemoryError, DivergedError, OutputError
 from npformer.percent import finite
+from npformer.printable import visible
 from npformer.terminal import folded
 from npformer.training import Evaluation, RunDirectory, Trainer
 from npformer.training.assemble import Assembled, Trained, assemble, load_latest, write_run
@@ -30,7 +31,6 @@ from npformer.training.resume import assemble_again, is_changed, schedule_note, 
 from npformer.training.run_summary import summarise
 from npformer.training.tasks import TASKS
 from npformer.training.text_example import MASK
-from npformer.visible import visible
 
 SAMPLE_LENGTH = 400
 SAMPLE_BEGINS = re.compile(r"\s*(?:\S+\s+){0,2}\S{1,20}")  # of a held-out text: up to three words

@@ -22,7 +22,7 @@ from functools import cached_property
 from operator import index
 from pathlib import Path
 
-from npformer.atomic import write_synced
+from npformer.atomic_files import write_synced
 from npformer.data.textfile import read_lines
 from npformer.errors import ConfigError, DataError, OutputError, TokenError
 

@@ -11,7 +11,7 @@ from npformer.explain.explanation import Explanation, Group, Product, Sums
 from npformer.explain.paths import THROUGH, Paths, Way
 from npformer.explain.words import GRADIENT
 from npformer.percent import percent
-from npformer.visible import visible
+from npformer.printable import visible
 
 NARROWEST, WIDEST = 60, 160
 MARGIN = 8

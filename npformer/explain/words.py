@@ -18,10 +18,10 @@ from npformer.explain.spots import Index, Spot
 from npformer.functional import AttentionMask
 from npformer.layers import BatchNorm, Embedding, FeedForward, LayerNorm, LearnedPositions, Linear, MultiHeadAttention
 from npformer.layers.relative_bias import RelativeBias
+from npformer.printable import visible
 from npformer.proof.listening import Call, layers_in, shown_name
 from npformer.proof.recording import LOSS
 from npformer.typing import HostArray
-from npformer.visible import visible
 
 PADDED = "padding: its own loss does not count, and no visible token looks at it"
 OTHER = "another token stands there"

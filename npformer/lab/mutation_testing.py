@@ -21,7 +21,7 @@ import numpy as np
 
 from npformer import functional, layers
 from npformer.backend import Backend, get_backend, plain_pair
-from npformer.bar import watched
+from npformer.progress_bar import watched
 from npformer.proof.case import Case
 from npformer.proof.catalogue import catalogue
 from npformer.proof.clues import all_layers

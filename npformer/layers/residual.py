@@ -123,6 +123,9 @@ class ResidualLayer(Layer):
 
         dh is None in post-LN, and in pre-LN after the last sub-layer.
         """
+        assert dh is None or self.norm_order == "pre", (
+            "dh: expected None in post-LN, where branch_backward adds it to dx"
+        )
         norm, of_total, of_normed = cache.open()
         if norm is not None and of_total is None:
             pair, dout = (norm.ops.post_norm, dx) if dh is None else (norm.ops.add_norm, (dx, dh))

@@ -29,8 +29,8 @@ from typing import Any
 import numpy as np
 
 from npformer._version import __version__
+from npformer.printable import visible
 from npformer.typing import HostArray
-from npformer.visible import visible
 
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./(?P<name>[a-z_]+)\.js";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?function |const |class )", re.MULTILINE)

@@ -23,8 +23,8 @@ from npformer.pages.report_tables import (
     seen,
     what_table,
 )
+from npformer.training.predictions import Piece, Prediction
 from npformer.training.run_summary import RunSummary
-from npformer.training.told import Piece, Told
 
 #: Examples shown of a run: the first ones, and more that are wrong; texts of a language model; pieces of the longest.
 FIRST, MORE_WRONG, TEXTS, MOST_PIECES = 10, 10, 5, 400
@@ -43,7 +43,7 @@ def report_page(runs: Sequence[RunSummary]) -> str:
         ("differences", "How the runs differ", options_table(runs, differing=True) if len(runs) > 1 else ""),
         ("curves", "Curves", _curves(runs)),
         ("examples", "Held-out examples", _each(runs, _examples)),
-        ("mistakes", "Mistakes", _each(runs, lambda run: confusion_table(run) if run.told else _missing(run))),
+        ("mistakes", "Mistakes", _each(runs, lambda run: confusion_table(run) if run.predictions else _missing(run))),
         ("attention", "Attention", _each(runs, _attention)),
         ("gradients", "Gradients of every layer", _each(runs, _norms)),
         ("environment", "Environment", environment_table(runs)),
@@ -144,47 +144,50 @@ def _is_number(value: Any) -> bool:
 
 def _examples(run: RunSummary) -> str:
     """The first examples and more that are wrong, with their pieces marked."""
-    if not run.told:
+    if not run.predictions:
         return _missing(run)
     continued = run.evaluation is not None and run.evaluation.kind == "causal"
     first, others = (TEXTS, 0) if continued else (FIRST, MORE_WRONG)
-    shown = [*run.told[:first], *[told for told in run.told[first:] if not told.is_right][:others]]
+    shown = [
+        *run.predictions[:first],
+        *[one for one in run.predictions[first:] if not one.is_right][:others],
+    ]
     rows = "".join(map(_continued if continued else _example, shown))
     key = "<del>left out</del> <ins>added</ins>"
     if continued or (run.evaluation is not None and run.evaluation.kind == "masked"):
-        asked = [piece for told in run.told for piece in told.pieces if piece.asked]
+        asked = [piece for one in run.predictions for piece in one.pieces if piece.asked]
         key = "the text, token by token, is what was to be written" if continued else "grey: given"
         said = f"{sum(piece.is_right for piece in asked):,} of {len(asked):,} tokens are right"
     else:
-        said = f"{sum(told.is_right for told in run.told):,} of {len(run.told):,} are right"
+        said = f"{sum(one.is_right for one in run.predictions):,} of {len(run.predictions):,} are right"
     more = f", and {len(shown) - first} more that are wrong" if len(shown) > first else ""
     return (
-        f"<p>{said}. Shown: the first {min(first, len(run.told))}{more}.</p>"
+        f"<p>{said}. Shown: the first {min(first, len(run.predictions))}{more}.</p>"
         f'<p class="key"><span class="piece bad">wrong</span> {key}</p><ol class="examples">{rows}</ol>'
     )
 
 
-def _example(told: Told) -> str:
+def _example(one: Prediction) -> str:
     """One example: what the model read, what it wrote, and below a wrong one what was expected."""
-    mark, word = ("✓", "right") if told.is_right else ("✗", "wrong")
-    written = told.glue.join(map(_marked, told.pieces[:MOST_PIECES]))
-    expected = told.glue.join(piece.expected for piece in told.pieces if piece.expected is not None)
-    wanted = "" if told.is_right else f' <span class="quiet">expected {escaped(expected)}</span>'
+    mark, word = ("✓", "right") if one.is_right else ("✗", "wrong")
+    written = one.glue.join(map(_marked, one.pieces[:MOST_PIECES]))
+    expected = one.glue.join(piece.expected for piece in one.pieces if piece.expected is not None)
+    wanted = "" if one.is_right else f' <span class="quiet">expected {escaped(expected)}</span>'
     return (
-        f'<li class="{word}"><b role="img" aria-label="{word}">{mark}</b><span class="source">{escaped(told.source)}'
+        f'<li class="{word}"><b role="img" aria-label="{word}">{mark}</b><span class="source">{escaped(one.source)}'
         f'</span> <span aria-hidden="true">→</span> <span class="written">{written}</span>{wanted}</li>'
     )
 
 
-def _continued(told: Told) -> str:
+def _continued(one: Prediction) -> str:
     """A text that was to be continued at each token: the text itself, marked where another token was likelier."""
     parts = (
         escaped(piece.expected)
         if piece.is_right
         else f'<span class="piece bad" title="likelier: {escaped(seen(piece.found))}">{escaped(piece.expected)}</span>'
-        for piece in told.pieces[:MOST_PIECES]
+        for piece in one.pieces[:MOST_PIECES]
     )
-    return f'<li class="text"><span class="written">{told.glue.join(parts)}</span></li>'
+    return f'<li class="text"><span class="written">{one.glue.join(parts)}</span></li>'
 
 
 def _marked(piece: Piece) -> str:

@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 from npformer.pages.document import escaped
 from npformer.percent import percent
+from npformer.printable import visible
 from npformer.training.attention_example import AttentionExample
 from npformer.typing import HostArray
-from npformer.visible import visible
 
 WIDTH, HEIGHT = 360, 206
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 12, 10, 26
@@ -80,11 +80,11 @@ def chart_figure(chart: Chart) -> str:
     if not lines:
         return ""
     shown = [line for line in lines if not line.faint]
-    told = "; ".join(f"{line.label}: {chart.number(line.values[-1])} at step {line.steps[-1]:,.0f}" for line in shown)
+    ends = "; ".join(f"{line.label}: {chart.number(line.values[-1])} at step {line.steps[-1]:,.0f}" for line in shown)
     keys = "".join(_key(line, chart.number) for line in lines)
     return (
         f'<figure class="chart"><figcaption>{escaped(chart.title)}</figcaption>'
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escaped(f"{chart.title}. {told}")}">'
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escaped(f"{chart.title}. {ends}")}">'
         f'{_drawing(chart, lines)}</svg><ul class="legend">{keys}</ul></figure>'
     )
 

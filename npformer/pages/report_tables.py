@@ -10,9 +10,9 @@ from npformer.pages.document import escaped
 from npformer.pages.report_drawings import short
 from npformer.training.layer_norms import norms_in
 from npformer.training.option_types import in_shell
+from npformer.training.predictions import confusions
 from npformer.training.progress import measures
 from npformer.training.run_summary import RunSummary, flat
-from npformer.training.told import confusions
 
 #: The most classes of a matrix, wrong pieces of a list, and evaluations of a table.
 CLASSES, WRONG, COLUMNS = 16, 15, 8
@@ -60,7 +60,7 @@ def _by_run(caption: str, runs: Sequence[RunSummary], rows: list[list[str]], hea
 def _what(run: RunSummary) -> dict[str, str]:
     options, training = run.options, run.options.training
     kind = type(options.model).__name__.removesuffix("Config")
-    told = {
+    facts = {
         "task": options.run.task,
         "data": options.data.file or "made by the task",
         "model": f"{kind}, {run.parameters:,} parameters",
@@ -70,11 +70,11 @@ def _what(run: RunSummary) -> dict[str, str]:
     }
     speeds = sorted(float(line["tokens_per_second"]) for line in run.records if "tokens_per_second" in line)
     if speeds:
-        told["speed"] = f"{speeds[len(speeds) // 2]:,.0f} tokens per second (median)"
+        facts["speed"] = f"{speeds[len(speeds) // 2]:,.0f} tokens per second (median)"
     if run.evaluation is not None:
-        told["held-out loss"] = f"{run.evaluation.loss:.4f} nats per token"
-        told["held-out"] = f"{', '.join(measures(run.evaluation.measures))} of {run.evaluation.count:,} sequences"
-    return told
+        facts["held-out loss"] = f"{run.evaluation.loss:.4f} nats per token"
+        facts["held-out"] = f"{', '.join(measures(run.evaluation.measures))} of {run.evaluation.count:,} sequences"
+    return facts
 
 
 def environment_table(runs: Sequence[RunSummary]) -> str:
@@ -119,7 +119,7 @@ def norms_table(run: RunSummary) -> str:
 
 def confusion_table(run: RunSummary) -> str:
     """Classes against classes; for texts the pieces that are wrong most often."""
-    found = confusions(run.told)
+    found = confusions(run.predictions)
     if run.evaluation is not None and run.evaluation.kind in ("classify", "tag"):
         return _matrix(found)
     wrong = [(pair, count) for pair, count in found.most_common() if pair[0] != pair[1]][:WRONG]

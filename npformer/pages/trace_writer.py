@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
-from npformer.atomic import describe, write_atomically
+from npformer.atomic_files import describe, write_atomically
 from npformer.errors import NpformerError, OutputError
 from npformer.explain.graph import index_in
 from npformer.explain.place import Place

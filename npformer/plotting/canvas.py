@@ -24,7 +24,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from npformer.errors import OutputError
-from npformer.places import OWN_PICTURE, expect_place, write_file
+from npformer.output_files import OWN_PICTURE, expect_place, write_file
 from npformer.plotting import colours
 
 #: Keyword arguments for the look of a text or a line.

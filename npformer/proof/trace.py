@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.errors import ConfigError, DataError
+from npformer.printable import visible
 from npformer.proof.measures import max_abs
 from npformer.proof.recording import Recording, record
 from npformer.proof.trace_document import document_of
 from npformer.proof.trace_json import FORMAT, VERSION, Arrays, CallOf, Document, Named, decoded, encoded
 from npformer.typing import HostArrays
-from npformer.visible import visible
 
 #: The most bytes of distinct arrays in a trace, unless ``limit`` says another number.
 LIMIT = 64_000_000

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from npformer.atomic import describe, write_atomically
+from npformer.atomic_files import describe, write_atomically
 from npformer.backend import Backend, get_backend
 from npformer.data import Kind, PairsTask, SequenceTask, Task, Tokenizer, Vocabulary, text_from_file
 from npformer.data.textfile import read_lines

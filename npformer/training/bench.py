@@ -18,11 +18,11 @@ from npformer.backend.flops import NOTHING, Work, adam_work
 from npformer.backend.numpy.blas_threads import one_blas_thread
 from npformer.backend.roofline import Roofline, Shape, measure_roofline
 from npformer.backend.timing import Clock, Part, Tally, timed_backend
-from npformer.bar import Bar
 from npformer.errors import ConfigError
 from npformer.models import Transformer
 from npformer.models.presets import Preset
 from npformer.optim import Adam
+from npformer.progress_bar import Bar
 from npformer.seconds import now, since
 from npformer.training.step import TrainStep
 

@@ -7,7 +7,7 @@
 The folder appears by one rename after it was written, made durable and read back, so a kill or a
 full disk never costs an earlier checkpoint. A SHA-256 covers every byte of both files. A complex
 array (…), which safetensors lacks, is stored as real pairs (…, 2) and listed under "complex". The
-state is plain JSON as `atomic.seal` takes it: nan and inf are preserved, tuples are read back as lists.
+state is plain JSON as `atomic_files.seal` takes it: nan and inf are preserved, tuples are read back as lists.
 
 Saving a step again replaces it. The new folder is committed as `step-00000500.new`, which readers
 prefer; only then is the old one removed and the new one renamed. A complete checkpoint exists at any time.
@@ -31,7 +31,7 @@ import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
-from npformer.atomic import (
+from npformer.atomic_files import (
     commit_folder,
     describe,
     disk_is_full,

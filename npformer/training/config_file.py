@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from npformer.atomic import describe
+from npformer.atomic_files import describe
 from npformer.errors import ConfigError
 from npformer.training.option_types import NONE, did_you_mean, fit, from_shell, kinds_of, meanings_of, near, shown
 

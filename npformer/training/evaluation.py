@@ -21,10 +21,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npformer.bar import watched
 from npformer.data import BOS_ID, EOS_ID, PAD_ID, Example, Kind, Task, Tokenizer, Vocabulary, collate
 from npformer.decoding import greedy
 from npformer.models import Model, Transformer
+from npformer.progress_bar import watched
 from npformer.typing import HostArray
 
 BATCH_SIZE = 250

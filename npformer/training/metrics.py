@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from npformer.atomic import (
+from npformer.atomic_files import (
     describe,
     disk_is_full,
     open_regular,

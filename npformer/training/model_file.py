@@ -21,7 +21,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
-from npformer.atomic import describe, write_atomically
+from npformer.atomic_files import describe, write_atomically
 from npformer.backend import Backend, get_backend
 from npformer.errors import CheckpointError, ConfigError, DeviceMemoryError
 from npformer.models import Model, build_model

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-from npformer.bar import Bar, clock, say
 from npformer.percent import percent
+from npformer.printable import visible
+from npformer.progress_bar import Bar, clock, say
 from npformer.seconds import now, since
 from npformer.terminal import folded
-from npformer.visible import visible
 
 #: The errors of a pipe and a terminal whose other side is closed.
 _NO_READER = (errno.EPIPE, errno.EIO)

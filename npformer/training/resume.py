@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from npformer.atomic import describe, read_regular, remove_leftovers
+from npformer.atomic_files import describe, read_regular, remove_leftovers
 from npformer.errors import CheckpointError, ConfigError, DataError, OutputError
 from npformer.training.assemble import Assembled, assemble, write_file
 from npformer.training.checkpoint import Checkpoint, prune

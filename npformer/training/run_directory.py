@@ -21,9 +21,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from npformer.atomic import TEMPORARY, describe, make_folder, open_regular, sync_folder
+from npformer.atomic_files import TEMPORARY, describe, make_folder, open_regular, sync_folder
 from npformer.errors import OutputError
-from npformer.visible import visible
+from npformer.printable import visible
 
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}
 

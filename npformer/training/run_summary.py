@@ -24,8 +24,8 @@ from npformer.training.config_file import read_toml
 from npformer.training.evaluation import Evaluation, evaluate_task
 from npformer.training.option_types import in_shell
 from npformer.training.options import SECTIONS, Options, complete
+from npformer.training.predictions import Prediction, predictions_on
 from npformer.training.run_directory import RunDirectory
-from npformer.training.told import Told, told_examples
 
 #: Points of the drawn learning rate.
 RATES = 240
@@ -43,7 +43,7 @@ class RunSummary:
     step: int  # of the checkpoint
     parameters: int
     evaluation: Evaluation | None  # None: without the data
-    told: list[Told]
+    predictions: list[Prediction]
     attention: AttentionExample | None  # None: without the data, or of an attention without weights
     note: str = ""  # what is missing, and why
 
@@ -98,15 +98,15 @@ def summarise(
 ) -> RunSummary:  # fmt: skip
     """The summary of a run, with the model of this checkpoint, and what its evaluation found."""
     environment = checkpoint.state.get("versions")
-    told = []
+    predictions = []
     attention = None
     if task is not None and found is not None:
         examples = task.held_out(found.count)
-        told = told_examples(model, task, examples, found)
+        predictions = predictions_on(model, task, examples, found)
         attention = task_attention_example(model, task, examples, found.outputs)
     return RunSummary(
         run, options, repeat_command(options, task), environment if isinstance(environment, dict) else {},
-        metrics.read(run.metrics_path), checkpoint.step, model.num_parameters(), found, told,
+        metrics.read(run.metrics_path), checkpoint.step, model.num_parameters(), found, predictions,
         attention if attention is not None and attention.weights else None, note,
     )  # fmt: skip
 

@@ -110,7 +110,7 @@ def test_a_trace_that_is_too_large(cli, trained):
 
 
 def test_places_that_cannot_be_written(cli, tmp_path, monkeypatch):
-    """tests/test_places.py has more of them."""
+    """tests/test_output_files.py has more of them."""
     monkeypatch.setattr(command, "_recorder", lambda args: pytest.fail("the place is looked at first"))
     (tmp_path / "mine.json").write_text('{"mine": 1}')
     for option in ("--out", "--html"):

@@ -6,8 +6,8 @@ from npformer.pages.bugs import bug_traces
 from npformer.proof.showcase import showcase
 from npformer.training import Evaluation, RunDirectory
 from npformer.training.options import complete
+from npformer.training.predictions import Piece, Prediction
 from npformer.training.run_summary import RunSummary
-from npformer.training.told import Piece, Told
 
 
 @pytest.fixture(scope="session")
@@ -43,6 +43,6 @@ def summary(tmp_path):
         {"step": 20, "kind": "eval", "loss": 2.5, "token_accuracy": 0.5, "exact_match": 0.25, "examples": 4},
     ]  # fmt: skip
     found = Evaluation(2.5, 0.5, 0.25, 4, ("a", "b", "c", "d"))
-    told = [Told("ab", (Piece("b", "b"), Piece("a", "x")), "")]
+    made = [Prediction("ab", (Piece("b", "b"), Piece("a", "x")), "")]
     run = RunDirectory(tmp_path / "reverse-007")
-    return RunSummary(run, options, "npformer train reverse", {"numpy": "2"}, records, 20, 1234, found, told, None)
+    return RunSummary(run, options, "npformer train reverse", {"numpy": "2"}, records, 20, 1234, found, made, None)

@@ -15,7 +15,7 @@ from npformer.pages.report import layer_of, report_page
 from npformer.pages.report_tables import confusion_table, norms_table, options_table, what_table
 from npformer.training import RunDirectory
 from npformer.training.attention_example import AttentionExample
-from npformer.training.told import Piece, Told
+from npformer.training.predictions import Piece, Prediction
 
 HOSTILE = "</style><script>alert(1)</script><img src=x onerror=y> \" ' \u202e"
 
@@ -28,7 +28,7 @@ def section(name, *runs):
 
 def test_pieces_are_marked_where_they_are_wrong(summary):
     pieces = (Piece("a", "a"), Piece("b", "x"), Piece("c", None), Piece(None, "y"), Piece("z", "z", asked=False))
-    text = section("examples", replace(summary, told=[Told("abc", pieces, "")]))
+    text = section("examples", replace(summary, predictions=[Prediction("abc", pieces, "")]))
     written = re.search(r'<span class="written">(.*?)</span> <span class="quiet">expected abcz<', text)[1]
     assert written == (
         'a<span class="piece bad" title="expected b">x</span><del>c</del><ins>y</ins><span class="quiet">z</span>'
@@ -37,8 +37,8 @@ def test_pieces_are_marked_where_they_are_wrong(summary):
 
 
 def test_the_first_ten_examples_and_ten_more_that_are_wrong(summary):
-    told = [Told(f"s{i}", (Piece("a", "a" if i % 2 else "b"),), "") for i in range(60)]
-    text = section("examples", replace(summary, told=told))
+    predictions = [Prediction(f"s{i}", (Piece("a", "a" if i % 2 else "b"),), "") for i in range(60)]
+    text = section("examples", replace(summary, predictions=predictions))
     sources = re.findall(r'class="source">(.*?)<', text)
     assert sources == [f"s{i}" for i in [*range(10), *range(10, 30, 2)]]
     assert "30 of 60 are right. Shown: the first 10, and 10 more that are wrong." in text
@@ -46,8 +46,8 @@ def test_the_first_ten_examples_and_ten_more_that_are_wrong(summary):
 
 def test_a_language_model_s_text_is_marked_where_another_token_was_likelier(summary):
     evaluation = replace(summary.evaluation, kind="causal")
-    told = [Told("ab", (Piece("a", "a"), Piece("b", " ")), "")] * 8
-    text = section("examples", replace(summary, told=told, evaluation=evaluation))
+    predictions = [Prediction("ab", (Piece("a", "a"), Piece("b", " ")), "")] * 8
+    text = section("examples", replace(summary, predictions=predictions, evaluation=evaluation))
     assert text.count('<span class="written">a<span class="piece bad" title="likelier: ␣">b</span></span>') == 5
     assert "8 of 16 tokens are right. Shown: the first 5." in text
 
@@ -64,13 +64,13 @@ def test_nobody_s_text_is_html(summary, tmp_path):
     hostile = replace(
         summary,
         run=RunDirectory(tmp_path / "a<b>"),
-        told=[Told(HOSTILE, (Piece(HOSTILE, HOSTILE[::-1]),), "")],
+        predictions=[Prediction(HOSTILE, (Piece(HOSTILE, HOSTILE[::-1]),), "")],
         environment={HOSTILE: HOSTILE},
         note=HOSTILE,
         repeat=HOSTILE,
         records=[{"step": 1, "kind": "gradient", f"norm.{HOSTILE}": 1.0}, *summary.records],
     )
-    for runs in ([hostile], [hostile, replace(hostile, told=[])]):
+    for runs in ([hostile], [hostile, replace(hostile, predictions=[])]):
         text = report_page(runs)
         assert "<script" not in text
         assert "<img" not in text
@@ -130,8 +130,8 @@ def marked(text):
     return re.sub(r"<[^>]+>", "", text)
 
 
-def told(*pairs):
-    return [Told("source", tuple(Piece(*pair) for pair in pairs), "")]
+def predictions(*pairs):
+    return [Prediction("source", tuple(Piece(*pair) for pair in pairs), "")]
 
 
 def test_options_that_differ_stand_in_one_row_each(summary):
@@ -158,7 +158,7 @@ def test_what_was_trained(summary):
 
 def test_the_most_frequent_mistakes_come_first(summary):
     pairs = [("a", "b"), ("a", "b"), ("c", None), (None, "<d>"), ("e", "e"), ("e", " ")]
-    text = confusion_table(replace(summary, told=told(*pairs)))
+    text = confusion_table(replace(summary, predictions=predictions(*pairs)))
     assert [[marked(cell) for cell in row[:3]] for row in rows(text)[1:]] == [
         ["a", "b", "2"],
         ["c", "nothing", "1"],
@@ -166,21 +166,21 @@ def test_the_most_frequent_mistakes_come_first(summary):
         ["e", "␣", "1"],
     ]
     assert "5 of 6 pieces are wrong" in text
-    assert "Nothing was wrong" in confusion_table(replace(summary, told=told(("a", "a"))))
+    assert "Nothing was wrong" in confusion_table(replace(summary, predictions=predictions(("a", "a"))))
 
 
 def test_classes_stand_against_classes(summary):
     pairs = [("da", "da"), ("da", "da"), ("da", "nb"), ("nb", "nb"), ("fi", "da")]
     evaluation = replace(summary.evaluation, kind="classify")
-    text = confusion_table(replace(summary, told=told(*pairs), evaluation=evaluation))
+    text = confusion_table(replace(summary, predictions=predictions(*pairs), evaluation=evaluation))
     assert rows(text) == [
         ["", "da", "fi", "nb", "expected in all"],
         ["da", "2", "·", "1", "3"],
         ["fi", "1", "·", "·", "1"],
         ["nb", "·", "·", "1", "1"],
     ]
-    many = told(*[(f"c{i:02}", f"c{i + (i > 20):02}") for i in range(40)])
-    text = confusion_table(replace(summary, told=many, evaluation=evaluation))
+    many = predictions(*[(f"c{i:02}", f"c{i + (i > 20):02}") for i in range(40)])
+    text = confusion_table(replace(summary, predictions=many, evaluation=evaluation))
     assert len(rows(text)) == 17
     assert "16 of 41, those with most mistakes" in text
     assert "c00" not in text
@@ -212,7 +212,7 @@ def page(summary, tmp_path):
     long = "a" * 300
     full = replace(
         summary,
-        told=[Told(long, (Piece(long, long[::-1]), Piece("b", "x")), "")],
+        predictions=[Prediction(long, (Piece(long, long[::-1]), Piece("b", "x")), "")],
         attention=AttentionExample(weights, tokens, tokens, long),
         repeat=f"npformer train {long}",
         environment={"processor": long},

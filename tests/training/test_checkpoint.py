@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from npformer import atomic
+from npformer import atomic_files
 from npformer.errors import CheckpointError, ConfigError, DTypeError
 from npformer.training.checkpoint import (
     ARRAYS,
@@ -146,11 +146,11 @@ def test_missing_parts_are_named(tmp_path):
 
 def test_another_format_is_told_apart_from_damage(tmp_path):
     path = save(tmp_path)
-    document = atomic.unseal((path / STATE).read_bytes())
-    (path / STATE).write_bytes(atomic.seal({**document, "format": 99}))
+    document = atomic_files.unseal((path / STATE).read_bytes())
+    (path / STATE).write_bytes(atomic_files.seal({**document, "format": 99}))
     with pytest.raises(CheckpointError, match=rf"{STATE}: expected checkpoint format 1, found 99: use the version"):
         load_checkpoint(path)
-    (path / STATE).write_bytes(atomic.seal({**document, "step": 9}))
+    (path / STATE).write_bytes(atomic_files.seal({**document, "step": 9}))
     with pytest.raises(CheckpointError, match="expected step 1 by its name, found 9"):
         load_checkpoint(path)
 

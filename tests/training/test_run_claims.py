@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.faults.file_subjects import make_trained
-from npformer.atomic import seal, unseal
+from npformer.atomic_files import seal, unseal
 from npformer.errors import CheckpointError, ConfigError
 from npformer.training import RunDirectory
 from npformer.training import assemble as module

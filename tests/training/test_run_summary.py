@@ -41,9 +41,9 @@ def test_the_folder_alone_gives_what_the_training_found(ended):
     assert found.parameters == trainer.step.model.num_parameters()
     assert found.evaluation.outputs == trainer.last_evaluation.outputs
     assert found.evaluation.loss == pytest.approx(trainer.last_evaluation.loss, rel=1e-6)
-    assert [told.source for told in found.told] == [example.source for example in trainer.task.held_out(9)]
-    for told, output in zip(found.told, found.evaluation.outputs, strict=True):
-        assert "".join(piece.found or "" for piece in told.pieces) == output
+    assert [one.source for one in found.predictions] == [example.source for example in trainer.task.held_out(9)]
+    for one, output in zip(found.predictions, found.evaluation.outputs, strict=True):
+        assert "".join(piece.found or "" for piece in one.pieces) == output
     assert {line["kind"] for line in found.records} == {"train", "eval", "gradient"}
     assert found.environment["kernels"] == "numpy"
     assert set(found.attention.weights) == {
@@ -97,7 +97,7 @@ def test_without_the_data_it_says_why(ended, tmp_path, monkeypatch):
     gone = Mock(side_effect=DataError("words.tsv: nothing there"))
     monkeypatch.setattr("npformer.training.run_summary.make_task", gone)
     found = summary_of(trainer.run)
-    assert (found.told, found.evaluation, found.attention) == ([], None, None)
+    assert (found.predictions, found.evaluation, found.attention) == ([], None, None)
     assert found.note.endswith("words.tsv: nothing there")
 
 

@@ -121,9 +121,9 @@ def test_what_to_type_next_is_quoted(tmp_path, make):
 
 
 def test_a_save_that_fails_is_told_and_costs_nothing(make, monkeypatch):
-    from npformer import atomic
+    from npformer import atomic_files
 
-    told = Told(lambda step: monkeypatch.setattr(atomic.os, "fsync", failing()) if step > 3 else None)
+    told = Told(lambda step: monkeypatch.setattr(atomic_files.os, "fsync", failing()) if step > 3 else None)
     trainer = make(told, save_every=3, log_every=1)
     with pytest.raises(CheckpointError, match=r"the disk is full .* The previous checkpoint step-00000003 is intact"):
         trainer.train()

@@ -16,12 +16,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from npformer.atomic import describe, write_atomically
+from npformer.atomic_files import describe, write_atomically
 from npformer.errors import DataError
 from npformer.lab.grader.exercises import EXERCISES
 from npformer.lab.grader.source import LARGEST, Source, imported, read_source
+from npformer.printable import visible
 from npformer.terminal import aligned, columns
-from npformer.visible import visible
 
 NAME = "npformer-progress.json"
 FORMAT = "npformer exercises 1"

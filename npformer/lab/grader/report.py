@@ -8,8 +8,8 @@ from typing import Any
 from npformer.lab.grader.exercises import EXERCISES
 from npformer.lab.grader.findings import Finding
 from npformer.lab.grader.grade import NOT_BEGUN, Grade
+from npformer.printable import visible
 from npformer.terminal import columns
-from npformer.visible import visible
 
 #: The verdict's words for findings that are not gradients.
 PHRASES = {

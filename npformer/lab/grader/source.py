@@ -11,8 +11,8 @@ from pathlib import Path
 
 from npformer.errors import DataError
 from npformer.lab.grader.exercises import BY_NAME, EXERCISES, Exercise, find
+from npformer.printable import visible
 from npformer.proof.mutants import called
-from npformer.visible import visible
 
 LARGEST = 1_000_000  # bytes of source
 

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend import Backend, get_backend
-from npformer.bar import watched
 from npformer.errors import GradientError
 from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.bugs import BUGS
@@ -24,6 +23,7 @@ from npformer.lab.museum.checks import Check, Program, all_checks
 from npformer.lab.museum.diagnose import diagnosis_of
 from npformer.lab.museum.empty_tests import EMPTY_TESTS
 from npformer.lab.museum.patch import noted, patched
+from npformer.progress_bar import watched
 
 
 class Prepared(NamedTuple):

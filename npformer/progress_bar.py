@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, TextIO, TypeVar
 
+from npformer.printable import visible
 from npformer.terminal import is_terminal
-from npformer.visible import visible
 
 Item = TypeVar("Item")
 

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from npformer import atomic
+from npformer import atomic_files
 from npformer.errors import OutputError
-from npformer.places import OWN_JSON, OWN_PAGE, OWN_PICTURE, expect_place, write_file
+from npformer.output_files import OWN_JSON, OWN_PAGE, OWN_PICTURE, expect_place, write_file
 
 KINDS = (OWN_JSON, OWN_PAGE, OWN_PICTURE)
 
@@ -72,7 +72,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     def refuse(source, destination):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(atomic.os, "replace", refuse)
+    monkeypatch.setattr(atomic_files.os, "replace", refuse)
     with pytest.raises(OutputError, match=r"--out: expected to write '.*old', got: Permission denied; choose another"):
         write_file(path, "--out", b"new")
     assert path.read_bytes() == b"old"

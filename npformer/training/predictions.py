@@ -33,7 +33,7 @@ class Piece(NamedTuple):
         return self.expected == self.found
 
 
-class Told(NamedTuple):
+class Prediction(NamedTuple):
     """One held-out example."""
 
     source: str
@@ -70,12 +70,12 @@ def aligned(expected: Sequence[str], found: Sequence[str]) -> tuple[Piece, ...]:
     return tuple(pieces)
 
 
-def told_examples(model: Model, task: Task, examples: Sequence[Example], found: Evaluation) -> list[Told]:
+def predictions_on(model: Model, task: Task, examples: Sequence[Example], found: Evaluation) -> list[Prediction]:
     """Each example with what the model made of it; at most MOST_TEXTS of a language model's."""
     if task.kind in ("masked", "causal"):
         return _token_by_token(model, task, examples[:MOST_TEXTS])
     glue = "" if task.kind == "translate" and isinstance(task.tokenizer, Characters) else " "
-    told = []
+    predictions = []
     for (source, target), output in zip(examples, found.outputs, strict=True):
         if task.kind == "translate":
             pieces = aligned(_pieces(task.tokenizer, target), _pieces(task.tokenizer, output))
@@ -83,13 +83,13 @@ def told_examples(model: Model, task: Task, examples: Sequence[Example], found: 
             pieces = (Piece(target, output),)
         else:
             pieces = tuple(Piece(*pair) for pair in zip(target.split(), output.split(), strict=True))
-        told.append(Told(source, pieces, glue))
-    return told
+        predictions.append(Prediction(source, pieces, glue))
+    return predictions
 
 
-def confusions(told: Sequence[Told]) -> Counter[tuple[str | None, str | None]]:
+def confusions(predictions: Sequence[Prediction]) -> Counter[tuple[str | None, str | None]]:
     """How often each piece was expected and each was found in its place."""
-    return Counter((piece.expected, piece.found) for each in told for piece in each.pieces if piece.asked)
+    return Counter((piece.expected, piece.found) for each in predictions for piece in each.pieces if piece.asked)
 
 
 def _pieces(tokenizer: Tokenizer, text: str) -> Sequence[str]:
@@ -102,10 +102,10 @@ def _pieces(tokenizer: Tokenizer, text: str) -> Sequence[str]:
         return text
 
 
-def _token_by_token(model: Model, task: Task, examples: Sequence[Example]) -> list[Told]:
+def _token_by_token(model: Model, task: Task, examples: Sequence[Example]) -> list[Prediction]:
     names = task.vocabulary.pieces
     glue = "" if isinstance(task.tokenizer, Characters) else " "
-    told = []
+    predictions = []
     for example in examples:  # one at a time: long texts must not need more memory than training
         batch = task.collate([example])
         given, targets = batch[0][0], batch[-1][0]
@@ -115,5 +115,5 @@ def _token_by_token(model: Model, task: Task, examples: Sequence[Example]) -> li
             for g, t, f in zip(given, targets, found, strict=True)
         )
         source = example.source if task.kind == "causal" else " ".join(names[g] for g in given)
-        told.append(Told(source, pieces, glue))
-    return told
+        predictions.append(Prediction(source, pieces, glue))
+    return predictions

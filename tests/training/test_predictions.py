@@ -3,7 +3,7 @@
 import pytest
 
 from npformer.training.evaluation import evaluate_task
-from npformer.training.told import Piece, Told, aligned, confusions, told_examples
+from npformer.training.predictions import Piece, Prediction, aligned, confusions, predictions_on
 from tests.training.test_evaluation import TASKS, causal, masked, model_for
 
 
@@ -13,7 +13,7 @@ def spoken(pieces):
 
 
 @pytest.mark.parametrize(
-    ("expected", "found", "told"),
+    ("expected", "found", "made"),
     [
         ("", "", ""),
         ("abc", "abc", "aa bb cc"),
@@ -26,8 +26,8 @@ def spoken(pieces):
         ("ab", "ba", "ab ba"),
     ],
 )
-def test_as_few_pieces_as_possible_differ(expected, found, told):
-    assert spoken(aligned(expected, found)) == told
+def test_as_few_pieces_as_possible_differ(expected, found, made):
+    assert spoken(aligned(expected, found)) == made
 
 
 def test_both_texts_come_back_from_the_pieces():
@@ -39,13 +39,13 @@ def test_both_texts_come_back_from_the_pieces():
 
 
 def test_confusions_count_only_what_was_asked():
-    told = [
-        Told("x", (Piece("a", "b"), Piece("c", "c"), Piece("d", "d", asked=False)), ""),
-        Told("y", (Piece("a", "b"), Piece(None, "e")), ""),
+    made = [
+        Prediction("x", (Piece("a", "b"), Piece("c", "c"), Piece("d", "d", asked=False)), ""),
+        Prediction("y", (Piece("a", "b"), Piece(None, "e")), ""),
     ]
-    assert confusions(told) == {("a", "b"): 2, ("c", "c"): 1, (None, "e"): 1}
-    assert [each.is_right for each in told] == [False, False]
-    assert Told("z", (Piece("d", "d", asked=False),), "").is_right
+    assert confusions(made) == {("a", "b"): 2, ("c", "c"): 1, (None, "e"): 1}
+    assert [each.is_right for each in made] == [False, False]
+    assert Prediction("z", (Piece("d", "d", asked=False),), "").is_right
 
 
 @TASKS
@@ -53,24 +53,24 @@ def test_the_shares_of_right_pieces_are_those_of_the_evaluation(make, numpy64):
     task = make()
     model, examples = model_for(task, numpy64), task.held_out(5)
     found = evaluate_task(model, task, 5)
-    told = told_examples(model, task, examples, found)
-    asked = [piece.is_right for each in told for piece in each.pieces if piece.asked]
+    made = predictions_on(model, task, examples, found)
+    asked = [piece.is_right for each in made for piece in each.pieces if piece.asked]
     assert sum(asked) / len(asked) == pytest.approx(found.token_accuracy)
-    assert sum(each.is_right for each in told) / len(told) == pytest.approx(found.exact_match)
+    assert sum(each.is_right for each in made) / len(made) == pytest.approx(found.exact_match)
 
 
 def test_a_text_that_is_continued_comes_back_from_what_was_expected(numpy64):
     task = causal()
     examples = task.held_out(3)
-    told = told_examples(model_for(task, numpy64), task, examples, evaluate_task(model_for(task, numpy64), task, 3))
-    assert ["".join(piece.expected for piece in each.pieces) for each in told] == [one.source for one in examples]
+    made = predictions_on(model_for(task, numpy64), task, examples, evaluate_task(model_for(task, numpy64), task, 3))
+    assert ["".join(piece.expected for piece in each.pieces) for each in made] == [one.source for one in examples]
 
 
 def test_only_hidden_tokens_are_asked_for(numpy64):
     task = masked()
     model, examples = model_for(task, numpy64), task.held_out(3)
-    told = told_examples(model, task, examples, evaluate_task(model, task, 3))
-    for each, example in zip(told, examples, strict=True):
+    made = predictions_on(model, task, examples, evaluate_task(model, task, 3))
+    for each, example in zip(made, examples, strict=True):
         targets = task.collate([example])[-1][0]
         assert [piece.asked for piece in each.pieces] == [bool(target) for target in targets]
         assert all(piece.is_right for piece in each.pieces if not piece.asked)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from npformer.atomic import describe, open_regular, write_atomically
+from npformer.atomic_files import describe, open_regular, write_atomically
 from npformer.errors import OutputError
 
 #: A file that holds these bytes near its beginning, or a picture's at its very beginning, may be written again.

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from npformer import bar
-from npformer.bar import Bar, cells, clock, line, say, show_bars, watched
+from npformer import progress_bar
+from npformer.progress_bar import Bar, cells, clock, line, say, show_bars, watched
 from tests.test_terminal import Terminal
 
 BLOCKS = " ▏▎▍▌▋▊▉█"
@@ -18,7 +18,7 @@ def screen(monkeypatch):
     """Standard output and standard error: one terminal."""
     monkeypatch.setenv("TERM", "xterm")
     shown = Terminal()
-    monkeypatch.setattr(bar, "sys", SimpleNamespace(stdout=shown, stderr=shown))
+    monkeypatch.setattr(progress_bar, "sys", SimpleNamespace(stdout=shown, stderr=shown))
     return shown
 
 
@@ -29,8 +29,8 @@ def test_a_line_fits_and_its_bar_is_worth_the_name(what, columns, notes):
     shown = line(what, 430, 1000, 12, 16, columns, notes, BLOCKS)
     assert len(shown) <= columns
     assert "| 430/1000 0:12<0:16" in shown
-    assert shown.split("|")[1].count("█") >= 0.43 * (bar.LEAST if columns > 40 else 15) - 1
-    assert len(shown.split("|")[1]) >= (bar.LEAST if columns > 40 else 15)
+    assert shown.split("|")[1].count("█") >= 0.43 * (progress_bar.LEAST if columns > 40 else 15) - 1
+    assert len(shown.split("|")[1]) >= (progress_bar.LEAST if columns > 40 else 15)
 
 
 def test_what_is_said_beside_the_bar_at_each_width():
@@ -79,7 +79,7 @@ def test_a_program_that_calls_npformer_sees_no_bar(screen):
 
 def test_a_log_has_no_bar(screen, monkeypatch):
     for stream in (io.StringIO(), None):
-        monkeypatch.setattr(bar, "sys", SimpleNamespace(stderr=stream))
+        monkeypatch.setattr(progress_bar, "sys", SimpleNamespace(stderr=stream))
         with show_bars():
             assert list(watched([1, 2], "numbers")) == [1, 2]
         assert stream is None or stream.getvalue() == ""
