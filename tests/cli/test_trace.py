@@ -11,6 +11,7 @@ from npformer.cli import trace as command
 from npformer.proof.trace import Trace
 from npformer.training import RunDirectory
 from npformer.training.assemble import read_trained
+from tests.training.runs import failing
 
 
 def test_an_operation(cli):
@@ -91,7 +92,8 @@ def test_refused_targets(cli, trained, tmp_path):
     cli("trace runs/nowhere --text bot").refused("got 'runs/nowhere'; there is no such folder")
     (tmp_path / "own.py").write_text(OWN)
     cli("trace own.py:with_limit").refused("options of the forward under names that npf.trace has not", "got limit")
-    cli("trace relu --text bot").refused("--text, --answer, --best: expected the folder of a run with them")
+    for option in ("--text bot", "--answer bot", "--best"):
+        cli(f"trace relu {option}").refused("--text, --answer, --best: expected the folder of a run with them")
     cli("trace", tmp_path, "--text", "bot").refused("expected the folder of a run", "a folder without config.toml")
     cli(f"trace {trained}").refused("--text: expected what the model", "try --text TEXT")
     cli(f"trace {trained} --text ab --answer a --answer b").refused("--answer: expected one for each of 1")
@@ -117,6 +119,13 @@ def test_places_that_cannot_be_written(cli, tmp_path, monkeypatch):
         cli(f"trace relu {option} mine.json").refused(f"{option}: expected a free name, but 'mine.json' is there")
     assert (tmp_path / "mine.json").read_text() == '{"mine": 1}'
     assert os.listdir(tmp_path) == ["mine.json"]
+
+
+@pytest.mark.parametrize("line", ["trace relu --out t.json", "trace relu --html t.html", "explain relu --html t.html"])
+def test_a_disk_that_is_full(cli, tmp_path, monkeypatch, line):
+    monkeypatch.setattr("npformer.places.write_atomically", failing())
+    cli(line).refused(f"{line.split()[2]}: expected to write '{line.split()[3]}', got: the disk is full")
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_page_is_written_and_may_be_written_again(cli, tmp_path):
