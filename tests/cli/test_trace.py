@@ -123,7 +123,7 @@ def test_places_that_cannot_be_written(cli, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("line", ["trace relu --out t.json", "trace relu --html t.html", "explain relu --html t.html"])
 def test_a_disk_that_is_full(cli, tmp_path, monkeypatch, line):
-    monkeypatch.setattr("npformer.places.write_atomically", failing())
+    monkeypatch.setattr("npformer.output_files.write_atomically", failing())
     cli(line).refused(f"{line.split()[2]}: expected to write '{line.split()[3]}', got: the disk is full")
     assert os.listdir(tmp_path) == []
 
