@@ -1,4 +1,4 @@
-"""How numbers are told: shares in percent, written in one way everywhere, and floats that JSON lacks."""
+"""Numbers for readers and for JSON: a share in percent, written in one way everywhere; None for NaN and infinity."""
 
 from __future__ import annotations
 

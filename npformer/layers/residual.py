@@ -107,9 +107,8 @@ class ResidualLayer(Layer):
         drop, post = draw(key, f"{name}_dropout", self.dropout), self.norm_order == "post"
         if is_own_layer_norm(norm):
             pair = norm.ops.post_norm if post else norm.ops.add_norm
-            out, both = pair.forward(
-                x, f, norm.gamma.data, norm.beta.data, norm.eps, drop
-            )  # sum and norm in one kernel
+            # the sum and the norm in one kernel
+            out, both = pair.forward(x, f, norm.gamma.data, norm.beta.data, norm.eps, drop)
             x, h = (out, out) if post else out
             return x, h, LayerCache(self, JoinCache(norm, None, both))
         total, of_total = self.ops.residual.forward(x, f, drop)  # (B, T, C)
@@ -123,9 +122,7 @@ class ResidualLayer(Layer):
 
         dh is None in post-LN, and in pre-LN after the last sub-layer.
         """
-        assert dh is None or self.norm_order == "pre", (
-            "dh: expected None in post-LN, where branch_backward adds it to dx"
-        )
+        assert dh is None or self.norm_order == "pre", "dh: expected None: in post-LN branch_backward adds it to dx"
         norm, of_total, of_normed = cache.open()
         if norm is not None and of_total is None:
             pair, dout = (norm.ops.post_norm, dx) if dh is None else (norm.ops.add_norm, (dx, dh))

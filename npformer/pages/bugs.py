@@ -18,6 +18,7 @@ from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.bugs import BUGS, bug
 from npformer.lab.museum.patch import edited_sources, noted, patched
 from npformer.pages.document import Pack
+from npformer.percent import finite
 from npformer.proof import Trace
 from npformer.typing import HostArray
 
@@ -79,14 +80,14 @@ class BugTrace:
                 for call, kinds in self.differences.items()
             },
             "sizes": {
-                str(call): {way: _finite(size) for way, size in ways.items()} for call, ways in self.sizes.items()
+                str(call): {way: finite(float(size)) for way, size in ways.items()} for call, ways in self.sizes.items()
             },
             "first": self.first._asdict(),
             "function": steps["function"],
             "lines": _packed(steps["lines"], self.wrong, pack),
             "sources": self.wrong.document["sources"] if steps["lines"] else {},
             "changed": changed,
-            "loss": None if self.loss is None else _finite(self.loss),
+            "loss": None if self.loss is None else finite(float(self.loss)),
         }
 
 
@@ -206,10 +207,6 @@ def _diff(before: str, after: str) -> list[list[str]]:
     """The changed lines with two around them: [" " | "-" | "+", text]."""
     lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2))[2:]
     return [[line[:1], line[1:]] for line in lines if not line.startswith("@@")]
-
-
-def _finite(number: float) -> float | None:
-    return float(number) if np.isfinite(number) else None
 
 
 def _packed(lines: Any, trace: Trace, pack: Pack) -> Any:

@@ -96,8 +96,8 @@ def _tags(trained: Trained, texts: Sequence[str], answers: Sequence[str] | None)
                 raise DataError(f"answer: expected {len(row)} classes for {text!r}, got {len(tag)}")
         ids = padded(tags)
     names = [[trained.classes[i] for i in row] for row in ids]
-    told = [" ".join(names[i][: len(row)]) for i, row in enumerate(rows)]
-    found = _example(trained, (tokens,), ids, {"source": tokens}, told)
+    said = [" ".join(names[i][: len(row)]) for i, row in enumerate(rows)]
+    found = _example(trained, (tokens,), ids, {"source": tokens}, said)
     return found._replace(tokens=found.tokens | {"target_out": names})
 
 
@@ -113,8 +113,8 @@ def _hidden(trained: Trained, texts: Sequence[str], answers: Sequence[str] | Non
         if whole.shape != tokens.shape or not np.array_equal(whole[~hidden], tokens[~hidden]):
             raise DataError(f"answer: expected the text with one token in place of each {MASK}, got another text")
     targets = np.where(hidden, whole, PAD_ID)
-    told = [trained.tokenizer.decode(row) for row in whole]
-    return _example(trained, (tokens,), targets, {"source": tokens, "target_out": targets}, told)
+    said = [trained.tokenizer.decode(row) for row in whole]
+    return _example(trained, (tokens,), targets, {"source": tokens, "target_out": targets}, said)
 
 
 def _continued(trained: Trained, texts: Sequence[str], answers: Sequence[str] | None) -> TextExample:
