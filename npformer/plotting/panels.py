@@ -127,7 +127,10 @@ def _finite(lines: list[Line]) -> npt.NDArray[np.float64]:
 def _set_scale(axes: Axes, panel: Panel, log: bool) -> None:
     if log:
         axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
+        lowest, highest = np.log10(axes.get_ylim())
+        room = max(3, int(panel.height / _LABEL_HEIGHT))  # for so many numbers
+        subs = (1.0, 2.0, 5.0) if 3 * (highest - lowest) <= room else (1.0,)
+        axes.yaxis.set_major_locator(LogLocator(subs=subs, numticks=room))
         axes.yaxis.set_minor_formatter(NullFormatter())
     elif not _finite(panel.lines).size:
         axes.yaxis.set_major_locator(FixedLocator([]))

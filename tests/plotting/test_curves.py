@@ -179,6 +179,18 @@ def test_the_norm_of_the_gradient_is_drawn_with_the_norm_that_clips():
     assert titles(curves_figure(with_norms([0.3]), clip_norm=None))[2] == "Gradient norm"
 
 
+@pytest.mark.parametrize("lowest", [2.0, 0.4, 0.009, 1e-9, 1e-30])
+def test_numbers_at_a_logarithmic_axis_do_not_touch(lowest):
+    norms = np.geomspace(10, lowest, 9)
+    figure = curves_figure([{**train(step, norm), "grad_norm": norm} for step, norm in enumerate(norms, start=1)])
+    figure.canvas.draw()
+    for axes in (figure.axes[0], figure.axes[-1]):
+        boxes = [label.get_window_extent() for label in axes.get_yticklabels()]
+        seen = sorted(box.y0 for box in boxes if axes.bbox.y0 - 1 <= (box.y0 + box.y1) / 2 <= axes.bbox.y1 + 1)
+        assert len(seen) >= 2
+        assert np.diff(seen).min() > boxes[0].height
+
+
 def test_the_warm_up_is_marked():
     figure = curves_figure(run([2.0, 1.0, 0.5]), warmup=120)
     rate = figure.axes[1]
