@@ -128,9 +128,9 @@ def _set_scale(axes: Axes, panel: Panel, log: bool) -> None:
     if log:
         axes.set_yscale("log")
         lowest, highest = np.log10(axes.get_ylim())
-        room = max(3, int(panel.height / _LABEL_HEIGHT))  # for so many numbers
+        room = max(3, int(panel.height / _LABEL_HEIGHT))  # for so many steps from number to number
         subs = (1.0, 2.0, 5.0) if 3 * (highest - lowest) <= room else (1.0,)
-        axes.yaxis.set_major_locator(LogLocator(subs=subs, numticks=room))
+        axes.yaxis.set_major_locator(LogLocator(subs=subs, numticks=room + 1))
         axes.yaxis.set_minor_formatter(NullFormatter())
     elif not _finite(panel.lines).size:
         axes.yaxis.set_major_locator(FixedLocator([]))
