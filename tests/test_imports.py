@@ -6,6 +6,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import npformer
@@ -221,6 +222,19 @@ def test_importing_all_of_npformer_is_quick():
     assert packages == {"array_api_compat", "npformer", "numpy", "safetensors"}
     assert not [name for name in added if name.startswith(("npformer.cli", "npformer.lab", "npformer.plotting"))]
     assert len(added) < 250
+
+
+@pytest.mark.skipif(not hasattr(np, "cumulative_sum"), reason="NumPy follows the array API from 2.1 on")
+def test_a_training_step_imports_no_wrapper_of_numpy():
+    """Its 130 modules, numpy.testing and numpy.f2py among them, would take 12 MB."""
+    step = (
+        "from npformer import *; from npformer.models.presets import PRESETS; tiny = PRESETS['tiny']; "
+        "model = Transformer(tiny.config(0.1), backend=get_backend('numpy', kernels='numpy')); "
+        "TrainStep(model, Adam(model.arena))(*tiny.example_batch())"
+    )
+    added = added_by(step)
+    assert "npformer.training.step" in added
+    assert not {"array_api_compat.numpy", "numpy.testing", "numpy.f2py"} & set(added)
 
 
 def test_files_are_short_and_open_with_a_sentence():
