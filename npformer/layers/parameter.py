@@ -17,11 +17,24 @@ class Parameter(Owner):
     one product computes all three, but they are listed, saved and checked as three parameters.
     """
 
+    state_names = ("_grad",)
+
     def __init__(self, name: str, data: Array, columns: Mapping[str, slice] | None = None) -> None:
         self.name = name
         self.data = data
-        self.grad: Array = namespace(data).zeros_like(data)
+        self._grad: Array | None = None
         self.columns = dict(columns or {})
+
+    @property
+    def grad(self) -> Array:
+        """Zeros, until backward adds to them. They are made at the first access, since an arena replaces them."""
+        if self._grad is None:
+            self._grad = namespace(self.data).zeros_like(self.data)
+        return self._grad
+
+    @grad.setter
+    def grad(self, grad: Array) -> None:
+        self._grad = grad
 
     def views(self) -> Iterator[ParameterView]:
         """The named parts, or the whole as one part."""

@@ -71,6 +71,14 @@ def test_every_number_is_counted_once():
     assert small(tie_embeddings=True).num_parameters() == 5 * 4 + body + 5
 
 
+def test_a_model_makes_no_gradients_but_its_arenas(monkeypatch):
+    def unmade(parameter):
+        raise AssertionError(f"{parameter.name}: a gradient was made that the arena replaces")
+
+    monkeypatch.setattr(Parameter, "grad", Parameter.grad.getter(unmade))
+    small()
+
+
 def test_a_transposed_view_shares_numbers_and_gradient(numpy64):
     table = Parameter("weight", np.arange(12.0).reshape(4, 3))
     tied = Linear(3, 4, backend=numpy64, weight=table.transposed("weight"))

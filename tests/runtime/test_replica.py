@@ -58,7 +58,7 @@ def test_it_shares_all_but_layers_and_gradients(numpy64, small_model, changes):
     theirs, own = parts(model), parts(gradient_replica(model))
     assert [name for name, _ in own] == [name for name, _ in theirs]
     for (name, mine), (_, other) in zip(own, theirs, strict=True):
-        if name in ("grad", "arena") or isinstance(other, Layer | Parameter | ParameterView):
+        if name in ("_grad", "arena") or isinstance(other, Layer | Parameter | ParameterView):
             assert mine is not other, name
         elif name == "columns":
             assert mine == other
