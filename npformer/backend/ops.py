@@ -2,10 +2,16 @@
 
 ``PLAIN`` has the pair of ``functional`` for each name in ``functional.OPERATIONS``. A backend replaces kernels, always
 a forward together with its backward, so a cache is read only by the pair that made it. Its kernels are found by their
-names (``with_kernels``): ``layer_norm_forward`` in any module of its folder. An operation without a kernel keeps its
-plain pair. That costs nothing if models only call it inside other operations: softmax is made fast inside attention and
-cross_entropy, ReLU inside feed_forward. Use ``dataclasses.replace(ops, layer_norm=Pair(forward, backward))`` for a
-kernel of your own. Code above the backend does not change when a kernel does.
+names (``with_kernels``): ``layer_norm_forward`` in any module of its folder. Use ``dataclasses.replace(ops,
+layer_norm=Pair(forward, backward))`` for a kernel of your own. Code above the backend does not change when a kernel
+does.
+
+An operation without a kernel in a folder keeps its plain pair there. No time is lost if a model computes it only as a
+part of another operation, whose kernel makes it fast:
+
+    softmax   in attention and in the loss: attention.py and cross_entropy.py of numpy and numba,
+              attention_tiles.cu and cross_entropy.cu of cuda, which also has softmax.cu for a softmax alone
+    ReLU      in the feed-forward: feed_forward.py of each folder
 """
 
 from __future__ import annotations

@@ -16,19 +16,20 @@ compute, and derives them):
     6   f = FeedForward(h)
     7   y = join(x, f)                    the sum, and in post-LN LN₃ of it
 
-Backward, the steps counted down, with f'ᵀ for the backward of f. dx is the gradient of the stream, dh that of what a
+Backward, the steps counted down, with f'ᵀ for the backward of f. dx is the gradient of x, dh that of h, which a
 sub-layer read; keep·s are dropout's mask and scale. A value that was used twice receives two gradients, which add:
 
     7   dx, df = dtotal, dtotal·keep·s        total = x + Drop(f) has two terms; dtotal is dy, or in post-LN LN₃'ᵀ dy
     6   dh = FeedForward'ᵀ df
-    5   dx, df                                x ran on to 7, and h went into 6: both, dx and dh, make dtotal, which is
+    5   dx, df                                the sum was read by 7 as x and by 6 as h, so dtotal has two terms:
                                               LN₂'ᵀ(dx + dh), or in pre-LN dx + LN₃'ᵀ dh; then dx, df as in 7
     4   dh, dmemory = CrossAttention'ᵀ df     h gave the queries, memory the keys and the values: two gradients
-    3   dx, df                                x ran on to 5, and h went into 4: likewise, with LN₁, or in pre-LN LN₂
+    3   dx, df                                read by 5 as x and by 4 as h: likewise, with LN₁, or in pre-LN LN₂
     2   dh = SelfAttention'ᵀ df               h was query, key and value
-    1   dx = dx + dh                          x ran on to 3, and h went into 2; in pre-LN dx + LN₁'ᵀ dh
+    1   dx = dx + dh                          read by 3 as x and by 2 as h; in pre-LN dx + LN₁'ᵀ dh
 
-No step of this layer uses dmemory (B, S, C): it is returned beside dx. Every decoder layer read the same memory, so
+In post-LN h is x itself, so ``branch_backward`` adds dx + dh as soon as both are there. dmemory (B, S, C) goes into no
+further step of this layer: it is returned beside dx. Every decoder layer read the same memory, so
 ``layers/stacks.py`` adds dmemory over the layers, and the sum is the gradient of the encoder's output. In post-LN and
 without dropout, the whole backward is
 
@@ -149,7 +150,7 @@ class DecoderLayer(ResidualLayer):
         dx, dh = self.branch_backward(dx, self.feed_forward.backward(df, kept.feed_forward))  # back through 6
         dx, df = self.join_backward(dx, dh, kept.join2)  # back through 5
         dh, dmemory = self.cross_attention.backward(df, kept.cross_attention)  # back through 4
-        dx, dh = self.branch_backward(dx, dh)  # in post-LN h was x too
+        dx, dh = self.branch_backward(dx, dh)
         dx, df = self.join_backward(dx, dh, kept.join1)  # back through 3
         dx, dh = self.branch_backward(dx, self.self_attention.backward(df, kept.self_attention))  # back through 2
         return self.enter_backward(dx, dh, kept.entry), dmemory  # back through 1

@@ -11,17 +11,18 @@ In steps, for either order (``layers/residual.py`` says what ``enter`` and ``joi
     4   f = FeedForward(h)
     5   y = join(x, f)                the sum, and in post-LN LN₂ of it
 
-Backward, the steps counted down, with f'ᵀ for the backward of f. dx is the gradient of the stream, dh that of what a
+Backward, the steps counted down, with f'ᵀ for the backward of f. dx is the gradient of x, dh that of h, which a
 sub-layer read; keep·s are dropout's mask and scale. A value that was used twice receives two gradients, which add:
 
     5   dx, df = dtotal, dtotal·keep·s   total = x + Drop(f) has two terms; dtotal is dy, or in post-LN LN₂'ᵀ dy
     4   dh = FeedForward'ᵀ df            and the gradients of W₁, b₁, W₂, b₂
-    3   dx, df                           x ran on to 5, and h went into 4: both, dx and dh, make dtotal, which is
+    3   dx, df                           the sum was read by 5 as x and by 4 as h, so dtotal has two terms:
                                          LN₁'ᵀ(dx + dh), or in pre-LN dx + LN₂'ᵀ dh; then dx, df as in 5
     2   dh = SelfAttention'ᵀ df          h was query, key and value: the attention adds those three
-    1   dx = dx + dh                     x ran on to 3, and h went into 2; in pre-LN dx + LN₁'ᵀ dh
+    1   dx = dx + dh                     read by 3 as x and by 2 as h; in pre-LN dx + LN₁'ᵀ dh
 
-In post-LN and without dropout, the whole layer is therefore
+In post-LN h is x itself, so ``branch_backward`` adds dx + dh as soon as both are there. Without dropout, the whole
+post-LN layer is therefore
 
     dtotal₂ = LN₂'ᵀ dy
     dtotal₁ = LN₁'ᵀ(dtotal₂ + FeedForward'ᵀ dtotal₂)

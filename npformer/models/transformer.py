@@ -1,8 +1,8 @@
 """The encoder-decoder Transformer: it reads a source and generates a target, token by token.
 
-    1   x = Drop(E_src[src] + positions)      (B, S, C)
+    1   x = Drop(√C·E_src[src] + positions)   (B, S, C)
     2   memory = Encoder(x)                   (B, S, C)
-    3   z = Drop(E_tgt[tgt] + positions)      (B, T, C)
+    3   z = Drop(√C·E_tgt[tgt] + positions)   (B, T, C)
     4   h = Decoder(z, memory)                (B, T, C)
     5   logits = h W_g + b_g                  (B, T, V)
 
@@ -14,12 +14,13 @@ Backward, the steps counted down; each step's derivation stands in its own file:
     5   dh = dlogits W_gᵀ      dW_g = Σ_tokens hᵀ dlogits      db_g = Σ_tokens dlogits
     4   dz, dmemory from dh    each decoder layer's cross-attention gives a dmemory (``layers/decoder_layer.py``), and
                                ``layers/stacks.py`` adds them
-    3   dE_tgt[v] = √C·Σ dz    over the places where token v stood, once dropout's mask and scale are applied to dz
-    2   dx from dmemory        the only way from the loss to the encoder, which learns nothing without it
-    1   dE_src[v] = √C·Σ dx    likewise; row t of learned positions receives the sum of dx_t, or dz_t, over the batch
+    3   dE_tgt[v] = √C·Σ dz    over the places where token v stood; dz after dropout's mask and scale
+    2   dx from dmemory        there is no other way from the loss to the encoder
+    1   dE_src[v] = √C·Σ dx    likewise
 
-Tied embeddings are one table E with W_g = Eᵀ. It was used three times, so three gradients add into it: dW_gᵀ, dE_tgt
-and dE_src. Each place only ever adds to ``Parameter.grad``.
+Row t of learned positions receives Σ dx_t over the batch from the source, and Σ dz_t from the target. Tied embeddings
+are one table E with W_g = Eᵀ. It was used three times, so three gradients add into it: dW_gᵀ, dE_tgt and dE_src. Each
+place only ever adds to ``Parameter.grad``.
 
 Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.
 """

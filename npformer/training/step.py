@@ -18,8 +18,9 @@ After backward, ``update`` clips the gradients by their norm (``optim/clip.py``)
 Threads, a recorded step or a CUDA graph compute the same faster: ``runner_for`` (``runtime/runner.py``) says whether
 the model and the backend allow it, and ``runner.make`` ends in the same ``update``.
 
-Ctrl-C stops no update in the middle: it is obeyed before or after it (``training/signals.py``), a second one at once,
-unless an update is being made. Parameters, moments and running statistics always belong to the same ``step_number``.
+Ctrl-C stops no update in the middle: the run ends before or after it (``training/signals.py``). A second Ctrl-C ends
+the run at once, but not during an update either. Parameters, moments and running statistics always belong to the same
+``step_number``.
 """
 
 from __future__ import annotations
