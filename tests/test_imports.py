@@ -226,7 +226,7 @@ def test_importing_all_of_npformer_is_quick():
 
 @pytest.mark.skipif(not hasattr(np, "cumulative_sum"), reason="NumPy follows the array API from 2.1 on")
 def test_a_training_step_imports_no_wrapper_of_numpy():
-    """Its 130 modules, numpy.testing and numpy.f2py among them, would take 12 MB."""
+    """Its modules, numpy.testing and numpy.f2py among them, would take 12 MB."""
     step = (
         "from npformer import *; from npformer.models.presets import PRESETS; tiny = PRESETS['tiny']; "
         "model = Transformer(tiny.config(0.1), backend=get_backend('numpy', kernels='numpy')); "

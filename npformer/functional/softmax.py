@@ -19,9 +19,8 @@ row saturates, that is as one weight tends to 1: a softmax that is sure passes n
 attention divides its scores by √D (``attention.py``), and why the loss goes back through softmax and logarithm at once
 (``cross_entropy.py``).
 
-Made fast: a model computes softmax as a part of attention and of the loss, so it is fast there, in ``attention.py``
-and ``cross_entropy.py`` of ``backend/numpy`` and ``backend/numba``, and in ``attention_tiles.cu`` and
-``cross_entropy.cu`` of ``backend/cuda``, where ``softmax.cu`` computes a softmax alone.
+A model computes softmax as a part of attention and of the loss, and it is made fast there: ``backend/ops.py`` names
+the files.
 
 Source: Bridle 1990, "Probabilistic interpretation of feedforward classification network outputs".
 """
