@@ -60,9 +60,9 @@ class KeyValues(NamedTuple):
 
     @classmethod
     def empty(cls, backend: Backend, batch: int, heads: int, max_len: int, width: int) -> KeyValues:
-        """An empty cache for S = max_len positions and heads of width D."""
-        shape = (batch, heads, max_len, width)
-        return cls(backend.zeros(shape), backend.zeros(shape))
+        """An empty cache for S = max_len positions and heads of width D, whose numbers have to be written first."""
+        shape, like = (batch, heads, max_len, width), backend.zeros(())
+        return cls(_unwritten(shape, like), _unwritten(shape, like))
 
     def write(self, start: int, keys: Array, values: Array) -> tuple[Array, Array]:
         """Write n positions (B, H, n, D) at start. Returns all up to them, (B, H, start + n, D), as views."""
@@ -218,14 +218,17 @@ def _take(x: Array, rows: Array) -> Array:
 
 def _selected(buffer: Array, rows: Array, length: int, axis: int) -> Array:
     """A new buffer with these rows. Only the first length positions along axis are copied; no others are ever read."""
-    xp, filled = namespace(buffer), _filled(buffer, length, axis)
-    if isinstance(buffer, np.ndarray):
-        host = workspace.empty((rows.shape[0], *buffer.shape[1:]), buffer.dtype)
-        host[filled] = buffer[filled][rows]
-        return host
-    new = xp.empty((rows.shape[0], *buffer.shape[1:]), dtype=buffer.dtype, device=device_of(buffer))
-    new[filled] = xp.take(buffer[filled], rows, axis=0)
+    filled = _filled(buffer, length, axis)
+    part, new = buffer[filled], _unwritten((rows.shape[0], *buffer.shape[1:]), buffer)
+    new[filled] = part[rows] if isinstance(part, np.ndarray) else _take(part, rows)  # np.take copies all of part first
     return new
+
+
+def _unwritten(shape: tuple[int, ...], like: Array) -> Array:
+    """A new buffer of like's dtype on its device. On the host its memory is reused, without page faults."""
+    if isinstance(like, np.ndarray):
+        return workspace.empty(shape, like.dtype)
+    return namespace(like).empty(shape, dtype=like.dtype, device=device_of(like))
 
 
 def _reorder(buffer: Array, moves: Moves, length: int, axis: int) -> None:

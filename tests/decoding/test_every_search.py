@@ -6,8 +6,10 @@ from functools import partial
 import numpy as np
 import pytest
 
+from npformer.backend import get_backend
 from npformer.decoding import beam_search, greedy, sample
 from npformer.errors import ConfigError, ShapeError, TokenError
+from npformer.layers import decode_state
 
 SRC = np.array([[3, 5, 4, 6, 2, 7], [8, 6, 2, 0, 0, 0]])
 OF_COUNTS = "max_len: expected an integer >= 1, got 0"
@@ -17,6 +19,23 @@ OF_COUNTS = "max_len: expected an integer >= 1, got 0"
 def test_a_device_finds_the_same(search, transformer, numpy64, strict64):
     here, there = (search(transformer(backend, 2), SRC, 5) for backend in (numpy64, strict64))
     assert as_lists(here) == as_lists(there)
+
+
+@pytest.mark.parametrize("search", [greedy, partial(sample, top_k=5), partial(beam_search, beam=3)])
+@pytest.mark.parametrize("options", [{}, {"attention": "local", "window": 2}, {"attention": "local", "stride": 2}])
+@pytest.mark.parametrize("model", ["transformer", "decoder"])
+def test_no_position_is_read_before_it_is_written(search, options, model, kernels, request, monkeypatch):
+    made = request.getfixturevalue(model)(get_backend("numpy", dtype="float64", kernels=kernels), **options)
+    expected = search(made, SRC, 7)
+    buffers = []
+
+    def not_a_number(shape, like):
+        buffers.append(np.full(shape, np.nan if like.dtype.kind == "f" else True, like.dtype))
+        return buffers[-1]
+
+    monkeypatch.setattr(decode_state, "_unwritten", not_a_number)
+    assert as_lists(search(made, SRC, 7)) == as_lists(expected)
+    assert buffers
 
 
 def as_lists(found):

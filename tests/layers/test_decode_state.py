@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+from npformer.backend import workspace
 from npformer.errors import ConfigError, DTypeError, ShapeError
 from npformer.functional import AttentionMask
 from npformer.layers import DecodeState, KeyValues, LayerState
@@ -44,6 +45,17 @@ def test_keys_and_values_are_read_back_at_their_positions(backend):
         found = room.write(start, backend.array(keys[:, :, start:stop]), backend.array(values[:, :, start:stop]))
         assert np.array_equal(backend.host(found[0]), keys[:, :, :stop])
         assert np.array_equal(backend.host(found[1]), values[:, :, :stop])
+
+
+def test_the_memory_of_a_run_serves_the_next_one(numpy32):
+    workspace.forget_unused()
+    before = workspace.kept_bytes()
+    room = KeyValues.empty(numpy32, 2, 4, 64, 64)
+    kept = workspace.kept_bytes()
+    assert kept - before >= room.keys.nbytes + room.values.nbytes
+    del room
+    KeyValues.empty(numpy32, 2, 4, 64, 64)
+    assert workspace.kept_bytes() == kept
 
 
 @pytest.mark.parametrize("rows", [[0, 1, 2], [2, 0], [1, 1, 0, 2], np.array([2], dtype=np.int32)])
