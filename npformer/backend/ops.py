@@ -6,12 +6,11 @@ names (``with_kernels``): ``layer_norm_forward`` in any module of its folder. Us
 layer_norm=Pair(forward, backward))`` for a kernel of your own. Code above the backend does not change when a kernel
 does.
 
-An operation without a kernel in a folder keeps its plain pair there. No time is lost if a model computes it only as a
-part of another operation, whose kernel makes it fast:
+An operation without a kernel in a folder keeps its plain pair there. A model computes some operations only inside
+another one, whose kernel then makes both fast:
 
-    softmax   in attention and in the loss: attention.py and cross_entropy.py of numpy and numba,
-              attention_tiles.cu and cross_entropy.cu of cuda, which also has softmax.cu for a softmax alone
-    ReLU      in the feed-forward: feed_forward.py of each folder
+    softmax   in attention and cross-entropy: files attention* and cross_entropy* of numpy, numba and cuda
+    ReLU      in feed-forward: files feed_forward* of the same folders
 """
 
 from __future__ import annotations

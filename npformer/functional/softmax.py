@@ -19,8 +19,9 @@ row saturates, that is as one weight tends to 1: a softmax that is sure passes n
 attention divides its scores by √D (``attention.py``), and why the loss goes back through softmax and logarithm at once
 (``cross_entropy.py``).
 
-A model computes softmax as a part of attention and of the loss, and it is made fast there: ``backend/ops.py`` names
-the files.
+A model computes softmax inside attention and cross-entropy, so the kernels of these two make it fast: the files
+attention* and cross_entropy* in ``backend/numpy``, ``backend/numba`` and ``backend/cuda``. A softmax alone has a
+kernel on GPUs (``backend/cuda/softmax.cu``).
 
 Source: Bridle 1990, "Probabilistic interpretation of feedforward classification network outputs".
 """

@@ -3,35 +3,38 @@
     post-LN   x ← LN₁(x + Drop(SelfAttention(x)))
               x ← LN₂(x + Drop(CrossAttention(x, memory)))
               x ← LN₃(x + Drop(FeedForward(x)))
-    pre-LN    the same with x ← x + Drop(f(LN(x)))
+    pre-LN    the same with x ← x + Drop(SubLayer(LN(x)))
 
-memory is the encoder's output. In steps, for either order (``layers/residual.py`` says what ``enter`` and ``join``
-compute, and derives them):
+memory is the encoder's output. In steps (``layers/residual.py`` derives ``enter`` and ``join``):
 
-    1   x, h = enter(x)                   h = x, or in pre-LN LN₁(x)
+                                              post-LN                    pre-LN
+    1   x, h = enter(x)                       h = x                      h = LN₁(x)
     2   f = SelfAttention(h)
-    3   x, h = join(x, f)                 the sum, and LN₁ of it, or in pre-LN LN₂
+    3   x, h = join(x, f)                     x = h = LN₁(x + Drop(f))   x = x + Drop(f), h = LN₂(x)
     4   f = CrossAttention(h, memory)
-    5   x, h = join(x, f)                 the sum, and LN₂ of it, or in pre-LN LN₃
+    5   x, h = join(x, f)                     x = h = LN₂(x + Drop(f))   x = x + Drop(f), h = LN₃(x)
     6   f = FeedForward(h)
-    7   y = join(x, f)                    the sum, and in post-LN LN₃ of it
+    7   y = join(x, f)                        y = LN₃(x + Drop(f))       y = x + Drop(f)
 
-Backward, the steps counted down, with f'ᵀ for the backward of f. dx is the gradient of x, dh that of h, which a
-sub-layer read; keep·s are dropout's mask and scale. A value that was used twice receives two gradients, which add:
+Backward, the steps counted down. FeedForward'ᵀ is the backward of FeedForward, and so on; keep·s are dropout's mask
+and scale. dtotal is the gradient of the sum x + Drop(f), so both of its terms receive it:
 
-    7   dx, df = dtotal, dtotal·keep·s        total = x + Drop(f) has two terms; dtotal is dy, or in post-LN LN₃'ᵀ dy
+                                              post-LN                    pre-LN
+    7   dx, df = dtotal, dtotal·keep·s        dtotal = LN₃'ᵀ dy          dtotal = dy
     6   dh = FeedForward'ᵀ df
-    5   dx, df                                the sum was read by 7 as x and by 6 as h, so dtotal has two terms:
-                                              LN₂'ᵀ(dx + dh), or in pre-LN dx + LN₃'ᵀ dh; then dx, df as in 7
-    4   dh, dmemory = CrossAttention'ᵀ df     h gave the queries, memory the keys and the values: two gradients
-    3   dx, df                                read by 5 as x and by 4 as h: likewise, with LN₁, or in pre-LN LN₂
-    2   dh = SelfAttention'ᵀ df               h was query, key and value
-    1   dx = dx + dh                          read by 3 as x and by 2 as h; in pre-LN dx + LN₁'ᵀ dh
+    5   dx, df = dtotal, dtotal·keep·s        dtotal = LN₂'ᵀ(dx + dh)    dtotal = dx + LN₃'ᵀ dh
+    4   dh, dmemory = CrossAttention'ᵀ df
+    3   dx, df = dtotal, dtotal·keep·s        dtotal = LN₁'ᵀ(dx + dh)    dtotal = dx + LN₂'ᵀ dh
+    2   dh = SelfAttention'ᵀ df
+    1   the gradient of the layer's input     dx + dh                    dx + LN₁'ᵀ dh
 
-In post-LN h is x itself, so ``branch_backward`` adds dx + dh as soon as both are there. dmemory (B, S, C) goes into no
-further step of this layer: it is returned beside dx. Every decoder layer read the same memory, so
-``layers/stacks.py`` adds dmemory over the layers, and the sum is the gradient of the encoder's output. In post-LN and
-without dropout, the whole backward is
+Steps 5, 3 and 1 add two gradients, since what they made was used twice: dx comes back from the next join, dh from the
+sub-layer in between. In post-LN x and h are one value, so ``branch_backward`` adds dx + dh at once. In step 4, h
+gave the queries, and memory the keys and the values.
+
+dmemory (B, S, C) goes into no further step of this layer: it is returned beside dx. Every decoder layer read the same
+memory, so ``layers/stacks.py`` adds dmemory over the layers, and the sum is the gradient of the encoder's output. In
+post-LN and without dropout, the whole backward is
 
     dtotal₃     = LN₃'ᵀ dy
     dtotal₂     = LN₂'ᵀ(dtotal₃ + FeedForward'ᵀ dtotal₃)
@@ -150,7 +153,7 @@ class DecoderLayer(ResidualLayer):
         dx, dh = self.branch_backward(dx, self.feed_forward.backward(df, kept.feed_forward))  # back through 6
         dx, df = self.join_backward(dx, dh, kept.join2)  # back through 5
         dh, dmemory = self.cross_attention.backward(df, kept.cross_attention)  # back through 4
-        dx, dh = self.branch_backward(dx, dh)
+        dx, dh = self.branch_backward(dx, dh)  # in post-LN dx + dh
         dx, df = self.join_backward(dx, dh, kept.join1)  # back through 3
         dx, dh = self.branch_backward(dx, self.self_attention.backward(df, kept.self_attention))  # back through 2
         return self.enter_backward(dx, dh, kept.entry), dmemory  # back through 1

@@ -3,26 +3,29 @@
     post-LN   x ← LN₁(x + Drop(SelfAttention(x)))      x ← LN₂(x + Drop(FeedForward(x)))
     pre-LN    x ← x + Drop(SelfAttention(LN₁(x)))      x ← x + Drop(FeedForward(LN₂(x)))
 
-In steps, for either order (``layers/residual.py`` says what ``enter`` and ``join`` compute):
+In steps (``layers/residual.py`` derives ``enter`` and ``join``):
 
-    1   x, h = enter(x)               h = x, or in pre-LN LN₁(x)
+                                             post-LN                    pre-LN
+    1   x, h = enter(x)                      h = x                      h = LN₁(x)
     2   f = SelfAttention(h)
-    3   x, h = join(x, f)             the sum, and LN₁ of it, or in pre-LN LN₂
+    3   x, h = join(x, f)                    x = h = LN₁(x + Drop(f))   x = x + Drop(f), h = LN₂(x)
     4   f = FeedForward(h)
-    5   y = join(x, f)                the sum, and in post-LN LN₂ of it
+    5   y = join(x, f)                       y = LN₂(x + Drop(f))       y = x + Drop(f)
 
-Backward, the steps counted down, with f'ᵀ for the backward of f. dx is the gradient of x, dh that of h, which a
-sub-layer read; keep·s are dropout's mask and scale. A value that was used twice receives two gradients, which add:
+Backward, the steps counted down. FeedForward'ᵀ is the backward of FeedForward, and so on; keep·s are dropout's mask
+and scale. dtotal is the gradient of the sum x + Drop(f), so both of its terms receive it:
 
-    5   dx, df = dtotal, dtotal·keep·s   total = x + Drop(f) has two terms; dtotal is dy, or in post-LN LN₂'ᵀ dy
-    4   dh = FeedForward'ᵀ df            and the gradients of W₁, b₁, W₂, b₂
-    3   dx, df                           the sum was read by 5 as x and by 4 as h, so dtotal has two terms:
-                                         LN₁'ᵀ(dx + dh), or in pre-LN dx + LN₂'ᵀ dh; then dx, df as in 5
-    2   dh = SelfAttention'ᵀ df          h was query, key and value: the attention adds those three
-    1   dx = dx + dh                     read by 3 as x and by 2 as h; in pre-LN dx + LN₁'ᵀ dh
+                                             post-LN                    pre-LN
+    5   dx, df = dtotal, dtotal·keep·s       dtotal = LN₂'ᵀ dy          dtotal = dy
+    4   dh = FeedForward'ᵀ df
+    3   dx, df = dtotal, dtotal·keep·s       dtotal = LN₁'ᵀ(dx + dh)    dtotal = dx + LN₂'ᵀ dh
+    2   dh = SelfAttention'ᵀ df
+    1   the gradient of the layer's input    dx + dh                    dx + LN₁'ᵀ dh
 
-In post-LN h is x itself, so ``branch_backward`` adds dx + dh as soon as both are there. Without dropout, the whole
-post-LN layer is therefore
+Steps 3 and 1 add two gradients, since what they made was used twice: dx comes back from the next join, dh from the
+sub-layer in between. In post-LN x and h are one value, so ``branch_backward`` adds dx + dh at once. In step 2, h was
+query, key and value, and the attention adds those three gradients. A sub-layer's backward also adds those of its
+weights. Without dropout, the whole post-LN layer is
 
     dtotal₂ = LN₂'ᵀ dy
     dtotal₁ = LN₁'ᵀ(dtotal₂ + FeedForward'ᵀ dtotal₂)

@@ -12,15 +12,15 @@ decoder sees no later token and no padding.
 Backward, the steps counted down; each step's derivation stands in its own file:
 
     5   dh = dlogits W_gᵀ      dW_g = Σ_tokens hᵀ dlogits      db_g = Σ_tokens dlogits
-    4   dz, dmemory from dh    each decoder layer's cross-attention gives a dmemory (``layers/decoder_layer.py``), and
-                               ``layers/stacks.py`` adds them
+    4   dz, dmemory from dh    back through the decoder: each of its layers gives a dmemory
+                               (``layers/decoder_layer.py``), and ``layers/stacks.py`` adds them
     3   dE_tgt[v] = √C·Σ dz    over the places where token v stood; dz after dropout's mask and scale
-    2   dx from dmemory        there is no other way from the loss to the encoder
+    2   dx from dmemory        back through the encoder: there is no other way from the loss to the encoder
     1   dE_src[v] = √C·Σ dx    likewise
 
 Row t of learned positions receives Σ dx_t over the batch from the source, and Σ dz_t from the target. Tied embeddings
-are one table E with W_g = Eᵀ. It was used three times, so three gradients add into it: dW_gᵀ, dE_tgt and dE_src. Each
-place only ever adds to ``Parameter.grad``.
+are one table E with W_g = Eᵀ. It was used three times, so three gradients add into it: dW_gᵀ, dE_tgt and dE_src. A
+backward adds to ``Parameter.grad``, and never overwrites it.
 
 Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.
 """

@@ -15,12 +15,12 @@ gives the model a new version. It refuses a parameter that is not in the arena.
 After backward, ``update`` clips the gradients by their norm (``optim/clip.py``), updates the parameters
 (``optim/adam.py``), and lets BatchNorm remember the statistics of the batch.
 
-Threads, a recorded step or a CUDA graph compute the same faster: ``runner_for`` (``runtime/runner.py``) says whether
+Threads, a recording or a CUDA graph make the same step faster: ``runner_for`` (``runtime/runner.py``) says whether
 the model and the backend allow it, and ``runner.make`` ends in the same ``update``.
 
 Ctrl-C stops no update in the middle: the run ends before or after it (``training/signals.py``). A second Ctrl-C ends
-the run at once, but not during an update either. Parameters, moments and running statistics always belong to the same
-``step_number``.
+the run at once, or after the update that is being made. Parameters, moments and running statistics always belong to
+the same ``step_number``.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class TrainStep:
     """Trains model by optimizer; call it with a batch. See the module's docstring.
 
     A target of pad_id does not count, whatever the model, so classes are numbered from 1 where it is 0.
-    schedule (step -> rate) overrides optimizer.lr; clip_norm None means no clipping, infinity that the norm is taken
-    and nothing clipped. seed, with the step, decides all dropout masks. Raises ConfigError for options that make no
-    sense, and for a parameter that is not in model.arena, then or later.
+    schedule (step -> rate) overrides optimizer.lr. With clip_norm None or infinity nothing is clipped; with infinity
+    the norm is still measured. seed, with the step, decides all dropout masks. Raises ConfigError for options that make
+    no sense, and for a parameter that is not in model.arena, then or later.
     """
 
     def __init__(
