@@ -100,14 +100,14 @@ def training(documents):
     """A table for each processor: kernels and dropout down, sizes across."""
     texts = []
     for processor, found in steps(documents).items():
-        rows = []
+        sizes, rows = [size for size in SIZES if any(size in key for key in found)], []
         for name, kernels in KERNELS.items():
             for rate in sorted({key[1] for key in found if key[0] == name}, reverse=True):
-                row = [found.get((name, rate, size)) for size in SIZES]
-                rows.append([f"**{kernels}, dropout {rate:g}**", *[""] * len(SIZES)])
+                row = [found.get((name, rate, size)) for size in sizes]
+                rows.append([f"**{kernels}, dropout {rate:g}**", *[""] * len(sizes)])
                 rows += [[what, *(cell(x) if x else "–" for x in row)] for what, cell in STEP_ROWS.items()]
         own = [x for x in of(documents, "train_step") if x["machine"]["processor"] == processor]
-        texts.append(f"**{processor}**\n\n{table(('', *SIZES), rows)}{origins(own)}")
+        texts.append(f"**{processor}**\n\n{table(('', *sizes), rows)}{origins(own)}")
     return "\n".join(texts) or not_measured("python -m benchmarks.train_step --save benchmarks/results/train_step.json")
 
 

@@ -19,9 +19,9 @@ row saturates, that is as one weight tends to 1: a softmax that is sure passes n
 attention divides its scores by √D (``attention.py``), and why the loss goes back through softmax and logarithm at once
 (``cross_entropy.py``).
 
-A model computes softmax inside attention and cross-entropy, so the kernels of these two make it fast: the files
-attention* and cross_entropy* in ``backend/numpy``, ``backend/numba`` and ``backend/cuda``. A softmax alone has a
-kernel on GPUs (``backend/cuda/softmax.cu``).
+A model computes softmax inside attention and cross-entropy. So the kernels of attention and of cross-entropy make it
+fast: on a CPU the files attention* and cross_entropy* of ``backend/numpy`` and ``backend/numba``, on a GPU those of
+``backend/cuda``. Only a GPU has a kernel for softmax alone, ``backend/cuda/softmax.cu``.
 
 Source: Bridle 1990, "Probabilistic interpretation of feedforward classification network outputs".
 """

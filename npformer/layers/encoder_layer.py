@@ -6,26 +6,28 @@
 In steps (``layers/residual.py`` derives ``enter`` and ``join``):
 
                                              post-LN                    pre-LN
-    1   x, h = enter(x)                      h = x                      h = LN₁(x)
+    1   h = enter(x)                         h = x                      h = LN₁(x)
     2   f = SelfAttention(h)
     3   x, h = join(x, f)                    x = h = LN₁(x + Drop(f))   x = x + Drop(f), h = LN₂(x)
     4   f = FeedForward(h)
     5   y = join(x, f)                       y = LN₂(x + Drop(f))       y = x + Drop(f)
 
-Backward, the steps counted down. FeedForward'ᵀ is the backward of FeedForward, and so on; keep·s are dropout's mask
-and scale. dtotal is the gradient of the sum x + Drop(f), so both of its terms receive it:
+Backward, the steps counted down. FeedForward'ᵀ is the backward of FeedForward, and so on. dtotal is the gradient of
+the sum x + Drop(f): x receives dtotal, and f receives dtotal·keep·s, with dropout's mask and scale.
 
                                              post-LN                    pre-LN
-    5   dx, df = dtotal, dtotal·keep·s       dtotal = LN₂'ᵀ dy          dtotal = dy
+    5   dtotal =                             LN₂'ᵀ dy                   dy
+        dx, df = dtotal, dtotal·keep·s
     4   dh = FeedForward'ᵀ df
-    3   dx, df = dtotal, dtotal·keep·s       dtotal = LN₁'ᵀ(dx + dh)    dtotal = dx + LN₂'ᵀ dh
+    3   dtotal =                             LN₁'ᵀ(dx + dh)             dx + LN₂'ᵀ dh
+        dx, df = dtotal, dtotal·keep·s
     2   dh = SelfAttention'ᵀ df
-    1   the gradient of the layer's input    dx + dh                    dx + LN₁'ᵀ dh
+    1   dx =                                 dx + dh                    dx + LN₁'ᵀ dh
 
-Steps 3 and 1 add two gradients, since what they made was used twice: dx comes back from the next join, dh from the
-sub-layer in between. In post-LN x and h are one value, so ``branch_backward`` adds dx + dh at once. In step 2, h was
-query, key and value, and the attention adds those three gradients. A sub-layer's backward also adds those of its
-weights. Without dropout, the whole post-LN layer is
+Steps 3 and 1 add two gradients, because x was used twice: by the next join, which gives back dx, and by the sub-layer,
+in pre-LN through a norm, which gives back dh. In post-LN the code makes the sum dx + dh a step earlier, in
+``branch_backward``. In step 2, h was query, key and value, and the attention adds those three gradients. The sub-layers
+and the norms add the gradients of their own parameters. Without dropout, the whole post-LN layer is
 
     dtotal₂ = LN₂'ᵀ dy
     dtotal₁ = LN₁'ᵀ(dtotal₂ + FeedForward'ᵀ dtotal₂)
@@ -58,7 +60,7 @@ FULL = SelfAttention()
 class EncoderLayerCache(NamedTuple):
     """The cache of each step."""
 
-    entry: LayerCache[JoinCache] | None  # step 1, LN₁; None in post-LN, where there is no norm
+    entry: LayerCache[JoinCache] | None  # step 1, LN₁; None in post-LN, which has no norm at the entry
     attention: Any  # step 2
     join1: LayerCache[JoinCache]  # step 3
     feed_forward: Any  # step 4

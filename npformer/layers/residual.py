@@ -23,7 +23,7 @@ Backward. dx is the gradient of the stream, dh the gradient of the sub-layer's i
     enter     pre-LN: x ran on, and went through the norm as well:          dx ← dx + LN'ᵀ dh
 
 f'ᵀ dy is f's backward, the product with its transposed Jacobian: LN'ᵀ is derived in ``functional/layer_norm.py``.
-keep·s is dropout's mask and scale. Written without the norm and dropout, a connection is x + f(x), and its transposed
+keep·s are dropout's mask and scale. Written without the norm and dropout, a connection is x + f(x), and its transposed
 Jacobian is I + f'ᵀ. The product over k connections is a sum over 2ᵏ paths, one of which, the product of the I's,
 bypasses every sub-layer (``functional/residual.py``). In pre-LN that path has no norm; in post-LN it passes through
 every norm, which rescales it.

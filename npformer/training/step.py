@@ -12,8 +12,8 @@ token in a padded micro-batch weigh more.) N is counted on the host, where batch
 A step checks once that every parameter of the model will be trained, and again when a part has been replaced, which
 gives the model a new version. It refuses a parameter that is not in the arena.
 
-After backward, ``update`` clips the gradients by their norm (``optim/clip.py``), updates the parameters
-(``optim/adam.py``), and lets BatchNorm remember the statistics of the batch.
+After backward, ``update`` clips the gradients by their norm if clip_norm says so (``optim/clip.py``), updates the
+parameters (``optim/adam.py``), and lets BatchNorm remember the statistics of the batch.
 
 Threads, a recording or a CUDA graph make the same step faster: ``runner_for`` (``runtime/runner.py``) says whether
 the model and the backend allow it, and ``runner.make`` ends in the same ``update``.
