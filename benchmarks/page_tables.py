@@ -100,7 +100,7 @@ def training(documents):
     """A table for each processor: kernels and dropout down, sizes across."""
     texts = []
     for processor, found in steps(documents).items():
-        sizes, rows = [size for size in SIZES if any(size in key for key in found)], []
+        sizes, rows = [size for size in SIZES if any(key[2] == size for key in found)], []
         for name, kernels in KERNELS.items():
             for rate in sorted({key[1] for key in found if key[0] == name}, reverse=True):
                 row = [found.get((name, rate, size)) for size in sizes]
