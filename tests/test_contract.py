@@ -18,8 +18,6 @@ from npformer.proof.subject import subject
 from tests.backend.conftest import upstream_for
 from tests.outputs import parts, used_cache_text
 
-Host = np.ndarray[Any, Any]
-
 CASES = catalogue()
 EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 EVERY_PAIR = pytest.mark.parametrize("case", [c for c in CASES if c.group == "op"], ids=lambda case: case.name)

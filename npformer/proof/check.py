@@ -24,6 +24,7 @@ from npformer.proof.low_precision import against_reference
 from npformer.proof.one_point import How, at_one_point
 from npformer.proof.remembered import remembered_bits
 from npformer.proof.report import WRONG, Report, Row
+from npformer.proof.subject import name_of
 from npformer.proof.vacuity import refuse_wide
 
 #: Around a warp, a vector register or a cache line, and around a block.
@@ -90,7 +91,7 @@ def gradcheck(
             report = _checked(target, inputs, reference, precision, how, sample, sizes)
     except Exception as error:
         raise error.with_traceback(_their_part(error))  # noqa: B904 - it is the same one
-    return replace(report, name=name or _name_of(target))
+    return replace(report, name=name or name_of(target))
 
 
 def _checked(
@@ -136,13 +137,6 @@ def _merged(report: Report, others: Sequence[tuple[str, Report]]) -> Report:
 
 def _gravity(row: Row) -> tuple[bool, float]:
     return not row.ok, row.scaled_error if np.isfinite(row.scaled_error) else np.inf
-
-
-def _name_of(target: Any) -> str:
-    """A target's own name; for a pair, its forward's name."""
-    if type(target) is tuple:
-        return str(getattr(target[0], "__name__", "pair")).removesuffix("_forward")
-    return getattr(target, "name", None) or type(target).__name__
 
 
 def _expect_no_more(how: How, other_points: bool) -> None:

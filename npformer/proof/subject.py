@@ -82,6 +82,14 @@ def subject(
     return LayerSubject(target, inputs, options, device, names, dtype, moved)
 
 
+def name_of(target: Any) -> str:
+    """A target's name: its own, its class's, or for a pair its forward's."""
+    if isinstance(target, tuple):
+        forward = getattr(target[0], "func", target[0])  # the function inside a partial
+        return str(getattr(forward, "__name__", "pair")).removesuffix("_forward")
+    return str(getattr(target, "name", None) or type(target).__name__)
+
+
 class _Called:
     """Something with a forward and a backward, and perhaps parameters, at a check's numbers."""
 

@@ -17,6 +17,7 @@ from npformer.errors import ConfigError, DataError, NpformerError
 from npformer.proof.case import Case
 from npformer.proof.check import gradcheck
 from npformer.proof.report import Report
+from npformer.proof.subject import name_of
 
 FORM = "a function that returns (target, inputs) or (target, inputs, options), inputs a tuple, options a dict"
 
@@ -62,8 +63,7 @@ def user_case(spec: str) -> UserCase:
         )
     how = {key: value for key, value in options.items() if key in CHECK_OPTIONS}
     rest = {key: value for key, value in options.items() if key not in CHECK_OPTIONS}
-    label = getattr(parts[0], "__name__", "pair") if isinstance(target, tuple) else type(target).__name__
-    return UserCase("user", label, lambda backend: target, inputs, rest, how=how)
+    return UserCase("user", name_of(target), lambda backend: target, inputs, rest, how=how)
 
 
 def _call(path: str, name: str) -> Any:

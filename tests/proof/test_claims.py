@@ -17,7 +17,7 @@ from npformer.models import Decoder
 from npformer.proof import catalogue
 from npformer.proof.identities import IDENTITIES, prove
 from npformer.proof.invariants import INVARIANTS, ClaimResults, certify
-from npformer.proof.invariants.invariant import name_of
+from npformer.proof.subject import name_of
 from tests.proof.functions import SOFTMAX, normal, pair, scaled
 from tests.proof.own_code import Gate
 from tests.proof.small_models import SRC, TGT, X

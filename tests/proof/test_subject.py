@@ -43,7 +43,8 @@ def test_a_pair_of_the_table_is_checked_and_other_inputs_are_passed_on():
     assert gradcheck(PLAIN.embedding, tokens, normal(5, 2), 1.5).ok
     visible = np.array([[True, True, False], [False, True, True]])
     q, k, v = normal(3, 2, 2, 3, 4, seed=1)
-    expect_right(PLAIN.attention, q, k, v, mask=AttentionMask(visible, causal=True), rows=["q", "k", "v"])
+    report = expect_right(PLAIN.attention, q, k, v, mask=AttentionMask(visible, causal=True), rows=["q", "k", "v"])
+    assert report.name == "attention"
 
 
 def test_several_outputs_have_gradients_of_their_own():

@@ -156,6 +156,17 @@ SINGLE = [classify, tag, masked, causal]
 TASKS = pytest.mark.parametrize("make", SINGLE)
 
 
+@TASKS
+def test_long_texts_make_batches_smaller(make, numpy64, monkeypatch):
+    task, sizes = make(), []
+    model, collate = model_for(task, numpy64), type(task).collate
+    whole = evaluate_task(model, task, 5)
+    monkeypatch.setattr(evaluation, "TOKENS", 2 * task.max_length + 1)
+    monkeypatch.setattr(type(task), "collate", lambda task, texts: sizes.append(len(texts)) or collate(task, texts))
+    assert evaluate_task(model, task, 5).loss == pytest.approx(whole.loss, rel=1e-12)
+    assert sizes == [2, 2, 1]
+
+
 @pytest.mark.parametrize("make", [*SINGLE, translate])
 @pytest.mark.parametrize("batch_size", [1, 2, 250])
 def test_numbers_are_those_counted_by_hand(make, batch_size, numpy64, monkeypatch):

@@ -11,9 +11,10 @@ from typing import Any
 from npformer.backend import Device
 from npformer.proof.identities import attention, heads, maps, network, universal
 from npformer.proof.identities.identity import Claim, Identity, identity
-from npformer.proof.invariants.invariant import name_of, opened
+from npformer.proof.invariants.invariant import opened
 from npformer.proof.invariants.result import ClaimResults
 from npformer.proof.remembered import remembered_bits
+from npformer.proof.subject import name_of
 
 __all__ = ["IDENTITIES", "Claim", "Identity", "identity", "prove"]
 

@@ -16,9 +16,10 @@ import numpy as np
 
 from npformer.backend import Device
 from npformer.layers.layer import things_in
-from npformer.proof.invariants.invariant import judgement, name_of, opened
+from npformer.proof.invariants.invariant import judgement, opened
 from npformer.proof.invariants.probe import Probe
 from npformer.proof.invariants.result import ClaimResult, DoesNotApply, Violation, close, same_bits
+from npformer.proof.subject import name_of
 from npformer.typing import HostArray
 
 TOLERANCE = 1e-10  # of the terms' size: sums of thousands of float64 terms stay far below

@@ -18,11 +18,12 @@ from npformer.proof.invariants.bookkeeping import (
     shape_and_dtype,
     used_cache,
 )
-from npformer.proof.invariants.invariant import Invariant, name_of, opened
+from npformer.proof.invariants.invariant import Invariant, opened
 from npformer.proof.invariants.result import ClaimResult, ClaimResults, DoesNotApply, Violation
 from npformer.proof.invariants.tokens import ignored_tokens, padding_invariance, tying
 from npformer.proof.invariants.wiring import batch_order, causality, sequences_alone
 from npformer.proof.remembered import remembered_bits
+from npformer.proof.subject import name_of
 
 __all__ = [
     "INVARIANTS",

@@ -61,11 +61,3 @@ def opened(
         probe = Probe(target, inputs, options, device, seed)
         probe.outputs()
         yield probe
-
-
-def name_of(target: Any) -> str:
-    """A target's name: its own, its class's, or for a pair its forward's."""
-    if isinstance(target, tuple):
-        forward = getattr(target[0], "func", target[0])  # the function inside a partial
-        return str(getattr(forward, "__name__", "pair")).removesuffix("_forward")
-    return str(getattr(target, "name", None) or type(target).__name__)
