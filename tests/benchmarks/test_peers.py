@@ -105,6 +105,15 @@ def test_steps_made_together_are_the_steps_made_one_by_one(form, tmp_path, monke
     np.testing.assert_allclose(made.task("step")(), one_by_one[2:], rtol=1e-6)  # the first two made it ready
 
 
+@pytest.mark.parametrize("form", ["textbook", "fast"])
+def test_steps_drop_and_the_loss_that_is_compared_does_not(form, tmp_path):
+    weights = save_weights(PRESETS["tiny"], tmp_path)
+    without, made = (getattr(torch_train, form)("tiny", rate, "numpy", weights) for rate in (0.0, 0.5))
+    assert made.facts["loss"] == without.facts["loss"]
+    assert abs(made.task("step")() - made.facts["loss"]) > 1e-3
+    assert without.task("step")() == pytest.approx(without.facts["loss"], rel=1e-6)
+
+
 def test_bfloat16_is_what_autocast_makes_it(tmp_path):
     """Products are rounded, so the loss differs slightly; losses and weights stay float32."""
     weights = save_weights(PRESETS["tiny"], tmp_path)
