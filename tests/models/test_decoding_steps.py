@@ -24,7 +24,7 @@ KINDS = [
     for positions in ("sinusoidal", "learned", "rotary", "relative", "none")
     for mechanism in MECHANISMS
     if positions != "relative" or not mechanism
-] + [{"norm": "batch"}, {"norm": "batch", "attention": "linear", "norm_order": "pre"}]
+] + [{"norm": "batch"}, {"norm": "batch", "attention": "linear", "norm_order": "pre"}, {"pad_id": 4}]
 FORMS = [
     {"norm_order": norm_order, "activation": activation, "positions": positions, "tie_embeddings": tied}
     for norm_order, activation, positions, tied in itertools.product(

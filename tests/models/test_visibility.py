@@ -42,3 +42,13 @@ def test_more_padding_changes_nothing(of, changes, numpy64, small_model, batch, 
     np.testing.assert_allclose(wide[:, : logits.shape[1]], logits, rtol=1e-12, atol=1e-13)
     for name, gradient in gradients.items():
         np.testing.assert_allclose(wide_gradients[name], gradient, rtol=1e-9, atol=1e-13, err_msg=name)
+
+
+@pytest.mark.parametrize("of", [Transformer, Decoder, Encoder])
+def test_padding_is_the_token_that_the_configuration_names(of, numpy64, small_model, batch):
+    exchanged = [8, *range(1, 8), 0]
+    given = batch[:2] if of is Transformer else batch[:1]
+    usual, model = small_model(numpy64, of), small_model(numpy64, of, pad_id=8)
+    for (name, parameter), (_, other) in zip(model.named_parameters(), usual.named_parameters(), strict=True):
+        parameter.data[...] = other.data[exchanged] if "embedding" in name else other.data
+    assert np.array_equal(model(*(np.choose(ids, exchanged) for ids in given)), usual(*given))
