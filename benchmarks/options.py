@@ -15,7 +15,7 @@ from npformer.models.presets import PRESETS
 
 KERNELS = {"numpy": ("numba", "numpy", "plain"), "cupy": ("cuda", "plain")}
 NO_TORCH = (
-    "--against torch: expected PyTorch, it is not installed; in npformer's folder: pip install '.[bench]' "
+    "--against torch: expected PyTorch, it is not installed; in npformer's folder: pip install -e '.[bench]' "
     "(a CPU build will do), or use --against none"
 )
 CPU_TORCH = (
@@ -195,7 +195,7 @@ def _resolved(kernels, device):
         return "numba" if installed("numba") else "numpy"
     if kernels == "numba" and not installed("numba"):
         raise UsageError(
-            "--kernels numba: expected Numba, it is not installed; in npformer's folder: pip install '.[fast]', "
+            "--kernels numba: expected Numba, it is not installed; in npformer's folder: pip install -e '.[fast]', "
             "or use --kernels numpy"
         )
     return kernels

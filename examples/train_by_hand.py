@@ -3,7 +3,7 @@
     x = table[tokens] + positions           x ← LN(x + Attention(x))           x ← LN(x + FeedForward(x))
     logits = x W + b                        loss = cross-entropy(logits, the same letters in reverse)
 
-There is no autograd. The forward goes up in numbered steps; each step returns its output and a cache. The backward
+There is no autograd. The steps of the forward are numbered; each returns its output and a cache. The backward
 counts down: it hands each cache back and receives the gradients, in the order of the inputs. Where a value was used
 twice, its gradients add.
 """

@@ -39,7 +39,7 @@ def test_another_python_is_refused(monkeypatch, capsys):
 
 
 def _is_for_tests(requirement):
-    """Whether it is installed by ``pip install '.[test]'``."""
+    """Whether it is installed by ``pip install -e '.[test]'``."""
     return "extra ==" not in requirement or re.search(r"extra == ['\"]test['\"]", requirement) is not None
 
 

@@ -81,7 +81,7 @@ def _numba(problem: str | None) -> str:
     """The version; if it is not installed, how to install it and why."""
     version = _version("numba")
     if version == "missing":  # "missing" would count as a failure, and this package is optional
-        return "not installed: pip install '.[fast]' brings compiled kernels; npformer bench compares"
+        return "not installed: pip install -e '.[fast]' brings compiled kernels; npformer bench compares"
     return problem or version
 
 
@@ -89,7 +89,7 @@ def _mkl(problem: str | None) -> str:
     """Whether compiled kernels use it for their products, and if not, why."""
     version = _version("mkl")
     if version == "missing":
-        return "not installed: pip install '.[mkl]' makes Numba kernels faster on Intel's processors"
+        return "not installed: pip install -e '.[mkl]' makes Numba kernels faster on Intel's processors"
     if problem:
         return f"{version}, not used: there are no compiled kernels"
     from npformer.backend.numba.intel import intel

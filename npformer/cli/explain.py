@@ -162,8 +162,8 @@ def _no_place(tensors: dict[str, Any], what: str) -> str:
     listed = "\n  ".join(f"{name} {tuple(x.shape)}" for name, x in list(tensors.items())[:40])
     more = f"\n  … {len(tensors) - 40} more" if len(tensors) > 40 else ""
     operation = get_close_matches(what, OPERATIONS, n=1, cutoff=0.8)
-    meant = f"\n  (or did you mean the operation {operation[0]}?)" if operation else ""
-    return f"--at: expected a number of {what}, NAME[INDEX], got none; it has\n  {listed}{more}{meant}"
+    meant = f"{what}: did you mean the operation {operation[0]}? Otherwise:\n  " if operation else ""
+    return f"{meant}--at: expected a number of {what}, NAME[INDEX], got none; it has\n  {listed}{more}"
 
 
 def _has_symbols() -> bool:

@@ -112,8 +112,8 @@ class _Page:
             rest = f", {share(each.elsewhere, value)} never comes there" if each.elsewhere else ""
             through, past = share(each.through, value), share(each.past, value)
             yield from self.wrapped("", f"{each.name}: through {through}, past {past}{rest}", 4)
-        ended = "all" if paths.exact else "the strongest found"
-        yield from self.wrapped("", f"{len(paths.ways)} ways, {ended}:")
+        ended = "ways in all, the strongest first" if paths.exact else "ways, the strongest that were found"
+        yield from self.wrapped("", f"{len(paths.ways)} {ended}:")
         for way in paths.ways[:3]:
             yield from self.wrapped("", f"{number(way.value)} ({share(way.value, value)})  {_way(paths, way)}", 4)
         left = sum(way.value for way in paths.ways[3:])

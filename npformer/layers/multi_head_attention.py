@@ -23,7 +23,8 @@ In self-attention memory is x, used three times:
     dx = dQ W_qᵀ + dK W_kᵀ + dV W_vᵀ = [dQ dK dV] [W_q W_k W_v]ᵀ
     [dW_q dW_k dW_v] = xᵀ [dQ dK dV]
 
-so with the three matrices side by side in one block (C, 3C), one product going up and two coming back serve all.
+so with the three matrices side by side in one block (C, 3C), one product in the forward and two in the backward serve
+all.
 
 Why the heads need no sum of their own: with W_o cut into H groups of D rows, y = Σ_h o_h W_o⁽ʰ⁾ + b_o. Thus
 do_h = dy W_o⁽ʰ⁾ᵀ, the h-th group of D columns of dy W_oᵀ, which is what split takes. Likewise the h-th group of dQ's

@@ -48,7 +48,7 @@ Sizes: TypeAlias = dict[int, dict[str, float]]
 
 
 class First(NamedTuple):
-    """The first place that differs: a call, going up or coming down."""
+    """The first place that differs: a call, in the forward or in the backward."""
 
     call: int
     way: str  # "forward" or "backward"

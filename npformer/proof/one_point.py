@@ -124,7 +124,10 @@ def _proving_nothing(rows: Sequence[Row], report: Report, why: str) -> Report:
 def _expect_something(checked: Subject) -> None:
     """Raise ShapeError if there is no tensor to check, or an empty one."""
     if not checked.tensors:
-        raise ShapeError("inputs: expected at least one float array, or a target with parameters, got nothing to check")
+        raise ShapeError(
+            "inputs: expected at least one array of floats, or a target with parameters, got nothing to check; "
+            "integers and lists are passed on unchecked: np.asarray(x, dtype=float) makes an array of floats"
+        )
     for tensor, value in checked.tensors.items():
         if value.size == 0:
             raise ShapeError(

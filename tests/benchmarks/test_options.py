@@ -26,7 +26,7 @@ def test_without_torch_one_error_says_what_to_install(module, without, refused):
     without("torch")
     assert refused(module.main, "--kernels plain") == (
         "benchmarks: --against torch: expected PyTorch, it is not installed; in npformer's folder: "
-        "pip install '.[bench]' (a CPU build will do), or use --against none\n"
+        "pip install -e '.[bench]' (a CPU build will do), or use --against none\n"
     )
 
 
@@ -35,7 +35,7 @@ def test_compiled_kernels_need_numba_and_auto_works_without_it(module, without, 
     without("numba")
     error = refused(module.main, "--kernels numba")
     assert "expected Numba, it is not installed" in error
-    assert "pip install '.[fast]'" in error
+    assert "pip install -e '.[fast]'" in error
     parser = options.new_parser("x", "", "", "tiny", "auto,numpy,plain", 1)
     assert options.checked(parser.parse_args(["--against", "none"])).kernels == ["numpy", "plain"]
 

@@ -140,7 +140,7 @@ def test_what_is_refused(words, message, cli):
 
 def test_compiled_kernels_without_numba(cli, monkeypatch):
     monkeypatch.setattr(numpy_kernels, "find_spec", lambda name: None)
-    cli("bench --device numpy --kernels numba").refused("Numba is not installed", "pip install '.[fast]'")
+    cli("bench --device numpy --kernels numba").refused("Numba is not installed", "pip install -e '.[fast]'")
 
 
 def test_a_file_in_the_way_is_kept(cli, tmp_path, monkeypatch):

@@ -108,7 +108,7 @@ def test_without_numba_the_extra_is_recommended(cli, monkeypatch):
     monkeypatch.setattr(numpy_backends, "find_spec", lambda name: None)
     done = cli("doctor --json").fine()
     assert done.document["Numba"] == (
-        "not installed: pip install '.[fast]' brings compiled kernels; npformer bench compares"
+        "not installed: pip install -e '.[fast]' brings compiled kernels; npformer bench compares"
     )
     assert done.document["--kernels auto"] == "numpy, because Numba cannot be used"
 
@@ -116,7 +116,12 @@ def test_without_numba_the_extra_is_recommended(cli, monkeypatch):
 @pytest.mark.parametrize(
     ("version", "compiled", "problem", "said"),
     [
-        ("missing", None, "", "not installed: pip install '.[mkl]' makes Numba kernels faster on Intel's processors"),
+        (
+            "missing",
+            None,
+            "",
+            "not installed: pip install -e '.[mkl]' makes Numba kernels faster on Intel's processors",
+        ),
         ("9.9", "no Numba", "", "9.9, not used: there are no compiled kernels"),
         ("9.9", None, "it is old", "9.9, not used: it is old"),
         ("9.9", None, "", "9.9"),

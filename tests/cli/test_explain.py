@@ -61,7 +61,7 @@ def test_random_numbers_are_checked(cli):
         ("transformer --at 'generator.bias[1]' --up 'dQ[0]'", "--up: expected a gradient that"),
         ("transformer --at 'generator.bias[1]' --text a", "expected the folder of a run"),
         ("layer_norm --at 'x[0]'", "expected a run or a model as TARGET, got the operation layer_norm"),
-        ("layernorm", "(or did you mean the operation layer_norm?)"),
+        ("layernorm", "layernorm: did you mean the operation layer_norm? Otherwise:"),
         ("rotary --at 'x[0]'", "got the operation rotary; leave them out"),
         ("--random 0", "--random: expected N >= 1"),
         ("--random 3 transformer", "and no model"),

@@ -253,6 +253,8 @@ def test_the_address_switches_a_bug_on(browser, page, bugs):
         assert browser.run(STEP)[0] == (first if number is None else number), query
         assert browser.run("return document.getElementById('bug').value") == ("" if number == 0 else one.bug.id)
         assert browser.find("#bugtext").is_displayed() == (number != 0)
+        before = browser.run("return getComputedStyle(document.getElementById('verdict'), '::before').content")
+        assert ("without the bug" in before) == (number != 0), "the verdict is about the right code"
 
 
 def test_what_a_layer_itself_adds_with_a_bug_is_shown(browser, tmp_path):

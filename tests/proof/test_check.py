@@ -173,7 +173,8 @@ QKV = (np.ones((3, 4)), np.ones((5, 4)), np.ones((5, 2)))
         (
             (lambda a, b: (a @ b, None), None),
             (np.array([[1]]), np.array([[2]])),
-            "inputs: expected at least one float array, or a target with parameters, got nothing to check",
+            "inputs: expected at least one array of floats, or a target with parameters, got nothing to check; "
+            "integers and lists are passed on unchecked: np.asarray(x, dtype=float) makes an array of floats",
         ),
     ],
     ids=["another order", "empty", "nothing to check"],

@@ -28,7 +28,8 @@ def cupy_problem() -> str | None:
     except ImportError as error:
         if (error.name or "").split(".")[0] == "cupy":
             return (
-                "CuPy is not installed; in npformer's folder: pip install '.[cuda12]' or '.[cuda13]', as your driver is"
+                "CuPy is not installed; in npformer's folder: pip install -e '.[cuda12]', or '.[cuda13]' if your "
+                "driver is for CUDA 13"
             )
         return f"CuPy is installed but cannot be imported ({error}); reinstall npformer with the extra cuda12 or cuda13"
     except Exception as error:  # a broken installation may raise anything

@@ -106,7 +106,7 @@ def numpy_backend(dtype: str, kernels: str = "auto", threads: int | None = None)
 def numba_problem() -> str | None:
     """Why Numba's kernels cannot be used here, in words, or None if they can. In that case Numba has been imported."""
     if find_spec("numba") is None:
-        return "Numba is not installed; in npformer's folder: pip install '.[fast]'"
+        return "Numba is not installed; in npformer's folder: pip install -e '.[fast]'"
     try:
         import_module("npformer.backend.numba")
     except Exception as error:  # usually NumPy is too new for this Numba; the other kernels do not need it

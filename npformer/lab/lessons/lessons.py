@@ -75,9 +75,9 @@ LESSONS: tuple[Lesson, ...] = (
         "A mean in place of a sum. Which gradient is wrong, by which factor, and does training tell?",
         (
             Step(
-                "Each row compares a gradient with slopes that are measured on the forward alone. An error of 1e-16 is "
-                "rounding.",
-                "npformer gradcheck --only linear:",
+                "The first three rows are those of linear. Each compares a gradient with slopes that are measured on "
+                "the forward alone. An error of 1e-16 is rounding.",
+                "npformer gradcheck --only linear",
             ),
         ),
     ),
@@ -88,8 +88,8 @@ LESSONS: tuple[Lesson, ...] = (
         "outputs. The matrix of all these derivatives is never built: its product with dy is one sum a row.",
         (
             Step(
-                "Read the forward, line by line, and derive the backward yourself before you compare. The code is "
-                "npformer/functional/softmax.py.",
+                "The formula of the forward comes first. Derive the backward from it yourself, and only then read on "
+                "to the derivation. The code is npformer/functional/softmax.py.",
                 "npformer explain softmax",
             ),
         ),
@@ -112,7 +112,7 @@ LESSONS: tuple[Lesson, ...] = (
         "Without one of them the loss still falls, and the mistake stays.",
         (
             Step(
-                "The forward first, as before. The code is npformer/functional/layer_norm.py.",
+                "Derive the backward yourself first, as before. The code is npformer/functional/layer_norm.py.",
                 "npformer explain layer_norm",
             ),
         ),

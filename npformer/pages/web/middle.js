@@ -21,7 +21,7 @@ function heading(app, step) {
   const last = path.pop();
   const kind = call.kind === "operation" ? "operation" : `layer ${call.type}`;
   return [
-    h("p", { class: `way ${step.way}` }, step.way === "forward" ? "forward: going up" : "backward: coming down", ` · ${kind}`),
+    h("p", { class: `way ${step.way}` }, step.way, ` · ${kind}`),
     h("h2", {}, path.length ? h("span", { class: "path" }, path.join(" › ") + " › ") : null, last, call.use > 1 ? ` (${call.use})` : ""),
     h("p", { class: "says" }, ...sentence(app, step)),
   ];

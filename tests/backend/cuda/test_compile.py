@@ -111,7 +111,7 @@ def _compile(text, flags):
 def nvrtc():
     """Skips, visibly, where it is not installed."""
     if library_path() is None:
-        pytest.skip("NVRTC is not installed; in npformer's folder: pip install '.[nvrtc]'")
+        pytest.skip("NVRTC is not installed; in npformer's folder: pip install -e '.[nvrtc]'")
 
 
 MOST = Resources(registers=255, shared=SHARED, stack=STACK, spilled=0)

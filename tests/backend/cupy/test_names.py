@@ -13,7 +13,7 @@ from tests.backend.cuda import fake_cublas
 from tests.backend.cuda.host_runtime import compiler_problem
 from tests.backend.cupy import emulated
 
-REASON = "CuPy is not installed; in npformer's folder: pip install '.[cuda12]', which needs no GPU"
+REASON = "CuPy is not installed; in npformer's folder: pip install -e '.[cuda12]', which needs no GPU"
 
 
 @pytest.fixture
