@@ -74,7 +74,8 @@ def _each(runs: Sequence[RunSummary], inside: Callable[[RunSummary], str]) -> st
 
 def _repeat(run: RunSummary) -> str:
     return (
-        f"<p>Train {escaped(run.name)} again, from the start:</p><pre><code>{escaped(run.repeat)}</code></pre>"
+        f"<p>Train from the start with the options that {escaped(run.name)} ended with:</p>"
+        f"<pre><code>{escaped(run.repeat)}</code></pre>"
         "<p>Or with every option as it was, on this machine:</p>"
         f"<pre><code>{escaped(run.again)}</code></pre>"
     )

@@ -48,7 +48,7 @@ def yes():
 BROKEN = {
     "not installed": (
         None,
-        r"CuPy is not installed; in npformer's folder: pip install '\.\[cuda12\]' or '\.\[cuda13\]'",
+        r"CuPy is not installed; in npformer's folder: pip install -e '\.\[cuda12\]', or '\.\[cuda13\]' if",
     ),
     "no device": (fake_cupy(), r"CuPy 99\.0 is installed but no GPU answers; check the driver with nvidia-smi"),
     "first allocation": (
