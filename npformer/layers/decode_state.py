@@ -60,9 +60,9 @@ class KeyValues(NamedTuple):
 
     @classmethod
     def empty(cls, backend: Backend, batch: int, heads: int, max_len: int, width: int) -> KeyValues:
-        """An empty cache for S = max_len positions and heads of width D, whose numbers have to be written first."""
+        """A cache for S = max_len positions and heads of width D, uninitialised as with ``np.empty``."""
         shape, like = (batch, heads, max_len, width), backend.zeros(())
-        return cls(_unwritten(shape, like), _unwritten(shape, like))
+        return cls(_empty(shape, like), _empty(shape, like))
 
     def write(self, start: int, keys: Array, values: Array) -> tuple[Array, Array]:
         """Write n positions (B, H, n, D) at start. Returns all up to them, (B, H, start + n, D), as views."""
@@ -219,13 +219,13 @@ def _take(x: Array, rows: Array) -> Array:
 def _selected(buffer: Array, rows: Array, length: int, axis: int) -> Array:
     """A new buffer with these rows. Only the first length positions along axis are copied; no others are ever read."""
     filled = _filled(buffer, length, axis)
-    part, new = buffer[filled], _unwritten((rows.shape[0], *buffer.shape[1:]), buffer)
+    part, new = buffer[filled], _empty((rows.shape[0], *buffer.shape[1:]), buffer)
     new[filled] = part[rows] if isinstance(part, np.ndarray) else _take(part, rows)  # np.take copies all of part first
     return new
 
 
-def _unwritten(shape: tuple[int, ...], like: Array) -> Array:
-    """A new buffer of like's dtype on its device. On the host its memory is reused, without page faults."""
+def _empty(shape: tuple[int, ...], like: Array) -> Array:
+    """An uninitialised array of like's dtype on its device. On the host its memory is reused, without page faults."""
     if isinstance(like, np.ndarray):
         return workspace.empty(shape, like.dtype)
     return namespace(like).empty(shape, dtype=like.dtype, device=device_of(like))

@@ -33,7 +33,7 @@ def test_no_position_is_read_before_it_is_written(search, options, model, kernel
         buffers.append(np.full(shape, np.nan if like.dtype.kind == "f" else True, like.dtype))
         return buffers[-1]
 
-    monkeypatch.setattr(decode_state, "_unwritten", not_a_number)
+    monkeypatch.setattr(decode_state, "_empty", not_a_number)
     assert as_lists(search(made, SRC, 7)) == as_lists(expected)
     assert buffers
 

@@ -1,5 +1,6 @@
 """The decode state: buffers that fill up, rows that are chosen, states that share no written memory."""
 
+import gc
 import re
 
 import numpy as np
@@ -48,6 +49,7 @@ def test_keys_and_values_are_read_back_at_their_positions(backend):
 
 
 def test_the_memory_of_a_run_serves_the_next_one(numpy32):
+    gc.collect()  # so that nothing an earlier test left is freed meanwhile
     workspace.forget_unused()
     before = workspace.kept_bytes()
     room = KeyValues.empty(numpy32, 2, 4, 64, 64)

@@ -73,8 +73,8 @@ def write_new(path: Path, text: str) -> None:
             file.write(text)
     except FileExistsError:
         raise OutputError(
-            f"{path}: it exists, and nothing is ever overwritten; move it away, or name another file: npformer grade "
-            f"{path.with_stem(path.stem + '_2')} --template …"
+            f"{path}: it exists, and nothing is ever overwritten; move it away, or name another file, such as "
+            f"{path.with_stem(path.stem + '_2')}"
         ) from None
     except OSError as error:
         raise OutputError(f"{path}: cannot be written: {error.strerror}; choose another folder") from error
