@@ -157,7 +157,7 @@ class _Run:
         """dy as a tensor with dy's memory layout: with gaps, or broadcast (stride 0)."""
         dy = np.asarray(dy)
         once = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in dy.strides)
-        tensor = self._tensor(dy[once], False)
+        tensor = self._tensor(np.asarray(dy[once]), False)  # of shape (), an index gives a scalar
         return tensor.expand(dy.shape) if 0 in dy.strides else _laid_out(tensor, _has_gaps(dy))
 
     def _tensor(self, x: Any, is_complex: bool) -> Any:

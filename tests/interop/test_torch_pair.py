@@ -55,6 +55,10 @@ def make_power(exponent):
     return function_of("Power", forward=forward, setup_context=setup_context, backward=backward)
 
 
+def test_a_loss_without_axes_is_checked():
+    expect_right(checked(lambda x: x.tanh().sum(), X), "x")
+
+
 @pytest.mark.parametrize(("factor", "ok"), [(1.0, True), (1.001, False)])
 def test_a_right_and_a_wrong_backward_are_told_apart_by_the_names_of_the_inputs(factor, ok):
     report = checked(make_scaled_sine(factor), X, X + 1)
