@@ -50,8 +50,18 @@ def is_float(x):
 def rounded(x, precision):
     """x rounded to what the precision stores: float16 arrays for float16, float32 arrays otherwise."""
     if precision == "float16":
-        return x.astype(np.float16)
-    return bfloat16(x) if precision == "bfloat16" else x.astype(np.float32)
+        return float16(x)
+    return bfloat16(x) if precision == "bfloat16" else float32(x)
+
+
+def float16(x):
+    """x as float16."""
+    return np.asarray(x).astype(np.float16)
+
+
+def float32(x):
+    """x as float32."""
+    return np.asarray(x).astype(np.float32)
 
 
 def bfloat16(x):
