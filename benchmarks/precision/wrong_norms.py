@@ -1,0 +1,131 @@
+"""Wrong gradients of norms."""
+
+import numpy as np
+
+from benchmarks.precision import references as of
+from benchmarks.precision.draws import normal, normed
+from benchmarks.precision.kernel import WRONG, Kernel, bfloat16
+from benchmarks.precision.right_norms import (
+    BLOCK,
+    LAYER_NORM,
+    RMS_NORM,
+    blocked_forward,
+    inside_forward,
+    kept_forward,
+    unit_forward,
+)
+
+
+def without_mean_of_dy(dy, cache):
+    h, r, gamma = cache
+    g = dy * gamma
+    dx = r * (g - h * (g * h).mean(-1, keepdims=True))
+    return bfloat16(dx), bfloat16((dy * h).sum(0)), bfloat16(dy.sum(0))
+
+
+def without_normalised_term(dy, cache):
+    x, mean, r, gamma = cache
+    g = dy * gamma
+    dgamma = (dy * ((x - mean) * r)).sum(0)
+    return bfloat16(r * (g - g.mean(-1, keepdims=True))), bfloat16(dgamma), bfloat16(dy.sum(0))
+
+
+def statistics_of_the_next_row(dy, cache):
+    h, r, gamma = cache
+    g = dy * gamma
+    dx = np.roll(r, 1, axis=0) * (g - g.mean(-1, keepdims=True) - h * (g * h).mean(-1, keepdims=True))
+    return bfloat16(dx), bfloat16((dy * h).sum(0)), bfloat16(dy.sum(0))
+
+
+def whole_blocks_alone(dy, cache):
+    x, mean, r, gamma = cache
+    n, whole = x.shape[-1], x.shape[-1] // BLOCK * BLOCK
+    h, g = (x - mean) * r, dy * gamma
+    along_h = (g * h)[:, :whole].sum(-1, keepdims=True) / n
+    return r * (g - g.sum(-1, keepdims=True) / n - h * along_h), (dy * h).sum(0), dy.sum(0)
+
+
+def rms_forward(x, gamma):
+    """bfloat16 with float32 inside."""
+    r = 1 / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6)
+    return bfloat16(gamma * (x * r)), (x, r, gamma)
+
+
+def rms_without_second_term(dy, cache):
+    x, r, gamma = cache
+    return bfloat16(dy * gamma * r), bfloat16((dy * x * r).sum(0))
+
+
+def float32_rms_forward(x, gamma):
+    return gamma * (x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6)), (x, gamma)
+
+
+def another_eps(dy, cache):
+    x, gamma = cache
+    r = 1 / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5)
+    h, g = x * r, dy * gamma
+    return r * (g - h * (g * h).mean(-1, keepdims=True)), (dy * h).sum(0)
+
+
+def batch_norm_forward(x):
+    r = 1 / np.sqrt(x.var(0) + 1e-5)
+    h = (x - x.mean(0)) * r
+    return h, (h, r)
+
+
+def over_one_less(dy, cache):
+    h, r = cache
+    return r * (dy - dy.mean(0) - h * ((dy * h).sum(0) / (len(h) - 1)))
+
+
+def without_projection(dy, cache):
+    _, r = cache
+    return r * dy
+
+
+def wrong(name, precision, forward, backward, reference, draw, mistake):
+    return Kernel(name, WRONG, precision, (forward, backward), reference, draw, mistake)
+
+
+KERNELS = (
+    wrong(
+        "LayerNorm, bfloat16, no mean of dy",
+        "bfloat16", kept_forward, without_mean_of_dy, LAYER_NORM, normed(8, 64),
+        "the mean of γ·dy is missing",
+    ),
+    wrong(
+        "LayerNorm, bfloat16, offset 30, no x̂ term",
+        "bfloat16", inside_forward, without_normalised_term, LAYER_NORM, normed(8, 512, offset=30),
+        "x̂ times the mean of γ·dy·x̂ is missing",
+    ),
+    wrong(
+        "LayerNorm, bfloat16, another row's statistic",
+        "bfloat16", kept_forward, statistics_of_the_next_row, LAYER_NORM, normed(8, 64),
+        "1/σ is that of the row before",
+    ),
+    wrong(
+        "LayerNorm in blocks, float32, end of the row not summed",
+        "float32", blocked_forward, whole_blocks_alone, LAYER_NORM, normed(4, 260, offset=2),
+        "the mean of γ·dy·x̂ leaves out the 4 columns after the last whole block",
+    ),
+    wrong(
+        "RMSNorm, bfloat16, 4×2048, no second term",
+        "bfloat16", rms_forward, rms_without_second_term, RMS_NORM, normed(4, 2048, bias=False),
+        "x̂ times the mean of γ·dy·x̂ is missing",
+    ),
+    wrong(
+        "RMSNorm, float32, another eps",
+        "float32", float32_rms_forward, another_eps, RMS_NORM, normed(6, 32, bias=False),
+        "eps is 1e-5 in the backward, 1e-6 in the forward",
+    ),
+    wrong(
+        "batch norm, float32, 1/(N − 1)",
+        "float32", batch_norm_forward, over_one_less, of.batch_norm, normal((6, 10)),
+        "one mean over 6 rows is divided by 5",
+    ),
+    wrong(
+        "rows of length 1, float32, 2×4096, no projection",
+        "float32", unit_forward, without_projection, of.unit, normal((2, 4096)),
+        "y times the row sum of dy·y is missing",
+    ),
+)  # fmt: skip
