@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,6 +47,7 @@ def gradcheck(
     tolerance: float = TOLERANCE,
     reference: Any = None,
     precision: str | None = None,
+    accumulate: str | None = None,
     structure: str | Mapping[str, str] | None = None,
     sample: Callable[[np.random.Generator], Sequence[Any]] | None = None,
     sizes: Callable[[int], Sequence[Any]] | None = None,
@@ -68,8 +69,10 @@ def gradcheck(
     complex_step False switches that witness off; if it is invalid for target, it is left out automatically, and the
     report says so. tolerance: an entry's largest error relative to the largest entry of its tensor, and relative to
     the terms whose sum it is (the two rules of ``judge.py``).
-    reference: for a kernel in float32, float16 or bfloat16, a pair or a forward that is right; it runs in
-    float64. precision: the kernel's precision, if it is not the inputs'.
+    reference: for a kernel in float32, TF32, float16 or bfloat16, a pair or a forward that is right; it runs in float64.
+    For a kernel in float64 it declares another gradient than the derivative, such as a straight-through estimator's.
+    precision: "float32", "tf32", "float16", "bfloat16" or "float64", if it is not the inputs'. accumulate: what the
+    kernel adds up in (default float32).
     structure: "symmetric" for inputs of which only one triangle is read, or {name: "symmetric"}.
     sample: sample(rng) gives inputs at other points, sizes: sizes(n) inputs of size n (31 to 33, 127 to 129).
     explain False omits the search for the cause of an error. The search takes longer than the check, and it changes
@@ -88,28 +91,36 @@ def gradcheck(
     )  # fmt: skip
     try:
         with remembered_bits():
-            report = _checked(target, inputs, reference, precision, how, sample, sizes)
+            report = _checked(target, inputs, _Low(reference, precision, accumulate), how, sample, sizes)
     except Exception as error:
         raise error.with_traceback(_their_part(error))  # noqa: B904 - it is the same one
     return replace(report, name=name or name_of(target))
 
 
+class _Low(NamedTuple):
+    """The options of a check in low precision."""
+
+    reference: Any
+    precision: str | None
+    accumulate: str | None
+
+
 def _checked(
-    target: Any,
-    inputs: Sequence[Any],
-    reference: Any,
-    precision: str | None,
-    how: How,
-    sample: Sample | None,
-    sizes: Sized | None,
+    target: Any, inputs: Sequence[Any], low: _Low, how: How, sample: Sample | None, sizes: Sized | None
 ) -> Report:
     """Run the check in float64 at all points, or in the target's own precision."""
-    if reference is not None or precision is not None:
-        _expect_no_more(how, sample is not None or sizes is not None)
-        return _explained(against_reference(target, reference, inputs, precision, how), target, inputs, how)
-    report = at_one_point(target, inputs, how)
+    is_low = low != _Low(None, None, None)
+    if is_low:
+        _expect_no_more(how)
+
+    def check(given: Sequence[Any], how: How) -> Report:
+        return against_reference(target, *low, given, how) if is_low else at_one_point(target, given, how)
+
+    report = check(inputs, how)
+    if is_low and low.precision != "float64":
+        report = _explained(report, target, inputs, how)
     points = _points(sample, sizes, how.seed)
-    return _merged(report, [(said, at_one_point(target, given, how.elsewhere())) for said, given in points])
+    return _merged(report, [(said, check(given, how.elsewhere())) for said, given in points])
 
 
 def _points(sample: Sample | None, sizes: Sized | None, seed: int) -> Iterator[tuple[str, Sequence[Any]]]:
@@ -139,12 +150,12 @@ def _gravity(row: Row) -> tuple[bool, float]:
     return not row.ok, row.scaled_error if np.isfinite(row.scaled_error) else np.inf
 
 
-def _expect_no_more(how: How, other_points: bool) -> None:
+def _expect_no_more(how: How) -> None:
     """Raise ConfigError for options that have no meaning if a precision sets the tolerance."""
-    if other_points or how.elementwise is False or how.tolerance != TOLERANCE:
+    if how.elementwise is False or how.tolerance != TOLERANCE:
         raise ConfigError(
-            "reference, precision: expected no sample, sizes, tolerance or elementwise=False beside them: each element "
-            "is judged at the point given, by what the precision allows; call gradcheck once for each point"
+            "reference, precision: expected no tolerance or elementwise=False beside them: each element is judged by "
+            "what the precision explains"
         )
 
 

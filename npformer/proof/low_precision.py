@@ -1,232 +1,286 @@
-"""Judges kernels in float32, float16 and bfloat16 by a reference in float64, within the limits of the precision.
+"""Judges kernels in low precision against a reference: a pair that computes the same in float64, or a forward alone.
 
-A kernel's own forward is too coarse for differences: the best step in float32 gives a slope to about 1e-5, and only if
-outputs are differenced before they are summed. So the witnesses find the gradients of a *reference*, a pair or a
-forward that computes the same in float64, and the kernel's gradient a_i is right if
+The kernel gets numbers of its own precision, and the reference the same numbers. ``nearby.py`` has the rule by which
+what rounding explains is parted from a mistake, ``rounding.py`` the arithmetic that says what rounding explains. The
+reference is checked first, in float64: a kink, a tie or a point without a value is one in any precision, and a
+reference that is wrong judges nothing. In float64 a reference may declare another gradient than the derivative of its
+forward, as a straight-through estimator has.
 
-    |a_i − n_i| ≤ 8·s_i + λ·u·√N·A_i + φ        λ = 4, φ = λ·u·max(max|n|, rms(r·y)·√N / rms x)
-
-    u    2⁻²⁴ in float32, 2⁻¹¹ in float16, 2⁻⁸ in bfloat16
-    s_i  the spread: the change of the reference's gradient, in float64, if inputs and upstream gradient move by at
-         most one unit in the last place of the kernel's precision; the largest of 16 moves
-    A_i  the entry's reach (``judge.py``); N the number of terms of L, since the errors of N roundings add
-         like a random walk (Higham & Mary 2019, SIAM J. Sci. Comput. 41, theorem 3.1)
-
-Without a reference, the kernel's own forward is differenced with steps that suit its precision, and CANNOT TELL
-suggests a reference. bfloat16 is no NumPy type: a kernel that rounds to it gets float32 numbers that bfloat16 can
-represent, and precision="bfloat16" sets its precision.
+A forward alone is differentiated by the complex step, a forward for each entry; of a large input, entries are sampled.
+Without a reference, the kernel's own forward is differenced with steps that suit its precision.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.errors import ConfigError
-from npformer.percent import percent
+from npformer.errors import ConfigError, ShapeError
+from npformer.progress_bar import Bar
 from npformer.proof import behaviour
-from npformer.proof.fitness import fitness
+from npformer.proof.formats import Format, format_named, format_of, rounded
 from npformer.proof.inputs import is_float
-from npformer.proof.measures import largest, max_abs, rms, scale_of, terms, worst_at
-from npformer.proof.one_point import How
-from npformer.proof.oracles import Evidence, Oracle, units
-from npformer.proof.report import RIGHT, UNCLEAR, WRONG, Report, Row
+from npformer.proof.measures import largest, max_abs, worst_at
+from npformer.proof.nearby import DRAWS, ONCE, POINTS, Coefficients, Errors, errors_of, moved
+from npformer.proof.nearby_row import Compared, row_of
+from npformer.proof.one_point import How, at_one_point
+from npformer.proof.own_forward import NO_REFERENCE, by_own_forward
+from npformer.proof.reference import Reference
+from npformer.proof.report import KINK, UNCLEAR, WRONG, Report, Row
+from npformer.proof.rounding import Level, Rounding
 from npformer.proof.subject import Subject, Upstream, subject
+from npformer.proof.sweep import kink
 from npformer.proof.symmetric import with_structure
-from npformer.typing import HostArray, HostArrays, Tensors
+from npformer.typing import HostArrays
 
-UNIT = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
-LAMBDA = 4.0
-MOVES = 16
-#: Relative to a tensor's largest entry: a wider limit decides nothing.
-TOO_WIDE = 0.2
+#: Of an output's largest change as inputs move by a rounding: an output farther off is another function's.
+ANOTHER = 8.0
 
 
 class _Kernel(NamedTuple):
-    """The kernel at the point of the check, and the precision of its numbers."""
+    """The kernel at the point of the check, its inputs, and the precision of its numbers and of its sums."""
 
     checked: Subject
-    precision: str
-    u: float
+    inputs: list[Any]
+    precision: Format
+    inside: Format
+
+    @classmethod
+    def of(cls, target: Any, inputs: Sequence[Any], precision: str | None, accumulate: str | None, how: How) -> _Kernel:
+        known = format_of(inputs, precision)
+        sums = format_named("accumulate", accumulate or ("float64" if known.name == "float64" else "float32"))
+        placed = [rounded(x, known) if is_float(x) and isinstance(x, np.ndarray) else x for x in inputs]
+        dtype = known.name if known.name in ("float64", "float16") else "float32"
+        own = subject(target, placed, how.options, how.device, how.names, dtype)
+        return cls(with_structure(own, how.structure), placed, known, sums)
+
+    @property
+    def as_computed(self) -> Level:
+        """One rounding of what the kernel computes inside."""
+        each = min(self.inside.u, 2.0**-24) if self.precision.name != "float64" else self.precision.u
+        product = self.precision.product if self.precision.name == "tf32" else each
+        return Level(each, product, partial=self.inside.u if self.inside.u > each else 0.0)
+
+    def as_stored(self, is_forward: bool) -> Level:
+        """One rounding of what it stores, at every result of its backward, and at every constant."""
+        u, inside = self.precision.u, self.as_computed
+        if is_forward:
+            return inside._replace(constant=u)
+        return inside._replace(
+            each=u, product=max(u, inside.product), together=u, constant=u, tiny=self.precision.least / 2
+        )
+
+    def moved(self, seed: Sequence[int]) -> HostArrays:
+        """The tensors at a point nearby, in numbers of the kernel's precision."""
+        rng, symmetric = np.random.default_rng(seed), getattr(self.checked, "which", ())
+        there = {name: moved(x, rng, self.precision.u) for name, x in self.checked.tensors.items()}
+        return {
+            name: rounded((x + np.swapaxes(x, -1, -2)) / 2 if name in symmetric else x, self.precision)
+            for name, x in there.items()
+        }
 
 
-def against_reference(target: Any, reference: Any, inputs: Sequence[Any], precision: str | None, how: How) -> Report:
+def against_reference(
+    target: Any, reference: Any, precision: str | None, accumulate: str | None, inputs: Sequence[Any], how: How
+) -> Report:
     """A Report of target's gradients in its own precision; see the head of this file.
 
     Raises ConfigError if there is neither a precision nor an input that has one, or if shapes of outputs differ.
     """
-    precision = _precision(inputs, precision)
-    rounded, dtype = [_rounded(x, precision) for x in inputs], "float16" if precision == "float16" else "float32"
-    own = with_structure(subject(target, rounded, how.options, how.device, how.names, dtype), how.structure)
-    kernel = _Kernel(own, precision, UNIT[precision])
-    exact = subject(_as_pair(reference, target), rounded, how.options, how.device, own.input_names)
-    truth = with_structure(exact, how.structure)
-    _expect_same_outputs(own, truth)
-    rng = np.random.default_rng([how.seed, 5, 0])  # not from seed alone, which often generates the inputs
-    upstream = tuple(_rounded(np.asarray(rng.normal(size=y.shape)), kernel.precision) for y in truth.outputs({}))
+    kernel = _Kernel.of(target, inputs, precision, accumulate, how)
+    upstream = _upstream(kernel, how.seed)
     claimed = {name: np.asarray(g, dtype=np.float64) for name, g in kernel.checked.gradients(upstream).items()}
-    problems = behaviour.problems(kernel.checked, [upstream], claimed, kernel.u)
+    _expect_shapes(kernel.checked, claimed)
+    problems = behaviour.problems(kernel.checked, [upstream], claimed, kernel.precision.u)
     if reference is None:
-        oracle, notes = Oracle(kernel.checked, [upstream], use_complex=False), ["no reference: differences of the "
-            f"{kernel.precision} forward itself decide; reference=(a float64 pair or forward) tells more"]  # fmt: skip
-        oracle.rounding = max(oracle.rounding, kernel.u)  # bfloat16 numbers come as float32: steps would be too small
-    else:
-        fit = fitness(truth, [upstream], how.seed)
-        oracle, notes = Oracle(truth, [upstream], fit.is_fit), [fit.why] if fit.why else []
-        problems += _forward_problem(kernel, truth)
-    evidence = {tensor: oracle.every_element(tensor) for tensor in claimed}
-    spread = _spread(truth, reference, oracle, evidence, upstream, kernel, how.seed)
-    most = largest(found.truth for found in evidence.values())
-    rows = [
-        _row(tensor, claimed[tensor], found, spread[tensor], _floors(oracle, tensor, found, upstream, kernel), most,
-             kernel, has_reference=reference is not None)
-        for tensor, found in evidence.items()
-    ]  # fmt: skip
-    return Report("", tuple(rows), tuple(problems), (*behaviour.notes(kernel.checked), *notes))
-
-
-def _precision(inputs: Sequence[Any], precision: str | None) -> str:
-    dtypes = {str(x.dtype) for x in inputs if is_float(x)}
-    found = precision or next((name for name in UNIT for dtype in dtypes if dtype.endswith(name)), None)
-    if found is None or found not in UNIT:
-        raise ConfigError(
-            f"precision: expected one of {', '.join(UNIT)}, or inputs that have it, got {found or ', '.join(dtypes)}; "
-            "a float64 kernel needs no reference"
+        rows = by_own_forward(kernel.checked, upstream, claimed, kernel.precision)
+        return Report(
+            "", rows, tuple(problems), (*behaviour.notes(kernel.checked), NO_REFERENCE.format(kernel.precision.name))
         )
-    return found
+    return _Comparison(kernel, reference, how, upstream, claimed).report(problems)
 
 
-def _as_pair(reference: Any, target: Any) -> Any:
-    """The reference as a pair; a forward alone gets the backward None, which is never called."""
-    if reference is None:
-        return target
-    if isinstance(reference, tuple) or hasattr(reference, "backward"):
-        return reference
+class _Comparison:
+    """A kernel's gradients beside its reference's."""
 
-    def forward(*inputs: Any, **options: Any) -> Any:
-        found = reference(*inputs, **options)
-        return found if isinstance(found, tuple) and len(found) == 2 else (found, None)
+    def __init__(self, kernel: _Kernel, reference: Any, how: How, upstream: Upstream, claimed: HostArrays) -> None:
+        self._kernel, self._how, self._upstream, self._claimed = kernel, how, upstream, claimed
 
-    return forward, None
+        def make(target: Any, dtype: str = "float64") -> Subject:
+            own = subject(target, kernel.inputs, how.options, how.device, kernel.checked.input_names, dtype)
+            return with_structure(own, how.structure)
 
+        self._reference = Reference(reference, make)
+        shapes = [[y.shape for y in each.outputs({})] for each in (self._kernel.checked, self._reference.subject)]
+        if shapes[0] != shapes[1]:
+            raise ConfigError(f"reference: expected outputs of the kernel's shapes, {shapes[0]}, got {shapes[1]}")
+        self._notes: list[str] = []
 
-def _rounded(x: Any, precision: str) -> Any:
-    """x rounded to the precision; anything but a float array unchanged."""
-    if not is_float(x) or not isinstance(x, np.ndarray):
-        return x
-    if precision != "bfloat16":
-        return x.astype(precision).astype(np.float64)
-    bits = x.astype(np.float32).view(np.uint32)
-    even = (bits >> 16) & 1
-    return ((bits + 0x7FFF + even) & np.uint32(0xFFFF0000)).astype(np.uint32).view(np.float32).astype(np.float64)
+    def report(self, problems: list[str]) -> Report:
+        """The rows, with the problems given and those of the reference and of the outputs."""
+        at, reference = self._kernel.checked.tensors, self._reference
+        sampled = reference.look(self._claimed, self._upstream, self._how.seed)
+        doubts, more = self._reference_in_float64()
+        self._notes += [sampled] if sampled else []
+        exact = reference.gradients(self._upstream, at)
+        terms = reference.terms(self._upstream, at, exact)
+        others = {
+            tensor: Coefficients.of(
+                n, {text: lost[tensor] for text, lost in terms.items()}, len(reference.places[tensor].entries),
+                self._kernel.precision.u,
+            )
+            for tensor, n in exact.items()
+        }  # fmt: skip
+        errors = [self._errors(0, exact, others)]
+        if any(np.any(each.stays) for each in errors[0].values()):
+            errors.append(self._errors(1, exact, others))
+        most = largest(exact.values())
+        rows = [
+            self._carried(tensor, *doubts[tensor])
+            if tensor in doubts
+            else row_of(
+                Compared(
+                    tensor, a, reference.places[tensor], exact[tensor],
+                    {text: lost[tensor] for text, lost in terms.items()}, others[tensor],
+                    [each[tensor] for each in errors],
+                ),
+                self._kernel.precision, most,
+            )
+            for tensor, a in self._claimed.items()
+        ]  # fmt: skip
+        notes = (*behaviour.notes(self._kernel.checked), *dict.fromkeys(self._notes))
+        return Report("", tuple(rows), (*problems, *more, *self._another_function()), notes)
 
+    def _reference_in_float64(self) -> tuple[dict[str, tuple[str, str]], list[str]]:
+        """(verdict, note) of each tensor that the reference itself cannot be right about, and its problems."""
+        reference, how = self._reference, replace(self._how, explain=True, why=False)
+        if reference.has_backward:
+            how = replace(how, names=self._kernel.checked.input_names, allow_length_one=True)
+            report = at_one_point(reference.given, self._kernel.inputs, how)
+            rows, problems = list(report.rows), [f"reference: {problem}" for problem in report.problems]
+        else:
+            rows, problems = self._kinks(), []
+        wrong = [row.tensor for row in rows if row.verdict == WRONG]
+        if wrong and self._kernel.precision.name == "float64":
+            self._notes.append(
+                f"a declared gradient: the reference's backward is not the derivative of its forward, for "
+                f"{', '.join(wrong)}; the kernel is compared with the declared one"
+            )
+            rows = [row for row in rows if row.verdict != WRONG]
+        elif wrong:
+            problems.append(
+                f"reference: its own gradient of {', '.join(wrong)} is not the derivative of its forward in float64; "
+                "check it first: npf.gradcheck(reference, *inputs)"
+            )
+        return {row.tensor: (row.verdict, row.note) for row in rows if not row.ok}, problems
 
-def _expect_same_outputs(kernel: Subject, truth: Subject) -> None:
-    ours, theirs = ([y.shape for y in each.outputs({})] for each in (truth, kernel))
-    if ours != theirs:
-        raise ConfigError(f"reference: expected outputs of the kernel's shapes, {theirs}, got {ours}")
+    def _kinks(self) -> list[Row]:
+        """Rows of the reference's forward: KINK HERE where the slopes to the left and to the right differ."""
+        reference, rows = self._reference, []
+        for tensor, places in reference.places.items():
+            for index, direction in places.along():
+                found = kink(reference.subject, tensor, direction, self._upstream)
+                if found:
+                    rows.append(Row(tensor, places.shape, direction.size, 0.0, 0.0, index, 0.0, 0.0, 1.0, KINK, found))
+                    break
+        return rows
 
+    def _errors(self, turn: int, exact: HostArrays, others: Mapping[str, Coefficients]) -> dict[str, Errors]:
+        """The errors of every tensor at a set of points; turn: which set, and which draws."""
+        kernel, reference, seed = self._kernel, self._reference, [self._how.seed, 9, turn]
+        at, u = kernel.checked.tensors, kernel.precision.u
+        bar = Bar("reference", reference.runs * (POINTS + 2 * DRAWS), None if reference.has_backward else sys.stderr)
+        points: list[HostArrays] = []
+        for k in range(POINTS):
+            there = at if k == turn == 0 else kernel.moved([*seed, k])
+            r = tuple(rounded(moved(x, np.random.default_rng([*seed, k, i]), u), kernel.precision)
+                      for i, x in enumerate(self._upstream))  # fmt: skip
+            r = self._upstream if k == turn == 0 else r
+            n, a = reference.gradients(r, there, moved=bar.move), kernel.checked.gradients(r, there)
+            e = {tensor: reference.places[tensor].of(a[tensor]) - n[tensor] for tensor in n}
+            if k == turn == 0 or all(np.all(np.isfinite(x)) for x in e.values()):  # the neighbour may overflow
+                points.append(e)
+        draws = self._draws(seed, exact, bar.move)
+        bar.close()
+        return {
+            tensor: errors_of(
+                np.array([e[tensor] for e in points]), draws[0][tensor], draws[1][tensor],
+                places.sums_of_squares(kernel.precision.spacing(self._claimed[tensor])) ** 0.5,
+                ONCE * u * places.sizes(self._claimed[tensor]), others[tensor],
+            )
+            for tensor, places in reference.places.items()
+        }  # fmt: skip
 
-def _forward_problem(kernel: _Kernel, truth: Subject) -> list[str]:
-    """Problems for outputs that differ from the reference's, whose gradients then belong to another function."""
-    for i, (y, expected) in enumerate(zip(kernel.checked.outputs({}), truth.outputs({}), strict=True)):
-        if not np.all(np.isfinite(y)) and np.all(np.isfinite(expected)):
-            return [
-                f"output {i} overflows: {int(np.sum(~np.isfinite(y)))} of {y.size} entries are not finite in "
-                f"{kernel.precision}, all are in float64"
+    def _draws(self, seed: list[int], exact: HostArrays, move: Callable[[], None]) -> list[HostArrays]:
+        """Changes of the reference's gradients as computed inside, and as stored: each (draws, P)."""
+        kernel, reference, at = self._kernel, self._reference, self._kernel.checked.tensors
+        pairs = [(kernel.as_computed, kernel.as_computed), (kernel.as_stored(True), kernel.as_stored(False))]
+        found = []
+        for which, (forward, backward) in enumerate(pairs):
+            runs = [
+                reference.gradients(self._upstream, at, Rounding([*seed, 20, which, i], forward, backward), move)
+                for i in range(DRAWS)
             ]
-        moved = [truth.outputs(_moved(truth.tensors, kernel.u, k))[i] for k in range(MOVES)]
-        spread = np.max([np.abs(m - expected) for m in moved], axis=0)
-        most = max_abs(expected)
-        allowed = 8 * spread + LAMBDA * kernel.u * np.sqrt(y.size + 1) * most
-        off = np.abs(np.asarray(y, dtype=np.float64) - expected)
-        if np.any(off > allowed):
-            return [
-                f"output {i} is not the reference's: off by {float(np.max(off)) / (most or 1):.1e} of the largest, "
-                f"more than {kernel.precision} explains"
+            found.append({tensor: np.array([run[tensor] - n for run in runs]) for tensor, n in exact.items()})
+        if not reference.is_seen:
+            self._notes.append(
+                "the reference computes outside of NumPy, so its operations could not be rounded one by one: what it "
+                "errs in float32 stands for the floor; a pair in NumPy is a better reference"
+            )
+            errors = [
+                reference.in_float32(self._upstream, at if not i else kernel.moved([*seed, 30, i]))
+                for i in range(DRAWS)
             ]
-    return []
+            for which, level in enumerate((kernel.as_computed, kernel.as_stored(False))):
+                u = max(level.each, level.product) / 2.0**-24
+                found[which] |= {tensor: u * np.array([each[tensor] for each in errors]) for tensor in exact}
+        return found
+
+    def _another_function(self) -> list[str]:
+        """Problems of outputs that differ from the reference's: its gradients then belong to another function."""
+        kernel, truth, u = self._kernel, self._reference.subject, self._kernel.precision.u
+        rng = np.random.default_rng([self._how.seed, 7])
+        moves = [
+            truth.outputs({name: x * (1 + 2 * u * rng.uniform(-1, 1, x.shape)) for name, x in truth.tensors.items()})
+            for _ in range(DRAWS)
+        ]
+        for i, (y, expected) in enumerate(zip(kernel.checked.outputs({}), truth.outputs({}), strict=True)):
+            if not np.all(np.isfinite(y)) and np.all(np.isfinite(expected)):
+                return [
+                    f"output {i} overflows: {int(np.sum(~np.isfinite(y)))} of {y.size} entries are not finite in "
+                    f"{kernel.precision.name}, all are in float64"
+                ]
+            off, most = np.abs(np.asarray(y, dtype=np.float64) - expected), max_abs(expected)
+            spread = np.max([np.abs(each[i] - expected) for each in moves], axis=0)
+            rounding = max(u, kernel.precision.product if kernel.precision.name == "tf32" else 0.0, kernel.inside.u)
+            if np.any(off > ANOTHER * spread + 4 * rounding * np.sqrt(y.size + 1) * most):
+                return [
+                    f"output {i} is not the reference's: off by {float(np.max(off)) / (most or 1):.1e} of the largest, "
+                    f"more than {kernel.precision.name} explains"
+                ]
+        return []
+
+    def _carried(self, tensor: str, verdict: str, note: str) -> Row:
+        """The row of a tensor about which the reference has the last word."""
+        a = self._claimed[tensor]
+        said = UNCLEAR if verdict == WRONG else verdict
+        why = "the reference's own gradient is wrong" if verdict == WRONG else f"by the reference in float64: {note}"
+        place = worst_at(np.abs(a))
+        return Row(tensor, a.shape, a.size, np.nan, np.nan, place, float(a[place]), np.nan, 1.0, said, why)
 
 
-def _moved(tensors: Tensors, u: float, seed: int) -> HostArrays:
-    rng = np.random.default_rng([seed, 7])
-    return {name: np.asarray(x * (1 + 2 * u * rng.uniform(-1, 1, size=x.shape))) for name, x in tensors.items()}
+def _upstream(kernel: _Kernel, seed: int) -> Upstream:
+    """A random gradient of the outputs; not drawn from default_rng(seed), which often generates the inputs."""
+    rng = np.random.default_rng([seed, 5, 0])
+    return tuple(rounded(np.asarray(rng.normal(size=y.shape)), kernel.precision) for y in kernel.checked.outputs({}))
 
 
-def _spread(
-    truth: Subject,
-    reference: Any,
-    oracle: Oracle,
-    evidence: Mapping[str, Evidence],
-    upstream: Upstream,
-    kernel: _Kernel,
-    seed: int,
-) -> HostArrays:
-    """s_i of every tensor."""
-    most = {tensor: np.zeros(found.truth.shape[1:]) for tensor, found in evidence.items()}
-    if reference is None:
-        return most
-    has_backward = isinstance(reference, tuple) or hasattr(reference, "backward")
-    own = truth.gradients(upstream) if has_backward else {n: found.truth[0] for n, found in evidence.items()}
-    for k in range(MOVES):
-        at = _moved(truth.tensors, kernel.u, seed + k)
-        r = tuple(np.asarray(x) for x in _moved(dict(enumerate(upstream)), kernel.u, seed + k).values())  # type: ignore[arg-type]
-        gradients = truth.gradients(r, at) if has_backward else _by_witness(truth, oracle, r, at)
-        for tensor in most:
-            most[tensor] = np.maximum(most[tensor], np.abs(gradients[tensor] - own[tensor]))
-    return most
-
-
-def _by_witness(truth: Subject, oracle: Oracle, upstream: Upstream, at: HostArrays) -> HostArrays:
-    """All gradients at another point, by the better witness."""
-    there = Oracle(truth, [upstream], oracle.use_complex)
-    found = {}
-    for tensor, x in truth.tensors.items():
-        gradient = np.zeros(x.shape)
-        for index, direction in units(x.shape):
-            ask = there.complex_step if oracle.use_complex else there.extrapolated
-            gradient[index] = ask(tensor, direction, at).value[0]
-        found[tensor] = gradient
-    return found
-
-
-def _floors(oracle: Oracle, tensor: str, found: Evidence, upstream: Upstream, kernel: _Kernel) -> HostArray:
-    """λ·u·√N·A_i + φ of every entry."""
-    outputs = oracle.subject.outputs({})
-    typical = rms(oracle.subject.tensors[tensor]) or 1.0
-    n = sum(y.size for y in outputs)
-    floor = LAMBDA * kernel.u * max(max_abs(found.truth), terms(upstream, outputs) / n**0.5 / typical)
-    return np.asarray(
-        LAMBDA * kernel.u * np.sqrt(n) * found.reach[0]
-        + floor
-        + 8 * found.central_error[0] * (found.by_complex is None)
-    )
-
-
-def _row(
-    tensor: str,
-    a: HostArray,
-    found: Evidence,
-    spread: HostArray,
-    floor: HostArray,
-    most: float,
-    kernel: _Kernel,
-    has_reference: bool,
-) -> Row:
-    n, limit = found.truth[0], 8 * spread + floor
-    scale = scale_of(n, most)
-    off = np.abs(a - n)
-    share = np.nan_to_num(off / np.where(limit == 0, 1.0, limit), nan=np.inf)
-    place = worst_at(share)
-    is_right, is_told = bool(share[place] <= 1), bool(np.median(limit) <= TOO_WIDE * scale)
-    verdict = WRONG if not is_right else RIGHT if is_told else UNCLEAR
-    note = f"in {kernel.precision}, {percent(float(share[place]), 0)} of what that allows"
-    if verdict == UNCLEAR:
-        help_ = "" if has_reference else "; give reference=, a float64 pair or forward"
-        note = f"{kernel.precision} allows {float(np.median(limit)) / scale:.0e} of the largest entry here{help_}"
-    if not np.all(np.isfinite(a)):
-        note = f"{int(np.sum(~np.isfinite(a)))} of {a.size} entries are not finite in {kernel.precision}"
-    values = (float(off[place] / scale), float(off[place] / scale), place, float(a[place]), float(n[place]), scale)
-    return Row(tensor, n.shape, n.size, *values, verdict, note)
+def _expect_shapes(checked: Subject, claimed: HostArrays) -> None:
+    """Raise ShapeError unless each gradient has the shape of its tensor."""
+    for tensor, x in checked.tensors.items():
+        if claimed[tensor].shape != x.shape:
+            raise ShapeError(f"gradient of {tensor}: expected {x.shape}, got {claimed[tensor].shape}")

@@ -100,5 +100,23 @@ def sweep(subject: Subject, tensor: str, direction: HostArray, upstream: Upstrea
         return Sweep(STEPS.copy(), (ahead + behind) / 2, ahead, behind)
 
 
+def kink(subject: Subject, tensor: str, direction: HostArray, upstream: Upstream) -> str:
+    """Why there is no slope along a direction, or "". A second difference is looked at first, and a sweep only then."""
+    x, h = subject.tensors[tensor], 1e-6
+    with np.errstate(all="ignore"):
+        above, middle, below = (subject.outputs({tensor: x + step * direction}) for step in (h, 0.0, -h))
+    ahead, behind = _change(upstream, above, middle) / h, _change(upstream, middle, below) / h
+    if not abs(ahead - behind) > 1e-3 * max(abs(ahead), abs(behind)):
+        return ""
+    found = sweep(subject, tensor, direction, upstream)
+    size = max(abs(ahead), abs(behind))
+    is_kink = found.verdict(found.slope, size, 1e-4) == KINK
+    return (
+        f"by a sweep of h, the slopes are {found.slope - found.jump / 2:.3g} and {found.slope + found.jump / 2:.3g}"
+        if is_kink
+        else ""
+    )
+
+
 def _change(upstream: Upstream, after: tuple[HostArray, ...], before: tuple[HostArray, ...]) -> float:
     return sum(float(np.sum(r * (a - b))) for r, a, b in zip(upstream, after, before, strict=True))

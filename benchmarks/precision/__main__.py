@@ -1,0 +1,120 @@
+"""How gradcheck judges kernels in low precision against their references.
+
+    python -m benchmarks.precision                    every kernel of both lists, at five seeds
+    python -m benchmarks.precision --only softmax     kernels whose name contains this
+    python -m benchmarks.precision --save precision.json
+
+A right kernel must never be WRONG, a wrong one never right. One that is wrong by less than its precision shows must not
+be WRONG, and the report must say that its mistake would not have shown.
+
+Exit code: 0 a report was made, 2 no report can be made.
+"""
+
+import json
+import re
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import npformer as npf
+from benchmarks import report
+from benchmarks.options import bare_parser
+from benchmarks.precision.blind import BLIND
+from benchmarks.precision.kernel import BELOW, RIGHT, WRONG
+from benchmarks.precision.listed import KERNELS
+
+SEEDS = range(5)
+GROUPS = {"listed": KERNELS, "blind": BLIND}
+
+
+def outcome(kernel, seed):
+    """The verdict on one kernel at one seed: its gravest row's, or "problem"; with the report."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = npf.gradcheck(
+            kernel.target, *kernel.inputs(seed), reference=kernel.reference, precision=kernel.precision,
+            accumulate=kernel.accumulate, seed=seed, **kernel.options,
+        )  # fmt: skip
+    verdicts = [row.verdict for row in found.rows]
+    for verdict in ("WRONG", "KINK HERE", "PROVES NOTHING", "CANNOT TELL"):
+        if verdict in verdicts:
+            return verdict, found
+    return ("problem" if found.problems else "right"), found
+
+
+def is_misjudged(kernel, verdict, found):
+    """Whether the verdict contradicts the list; CANNOT TELL contradicts nothing."""
+    if kernel.verdict == RIGHT:
+        return verdict not in ("right", "CANNOT TELL")
+    if kernel.verdict == WRONG:
+        return verdict not in ("WRONG", "CANNOT TELL", "problem")
+    return verdict == "WRONG" or (verdict == "right" and not would_hide(kernel, found))
+
+
+def would_hide(kernel, found):
+    """Whether some row says that a mistake of this size would not have shown."""
+    shown = [float(x) for row in found.rows for x in re.findall(r"an error of ([\d.e+-]+) of", row.note)]
+    return any(least > kernel.size for least in shown)
+
+
+def main(argv=None):
+    """Parse, judge, report."""
+    parser = bare_parser("precision", __doc__)
+    parser.add_argument("--only", default="", metavar="TEXT", help="kernels whose name contains TEXT")
+    parser.add_argument("--list", choices=tuple(GROUPS), help="only this list")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="write the JSON document there, too")
+    args = parser.parse_args(argv)
+    groups = [args.list] if args.list else list(GROUPS)
+    rows = [judged(group, kernel) for group in groups for kernel in GROUPS[group] if args.only in kernel.name]
+    if not rows:
+        print(f"benchmarks: --only: expected a part of a kernel's name, got {args.only!r}", file=sys.stderr)
+        return 2
+    report.progress("")
+    report.say(text(rows), args.json)
+    document = json.dumps({"benchmark": "precision", "seeds": len(SEEDS), "results": rows}, indent=1)
+    if args.json:
+        print(document)
+    if args.save is not None:
+        args.save.write_text(document + "\n", encoding="utf-8")
+    return 0
+
+
+def judged(group, kernel):
+    """One kernel at every seed, for JSON."""
+    report.progress(kernel.name)
+    began = time.perf_counter()
+    found = [outcome(kernel, seed) for seed in SEEDS]
+    spent = time.perf_counter() - began
+    bad = [seed for seed, each in zip(SEEDS, found, strict=True) if is_misjudged(kernel, *each)]
+    notes = sorted({row.note for _, each in found for row in each.rows if row.verdict != "right"})
+    problems = sorted({problem for _, each in found for problem in each.problems})
+    return {
+        "list": group, "name": kernel.name, "precision": kernel.precision, "expected": kernel.verdict,
+        "verdicts": [verdict for verdict, _ in found], "misjudged": bad, "notes": notes[:3], "problems": problems[:2],
+        "seconds": round(spent / len(SEEDS), 3),
+    }  # fmt: skip
+
+
+def text(rows):
+    """Each kernel that is misjudged or cannot be told, then a table of counts."""
+    lines = [
+        report.wrapped(f"{row['expected']} {row['name']} ({row['precision']}): {', '.join(row['verdicts'])}"
+                       + "".join(f" | {note}" for note in row["notes"] + row["problems"]))
+        for row in rows
+        if row["misjudged"] or "CANNOT TELL" in row["verdicts"]
+    ]  # fmt: skip
+    columns = ("right", "WRONG", "CANNOT TELL", "KINK HERE", "PROVES NOTHING", "problem", "misjudged")
+    table = []
+    for group in GROUPS:
+        for expected in (RIGHT, WRONG, BELOW):
+            chosen = [row for row in rows if (row["list"], row["expected"]) == (group, expected)]
+            verdicts = [verdict for row in chosen for verdict in row["verdicts"]]
+            counts = [str(verdicts.count(column)) for column in columns[:-1]]
+            bad = str(sum(len(row["misjudged"]) for row in chosen))
+            table += [[f"{group} {expected}", str(len(chosen)), *counts, bad]] if chosen else []
+    return "\n".join([*lines, "", report.table(("", "kernels", *columns), table)])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,264 @@
+"""Stochastic arithmetic: runs NumPy code with every operation moved by a rounding of another precision.
+
+A result y becomes y·(1 + a·u·ξ), ξ uniform in [−1, 1], u the unit roundoff and a the operation's accuracy in roundings:
+1 for arithmetic, 4 (two units in the last place) for functions that libraries and GPUs approximate. A product or sum of
+terms t_k moves by u·(Σt_k²)^½, since each term is rounded by itself; where sums are accumulated in few digits, by what
+its partial sums S_k lose, u·(ΣS_k²)^½, no step more than its own term. Nothing moves where nothing is rounded: max, sort,
+where, masks, integers, signs, powers of two. Real and imaginary parts move apart, so that a complex step goes through.
+
+The inputs are exact: a kernel gets numbers that its precision can hold. Sources: Parker 1997, "Monte Carlo Arithmetic",
+UCLA CSD-970002; Higham, "Accuracy and Stability of Numerical Algorithms", 4.2.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.typing import HostArray, HostArrays
+
+#: Roundings of a function that is approximated; of any other operation 1.
+APPROXIMATED = 4.0
+_APPROXIMATED = frozenset({
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sinh", "cosh", "sin", "cos", "tan", "arctan",
+    "arcsin", "arccos", "arcsinh", "arccosh", "arctanh", "power", "float_power", "logaddexp", "logaddexp2", "cbrt",
+})  # fmt: skip
+_ROUNDED = frozenset({"add", "subtract", "multiply", "divide", "sqrt", "square", "reciprocal", "hypot", "remainder"})
+_PRODUCTS = frozenset({"matmul", "vecdot", "matvec", "vecmat"})
+_PRODUCT_FUNCTIONS = frozenset({"dot", "vdot", "inner", "einsum", "tensordot"})
+
+
+class Level(NamedTuple):
+    """What one rounding amounts to, as unit roundoffs."""
+
+    each: float  # of a result, entry by entry
+    product: float  # of the operands of a product
+    together: float = 0.0  # one factor for a whole result, as a constant inside it has
+    constant: float = 0.0  # of a constant that the precision cannot represent
+    partial: float = 0.0  # of a partial sum, where sums are accumulated in few digits
+    tiny: float = 0.0  # absolute: what the precision cannot represent next to 0
+
+
+class Rounding:
+    """The roundings of one run; forward and backward have levels of their own. The same seed gives the same run."""
+
+    def __init__(self, seed: Any, forward: Level, backward: Level) -> None:
+        self._seed, self._forward, self._backward = seed, forward, backward
+        self._rng = np.random.default_rng(seed)
+        self.level: Level | None = None
+
+    def arrays(self, tensors: Mapping[Any, HostArray]) -> HostArrays:
+        """The tensors, exact, as arrays whose operations are rounded."""
+        return {name: self.of(x) for name, x in tensors.items()}
+
+    def of(self, x: Any) -> _Rounded:
+        """x, exact, as an array whose operations are rounded."""
+        array = np.asarray(x).view(_Rounded)
+        array.rounding = self
+        return array
+
+    @contextmanager
+    def during(self, is_forward: bool) -> Iterator[None]:
+        """Within this context operations are rounded as in a forward, which begins the run anew, or a backward."""
+        before = self.level
+        if is_forward:
+            self._rng = np.random.default_rng(self._seed)
+        self.level = self._forward if is_forward else self._backward
+        try:
+            yield
+        finally:
+            self.level = before
+
+    def draw(self, shape: tuple[int, ...]) -> HostArray:
+        """ξ, uniform in [−1, 1]."""
+        return np.asarray(2 * self._rng.random(shape, dtype=np.float32) - 1, dtype=np.float64)
+
+    def moved(self, y: Any, size: Any, factor: float) -> Any:
+        """y moved by factor·size·ξ and by what the level adds; size: real, or complex for both parts."""
+        if np.iscomplexobj(y):
+            return self.moved(np.real(y), np.real(size), factor) + 1j * self.moved(np.imag(y), np.imag(size), factor)
+        level = self.level
+        if level is None:
+            return y
+        y = np.asarray(y)
+        noise = factor * np.asarray(size) * self.draw(y.shape)
+        if level.together:
+            noise = noise + level.together * float(self.draw(())) * y
+        if level.tiny:
+            noise = noise + np.where(y != 0, level.tiny, 0.0) * self.draw(y.shape)
+        return y + noise
+
+    def constant(self, x: Any, is_divisor: bool) -> Any:
+        """A constant, moved if the precision cannot represent it, or 1/x if x divides."""
+        level = self.level
+        if level is None or not level.constant or not _is_constant(x) or x == 0 or not np.isfinite(x):
+            return x
+        mantissa = abs(float(np.frexp(float(x))[0]))
+        exact = mantissa == 0.5 if is_divisor else (mantissa / level.constant).is_integer()
+        return x if exact else x * (1 + level.constant * float(self.draw(())))
+
+
+class Phased:
+    """A reference whose forward and backward run at the levels of a Rounding, if their arrays have one."""
+
+    def __init__(self, target: Any) -> None:
+        self.rounding: Rounding | None = None
+        self.is_carried = True  # whether the last forward's outputs came from arrays that are rounded
+        forward, backward = target if isinstance(target, tuple) else (target.forward, target.backward)
+        self.forward = self._within(forward, True)
+        self.backward = self._within(backward, False)
+        self.backend = getattr(target, "backend", None)
+        if hasattr(target, "named_parameters"):
+            self.named_parameters = target.named_parameters
+
+    def _within(self, function: Callable[..., Any], is_forward: bool) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*args: Any, **options: Any) -> Any:
+            if self.rounding is None:
+                return function(*args, **options)
+            with self.rounding.during(is_forward):
+                found = function(*args, **options)
+            if is_forward:
+                self.is_carried = any(isinstance(y, _Rounded) for y in _leaves(found))
+            return found
+
+        return call
+
+
+class _Rounded(np.ndarray[Any, Any]):
+    """An array whose operations are moved by its Rounding."""
+
+    rounding: Rounding | None
+
+    def __array_finalize__(self, parent: Any) -> None:
+        self.rounding = getattr(parent, "rounding", None)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+        rounding = _rounding_of((*inputs, *(out or ())))
+        plain = [_plain(x) for x in inputs]
+        if method == "__call__" and rounding is not None and rounding.level is not None:
+            plain = [rounding.constant(x, ufunc.__name__ == "divide" and i == 1) for i, x in enumerate(plain)]
+        if out is not None:
+            options["out"] = tuple(_plain(x) for x in out)
+        y = getattr(ufunc, method)(*plain, **options)
+        if rounding is None or rounding.level is None or method == "at" or not _is_inexact(y):
+            return _kept(y, rounding) if out is None else _first(out)
+        y = _result(rounding, ufunc.__name__, method, plain, y, options)
+        if out is None:
+            return _kept(y, rounding)
+        for target, part in zip(options["out"], y if isinstance(y, tuple) else (y,), strict=True):
+            target[...] = part
+        return _first(out)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        rounding = _rounding_of(_leaves((args, kwargs)))
+        name, module = function.__name__, str(function.__module__)
+        if rounding is None or rounding.level is None:
+            return super().__array_function__(function, types, args, kwargs)
+        if name in _PRODUCT_FUNCTIONS:
+            plain = [_plain(x) for x in args]
+            y = function(*plain, **kwargs)
+            size = _size_of_terms(lambda *parts: function(*parts, **kwargs), plain, np.iscomplexobj(y))
+            return _kept(rounding.moved(y, size, rounding.level.product), rounding)
+        y = super().__array_function__(function, types, args, kwargs)
+        if module.startswith(("numpy.linalg", "numpy.fft")) and _is_inexact(y):
+            y = rounding.moved(_plain(y), _plain(y), rounding.level.each)
+        return _kept(y, rounding)
+
+
+def _result(rounding: Rounding, name: str, method: str, inputs: list[Any], y: Any, options: Mapping[str, Any]) -> Any:
+    """The result of a ufunc, moved by what its operation rounds."""
+    level = rounding.level
+    assert level is not None
+    if name in _PRODUCTS:
+        function = lambda *parts: getattr(np, name)(*parts)  # noqa: E731
+        return rounding.moved(y, _size_of_terms(function, inputs, np.iscomplexobj(y)), level.product)
+    if method == "reduce" and name == "add":
+        kept = {k: v for k, v in options.items() if k in ("axis", "keepdims")}
+        return rounding.moved(y, *_of_sum(np.asarray(inputs[0]), inputs[1:], kept, level))
+    if name in _APPROXIMATED:
+        return rounding.moved(y, y, APPROXIMATED * level.each)
+    if name in _ROUNDED and not (name in ("multiply", "divide") and any(map(_is_exact_factor, inputs))):
+        return rounding.moved(y, y, level.each)
+    return y
+
+
+def _of_sum(x: HostArray, axis: list[Any], options: Mapping[str, Any], level: Level) -> tuple[Any, float]:
+    """(size, unit roundoff) of what a sum loses."""
+    if not level.partial:
+        parts = (np.real(x), np.imag(x)) if np.iscomplexobj(x) else (x,)
+        sizes = [np.sqrt(np.add.reduce(np.square(part), *axis, **options)) for part in parts]
+        return (sizes[0] + 1j * sizes[1] if len(sizes) > 1 else sizes[0]), level.each
+    along = options.get("axis", axis[0] if axis else 0)
+    whole = along is None or isinstance(along, tuple)
+    terms = np.abs(np.real(x).ravel() if whole and np.size(x) else np.real(x))
+    sums = np.abs(np.cumsum(np.real(x).ravel() if whole else np.real(x), axis=0 if whole else along))
+    lost = np.sum(np.minimum(level.partial * sums, terms) ** 2, axis=0 if whole else along)
+    # a term below half a unit of its sum is lost, always, and such losses add up
+    stuck = np.sum(np.where(terms < level.partial * sums, terms, 0), axis=0 if whole else along)
+    size = np.sqrt(lost) + stuck
+    return (size if whole or not options.get("keepdims") else np.expand_dims(size, along)), 1.0
+
+
+def _size_of_terms(function: Callable[..., Any], operands: list[Any], is_complex: bool) -> Any:
+    """(Σ of squared terms)^½ of a product, for both parts of a complex one."""
+
+    def squares(part: Callable[[Any], Any]) -> list[Any]:
+        return [np.square(part(x)) if _is_inexact(x) else x for x in operands]
+
+    real = np.sqrt(function(*squares(np.real)))
+    if not is_complex:
+        return real
+    mixed = 0.0
+    for i, x in enumerate(operands):
+        if np.iscomplexobj(x):
+            mixed = mixed + function(*[p if j != i else np.square(np.imag(x)) for j, p in enumerate(squares(np.real))])
+    return real + 1j * np.sqrt(mixed)
+
+
+def _is_constant(x: Any) -> bool:
+    return isinstance(x, int | float | np.floating | np.integer) and not isinstance(x, bool)
+
+
+def _is_exact_factor(x: Any) -> bool:
+    """A power of two, a mask, or integers."""
+    if _is_constant(x):
+        return bool(x == 0 or abs(float(np.frexp(float(x))[0])) == 0.5)
+    return isinstance(x, np.ndarray | np.generic) and x.dtype.kind in "biu"
+
+
+def _is_inexact(x: Any) -> bool:
+    return isinstance(x, np.ndarray | np.inexact) and x.dtype.kind in "fc"
+
+
+def _plain(x: Any) -> Any:
+    if isinstance(x, _Rounded):
+        return x.view(np.ndarray)
+    return type(x)(map(_plain, x)) if type(x) in (list, tuple) else x
+
+
+def _kept(y: Any, rounding: Rounding | None) -> Any:
+    if type(y) in (tuple, list):
+        return type(y)(_kept(part, rounding) for part in y)
+    return rounding.of(y) if rounding is not None and _is_inexact(y) else y
+
+
+def _first(out: tuple[Any, ...]) -> Any:
+    return out[0] if len(out) == 1 else out
+
+
+def _rounding_of(values: Any) -> Rounding | None:
+    return next((x.rounding for x in values if isinstance(x, _Rounded)), None)
+
+
+def _leaves(x: Any) -> Iterator[Any]:
+    x = list(x.values()) if isinstance(x, dict) else x
+    if isinstance(x, list | tuple):
+        for part in x:
+            yield from _leaves(part)
+    else:
+        yield x
