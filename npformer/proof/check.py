@@ -69,8 +69,8 @@ def gradcheck(
     complex_step False switches that witness off; if it is invalid for target, it is left out automatically, and the
     report says so. tolerance: an entry's largest error relative to the largest entry of its tensor, and relative to
     the terms whose sum it is (the two rules of ``judge.py``).
-    reference: for a kernel in float32, TF32, float16 or bfloat16, a pair or a forward that is right; it runs in float64.
-    For a kernel in float64 it declares another gradient than the derivative, such as a straight-through estimator's.
+    reference: for a kernel in float32, TF32, float16 or bfloat16, a pair or a forward that is right; it runs in
+    float64. For a kernel in float64 it declares another gradient than the derivative, such as a straight-through estimator's.
     precision: "float32", "tf32", "float16", "bfloat16" or "float64", if it is not the inputs'. accumulate: what the
     kernel adds up in (default float32).
     structure: "symmetric" for inputs of which only one triangle is read, or {name: "symmetric"}.

@@ -9,19 +9,19 @@ that the kernel's precision can hold. At every place, an entry, a sum over an ax
         were rounded as the kernel computes inside, and the result as the kernel stores it (``rounding.py``)
     B   the same if a kernel stored every result of its backward, and constants anywhere, in its own precision
 
-m is not rounding where z > 6: with twelve points a right entry gets there once in some 10,000, and it counts only if the
-same place gets there again at twelve other points. What is not rounding may still be a constant that is rounded once,
-and which nobody calls a mistake:
+m is not rounding where z > 6: with twelve points a right entry gets there once in some 10,000 (Student's t), so it
+counts only if the same place gets there again at twelve other points. What is not rounding may still be a constant that
+is rounded once, which nobody calls a mistake:
 
     right        |m| ≤ L,  L = 1.5u·|n|          a constant and the result, rounded once each
     WRONG        |m| > 3B (and L)                 more than three independent roundings at their worst, √3·√3
     CANNOT TELL  between: imprecise, since the kernel rounds where the reference subtracts, or slightly wrong
 
-The coefficients are those of a regression of e on n, and on n and each term of the reference's own formula: small errors
-of many entries add up there, and a coefficient of −1 names the term that is missing. A coefficient accuses only.
+The coefficients are those of a regression of e on n, and on n and each term of the reference's own formula: small
+errors of many entries add up there, and a coefficient of −1 names the term that is missing. A coefficient accuses only.
 
-*Right* says what would have shown: the smallest factor 1 + φ, and which of the reference's terms, by the same rule.
-A place where the whole gradient would not have shown says nothing and is counted.
+*Right* says what would have shown, by the same rule: the smallest error of the gradient as a whole, and which of the
+reference's terms. An entry whose whole gradient would not have shown says nothing, and the row counts such entries.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Places(NamedTuple):
         for i, direction in enumerate(self.directions):
             yield (i,), direction.reshape(self.shape)
 
-    def name(self, place: int) -> str:
+    def label(self, place: int) -> str:
         """What stands at a place that is no entry."""
         place -= len(self.entries)
         for axes in self.axes:
@@ -128,21 +128,18 @@ class Coefficients(NamedTuple):
     @classmethod
     def of(cls, n: HostArray, terms: Mapping[str, HostArray], entries: int, u: float) -> Coefficients:
         """n (P,) and what each term adds to it, (P,), by its text; only the first ``entries`` places count."""
-        columns = {"": n} | dict(terms)
-        size = np.sqrt(sum(float(np.sum(np.square(x[:entries]))) for x in columns.values()))
+        places = np.arange(len(n)) < entries
+        n = np.where(places, n, 0.0)
+        columns = {"": n} | {text: np.where(places, term, 0.0) for text, term in terms.items()}
+        size = float(np.linalg.norm(list(columns.values())))
         texts, weights, once = [], [], []
         for text, column in columns.items():
-            w = np.where(np.arange(len(n)) < entries, column, 0.0)
+            w = column - n * float(column @ n) / (float(n @ n) or 1.0) if text else column
             square = float(w @ w)
-            if text and n @ n > 0:
-                w = w - (w @ n[: len(w)] / float(n[:entries] @ n[:entries] or 1.0)) * np.where(
-                    np.arange(len(n)) < entries, n, 0.0
-                )
-            norm = float(w @ w)
-            if norm > 1e-6 * square:  # else the term is a multiple of n, whose coefficient is the factor
+            if square > 1e-6 * float(column @ column):  # else a multiple of n, whose coefficient is the factor
                 texts.append(text)
-                weights.append(w / norm)
-                once.append(ONCE * u * (1.0 if not text else max(1.0, size / norm**0.5)))
+                weights.append(w / square)
+                once.append(ONCE * u * (max(1.0, size / square**0.5) if text else 1.0))
         return cls(tuple(texts), np.reshape(weights, (len(texts), len(n))), np.array(once))
 
 

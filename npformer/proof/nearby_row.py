@@ -36,7 +36,7 @@ class Compared(NamedTuple):
 
     def everywhere(self, name: str) -> HostArray:
         """Where errors have this property at every set of points."""
-        return np.all([getattr(errors, name) for errors in self.errors], axis=0)
+        return np.asarray(np.all([getattr(errors, name) for errors in self.errors], axis=0))
 
     @property
     def excess(self) -> HostArray:
@@ -95,7 +95,7 @@ def _what_stays(compared: Compared, where: HostArray) -> str:
         if rounding
         else "where nothing is rounded"
     )
-    place = "" if worst < compared.entries else f"{compared.places.name(worst)} is off, "
+    place = "" if worst < compared.entries else f"{compared.places.label(worst)} is off, "
     return f"{place}{size}, at {POINTS} points nearby"
 
 
@@ -128,7 +128,7 @@ class _Power(NamedTuple):
         shows, weights = compared.errors[0].shows, compared.coefficients.weights
 
         def extended(x: HostArray) -> HostArray:
-            return np.abs(np.concatenate([x, weights @ x]))
+            return np.asarray(np.abs(np.concatenate([x, weights @ x])))
 
         with np.errstate(divide="ignore", invalid="ignore"):
             errors = shows / extended(compared.exact)

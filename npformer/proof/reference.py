@@ -1,25 +1,27 @@
-"""The reference of a kernel in low precision, as gradients at places: a pair's backward, or a forward's complex step."""
+"""The reference of a kernel in low precision: gradients at places, by its backward or by the complex step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from npformer.progress_bar import Bar
 from npformer.proof.fitness import fitness
 from npformer.proof.mutants import mutants
 from npformer.proof.nearby import Places
-from npformer.proof.oracles import COMPLEX_H, Oracle, unit
+from npformer.proof.oracles import COMPLEX_H, Oracle
 from npformer.proof.rounding import Phased, Rounding
-from npformer.proof.subject import Subject, Upstream
+from npformer.proof.subject import NOTHING_REPLACED, Subject, Upstream
 from npformer.typing import HostArray, HostArrays, Tensors
 
 #: A forward alone is differentiated at so many entries of a check; of more, so many are sampled, and directions.
 MANY_ENTRIES, SAMPLED, DIRECTIONS = 1000, 100, 4
 #: Of a backward's formula, so many terms are dropped.
 MOST_TERMS = 12
-Gradients = Callable[[Upstream, Tensors, Rounding | None], HostArrays]
 
 
 class Reference:
@@ -34,7 +36,14 @@ class Reference:
         self._make, self._phased = make, Phased(self.given)
         self.subject = make(self._phased)
         self.places: dict[str, Places] = {}
-        self._is_fit = True
+        self._is_fit, self.bar = True, Bar("", 0)
+
+    @contextmanager
+    def progress(self, runs: int) -> Iterator[None]:
+        """Within this context a bar on a terminal counts the forwards of so many runs of a forward alone."""
+        forwards = 0 if self.has_backward else sum(len(p.entries) + len(p.directions) for p in self.places.values())
+        with Bar("the reference's slopes", runs * forwards, sys.stderr if forwards else None) as self.bar:
+            yield
 
     def look(self, claimed: Tensors, upstream: Upstream, seed: int) -> str:
         """Choose the places; returns what a reader should know of them, or "" if they are all."""
@@ -66,20 +75,18 @@ class Reference:
         return self._phased.is_carried
 
     @property
-    def runs(self) -> int:
-        """Forwards that one call of ``gradients`` takes."""
-        return 1 if self.has_backward else sum(len(p.entries) + len(p.directions) for p in self.places.values())
+    def is_elementary(self) -> bool:
+        """Whether the roundings of its backward are seen, too."""
+        return self.has_backward and self.is_seen
 
-    def gradients(
-        self, upstream: Upstream, at: Tensors, rounding: Rounding | None = None, moved: Callable[[], None] | None = None
-    ) -> HostArrays:
-        """The gradients at the places, each (P,), with the roundings of that run. moved is called after each forward."""
+    def gradients(self, upstream: Upstream, at: Tensors, rounding: Rounding | None = None) -> HostArrays:
+        """The gradients at the places, each (P,), with the roundings of that run."""
         if self.has_backward:
             if rounding is not None:
                 at, upstream = rounding.arrays(at), tuple(map(rounding.of, upstream))
             found = self._rounded(rounding, lambda: self.subject.gradients(upstream, at))
             return {tensor: self.places[tensor].of(g) for tensor, g in found.items()}
-        return {tensor: self._along(tensor, upstream, dict(at), rounding, moved) for tensor in self.places}
+        return {tensor: self._along(tensor, upstream, dict(at), rounding) for tensor in self.places}
 
     def in_float32(self, upstream: Upstream, at: Tensors) -> HostArrays:
         """What the reference errs if it runs in float32, at the places; of a forward alone, a rounding of each."""
@@ -96,20 +103,11 @@ class Reference:
         finally:
             self._phased.rounding = None
 
-    def _along(
-        self,
-        tensor: str,
-        upstream: Upstream,
-        at: HostArrays,
-        rounding: Rounding | None,
-        moved: Callable[[], None] | None,
-    ) -> HostArray:
-        places = self.places[tensor]
-        slopes = []
+    def _along(self, tensor: str, upstream: Upstream, at: HostArrays, rounding: Rounding | None) -> HostArray:
+        places, slopes = self.places[tensor], []
         for _, direction in places.along():
             slopes.append(self._slope(tensor, direction, upstream, at, rounding))
-            if moved is not None:
-                moved()
+            self.bar.move()
         return places.of(np.reshape(slopes, places.shape)) if places.axes else np.array(slopes)
 
     def _slope(
@@ -153,6 +151,9 @@ class _At:
 
     def outputs(self, replaced: Tensors) -> tuple[HostArray, ...]:
         return self._subject.outputs({**self.tensors, **replaced})
+
+    def gradients(self, upstream: Upstream, replaced: Tensors = NOTHING_REPLACED, watcher: Any = None) -> HostArrays:
+        return self._subject.gradients(upstream, {**self.tensors, **replaced}, watcher)
 
 
 def _dropped(before: str, after: str) -> str:

@@ -3,8 +3,9 @@
 A result y becomes y·(1 + a·u·ξ), ξ uniform in [−1, 1], u the unit roundoff and a the operation's accuracy in roundings:
 1 for arithmetic, 4 (two units in the last place) for functions that libraries and GPUs approximate. A product or sum of
 terms t_k moves by u·(Σt_k²)^½, since each term is rounded by itself; where sums are accumulated in few digits, by what
-its partial sums S_k lose, u·(ΣS_k²)^½, no step more than its own term. Nothing moves where nothing is rounded: max, sort,
-where, masks, integers, signs, powers of two. Real and imaginary parts move apart, so that a complex step goes through.
+its partial sums S_k lose, u·(ΣS_k²)^½, no step more than its own term. Nothing moves where nothing is rounded: max,
+sort, where, masks, integers, signs, powers of two. Real and imaginary parts move apart, so that a complex step goes
+through.
 
 The inputs are exact: a kernel gets numbers that its precision can hold. Sources: Parker 1997, "Monte Carlo Arithmetic",
 UCLA CSD-970002; Higham, "Accuracy and Stability of Numerical Algorithms", 4.2.
@@ -95,11 +96,11 @@ class Rounding:
     def constant(self, x: Any, is_divisor: bool) -> Any:
         """A constant, moved if the precision cannot represent it, or 1/x if x divides."""
         level = self.level
-        if level is None or not level.constant or not _is_constant(x) or x == 0 or not np.isfinite(x):
+        if level is None or not level.constant or not (_is_constant(x) or _is_inexact(x)):
             return x
-        mantissa = abs(float(np.frexp(float(x))[0]))
-        exact = mantissa == 0.5 if is_divisor else (mantissa / level.constant).is_integer()
-        return x if exact else x * (1 + level.constant * float(self.draw(())))
+        mantissa = np.abs(np.frexp(np.real(x))[0])
+        exact = mantissa == 0.5 if is_divisor else mantissa / level.constant % 1 == 0
+        return np.where(exact | ~np.isfinite(x), x, x * (1 + level.constant * self.draw(np.shape(x))))
 
 
 class Phased:
@@ -140,8 +141,11 @@ class _Rounded(np.ndarray[Any, Any]):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
         rounding = _rounding_of((*inputs, *(out or ())))
         plain = [_plain(x) for x in inputs]
-        if method == "__call__" and rounding is not None and rounding.level is not None:
-            plain = [rounding.constant(x, ufunc.__name__ == "divide" and i == 1) for i, x in enumerate(plain)]
+        if method == "__call__" and rounding is not None and rounding.level is not None and ufunc.__name__ in _ROUNDED:
+            plain = [
+                x if isinstance(inputs[i], _Rounded) else rounding.constant(x, ufunc.__name__ == "divide" and i == 1)
+                for i, x in enumerate(plain)
+            ]
         if out is not None:
             options["out"] = tuple(_plain(x) for x in out)
         y = getattr(ufunc, method)(*plain, **options)
