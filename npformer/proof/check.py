@@ -22,6 +22,7 @@ from npformer.proof.inputs import is_float
 from npformer.proof.judge import TOLERANCE
 from npformer.proof.low_precision import against_reference
 from npformer.proof.one_point import How, at_one_point
+from npformer.proof.prepared import Constants, prepared
 from npformer.proof.remembered import remembered_bits
 from npformer.proof.report import WRONG, Report, Row
 from npformer.proof.subject import name_of
@@ -48,6 +49,7 @@ def gradcheck(
     reference: Any = None,
     precision: str | None = None,
     structure: str | Mapping[str, str] | None = None,
+    constant: Constants = (),
     sample: Callable[[np.random.Generator], Sequence[Any]] | None = None,
     sizes: Callable[[int], Sequence[Any]] | None = None,
     allow_length_one: bool = False,
@@ -63,7 +65,8 @@ def gradcheck(
     constant (γ = 1, b = 0) is moved a little for the check: a constant hides mistakes.
     inputs: float arrays, also in lists and dicts, are checked in order against backward's gradients; Python
     floats if backward returns a gradient for them; everything else is passed on. names: names of the inputs.
-    options go to forward (``key=``, ``mask=``, …).
+    constant: names or positions of inputs that want no gradient, so that backward may return None for them; so do
+    tensors of PyTorch that require none, beside others that do. options go to forward (``key=``, ``mask=``, …).
     elementwise: check each element (default for at most 2,000), or random directions, per tensor.
     complex_step False switches that witness off; if it is invalid for target, it is left out automatically, and the
     report says so. tolerance: an entry's largest error relative to the largest entry of its tensor, and relative to
@@ -84,7 +87,7 @@ def gradcheck(
     refuse_wide(tolerance)
     how = How(
         seed, elementwise, complex_step, tolerance, structure, allow_length_one, explain, explain, device, names,
-        options,
+        options, constant,
     )  # fmt: skip
     try:
         with remembered_bits():
@@ -104,11 +107,16 @@ def _checked(
     sizes: Sized | None,
 ) -> Report:
     """Run the check in float64 at all points, or in the target's own precision."""
+    if reference is not None and any("bfloat16" in str(getattr(x, "dtype", "")) for x in inputs):
+        precision = precision or "bfloat16"
+    if getattr(target, "for_tensors", None) is not None and any(hasattr(x, "requires_grad") for x in inputs):
+        target = target.for_tensors(inputs, precision is not None)
+    inputs = prepared(target, inputs, how.names, how.constant)
     if reference is not None or precision is not None:
         _expect_no_more(how, sample is not None or sizes is not None)
         return _explained(against_reference(target, reference, inputs, precision, how), target, inputs, how)
     report = at_one_point(target, inputs, how)
-    points = _points(sample, sizes, how.seed)
+    points = [(said, prepared(target, x, how.names, how.constant)) for said, x in _points(sample, sizes, how.seed)]
     return _merged(report, [(said, at_one_point(target, given, how.elsewhere())) for said, given in points])
 
 
