@@ -86,6 +86,7 @@ def test_there_are_blocks_of_every_kind():
         "reference=",
         "precision=",
         "structure=",
+        "constant=",
         "sample=",
         "sizes=",
     ):

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.errors import ConfigError
-from npformer.proof.checkable import Checkable, Value, is_float, outputs_of
+from npformer.proof.checkable import Checkable, Value, is_inexact, outputs_of
 from npformer.typing import HostArray
 
 
@@ -34,9 +34,24 @@ def from_jax(function: Callable[..., Any], *, parameters: Any = None) -> Checkab
             f"from_jax: expected a function of JAX arrays, got an object of type {type(function).__name__}"
         )
     name = getattr(function, "__name__", type(function).__name__)
-    run = _Run(function, parameters)
+    owner = _owner_of(function) if callable(getattr(function, "bwd", None)) else None
+    run = _Run(function if owner is None else owner.call, parameters)
     skip = 0 if parameters is None else 1
-    return Checkable(name, run.forward, run.backward, run.values, like=function, skip=skip)
+    return Checkable(name, run.forward, run.backward, run.values, like=function, skip=skip, owner=owner)
+
+
+def _owner_of(function: Any) -> Any:
+    """An object with a custom_vjp's backward rule as its method; ``call`` uses another method put in its place."""
+
+    class Owner:
+        forward, backward = function.fwd, function.bwd
+
+        def call(self, *inputs: Any, **options: Any) -> Any:
+            other = object.__new__(type(function))
+            vars(other).update(vars(function) | {"bwd": vars(Owner)["backward"]})
+            return other(*inputs, **options)
+
+    return Owner()
 
 
 class _Call(NamedTuple):
@@ -55,7 +70,7 @@ class _Run:
         self._function, self._has_tree = function, tree is not None
         leaves, self._structure = jax.tree_util.tree_flatten_with_path(tree)
         self._leaves: list[Any] = [  # the check's own arrays where a gradient is wanted
-            Value(np.array(leaf, dtype=np.float64)) if is_float(leaf) else leaf for _, leaf in leaves
+            Value(np.array(leaf) * np.float64(1)) if is_inexact(leaf) else leaf for _, leaf in leaves
         ]
         names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
         self.values = {n: v for n, v in zip(names, self._leaves, strict=True) if isinstance(v, Value)}
@@ -80,11 +95,11 @@ class _Run:
 
         def of_floats(floats: Sequence[Any]) -> list[Any]:
             rest = iter(floats)
-            parts, _ = self._outputs(cache, [next(rest) if is_float(x) else x for x in cache.arguments])
-            return [part for part in parts if is_float(part)]
+            parts, _ = self._outputs(cache, [next(rest) if is_inexact(x) else x for x in cache.arguments])
+            return [part for part in parts if is_inexact(part)]
 
         with _in_64_bits():
-            y, pull = jax.vjp(of_floats, [x for x in cache.arguments if is_float(x)])
+            y, pull = jax.vjp(of_floats, [x for x in cache.arguments if is_inexact(x)])
             upstream = zip(y, dy if isinstance(dy, tuple) else (dy,), strict=True)
             (found,) = pull([jax.numpy.asarray(d, dtype=part.dtype) for part, d in upstream])
             gradients = [np.array(gradient) for gradient in found]
@@ -121,7 +136,7 @@ def _on_device(x: Any, is_complex: bool) -> Any:
     import jax
 
     if isinstance(x, np.ndarray):
-        return jax.numpy.asarray(x.astype(np.complex128) if is_complex and is_float(x) else x)
+        return jax.numpy.asarray(x.astype(np.complex128) if is_complex and is_inexact(x) else x)
     return x
 
 
@@ -129,7 +144,7 @@ def _expect_array(x: Any) -> Any:
     """x itself. Raises ConfigError for a tree of float arrays, which would not be checked."""
     import jax
 
-    if isinstance(x, dict | list | tuple) and any(map(is_float, jax.tree_util.tree_leaves(x))):
+    if isinstance(x, dict | list | tuple) and any(map(is_inexact, jax.tree_util.tree_leaves(x))):
         raise ConfigError(
             f"from_jax: expected an array or something without a gradient, got a {type(x).__name__} of arrays, which "
             "would go unchecked; say from_jax(function, parameters=…) for a first argument that is a tree"

@@ -5,25 +5,30 @@
     npf.gradcheck(npf.from_torch(lambda x: x.sin()), x)     a function of tensors
 
 The check's numerical witnesses use values computed under ``torch.no_grad``, so no backward influences them; the
-gradients to check come from ``torch.autograd.grad`` of the same call. Both start from the same random state, so dropout
-in train mode drops the same elements every time. The complex step is used where PyTorch runs the code on complex128 and
-the code draws no random numbers (for complex inputs PyTorch may draw others); elsewhere central differences decide.
+gradients to check come from ``torch.autograd.grad`` of the same call. Every forward starts from the same random state,
+so dropout in train mode drops the same elements every time; every backward from another one. What the code writes into
+its inputs or dy unknown to autograd is copied to the arrays that came in. The complex step is used where PyTorch runs
+the code on complex128 and the code draws no random numbers (for complex inputs PyTorch may draw others); elsewhere
+central differences decide.
 """
 
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from dataclasses import dataclass, is_dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from npformer.errors import ConfigError
-from npformer.proof.checkable import Checkable, Value, is_float, outputs_of
+from npformer.proof.checkable import Checkable, Value, as_numpy, is_inexact, outputs_of
 from npformer.typing import HostArray
 
-SEED = 0  # seed of PyTorch's generator before each call
+SEED = 0  # seed of PyTorch's generator before each forward; its k-th backward begins at SEED + k
 
 
 def from_torch(target: Any, *, device: Any = None) -> Checkable:
@@ -31,117 +36,156 @@ def from_torch(target: Any, *, device: Any = None) -> Checkable:
 
     A module is copied in its present state, train or eval mode included, and the copy is converted to float64. The
     module, its gradients, its buffers and PyTorch's random state do not change. All parameters that require a
-    gradient are checked. Float inputs become tensors of their own precision (float64, in a check). An output that is
-    not of floating-point numbers is left out, and an output that needs no gradient has the gradient 0. A function that
-    calls a float32 module does not accept float64 inputs: pass the module itself.
+    gradient are checked. Float inputs become tensors of their own precision (float64, in a check). An output, also in a
+    list, a dict or a dataclass, is left out if it is not of floating-point numbers, and has the gradient 0 if it needs
+    none. A function that calls a float32 module does not accept float64 inputs: pass the module itself.
 
-    device: the tensors' device; by default that of the module's first parameter, else the CPU. Not yet run on a GPU.
+    device: by default that of the first input tensor, else of the module's first parameter. Not yet run on a GPU.
     Raises ConfigError if target is anything else.
     """
+    return _converted(target, device)
+
+
+def _converted(target: Any, device: Any, inputs: Sequence[Any] = (), is_low: bool = False) -> Checkable:
+    """The target on the device of the first tensor among the inputs. is_low: bfloat16 ones stay so."""
     import torch
 
+    on = device or next((x.device for x in inputs if torch.is_tensor(x)), None)
+    learnt: dict[str, Value] = {}
+    like, skip, owner, call = target, 0, None, lambda values, given, options: target(*given, **options)
     if isinstance(target, torch.nn.Module):
-        return _of_module(target, device)
-    if isinstance(target, type) and issubclass(target, torch.autograd.Function):
+        on, like = on or next((p.device for p in target.parameters()), None), target.forward
+        call, learnt = _of_module(target, on or "cpu")
+    elif isinstance(target, type) and issubclass(target, torch.autograd.Function):
         function: Any = target
-        has_context = function.setup_context is torch.autograd.Function.setup_context
-        return _of_function(function.apply, target.__name__, device, function.forward, int(has_context))
-    if not callable(target) or isinstance(target, type):
+        owner, like = _owner_of(function), function.forward
+        call = lambda values, given, options: owner.apply(*given, **options)  # noqa: E731
+        skip = int(function.setup_context is torch.autograd.Function.setup_context)
+    elif not callable(target) or isinstance(target, type):
         raise ConfigError(
             "from_torch: expected a subclass of torch.autograd.Function, an nn.Module or a function of tensors, "
             f"got {_kind(target)}"
         )
-    return _of_function(target, getattr(target, "__name__", type(target).__name__), device, target, 0)
+    run = _Run(call, learnt, on or "cpu", [is_low and getattr(x, "dtype", None) == torch.bfloat16 for x in inputs])
+    name = getattr(target, "__name__", type(target).__name__)
+    for_tensors = partial(_converted, target, device)
+    return Checkable(name, run.forward, run.backward, learnt, like, skip, owner, for_tensors=for_tensors)
 
 
-def _of_function(call: Callable[..., Any], name: str, device: Any, like: Any, skip: int) -> Checkable:
-    run = _Run(lambda values, given, options: call(*given, **options), {}, device or "cpu")
-    return Checkable(name, run.forward, run.backward, like=like, skip=skip)
+def _owner_of(function: Any) -> Any:
+    """An object with a Function's backward as its method; ``apply`` uses another method that is put in its place."""
+    rule = inspect.unwrap(function.backward)
+
+    class Owner:
+        forward, backward = function.forward, rule
+
+        def apply(self, *given: Any, **options: Any) -> Any:
+            own = {"backward": staticmethod(Owner.backward)}
+            kind: Any = function if Owner.backward is rule else type(function.__name__, (function,), own)
+            return kind.apply(*given, **options)
+
+    return Owner()
 
 
-def _of_module(module: Any, device: Any) -> Checkable:
+def _of_module(module: Any, device: Any) -> tuple[Callable[..., Any], dict[str, Value]]:
+    """A call of a copy of the module in float64, and the parameters that are checked."""
     import torch
 
-    first = next(module.parameters(), None)
-    device = device or ("cpu" if first is None else first.device)
-    twin = copy.deepcopy(module).to(device=device, dtype=torch.float64)
-    learnt = {name: Value(_host(p)) for name, p in twin.named_parameters() if p.requires_grad}
+    twin = copy.deepcopy(module).to(device=device).double()  # complex buffers stay complex
+    learnt = {name: Value(as_numpy(p)) for name, p in twin.named_parameters() if p.requires_grad}
     fixed = {name: p.detach() for name, p in twin.named_parameters() if not p.requires_grad}
     fixed |= {name: b.detach() for name, b in twin.named_buffers()}
 
     def call(values: Mapping[str, Any], given: Sequence[Any], options: Mapping[str, Any]) -> Any:
-        dtype = next((x.dtype for x in (*values.values(), *given) if is_float(x)), torch.float64)
+        dtype = next((x.dtype for x in (*values.values(), *given) if is_inexact(x)), torch.float64)
         fresh = {  # a call's writes into them do not reach the next call
             name: x.to(dtype, copy=True) if x.is_floating_point() else x.clone() for name, x in fixed.items()
         }
         return torch.func.functional_call(twin, {**values, **fresh}, tuple(given), dict(options))
 
-    run = _Run(call, learnt, device)
-    return Checkable(type(module).__name__, run.forward, run.backward, learnt, like=module.forward)
+    return call, learnt
 
 
-class _Call(NamedTuple):
+#: A call with gradients, kept for a second backward: float inputs and parameters; outputs; and of each input its array,
+#: the tensor that the code got, and what this should hold.
+_Graph = tuple[list[Any], list[Any], list[tuple[HostArray, Any, Any]]]
+
+
+@dataclass
+class _Call:
     """What backward needs to call the target again, this time with gradients."""
 
-    inputs: list[Any]  # tensors and all other arguments
-    gaps: list[bool]  # whether an input lay in memory with gaps between its elements
+    arrays: tuple[Any, ...]  # the inputs as they came
+    inputs: list[Any]  # as tensors, and all other arguments
     values: dict[str, Any]
     options: dict[str, Any]
+    graph: _Graph | None = None
+    passes: int = 0
 
 
 class _Run:
     """A function of tensors as a forward and a backward of NumPy arrays."""
 
-    def __init__(self, call: Callable[..., Any], parameters: Mapping[str, Value], device: Any) -> None:
-        self._call, self._parameters, self._device = call, parameters, device
+    def __init__(self, call: Callable[..., Any], parameters: Mapping[str, Value], device: Any, low: list[bool]) -> None:
+        self._call, self._parameters, self._device, self._low = call, parameters, device, low
 
     def forward(self, *inputs: Any, **options: Any) -> tuple[Any, _Call]:
         import torch
 
-        kinds = [np.iscomplexobj(x) for x in (*inputs, *(p.data for p in self._parameters.values()))]
-        is_complex = any(kinds)
-        given = [self._tensor(x, is_complex) for x in inputs]
+        is_complex = any(map(np.iscomplexobj, (*inputs, *(p.data for p in self._parameters.values()))))
+        given = [self._tensor(x, is_complex, i < len(self._low) and self._low[i]) for i, x in enumerate(inputs)]
         values = {name: self._tensor(p.data, is_complex) for name, p in self._parameters.items()}
-        cache = _Call(given, [_has_gaps(x) for x in inputs], values, options)
+        cache = _Call(inputs, given, values, options)
         with torch.no_grad():
-            found = self._complex(cache) if is_complex else self._evaluate(cache, given, values)[0]
-        return outputs_of([_host(t) for t in _tensors(found)], torch.is_tensor(found), is_complex), cache
+            found = self._complex(cache) if is_complex else self._evaluate(cache, cache.inputs, values)[0]
+        return outputs_of([as_numpy(t) for t in _tensors(found)], torch.is_tensor(found), is_complex), cache
 
-    def backward(self, dy: Any, cache: _Call) -> tuple[HostArray, ...]:
-        """Gradients of the float inputs, in their order; gradients of parameters are added to their arrays."""
+    def backward(self, dy: Any, cache: _Call) -> tuple[HostArray | None, ...]:
+        """Gradients of the float inputs, in their order, or None; gradients of parameters are added to their arrays."""
         import torch
 
-        leaves = [x.clone().requires_grad_() for x in cache.inputs if is_float(x)]
+        leaves, outputs, watched = cache.graph = cache.graph or self._graph(cache)
+        cache.passes += 1
+        dys = dy if isinstance(dy, tuple) else (dy,)
+        sent = [self._upstream(d).to(part.dtype) for d, part in zip(dys, outputs, strict=True)]
+        watched = [*watched, *((d, r, r.clone()) for d, r in zip(dys, sent, strict=True))]
+        pairs = [(y, r) for y, r in zip(outputs, sent, strict=True) if y.requires_grad]
+        found: Sequence[Any] = [None] * len(leaves)
+        if pairs and leaves:
+            with _draws_from(SEED + cache.passes, self._device):
+                ys, rs = zip(*pairs, strict=True)
+                found = torch.autograd.grad(ys, leaves, rs, retain_graph=True, allow_unused=True)
+        for array, tensor, before in watched:
+            if not torch.equal(tensor, before) and array.flags.writeable:
+                np.copyto(array, as_numpy(tensor))
+        count = len(leaves) - len(cache.values)
+        for parameter, gradient in zip(self._parameters.values(), found[count:], strict=True):
+            parameter.add(np.zeros(parameter.data.shape) if gradient is None else as_numpy(gradient))
+        return tuple(map(as_numpy, found[:count]))
+
+    def _graph(self, cache: _Call) -> _Graph:
+        """The call with gradients. An input that is written to in place as autograd knows is what it then is."""
+        import torch
+
+        given = [x.clone().requires_grad_() if is_inexact(x) else x for x in cache.inputs]
         values = {name: x.clone().requires_grad_() for name, x in cache.values.items()}
-        rest = iter(leaves)
-        given = [next(rest) if is_float(x) else x for x in cache.inputs]
         with torch.enable_grad():
-            y = _tensors(self._evaluate(cache, given, values)[0])
-            kept = [part for part in y if part.is_floating_point()]
-            upstream = zip(kept, dy if isinstance(dy, tuple) else (dy,), strict=True)
-            pairs = [(part, self._upstream(d).to(part.dtype)) for part, d in upstream]
-            wanted = [*leaves, *values.values()]
-            found = self._pulled([pair for pair in pairs if pair[0].requires_grad], wanted)
-        for parameter, gradient in zip(self._parameters.values(), found[len(leaves) :], strict=True):
-            parameter.add(gradient)
-        return tuple(found[: len(leaves)])
-
-    def _pulled(self, pairs: list[tuple[Any, Any]], wanted: list[Any]) -> list[HostArray]:
-        """The gradient of each wanted tensor; 0 where autograd finds no path to it."""
-        import torch
-
-        found: Sequence[Any] = [None] * len(wanted)
-        if pairs and wanted:
-            outputs, upstream = zip(*pairs, strict=True)
-            with _same_draws(self._device):
-                found = torch.autograd.grad(outputs, wanted, upstream, allow_unused=True)
-        return [np.zeros(x.shape) if g is None else _host(g) for x, g in zip(wanted, found, strict=True)]
+            laid_out = list(map(_laid_out, given, cache.arrays))
+            nodes = [_root(x).grad_fn if is_inexact(x) else None for x in laid_out]
+            y = _tensors(self._evaluate(cache, laid_out, values)[0])
+        watched = [
+            (array, x.detach(), before if _root(x).grad_fn is node else x.detach().clone())
+            for array, x, before, node in zip(cache.arrays, laid_out, cache.inputs, nodes, strict=True)
+            if isinstance(array, np.ndarray) and node is not None
+        ]
+        leaves = [*filter(is_inexact, given), *values.values()]
+        return leaves, [part for part in y if part.is_floating_point()], watched
 
     def _evaluate(self, cache: _Call, given: Sequence[Any], values: Mapping[str, Any]) -> tuple[Any, bool]:
-        """(the target's result, whether it drew random numbers), with the inputs' memory layouts kept."""
-        laid_out = [_laid_out(x, gaps) for x, gaps in zip(given, cache.gaps, strict=True)]
-        with _same_draws(self._device) as drew:
-            return self._call(values, laid_out, cache.options), drew()
+        """(the target's result, whether it drew random numbers). It may write into given, not into the cache."""
+        given = list(map(_laid_out, given, cache.arrays)) if given is cache.inputs else given
+        with _draws_from(SEED, self._device) as drew:
+            return self._call(values, given, cache.options), drew()
 
     def _complex(self, cache: _Call) -> Any:
         """The target's result for complex inputs. Raises TypeError if it refuses them or draws random numbers."""
@@ -158,20 +202,21 @@ class _Run:
         dy = np.asarray(dy)
         once = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in dy.strides)
         tensor = self._tensor(np.asarray(dy[once]), False)  # of shape (), an index gives a scalar
-        return tensor.expand(dy.shape) if 0 in dy.strides else _laid_out(tensor, _has_gaps(dy))
+        return tensor.expand(dy.shape) if 0 in dy.strides else _laid_out(tensor, dy)
 
-    def _tensor(self, x: Any, is_complex: bool) -> Any:
+    def _tensor(self, x: Any, is_complex: bool, is_bfloat16: bool = False) -> Any:
         """x on the device as a tensor that shares no memory with it, if it is an array; x itself if it is not."""
         import torch
 
-        if isinstance(x, np.ndarray):
-            widened = x.astype(np.complex128) if is_complex and is_float(x) else np.array(x)
-            return torch.from_numpy(widened).to(self._device)
+        if isinstance(x, np.ndarray | np.inexact):
+            widened = x.astype(np.complex128) if is_complex and is_inexact(x) else np.array(x)
+            dtype = torch.bfloat16 if is_bfloat16 and x.dtype == np.float32 else None
+            return torch.from_numpy(widened).to(self._device, dtype)
         return x.detach().to(self._device) if torch.is_tensor(x) else x
 
 
 def _tensors(found: Any) -> list[Any]:
-    """The tensors in a target's result, also within tuples, lists and dicts. Raises ConfigError if there is none."""
+    """The tensors in a target's result, also within tuples, dicts and dataclasses. Raises ConfigError if none."""
     import torch
 
     def parts(x: Any) -> Iterator[Any]:
@@ -180,6 +225,8 @@ def _tensors(found: Any) -> list[Any]:
         elif isinstance(x, Mapping | tuple | list):
             for part in x.values() if isinstance(x, Mapping) else x:
                 yield from parts(part)
+        elif is_dataclass(x):
+            yield from parts(vars(x))
 
     tensors = list(parts(found))
     if not tensors:
@@ -188,8 +235,8 @@ def _tensors(found: Any) -> list[Any]:
 
 
 @contextmanager
-def _same_draws(device: Any) -> Iterator[Callable[[], bool]]:
-    """Within this context PyTorch's generator starts at SEED; its state is restored. Yields whether it was used."""
+def _draws_from(seed: int, device: Any) -> Iterator[Callable[[], bool]]:
+    """Within this context PyTorch's generator starts at seed; its state is restored. Yields whether it was used."""
     import torch
 
     device = torch.device(device)
@@ -197,7 +244,7 @@ def _same_draws(device: Any) -> Iterator[Callable[[], bool]]:
     with torch.random.fork_rng(devices=on_gpu):
         generators = [torch.random.default_generator, *(torch.cuda.default_generators[i] for i in on_gpu)]
         for generator in generators:
-            generator.manual_seed(SEED)
+            generator.manual_seed(seed)
         before = [generator.get_state() for generator in generators]
         yield lambda: any(
             not torch.equal(generator.get_state(), state) for generator, state in zip(generators, before, strict=True)
@@ -208,15 +255,16 @@ def _has_gaps(x: Any) -> bool:
     return isinstance(x, np.ndarray) and x.ndim > 0 and not x.flags.c_contiguous
 
 
-def _laid_out(x: Any, gaps: bool) -> Any:
-    """A writable copy of a float tensor, with gaps between its elements if requested; anything else unchanged."""
-    if not is_float(x):
+def _laid_out(x: Any, like: Any) -> Any:
+    """A writable copy of a float tensor, with gaps between its elements if an array has them; else x itself."""
+    if not is_inexact(x):
         return x
-    return x.repeat_interleave(2, dim=-1)[..., ::2] if gaps else x.clone()
+    return x.repeat_interleave(2, dim=-1)[..., ::2] if _has_gaps(like) else x.clone()
 
 
-def _host(x: Any) -> HostArray:
-    return np.array(x.detach().resolve_conj().resolve_neg().cpu().numpy())
+def _root(x: Any) -> Any:
+    """The tensor that owns x's memory: a write in place that autograd knows of changes this one's grad_fn."""
+    return x if x._base is None else x._base
 
 
 def _kind(x: Any) -> str:

@@ -22,6 +22,7 @@ from npformer.proof.inputs import is_float
 from npformer.proof.judge import TOLERANCE
 from npformer.proof.low_precision import against_reference
 from npformer.proof.one_point import How, at_one_point
+from npformer.proof.prepared import Constants, prepared
 from npformer.proof.remembered import remembered_bits
 from npformer.proof.report import WRONG, Report, Row
 from npformer.proof.subject import name_of
@@ -49,6 +50,7 @@ def gradcheck(
     precision: str | None = None,
     accumulate: str | None = None,
     structure: str | Mapping[str, str] | None = None,
+    constant: Constants = (),
     sample: Callable[[np.random.Generator], Sequence[Any]] | None = None,
     sizes: Callable[[int], Sequence[Any]] | None = None,
     allow_length_one: bool = False,
@@ -64,13 +66,14 @@ def gradcheck(
     constant (γ = 1, b = 0) is moved a little for the check: a constant hides mistakes.
     inputs: float arrays, also in lists and dicts, are checked in order against backward's gradients; Python
     floats if backward returns a gradient for them; everything else is passed on. names: names of the inputs.
-    options go to forward (``key=``, ``mask=``, …).
+    constant: names or positions of inputs that want no gradient, so that backward may return None for them; so do
+    tensors of PyTorch that require none, beside others that do. options go to forward (``key=``, ``mask=``, …).
     elementwise: check each element (default for at most 2,000), or random directions, per tensor.
     complex_step False switches that witness off; if it is invalid for target, it is left out automatically, and the
     report says so. tolerance: an entry's largest error relative to the largest entry of its tensor, and relative to
     the terms whose sum it is (the two rules of ``judge.py``).
     reference: for a kernel in float32, TF32, float16 or bfloat16, a pair or a forward that is right; it runs in
-    float64. For a kernel in float64 it declares another gradient than the derivative, such as a straight-through estimator's.
+    float64. For a kernel in float64 it declares another gradient than the derivative: a straight-through estimator's.
     precision: "float32", "tf32", "float16", "bfloat16" or "float64", if it is not the inputs'. accumulate: what the
     kernel adds up in (default float32).
     structure: "symmetric" for inputs of which only one triangle is read, or {name: "symmetric"}.
@@ -87,7 +90,7 @@ def gradcheck(
     refuse_wide(tolerance)
     how = How(
         seed, elementwise, complex_step, tolerance, structure, allow_length_one, explain, explain, device, names,
-        options,
+        options, constant,
     )  # fmt: skip
     try:
         with remembered_bits():
@@ -112,13 +115,18 @@ def _checked(
     is_low = low != _Low(None, None, None)
     if is_low:
         _expect_no_more(how)
+    if low.reference is not None and any("bfloat16" in str(getattr(x, "dtype", "")) for x in inputs):
+        low = low._replace(precision=low.precision or "bfloat16")
+    if getattr(target, "for_tensors", None) is not None and any(hasattr(x, "requires_grad") for x in inputs):
+        target = target.for_tensors(inputs, low.precision is not None)
 
     def check(given: Sequence[Any], how: How) -> Report:
-        return against_reference(target, *low, given, how) if is_low else at_one_point(target, given, how)
+        ready = prepared(target, given, how.names, how.constant)
+        return against_reference(target, *low, ready, how) if is_low else at_one_point(target, ready, how)
 
     report = check(inputs, how)
     if is_low and low.precision != "float64":
-        report = _explained(report, target, inputs, how)
+        report = _explained(report, target, prepared(target, inputs, how.names, how.constant), how)
     points = _points(sample, sizes, how.seed)
     return _merged(report, [(said, check(given, how.elsewhere())) for said, given in points])
 

@@ -15,6 +15,8 @@ import numpy as np
 from npformer.errors import DTypeError
 from npformer.typing import HostArray
 
+COMPLEX = "forward: expected real outputs, got complex ones; return their real and imaginary parts as two outputs"
+
 
 class Value:
     """A parameter: its data and its gradient, NumPy arrays that a check replaces temporarily."""
@@ -27,11 +29,16 @@ class Value:
         self.grad = self.grad + gradient if gradient.shape == self.grad.shape else gradient
 
 
+class Constant(np.ndarray[Any, Any]):
+    """An input array that wants no gradient."""
+
+
 class Checkable:
     """Something with ``forward(*inputs) -> (y, cache)``, ``backward(dy, cache)`` and ``named_parameters()``.
 
     like: a function whose input names are used in reports; its first ``skip`` inputs do not count.
-    owner: the object that was converted, whose methods may be at fault.
+    owner: the object that was converted, whose methods may be at fault. notes: for every report. for_tensors:
+    makes a Checkable for inputs with tensors of PyTorch's among them; a flag says whether they keep their precision.
     """
 
     def __init__(
@@ -43,8 +50,11 @@ class Checkable:
         like: Any = None,
         skip: int = 0,
         owner: Any = None,
+        notes: list[str] | None = None,
+        for_tensors: Callable[[Any, bool], Checkable] | None = None,
     ) -> None:
         self.name, self.backward, self._parameters, self.owner = name, backward, dict(parameters or {}), owner
+        self.notes, self.for_tensors = notes or [], for_tensors
 
         def named_forward(*inputs: Any, **options: Any) -> tuple[Any, Any]:
             return forward(*inputs, **options)
@@ -84,12 +94,20 @@ def outputs_of(arrays: list[HostArray], is_single: bool, is_complex: bool) -> An
     if is_complex and "c" not in kinds:
         raise TypeError("forward: expected complex outputs of complex inputs, got real ones: imaginary parts are lost")
     if not is_complex and "c" in kinds:
-        raise DTypeError(
-            "forward: expected real outputs, got complex ones; return their real and imaginary parts as two outputs"
-        )
+        raise DTypeError(COMPLEX)
     return kept[0] if is_single else tuple(kept)
 
 
-def is_float(x: Any) -> bool:
+def as_numpy(x: Any) -> Any:
+    """An array of PyTorch's or JAX's as one of NumPy's, bfloat16 as float32; anything else unchanged."""
+    if type(x).__module__.startswith("jax") and hasattr(x, "__array__"):
+        return np.array(x)
+    if not hasattr(x, "requires_grad") or not hasattr(x, "resolve_conj"):
+        return x
+    x = x.detach().resolve_conj().resolve_neg().cpu()
+    return np.array((x.float() if str(x.dtype) == "torch.bfloat16" else x).numpy())
+
+
+def is_inexact(x: Any) -> bool:
     """Whether x is an array, of any library, of real or complex floating-point numbers."""
     return hasattr(x, "dtype") and hasattr(x, "shape") and any(kind in str(x.dtype) for kind in ("float", "complex"))

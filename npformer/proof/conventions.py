@@ -7,14 +7,14 @@ so its name counts as found if the class's own code mentions it.
 from __future__ import annotations
 
 import dis
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from npformer.errors import ConfigError
-from npformer.proof.checkable import is_float
+from npformer.proof.checkable import is_inexact
 
 Path = tuple[Any, ...]
 
@@ -86,7 +86,7 @@ def _of_owner(owner: Any) -> Iterator[tuple[Path, Path]]:
 
 def is_array(x: Any) -> bool:
     """Whether x is a NumPy array of floating-point numbers."""
-    return isinstance(x, np.ndarray) and is_float(x)
+    return isinstance(x, np.ndarray) and is_inexact(x)
 
 
 def _gradient_names(name: str) -> list[str]:
@@ -95,6 +95,17 @@ def _gradient_names(name: str) -> list[str]:
     margin = name[: len(name) - len(bare)]
     return list(dict.fromkeys(form.format(name) for form in GRADIENTS)) + [
         margin + form.format(bare) for form in GRADIENTS if margin
+    ]
+
+
+def others_read(target: Any, known: Collection[Path]) -> list[str]:
+    """The places of float arrays that some forward reads, and that are not among the known ones."""
+    arrays = {id(found_at(target, path)) for path in known}
+    return [
+        dotted((*path, name))
+        for path, owner in _owners(target, (), set())
+        for name, x in vars(owner).items()
+        if is_array(x) and id(x) not in arrays and name in _uses(type(owner)).read
     ]
 
 
@@ -108,7 +119,7 @@ def _expect_none_left(owner: Any, path: Path, known: set[int]) -> None:
             raise ConfigError(
                 f"{place}: expected a place of its gradient, one of {names}, found none; "
                 f'from_object(…, parameters={{"{place}": "PLACE"}}) names it, {{"{place}": None}} says that {name} is '
-                "no parameter"
+                "a constant, no parameter"
             )
 
 

@@ -128,7 +128,10 @@ def _ratio(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
     name = name_of(factor, clues.sizes)
     if name == "−1":
         return Diagnosis("sign", "it has the opposite sign everywhere")
-    return Diagnosis(f"scaled by {name}", f"it is {name} times too large everywhere" if abs(factor) > 1 else
+    perhaps = ""
+    if " = " in name and round(factor) in (3, 4) and factor > 2.5:  # a literal of the code, as likely as a size
+        name, perhaps = f"{factor:.0f}", f"; {name}, too"
+    return Diagnosis(f"scaled by {name}", f"it is {name} times too large everywhere{perhaps}" if abs(factor) > 1 else
                      f"it is {name} of what it should be everywhere")  # fmt: skip
 
 

@@ -65,6 +65,6 @@ def rounded(x: HostArray, precision: Format) -> HostArray:
     """x rounded to the precision, to even, as float64."""
     if precision.name == "bfloat16":
         spacing = precision.spacing(x)
-        return np.asarray(np.rint(x.astype(np.float64) / spacing) * spacing)
+        return np.asanyarray(np.rint(x.astype(np.float64) / spacing) * spacing)
     dtype = precision.name if precision.name in ("float16", "float64") else "float32"
-    return np.asarray(x.astype(dtype).astype(np.float64))
+    return np.asanyarray(x.astype(dtype).astype(np.float64))

@@ -2,7 +2,7 @@
 
 An input is a float array, which is checked; a list, tuple or dict of inputs, whose arrays are checked one by
 one as ``name[0]`` or ``name['W']``; or anything else, which is passed on. A Python float is checked if backward
-returns a gradient for it.
+returns a gradient for it, a Constant never. Complex arrays are refused.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend import Device
-from npformer.errors import ConfigError, ShapeError
+from npformer.errors import ConfigError, DTypeError, ShapeError
 from npformer.functional import AttentionMask
 from npformer.functional.arrays import namespace
+from npformer.proof.checkable import Constant, is_inexact
 from npformer.proof.measures import with_gaps
 from npformer.typing import Array, HostArray, HostArrays
 
@@ -56,15 +57,18 @@ class Inputs:
                 f"names: expected {len(inputs)} different names, one for each input, got {', '.join(found)}"
             )
         self.all_names = [f"input {name}" if name in taken else name for name in found]
-        self._inputs = [_Input(n, x, list(_leaves(n, x))) for n, x in zip(self.all_names, inputs, strict=True)]
+        self._inputs = [_Input(n, x, list(leaves_of(n, x))) for n, x in zip(self.all_names, inputs, strict=True)]
         self._leaves = [leaf for one in self._inputs for leaf in one.leaves]
-        self.tensors = {leaf.name: host64(leaf.value, device) for leaf in self._leaves if is_float(leaf.value)}
+        self._fixed = {n: np.array(x) for n, x in self._leaves if isinstance(x, Constant)}
+        floats = [leaf for leaf in self._leaves if is_inexact(leaf.value) and leaf.name not in self._fixed]
+        self.tensors = {leaf.name: host64(leaf.value, device, leaf.name) for leaf in floats}
+        self.none: set[str] = set()  # tensors for which the last backward returned None
         if not self.tensors and not taken:
             self._check_numbers()
 
     @property
     def unchecked(self) -> list[str]:
-        """The inputs that are passed on unchanged, with their types; None and strings are left out."""
+        """The inputs that are passed on unchecked, with their types; None and strings are left out."""
         return [
             f"{leaf.name} ({_kind(leaf.value)})"
             for leaf in self._leaves
@@ -73,12 +77,13 @@ class Inputs:
 
     def placed(self, replaced: HostArrays) -> list[Any]:
         """The inputs on the device, in new memory."""
-        return [_rebuilt(one.given, iter([self._place(leaf, replaced) for leaf in one.leaves])) for one in self._inputs]
+        return [rebuilt(one.given, iter([self._place(leaf, replaced) for leaf in one.leaves])) for one in self._inputs]
 
     def _place(self, leaf: _Leaf, replaced: HostArrays) -> Any:
-        if leaf.name not in self.tensors:
+        held = self._fixed.get(leaf.name, self.tensors.get(leaf.name))
+        if held is None:
             return place(leaf.value, self._device)
-        value = replaced.get(leaf.name, self.tensors[leaf.name])
+        value = replaced.get(leaf.name, held)
         if isinstance(leaf.value, float):
             return value.item()
         if type(value) is not np.ndarray:
@@ -101,7 +106,7 @@ class Inputs:
         return [
             name
             for name, value in self._flat(placed)
-            if name in self.tensors
+            if (name in self.tensors or name in self._fixed)
             and not np.array_equal(self._device.host(value), self._device.host(before[name]), equal_nan=True)
         ]
 
@@ -110,7 +115,7 @@ class Inputs:
             yield from _along(one.name, one.given, value)
 
     def named(self, found: Any) -> HostArrays:
-        """A backward's gradients, by tensor. Raises ShapeError if their number does not fit."""
+        """A backward's gradients, by tensor; None counts as 0. Raises ShapeError if their number does not fit."""
         if isinstance(found, dict) and found and set(found) <= set(self.all_names):
             found = tuple(found.get(name) for name in self.all_names)
         gradients = () if found is None and len(self.tensors) != 1 else as_tuple(found)
@@ -119,11 +124,11 @@ class Inputs:
             meant = self._other_count(gradients, meant)
         by_input = dict(zip(meant, gradients, strict=True))
         self._check_numbers(self._answered(by_input))
-        named: HostArrays = {}
-        for name, given, _ in filter(self._has_tensor, self._inputs):
-            if name in by_input:
-                named |= {n: self._host(n, g) for n, g in _along(name, given, by_input[name]) if n in self.tensors}
-        return named
+        inputs = [(n, x) for n, x, _ in self._inputs if n in by_input]
+        found = {n: g for name, x in inputs for n, g in _along(name, x, by_input[name]) if n in self.tensors}
+        self.none = {name for name, gradient in found.items() if gradient is None}
+        zeros = {name: np.zeros(self.tensors[name].shape) for name in self.none}
+        return {name: zeros[name] if g is None else np.array(self._device.host(g)) for name, g in found.items()}
 
     def _has_tensor(self, one: _Input) -> bool:
         return any(leaf.name in self.tensors for leaf in one.leaves)
@@ -134,9 +139,12 @@ class Inputs:
         return {leaf for n, x in inside for leaf, gradient in _along(n, x, by_input[n]) if gradient is not None}
 
     def _other_count(self, gradients: tuple[Any, ...], meant: list[str]) -> list[str]:
-        """The inputs to which this many gradients belong: float arrays, all inputs, or Python floats as well."""
+        """The inputs to which this many gradients belong: with constants, all inputs, or Python floats as well."""
+        arrays = [one.name for one in self._inputs if any(is_inexact(leaf.value) for leaf in one.leaves)]
+        if len(gradients) == len(arrays):
+            return arrays
         if len(gradients) == len(self.all_names) and all(
-            gradient is None for name, gradient in zip(self.all_names, gradients, strict=True) if name not in meant
+            gradient is None for name, gradient in zip(self.all_names, gradients, strict=True) if name not in arrays
         ):
             return self.all_names
         numbers = [
@@ -147,9 +155,10 @@ class Inputs:
         if len(gradients) == len(numbers):
             self._check_numbers()
             return numbers
+        way = "; for an input that wants none, return None in its place, name it in constant=, or pass it by name"
         raise ShapeError(
             f"backward: expected {len(meant)} gradients, of {', '.join(meant) or 'no input'}, "
-            f"in this order, got {len(gradients)}"
+            f"in this order, got {len(gradients)}{way if len(gradients) < len(meant) else ''}"
         )
 
     def _check_numbers(self, which: Container[str] | None = None) -> None:
@@ -163,12 +172,6 @@ class Inputs:
         ordered = {name: both[name] for name, _ in self._leaves if name in both}
         self.tensors.clear()  # the same dictionary, so that its other holders see them
         self.tensors.update(ordered)
-
-    def _host(self, name: str, gradient: Any) -> HostArray:
-        """None means no gradient, so 0."""
-        if gradient is None:
-            return np.zeros(self.tensors[name].shape)
-        return np.array(self._device.host(gradient))
 
 
 def as_tuple(value: Any) -> tuple[Any, ...]:
@@ -216,20 +219,19 @@ def place(x: Any, device: Device) -> Any:
 
 
 def _is_container(x: Any) -> bool:
-    """A list, tuple or dict with a float array in it."""
-    if isinstance(x, dict):
-        return any(is_float(part) or _is_container(part) for part in x.values())
-    return isinstance(x, list | tuple) and any(is_float(part) or _is_container(part) for part in x)
+    """A list, tuple or dict with an array of numbers that are no integers in it."""
+    parts = x.values() if isinstance(x, dict) else x if isinstance(x, list | tuple) else ()
+    return any(is_inexact(part) or _is_container(part) for part in parts)
 
 
 def _parts(x: Any) -> list[tuple[Any, Any]]:
     return list(x.items()) if isinstance(x, dict) else list(enumerate(x))
 
 
-def _leaves(name: str, x: Any) -> Iterator[_Leaf]:
+def leaves_of(name: str, x: Any) -> Iterator[_Leaf]:
     if _is_container(x):
         for key, part in _parts(x):
-            yield from _leaves(f"{name}[{key!r}]", part)
+            yield from leaves_of(f"{name}[{key!r}]", part)
     else:
         yield _Leaf(name, x)
 
@@ -243,7 +245,7 @@ def _along(name: str, given: Any, value: Any) -> Iterator[tuple[str, Any]]:
         try:
             inner = None if value is None else value[key]
         except (KeyError, IndexError, TypeError):
-            if not is_float(part) and not _is_container(part):
+            if isinstance(part, Constant) or not (is_float(part) or _is_container(part)):
                 continue  # this one was not requested
             raise ShapeError(
                 f"gradient of {name}: expected a {type(given).__name__} like the input, with {key!r} in it, "
@@ -252,11 +254,11 @@ def _along(name: str, given: Any, value: Any) -> Iterator[tuple[str, Any]]:
         yield from _along(f"{name}[{key!r}]", part, inner)
 
 
-def _rebuilt(given: Any, leaves: Iterator[Any]) -> Any:
+def rebuilt(given: Any, leaves: Iterator[Any]) -> Any:
     """given with its leaves replaced, in order."""
     if not _is_container(given):
         return next(leaves)
-    parts = [(key, _rebuilt(part, leaves)) for key, part in _parts(given)]
+    parts = [(key, rebuilt(part, leaves)) for key, part in _parts(given)]
     if isinstance(given, dict):
         return dict(parts)
     values = [part for _, part in parts]
@@ -273,11 +275,19 @@ def parameter_names(forward: Callable[..., Any], count: int) -> list[str]:
     return (names + [f"input{i}" for i in range(count)])[:count]
 
 
-def host64(x: Array, device: Device) -> HostArray:
+def host64(x: Array, device: Device, name: str = "array") -> HostArray:
+    """x on the host in float64. Raises DTypeError for complex numbers, whose real parts alone would be checked."""
+    if "complex" in str(x.dtype):
+        raise DTypeError(
+            f"{name}: expected real numbers, got {x.dtype}; make its real and imaginary parts two arrays, and put them "
+            "together in forward; constant= names an input that wants no gradient"
+        )
     return np.array(device.host(x) if device.owns(x) else x, dtype=np.float64)
 
 
 def _kind(x: Any) -> str:
+    if isinstance(x, Constant):
+        return "constant"
     if hasattr(x, "dtype") and hasattr(x, "shape"):
         return f"{x.dtype} array"
     return f"{type(x).__name__} {x!r}" if isinstance(x, int | float) else type(x).__name__

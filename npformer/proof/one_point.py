@@ -11,15 +11,17 @@ import numpy as np
 from npformer.backend import Device
 from npformer.errors import DTypeError, ShapeError
 from npformer.proof import behaviour
+from npformer.proof.checkable import Checkable
 from npformer.proof.clues import clues_of, with_reference
-from npformer.proof.diagnosis import Clues, Diagnosis, diagnose, is_vague
+from npformer.proof.diagnosis import UNKNOWN, Clues, Diagnosis, diagnose, is_vague
 from npformer.proof.fitness import Fitness, culprit_of, fitness
 from npformer.proof.judge import Judge
 from npformer.proof.measures import largest, max_abs, terms
 from npformer.proof.oracles import Oracle
+from npformer.proof.prepared import Constants
 from npformer.proof.regions import region_of
 from npformer.proof.repairs import repairs_of
-from npformer.proof.report import NOTHING, WRONG, Report, Row
+from npformer.proof.report import NOTHING, RIGHT, WRONG, Report, Row
 from npformer.proof.subject import Subject, Upstream, subject
 from npformer.proof.symmetric import with_structure
 from npformer.proof.vacuity import refuse_length_one, why_blind
@@ -29,6 +31,7 @@ from npformer.typing import HostArray, HostArrays
 MANY_ELEMENTS = 2000
 DIRECTIONS = 2
 UPSTREAMS = 3
+NO_LINE = "check a torch.autograd.Function or a jax.custom_vjp by itself, or as a NumPy pair, and a line may be named"
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class How:
     device: Device | None
     names: Sequence[str] | None
     options: dict[str, Any]
+    constant: Constants = ()
 
     def elsewhere(self) -> How:
         """The options for another point of the same check: causes are reported once."""
@@ -61,6 +65,7 @@ def at_one_point(target: Any, inputs: Sequence[Any], how: How) -> Report:
     small = sum(x.size for x in checked.tensors.values()) <= MANY_ELEMENTS
     upstreams = random_upstreams(checked, how.seed, UPSTREAMS if small else 2)
     claims = [checked.gradients(upstream) for upstream in upstreams]
+    without = checked.inputs.none
     _expect_fitting(checked, claims[0])
     each = small if how.elementwise is None else how.elementwise
     report = _judged(checked, upstreams, claims, {} if each else random_directions(checked, how.seed), how)
@@ -70,7 +75,16 @@ def at_one_point(target: Any, inputs: Sequence[Any], how: How) -> Report:
         clues = with_reference(clues_of(target, inputs, how.options), checked, inputs, how.options, upstreams[0])
         report = _diagnosed(report, checked, claims, upstreams, how, clues)
     blind = why_blind({n: checked.tensors[n] for n in checked.input_names if n in checked.tensors})
+    report = replace(report, rows=tuple(_with_none(row) if row.tensor in without else row for row in report.rows))
     return _proving_nothing([row for row in report.rows if row.ok], report, blind) if blind else report
+
+
+def _with_none(row: Row) -> Row:
+    """The row of a tensor for which backward returned None, with what that means."""
+    if row.verdict not in (RIGHT, WRONG):
+        return row
+    what = "is 0" if row.ok else "is not 0; name it in constant= if it wants none"
+    return replace(row, note=f"backward returned None for {row.tensor}, whose gradient {what}", cause="", diagnosis="")
 
 
 def _judged(
@@ -199,6 +213,8 @@ def _diagnosed(
     if vague and len(known) == len(report.rows):
         for repair in repairs_of(checked, upstreams, truths, wrong):
             found |= {tensor: Diagnosis(repair.cause, repair.text) for tensor in repair.fixes if tensor in vague}
+    if isinstance(clues.target, Checkable) and clues.target.owner is None:
+        found |= {t: UNKNOWN._replace(text=f"{UNKNOWN.text}; {NO_LINE}") for t in wrong if found.get(t) == UNKNOWN}
     rows = tuple(
         replace(row, cause=found[row.tensor].cause, diagnosis=found[row.tensor].text)
         if row.tensor in wrong and row.tensor in found

@@ -8,7 +8,8 @@
 
 Every evaluation runs on a new copy of the original object, so state that a forward leaves in it (a cache, a
 running mean, a generator's state) does not reach the next one. The check's numbers replace a
-parameter's array wherever the copy holds it, for example in both ``self.W`` and ``self.params[0]``.
+parameter's array wherever the copy holds it, for example in both ``self.W`` and ``self.params[0]``. A second backward
+starts from what the first one left, but for parameters, which may be updated, and gradients, which may be added to.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from npformer.errors import ConfigError
-from npformer.proof.checkable import Checkable, Value, is_float
-from npformer.proof.conventions import Path, dotted, find, found_at, path_of
+from npformer.proof.checkable import Checkable, Value, is_inexact
+from npformer.proof.conventions import Path, dotted, find, found_at, others_read, path_of
 
 
 def from_object(target: Any, *, parameters: Mapping[str, str | None] | None = None) -> Checkable:
@@ -37,8 +39,9 @@ def from_object(target: Any, *, parameters: Mapping[str, str | None] | None = No
     backward returns the gradients of the float inputs, one or a tuple, or None if there are no float inputs. If
     it takes no dy, as for a loss, its gradients are multiplied by dy.
 
-    Raises ConfigError for a class in place of an object, for methods of another form, and for a parameter without
-    a place for its gradient; an array that forward reads and only __init__ writes counts as a parameter.
+    Notes say what was taken for what. Raises ConfigError for a class in place of an object, for methods of another
+    form, and for a parameter without a place for its gradient; an array that forward reads and only __init__ writes
+    counts as a parameter.
     """
     forward = getattr(target, "forward", target.__call__ if callable(target) else None)
     if isinstance(target, type) or not callable(forward) or not callable(getattr(target, "backward", None)):
@@ -46,7 +49,7 @@ def from_object(target: Any, *, parameters: Mapping[str, str | None] | None = No
         raise ConfigError(f"from_object: expected an object with the methods forward and backward, got {kind}")
     run = _Run(copy.deepcopy(target), parameters or {})
     values = {place.name: place.value for place in run.places}
-    return Checkable(type(target).__name__, run.forward, run.backward, values, like=forward, owner=target)
+    return Checkable(type(target).__name__, run.forward, run.backward, values, forward, 0, target, run.notes)
 
 
 class _Place(NamedTuple):
@@ -67,22 +70,27 @@ class _Run:
             path_of(pristine, name): None if place is None else path_of(pristine, place)
             for name, place in given.items()
         }
-        self.places = []
+        self.places: list[_Place] = []
         for array, gradient in find(pristine, places):
             numbers = found_at(pristine, array)
-            if not isinstance(numbers, np.ndarray) or not is_float(numbers):
+            if not isinstance(numbers, np.ndarray) or not is_inexact(numbers):
                 raise ConfigError(f"{dotted(array)}: expected a float array of NumPy's, got {type(numbers).__name__}")
             self.places.append(_Place(dotted(array), array, gradient, Value(numbers)))
+        taken = [f"{place.name} with its gradient {dotted(place.gradient)}" for place in self.places]
+        others = others_read(pristine, [path for place in self.places for path in (place.array, place.gradient)])
+        self.notes = [f"parameters: {', '.join(taken)}"] if taken else []
+        self.notes += [f"taken as no parameters, so unchecked: {', '.join(others)}"] if others else []
 
     def forward(self, *inputs: Any, **options: Any) -> tuple[Any, Any]:
-        twin = self._twin()
-        with _same_draws():
-            y = getattr(twin, "forward", twin)(*inputs, **options)
-        return (tuple(map(np.asarray, y)) if isinstance(y, tuple | list) else np.asarray(y)), twin
+        twin = self._copy(self._pristine)
+        with _draws_from(0):
+            return getattr(twin, "forward", twin)(*inputs, **options), SimpleNamespace(twin=twin, passes=0)
 
-    def backward(self, dy: Any, twin: Any) -> Any:
+    def backward(self, dy: Any, used: Any) -> Any:
         """The gradients from the object's backward; gradients of parameters are added to their arrays."""
-        with _same_draws():
+        twin = used.twin = self._copy(used.twin) if used.passes else used.twin
+        used.passes += 1
+        with _draws_from(used.passes):
             found = twin.backward(dy) if self._takes_dy else twin.backward()
         scale = 1.0 if self._takes_dy else dy
         for place in self.places:
@@ -98,15 +106,15 @@ class _Run:
         several = isinstance(found, tuple | list)
         return tuple(scale * np.asarray(g) for g in found) if several else scale * np.asarray(found)
 
-    def _twin(self) -> Any:
+    def _copy(self, target: Any) -> Any:
         """A copy of the object, with the check's numbers as its parameters and with zeros as its gradients."""
         memo: dict[int, Any] = {}  # deepcopy takes from it, for every place that holds the same array
         for place in self.places:
-            memo[id(found_at(self._pristine, place.array))] = np.array(place.value.data)
-            old = found_at(self._pristine, place.gradient)
-            if isinstance(old, np.ndarray):
-                memo[id(old)] = np.zeros(old.shape, place.value.data.dtype)
-        return copy.deepcopy(self._pristine, memo)
+            memo[id(found_at(target, place.array))] = np.array(place.value.data)
+            old = found_at(target, place.gradient)
+            if isinstance(old, np.ndarray | np.generic):
+                memo[id(old)] = np.zeros_like(old, place.value.data.dtype)[() if isinstance(old, np.generic) else ...]
+        return copy.deepcopy(target, memo)
 
 
 def _takes_dy(backward: Callable[..., Any]) -> bool:
@@ -126,10 +134,10 @@ def _takes_dy(backward: Callable[..., Any]) -> bool:
 
 
 @contextmanager
-def _same_draws() -> Iterator[None]:
-    """Within this context NumPy's global generator starts from a fixed state, which is restored afterwards."""
+def _draws_from(seed: int) -> Iterator[None]:
+    """Within this context NumPy's global generator starts from a seed; its state is restored afterwards."""
     before = np.random.get_state()
-    np.random.seed(0)
+    np.random.seed(seed)
     try:
         yield
     finally:

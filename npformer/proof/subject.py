@@ -15,7 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from npformer.backend import Device, Pair, get_backend
-from npformer.errors import ConfigError
+from npformer.errors import ConfigError, DTypeError
+from npformer.proof.checkable import COMPLEX
 from npformer.proof.inputs import Inputs, as_tuple, host64, host_copies, like, place
 from npformer.proof.measures import with_gaps
 from npformer.typing import HostArray, HostArrays, Tensors
@@ -109,12 +110,12 @@ class _Called:
         )
         self.inputs = Inputs(target.forward, inputs, device, names, self.parameters, dtype)
         self.input_names = self.inputs.all_names
-        owners = (getattr(p, "owner", p) for p in self.parameters.values())
-        self.owners: dict[int, Any] = {id(owner): owner for owner in owners}
-        points = {key: host64(owner.data, device) for key, owner in self.owners.items()}
+        owners = {name: getattr(p, "owner", p) for name, p in self.parameters.items()}
+        self.owners: dict[int, Any] = {id(owner): owner for owner in owners.values()}
+        points = {id(owner): host64(owner.data, device, name) for name, owner in owners.items()}
         self._points = {key: _generic_point(x) if moved else x for key, x in points.items()}
         with self._parameters_as(dtype):
-            self._values = {name: host64(p.data, device) for name, p in self.parameters.items()}
+            self._values = {name: host64(p.data, device, name) for name, p in self.parameters.items()}
 
     @property
     def tensors(self) -> HostArrays:
@@ -122,7 +123,10 @@ class _Called:
 
     def outputs(self, replaced: Tensors) -> tuple[HostArray, ...]:
         with self._with(replaced):
-            return host_copies(self._forwarded(replaced)[1], self.device)
+            found = host_copies(self._forwarded(replaced)[1], self.device)
+        if any(map(np.iscomplexobj, found)) and not any(map(np.iscomplexobj, replaced.values())):
+            raise DTypeError(COMPLEX)
+        return found
 
     def gradients(
         self,
@@ -131,17 +135,22 @@ class _Called:
         watcher: Watcher | None = None,
     ) -> HostArrays:
         with self._with(replaced):
-            for owner in self.owners.values():
-                owner.grad = self.device.zeros(owner.data.shape, self._dtype)
             placed, y, cache = self._forwarded(replaced)
             dy = self._upstream(y, upstream)
-            gradients = self.inputs.named(self.target.backward(dy, cache))
-            for name, parameter in self.parameters.items():
-                grad = parameter.grad
-                gradients[name] = np.zeros(parameter.data.shape) if grad is None else np.array(self.device.host(grad))
+            gradients = self._pulled(dy, cache)
             if watcher is not None:
-                again = lambda: self.inputs.named(self.target.backward(self._upstream(y, upstream), cache))  # noqa: E731
+                again = lambda: self._pulled(self._upstream(y, upstream), cache)  # noqa: E731
                 watcher(placed, tuple(np.array(self.device.host(part)) for part in as_tuple(dy)), again)
+        return gradients
+
+    def _pulled(self, dy: Any, cache: Any) -> HostArrays:
+        """The gradients of inputs and parameters from one backward."""
+        for owner in self.owners.values():
+            owner.grad = self.device.zeros(owner.data.shape, self._dtype)
+        gradients = self.inputs.named(self.target.backward(dy, cache))
+        for name, parameter in self.parameters.items():
+            grad = parameter.grad
+            gradients[name] = np.zeros(parameter.data.shape) if grad is None else np.array(self.device.host(grad))
         return gradients
 
     @contextmanager
@@ -159,6 +168,11 @@ class _Called:
             raise ConfigError(
                 f"forward: expected to return (y, cache), got {kind}; return (y, None) if backward needs nothing"
             )
+        for part in as_tuple(found[0]):
+            if not isinstance(part, int | float | complex) and "object" in str(getattr(part, "dtype", "object")):
+                kind = type(part).__name__ + ("" if part is found[0] else " in it")
+                what = f"expected an array or a flat tuple of arrays as its output, got a {kind}"
+                raise ConfigError(f"forward: {what}; return its arrays in one tuple, and take a tuple of gradients")
         return placed, *found
 
     def _upstream(self, y: Any, upstream: Upstream) -> Any:

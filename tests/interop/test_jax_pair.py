@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from npformer import from_jax, gradcheck
-from npformer.errors import ConfigError
+from npformer.errors import ConfigError, DTypeError
 from tests.interop.conftest import expect_right
+from tests.proof.own_code import line_of
 
 jax = pytest.importorskip("jax", reason="JAX is not installed: pip install 'npformer[jax]'")
 jnp = jax.numpy
@@ -75,6 +76,63 @@ def test_a_wrong_rule_inside_a_network_with_parameters():
     function = make_scaled_sine(0.99)
     report = gradcheck(from_jax(lambda p, x: function(x, x * p["w"]), parameters={"w": np.ones(4)}), X)
     assert [row.ok for row in report.rows] == [False, False]
+
+
+def rule(forward, backward):
+    """A custom_vjp of forward(x), which keeps x for backward."""
+    function = jax.custom_vjp(lambda x: forward(x))
+    function.defvjp(lambda x: (forward(x), x), lambda x, dy: (backward(x, dy),))
+    return function
+
+
+@pytest.mark.parametrize(("key", "ok"), [(0, True), (1, False)])
+def test_a_rule_with_a_key_of_its_own_is_wrong(key, ok):
+    """Pure by construction: it draws the same each time, and its numbers show which."""
+    mask = lambda x, key: jax.random.bernoulli(jax.random.key(key), 0.5, x.shape) * x  # noqa: E731
+    report = gradcheck(from_jax(rule(lambda x: mask(x, 0), lambda x, dy: mask(dy, key))), X + 3, explain=False)
+    assert (report.ok, report.problems) == (ok, ())
+
+
+def test_a_rule_that_draws_numpy_s_numbers():
+    report = gradcheck(from_jax(rule(lambda x: 2 * x, lambda x, dy: 2 * dy * np.random.random())), X, explain=False)
+    (problem,) = report.problems
+    assert problem.startswith("a second backward with the same cache gives another gradient of x (")
+    assert problem.endswith(": backward changes its cache or draws random numbers anew")
+
+
+def layer_norm_forward(x):
+    centred = x - x.mean(axis=-1, keepdims=True)
+    r = 1 / jnp.sqrt((centred * centred).mean(axis=-1, keepdims=True) + 1e-5)
+    return centred * r, (centred * r, r)
+
+
+def layer_norm_backward(cache, dy):
+    x_hat, r = cache
+    along_x_hat = (dy * x_hat).mean(axis=-1, keepdims=True)
+    return (r * (dy - dy.mean(axis=-1, keepdims=True) + x_hat * along_x_hat),)
+
+
+def test_the_line_of_a_rule():
+    layer_norm = jax.custom_vjp(lambda x: layer_norm_forward(x)[0])
+    layer_norm.defvjp(layer_norm_forward, layer_norm_backward)
+    (row,) = gradcheck(from_jax(layer_norm), X).rows
+    assert (row.verdict, row.cause) == ("WRONG", "sign")
+    assert row.diagnosis == (
+        f"sign: test_jax_pair.py, line {line_of(layer_norm_backward, 'along_x_hat =')}, in layer_norm_backward: "
+        "`(dy * x_hat).mean(axis=-1, keepdims=True)` should be `-(dy * x_hat).mean(axis=-1, keepdims=True)`"
+    )
+    assert layer_norm.bwd is layer_norm_backward
+
+
+def test_what_wants_no_gradient_and_complex_numbers():
+    function = make_scaled_sine(2.0)
+    expect_right(gradcheck(from_jax(function), X, X + 1, constant="w"), "x")
+    with pytest.raises(DTypeError, match=r"^z: expected real numbers, got complex128; make its real and imaginary"):
+        gradcheck(from_jax(lambda z: z * 2), X + 1j)
+    with pytest.raises(DTypeError, match=r"^w: expected real numbers, got complex128"):
+        gradcheck(from_jax(lambda p, x: x * p["w"].real, parameters={"w": W[0, 0] * np.ones(4, complex)}), X)
+    with pytest.raises(DTypeError, match="expected real outputs, got complex ones; return their real and imaginary"):
+        gradcheck(from_jax(lambda x: jnp.exp(1j * x)), X)
 
 
 def test_what_is_refused():

@@ -1,13 +1,15 @@
 """Gradients of PyTorch code: right ones pass, wrong ones do not, and nothing of what is checked is changed."""
 
 import copy
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 from npformer import from_torch, gradcheck
-from npformer.errors import ConfigError
+from npformer.errors import ConfigError, DTypeError
 from tests.interop.conftest import expect_right
+from tests.proof.own_code import line_of
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'npformer[torch]'")
 
@@ -90,15 +92,44 @@ def test_a_function_in_the_newer_form_with_an_integer():
     assert not checked(make_power(1), X, 3).ok
 
 
-def test_a_backward_that_returns_none_claims_0():
+def product_without_second(share=1.0):
+    """x·w with a share, whose backward has nothing for w."""
+
     def forward(ctx, x, w):
         ctx.save_for_backward(w)
-        return x * w
+        return x * ((1 - share) * w.detach().mean() + share * w) if share else x.clone()
 
-    forgetful = function_of("Forgetful", forward=forward, backward=lambda ctx, dy: (dy * ctx.saved_tensors[0], None))
-    report = checked(forgetful, X, X + 1)
+    def backward(ctx, dy):
+        return dy * (ctx.saved_tensors[0] if share else 1), None
+
+    return function_of("Forgetful", forward=forward, backward=backward)
+
+
+def test_a_backward_that_returns_none_claims_0():
+    report = checked(product_without_second(), X, X + 1)
     assert [row.ok for row in report.rows] == [True, False]
     assert report.rows[1].analytic == 0
+    assert report.rows[1].note == (
+        "backward returned None for w, whose gradient is not 0; name it in constant= if it wants none"
+    )
+    assert (report.rows[1].cause, report.rows[1].diagnosis) == ("", "")
+    report = checked(product_without_second(share=0), X, X + 1)
+    assert report.ok
+    assert report.rows[1].note == "backward returned None for w, whose gradient is 0"
+
+
+def test_none_for_what_wants_no_gradient():
+    target = product_without_second()
+    for constant in ("w", 1, ["w"], [1]):
+        report = checked(target, X, X + 1, constant=constant)
+        expect_right(report, "x")
+        assert report.notes == ("passed on unchecked: w (constant)",)
+    x = torch.tensor(X, requires_grad=True)
+    report = checked(target, x, torch.tensor(X + 1))  # as torch.autograd.gradcheck takes it
+    expect_right(report, "x")
+    assert report.notes == ("passed on unchecked: w (constant)",)
+    assert not checked(target, torch.tensor(X), torch.tensor(X + 1), explain=False).ok  # neither is said to be constant
+    assert x.grad is None
 
 
 def test_functions_of_tensors():
@@ -111,6 +142,11 @@ def test_functions_of_tensors():
     detached = checked(lambda x: x.detach() * 2, X)
     assert not detached.ok
     assert detached.rows[0].analytic == 0
+
+
+def test_numbers_without_axes():
+    expect_right(checked(lambda x, s: (x * s).square().mean(), X, np.array(0.5)), "x", "s")
+    assert checked(squaring(lambda ctx, dy: dy.zero_()), np.array(0.5)).problems[0].startswith("backward changes dy")
 
 
 def test_inputs_written_to_and_with_gaps():
@@ -159,6 +195,221 @@ def test_inputs_keep_their_precision_outside_of_a_check():
         y, cache = pair.forward(X.astype(dtype))
         assert y.dtype == dtype
         assert pair.backward(y, cache)[0].dtype == dtype
+
+
+def drawing_anew(draw):
+    return function_of("Anew", forward=lambda ctx, x: draw(x), backward=lambda ctx, dy: draw(dy))
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [lambda x: torch.nn.functional.dropout(x, 0.5, training=True), lambda x: x * torch.rand(x.shape)],
+    ids=["dropout", "rand"],
+)
+def test_a_backward_that_draws_its_own_numbers_is_wrong(draw):
+    report = checked(drawing_anew(draw), X + 3, explain=False)
+    assert [row.verdict for row in report.rows] == ["WRONG"]
+    (problem,) = report.problems
+    assert problem.startswith("a second backward with the same cache gives another gradient of x (")
+    assert problem.endswith(": backward changes its cache or draws random numbers anew")
+
+
+def test_a_backward_that_uses_what_forward_drew_is_right():
+    def forward(ctx, x):
+        ctx.mask = torch.rand(x.shape) > 0.4
+        return x * ctx.mask
+
+    expect_right(checked(function_of("Saved", forward=forward, backward=lambda ctx, dy: dy * ctx.mask), X + 3), "x")
+    drops = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Dropout(0.4), torch.nn.Tanh())
+    again = lambda x: torch.utils.checkpoint.checkpoint(drops.double(), x, use_reentrant=False)  # noqa: E731
+    expect_right(checked(again, X), "x")  # draws again in backward, from forward's state
+
+
+def squaring(end):
+    """x², whose backward ends with a deed."""
+
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        ctx.kept = x.clone()
+        return x**2
+
+    def backward(ctx, dy):
+        dx = 2 * ctx.kept * dy
+        end(ctx, dy)
+        return dx
+
+    return function_of("Squaring", forward=forward, backward=backward)
+
+
+CHANGES_INPUT = "forward or backward changes its input x; work on a copy"
+AGAIN = "a second backward with the same cache "
+WITH_GAPS = np.asarray(RNG.normal(size=(3, 8)))[..., ::2]
+
+
+@pytest.mark.parametrize("x", [X, WITH_GAPS], ids=["plain", "with gaps"])
+@pytest.mark.parametrize(
+    ("end", "problem"),
+    [
+        (lambda ctx, dy: ctx.saved_tensors[0].detach().mul_(2), CHANGES_INPUT),
+        (lambda ctx, dy: ctx.saved_tensors[0].data.add_(1), CHANGES_INPUT),
+        (lambda ctx, dy: ctx.kept.zero_(), AGAIN + "gives another gradient of x (1.0e+00 of its size away): "
+         "backward changes its cache or draws random numbers anew"),
+        (lambda ctx, dy: dy.zero_(), "backward changes dy, the upstream gradient, which other code still needs; work "
+         "on a copy"),
+        (lambda ctx, dy: delattr(ctx, "kept"), ""),  # a graph need not serve twice
+    ],
+    ids=["input", "input's data", "kept", "dy", "freed"],
+)  # fmt: skip
+def test_what_a_backward_writes_to(end, problem, x):
+    report = checked(squaring(end), x)
+    assert [row.verdict for row in report.rows] == ["right"]
+    assert report.problems == ((problem,) if problem else ())
+
+
+def test_a_saved_tensor_that_is_no_input_is_written_to():
+    spoiling = squaring(lambda ctx, dy: ctx.saved_tensors[0].detach().mul_(2))
+    (problem,) = checked(lambda x: spoiling.apply(x.sin()), X).problems
+    assert problem.startswith(f"{AGAIN}fails: RuntimeError: one of the variables needed for gradient computation")
+
+
+@pytest.mark.parametrize("x", [X, WITH_GAPS], ids=["plain", "with gaps"])
+def test_a_forward_may_write_to_its_input_if_autograd_knows_of_it(x):
+    def forward(ctx, x):
+        return x.mul_(3)
+
+    def marked(ctx, x):
+        ctx.mark_dirty(x)
+        return x.mul_(3)
+
+    def aside(ctx, x):
+        y = x**2
+        ctx.save_for_backward(x.clone())
+        x.mul_(3)
+        return y
+
+    tripled = lambda ctx, dy: 3 * dy  # noqa: E731
+    assert checked(function_of("Silent", forward=forward, backward=tripled), x).problems == (CHANGES_INPUT,)
+    squared = lambda ctx, dy: 2 * dy * ctx.saved_tensors[0]  # noqa: E731
+    assert checked(function_of("Aside", forward=aside, backward=squared), x).problems == (CHANGES_INPUT,)
+    expect_right(checked(function_of("Marked", forward=marked, backward=tripled), x), "x")
+    expect_right(checked(torch.nn.LeakyReLU(0.1, inplace=True), x), "input")
+
+
+def test_tensors_of_any_precision_come_in():
+    x, w = torch.tensor(X, requires_grad=True), torch.tensor(W, requires_grad=True)
+    expect_right(checked(lambda x, w: x @ w, x, w), "x", "w")
+    expect_right(checked(lambda x, w: x @ w, torch.tensor(X).bfloat16(), torch.tensor(W).half()), "x", "w")
+    module = torch.nn.Linear(4, 2).bfloat16()
+    expect_right(checked(module, torch.tensor(X).bfloat16()), "input", "weight", "bias")
+    assert module.weight.dtype == torch.bfloat16
+
+
+def test_bfloat16_tensors_stay_so_beside_a_reference():
+    seen = set()
+
+    def double(x, w):
+        seen.add((x.dtype, w.dtype))
+        return x.float() * w
+
+    report = checked(double, torch.tensor(X).bfloat16(), torch.tensor(X, dtype=torch.float32),
+                     reference=lambda x, w: x * w)  # fmt: skip
+    assert seen == {(torch.bfloat16, torch.float32)}
+    assert all("bfloat16" in row.note for row in report.rows)
+    seen.clear()
+    checked(double, torch.tensor(X).bfloat16(), X, complex_step=False)
+    assert seen == {(torch.float64, torch.float64)}
+
+
+class OnGPU(torch.Tensor):
+    """As a tensor on a GPU: NumPy cannot read it."""
+
+    def numpy(self):
+        raise TypeError("can't convert cuda:0 device type tensor to numpy")
+
+    def cpu(self):
+        return self.as_subclass(torch.Tensor)
+
+
+def test_the_device_is_that_of_the_first_tensor():
+    seen = []
+
+    def look(x):
+        seen.append(str(x.device))
+        raise ZeroDivisionError
+
+    for target in (look, type("Looking", (torch.nn.Module,), {"forward": lambda self, x: look(x)})()):
+        with pytest.raises(ZeroDivisionError):
+            from_torch(target).for_tensors([3, torch.empty(2, device="meta")], False).forward(X)
+    assert seen == ["meta", "meta"]
+    assert checked(lambda x: x.sin(), torch.tensor(X).as_subclass(OnGPU)).ok
+
+
+def test_complex_numbers_are_refused_with_the_way():
+    with pytest.raises(DTypeError, match=r"^x: expected real numbers, got complex128; make its real and imaginary"):
+        checked(lambda x: x * 2, torch.tensor(X) + 1j)
+    module = torch.nn.Linear(4, 2)
+    module.gain = torch.nn.Parameter(torch.ones(2, dtype=torch.complex64))
+    with pytest.raises(DTypeError, match=r"^gain: expected real numbers, got complex64; make its real and imaginary"):
+        checked(module, X)
+
+    class Turned(torch.nn.Module):
+        """By a buffer of complex numbers, as rotary embeddings have it."""
+
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("turn", torch.polar(torch.ones(2), torch.tensor([0.3, 1.2])))
+
+        def forward(self, x):
+            return torch.view_as_real(torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2)) * self.turn).flatten(-2)
+
+    pair = from_torch(Turned())
+    assert abs(pair.forward(X)[0] - X).max() > 0.1
+    expect_right(checked(Turned(), X, complex_step=False), "x")
+
+
+def test_outputs_in_a_dict_or_a_dataclass():
+    @dataclass
+    class Output:
+        logits: object
+        hidden: object
+
+    expect_right(checked(lambda x: Output(x.sin(), {"all": [x * 2, None]}), X), "x")
+
+
+class LayerNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, gamma):
+        centred = x - x.mean(dim=-1, keepdim=True)
+        r = 1 / torch.sqrt((centred * centred).mean(dim=-1, keepdim=True) + 1e-5)
+        ctx.save_for_backward(centred * r, r, gamma)
+        return gamma * centred * r
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dy):
+        x_hat, r, gamma = ctx.saved_tensors
+        g = dy * gamma
+        return r * (g - g.mean(dim=-1, keepdim=True)), (dy * x_hat).sum(dim=0)
+
+
+def test_the_line_and_the_missing_term_of_a_function():
+    before = LayerNorm.backward
+    row, _ = checked(LayerNorm, X, RNG.normal(size=4)).rows
+    line = line_of(LayerNorm, "g = dy * gamma") + 1
+    assert (row.verdict, row.cause) == ("WRONG", "missing term")
+    assert row.diagnosis == (
+        f"missing term: test_torch_pair.py, line {line}, in backward: `g` should be "
+        "`g - x_hat * (g * x_hat).mean(axis=-1, keepdims=True)`"
+    )
+    assert LayerNorm.backward is before
+
+
+def test_without_a_line_what_to_do_is_said():
+    row, _ = checked(lambda x, gamma: LayerNorm.apply(x, gamma), X, RNG.normal(size=4)).rows
+    assert row.diagnosis == (
+        "no known pattern fits; check a torch.autograd.Function or a jax.custom_vjp by itself, or as a NumPy pair, and "
+        "a line may be named"
+    )
 
 
 def a_module():

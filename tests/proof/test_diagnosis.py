@@ -28,7 +28,7 @@ def cause(a, n=N, **clues):
     [
         (2.0, "2", "it is 2 times too large everywhere"),
         (0.5, "1/2", "it is 1/2 of what it should be everywhere"),
-        (3.0, "B", "it is B = 3 times too large everywhere"),
+        (3.0, "3", "it is 3 times too large everywhere; B = 3, too"),
         (5.0, "T", "it is T = 5 times too large everywhere"),
         (15.0, "B·T", "it is B·T = 15 times too large everywhere"),
         (1 / 15, "1/(B·T)", "it is 1/(B·T) = 0.06667 of what it should be everywhere"),

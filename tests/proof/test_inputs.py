@@ -127,6 +127,102 @@ def test_none_says_0_and_is_right_only_where_that_is_true(share, expected):
     assert verdicts(gradcheck(pair, X, V, explain=False)) == {"x": RIGHT, "z": expected}
 
 
+def test_none_is_noted_where_it_is_right_and_where_it_is_wrong():
+    for share, note in (
+        (0.0, "backward returned None for z, whose gradient is 0"),
+        (1e-6, "backward returned None for z, whose gradient is not 0; name it in constant= if it wants none"),
+    ):
+        pair = (lambda x, z, s=share: (np.sin(x) + s * np.sum(z**2), x), lambda dy, x: (dy * np.cos(x), None))
+        rows = gradcheck(pair, X, V).rows
+        assert [row.note for row in rows] == ["", note]
+        assert rows[1].diagnosis == ""
+
+
+def weighted(x, p, beta):
+    return p["w"] * x + beta * p["v"], (p, beta)
+
+
+@pytest.mark.parametrize(
+    "backward",
+    [
+        lambda dy, cache: (dy * cache[0]["w"], {"w": None, "v": dy * cache[1]}, None),
+        lambda dy, cache: (dy * cache[0]["w"], {"v": dy * cache[1]}, 7 * dy),
+        lambda dy, cache: (dy * cache[0]["w"], {"v": dy * cache[1]}),
+    ],
+    ids=["None", "anything", "left out"],
+)
+def test_constants_want_no_gradient_whatever_comes_back(backward):
+    inputs = X, {"w": X + 1, "v": X + 2}, X + 3
+    for constant in (["p['w']", "beta"], ["p['w']", 2]):
+        report = gradcheck((weighted, backward), *inputs, constant=constant, sample=lambda rng: inputs)
+        assert report.ok, report
+        assert verdicts(report) == {"x": RIGHT, "p['v']": RIGHT}
+        assert report.notes == ("passed on unchecked: p['w'] (constant), beta (constant)",)
+
+
+def test_a_constant_may_be_complex_and_keeps_its_layout_and_may_not_be_changed():
+    turn = np.exp(1j * X).T.copy().T
+
+    def forward(x, z, spoil=False):
+        assert (z.dtype, z.flags.c_contiguous, type(z)) == (np.complex128, False, np.ndarray)
+        if spoil:
+            z *= 2
+        return (x * z).real if np.isrealobj(x) else x * z.real, None
+
+    pair = (forward, lambda dy, _: dy * turn.real)
+    assert gradcheck(pair, X, turn, constant="z").ok
+    (problem,) = gradcheck((forward, lambda dy, _: 2 * dy * turn.real), X, turn, constant="z", spoil=True).problems
+    assert problem == "forward or backward changes its input z; work on a copy"
+
+
+def test_a_constant_beside_a_reference():
+    pair = (lambda x, z: (x * z, z), lambda dy, z: (dy * z, None))
+    report = gradcheck(pair, X.astype("float32"), V[0, 0].astype("float32"), reference=lambda x, z: x * z, constant=1)
+    assert verdicts(report) == {"x": RIGHT}
+
+
+@pytest.mark.parametrize(("constant", "said"), [("q", "q"), ([0, 2], "2"), ("p['u']", r"p\['u'\]")])
+def test_a_constant_that_is_no_input_is_refused(constant, said):
+    pair = (lambda x, p: (x * p["w"], None), lambda dy, _: (dy, None))
+    with pytest.raises(
+        ConfigError, match=rf"^constant: expected names or positions of inputs, among x, p, got {said}$"
+    ):
+        gradcheck(pair, X, {"w": X}, constant=constant)
+
+
+WAY = "make its real and imaginary parts two arrays, and put them together in forward; constant= names an input that"
+
+
+@pytest.mark.parametrize(("inputs", "name"), [((X + 1j, X), "x"), ((X, X + 1j), "z"), ((X, [X, X + 1j]), r"z\[1\]")])
+def test_complex_inputs_are_refused_with_the_way(inputs, name):
+    with pytest.raises(DTypeError, match=f"^{name}: expected real numbers, got complex128; {WAY}"):
+        gradcheck((lambda x, z: (x, None), lambda dy, _: (dy, None)), *inputs)
+
+
+def test_complex_outputs_are_refused_with_the_way():
+    """Their real parts alone would be checked: this backward, without the imaginary one, was called right."""
+    pair = (lambda x: (np.exp(1j * x), x), lambda dy, x: -dy * np.sin(x))
+    with pytest.raises(DTypeError, match=r"^forward: expected real outputs, got complex ones; return their real and"):
+        gradcheck(pair, X)
+    both = (lambda x: ((np.cos(x), np.sin(x)), x), lambda dy, x: dy[1] * np.cos(x) - dy[0] * np.sin(x))
+    assert gradcheck(both, X).ok
+
+
+@pytest.mark.parametrize(
+    ("y", "kind"),
+    [
+        (lambda x: {"y": x}, "a dict"),
+        (lambda x: (x, (x, x)), "a tuple in it"),
+        (lambda x: [x, [x]], "a list in it"),
+        (lambda x: (x, None), "a NoneType in it"),
+    ],
+)
+def test_outputs_of_another_form_are_refused_with_the_way(y, kind):
+    text = f"^forward: expected an array or a flat tuple of arrays as its output, got {kind}; return its arrays in one"
+    with pytest.raises(ConfigError, match=text):
+        gradcheck((lambda x: (y(x), None), lambda dy, _: dy), X)
+
+
 def test_a_single_none_for_a_single_input():
     for forward, expected in ((np.sin, WRONG), (np.zeros_like, NOTHING)):
         assert verdict((lambda x, f=forward: (f(x), x), lambda dy, x: None), X, explain=False) == expected

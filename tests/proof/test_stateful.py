@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import npformer as npf
-from npformer.errors import ConfigError
+from npformer.errors import ConfigError, DTypeError
 from tests.proof.functions import normals
-from tests.proof.own_code import Box, Dense, Network, Tanh, expect_right
+from tests.proof.own_code import Box, Dense, Network, Tanh, expect_right, line_of
 
 normal = normals()
 X = normal(5, 3)
@@ -256,7 +256,7 @@ def test_a_gradient_under_another_name_and_no_float_input():
     for part in (
         "table: expected a place of its gradient, one of dtable, d_table, grad_table, table_grad",
         'parameters={"table": "PLACE"}) names it',
-        '{"table": None} says that table is no parameter',
+        '{"table": None} says that table is a constant, no parameter',
     ):
         assert part in str(caught.value)
     expect_right(npf.from_object(Table(), parameters={"table": "step_for_table"}), tokens, rows=["table"])
@@ -270,6 +270,146 @@ def test_what_is_given_comes_before_what_is_found():
     assert [name for name, _ in pair.named_parameters()] == ["layers.2.W", "layers.0.b", "layers.2.b"]
     rows = ["x", "layers.0.b", "layers.2.W", "layers.2.b"]
     expect_right(npf.from_object(network, parameters={"layers.0.W": None}), X, rows=rows)
+
+
+class Doing(Tanh):
+    """tanh, whose backward ends with a deed."""
+
+    def __init__(self, deed):
+        self.deed, self.scratch = deed, np.zeros(3)
+
+    def forward(self, x):
+        self.x = x
+        return super().forward(x)
+
+    def backward(self, dy):
+        found = super().backward(dy)
+        self.deed(self, dy, found)
+        return found
+
+
+AGAIN = (
+    "a second backward with the same cache gives another gradient of x (1.0e+00 of its size away): backward changes "
+)
+
+
+def spoil(array, number):
+    array[...] = number
+
+
+@pytest.mark.parametrize(
+    ("deed", "problem"),
+    [
+        (lambda own, dy, dx: spoil(own.y, 1), f"{AGAIN}its cache or draws random numbers anew"),
+        (lambda own, dy, dx: spoil(own.x, 0), "forward or backward changes its input x; work on a copy"),
+        (lambda own, dy, dx: spoil(dy, 0), "backward changes dy, the upstream gradient, which other code still needs; "
+         "work on a copy"),
+        (lambda own, dy, dx: setattr(own, "y", None), ""),  # a cache may be freed
+        (lambda own, dy, dx: spoil(own.scratch, dy[0]), ""),
+    ],
+    ids=["kept", "input", "dy", "freed", "scratch"],
+)  # fmt: skip
+def test_what_a_backward_writes_to(deed, problem):
+    report = npf.gradcheck(npf.from_object(Doing(deed)), X)
+    assert [row.verdict for row in report.rows] == ["right"]
+    assert report.problems == ((problem,) if problem else ())
+
+
+def test_a_backward_that_draws_its_own_numbers_is_wrong():
+    class Anew(Tanh):
+        def forward(self, x):
+            return x * (np.random.random(x.shape) < 0.5)
+
+        def backward(self, dy):
+            return dy * (np.random.random(dy.shape) < 0.5)
+
+    report = npf.gradcheck(npf.from_object(Anew()), X, explain=False)
+    assert [row.verdict for row in report.rows] == ["WRONG"]
+    assert report.problems[0].endswith("backward changes its cache or draws random numbers anew")
+
+
+def test_a_backward_that_learns_or_adds_to_its_gradients_has_no_problem():
+    class Learning(Dense):
+        def backward(self, dy, rate=0.1):
+            dx = super().backward(dy)
+            self.W -= rate * self.dW
+            self.b = self.b - rate * self.db
+            return dx
+
+    class Summing(Dense):
+        def __init__(self):
+            super().__init__()
+            self.dW, self.db = None, np.float64(0)
+
+        def backward(self, dy):
+            self.dW = self.x.T @ dy if self.dW is None else self.dW + self.x.T @ dy
+            self.db += dy.sum(0)
+            return dy @ self.W.T
+
+    for target in (Learning(), Summing()):
+        expect_right(npf.from_object(target), X, rows=["x", "W", "b"])
+
+
+class Turning:
+    """A weight, a constant, and a state that other methods write."""
+
+    def __init__(self):
+        self.W, self.cos, self.mean = normal(3), np.cos(normal(3)), np.zeros(3)
+
+    def learn(self):
+        self.mean = self.mean + 1
+
+    def forward(self, x):
+        self.x = x - self.mean
+        return self.x * self.W * self.cos
+
+    def backward(self, dy):
+        self.dW = (dy * self.x * self.cos).sum(0)
+        return dy * self.W * self.cos
+
+
+def test_what_was_taken_for_what_is_said():
+    with pytest.raises(ConfigError, match=r'"cos": None} says that cos is a constant, no parameter'):
+        npf.from_object(Turning())
+    report = expect_right(npf.from_object(Turning(), parameters={"cos": None}), X, rows=["x", "W"])
+    assert report.notes == (
+        "parameters: W with its gradient dW",
+        "taken as no parameters, so unchecked: cos, mean",
+    )
+    assert npf.gradcheck(npf.from_object(InPlace()), X).notes == ("parameters: W with its gradient dW",)
+    assert npf.gradcheck(npf.from_object(Tanh()), X).notes == ()
+
+
+def test_three_times_too_large_with_three_rows_is_no_count_of_rows():
+    class Tripled(Dense):
+        def backward(self, dy):
+            self.dW, self.db = self.x.T @ dy * 3, dy.sum(0)
+            return dy @ self.W.T
+
+    report = npf.gradcheck(npf.from_object(Tripled()), X[:3])
+    assert report.rows[1].diagnosis == (
+        f"extra factor: test_stateful.py, line {line_of(Tripled.backward, '* 3')}, in backward: `self.x.T @ dy * 3` "
+        "should be `self.x.T @ dy`"
+    )
+
+
+def test_numbers_and_forms_that_are_refused_with_the_way():
+    class Giving(Tanh):
+        def __init__(self, y):
+            self.y = y
+
+        def forward(self, x):
+            return self.y(x)
+
+    with pytest.raises(DTypeError, match="expected real outputs, got complex ones; return their real and imaginary"):
+        npf.gradcheck(npf.from_object(Giving(lambda x: np.exp(1j * x))), X)
+    turned = Dense()
+    turned.W = turned.W * (1 + 1j)
+    with pytest.raises(DTypeError, match=r"^W: expected real numbers, got complex64; make its real and imaginary"):
+        npf.gradcheck(npf.from_object(turned), X)
+    for y, kind in ((lambda x: {"y": x}, "a dict;"), (lambda x: (x, [x]), "a list in it;")):
+        with pytest.raises(ConfigError, match=f"flat tuple of arrays as its output, got {kind} return its arrays in"):
+            npf.gradcheck(npf.from_object(Giving(y)), X)
 
 
 def test_what_is_refused():

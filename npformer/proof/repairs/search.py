@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from npformer.proof.checkable import as_numpy
 from npformer.proof.measures import largest, max_abs
 from npformer.proof.repairs.edits import edits, inventions
 from npformer.proof.repairs.nodes import Edit, Known, sites
@@ -187,9 +188,9 @@ class _Search:
         by_number: list[ast.expr] = []
 
         def seen(number: int, value: Any) -> Any:
-            node = by_number[number]
-            if id(node) not in values and isinstance(value, np.ndarray | np.generic | int | float):
-                values[id(node)] = copy.copy(value) if isinstance(value, np.ndarray) else value
+            node, held = by_number[number], as_numpy(value)
+            if id(node) not in values and isinstance(held, np.ndarray | np.generic | int | float):
+                values[id(node)] = copy.copy(held) if isinstance(held, np.ndarray) else held
                 texts.setdefault(ast.unparse(node), values[id(node)])
             return value
 

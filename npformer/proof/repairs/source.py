@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from npformer.proof.checkable import as_numpy
+
 MOST_POOL = 32
 #: Names of endless iterators.
 ENDLESS = frozenset({"count", "cycle", "iter"})
@@ -127,7 +129,7 @@ def variables_of(function: FunctionType, call: Callable[[], Any]) -> dict[str, A
             found |= {f"{name}[{i}]": part for i, part in enumerate(given) if id(part) not in held}
         elif hasattr(given, "__dict__"):
             found |= {f"{name}.{attribute}": part for attribute, part in vars(given).items()}
-    return found
+    return {text: as_numpy(value) for text, value in found.items()}
 
 
 def helpers_of(forward: Callable[..., Any], source: Source) -> tuple[str, ...]:
