@@ -49,7 +49,7 @@ def format_of(inputs: Sequence[Any], precision: str | None) -> Format:
     found = precision or lowest
     if found is None:
         raise ConfigError(
-            f"precision: expected one of {', '.join(FORMATS)}, or inputs that have it, got {', '.join(dtypes)}"
+            f"precision: expected one of {', '.join(FORMATS)}, or inputs that have it, got {', '.join(dtypes) or 'no float array'}"
         )
     return format_named("precision", found)
 

@@ -18,7 +18,8 @@ their sizes, the reach. The reach does not include rounding inside the forward a
     s_i, t_i   the changes of witness and claim if inputs and upstream gradients move by at most 2 units in the last
                place; measured where an entry is in doubt. t_i counts at most τ·S: a noisy claim is no excuse
     φ          64u·max(max|n|, Σ|r·y| / rms x): the resolution of the precision next to the largest entry, or to
-               the terms of L. An entry with no larger reach is not judged by itself; the row counts such entries
+               the terms of L; 512u where differences alone decide, whose first step is 2e-3 of x: u/2e-3 is 500u.
+               An entry with no larger reach is not judged by itself; the row counts such entries
 
 So ratios beyond about 1e13 stay hidden in float64. WRONG by the second rule alone requires that the entry fails again
 for three new upstream gradients.
@@ -127,7 +128,8 @@ class Judge:
         per_k = (len(truth), *(1 for _ in truth.shape[1:]))
         largest = np.array([max_abs(n) for n in truth])
         scale = np.maximum(largest, NEGLIGIBLE * self._largest)
-        floor = 64 * U * np.maximum(largest, np.array(self._terms) / (rms(x) or 1.0))
+        units = 64 if evidence.by_complex is not None else 512
+        floor = units * U * np.maximum(largest, np.array(self._terms) / (rms(x) or 1.0))
         return _Case(
             tensor, claimed, evidence, directions, np.where(scale == 0, 1.0, scale).reshape(per_k),
             floor.reshape(per_k), evidence.reach, np.abs(claimed - truth),

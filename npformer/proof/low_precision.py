@@ -209,7 +209,7 @@ class _Comparison:
             draws = self._draws(seed, exact)
         return {
             tensor: errors_of(
-                np.array([e[tensor] for e in points]), draws[0][tensor], draws[1][tensor],
+                np.reshape([e[tensor] for e in points], (len(points), -1)) if points else np.zeros((0, len(exact[tensor]))), draws[0][tensor], draws[1][tensor],
                 places.sums_of_squares(kernel.precision.spacing(self._claimed[tensor])) ** 0.5,
                 ONCE * u * places.sizes(self._claimed[tensor]), others[tensor],
             )

@@ -150,10 +150,11 @@ def errors_of(
     e, floor, stored = (np.hstack([x, x @ others.weights.T]) for x in (e, floor, stored))
     kept = np.square(spacing) / 12  # the variance of one rounding of the result
     kept = np.concatenate([kept, np.square(others.weights) @ kept])
-    scatter = np.std(e, axis=0, ddof=1) / len(e) ** 0.5
-    return Errors(
-        np.mean(e, axis=0), scatter, _rms(floor, kept), _rms(stored, kept), np.concatenate([once, others.once])
-    )
+    if len(e) < 3:  # nearly all neighbours overflow: nothing can be told
+        mean, scatter = np.zeros(e.shape[1]), np.full(e.shape[1], np.inf)
+    else:
+        mean, scatter = np.mean(e, axis=0), np.std(e, axis=0, ddof=1) / len(e) ** 0.5
+    return Errors(mean, scatter, _rms(floor, kept), _rms(stored, kept), np.concatenate([once, others.once]))
 
 
 def _rms(draws: HostArray, more: HostArray) -> HostArray:

@@ -53,10 +53,10 @@ def row_of(compared: Compared, precision: Format, most: float) -> Row:
     wrong, stays = compared.everywhere("is_wrong"), compared.everywhere("stays")
     scale = scale_of(n[:count], most)
     blind = (errors.doubt[:count] >= np.abs(n[:count])) & (errors.doubt[:count] > 0)
-    entry = int(np.argmax(compared.excess[:count]))
+    a_here, infinite = compared.places.of(a)[:count], int(np.sum(~np.isfinite(a)))
+    entry = int(np.argmax(np.where(np.isfinite(a_here), compared.excess[:count], np.inf)))
     place = tuple(int(i) for i in np.unravel_index(compared.places.entries[entry], a.shape))
-    value, truth = float(compared.places.of(np.nan_to_num(a))[entry]), float(n[entry])
-    infinite = int(np.sum(~np.isfinite(a)))
+    value, truth = float(a_here[entry]), float(n[entry])
     if infinite:
         verdict, note = WRONG, f"{infinite} of {a.size} entries are not finite in {precision.name}"
     elif stays.any():
@@ -69,7 +69,7 @@ def row_of(compared: Compared, precision: Format, most: float) -> Row:
         verdict, note = RIGHT if is_told else UNCLEAR, f"in {precision.name}, {power.text(is_told)}"
     return Row(
         compared.tensor, a.shape, a.size, abs(value - truth) / scale, abs(value - truth) / scale, place, value, truth,
-        scale, verdict, note + _underflow(n[:count], precision), unjudged=int(np.sum(blind)),
+        scale, verdict, note + _underflow(n[:count], precision), unjudged=0 if infinite else int(np.sum(blind)),
     )  # fmt: skip
 
 

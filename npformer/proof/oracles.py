@@ -192,26 +192,35 @@ class Oracle:
         """σ of each output entry as a tensor moves: the smaller of two estimates, since a kink looks like noise."""
         if tensor not in self._noise:
             x = self.subject.tensors[tensor]
-            direction = np.asarray(np.random.default_rng(x.size).normal(size=x.shape)) * (rms(x) or 1.0)
-            looks = [self._look_for_noise(tensor, x, direction, start) for start in (0, -NOISE_POINTS)]
-            self._noise[tensor] = [np.minimum(a, b) for a, b in zip(*looks, strict=True)]
+            rng = np.random.default_rng(x.size)
+            sizes = rng.choice([-1.0, 1.0], size=x.shape) * rng.uniform(0.5, 1.5, size=x.shape)  # no entry stays
+            direction = np.asarray(sizes * (rms(x) or 1.0))
+            near, *far = (
+                self._look_for_noise(tensor, x, direction, step)
+                for step in (max(NOISE_STEP, 8 * self.rounding), 1e-4, 1e-3)
+            )
+            # a forward that rounds inside, as 1 + tanh(x), may stay where it is for small steps: σ is then 0 there
+            self._noise[tensor] = [np.maximum(a, np.minimum(b, c)) for a, b, c in zip(near, *far, strict=True)]
         return self._noise[tensor]
 
-    def _look_for_noise(self, tensor: str, x: HostArray, direction: HostArray, start: int) -> list[HostArray]:
-        step = max(NOISE_STEP, 8 * self.rounding)  # without movement there is no noise
-        try:
-            with np.errstate(all="ignore"):
-                points = [
-                    self.subject.outputs({tensor: x + step * (start + i) * direction}) for i in range(NOISE_POINTS)
-                ]
-        except OUTSIDE:
-            return [np.zeros(y.shape) for y in self.subject.outputs({})]
-        found = []
-        for values in zip(*points, strict=True):
-            differences = np.diff(np.array(values, dtype=np.float64), n=NOISE_ORDER, axis=0)
-            sigma = np.sqrt(np.mean(np.square(differences), axis=0) / math.comb(2 * NOISE_ORDER, NOISE_ORDER))
-            found.append(np.where(np.isfinite(sigma), sigma, 0.0))
-        return found
+    def _look_for_noise(self, tensor: str, x: HostArray, direction: HostArray, step: float) -> list[HostArray]:
+        """σ by steps of this size, ahead and behind: the smaller one, since a kink looks like noise."""
+        looks = []
+        for start in (0, -NOISE_POINTS):
+            try:
+                with np.errstate(all="ignore"):
+                    points = [
+                        self.subject.outputs({tensor: x + step * (start + i) * direction}) for i in range(NOISE_POINTS)
+                    ]
+            except OUTSIDE:
+                return [np.zeros(y.shape) for y in self.subject.outputs({})]
+            found = []
+            for values in zip(*points, strict=True):
+                differences = np.diff(np.array(values, dtype=np.float64), n=NOISE_ORDER, axis=0)
+                sigma = np.sqrt(np.mean(np.square(differences), axis=0) / math.comb(2 * NOISE_ORDER, NOISE_ORDER))
+                found.append(np.where(np.isfinite(sigma), sigma, 0.0))
+            looks.append(found)
+        return [np.minimum(a, b) for a, b in zip(*looks, strict=True)]
 
     def _first_step(self, x: HostArray, direction: HostArray) -> float:
         """Of the size of x where the direction moves it, or of all x, whichever is larger; 1 if x is 0."""
