@@ -10,6 +10,7 @@ import numpy as np
 
 from npformer.backend import Device
 from npformer.errors import DTypeError, ShapeError
+from npformer.progress_bar import Bar
 from npformer.proof import behaviour
 from npformer.proof.clues import clues_of, with_reference
 from npformer.proof.diagnosis import Clues, Diagnosis, diagnose, is_vague
@@ -84,10 +85,13 @@ def _judged(
     fit = fitness(checked, upstreams, how.seed) if how.complex_step else Fitness(False, "")
     oracle = Oracle(checked, upstreams, fit.is_fit)
     problems = behaviour.problems(checked, upstreams, claims[0], oracle.rounding)
-    evidence = {
-        name: oracle.along_directions(name, directions[name]) if directions else oracle.every_element(name)
-        for name in claims[0]
-    }
+    places = sum(len(directions[name]) if directions else checked.tensors[name].size for name in claims[0])
+    with Bar("gradcheck", places, after=1) as bar:
+        oracle.on_place = bar.move
+        evidence = {
+            name: oracle.along_directions(name, directions[name]) if directions else oracle.every_element(name)
+            for name in claims[0]
+        }
     most = np.max([[max_abs(n) for n in found.truth] for found in evidence.values()], axis=0)
     judge = Judge(oracle, most, how.tolerance, how.explain, lambda: not culprit_of(checked), how.seed)
     rows = []
