@@ -178,22 +178,23 @@ def _not_entered(checked: Subject) -> list[str]:
         tree = ast.parse(textwrap.dedent("".join(lines)))
     except (OSError, SyntaxError, TypeError, tokenize.TokenError):
         return []  # no source, or part of a line
-    starts = [
-        block[0].lineno + first - 1
+    blocks = [
+        range(block[0].lineno + first - 1, (block[-1].end_lineno or block[-1].lineno) + first)
         for node in ast.walk(tree)
         if isinstance(node, ast.If | ast.For | ast.While)
         for block in (node.body, node.orelse)
         if block
     ]
-    if not starts:
+    if not blocks:
         return []
     ran = _lines_run(function.__code__, lambda: checked.outputs({}))
     file = Path(function.__code__.co_filename).name
-    return [f"{function.__name__} ({file}, line {line})" for line in sorted(set(starts)) if line not in ran]
+    missed = sorted({lines.start for lines in blocks if ran.isdisjoint(lines)})
+    return [f"{function.__name__} ({file}, line {line})" for line in missed]
 
 
 def _lines_run(code: CodeType, call: Callable[[], Any]) -> set[int]:
-    """The lines of code that run during call. An earlier tracer is restored."""
+    """The lines of the code's file that run during call, in inner functions too. An earlier tracer is restored."""
     ran = set()
 
     def of_line(frame: FrameType, event: str, arg: Any) -> Any:
@@ -202,7 +203,7 @@ def _lines_run(code: CodeType, call: Callable[[], Any]) -> set[int]:
         return of_line
 
     def of_call(frame: FrameType, event: str, arg: Any) -> Any:
-        return of_line if frame.f_code is code else None
+        return of_line if frame.f_code.co_filename == code.co_filename else None
 
     before = sys.gettrace()
     sys.settrace(of_call)
