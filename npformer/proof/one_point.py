@@ -23,7 +23,7 @@ from npformer.proof.repairs import repairs_of
 from npformer.proof.report import NOTHING, WRONG, Report, Row
 from npformer.proof.subject import Subject, Upstream, subject
 from npformer.proof.symmetric import with_structure
-from npformer.proof.vacuity import refuse_length_one, why_blind
+from npformer.proof.vacuity import not_finite, refuse_length_one, why_blind
 from npformer.typing import HostArray, HostArrays
 
 #: Up to this many elements each one is checked; in larger tensors, random directions.
@@ -59,6 +59,8 @@ def at_one_point(target: Any, inputs: Sequence[Any], how: How) -> Report:
     _expect_something(checked)
     if not how.allow_length_one:
         refuse_length_one(inputs, checked.input_names)
+    if (without := not_finite(checked)) is not None:
+        return replace(without, notes=tuple(behaviour.notes(checked)))
     small = sum(x.size for x in checked.tensors.values()) <= MANY_ELEMENTS
     upstreams = random_upstreams(checked, how.seed, UPSTREAMS if small else 2)
     claims = [checked.gradients(upstream) for upstream in upstreams]
