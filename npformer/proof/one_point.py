@@ -20,7 +20,8 @@ from npformer.proof.measures import largest, max_abs, terms
 from npformer.proof.oracles import Oracle
 from npformer.proof.regions import region_of
 from npformer.proof.repairs import repairs_of
-from npformer.proof.report import NOTHING, WRONG, Report, Row
+from npformer.proof.repeats import CONFIRMING, MOST_RUNS, PLACES_FOR_A_RUN, Repeats
+from npformer.proof.report import NOTHING, UNCLEAR, WRONG, Report, Row
 from npformer.proof.subject import Subject, Upstream, subject
 from npformer.proof.symmetric import with_structure
 from npformer.proof.vacuity import not_finite, refuse_length_one, why_blind
@@ -44,6 +45,7 @@ class How:
     allow_length_one: bool
     explain: bool
     why: bool  # look for the causes of errors
+    repeat: int | None  # runs of the backward; None: a few
     device: Device | None
     names: Sequence[str] | None
     options: dict[str, Any]
@@ -69,7 +71,7 @@ def at_one_point(target: Any, inputs: Sequence[Any], how: How) -> Report:
     report = _judged(checked, upstreams, claims, {} if each else random_directions(checked, how.seed), how)
     if report.rows and all(row.verdict == NOTHING for row in report.rows):
         return report
-    if how.why and any(row.verdict == WRONG for row in report.rows):
+    if how.why and "not deterministic" not in str(report.problems) and any(r.verdict == WRONG for r in report.rows):
         clues = with_reference(clues_of(target, inputs, how.options), checked, inputs, how.options, upstreams[0])
         report = _diagnosed(report, checked, claims, upstreams, how, clues)
     blind = why_blind({n: checked.tensors[n] for n in checked.input_names if n in checked.tensors})
@@ -86,7 +88,9 @@ def _judged(
     """A row for each tensor, without a diagnosis; those without directions are checked element by element."""
     fit = fitness(checked, upstreams, how.seed) if how.complex_step else Fitness(False, "")
     oracle = Oracle(checked, upstreams, fit.is_fit)
-    problems = behaviour.problems(checked, upstreams, claims[0], oracle.rounding)
+    rounding = max(how.tolerance, 64 * oracle.rounding)
+    repeats = [Repeats(checked, r, claim, rounding) for r, claim in zip(upstreams, claims, strict=True)]
+    problems = behaviour.problems(checked, upstreams, claims[0], oracle.rounding, repeats[0])
     places = sum(len(directions[name]) if directions else checked.tensors[name].size for name in claims[0])
     with Bar("gradcheck", places, after=1) as bar:
         oracle.on_place = bar.move
@@ -105,12 +109,26 @@ def _judged(
         if along is not None and checked.tensors[tensor].size > MANY_ELEMENTS:
             row = region_of(row, oracle, tensor, full[0], how.tolerance)
         rows.append(row)
-    notes = behaviour.notes(checked) + ([fit.why] if fit.why else [])
+    if not problems:
+        repeats[0].run(how.repeat or min(MOST_RUNS, 2 + places // PLACES_FOR_A_RUN))
+    rows, problems = _repeated(rows, problems, repeats)
+    notes = [*behaviour.notes(checked), *repeats[0].notes(how.repeat is not None), *filter(None, [fit.why])]
     report = Report("", tuple(rows), tuple(problems), tuple(notes))
     noise = _noise(checked, upstreams[0])
     if most[0] <= noise and largest(claims[0].values()) <= noise:
         return _proving_nothing(report.rows, report, "every gradient of this check is 0")
     return report
+
+
+def _repeated(rows: list[Row], problems: list[str], repeats: list[Repeats]) -> tuple[list[Row], list[str]]:
+    """Rows and problems, after more runs for what is WRONG; a tensor whose gradient changes has no verdict."""
+    for k in sorted({row.upstream for row in rows if row.verdict == WRONG}):
+        repeats[k].run(repeats[k].runs + CONFIRMING)
+    faulty = [each for each in repeats if each.faulty][:1]
+    problems = list(dict.fromkeys([*problems, *(problem for each in faulty for problem in each.problems)]))
+    changing = set().union(*(each.faulty for each in repeats))
+    note = "another gradient at each run"
+    return [replace(r, verdict=UNCLEAR, note=note, region="") if r.tensor in changing else r for r in rows], problems
 
 
 def _noise(checked: Subject, upstream: Upstream) -> float:

@@ -104,6 +104,7 @@ class _Called:
         moved: bool,
     ) -> None:
         self.target, self.options, self.device, self._dtype = target, options, device, dtype
+        self.litter: float | None = None  # what memory holds that is freed just before a backward, for ``np.empty``
         self.parameters: dict[str, Any] = (
             _by_name(target.named_parameters()) if hasattr(target, "named_parameters") else {}
         )
@@ -135,6 +136,9 @@ class _Called:
                 owner.grad = self.device.zeros(owner.data.shape, self._dtype)
             placed, y, cache = self._forwarded(replaced)
             dy = self._upstream(y, upstream)
+            if self.litter is not None:
+                for x in self.tensors.values():  # NumPy keeps up to 7 small blocks of a size
+                    [np.full(x.shape, self.litter) for _ in range(8 if x.nbytes < 1024 else 2)].clear()
             gradients = self.inputs.named(self.target.backward(dy, cache))
             for name, parameter in self.parameters.items():
                 grad = parameter.grad
