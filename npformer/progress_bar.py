@@ -39,16 +39,17 @@ def show_bars() -> Iterator[None]:
 class Bar:
     """One bar: ``move`` counts finished work. Without a terminal, or outside ``show_bars``, it does nothing.
 
-    what names the work; total is its amount. stays: whether the last state stays on the screen.
+    what names the work; total is its amount. stays: whether the last state stays. after: seconds until it is drawn.
     """
 
     def __init__(
-        self, what: str, total: float, stream: TextIO | None = None, done: float = 0, stays: bool = False
-    ) -> None:
+        self, what: str, total: float, stream: TextIO | None = None, done: float = 0, stays: bool = False,
+        after: float = 0,
+    ) -> None:  # fmt: skip
         self._drawn: Any = None
         shown = stream if stream is not None else sys.stderr if _shown else None
         if shown is not None and is_terminal(shown):
-            self._drawn = _tqdm()(what, total, done, shown, stays)
+            self._drawn = _tqdm()(what, total=total, initial=done, file=shown, leave=stays, delay=after)
 
     @property
     def is_drawn(self) -> bool:
@@ -155,10 +156,10 @@ def _tqdm() -> Any:
         from tqdm import tqdm
 
         class Line(tqdm):  # type: ignore[misc, unused-ignore]
-            def __init__(self, what: str, total: float, done: float, stream: TextIO, stays: bool) -> None:
+            def __init__(self, what: str, **options: Any) -> None:
                 self.what, self.notes = what, tuple[str, ...]()
                 often = {"mininterval": 0.05, "miniters": 0}
-                super().__init__(total=total, initial=done, file=stream, leave=stays, dynamic_ncols=True, **often)
+                super().__init__(dynamic_ncols=True, **often, **options)
 
             def __str__(self) -> str:
                 now = self.format_dict

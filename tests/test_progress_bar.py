@@ -72,6 +72,14 @@ def test_items_are_counted_and_named_and_the_bar_is_removed(screen):
     assert cleared.strip() == last == "", "nothing is left of it"
 
 
+@pytest.mark.parametrize(("after", "is_drawn"), [(0, True), (10**9, False)])
+def test_a_bar_that_is_drawn_only_after_a_time(screen, after, is_drawn):
+    with show_bars(), Bar("elements", 3, after=after) as bar:
+        bar.move(3)
+    assert ("elements |" in screen.getvalue()) == is_drawn
+    assert is_drawn or screen.getvalue() == ""
+
+
 def test_a_program_that_calls_npformer_sees_no_bar(screen):
     assert list(watched([1, 2], "numbers")) == [1, 2]
     assert screen.getvalue() == ""

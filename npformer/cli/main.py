@@ -34,6 +34,7 @@ from npformer.cli import (
 from npformer.cli.common import Help, Parser, add_color, new_parser, say
 from npformer.errors import DeviceMemoryError, Interrupted, NpformerError
 from npformer.progress_bar import show_bars
+from npformer.proof.user_file import names_python_file
 from npformer.terminal import choose_colour
 
 EXAMPLES = """examples:
@@ -142,6 +143,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _unknown_option(given: str, parser: argparse.ArgumentParser) -> str:
     known = [option for action in parser._actions for option in action.option_strings if option.startswith("--")]
+    if "--model" in known and names_python_file(given):
+        return f"unknown argument {given!r}: a word too many; a file of your own goes after --model: --model {given}"
     if not given.startswith("-"):
         return f"unknown argument {given!r}: a word too many" + ("; --set takes KEY=VALUE" if "--set" in known else "")
     near = difflib.get_close_matches(given.split("=")[0], known, n=1, cutoff=0.5)

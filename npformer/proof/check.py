@@ -55,6 +55,7 @@ def gradcheck(
     sizes: Callable[[int], Sequence[Any]] | None = None,
     allow_length_one: bool = False,
     explain: bool = True,
+    repeat: int | None = None,
     device: Device | None = None,
     **options: Any,
 ) -> Report:
@@ -80,6 +81,7 @@ def gradcheck(
     sample: sample(rng) gives inputs at other points, sizes: sizes(n) inputs of size n (31 to 33, 127 to 129).
     explain False omits the search for the cause of an error. The search takes longer than the check, and it changes
     and runs a wrong pair's backward thousands of times: use explain=False for a backward that writes files.
+    repeat: runs of the backward (at most 2 s), which must agree. None: a few, and 150 if anything hints at a fault.
     allow_length_one: do not refuse inputs of length 1 along batch or sequence.
 
     Everything is computed in float64, whatever the dtype of target, except with a reference. Raises ShapeError if
@@ -88,9 +90,11 @@ def gradcheck(
     inside target is raised unchanged.
     """
     refuse_wide(tolerance)
+    if repeat is not None and repeat < 2:
+        raise ConfigError(f"repeat: expected at least 2 runs of the backward, or None for a few, got {repeat}")
     how = How(
-        seed, elementwise, complex_step, tolerance, structure, allow_length_one, explain, explain, device, names,
-        options, constant,
+        seed, elementwise, complex_step, tolerance, structure, allow_length_one, explain, explain, repeat, device,
+        names, options, constant,
     )  # fmt: skip
     try:
         with remembered_bits():

@@ -45,13 +45,11 @@ FORMATS = {
 def format_of(inputs: Sequence[Any], precision: str | None) -> Format:
     """The format of this name, or the coarsest of the inputs' dtypes. Raises ConfigError if there is none."""
     dtypes = [str(x.dtype).rpartition(".")[2] for x in inputs if is_float(x)]
-    lowest = max((d for d in dtypes if d in FORMATS), key=lambda d: FORMATS[d].u, default=None)
-    found = precision or lowest
-    if found is None:
-        raise ConfigError(
-            f"precision: expected one of {', '.join(FORMATS)}, or inputs that have it, got {', '.join(dtypes) or 'no float array'}"
-        )
-    return format_named("precision", found)
+    coarsest = max((d for d in dtypes if d in FORMATS), key=lambda d: FORMATS[d].u, default=None)
+    if precision is None and coarsest is None:
+        came = ", ".join(dtypes) or "no float array"
+        raise ConfigError(f"precision: expected one of {', '.join(FORMATS)}, or inputs that have it, got {came}")
+    return format_named("precision", precision or str(coarsest))
 
 
 def format_named(option: str, name: str) -> Format:

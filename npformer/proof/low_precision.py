@@ -25,14 +25,16 @@ from npformer.proof.inputs import is_float
 from npformer.proof.measures import largest, max_abs, worst_at
 from npformer.proof.nearby import DRAWS, ONCE, POINTS, Coefficients, Errors, errors_of, moved
 from npformer.proof.nearby_row import Compared, row_of
-from npformer.proof.one_point import How, at_one_point
+from npformer.proof.one_point import How, at_one_point, without_verdict
 from npformer.proof.own_forward import NO_REFERENCE, by_own_forward
 from npformer.proof.reference import Reference
+from npformer.proof.repeats import Repeats
 from npformer.proof.report import KINK, UNCLEAR, WRONG, Report, Row
 from npformer.proof.rounding import Level, Rounding
 from npformer.proof.subject import Subject, Upstream, subject
 from npformer.proof.sweep import kink
 from npformer.proof.symmetric import with_structure
+from npformer.proof.vacuity import not_finite
 from npformer.typing import HostArrays
 
 #: Of an output's largest change as inputs move by a rounding: an output farther off is another function's.
@@ -95,13 +97,15 @@ def against_reference(
     upstream = _upstream(kernel, how.seed)
     claimed = {name: np.asarray(g, dtype=np.float64) for name, g in kernel.checked.gradients(upstream).items()}
     _expect_shapes(kernel.checked, claimed)
-    problems = behaviour.problems(kernel.checked, [upstream], claimed, kernel.precision.u)
+    repeats = Repeats(kernel.checked, upstream, claimed, max(behaviour.ALIKE, 64 * kernel.precision.u))
+    problems = behaviour.problems(kernel.checked, [upstream], claimed, kernel.precision.u, repeats)
     if reference is None:
         rows = by_own_forward(kernel.checked, upstream, claimed, kernel.precision)
-        return Report(
-            "", rows, tuple(problems), (*behaviour.notes(kernel.checked), NO_REFERENCE.format(kernel.precision.name))
-        )
-    return _Comparison(kernel, reference, how, upstream, claimed).report(problems)
+        notes = (*behaviour.notes(kernel.checked), NO_REFERENCE.format(kernel.precision.name))
+        report = Report("", rows, tuple(problems), notes)
+    else:
+        report = _Comparison(kernel, reference, how, upstream, claimed).report(problems)
+    return without_verdict(report, repeats)
 
 
 class _Comparison:
@@ -162,6 +166,8 @@ class _Comparison:
             how = replace(how, names=self._kernel.checked.input_names, allow_length_one=True)
             report = at_one_point(reference.given, self._kernel.inputs, how)
             rows, problems = list(report.rows), [f"reference: {problem}" for problem in report.problems]
+        elif (nowhere := not_finite(reference.subject)) is not None:
+            rows, problems = list(nowhere.rows), [f"reference: {problem}" for problem in nowhere.problems]
         else:
             rows, problems = self._kinks(), []
         wrong = [row.tensor for row in rows if row.verdict == WRONG]
@@ -209,7 +215,8 @@ class _Comparison:
             draws = self._draws(seed, exact)
         return {
             tensor: errors_of(
-                np.reshape([e[tensor] for e in points], (len(points), -1)) if points else np.zeros((0, len(exact[tensor]))), draws[0][tensor], draws[1][tensor],
+                np.reshape([e[tensor] for e in points], (len(points), len(exact[tensor]))),
+                draws[0][tensor], draws[1][tensor],
                 places.sums_of_squares(kernel.precision.spacing(self._claimed[tensor])) ** 0.5,
                 ONCE * u * places.sizes(self._claimed[tensor]), others[tensor],
             )

@@ -24,6 +24,14 @@ def max_abs(x: HostArray) -> float:
     return float(np.max(np.abs(x), initial=0.0))
 
 
+def apart(a: HostArray, b: HostArray) -> float:
+    """The largest difference; ∞ if the shapes differ, or if a number is finite in one array alone."""
+    finite = np.isfinite(a)
+    if a.shape != b.shape or not np.array_equal(finite, np.isfinite(b)):
+        return np.inf
+    return max_abs(a[finite] - b[finite])
+
+
 def largest(arrays: Iterable[HostArray]) -> float:
     """The largest absolute entry of all; 0 if there are none."""
     return max(map(max_abs, arrays), default=0.0)

@@ -10,6 +10,7 @@ import numpy as np
 
 from npformer.backend import Device
 from npformer.errors import DTypeError, ShapeError
+from npformer.progress_bar import Bar
 from npformer.proof import behaviour
 from npformer.proof.checkable import Checkable
 from npformer.proof.clues import clues_of, with_reference
@@ -21,10 +22,11 @@ from npformer.proof.oracles import Oracle
 from npformer.proof.prepared import Constants
 from npformer.proof.regions import region_of
 from npformer.proof.repairs import repairs_of
-from npformer.proof.report import NOTHING, RIGHT, WRONG, Report, Row
+from npformer.proof.repeats import CONFIRMING, MOST_RUNS, PLACES_FOR_A_RUN, Repeats
+from npformer.proof.report import NOTHING, RIGHT, UNCLEAR, WRONG, Report, Row
 from npformer.proof.subject import Subject, Upstream, subject
 from npformer.proof.symmetric import with_structure
-from npformer.proof.vacuity import refuse_length_one, why_blind
+from npformer.proof.vacuity import not_finite, refuse_length_one, why_blind
 from npformer.typing import HostArray, HostArrays
 
 #: Up to this many elements each one is checked; in larger tensors, random directions.
@@ -46,6 +48,7 @@ class How:
     allow_length_one: bool
     explain: bool
     why: bool  # look for the causes of errors
+    repeat: int | None  # runs of the backward; None: a few
     device: Device | None
     names: Sequence[str] | None
     options: dict[str, Any]
@@ -62,6 +65,8 @@ def at_one_point(target: Any, inputs: Sequence[Any], how: How) -> Report:
     _expect_something(checked)
     if not how.allow_length_one:
         refuse_length_one(inputs, checked.input_names)
+    if (nowhere := not_finite(checked)) is not None:
+        return replace(nowhere, notes=tuple(behaviour.notes(checked)))
     small = sum(x.size for x in checked.tensors.values()) <= MANY_ELEMENTS
     upstreams = random_upstreams(checked, how.seed, UPSTREAMS if small else 2)
     claims = [checked.gradients(upstream) for upstream in upstreams]
@@ -71,7 +76,7 @@ def at_one_point(target: Any, inputs: Sequence[Any], how: How) -> Report:
     report = _judged(checked, upstreams, claims, {} if each else random_directions(checked, how.seed), how)
     if report.rows and all(row.verdict == NOTHING for row in report.rows):
         return report
-    if how.why and any(row.verdict == WRONG for row in report.rows):
+    if how.why and "not deterministic" not in str(report.problems) and any(r.verdict == WRONG for r in report.rows):
         clues = with_reference(clues_of(target, inputs, how.options), checked, inputs, how.options, upstreams[0])
         report = _diagnosed(report, checked, claims, upstreams, how, clues)
     blind = why_blind({n: checked.tensors[n] for n in checked.input_names if n in checked.tensors})
@@ -97,11 +102,16 @@ def _judged(
     """A row for each tensor, without a diagnosis; those without directions are checked element by element."""
     fit = fitness(checked, upstreams, how.seed) if how.complex_step else Fitness(False, "")
     oracle = Oracle(checked, upstreams, fit.is_fit)
-    problems = behaviour.problems(checked, upstreams, claims[0], oracle.rounding)
-    evidence = {
-        name: oracle.along_directions(name, directions[name]) if directions else oracle.every_element(name)
-        for name in claims[0]
-    }
+    rounding = max(how.tolerance, 64 * oracle.rounding)
+    repeats = [Repeats(checked, r, claim, rounding) for r, claim in zip(upstreams, claims, strict=True)]
+    problems = behaviour.problems(checked, upstreams, claims[0], oracle.rounding, repeats[0])
+    places = sum(len(directions[name]) if directions else checked.tensors[name].size for name in claims[0])
+    with Bar("gradcheck", places, after=1) as bar:
+        oracle.on_place = bar.move
+        evidence = {
+            name: oracle.along_directions(name, directions[name]) if directions else oracle.every_element(name)
+            for name in claims[0]
+        }
     most = np.max([[max_abs(n) for n in found.truth] for found in evidence.values()], axis=0)
     judge = Judge(oracle, most, how.tolerance, how.explain, lambda: not culprit_of(checked), how.seed)
     rows = []
@@ -113,12 +123,31 @@ def _judged(
         if along is not None and checked.tensors[tensor].size > MANY_ELEMENTS:
             row = region_of(row, oracle, tensor, full[0], how.tolerance)
         rows.append(row)
-    notes = behaviour.notes(checked) + ([fit.why] if fit.why else [])
-    report = Report("", tuple(rows), tuple(problems), tuple(notes))
+    if not problems:
+        repeats[0].run(how.repeat or min(MOST_RUNS, 2 + places // PLACES_FOR_A_RUN))
+    report = _confirmed(Report("", tuple(rows), tuple(problems)), repeats)
+    notes = [*behaviour.notes(checked), *repeats[0].notes(how.repeat is not None), *filter(None, [fit.why])]
+    report = replace(report, notes=tuple(notes))
     noise = _noise(checked, upstreams[0])
     if most[0] <= noise and largest(claims[0].values()) <= noise:
         return _proving_nothing(report.rows, report, "every gradient of this check is 0")
     return report
+
+
+def _confirmed(report: Report, repeats: list[Repeats]) -> Report:
+    """The report after more runs for what is WRONG."""
+    for k in sorted({row.upstream for row in report.rows if row.verdict == WRONG}):
+        repeats[k].run(repeats[k].runs + CONFIRMING)
+    return without_verdict(report, *repeats)
+
+
+def without_verdict(report: Report, *repeats: Repeats) -> Report:
+    """The report, in which a tensor whose gradient changes from run to run has no verdict."""
+    faulty = [each for each in repeats if each.faulty][:1]
+    problems = dict.fromkeys([*report.problems, *(problem for each in faulty for problem in each.problems)])
+    changing, note = set().union(*(each.faulty for each in repeats)), "another gradient at each run"
+    rows = (replace(r, verdict=UNCLEAR, note=note, region="") if r.tensor in changing else r for r in report.rows)
+    return replace(report, rows=tuple(rows), problems=tuple(problems))
 
 
 def _noise(checked: Subject, upstream: Upstream) -> float:

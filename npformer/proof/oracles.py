@@ -27,7 +27,7 @@ if nothing cancelled, Σ_j |r_j ∂y_j|: an entry's error is relative to it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,6 +80,7 @@ class Oracle:
     def __init__(self, subject: Subject, upstreams: Sequence[Upstream], use_complex: bool = True) -> None:
         self.subject, self.upstreams, self.use_complex = subject, list(upstreams), use_complex
         self.rounding = max((_unit_roundoff(y) for y in subject.outputs({})), default=U)
+        self.on_place: Callable[[], object] = lambda: None  # called after each element or direction
         self._noise: dict[str, list[HostArray]] = {}
 
     def evidence(self, tensor: str, directions: Iterator[tuple[Any, HostArray]], shape: Shape) -> Evidence:
@@ -89,6 +90,7 @@ class Oracle:
         for index, direction in directions:
             for array, value in zip(found, self.along(tensor, direction), strict=True):
                 array[(slice(None), *index)] = value
+            self.on_place()
         return Evidence(found[0] if self.use_complex else None, *found[1:])
 
     def every_element(self, tensor: str) -> Evidence:

@@ -66,6 +66,8 @@ class Row:
         shape = "×".join(map(str, self.shape)) or "scalar"
         ratio = f"{self.ratio:.3g}" if math.isfinite(self.ratio) else "–"
         numbers = (f"{self.scaled_error:.1e}", index, f"{self.analytic:.2e}", f"{self.numeric:.2e}", ratio)
+        if math.isnan(self.analytic) and math.isnan(self.numeric):
+            numbers = ("–",) * 5  # nothing was compared
         is_short = len(self.verdict) <= 7
         cells = (self.tensor, shape, str(self.elements), *numbers, self.verdict if is_short else "note:")
         said = "" if is_short else self.verdict

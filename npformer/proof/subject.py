@@ -105,6 +105,7 @@ class _Called:
         moved: bool,
     ) -> None:
         self.target, self.options, self.device, self._dtype = target, options, device, dtype
+        self.litter: float | None = None  # what memory holds that is freed just before a backward, for ``np.empty``
         self.parameters: dict[str, Any] = (
             _by_name(target.named_parameters()) if hasattr(target, "named_parameters") else {}
         )
@@ -137,6 +138,9 @@ class _Called:
         with self._with(replaced):
             placed, y, cache = self._forwarded(replaced)
             dy = self._upstream(y, upstream)
+            if self.litter is not None:
+                for x in self.tensors.values():  # NumPy keeps up to 7 small blocks of a size
+                    [np.full(x.shape, self.litter) for _ in range(8 if x.nbytes < 1024 else 2)].clear()
             gradients = self._pulled(dy, cache)
             if watcher is not None:
                 again = lambda: self._pulled(self._upstream(y, upstream), cache)  # noqa: E731

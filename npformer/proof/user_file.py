@@ -71,7 +71,9 @@ def _call(path: str, name: str) -> Any:
     try:
         with _imports_beside(path):
             function = runpy.run_path(path).get(name)
-            if callable(function):
+            parameters = inspect.signature(function).parameters.values() if inspect.isfunction(function) else ()
+            needed = [str(p) for p in parameters if p.default is p.empty and not str(p).startswith("*")]
+            if callable(function) and not needed:
                 return function()
     except NpformerError:
         raise
@@ -79,7 +81,8 @@ def _call(path: str, name: str) -> Any:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
         place = f"{path}, line {lines[-1]}" if lines else path
         raise DataError(f"{place}: expected a file that runs, got {type(error).__name__}: {error}") from error
-    raise _other_form(path, name, "there is no such function" if function is None else f"it is {_kind(function)}")
+    other = f"{name}({', '.join(needed)}) is a function with inputs" if needed else f"it is {_kind(function)}"
+    raise _other_form(path, name, "there is no such function" if function is None else other)
 
 
 @contextmanager

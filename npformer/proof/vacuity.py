@@ -1,20 +1,27 @@
-"""Detects checks that could not fail: they are refused, or marked as proving nothing.
+"""Detects checks without a verdict. Those that could not fail are refused, or marked as proving nothing.
 
 - Inputs that are constant (all zeros, all ones): γ = 1 hides a γ on the wrong side of a mean, β = 0 a
   forgotten β. A layer's own constant parameters are moved a little before the check (``subject.py``).
 - A length of 1 along the batch or along the sequence: a forgotten sum over it has no effect.
 - A tolerance that would accept a gradient that is twice too large.
 - True gradients that are all zero: any multiple of them is right, too.
+- A forward that is not finite: no tensor has a verdict. An upstream gradient of 0 there does not help: 0·NaN is NaN.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from npformer.errors import ConfigError, ShapeError
+from npformer.proof.oracles import OUTSIDE
+from npformer.proof.report import UNCLEAR, Report, Row
+from npformer.proof.subject import Subject
 from npformer.typing import Shape, Tensors
 
 #: A scaled error of 1 is a gradient twice too large; half of that is the widest useful tolerance.
@@ -47,4 +54,32 @@ def why_blind(inputs: Tensors) -> str:
     for name, x in inputs.items():
         if x.size > 1 and bool(np.all(x == x.flat[0])):
             return f"{name} is {x.flat[0]:g} everywhere; use random numbers"
+    return ""
+
+
+def not_finite(checked: Subject) -> Report | None:
+    """A report without a verdict if the forward is not finite at the check's point; None if it is."""
+    why, nan = "forward is not finite here", math.nan
+    for number, y in enumerate(checked.outputs({})):
+        places = np.argwhere(~np.isfinite(y)).tolist()
+        if places:
+            problem = (
+                f"{why}: output {number}{places[0] or ''} is {y[*places[0]]}, as {len(places)} of {y.size} entries are "
+                f"not finite{_remedy(checked, number, places[0])}; choose inputs at which every output is finite"
+            )
+            tensors = checked.tensors.items()
+            rows = (Row(n, x.shape, x.size, nan, nan, (), nan, nan, 1.0, UNCLEAR, why) for n, x in tensors)
+            return Report("", tuple(rows), (problem,))
+    return None
+
+
+def _remedy(checked: Subject, number: int, place: list[int]) -> str:
+    """The input entry, among the first hundred, at which another number makes that entry of an output finite."""
+    tensors = checked.tensors
+    for tensor, index in islice(((name, index) for name, x in tensors.items() for index in np.ndindex(x.shape)), 100):
+        moved = tensors[tensor].copy()
+        moved[index] = 0.7  # in the domain of log, sqrt, arccos, 1/x
+        with np.errstate(all="ignore"), suppress(*OUTSIDE):
+            if np.isfinite(checked.outputs({tensor: moved})[number][*place]):
+                return f"; with another number for {tensor}{[*index] or ''} = {tensors[tensor][index]:g} it is finite"
     return ""

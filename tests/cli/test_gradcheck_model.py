@@ -133,3 +133,18 @@ def test_bad_input_is_refused(cli):
     cli("gradcheck --model mine.py --dtype float32").refused("--dtype float32: expected no --model")
     Path("broken.py").write_text("def build():\n    return nothing\n")
     cli("gradcheck --model broken.py").refused("broken.py, line 2: expected a file that runs", "NameError")
+
+
+def test_a_file_goes_after_model(cli):
+    for given in ("mine.py", "mine.py:bad"):
+        cli(f"gradcheck {given}").refused(
+            f"unknown argument '{given}': a word too many; a file of your own goes after --model: --model {given}"
+        )
+
+
+def test_a_forward_is_no_function_that_returns_a_target(cli):
+    Path("mine.py").write_text(GOOD + "\ndef softmax_forward(x, axis=-1): pass\n")
+    cli("gradcheck --model mine.py:softmax_forward").refused(
+        "mine.py: expected softmax_forward, a function that returns (target, inputs)",
+        "softmax_forward(x) is a function with inputs",
+    )

@@ -96,8 +96,7 @@ def test_a_rule_with_a_key_of_its_own_is_wrong(key, ok):
 def test_a_rule_that_draws_numpy_s_numbers():
     report = gradcheck(from_jax(rule(lambda x: 2 * x, lambda x, dy: 2 * dy * np.random.random())), X, explain=False)
     (problem,) = report.problems
-    assert problem.startswith("a second backward with the same cache gives another gradient of x (")
-    assert problem.endswith(": backward changes its cache or draws random numbers anew")
+    assert problem.startswith("backward is not deterministic: two runs from fresh caches differ by ")
 
 
 def layer_norm_forward(x):

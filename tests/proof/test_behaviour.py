@@ -211,6 +211,31 @@ def test_branches_that_were_not_entered_are_named():
     assert masked.notes == (f"not entered at this point, so not checked: {places('x**2', 'y + 1')}",)
 
 
+def nesting(x):
+    if x.size:
+        scale: list  # no line that runs
+        scale = [2 * factor for factor in (0.5, 1.0)]
+
+    def doubled(z):
+        if z.size:
+            return z * scale[1]
+        return z / 0
+
+    def factors():
+        for factor in scale:
+            yield 1 * factor
+        if not scale:
+            yield 7.0
+
+    return sum(doubled(x) * factor for factor in factors()), None
+
+
+def test_code_inside_functions_and_generators_of_the_forward_is_seen_to_run():
+    report = gradcheck((nesting, lambda dy, _: 6 * dy), X)
+    missed = f"nesting ({THIS}, line {line_of(nesting, 'yield 7.0')})"
+    assert (report.ok, report.notes) == (True, (f"not entered at this point, so not checked: {missed}",))
+
+
 def test_a_tracer_that_was_there_is_put_back():
     """After an error in forward, too: a debugger or a measurement of coverage goes on."""
 

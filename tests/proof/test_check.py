@@ -6,9 +6,9 @@ import traceback
 import numpy as np
 import pytest
 
-from npformer import functional
+from npformer import functional, progress_bar
 from npformer.errors import DTypeError, ShapeError
-from npformer.proof import gradcheck
+from npformer.proof import gradcheck, one_point
 from npformer.proof.report import KINK, NOTHING, RIGHT, UNCLEAR, WRONG
 from tests.proof.functions import SOFTMAX, WITNESSES, l2_norm, normal, only_row, spoiled, tanh, verdict, verdicts
 
@@ -259,3 +259,21 @@ def test_inputs_drawn_with_the_seed_of_the_check_are_no_special_point():
         x = normal(3, 5, seed=seed)
         for factor, expected in ((1, RIGHT), (2, WRONG)):
             assert verdict(l2_norm(factor, lambda x, **axis: np.sqrt(np.sum(x * x, **axis))), x, seed=seed) == expected
+
+
+@pytest.mark.parametrize(("elementwise", "places"), [(True, 12 + 5), (False, 2 * 2)])
+def test_a_bar_counts_elements_or_directions_after_a_second(monkeypatch, elementwise, places):
+    moved = []
+
+    class Recorded(progress_bar.Bar):
+        def __init__(self, what, total, after):
+            super().__init__(what, total)
+            moved.append([what, total, after, 0])
+
+        def move(self, amount=1):
+            moved[-1][-1] += amount
+
+    monkeypatch.setattr(one_point, "Bar", Recorded)
+    pair = (lambda a, b: (a.sum() * b, (a, b)), lambda dy, c: (np.full((3, 4), dy @ c[1]), dy * c[0].sum()))
+    assert gradcheck(pair, normal(3, 4), normal(5), elementwise=elementwise).ok
+    assert moved == [["gradcheck", places, 1, places]]

@@ -10,8 +10,11 @@ from npformer.errors import ConfigError
 from npformer.layers import EncoderLayer, LayerNorm
 from npformer.layers.parameter import Parameter
 from npformer.proof import gradcheck
-from npformer.proof.judge import MOST_SWEEPS
+from npformer.proof.judge import FRESH, MOST_SWEEPS, Judge
+from npformer.proof.one_point import random_upstreams
+from npformer.proof.oracles import Evidence, Oracle
 from npformer.proof.report import KINK, NOTHING, RIGHT, UNCLEAR, WRONG
+from npformer.proof.subject import subject
 from tests.proof.functions import (
     SOFTMAX,
     WITNESSES,
@@ -24,6 +27,7 @@ from tests.proof.functions import (
     softmax_slope,
     tanh,
     verdict,
+    verdicts,
 )
 
 HIDDEN = "hidden behind larger entries of the tensor; the error is of the entry's own terms"
@@ -262,3 +266,51 @@ def test_noise_is_no_excuse_for_itself():
     pair = (lambda x: (np.tanh(x), x), backward)
     assert verdict(pair, MATRIX, explain=False) == WRONG
     assert verdict(pair, MATRIX, explain=False, tolerance=1e-6) == RIGHT
+
+
+@pytest.mark.parametrize("failing", range(FRESH + 1))
+def test_a_small_entry_is_wrong_if_it_fails_at_every_fresh_upstream(failing):
+    """Its backward forgets it at the first upstream that is judged and at so many of the fresh ones."""
+    w = np.array([1e12, 1.0, 1e12])
+    rng = np.random.default_rng([0, 4])
+    fresh = [rng.normal(size=3) for _ in range(FRESH)]
+
+    def pair(at):
+        def backward(dy, _):
+            return dy * np.where([False, any(np.allclose(dy, r, rtol=1e-9) for r in at), False], 0, w)
+
+        return lambda x: (w * x, None), backward
+
+    (judged,) = random_upstreams(subject(pair([]), (X,), {}, None), 0, 1)[0]
+    row = only_row(pair([judged, *fresh[:failing]]), X, explain=False)
+    assert (row.verdict, row.note) == ((WRONG, HIDDEN) if failing == FRESH else (RIGHT, ""))
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.25, WRONG), (0.5, UNCLEAR), (0.9, UNCLEAR)])
+def test_the_witnesses_must_be_nearer_to_each_other_than_a_third_of_the_error(share, expected):
+    """The error is 4e-8, and differences are a share of that away from the complex step."""
+    checked = subject(tanh(), (X,), {}, None)
+    upstreams = random_upstreams(checked, 0)
+    truth = np.array([checked.gradients(upstream)["x"] for upstream in upstreams])
+    off = 4e-8 * np.max(np.abs(truth), axis=1, keepdims=True) * np.array([0, 1, 0])
+    evidence = Evidence(truth, truth + share * off, np.abs(share * off), np.abs(truth))
+    most = np.max(np.abs(truth), axis=1)
+
+    def row(is_analytic):
+        judge = Judge(Oracle(checked, upstreams), most, 1e-10, True, lambda: is_analytic)
+        return judge.row("x", truth + off, evidence, None)
+
+    assert row(is_analytic=False).verdict == expected
+    assert (row(is_analytic=False).note != "") == (expected == UNCLEAR)
+    assert row(is_analytic=True).verdict == WRONG, "the complex step alone decides"
+
+
+@WITNESSES
+def test_a_tensor_whose_entries_are_all_hidden_counts_none_of_them(options):
+    """As the bias of keys has, whose gradient is 0; what is hidden beside a larger entry is counted."""
+    scale = np.array([1.0, 1e-20, 1e-20])
+    for b, count in ((scale, 2), (1e-20 * np.ones(3), 0)):
+        pair = (lambda a, x, b=b: (a + b * x, b), lambda dy, b: (dy, b * dy))
+        report = gradcheck(pair, normal(3), X, **options)
+        assert verdicts(report) == {"a": RIGHT, "x": RIGHT}
+        assert [row.unjudged for row in report.rows] == [0, count]

@@ -6,10 +6,10 @@ import pytest
 from npformer.errors import ConfigError, ShapeError
 from npformer.proof import gradcheck
 from npformer.proof.one_point import random_upstreams
-from npformer.proof.report import NOTHING, RIGHT, WRONG
+from npformer.proof.report import NOTHING, RIGHT, UNCLEAR, WRONG
 from npformer.proof.subject import subject
 from npformer.proof.vacuity import WIDEST_TOLERANCE, refuse_length_one, refuse_wide, why_blind
-from tests.proof.functions import tanh, verdict, verdicts
+from tests.proof.functions import normal, tanh, verdict, verdicts
 
 
 def test_tolerances(product, a, b):
@@ -69,3 +69,74 @@ def test_the_upstream_gradient_is_random():
     assert not np.array_equal(first, second)
     assert not np.array_equal(first, random_upstreams(checked, 1)[0][0])
     np.testing.assert_array_equal(first, random_upstreams(checked, 0)[0][0])
+
+
+def rows_of_nothing(x):
+    """A softmax of rows of which the second sees nothing, and a sum that is always finite."""
+    seen = np.where(np.arange(3)[:, None] == 1, -np.inf, x)
+    powers = np.exp(seen - seen.max(axis=-1, keepdims=True))
+    y = powers / powers.sum(axis=-1, keepdims=True)
+    return (x.sum(), y), y
+
+
+NOT_FINITE = {
+    "log of a negative number": (
+        (lambda x: (np.log(x), x), lambda dy, x: dy / x),
+        [np.array([2.0, -1.0, 3.0])],
+        "output 0[1] is nan, as 1 of 3 entries are not finite; with another number for x[1] = -1 it is finite",
+    ),
+    "log of 0": (
+        (lambda x: (np.log(x), x), lambda dy, x: dy / x),
+        [np.array([[2.0, 1.0, 3.0], [0.5, 0.0, 0.0]])],
+        "output 0[1, 1] is -inf, as 2 of 6 entries are not finite; with another number for x[1, 1] = 0 it is finite",
+    ),
+    "exp of 800": (
+        (lambda a, b: (np.exp(a * b), (a, b)), lambda dy, c: (dy * c[1] * np.exp(c[0] * c[1]),) * 2),
+        [np.array([2.0, 8.0]), np.array([3.0, 100.0])],
+        "output 0[1] is inf, as 1 of 2 entries are not finite; with another number for a[1] = 8 it is finite",
+    ),
+    "of a number": (
+        (lambda x, y: (np.log(x - 2) + y.sum(), (x, y.shape)), lambda dy, c: (dy / (c[0] - 2), np.full(c[1], dy))),
+        [np.array(2.0), np.array([1.0, np.nan])],
+        "output 0 is nan, as 1 of 1 entries are not finite",
+    ),
+    "rows of nothing": (
+        (rows_of_nothing, lambda dy, y: dy[0] + y * (dy[1] - np.sum(dy[1] * y, axis=-1, keepdims=True))),
+        [normal(3, 4)],
+        "output 1[1, 0] is nan, as 4 of 12 entries are not finite",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NOT_FINITE)
+def test_where_the_forward_is_not_finite_there_is_no_verdict(case):
+    pair, inputs, text = NOT_FINITE[case]
+    with np.errstate(all="ignore"):
+        report = gradcheck(pair, *inputs)
+    assert set(verdicts(report).values()) == {UNCLEAR}
+    assert {row.note for row in report.rows} == {"forward is not finite here"}
+    assert report.problems == (f"forward is not finite here: {text}; choose inputs at which every output is finite",)
+    assert not report.ok
+    assert not any(row.cause or row.diagnosis for row in report.rows)
+    assert report.lines()[1].split()[-6:] == ["–", "–", "–", "–", "–", "note:"] or len(report.rows) > 1
+    assert report.to_dict()["tensors"][0]["analytic"] is None
+
+
+def test_notes_stand_beside_a_forward_that_is_not_finite():
+    pair = (lambda x, mask: (np.where(mask, x, np.inf), mask), lambda dy, mask: dy * mask)
+    assert gradcheck(pair, normal(3), np.arange(3) > 0).notes == ("passed on unchecked: mask (bool array)",)
+
+
+def test_a_backward_that_is_not_finite_where_the_forward_is_stays_wrong():
+    pair = (lambda x: (x * x, x), lambda dy, x: 2 * dy * x / (x != x[0]))
+    with np.errstate(all="ignore"):
+        row = gradcheck(pair, np.array([0.5, 0.7, 0.9])).rows[0]
+    assert (row.verdict, row.cause) == (WRONG, "not finite")
+
+
+def test_a_point_that_is_not_finite_among_others_is_named():
+    pair = (lambda x: (np.log(x), x), lambda dy, x: dy / x)
+    with np.errstate(all="ignore"):
+        report = gradcheck(pair, np.array([0.5, 0.7]), sample=lambda rng: [-rng.uniform(1, 2, size=2)])
+    assert (report.rows[0].verdict, report.rows[0].note) == (UNCLEAR, "forward is not finite here; at sample 1")
+    assert report.problems[0].endswith("choose inputs at which every output is finite (at sample 1)")
