@@ -200,7 +200,7 @@ class _Comparison:
         kernel, reference, seed = self._kernel, self._reference, [self._how.seed, 9, turn]
         at, u = kernel.checked.tensors, kernel.precision.u
         points: list[HostArrays] = []
-        with reference.progress(POINTS + 2 * DRAWS):
+        with reference.progress(POINTS + 3 * DRAWS):
             for k in range(POINTS):
                 is_here = k == turn == 0
                 there = at if is_here else kernel.moved([*seed, k])
@@ -216,7 +216,7 @@ class _Comparison:
         return {
             tensor: errors_of(
                 np.reshape([e[tensor] for e in points], (len(points), len(exact[tensor]))),
-                draws[0][tensor], draws[1][tensor],
+                exact[tensor], [each[tensor] for each in draws],
                 places.sums_of_squares(kernel.precision.spacing(self._claimed[tensor])) ** 0.5,
                 ONCE * u * places.sizes(self._claimed[tensor]), others[tensor],
             )
@@ -224,9 +224,14 @@ class _Comparison:
         }  # fmt: skip
 
     def _draws(self, seed: list[int], exact: HostArrays) -> list[HostArrays]:
-        """Changes of the reference's gradients as computed inside, and as stored: each (draws, P)."""
+        """Changes of the reference's gradients as computed inside, as stored, and if all is stored: each (draws, P)."""
         kernel, reference, at = self._kernel, self._reference, self._kernel.checked.tensors
-        pairs = [(kernel.as_computed, kernel.as_computed), (kernel.as_stored(True), kernel.as_stored(False))]
+        rounded_all = kernel.as_stored(False)
+        pairs = [
+            (kernel.as_computed,) * 2,
+            (kernel.as_stored(True), rounded_all),
+            (rounded_all._replace(together=0),) * 2,
+        ]
         found = []
         for which, (forward, backward) in enumerate(pairs):
             runs = [
@@ -243,7 +248,7 @@ class _Comparison:
                 reference.in_float32(self._upstream, at if not i else kernel.moved([*seed, 30, i]))
                 for i in range(DRAWS)
             ]
-        for which, level in enumerate((kernel.as_computed, kernel.as_stored(False))):
+        for which, (_, level) in enumerate(pairs):
             u = max(level.each, level.product)
             if not reference.is_seen:
                 found[which] = {tensor: u / 2.0**-24 * np.array([e[tensor] for e in errors]) for tensor in exact}

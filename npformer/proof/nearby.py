@@ -8,6 +8,7 @@ that the kernel's precision can hold. At every place, an entry, a sum over an ax
     F   the floor: the root mean square of what the reference itself would err if each operation, forward and backward,
         were rounded as the kernel computes inside, and the result as the kernel stores it (``rounding.py``)
     B   the same if a kernel stored every result of its backward, and constants anywhere, in its own precision
+    S   the same if it stored every result of its forward, too
 
 m is not rounding where z > 6: with twelve points a right entry gets there once in some 10,000 (Student's t), so it
 counts only if the same place gets there again at twelve other points. What is not rounding may still be a constant that
@@ -15,7 +16,8 @@ is rounded once, which nobody calls a mistake:
 
     right        |m| ≤ L,  L = 1.5u·|n|          a constant and the result, rounded once each
     WRONG        |m| > 3B (and L)                 more than three independent roundings at their worst, √3·√3
-    CANNOT TELL  between: imprecise, since the kernel rounds where the reference subtracts, or slightly wrong
+    CANNOT TELL  between: imprecise, since the kernel rounds where the reference subtracts, or slightly wrong; or what
+                 scatters is more than S explains, Σs² > 9·ΣS², and more than 1 % of the gradient
 
 The coefficients are those of a regression of e on n, and on n and each term of the reference's own formula: small
 errors of many entries add up there, and a coefficient of −1 names the term that is missing. A coefficient accuses only.
@@ -40,8 +42,10 @@ DRAWS = 8
 LIMIT = 6.0
 #: Of u·|n|: a constant and a result that are rounded once each.
 ONCE = 1.5
-#: Of B.
+#: Of B and S.
 WORST = 3.0
+#: Of the gradient: what scatters by more, and by WORST times S, is imprecise.
+SHARE = 0.01
 
 
 class Places(NamedTuple):
@@ -96,6 +100,13 @@ class Errors(NamedTuple):
     floor: HostArray  # F
     stored: HostArray  # B
     once: HostArray  # L
+    excess: float  # √(Σs²/ΣS²) over the places
+    share: float  # √(Σs²/Σn²) over the places
+
+    @property
+    def is_rough(self) -> bool:
+        """Whether errors scatter more than those of a kernel that stores every result, and matter to who uses it."""
+        return self.excess > WORST and self.share > SHARE
 
     @property
     def doubt(self) -> HostArray:
@@ -144,17 +155,22 @@ class Coefficients(NamedTuple):
 
 
 def errors_of(
-    e: HostArray, floor: HostArray, stored: HostArray, spacing: HostArray, once: HostArray, others: Coefficients
+    e: HostArray, n: HostArray, draws: list[HostArray], spacing: HostArray, once: HostArray, others: Coefficients
 ) -> Errors:
-    """e (K, P); floor, stored (draws, P): what the reference would err; spacing (P,): of numbers that are stored."""
-    e, floor, stored = (np.hstack([x, x @ others.weights.T]) for x in (e, floor, stored))
+    """e (K, P), n (P,); draws: three times (draws, P), of F, B and S; spacing (P,): of the numbers that are stored."""
     kept = np.square(spacing) / 12  # the variance of one rounding of the result
+    sizes = np.sum(np.square(draws[2]), axis=1).mean() + np.sum(kept)
     kept = np.concatenate([kept, np.square(others.weights) @ kept])
+    e, floor, stored = (np.hstack([x, x @ others.weights.T]) for x in (e, *draws[:2]))
     if len(e) < 3:  # nearly all neighbours overflow: nothing can be told
         mean, scatter = np.zeros(e.shape[1]), np.full(e.shape[1], np.inf)
     else:
         mean, scatter = np.mean(e, axis=0), np.std(e, axis=0, ddof=1) / len(e) ** 0.5
-    return Errors(mean, scatter, _rms(floor, kept), _rms(stored, kept), np.concatenate([once, others.once]))
+    squares = len(e) * float(np.sum(np.square(scatter[: len(spacing)])))
+    excess = float(np.sqrt(squares / sizes)) if sizes else np.inf if squares else 0.0
+    share = float(np.sqrt(squares) / (np.linalg.norm(n) or 1.0))
+    once = np.concatenate([once, others.once])
+    return Errors(mean, scatter, _rms(floor, kept), _rms(stored, kept), once, excess, share)
 
 
 def _rms(draws: HostArray, more: HostArray) -> HostArray:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from npformer.percent import percent
 from npformer.proof.formats import Format
 from npformer.proof.measures import max_abs, scale_of
 from npformer.proof.nearby import POINTS, Coefficients, Errors, Places
@@ -62,6 +63,10 @@ def row_of(compared: Compared, precision: Format, most: float) -> Row:
     elif stays.any():
         verdict, note = WRONG if wrong.any() else UNCLEAR, _what_stays(compared, wrong if wrong.any() else stays)
         note = f"in {precision.name}, {note}" + ("" if wrong.any() else "; too little to be called a mistake")
+    elif all(each.is_rough for each in compared.errors):
+        verdict = UNCLEAR
+        much = f"{errors.excess:.2g} times as far as if every result were rounded once"
+        note = f"in {precision.name}, errors scatter {much}, by {percent(errors.share, 1)} of the gradient: imprecise"
     else:
         power, squares = _Power.of(compared), np.square(n[:count])
         is_seen = power.error <= TOO_COARSE and np.sum(squares[blind]) <= 0.5 * np.sum(squares)
