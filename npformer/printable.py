@@ -7,6 +7,8 @@ another one, or like a message of npformer. Letters, marks and signs of every sc
 
 from __future__ import annotations
 
+import os
+import shlex
 import unicodedata
 
 #: Zero-width joiner and non-joiner. Persian, the scripts of India and emoji need them between two letters or signs.
@@ -31,6 +33,26 @@ def visible(text: object, keep: str = "") -> str:
         character if character in keep or _is_seen(character) or _joins(shown, i) else _spelled(character)
         for i, character in enumerate(shown)
     )
+
+
+def shell_words(*words: object) -> str:
+    r"""The words as a line for a shell, each quoted where it needs it; printable as it is, so ``visible`` keeps it.
+
+    A word with characters that ``visible`` escapes is written as $'…', which bash, zsh and ksh read: a line feed as
+    \n, any other one as its bytes in octal. The rest is for every POSIX shell.
+    """
+    return " ".join(shlex.quote(word) if visible(word) == word else _quoted(word) for word in map(str, words))
+
+
+def _quoted(word: str) -> str:
+    def spelled(i: int, character: str) -> str:
+        if character in "\\'":
+            return f"\\{character}"
+        if _is_seen(character) or _joins(word, i):
+            return character
+        return _NAMES.get(character) or "".join(f"\\{byte:03o}" for byte in os.fsencode(character))
+
+    return f"$'{''.join(spelled(i, character) for i, character in enumerate(word))}'"
 
 
 def _is_seen(character: str) -> bool:

@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import re
-import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,9 +17,10 @@ from npformer.cli.common import add_device, add_precision, say
 from npformer.cli.examples import held_out_lines
 from npformer.cli.options_text import options_text
 from npformer.cli.report import PAGE, write_report
+from npformer.data import Task
 from npformer.errors import CheckpointError, ConfigError, DeviceMemoryError, DivergedError, OutputError
 from npformer.percent import finite
-from npformer.printable import visible
+from npformer.printable import shell_words, visible
 from npformer.terminal import folded
 from npformer.training import Evaluation, RunDirectory, Trainer
 from npformer.training.assemble import Assembled, Trained, assemble, load_latest, write_run
@@ -32,7 +32,7 @@ from npformer.training.run_summary import summarise
 from npformer.training.tasks import TASKS
 from npformer.training.text_example import MASK
 
-SAMPLE_LENGTH = 400
+SAMPLE_LENGTH, SAMPLES = 400, 100
 SAMPLE_BEGINS = re.compile(r"\s*(?:\S+\s+){0,2}\S{1,20}")  # of a held-out text: up to three words
 
 SUMMARY = "Train a model on a task."
@@ -176,7 +176,7 @@ def _introduction(trainer: Trainer, assembled: Assembled) -> str:
     model, training, made = trainer.step.model, assembled.options.training, trainer.step.step_number
     path = visible(trainer.run.path)
     if made >= training.steps:
-        again = f"npformer train --resume {path} --set steps={2 * training.steps}"
+        again = f"npformer train --resume {shell_words(trainer.run.path)} --set steps={2 * training.steps}"
         return folded(f"{path} has made all of its {training.steps} steps; to let it go on: {again}", sys.stderr)
     said = (
         f"training {visible(trainer.task.name)} with {model.backend}: {model.num_parameters():,} parameters, "
@@ -208,17 +208,21 @@ def _title(trainer: Trainer, task: str) -> str:
     return visible(f"{task}{data} · run {trainer.run.path.resolve().name}")
 
 
-def _opening(trainer: Trainer) -> str:
-    """The first words of the held-out text."""
-    found = SAMPLE_BEGINS.match(trainer.task.held_out(1)[0].source)
-    return found.group().strip() if found else ""
+def _prompt(task: Task) -> str:
+    """What a trained model may read next: a held-out text of known pieces, or the words with which one begins."""
+    if task.kind == "masked":
+        return f"the {MASK} is returned"
+    texts = (example.source for example in task.held_out(SAMPLES))
+    if task.kind == "causal":
+        texts = (found.group().strip() for found in map(SAMPLE_BEGINS.match, texts) if found)
+    return next((text for text in texts if not task.tokenizer.coverage([text]).missing), "")
 
 
 def _sample(trainer: Trainer) -> str:
     """A text sampled from the model; the same for the same model."""
     task, model = trainer.task, trainer.step.model
     trained = Trained(model, task.tokenizer, task.classes, task.kind)
-    text: str = answer(trained, [_opening(trainer)], SAMPLE_LENGTH, Way())[0]["output"]
+    text: str = answer(trained, [_prompt(task)], SAMPLE_LENGTH, Way())[0]["output"]
     return text
 
 
@@ -244,10 +248,9 @@ def _as_text(trainer: Trainer, found: Evaluation, pictures: list[str], sample: s
         f"pictures: {' '.join(pictures)}",
         *([] if report is None else [f"report: {report}"]),
     ]
-    tried = {"masked": f"the {MASK} is returned", "causal": _opening(trainer)}
-    text = tried.get(found.kind, trainer.task.held_out(1)[0].source)
-    again = shlex.join(["npformer", "decode", str(trainer.run.path), text])
-    lines = [*map(visible, written), *(folded(visible(line), sys.stdout) for line in told), visible(f"try: {again}")]
+    text = _prompt(trainer.task)
+    again = shell_words("npformer", "decode", trainer.run.path, *["--"] * text.startswith("-"), text)
+    lines = [*map(visible, written), *(folded(visible(line), sys.stdout) for line in told), f"try: {again}"]
     return "\n".join([*held_out_lines(trainer.step.model, trainer.task, found), *lines])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from npformer.data.textfile import read_lines
 from npformer.errors import CheckpointError, ConfigError, OutputError
 from npformer.models import Model, Transformer, build_model
 from npformer.optim import Adam, AdamW
+from npformer.printable import shell_words
 from npformer.runtime.compile_ahead import compile_ahead
 from npformer.training.checkpoint import (
     Checkpoint,
@@ -223,7 +223,7 @@ def load_latest(run: RunDirectory) -> Checkpoint:
     if path is None:
         raise CheckpointError(
             f"{run.path}: expected at least one checkpoint to resume from, found none: it stopped before the first; "
-            f"start it again: npformer train --config {shlex.quote(str(run.config_path))}"
+            f"start it again: npformer train --config {shell_words(run.config_path)}"
         )
     return _load(run, path)
 
@@ -235,7 +235,7 @@ def _load(run: RunDirectory, path: Path) -> Checkpoint:
     except CheckpointError as error:
         if nearest_sound(path) is None:
             raise
-        away = shlex.join(["mv", str(path), str(run.path / f"{path.name}-damaged")])
+        away = shell_words("mv", path, run.path / f"{path.name}-damaged")
         raise CheckpointError(
             f"{error}. To go on from there, move the damaged one away and try again: {away}"
         ) from error

@@ -7,7 +7,6 @@ on (``--resume RUN --set steps=720``).
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from npformer.atomic_files import describe, read_regular, remove_leftovers
 from npformer.errors import CheckpointError, ConfigError, DataError, OutputError
+from npformer.printable import shell_words
 from npformer.training.assemble import Assembled, assemble, write_file
 from npformer.training.checkpoint import Checkpoint, prune
 from npformer.training.config_file import parse_toml, read_toml
@@ -39,7 +39,7 @@ def assemble_again(run: RunDirectory, checkpoint: Checkpoint, changes: Sections)
     try:
         assembled = assemble(wanted, checkpoint)
     except DataError as error:
-        place = shlex.join(["npformer", "train", "--resume", str(run.path), "--set", "data.file=PLACE"])
+        place = shell_words("npformer", "train", "--resume", run.path, "--set", "data.file=PLACE")
         raise DataError(
             f"{error}. The run's data file is named in {run.config_path}, [data] file: put it back, or give its "
             f"new path: {place}"
@@ -110,7 +110,7 @@ def _expect_options(run: RunDirectory, checkpoint: Checkpoint, saved: Sections, 
     path = run.config_path
     if not path.exists():
         return
-    again = f"npformer train --resume {shlex.quote(str(run.path))}"
+    again = f"npformer train --resume {shell_words(run.path)}"
     anew = f"move the file away, and it is written anew from {checkpoint.path.name}: {_move(path)}"
     try:
         found = read_toml(path, SECTIONS)
@@ -126,7 +126,7 @@ def _expect_options(run: RunDirectory, checkpoint: Checkpoint, saved: Sections, 
         what, way_out = "a file that was cut, or lines of it deleted", f"M{anew[1:]}"
     else:
         changed = [word for name in differ for word in ("--set", f"{name}={_word(now, name)}")]
-        what, way_out = "others", f"To go on with these, name them: {again} {shlex.join(changed)}. Else {anew}"
+        what, way_out = "others", f"To go on with these, name them: {again} {shell_words(*changed)}. Else {anew}"
     raise ConfigError(
         f"{path}: expected the options that {checkpoint.path.name} was saved with, got {what}: {told}{more}. "
         f"{way_out}; {again}"
@@ -161,7 +161,7 @@ def _expect_content(path: Path, content: bytes) -> None:
 
 
 def _move(path: Path) -> str:
-    return shlex.join(["mv", str(path), str(path.with_name(f"{path.name}-damaged"))])
+    return shell_words("mv", path, path.with_name(f"{path.name}-damaged"))
 
 
 def _flat(sections: Sections) -> dict[str, Any]:
