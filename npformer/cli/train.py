@@ -103,6 +103,8 @@ def _opened(args: argparse.Namespace) -> Iterator[tuple[Trainer, Assembled]]:
         assembled = assemble(_given(args))  # bad options are refused before the folder is created
         folder = RunDirectory.create(args.out, Path("runs"), assembled.options.run.task)
         with folder.lock():
+            if doubt := getattr(assembled.task, "doubt", ""):
+                say(f"warning: {doubt}")
             write_run(folder, assembled)
             yield _trainer(folder, assembled), assembled
     else:

@@ -114,3 +114,14 @@ def test_another_split_would_evaluate_on_what_was_trained_on(run, resume, unchan
             "data.held_out_fraction: expected 0.1, as the run began, got 0.3",
             "evaluated on examples that it has trained on",
         )
+
+
+def test_a_header_among_pairs_is_a_warning(cli, tmp_path):
+    rows = "".join(f"{n}\t{n}\n" for n in range(60))
+    (tmp_path / "table.tsv").write_text(f"Source\tTarget\n{rows}")
+    done = cli("train pairs --data table.tsv", *assignments(TINY)).fine()
+    done.warns(
+        "npformer: warning: ", "table.tsv, line 1: expected a pair, got what looks like a header, 'Source\\tTarget'"
+    )
+    (tmp_path / "table.tsv").write_text(rows)
+    assert "warning" not in cli("train pairs --data table.tsv", *assignments(TINY)).fine().err

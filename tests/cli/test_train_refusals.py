@@ -25,6 +25,18 @@ CASES = {
     "pairs without data": ("pairs", "data.file", "source<TAB>target", "got none", "--data"),
     "data for a generated task": ("copy --data good.tsv", "data.file: expected none", "generated"),
     "no tab": ("pairs --data tabless.tsv", "tabless.tsv, line 2", "source<TAB>target", "no tab", "'b B'"),
+    "line ends of old Macs": (
+        "lm --data mac.txt --set steps=1",
+        "mac.txt: expected lines",
+        "40 carriage returns",
+        r"tr '\r' '\n'",
+    ),
+    "pairs with these": (
+        "pairs --data mac.txt --set steps=1",
+        "mac.txt: expected lines",
+        "40 carriage returns",
+        r"tr '\r' '\n'",
+    ),
     "out below a file": ("copy --out good.tsv/run", "good.tsv/run", "a file is in the way", "another --out"),
 }
 
@@ -32,6 +44,7 @@ FILES = {
     "key.toml": b"[training]\nstepz = 3\n",
     "good.tsv": b"".join(b"%d\t%d\n" % (n, n) for n in range(60)),
     "tabless.tsv": b"a\tA\nb B\n",
+    "mac.txt": b"a\tb\r" * 40,
 }
 
 
