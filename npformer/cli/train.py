@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+from argparse import SUPPRESS
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ from npformer.terminal import folded
 from npformer.training import Evaluation, RunDirectory, Trainer
 from npformer.training.assemble import Assembled, Trained, assemble, load_latest, write_run
 from npformer.training.config_file import parse_assignment, read_toml
+from npformer.training.option_types import kinds_of
 from npformer.training.options import SECTIONS
 from npformer.training.progress import Progress, measures
 from npformer.training.resume import assemble_again, is_changed, schedule_note, tidy
@@ -73,6 +75,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--resume", metavar="RUN", type=Path, help="continue the run in this folder")
     add_device(parser, default=None)
     add_precision(parser, default=None)
+    taken = {"device", "precision", "seed"}
+    for name in {name for options in SECTIONS.values() for name in kinds_of(options)} - taken:
+        spellings = {f"--{name}", f"--{name.replace('_', '-')}"}
+        add(*sorted(spellings), nargs="?", action=_Setting, dest=name, default=SUPPRESS, help=SUPPRESS)
+
+
+class _Setting(argparse.Action):
+    """An option of a run that is given as an option of the command: refused, with the way to set it."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        value = shell_words(f"{self.dest}={'VALUE' if values is None else values}")
+        parser.error(f"unknown argument {option_string!r}; an option of a run is set by --set {value}")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,10 +71,12 @@ def assemble(given: Sections, resumed: Checkpoint | None = None) -> Assembled:
     run, data = RunOptions(**full["run"]), DataOptions(**full["data"])
     identity: Any = resumed.state.get("identity") if resumed else None
     if resumed and (not isinstance(identity, dict) or identity.get("task") != run.task):
-        raise _other_data(data, run, identity, {"task": run.task})
+        raise _other_data(data, run, {"task": identity.get("task")} if isinstance(identity, dict) else {}, {})
     task = make_task(run, data)
     digest = getattr(task, "digest", None)
-    found = {"task": run.task, "digest": digest}
+    found: dict[str, Any] = {"task": run.task, "digest": digest}
+    if data.file is not None and (not resumed or "bytes" in identity):  # for words about a file that has changed
+        found["bytes"] = Path(data.file).stat().st_size
     if resumed and identity != found:  # before sizes that depend on the data are compared
         raise _other_data(data, run, identity, found)
     if data.file is not None:
@@ -116,17 +119,28 @@ def _expected_digest(data: DataOptions, found: str) -> str:
     """The digest of the data's file. Raises ConfigError if the options name another."""
     if data.sha256 not in (None, found):
         raise ConfigError(
-            f"data.sha256: expected {data.file} as it was, with {data.sha256}, got {found}: the file has changed; "
-            "restore it, or take it as it is now: --set data.sha256=none"
+            f"data.sha256: expected {data.file} as it was, {_content(data.sha256)}, got {_content(found)}: the file "
+            "has changed; restore it, or take it as it is now: --set data.sha256=none"
         )
     return found
 
 
-def _other_data(data: DataOptions, run: RunOptions, expected: Any, found: dict[str, Any]) -> CheckpointError:
+def _other_data(data: DataOptions, run: RunOptions, then: Mapping[str, Any], now: Mapping[str, Any]) -> CheckpointError:
+    """The error for other data, in words: of another task, in a changed file, or made in another way."""
+    told, got = (_content(about.get("digest"), about.get("bytes")) for about in (then, now))
+    way_out = "restore the data file" if data.file else "use the options and the packages that made the first"
+    if then.get("task") != run.task:
+        told, got, way_out = f"those of {shown(then.get('task'))}", f"the task {run.task}", "leave run.task as it was"
     return CheckpointError(
-        f"{data.file or run.task}: expected the data that the run was trained on, {shown(expected)}, got {found}; "
-        "restore the data file, or start a new run"
+        f"{data.file or run.task}: expected the data that the run was trained on, {told}, got {got}; {way_out}, or "
+        "start a new run"
     )
+
+
+def _content(digest: Any, size: Any = None) -> str:
+    """Bytes in words: how many, if that is known, and how their SHA-256 begins."""
+    count = f"{size:,} bytes" if isinstance(size, int) else "content"
+    return f"{count} of SHA-256 {str(digest)[:8]}…"
 
 
 def _backend(run: RunOptions, device: str) -> Backend:

@@ -99,7 +99,7 @@ def test_a_changed_text_is_refused(cli, run, mine, contents, resume):
     resume().refused(str(mine), "expected the data that the run was trained on", "restore the")
     config = run / "config.toml"
     cli("train --config", config, "--out", "new").refused(
-        f"data.sha256: expected {mine} as it was, with ", "the file has changed", "--set data.sha256=none"
+        f"data.sha256: expected {mine} as it was, content of SHA-256 ", "the file has changed", "--set data.sha256=none"
     )
     assert contents(run) == before
     assert not (run.parent / "new").exists()
