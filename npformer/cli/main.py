@@ -36,8 +36,8 @@ from npformer.errors import DeviceMemoryError, Interrupted, NpformerError
 from npformer.progress_bar import show_bars
 from npformer.terminal import choose_colour
 
-EXAMPLES = """examples:
-  npformer train reverse           learn to reverse words, in a minute
+EXAMPLES = f"""examples:
+  npformer train reverse           reverse words, in {train.TAKES}
   npformer museum show causal-off  a bug, its effect, and what finds it
   npformer grade --list            write a backward, and have it graded
   npformer COMMAND --help          a command's options, and examples"""
