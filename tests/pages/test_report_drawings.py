@@ -60,6 +60,26 @@ def test_equal_ratios_are_equally_high_on_a_logarithmic_axis():
     assert b - a == pytest.approx(c - b, abs=0.2)
 
 
+@pytest.mark.parametrize("values", [(-2.0, 4.0), (0.0, 4.0), (-3.0, -1.0)])
+def test_the_lowest_value_lies_on_the_axis(values):
+    """The axis begins at 0, or at the lowest value if that is negative."""
+    svg = line(*values)
+    (_, low), _ = points(svg)
+    assert re.findall(r'class="axis" d="M\d+ ([\d.]+)H', svg) == [f"{low:g}"]
+
+
+def test_the_lowest_value_lies_just_above_a_logarithmic_axis():
+    (_, high), (_, low) = points(line(100.0, 0.01, log=True))
+    assert low == pytest.approx(170 + 10 - 170 * math.log(1.15) / math.log(1e4 * 1.15**2), abs=0.1)
+    assert high == pytest.approx(10 + 170 * math.log(1.15) / math.log(1e4 * 1.15**2), abs=0.1)
+
+
+def test_a_curve_of_one_point_has_a_dot():
+    assert line(2.0).count("<circle") == 1
+    assert line(2.0, 3.0).count("<circle") == 0
+    assert drawn(Line("loss", 0, [1, 2], [2.0, 3.0], dots=True)).count("<circle") == 3, "and one in the legend"
+
+
 @pytest.mark.parametrize("values", [[2.0, 3.3], [0.5, 1.1], [1e-4, 20.0], [0.7, 0.7], [1e-9, 1e9]])
 def test_any_axis_has_some_ticks(values):
     svg = line(*values, log=True)
