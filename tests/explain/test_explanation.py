@@ -51,6 +51,18 @@ def test_why_is_the_line_of_attention_that_computes_dq(found):
     assert any("the mask" in each.zero for each in group.products)
 
 
+def test_why_is_asked_of_the_largest_product_whatever_its_sign(opened):
+    """Of every entry of a bias: some largest products are negative."""
+    signs = set()
+    for i in range(4):
+        one = explanation(opened, f"decoder.layers.0.cross_attention.query.bias[{i}]")
+        largest = max((each for group in one.terms.groups for each in group.products), key=lambda each: abs(each.value))
+        assert one.why.name == largest.up
+        assert one.why.value == pytest.approx(largest.value, rel=1e-12), "a bias has one factor"
+        signs.add(largest.value > 0)
+    assert signs == {False, True}
+
+
 def test_a_walk_leads_to_the_loss(found):
     names = [step.name.partition("[")[0] for step in found.walk]
     assert names[:2] == ["dQ", "dscores"]

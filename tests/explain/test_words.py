@@ -8,7 +8,7 @@ import pytest
 from npformer.explain import explanation, session
 from npformer.explain.models import case_setting, model_setting
 from npformer.explain.place import find, names_of_calls
-from npformer.explain.words import GRADIENT, PADDED, axis_words, quoted, what
+from npformer.explain.words import ALONE, GRADIENT, PADDED, axis_words, quoted, what
 from npformer.proof.catalogue import catalogue
 
 
@@ -100,6 +100,18 @@ def test_padding_is_that_of_the_sequence_which_a_part_works_on(padded_apart, at,
     zeros = {each.place: each.zero for group in groups for each in group.products if each.value == 0}
     sources, targets = {"b1 t3": PADDED}, {"b0 t2": PADDED, "b0 t3": PADDED, "b1 t3": GRADIENT}
     assert zeros == (targets if of_targets else sources)
+
+
+def test_a_lone_key_is_the_reason_for_its_query_alone():
+    """In the second row one target counts: its query sees one key, so its key has no gradient either, but from it."""
+    src, tgt_in = np.array([[3, 4, 5, 2], [5, 4, 2, 0]]), np.array([[1, 5, 4, 3], [1, 0, 0, 0]])
+    targets = np.array([[5, 4, 3, 2], [5, 0, 0, 0]])
+    with session(replace(model_setting("transformer"), inputs=(src, tgt_in), targets=targets, labels={})) as found:
+        reasons = {}
+        for name in ("query", "key"):
+            (group,) = explanation(found, f"decoder.layers.0.self_attention.{name}.weight[1,2]").terms.groups
+            reasons[name] = {each.place: each.zero for each in group.products}["b1 t0"]
+    assert reasons == {"query": ALONE, "key": GRADIENT}
 
 
 @pytest.mark.parametrize("length", [3, 2])

@@ -141,6 +141,16 @@ def test_queries_and_keys_are_named_and_heads_counted():
     assert "[BOS] to a 0.33" in svg
 
 
+def test_a_token_is_named_beside_its_row_and_below_its_column():
+    svg = figures({"layers.0.self_attention": np.full((1, 3, 3), 1 / 3)}, "abc", "abc")
+    cell = float(re.search(r"scale\((\d+)\)", svg)[1])
+    left, top = map(float, re.search(r"translate\((\d+) (\d+)\) scale", svg).groups())
+    rows = [float(y) for y in re.findall(r'y="([\d.]+)" text-anchor="end">[abc]<', svg)]
+    columns = [float(x) for x in re.findall(r'<text x="([\d.]+)" y="[\d.]+" text-anchor="middle">[abc]<', svg)]
+    assert rows == [top + cell * (i + 0.5) + 3.5 for i in range(3)], "half the height of a letter below the middle"
+    assert columns == [left + cell * (i + 0.5) for i in range(3)]
+
+
 def test_an_encoder_reads_its_own_tokens():
     svg = figures({"encoder.layers.0.self_attention": np.full((1, 3, 3), 1 / 3)})
     assert "[BOS]" not in svg
