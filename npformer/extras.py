@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
 
 
 def install(extra: str) -> str:
@@ -19,7 +20,6 @@ def install(extra: str) -> str:
     package = f"'npformer[{extra}]'"
     if (here.read_text("INSTALLER") or "").strip() != "uv":
         return f"pip install {package}"
-    folder = sys.prefix.replace("\\", "/")
-    if "/archive-v" in folder:  # uv's cache, in which uvx makes environments
+    if "archive-v" in sys.prefix:  # uv's cache, in which uvx makes environments
         return f"uvx --from {package} npformer …"
-    return f"uv tool install {package}" if "/uv/tools/" in folder else f"uv pip install {package}"
+    return f"uv tool install {package}" if "tools" in Path(sys.prefix).parts else f"uv pip install {package}"

@@ -45,14 +45,13 @@ def shell_words(*words: object) -> str:
 
 
 def _quoted(word: str) -> str:
-    def spelled(i: int, character: str) -> str:
-        if character in "\\'":
-            return f"\\{character}"
-        if _is_seen(character) or _joins(word, i):
-            return character
-        return _NAMES.get(character) or "".join(f"\\{byte:03o}" for byte in os.fsencode(character))
+    text = word.replace("\\", "\\\\").replace("'", "\\'")
+    seen = (c if _is_seen(c) or _joins(text, i) else _NAMES.get(c) or _octal(c) for i, c in enumerate(text))
+    return f"$'{''.join(seen)}'"
 
-    return f"$'{''.join(spelled(i, character) for i, character in enumerate(word))}'"
+
+def _octal(character: str) -> str:
+    return "".join(f"\\{byte:03o}" for byte in os.fsencode(character))
 
 
 def _is_seen(character: str) -> bool:

@@ -101,11 +101,9 @@ def _template(args: argparse.Namespace) -> int:
     text = templates.all_parts() if args.template == "parts" else templates.template(find(args.template))
     path = Path(args.file or f"{args.template}.py")
     templates.write_new(path, text)
-    shown = visible(path)
-    then = (
-        "exercises import it" if args.template == "parts" else f"fill it in, then: npformer grade {shell_words(path)}"
-    )
-    written = f"{shown} is written; {then}"
+    again = shell_words("npformer", "grade", path)
+    then = "exercises import it" if args.template == "parts" else f"fill it in, then: {again}"
+    written = f"{visible(path)} is written; {then}"
     print(json.dumps({"file": str(path)}) if args.json else written)
     return 0
 

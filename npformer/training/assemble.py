@@ -128,12 +128,11 @@ def _expected_digest(data: DataOptions, found: str) -> str:
 def _other_data(data: DataOptions, run: RunOptions, then: Mapping[str, Any], now: Mapping[str, Any]) -> CheckpointError:
     """The error for other data, in words: of another task, in a changed file, or made in another way."""
     told, got = (_content(about.get("digest"), about.get("bytes")) for about in (then, now))
-    way_out = "restore the data file" if data.file else "use the options and the packages that made the first"
     if then.get("task") != run.task:
-        told, got, way_out = f"those of {shown(then.get('task'))}", f"the task {run.task}", "leave run.task as it was"
+        told, got = f"those of {shown(then.get('task'))}", f"the task {run.task}"
     return CheckpointError(
-        f"{data.file or run.task}: expected the data that the run was trained on, {told}, got {got}; {way_out}, or "
-        "start a new run"
+        f"{data.file or run.task}: expected the data that the run was trained on, {told}, got {got}; restore "
+        f"{'the data file' if data.file else 'its options and packages'}, or start a new run"
     )
 
 

@@ -52,13 +52,8 @@ _OTHERS = (
     (rb"\x1f\x8b", "a file compressed by gzip"), (rb"\s*<", "a web page in place of a file"),
     (rb"version https://git-lfs", "a pointer of Git LFS, for which git lfs pull fetches the file"),
 )  # fmt: skip
-READS = (
-    "npf.load reads what npf.save wrote; npformer.interop.torch.load_state_dict takes what state_dict() of a "
-    "torch.nn.Transformer gives"
-)
-OF_A_RUN = (
-    "its model: npformer.training.assemble.read_trained(RunDirectory.open(Path(RUN))).model, which npf.save keeps"
-)
+READS = "npf.load reads what npf.save wrote, npf.interop.torch.load_state_dict a torch.nn.Transformer's state_dict()"
+OF_A_RUN = "its model, for npf.save: npformer.training.assemble.read_trained(RunDirectory.open(Path(RUN))).model"
 
 _DTYPES = {"F16": "float16", "F32": "float32", "F64": "float64"}  # safetensors' names for NumPy's
 

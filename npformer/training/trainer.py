@@ -74,12 +74,9 @@ class Trainer:
     def restore(self, checkpoint: Checkpoint) -> None:
         """Continue from a checkpoint; metrics after it are dropped. Raises CheckpointError if it does not fit."""
         state = checkpoint.state
-        then, now = state.get("identity"), self._identity
-        if then != now:
-            differ = ", ".join(name for name in now if not isinstance(then, dict) or then.get(name) != now[name])
+        if state.get("identity") != self._identity:
             raise CheckpointError(
-                f"{checkpoint.path}: expected the data it was trained on, got data with another {differ}; "
-                "restore the data file, or start a new run"
+                f"{checkpoint.path}: expected the data it was trained on, got others; restore them, or start a new run"
             )
         count, trained_with = state.get("loss_count"), state.get("versions")
         if type(count) is not int or not isinstance(trained_with, dict):

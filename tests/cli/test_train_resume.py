@@ -141,7 +141,7 @@ def test_changed_data_are_told_in_words(cli, pairs_run, tmp_path):
     )
     data.write_text(text)
     cli("train --set task=copy --set data.file=none --resume", pairs_run).refused(
-        "copy: expected the data that the run was trained on, those of 'pairs', got the task copy; leave run.task"
+        "copy: expected the data that the run was trained on, those of 'pairs', got the task copy; restore its options"
     )
 
 

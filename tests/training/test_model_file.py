@@ -127,18 +127,14 @@ def test_files_of_others_are_told_as_what_they_are(content, what, tmp_path, nump
         load(tmp_path / "model", backend=numpy64)
     told = str(caught.value)
     assert told.startswith(f"{tmp_path / 'model'}: expected a whole safetensors file, got {what}")
-    assert told.endswith(
-        "npformer.interop.torch.load_state_dict takes what state_dict() of a torch.nn.Transformer gives"
-    )
+    assert told.endswith("npf.interop.torch.load_state_dict a torch.nn.Transformer's state_dict()")
 
 
 def test_a_run_is_told_and_so_are_its_checkpoints_arrays(tmp_path, numpy64, saved):
     """With the way to its model."""
     run = tmp_path / "lm-001"
     place = save_checkpoint(run / "checkpoints", 1, {"parameters.x": np.ones(2)}, {}, None)
-    way = (
-        r"its model: npformer\.training\.assemble\.read_trained\(RunDirectory\.open\(Path\(RUN\)\)\)\.model, which npf"
-    )
+    way = r"its model, for npf\.save: npformer\.training\.assemble\.read_trained\(RunDirectory\.open\(Path\(RUN\)\)\)"
     with pytest.raises(
         CheckpointError, match=rf"lm-001: expected a model file to read, got: the folder of a run; {way}"
     ):

@@ -109,8 +109,8 @@ OF_A_DECODER = "expected a configuration of a Decoder, got: "
         ({"format": "npformer-model-1", "model": None}, "expected a model saved by npf.save, marked npformer-model-2, "
          "got a file marked 'npformer-model-1'; use the version that wrote it"),
         ({"format": "pt"}, "expected a model saved by npf.save, marked npformer-model-2, got a file marked 'pt', "
-         "so of another library; npf.load reads what npf.save wrote; "
-         "npformer.interop.torch.load_state_dict takes what state_dict() of a torch.nn.Transformer gives"),
+         "so of another library; npf.load reads what npf.save wrote, "
+         "npf.interop.torch.load_state_dict a torch.nn.Transformer's state_dict()"),
         ({"format": None}, "expected a model saved by npf.save, marked npformer-model-2, got a file without its mark, "
          "so of another library; npf.load reads what npf.save wrote"),
     ],
