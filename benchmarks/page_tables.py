@@ -2,6 +2,7 @@
 
 from benchmarks import compare, report
 from benchmarks.measured import COMMANDS, shown
+from npformer.cli.train import TAKES
 from npformer.percent import percent
 from npformer.training.option_table import differences, option_rows
 
@@ -61,7 +62,7 @@ def reverse(documents):
         if document["name"] == "reverse":
             lines = document["output"]
             start = next(i for i, line in enumerate(lines) if line.startswith("held-out examples"))
-            return "```text\n" + "\n".join(lines[start:]) + "\n```\n"
+            return f"After {TAKES} on two cores it ends like this:\n\n```text\n" + "\n".join(lines[start:]) + "\n```\n"
     return not_measured("python -m benchmarks.measured reverse")
 
 

@@ -7,6 +7,8 @@ another one, or like a message of npformer. Letters, marks and signs of every sc
 
 from __future__ import annotations
 
+import os
+import shlex
 import unicodedata
 
 #: Zero-width joiner and non-joiner. Persian, the scripts of India and emoji need them between two letters or signs.
@@ -31,6 +33,25 @@ def visible(text: object, keep: str = "") -> str:
         character if character in keep or _is_seen(character) or _joins(shown, i) else _spelled(character)
         for i, character in enumerate(shown)
     )
+
+
+def shell_words(*words: object) -> str:
+    r"""The words as a line for a shell, each quoted where it needs it; printable as it is, so ``visible`` keeps it.
+
+    A word with characters that ``visible`` escapes is written as $'…', which bash, zsh and ksh read: a line feed as
+    \n, any other one as its bytes in octal. The rest is for every POSIX shell.
+    """
+    return " ".join(shlex.quote(word) if visible(word) == word else _quoted(word) for word in map(str, words))
+
+
+def _quoted(word: str) -> str:
+    text = word.replace("\\", "\\\\").replace("'", "\\'")
+    seen = (c if _is_seen(c) or _joins(text, i) else _NAMES.get(c) or _octal(c) for i, c in enumerate(text))
+    return f"$'{''.join(seen)}'"
+
+
+def _octal(character: str) -> str:
+    return "".join(f"\\{byte:03o}" for byte in os.fsencode(character))
 
 
 def _is_seen(character: str) -> bool:

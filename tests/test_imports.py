@@ -21,6 +21,7 @@ STOREYS = [
         "atomic_files",
         "progress_bar",
         "errors",
+        "extras",
         "percent",
         "output_files",
         "seconds",
@@ -53,7 +54,7 @@ SIDEWAYS = {
 }
 #: Parts that live beside the house: all that they may import.
 ASIDE = {
-    "data": {"atomic_files", "errors", "percent", "typing"},
+    "data": {"atomic_files", "errors", "extras", "percent", "typing"},
     "plotting": {"errors", "percent", "output_files", "typing", "printable"},
 }
 #: Parts that use what lives beside the house.

@@ -1,11 +1,16 @@
 """Nothing that is printed moves the cursor, turns round what stands beside it, or hides; letters stay."""
 
+import os
+import shutil
+import subprocess
 import sys
 import unicodedata
+from pathlib import Path
 
 import pytest
 
-from npformer.printable import visible
+import npformer
+from npformer.printable import shell_words, visible
 
 HIDDEN = [
     *map(chr, range(0x20)), "\x7f", *map(chr, range(0x80, 0xA0)),  # C0, DEL, C1
@@ -71,3 +76,31 @@ def test_line_breaks_stay_where_they_are_asked_for():
 
 def test_paths_and_errors_are_texts_too():
     assert visible(ValueError("\x1b")) == "\\x1b"
+
+
+WORDS = [
+    "plain", "", "two words", "it's", 'a "b" $HOME `c` \\ !', "-5", "~", "früh 語",
+    "anan\nananin", "tab\there", "\r\n", "it's\n\\n", "a\u2028b", "\x1b[2J\x07", "\u202egnp", "x\x01" + "7",
+    "\udc80raw", "می\u200cخواهم\n", "pay\u200dpal",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_words_for_a_shell_are_read_as_they_were(shell):
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    line = shell_words(*WORDS)
+    assert visible(line) == line, "it can be printed and pasted"
+    read = subprocess.run([shell, "-c", f"printf '%s\\0' {line}"], capture_output=True, check=True).stdout
+    assert read.split(b"\0")[:-1] == [os.fsencode(word) for word in WORDS]
+
+
+def test_only_words_that_cannot_be_seen_need_a_newer_shell():
+    assert shell_words("npformer", Path("a b"), "it's", "früh") == """npformer 'a b' 'it'"'"'s' 'früh'"""
+    assert shell_words("a\nb", "\u2028'") == r"$'a\nb' $'\342\200\250\''"
+
+
+def test_no_command_is_quoted_in_another_way():
+    """What is printed to be pasted goes through ``shell_words``."""
+    users = [path.name for path in Path(npformer.__file__).parent.rglob("*.py") if "import shlex" in path.read_text()]
+    assert users == ["printable.py"]

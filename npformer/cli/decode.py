@@ -152,14 +152,8 @@ def expect_text(text: str, place: str, trained: Trained) -> None:
             f"got {length}; shorten it, or train with longer texts or sinusoidal positions"
         )
     if length >= trained_on and not isinstance(config, DecoderConfig):
-        _note(
-            f"{place}: {length} {unit} are more than any text in training had ({trained_on - 1}); expect poor output, "
-            "and raise --max-len if it is cut short"
+        said = (
+            f"note: {place}: {length} {unit} are more than any text in training had ({trained_on - 1}); expect poor "
+            "output, and raise --max-len if it is cut short"
         )
-    coverage = tokenizer.coverage(text.split(MASK) if trained.kind == "masked" else [text])
-    if coverage.missing:
-        _note(f"{place}: {coverage}; missing text is read as [UNK]")
-
-
-def _note(text: str) -> None:
-    print(folded(f"note: {text}", sys.stderr), file=sys.stderr)
+        print(folded(said, sys.stderr), file=sys.stderr)

@@ -17,6 +17,7 @@ from npformer.backend import cupy_problem, get_backend
 from npformer.backend.numpy import auto_kernels, numba_problem
 from npformer.backend.numpy.blas import blas_core
 from npformer.backend.numpy.blas_threads import blas_threads
+from npformer.extras import install
 from npformer.terminal import GREEN, RED, YELLOW, columns, paint
 from npformer.training.trainer import THREAD_VARIABLES
 
@@ -81,7 +82,7 @@ def _numba(problem: str | None) -> str:
     """The version; if it is not installed, how to install it and why."""
     version = _version("numba")
     if version == "missing":  # "missing" would count as a failure, and this package is optional
-        return "not installed: pip install -e '.[fast]' brings compiled kernels; npformer bench compares"
+        return f"not installed: {install('fast')} brings compiled kernels; npformer bench compares"
     return problem or version
 
 
@@ -89,7 +90,7 @@ def _mkl(problem: str | None) -> str:
     """Whether compiled kernels use it for their products, and if not, why."""
     version = _version("mkl")
     if version == "missing":
-        return "not installed: pip install -e '.[mkl]' makes Numba kernels faster on Intel's processors"
+        return f"not installed: {install('mkl')} makes Numba kernels faster on Intel's processors"
     if problem:
         return f"{version}, not used: there are no compiled kernels"
     from npformer.backend.numba.intel import intel

@@ -12,7 +12,7 @@ from npformer.errors import ConfigError
 from npformer.lab.grader import EXERCISES, Grade, Limits, find, grade_file, progress, report, templates
 from npformer.lab.grader.grade import NOT_BEGUN
 from npformer.lab.grader.source import exercises_in, read_source
-from npformer.printable import visible
+from npformer.printable import shell_words, visible
 from npformer.progress_bar import Bar
 from npformer.seconds import now, since
 
@@ -101,9 +101,9 @@ def _template(args: argparse.Namespace) -> int:
     text = templates.all_parts() if args.template == "parts" else templates.template(find(args.template))
     path = Path(args.file or f"{args.template}.py")
     templates.write_new(path, text)
-    shown = visible(path)
-    then = "exercises import it" if args.template == "parts" else f"fill it in, then: npformer grade {shown}"
-    written = f"{shown} is written; {then}"
+    again = shell_words("npformer", "grade", path)
+    then = "exercises import it" if args.template == "parts" else f"fill it in, then: {again}"
+    written = f"{visible(path)} is written; {then}"
     print(json.dumps({"file": str(path)}) if args.json else written)
     return 0
 
@@ -140,7 +140,7 @@ def _grade(args: argparse.Namespace) -> int:
 
 
 def _text(grade: Grade, args: argparse.Namespace) -> str:
-    text = report.report(grade, args.hint, f"npformer grade {args.file}")
+    text = report.report(grade, args.hint, f"npformer grade {shell_words(args.file)}")
     return f"{text}\n\n{report.following(grade)}" if grade.ok else text
 
 

@@ -37,8 +37,8 @@ from npformer.progress_bar import show_bars
 from npformer.proof.user_file import names_python_file
 from npformer.terminal import choose_colour
 
-EXAMPLES = """examples:
-  npformer train reverse           learn to reverse words, in a minute
+EXAMPLES = f"""examples:
+  npformer train reverse           reverse words, in {train.TAKES}
   npformer museum show causal-off  a bug, its effect, and what finds it
   npformer grade --list            write a backward, and have it graded
   npformer COMMAND --help          a command's options, and examples"""
@@ -142,12 +142,15 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _unknown_option(given: str, parser: argparse.ArgumentParser) -> str:
-    known = [option for action in parser._actions for option in action.option_strings if option.startswith("--")]
+    actions = {option: action for action in parser._actions for option in action.option_strings if option[:2] == "--"}
+    known = [option for option, action in actions.items() if action.help != argparse.SUPPRESS]
     if "--model" in known and names_python_file(given):
         return f"unknown argument {given!r}: a word too many; a file of your own goes after --model: --model {given}"
     if not given.startswith("-"):
         return f"unknown argument {given!r}: a word too many" + ("; --set takes KEY=VALUE" if "--set" in known else "")
-    near = difflib.get_close_matches(given.split("=")[0], known, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(given.split("=")[0], actions, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]}?" if near else f"; the options are {', '.join(known)}"
+    if near and near[0] not in known:
+        hint = f"; did you mean --set {actions[near[0]].dest}=VALUE?"
     text = "; a TEXT that begins with a dash goes after a lone --" if parser.prog.endswith("decode") else ""
     return f"unknown argument {given!r}{hint}{text}"

@@ -56,7 +56,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the tree of calls, or the trace as JSON."""
+    """Print the tree of calls, where the page is instead of the tree, or the trace as JSON."""
     if args.limit <= 0:
         raise ConfigError(f"--limit: expected a number of megabytes above 0, got {args.limit}")
     if args.bugs is not None and args.html is None:
@@ -75,7 +75,8 @@ def run(args: argparse.Namespace) -> int:
     if args.out is not None:
         write_file(args.out, "--out", text.encode())
         said.append(f"the trace is in {visible(args.out)} ({len(text) / 1e6:.2f} MB)")
-    print(text if args.json else folded("\n".join([found.text(width_of(sys.stdout)), *said]), sys.stdout))
+    tree = [] if args.html is not None else [found.text(width_of(sys.stdout))]
+    print(text if args.json else folded("\n".join([*tree, *said]), sys.stdout))
     return 0
 
 

@@ -6,8 +6,8 @@ import argparse
 import json
 import os
 import re
-import shlex
 import sys
+from argparse import SUPPRESS
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,13 +18,15 @@ from npformer.cli.common import add_device, add_precision, say
 from npformer.cli.examples import held_out_lines
 from npformer.cli.options_text import options_text
 from npformer.cli.report import PAGE, write_report
+from npformer.data import Task
 from npformer.errors import CheckpointError, ConfigError, DeviceMemoryError, DivergedError, OutputError
 from npformer.percent import finite
-from npformer.printable import visible
+from npformer.printable import shell_words, visible
 from npformer.terminal import folded
 from npformer.training import Evaluation, RunDirectory, Trainer
 from npformer.training.assemble import Assembled, Trained, assemble, load_latest, write_run
 from npformer.training.config_file import parse_assignment, read_toml
+from npformer.training.option_types import kinds_of
 from npformer.training.options import SECTIONS
 from npformer.training.progress import Progress, measures
 from npformer.training.resume import assemble_again, is_changed, schedule_note, tidy
@@ -32,12 +34,15 @@ from npformer.training.run_summary import summarise
 from npformer.training.tasks import TASKS
 from npformer.training.text_example import MASK
 
-SAMPLE_LENGTH = 400
+SAMPLE_LENGTH, SAMPLES = 400, 100
 SAMPLE_BEGINS = re.compile(r"\s*(?:\S+\s+){0,2}\S{1,20}")  # of a held-out text: up to three words
 
+#: How long ``npformer train reverse`` takes with NumPy alone, for README and the help; a test compares it with results.
+TAKES = "about ten seconds"
+
 SUMMARY = "Train a model on a task."
-EXAMPLES = """examples:
-  npformer train reverse                                   about twenty seconds on two CPU cores
+EXAMPLES = f"""examples:
+  npformer train reverse                                   {TAKES} on two CPU cores
   npformer train pairs --data examples/data/dates.tsv      dates in eight languages to ISO
   npformer train numbers                                   English number words to French ones
   npformer train scan --set split=jump                     commands to actions; splits simple, length, jump
@@ -73,6 +78,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--resume", metavar="RUN", type=Path, help="continue the run in this folder")
     add_device(parser, default=None)
     add_precision(parser, default=None)
+    taken = {"device", "precision", "seed"}
+    for name in {name for options in SECTIONS.values() for name in kinds_of(options)} - taken:
+        spellings = {f"--{name}", f"--{name.replace('_', '-')}"}
+        add(*sorted(spellings), nargs="?", action=_Setting, dest=name, default=SUPPRESS, help=SUPPRESS)
+
+
+class _Setting(argparse.Action):
+    """An option of a run that is given as an option of the command: refused, with the way to set it."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        value = shell_words(f"{self.dest}={'VALUE' if values is None else values}")
+        parser.error(f"unknown argument {option_string!r}; an option of a run is set by --set {value}")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -103,6 +120,8 @@ def _opened(args: argparse.Namespace) -> Iterator[tuple[Trainer, Assembled]]:
         assembled = assemble(_given(args))  # bad options are refused before the folder is created
         folder = RunDirectory.create(args.out, Path("runs"), assembled.options.run.task)
         with folder.lock():
+            if doubt := getattr(assembled.task, "doubt", ""):
+                say(f"warning: {doubt}")
             write_run(folder, assembled)
             yield _trainer(folder, assembled), assembled
     else:
@@ -176,7 +195,7 @@ def _introduction(trainer: Trainer, assembled: Assembled) -> str:
     model, training, made = trainer.step.model, assembled.options.training, trainer.step.step_number
     path = visible(trainer.run.path)
     if made >= training.steps:
-        again = f"npformer train --resume {path} --set steps={2 * training.steps}"
+        again = f"npformer train --resume {shell_words(trainer.run.path)} --set steps={2 * training.steps}"
         return folded(f"{path} has made all of its {training.steps} steps; to let it go on: {again}", sys.stderr)
     said = (
         f"training {visible(trainer.task.name)} with {model.backend}: {model.num_parameters():,} parameters, "
@@ -208,17 +227,21 @@ def _title(trainer: Trainer, task: str) -> str:
     return visible(f"{task}{data} · run {trainer.run.path.resolve().name}")
 
 
-def _opening(trainer: Trainer) -> str:
-    """The first words of the held-out text."""
-    found = SAMPLE_BEGINS.match(trainer.task.held_out(1)[0].source)
-    return found.group().strip() if found else ""
+def _prompt(task: Task) -> str:
+    """What a trained model may read next: a held-out text of known pieces, or the words with which one begins."""
+    if task.kind == "masked":
+        return f"the {MASK} is returned"
+    texts = (example.source for example in task.held_out(SAMPLES))
+    if task.kind == "causal":
+        texts = (found.group().strip() for found in map(SAMPLE_BEGINS.match, texts) if found)
+    return next((text for text in texts if not task.tokenizer.coverage([text]).missing), "")
 
 
 def _sample(trainer: Trainer) -> str:
     """A text sampled from the model; the same for the same model."""
     task, model = trainer.task, trainer.step.model
     trained = Trained(model, task.tokenizer, task.classes, task.kind)
-    text: str = answer(trained, [_opening(trainer)], SAMPLE_LENGTH, Way())[0]["output"]
+    text: str = answer(trained, [_prompt(task)], SAMPLE_LENGTH, Way())[0]["output"]
     return text
 
 
@@ -244,10 +267,9 @@ def _as_text(trainer: Trainer, found: Evaluation, pictures: list[str], sample: s
         f"pictures: {' '.join(pictures)}",
         *([] if report is None else [f"report: {report}"]),
     ]
-    tried = {"masked": f"the {MASK} is returned", "causal": _opening(trainer)}
-    text = tried.get(found.kind, trainer.task.held_out(1)[0].source)
-    again = shlex.join(["npformer", "decode", str(trainer.run.path), text])
-    lines = [*map(visible, written), *(folded(visible(line), sys.stdout) for line in told), visible(f"try: {again}")]
+    text = _prompt(trainer.task)
+    again = shell_words("npformer", "decode", trainer.run.path, *["--"] * text.startswith("-"), text)
+    lines = [*map(visible, written), *(folded(visible(line), sys.stdout) for line in told), f"try: {again}"]
     return "\n".join([*held_out_lines(trainer.step.model, trainer.task, found), *lines])
 
 

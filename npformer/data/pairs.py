@@ -9,6 +9,7 @@ equal sources stay on one side, and added lines do not move others to another si
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,14 +21,24 @@ from npformer.data.tokenizer import Characters
 from npformer.data.vocabulary import SEQUENCE
 from npformer.errors import DataError
 
+_OF, _KIND = r"(source|src|inputs?|question|prompt|text)", r"[ _]?(text|sentence)?\d?"
+_TO = r"(target|tgt|outputs?|answer|response|completion|label|translation)"
+_CODE = "(en|de|fr|es|pt|nl|ru|zh|ja|ar)"  # without "it", of which "es" is a translation
+_NAME = "(english|german|french|spanish|italian|portuguese|dutch|russian|chinese|japanese|arabic)"
+#: A line that names two columns: "source" and "target", "input_text" and "Output text", "en" and "de".
+_HEADER = re.compile(rf"{_OF}{_KIND}\t{_TO}{_KIND}|{_CODE}\t(?!\5){_CODE}|{_NAME}\t(?!\7){_NAME}", re.IGNORECASE)
+
 
 class PairsTask(ExampleTask):
     """Examples split once into training and held-out; batches run through epochs of the training side.
 
     Attributes: `name`; `vocabulary`, of all examples; `max_length`, in tokens; `digest`, the
     SHA-256 of the file; `train_size`, the number of training examples. Raises DataError if a
-    side is empty, ConfigError if an option is out of range.
+    side is empty, ConfigError if an option is out of range. `doubt` is a warning if the file seems to begin with a
+    header, else "".
     """
+
+    doubt = ""
 
     def __init__(
         self,
@@ -52,7 +63,13 @@ class PairsTask(ExampleTask):
         """
         lines, digest = read_lines(path)
         examples = [_parse(path, number, line) for number, line in enumerate(lines, start=1)]
-        return cls(examples, name=Path(path).name, digest=digest, seed=seed, held_out_fraction=held_out_fraction)
+        task = cls(examples, name=Path(path).name, digest=digest, seed=seed, held_out_fraction=held_out_fraction)
+        if _HEADER.fullmatch("\t".join(examples[0])):
+            task.doubt = (
+                f"{path}, line 1: expected a pair, got what looks like a header, {lines[0][:60]!r}, which is trained "
+                "on as a pair is; if it is none, stop, delete the line (tail -n +2 OLD > NEW) and start again"
+            )
+        return task
 
 
 def _parse(path: str | os.PathLike[str], number: int, line: str) -> Example:
@@ -60,7 +77,8 @@ def _parse(path: str | os.PathLike[str], number: int, line: str) -> Example:
     if len(fields) != 2:
         tabs = "no tab" if len(fields) == 1 else f"{len(fields) - 1} tabs"
         found = tabs if line.strip() else "an empty line"
-        raise DataError(f"{path}, line {number}: expected source<TAB>target, got {found}: {line[:60]!r}")
+        hint = "; if commas separate its columns, save the file with tabs" if tabs == "no tab" and "," in line else ""
+        raise DataError(f"{path}, line {number}: expected source<TAB>target, got {found}: {line[:60]!r}{hint}")
     for side, text in zip(("source", "target"), fields, strict=True):
         if not text:
             raise DataError(

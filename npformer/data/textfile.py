@@ -45,7 +45,8 @@ _FORMATS = {
 def read_lines(path: str | os.PathLike[str]) -> TextFile:
     """Read a UTF-8 file; a byte order mark and the last line feed are optional.
 
-    Raises DataError if the file is missing, unreadable, empty, or not UTF-8 (with the line).
+    Raises DataError if the file is missing, unreadable, empty, or not UTF-8 (with the line), or if most of its lines
+    end in \\r alone.
     """
     content = _content(path)
     lines = _decode(path, content).split("\n")
@@ -58,7 +59,7 @@ def read_text(path: str | os.PathLike[str]) -> Text:
     """Read a UTF-8 text file; a byte order mark is left out, and \\r\\n becomes \\n.
 
     Raises DataError if the file is missing, unreadable, empty, white space alone, no text, or not UTF-8 (with the
-    line).
+    line), or if most of its lines end in \\r alone.
     """
     content = _content(path)
     if kind := _no_text(content):
@@ -93,6 +94,12 @@ def _no_text(content: bytes) -> str | None:
 
 def _decode(path: str | os.PathLike[str], content: bytes) -> str:
     body = content.removeprefix(codecs.BOM_UTF8)
+    feeds, returns = body.count(b"\n"), body.count(b"\r") - body.count(b"\r\n")
+    if returns > feeds:
+        raise DataError(
+            f"{path}: expected lines that end in \\n or \\r\\n, got {returns:,} carriage returns alone (CR, the line "
+            f"end of old Macs) and {feeds:,} line feeds; make them line feeds: tr '\\r' '\\n' < OLD > NEW"
+        )
     try:
         return body.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,7 +10,7 @@ from npformer.explain.explanation import Explanation, Group, Product, Sums
 from npformer.explain.paths import THROUGH, Paths, Way
 from npformer.explain.words import GRADIENT
 from npformer.percent import percent
-from npformer.printable import visible
+from npformer.printable import shell_words, visible
 
 NARROWEST, WIDEST = 60, 160
 MARGIN = 8
@@ -152,7 +151,7 @@ class _Page:
         sums = found.walk[-1] if found.walk else found.why or found.terms
         products = sorted((each for group in sums.groups for each in group.sorted), key=lambda each: -abs(each.value))
         ups = [*found.up, *(each.up for each in products[:1])]
-        first = [" ".join(f"--up {shlex.quote(up)}" for up in ups)] if products and products[0].up else []
+        first = [" ".join(f"--up {shell_words(up)}" for up in ups)] if products and products[0].up else []
         yield from self.wrapped("next", "   ".join([*first, "--html page.html", "--json"]))
 
 
@@ -182,7 +181,7 @@ def _rest(group: Group, shown: int) -> str:
     parts = [f"{len(left)} more {number(sum(each.value for each in left))}"] if left else []
     zeros = Counter(each.zero for each in group.products if each.value == 0)
     up = next((each.up for each in group.products if each.zero == GRADIENT), "")
-    hints = {GRADIENT: f"; --up {shlex.quote(up)} shows why"}
+    hints = {GRADIENT: f"; --up {shell_words(up)} shows why"}
     parts += [f"{count} exactly 0 ({why}{hints.get(why, '')})" for why, count in zeros.items()]
     parts.append(f"sum {number(group.value)}")
     return "; ".join(parts)

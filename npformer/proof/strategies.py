@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npformer.errors import ConfigError, ShapeError
+from npformer.extras import install
 from npformer.typing import HostArray, Shape
 
 if TYPE_CHECKING:
@@ -115,6 +116,6 @@ def _hypothesis() -> Any:
         import hypothesis.strategies
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"strategies: expected Hypothesis to be installed, got: {error}; pip install 'npformer[hypothesis]'"
+            f"strategies: expected Hypothesis to be installed, got: {error}; {install('hypothesis')}"
         ) from error
     return hypothesis

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from npformer.data.textfile import read_lines
 from npformer.errors import CheckpointError, ConfigError, OutputError
 from npformer.models import Model, Transformer, build_model
 from npformer.optim import Adam, AdamW
+from npformer.printable import shell_words
 from npformer.runtime.compile_ahead import compile_ahead
 from npformer.training.checkpoint import (
     Checkpoint,
@@ -70,10 +71,12 @@ def assemble(given: Sections, resumed: Checkpoint | None = None) -> Assembled:
     run, data = RunOptions(**full["run"]), DataOptions(**full["data"])
     identity: Any = resumed.state.get("identity") if resumed else None
     if resumed and (not isinstance(identity, dict) or identity.get("task") != run.task):
-        raise _other_data(data, run, identity, {"task": run.task})
+        raise _other_data(data, run, {"task": identity.get("task")} if isinstance(identity, dict) else {}, {})
     task = make_task(run, data)
     digest = getattr(task, "digest", None)
-    found = {"task": run.task, "digest": digest}
+    found: dict[str, Any] = {"task": run.task, "digest": digest}
+    if data.file is not None and (not resumed or "bytes" in identity):  # for words about a file that has changed
+        found["bytes"] = Path(data.file).stat().st_size
     if resumed and identity != found:  # before sizes that depend on the data are compared
         raise _other_data(data, run, identity, found)
     if data.file is not None:
@@ -116,17 +119,27 @@ def _expected_digest(data: DataOptions, found: str) -> str:
     """The digest of the data's file. Raises ConfigError if the options name another."""
     if data.sha256 not in (None, found):
         raise ConfigError(
-            f"data.sha256: expected {data.file} as it was, with {data.sha256}, got {found}: the file has changed; "
-            "restore it, or take it as it is now: --set data.sha256=none"
+            f"data.sha256: expected {data.file} as it was, {_content(data.sha256)}, got {_content(found)}: the file "
+            "has changed; restore it, or take it as it is now: --set data.sha256=none"
         )
     return found
 
 
-def _other_data(data: DataOptions, run: RunOptions, expected: Any, found: dict[str, Any]) -> CheckpointError:
+def _other_data(data: DataOptions, run: RunOptions, then: Mapping[str, Any], now: Mapping[str, Any]) -> CheckpointError:
+    """The error for other data, in words: of another task, in a changed file, or made in another way."""
+    told, got = (_content(about.get("digest"), about.get("bytes")) for about in (then, now))
+    if then.get("task") != run.task:
+        told, got = f"those of {shown(then.get('task'))}", f"the task {run.task}"
     return CheckpointError(
-        f"{data.file or run.task}: expected the data that the run was trained on, {shown(expected)}, got {found}; "
-        "restore the data file, or start a new run"
+        f"{data.file or run.task}: expected the data that the run was trained on, {told}, got {got}; restore "
+        f"{'the data file' if data.file else 'its options and packages'}, or start a new run"
     )
+
+
+def _content(digest: Any, size: Any = None) -> str:
+    """Bytes in words: how many, if that is known, and how their SHA-256 begins."""
+    count = f"{size:,} bytes" if isinstance(size, int) else "content"
+    return f"{count} of SHA-256 {str(digest)[:8]}…"
 
 
 def _backend(run: RunOptions, device: str) -> Backend:
@@ -223,7 +236,7 @@ def load_latest(run: RunDirectory) -> Checkpoint:
     if path is None:
         raise CheckpointError(
             f"{run.path}: expected at least one checkpoint to resume from, found none: it stopped before the first; "
-            f"start it again: npformer train --config {shlex.quote(str(run.config_path))}"
+            f"start it again: npformer train --config {shell_words(run.config_path)}"
         )
     return _load(run, path)
 
@@ -235,7 +248,7 @@ def _load(run: RunDirectory, path: Path) -> Checkpoint:
     except CheckpointError as error:
         if nearest_sound(path) is None:
             raise
-        away = shlex.join(["mv", str(path), str(run.path / f"{path.name}-damaged")])
+        away = shell_words("mv", path, run.path / f"{path.name}-damaged")
         raise CheckpointError(
             f"{error}. To go on from there, move the damaged one away and try again: {away}"
         ) from error

@@ -17,6 +17,8 @@ from npformer.models.shapes import Limit, model_of_shapes
 from npformer.training.option_types import shown
 from npformer.typing import HostArrays, Tensors
 
+MISFIT = "does not fit the model"
+
 #: Name -> shape and dtype of each array.
 Table: TypeAlias = Mapping[str, tuple[tuple[int, ...], str]]
 
@@ -94,4 +96,4 @@ def _differences(expected: Table, found: Table) -> str:
 
 def _expect_none(problems: str, source: str) -> None:
     if problems:
-        raise CheckpointError(f"{source}: does not fit the model: {problems}; is it of another configuration or dtype?")
+        raise CheckpointError(f"{source}: {MISFIT}: {problems}; is it of another configuration or dtype?")

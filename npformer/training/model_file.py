@@ -12,8 +12,9 @@ import hashlib
 import json
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from npformer.errors import CheckpointError, ConfigError, DeviceMemoryError
 from npformer.models import Model, build_model
 from npformer.models.config import ModelConfig
 from npformer.models.kinds import MODELS
+from npformer.training.checkpoint import ARRAYS
 from npformer.training.model_arrays import (
     Table,
     expect_arrays,
@@ -41,6 +43,17 @@ from npformer.typing import HostArrays, Tensors
 
 FORMAT = "npformer-model-2"
 AS_IT_IS = "go back to an earlier one, or accept it with expect_finite=False"
+
+#: How files of others begin; a file of torch.save or np.savez is a ZIP archive, whose first member tells which.
+_OTHERS = (
+    (rb"PK\x03\x04.*data\.pkl", "a file of torch.save"), (rb"PK\x03\x04.*\.npy", "a file of np.savez"),
+    (rb"PK\x03\x04", "a ZIP archive"), (rb"\x80[\x02-\x05].{6}[^{]", "a pickle, such as an old file of torch.save"),
+    (rb"\x93NUMPY", "a file of np.save"), (rb"GGUF", "a GGUF file of llama.cpp"), (rb"\x89HDF", "an HDF5 file"),
+    (rb"\x1f\x8b", "a file compressed by gzip"), (rb"\s*<", "a web page in place of a file"),
+    (rb"version https://git-lfs", "a pointer of Git LFS, for which git lfs pull fetches the file"),
+)  # fmt: skip
+READS = "npf.load reads what npf.save wrote, npf.interop.torch.load_state_dict a torch.nn.Transformer's state_dict()"
+OF_A_RUN = "its model, for npf.save: npformer.training.assemble.read_trained(RunDirectory.open(Path(RUN))).model"
 
 _DTYPES = {"F16": "float16", "F32": "float32", "F64": "float64"}  # safetensors' names for NumPy's
 
@@ -122,7 +135,13 @@ def _config_in(metadata: Mapping[str, str], source: str) -> ModelConfig:
     """The configuration that the metadata describes. Raises CheckpointError if there is none."""
     mark = metadata.get("format")
     if mark != FORMAT:
-        found = f"one marked {shown(mark)}; use the version that wrote it" if mark else "a file without its mark"
+        found = f"a file marked {shown(mark)}" if mark else "a file without its mark"
+        if (mark or "").startswith("npformer"):
+            found += "; use the version that wrote it"
+        elif Path(source).name == ARRAYS:
+            found = f"the arrays of a run's checkpoint; {OF_A_RUN}"
+        else:
+            found += f", so of another library; {READS}"
         raise CheckpointError(f"{source}: expected a model saved by npf.save, marked {FORMAT}, got {found}")
     kind = metadata.get("model")
     if kind not in MODELS:
@@ -189,10 +208,20 @@ def _opened(path: Path) -> Iterator[Any]:
     except FileNotFoundError as error:
         raise CheckpointError(f"{path}: expected a model file, found nothing; check the name") from error
     except OSError as error:
-        raise CheckpointError(f"{path}: expected a model file to read, got: {describe(error)}") from error
+        is_run = (path / "config.toml").is_file() or (path / "checkpoints").is_dir()
+        folder = f"the folder of a run; {OF_A_RUN}" if is_run else "a folder; give the file in it"
+        found = folder if path.is_dir() else describe(error)
+        raise CheckpointError(f"{path}: expected a model file to read, got: {found}") from error
     except (AttributeError, TypeError) as error:  # NumPy has no bfloat16, and no float8
         raise CheckpointError(f"{path}: expected arrays that NumPy has a dtype for, got: {error}") from error
     except (SafetensorError, ValueError, KeyError) as error:
-        raise CheckpointError(
-            f"{path}: expected a whole safetensors file, got one that is truncated or corrupt ({error})"
-        ) from error
+        found = _of_others(path) or f"one that is truncated or corrupt ({error})"
+        raise CheckpointError(f"{path}: expected a whole safetensors file, got {found}") from error
+
+
+def _of_others(path: Path) -> str:
+    """What a file is that is no safetensors file, and what npformer reads; "" if its first bytes do not tell."""
+    with suppress(OSError), path.open("rb") as file:
+        start = file.read(200)
+        return next((f"{what}; {READS}" for begins, what in _OTHERS if re.match(begins, start, re.DOTALL)), "")
+    return ""

@@ -7,7 +7,6 @@ on (``--resume RUN --set steps=720``).
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,14 +14,20 @@ from typing import Any
 
 from npformer.atomic_files import describe, read_regular, remove_leftovers
 from npformer.errors import CheckpointError, ConfigError, DataError, OutputError
+from npformer.printable import shell_words
 from npformer.training.assemble import Assembled, assemble, write_file
 from npformer.training.checkpoint import Checkpoint, prune
 from npformer.training.config_file import parse_toml, read_toml
+from npformer.training.model_arrays import MISFIT
 from npformer.training.option_types import in_shell
 from npformer.training.options import SECTIONS, DataOptions
 from npformer.training.run_directory import RunDirectory
 from npformer.training.tasks import Sections
 
+_PIECES = "the vocabulary would be another"
+#: Options of data that cannot change, and why.
+FIXED = {"held_out_fraction": "the run would be evaluated on examples that it has trained on", "symbols": _PIECES,
+         "tokenizer": _PIECES, "max_pieces": _PIECES}  # fmt: skip
 MOST_NAMED = 5  # the most differing options in a message
 
 
@@ -35,11 +40,22 @@ def assemble_again(run: RunDirectory, checkpoint: Checkpoint, changes: Sections)
     saved = _saved_options(run, checkpoint)
     wanted = {section: saved[section] | dict(changes.get(section, {})) for section in saved}
     _expect_options(run, checkpoint, saved, wanted)
-    _expect_the_same_split(saved["data"], wanted["data"])
+    _expect_the_same_data(saved["data"], wanted["data"])
     try:
         assembled = assemble(wanted, checkpoint)
+    except CheckpointError as error:
+        then, now = _flat(saved), _flat(wanted)
+        fixed = [name for name in now if name.startswith(("model.", "run.dtype")) and then.get(name) != now[name]]
+        fixed = [name for name in fixed if name != "model.dropout"]  # of no array
+        if not fixed or MISFIT not in str(error):
+            raise
+        raise ConfigError(
+            f"{', '.join(fixed)}: expected {', '.join(_word(then, name) for name in fixed)}, as the run began, got "
+            f"{', '.join(_word(now, name) for name in fixed)}, which the trained arrays do not fit: on resume it "
+            "cannot change; leave it, or start a new run"
+        ) from error
     except DataError as error:
-        place = shlex.join(["npformer", "train", "--resume", str(run.path), "--set", "data.file=PLACE"])
+        place = shell_words("npformer", "train", "--resume", run.path, "--set", "data.file=PLACE")
         raise DataError(
             f"{error}. The run's data file is named in {run.config_path}, [data] file: put it back, or give its "
             f"new path: {place}"
@@ -110,7 +126,7 @@ def _expect_options(run: RunDirectory, checkpoint: Checkpoint, saved: Sections, 
     path = run.config_path
     if not path.exists():
         return
-    again = f"npformer train --resume {shlex.quote(str(run.path))}"
+    again = f"npformer train --resume {shell_words(run.path)}"
     anew = f"move the file away, and it is written anew from {checkpoint.path.name}: {_move(path)}"
     try:
         found = read_toml(path, SECTIONS)
@@ -126,22 +142,22 @@ def _expect_options(run: RunDirectory, checkpoint: Checkpoint, saved: Sections, 
         what, way_out = "a file that was cut, or lines of it deleted", f"M{anew[1:]}"
     else:
         changed = [word for name in differ for word in ("--set", f"{name}={_word(now, name)}")]
-        what, way_out = "others", f"To go on with these, name them: {again} {shlex.join(changed)}. Else {anew}"
+        what, way_out = "others", f"To go on with these, name them: {again} {shell_words(*changed)}. Else {anew}"
     raise ConfigError(
         f"{path}: expected the options that {checkpoint.path.name} was saved with, got {what}: {told}{more}. "
         f"{way_out}; {again}"
     )
 
 
-def _expect_the_same_split(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    """Raise ConfigError if other examples of the file would be held out: the model has trained on some of them."""
-    default = DataOptions.held_out_fraction
-    then, now = (options.get("held_out_fraction", default) for options in (saved, wanted))
-    if then != now:
-        raise ConfigError(
-            f"data.held_out_fraction: expected {then:g}, as the run began, got {now:g}: with it the run would be "
-            "evaluated on examples that it has trained on; leave it, or start a new run"
-        )
+def _expect_the_same_data(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Raise ConfigError for other examples or another vocabulary: the model has trained on what was not held out."""
+    for name, why in FIXED.items():
+        then, now = (options.get(name, getattr(DataOptions, name)) for options in (saved, wanted))
+        if then != now:
+            raise ConfigError(
+                f"data.{name}: expected {in_shell(then)}, as the run began, got {in_shell(now)}: with it {why}; "
+                "leave it, or start a new run"
+            )
 
 
 def _expect_content(path: Path, content: bytes) -> None:
@@ -161,7 +177,7 @@ def _expect_content(path: Path, content: bytes) -> None:
 
 
 def _move(path: Path) -> str:
-    return shlex.join(["mv", str(path), str(path.with_name(f"{path.name}-damaged"))])
+    return shell_words("mv", path, path.with_name(f"{path.name}-damaged"))
 
 
 def _flat(sections: Sections) -> dict[str, Any]:

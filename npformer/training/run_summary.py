@@ -7,7 +7,6 @@ may be elsewhere by now: a summary then has no examples and says why.
 from __future__ import annotations
 
 import dataclasses
-import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 from npformer.data import Task
 from npformer.errors import CheckpointError, ConfigError, DataError, NpformerError
 from npformer.models import Model
+from npformer.printable import shell_words
 from npformer.training import metrics
 from npformer.training.assemble import load_latest, make_task, read_trained
 from npformer.training.attention_example import AttentionExample, task_attention_example
@@ -55,7 +55,7 @@ class RunSummary:
     @property
     def again(self) -> str:
         """The command that trains with the same config.toml."""
-        return shlex.join(["npformer", "train", "--config", str(self.run.config_path)])
+        return shell_words("npformer", "train", "--config", self.run.config_path)
 
     def rates(self) -> tuple[list[float], list[float]]:
         """The learning rate that the options give: steps and rates, up to the checkpoint's step."""
@@ -77,7 +77,7 @@ def summary_of(run: RunDirectory, count: int | None = None) -> RunSummary:
     if not records:
         raise DataError(
             f"{run.metrics_path}: expected the metrics of the run, found none: put the file back, or let the run "
-            f"go on: npformer train --resume {shlex.quote(str(run.path))}"
+            f"go on: npformer train --resume {shell_words(run.path)}"
         )
     size, classes = len(trained.tokenizer.vocabulary), len(trained.classes)
     options = complete(given, size, int(given["model"].get("max_seq_len", 1)), classes)
@@ -148,7 +148,7 @@ def repeat_command(options: Options, task: Task | None) -> str:
         for key, value in values.items():
             if (section, key) not in (("run", "task"), ("run", "seed"), ("data", "file"), ("data", "sha256")):
                 words += ["--set", f"{section}.{key}={in_shell(value)}"]
-    return shlex.join(words)
+    return shell_words(*words)
 
 
 def _expect_same(task: Task, identity: Any) -> None:

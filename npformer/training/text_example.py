@@ -20,12 +20,13 @@ import numpy as np
 from npformer.data import BOS_ID, PAD_ID, Example, collate
 from npformer.data.batches import TokenIds, class_ids, padded
 from npformer.decoding import greedy
-from npformer.errors import DataError
+from npformer.errors import DataError, TokenError
 from npformer.models import Encoder, Transformer
 from npformer.training.assemble import Trained
 from npformer.training.evaluation import likeliest
 
 MASK = "[MASK]"
+NAMED = 10  # the most unknown letters or words of a message
 
 
 class TextExample(NamedTuple):
@@ -38,8 +39,19 @@ class TextExample(NamedTuple):
 
 
 def encode(trained: Trained, text: str) -> list[int]:
-    """The ids of a text; each [MASK] in it stands for one hidden token."""
+    """The ids of a text; each [MASK] in it stands for one hidden token.
+
+    Raises TokenError with all letters (or words) that the vocabulary lacks, even if it has [UNK]: in training no text
+    became [UNK], so the model has learned nothing of it.
+    """
     tokenizer = trained.tokenizer
+    if missing := [*tokenizer.coverage(text.split(MASK) if trained.kind == "masked" else [text]).missing]:
+        named = ", ".join(repr(part) + (f" (U+{ord(part):04X})" if len(part) == 1 else "") for part in missing[:NAMED])
+        more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
+        raise TokenError(
+            f"expected a text of the {len(tokenizer.vocabulary):,} pieces that the model has learned (the run's "
+            f"vocabulary.txt), got {named}{more} in {text[:60]!r}; leave that out, or train on data that have it"
+        )
     if trained.kind != "masked":
         return tokenizer.encode(text)
     mask = tokenizer.vocabulary.id_of(MASK)
@@ -56,6 +68,8 @@ def text_example(trained: Trained, texts: Sequence[str], answers: Sequence[str] 
     if not texts or (answers is not None and len(answers) != len(texts)):
         count = 0 if answers is None else len(answers)
         raise DataError(f"answers: expected one for each of {len(texts)} texts (at least 1), got {count}")
+    for text in [*texts, *([] if trained.classes else answers or [])]:
+        encode(trained, text)
     if isinstance(trained.model, Transformer):
         return _translation(trained, trained.model, texts, answers)
     if isinstance(trained.model, Encoder):

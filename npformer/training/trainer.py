@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import os
 import platform
-import shlex
 import signal
 from collections.abc import Mapping
 from importlib import import_module
@@ -23,6 +22,7 @@ from npformer.backend import Backend
 from npformer.backend.numpy.blas import blas_core
 from npformer.data import PAD_ID, Task
 from npformer.errors import CheckpointError, DeviceMemoryError, DivergedError, Interrupted
+from npformer.printable import shell_words
 from npformer.seconds import now, rate, since
 from npformer.training.checkpoint import Checkpoint, latest_checkpoint, prune, save_checkpoint
 from npformer.training.evaluation import Evaluation, evaluate_task
@@ -76,8 +76,7 @@ class Trainer:
         state = checkpoint.state
         if state.get("identity") != self._identity:
             raise CheckpointError(
-                f"{checkpoint.path}: expected the data it was trained on, {self._identity}, "
-                f"got {state.get('identity')}; restore the data file, or start a new run"
+                f"{checkpoint.path}: expected the data it was trained on, got others; restore them, or start a new run"
             )
         count, trained_with = state.get("loss_count"), state.get("versions")
         if type(count) is not int or not isinstance(trained_with, dict):
@@ -212,7 +211,7 @@ class Trainer:
         if last is not None:
             kept = (
                 f"the last checkpoint, {last.name}, is sound: go on from it with a smaller rate: "
-                f"npformer train --resume {shlex.quote(str(self.run.path))} --set learning_rate={rate / 10:g}"
+                f"npformer train --resume {shell_words(self.run.path)} --set learning_rate={rate / 10:g}"
             )
         return DivergedError(
             f"step {number}: expected {expected}: training has diverged {when}, so nothing of it was saved; {kept}"
@@ -227,7 +226,7 @@ class Trainer:
             self.save()
         return (
             f"Step {number} is saved; to go on with that: "
-            f"npformer train --resume {shlex.quote(str(self.run.path))} --set KEY=VALUE"
+            f"npformer train --resume {shell_words(self.run.path)} --set KEY=VALUE"
         )
 
     def _stop_if_asked(self, stop: StopRequest) -> None:
@@ -239,7 +238,7 @@ class Trainer:
             self.save()
         raise Interrupted(
             f"stopped at step {number} of {self.options.steps}; saved. "
-            f"Continue with: npformer train --resume {shlex.quote(str(self.run.path))}",
+            f"Continue with: npformer train --resume {shell_words(self.run.path)}",
             came,
         )
 

@@ -11,6 +11,7 @@ import pytest
 
 from npformer.backend import PLAIN, cupy_problem, get_backend
 from npformer.errors import ConfigError, DeviceError
+from npformer.extras import install
 
 
 def no_device():
@@ -48,7 +49,7 @@ def yes():
 BROKEN = {
     "not installed": (
         None,
-        r"CuPy is not installed; in npformer's folder: pip install -e '\.\[cuda12\]', or '\.\[cuda13\]' if",
+        rf"CuPy is not installed; {re.escape(install('cuda12'))}, or the extra cuda13 if your driver is for CUDA 13",
     ),
     "no device": (fake_cupy(), r"CuPy 99\.0 is installed but no GPU answers; check the driver with nvidia-smi"),
     "first allocation": (

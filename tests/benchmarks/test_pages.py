@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 import re
 from collections import Counter
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import machine, measured, page_tables, pages, report, speed_chart
+from npformer.cli import train
 from npformer.cli.main import build_parser
 from tests.benchmarks import rows
 
@@ -54,6 +56,18 @@ def test_the_charts_are_up_to_date():
     words = speed_chart.description(DOCUMENTS)
     for name in speed_chart.THEMES if words else ():
         assert words in (pages.PICTURES / f"speed-{name}.svg").read_text(), "run benchmarks.pages"
+
+
+def test_readme_and_the_help_say_how_long_the_first_command_takes():
+    """As it was measured without compiled kernels, which the first command does not install."""
+    words = {5: "about five seconds", 10: "about ten seconds", 20: "about twenty seconds", 40: "less than a minute",
+             60: "about a minute", 120: "about two minutes"}  # fmt: skip
+    (seconds,) = (found["seconds"] for found in DOCUMENTS if found.get("name") == "reverse-numpy")
+    said = words[min(words, key=lambda each: abs(math.log(each / seconds)))]
+    assert said == train.TAKES
+    assert f"After {said} on two cores it ends like this:" in (pages.ROOT / "README.md").read_text()
+    assert f"train reverse                                   {said} on two CPU cores" in train.EXAMPLES
+    assert f"train reverse           reverse words, in {said}\n" in build_parser().epilog
 
 
 #: A score of made-up pairs.

@@ -8,6 +8,7 @@ import pytest
 from npformer.backend import numpy as numpy_kernels
 from npformer.backend.roofline import Roofline
 from npformer.cli import bench as command
+from npformer.extras import install
 from npformer.training import bench
 
 FAST = "--device numpy --kernels plain --steps 3"
@@ -140,7 +141,7 @@ def test_what_is_refused(words, message, cli):
 
 def test_compiled_kernels_without_numba(cli, monkeypatch):
     monkeypatch.setattr(numpy_kernels, "find_spec", lambda name: None)
-    cli("bench --device numpy --kernels numba").refused("Numba is not installed", "pip install -e '.[fast]'")
+    cli("bench --device numpy --kernels numba").refused("Numba is not installed", install("fast"))
 
 
 def test_a_file_in_the_way_is_kept(cli, tmp_path, monkeypatch):

@@ -118,14 +118,14 @@ def test_max_len_bounds_the_output(cli, trained):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("abc abC", ["text 2: character 'C' (U+0043) at position 2 of 'abC'", "not in the vocabulary"]),
+        ("abc abC", ["text 2: expected a text of the 29 pieces", "got 'C' (U+0043) in 'abC'; leave"]),
         ("a ''", ["text 2: expected at least one character, got an empty text"]),
         ("abc --max-len 0", ["--max-len: expected an integer >= 1, got 0"]),
         ("abc --bst", ["unknown argument '--bst'; did you mean --best?"]),
         ("-abc", ["unknown argument '-abc'", "goes after a lone --"]),
         ("--bst abc", ["unknown argument '--bst'"]),
-        ("-- -abc", ["text 1: character '-'"]),
-        ("--best -- -abc", ["text 1: character '-'"]),
+        ("-- -abc", ["text 1: expected a text of the 29", "got '-' (U+002D)"]),
+        ("--best -- -abc", ["text 1: expected a text of the 29", "got '-' (U+002D)"]),
     ],
 )
 def test_bad_texts_and_options(given, message, cli, trained, unchanged):
@@ -138,7 +138,7 @@ def test_bad_texts_and_options(given, message, cli, trained, unchanged):
     [
         (b"ab\ncd\xff\n", ["standard input, line 2: expected UTF-8", "cd\\xff"]),
         (b"ab\n\ncd\n", ["standard input, line 2: expected at least one character"]),
-        ("ab\ncd\nÄh".encode(), ["standard input, line 3: character 'Ä' (U+00C4)"]),
+        ("ab\ncd\nÄh".encode(), ["standard input, line 3: expected a text of", "got 'Ä' (U+00C4)"]),
     ],
 )
 def test_bad_lines_are_named(data, message, cli, trained, typed):

@@ -10,6 +10,7 @@ from npformer.backend import cupy_problem, get_backend
 from npformer.backend import numpy as numpy_backends
 from npformer.cli import doctor
 from npformer.errors import DeviceError
+from npformer.extras import install
 
 
 @pytest.fixture
@@ -108,7 +109,7 @@ def test_without_numba_the_extra_is_recommended(cli, monkeypatch):
     monkeypatch.setattr(numpy_backends, "find_spec", lambda name: None)
     done = cli("doctor --json").fine()
     assert done.document["Numba"] == (
-        "not installed: pip install -e '.[fast]' brings compiled kernels; npformer bench compares"
+        f"not installed: {install('fast')} brings compiled kernels; npformer bench compares"
     )
     assert done.document["--kernels auto"] == "numpy, because Numba cannot be used"
 
@@ -120,7 +121,7 @@ def test_without_numba_the_extra_is_recommended(cli, monkeypatch):
             "missing",
             None,
             "",
-            "not installed: pip install -e '.[mkl]' makes Numba kernels faster on Intel's processors",
+            f"not installed: {install('mkl')} makes Numba kernels faster on Intel's processors",
         ),
         ("9.9", "no Numba", "", "9.9, not used: there are no compiled kernels"),
         ("9.9", None, "it is old", "9.9, not used: it is old"),

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -165,3 +166,12 @@ def test_bad_input(cli, tmp_path):
     cli("grade latin.py --time-limit 0").refused("--time-limit")
     assert cli("grade latin.py --hint 4").code == 2
     assert not (tmp_path / NAME).exists()
+
+
+def test_a_file_is_named_as_a_shell_reads_it(cli):
+    written = cli("grade --template gelu", "my gelu.py").quiet()
+    assert written.lines == ["my gelu.py is written; fill it in, then: npformer grade 'my gelu.py'"]
+    assert cli("grade --list").lines[-1].endswith("next: npformer grade 'my gelu.py'")
+    text = Path("my gelu.py").read_text().replace("raise NotImplementedError", "return dy + 1 #")
+    Path("my gelu.py").write_text(text)
+    cli("grade", "my gelu.py").says("npformer grade 'my gelu.py' --hint 2")

@@ -1,11 +1,15 @@
 """Commands print no control characters, even if files and arguments contain them."""
 
 import json
+import os
+import re
 import shutil
+import subprocess
 
 import pytest
 
 from npformer.cli import decode
+from tests.cli.conftest import TINY, assignments
 
 ESCAPE, TURNED, BAD = "\x1b[2J", "\u202e", "\x1b[2Jgone\u202e\x9b\x7f"
 
@@ -78,3 +82,30 @@ def test_examples_and_names_of_a_run(cli, train_small, tmp_path):
     assert refused.code == 2
     assert "run\\u202e\\nit" in refused.err
     assert is_calm(refused.err)
+
+
+@pytest.mark.parametrize(
+    ("task", "text", "prompt"),
+    [
+        ("lm", "".join(f"it's\u2028{i % 7}\n\ta{i % 9}\x0bb {i}\n\n" for i in range(99)), r"it's\u2028\d\n\ta\d"),
+        ("pairs", "".join(f"-{i}\\n'\u00ad\t{i}\n" for i in range(60)), r"-\d+\\n'\u00ad"),
+    ],
+)
+def test_the_command_to_try_can_be_pasted(cli, tmp_path, task, text, prompt):
+    """Its words are what a shell makes of it: the run's folder, and a text of the vocabulary."""
+    (tmp_path / "mine.txt").write_text(text, newline="\n")
+    options = assignments(TINY | {"d_model": 8})
+    done = cli(f"train {task} --data mine.txt --out", "it's a\nrun", *options).fine()
+    (line,) = re.findall(r"^try: (.*)$", done.out, re.M)
+    assert is_calm(line)
+    read = subprocess.run(["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, check=True).stdout
+    program, *words = map(os.fsdecode, read.split(b"\0")[:-1])
+    assert (program, words[:2]) == ("npformer", ["decode", "it's a\nrun"])
+    assert re.fullmatch(prompt, words[-1])
+    cli(*words, "--max-len", "3").quiet() if task == "lm" else cli(*words).quiet()
+
+
+def test_a_folder_is_quoted_where_a_run_has_made_its_steps(cli, train_small):
+    few = {"steps": 2, "save_every": 2, "eval_every": 2, "log_every": 2, "final_examples": 5}
+    train_small("copy --out", "my run", **few).fine()
+    cli("train --resume", "my run").warns("npformer train --resume 'my run' --set steps=4")

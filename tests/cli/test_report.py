@@ -85,7 +85,8 @@ def test_several_runs_stand_side_by_side(cli, trained, copied, tmp_path):
     text = (tmp_path / "report.html").read_text()
     expect_sound(text)
     assert text.count("<article>") == 8
-    assert "other &lt;b&gt;run&lt;/b&gt; &amp; \\u202e" in text
+    assert "with the options that b&gt; &amp; \\u202e ended with" in text
+    assert "other &lt;b&gt;run&lt;/b&gt; &amp; \\342\\200\\256/config.toml&#x27;" in text, "it can be pasted"
     differences = text.partition('<section id="differences"')[2].partition("</section>")[0]
     assert re.findall(r'<th scope="row">(.*?)</th>', differences) == ["training.learning_rate"]
     assert "<td>0.25</td>" in differences

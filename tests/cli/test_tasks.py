@@ -181,11 +181,24 @@ def test_a_window_of_two_leaves_room_for_a_new_token():
     assert found["output"].startswith("abc")
 
 
-def test_unknown_text_is_counted_and_reported(runs, cli):
-    done = cli("decode", runs("tags"), "5 qqq 1987", "--json")
-    assert "note: text 1: 2 of 3 covered (66.7 %); missing: 'qqq'; missing text is read as [UNK]" in done.err
-    assert done.document[0]["tokens"] == ["5", "[UNK]", "1987"]
-    cli("decode", runs("numbers"), "fifty-too").refused("text 1: 'too' in 'fifty-too' has no pieces in the vocabulary")
+@pytest.mark.parametrize(
+    ("task", "text", "unknown"),
+    [
+        ("tags", "5 qqq 1987 xyz", "'qqq', 'xyz'"),
+        ("numbers", "fifty-too", "'too'"),
+        ("scan", "jump Ж twice", "'Ж' (U+0416)"),
+        ("mlm", "the [MASK] is Ж\u2028 x", "'Ж' (U+0416)"),
+        ("language", "5 ЖЯ\u2028", "'Ж' (U+0416), 'Я' (U+042F), '\\u2028' (U+2028)"),
+        ("lm", "ЖaЖ", "'Ж' (U+0416)"),
+        ("dates", "Ж1", "'Ж' (U+0416)"),
+    ],
+)
+def test_unknown_text_is_refused_alike_in_all_tasks(runs, cli, task, text, unknown):
+    for command in (["decode", runs(task), text], ["trace", runs(task), "--text", text]):
+        cli(*command).refused(
+            "text 1: expected a text of the ", " pieces that the model has learned (the run's vocabulary.txt)",
+            f", got {unknown} in ", "leave that out, or train on data that have it",
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize(

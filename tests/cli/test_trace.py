@@ -130,7 +130,8 @@ def test_a_disk_that_is_full(cli, tmp_path, monkeypatch, line):
 
 def test_a_page_is_written_and_may_be_written_again(cli, tmp_path):
     for bugs in ((), ("--bugs", "relu-no-gate")):
-        cli("trace relu --html page.html", *bugs).fine().says("the page is in page.html (0.")
+        done = cli("trace relu --html page.html", *bugs).fine().says("the page is in page.html (0.")
+        assert len(done.lines) == 1, "the page has the tree of calls"
         assert "relu-no-gate" in (tmp_path / "page.html").read_text()
     cli("trace relu --html page.html --bugs none").fine()
     assert "relu-no-gate" not in (tmp_path / "page.html").read_text()

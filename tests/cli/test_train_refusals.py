@@ -14,6 +14,11 @@ CASES = {
     "no task": ("", "task: expected one of copy, reverse, sort, pairs", "--resume RUN", "got none"),
     "two tasks": ("copy sort", "unknown argument 'sort'"),
     "shortened flag": ("copy --conf x", "unknown argument '--conf'; did you mean --config?"),
+    "an option of a run": ("copy --steps 100", "unknown argument '--steps'", "is set by --set steps=100"),
+    "before the task": ("--batch-size 3 copy", "unknown argument '--batch-size'", "is set by --set batch_size=3"),
+    "as Python spells it": ("copy --d_model=8", "unknown argument '--d_model'", "is set by --set d_model=8"),
+    "without a value": ("copy --tie-embeddings", "is set by --set tie_embeddings=VALUE"),
+    "nearly one": ("copy --stepz 100", "unknown argument '--stepz'; did you mean --set steps=VALUE?"),
     "unknown key": ("copy --set stepz=3", "'stepz' is unknown; did you mean 'training.steps'?"),
     "heads": ("copy --set d_model=30", "num_heads", "divisor of d_model=30", "got 4", "nearest is 3"),
     "no steps": ("copy --set steps=0", "training.steps", ">= 1", "got 0"),
@@ -25,6 +30,18 @@ CASES = {
     "pairs without data": ("pairs", "data.file", "source<TAB>target", "got none", "--data"),
     "data for a generated task": ("copy --data good.tsv", "data.file: expected none", "generated"),
     "no tab": ("pairs --data tabless.tsv", "tabless.tsv, line 2", "source<TAB>target", "no tab", "'b B'"),
+    "line ends of old Macs": (
+        "lm --data mac.txt --set steps=1",
+        "mac.txt: expected lines",
+        "40 carriage returns",
+        r"tr '\r' '\n'",
+    ),
+    "pairs with these": (
+        "pairs --data mac.txt --set steps=1",
+        "mac.txt: expected lines",
+        "40 carriage returns",
+        r"tr '\r' '\n'",
+    ),
     "out below a file": ("copy --out good.tsv/run", "good.tsv/run", "a file is in the way", "another --out"),
 }
 
@@ -32,6 +49,7 @@ FILES = {
     "key.toml": b"[training]\nstepz = 3\n",
     "good.tsv": b"".join(b"%d\t%d\n" % (n, n) for n in range(60)),
     "tabless.tsv": b"a\tA\nb B\n",
+    "mac.txt": b"a\tb\r" * 40,
 }
 
 

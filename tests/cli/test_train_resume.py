@@ -1,5 +1,6 @@
 """npformer train --resume: continued runs, refused options, and the advice for a damaged checkpoint."""
 
+import hashlib
 import shlex
 import shutil
 import subprocess
@@ -35,7 +36,7 @@ def test_a_finished_run_prints_its_results_again_and_changes_nothing(run, conten
     assert {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)} <= PICTURES
     text = resume()
     assert "held-out exact match" in text.out
-    assert f"has made all of its 30 steps; to let it go on: npformer train --resume {run} --set steps=60" in text.err
+    assert f"has made all of its 30 steps; to let it go on: npformer train --resume '{run}' --set steps=60" in text.err
 
 
 def test_continues_to_the_same_end_from_any_folder(cli, run, trained, same_run):
@@ -120,6 +121,65 @@ def test_changed_data_is_refused(cli, pairs_run, tmp_path, unchanged, line):
         cli("train --resume", pairs_run).refused(str(data), "expected the data that the run was trained on", "restore")
     data.write_text(text)
     cli("train --resume", pairs_run).fine()
+
+
+def test_changed_data_are_told_in_words(cli, pairs_run, tmp_path):
+    """How long the file was and is, and how its SHA-256 begins: nothing raw."""
+    data = tmp_path / "own.tsv"
+    text = data.read_text()
+    before, after = (hashlib.sha256(x.encode()).hexdigest()[:8] for x in (text, text + "7\t8\n"))
+    size = len(text)
+    data.write_text(text + "7\t8\n")
+    done = cli("train --resume", pairs_run)
+    done.refused(
+        f"{data}: expected the data that the run was trained on, {size} bytes of SHA-256 {before}…, got {size + 4} "
+        f"bytes of SHA-256 {after}…; restore the data file, or start a new run"
+    )
+    assert "{" not in done.err
+    cli("train --out new --config", pairs_run / "config.toml").refused(
+        f"as it was, content of SHA-256 {before}…, got content of SHA-256 {after}…: the file has changed"
+    )
+    data.write_text(text)
+    cli("train --set task=copy --set data.file=none --resume", pairs_run).refused(
+        "copy: expected the data that the run was trained on, those of 'pairs', got the task copy; restore its options"
+    )
+
+
+def test_a_checkpoint_without_the_files_size_is_known_by_its_content(cli, pairs_run, tmp_path):
+    for path in sorted((pairs_run / "checkpoints").iterdir()):
+        found = load_checkpoint(path)
+        del found.state["identity"]["bytes"]
+        save_checkpoint(path.parent, found.step, found.arrays, found.state, found.score)
+    cli("train --resume", pairs_run).fine()
+    (tmp_path / "own.tsv").write_text("".join(f"{n}\t{n}\n" for n in range(70)))
+    cli("train --resume", pairs_run).refused("trained on, content of SHA-256 ")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            "d_model=32",
+            "model.d_model: expected 16, as the run began, got 32, which the trained arrays do not fit: on resume",
+        ),
+        (
+            "num_decoder_layers=2 --set dropout=0.1",
+            "model.num_decoder_layers: expected 1, as the run began, got 2, which",
+        ),
+        ("d_ff=8 --set d_model=8", "model.d_model, model.d_ff: expected 16, 16, as the run began, got 8, 8, which the"),
+        (
+            "dtype=float64 --set learning_rate=1",
+            "run.dtype: expected float32, as the run began, got float64, which",
+        ),
+        (
+            "symbols=9",
+            "data.symbols: expected 26, as the run began, got 9: with it the vocabulary would be another; leave",
+        ),
+    ],
+)
+def test_what_cannot_change_on_resume_is_named(run, resume, unchanged, change, message):
+    with unchanged(run):
+        resume(f"--set {change}").refused(message, "start a new run")
 
 
 def test_data_that_has_moved(cli, pairs_run, tmp_path, monkeypatch):

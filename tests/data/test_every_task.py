@@ -1,5 +1,6 @@
 """What holds for every task: batches of a step, sides that do not meet, what makes no sense or is missing is named."""
 
+import re
 from functools import partial
 
 import numpy as np
@@ -9,6 +10,7 @@ from npformer.data import Batch, Example, ExampleTask, PairsTask, SequenceTask, 
 from npformer.data.own_text import continuing
 from npformer.data.real import REAL_TASKS
 from npformer.errors import ConfigError, DataError
+from npformer.extras import install
 
 OPTIONS = {
     "dates": {"count": 1_000},
@@ -144,7 +146,8 @@ def test_numbers_below_their_bounds_are_refused(tasks, name):
 def test_a_missing_package_is_named_with_its_extra(monkeypatch, name, package):
     monkeypatch.setattr("npformer.data.real.extra.find_spec", lambda package: None)
     with pytest.raises(
-        ConfigError, match=rf"expected the package {package}, which makes the data of {name},.*npformer\[data"
+        ConfigError,
+        match=rf"expected the package {package}, which makes the data of {name},.*{re.escape(install('data'))}$",
     ):
         MAKERS[name](seed=0)
 

@@ -151,11 +151,32 @@ def test_marks_line_ends_and_odd_characters_are_read_as_they_are(tmp_path):
         (b"a\tb\n\tc\n", "line 2: expected a source, got an empty one: .*; fill it in or delete the line"),
         (b"a\tb\r\nb\t\r\n", "line 2: expected a target, got an empty one"),
         ("a\u2028\tb\nx".encode(), "line 2: expected source<TAB>target, got no tab"),
+        (b"input,output\na,b\n", "line 1: .* got no tab: 'input,output'; if commas separate its columns, save the"),
+        (b"a\tb\rc\td\r", r"expected lines that end in \\n or \\r\\n, got 2 carriage returns alone .* 0 line feeds"),
     ],
 )
 def test_a_bad_file_is_refused_with_its_line(tmp_path, content, message):
     with pytest.raises(DataError, match=rf"pairs\.tsv(, |: ){message}"):
         PairsTask.from_tsv(write(tmp_path, content), seed=0)
+
+
+@pytest.mark.parametrize(
+    ("first", "is_header"),
+    [
+        *((line, True) for line in ("source\ttarget", "Input_Text\tOutput text\r", "src1\ttgt2", "question\tanswer",
+                                    "en\tde", "German\tEnglish", "SRC\tTGT", "prompt\tresponse")),
+        *((line, False) for line in ("source\tsource", "Quelle\tsource", "the source\tthe target", "1\t2", "x\ty",
+                                     "english\ten", "it\tes", "target\tsource", "from\tto", "en\tne",
+                                     "en\ten", "Dutch\tdutch", "--\t..")),
+    ],
+)  # fmt: skip
+def test_a_header_is_told_and_a_pair_is_not(tmp_path, first, is_header):
+    task = PairsTask.from_tsv(write(tmp_path, first.encode() + b"\n" + as_tsv(numbers(60))), seed=0)
+    assert bool(task.doubt) == is_header
+    if is_header:
+        assert ", line 1: expected a pair, got what looks like a header, " in task.doubt
+        assert "delete the line (tail -n +2 OLD > NEW) and start again" in task.doubt
+    assert len(task.held_out()) + task.train_size == 61, "it is a pair as long as its owner says so"
 
 
 @pytest.mark.parametrize("fraction", [0, 1, -0.1, 1.5, float("nan")])

@@ -38,8 +38,10 @@ def test_the_line_ends_of_windows_become_line_feeds(path):
         (b"\x1f\x8b\x08", "got a file compressed by gzip"),
         (b"\x89PNG\r\n", "got a picture"),
         (b"\xff\xd8\xff\xe0", "got a picture"),
+        (b"a\rb\rc\n", r"got 2 carriage returns alone \(CR, the line end of old Macs\) and 1 line feeds; make them "
+                        r"line feeds: tr '\\r' '\\n' < OLD > NEW"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_text_is_refused_with_the_reason(path, content, message):
     path.write_bytes(content)
     with pytest.raises(DataError, match=message):

@@ -3,12 +3,14 @@
 import itertools
 import shlex
 
+import numpy as np
 import pytest
 
 from npformer.errors import ConfigError
 from npformer.explain import Setting, explanation, lines, session, to_dict
 from npformer.explain.models import NAMES, case_setting, model_setting
 from npformer.functional import OPERATIONS
+from npformer.layers import Layer
 from npformer.proof.catalogue import catalogue
 from tests.proof.functions import normal
 from tests.proof.own_code import Scaled
@@ -47,6 +49,18 @@ def test_why_is_the_line_of_attention_that_computes_dq(found):
     (group,) = found.why.groups
     assert group.line.code == "dq = xp.matmul(dscores, k) * scale"
     assert any("the mask" in each.zero for each in group.products)
+
+
+def test_why_is_asked_of_the_largest_product_whatever_its_sign(opened):
+    """Of every entry of a bias: some largest products are negative."""
+    signs = set()
+    for i in range(4):
+        one = explanation(opened, f"decoder.layers.0.cross_attention.query.bias[{i}]")
+        largest = max((each for group in one.terms.groups for each in group.products), key=lambda each: abs(each.value))
+        assert one.why.name == largest.up
+        assert one.why.value == pytest.approx(largest.value, rel=1e-12), "a bias has one factor"
+        signs.add(largest.value > 0)
+    assert signs == {False, True}
 
 
 def test_a_walk_leads_to_the_loss(found):
@@ -110,6 +124,29 @@ def test_what_a_users_layer_adds_itself_is_said_to_be_its_own(numpy64):
     (group,) = found.terms.groups
     assert group.products[0].text.endswith("its own code")
     assert group.value == pytest.approx(found.value.analytic, rel=1e-12)
+
+
+class Negated(Layer):
+    """GELU of the negative of a ReLU."""
+
+    def forward(self, x):
+        y, first = self.ops.relu.forward(x)
+        z, second = self.ops.gelu.forward(-y)
+        return z, (first, second)
+
+    def backward(self, dz, cache):
+        return self.ops.relu.backward(-self.ops.gelu.backward(dz, cache[1]), cache[0])
+
+
+def test_a_gradient_that_a_layer_negates_has_a_minus(numpy64):
+    """Its products are those of the operation, times −1."""
+    with session(Setting("negated", Negated(numpy64), (np.array([[1.0, 2.0]]),))) as opened:
+        found, above = explanation(opened, "relu@output[0,1]"), explanation(opened, "gelu@x[0,1]")
+    ((product,),) = (group.products for group in found.terms.groups)
+    ((plain,),) = (group.products for group in above.terms.groups)
+    assert product.text == f"−{plain.text}"
+    assert product.value == -plain.value == pytest.approx(found.value.analytic, rel=1e-14)
+    assert f" −{plain.text} " in "\n".join(lines(found, 160))
 
 
 def test_the_json_holds_every_section(found):

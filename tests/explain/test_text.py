@@ -1,8 +1,12 @@
 """An explanation as text: its sections, in every width."""
 
+from dataclasses import replace
+
 import pytest
 
 from npformer.explain import lines
+from npformer.explain.explanation import Group, Product, Share, Sums
+from npformer.explain.paths import PAST, THROUGH, Paths, Sum, Way
 from npformer.explain.text import number, share
 
 
@@ -26,6 +30,40 @@ def test_bars_are_drawn_in_ascii_where_the_output_has_no_other_letters(found):
     assert "█" not in text
     assert "##" in text
     assert "==" in text
+
+
+def told(found, **changes):
+    """The text of an explanation with other parts."""
+    return "\n".join(lines(replace(found, why=None, walk=(), **changes), 160))
+
+
+@pytest.mark.parametrize(("count", "rest"), [(6, ""), (7, ""), (8, "2 more +3.000e+00; "), (9, "3 more +6.000e+00; ")])
+def test_the_largest_products_are_shown_and_the_rest_is_summed(found, count, rest):
+    """Six of them; a seventh has the line that would say so."""
+    products = tuple(Product("", f"p{n}", (float(n),), float(n), "", "") for n in range(1, count + 1))
+    total = sum(each.value for each in products)
+    text = told(found, terms=Sums("the number", total, (Group("linear", "linear", None, products, total),)))
+    shown = [n for n in range(1, count + 1) if f" p{n} " in text]
+    assert shown == [*range(1, count + 1)][-(count if count < 8 else 6) :]
+    assert f"        {rest}sum {number(total)}\n" in text
+
+
+def test_the_largest_shares_of_tokens_are_shown_and_the_rest_is_summed(found):
+    parts = tuple(Share(f"t{n}", float(n)) for n in range(12))
+    text = " ".join(told(found, tokens=parts).split())
+    assert "from the loss at t11 +1.100e+01, t10 +1.000e+01, " in text
+    assert "t4 +4.000e+00, 3 more +6.000e+00; 1 exactly 0" in text
+
+
+def test_the_strongest_ways_are_shown_and_the_rest_is_summed(found):
+    call = found.terms.groups[0].call
+    ways = tuple(Way(((0, THROUGH if n % 2 else PAST),), value) for n, value in enumerate((8.0, -4.0, 3.0, 2.0, -1.5)))
+    value = replace(found, value=found.value._replace(analytic=7.5)).value
+    text = told(found, value=value, paths=Paths((Sum(call, "decoder", 4.0, 3.5, 0.0),), ways, 0.0, True))
+    assert "5 ways in all, the strongest first:" in text
+    assert "+3.000e+00 (40 %)  past decoder\n" in text
+    assert "+5.000e-01 (7 %)  2 more\n" in text
+    assert "+2.000e+00" not in text
 
 
 def test_numbers_and_shares():

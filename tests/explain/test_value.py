@@ -58,6 +58,12 @@ def test_a_step_over_a_kink_is_halved_first():
     assert not steady(found[:3], 1e-13).holds
 
 
+@pytest.mark.parametrize(("fall", "holds"), [(3.4, False), (3.6, True), (4.4, True), (4.6, False)])
+def test_the_error_falls_by_4_give_or_take_an_eighth(fall, holds):
+    found = [Prediction(0.01 / 2**i, 0.0, 1e-4 / fall**i) for i in range(3)]
+    assert steady(found, 1e-13).holds == holds
+
+
 def test_rounding_alone_is_no_error():
     found = [Prediction(0.01, 1e-3, 1e-3), Prediction(0.005, 5e-4, 5e-4 + 1e-16)]
     assert steady(found, 1e-13).holds

@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from npformer.explain import explanation, session
 from npformer.explain.models import case_setting, model_setting
-from npformer.explain.place import find
-from npformer.explain.words import quoted, what
+from npformer.explain.place import find, names_of_calls
+from npformer.explain.words import ALONE, GRADIENT, PADDED, axis_words, quoted, what
 from npformer.proof.catalogue import catalogue
 
 
@@ -70,6 +71,62 @@ def test_the_gradients_of_keys_and_values_have_their_names(opened):
     found = explanation(opened, "encoder@output[0,1,2]")
     ups = [each.up for group in found.terms.groups for each in group.products]
     assert ups == [*(f"dK[0,1,{i}]" for i in range(4)), *(f"dV[0,1,{i}]" for i in range(4))]
+
+
+@pytest.fixture(scope="module")
+def padded_apart():
+    """A Transformer whose sources and targets are padded at different places of arrays of one shape."""
+    src, tgt_in = np.array([[3, 4, 5, 2], [5, 4, 2, 0]]), np.array([[1, 5, 0, 0], [1, 4, 3, 5]])
+    targets = np.array([[5, 2, 0, 0], [4, 3, 5, 0]])
+    with session(replace(model_setting("transformer"), inputs=(src, tgt_in), targets=targets, labels={})) as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("at", "of_targets"),
+    [
+        ("encoder.layers.0.feed_forward.down.bias[1]", False),
+        ("encoder.layers.0.self_attention.query.bias[1]", False),
+        ("decoder.layers.0.cross_attention.key.weight[1,2]", False),
+        ("decoder.layers.0.cross_attention.value.bias[2]", False),
+        ("decoder.layers.0.cross_attention.query.weight[1,2]", True),
+        ("decoder.layers.0.feed_forward.down.bias[1]", True),
+        ("generator.bias[2]", True),
+    ],
+)
+def test_padding_is_that_of_the_sequence_which_a_part_works_on(padded_apart, at, of_targets):
+    """The memory's projections, in the decoder, work on the source; a target that does not count is no padding."""
+    groups = explanation(padded_apart, at).terms.groups
+    zeros = {each.place: each.zero for group in groups for each in group.products if each.value == 0}
+    sources, targets = {"b1 t3": PADDED}, {"b0 t2": PADDED, "b0 t3": PADDED, "b1 t3": GRADIENT}
+    assert zeros == (targets if of_targets else sources)
+
+
+def test_a_lone_key_is_the_reason_for_its_query_alone():
+    """In the second row one target counts: its query sees one key, so its key has no gradient either, but from it."""
+    src, tgt_in = np.array([[3, 4, 5, 2], [5, 4, 2, 0]]), np.array([[1, 5, 4, 3], [1, 0, 0, 0]])
+    targets = np.array([[5, 4, 3, 2], [5, 0, 0, 0]])
+    with session(replace(model_setting("transformer"), inputs=(src, tgt_in), targets=targets, labels={})) as found:
+        reasons = {}
+        for name in ("query", "key"):
+            (group,) = explanation(found, f"decoder.layers.0.self_attention.{name}.weight[1,2]").terms.groups
+            reasons[name] = {each.place: each.zero for each in group.products}["b1 t0"]
+    assert reasons == {"query": ALONE, "key": GRADIENT}
+
+
+@pytest.mark.parametrize("length", [3, 2])
+def test_a_number_of_a_query_and_a_key_is_labelled_by_both(length):
+    """If a head has as many dimensions as there are keys, the shape does not tell which of the two it is."""
+    src, tgt_in = np.array([[3, 4, 5, 2][:length]]), np.array([[1, 5, 4, 3]])
+    with session(replace(model_setting("transformer"), inputs=(src, tgt_in), targets=tgt_in, labels={})) as found:
+        cross = names_of_calls(found)["decoder.layers.0.cross_attention.attention"]
+        own = names_of_calls(found)["decoder.layers.0.self_attention.attention"]
+        assert axis_words(found, cross, (1, 2, 4, length), (0, 1, 2, 1)) == "b0 h1 t2" + "→t1" * (length != 2)
+        assert axis_words(found, cross, (1, 2, 4, 2), (0, 1, 2, 1)) == "b0 h1 t2"
+        assert axis_words(found, own, (1, 2, 4, 4), (0, 1, 2, 3)) == "b0 h1 t2→t3"
+        assert axis_words(found, own, (1, 2, 4, 2), (0, 1, 2, 1)) == "b0 h1 t2"
+        assert axis_words(found, own, (1, 4, 8), (0, 2, 7)) == "b0 t2"
+        assert axis_words(found, own, (5, 8), (2, 7)) == ""
 
 
 def test_special_tokens_have_no_quotation_marks():

@@ -49,6 +49,30 @@ def test_the_graph_has_an_edge_for_each_reading(shown):
     assert {named(shown, leaf) for leaf in leaves - readers} == {"src_embedding.embedding", "tgt_embedding.embedding"}
 
 
+class Second(npf.layers.Layer):
+    """Reads the second of two equal numbers, and 0 for the first."""
+
+    def forward(self, x):
+        y, first = self.ops.relu.forward(x)
+        z, second = self.ops.gelu.forward(y * np.array([0.0, 1.0, 1.0]))
+        return z, (first, second)
+
+    def backward(self, dy, cache):
+        dx = self.ops.gelu.backward(dy, cache[1]) * np.array([0.0, 1.0, 1.0])
+        return self.ops.relu.backward(dx, cache[0])
+
+
+def test_of_equal_numbers_the_one_in_the_same_place_is_linked(numpy64):
+    trace = npf.trace(Second(numpy64), np.array([[7.0, 7.0, 3.0]]))
+    found = Flows(trace.calls, trace.arrays)
+    calls = {call["type"]: call["id"] for call in trace.calls}
+    relu, gelu = calls["relu"], calls["gelu"]
+    assert found.source[gelu, 0] == [None, (relu, 0, 1), (relu, 0, 2)]
+    assert found.edges == [(relu, gelu, 0)]
+    ((user, gradient, where),) = found.fan_in[relu, "upstream", "dy"]
+    assert (user, gradient, where.tolist()) == (gelu, "dx", [-1, 1, 2])
+
+
 class Both(npf.layers.Layer):
     """Returns two numbers, of which it reads the first itself."""
 

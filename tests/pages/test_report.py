@@ -104,6 +104,14 @@ def test_gradients_of_layers_are_those_of_their_parts_together(summary):
     assert "metrics lack these norms" in section("gradients", without)
 
 
+def test_parts_of_3_and_4_make_a_layer_of_5(summary):
+    """The norm of all numbers of a layer: the root of the sum of squares."""
+    norms = {"norm.layers.0.attention": 3.0, "norm.layers.0.feed_forward": 4.0, "norm.generator": 2.0}
+    line = {"kind": "gradient", "step": 7} | norms
+    text = section("gradients", replace(summary, records=[line]))
+    assert "layers.0: 5 at step 7; generator: 2 at step 7" in text
+
+
 @pytest.mark.parametrize(
     ("part", "layer"),
     [("decoder.layers.1.norm2", "decoder.layers.1"), ("layers.0.feed_forward", "layers.0"), ("generator", "generator"),

@@ -60,6 +60,26 @@ def test_equal_ratios_are_equally_high_on_a_logarithmic_axis():
     assert b - a == pytest.approx(c - b, abs=0.2)
 
 
+@pytest.mark.parametrize("values", [(-2.0, 4.0), (0.0, 4.0), (-3.0, -1.0)])
+def test_the_lowest_value_lies_on_the_axis(values):
+    """The axis begins at 0, or at the lowest value if that is negative."""
+    svg = line(*values)
+    (_, low), _ = points(svg)
+    assert re.findall(r'class="axis" d="M\d+ ([\d.]+)H', svg) == [f"{low:g}"]
+
+
+def test_the_lowest_value_lies_just_above_a_logarithmic_axis():
+    (_, high), (_, low) = points(line(100.0, 0.01, log=True))
+    assert low == pytest.approx(170 + 10 - 170 * math.log(1.15) / math.log(1e4 * 1.15**2), abs=0.1)
+    assert high == pytest.approx(10 + 170 * math.log(1.15) / math.log(1e4 * 1.15**2), abs=0.1)
+
+
+def test_a_curve_of_one_point_has_a_dot():
+    assert line(2.0).count("<circle") == 1
+    assert line(2.0, 3.0).count("<circle") == 0
+    assert drawn(Line("loss", 0, [1, 2], [2.0, 3.0], dots=True)).count("<circle") == 3, "and one in the legend"
+
+
 @pytest.mark.parametrize("values", [[2.0, 3.3], [0.5, 1.1], [1e-4, 20.0], [0.7, 0.7], [1e-9, 1e9]])
 def test_any_axis_has_some_ticks(values):
     svg = line(*values, log=True)
@@ -119,6 +139,16 @@ def test_queries_and_keys_are_named_and_heads_counted():
     assert ">&lt;i&gt;</text>" in svg
     assert "<i>" not in svg
     assert "[BOS] to a 0.33" in svg
+
+
+def test_a_token_is_named_beside_its_row_and_below_its_column():
+    svg = figures({"layers.0.self_attention": np.full((1, 3, 3), 1 / 3)}, "abc", "abc")
+    cell = float(re.search(r"scale\((\d+)\)", svg)[1])
+    left, top = map(float, re.search(r"translate\((\d+) (\d+)\) scale", svg).groups())
+    rows = [float(y) for y in re.findall(r'y="([\d.]+)" text-anchor="end">[abc]<', svg)]
+    columns = [float(x) for x in re.findall(r'<text x="([\d.]+)" y="[\d.]+" text-anchor="middle">[abc]<', svg)]
+    assert rows == [top + cell * (i + 0.5) + 3.5 for i in range(3)], "half the height of a letter below the middle"
+    assert columns == [left + cell * (i + 0.5) for i in range(3)]
 
 
 def test_an_encoder_reads_its_own_tokens():

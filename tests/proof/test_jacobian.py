@@ -35,6 +35,18 @@ def test_the_terms_sum_to_the_gradient(case):
             assert np.array_equal(one, part[index])
 
 
+def test_an_index_from_the_end_is_that_entry():
+    normal = normals()
+    x, weight, bias, dy = normal(3, 2), normal(2, 4), normal(4), normal(3, 4)
+    _, cache = npf.functional.linear_forward(x, weight, bias)
+    (last,) = terms_of(LINEAR, cache, dy, "weight", (-1, -1))
+    assert np.array_equal(last, terms(LINEAR, cache, dy)["weight"][0][-1, -1])
+    assert np.array_equal(last, terms_of(LINEAR, cache, dy, "weight", (1, 3))[0])
+    assert np.array_equal(
+        terms_of(LINEAR, cache, dy, "weight", (-2, -4))[0], terms_of(LINEAR, cache, dy, "weight", (0, 0))[0]
+    )
+
+
 def test_a_term_is_the_formulas():
     """dW_ij = Σ_n x_ni dy_nj: the term of dy_nj is x_ni·dy_nj, and no other dy_nk has one."""
     normal = normals()

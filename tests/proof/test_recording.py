@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from npformer.layers import Layer
+from npformer.layers import EncoderLayer, Layer
+from npformer.proof import gradcheck
 from npformer.proof.oracles import COMPLEX_H
 from npformer.proof.recording import record
 from npformer.proof.showcase import showcase_model
@@ -37,6 +38,49 @@ def test_l_with_a_parameter_moved_has_the_gradient_as_its_slope():
         moved = found.value({name: found.checked.tensors[name] + 1j * COMPLEX_H * direction})
         slope, claimed = moved.imag / COMPLEX_H, np.sum(found.gradients[name] * direction)
         assert abs(slope - claimed) <= 1e-13 * np.sum(np.abs(found.gradients[name] * direction)), name
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_the_default_upstream_is_the_first_that_gradcheck_draws(seed):
+    """So that a number of a trace can be found again in a check."""
+    given = []
+
+    def forward(x):
+        return (x * x, 3 * x), x
+
+    def backward(dy, x):
+        given.append(tuple(np.array(part) for part in dy))
+        return 2 * x * dy[0] + 3 * dy[1]
+
+    x = np.random.default_rng(1).normal(size=(2, 3))
+    gradcheck((forward, backward), x, seed=seed)
+    for found, drawn in zip(record((forward, backward), x, seed=seed).upstream, given[0], strict=True):
+        assert np.array_equal(found, drawn)
+
+
+def test_the_second_sum_of_one_name_is_called_so(numpy64):
+    """As of a layer that is used twice."""
+
+    class Again(Layer):
+        def __init__(self):
+            super().__init__(numpy64)
+            self.layer = EncoderLayer(4, 2, 6, backend=numpy64)
+
+        def forward(self, x):
+            one, first = self.layer.forward(x)
+            two, second = self.layer.forward(one)
+            three, third = self.layer.forward(two)
+            return three, (first, second, third)
+
+        def backward(self, dy, cache):
+            for each in reversed(cache):
+                dy = self.layer.backward(dy, each)
+            return dy
+
+    found = record(Again(), np.random.default_rng(0).normal(size=(1, 3, 4)), lines=False)
+    assert [one.name for one in found.residuals] == [
+        f"layer.{part}{again}" for again in ("", " (2)", " (3)") for part in ("self_attention", "feed_forward")
+    ]
 
 
 class InPlace(Layer):

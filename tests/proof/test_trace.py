@@ -195,6 +195,8 @@ def test_a_layer_used_twice_has_two_calls_and_two_contributions():
     expect_same_sums(found)
     masks = [call["cache"][3]["value"]["items"][0] for call in calls]
     assert masks[0] != masks[1], "each use draws a mask of its own"
+    names = [line.strip().partition("   ")[0] for line in found.text().splitlines() if "feed_forward" in line]
+    assert names == [f"{name}{use}" for use in ("", " (2)") for name in ("feed_forward", "feed_forward.feed_forward")]
 
 
 def test_the_columns_of_a_block_are_three_parameters():

@@ -1,6 +1,7 @@
 """The values after each line: of loops, blocks, long statements, helpers, and of a museum bug's changed text."""
 
 import functools
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -66,6 +67,43 @@ def test_each_statement_with_the_names_that_it_changes():
     ]  # fmt: skip
     assert frame.arguments["times"] == 3
     assert frame.returned.tolist() == [11, 18]
+
+
+def gone(x):
+    y = x * np.nan
+    return y + 1
+
+
+def test_an_array_that_is_not_a_number_has_not_changed_for_that():
+    first, last = frame_of(gone, np.array([1.0, 2.0])).steps
+    assert (list(first.values), list(last.values)) == (["y"], ["return"])
+    assert last.before["y"] is first.values["y"]
+
+
+OWN = """
+from npformer.layers import Layer
+
+class Double(Layer):
+    def forward(self, x):
+        y, cache = self.ops.relu.forward(x)
+        return 2 * y, cache
+
+    def backward(self, dy, cache):
+        return self.ops.relu.backward(2 * dy, cache)
+"""
+
+
+def test_a_users_file_with_the_name_of_an_operations_has_sources_of_its_own(tmp_path, monkeypatch, numpy64):
+    (tmp_path / "relu.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    spec = importlib.util.spec_from_file_location("mine", tmp_path / "relu.py")
+    mine = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "mine", mine)
+    spec.loader.exec_module(mine)
+    found = trace(mine.Double(numpy64), np.array([[1.0, -2.0]]))
+    sources, (outer, inner) = found.document["sources"], found.calls
+    files = {call["type"]: sources[call["forward"]["function"].partition(".")[0]]["file"] for call in (outer, inner)}
+    assert files == {"Double": "relu.py", "relu": "npformer/functional/relu.py"}
 
 
 def test_what_a_statement_calls_is_inside_it():

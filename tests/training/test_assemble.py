@@ -75,7 +75,7 @@ def test_the_seed_decides_parameters_and_batches():
 def test_pairs_come_from_their_file(pairs):
     parts = assemble(given(run={"task": "pairs"}, data={"file": str(pairs), "held_out_fraction": 0.5}))
     assert isinstance(parts.task, PairsTask)
-    assert parts.identity == {"task": "pairs", "digest": parts.task.digest}
+    assert parts.identity == {"task": "pairs", "digest": parts.task.digest, "bytes": pairs.stat().st_size}
     assert parts.task.train_size < 40
 
 

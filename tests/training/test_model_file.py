@@ -1,8 +1,11 @@
 """A model comes back from its file to the bit, and a damaged file is refused with words."""
 
+import io
 import json
 import os
+import pickle
 import re
+import zipfile
 
 import numpy as np
 import pytest
@@ -12,7 +15,7 @@ from npformer.errors import CheckpointError, ConfigError
 from npformer.layers import Layer, Parameter
 from npformer.models import Decoder, DecoderConfig, EncoderConfig, TransformerConfig, build_model
 from npformer.proof.case import shaken
-from npformer.training import load, save
+from npformer.training import load, save, save_checkpoint
 from npformer.training.model_arrays import model_arrays, set_arrays
 from npformer.training.model_file import FORMAT
 from tests.training.runs import failing
@@ -87,6 +90,59 @@ def test_what_is_no_file_of_a_model_is_refused(tmp_path, numpy64):
     (tmp_path / "text").write_text("not a model, but long enough to hold a header")
     with pytest.raises(CheckpointError, match=r"text: expected a whole safetensors file"):
         load(tmp_path / "text", backend=numpy64)
+
+
+def zipped(*names):
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w") as file:
+        for name in names:
+            file.writestr(name, b"")
+    return written.getvalue()
+
+
+def by_numpy(write, *arrays):
+    written = io.BytesIO()
+    write(written, *arrays)
+    return written.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (zipped("archive/data.pkl", "archive/version"), "a file of torch.save"),
+        (pickle.dumps({"weight": [1.0]}, protocol=2), "a pickle, such as an old file of torch.save"),
+        (pickle.dumps({"weight": [1.0] * 99}, protocol=4), "a pickle, such as an old file of torch.save"),
+        (by_numpy(np.savez, np.ones(2)), "a file of np.savez"),
+        (by_numpy(np.save, np.ones(2)), "a file of np.save"),
+        (zipped("word/document.xml"), "a ZIP archive"),
+        (b"GGUF\3\0\0\0" + bytes(40), "a GGUF file of llama.cpp"),
+        (b"\x89HDF\r\n\x1a\n" + bytes(40), "an HDF5 file"),
+        (b"\n<!DOCTYPE html><html>" + b" " * 40, "a web page in place of a file"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "a pointer of Git LFS, for which git lfs pull fetches the"),
+    ],
+)  # fmt: skip
+def test_files_of_others_are_told_as_what_they_are(content, what, tmp_path, numpy64):
+    (tmp_path / "model").write_bytes(content)
+    with pytest.raises(CheckpointError) as caught:
+        load(tmp_path / "model", backend=numpy64)
+    told = str(caught.value)
+    assert told.startswith(f"{tmp_path / 'model'}: expected a whole safetensors file, got {what}")
+    assert told.endswith("npf.interop.torch.load_state_dict a torch.nn.Transformer's state_dict()")
+
+
+def test_a_run_is_told_and_so_are_its_checkpoints_arrays(tmp_path, numpy64, saved):
+    """With the way to its model."""
+    run = tmp_path / "lm-001"
+    place = save_checkpoint(run / "checkpoints", 1, {"parameters.x": np.ones(2)}, {}, None)
+    way = r"its model, for npf\.save: npformer\.training\.assemble\.read_trained\(RunDirectory\.open\(Path\(RUN\)\)\)"
+    with pytest.raises(
+        CheckpointError, match=rf"lm-001: expected a model file to read, got: the folder of a run; {way}"
+    ):
+        load(run, backend=numpy64)
+    with pytest.raises(CheckpointError, match=rf"got the arrays of a run's checkpoint; {way}"):
+        load(place / "arrays.safetensors", backend=numpy64)
+    with pytest.raises(CheckpointError, match=r"expected a model file to read, got: a folder; give the file in it$"):
+        load(tmp_path, backend=numpy64)
 
 
 def test_another_dtype_is_refused_not_rounded(saved, numpy32):

@@ -107,8 +107,12 @@ OF_A_DECODER = "expected a configuration of a Decoder, got: "
         ({"model": "Mamba"}, "expected a model of Transformer, Encoder, Decoder, got 'Mamba'; use the version of npf"),
         ({"model": "Encoder", "config": "{"}, "expected a configuration of an Encoder, got: "),
         ({"format": "npformer-model-1", "model": None}, "expected a model saved by npf.save, marked npformer-model-2, "
-         "got one marked 'npformer-model-1'; use the version that wrote it"),
-        ({"format": None}, "expected a model saved by npf.save, marked npformer-model-2, got a file without its mark"),
+         "got a file marked 'npformer-model-1'; use the version that wrote it"),
+        ({"format": "pt"}, "expected a model saved by npf.save, marked npformer-model-2, got a file marked 'pt', "
+         "so of another library; npf.load reads what npf.save wrote, "
+         "npf.interop.torch.load_state_dict a torch.nn.Transformer's state_dict()"),
+        ({"format": None}, "expected a model saved by npf.save, marked npformer-model-2, got a file without its mark, "
+         "so of another library; npf.load reads what npf.save wrote"),
     ],
 )  # fmt: skip
 def test_metadata_of_other_things_are_refused(changes, message, path, numpy32):

@@ -45,6 +45,22 @@ def test_a_translation(trained):
     assert found.tokens["target_in"] == [["[BOS]", "c", "b", "a"], ["[BOS]", "d", "[PAD]", "[PAD]"]]
 
 
+@pytest.mark.parametrize("kind", ["translate", "classify", "tag", "masked", "causal"])
+def test_letters_that_the_vocabulary_lacks_are_refused_by_name(trained, kind):
+    """Though it has [UNK]: no text of the training became that. An answer is a text, too."""
+    many = "".join(map(chr, range(0x410, 0x41C)))
+    with pytest.raises(TokenError) as error:
+        text_example(trained(kind), [f"a[MASK]{many}" if kind == "masked" else f"a{many}"])
+    assert (
+        "of the 11 pieces that the model has learned (the run's vocabulary.txt), got 'А' (U+0410), 'Б' (U+0411)"
+        in str(error.value)
+    )
+    assert "'Й' (U+0419) and 2 more in 'a" in str(error.value)
+    if kind in ("translate", "masked", "causal"):
+        with pytest.raises(TokenError, match=r"got 'é' \(U\+00E9\) in 'béc'"):
+            text_example(trained(kind), ["a[MASK]c" if kind == "masked" else "abc"], ["béc"])
+
+
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
 def test_without_an_answer_a_translation_is_the_models_own(trained, positions):
     model = trained("translate", positions=positions)

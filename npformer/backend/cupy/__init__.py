@@ -14,6 +14,7 @@ from npformer.backend.backend import Backend
 from npformer.backend.fallback import with_fallback, with_one_precision
 from npformer.backend.ops import PLAIN
 from npformer.errors import ConfigError
+from npformer.extras import install
 from npformer.typing import Array, HostArray
 
 
@@ -27,10 +28,7 @@ def cupy_problem() -> str | None:
         import cupy
     except ImportError as error:
         if (error.name or "").split(".")[0] == "cupy":
-            return (
-                "CuPy is not installed; in npformer's folder: pip install -e '.[cuda12]', or '.[cuda13]' if your "
-                "driver is for CUDA 13"
-            )
+            return f"CuPy is not installed; {install('cuda12')}, or the extra cuda13 if your driver is for CUDA 13"
         return f"CuPy is installed but cannot be imported ({error}); reinstall npformer with the extra cuda12 or cuda13"
     except Exception as error:  # a broken installation may raise anything
         return f"CuPy is installed but its import fails ({type(error).__name__}: {error}); reinstall it"

@@ -94,17 +94,20 @@ def _feed(child: subprocess.Popen[str], queue: deque[str], progress: Progress) -
 
 
 class Progress:
-    """Reports progress: a bar on a terminal, lines in a log."""
+    """Reports progress: a bar on a terminal and in a notebook, lines in a log. One kernel's line is wiped out there."""
 
     def __init__(self, total: int, dtype: str) -> None:
         self._total, self._done, self._began = total, set[str](), now()
         self._bar: Any = None
         self._alone = threading.Lock()
         kernels = "1 kernel" if total == 1 else f"{total} kernels"
-        print(f"npformer: compiling {kernels} for {dtype}, once ...", file=sys.stderr, flush=True)
+        said = f"npformer: compiling {kernels} for {dtype}, once ..."
+        self._redraws = sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel.")
+        self._wipe = f"\r{' ' * len(said)}\r" if self._redraws and total == 1 else ""
+        print(said, end="" if self._wipe else "\n", file=sys.stderr, flush=True)
 
     def __enter__(self) -> Progress:
-        if self._total > 1 and sys.stderr.isatty():
+        if self._total > 1 and self._redraws:
             from tqdm import tqdm  # here, since it takes a sixth of the time of importing npformer
 
             form = "npformer: {n_fmt} of {total_fmt} |{bar}| {elapsed}"
@@ -125,5 +128,7 @@ class Progress:
     def __exit__(self, kind: object, *_: object) -> None:
         if self._bar is not None:
             self._bar.close()
-        if kind is None:
+        if self._wipe:
+            print(self._wipe, end="", file=sys.stderr, flush=True)
+        elif kind is None:
             print(f"npformer: compiled in {since(self._began):.0f} s", file=sys.stderr, flush=True)

@@ -21,6 +21,7 @@ from npformer.backend.numpy.philox import philox_bits
 from npformer.backend.numpy.thread_pool import ThreadPool
 from npformer.backend.ops import PLAIN, Ops, with_bits
 from npformer.errors import DeviceError
+from npformer.extras import install
 from npformer.typing import Array, HostArray
 
 MOST_THREADS = 8  # with more, threads mostly wait for Python's global interpreter lock
@@ -106,7 +107,7 @@ def numpy_backend(dtype: str, kernels: str = "auto", threads: int | None = None)
 def numba_problem() -> str | None:
     """Why Numba's kernels cannot be used here, in words, or None if they can. In that case Numba has been imported."""
     if find_spec("numba") is None:
-        return "Numba is not installed; in npformer's folder: pip install -e '.[fast]'"
+        return f"Numba is not installed; {install('fast')}"
     try:
         import_module("npformer.backend.numba")
     except Exception as error:  # usually NumPy is too new for this Numba; the other kernels do not need it

@@ -6,6 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
 from npformer.errors import ConfigError
+from npformer.extras import install
 
 
 def expect_extra(package: str, task: str) -> str:
@@ -17,5 +18,5 @@ def expect_extra(package: str, task: str) -> str:
         pass
     raise ConfigError(
         f"task: expected the package {package}, which makes the data of {task}, but it is not installed; "
-        "try: pip install 'npformer[data]'"
+        f"try: {install('data')}"
     )

@@ -20,7 +20,7 @@ from npformer.atomic_files import describe, write_atomically
 from npformer.errors import DataError
 from npformer.lab.grader.exercises import EXERCISES
 from npformer.lab.grader.source import LARGEST, Source, imported, read_source
-from npformer.printable import visible
+from npformer.printable import shell_words, visible
 from npformer.terminal import aligned, columns
 
 NAME = "npformer-progress.json"
@@ -147,7 +147,7 @@ def _next(states: Mapping[str, str], files: Mapping[str, Begun]) -> str:
     going = [name for name, state in states.items() if state == IN_PROGRESS and name in files]
     left = [name for name, state in states.items() if state != DONE]
     if going:
-        return f"; next: npformer grade {visible(files[going[0]].path)}"
+        return f"; next: npformer grade {shell_words(files[going[0]].path)}"
     return f"; next: npformer grade --template {left[0]}" if left else ""
 
 
