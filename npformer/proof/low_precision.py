@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.errors import ConfigError, ShapeError
+from npformer.errors import ConfigError
 from npformer.proof import behaviour
 from npformer.proof.formats import Format, format_named, format_of, rounded
 from npformer.proof.inputs import is_float
 from npformer.proof.measures import largest, max_abs, worst_at
 from npformer.proof.nearby import DRAWS, ONCE, POINTS, Coefficients, Errors, errors_of, moved
 from npformer.proof.nearby_row import Compared, row_of
-from npformer.proof.one_point import How, at_one_point, without_verdict
+from npformer.proof.one_point import How, at_one_point, expect_fitting, random_upstreams, without_verdict
 from npformer.proof.own_forward import NO_REFERENCE, by_own_forward
 from npformer.proof.reference import Reference
 from npformer.proof.repeats import Repeats
@@ -94,9 +94,10 @@ def against_reference(
     Raises ConfigError if there is neither a precision nor an input that has one, or if shapes of outputs differ.
     """
     kernel = _Kernel.of(target, inputs, precision, accumulate, how)
-    upstream = _upstream(kernel, how.seed)
+    (drawn,) = random_upstreams(kernel.checked, how.seed, 1)
+    upstream = tuple(rounded(r, kernel.precision) for r in drawn)
     claimed = {name: np.asarray(g, dtype=np.float64) for name, g in kernel.checked.gradients(upstream).items()}
-    _expect_shapes(kernel.checked, claimed)
+    expect_fitting(kernel.checked, claimed)
     repeats = Repeats(kernel.checked, upstream, claimed, max(behaviour.ALIKE, 64 * kernel.precision.u))
     problems = behaviour.problems(kernel.checked, [upstream], claimed, kernel.precision.u, repeats)
     if reference is None:
@@ -290,16 +291,3 @@ class _Comparison:
         why = "the reference's own gradient is wrong" if verdict == WRONG else f"by the reference in float64: {note}"
         place = worst_at(np.abs(a))
         return Row(tensor, a.shape, a.size, np.nan, np.nan, place, float(a[place]), np.nan, 1.0, said, why)
-
-
-def _upstream(kernel: _Kernel, seed: int) -> Upstream:
-    """A random gradient of the outputs; not drawn from default_rng(seed), which often generates the inputs."""
-    rng = np.random.default_rng([seed, 5, 0])
-    return tuple(rounded(np.asarray(rng.normal(size=y.shape)), kernel.precision) for y in kernel.checked.outputs({}))
-
-
-def _expect_shapes(checked: Subject, claimed: HostArrays) -> None:
-    """Raise ShapeError unless each gradient has the shape of its tensor."""
-    for tensor, x in checked.tensors.items():
-        if claimed[tensor].shape != x.shape:
-            raise ShapeError(f"gradient of {tensor}: expected {x.shape}, got {claimed[tensor].shape}")

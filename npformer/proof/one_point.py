@@ -71,7 +71,7 @@ def at_one_point(target: Any, inputs: Sequence[Any], how: How) -> Report:
     upstreams = random_upstreams(checked, how.seed, UPSTREAMS if small else 2)
     claims = [checked.gradients(upstream) for upstream in upstreams]
     without = checked.inputs.none
-    _expect_fitting(checked, claims[0])
+    expect_fitting(checked, claims[0])
     each = small if how.elementwise is None else how.elementwise
     report = _judged(checked, upstreams, claims, {} if each else random_directions(checked, how.seed), how)
     if report.rows and all(row.verdict == NOTHING for row in report.rows):
@@ -178,7 +178,7 @@ def _expect_something(checked: Subject) -> None:
             )
 
 
-def _expect_fitting(checked: Subject, gradients: HostArrays) -> None:
+def expect_fitting(checked: Subject, gradients: HostArrays) -> None:
     """Raise ShapeError or DTypeError unless every gradient has the shape of its tensor and is float64."""
     for tensor, value in checked.tensors.items():
         gradient = gradients[tensor]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from npformer.backend import get_backend
+from npformer.proof import gradcheck
 from npformer.proof.jitter import DRAWS, MOVE, Jitter
 from npformer.proof.oracles import Oracle, unit
 from npformer.proof.subject import subject
@@ -220,3 +221,19 @@ def test_fresh_upstream_gradients_are_new_ones(use_complex):
     np.testing.assert_allclose(error, 0.5 * reach, rtol=1e-6)
     assert len(set(error)) == 3
     assert np.all(worth <= 1e-9 * reach)
+
+
+C, CUBE = 0.7978845608028654, 0.044715
+
+
+def test_a_forward_that_rounds_inside_is_not_mistaken_for_a_smooth_one():
+    """1 + tanh(x) stays where it is for small steps, and grows by whole roundings for larger ones."""
+    forward = lambda x: (0.5 * x * (1 + np.tanh(C * (x + CUBE * x**3))), x)  # noqa: E731
+
+    def backward(dy, x):
+        t = np.tanh(C * (x + CUBE * x**3))
+        return dy * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * C * (1 + 3 * CUBE * x * x))
+
+    for scale, seed in ((3, 3), (3, 17), (3, 26), (6, 1), (6, 24), (6, 30)):
+        x = (scale * np.random.default_rng(seed).normal(size=(4, 8))).astype(np.float32).astype(np.float64)
+        assert gradcheck((forward, backward), x, complex_step=False, seed=seed).ok
