@@ -20,7 +20,6 @@ from npformer.backend import Device
 from npformer.errors import ConfigError
 from npformer.proof.inputs import is_float
 from npformer.proof.judge import TOLERANCE
-from npformer.proof.low_precision import against_reference
 from npformer.proof.one_point import How, at_one_point
 from npformer.proof.prepared import Constants, prepared
 from npformer.proof.remembered import remembered_bits
@@ -126,7 +125,11 @@ def _checked(
 
     def check(given: Sequence[Any], how: How) -> Report:
         ready = prepared(target, given, how.names, how.constant)
-        return against_reference(target, *low, ready, how) if is_low else at_one_point(target, ready, how)
+        if not is_low:
+            return at_one_point(target, ready, how)
+        from npformer.proof.low_precision import against_reference  # its modules are loaded only if they are needed
+
+        return against_reference(target, *low, ready, how)
 
     report = check(inputs, how)
     if is_low and low.precision != "float64":

@@ -80,10 +80,12 @@ class Inputs:
         return [rebuilt(one.given, iter([self._place(leaf, replaced) for leaf in one.leaves])) for one in self._inputs]
 
     def _place(self, leaf: _Leaf, replaced: HostArrays) -> Any:
-        held = self._fixed.get(leaf.name, self.tensors.get(leaf.name))
-        if held is None:
+        name = leaf.name
+        value = replaced[name] if name in replaced else self.tensors.get(name)
+        if value is None:
+            value = self._fixed.get(name)
+        if value is None:
             return place(leaf.value, self._device)
-        value = replaced.get(leaf.name, held)
         if isinstance(leaf.value, float):
             return value.item()
         if type(value) is not np.ndarray:

@@ -284,7 +284,7 @@ def _noise_at(y: HostArray, sigma: HostArray, u: HostArray) -> HostArray:
 
 
 def _sums(terms: list[list[HostArray]]) -> HostArray:
-    return np.array([sum(float(np.sum(term)) for term in each) for each in terms])
+    return np.array([sum(float(np.add.reduce(term, axis=None)) for term in each) for each in terms])
 
 
 def _unit_roundoff(y: HostArray) -> float:

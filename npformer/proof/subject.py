@@ -125,7 +125,7 @@ class _Called:
     def outputs(self, replaced: Tensors) -> tuple[HostArray, ...]:
         with self._with(replaced):
             found = host_copies(self._forwarded(replaced)[1], self.device)
-        if any(map(np.iscomplexobj, found)) and not any(map(np.iscomplexobj, replaced.values())):
+        if any(y.dtype.kind == "c" for y in found) and not any(map(np.iscomplexobj, replaced.values())):
             raise DTypeError(COMPLEX)
         return found
 
@@ -172,11 +172,8 @@ class _Called:
             raise ConfigError(
                 f"forward: expected to return (y, cache), got {kind}; return (y, None) if backward needs nothing"
             )
-        for part in as_tuple(found[0]):
-            if not isinstance(part, int | float | complex) and "object" in str(getattr(part, "dtype", "object")):
-                kind = type(part).__name__ + ("" if part is found[0] else " in it")
-                what = f"expected an array or a flat tuple of arrays as its output, got a {kind}"
-                raise ConfigError(f"forward: {what}; return its arrays in one tuple, and take a tuple of gradients")
+        if type(found[0]) is not np.ndarray or found[0].dtype.kind not in "fc":
+            _expect_arrays(found[0])
         return placed, *found
 
     def _upstream(self, y: Any, upstream: Upstream) -> Any:
@@ -216,6 +213,15 @@ class PairSubject(_Called):
 
 class LayerSubject(_Called):
     """Anything with ``forward(*inputs) -> (y, cache)``, ``backward(dy, cache)`` and perhaps ``named_parameters()``."""
+
+
+def _expect_arrays(y: Any) -> None:
+    """Raise ConfigError unless y is an array or a flat tuple of arrays."""
+    for part in as_tuple(y):
+        if not isinstance(part, int | float | complex) and "object" in str(getattr(part, "dtype", "object")):
+            kind = type(part).__name__ + ("" if part is y else " in it")
+            what = f"expected an array or a flat tuple of arrays as its output, got a {kind}"
+            raise ConfigError(f"forward: {what}; return its arrays in one tuple, and take a tuple of gradients")
 
 
 def _on(device: Device, upstream: HostArray, dtype: str) -> Any:
