@@ -47,7 +47,7 @@ HALVINGS = 20
 #: The least number of R(h).
 SETTLING = 3
 #: Of the size of x, for the points at which a forward's noise is looked for; and which differences tell it.
-NOISE_STEP, NOISE_ORDER, NOISE_POINTS = 3e-6, 6, 9
+NOISE_STEP, FAR_STEP, NOISE_ORDER, NOISE_POINTS = 3e-6, 3e-4, 6, 9
 #: What a forward raises at a point outside of its domain.
 OUTSIDE = (np.linalg.LinAlgError, ArithmeticError, ValueError)
 
@@ -197,12 +197,10 @@ class Oracle:
             rng = np.random.default_rng(x.size)
             sizes = rng.choice([-1.0, 1.0], size=x.shape) * rng.uniform(0.5, 1.5, size=x.shape)  # no entry stays
             direction = np.asarray(sizes * (rms(x) or 1.0))
-            near, *far = (
-                self._look_for_noise(tensor, x, direction, step)
-                for step in (max(NOISE_STEP, 8 * self.rounding), 1e-4, 1e-3)
-            )
+            steps = max(NOISE_STEP, 8 * self.rounding), FAR_STEP
+            near, far = (self._look_for_noise(tensor, x, direction, step) for step in steps)
             # a forward that rounds inside, as 1 + tanh(x), may stay where it is for small steps: σ is then 0 there
-            self._noise[tensor] = [np.maximum(a, np.minimum(b, c)) for a, b, c in zip(near, *far, strict=True)]
+            self._noise[tensor] = [np.maximum(a, b) for a, b in zip(near, far, strict=True)]
         return self._noise[tensor]
 
     def _look_for_noise(self, tensor: str, x: HostArray, direction: HostArray, step: float) -> list[HostArray]:
