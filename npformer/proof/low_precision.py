@@ -217,7 +217,7 @@ class _Comparison:
         return {
             tensor: errors_of(
                 np.reshape([e[tensor] for e in points], (len(points), len(exact[tensor]))),
-                exact[tensor], [each[tensor] for each in draws],
+                [each[tensor] for each in draws],
                 places.sums_of_squares(kernel.precision.spacing(self._claimed[tensor])) ** 0.5,
                 ONCE * u * places.sizes(self._claimed[tensor]), others[tensor],
             )

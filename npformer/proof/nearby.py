@@ -44,8 +44,6 @@ LIMIT = 6.0
 ONCE = 1.5
 #: Of B and S.
 WORST = 3.0
-#: Of the gradient: what scatters by more, and by WORST times S, is imprecise.
-SHARE = 0.01
 
 
 class Places(NamedTuple):
@@ -101,12 +99,7 @@ class Errors(NamedTuple):
     stored: HostArray  # B
     once: HostArray  # L
     excess: float  # √(Σs²/ΣS²) over the places
-    share: float  # √(Σs²/Σn²) over the places
-
-    @property
-    def is_rough(self) -> bool:
-        """Whether errors scatter more than those of a kernel that stores every result, and matter to who uses it."""
-        return self.excess > WORST and self.share > SHARE
+    spread: float  # the root mean square of s
 
     @property
     def doubt(self) -> HostArray:
@@ -155,9 +148,9 @@ class Coefficients(NamedTuple):
 
 
 def errors_of(
-    e: HostArray, n: HostArray, draws: list[HostArray], spacing: HostArray, once: HostArray, others: Coefficients
+    e: HostArray, draws: list[HostArray], spacing: HostArray, once: HostArray, others: Coefficients
 ) -> Errors:
-    """e (K, P), n (P,); draws: three times (draws, P), of F, B and S; spacing (P,): of the numbers that are stored."""
+    """e (K, P); draws: three times (draws, P), of F, B and S; spacing (P,): of the numbers that are stored."""
     kept = np.square(spacing) / 12  # the variance of one rounding of the result
     sizes = np.sum(np.square(draws[2]), axis=1).mean() + np.sum(kept)
     kept = np.concatenate([kept, np.square(others.weights) @ kept])
@@ -168,9 +161,8 @@ def errors_of(
         mean, scatter = np.mean(e, axis=0), np.std(e, axis=0, ddof=1) / len(e) ** 0.5
     squares = len(e) * float(np.sum(np.square(scatter[: len(spacing)])))
     excess = float(np.sqrt(squares / sizes)) if sizes else np.inf if squares else 0.0
-    share = float(np.sqrt(squares) / (np.linalg.norm(n) or 1.0))
-    once = np.concatenate([once, others.once])
-    return Errors(mean, scatter, _rms(floor, kept), _rms(stored, kept), once, excess, share)
+    once, spread = np.concatenate([once, others.once]), (squares / len(spacing)) ** 0.5
+    return Errors(mean, scatter, _rms(floor, kept), _rms(stored, kept), once, excess, spread)
 
 
 def _rms(draws: HostArray, more: HostArray) -> HostArray:

@@ -9,13 +9,15 @@ import numpy as np
 
 from npformer.percent import percent
 from npformer.proof.formats import Format
-from npformer.proof.measures import max_abs, scale_of
-from npformer.proof.nearby import POINTS, Coefficients, Errors, Places
+from npformer.proof.measures import NEGLIGIBLE, max_abs, rms, scale_of
+from npformer.proof.nearby import POINTS, WORST, Coefficients, Errors, Places
 from npformer.proof.report import RIGHT, UNCLEAR, WRONG, Row
 from npformer.typing import HostArray
 
 #: What shows must be smaller, of the gradient or of the largest entry of the tensor, or *right* would tell nothing.
 TOO_COARSE = 0.2
+#: Of the gradient: what scatters by more, and by WORST times what every stored result explains, is imprecise.
+ROUGH = 0.01
 #: A coefficient explains the error of a tensor if it leaves less of its squares.
 UNEXPLAINED = 0.1
 
@@ -52,7 +54,7 @@ def row_of(compared: Compared, precision: Format, most: float) -> Row:
     """The row; most: the largest gradient entry of the whole check."""
     a, n, errors, count = compared.claimed, compared.exact, compared.errors[0], compared.entries
     wrong, stays = compared.everywhere("is_wrong"), compared.everywhere("stays")
-    scale = scale_of(n[:count], most)
+    scale, size = scale_of(n[:count], most), max(rms(n[:count]), NEGLIGIBLE * most)
     blind = (errors.doubt[:count] >= np.abs(n[:count])) & (errors.doubt[:count] > 0)
     a_here, infinite = compared.places.of(a)[:count], int(np.sum(~np.isfinite(a)))
     entry = int(np.argmax(np.where(np.isfinite(a_here), compared.excess[:count], np.inf)))
@@ -63,10 +65,11 @@ def row_of(compared: Compared, precision: Format, most: float) -> Row:
     elif stays.any():
         verdict, note = WRONG if wrong.any() else UNCLEAR, _what_stays(compared, wrong if wrong.any() else stays)
         note = f"in {precision.name}, {note}" + ("" if wrong.any() else "; too little to be called a mistake")
-    elif all(each.is_rough for each in compared.errors):
+    elif all(each.excess > WORST and each.spread > ROUGH * size for each in compared.errors):
         verdict = UNCLEAR
         much = f"{errors.excess:.2g} times as far as if every result were rounded once"
-        note = f"in {precision.name}, errors scatter {much}, by {percent(errors.share, 1)} of the gradient: imprecise"
+        share = percent(errors.spread / size, 1)
+        note = f"in {precision.name}, errors scatter {much}, by {share} of the gradient: imprecise"
     else:
         power, squares = _Power.of(compared), np.square(n[:count])
         is_seen = power.error <= TOO_COARSE and np.sum(squares[blind]) <= 0.5 * np.sum(squares)

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.precision.kernel import tf32_product
 from npformer.errors import ConfigError
 from npformer.interop import from_torch
-from npformer.layers import LayerNorm
+from npformer.layers import LayerNorm, MultiHeadAttention
 from npformer.proof import gradcheck
 from npformer.proof.report import KINK, RIGHT, UNCLEAR, WRONG
 from tests.proof.functions import (
@@ -394,3 +394,12 @@ def test_what_float16_loses_next_to_zero_is_told():
     scaled = (lambda x: (x * np.asarray(1e-6, x.real.dtype), None), lambda dy, _: dy * np.asarray(1e-6, dy.dtype))
     row = gradcheck(scaled, X.astype(np.float16), reference=scaled).rows[0]
     assert "entries are below float16's smallest normal number, 6.1e-05: scale the loss" in row.note
+
+
+def test_a_gradient_that_cancels_to_nothing_has_the_rounding_of_the_others(numpy32, numpy64):
+    """The bias of keys shifts all scores of a row alike, so its gradient is 0 but for rounding."""
+    x = normal(3, 5, 6).astype(np.float32)
+    for seed in range(3):
+        layers = [MultiHeadAttention(6, 2, backend=backend, seed=1) for backend in (numpy32, numpy64)]
+        report = gradcheck(layers[0], x, x, reference=layers[1], precision="float32", seed=seed)
+        assert report.ok, report

@@ -16,7 +16,7 @@ def judged(e, floor=0.0, stored=0.0, once=0.0, spacing=0.0):
     """Errors at one place, of e (K,), with draws of these sizes."""
     draws = [np.full((8, 1), size) for size in (floor, stored, stored)]
     one = np.ones(1)
-    return errors_of(np.reshape(e, (-1, 1)), one, draws, spacing * one, once * one, NONE)
+    return errors_of(np.reshape(e, (-1, 1)), draws, spacing * one, once * one, NONE)
 
 
 def test_places_are_entries_then_sums_then_directions():
@@ -56,10 +56,10 @@ def test_both_sides_of_each_limit(e, sizes, stays, is_wrong):
     assert (bool(errors.stays[0]), bool(errors.is_wrong[0])) == (stays, is_wrong)
 
 
-def test_errors_that_scatter_far_are_rough_if_they_matter():
-    assert judged(SCATTERED, stored=0.02).is_rough
-    assert not judged(SCATTERED, stored=0.04).is_rough
-    assert not judged(SCATTERED / 20, stored=0.02 / 20).is_rough  # less than 1 % of the gradient
+def test_errors_that_scatter_are_compared_with_what_every_stored_result_explains():
+    errors = judged(SCATTERED, stored=0.02)
+    assert errors.spread == pytest.approx(np.std(SCATTERED, ddof=1))
+    assert errors.excess == pytest.approx(errors.spread / 0.02)
 
 
 def test_too_few_points_tell_nothing():
