@@ -169,6 +169,20 @@ def foreign(documents):
     return table(("", "first", "last"), rows) + origins([last])
 
 
+def precision(documents):
+    """How the check judged kernels in low precision against their references, over all seeds."""
+    found, rows = of(documents, "precision"), []
+    verdicts = ("right", "WRONG", "CANNOT TELL")
+    for each in found:
+        for name, what in (("listed", "the list"), ("blind", "written without sight of the check")):
+            for expected, said in (("right", "right"), ("wrong", "wrong"), ("below", "wrong by less than shows")):
+                kernels = [row for row in each["results"] if (row["list"], row["expected"]) == (name, expected)]
+                given = [verdict for row in kernels for verdict in row["verdicts"]]
+                rows.append([f"{what}: {said}", str(len(kernels)), *(str(given.count(v)) for v in verdicts)])
+    head = ("kernels", "number", "called right", "called WRONG", "CANNOT TELL")
+    return measured(found, head, rows, "precision --save benchmarks/results/precision.json")
+
+
 def commands(documents):
     """A row for each command whose result is a line or two; commands without a file follow in a list."""
     found = {document["name"]: document for document in of(documents, "command")}

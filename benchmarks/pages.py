@@ -38,6 +38,7 @@ PARTS = {
     "beam": page_tables.beam,
     "checks": page_tables.checks,
     "foreign": page_tables.foreign,
+    "precision": page_tables.precision,
     "commands": page_tables.commands,
     "outputs": page_tables.outputs,
     "explain_number": lambda documents: block(

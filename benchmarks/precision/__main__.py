@@ -18,7 +18,7 @@ import warnings
 from pathlib import Path
 
 import npformer as npf
-from benchmarks import report
+from benchmarks import machine, report
 from benchmarks.options import bare_parser
 from benchmarks.precision.blind import BLIND
 from benchmarks.precision.kernel import BELOW, RIGHT, WRONG
@@ -72,12 +72,20 @@ def main(argv=None):
         return 2
     report.progress("")
     report.say(text(rows), args.json)
-    document = json.dumps({"benchmark": "precision", "seeds": len(SEEDS), "results": rows}, indent=1)
+    document = as_json(rows)
     if args.json:
         print(document)
     if args.save is not None:
         args.save.write_text(document + "\n", encoding="utf-8")
     return 0
+
+
+def as_json(rows):
+    """One document, each kernel on a line of its own."""
+    about = machine.describe([], True, "numpy", sorted({row["precision"] for row in rows}))
+    head = {"benchmark": "precision", "machine": about, "seeds": len(SEEDS)}
+    lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    return json.dumps(head, indent=1)[:-2] + f',\n "results": [\n{lines}\n]}}'
 
 
 def judged(group, kernel):

@@ -177,7 +177,7 @@ def _worst(expected: Tensors, found: Tensors, size: Mapping[str, float], floor: 
 
 
 def _sizes(gradients: Tensors, alike: float) -> dict[str, float]:
-    """The largest entry of each tensor; in low precision of all: one that cancels to 0 has the rounding of the others."""
+    """The largest entry of each tensor; in low precision of all: one that cancels to 0 has the rounding of others."""
     sizes = {name: _size(gradient) for name, gradient in gradients.items()}
     return sizes if alike <= ALIKE else dict.fromkeys(sizes, max(sizes.values(), default=0.0))
 

@@ -1,0 +1,46 @@
+"""No kernel in low precision is misjudged, and the stored score is of these lists."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.precision.__main__ import GROUPS, as_json, is_misjudged, judged, outcome, text, would_hide
+from benchmarks.precision.kernel import BELOW, RIGHT, WRONG
+
+ALL = [kernel for kernels in GROUPS.values() for kernel in kernels]
+STORED = Path(__file__).parents[2] / "benchmarks" / "results" / "precision.json"
+
+
+@pytest.mark.parametrize("kernel", ALL, ids=lambda kernel: kernel.name)
+def test_no_kernel_is_misjudged(kernel):
+    """At a seed that no table counts."""
+    verdict, found = outcome(kernel, 7)
+    assert not is_misjudged(kernel, verdict, found), found
+
+
+def test_the_stored_score_is_of_these_lists_and_nothing_is_misjudged():
+    pytest.importorskip("torch")
+    rows = json.loads(STORED.read_text(encoding="utf-8"))["results"]
+    assert {(row["name"], row["expected"]) for row in rows} == {(kernel.name, kernel.verdict) for kernel in ALL}
+    assert [row["name"] for row in rows if row["misjudged"]] == []
+    verdicts = [verdict for row in rows for verdict in row["verdicts"]]
+    assert verdicts.count("CANNOT TELL") <= 0.1 * len(verdicts)
+
+
+def test_a_misjudged_kernel_is_counted():
+    kernel = next(each for each in ALL if each.verdict == RIGHT and isinstance(each.target, tuple))
+    verdict, found = outcome(kernel, 0)
+    assert not is_misjudged(kernel, verdict, found)
+    assert is_misjudged(replace(kernel, verdict=WRONG), verdict, found)
+    assert is_misjudged(kernel, "WRONG", found)
+    assert is_misjudged(kernel, "problem", found)
+    assert not is_misjudged(kernel, "CANNOT TELL", found)
+    assert not would_hide(replace(kernel, size=0.5), found)
+    assert is_misjudged(replace(kernel, verdict=BELOW, size=0.5), verdict, found)
+    assert not is_misjudged(replace(kernel, verdict=BELOW, size=1e-9), verdict, found)
+    row = judged("listed", replace(kernel, verdict=WRONG))
+    assert row["misjudged"] == [0, 1, 2, 3, 4]
+    assert kernel.name in text([row])
+    assert json.loads(as_json([row]))["results"] == [row]
