@@ -91,6 +91,18 @@ def test_the_planned_rate_ends_and_turns_where_the_schedule_does(ended):
     assert max(rates) == options.training.learning_rate
 
 
+@pytest.mark.parametrize(("warmup", "step"), [(0, 6), (0, 0), (3, 2), (1, 6)])
+def test_the_planned_rate_begins_at_step_1(ended, warmup, step):
+    trainer, options = ended
+    training = dataclasses.replace(options.training, warmup_steps=warmup)
+    found = dataclasses.replace(
+        summary_of(trainer.run, 1), options=dataclasses.replace(options, training=training), step=step
+    )
+    steps, rates = found.rates()
+    assert (steps[0], steps[-1]) == (1.0, max(step, 1))
+    assert rates[0] == training.make_schedule(8)(1)
+
+
 def test_without_the_data_it_says_why(ended, tmp_path, monkeypatch):
     trainer, _ = ended
 
