@@ -23,14 +23,20 @@ from npformer.training.checkpoint import (
     nearest_sound,
 )
 from npformer.training.config_file import read_toml, write_toml
-from npformer.training.model_arrays import expect_arrays, expect_finite_weights, set_arrays, table_of
+from npformer.training.model_arrays import (
+    expect_arrays,
+    expect_finite_weights,
+    model_arrays_of,
+    set_arrays,
+    table_of,
+)
 from npformer.training.option_types import shown
 from npformer.training.options import SECTIONS, DataOptions, Options, RunOptions, TrainingOptions, complete
 from npformer.training.progress import Progress
 from npformer.training.run_directory import RunDirectory
 from npformer.training.step import TrainStep
 from npformer.training.tasks import ANSWERS, TASKS, Sections, tokenizer_of, with_defaults
-from npformer.training.trainer import Trainer, model_arrays_of
+from npformer.training.trainer import Trainer
 
 DIVERGED = "move this checkpoint away, to go on from the one before it"
 

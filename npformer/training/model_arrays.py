@@ -15,6 +15,7 @@ from npformer.layers import Layer
 from npformer.models import Model
 from npformer.models.config import ModelConfig
 from npformer.models.shapes import Limit, model_of_shapes
+from npformer.training.checkpoint import Checkpoint
 from npformer.training.model_structure import structure_differences
 from npformer.training.option_types import shown
 from npformer.typing import HostArrays, Tensors
@@ -33,6 +34,12 @@ def arrays_in(model: Layer) -> dict[str, Any]:
     named: list[tuple[str, Any]] = [*model.named_parameters(), *model.named_buffers()]
     expect_unique(name for name, _ in named)
     return {name: each.data for name, each in named}
+
+
+def model_arrays_of(checkpoint: Checkpoint) -> HostArrays:
+    """Name -> parameter or buffer, of the arrays in a run's checkpoint."""
+    parts = [(name.partition("."), array) for name, array in checkpoint.arrays.items()]
+    return {name: array for (kind, _, name), array in parts if kind in ("parameters", "buffers")}
 
 
 def set_arrays(model: Layer, arrays: Tensors, source: str) -> None:

@@ -1,0 +1,56 @@
+"""The way on after a run has diverged: the last checkpoint that is sound, or a new run.
+
+Numbers of a checkpoint are finite, since no others are saved, but may be far too large. So each is tried.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from npformer.data import Task
+from npformer.errors import CheckpointError
+from npformer.models import Model
+from npformer.training import metrics
+from npformer.training.checkpoint import list_checkpoints, load_checkpoint
+from npformer.training.evaluation import evaluate_task
+from npformer.training.model_arrays import model_arrays, model_arrays_of, set_arrays
+from npformer.training.options import TrainingOptions
+from npformer.training.run_directory import RunDirectory
+
+#: A held-out loss of more than so many times the loss of an untrained model is worth less than a new run.
+FAR = 2
+
+
+def way_on(run: RunDirectory, model: Model, task: Task, options: TrainingOptions) -> str:
+    """How to go on with a run that has diverged, in words. model is lent to the checkpoints that are tried."""
+    rate, saved = options.learning_rate, list_checkpoints(run.checkpoints)
+    records = metrics.read(run.metrics_path)
+    first = next((line["loss"] for line in records if line.get("kind") == "train"), math.inf)
+    most = min(FAR * first, sys.float_info.max)  # NaN if the first loss is
+    sound = next((path for path in reversed(saved) if held_out_loss(path, model, task, options) <= most), None)
+    if sound is None:
+        none = "no checkpoint has a sound held-out loss" if saved else "there is no checkpoint"
+        return f"{none}. Start a new run with a learning_rate below {rate:g}, or with clip_norm"
+    again = f"npformer train --resume {shlex.quote(str(run.path))} --set learning_rate={rate / 10:g}"
+    if sound == saved[-1]:
+        return f"the last checkpoint, {sound.name}, is sound: go on from it with a smaller rate: {again}"
+    away = shlex.join(["mv", *map(str, saved[saved.index(sound) + 1 :]), str(run.path)])
+    return f"{sound.name} is sound, and what was saved after it is not: move that away: {away}; then go on: {again}"
+
+
+def held_out_loss(path: Path, model: Model, task: Task, options: TrainingOptions) -> float:
+    """The held-out loss of a checkpoint's model, computed in this one; NaN if the checkpoint cannot be read."""
+    before = {name: np.array(array) for name, array in model_arrays(model).items()}
+    try:
+        set_arrays(model, model_arrays_of(load_checkpoint(path)), str(path))
+        with np.errstate(all="ignore"):
+            return evaluate_task(model, task, options.eval_examples).loss
+    except CheckpointError:
+        return math.nan
+    finally:
+        set_arrays(model, before, str(path))
