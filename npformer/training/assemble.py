@@ -23,6 +23,7 @@ from npformer.training.checkpoint import (
     nearest_sound,
 )
 from npformer.training.config_file import read_toml, write_toml
+from npformer.training.memory import expect_memory
 from npformer.training.model_arrays import (
     expect_arrays,
     expect_finite_weights,
@@ -70,7 +71,8 @@ def assemble(given: Sections, resumed: Checkpoint | None = None) -> Assembled:
     """Build task, model, optimiser and step from the options given, by section and key.
 
     resumed: the checkpoint to resume from. Data and model are compared with it before the model is built. Raises
-    ConfigError, DataError or DeviceError, and CheckpointError if data or model differ. Nothing is written.
+    ConfigError, also for a step that cannot fit into memory, DataError or DeviceError, and CheckpointError if data or
+    model differ. Nothing is written.
     """
     full = with_defaults(given)
     run, data = RunOptions(**full["run"]), DataOptions(**full["data"])
@@ -87,7 +89,9 @@ def assemble(given: Sections, resumed: Checkpoint | None = None) -> Assembled:
     options = complete(given, len(task.vocabulary), task.max_length, len(task.classes))
     if resumed:
         expect_arrays(options.model, run.dtype, table_of(model_arrays_of(resumed)), str(resumed.path))
-    model = build_model(options.model, backend=_backend(run, run.device), seed=run.seed)
+    backend = _backend(run, run.device)
+    expect_memory(options, task, backend, resumed.step if resumed else 0)
+    model = build_model(options.model, backend=backend, seed=run.seed)
     return Assembled(options, task, make_step(model, options), found)
 
 
