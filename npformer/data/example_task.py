@@ -64,12 +64,6 @@ class ExampleTask:
         """
         return self._batch_of([self._train[row] for row in self._epochs.rows(step, batch_size)])
 
-    def least_batch(self, step: int, batch_size: int) -> tuple[int, int]:
-        """See Task."""
-        rows = [self._train[row] for row in self._epochs.rows(step, batch_size)]
-        sides = (0, 1) if self.kind == "translate" else (0,)  # a class is one id for the row
-        return len(rows), min(max(len(row[side]) for row in rows) for side in sides)
-
     def collate(self, examples: Sequence[Example]) -> Batch | TokenBatch:
         """A batch of these examples, in their order.
 

@@ -75,11 +75,6 @@ class SequenceTask:
             words += _as_text(drawn[~_is_held_out(drawn)])
         return self.collate([self._example(word) for word in words[:batch_size]])
 
-    def least_batch(self, step: int, batch_size: int) -> tuple[int, int]:
-        """See Task. Of n lengths, equally likely, one of 64·n words has the longest, but for a chance of e^−64."""
-        sure = batch_size >= 64 * (self._longest - self._shortest + 1)
-        return batch_size, (self._longest if sure else self._shortest) + 1
-
     def collate(self, examples: Sequence[Example]) -> Batch:
         """A batch of these examples, in their order. Raises DataError if there are none, or TokenError."""
         return collate(examples, self.tokenizer)

@@ -50,9 +50,6 @@ class Task(Protocol):
         The last array holds the targets, the arrays before it the model's inputs.
         """
 
-    def least_batch(self, step: int, batch_size: int) -> tuple[int, int]:
-        """Rows of the training batch of a step, and the least number of tokens that each array of ids has in a row."""
-
     def collate(self, examples: Sequence[Example]) -> Batch | TokenBatch:
         """A batch of these examples, in their order, for evaluation."""
 

@@ -78,10 +78,6 @@ class TextTask:
         rows = padded([self._ids[start:stop].tolist() for start, stop in zip(starts, ends, strict=True)])
         return self._causal(rows) if self.kind == "causal" else self._masked(rows, random.random((3, *rows.shape)))
 
-    def least_batch(self, step: int, batch_size: int) -> tuple[int, int]:
-        """See Task. Windows of characters are full."""
-        return batch_size, self.max_length if isinstance(self.tokenizer, Characters) else 1
-
     def collate(self, examples: Sequence[Example]) -> TokenBatch:
         """A batch of these windows, in their order. Raises DataError if there are none."""
         expect_examples(examples)

@@ -24,13 +24,7 @@ from npformer.training.checkpoint import (
 )
 from npformer.training.config_file import read_toml, write_toml
 from npformer.training.memory import expect_memory
-from npformer.training.model_arrays import (
-    expect_arrays,
-    expect_finite_weights,
-    model_arrays_of,
-    set_arrays,
-    table_of,
-)
+from npformer.training.model_arrays import expect_arrays, expect_finite_weights, model_arrays_of, set_arrays, table_of
 from npformer.training.option_types import shown
 from npformer.training.options import SECTIONS, DataOptions, Options, RunOptions, TrainingOptions, complete
 from npformer.training.progress import Progress
@@ -71,8 +65,7 @@ def assemble(given: Sections, resumed: Checkpoint | None = None) -> Assembled:
     """Build task, model, optimiser and step from the options given, by section and key.
 
     resumed: the checkpoint to resume from. Data and model are compared with it before the model is built. Raises
-    ConfigError, also for a step that cannot fit into memory, DataError or DeviceError, and CheckpointError if data or
-    model differ. Nothing is written.
+    ConfigError, also for too little memory, DataError or DeviceError, and CheckpointError if data or model differ.
     """
     full = with_defaults(given)
     run, data = RunOptions(**full["run"]), DataOptions(**full["data"])

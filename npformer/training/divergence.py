@@ -22,17 +22,15 @@ from npformer.training.model_arrays import model_arrays, model_arrays_of, set_ar
 from npformer.training.options import TrainingOptions
 from npformer.training.run_directory import RunDirectory
 
-#: A held-out loss of more than so many times the loss of an untrained model is worth less than a new run.
-FAR = 2
+FAR = 2  # a held-out loss of more than so many times that of an untrained model is worth less than a new run
 
 
 def way_on(run: RunDirectory, model: Model, task: Task, options: TrainingOptions) -> str:
     """How to go on with a run that has diverged, in words. model is lent to the checkpoints that are tried."""
     rate, saved = options.learning_rate, list_checkpoints(run.checkpoints)
-    records = metrics.read(run.metrics_path)
-    first = next((line["loss"] for line in records if line.get("kind") == "train"), math.inf)
+    first = next((line["loss"] for line in metrics.read(run.metrics_path) if line.get("kind") == "train"), math.inf)
     most = min(FAR * first, sys.float_info.max)  # NaN if the first loss is
-    sound = next((path for path in reversed(saved) if held_out_loss(path, model, task, options) <= most), None)
+    sound = next((path for path in reversed(saved) if _held_out_loss(path, model, task, options) <= most), None)
     if sound is None:
         none = "no checkpoint has a sound held-out loss" if saved else "there is no checkpoint"
         return f"{none}. Start a new run with a learning_rate below {rate:g}, or with clip_norm"
@@ -43,7 +41,7 @@ def way_on(run: RunDirectory, model: Model, task: Task, options: TrainingOptions
     return f"{sound.name} is sound, and what was saved after it is not: move that away: {away}; then go on: {again}"
 
 
-def held_out_loss(path: Path, model: Model, task: Task, options: TrainingOptions) -> float:
+def _held_out_loss(path: Path, model: Model, task: Task, options: TrainingOptions) -> float:
     """The held-out loss of a checkpoint's model, computed in this one; NaN if the checkpoint cannot be read."""
     before = {name: np.array(array) for name, array in model_arrays(model).items()}
     try:

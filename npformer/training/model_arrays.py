@@ -73,7 +73,7 @@ def misfits(config: ModelConfig, dtype: str, found: Table, model: Model | None =
     except ConfigError as error:
         return str(error)
     arrays = _differences({name: (array.shape, dtype) for name, array in arrays_in(expected).items()}, found)
-    return arrays or ("" if model is None else structure_differences(expected, model))
+    return arrays or ("" if model is None else _first([*structure_differences("", expected, model)]))
 
 
 def expect_arrays(config: ModelConfig, dtype: str, found: Table, source: str) -> None:
@@ -99,6 +99,10 @@ def _differences(expected: Table, found: Table) -> str:
         for name, (shape, dtype) in expected.items()
         if name in found and found[name] != (shape, dtype)
     ]
+    return _first(problems)
+
+
+def _first(problems: list[str]) -> str:
     return "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
 
 

@@ -50,10 +50,9 @@ _DTYPES = {"F16": "float16", "F32": "float32", "F64": "float64"}  # safetensors'
 def save(model: Model, path: str | os.PathLike[str], *, expect_finite: bool = True) -> None:
     """Write model's arrays and configuration to path (a .safetensors file), replacing it atomically.
 
-    A subclass of an npformer model is saved, and loaded, as that model if it has no other arrays and redefines nothing.
-    Raises CheckpointError if model is not an npformer model, differs from what ``load`` builds from its configuration
-    in an array, a class, a setting, a method or an operation, has weights that are not finite (unless expect_finite is
-    False), or cannot be written; an existing file is then unchanged.
+    A subclass of an npformer model is saved, and loaded, as that model if it redefines nothing.
+    Raises CheckpointError if model is not an npformer model, computes something else than ``load`` would build, has
+    weights that are not finite (unless expect_finite is False), or cannot be written; an existing file is then unchanged.
     """
     kind = next((name for name, (described, _) in MODELS.items() if isinstance(model, described)), None)
     if kind is None:

@@ -28,8 +28,7 @@ MAKERS = {name: partial(REAL_TASKS[name], **options) for name, options in OPTION
     "words": partial(continuing, "words", *TEXTS, digest="", tokenizer="words", max_pieces=4_000, max_length=20),
 }
 KINDS = {"language": "classify", "tags": "tag", "mlm": "masked", "lm": "causal", "words": "causal"}
-MEMBERS = {"name", "kind", "tokenizer", "vocabulary", "classes", "max_length", "batch", "collate", "held_out",
-           "least_batch"}  # fmt: skip
+MEMBERS = {"name", "kind", "tokenizer", "vocabulary", "classes", "max_length", "batch", "collate", "held_out"}
 EVERY_TASK = pytest.mark.parametrize("name", MAKERS)
 
 
@@ -60,19 +59,6 @@ def test_a_batch_is_a_function_of_seed_step_and_size(tasks, name):
     different = [*forwards, *(as_bytes(other.batch(step, 8)) for step in range(1, 15))]
     assert len(set(different)) == 28
     assert isinstance(task, SequenceTask) or task.held_out() == other.held_out()
-
-
-@EVERY_TASK
-@pytest.mark.parametrize("size", [1, 7, 800])
-def test_the_least_of_a_batch_is_no_more_than_it_has(tasks, name, size):
-    task = tasks[name]
-    for step in (1, 2, 5):
-        batch = task.batch(step, size)
-        rows, width = task.least_batch(step, size)
-        assert rows == len(batch[0])
-        assert 1 <= width <= min(array.shape[1] for array in batch if array.ndim == 2)
-        if size >= 800 and name != "words" and task.kind != "masked":
-            assert width >= min(array.shape[1] for array in batch if array.ndim == 2) - 1
 
 
 @EVERY_TASK

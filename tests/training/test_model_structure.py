@@ -183,7 +183,7 @@ def test_many_differences_are_cut(path, numpy64):
     for layer in (*model.encoder.layers, *model.decoder.layers):
         for name in ("norm1", "norm2"):
             getattr(layer, name).eps = 0.5
-    refused(model, path, "decoder.layers.1.norm1.eps: expected 1e-05, got 0.5; and more; keep its arrays with")
+    refused(model, path, "decoder.layers.1.norm1.eps: expected 1e-05, got 0.5; and 1 more; keep its arrays with")
 
 
 class Noted(Decoder):
