@@ -5,9 +5,7 @@ Numbers of a checkpoint are finite, since no others are saved, but may be far to
 
 from __future__ import annotations
 
-import math
 import shlex
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -28,8 +26,8 @@ FAR = 2  # a held-out loss of more than so many times that of an untrained model
 def way_on(run: RunDirectory, model: Model, task: Task, options: TrainingOptions) -> str:
     """How to go on with a run that has diverged, in words. model is lent to the checkpoints that are tried."""
     rate, saved = options.learning_rate, list_checkpoints(run.checkpoints)
-    first = next((line["loss"] for line in metrics.read(run.metrics_path) if line.get("kind") == "train"), math.inf)
-    most = min(FAR * first, sys.float_info.max)  # NaN if the first loss is
+    first = next((line["loss"] for line in metrics.read(run.metrics_path) if line.get("kind") == "train"), np.inf)
+    most = min(FAR * first, 1e300)  # NaN if the first loss is
     sound = next((path for path in reversed(saved) if _held_out_loss(path, model, task, options) <= most), None)
     if sound is None:
         none = "no checkpoint has a sound held-out loss" if saved else "there is no checkpoint"
@@ -49,6 +47,6 @@ def _held_out_loss(path: Path, model: Model, task: Task, options: TrainingOption
         with np.errstate(all="ignore"):
             return evaluate_task(model, task, options.eval_examples).loss
     except CheckpointError:
-        return math.nan
+        return np.nan
     finally:
         set_arrays(model, before, str(path))

@@ -3,18 +3,19 @@
 When a step's forward ends, these are in memory together, since the backward will read them:
 
     4·P numbers            parameters, gradients, and Adam's two moments (from the second step on)
-    n·L·(F + 5C) numbers   of n tokens and L layers: the inputs of attention and feed-forward, q, k, v, the active units;
+    n·L·(F + 5C) numbers   of n tokens and L layers: the inputs of attention and feed-forward, q, k, v, active units;
                            with recompute n·L·C, and what one layer keeps or the logits
     n·V numbers            the logits; not counted where a whole row has one class
     8·B·T bytes            the ids of the batch
 
 n counts the largest shard alone: micro-batches follow each other, and threads may. Attention's weights, cross-attention
-and the loss are left out. B and T are the task's own; of more than SAMPLE rows that a task makes, T is that of SAMPLE.
+and the loss are left out. T is that of a batch, of SAMPLE rows where a task makes more.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import re
 from pathlib import Path
 
@@ -29,20 +30,18 @@ SAMPLE = 4096
 
 def expect_memory(options: Options, task: Task, backend: Backend, done: int = 0) -> None:
     """Raise ConfigError, with the figures, if the step after those done cannot fit into the device's memory."""
-    room, size = getattr(backend.device, "memory", None) or host_memory(), options.training.batch_size
-    ids = task.batch(done + 1, size if isinstance(task, ExampleTask) else min(size, SAMPLE))
-    rows, width = len(ids[0]), min(array.shape[-1] for array in ids if array.ndim == 2)
-    rows = rows if isinstance(task, ExampleTask) else size
+    room, rows = getattr(backend.device, "memory", None) or host_memory(), options.training.batch_size
+    is_listed = isinstance(task, ExampleTask)
+    ids = task.batch(done + 1, rows if is_listed else min(rows, SAMPLE))
+    rows, width = len(ids[0]) if is_listed else rows, min(array.shape[-1] for array in ids if array.ndim == 2)
     model, batch = least_bytes(options, rows, width, backend.threads)
     if model + batch > room and done < options.training.steps:
-        name, advice = "model", "make it smaller"
-        if room > model:
-            name, most = "training.batch_size", int(rows * (room - model) / batch)
-            advice = f"at most {most:,} sequences can fit; lower it, or raise accumulate"
-        need, held, has, own = (f"{count / 1e9:,.1f} GB" for count in (model + batch, model, room, batch))
+        need, has, held, rest = (f"{count / 1e9:,.1f} GB" for count in (model + batch, room, model, batch))
+        most = f"at most {int(rows * (room - model) / batch):,} can fit; " if room > model else ""
         raise ConfigError(
-            f"{name}: expected a step that fits into the memory, {has}, got one that needs at least {need}: {held} for "
-            f"parameters, gradients and moments, and {own} for {rows:,} sequences of {width} tokens; {advice}"
+            f"training.batch_size: expected a step that fits into the memory, {has}, got one that needs at least {need}"
+            f": {held} for parameters, gradients and moments, {rest} for {rows:,} sequences of {width} tokens; {most}"
+            "lower it, raise accumulate, or make the model smaller"
         )
 
 
@@ -71,7 +70,4 @@ def host_memory() -> float:
 
 
 def _text(file: Path) -> str:
-    try:
-        return file.read_text()
-    except OSError:
-        return ""
+    return file.read_text() if os.access(file, os.R_OK) else ""

@@ -51,8 +51,8 @@ def save(model: Model, path: str | os.PathLike[str], *, expect_finite: bool = Tr
     """Write model's arrays and configuration to path (a .safetensors file), replacing it atomically.
 
     A subclass of an npformer model is saved, and loaded, as that model if it redefines nothing.
-    Raises CheckpointError if model is not an npformer model, computes something else than ``load`` would build, has
-    weights that are not finite (unless expect_finite is False), or cannot be written; an existing file is then unchanged.
+    Raises CheckpointError if model is not an npformer model, or not what ``load`` would build, has weights that are not
+    finite (unless expect_finite is False), or cannot be written; an existing file is then unchanged.
     """
     kind = next((name for name, (described, _) in MODELS.items() if isinstance(model, described)), None)
     if kind is None:

@@ -1,7 +1,4 @@
-"""Whether a model computes what another of the same configuration does: its classes, settings, methods and operations.
-
-Both are walked side by side. Names, shapes and dtypes of arrays are compared in ``model_arrays.py``.
-"""
+"""Whether a model computes what another of the same configuration does: in classes, settings, methods, operations."""
 
 from __future__ import annotations
 
@@ -15,8 +12,7 @@ from npformer.layers.owner import Owner, attributes_set_later
 from npformer.layers.parameter import Buffer, Parameter, ParameterView
 from npformer.training.option_types import shown
 
-#: Attributes that are compared elsewhere, or that change nothing that is computed.
-_ELSEWHERE = {"arena", "backend", "config", "_version"}
+_ELSEWHERE = {"arena", "backend", "config", "_version"}  # compared elsewhere, or without effect on what is computed
 
 
 def structure_differences(path: str, wanted: Any, there: Any) -> Iterator[str]:

@@ -123,8 +123,9 @@ class Trainer:
     def expect_finite(self, found: Evaluation) -> Evaluation:
         """found, or DivergedError if its loss is not finite: the last update broke the model."""
         if not math.isfinite(found.loss):
-            known = min(self._finite_at, self.step.step_number - 1)
-            raise self._diverged(f"a finite held-out loss, got {found.loss}", known)
+            raise self._diverged(
+                f"a finite held-out loss, got {found.loss}", min(self._finite_at, self.step.step_number - 1)
+            )
         return found
 
     def _one_step(self) -> None:
@@ -213,10 +214,7 @@ class Trainer:
             raise self._diverged(f"finite parameters and moments, got {found}", self._saved_at)
 
     def _diverged(self, expected: str, last: int) -> DivergedError:
-        """The error for a diverged model, which is not saved: that would remove the last useful checkpoints.
-
-        last: the last step that is known to be well.
-        """
+        """The error for a diverged model, which is not saved; last: the last step that is known to be well."""
         number = self.step.step_number
         when = f"at step {number}" if last == number - 1 else f"after step {last} and at step {number} at the latest"
         lost = "" if self._saved_at == number else ", so nothing of it was saved"

@@ -53,7 +53,7 @@ def test_bad_input_is_refused_before_the_folder_is_created(case, cli, files, tmp
 def test_a_step_that_cannot_fit_into_the_memory_leaves_no_folder(cli, copied, tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "host_memory", lambda: 8e9)
     words = ("training.batch_size: expected a step that fits into the memory, 8.0 GB, got one that needs at least ",
-             " for 1,000,000,000 sequences of 13 tokens; at most ", "lower it, or raise accumulate")  # fmt: skip
+             " for 1,000,000,000 sequences of 13 tokens; at most ", "lower it, raise accumulate")  # fmt: skip
     cli("train reverse --set batch_size=1000000000").refused(*words)
     assert list(tmp_path.iterdir()) == []
     copied("run")

@@ -92,8 +92,8 @@ def test_a_step_that_fits_exactly_is_let_through(monkeypatch, training):
     monkeypatch.setattr(memory, "host_memory", lambda: model + batch - 1)
     text = (
         r"^training\.batch_size: expected a step that fits into the memory, 0\.0 GB, got one that needs at least 0\.0 "
-        r"GB: 0\.0 GB for parameters, gradients and moments, and 0\.0 GB for 50 sequences of \d+ tokens; at most 49 "
-        r"sequences can fit; lower it, or raise accumulate$"
+        r"GB: 0\.0 GB for parameters, gradients and moments, 0\.0 GB for 50 sequences of \d+ tokens; at most 49 can "
+        r"fit; lower it, raise accumulate, or make the model smaller$"
     )
     with pytest.raises(ConfigError, match=text):
         assemble(sections)
@@ -106,7 +106,7 @@ def test_nothing_large_is_made_before_it_is_refused(monkeypatch):
             {"training": {"batch_size": 2**31 - 1}},
             "training.batch_size: expected a step that fits into the memory, 16.0",
         ),
-        ({"model": {"d_model": 2**20}}, "; make it smaller"),
+        ({"model": {"d_model": 2**20}}, "tokens; lower it, raise accumulate, or make the model smaller"),
     ):
         tracemalloc.start()
         with pytest.raises(ConfigError) as caught:
@@ -133,7 +133,7 @@ def test_a_device_s_own_memory_is_what_counts(monkeypatch):
     monkeypatch.setattr(backend.device, "memory", 10**9, raising=False)
     memory.expect_memory(parts.options, parts.task, backend)
     monkeypatch.setattr(backend.device, "memory", 10**3)
-    with pytest.raises(ConfigError, match=r"^model: expected a step that fits into the memory"):
+    with pytest.raises(ConfigError, match=r"^training\.batch_size: expected a step that fits into the memory"):
         memory.expect_memory(parts.options, parts.task, backend)
     memory.expect_memory(parts.options, parts.task, backend, done=10)  # a finished run makes no step
 
