@@ -76,6 +76,11 @@ def test_the_command_is_short_where_the_defaults_serve(ended):
     assert repeat_command(options, assemble({**OPTIONS, "run": {"task": "copy"}, "data": {}}).task) == (
         "npformer train copy --set training.steps=50"
     )
+    for warmup, more in ((30, " --set training.warmup_steps=30"), (10, "")):  # 10, a fifth, follows from the steps
+        training = {"steps": 50, "warmup_steps": warmup}  # and 30 is usual for more of them
+        parts = assemble({"run": {"task": "copy"}, "data": {}, "model": {}, "training": training})
+        command = f"npformer train copy --set training.steps=50{more}"
+        assert repeat_command(parts.options, parts.task) == command
     changed = assemble({"run": {"task": "copy"}, "data": {}, "model": odd, "training": {"warmup_steps": 7}}).options
     words = repeat_command(changed, trainer.task).split()[3:]
     assert {*words} >= {"model.d_model=30", "model.num_heads=5", "training.warmup_steps=7"}
