@@ -99,6 +99,13 @@ def test_what_makes_no_sense_for_a_transformer(search, options, error, text, tra
     ("prompts", "max_len", "kind", "error", "text"),
     [
         (SRC, 5, {}, ConfigError, "max_len: expected at least 6, the length of prompt 0, got 5"),
+        (
+            [[3, 0, 0], [4, 5, 6]],
+            2,
+            {"positions": "rotary", "attention": "linear"},
+            ConfigError,
+            "max_len: expected at least 3, the length of prompt 1, got 2",
+        ),
         (SRC, 17, {"positions": "learned"}, ConfigError, "max_len: expected at most max_seq_len=16"),
         ([[3], [0]], 8, {}, ShapeError, "prompt: expected at least one token in each row, got padding alone in row 1"),
         ([[9]], 8, {}, TokenError, "prompt[0, 0]: expected a token id with 0 <= id < 9, got 9"),
