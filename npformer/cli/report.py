@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from npformer.cli.common import expect_at_least_1
-from npformer.errors import ConfigError
+from npformer.cli.common import expect_at_least_1, say
+from npformer.errors import ConfigError, NpformerError
 from npformer.output_files import OWN_PAGE, expect_place, write_file
 from npformer.pages.report import report_page
 from npformer.printable import visible
@@ -56,22 +56,32 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the page, or nothing at all."""
+    """Write the page of all runs that can be read; returns 1 if one cannot. Raises its error if none can."""
     expect_at_least_1(args, "examples")
-    folders = [RunDirectory.open(path) for path in args.runs]
     for i, path in enumerate(args.runs):
-        if any(path.samefile(other) for other in args.runs[:i]):
+        if path.resolve() in [other.resolve() for other in args.runs[:i]]:
             raise ConfigError(f"report: expected each run once, got {path} twice")
-    place = args.out or (args.runs[0] / PAGE if len(args.runs) == 1 else Path(PAGE))
+    place = args.out or (RunDirectory.open(args.runs[0]).path / PAGE if len(args.runs) == 1 else Path(PAGE))
     option = "--out" if args.out else "report"
     expect_place(place, option, OWN_PAGE)
-    page = write_report([summary_of(folder, args.examples) for folder in folders], place, option)
+    told: list[RunSummary] = []
+    left_out: list[str] = []
+    for path in args.runs:
+        try:
+            told.append(summary_of(RunDirectory.open(path), args.examples))
+        except NpformerError as error:
+            if len(left_out) + 1 == len(args.runs):
+                raise
+            left_out.append(str(path))
+            say(f"{path} is left out: {error}")
+    page = write_report(told, place, option)
     if args.json:
-        print(json.dumps({"report": str(place), "bytes": page, "runs": [str(folder.path) for folder in folders]}))
+        runs = {"runs": [str(one.run.path) for one in told], "left_out": left_out}
+        print(json.dumps({"report": str(place), "bytes": page} | runs))
     else:
         said = f"the report is in {visible(place)} ({page / 1e6:.2f} MB): open it in a browser"
         print(folded(said, sys.stdout))
-    return 0
+    return 1 if left_out else 0
 
 
 def write_report(runs: Sequence[RunSummary], place: Path, option: str) -> int:

@@ -103,6 +103,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             trainer.train()
             found = trainer.last_evaluation or trainer.evaluate(assembled.options.training.final_examples)
+            trainer.expect_finite(found)
             pictures = _draw(trainer, assembled, found)
             sample = _sample(trainer) if found.kind == "causal" else None
             report = _report(trainer, assembled, found)

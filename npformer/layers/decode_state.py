@@ -179,6 +179,8 @@ class DecodeState:
         _reorder(self.visible, moves, self.length, axis=1)
         if chosen.size == self.batch and np.array_equal(self.sources[chosen], self.sources):  # as in a beam
             self.begins = None if self.begins is None else self.begins[chosen]
+            if any(past is not layer.own for past, layer in zip(own, self.layers, strict=True)):  # else fused stays
+                self.layers = tuple(LayerState(past, old.memory) for past, old in zip(own, self.layers, strict=True))
             return
         for name, value in self._of_rows(chosen, own, self.visible[: chosen.size, :]).items():
             setattr(self, name, value)

@@ -66,9 +66,9 @@ class OwnerType(ABCMeta):
 _replaced: dict[tuple[OwnerType, str], Any] = {}
 
 
-def is_as_written(kind: type) -> bool:
-    """Whether kind and its bases are as their class bodies define them, without attributes set later."""
-    return not any(each in kind.__mro__ for each, name in _replaced if name not in each.state_names)
+def attributes_set_later(kind: type) -> list[str]:
+    """The names that are not as the class bodies of kind and its bases define them."""
+    return [name for each, name in _replaced if each in kind.__mro__ and name not in each.state_names]
 
 
 class Owner(metaclass=OwnerType):

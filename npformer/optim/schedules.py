@@ -1,4 +1,4 @@
-"""Learning rates as functions of the step, which counts updates from 1."""
+"""Learning rates as functions of the step, which counts updates from 1; step 0 is the limit before the first."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class Noam:
             raise ConfigError(f"Noam: expected d_model >= 1 and warmup_steps >= 1, got {self}")
 
     def __call__(self, step: int) -> float:
-        return float(self.factor * self.d_model**-0.5 * min(step**-0.5, step * self.warmup_steps**-1.5))
+        decay = step**-0.5 if step > 0 else math.inf
+        return float(self.factor * self.d_model**-0.5 * min(decay, step * self.warmup_steps**-1.5))
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class WarmupCosine:
             )
 
     def __call__(self, step: int) -> float:
-        if step <= self.warmup_steps:
+        if 0 < self.warmup_steps >= step:
             return self.peak * step / self.warmup_steps
         done = min(1.0, (step - self.warmup_steps) / max(1, self.total_steps - self.warmup_steps))
         return self.floor + (self.peak - self.floor) * 0.5 * (1 + math.cos(math.pi * done))

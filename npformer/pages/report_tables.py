@@ -68,7 +68,8 @@ def _what(run: RunSummary) -> dict[str, str]:
         "optimiser": f"{training.optimizer}, learning rate {training.learning_rate:g}, {training.schedule}",
         "seed": str(options.run.seed),
     }
-    speeds = sorted(float(line["tokens_per_second"]) for line in run.records if "tokens_per_second" in line)
+    known = (float(line.get("tokens_per_second", math.nan)) for line in run.records)
+    speeds = sorted(filter(math.isfinite, known))  # where the clock stood still it is NaN
     if speeds:
         facts["speed"] = f"{speeds[len(speeds) // 2]:,.0f} tokens per second (median)"
     if run.evaluation is not None:

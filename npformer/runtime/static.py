@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from npformer.layers import Layer
-from npformer.layers.owner import Owner, is_as_written
+from npformer.layers.owner import Owner, attributes_set_later
 
 
 def is_static(model: Layer) -> bool:
@@ -26,6 +26,6 @@ def has_own_ops(model: Layer) -> bool:
 
 def _is_declared(part: Any) -> bool:
     kind = type(part)
-    if not isinstance(part, Owner) or vars(kind).get("static") is not True or not is_as_written(kind):
+    if not isinstance(part, Owner) or vars(kind).get("static") is not True or attributes_set_later(kind):
         return False
     return not any(callable(getattr(kind, name, None)) for name in vars(part))  # as after layer.forward = f

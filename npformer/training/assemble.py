@@ -11,27 +11,22 @@ from npformer.atomic_files import describe, write_atomically
 from npformer.backend import Backend, get_backend
 from npformer.data import Kind, PairsTask, SequenceTask, Task, Tokenizer, Vocabulary, text_from_file
 from npformer.data.textfile import read_lines
-from npformer.errors import CheckpointError, ConfigError, OutputError
+from npformer.errors import CheckpointError, ConfigError, NpformerError, OutputError
 from npformer.models import Model, Transformer, build_model
 from npformer.optim import Adam, AdamW
 from npformer.printable import shell_words
 from npformer.runtime.compile_ahead import compile_ahead
-from npformer.training.checkpoint import (
-    Checkpoint,
-    best_checkpoint,
-    latest_checkpoint,
-    load_checkpoint,
-    nearest_sound,
-)
-from npformer.training.config_file import read_toml, write_toml
-from npformer.training.model_arrays import expect_arrays, expect_finite_weights, set_arrays, table_of
+from npformer.training.checkpoint import Checkpoint, best_checkpoint, latest_checkpoint, load_checkpoint, nearest_sound
+from npformer.training.config_file import parse_toml, read_toml, write_toml
+from npformer.training.memory import expect_memory
+from npformer.training.model_arrays import expect_arrays, expect_finite_weights, model_arrays_of, set_arrays, table_of
 from npformer.training.option_types import shown
 from npformer.training.options import SECTIONS, DataOptions, Options, RunOptions, TrainingOptions, complete
 from npformer.training.progress import Progress
 from npformer.training.run_directory import RunDirectory
 from npformer.training.step import TrainStep
 from npformer.training.tasks import ANSWERS, TASKS, Sections, tokenizer_of, with_defaults
-from npformer.training.trainer import Trainer, model_arrays_of
+from npformer.training.trainer import Trainer
 
 DIVERGED = "move this checkpoint away, to go on from the one before it"
 
@@ -65,7 +60,7 @@ def assemble(given: Sections, resumed: Checkpoint | None = None) -> Assembled:
     """Build task, model, optimiser and step from the options given, by section and key.
 
     resumed: the checkpoint to resume from. Data and model are compared with it before the model is built. Raises
-    ConfigError, DataError or DeviceError, and CheckpointError if data or model differ. Nothing is written.
+    ConfigError, also for too little memory, DataError or DeviceError, and CheckpointError if data or model differ.
     """
     full = with_defaults(given)
     run, data = RunOptions(**full["run"]), DataOptions(**full["data"])
@@ -84,7 +79,9 @@ def assemble(given: Sections, resumed: Checkpoint | None = None) -> Assembled:
     options = complete(given, len(task.vocabulary), task.max_length, len(task.classes))
     if resumed:
         expect_arrays(options.model, run.dtype, table_of(model_arrays_of(resumed)), str(resumed.path))
-    model = build_model(options.model, backend=_backend(run, run.device), seed=run.seed)
+    backend = _backend(run, run.device)
+    expect_memory(options, task, backend, resumed.step if resumed else 0)
+    model = build_model(options.model, backend=backend, seed=run.seed)
     return Assembled(options, task, make_step(model, options), found)
 
 
@@ -207,7 +204,7 @@ class Trained(NamedTuple):
 def read_trained(run: RunDirectory, device: str = "auto", best: bool = False) -> Trained:
     """The trained model of a run, from its latest or its best checkpoint. The data file is not needed.
 
-    Raises CheckpointError if there is no checkpoint or it is damaged or of another model.
+    Raises CheckpointError if there is no checkpoint or it is damaged, or ConfigError if a file does not fit it.
     """
     given = read_toml(run.config_path, SECTIONS)
     task = given["run"].get("task", RunOptions.task)
@@ -222,12 +219,25 @@ def read_trained(run: RunDirectory, device: str = "auto", best: bool = False) ->
         )
     if path is None:
         raise CheckpointError(f"{run.path}: expected at least one checkpoint, found none; train it first")
-    options = complete(given, len(vocabulary), 1, len(classes))
-    arrays = model_arrays_of(_load(run, path))
-    expect_arrays(options.model, options.run.dtype, table_of(arrays), str(path))
+    arrays = model_arrays_of(checkpoint := _load(run, path))
+    try:
+        options = complete(given, len(vocabulary), 1, len(classes))
+        expect_arrays(options.model, options.run.dtype, table_of(arrays), str(path))
+    except (CheckpointError, ConfigError) as error:
+        raise _damaged(run, checkpoint, given, error) from error
     model = build_model(options.model, backend=_backend_to_read(options.run, device), seed=options.run.seed)
     set_arrays(model, arrays, str(path))
     return Trained(model, tokenizer_of(task, given["data"])(vocabulary), classes, entry.kind)
+
+
+def _damaged(run: RunDirectory, saved: Checkpoint, given: Sections, error: NpformerError) -> NpformerError:
+    """The error with the file that is to blame: config.toml if it changed, else a list of words, or the checkpoint."""
+    text, what, file = saved.state.get("config"), str(error), run.config_path
+    if not text or parse_toml(text, saved.path, SECTIONS) == given:
+        lists = {"vocab_size": run.vocabulary_path, "num_classes": run.classes_path}
+        file = next((path for name, path in lists.items() if name in what), saved.path)
+    mend = f"npformer train --resume {shell_words(run.path)} says how to mend it"
+    return error if file == saved.path else type(error)(f"{file}: does not fit {saved.path.name}: {what}; {mend}")
 
 
 def load_latest(run: RunDirectory) -> Checkpoint:

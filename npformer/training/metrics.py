@@ -17,14 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from npformer.atomic_files import (
-    describe,
-    disk_is_full,
-    open_regular,
-    read_regular,
-    write_all,
-    write_atomically,
-)
+from npformer.atomic_files import describe, disk_is_full, open_regular, read_regular, write_all, write_atomically
 from npformer.errors import DataError, OutputError
 
 _WORDS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}

@@ -12,8 +12,11 @@ from npformer.backend import Backend
 from npformer.backend.arena import expect_unique
 from npformer.errors import CheckpointError, ConfigError
 from npformer.layers import Layer
+from npformer.models import Model
 from npformer.models.config import ModelConfig
 from npformer.models.shapes import Limit, model_of_shapes
+from npformer.training.checkpoint import Checkpoint
+from npformer.training.model_structure import structure_differences
 from npformer.training.option_types import shown
 from npformer.typing import HostArrays, Tensors
 
@@ -33,6 +36,12 @@ def arrays_in(model: Layer) -> dict[str, Any]:
     named: list[tuple[str, Any]] = [*model.named_parameters(), *model.named_buffers()]
     expect_unique(name for name, _ in named)
     return {name: each.data for name, each in named}
+
+
+def model_arrays_of(checkpoint: Checkpoint) -> HostArrays:
+    """Name -> parameter or buffer, of the arrays in a run's checkpoint."""
+    parts = [(name.partition("."), array) for name, array in checkpoint.arrays.items()]
+    return {name: array for (kind, _, name), array in parts if kind in ("parameters", "buffers")}
 
 
 def set_arrays(model: Layer, arrays: Tensors, source: str) -> None:
@@ -55,17 +64,18 @@ def table_of(arrays: Mapping[str, Any]) -> Table:
     return {name: (tuple(array.shape), str(array.dtype)) for name, array in arrays.items()}
 
 
-def misfits(config: ModelConfig, dtype: str, found: Table) -> str:
-    """How the found arrays differ from those of the model that config describes, in dtype; "" if they fit.
+def misfits(config: ModelConfig, dtype: str, found: Table, model: Model | None = None) -> str:
+    """How the found arrays, and the parts of model, differ from those that config describes, in dtype; "" if they fit.
 
     No model is built for this. The comparison stops early if the configuration needs far more arrays than were found.
     """
     numbers = sum(math.prod(shape) for shape, _ in found.values())
     try:
-        model = model_of_shapes(config, Limit(2 * len(found) + 100, 2 * numbers + 1_000_000))
+        expected = model_of_shapes(config, Limit(2 * len(found) + 100, 2 * numbers + 1_000_000))
     except ConfigError as error:
         return str(error)
-    return _differences({name: (array.shape, dtype) for name, array in arrays_in(model).items()}, found)
+    arrays = _differences({name: (array.shape, dtype) for name, array in arrays_in(expected).items()}, found)
+    return arrays or ("" if model is None else _first([*structure_differences("", expected, model)]))
 
 
 def expect_arrays(config: ModelConfig, dtype: str, found: Table, source: str) -> None:
@@ -91,6 +101,10 @@ def _differences(expected: Table, found: Table) -> str:
         for name, (shape, dtype) in expected.items()
         if name in found and found[name] != (shape, dtype)
     ]
+    return _first(problems)
+
+
+def _first(problems: list[str]) -> str:
     return "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -25,6 +26,7 @@ from safetensors.numpy import save as to_bytes
 from npformer.atomic_files import describe, write_atomically
 from npformer.backend import Backend, get_backend
 from npformer.errors import CheckpointError, ConfigError, DeviceMemoryError
+from npformer.layers.owner import version_of
 from npformer.models import Model, build_model
 from npformer.models.config import ModelConfig
 from npformer.models.kinds import MODELS
@@ -61,10 +63,9 @@ _DTYPES = {"F16": "float16", "F32": "float32", "F64": "float64"}  # safetensors'
 def save(model: Model, path: str | os.PathLike[str], *, expect_finite: bool = True) -> None:
     """Write model's arrays and configuration to path (a .safetensors file), replacing it atomically.
 
-    A subclass of an npformer model is saved, and loaded, as that model if it has no other arrays.
-    Raises CheckpointError if model is not an npformer model, differs from its configuration (so that ``load`` would
-    refuse it), has weights that are not finite (unless expect_finite is False), or cannot be written; an existing file
-    is then unchanged.
+    A subclass of an npformer model is saved, and loaded, as that model if it redefines nothing.
+    Raises CheckpointError if model is not an npformer model, or not what ``load`` would build, has weights that are not
+    finite (unless expect_finite is False), or cannot be written; an existing file is then unchanged.
     """
     kind = next((name for name, (described, _) in MODELS.items() if isinstance(model, described)), None)
     if kind is None:
@@ -72,7 +73,7 @@ def save(model: Model, path: str | os.PathLike[str], *, expect_finite: bool = Tr
     metadata = {"format": FORMAT, "model": kind, "config": json.dumps(dataclasses.asdict(model.config))}
     arrays = {name: np.ascontiguousarray(array) for name, array in model_arrays(model).items()}
     try:
-        _expect_readable(metadata, model.backend.dtype, arrays)
+        _expect_readable(metadata, model, arrays)
         if expect_finite:
             expect_finite_weights(arrays, "model", AS_IT_IS)
     except CheckpointError as error:
@@ -118,17 +119,26 @@ def write_safetensors(path: str | os.PathLike[str], data: bytes) -> None:
         ) from error
 
 
-def _expect_readable(metadata: Mapping[str, str], dtype: str, arrays: Tensors) -> None:
-    """Raise CheckpointError unless ``load`` would accept a file of these arrays."""
+#: model -> its version when it was last found to be what ``load`` would build.
+_readable: WeakKeyDictionary[Model, int] = WeakKeyDictionary()
+
+
+def _expect_readable(metadata: Mapping[str, str], model: Model, arrays: Tensors) -> None:
+    """Raise CheckpointError unless ``load`` would build this model again; looked at once for each version of it."""
+    version, dtype = version_of(model), model.backend.dtype
+    if _readable.get(model) == version:
+        return
     if dtype not in _DTYPES.values():
         raise CheckpointError(
             f"model: expected numbers of float32 or float64 to save, got {dtype}, which is for checks"
         )
-    if problems := misfits(_config_in(metadata, "model"), dtype, table_of(arrays)):
+    if problems := misfits(_config_in(metadata, "model"), dtype, table_of(arrays), model):
         raise CheckpointError(
-            f"model: expected the arrays that its configuration describes, as npf.load builds them, got others: "
-            f"{problems}; keep them with safetensors.numpy.save_file, or put layers of npformer in their place"
+            f"model: expected the parts and arrays that its configuration describes, as npf.load builds them, got "
+            f"others: {problems}; keep its arrays with safetensors.numpy.save_file and build it by your own code, or "
+            "put parts of npformer in their place"
         )
+    _readable[model] = version
 
 
 def _config_in(metadata: Mapping[str, str], source: str) -> ModelConfig:

@@ -61,7 +61,7 @@ class RunSummary:
         """The learning rate that the options give: steps and rates, up to the checkpoint's step."""
         training, last = self.options.training, max(self.step, 1)
         rate = training.make_schedule(self.options.model.d_model)
-        turn = training.warmup_steps if training.schedule != "constant" else 1
+        turn = max(1, training.warmup_steps) if training.schedule != "constant" else 1
         steps = sorted({1 + round(i * (last - 1) / RATES) for i in range(RATES + 1)} | {min(turn, last)})
         return [float(step) for step in steps], [rate(step) for step in steps]
 

@@ -10,15 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from npformer.data import (
-    SEQUENCE,
-    Characters,
-    Kind,
-    MarkedWords,
-    Tokenizer,
-    WordPiece,
-    Words,
-)
+from npformer.data import SEQUENCE, Characters, Kind, MarkedWords, Tokenizer, WordPiece, Words
 from npformer.data.own_text import TOKENIZERS
 from npformer.models import DecoderConfig, EncoderConfig, TransformerConfig
 from npformer.models.config import ModelConfig

@@ -24,7 +24,8 @@ from npformer.data import PAD_ID, Task
 from npformer.errors import CheckpointError, DeviceMemoryError, DivergedError, Interrupted
 from npformer.printable import shell_words
 from npformer.seconds import now, rate, since
-from npformer.training.checkpoint import Checkpoint, latest_checkpoint, prune, save_checkpoint
+from npformer.training.checkpoint import Checkpoint, prune, save_checkpoint
+from npformer.training.divergence import way_on
 from npformer.training.evaluation import Evaluation, evaluate_task
 from npformer.training.metrics import MetricsLog
 from npformer.training.model_arrays import copy_arrays
@@ -99,9 +100,9 @@ class Trainer:
 
         A closed progress output has the same effect, like SIGPIPE.
 
-        Raises CheckpointError or OutputError if the disk is full, DivergedError if the loss, a parameter or a
-        moment is no longer finite; earlier checkpoints are intact. Raises DeviceMemoryError, after saving, if a
-        batch is too large.
+        Raises CheckpointError or OutputError if the disk is full, DivergedError if the loss, the held-out loss,
+        a parameter or a moment is no longer finite; earlier checkpoints are intact. Raises DeviceMemoryError, after
+        saving, if a batch is too large.
         """
         self._clock = now()
         try:
@@ -117,6 +118,14 @@ class Trainer:
     def evaluate(self, count: int) -> Evaluation:
         """Evaluate on the first count held-out examples."""
         return evaluate_task(self.step.model, self.task, count)
+
+    def expect_finite(self, found: Evaluation) -> Evaluation:
+        """found, or DivergedError if its loss is not finite: the last update broke the model."""
+        if not math.isfinite(found.loss):
+            raise self._diverged(
+                f"a finite held-out loss, got {found.loss}", min(self._finite_at, self.step.step_number - 1)
+            )
+        return found
 
     def _one_step(self) -> None:
         number, options, every = self.step.step_number + 1, self.options, self.options.every
@@ -159,7 +168,7 @@ class Trainer:
         record = {"step": number, "kind": "eval", "loss": found.loss, **found.measures, "examples": found.count}
         self._metrics.append(record)
         self.progress.news(record)
-        return found.score
+        return self.expect_finite(found).score
 
     def _norms(self) -> dict[str, float]:
         """The fields with the norm of each part's gradient in the last step."""
@@ -181,7 +190,7 @@ class Trainer:
         number, backend = self.step.step_number, self.step.model.backend
         self._expect_finite_loss(float(self._loss_sum))
         arrays: HostArrays = {name: backend.host(array) for name, array in self._arrays().items()}
-        self._expect_finite(arrays)
+        self._expect_finite_arrays(arrays)
         state = {
             "identity": self._identity,
             "loss_count": self._loss_count,
@@ -196,26 +205,20 @@ class Trainer:
         if not math.isfinite(loss):
             raise self._diverged(f"a finite loss, got {loss}", self._finite_at)
 
-    def _expect_finite(self, arrays: Tensors) -> None:
+    def _expect_finite_arrays(self, arrays: Tensors) -> None:
         """Raise DivergedError unless all are finite. The loss is not enough, since it precedes the step's update."""
         odd = [name for name, array in arrays.items() if not np.isfinite(array).all()]
         if odd:
             found = f"{len(odd)} of {len(arrays)} arrays that are not, the first {odd[0]}"
             raise self._diverged(f"finite parameters and moments, got {found}", self._saved_at)
 
-    def _diverged(self, expected: str, sound: int) -> DivergedError:
-        """The error for a diverged model, which is not saved: that would remove the last useful checkpoints."""
-        number, last, rate = self.step.step_number, latest_checkpoint(self.run.checkpoints), self.options.learning_rate
-        when = f"at step {number}" if sound == number - 1 else f"after step {sound} and at step {number} at the latest"
-        kept = f"there is no checkpoint. Start a new run with a learning_rate below {rate:g}, or with clip_norm"
-        if last is not None:
-            kept = (
-                f"the last checkpoint, {last.name}, is sound: go on from it with a smaller rate: "
-                f"npformer train --resume {shell_words(self.run.path)} --set learning_rate={rate / 10:g}"
-            )
-        return DivergedError(
-            f"step {number}: expected {expected}: training has diverged {when}, so nothing of it was saved; {kept}"
-        )
+    def _diverged(self, expected: str, last: int) -> DivergedError:
+        """The error for a diverged model, which is not saved; last: the last step that is known to be well."""
+        number = self.step.step_number
+        when = f"at step {number}" if last == number - 1 else f"after step {last} and at step {number} at the latest"
+        lost = "" if self._saved_at == number else ", so nothing of it was saved"
+        way = way_on(self.run, self.step.model, self.task, self.options)
+        return DivergedError(f"step {number}: expected {expected}: training has diverged {when}{lost}; {way}")
 
     def _kept(self) -> str:
         """Save, and explain how to continue with other options."""
@@ -260,9 +263,3 @@ def versions(backend: Backend) -> dict[str, str]:
         here["BLAS core"] = core
     on_gpu = {"device": backend.device.name, "precision": backend.precision}
     return here | (on_gpu if backend.name == "cupy" else {})
-
-
-def model_arrays_of(checkpoint: Checkpoint) -> HostArrays:
-    """Name -> parameter or buffer, of the arrays in a checkpoint."""
-    parts = [(name.partition("."), array) for name, array in checkpoint.arrays.items()]
-    return {name: array for (kind, _, name), array in parts if kind in ("parameters", "buffers")}

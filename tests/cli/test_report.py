@@ -100,7 +100,39 @@ def test_an_old_run_without_norms_says_so(cli, copied):
     assert "metrics lack these norms" in (old / "report.html").read_text()
 
 
-def test_bad_input_writes_nothing(cli, trained, copied, tmp_path, unchanged):
+DAMAGED = {
+    "config.toml": lambda text: text.replace("src_vocab_size = 29", "src_vocab_size = 14"),
+    "config.toml's model": lambda text: text.replace("d_ff = 16", "d_ff = 8"),
+    "vocabulary.txt": lambda text: "".join(text.splitlines(keepends=True)[:-3]),
+    "vocabulary.txt, line 2": lambda text: text.replace("\n", "\nx", 1),
+    "metrics.jsonl, line 1": lambda text: f"torn\n{text}",
+}
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+def test_a_damaged_run_is_named_with_its_file_and_left_out(cli, trained, copied, tmp_path, what):
+    """By a report of several, which goes on with the others; a report of it alone and decode refuse it so."""
+    name = re.match(r"[a-z.]+", what)[0]
+    file = copied("broken") / name
+    file.write_text(DAMAGED[what](file.read_text()))
+    place = "broken/" + what.partition("'")[0] + ": "
+    done = cli(f"report {trained} broken --out page.html --examples 3 --json")
+    assert done.code == 1
+    done.warns("npformer: broken is left out: ", place)
+    assert done.document["left_out"] == ["broken"]
+    assert done.document["runs"] == [str(trained)]
+    assert "Report: reverse<" in (tmp_path / "page.html").read_text()
+    cli("report broken --out other.html").refused(place)
+    if name != "metrics.jsonl":
+        cli("decode broken abc").refused(place)
+    if place.endswith((".toml: ", "vocabulary.txt: ")):
+        cli("report broken").refused(
+            "does not fit step-00000030: ", "; npformer train --resume broken says how to mend"
+        )
+        cli("train --resume broken").refused(f"broken/{name}", "mv ", f"{name}-damaged")
+
+
+def test_a_report_without_a_run_that_can_be_read_writes_nothing(cli, trained, copied, tmp_path, unchanged):
     for name in ("config.toml", "vocabulary.txt", "metrics.jsonl", "checkpoints"):
         place = copied(name) / name
         shutil.rmtree(place) if place.is_dir() else place.unlink()
@@ -109,12 +141,16 @@ def test_bad_input_writes_nothing(cli, trained, copied, tmp_path, unchanged):
     (tmp_path / "torn").mkdir()
     with unchanged(tmp_path):
         for name in ("config.toml", "vocabulary.txt", "metrics.jsonl", "checkpoints"):
-            cli(f"report {trained} {name} --out page.html").refused(name.removesuffix("s"), "expected")
+            cli(f"report {name} torn --out page.html").refused(name.removesuffix("s"), "expected", "torn")
         cli("report nothing").refused("nothing: expected the folder of a run", "found nothing")
         cli("report torn").refused("expected the folder of a run")
         cli(f"report {trained} --out notes.html").refused("expected a free name")
         cli(f"report {trained}", trained / ".." / trained.name).refused("report: expected each run once, got ")
         cli(f"report {trained} --examples 0").refused("--examples: expected an integer >= 1, got 0")
+    for name in ("config.toml", "torn", "nothing"):
+        done = cli(f"report {name} {trained} --out page.html --examples 3")
+        assert done.code == 1
+        done.warns(f"{name} is left out: ").says("the report is in page.html")
 
 
 @pytest.mark.parametrize("broken", ["summarise", "write"])

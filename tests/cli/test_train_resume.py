@@ -268,3 +268,25 @@ def test_a_run_from_before_meanings_stood_in_its_options_resumes(run, trained, s
     same_run(run, trained)
     assert (run / "config.toml").read_text() == bare, "nothing has changed that it holds"
     assert saved == (path / "state.json").read_bytes()
+
+
+@pytest.mark.filterwarnings("ignore:.*(overflow|invalid value).*:RuntimeWarning")
+def test_a_run_that_has_diverged_is_not_told_to_go_on(train_small, cli, tmp_path):
+    """Its checkpoints are finite, and worth nothing; resuming it says so, instead of the same again."""
+    line = "reverse --out run"
+    options = {"learning_rate": 1e9, "steps": 20, "save_every": 1, "eval_every": 2, "log_every": 1}
+    for found in (train_small(line, **options), cli("train --resume run")):
+        assert found.code == 1
+        found.warns(
+            "a finite held-out loss, got nan: training has diverged", "no checkpoint has a sound held-out loss. "
+        )
+        found.warns("Start a new run with a learning_rate below 1e+09")
+        assert "go on" not in found.err
+    assert not (tmp_path / "run" / "report.html").exists()
+    train_small("reverse --out other", steps=2).fine()
+    checkpoint = load_checkpoint(tmp_path / "other" / "checkpoints" / "step-00000002")
+    arrays = {name: array * 1e30 if array.ndim else array for name, array in checkpoint.arrays.items()}
+    save_checkpoint(checkpoint.path.parent, 2, arrays, checkpoint.state, checkpoint.score)
+    found = cli("train --resume other")
+    assert found.code == 1
+    found.warns("expected a finite held-out loss, got nan: training has diverged at step 2; no checkpoint has a sound")

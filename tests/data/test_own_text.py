@@ -43,6 +43,15 @@ def test_equal_passages_are_on_the_same_side():
     assert len([each for each in train.split("\n\n") if each.strip()]) == 3 * len(known - {""})
 
 
+@pytest.mark.parametrize("fraction", [0.02, 0.1, 0.5, 0.9, 0.99])
+@pytest.mark.parametrize("blank", [" \n\n", "\t \n \n\n\n"])
+def test_white_space_alone_is_on_the_training_side(blank, fraction):
+    """As before a text: it would be a passage to evaluate that says nothing."""
+    train, held_out = both(blank + prose(300), fraction)
+    assert train.startswith(blank)
+    assert not held_out.startswith(blank)
+
+
 def test_the_split_depends_on_the_text_alone_and_not_on_its_order():
     verse = prose(100).strip().split("\n\n")
     one, other = (both("\n\n".join(each) + "\n\n") for each in (verse, verse[::-1]))

@@ -170,6 +170,34 @@ def test_hypotheses_stay_where_they_are_when_a_source_leaves(numpy64):
     assert [[each[0].tolist() for each in texts] for texts in beams.found()] == [[[3, 2]], [[3, 2], [4, 2], [5, 2]]]
 
 
+def test_the_greedy_hypothesis_that_has_ended_is_no_other(numpy64):
+    """Also once the beam is narrower: the likeliest token of the first of those left is not chosen first."""
+    opening = Opening(None, np.ones(1), np.zeros((1, 6)), np.zeros(1, dtype=np.int64), [], np.arange(1))
+    beams = Beams(opening, 4, 0.0, 0)
+    for step in ([{3: 0.4, 4: 0.3, 5: 0.2, 6: 0.1}], [{2: 0.35}, {2: 0.4}, {5: 1.0}, {6: 1.0}]):
+        p = np.zeros((beams.rows.size, 9))
+        for row, shares in enumerate(step):
+            p[row] = max(1 - sum(shares.values()), 1e-9) / 9
+            p[row, list(shares)] = list(shares.values())
+        beams.go_on(np.log(p), numpy64, 2, None)
+    assert beams.tokens.tolist() == [5, 6]
+    assert beams.greedy.tolist() == [-1]
+
+
+def test_a_later_hypothesis_that_is_worse_does_not_lower_the_best(numpy64):
+    """Of one source: [2] ends with −1, then [3, 2] with −1.37, and [3, 4], at −1.1, cannot exceed −1 any more."""
+    opening = Opening(None, np.ones(1), np.zeros((1, 6)), np.zeros(1, dtype=np.int64), [], np.arange(1))
+    beams = Beams(opening, 3, 0.0, 0)
+    for step in ({3: -0.5, 2: -1.0}, {4: -0.6, 2: -0.867}):
+        p = np.full((beams.rows.size, 9), 1e-9)
+        p[:, list(step)] = np.exp(list(step.values()))
+        p[:, 8] += 1 - p.sum(axis=1)
+        beams.go_on(np.log(p), numpy64, 2, None)
+        assert beams.best == pytest.approx([-1.0] * beams.best.size, abs=1e-6)
+    assert not beams.rows.size
+    assert [each[0].tolist() for each in beams.found()[0]] == [[2], [3, 2]]
+
+
 def test_a_pad_id_of_few_bits_cuts_no_token(numpy64):
     found = []
     for pad_id in (0, np.int8(0)):

@@ -38,6 +38,26 @@ def test_no_position_is_read_before_it_is_written(search, options, model, kernel
     assert buffers
 
 
+@pytest.mark.parametrize("search", [greedy, partial(sample, top_k=5), partial(beam_search, beam=3)])
+@pytest.mark.parametrize("model", ["transformer", "decoder"])
+def test_a_stop_that_always_says_no_changes_nothing(search, model, kernels, request):
+    """Some texts end with the end token, the others where they are as long as may be, as without it."""
+    made = request.getfixturevalue(model)(get_backend("numpy", dtype="float64", kernels=kernels))
+    src, most = np.random.default_rng(0).integers(3, 9, (12, 3)), 9
+    chosen = [text[3:-1] for text in texts_of(search(made, src, most, eos_id=None))]
+    end = next(token for token in range(3, 9) if {token in text for text in chosen} == {True, False})
+    expected = search(made, src, most, eos_id=end)
+    ended = {text[-1] == end and len(text) < most for text in texts_of(expected)}
+    assert ended == {True, False}
+    assert as_lists(search(made, src, most, eos_id=end, stop=lambda text: False)) == as_lists(expected)
+
+
+def texts_of(found):
+    """The texts of all rows, without padding."""
+    rows = found if isinstance(found, np.ndarray) else [each.tokens for hypotheses in found for each in hypotheses]
+    return [np.trim_zeros(row, "b").tolist() for row in rows]
+
+
 def as_lists(found):
     if isinstance(found, np.ndarray):
         return found.tolist()
@@ -79,6 +99,13 @@ def test_what_makes_no_sense_for_a_transformer(search, options, error, text, tra
     ("prompts", "max_len", "kind", "error", "text"),
     [
         (SRC, 5, {}, ConfigError, "max_len: expected at least 6, the length of prompt 0, got 5"),
+        (
+            [[3, 0, 0], [4, 5, 6]],
+            2,
+            {"positions": "rotary", "attention": "linear"},
+            ConfigError,
+            "max_len: expected at least 3, the length of prompt 1, got 2",
+        ),
         (SRC, 17, {"positions": "learned"}, ConfigError, "max_len: expected at most max_seq_len=16"),
         ([[3], [0]], 8, {}, ShapeError, "prompt: expected at least one token in each row, got padding alone in row 1"),
         ([[9]], 8, {}, TokenError, "prompt[0, 0]: expected a token id with 0 <= id < 9, got 9"),

@@ -10,6 +10,7 @@ from npformer.backend import workspace
 from npformer.errors import ConfigError, DTypeError, ShapeError
 from npformer.functional import AttentionMask
 from npformer.layers import DecodeState, KeyValues, LayerState
+from npformer.layers.mechanisms import Sums
 
 
 def filled(backend, *shape):
@@ -176,6 +177,24 @@ def test_rows_change_places_and_leave_in_place(backend, start, rows):
         assert backend.name != "numpy" or all(map(np.shares_memory, layer.own, own))
     for part, then in zip(memory, untouched, strict=True):
         assert np.array_equal(backend.host(part), then), "others may be reading it"
+
+
+class Anew(Sums):
+    """A past that moves its rows into a new object, as the protocol allows."""
+
+    def reorder(self, moves, length):
+        return self.select(moves.rows, length)
+
+
+@pytest.mark.parametrize("rows", [[1, 0, 2], [1, 0]])
+def test_what_reorder_returns_is_the_new_past(numpy64, rows):
+    """Also where all rows stay with their sources, as in a beam."""
+    state = state_of(numpy64)
+    sums = numpy64.array(np.arange(3 * 2.0).reshape(3, 1, 1, 2))
+    state.layers = (LayerState(Anew(sums, sums, 3), None), state.layers[1])
+    state.sources = np.array([0, 0, 2])
+    state.reorder(rows)
+    assert np.array_equal(state.layers[0].own.state, sums[rows])
 
 
 def test_each_row_has_the_positions_of_its_own_text(backend):

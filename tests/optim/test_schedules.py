@@ -16,6 +16,7 @@ COSINE = WarmupCosine(peak=1.0, warmup_steps=4, total_steps=12, floor=0.2)
     [
         (Constant(0.3), 1, 0.3),
         (Constant(0.3), 10**6, 0.3),
+        (NOAM, 0, 0.0),
         (NOAM, 1, 1 / 64),  # 1/√64 · 1/√4³
         (NOAM, 2, 2 / 64),
         (NOAM, 4, 4 / 64),  # both arms meet: 1/√64 · 1/√4
@@ -23,6 +24,7 @@ COSINE = WarmupCosine(peak=1.0, warmup_steps=4, total_steps=12, floor=0.2)
         (NOAM, 1600, 1 / 320),
         (Noam(d_model=64, warmup_steps=4, factor=3.0), 4, 12 / 64),
         (Noam(d_model=1, warmup_steps=1), 1, 1.0),
+        (COSINE, 0, 0.0),
         (COSINE, 1, 0.25),
         (COSINE, 3, 0.75),
         (COSINE, 4, 1.0),
@@ -31,6 +33,8 @@ COSINE = WarmupCosine(peak=1.0, warmup_steps=4, total_steps=12, floor=0.2)
         (COSINE, 12, 0.2),
         (COSINE, 16, 0.2),
         (COSINE, 1000, 0.2),
+        (WarmupCosine(peak=2.0, warmup_steps=0, total_steps=2), 0, 2.0),
+        (WarmupCosine(peak=2.0, warmup_steps=0, total_steps=0), 0, 2.0),
         (WarmupCosine(peak=2.0, warmup_steps=0, total_steps=2), 1, 1.0),
         (WarmupCosine(peak=2.0, warmup_steps=0, total_steps=2), 2, 0.0),
         (WarmupCosine(peak=2.0, warmup_steps=3, total_steps=3, floor=0.5), 3, 2.0),

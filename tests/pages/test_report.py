@@ -161,6 +161,10 @@ def test_what_was_trained(summary):
     assert found["steps"] == "20 of 40, each of 96 sequences"
     assert found["model"] == "Transformer, 1,234 parameters"
     assert found["speed"] == "300 tokens per second (median)"
+    slow, unknown = ({"kind": "train", "tokens_per_second": speed} for speed in (50.0, float("nan")))
+    for records in ([*summary.records, unknown, slow], [unknown, *summary.records, slow, unknown]):
+        assert dict(rows(what_table([replace(summary, records=records)]))[1:])["speed"].startswith("100 tokens")
+    assert "speed" not in dict(rows(what_table([replace(summary, records=[unknown])]))[1:])
     assert found["held-out"] == "tokens 50.0 %, exact match 25.0 % of 4 sequences"
 
 

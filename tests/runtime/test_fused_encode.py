@@ -40,3 +40,21 @@ def test_sources_are_shared_out_where_that_pays(least, parts, small_model, batch
     assert len(read) == parts
     expected, _ = small_model(replace(on, threads=1)).encode(batch[0])
     np.testing.assert_allclose(memory, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("place", ["class", "model"])
+def test_a_model_with_a_start_of_its_own_does_as_that_says(place, small_model, batch):
+    model = small_model(get_backend("numpy", dtype="float64"))
+    expected = module.start(model, batch[0], 8).layers[0].memory.keys
+    start = type(model).start
+
+    def backwards(model, src, max_len, **options):
+        return start(model, src[:, ::-1].copy(), max_len, **options)
+
+    if place == "class":
+        model.__class__ = type("Backwards", (type(model),), {"start": backwards})
+    else:
+        model.start = lambda src, max_len: backwards(model, src, max_len)
+    found = module.start(model, batch[0], 8).layers[0].memory.keys
+    np.testing.assert_allclose(found, start(model, batch[0][:, ::-1].copy(), 8).layers[0].memory.keys, atol=1e-12)
+    assert not np.allclose(found, expected)

@@ -9,6 +9,7 @@ import pytest
 
 from npformer.backend import Pair, get_backend
 from npformer.layers import RandomKey
+from npformer.runtime.inputs import StepInputs, shards_of
 from npformer.training import TrainStep
 from tests.outputs import unchanged
 from tests.runtime.conftest import CASES, bits, build, new_step, trained, trained_through_changes
@@ -46,6 +47,21 @@ def test_any_number_of_threads_gives_the_result_of_one(case, on_threads):
     alone = trained(new_step(build(on_threads(1), **changes), **options), BATCHES)
     for threads in (2, 3, 5):
         same(trained(new_step(build(on_threads(threads), **changes), **options), BATCHES), alone)
+
+
+def test_rows_are_counted_from_the_first_of_their_micro_batch(numpy_on_threads):
+    """So a micro-batch draws the masks that it would draw wherever it stood in the batch."""
+    backend = numpy_on_threads(1)
+    shares = [[(slice(0, 2), 0.3), (slice(2, 4), 0.3)], [(slice(4, 6), 0.3), (slice(6, 7), 0.1)]]
+    found = shards_of(StepInputs(0, None, shares, EVEN[:2], EVEN[2]), backend)
+    assert [[each.rows for each in micro] for micro in found] == [
+        [slice(0, 2), slice(2, 4)],
+        [slice(0, 2), slice(2, 3)],
+    ]
+    for micro, given in zip(found, shares, strict=True):
+        for shard, (rows, share) in zip(micro, given, strict=True):
+            assert shard.share == share
+            assert all(np.array_equal(here, ids[rows]) for here, ids in zip(shard.batch, EVEN, strict=True))
 
 
 def test_the_cases_can_tell_a_wrong_share_and_a_wrong_mask(numpy_on_threads, monkeypatch):

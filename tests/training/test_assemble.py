@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from npformer.data import PairsTask, SequenceTask
-from npformer.errors import OutputError
+from npformer.errors import ConfigError, OutputError
 from npformer.optim import Adam, AdamW, Noam
 from npformer.training import RunDirectory
 from npformer.training import assemble as module
-from npformer.training.assemble import assemble, write_run
+from npformer.training.assemble import assemble, read_trained, write_run
 from npformer.training.checkpoint import save_checkpoint
 from tests.training.runs import failing, given
 
@@ -96,3 +96,17 @@ def test_a_new_run_s_files_and_their_names_are_durable(tmp_path, is_durable):
 def test_the_run_s_folder_is_durable_with_its_first_checkpoint(tmp_path, is_durable):
     save_checkpoint(tmp_path / "checkpoints", 1, {}, {}, None)
     assert is_durable(tmp_path)
+
+
+def test_a_list_of_classes_that_lost_one_is_named(tmp_path):
+    run = RunDirectory(tmp_path)
+    parts = assemble({"run": {"task": "language", "device": "numpy"}, "data": {"count": 20}, "model": {"num_layers": 1},
+                      "training": {"steps": 2}})  # fmt: skip
+    write_run(run, parts)
+    parts.trainer(run).save()
+    assert read_trained(run).classes == parts.task.classes
+    run.classes_path.write_text("".join(f"{name}\n" for name in parts.task.classes[:-1]))
+    with pytest.raises(
+        ConfigError, match=r"^\S+/classes\.txt: does not fit step-00000000: model\.num_classes: expected "
+    ):
+        read_trained(run)

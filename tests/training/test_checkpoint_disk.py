@@ -55,6 +55,20 @@ def test_a_failure_at_any_call_costs_nothing(tmp_path, monkeypatch, code, lastin
         assert sorted(os.listdir(folder)) == [f"step-{number:08d}" for number in sorted({1, 2, step})]
 
 
+def test_every_new_name_is_synced_before_the_next_one(tmp_path, monkeypatch):
+    """Also that of a checkpoint that replaces one: a crash right after it finds the old one or the new one."""
+    save(tmp_path, 7)
+    order = []
+    rename, fsync = os.rename, os.fsync
+    folder = os.stat(tmp_path).st_ino
+    monkeypatch.setattr(os, "rename", lambda old, new: rename(old, new) or order.append(Path(new).name[:17]))
+    monkeypatch.setattr(
+        os, "fsync", lambda file: fsync(file) or (order.append("sync") if os.fstat(file).st_ino == folder else None)
+    )
+    save(tmp_path, 7, state={"turn": 1})
+    assert order == ["step-00000007.new", "sync", ".tmp-step-0000000", "sync", "step-00000007", "sync"]
+
+
 def test_the_previous_checkpoint_is_named_as_it_will_be(tmp_path, monkeypatch):
     save(tmp_path, 7).rename(tmp_path / "step-00000007.new")
     watched(monkeypatch, WatchedSystem(6))

@@ -14,6 +14,7 @@ from npformer.data import (
     Characters,
     Example,
     ExampleTask,
+    SpelledWords,
     TextTask,
     Vocabulary,
     WordPiece,
@@ -137,6 +138,11 @@ def causal():
     return TextTask("l", "causal", Characters.learn(TEXT), TEXT, TEXT, seed=0, digest="", max_length=9)
 
 
+def words():
+    tokenizer = SpelledWords.learn(TEXT, 60)
+    return TextTask("w", "causal", tokenizer, TEXT, TEXT, seed=0, digest="", max_length=9)
+
+
 def masked():
     tokenizer = WordPiece.learn([TEXT], 60)
     return TextTask("m", "masked", tokenizer, TEXT, TEXT, seed=0, digest="", max_length=9)
@@ -152,7 +158,7 @@ def model_for(task, backend):
     return model_of(task.kind, len(task.vocabulary), len(task.classes), backend, **SIZES)
 
 
-SINGLE = [classify, tag, masked, causal]
+SINGLE = [classify, tag, masked, causal, words]
 TASKS = pytest.mark.parametrize("make", SINGLE)
 
 
@@ -196,6 +202,7 @@ def test_numbers_are_those_counted_by_hand(make, batch_size, numpy64, monkeypatc
         assert found.exact_match > 0 or task.kind in ("masked", "causal")
     if task.kind == "causal":
         characters = sum(len(example.source) for example in examples)
+        assert (characters > len(surprise)) == (make is words)
         assert found.bits_per_character == pytest.approx(sum(surprise) / math.log(2) / characters, rel=1e-12)
     else:
         assert math.isnan(found.bits_per_character)

@@ -76,6 +76,11 @@ def test_the_command_is_short_where_the_defaults_serve(ended):
     assert repeat_command(options, assemble({**OPTIONS, "run": {"task": "copy"}, "data": {}}).task) == (
         "npformer train copy --set training.steps=50"
     )
+    for warmup, more in ((30, " --set training.warmup_steps=30"), (10, "")):  # 10, a fifth, follows from the steps
+        training = {"steps": 50, "warmup_steps": warmup}  # and 30 is usual for more of them
+        parts = assemble({"run": {"task": "copy"}, "data": {}, "model": {}, "training": training})
+        command = f"npformer train copy --set training.steps=50{more}"
+        assert repeat_command(parts.options, parts.task) == command
     changed = assemble({"run": {"task": "copy"}, "data": {}, "model": odd, "training": {"warmup_steps": 7}}).options
     words = repeat_command(changed, trainer.task).split()[3:]
     assert {*words} >= {"model.d_model=30", "model.num_heads=5", "training.warmup_steps=7"}
@@ -89,6 +94,18 @@ def test_the_planned_rate_ends_and_turns_where_the_schedule_does(ended):
     schedule = options.training.make_schedule(8)
     assert rates == [schedule(int(step)) for step in steps]
     assert max(rates) == options.training.learning_rate
+
+
+@pytest.mark.parametrize(("warmup", "step"), [(0, 6), (0, 0), (3, 2), (1, 6)])
+def test_the_planned_rate_begins_at_step_1(ended, warmup, step):
+    trainer, options = ended
+    training = dataclasses.replace(options.training, warmup_steps=warmup)
+    found = dataclasses.replace(
+        summary_of(trainer.run, 1), options=dataclasses.replace(options, training=training), step=step
+    )
+    steps, rates = found.rates()
+    assert (steps[0], steps[-1]) == (1.0, max(step, 1))
+    assert rates[0] == training.make_schedule(8)(1)
 
 
 def test_without_the_data_it_says_why(ended, tmp_path, monkeypatch):

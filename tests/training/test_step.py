@@ -68,6 +68,19 @@ def test_micro_batches_give_the_loss_and_gradient_of_the_whole(case, accumulate,
     np.testing.assert_allclose(model.arena.grads, expected, rtol=0, atol=1e-12 * np.max(np.abs(expected)))
 
 
+@EVERY_CASE
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_single_token_that_counts_counts_whole(case, accumulate, numpy64):
+    *inputs, targets = CASES[case][1]
+    one = np.zeros_like(targets)
+    one[0, ...].flat[0] = 3
+    model = build(numpy64, case)
+    expected_loss, expected = by_hand(model, (*inputs, one))
+    step = step_for(model, lr=0.0, accumulate=accumulate)
+    assert float(step(*inputs, one)) == pytest.approx(expected_loss, rel=1e-13)
+    np.testing.assert_allclose(model.arena.grads, expected, rtol=0, atol=1e-12 * np.max(np.abs(expected)))
+
+
 def test_averaging_micro_batches_would_have_been_seen(numpy64):
     """The batch above can tell the mean over tokens from the mean over micro-batches."""
     model = build(numpy64)

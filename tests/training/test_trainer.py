@@ -1,11 +1,14 @@
 """The training loop: when it logs, evaluates and saves, what it writes, and how it stops."""
 
+import re
+import shutil
+
 import numpy as np
 import pytest
 
 from npformer.backend import get_backend
 from npformer.errors import CheckpointError, DeviceMemoryError, DivergedError, Interrupted
-from npformer.training import Evaluation, RunDirectory, Trainer, TrainStep, metrics
+from npformer.training import Evaluation, RunDirectory, Trainer, TrainStep, divergence, metrics
 from npformer.training import trainer as module
 from npformer.training.assemble import assemble, load_latest
 from npformer.training.checkpoint import list_checkpoints, load_checkpoint
@@ -177,6 +180,111 @@ def test_the_step_is_named_where_it_is_known(make):
     told.at = lambda step: trainer.step.model.arena.values.fill(np.nan) if step == 3 else None
     with pytest.raises(DivergedError, match=r"training has diverged at step 4, so .* there is no checkpoint\. Start a"):
         trainer.train()
+
+
+@pytest.mark.parametrize("loss", [np.nan, np.inf])
+def test_a_model_whose_held_out_loss_is_not_finite_is_not_saved(make, monkeypatch, loss):
+    trainer = make(save_every=2, eval_every=2)
+    losses = {4: loss}
+    monkeypatch.setattr(
+        Trainer, "evaluate", lambda self, count: Evaluation(losses.get(self.step.step_number, 1), 0.0, 0.0, count, ())
+    )
+    text = (
+        rf"^step 4: expected a finite held-out loss, got {loss}: training has diverged at step 4, so nothing of it was "
+        r"saved; the last checkpoint, step-00000002, is sound: go on from it with a smaller rate"
+    )
+    with pytest.raises(DivergedError, match=text):
+        trainer.train()
+    assert saved(trainer) == [2]
+    assert str(records(trainer, "eval")[-1]["loss"]) == str(loss)
+
+
+@pytest.mark.filterwarnings("ignore:.*(overflow|invalid value|divide by zero).*:RuntimeWarning")
+def test_a_checkpoint_is_called_sound_only_if_it_is(make):
+    """Its numbers may be finite and far too large; resuming it says the same, and then what to do."""
+    told = Told()
+    trainer = make(told, save_every=1, log_every=1, keep_last=4)
+    told.at = lambda step: trainer.step.model.arena.values.fill(1e30) if step in (3, 4) else None
+    trainer.step.schedule = lambda step: 0.0
+    with pytest.raises(DivergedError) as caught:
+        trainer.train()
+    folder = trainer.run.checkpoints
+    away = f"mv {folder}/step-00000003 {trainer.run.path}"
+    again = f"npformer train --resume {trainer.run.path} --set learning_rate=0.0006"
+    text = f"; step-00000002 is sound, and what was saved after it is not: move that away: {away}; then go on: {again}"
+    assert str(caught.value).endswith(text)
+    for step, others in (
+        (3, "step-00000002 is sound"),
+        (3, "no checkpoint has a sound held-out loss. Start a new run"),
+    ):
+        resumed = make(log_every=1)
+        resumed.restore(load_checkpoint(folder / f"step-{step:08d}"))
+        with pytest.raises(DivergedError, match=re.escape(others)):
+            resumed.train()
+        for path in list_checkpoints(folder)[:-1]:
+            shutil.rmtree(path)
+
+
+def test_a_loss_far_above_that_of_an_untrained_model_is_not_sound(make):
+    told = Told()
+    trainer = make(told, save_every=1, log_every=1)
+    told.at = lambda step: trainer.step.model.generator.bias.data.__setitem__(5, 9.0 if step < 3 else np.nan)
+    with pytest.raises(
+        DivergedError, match=r"; no checkpoint has a sound held-out loss\. Start a new run with a learn"
+    ):
+        trainer.train()
+    assert saved(trainer) == [1, 2]
+
+
+def test_a_checkpoint_that_cannot_be_read_is_not_sound(make):
+    told = Told()
+    trainer = make(told, save_every=1, log_every=1)
+
+    def spoil(step):
+        if step == 3:
+            (trainer.run.checkpoints / "step-00000002" / "arrays.safetensors").write_bytes(b"torn")
+            trainer.step.model.arena.values.fill(np.nan)
+
+    told.at = spoil
+    with pytest.raises(
+        DivergedError, match=r"step-00000001 is sound, and what was saved after it is not: move that aw"
+    ):
+        trainer.train()
+
+
+@pytest.mark.filterwarnings("ignore:.*(overflow|invalid value|divide by zero).*:RuntimeWarning")
+def test_an_infinite_loss_is_not_sound_without_metrics_either(make, monkeypatch):
+    told = Told()
+    trainer = make(told, save_every=1, log_every=9)
+
+    def spoil(step):
+        if step == 2:
+            trainer.run.metrics_path.unlink()
+            trainer.step.model.arena.values.fill(np.nan)
+
+    told.at = spoil
+    monkeypatch.setattr(divergence, "evaluate_task", lambda *given: Evaluation(np.inf, 0.0, 0.0, 3, ()))
+    with pytest.raises(DivergedError, match="no checkpoint has a sound held-out loss"):
+        trainer.train()
+
+
+def test_the_model_that_diverged_is_left_as_it_is(make):
+    told = Told()
+    trainer = make(told, save_every=1, log_every=1)
+    told.at = lambda step: trainer.step.model.arena.values.fill(np.nan) if step == 3 else None
+    with pytest.raises(DivergedError, match=r"step-00000002, is sound"):
+        trainer.train()
+    assert np.isnan(trainer.step.model.generator.bias.data).all()
+
+
+def test_a_finished_run_that_diverged_says_so(make):
+    """As one that was saved before held-out losses were looked at."""
+    trainer = make()
+    trainer.train()
+    trainer.step.model.arena.values.fill(np.nan)
+    text = r"^step 6: expected a finite held-out loss, got nan: training has diverged at step 6; the last checkpoint, s"
+    with pytest.raises(DivergedError, match=text):
+        trainer.expect_finite(trainer.evaluate(3))
 
 
 @pytest.mark.parametrize(

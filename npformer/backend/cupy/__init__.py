@@ -53,6 +53,7 @@ class CupyDevice:
         self.number: int = cupy.cuda.Device().id
         properties = cupy.cuda.runtime.getDeviceProperties(self.number)
         self.name: str = properties["name"].decode()
+        self.memory: int | None = properties.get("totalGlobalMem")
 
     def array(self, host: HostArray, dtype: str) -> Array:
         with self.cupy.cuda.using_allocator(self._allocator):  # arrays that stay do not come from a graph's pool
