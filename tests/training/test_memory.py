@@ -67,7 +67,9 @@ def test_a_step_takes_what_it_is_said_to_need_at_least(case, kernels, dtype, tex
     }  # fmt: skip
     parts = assemble(sections)
     task, options = parts.task, parts.options
-    need = sum(least_bytes(options, *shape_of(task, options.training.batch_size), parts.step.model.backend.threads))
+    threads = parts.step.model.backend.threads
+    need = sum(least_bytes(options, *shape_of(task, options.training.batch_size), threads))
+    parts.step(*task.batch(1, options.training.batch_size))  # what is imported at a first step is not counted
     del parts
     workspace.forget_unused()
     tracemalloc.start()
@@ -79,7 +81,7 @@ def test_a_step_takes_what_it_is_said_to_need_at_least(case, kernels, dtype, tex
     finally:
         tracemalloc.stop()
     assert need <= taken
-    assert case == "words" or taken <= 6 * need
+    assert case == "words" or taken <= 6 * threads * need  # the bound counts the shard of one thread
 
 
 @pytest.mark.parametrize("training", [{"steps": 5}, {"steps": 1}])
