@@ -39,8 +39,9 @@ class Noam:
             raise ConfigError(f"Noam: expected d_model >= 1 and warmup_steps >= 1, got {self}")
 
     def __call__(self, step: int) -> float:
-        decay = step**-0.5 if step > 0 else math.inf
-        return float(self.factor * self.d_model**-0.5 * min(decay, step * self.warmup_steps**-1.5))
+        if step == 0:
+            return 0.0
+        return float(self.factor * self.d_model**-0.5 * min(step**-0.5, step * self.warmup_steps**-1.5))
 
 
 @dataclass(frozen=True)
