@@ -39,7 +39,7 @@ class Noam:
             raise ConfigError(f"Noam: expected d_model >= 1 and warmup_steps >= 1, got {self}")
 
     def __call__(self, step: int) -> float:
-        if step < 1:
+        if step == 0:
             return 0.0
         return float(self.factor * self.d_model**-0.5 * min(step**-0.5, step * self.warmup_steps**-1.5))
 

@@ -233,7 +233,7 @@ def read_trained(run: RunDirectory, device: str = "auto", best: bool = False) ->
 def _damaged(run: RunDirectory, saved: Checkpoint, given: Sections, error: NpformerError) -> NpformerError:
     """The error with the file that is to blame: config.toml if it changed, else a list of words, or the checkpoint."""
     text, what, file = saved.state.get("config"), str(error), run.config_path
-    if not text or parse_toml(text, saved.path, SECTIONS) == given:
+    if not isinstance(text, str) or parse_toml(text, saved.path, SECTIONS) == given:
         lists = {"vocab_size": run.vocabulary_path, "num_classes": run.classes_path}
         file = next((path for name, path in lists.items() if name in what), saved.path)
     mend = f"npformer train --resume {shell_words(run.path)} says how to mend it"

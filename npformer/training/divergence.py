@@ -1,7 +1,4 @@
-"""The way on after a run has diverged: the last checkpoint that is sound, or a new run.
-
-Numbers of a checkpoint are finite, since no others are saved, but may be far too large. So each is tried.
-"""
+"""The way on after a run has diverged: the last sound checkpoint, or a new run. Finite numbers may be far too large."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from npformer.cli import doctor
 from npformer.cli.decode import BATCH_SIZE
 from npformer.cli.main import COMMANDS
 from npformer.errors import Interrupted, NpformerError
+from npformer.training import memory
 
 NAMES = [module.__name__.rpartition(".")[2] for module in COMMANDS]
 
@@ -125,7 +126,9 @@ def test_a_programming_error_is_not_hidden(cli, monkeypatch):
         cli("doctor")
 
 
-def test_a_model_too_large_for_the_memory(cli, tmp_path):
+def test_a_model_too_large_for_the_memory(cli, tmp_path, monkeypatch):
+    """On a system that does not tell how much it has."""
+    monkeypatch.setattr(memory, "host_memory", lambda: float("inf"))
     done = cli("train copy --set d_model=1048576 --set num_heads=1")
     assert done.code == 2
     assert "expected a step that fits into the memory" in done.err

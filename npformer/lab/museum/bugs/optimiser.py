@@ -135,8 +135,8 @@ BUGS = (
         "schedule-from-zero", "the schedule counted from 0",
         edit(STEP + "_rate_of", "self.schedule(step)", "self.schedule(step - 1)"),
         "t = 1 at the first update", "t = 0 at the first update",
-        "The first update has a rate of 0 and is lost; with Noam it is 0^−1/2, a division by zero. Later it is a shift "
-        "by one step and does not matter. Off-by-one errors live at the ends: test the first step.",
+        "The first update has a rate of 0 and is lost. Later it is a shift by one step and does not matter. Off-by-one "
+        "errors live at the ends: test the first step.",
         seen=OURS, run={"schedule": "noam"},
     ),
     Bug(
