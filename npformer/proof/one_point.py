@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from npformer.backend import Device
 from npformer.errors import DTypeError, ShapeError
 from npformer.proof import behaviour
+from npformer.proof.checkable import Checkable
 from npformer.proof.clues import clues_of, with_reference
-from npformer.proof.diagnosis import Clues, Diagnosis, diagnose, is_vague
+from npformer.proof.diagnosis import UNKNOWN, Clues, Diagnosis, diagnose, is_vague
 from npformer.proof.fitness import Fitness, culprit_of, fitness
 from npformer.proof.judge import Judge
 from npformer.proof.measures import largest, max_abs, terms
-from npformer.proof.oracles import Oracle
+from npformer.proof.oracles import Evidence, Oracle
 from npformer.proof.regions import region_of
-from npformer.proof.repairs import repairs_of
+from npformer.proof.repairs import Elsewhere, Point, plain, repairs_of
 from npformer.proof.report import NOTHING, WRONG, Report, Row
 from npformer.proof.subject import Subject, Upstream, subject
 from npformer.proof.symmetric import with_structure
@@ -58,29 +61,44 @@ def at_one_point(target: Any, inputs: Sequence[Any], how: How) -> Report:
     _expect_something(checked)
     if not how.allow_length_one:
         refuse_length_one(inputs, checked.input_names)
+    looked = _looked_at(checked, how)
+    report = _with_regions(checked, looked, how)
+    if report.rows and all(row.verdict == NOTHING for row in report.rows):
+        return report
+    if how.why and any(row.verdict == WRONG for row in report.rows):
+        clues = clues_of(target, inputs, how.options)
+        clues = with_reference(clues, checked, inputs, how.options, looked.upstreams[0])
+        report = _diagnosed(checked, looked._replace(report=report), how, clues)
+    blind = why_blind({n: checked.tensors[n] for n in checked.input_names if n in checked.tensors})
+    return _proving_nothing([row for row in report.rows if row.ok], report, blind) if blind else report
+
+
+_Directions = dict[str, list[HostArray]]
+
+
+class _Look(NamedTuple):
+    """What a check saw at one point."""
+
+    report: Report  # without a diagnosis
+    upstreams: list[Upstream]
+    claims: list[HostArrays]
+    directions: _Directions
+    evidence: dict[str, Evidence]
+    is_complex: bool  # whether the complex step is a witness
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        return {row.tensor: row.verdict for row in self.report.rows}
+
+
+def _looked_at(checked: Subject, how: How) -> _Look:
+    """A row for each tensor, without a diagnosis; those without directions are checked element by element."""
     small = sum(x.size for x in checked.tensors.values()) <= MANY_ELEMENTS
     upstreams = random_upstreams(checked, how.seed, UPSTREAMS if small else 2)
     claims = [checked.gradients(upstream) for upstream in upstreams]
     _expect_fitting(checked, claims[0])
     each = small if how.elementwise is None else how.elementwise
-    report = _judged(checked, upstreams, claims, {} if each else random_directions(checked, how.seed), how)
-    if report.rows and all(row.verdict == NOTHING for row in report.rows):
-        return report
-    if how.why and any(row.verdict == WRONG for row in report.rows):
-        clues = with_reference(clues_of(target, inputs, how.options), checked, inputs, how.options, upstreams[0])
-        report = _diagnosed(report, checked, claims, upstreams, how, clues)
-    blind = why_blind({n: checked.tensors[n] for n in checked.input_names if n in checked.tensors})
-    return _proving_nothing([row for row in report.rows if row.ok], report, blind) if blind else report
-
-
-def _judged(
-    checked: Subject,
-    upstreams: list[Upstream],
-    claims: list[HostArrays],
-    directions: dict[str, list[HostArray]],
-    how: How,
-) -> Report:
-    """A row for each tensor, without a diagnosis; those without directions are checked element by element."""
+    directions = {} if each else random_directions(checked, how.seed)
     fit = fitness(checked, upstreams, how.seed) if how.complex_step else Fitness(False, "")
     oracle = Oracle(checked, upstreams, fit.is_fit)
     problems = behaviour.problems(checked, upstreams, claims[0], oracle.rounding)
@@ -88,23 +106,36 @@ def _judged(
         name: oracle.along_directions(name, directions[name]) if directions else oracle.every_element(name)
         for name in claims[0]
     }
+    rows = _rows(oracle, evidence, claims, directions, how)
+    notes = behaviour.notes(checked) + ([fit.why] if fit.why else [])
+    report = Report("", tuple(rows), tuple(problems), tuple(notes))
+    noise = _noise(checked, upstreams[0])
+    if largest(e.truth[0] for e in evidence.values()) <= noise and largest(claims[0].values()) <= noise:
+        report = _proving_nothing(report.rows, report, "every gradient of this check is 0")
+    return _Look(report, upstreams, claims, directions, evidence, fit.is_fit)
+
+
+def _with_regions(checked: Subject, look: _Look, how: How) -> Report:
+    """The report, in which rows of large wrong tensors tell where they are wrong."""
+    oracle, rows = Oracle(checked, look.upstreams, look.is_complex), list(look.report.rows)
+    for i, row in enumerate(rows):
+        if row.by_direction and row.elements > MANY_ELEMENTS:
+            rows[i] = region_of(row, oracle, row.tensor, look.claims[0][row.tensor], how.tolerance)
+    return replace(look.report, rows=tuple(rows))
+
+
+def _rows(
+    oracle: Oracle, evidence: dict[str, Evidence], claims: list[HostArrays], directions: _Directions, how: How
+) -> list[Row]:
     most = np.max([[max_abs(n) for n in found.truth] for found in evidence.values()], axis=0)
-    judge = Judge(oracle, most, how.tolerance, how.explain, lambda: not culprit_of(checked), how.seed)
+    judge = Judge(oracle, most, how.tolerance, how.explain, lambda: not culprit_of(oracle.subject), how.seed)
     rows = []
     for tensor, found in evidence.items():
         full = np.array([each[tensor] for each in claims])
         along = directions.get(tensor)
         claimed = full if along is None else np.array([[np.sum(g * d) for d in along] for g in full])
-        row = judge.row(tensor, claimed, found, along)
-        if along is not None and checked.tensors[tensor].size > MANY_ELEMENTS:
-            row = region_of(row, oracle, tensor, full[0], how.tolerance)
-        rows.append(row)
-    notes = behaviour.notes(checked) + ([fit.why] if fit.why else [])
-    report = Report("", tuple(rows), tuple(problems), tuple(notes))
-    noise = _noise(checked, upstreams[0])
-    if most[0] <= noise and largest(claims[0].values()) <= noise:
-        return _proving_nothing(report.rows, report, "every gradient of this check is 0")
-    return report
+        rows.append(judge.row(tensor, claimed, found, along))
+    return rows
 
 
 def _noise(checked: Subject, upstream: Upstream) -> float:
@@ -184,25 +215,60 @@ def random_directions(checked: Subject, seed: int) -> dict[str, list[HostArray]]
     }
 
 
-def _diagnosed(
-    report: Report, checked: Subject, claims: list[HostArrays], upstreams: list[Upstream], how: How, clues: Clues
-) -> Report:
-    """The report with an explanation in each wrong row that is small enough to be examined entry by entry."""
-    use_complex = how.complex_step and not any("complex step was dropped" in note for note in report.notes)
+def _diagnosed(checked: Subject, look: _Look, how: How, clues: Clues) -> Report:
+    """The report with an explanation in each wrong row; patterns are read from small tensors alone."""
+    report, checked = look.report, plain(checked)
+    oracle = Oracle(checked, look.upstreams, look.is_complex)
     wrong = [row.tensor for row in report.rows if row.verdict == WRONG]
     small = [row for row in report.rows if row.elements <= MANY_ELEMENTS]
     known = [row.tensor for row in small if not row.by_direction or not row.ok]
-    evidence = {tensor: Oracle(checked, upstreams, use_complex).every_element(tensor).truth for tensor in known}
-    truths = [{tensor: found[k] for tensor, found in evidence.items()} for k in range(len(upstreams))]
-    found = diagnose({tensor: claims[0][tensor] for tensor in known}, truths[0], clues)
-    vague = [tensor for tensor in wrong if tensor in known and is_vague(found.get(tensor))]
-    if vague and len(known) == len(report.rows):
-        for repair in repairs_of(checked, upstreams, truths, wrong):
-            found |= {tensor: Diagnosis(repair.cause, repair.text) for tensor in repair.fixes if tensor in vague}
+    truth = {t: (oracle.every_element(t) if look.directions else look.evidence[t]).truth[0] for t in known}
+    found = diagnose({tensor: look.claims[0][tensor] for tensor in known}, truth, clues)
+
+    def verdicts(point: Subject) -> dict[str, str]:
+        """The verdicts with the backward as it is now, along directions at another point."""
+        if point is not checked:
+            return _looked_at(point, replace(how, elementwise=False)).verdicts
+        claims = [checked.gradients(upstream) for upstream in look.upstreams]
+        return {row.tensor: row.verdict for row in _rows(oracle, look.evidence, claims, look.directions, how)}
+
+    truths = [{t: evidence.truth[k] for t, evidence in look.evidence.items()} for k in range(len(look.upstreams))]
+    others = cache(lambda: list(_alike(checked, wrong, how.seed, verdicts)))
+    found = _with_lines(found, Point(checked, look.upstreams, truths, look.directions, others, verdicts), wrong)
     rows = tuple(
-        replace(row, cause=found[row.tensor].cause, diagnosis=found[row.tensor].text)
-        if row.tensor in wrong and row.tensor in found
-        else row
+        replace(row, cause=found[row.tensor].cause, diagnosis=found[row.tensor].text) if row.tensor in wrong else row
         for row in report.rows
     )
     return replace(report, rows=rows)
+
+
+def _with_lines(found: Mapping[str, Diagnosis], point: Point, wrong: Sequence[str]) -> dict[str, Diagnosis]:
+    """The diagnoses of the wrong tensors, with the change that makes them right, or what else is known.
+
+    A clear one of npformer's own code has its line, or needs none.
+    """
+    vague = [tensor for tensor in wrong if is_vague(found.get(tensor))]
+    target: Any = getattr(point.subject, "inner", point.subject).target  # type: ignore[union-attr]
+    is_own = str(getattr(target.backward, "__module__", "")).startswith("npformer.") and not isinstance(
+        target, Checkable
+    )
+    repairs, remarks = ([], []) if is_own and not vague else repairs_of(point, wrong, is_brief=not vague)
+    known = {tensor: found.get(tensor, UNKNOWN) for tensor in wrong}
+    for tensor in wrong:
+        repair = next((each for each in repairs if tensor in each.fixes), None)
+        if repair is None and tensor in vague:
+            known[tensor] = known[tensor]._replace(text="; ".join([known[tensor].text, *remarks]))
+        elif repair is not None:
+            cause, text = (repair.cause, repair.cause) if tensor in vague else known[tensor][:2]
+            known[tensor] = Diagnosis(cause, f"{text}: {repair.place}")
+    return known
+
+
+def _alike(
+    checked: Subject, wrong: Sequence[str], seed: int, verdicts: Callable[[Subject], dict[str, str]]
+) -> Iterator[Subject]:
+    """Other points where what is right is right, too: elsewhere the backward may not be meant to be."""
+    for other in Elsewhere(checked, seed).subjects():
+        with suppress(Exception):  # a step out of the forward's domain
+            if all(verdict != WRONG or tensor in wrong for tensor, verdict in verdicts(other).items()):
+                yield other
