@@ -62,13 +62,13 @@ def at_one_point(target: Any, inputs: Sequence[Any], how: How) -> Report:
     if not how.allow_length_one:
         refuse_length_one(inputs, checked.input_names)
     looked = _looked_at(checked, how)
-    report = _with_regions(checked, looked, how)
+    report = looked.report
     if report.rows and all(row.verdict == NOTHING for row in report.rows):
         return report
     if how.why and any(row.verdict == WRONG for row in report.rows):
         clues = clues_of(target, inputs, how.options)
         clues = with_reference(clues, checked, inputs, how.options, looked.upstreams[0])
-        report = _diagnosed(checked, looked._replace(report=report), how, clues)
+        report = _diagnosed(checked, looked, how, clues)
     blind = why_blind({n: checked.tensors[n] for n in checked.input_names if n in checked.tensors})
     return _proving_nothing([row for row in report.rows if row.ok], report, blind) if blind else report
 
@@ -115,15 +115,6 @@ def _looked_at(checked: Subject, how: How) -> _Look:
     return _Look(report, upstreams, claims, directions, evidence, fit.is_fit)
 
 
-def _with_regions(checked: Subject, look: _Look, how: How) -> Report:
-    """The report, in which rows of large wrong tensors tell where they are wrong."""
-    oracle, rows = Oracle(checked, look.upstreams, look.is_complex), list(look.report.rows)
-    for i, row in enumerate(rows):
-        if row.by_direction and row.elements > MANY_ELEMENTS:
-            rows[i] = region_of(row, oracle, row.tensor, look.claims[0][row.tensor], how.tolerance)
-    return replace(look.report, rows=tuple(rows))
-
-
 def _rows(
     oracle: Oracle, evidence: dict[str, Evidence], claims: list[HostArrays], directions: _Directions, how: How
 ) -> list[Row]:
@@ -134,7 +125,10 @@ def _rows(
         full = np.array([each[tensor] for each in claims])
         along = directions.get(tensor)
         claimed = full if along is None else np.array([[np.sum(g * d) for d in along] for g in full])
-        rows.append(judge.row(tensor, claimed, found, along))
+        row = judge.row(tensor, claimed, found, along)
+        if along is not None and oracle.subject.tensors[tensor].size > MANY_ELEMENTS:
+            row = region_of(row, oracle, tensor, full[0], how.tolerance)
+        rows.append(row)
     return rows
 
 
@@ -259,7 +253,9 @@ def _with_lines(found: Mapping[str, Diagnosis], point: Point, wrong: Sequence[st
         if repair is None and tensor in vague:
             known[tensor] = known[tensor]._replace(text="; ".join([known[tensor].text, *remarks]))
         elif repair is not None:
-            cause, text = (repair.cause, repair.cause) if tensor in vague else known[tensor][:2]
+            cause, text, _ = known[tensor]
+            if tensor in vague or cause == repair.cause:
+                cause = text = repair.cause
             known[tensor] = Diagnosis(cause, f"{text}: {repair.place}")
     return known
 

@@ -278,24 +278,21 @@ def constants(site: Site, known: Known) -> Found:
 
 
 def accumulation(site: Site, known: Known) -> Found:
-    target: Any
     match site.get():
-        case ast.Assign(targets, value):
-            target = targets[0]
-            if len(targets) == 1 and not isinstance(target, ast.Tuple):
+        case ast.Assign([target], value):
+            if not isinstance(target, ast.Tuple):
                 is_once = isinstance(target, ast.Name) and isinstance(site.parent, ast.FunctionDef)
-                yield "missing term" if is_once else "not accumulated", ast.AugAssign(target, ast.Add(), value)
-        case ast.AugAssign(place, _, value):
-            target = place
+                added = ast.AugAssign(target, ast.Add(), value)  # type: ignore[arg-type]
+                yield "missing term" if is_once else "not accumulated", added
+        case ast.AugAssign(target, _, value):
+            pass
         case _:
             return
     if isinstance(target, ast.Subscript):
-        parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
-        where: ast.expr = target.slice
-        if any(isinstance(part, ast.Slice) for part in parts):
-            where = ast.Subscript(parsed(f"{_NP}.s_"), where, ast.Load())
-        added = f"{_NP}.add.at({ast.unparse(target.value)}, {ast.unparse(where)}, {ast.unparse(value)})"
-        yield "not accumulated", ast.parse(added).body[0]
+        has_slices = any(isinstance(part, ast.Slice) for part in ast.walk(target.slice))
+        where = ast.Subscript(parsed(f"{_NP}.s_"), target.slice, ast.Load()) if has_slices else target.slice
+        call = f"{_NP}.add.at({ast.unparse(target.value)}, {ast.unparse(where)}, {ast.unparse(value)})"
+        yield "not accumulated", ast.parse(call).body[0]
 
 
 #: In the order in which they are tried; before and after other names.

@@ -69,17 +69,12 @@ def repairs_of(point: Point, wrong: Sequence[str], is_brief: bool = False) -> tu
     """
     trials = trials_of(getattr(point.subject, "inner", point.subject), point.upstreams)
     mains = [(trial, source) for trial in trials if (source := source_of(trial.function))][:MOST_FUNCTIONS]
-    found: list[Repair] = []
-    remarks: list[str] = []
-    left = set(wrong)
+    found, remarks, left = list[Repair](), list[str](), set(wrong)
     with np.errstate(all="ignore"), warnings.catch_warnings(), contextlib.ExitStack() as kept:
         warnings.simplefilter("ignore")
         budget = _Budget(kept)
         while left and len(found) < MOST_CAUSES:
-            searches = _searches(mains, point, remarks)
-            # Inventions begin in the functions that it calls: what these lack could be added to their results, too.
-            stages = [(edits, searches), (inventions, searches[::-1])][: 1 if is_brief else 2]
-            best = _best(stages, left, budget)
+            best = _best(_searches(mains, point, remarks), left, budget, is_brief)
             if best is None:
                 break
             repair, edit, search = best
@@ -91,6 +86,21 @@ def repairs_of(point: Point, wrong: Sequence[str], is_brief: bool = False) -> tu
     hints = [f"`{name}` is computed and never used in {s.function.__name__}" for _, s in mains for name in unused_in(s)]
     untried = [f"{budget.tried:,} of {budget.seen:,} changes were tried"] if budget.tried < budget.seen else []
     return found, [*hints[:3], *dict.fromkeys(remarks), *untried]
+
+
+def _best(
+    searches: Sequence[_Search], wrong: set[str], budget: _Budget, is_brief: bool
+) -> tuple[Repair, Edit, _Search] | None:
+    """The first change that makes all of these right; else the first that makes most of them so."""
+    best: tuple[Repair, Edit, _Search] | None = None
+    # Inventions begin in the functions that it calls: what these lack could be added to their results, too.
+    stages = [(edits, each) for each in searches] + [(inventions, each) for each in searches[::-1] if not is_brief]
+    for kinds, search in stages:
+        for repair, edit in search.changes(kinds, wrong, budget, len(best[0].fixes) if best else 0):
+            best = repair, edit, search
+        if best is not None and best[0].fixes == wrong:
+            break
+    return best
 
 
 class _Budget:
@@ -131,23 +141,8 @@ def _searches(mains: Sequence[tuple[Trial, Source]], point: Point, remarks: list
 
 
 def _is_same(a: HostArrays, b: HostArrays) -> bool:
-    """Whether two runs gave the same gradients, up to the order of their sums."""
+    """Up to the order of their sums."""
     return all(np.allclose(a[name], b[name], rtol=0, atol=1e-12 * max_abs(a[name]), equal_nan=True) for name in a)
-
-
-def _best(
-    stages: Sequence[tuple[Any, Sequence[_Search]]], wrong: set[str], budget: _Budget
-) -> tuple[Repair, Edit, _Search] | None:
-    """The first change that makes all of these right; else the first that makes most of them so."""
-    best: tuple[Repair, Edit, _Search] | None = None
-    for kinds, searches in stages:
-        for search in searches:
-            for repair, edit in search.changes(kinds, wrong, budget):
-                if best is None or len(repair.fixes) > len(best[0].fixes):
-                    best = repair, edit, search
-                if repair.fixes == wrong:
-                    return best
-    return best
 
 
 class _Search:
@@ -156,6 +151,7 @@ class _Search:
     def __init__(self, trial: Trial, source: Source, point: Point) -> None:
         self._trial, self._source, self._point = trial, source, point
         self._function: Any = source.function
+        self._known: Known | None = None
         #: For each truth, how far each of its gradients may be off.
         self._slack = [
             {name: AGREES * max(max_abs(g), 1e-3 * largest(truth.values())) for name, g in truth.items()}
@@ -176,16 +172,16 @@ class _Search:
             return []
         return runs
 
-    def changes(self, kinds: Any, wrong: set[str], budget: _Budget) -> Iterator[tuple[Repair, Edit]]:
-        """The changes that make some of these right and no other tensor wrong, up to one that makes all right."""
-        most = 0
-        for edit in kinds(self._source.definition, self._known(wrong, budget)):
-            if budget.allows_one():
-                before = edit.site.get()
-                fixes = self._tried(edit, wrong, most)
-                if fixes:
-                    most = len(fixes)
-                    yield Repair(edit.cause, self._source.said(edit, before), frozenset(fixes)), edit
+    def changes(self, kinds: Any, wrong: set[str], budget: _Budget, most: int) -> Iterator[tuple[Repair, Edit]]:
+        """The changes that make more of these right than most, and no other tensor wrong; up to one that makes all."""
+        if self._known is None:  # the tensors that are wrong stay the same as long as this search is used
+            self._known = self._looked(wrong, budget)
+        for edit in kinds(self._source.definition, self._known):
+            if budget.allows_one() and (fixes := self._tried(edit, wrong, most)):
+                yield Repair(edit.cause, self._source.said(edit), frozenset(fixes)), edit
+                if fixes == wrong:
+                    return
+                most = len(fixes)
 
     @contextlib.contextmanager
     def keep(self, edit: Edit) -> Iterator[None]:
@@ -267,38 +263,30 @@ class _Search:
             for site, old in before:
                 site.put(old)
 
-    def _known(self, wrong: set[str], budget: _Budget) -> Known:
+    def _looked(self, wrong: set[str], budget: _Budget) -> Known:
         """The values of a run of the function, and which places matter: a moved value moves wrong tensors alone."""
-        values: dict[int, Any] = {}
-        texts: dict[str, Any] = {}
-        variables: dict[str, Any] = {}
-        idle: set[Site] = set()
+        values, texts, variables = dict[int, Any](), dict[str, Any](), dict[str, Any]()
+        idle = set[Site]()
         for site in filter(self._is_open, sites(self._source.definition)):
-            node = site.get()
-            code = compile(ast.Expression(node), "<a value>", "eval")
+            code = compile(ast.Expression(site.get()), "<a value>", "eval")
 
-            def here(local: dict[str, Any], node: Any = node, code: Any = code) -> Any:
-                value = eval(code, self._function.__globals__, local)
+            def here(local: dict[str, Any], site: Site = site, code: Any = code) -> Any:
+                node, value = site.get(), eval(code, self._function.__globals__, local)
                 if id(node) not in values and isinstance(value, np.ndarray | np.generic | int | float):
                     values[id(node)] = texts[ast.unparse(node)] = copy.copy(value)
                 variables.update(local)
                 return value * 1.37 + 0.013 if is_real(value) else value
 
-            try:
-                if budget.taken() > SECONDS / 2:
-                    break
-                with self._source.running(self._opened(site, here)):
-                    moved = self._trial.run(0)
-            except Exception:
-                continue
-            touched = {name for name, gradient in moved.items() if not np.array_equal(gradient, self._first[name])}
-            if not touched or not touched <= wrong:
-                idle.add(site)
+            if budget.taken() > SECONDS / 2:
+                break
+            with contextlib.suppress(Exception), self._source.running(self._opened(site, here)):
+                moved = self._trial.run(0)
+                touched = {name for name, gradient in moved.items() if not np.array_equal(gradient, self._first[name])}
+                idle |= set() if touched and touched <= wrong else {site}
         texts |= variables | parts_of(self._function, variables)
         forward, unused = self._trial.forward, tuple(unused_in(self._source))
-        helpers = helpers_of(forward, self._source)
-        everywhere = sites(self._source.definition)
-        return Known(values, pool(texts, unused), helpers, constants_of(forward), unused, idle, everywhere)
+        helpers, constants = helpers_of(forward, self._source), constants_of(forward)
+        return Known(values, pool(texts, unused), helpers, constants, unused, idle, sites(self._source.definition))
 
 
 _HERE = "'_here_'"  # a constant in whose place a function is put

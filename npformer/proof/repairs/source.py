@@ -76,8 +76,9 @@ class Source(NamedTuple):
             return f"{at} of its cell{inside}"
         return f"{at} of {name}" if str(file).startswith("<") else f"{file.name}, {at}{inside}"
 
-    def said(self, edit: Edit, before: Any) -> str:
-        """A change: its line, what stood there before, and what should."""
+    def said(self, edit: Edit) -> str:
+        """A change: its line, what stands there, and what should."""
+        before = edit.site.get()
         place = self.place(getattr(before, "lineno", getattr(edit.site.parent, "lineno", 1)))
         old, new = (ast.unparse(ast.fix_missing_locations(located(node, before))) for node in (before, edit.node))
         if isinstance(edit.node, ast.If):  # a name is transposed before a return, or after another statement
@@ -86,7 +87,8 @@ class Source(NamedTuple):
             return f"{place}: {when} `{_short(old)}`, `{name}` should be `{name}.mT`"
         if _TRANSPOSED not in old:
             new = new.replace(_TRANSPOSED, ".mT")  # shorter, where it is not the user's own spelling
-        return f"{place}: `{_short(old)}` should " + (f"be `{_short(new)}`" if new != "pass" else "not be there")
+        where = f", in {len(edit.also) + 1} places" if edit.also else ""
+        return f"{place}: `{_short(old)}` should {f'be `{_short(new)}`' if new != 'pass' else 'not be there'}{where}"
 
     def callees(self) -> Iterator[Source]:
         """The functions of the user's that it calls by name."""
