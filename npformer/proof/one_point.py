@@ -32,6 +32,8 @@ from npformer.typing import HostArray, HostArrays
 MANY_ELEMENTS = 2000
 DIRECTIONS = 2
 UPSTREAMS = 3
+#: How often a wrong backward runs to see whether it is deterministic.
+RUNS = 8
 
 
 @dataclass(frozen=True)
@@ -226,14 +228,27 @@ def _diagnosed(checked: Subject, look: _Look, how: How, clues: Clues) -> Report:
         claims = [checked.gradients(upstream) for upstream in look.upstreams]
         return {row.tensor: row.verdict for row in _rows(oracle, look.evidence, claims, look.directions, how)}
 
+    runs = [checked.gradients(look.upstreams[0]) for _ in range(RUNS)]
+    if not all(_is_same(runs[0], run) for run in runs):
+        text = "backward gives other gradients each time, so no cause was looked for"
+        return _with_causes(report, dict.fromkeys(wrong, Diagnosis(UNKNOWN.cause, text)))
     truths = [{t: evidence.truth[k] for t, evidence in look.evidence.items()} for k in range(len(look.upstreams))]
     others = cache(lambda: list(_alike(checked, wrong, how.seed, verdicts)))
     found = _with_lines(found, Point(checked, look.upstreams, truths, look.directions, others, verdicts), wrong)
-    rows = tuple(
-        replace(row, cause=found[row.tensor].cause, diagnosis=found[row.tensor].text) if row.tensor in wrong else row
+    return _with_causes(report, found)
+
+
+def _with_causes(report: Report, found: Mapping[str, Diagnosis]) -> Report:
+    rows = (
+        replace(row, cause=found[row.tensor].cause, diagnosis=found[row.tensor].text) if row.tensor in found else row
         for row in report.rows
     )
-    return replace(report, rows=rows)
+    return replace(report, rows=tuple(rows))
+
+
+def _is_same(a: HostArrays, b: HostArrays) -> bool:
+    """Whether two runs gave the same gradients, up to the order of their sums."""
+    return all(np.allclose(a[name], b[name], rtol=0, atol=1e-12 * max_abs(a[name]), equal_nan=True) for name in a)
 
 
 def _with_lines(found: Mapping[str, Diagnosis], point: Point, wrong: Sequence[str]) -> dict[str, Diagnosis]:

@@ -58,7 +58,7 @@ class Known:
     def twins(self, site: Site) -> tuple[Site, ...]:
         """The other places with the same source."""
         text = ast.dump(site.get())
-        return tuple(other for other in self.sites if other is not site and ast.dump(other.get()) == text)
+        return tuple(other for other in self.sites if other != site and ast.dump(other.get()) == text)
 
     @cached_property
     def products(self) -> list[tuple[str, Shape]]:
@@ -174,3 +174,14 @@ def located(node: Any, at: Any) -> Any:
     """The node, which may be told by its text, at the place of another in its file."""
     node = ast.parse(node, mode="eval").body if isinstance(node, str) else node
     return ast.fix_missing_locations(ast.copy_location(node, at)) if hasattr(at, "lineno") else node
+
+
+#: What has variables of its own.
+SCOPES = (ast.FunctionDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def has_scope(node: Any) -> bool:
+    """Whether it means something else where it sees the function's variables from outside."""
+    if isinstance(node, str):
+        return any(word in node for word in ("lambda", " for ", "super()"))
+    return any(isinstance(part, SCOPES) or getattr(part, "id", "") == "super" for part in ast.walk(node))

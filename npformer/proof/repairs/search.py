@@ -24,7 +24,7 @@ import numpy as np
 from npformer.progress_bar import Bar
 from npformer.proof.measures import largest, max_abs
 from npformer.proof.repairs.edits import edits, inventions
-from npformer.proof.repairs.nodes import Edit, Known, Site, is_real, located, parsed, sites
+from npformer.proof.repairs.nodes import SCOPES, Edit, Known, Site, has_scope, is_real, located, parsed, sites
 from npformer.proof.repairs.source import Source, constants_of, helpers_of, parts_of, pool, source_of, unused_in
 from npformer.proof.repairs.trial import Trial, trials_of
 from npformer.proof.report import WRONG
@@ -39,8 +39,6 @@ MOST_CAUSES = 2
 MOST_FUNCTIONS = 4
 #: The most changes that are tried, and for how long; after a moment with a bar.
 MOST_CHANGES, SECONDS, MOMENT = 150_000, 10.0, 2.0
-#: How often a backward runs to see whether it is deterministic.
-RUNS = 8
 
 
 class Repair(NamedTuple):
@@ -133,16 +131,9 @@ def _searches(mains: Sequence[tuple[Trial, Source]], point: Point, remarks: list
             search, name = _Search(trial, source, point), source.function.__name__
             if source.may_run_for_ever:
                 remarks.append(f"{name} was not searched: with a change its loop might never end")
-            elif (runs := search.runs()) and not all(_is_same(runs[0], run) for run in runs):
-                remarks.append(f"{name} gives other gradients each time, so no cause was looked for")
-            elif runs:
+            elif search.runs():
                 found.append(search)
     return found
-
-
-def _is_same(a: HostArrays, b: HostArrays) -> bool:
-    """Up to the order of their sums."""
-    return all(np.allclose(a[name], b[name], rtol=0, atol=1e-12 * max_abs(a[name]), equal_nan=True) for name in a)
 
 
 class _Search:
@@ -158,19 +149,18 @@ class _Search:
             for truth in point.truths
         ]
         self._codes: dict[Site, CodeType] = {}
-        scopes = [n for n in ast.walk(source.definition) if isinstance(n, _SCOPES)][1:]
+        scopes = [n for n in ast.walk(source.definition) if isinstance(n, SCOPES)][1:]
         self._inner = {id(node) for scope in scopes for node in ast.walk(scope)}
 
-    def runs(self) -> list[HostArrays]:
-        """The gradients of several runs of the function as it is; none if it cannot be run from its source."""
+    def runs(self) -> bool:
+        """Whether the function can be run from its source; notes what it gives, and how far that is off."""
         try:
             with self._source.running(self._source.code()):
-                runs = [self._trial.run(0) for _ in range(RUNS)]
-            #: What it gives, and how far that is off, in units of the slack.
-            self._first, self._off = runs[0], {name: self._error(runs[0], 0, name) for name in self._slack[0]}
+                self._first = self._trial.run(0)
+            self._off = {name: self._error(self._first, 0, name) for name in self._slack[0]}  # in units of the slack
         except Exception:
-            return []
-        return runs
+            return False
+        return True
 
     def changes(self, kinds: Any, wrong: set[str], budget: _Budget, most: int) -> Iterator[tuple[Repair, Edit]]:
         """The changes that make more of these right than most, and no other tensor wrong; up to one that makes all."""
@@ -233,7 +223,7 @@ class _Search:
         """The function's code with a change. Of an expression, only the new one is compiled."""
         node = edit.node if isinstance(edit.node, str) else located(edit.node, edit.site.get())
         is_expression = isinstance(node, str | ast.expr) and self._is_open(edit.site)
-        if not is_expression or edit.also or _has_scope(node):
+        if not is_expression or edit.also or has_scope(node):
             return self._with(edit, located(edit.node, edit.site.get()))
         new = compile(node if isinstance(node, str) else ast.Expression(node), "<a change>", "eval")
         return self._opened(edit.site, lambda variables: eval(new, self._function.__globals__, variables))
@@ -290,11 +280,3 @@ class _Search:
 
 
 _HERE = "'_here_'"  # a constant in whose place a function is put
-#: What has variables of its own.
-_SCOPES = (ast.FunctionDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-
-
-def _has_scope(node: Any) -> bool:
-    if isinstance(node, str):
-        return "lambda" in node or " for " in node
-    return any(isinstance(part, _SCOPES) for part in ast.walk(node))

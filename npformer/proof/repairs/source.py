@@ -80,7 +80,13 @@ class Source(NamedTuple):
         """A change: its line, what stands there, and what should."""
         before = edit.site.get()
         place = self.place(getattr(before, "lineno", getattr(edit.site.parent, "lineno", 1)))
-        old, new = (ast.unparse(ast.fix_missing_locations(located(node, before))) for node in (before, edit.node))
+        node = located(edit.node, before)
+        is_plain = isinstance(edit.site.parent, ast.BinOp | ast.UnaryOp | ast.Compare | ast.Call) and not edit.also
+        whole: Any = edit.site.parent if is_plain and self._is_elsewhere_too(before) else before
+        old = ast.unparse(whole)
+        edit.site.put(node)
+        new = ast.unparse(node if whole is before else whole)
+        edit.site.put(before)
         if isinstance(edit.node, ast.If):  # a name is transposed before a return, or after another statement
             when, turned = ("in", edit.node.body[0]) if isinstance(before, ast.Return) else ("after", edit.node.body[1])
             name = ast.unparse(turned).partition(" = ")[0]
@@ -89,6 +95,12 @@ class Source(NamedTuple):
             new = new.replace(_TRANSPOSED, ".mT")  # shorter, where it is not the user's own spelling
         where = f", in {len(edit.also) + 1} places" if edit.also else ""
         return f"{place}: `{_short(old)}` should {f'be `{_short(new)}`' if new != 'pass' else 'not be there'}{where}"
+
+    def _is_elsewhere_too(self, node: Any) -> bool:
+        """Whether its line has the same name or number in two expressions, so that it alone does not tell its place."""
+        text = ast.dump(node) if isinstance(node, ast.Name | ast.Constant) else ""
+        alike = [n for n in ast.walk(self.definition) if getattr(n, "lineno", 0) == getattr(node, "lineno", 1)]
+        return sum(ast.dump(n) == text for n in alike) > 1
 
     def callees(self) -> Iterator[Source]:
         """The functions of the user's that it calls by name."""
