@@ -20,7 +20,8 @@ from npformer.backend import Device
 from npformer.errors import ConfigError
 from npformer.proof.inputs import is_float
 from npformer.proof.judge import TOLERANCE
-from npformer.proof.one_point import How, at_one_point
+from npformer.proof.look import How
+from npformer.proof.one_point import at_one_point
 from npformer.proof.prepared import Constants, prepared
 from npformer.proof.remembered import remembered_bits
 from npformer.proof.report import WRONG, Report, Row

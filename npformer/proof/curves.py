@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend import Device
-from npformer.proof.one_point import random_directions, random_upstreams
+from npformer.proof.look import random_directions, random_upstreams
 from npformer.proof.oracles import unit
 from npformer.proof.report import Report
 from npformer.proof.subject import subject

@@ -82,7 +82,15 @@ def diagnose(claimed: Tensors, truth: Tensors, clues: Clues | None = None) -> di
         return {name: Diagnosis(mutant.operator, text, clues.is_theirs) for name in wrong}
     # A tensor that is zero except for rounding, such as the gradient of the keys' bias, counts as zeros.
     plain = {name: np.zeros_like(n) if max_abs(n) <= AGREES * floor else n for name, n in truth.items()}
-    return {name: by_pattern(claimed[name], plain[name], clues) for name in wrong}
+    found = {name: by_pattern(claimed[name], plain[name], clues) for name in wrong}
+    for x, y in combinations(wrong, 2):
+        if all(_agree(claimed[a], truth[b], max_abs(truth[b])) for a, b in ((x, y), (y, x))):
+            found |= {x: _swapped(y), y: _swapped(x)}
+    return found
+
+
+def _swapped(other: str) -> Diagnosis:
+    return Diagnosis("swapped outputs", f"it is the gradient of {other}, and that is this one's: return them in order")
 
 
 def explaining_mutant(claimed: Tensors, clues: Clues) -> Mutant | None:
@@ -182,7 +190,7 @@ def _place(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
     for axis, length in enumerate(n.shape):
         others = tuple(i for i in range(n.ndim) if i != axis)
         bad = np.flatnonzero(wrong.any(axis=others)) if others else np.flatnonzero(wrong)
-        if length > 2 and len(bad) == 1 and wrong.sum() * length == wrong.size > length:  # a few may be there by chance
+        if length > 2 and len(bad) == 1 and wrong.sum() * length == wrong.size > 2 * length:  # two may be so by chance
             where = "first" if bad[0] == 0 else "last" if bad[0] == length - 1 else None
             if where:
                 return Diagnosis(

@@ -77,7 +77,16 @@ class Inputs:
 
     def placed(self, replaced: HostArrays) -> list[Any]:
         """The inputs on the device, in new memory."""
-        return [rebuilt(one.given, iter([self._place(leaf, replaced) for leaf in one.leaves])) for one in self._inputs]
+        return self.mapped(lambda leaf: self._place(leaf, replaced))
+
+    def mapped(self, change: Callable[[_Leaf], Any]) -> list[Any]:
+        """The inputs with other leaves."""
+        return [rebuilt(one.given, iter([change(leaf) for leaf in one.leaves])) for one in self._inputs]
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Each leaf's value by its name, float64 if it is checked."""
+        return {leaf.name: self.tensors.get(leaf.name, leaf.value) for leaf in self._leaves}
 
     def _place(self, leaf: _Leaf, replaced: HostArrays) -> Any:
         name = leaf.name

@@ -22,10 +22,11 @@ from npformer.errors import ConfigError
 from npformer.proof import behaviour
 from npformer.proof.formats import Format, format_named, format_of, rounded
 from npformer.proof.inputs import is_float
+from npformer.proof.look import How, expect_fitting, random_upstreams, without_verdict
 from npformer.proof.measures import largest, max_abs, worst_at
 from npformer.proof.nearby import DRAWS, ONCE, POINTS, Coefficients, Errors, errors_of, moved
 from npformer.proof.nearby_row import Compared, row_of
-from npformer.proof.one_point import How, at_one_point, expect_fitting, random_upstreams, without_verdict
+from npformer.proof.one_point import at_one_point
 from npformer.proof.own_forward import NO_REFERENCE, by_own_forward
 from npformer.proof.reference import Reference
 from npformer.proof.repeats import Repeats

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -117,6 +117,17 @@ class _Called:
         self._points = {key: _generic_point(x) if moved else x for key, x in points.items()}
         with self._parameters_as(dtype):
             self._values = {name: host64(p.data, device, name) for name, p in self.parameters.items()}
+
+    def elsewhere(
+        self, inputs: Sequence[Any], options: dict[str, Any], moved: Callable[[HostArray], HostArray]
+    ) -> Self:
+        """The same target with other inputs, options and parameters."""
+        names = [name.removeprefix("input ") for name in self.input_names]
+        other = type(self)(self.target, inputs, options, self.device, names, self._dtype, moved=False)
+        other._points = {key: moved(x) for key, x in self._points.items()}
+        with other._parameters_as(self._dtype):
+            other._values = {name: host64(p.data, self.device) for name, p in self.parameters.items()}
+        return other
 
     @property
     def tensors(self) -> HostArrays:

@@ -8,7 +8,7 @@ import pytest
 
 from npformer import functional, progress_bar
 from npformer.errors import DTypeError, ShapeError
-from npformer.proof import gradcheck, one_point
+from npformer.proof import gradcheck, look
 from npformer.proof.report import KINK, NOTHING, RIGHT, UNCLEAR, WRONG
 from tests.proof.functions import SOFTMAX, WITNESSES, l2_norm, normal, only_row, spoiled, tanh, verdict, verdicts
 
@@ -273,7 +273,7 @@ def test_a_bar_counts_elements_or_directions_after_a_second(monkeypatch, element
         def move(self, amount=1):
             moved[-1][-1] += amount
 
-    monkeypatch.setattr(one_point, "Bar", Recorded)
+    monkeypatch.setattr(look, "Bar", Recorded)
     pair = (lambda a, b: (a.sum() * b, (a, b)), lambda dy, c: (np.full((3, 4), dy @ c[1]), dy * c[0].sum()))
     assert gradcheck(pair, normal(3, 4), normal(5), elementwise=elementwise).ok
     assert moved == [["gradcheck", places, 1, places]]

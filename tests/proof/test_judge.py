@@ -11,7 +11,7 @@ from npformer.layers import EncoderLayer, LayerNorm
 from npformer.layers.parameter import Parameter
 from npformer.proof import gradcheck
 from npformer.proof.judge import FRESH, MOST_SWEEPS, Judge
-from npformer.proof.one_point import random_upstreams
+from npformer.proof.look import random_upstreams
 from npformer.proof.oracles import Evidence, Oracle
 from npformer.proof.report import KINK, NOTHING, RIGHT, UNCLEAR, WRONG
 from npformer.proof.subject import subject

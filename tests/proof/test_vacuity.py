@@ -5,7 +5,7 @@ import pytest
 
 from npformer.errors import ConfigError, ShapeError
 from npformer.proof import gradcheck
-from npformer.proof.one_point import random_upstreams
+from npformer.proof.look import random_upstreams
 from npformer.proof.report import NOTHING, RIGHT, UNCLEAR, WRONG
 from npformer.proof.subject import subject
 from npformer.proof.vacuity import WIDEST_TOLERANCE, refuse_length_one, refuse_wide, why_blind

@@ -1,198 +1,223 @@
-"""Additions to existing code: a factor, a term, a sum or a choice, made of the function's own values."""
+"""Additions to existing code: a factor, a term, a sum or a choice, made of the function's own values.
+
+Each takes a place with real numbers, and gives pairs (mistake, what should stand there instead).
+"""
 
 from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.proof.repairs.nodes import (
-    Found,
-    Known,
-    Site,
-    fits,
-    is_mask,
-    is_operand,
-    kind_of,
-    method,
-    parsed,
-    transposed,
-)
+from npformer.proof.repairs.nodes import Known, Site, fits, is_mask, is_named, is_operand
 from npformer.typing import Shape
-
-
-def factors(site: Site, known: Known) -> Found:
-    """A number or an array of the pool, multiplied, divided or matrix-multiplied."""
-    node, value = known.at(site)
-    if not is_operand(site) or kind_of(value) == "b":
-        return
-    shape = np.shape(value)
-    for text, v in known.pool.items():
-        if text == ast.unparse(node):
-            continue
-        spelled = _broadcast(text, np.shape(v), shape)
-        if spelled:
-            cause = "factor" if np.ndim(v) == 0 else "missing factor"
-            for op in (ast.Mult(), ast.Div()):
-                yield cause, ast.BinOp(node, op, parsed(spelled))
-        if len(shape) >= 2 and np.ndim(v) == 2:
-            for left, right in ((node, parsed(text)), (node, transposed(parsed(text))), (parsed(text), node),
-                                (transposed(parsed(text)), node)):  # fmt: skip
-                yield "missing factor", ast.BinOp(left, ast.MatMult(), right)
-    for number in ("2", "0.5", "3"):
-        yield "factor", ast.BinOp(node, ast.Mult(), parsed(number))
-
-
-def derived_factors(site: Site, known: Known) -> Found:
-    """A function of an array of the pool, multiplied."""
-    node, value = known.at(site)
-    if not is_operand(site) or is_mask(value):
-        return
-    for text, v in known.pool.items():
-        spelled = _broadcast(text, np.shape(v), np.shape(value))
-        if spelled and np.ndim(v) and not is_mask(v) and text.isidentifier() and text != ast.unparse(node):
-            for derived in (*_DERIVED, *(f"{name}({{0}})" for name in known.helpers)):
-                yield "missing factor", ast.BinOp(node, ast.Mult(), parsed(derived.format(spelled)))
-
-
-def functions(site: Site, known: Known) -> Found:
-    """A function applied to an existing value."""
-    node, value = known.at(site)
-    text = f"({ast.unparse(node)})"
-    for derived in ("{0} ** 2", "{0} ** 0.5", "{0} ** 3", "1 / {0}", "1 - {0}", f"{_NP}.sign({{0}})",
-                    f"{_NP}.exp({{0}})", f"{_NP}.conj({{0}})"):  # fmt: skip
-        yield "wrong factor", parsed(derived.format(text))
-    for name in known.helpers:
-        yield "wrong factor", parsed(f"{name}{text}")
-    if np.ndim(value) == 2 and np.shape(value)[0] == np.shape(value)[1]:
-        yield "wrong factor", parsed(f"{_NP}.linalg.inv{text}")
-    if np.ndim(value) == 2:
-        yield "wrong branch", parsed(f"{_NP}.tril{text}")
-
-
-def choices(site: Site, known: Known) -> Found:
-    """One of two, by a mask of the pool."""
-    node, value = known.at(site)
-    if not is_operand(site) or is_mask(value) or not np.ndim(value):
-        return
-    names = [text for text, v in known.pool.items() if text.isidentifier() and not is_mask(v) and np.ndim(v)]
-    masks = [text for text, v in known.pool.items() if is_mask(v) and fits(np.shape(v), np.shape(value))]
-    masks += [f"({n} > 0)" for n in names if np.shape(known.pool[n]) == np.shape(value)]
-    others = ["0", "1", f"-({ast.unparse(node)})"]
-    others += [text for text, v in known.pool.items() if np.shape(v) == np.shape(value) and not is_mask(v)]
-    for mask, other in itertools.product(masks[:6], others[:12]):
-        for parts in ([parsed(mask), node, parsed(other)], [parsed(mask), parsed(other), node]):
-            yield "wrong branch", ast.Call(parsed(f"{_NP}.where"), parts, [])
-
-
-def terms_of_two(site: Site, known: Known) -> Found:
-    """A product of two names, added to a sum or to an assigned or returned value."""
-    node, value = known.at(site)
-    if not _takes_terms(site) or is_mask(value):
-        return
-    for text, v in _products(known.pool):
-        if fits(np.shape(v), np.shape(value)):
-            yield from _added(node, text)
-
-
-def _added(node: ast.expr, text: str) -> Found:
-    """A term, added and subtracted."""
-    for op in (ast.Add(), ast.Sub()):
-        yield "missing term", ast.BinOp(node, op, parsed(text))
-
-
-def _takes_terms(site: Site) -> bool:
-    """Whether the place is part of a sum, an assigned or returned value, or a name."""
-    is_in_sum = isinstance(site.parent, ast.BinOp) and isinstance(site.parent.op, ast.Add | ast.Sub)
-    is_whole = isinstance(site.parent, ast.Assign | ast.AugAssign | ast.Return | ast.Tuple)
-    return is_in_sum or is_whole or isinstance(site.get(), ast.Name)
-
-
-def projections(site: Site, known: Known) -> Found:
-    """What a norm or a softmax takes off: a mean or a sum over the last axis of a name or of a product of two.
-
-    With a name as a factor, too, and both terms of a norm: a − mean(a), a − sum(a·b), a − b·mean(a·b),
-    a − mean(a) − b·mean(a·b).
-    """
-    node, value = known.at(site)
-    shape = np.shape(value)
-    if not _takes_terms(site) or is_mask(value) or not shape or shape[-1] < 2:
-        return
-    alike = [text for text, v in known.pool.items() if np.shape(v) == shape and not is_mask(v)]
-    names = [text for text in alike if all(part.isidentifier() for part in text.split("."))][:MOST_NAMES]  # x, self.x
-    text = ast.unparse(node)
-    for name in names if text in names else ():
-        both = f"{text} - {text}.mean({_LAST}) - {name} * ({text} * {name}).mean({_LAST})"
-        yield "missing term", parsed(both)
-    products = [f"({a} * {b})" for a, b in itertools.combinations_with_replacement(names, 2)]
-    for inner, mean in itertools.product([*names, *products], ("mean", "sum")):
-        taken = f"{inner}.{mean}({_LAST})"
-        for term in (taken, *(f"{name} * {taken}" for name in names if name in inner.strip("()").split(" * "))):
-            for op in (ast.Sub(), ast.Add()):
-                yield "missing term", ast.BinOp(node, op, parsed(term))
-
 
 #: The most names of which projections are made.
 MOST_NAMES = 5
 _LAST = "axis=-1, keepdims=True"
 _NP = "__import__('numpy')"
+_SIGMOID = f"1 / (1 + {_NP}.exp(-{{0}}))"
 #: Functions of an array that are common factors in derivatives.
 _DERIVED = ("(1 - {0})", "(1 - {0} ** 2)", "({0} > 0)", "(1 + {0})", f"{_NP}.sign({{0}})", f"{_NP}.exp({{0}})",
-            f"{_NP}.cos({{0}})", f"{_NP}.sin({{0}})", "({0} * (1 - {0}))", "({0} ** 2)", "({0} ** -2)")  # fmt: skip
+            f"{_NP}.cos({{0}})", f"{_NP}.sin({{0}})", "({0} * (1 - {0}))", "({0} ** 2)", "({0} ** -2)",
+            f"({_SIGMOID})")  # fmt: skip
+_FUNCTIONS = ("{0} ** 2", "{0} ** 0.5", "{0} ** 3", "1 / {0}", "1 - {0}", f"{_NP}.sign({{0}})", "abs({0})",
+              f"{_NP}.exp({{0}})", f"{_NP}.conj({{0}})", _SIGMOID)  # fmt: skip
+
+Texts = Iterator[tuple[str, str]]
+
+
+class Here(NamedTuple):
+    """A place, with its value and its source, and what there is to build with."""
+
+    site: Site
+    value: Any
+    text: str
+    known: Known
+
+    @property
+    def shape(self) -> Shape:
+        return np.shape(self.value)
+
+    @property
+    def is_operand(self) -> bool:
+        return is_operand(self.site) and not is_mask(self.value)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it is a name, or a part of one."""
+        return isinstance(self.site.get(), ast.Name | ast.Subscript | ast.Attribute) and not is_mask(self.value)
+
+    @property
+    def takes_terms(self) -> bool:
+        """Whether it is a sum's first part, or an assigned or returned value: one place of several alike."""
+        parent = self.site.parent
+        is_in_sum = isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Add | ast.Sub)
+        is_whole = isinstance(parent, ast.Assign | ast.AugAssign | ast.Return | ast.Tuple)
+        return ((is_in_sum and self.site.field == "left") or is_whole) and not is_mask(self.value)
+
+    def others(self) -> Iterator[tuple[str, Any]]:
+        """The other values, by their source."""
+        return ((text, v) for text, v in self.known.pool.items() if text != self.text)
+
+    def arrays(self) -> list[str]:
+        """Names of arrays of numbers."""
+        return [text for text, v in self.others() if text.isidentifier() and np.ndim(v) and not is_mask(v)]
+
+    def numbers(self) -> list[str]:
+        return [text for text, v in self.others() if is_named(text) and not np.ndim(v)]
+
+
+def factors(here: Here) -> Texts:
+    """A number or an array of the pool, multiplied, divided or matrix-multiplied."""
+    for text, v in here.others() if here.is_operand else ():
+        for op in "*/" if (spelled := _broadcast(text, np.shape(v), here.shape)) else "":
+            yield "missing factor" if np.ndim(v) else "factor", f"({here.text}) {op} {spelled}"
+        if len(here.shape) >= 2 and np.ndim(v) == 2:
+            for array in (f"({text})", f"({text}).swapaxes(-1, -2)"):
+                yield "missing factor", f"({here.text}) @ {array}"
+                yield "missing factor", f"{array} @ ({here.text})"
+    for number in ("2", "0.5", "3") if here.is_operand else ():
+        yield "factor", f"({here.text}) * {number}"
+
+
+def derived_factors(here: Here) -> Texts:
+    """A function of an array of the pool, multiplied."""
+    for name in here.arrays() if here.is_operand else ():
+        if spelled := _broadcast(name, np.shape(here.known.pool[name]), here.shape):
+            for derived in (*_DERIVED, *(f"{helper}({{0}})" for helper in here.known.helpers)):
+                yield "missing factor", f"({here.text}) * {derived.format(spelled)}"
 
 
 def _broadcast(text: str, shape: Shape, to: Shape) -> str:
     """The array in a form that broadcasts with the other shape: unchanged, or with appended axes."""
-    if fits(shape, to):
-        return text
+    if fits(shape, to) or fits(to, shape):
+        return f"({text})"
     missing = len(to) - len(shape)
-    if shape and missing > 0 and to[: len(shape)] == shape:
-        return f"{text}[..., {', '.join(['None'] * missing)}]"
-    return ""
+    return f"({text})[..., {', '.join(['None'] * missing)}]" if shape and to[: len(shape)] == shape and missing else ""
 
 
-def names(site: Site, known: Known) -> Found:
-    """Another array of the same shape in its place."""
-    node, value = known.at(site)
-    if isinstance(node, ast.Name | ast.Subscript | ast.Attribute):
-        for text, v in known.pool.items():
-            if np.shape(v) == np.shape(value) and text != ast.unparse(node):
-                yield "wrong factor", parsed(text)
+def functions(here: Here) -> Texts:
+    """A function applied to an existing value."""
+    for derived in (*_FUNCTIONS, *(f"{helper}({{0}})" for helper in here.known.helpers)):
+        yield "wrong factor", derived.format(f"({here.text})")
+    if len(here.shape) == 2:
+        yield "wrong branch", f"{_NP}.tril({here.text})"
+        yield "wrong factor", f"{_NP}.linalg.inv({here.text})"
 
 
-def sums(site: Site, known: Known) -> Found:
-    node, value = known.at(site)
-    axes = [*range(np.ndim(value)), *itertools.combinations(range(np.ndim(value)), 2)]
-    for axis, name in itertools.product(axes if kind_of(value) == "f" else (), ("sum", "mean")):
-        yield "summed axis", method(node, name, axis=axis, keepdims=True)
+def choices(here: Here) -> Texts:
+    """One of two, by a mask of the pool."""
+    if not here.is_operand or not here.shape:
+        return
+    names, pool = here.arrays(), here.known.pool
+    masks = [text for text, v in here.others() if is_mask(v) and fits(np.shape(v), here.shape)]
+    masks += [f"{name} > 0" for name in names if np.shape(pool[name]) == here.shape]
+    masks += [f"abs({name}) < {bound}" for name in names[:2] for bound in here.numbers()[:2]]
+    others = ["0", "1", f"-({here.text})", *(f"{_NP}.sign({name})" for name in names[:2])]
+    others += [f"({here.text}) * {text}" for text in pool if text.isidentifier()][:4]
+    others += [text for text, v in here.others() if np.shape(v) == here.shape and not is_mask(v)]
+    for mask, other in itertools.product(masks[:8], others[:18]):
+        yield "wrong branch", f"{_NP}.where({mask}, {here.text}, {other})"
+        yield "wrong branch", f"{_NP}.where({mask}, {other}, {here.text})"
 
 
-def terms(site: Site, known: Known) -> Found:
-    node, value = known.at(site)
-    if is_operand(site) and kind_of(value) in "fiu":
-        fitting = [text for text, v in known.pool.items() if fits(np.shape(v), np.shape(value))]
-        for text in (*fitting, "1", "1.0"):
-            yield from _added(node, text)
+def _added(here: Here, terms: Iterable[tuple[str, Shape]]) -> Texts:
+    for text, shape in terms:
+        for op in "+-" if fits(shape, here.shape) else "":
+            yield "missing term", f"({here.text}) {op} {text}"
 
 
-def _products(pool: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Products of two names: element by element, of matrices, and outer ones."""
-    names = [(text, v) for text, v in pool.items() if isinstance(v, np.ndarray) and v.dtype.kind == "f"]
-    names = [(text, v) for text, v in names if text.replace("[", "").replace("]", "").isidentifier()]
-    for (a, v), (b, w) in itertools.product(names, names):
-        if a <= b and (fits(v.shape, w.shape) or fits(w.shape, v.shape)):
-            yield f"{a} * {b}", v * w
-        for left, x in ((a, v), (f"{a}.T", v.T)):
-            for right, y in ((b, w), (f"{b}.T", w.T)):
-                if x.ndim == y.ndim == 2 and x.shape[1] == y.shape[0]:
-                    yield f"{left} @ {right}", x @ y
-        if v.ndim == w.ndim == 1:
-            yield f"{a}[:, None] * {b}", np.outer(v, w)
+def names_added(here: Here) -> Texts:
+    if here.takes_terms:
+        yield from _added(here, ((n, here.shape) for n in here.arrays() if np.shape(here.known.pool[n]) == here.shape))
 
 
-#: Changes that add a value of the function, and those that build new expressions; in the order in which they are tried.
-ADDITIONS = (factors, terms, names, functions, terms_of_two)
-INVENTIONS = (projections, derived_factors, choices, sums)
+def terms(here: Here) -> Texts:
+    """An expression or a small number, such as an ε of the forward."""
+    if here.is_operand:
+        small = [repr(number) for number in here.known.constants if 0 < abs(number) < 1e-2]
+        fitting = [(f"({text})", np.shape(v)) for text, v in here.others()]
+        yield from _added(here, [*fitting, *((number, ()) for number in (*small, "1", "1.0"))])
+
+
+def products(here: Here) -> Texts:
+    if here.takes_terms:
+        yield from _added(here, here.known.products)
+
+
+def products_at_names(here: Here) -> Texts:
+    if isinstance(here.site.get(), ast.Name) and not here.takes_terms and not is_mask(here.value):
+        yield from _added(here, here.known.products)
+
+
+def unused_names(here: Here) -> Texts:
+    """A name that is not used yet, times a number of the pool, times 1, 2 or 1/2."""
+    yield from _with_numbers(
+        here, [(n, np.shape(here.known.pool[n])) for n in here.known.unused if n in here.known.pool]
+    )
+
+
+def unused_in_products(here: Here) -> Texts:
+    """The same of its product with another name."""
+    yield from _with_numbers(
+        here, [each for each in here.known.products if any(n in each[0] for n in here.known.unused)]
+    )
+
+
+def _with_numbers(here: Here, terms: list[tuple[str, Shape]]) -> Texts:
+    kinds = itertools.product(terms, ("1", *here.numbers()), ("1", "2", "0.5")) if here.takes_terms else ()
+    for (text, shape), *numbers in kinds:
+        yield from _added(here, [(" * ".join([*(n for n in numbers[::-1] if n != "1"), text]), shape)] if shape else ())
+
+
+def projections(here: Here) -> Texts:
+    """What a norm or a softmax takes off: a mean or a sum over the last axis of a name or of a product of two.
+
+    With a name as a factor, too, and both terms of a norm: a − mean(a), a − sum(a·b), a − b·mean(a·b),
+    a − mean(a) − b·mean(a·b).
+    """
+    text, is_place = here.text, here.takes_terms or isinstance(here.site.get(), ast.Name)
+    if not is_place or is_mask(here.value) or not here.shape or here.shape[-1] < 2:
+        return
+    alike = [name for name, v in here.known.pool.items() if np.shape(v) == here.shape and not is_mask(v)]
+    names = [name for name in alike if is_named(name)][:MOST_NAMES]
+    for name in names if text in names else ():
+        yield "missing term", f"{text} - {text}.mean({_LAST}) - {name} * ({text} * {name}).mean({_LAST})"
+    inner = [*names, *(f"({a} * {b})" for a, b in itertools.combinations_with_replacement(names, 2))]
+    for part, mean in itertools.product(inner, ("mean", "sum")):
+        taken = f"{part}.{mean}({_LAST})"
+        factors = ["", *(f"{name} * " for name in names if name in part.strip("()").split(" * "))]
+        yield from _added(here, [(f"{factor}{taken}", here.shape) for factor in factors])
+
+
+def names(here: Here) -> Texts:
+    """Another array of the same shape in the place of one, what it lacks to 1, or 1."""
+    if here.is_read:
+        same = [text for text, v in here.others() if is_named(text) and np.shape(v) == here.shape]
+        yield from (("wrong factor", text) for text in (*same, f"1 - {here.text}", "1"))
+
+
+def expressions(here: Here) -> Texts:
+    """An expression of the same shape in the place of a name."""
+    if here.is_read:
+        same = (text for text, v in here.others() if not is_named(text) and np.shape(v) == here.shape)
+        yield from (("wrong factor", text) for text in same)
+
+
+def sums(here: Here) -> Texts:
+    axes = [*range(len(here.shape)), *itertools.combinations(range(len(here.shape)), 2)]
+    for axis, name in itertools.product(axes if not is_mask(here.value) else (), ("sum", "mean")):
+        yield "summed axis", f"({here.text}).{name}(axis={axis}, keepdims=True)"
+
+
+Addition = Callable[[Here], Texts]
+#: Cheap ones, those that add a value of the function, and those that build new expressions; as they are tried.
+EXCHANGES: tuple[Addition, ...] = (names, names_added)
+ADDITIONS: tuple[Addition, ...] = (unused_names, factors, products, terms, expressions, functions)
+INVENTIONS: tuple[Addition, ...] = (
+    unused_in_products, projections, derived_factors, choices, sums, products_at_names
+)  # fmt: skip

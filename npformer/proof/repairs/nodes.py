@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
-import copy
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,16 +39,47 @@ class Edit(NamedTuple):
 
     cause: str
     site: Site
-    node: ast.AST
+    node: ast.AST | str  # or the source of an expression
+    also: tuple[Site, ...] = ()  # other places for the same node
 
 
-class Known(NamedTuple):
+@dataclass(frozen=True)
+class Known:
     """The values of one run: of each node by id, of names and expressions to build with, and forward's constants."""
 
     values: Mapping[int, Any]
     pool: Mapping[str, Any]  # source of an expression -> its value
     helpers: tuple[str, ...]  # functions of one argument that the forward calls, too
     constants: tuple[float, ...]
+    unused: tuple[str, ...]  # names
+    idle: Container[Site]  # places on which no wrong tensor depends, or a right one as well
+    sites: Sequence[Site]
+
+    def twins(self, site: Site) -> tuple[Site, ...]:
+        """The other places with the same source."""
+        text = ast.dump(site.get())
+        return tuple(other for other in self.sites if other != site and ast.dump(other.get()) == text)
+
+    @cached_property
+    def products(self) -> list[tuple[str, Shape]]:
+        """Products of two names, with their shapes: element by element, of rows or columns, of matrices, outer ones."""
+        found = []
+        arrays = [(text, v) for text, v in self.pool.items() if isinstance(v, np.ndarray) and v.dtype.kind == "f"]
+        names = [(text, v.shape) for text, v in arrays if text.replace("[", "").replace("]", "").isidentifier()]
+        pairs = sorted(itertools.product(enumerate(names), repeat=2), key=lambda pair: min(pair[0][0], pair[1][0]))
+        for (_, (a, m)), (_, (b, n)) in pairs:
+            if a <= b and (fits(m, n) or fits(n, m)):
+                found.append((f"{a} * {b}", n if fits(m, n) else m))
+            if m == n[:-1]:
+                found.append((f"{a}[..., None] * {b}", n))
+            for (left, x), (right, y) in itertools.product(
+                ((a, m), (f"{a}.T", m[::-1])), ((b, n), (f"{b}.T", n[::-1]))
+            ):
+                if len(x) == len(y) == 2 and x[1] == y[0]:
+                    found.append((f"{left} @ {right}", (x[0], y[1])))
+            if len(m) == len(n) == 1:
+                found.append((f"{a}[:, None] * {b}", m + n))
+        return found
 
     def at(self, site: Site) -> tuple[Any, Any]:
         """(the node at a place, its value); None for an unknown value."""
@@ -54,7 +87,7 @@ class Known(NamedTuple):
         return node, self.values.get(id(node))
 
 
-Found = Iterator[tuple[str, ast.AST]]
+Found = Iterator[tuple[str, ast.AST | str]]
 
 
 def sites(function: ast.AST) -> list[Site]:
@@ -80,9 +113,9 @@ def is_value(site: Site, known: Known) -> bool:
 
 
 def is_operand(site: Site) -> bool:
-    """Whether a value is computed with: in an expression, a call, a result, or before .sum() and .mean()."""
+    """Whether a value is computed with: in an expression, a call, a result, or before .sum(), .T and their like."""
     if isinstance(site.parent, ast.Attribute):
-        return site.parent.attr in ("sum", "mean")
+        return site.parent.attr in ("sum", "mean", "T", "mT", "swapaxes", "transpose", "reshape")
     return isinstance(site.parent, ast.Assign | ast.AugAssign | ast.Return | ast.Tuple | ast.BinOp | ast.Call)
 
 
@@ -100,12 +133,14 @@ def kind_of(value: Any) -> str:
     return getattr(value, "dtype", np.dtype(float)).kind
 
 
+def is_named(text: str) -> bool:
+    """x, x.T or self.x"""
+    return all(part.isidentifier() for part in text.split("."))
+
+
 def fits(shape: Shape, to: Shape) -> bool:
     """Whether it broadcasts to the other shape without making it larger."""
-    try:
-        return np.broadcast_shapes(shape, to) == to
-    except ValueError:
-        return False
+    return len(shape) <= len(to) and all(n in (1, m) for n, m in zip(shape[::-1], to[::-1], strict=False))
 
 
 def array_of(node: ast.Call) -> ast.expr | None:
@@ -116,60 +151,37 @@ def array_of(node: ast.Call) -> ast.expr | None:
     return node.args[0] if node.args else None
 
 
-def inputs_of(node: ast.Call) -> list[ast.expr]:
-    return [*node.args, *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
-
-
 def renamed(node: ast.Call, name: str) -> ast.Call:
-    if isinstance(node.func, ast.Attribute):
-        return ast.Call(ast.Attribute(node.func.value, name, ast.Load()), node.args, node.keywords)
-    return ast.Call(ast.Name(name, ast.Load()), node.args, node.keywords)
+    func = ast.Attribute(node.func.value, name, ast.Load()) if isinstance(node.func, ast.Attribute) else parsed(name)
+    return ast.Call(func, node.args, node.keywords)
 
 
 def literal(value: Any) -> ast.expr:
     return parsed(repr(value))
 
 
+@cache
 def parsed(text: str) -> ast.expr:
+    """The same tree for the same text: what stays in a source is copied."""
     return ast.parse(text, mode="eval").body
 
 
-def method(node: ast.expr, name: str, *arguments: Any, **words: Any) -> ast.Call:
-    """A call of a method, with literal arguments."""
-    keywords = [ast.keyword(word, literal(value)) for word, value in words.items()]
-    return ast.Call(ast.Attribute(node, name, ast.Load()), list(map(literal, arguments)), keywords)
-
-
 def transposed(node: ast.expr) -> ast.expr:
-    return method(node, "swapaxes", -1, -2)
+    return parsed(f"({ast.unparse(node)}).swapaxes(-1, -2)")
 
 
-def turned(node: ast.expr, axis: int, rank: int) -> ast.expr:
-    parts: list[ast.expr] = [ast.Slice() for _ in range(rank)]
-    parts[axis] = ast.Slice(step=literal(-1))
-    return ast.Subscript(node, ast.Tuple(parts, ast.Load()), ast.Load())
+def located(node: Any, at: Any) -> Any:
+    """The node, which may be told by its text, at the place of another in its file."""
+    node = ast.parse(node, mode="eval").body if isinstance(node, str) else node
+    return ast.fix_missing_locations(ast.copy_location(node, at)) if hasattr(at, "lineno") else node
 
 
-def as_index(node: ast.expr) -> ast.expr:
-    """The content of brackets as a value, in which slices are calls."""
-    if isinstance(node, ast.Tuple):
-        return ast.Tuple([as_index(part) for part in node.elts], ast.Load())
-    if isinstance(node, ast.Slice):
-        parts = [part or ast.Constant(None) for part in (node.lower, node.upper, node.step)]
-        return ast.Call(ast.Name("slice", ast.Load()), parts, [])
-    return node
+#: What has variables of its own.
+SCOPES = (ast.FunctionDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def _with_context(node: Any, context: Callable[[], ast.expr_context]) -> Any:
-    changed = copy.copy(node)
-    if hasattr(changed, "ctx"):
-        changed.ctx = context()
-    return changed
-
-
-def stored(node: ast.expr) -> Any:
-    return _with_context(node, ast.Store)
-
-
-def loaded(node: ast.expr) -> Any:
-    return _with_context(node, ast.Load)
+def has_scope(node: Any) -> bool:
+    """Whether it means something else where it sees the function's variables from outside."""
+    if isinstance(node, str):
+        return any(word in node for word in ("lambda", " for ", "super()"))
+    return any(isinstance(part, SCOPES) or getattr(part, "id", "") == "super" for part in ast.walk(node))

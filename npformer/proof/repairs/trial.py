@@ -1,33 +1,39 @@
-"""Runs of a check with another function in the place of one of the user's: a pair's backward, or a method named so."""
+"""Runs of a check for functions of the user's that may be at fault: a pair's backward, or methods named so."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
+from npformer.backend import Pair
 from npformer.proof.checkable import Checkable
-from npformer.proof.repairs.source import is_installed
+from npformer.proof.repairs.source import is_installed, unwrapped
 from npformer.proof.subject import LayerSubject, PairSubject, Subject, Upstream
 from npformer.typing import HostArrays
 
 #: Objects inside the checked one are looked at up to this depth, and up to this many.
 DEPTH, MOST_OBJECTS = 4, 200
-#: The most changes of one function. An object's forward runs with each of them, a pair's does not.
-MOST_OF_PAIR, MOST_OF_METHOD = 8_000, 1_500
 
 
 class Trial(NamedTuple):
-    """A function of the user's, and what the check's gradients are with another one in its place."""
+    """A function of the user's, its forward, and the check's gradients by the number of the upstream gradient."""
 
     function: Callable[..., Any]
     forward: Callable[..., Any]
-    exchanged: Callable[[Any], AbstractContextManager[None]]  # a context in which the other one is in its place
-    run: Callable[[Any, int], HostArrays]  # (the other one, number of the upstream gradient) -> gradients
-    most: int  # the most changes to try
+    run: Callable[[int], HostArrays]
+
+
+def plain(checked: Subject) -> Subject:
+    """The subject with the Python function of a compiled backward, which would not see a change."""
+    target: Any = getattr(checked, "target", None)
+    if not isinstance(checked, PairSubject) or isinstance(target.backward, FunctionType | MethodType | partial):
+        return checked
+    found = copy.copy(checked)
+    found.target = Pair(target.forward, unwrapped(target.backward))
+    return found
 
 
 def trials_of(checked: Subject, upstreams: Sequence[Upstream]) -> list[Trial]:
@@ -41,17 +47,13 @@ def trials_of(checked: Subject, upstreams: Sequence[Upstream]) -> list[Trial]:
 
 
 def _of_pair(checked: PairSubject, upstreams: Sequence[Upstream]) -> list[Trial]:
+    forward, backward = checked.target
     try:
         given = [checked.call(upstream) for upstream in upstreams]
         copy.deepcopy(given[0])
     except Exception:
         return []  # a cache that cannot be copied allows no repeated runs
-
-    def run(function: Any, number: int) -> HostArrays:
-        return checked.inputs.named(function(*copy.deepcopy(given[number])))
-
-    forward, backward = checked.target
-    return [Trial(backward, forward, lambda function: nullcontext(), run, MOST_OF_PAIR)]
+    return [Trial(backward, forward, lambda number: checked.inputs.named(backward(*copy.deepcopy(given[number]))))]
 
 
 def _of_methods(checked: LayerSubject, upstreams: Sequence[Upstream]) -> Iterator[Trial]:
@@ -59,30 +61,8 @@ def _of_methods(checked: LayerSubject, upstreams: Sequence[Upstream]) -> Iterato
     for kind in dict.fromkeys(base for each in _within(owner) for base in type(each).__mro__):
         for name, method in list(vars(kind).items()):
             if name.endswith("backward") and isinstance(method, FunctionType) and not is_installed(method):
-                yield _of_method(checked, upstreams, kind, name, method)
-
-
-def _of_method(
-    checked: LayerSubject, upstreams: Sequence[Upstream], kind: type, name: str, method: FunctionType
-) -> Trial:
-    exchanged = partial(_exchanged, kind, name)
-
-    def run(function: Any, number: int) -> HostArrays:
-        with exchanged(function):
-            return checked.gradients(upstreams[number])
-
-    return Trial(method, getattr(kind, "forward", method), exchanged, run, MOST_OF_METHOD)
-
-
-@contextmanager
-def _exchanged(kind: type, name: str, function: Any) -> Iterator[None]:
-    """Within this context the class has this method."""
-    before = vars(kind)[name]
-    setattr(kind, name, function)
-    try:
-        yield
-    finally:
-        setattr(kind, name, before)
+                forward = getattr(kind, "forward", method)
+                yield Trial(method, forward, lambda number: checked.gradients(upstreams[number]))
 
 
 def _within(owner: Any) -> list[Any]:

@@ -1,0 +1,286 @@
+"""A change is a cause only if the gradient is right with it by the verdict's own limit, here and elsewhere."""
+
+import math
+
+import numpy as np
+import pytest
+
+from npformer.proof import gradcheck
+from tests.proof.functions import normals
+
+normal = normals(7)
+LAST = {"axis": -1, "keepdims": True}
+
+
+def told(forward, backward, *inputs, **options):
+    """The diagnoses of the wrong tensors, without place."""
+    rows = [row for row in gradcheck((forward, backward), *inputs, **options).rows if row.verdict == "WRONG"]
+    assert rows
+    return {
+        row.tensor: "`" + row.diagnosis.partition("`")[2] if "`" in row.diagnosis else row.diagnosis for row in rows
+    }
+
+
+def gelu(x):
+    t = np.tanh(0.7978845608028654 * (x + 0.044715 * x**3))
+    return 0.5 * x * (1 + t), x
+
+
+def gelu_with_few_digits(dy, x):
+    t = np.tanh(0.79788456 * (x + 0.044715 * x**3))
+    return dy * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.79788456 * (1 + 3 * 0.044715 * x * x))
+
+
+def normalised(x, eps):
+    n = np.sqrt((x * x).sum(**LAST))
+    return x / (n + eps), (x, n, eps)
+
+
+def normalised_with_eps_in_one_place(dy, cache):
+    x, n, eps = cache
+    return dy / n - x * (dy * x).sum(**LAST) / (n * (n + eps) ** 2)
+
+
+def ratio(x, n):
+    return x / n, (x, n)
+
+
+def ratio_with_another_eps(dy, cache):
+    x, n = cache
+    return dy / n, -dy * x / n / (n + 1e-8)
+
+
+def logarithm(p):
+    return np.log(p + 1e-9), p
+
+
+P = np.random.default_rng(0).uniform(0.2, 0.9, (3, 4))
+EPS = normal(4, 3)
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward", "inputs", "tensor", "text"),
+    [
+        (gelu, gelu_with_few_digits, (EPS,), "x", "`0.79788456` should be `0.7978845608028654`, in 2 places"),
+        (normalised, normalised_with_eps_in_one_place, (EPS, 1e-8), "x", "`dy / n` should be `dy / (n + eps)`"),
+        (ratio, ratio_with_another_eps, (EPS, P.T + 1), "n", "`n + 1e-08` should be `n`"),
+        (logarithm, lambda dy, p: dy / p, (P,), "p", "`p` should be `p + 1e-09`"),
+    ],
+    ids=["digits", "eps forgotten", "eps too many", "eps of a logarithm"],
+)
+def test_a_small_error_is_told_by_what_mends_all_of_it(forward, backward, inputs, tensor, text):
+    """Each error is between 1e-10 and 1e-7, where nearly every change seems to be near enough."""
+    assert told(forward, backward, *inputs)[tensor] == text
+
+
+def test_noise_has_no_cause():
+    """A forward with few digits of its own, and a backward that is right but for them."""
+
+    def variance(x):
+        mean = x.mean(**LAST)
+        return np.sqrt((x * x).mean(**LAST) - mean * mean), x
+
+    def backward(dy, x):
+        h = x - x.mean(**LAST)
+        return dy * h / np.sqrt((h * h).mean(**LAST)) / x.shape[-1] * (1 + 3e-9 * np.cos(1e6 * x))
+
+    assert told(variance, backward, normal(3, 5) + 1e3)["x"] == "no known pattern fits"
+
+
+def halved(x, beta=0.5):
+    return 0.5 * beta * x**2 + np.sin(x), (x, beta)
+
+
+def halved_backward(dy, cache):
+    x, beta = cache
+    return dy * (beta * 2 * x + np.cos(x))
+
+
+def rational(d, nu):
+    return (1 + 2 * d * d) ** (-nu), (d, nu)
+
+
+def rational_backward(dy, cache):
+    d, nu = cache
+    return -dy * 2 * nu * d * (1 + 2 * d * d) ** (-nu - 1)
+
+
+def cooled(x, temperature=2.0):
+    return np.sin(x / temperature), (x, temperature)
+
+
+def cooled_backward(dy, cache):
+    x, temperature = cache
+    return dy * np.cos(x / temperature) / 2 / temperature
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward", "options", "text"),
+    [
+        (halved, halved_backward, {"beta": 0.5}, "`beta * 2` should be `beta`"),
+        (halved, halved_backward, {}, "`beta * 2` should be `beta`"),
+        (rational, rational_backward, {"nu": 0.5}, "`-dy * 2` should be `-dy * 4`"),
+        (cooled, cooled_backward, {}, "`dy * np.cos(x / temperature) / 2` should be `dy * np.cos(x / temperature)`"),
+    ],
+    ids=["an option", "a default in the cache", "an option of one half", "a default of two"],
+)  # fmt: skip
+def test_a_number_is_no_cause_because_an_option_equals_it_here(forward, backward, options, text):
+    """0.5 and beta are the same here, and differ elsewhere."""
+    assert list(told(forward, backward, EPS, **options).values()) == [text]
+
+
+def test_an_option_that_backward_has_by_itself_stays():
+    """Its own default does not move with the forward's option."""
+
+    def forward(x, beta):
+        return np.sin(beta * x), x
+
+    def backward(dy, x, beta=0.5):
+        return dy * np.cos(beta * x) / beta
+
+    assert told(forward, backward, EPS, beta=0.5)["x"].startswith("`dy * np.cos(beta * x) / beta` should be")
+
+
+def rearranged(x):
+    return x.reshape(2, 3, -1).swapaxes(0, 1).reshape(6, -1) * np.arange(6)[:, None], x.shape
+
+
+def rearranged_backward(dy, shape):
+    return (dy * np.arange(6)[:, None]).reshape(2, 3, -1).swapaxes(0, 1).reshape(shape)
+
+
+def averaged(x):
+    return np.sin(x).mean(axis=0), x
+
+
+def averaged_backward(dy, x):
+    return dy * np.cos(x) / x.shape[1]
+
+
+def projected(x, w):
+    return x @ w / np.sqrt(w.shape[-1]), (x, w)
+
+
+def projected_backward(dy, cache):
+    x, w = cache
+    dh = dy / np.sqrt(x.shape[-1])
+    return dh @ w.T, x.T @ dh
+
+
+def masked(x, mask):
+    return np.where(mask, np.sin(x), x), (x, mask)
+
+
+def masked_backward(dy, cache):
+    x, mask = cache
+    return dy * np.cos(2 * x) * mask
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward", "inputs", "text"),
+    [
+        (
+            rearranged,
+            rearranged_backward,
+            (normal(6, 4),),
+            "`(dy * np.arange(6)[:, None]).reshape(2, 3, -1)` should be",
+        ),
+        (averaged, averaged_backward, (normal(4, 3),), "`x.shape[1]` should be `x.shape[0]`"),
+        (projected, projected_backward, (normal(4, 6), normal(6, 5)), "`x.shape[-1]` should be `w.shape[1]`"),
+    ],
+    ids=["2·3 = 6", "one axis for another", "5 = 6 - 1"],
+)
+def test_lengths_that_fit_by_chance(forward, backward, inputs, text):
+    (found,) = set(told(forward, backward, *inputs).values())
+    assert found.startswith(text)
+    assert "swapaxes(0, 2)" not in found
+
+
+def test_a_mask_that_is_all_true_is_not_dropped_as_the_cause():
+    """Without the mask the gradient is right here, and wrong wherever the mask is False."""
+
+    def backward(dy, cache):
+        x, mask = cache
+        return dy * np.cos(x) * (mask & (x > -9) & (x < 0.3))
+
+    found = told(masked, backward, normal(3, 4), np.ones((3, 4), bool))["x"]
+    assert "should be `dy * np.cos(x)`" not in found
+
+
+def test_a_gradient_that_is_not_the_same_twice_has_no_cause():
+    rng = np.random.default_rng(5)
+
+    def take(table, ids):
+        return table[ids], (ids, table.shape)
+
+    def lossy(dy, cache):
+        ids, shape = cache
+        found = np.zeros(shape)
+        for row, update in zip(ids, dy, strict=True):
+            if rng.random() > 0.1:
+                found[row] += update
+        return found
+
+    for seed in range(6):
+        ids = np.random.default_rng(seed).integers(6, size=12)
+        report = gradcheck((take, lossy), normal(6, 4), ids, seed=seed)
+        for row in report.rows:
+            assert row.cause in ("", "unknown")
+            assert row.ok or row.diagnosis == "backward gives other gradients each time, so no cause was looked for"
+
+
+def linear(x, w):
+    return x @ w, (x, w)
+
+
+def test_what_spoils_a_right_tensor_is_refused():
+    """A change of dh would mend x, and spoil w, which is right; so would one that is right only here."""
+
+    def backward(dy, cache):
+        x, w = cache
+        dh = dy
+        return 2 * dh @ w.T, x.T @ dh
+
+    assert told(linear, backward, normal(4, 3), normal(3, 5)) == {"x": "`2 * dh` should be `dh`"}
+
+
+def test_a_product_of_matrices_that_is_missing():
+    def forward(x, w, v):
+        return x @ w @ v, (x, w, v)
+
+    def backward(dy, cache):
+        x, w, _v = cache
+        dh = dy
+        return dh @ w.T, x.T @ dh, (x @ w).T @ dy
+
+    found = told(forward, backward, normal(4, 3), normal(3, 3), normal(3, 3))
+    assert set(found.values()) == {"`dy` should be `dy @ _v.mT`"}
+
+
+def test_a_symmetric_matrix():
+    """Its gradient may be spread over both triangles in any way: it is mended where its symmetric part is right."""
+
+    def forward(a):
+        return np.linalg.inv(a), np.linalg.inv(a)
+
+    def backward(dy, y):
+        g = y @ dy @ y + (y @ dy @ y).T
+        return np.tril(g) + np.diag(np.diag(g)) / 2
+
+    root = normal(3, 3)
+    (row,) = gradcheck((forward, backward), root @ root.T + 2 * np.eye(3), structure="symmetric").rows
+    assert row.verdict == "WRONG"
+    assert row.diagnosis.endswith("`np.tril(g)` should be `-np.tril(g)`")
+
+
+def test_the_users_functions_are_as_they_were():
+    def helper(x):
+        return 1 + x * x
+
+    def backward(dy, y):
+        return dy * helper(y)
+
+    codes = backward.__code__, helper.__code__
+    assert "`1 + x * x` should be `1 - x * x`" in told(lambda x: (np.tanh(x), np.tanh(x)), backward, EPS)["x"]
+    assert (backward.__code__, helper.__code__) == codes
+    assert math.isclose(float(backward(1.0, 2.0)), 5.0)
