@@ -16,8 +16,9 @@ from npformer.typing import HostArray
 
 #: What shows must be smaller, of the gradient or of the largest entry of the tensor, or *right* would tell nothing.
 TOO_COARSE = 0.2
-#: Of the gradient: what scatters by more, and by WORST times what every stored result explains, is imprecise.
-ROUGH = 0.01
+#: Of the gradient, and in roundings: what scatters by more, and by WORST times what every stored result explains, is
+#: imprecise. A kernel that keeps the logarithm of a sum loses some hundreds of roundings, and nobody minds.
+ROUGH, ROUNDINGS = 0.01, 1024
 #: A coefficient explains the error of a tensor if it leaves less of its squares.
 UNEXPLAINED = 0.1
 
@@ -53,6 +54,7 @@ class Compared(NamedTuple):
 def row_of(compared: Compared, precision: Format, most: float) -> Row:
     """The row; most: the largest gradient entry of the whole check."""
     a, n, errors, count = compared.claimed, compared.exact, compared.errors[0], compared.entries
+    rough = min(ROUGH, ROUNDINGS * max(precision.u, precision.product))
     wrong, stays = compared.everywhere("is_wrong"), compared.everywhere("stays")
     scale, size = scale_of(n[:count], most), max(rms(n[:count]), NEGLIGIBLE * most)
     blind = (errors.doubt[:count] >= np.abs(n[:count])) & (errors.doubt[:count] > 0)
@@ -65,7 +67,7 @@ def row_of(compared: Compared, precision: Format, most: float) -> Row:
     elif stays.any():
         verdict, note = WRONG if wrong.any() else UNCLEAR, _what_stays(compared, wrong if wrong.any() else stays)
         note = f"in {precision.name}, {note}" + ("" if wrong.any() else "; too little to be called a mistake")
-    elif all(each.excess > WORST and each.spread > ROUGH * size for each in compared.errors):
+    elif all(each.excess > WORST and each.spread > rough * size for each in compared.errors):
         verdict = UNCLEAR
         much = f"{errors.excess:.2g} times as far as if every result were rounded once"
         share = percent(errors.spread / size, 1)

@@ -1,11 +1,12 @@
 """Stochastic arithmetic: runs NumPy code with every operation moved by a rounding of another precision.
 
 A result y becomes y·(1 + a·u·ξ), ξ uniform in [−1, 1], u the unit roundoff and a the operation's accuracy in roundings:
-1 for arithmetic, 4 (two units in the last place) for functions that libraries and GPUs approximate. A product or sum of
-terms t_k moves by u·(Σt_k²)^½, since each term is rounded by itself; where sums are accumulated in few digits, by what
-its partial sums S_k lose, u·(ΣS_k²)^½, no step more than its own term. Nothing moves where nothing is rounded: max,
-sort, where, masks, integers, signs, powers of two. Real and imaginary parts move apart, so that a complex step goes
-through.
+1 for arithmetic, 4 (two units in the last place) for functions that libraries and GPUs approximate. A product or sum y
+of terms t_k moves by u·(Σt_k² + 2y²)^½: each term is rounded by itself, and so are the partial sums, which in a sum by
+halves are y, y/2 twice, y/4 four times, …, y²·(1 + ½ + ¼ + …) = 2y². Where sums are accumulated in few digits, y moves
+by what all partial sums S_k lose, u·(ΣS_k²)^½, no step more than its own term. Nothing moves where nothing is rounded:
+max, sort, where, masks, integers, signs, powers of two. Real and imaginary parts move apart, so that a complex step
+goes through.
 
 The inputs are exact: a kernel gets numbers that its precision can hold. Sources: Parker 1997, "Monte Carlo Arithmetic",
 UCLA CSD-970002; Higham, "Accuracy and Stability of Numerical Algorithms", 4.2.
@@ -100,7 +101,7 @@ class Rounding:
             return x
         mantissa = np.abs(np.frexp(np.real(x))[0])
         exact = mantissa == 0.5 if is_divisor else mantissa / level.constant % 1 == 0
-        return np.where(exact | ~np.isfinite(x), x, x * (1 + level.constant * self.draw(np.shape(x))))
+        return x if np.all(exact) else np.where(exact, x, x * (1 + level.constant * self.draw(np.shape(x))))
 
 
 class Phased:
@@ -141,7 +142,8 @@ class _Rounded(np.ndarray[Any, Any]):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
         rounding = _rounding_of((*inputs, *(out or ())))
         plain = [_plain(x) for x in inputs]
-        if method == "__call__" and rounding is not None and rounding.level is not None and ufunc.__name__ in _ROUNDED:
+        is_called = method == "__call__" and ufunc.__name__ in _ROUNDED and any(map(_is_inexact, plain))
+        if is_called and rounding is not None and rounding.level is not None:
             plain = [
                 x if isinstance(inputs[i], _Rounded) else rounding.constant(x, ufunc.__name__ == "divide" and i == 1)
                 for i, x in enumerate(plain)
@@ -166,7 +168,7 @@ class _Rounded(np.ndarray[Any, Any]):
         if name in _PRODUCT_FUNCTIONS:
             plain = [_plain(x) for x in args]
             y = function(*plain, **kwargs)
-            size = _size_of_terms(lambda *parts: function(*parts, **kwargs), plain, np.iscomplexobj(y))
+            size = _size_of_terms(lambda *parts: function(*parts, **kwargs), plain, y)
             return _kept(rounding.moved(y, size, rounding.level.product), rounding)
         y = super().__array_function__(function, types, args, kwargs)
         if module.startswith(("numpy.linalg", "numpy.fft")) and _is_inexact(y):
@@ -180,7 +182,7 @@ def _result(rounding: Rounding, name: str, method: str, inputs: list[Any], y: An
     assert level is not None
     if name in _PRODUCTS:
         function = lambda *parts: getattr(np, name)(*parts)  # noqa: E731
-        return rounding.moved(y, _size_of_terms(function, inputs, np.iscomplexobj(y)), level.product)
+        return rounding.moved(y, _size_of_terms(function, inputs, y), level.product)
     if method == "reduce" and name == "add":
         kept = {k: v for k, v in options.items() if k in ("axis", "keepdims")}
         return rounding.moved(y, *_of_sum(np.asarray(inputs[0]), inputs[1:], kept, level))
@@ -195,7 +197,12 @@ def _of_sum(x: HostArray, axis: list[Any], options: Mapping[str, Any], level: Le
     """(size, unit roundoff) of what a sum loses."""
     if not level.partial:
         parts = (np.real(x), np.imag(x)) if np.iscomplexobj(x) else (x,)
-        sizes = [np.sqrt(np.add.reduce(np.square(part), *axis, **options)) for part in parts]
+        sizes = [
+            np.sqrt(
+                np.add.reduce(np.square(part), *axis, **options) + 2 * np.square(np.add.reduce(part, *axis, **options))
+            )
+            for part in parts
+        ]
         return (sizes[0] + 1j * sizes[1] if len(sizes) > 1 else sizes[0]), level.each
     along = options.get("axis", axis[0] if axis else 0)
     whole = along is None or isinstance(along, tuple)
@@ -208,16 +215,16 @@ def _of_sum(x: HostArray, axis: list[Any], options: Mapping[str, Any], level: Le
     return (size if whole or not options.get("keepdims") else np.expand_dims(size, along)), 1.0
 
 
-def _size_of_terms(function: Callable[..., Any], operands: list[Any], is_complex: bool) -> Any:
-    """(Σ of squared terms)^½ of a product, for both parts of a complex one."""
+def _size_of_terms(function: Callable[..., Any], operands: list[Any], y: Any) -> Any:
+    """(Σ of squared terms, and twice y²)^½ of a product y, for both parts of a complex one."""
 
     def squares(part: Callable[[Any], Any]) -> list[Any]:
         return [np.square(part(x)) if _is_inexact(x) else x for x in operands]
 
-    real = np.sqrt(function(*squares(np.real)))
-    if not is_complex:
+    real = np.sqrt(function(*squares(np.real)) + 2 * np.square(np.real(y)))
+    if not np.iscomplexobj(y):
         return real
-    mixed = 0.0
+    mixed = 2 * np.square(np.imag(y))
     for i, x in enumerate(operands):
         if np.iscomplexobj(x):
             mixed = mixed + function(*[p if j != i else np.square(np.imag(x)) for j, p in enumerate(squares(np.real))])

@@ -43,10 +43,10 @@ def test_what_is_exact_does_not_move(run):
         (lambda x: x / 3, lambda x: np.abs(x / 3)),
         (np.exp, lambda x: APPROXIMATED * np.exp(x)),
         (np.tanh, lambda x: APPROXIMATED * np.abs(np.tanh(x))),
-        (lambda x: x.sum(axis=-1), lambda x: np.sqrt(np.square(x).sum(axis=-1))),
-        (lambda x: x @ W, lambda x: np.sqrt(np.square(x) @ np.square(W))),
-        (lambda x: np.einsum("ij,jk->ik", x, W), lambda x: np.sqrt(np.square(x) @ np.square(W))),
-        (lambda x: np.dot(x, W), lambda x: np.sqrt(np.square(x) @ np.square(W))),
+        (lambda x: x.sum(axis=-1), lambda x: np.sqrt(np.square(x).sum(axis=-1) + 2 * x.sum(axis=-1) ** 2)),
+        (lambda x: x @ W, lambda x: np.sqrt(np.square(x) @ np.square(W) + 2 * np.square(x @ W))),
+        (lambda x: np.einsum("ij,jk->ik", x, W), lambda x: np.sqrt(np.square(x) @ np.square(W) + 2 * np.square(x @ W))),
+        (lambda x: np.dot(x, W), lambda x: np.sqrt(np.square(x) @ np.square(W) + 2 * np.square(x @ W))),
     ],
     ids=["sum of two", "product", "quotient", "exp", "tanh", "sum", "matmul", "einsum", "dot"],
 )
@@ -72,7 +72,7 @@ def test_a_complex_step_passes_and_its_parts_move_apart():
     np.testing.assert_allclose(spread[0], SPREAD * APPROXIMATED * np.abs(np.exp(x).real), rtol=0.2)
     np.testing.assert_allclose(spread[1], SPREAD * APPROXIMATED * np.abs(np.exp(x).imag), rtol=0.2)
     product = moves(lambda x: x @ W, x)
-    expected = SPREAD * np.sqrt(np.square(x.imag) @ np.square(W))
+    expected = SPREAD * np.sqrt(np.square(x.imag) @ np.square(W) + 2 * np.square((x @ W).imag))
     np.testing.assert_allclose(np.sqrt(np.mean(np.square(product.imag), axis=0)), expected, rtol=0.2)
 
 
@@ -95,6 +95,15 @@ def test_a_constant_moves_only_if_the_precision_cannot_represent_it(number, is_e
     assert np.all((changes == 0) == is_exact)
     table = moves(lambda x: x * np.full(6, float(number)), X, level=Level(0.0, 0.0, constant=U), draws=3)
     assert np.all((table == 0) == is_exact)
+
+
+def test_indices_stay_integers():
+    level = Level(U, U, constant=U)
+    rounding = Rounding(0, level, level)
+    with rounding.during(True):
+        i = np.floor(np.abs(rounding.of(X))).astype(np.int64)
+        assert (i + 1).dtype == (3 * i).dtype == np.int64
+        assert np.all(X[i % 3 + 1, 0] == X[np.floor(np.abs(X)).astype(np.int64) % 3 + 1, 0])
 
 
 def test_a_divisor_moves_unless_it_is_a_power_of_two():
