@@ -11,6 +11,7 @@ import numpy as np
 
 from npformer.progress_bar import Bar
 from npformer.proof.fitness import fitness
+from npformer.proof.measures import rms
 from npformer.proof.mutants import mutants
 from npformer.proof.nearby import Places
 from npformer.proof.oracles import COMPLEX_H, Oracle
@@ -71,7 +72,7 @@ class Reference:
 
     @property
     def is_seen(self) -> bool:
-        """Whether the roundings of the last run went through its operations: it computes in NumPy."""
+        """Whether the roundings of the last run went through its forward and its backward: they compute in NumPy."""
         return self._phased.is_carried
 
     @property
@@ -142,12 +143,16 @@ class Reference:
 
 
 class _At:
-    """A forward at a point nearby, where it has no kink or tie that the user's point may have."""
+    """A forward at a point nearby, where it has no kink or tie that the user's point may have, at 0 neither."""
 
     def __init__(self, subject: Subject, seed: int) -> None:
         self._subject, self.inputs, self.input_names = subject, subject.inputs, subject.input_names
         rng = np.random.default_rng([seed, 12])
-        self.tensors = {name: x * (1 + 0.01 * rng.uniform(-1, 1, x.shape)) for name, x in subject.tensors.items()}
+        moves = {name: 0.01 * rng.uniform(-1, 1, x.shape) for name, x in subject.tensors.items()}
+        self.tensors = {  # 0 moves upwards, where a square root is
+            name: np.where(x == 0, np.abs(moves[name]) * (rms(x) or 1.0), x * (1 + moves[name]))
+            for name, x in subject.tensors.items()
+        }
 
     def outputs(self, replaced: Tensors) -> tuple[HostArray, ...]:
         return self._subject.outputs({**self.tensors, **replaced})

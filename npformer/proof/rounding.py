@@ -52,6 +52,7 @@ class Rounding:
         self._seed, self._forward, self._backward = seed, forward, backward
         self._rng = np.random.default_rng(seed)
         self.level: Level | None = None
+        self.operations = 0  # that its arrays have been through
 
     def arrays(self, tensors: Mapping[Any, HostArray]) -> HostArrays:
         """The tensors, exact, as arrays whose operations are rounded."""
@@ -109,7 +110,7 @@ class Phased:
 
     def __init__(self, target: Any) -> None:
         self.rounding: Rounding | None = None
-        self.is_carried = True  # whether the last forward's outputs came from arrays that are rounded
+        self.is_carried = True  # whether the last forward, and its backward, compute with arrays that are rounded
         forward, backward = target if isinstance(target, tuple) else (target.forward, target.backward)
         self.forward = self._within(forward, True)
         self.backward = self._within(backward, False)
@@ -122,10 +123,12 @@ class Phased:
         def call(*args: Any, **options: Any) -> Any:
             if self.rounding is None:
                 return function(*args, **options)
+            before = self.rounding.operations
             with self.rounding.during(is_forward):
                 found = function(*args, **options)
-            if is_forward:
-                self.is_carried = any(isinstance(y, _Rounded) for y in _leaves(found))
+            results = found[0] if is_forward else found  # a cache may hold the inputs, whatever was done with them
+            is_used = self.rounding.operations > before or any(isinstance(y, _Rounded) for y in _leaves(results))
+            self.is_carried = is_used and (is_forward or self.is_carried)
             return found
 
         return call
@@ -263,7 +266,11 @@ def _first(out: tuple[Any, ...]) -> Any:
 
 
 def _rounding_of(values: Any) -> Rounding | None:
-    return next((x.rounding for x in values if isinstance(x, _Rounded)), None)
+    """The Rounding of an operation's arrays, which counts the operation."""
+    rounding = next((x.rounding for x in values if isinstance(x, _Rounded)), None)
+    if rounding is not None:
+        rounding.operations += 1
+    return rounding
 
 
 def _leaves(x: Any) -> Iterator[Any]:

@@ -154,3 +154,12 @@ def test_where_differences_cannot_tell_a_call_that_loses_imaginary_parts_is_enou
     report = gradcheck(size(), np.array([0.5, 3e-9, -0.7]))
     assert WRONG not in {row.verdict for row in report.rows}
     assert "may be wrong here" in note_of(report, "np.absolute", size)
+
+
+def test_a_call_that_only_the_second_input_goes_through_is_named():
+    def forward(a, b):
+        return a * np.abs(b), (a, b)
+
+    report = gradcheck((forward, lambda dy, c: (dy * np.abs(c[1]), dy * c[0] * np.sign(c[1]))), X, X.copy())
+    assert report.ok, report
+    note_of(report, "np.absolute", forward)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from npformer.errors import ConfigError
+from npformer.proof.checkable import Constant
 from npformer.proof.formats import FORMATS, format_of, rounded
 
 
@@ -33,3 +34,10 @@ def test_the_coarsest_of_several_inputs_counts():
     assert format_of([x.astype(np.float32), Tensor()], None).name == "bfloat16"
     with pytest.raises(ConfigError, match=r"^precision: expected one of .*, got no float array$"):
         format_of([np.arange(3)], None)
+
+
+@pytest.mark.parametrize(("name", "least"), [("float32", 2.0**-149), ("float16", 2.0**-24), ("bfloat16", 2.0**-133)])
+def test_the_least_number_is_kept_and_a_constant_stays_one(name, least):
+    found = rounded(np.array([least, 0.4 * least]).view(Constant), FORMATS[name])
+    np.testing.assert_array_equal(found, [least, 0])
+    assert isinstance(found, Constant)

@@ -286,6 +286,19 @@ def test_a_small_entry_is_wrong_if_it_fails_at_every_fresh_upstream(failing):
     assert (row.verdict, row.note) == ((WRONG, HIDDEN) if failing == FRESH else (RIGHT, ""))
 
 
+@pytest.mark.parametrize(("lost", "expected"), [(1e-4, RIGHT), (0.1, WRONG)])
+def test_a_small_entry_is_right_if_fresh_upstreams_show_less_than_the_resolution(lost, expected):
+    """The resolution next to 1e12 is some 0.01; the first upstream that is judged shows more in either case."""
+    w = np.array([1e12, 1.0, 1e12])
+
+    def backward(dy, _):
+        return dy * np.where([False, True, False], 0 if np.allclose(dy, judged, rtol=1e-9) else 1 - lost, w)
+
+    pair = (lambda x: (w * x, None), backward)
+    (judged,) = random_upstreams(subject(pair, (X,), {}, None), 0, 1)[0]
+    assert only_row(pair, X, explain=False).verdict == expected
+
+
 @pytest.mark.parametrize(("share", "expected"), [(0.25, WRONG), (0.5, UNCLEAR), (0.9, UNCLEAR)])
 def test_the_witnesses_must_be_nearer_to_each_other_than_a_third_of_the_error(share, expected):
     """The error is 4e-8, and differences are a share of that away from the complex step."""
@@ -314,3 +327,14 @@ def test_a_tensor_whose_entries_are_all_hidden_counts_none_of_them(options):
         report = gradcheck(pair, normal(3), X, **options)
         assert verdicts(report) == {"a": RIGHT, "x": RIGHT}
         assert [row.unjudged for row in report.rows] == [0, count]
+
+
+def test_an_entry_that_one_upstream_gradient_shows_is_judged():
+    checked = subject(tanh(), (X,), {}, None)
+    upstreams = random_upstreams(checked, 0)
+    truth = np.array([checked.gradients(upstream)["x"] for upstream in upstreams])
+    reach = np.abs(truth)
+    reach[0, 1], reach[:, 2] = 0, 0
+    judge = Judge(Oracle(checked, upstreams), np.max(np.abs(truth), axis=1), 1e-10, True, lambda: True)
+    row = judge.row("x", truth, Evidence(truth, truth, np.zeros_like(truth), reach), None)
+    assert (row.verdict, row.unjudged) == (RIGHT, 1)

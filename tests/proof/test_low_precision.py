@@ -318,6 +318,19 @@ def test_pytorch_s_own_gelu_is_not_wrong(scale, by):
             assert report.notes[-1].startswith("the reference computes outside of NumPy")
 
 
+@pytest.mark.parametrize("kept", [lambda x: x, lambda x: np.array(x)], ids=["input", "copy"])
+def test_a_reference_that_computes_outside_of_numpy_is_told_whatever_it_keeps(kept):
+    """Where its roundings were not seen at all, a right kernel would be WRONG."""
+    outside = lambda x: np.array(np.asarray(x))  # noqa: E731
+    reference = (
+        lambda x: (tanh_gelu(outside(x))[0], kept(x)),
+        lambda dy, x: tanh_gelu_backward(outside(dy), tanh_gelu(outside(x))[1]),
+    )
+    report = gradcheck((tanh_gelu, tanh_gelu_backward), normal(4, 8).astype(np.float32) * 3, reference=reference)
+    assert report.ok, report
+    assert report.notes[-1].startswith("the reference computes outside of NumPy")
+
+
 def test_a_gradient_of_its_own_is_declared_by_a_reference_in_float64():
     """Straight through: the forward rounds, and the backward is that of the identity."""
     straight = (lambda x: (np.round(x.real), None), lambda dy, _: dy)
@@ -403,3 +416,71 @@ def test_a_gradient_that_cancels_to_nothing_has_the_rounding_of_the_others(numpy
         layers = [MultiHeadAttention(6, 2, backend=backend, seed=1) for backend in (numpy32, numpy64)]
         report = gradcheck(layers[0], x, x, reference=layers[1], precision="float32", seed=seed)
         assert report.ok, report
+
+
+def log_sum_exp(total):
+    def forward(x):
+        powers = np.exp(x)
+        s = total(powers)
+        return np.log(s), (powers, s)
+
+    return forward, lambda dy, cache: dy * cache[0] / cache[1]
+
+
+def added_in_bfloat16(x):
+    total = np.zeros_like(x[:, :1])
+    for i in range(x.shape[1]):
+        total = bfloat16(total + x[:, i : i + 1])
+    return total
+
+
+@pytest.mark.parametrize(("accumulate", "expected"), [(None, WRONG), ("float64", WRONG), ("bfloat16", RIGHT)])
+def test_sums_in_few_digits_are_right_if_the_check_is_told_of_them(accumulate, expected):
+    x = 0.3 * normal(3, 32).astype(np.float32)
+    reference = log_sum_exp(lambda x: x.sum(axis=-1, keepdims=True))
+    report = gradcheck(log_sum_exp(added_in_bfloat16), x, reference=reference, accumulate=accumulate)
+    assert (verdicts(report), report.ok) == ({"x": expected}, expected == RIGHT)
+
+
+def steep(c, rounded=same, seen=same):
+    """exp(cx), whose exponent is rounded."""
+
+    def forward(x):
+        y = np.exp(rounded(seen(x) * np.asarray(c, x.dtype)))
+        return y, y
+
+    return forward, lambda dy, y: rounded(seen(dy) * np.asarray(c, dy.dtype) * y)
+
+
+def test_a_constant_of_the_forward_that_is_rounded_is_no_mistake():
+    """10.07 is 10.0625 in bfloat16, and a gradient with exp(10.07x) changes by more than that."""
+    x = np.abs(normal(4, 6)).astype(np.float32)
+    row = gradcheck(steep(10.0625), x, reference=steep(10.07), precision="bfloat16").rows[0]
+    assert row.verdict == UNCLEAR
+    assert row.note.endswith("too little to be called a mistake")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_a_reference_errs_in_float32_counts_as_roundings_of_the_kernel_s_precision(seed):
+    x = (np.array([1.0, -0.5]) + 0.02 * normal(2, seed=seed)).astype(np.float32)
+    reference = steep(66.6, seen=lambda x: np.array(np.asarray(x)))
+    row = gradcheck(steep(66.6, bfloat16), x, reference=reference, precision="bfloat16", seed=seed).rows[0]
+    assert row.verdict == UNCLEAR
+    assert "imprecise" not in row.note
+
+
+def test_every_point_is_of_the_kernel_s_numbers_and_symmetric_where_that_is_declared():
+    seen = []
+
+    def forward(x):
+        seen.append(x)
+        return x * x, x
+
+    pair, x = (forward, lambda dy, x: 2 * dy * x), normal(3, 3)
+    x = (x + x.T).astype(np.float32)
+    report = gradcheck(pair, x, reference=lambda x: x * x, precision="bfloat16", structure="symmetric")
+    assert report.ok, report
+    assert len({x.tobytes() for x in seen}) >= 12
+    for x in seen:
+        np.testing.assert_array_equal(x, x.T)
+        np.testing.assert_array_equal(x, bfloat16(x))

@@ -22,11 +22,14 @@ def judged(e, floor=0.0, stored=0.0, once=0.0, spacing=0.0):
 def test_places_are_entries_then_sums_then_directions():
     np.testing.assert_allclose(PLACES.of(N), [*N.ravel(), *N.sum(axis=0), *N.sum(axis=1), N.sum()])
     np.testing.assert_allclose(PLACES.sums_of_squares(N)[12:16], np.square(N).sum(axis=0))
+    np.testing.assert_allclose(PLACES.sizes(N)[:12], np.abs(N).ravel())
+    np.testing.assert_allclose(PLACES.sizes(N - N.mean())[19], np.linalg.norm(N - N.mean()))  # it cancels to 0
     assert PLACES.label(12 + 1) == "the sum over axis 0 at 1"
     assert PLACES.label(16 + 2) == "the sum over axis 1 at 2"
     assert PLACES.label(19) == "the sum over all axes"
     some = Places(np.array([2, 5]), (3, 4), (), normal(2, 12))
     np.testing.assert_allclose(some.of(N), [N[0, 2], N[1, 1], *(some.directions @ N.ravel())])
+    np.testing.assert_allclose(some.sums_of_squares(N)[2:], np.square(some.directions) @ np.square(N).ravel())
     assert [index for index, _ in some.along()] == [(0, 2), (1, 1), (0,), (1,)]
     assert some.label(3) == "a random direction (2)"
 
@@ -62,6 +65,14 @@ def test_errors_that_scatter_are_compared_with_what_every_stored_result_explains
     assert errors.excess == pytest.approx(errors.spread / 0.02)
 
 
+def test_the_rounding_of_results_adds_up_in_a_coefficient():
+    """By squares: a weight of −1 takes nothing away."""
+    two, none = np.ones(2), np.zeros((8, 2))
+    difference = Coefficients(("",), np.array([[1.0, -1.0]]), np.zeros(1))
+    errors = errors_of(np.zeros((POINTS, 2)), two, [none] * 3, 0.5 * two, 0 * two, difference)
+    np.testing.assert_allclose(errors.floor, 0.5 * np.sqrt([1 / 12, 1 / 12, 2 / 12]))
+
+
 def test_too_few_points_tell_nothing():
     errors = judged(np.full(2, 0.5))
     assert not errors.stays[0]
@@ -90,3 +101,9 @@ def test_a_point_nearby_keeps_zeros_and_signs_and_rounds_statistics_anew(u):
     assert np.all(np.abs(there - x) <= max(4 * u, 0.04) * np.abs(x))
     assert np.all(np.abs((there - x).mean(axis=1)) > 0.05 * u * 30)  # a row's mean moves by some roundings
     assert np.all(moved(np.zeros(3), np.random.default_rng(0), u) == 0)
+
+
+def test_large_numbers_move_by_less_than_one_third():
+    """A softmax of them does not become another one."""
+    x = 300 * normal(6, 50)
+    assert 0.05 < np.max(np.abs(moved(x, np.random.default_rng(0), 2.0**-24) - x)) <= 0.3

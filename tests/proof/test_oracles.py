@@ -128,6 +128,15 @@ def test_a_direction_gives_the_slope_along_it():
         np.testing.assert_allclose(found.truth, expected, rtol=1e-10)
 
 
+def test_the_slope_at_another_point_is_that_of_all_tensors_there():
+    product = (lambda x, w: (x * w, None), None)
+    oracle = Oracle(subject(product, [POINT, POINT], {}, get_backend("numpy").device), OF_POINT)
+    at = {"x": POINT, "w": POINT + 1}
+    expected = [each[0][0] * at["w"][0] for each in OF_POINT]
+    for witness in (oracle.extrapolated, oracle.complex_step):
+        np.testing.assert_allclose(witness("x", unit((3,), (0,)), at).value, expected, rtol=1e-10)
+
+
 def test_units():
     np.testing.assert_array_equal(unit((2, 2), (0, 1)), [[0, 1], [0, 0]])
     assert unit((), ()) == 1

@@ -137,7 +137,60 @@ def test_forward_and_backward_have_levels_of_their_own():
         assert np.any(np.asarray(y) != X * X) == bool(forward)
         assert np.any(np.asarray(dx) != X * X) == bool(backward)
         assert pair.is_carried
-    pair = Phased((lambda x: (np.square(np.asarray(x)), None), None))
+
+
+def outside(x):
+    """As a kernel sees it that is called from NumPy."""
+    return np.array(np.asarray(x))
+
+
+def written(x):
+    y = np.zeros(x.shape)
+    for i in range(len(x)):
+        y[i] = np.sin(x[i])
+    return y
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward", "expected"),
+    [
+        (np.square, np.square, True),
+        (np.square, lambda dy: dy, True),
+        (lambda x: x, np.square, True),
+        (written, written, True),
+        (outside, np.square, False),
+        (np.square, outside, False),
+        (outside, outside, False),
+    ],
+    ids=["both", "dy itself", "x itself", "written one by one", "forward", "backward", "neither"],
+)
+def test_what_is_computed_outside_of_numpy_is_told_though_the_cache_holds_the_input(forward, backward, expected):
+    pair = Phased((lambda x: (forward(x), x), lambda dy, _: backward(dy)))
     pair.rounding = Rounding(0, Level(U, U), Level(U, U))
-    pair.forward(pair.rounding.of(X))
-    assert not pair.is_carried
+    _, cache = pair.forward(pair.rounding.of(X))
+    pair.backward(pair.rounding.of(X), cache)
+    assert pair.is_carried == expected
+
+
+def test_a_sum_of_complex_numbers_moves_each_part_by_its_own_terms():
+    changes = moves(lambda x: x.sum(axis=-1), X + 1e-30j * normal(4, 6, seed=1))
+    found = np.sqrt(np.mean(np.square(changes.imag), axis=0))
+    np.testing.assert_allclose(found, SPREAD * 1e-30 * np.linalg.norm(normal(4, 6, seed=1), axis=-1), rtol=0.2)
+
+
+@pytest.mark.parametrize("run", [lambda x: x @ W, lambda x: np.einsum("ij,jk->ik", x, W), lambda x: np.dot(x, W)])
+def test_products_move_by_the_rounding_of_products_alone(run):
+    assert np.all(moves(run, X, level=Level(0.0, U), draws=2) != 0)
+    assert np.all(moves(run, X, level=Level(U, 0.0), draws=2) == 0)
+
+
+@pytest.mark.parametrize("run", [lambda x: np.linalg.inv(x[:, :4]), lambda x: np.fft.fft(x)[:, 1:].real])
+def test_linear_algebra_and_transforms_move(run):
+    assert np.all(moves(run, X, draws=2) != 0)
+
+
+@pytest.mark.parametrize("keepdims", [True, False])
+@pytest.mark.parametrize("axis", [0, 1, -1, None, (0, 1)])
+def test_a_sum_in_few_digits_keeps_its_shape(axis, keepdims):
+    run = lambda x: x.sum(axis=axis, keepdims=keepdims)  # noqa: E731
+    assert moves(run, X, level=Level(0.0, 0.0, partial=U), draws=2).shape == (2, *run(X).shape)

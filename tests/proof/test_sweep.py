@@ -8,7 +8,7 @@ from npformer.proof import gradcheck
 from npformer.proof.curves import v_curves
 from npformer.proof.report import KINK, RIGHT, UNCLEAR, WRONG
 from npformer.proof.subject import subject
-from npformer.proof.sweep import STEPS, sweep
+from npformer.proof.sweep import STEPS, kink, sweep
 from tests.proof.functions import normal, normals
 
 UPSTREAM = np.array([0.7, -1.3, 0.4])
@@ -88,6 +88,12 @@ def test_a_kink_at_the_very_point():
     assert judged(found, 0.0, 0.5 * UPSTREAM[0], UPSTREAM[0]) == [KINK] * 3
 
 
+def test_a_kink_is_told_with_the_slopes_to_the_left_and_to_the_right():
+    at = subject((lambda x: (np.where(x > 0, 3 * x, x), None), None), (np.array([0.0, -0.8, 1.1]),), {}, None)
+    assert kink(at, "x", FIRST, (UPSTREAM,)) == "by a sweep of h, the slopes are 0.7 and 2.1"
+    assert kink(at, "x", np.roll(FIRST, 1), (UPSTREAM,)) == ""
+
+
 @pytest.mark.parametrize("distance", [1e-6, -1e-6, 1e-5, 1e-3, 0.05])
 def test_beside_a_kink_there_is_a_slope(distance):
     found = swept(relu, np.array([distance, -0.8, 1.1]))
@@ -109,6 +115,12 @@ def test_float32_inside_cannot_tell_and_never_accuses():
 def test_float32_inside_still_shows_what_is_badly_wrong_and_where_a_kink_is():
     assert judged(swept(in_float32(lambda x: 1.7 * x)), 2 * 1.7 * UPSTREAM[0]) == [WRONG]
     assert judged(swept(in_float32(relu), np.array([0.0, -0.8, 1.1])), 0.0) == [KINK]
+
+
+def test_a_claim_beyond_three_times_the_noise_is_wrong():
+    found = swept(in_float32(np.tanh))
+    claims = (found.slope + factor * found.noise for factor in (2.9, 3.1))
+    assert judged(found, *claims, scale=1e5 * found.noise) == [UNCLEAR, WRONG]
 
 
 def test_noise_alone_cannot_tell():

@@ -122,6 +122,15 @@ def test_where_the_forward_is_not_finite_there_is_no_verdict(case):
     assert report.to_dict()["tensors"][0]["analytic"] is None
 
 
+@pytest.mark.parametrize(("place", "is_named"), [(99, True), (100, False)])
+def test_the_entry_to_change_is_looked_for_among_the_first_hundred(place, is_named):
+    x = np.ones(101) + np.arange(101)
+    x[place] = -1
+    with np.errstate(all="ignore"):
+        (problem,) = gradcheck((lambda x: (np.log(x), x), lambda dy, x: dy / x), x).problems
+    assert (f"; with another number for x[{place}] = -1 it is finite" in problem) == is_named
+
+
 def test_notes_stand_beside_a_forward_that_is_not_finite():
     pair = (lambda x, mask: (np.where(mask, x, np.inf), mask), lambda dy, mask: dy * mask)
     assert gradcheck(pair, normal(3), np.arange(3) > 0).notes == ("passed on unchecked: mask (bool array)",)
