@@ -69,7 +69,7 @@ def test_the_rounding_of_results_adds_up_in_a_coefficient():
     """By squares: a weight of −1 takes nothing away."""
     two, none = np.ones(2), np.zeros((8, 2))
     difference = Coefficients(("",), np.array([[1.0, -1.0]]), np.zeros(1))
-    errors = errors_of(np.zeros((POINTS, 2)), two, [none] * 3, 0.5 * two, 0 * two, difference)
+    errors = errors_of(np.zeros((POINTS, 2)), [none] * 3, 0.5 * two, 0 * two, difference)
     np.testing.assert_allclose(errors.floor, 0.5 * np.sqrt([1 / 12, 1 / 12, 2 / 12]))
 
 

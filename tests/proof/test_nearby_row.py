@@ -23,7 +23,8 @@ def row(*sets, n=N, terms=None, precision="bfloat16", claimed=None):
         sizes = {name: np.broadcast_to(size, 4) for name, size in (NONE | sizes).items()}
         sizes = {name: np.concatenate([size, size[0] * more]) for name, size in sizes.items()}
         mean, once = np.concatenate([mean, coefficients.weights @ mean]), np.zeros(4 + len(more))
-        return Errors(mean, **sizes, once=once, excess=excess, share=share)
+        spread = share * float(np.sqrt(np.mean(np.square(n))))
+        return Errors(mean, **sizes, once=once, excess=excess, spread=spread)
 
     given = [errors(mean, **sizes) for mean, sizes in sets]
     claimed = n + sets[0][0] if claimed is None else claimed
