@@ -54,6 +54,14 @@ def logarithm(p):
     return np.log(p + 1e-9), p
 
 
+def power(p):
+    return np.sqrt(p) ** 3 / 1.5 + p, p
+
+
+def power_backward(dy, p):
+    return dy * (p**1.500000001 / p + 1)
+
+
 P = np.random.default_rng(0).uniform(0.2, 0.9, (3, 4))
 X43, X64, X35, W35, S33, V33 = (normal(*shape) for shape in ((4, 3), (6, 4), (3, 5), (3, 5), (3, 3), (3, 3)))
 
@@ -65,8 +73,9 @@ X43, X64, X35, W35, S33, V33 = (normal(*shape) for shape in ((4, 3), (6, 4), (3,
         (normalised, normalised_with_eps_in_one_place, (X43, 1e-8), "x", "`dy / n` should be `dy / (n + eps)`"),
         (ratio, ratio_with_another_eps, (X43, P.T + 1), "n", "`n + 1e-08` should be `n`"),
         (logarithm, lambda dy, p: dy / p, (P,), "p", "`p` should be `p + 1e-09`"),
+        (power, power_backward, (P,), "p", "`1.500000001` should be `1.5`"),
     ],
-    ids=["digits", "eps forgotten", "eps too many", "eps of a logarithm"],
+    ids=["digits", "eps forgotten", "eps too many", "eps of a logarithm", "digits too many"],
 )
 def test_a_small_error_is_told_by_what_mends_all_of_it(forward, backward, inputs, tensor, text):
     """Each error is between 1e-10 and 1e-7, where nearly every change seems to be near enough."""
@@ -75,7 +84,7 @@ def test_a_small_error_is_told_by_what_mends_all_of_it(forward, backward, inputs
 
 def test_what_is_right_but_for_small_entries_is_no_cause():
     """Without `2 *` the large entries are right, here and elsewhere, and the small ones behind them are not."""
-    sizes = np.array([1e9, 1.0, 1e9])
+    sizes = np.array([1e12, 1.0, 1e12])
 
     def backward(dy, s):
         return 2 * dy * s + dy * (s < 2)
@@ -138,6 +147,35 @@ def cooled_backward(dy, cache):
 def test_a_number_is_no_cause_because_an_option_equals_it_here(forward, backward, options, text):
     """0.5 and beta are the same here, and differ elsewhere."""
     assert list(told(forward, backward, X43, **options).values()) == [text]
+
+
+def p_norm(x, p):
+    return (np.sqrt(x * x) ** p).sum(axis=-1), (x, p)
+
+
+def p_norm_backward(dy, cache):
+    x, p = cache
+    return dy[:, None] * p * np.sign(x)
+
+
+def test_a_power_is_no_cause_because_a_count_equals_it_here():
+    """`x ** 2` is right for p = 3 alone."""
+    text = told(p_norm, p_norm_backward, X43, p=3)["x"]
+    assert "** 2" not in text
+    assert "** 3" not in text
+
+
+def dropped(x, keep, rate):
+    return x * keep / (1 - rate), (keep, rate)
+
+
+def test_a_rate_is_taken_from_one():
+    def backward(dy, cache):
+        keep, _rate = cache
+        return dy * keep
+
+    found = told(dropped, backward, X43, X43 > -0.5, rate=0.5)["x"]
+    assert found == "`dy * keep` should be `dy * keep / (1 - _rate)`"
 
 
 def test_an_option_that_backward_has_by_itself_stays():
@@ -230,6 +268,36 @@ def test_lengths_that_fit_by_chance(forward, backward, inputs, text):
     (found,) = set(told(forward, backward, *inputs).values())
     assert found.startswith(text)
     assert "swapaxes(0, 2)" not in found
+
+
+def chosen(z, t):
+    p = np.exp(z) / np.exp(z).sum(**LAST)
+    return -np.log(p[np.arange(len(t)), t]).mean(), (p, t)
+
+
+def test_an_axis_that_needs_another_does_not_grow_alone():
+    """The forward takes more rows than labels, and no backward is meant for that."""
+
+    def backward(dy, cache):
+        p, t = cache
+        d = p.copy()
+        d[np.arange(len(t)), t] -= 1
+        return dy * d * len(t)
+
+    assert told(chosen, backward, X43, np.array([0, 2, 1, 1])) == {"z": "`dy * d * len(t)` should be `dy * d / len(t)`"}
+
+
+def test_a_point_counts_only_where_the_right_gradients_are_right():
+    """That of b is right for four rows alone."""
+
+    def backward(dy, cache):
+        x, _ = cache
+        return dy * np.sin(x), dy[:4].sum(axis=0)
+
+    found = told(lambda x, b: (np.sin(x) + b, (x, b)), backward, X43, X43[0])
+    assert found == {"x": "`dy * np.sin(x)` should be `dy * np.cos(x)`"} or found == {
+        "x": "`np.sin(x)` should be `np.cos(x)`"
+    }
 
 
 def test_a_mask_that_is_all_true_is_not_dropped_as_the_cause():
