@@ -15,13 +15,14 @@ from npformer.proof import gradcheck
 from npformer.proof.repairs import search
 from npformer.proof.repairs.edits import edits
 from npformer.proof.repairs.nodes import Known, sites
-from npformer.proof.repairs.source import source_of
+from npformer.proof.repairs.source import pool, source_of
 from npformer.proof.stateful import from_object
 from tests.proof.functions import normals
 from tests.proof.own_code import Dense, Tanh, line_of
 
 normal = normals(11)
-LAST = {"axis": -1, "keepdims": True}
+X34, Y34, X43, W35, S33 = (normal(*shape) for shape in ((3, 4), (3, 4), (4, 3), (3, 5), (3, 3)))
+LARGE, SMALL = (normal(100, 100) / 10, normal(100, 100) / 10), normal(5, 100)
 
 
 def told(forward, backward, *inputs, **options):
@@ -182,9 +183,8 @@ class InADict:
 
 def test_a_large_tensor_has_a_cause_too():
     """More elements than are checked one by one; and beside a large tensor that is right."""
-    x, w = normal(100, 100) / 10, normal(100, 100) / 10
-    assert "`1 + y * y` should be `1 - y * y`" in told(product, product_backward, x, w)
-    wrong = [row for row in gradcheck(from_object(Untransposed(100, 100)), normal(5, 100)).rows if not row.ok]
+    assert "`1 + y * y` should be `1 - y * y`" in told(product, product_backward, *LARGE)
+    wrong = [row for row in gradcheck(from_object(Untransposed(100, 100)), SMALL).rows if not row.ok]
     assert [row.tensor for row in wrong] == ["x"]
     assert "`dy @ self.W` should be `dy @ self.W.mT`" in wrong[0].diagnosis
 
@@ -232,7 +232,7 @@ def tanh(x):
     ids=["decorated", "partial", "bound"],
 )
 def test_a_function_inside_another_is_changed(forward, backward, inner, said):
-    text = told(forward, backward, normal(3, 4))
+    text = told(forward, backward, X34)
     line = line_of(inner, "return dy")
     assert text == f"sign: test_repairs_search.py, line {line}, in {inner.__name__}: {said}"
 
@@ -240,18 +240,18 @@ def test_a_function_inside_another_is_changed(forward, backward, inner, said):
 def test_a_compiled_backward_is_changed_as_python():
     numba = pytest.importorskip("numba")
     compiled = numba.njit(decorated.__wrapped__)
-    assert "`1 + y * y` should be `1 - y * y`" in told(tanh, compiled, normal(3, 4))
+    assert "`1 + y * y` should be `1 - y * y`" in told(tanh, compiled, X34)
 
 
 def test_a_layer_in_a_dict():
-    (row,) = gradcheck(from_object(InADict()), normal(3, 4)).rows
+    (row,) = gradcheck(from_object(InADict()), X34).rows
     assert f"line {line_of(Plus.backward, '1 + ')}, in backward: `1 + self.y ** 2` should be" in row.diagnosis
 
 
 def test_two_gradients_in_the_other_order_are_told_without_a_source():
     names = {"np": np}
     exec("def backward(dy, cache):\n    a, b = cache\n    return dy * np.sin(a), dy * np.cos(a) * b\n", names)
-    rows = gradcheck((lambda a, b: (np.sin(a) * b, (a, b)), names["backward"]), normal(3, 4), normal(3, 4)).rows
+    rows = gradcheck((lambda a, b: (np.sin(a) * b, (a, b)), names["backward"]), X34, Y34).rows
     assert [(row.cause, row.diagnosis) for row in rows] == [
         ("swapped outputs", "it is the gradient of b, and that is this one's: return them in order"),
         ("swapped outputs", "it is the gradient of a, and that is this one's: return them in order"),
@@ -265,7 +265,7 @@ def test_a_transposition_of_all_uses_is_told_as_one():
     def backward(dy, y):
         return -y @ dy @ y
 
-    assert told(forward, backward, normal(3, 3)).endswith("in `return -y @ dy @ y`, `y` should be `y.mT`")
+    assert told(forward, backward, S33).endswith("in `return -y @ dy @ y`, `y` should be `y.mT`")
 
 
 def test_what_is_zero_gets_no_sign():
@@ -290,7 +290,7 @@ def long_backward(dy, cache):
     return dy @ np.sinh(w.T + 3), np.cosh(x.T - 2) @ (dy * np.cos(5 * y))
 
 
-NO_CAUSE = (product, long_backward, normal(4, 3), normal(3, 5))
+NO_CAUSE = (product, long_backward, X43, W35)
 
 
 def test_names_that_are_never_used_are_a_hint_and_no_cause():
@@ -299,6 +299,11 @@ def test_names_that_are_never_used_are_a_hint_and_no_cause():
     assert {row.diagnosis for row in rows} == {
         "no known pattern fits; `unused` is computed and never used in long_backward"
     }
+
+
+def test_names_that_are_never_used_are_tried_first():
+    values = {name: np.ones(2) for name in ("a", "bb", "unused")}
+    assert list(pool(values, ["unused"]))[:3] == ["unused", "a", "bb"]
 
 
 @pytest.mark.parametrize("limit", ["count", "time"])
@@ -346,12 +351,12 @@ def test_a_loop_that_is_left_alone_is_named():
             dy, n = dy * (1 + y * y), n - 1
         return dy
 
-    assert told(tanh, backward, normal(3, 4)) == (
+    assert told(tanh, backward, X34) == (
         "no known pattern fits; backward was not searched: with a change its loop might never end"
     )
 
 
 def test_no_cause_is_sought_where_none_is_asked_for(monkeypatch):
     monkeypatch.setattr("npformer.proof.one_point.repairs_of", lambda *_, **__: pytest.fail("a search"))
-    rows = gradcheck((product, product_backward), normal(4, 3), normal(3, 5), explain=False).rows
+    rows = gradcheck((product, product_backward), X43, W35, explain=False).rows
     assert [(row.verdict, row.cause, row.diagnosis) for row in rows] == [("WRONG", "", "")] * 2

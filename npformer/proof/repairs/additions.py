@@ -6,6 +6,7 @@ Each takes a place with real numbers, and gives pairs (mistake, what should stan
 from __future__ import annotations
 
 import ast
+import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -68,36 +69,38 @@ class Here(NamedTuple):
         return [text for text, v in self.others() if text.isidentifier() and np.ndim(v) and not is_mask(v)]
 
     def numbers(self) -> list[str]:
-        return [text for text, v in self.others() if is_named(text) and not np.ndim(v)]
+        return [text for text, v in self.others() if is_named(text) and not np.ndim(v) and ".size" not in text]
 
 
 def factors(here: Here) -> Texts:
     """A number or an array of the pool, multiplied, divided or matrix-multiplied."""
     for text, v in here.others() if here.is_operand else ():
-        for op in "*/" if (spelled := _broadcast(text, np.shape(v), here.shape)) else "":
+        for spelled, op in itertools.product(_broadcast(text, np.shape(v), here.shape), "*/"):
             yield "missing factor" if np.ndim(v) else "factor", f"({here.text}) {op} {spelled}"
         if len(here.shape) >= 2 and np.ndim(v) == 2:
             for array in (f"({text})", f"({text}).swapaxes(-1, -2)"):
                 yield "missing factor", f"({here.text}) @ {array}"
                 yield "missing factor", f"{array} @ ({here.text})"
-    for number in ("2", "0.5", "3") if here.is_operand else ():
-        yield "factor", f"({here.text}) * {number}"
+    rests = [f"{op} (1 - {number})" for number in here.numbers() for op in "*/"]  # of a rate
+    for scaled in ("* 2", "* 0.5", "* 3", *rests) if here.is_operand else ():
+        yield "factor", f"({here.text}) {scaled}"
 
 
 def derived_factors(here: Here) -> Texts:
     """A function of an array of the pool, multiplied."""
     for name in here.arrays() if here.is_operand else ():
-        if spelled := _broadcast(name, np.shape(here.known.pool[name]), here.shape):
+        for spelled in _broadcast(name, np.shape(here.known.pool[name]), here.shape):
             for derived in (*_DERIVED, *(f"{helper}({{0}})" for helper in here.known.helpers)):
                 yield "missing factor", f"({here.text}) * {derived.format(spelled)}"
 
 
-def _broadcast(text: str, shape: Shape, to: Shape) -> str:
-    """The array in a form that broadcasts with the other shape: unchanged, or with appended axes."""
-    if fits(shape, to) or fits(to, shape):
-        return f"({text})"
-    missing = len(to) - len(shape)
-    return f"({text})[..., {', '.join(['None'] * missing)}]" if shape and to[: len(shape)] == shape and missing else ""
+def _broadcast(text: str, shape: Shape, to: Shape) -> list[str]:
+    """The array in forms that broadcast with the other shape: unchanged, or with axes appended."""
+    with contextlib.suppress(ValueError):
+        np.broadcast_shapes(shape, to)
+        return [f"({text})"]
+    starts = [i for i in range(len(to) - len(shape) + 1) if shape and to[i : i + len(shape)] == shape]
+    return [f"({text})[..., {', '.join(['None'] * (len(to) - len(shape) - i))}]" for i in starts]
 
 
 def functions(here: Here) -> Texts:
@@ -195,10 +198,12 @@ def projections(here: Here) -> Texts:
 
 
 def names(here: Here) -> Texts:
-    """Another array of the same shape in the place of one, what it lacks to 1, or 1."""
+    """Another array in the place of one, what it lacks to 1, or 1."""
     if here.is_read:
-        same = [text for text, v in here.others() if is_named(text) and np.shape(v) == here.shape]
-        yield from (("wrong factor", text) for text in (*same, f"1 - {here.text}", "1"))
+        named = [(text, np.shape(v)) for text, v in here.others() if is_named(text)]
+        same = [text for text, shape in named if shape == here.shape]
+        more = [text for text, shape in named if shape != here.shape and len(shape) == len(here.shape)]
+        yield from (("wrong factor", text) for text in (*same, f"1 - {here.text}", "1", *more))
 
 
 def expressions(here: Here) -> Texts:

@@ -71,8 +71,7 @@ def drops(site: Site, known: Known) -> Found:
             yield from (("extra factor", part) for part in ((left,) if is_ratio else (left, right)))
             if not isinstance(op, ast.MatMult):
                 yield "wrong factor", ast.BinOp(left, ast.Mult() if is_ratio else ast.Div(), right)
-            if is_ratio:
-                yield "wrong factor", ast.BinOp(right, op, left)
+            yield from [("wrong factor", ast.BinOp(right, op, left))] if is_ratio else []
         case ast.AugAssign() if isinstance(site.at, int):
             yield "extra term", ast.Pass()
         case ast.BinOp(inner, ast.FloorDiv() | ast.Pow()):
@@ -225,11 +224,10 @@ def places(site: Site, known: Known) -> Found:
         lower, upper, step = node.lower, node.upper, node.step
         bounds: list[Any] = [(_moved(lower, by), upper) for by in (1, -1) if lower]
         bounds += [(lower, _moved(upper, by)) for by in (1, -1) if upper]
-        bounds += [(None, ast.UnaryOp(ast.USub(), lower))] if lower and not upper else []
-        bounds += [(ast.UnaryOp(ast.USub(), upper), None)] if upper and not lower else []
+        if bool(lower) != bool(upper):
+            bounds.append((ast.UnaryOp(ast.USub(), upper) if upper else None, lower and ast.UnaryOp(ast.USub(), lower)))
         yield from (("wrong place", ast.Slice(low, high, step)) for low, high in bounds)
-        if step:
-            yield "wrong place", ast.Slice(None if lower else literal(1), upper, step)
+        yield from [("wrong place", ast.Slice(None if lower else literal(1), upper, step))] if step else []
     if site.field == "slice" and kind_of(value) in "iu" and np.ndim(value) == 1:
         yield "wrong place", f"{_NP}.arange(len({ast.unparse(node)})), {ast.unparse(node)}"
     is_index = isinstance(value, int | np.integer) or kind_of(value) in "iu"
@@ -267,7 +265,9 @@ def constants(site: Site, known: Known) -> Found:
         case ast.Constant(int() | float() as c) if not isinstance(c, bool) and not _is_axis(site):
             is_any, cause = isinstance(c, float), "wrong factor" if _is_power(site) else "wrong constant"
             own = [k for k in known.constants if is_any or (isinstance(k, int) and abs(k) <= MOST_INTEGER)]
-            near = [k for k in known.constants if c and abs(k - c) <= 0.02 * abs(c)]
+            near = [
+                k for k in (*known.constants, *(round(c, n) for n in range(8))) if c and abs(k - c) <= 0.02 * abs(c)
+            ]
             others = [*near, *own, 2 * c, 3 * c, c + 1, c - 1, -c, *([c / 2, 1 / c] if c else [])]
             yield from ((cause, repr(other)) for other in others if other != c)
             for text, v in known.pool.items():
@@ -297,4 +297,4 @@ def accumulation(site: Site, known: Known) -> Found:
 
 #: In the order in which they are tried; before and after other names.
 FIRST = (outputs, signs, drops, accumulation)
-CHANGES = (renames, ones, axes, transposes, branches, places, turns, constants)
+CHANGES = (renames, axes, places, ones, transposes, branches, turns, constants)
