@@ -3,6 +3,7 @@
     python -m benchmarks.foreign                             every pair, in float64
     python -m benchmarks.foreign --only "layer norm"         pairs whose name contains this
     python -m benchmarks.foreign --dtype float32             each pair in float32, against the same pair in float64
+    python -m benchmarks.foreign --blind                     a second list, written without sight of the diagnosis
     python -m benchmarks.foreign --save foreign.json         save the outcome, too
 
 The pairs are written in plain NumPy and use nothing of npformer. The cause named for a wrong pair is right if the
@@ -17,6 +18,7 @@ import sys
 from pathlib import Path
 
 from benchmarks import machine, report
+from benchmarks.foreign.blind import BLIND_RIGHT, blind_wrong
 from benchmarks.foreign.listed import RIGHT, wrong_pairs
 from benchmarks.foreign.score import as_dict, outcome, summary
 from benchmarks.options import bare_parser
@@ -32,8 +34,9 @@ def main(argv=None):
     parser.add_argument("--only", default="", metavar="TEXT", help="pairs whose name contains TEXT, in any case")
     parser.add_argument("--dtype", choices=("float64", "float32"), default="float64", help="(default: float64)")
     parser.add_argument("--save", type=Path, metavar="FILE", help="write the JSON document there, too")
+    parser.add_argument("--blind", action="store_true", help="the second list, in place of the first")
     args = parser.parse_args(argv)
-    pairs = selected(args.only)
+    pairs = selected(args.only, args.blind)
     if not pairs:
         print(f"benchmarks: --only: expected a part of a pair's name, got {args.only!r}", file=sys.stderr)
         return 2
@@ -43,7 +46,7 @@ def main(argv=None):
         found.append(outcome(pair, args.dtype))
     report.progress("")
     report.say(text(found), args.json)
-    document = as_json(found, args.dtype)
+    document = as_json(found, args.dtype, "foreign, blind" if args.blind else "foreign")
     if args.json:
         print(document)
     if args.save is not None:
@@ -51,11 +54,12 @@ def main(argv=None):
     return 0
 
 
-def selected(part):
+def selected(part, is_blind=False):
     """The pairs whose name contains this, and the right pair of each wrong one."""
-    wrong = [pair for pair in wrong_pairs() if part.lower() in pair.name.lower()]
+    right, every = (BLIND_RIGHT, blind_wrong()) if is_blind else (RIGHT, wrong_pairs())
+    wrong = [pair for pair in every if part.lower() in pair.name.lower()]
     needed = {pair.pair.name for pair in wrong}
-    return [*(pair for pair in RIGHT if part.lower() in pair.name.lower() or pair.name in needed), *wrong]
+    return [*(pair for pair in right if part.lower() in pair.name.lower() or pair.name in needed), *wrong]
 
 
 def text(found):
@@ -76,10 +80,10 @@ def line(each):
     return f"{each.origin:<8} {each.name} | {said}"
 
 
-def as_json(found, dtype):
+def as_json(found, dtype, benchmark="foreign"):
     """One document, each pair on a line of its own."""
     head = {
-        "benchmark": "foreign",
+        "benchmark": benchmark,
         "machine": machine.describe([], True, "numpy", [dtype]),
         "dtype": dtype,
         "summary": summary(found),
