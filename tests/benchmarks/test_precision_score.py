@@ -10,8 +10,8 @@ from benchmarks.precision.__main__ import GROUPS, as_json, is_misjudged, judged,
 from benchmarks.precision.kernel import BELOW, RIGHT, WRONG
 
 ALL = [kernel for kernels in GROUPS.values() for kernel in kernels]
-#: Wrong by rounding alone, and called right: a kernel that stores every result in float16 errs as much as the first; the
-#: second loses some hundred roundings of float32, as right kernels do that keep the logarithm of a sum.
+#: Wrong by rounding alone, and called right: a kernel that stores every result in float16 errs as much as the first;
+#: the second loses some hundred roundings of float32, as right kernels do that keep the logarithm of a sum.
 MISSED = {"mixture-unshifted", "logistic-bins"}
 STORED = Path(__file__).parents[2] / "benchmarks" / "results" / "precision.json"
 
