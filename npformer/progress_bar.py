@@ -2,8 +2,9 @@
 
     for case in watched(cases, "gradcheck", name=lambda case: case.name): ...
 
-The commands of npformer show bars (``show_bars``); a program that calls npformer sees none. A bar is drawn on standard
-error, if that is a terminal, and is removed at the end. In a log or a pipe nothing is written.
+The commands of npformer show bars (``show_bars``). A program that calls npformer sees one alone, that of a long search
+for a cause. A bar is drawn on standard error, if that is a terminal, and is removed at the end. In a log or a pipe
+nothing is written.
 """
 
 from __future__ import annotations

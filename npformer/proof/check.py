@@ -79,8 +79,8 @@ def gradcheck(
     kernel adds up in (default float32).
     structure: "symmetric" for inputs of which only one triangle is read, or {name: "symmetric"}.
     sample: sample(rng) gives inputs at other points, sizes: sizes(n) inputs of size n (31 to 33, 127 to 129).
-    explain False omits the search for the cause of an error. The search takes longer than the check, and it changes
-    and runs a wrong pair's backward thousands of times: use explain=False for a backward that writes files.
+    explain False omits the search for the cause of an error. The search takes up to ten seconds, and it changes and
+    runs a wrong pair's backward thousands of times: use explain=False for a backward that writes files.
     repeat: runs of the backward (at most 2 s), which must agree. None: a few, and 150 if anything hints at a fault.
     allow_length_one: do not refuse inputs of length 1 along batch or sequence.
 

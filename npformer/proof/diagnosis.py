@@ -4,7 +4,8 @@ Two sources. If npformer has the operation, the single-mistake versions of its o
 one that gives exactly the same wrong numbers for every input *is* the explanation. Its line is named only if the
 checked code is npformer's own; a user's code has other lines, which ``repairs`` looks for. Otherwise the tensor
 itself is examined: a constant ratio (and the number of the problem that it equals), a transposition, an axis summed
-once too often, an error only at masked, repeated, first or last positions, one head's columns in another's place.
+once too often, an error only at masked, repeated, first or last positions, one head's columns in another's place, or
+another tensor's gradient.
 
 A diagnosis that fits no pattern is *unknown*: better than a guess.
 """
@@ -82,11 +83,11 @@ def diagnose(claimed: Tensors, truth: Tensors, clues: Clues | None = None) -> di
         return {name: Diagnosis(mutant.operator, text, clues.is_theirs) for name in wrong}
     # A tensor that is zero except for rounding, such as the gradient of the keys' bias, counts as zeros.
     plain = {name: np.zeros_like(n) if max_abs(n) <= AGREES * floor else n for name, n in truth.items()}
-    found = {name: by_pattern(claimed[name], plain[name], clues) for name in wrong}
+    diagnoses = {name: by_pattern(claimed[name], plain[name], clues) for name in wrong}
     for x, y in combinations(wrong, 2):
         if all(_agree(claimed[a], truth[b], max_abs(truth[b])) for a, b in ((x, y), (y, x))):
-            found |= {x: _swapped(y), y: _swapped(x)}
-    return found
+            diagnoses |= {x: _swapped(y), y: _swapped(x)}
+    return diagnoses
 
 
 def _swapped(other: str) -> Diagnosis:

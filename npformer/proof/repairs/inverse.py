@@ -33,8 +33,8 @@ _NP = "__import__('numpy')"
 def outputs(site: Site, known: Known) -> Found:
     match site.get():
         case ast.Return(ast.Tuple(parts)):
-            for changed in _exchanges(parts, range(len(parts))):
-                yield "swapped outputs", ast.Return(ast.Tuple(changed, ast.Load()))
+            orders = _exchanges(parts, range(len(parts)))
+            yield from (("swapped outputs", ast.Return(ast.Tuple(order, ast.Load()))) for order in orders)
         case ast.List([first, second], ast.Load()):
             yield "swapped outputs", ast.List([second, first], ast.Load())
 
@@ -107,7 +107,7 @@ def renames(site: Site, known: Known) -> Found:
     node = site.get()
     value: Any = node.value if isinstance(node, ast.Assign | ast.AugAssign | ast.Return) else None
     uses = [n.id for n in ast.walk(value) if isinstance(n, ast.Name)] if value else []
-    for name in dict.fromkeys(each for each in uses if uses.count(each) > 1 and is_real(known.pool.get(each))):
+    for name in dict.fromkeys(use for use in uses if uses.count(use) > 1 and is_real(known.pool.get(use))):
         for other, v in known.pool.items():
             if other.isidentifier() and other != name and np.shape(v) == np.shape(known.pool[name]):
                 text = re.sub(rf"\b{name}\b", other, ast.unparse(value))
@@ -167,8 +167,7 @@ _TRANSPOSING = ("transpose", "swapaxes", "matrix_transpose", "moveaxis")
 def turns(site: Site, known: Known) -> Found:
     """An axis reversed, or no longer reversed."""
     node, value = known.at(site)
-    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-        yield "reshaped", node.value
+    yield from [("reshaped", node.value)] if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) else []
     if isinstance(site.parent, ast.For) and site.field == "iter":
         yield "reshaped", f"list({ast.unparse(node)})[::-1]"
     for axis in range(np.ndim(value)) if is_value(site, known) and np.size(value) > 1 else ():
@@ -233,11 +232,12 @@ def places(site: Site, known: Known) -> Found:
     is_index = isinstance(value, int | np.integer) or kind_of(value) in "iu"
     if is_index and not isinstance(value, bool) and isinstance(node, ast.expr) and not _is_axis(site):
         is_inside = site.field == "slice" or isinstance(site.parent, ast.Slice | ast.Call | ast.Tuple | ast.Assign)
-        is_inside |= isinstance(site.parent, ast.BinOp) and isinstance(site.parent.op, ast.FloorDiv | ast.Mod)
-        cause = "wrong factor" if _is_power(site) else "wrong place" if is_inside else "wrong constant"
+        is_inside |= isinstance(getattr(site.parent, "op", None), ast.FloorDiv | ast.Mod)
+        cause = "wrong factor" if _is_right_of(site, ast.Pow) else "wrong place" if is_inside else "wrong constant"
         yield from ((cause, _moved(node, by)) for by in (1, -1))
+        most = np.inf if _is_right_of(site, ast.Div) else max(MOST_INTEGER, np.max(value))
         for text, other in known.pool.items():
-            is_alike = isinstance(other, int) if isinstance(value, int) else kind_of(other) in "iu"
+            is_alike = isinstance(other, int) and other <= most if isinstance(value, int) else kind_of(other) in "iu"
             if is_alike and np.shape(other) == np.shape(value) and np.any(other != value):
                 yield cause, text
 
@@ -248,22 +248,22 @@ def _moved(node: Any, by: int) -> ast.expr:
     return ast.BinOp(node, ast.Add() if by > 0 else ast.Sub(), literal(abs(by)))
 
 
-def _is_power(site: Site) -> bool:
-    return isinstance(site.parent, ast.BinOp) and isinstance(site.parent.op, ast.Pow) and site.field == "right"
+def _is_right_of(site: Site, op: type[ast.operator]) -> bool:
+    return isinstance(site.parent, ast.BinOp) and isinstance(site.parent.op, op) and site.field == "right"
 
 
 def _is_axis(site: Site) -> bool:
     return isinstance(site.parent, ast.keyword) and site.parent.arg in ("axis", "keepdims", "axes")
 
 
-#: The largest integer used as a replacement, since it may be a number of repetitions.
+#: The largest integer used as a replacement, since it may be a length, or a number of repetitions.
 MOST_INTEGER = 64
 
 
 def constants(site: Site, known: Known) -> Found:
     match site.get():
         case ast.Constant(int() | float() as c) if not isinstance(c, bool) and not _is_axis(site):
-            is_any, cause = isinstance(c, float), "wrong factor" if _is_power(site) else "wrong constant"
+            is_any, cause = isinstance(c, float), "wrong factor" if _is_right_of(site, ast.Pow) else "wrong constant"
             own = [k for k in known.constants if is_any or (isinstance(k, int) and abs(k) <= MOST_INTEGER)]
             near = [
                 k for k in (*known.constants, *(round(c, n) for n in range(8))) if c and abs(k - c) <= 0.02 * abs(c)

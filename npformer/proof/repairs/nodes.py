@@ -63,23 +63,23 @@ class Known:
     @cached_property
     def products(self) -> list[tuple[str, Shape]]:
         """Products of two names, with their shapes: element by element, of rows or columns, of matrices, outer ones."""
-        found = []
+        products = []
         arrays = [(text, v) for text, v in self.pool.items() if isinstance(v, np.ndarray) and v.dtype.kind == "f"]
         names = [(text, v.shape) for text, v in arrays if text.replace("[", "").replace("]", "").isidentifier()]
         pairs = sorted(itertools.product(enumerate(names), repeat=2), key=lambda pair: min(pair[0][0], pair[1][0]))
         for (_, (a, m)), (_, (b, n)) in pairs:
             if a <= b and (fits(m, n) or fits(n, m)):
-                found.append((f"{a} * {b}", n if fits(m, n) else m))
+                products.append((f"{a} * {b}", n if fits(m, n) else m))
             if m == n[:-1]:
-                found.append((f"{a}[..., None] * {b}", n))
+                products.append((f"{a}[..., None] * {b}", n))
             for (left, x), (right, y) in itertools.product(
                 ((a, m), (f"{a}.T", m[::-1])), ((b, n), (f"{b}.T", n[::-1]))
             ):
                 if len(x) == len(y) == 2 and x[1] == y[0]:
-                    found.append((f"{left} @ {right}", (x[0], y[1])))
+                    products.append((f"{left} @ {right}", (x[0], y[1])))
             if len(m) == len(n) == 1:
-                found.append((f"{a}[:, None] * {b}", m + n))
-        return found
+                products.append((f"{a}[:, None] * {b}", m + n))
+        return products
 
     def at(self, site: Site) -> tuple[Any, Any]:
         """(the node at a place, its value); None for an unknown value."""

@@ -64,27 +64,27 @@ class Point(NamedTuple):
 def repairs_of(point: Point, wrong: Sequence[str], is_brief: bool = False) -> tuple[list[Repair], list[str]]:
     """The changes that make the wrong tensors right, one or two; and remarks if tensors are left.
 
-    The remarks are hints, and why no change was found. is_brief: only simple changes are tried.
+    The remarks are hints, and why no change was repairs. is_brief: only simple changes are tried.
     """
     trials = trials_of(getattr(point.subject, "inner", point.subject), point.upstreams)
     mains = [(trial, source) for trial in trials if (source := source_of(trial.function))][:MOST_FUNCTIONS]
-    found, remarks, left = list[Repair](), list[str](), set(wrong)
+    repairs, remarks, left = list[Repair](), list[str](), set(wrong)
     with np.errstate(all="ignore"), warnings.catch_warnings(), contextlib.ExitStack() as kept:
         warnings.simplefilter("ignore")
         budget = _Budget(kept)
-        while left and len(found) < MOST_CAUSES:
+        while left and len(repairs) < MOST_CAUSES:
             best = _best(_searches(mains, point, remarks), left, budget, is_brief)
             if best is None:
                 break
             repair, edit, search = best
             kept.enter_context(search.keep(edit))
-            found.append(repair)
+            repairs.append(repair)
             left -= repair.fixes
     if not left:
-        return found, []
+        return repairs, []
     hints = [f"`{name}` is computed and never used in {s.function.__name__}" for _, s in mains for name in unused_in(s)]
     untried = [f"{budget.tried:,} of {budget.seen:,} changes were tried"] if budget.tried < budget.seen else []
-    return found, [*hints[:3], *dict.fromkeys(remarks), *untried]
+    return repairs, [*hints[:3], *dict.fromkeys(remarks), *untried]
 
 
 def _best(
@@ -93,7 +93,9 @@ def _best(
     """The first change that makes all of these right; else the first that makes most of them so."""
     best: tuple[Repair, Edit, _Search] | None = None
     # Inventions begin in the functions that it calls: what these lack could be added to their results, too.
-    stages = [(edits, each) for each in searches] + [(inventions, each) for each in searches[::-1] if not is_brief]
+    stages = [(edits, search) for search in searches] + [
+        (inventions, search) for search in searches[::-1] if not is_brief
+    ]
     for kinds, search in stages:
         for repair, edit in search.changes(kinds, wrong, budget, len(best[0].fixes) if best else 0):
             best = repair, edit, search
@@ -126,15 +128,15 @@ class _Budget:
 
 def _searches(mains: Sequence[tuple[Trial, Source]], point: Point, remarks: list[str]) -> list[_Search]:
     """The functions to search; the remarks say why others are not."""
-    found = []
+    searches = []
     for trial, main in mains:
         for source in (main, *islice(main.callees(), MOST_FUNCTIONS)):
             search, name = _Search(trial, source, point), source.function.__name__
             if source.may_run_for_ever:
                 remarks.append(f"{name} was not searched: with a change its loop might never end")
             elif search.runs():
-                found.append(search)
-    return found
+                searches.append(search)
+    return searches
 
 
 class _Search:
@@ -169,7 +171,7 @@ class _Search:
             self._known = self._looked(wrong, budget)
         for edit in kinds(self._source.definition, self._known):
             if budget.allows_one() and (fixes := self._tried(edit, wrong, most)):
-                yield Repair(edit.cause, self._source.said(edit), frozenset(fixes)), edit
+                yield Repair(edit.cause, self._source.sentence(edit), frozenset(fixes)), edit
                 if fixes == wrong:
                     return
                 most = len(fixes)
@@ -202,22 +204,22 @@ class _Search:
             return set()
         return fixes
 
-    def _near(self, found: HostArrays, number: int, wrong: set[str]) -> set[str]:
+    def _near(self, gradients: HostArrays, number: int, wrong: set[str]) -> set[str]:
         """The wrong tensors that are near the truth now; none if another one is farther from it than before."""
-        fixes = {name for name in wrong if self._error(found, number, name) <= min(1, self._off[name] / 2)}
+        fixes = {name for name in wrong if self._error(gradients, number, name) <= min(1, self._off[name] / 2)}
         others = [name for name in self._slack[number] if name not in wrong] if fixes else []
-        is_spoiled = any(not self._error(found, number, name) <= max(1, 2 * self._off[name]) for name in others)
+        is_spoiled = any(not self._error(gradients, number, name) <= max(1, 2 * self._off[name]) for name in others)
         return set() if is_spoiled else fixes
 
-    def _error(self, found: HostArrays, number: int, name: str) -> float:
+    def _error(self, gradients: HostArrays, number: int, name: str) -> float:
         """The largest error of a gradient, in units of its slack."""
-        gradient, truth = found[name], self._point.truths[number][name]
+        gradient, truth = gradients[name], self._point.truths[number][name]
         if name in getattr(self._point.subject, "which", ()):
             gradient = (gradient + np.swapaxes(gradient, -1, -2)) / 2
         if gradient.shape != self._point.subject.tensors[name].shape:
             return np.inf
         if name in self._point.directions:
-            gradient = np.array([np.sum(gradient * each) for each in self._point.directions[name]])
+            gradient = np.array([np.sum(gradient * direction) for direction in self._point.directions[name]])
         return max_abs(gradient - truth) / self._slack[number][name]
 
     def _changed(self, edit: Edit) -> CodeType:

@@ -77,7 +77,7 @@ class Source(NamedTuple):
             return f"{at} of its cell{inside}"
         return f"{at} of {name}" if str(file).startswith("<") else f"{file.name}, {at}{inside}"
 
-    def said(self, edit: Edit) -> str:
+    def sentence(self, edit: Edit) -> str:
         """A change: its line, what stands there, and what should."""
         before = edit.site.get()
         place = self.place(getattr(before, "lineno", getattr(edit.site.parent, "lineno", 1)))
@@ -118,7 +118,7 @@ def _short(text: str) -> str:
 
 
 def _code_in(code: CodeType, name: str) -> CodeType:
-    return next(each for each in code.co_consts if isinstance(each, CodeType) and each.co_name == name)
+    return next(const for const in code.co_consts if isinstance(const, CodeType) and const.co_name == name)
 
 
 _OUTER, _NO_ARGUMENTS = "_outer_", ast.arguments([], [], None, [], [], None, [])
@@ -178,14 +178,14 @@ def _lambda_of(code: CodeType, text: str) -> ast.FunctionDef:
 
 def parts_of(function: FunctionType, variables: Mapping[str, Any]) -> dict[str, Any]:
     """The parts of a tuple, a list or an object that the function was given: ``cache[0]``, ``self.x``."""
-    held, found = [id(value) for value in variables.values()], dict[str, Any]()
+    held, parts = [id(value) for value in variables.values()], dict[str, Any]()
     for name in function.__code__.co_varnames[: function.__code__.co_argcount]:
         whole = variables.get(name)
         if isinstance(whole, tuple | list):
-            found |= {f"{name}[{i}]": part for i, part in enumerate(whole) if id(part) not in held}
+            parts |= {f"{name}[{i}]": part for i, part in enumerate(whole) if id(part) not in held}
         elif hasattr(whole, "__dict__"):
-            found |= {f"{name}.{attribute}": part for attribute, part in vars(whole).items()}
-    return {text: as_numpy(value) for text, value in found.items()}
+            parts |= {f"{name}.{attribute}": part for attribute, part in vars(whole).items()}
+    return {text: as_numpy(value) for text, value in parts.items()}
 
 
 def unused_in(source: Source) -> list[str]:

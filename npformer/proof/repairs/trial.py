@@ -31,9 +31,9 @@ def plain(checked: Subject) -> Subject:
     target: Any = getattr(checked, "target", None)
     if not isinstance(checked, PairSubject) or isinstance(target.backward, FunctionType | MethodType | partial):
         return checked
-    found = copy.copy(checked)
-    found.target = Pair(target.forward, unwrapped(target.backward))
-    return found
+    python = copy.copy(checked)
+    python.target = Pair(target.forward, unwrapped(target.backward))
+    return python
 
 
 def trials_of(checked: Subject, upstreams: Sequence[Upstream]) -> list[Trial]:
