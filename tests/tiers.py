@@ -43,7 +43,7 @@ SLOW = {
     "cli/test_train.py": (
         "test_every_task_trains_and_leaves_a_run",
         "test_json_is_one_document_and_nothing_else_is_on_stdout", "test_a_seed_determines_everything",
-        "test_a_loss_of_nan_is_null_in_json", "test_what_to_try_next_can_be_pasted",
+        "test_a_measure_of_nan_is_null_in_json", "test_what_to_try_next_can_be_pasted",
     ),
     "cli/test_train_resume.py": (
         "test_a_finished_run_prints_its_results_again_and_changes_nothing",

@@ -91,9 +91,7 @@ class Inputs:
     def _place(self, leaf: _Leaf, replaced: HostArrays) -> Any:
         name = leaf.name
         value = replaced[name] if name in replaced else self.tensors.get(name)
-        if value is None:
-            value = self._fixed.get(name)
-        if value is None:
+        if value is None and (value := self._fixed.get(name)) is None:
             return place(leaf.value, self._device)
         if isinstance(leaf.value, float):
             return value.item()
@@ -289,10 +287,8 @@ def parameter_names(forward: Callable[..., Any], count: int) -> list[str]:
 def host64(x: Array, device: Device, name: str = "array") -> HostArray:
     """x on the host in float64. Raises DTypeError for complex numbers, whose real parts alone would be checked."""
     if "complex" in str(x.dtype):
-        raise DTypeError(
-            f"{name}: expected real numbers, got {x.dtype}; make its real and imaginary parts two arrays, and put them "
-            "together in forward; constant= names an input that wants no gradient"
-        )
+        way = "make its real and imaginary parts two arrays, and put them together in forward"
+        raise DTypeError(f"{name}: expected real numbers, got {x.dtype}; {way}; constant= names one without gradient")
     return np.array(device.host(x) if device.owns(x) else x, dtype=np.float64)
 
 

@@ -32,12 +32,12 @@ def told(forward, backward, *inputs, **options):
     return text
 
 
-def rms_norm(x, g):
+def rms_over_rows(x, g):
     r = 1 / np.sqrt((x * x).mean(axis=-1) + 1e-6)
     return x * r[:, None] * g, (x, g, r)
 
 
-def rms_norm_backward(dy, cache):
+def rms_over_rows_backward(dy, cache):
     x, g, r = cache
     corr = (dy * g * x).sum(axis=-1) * r**3 / x.shape[1]
     return dy * g * r[:, None] - x * corr[None, :], (dy * x * r[:, None]).sum(axis=0)
@@ -129,7 +129,7 @@ SQUARE = normal(4, 4), normal(4, 4), 0.1
 @pytest.mark.parametrize(
     ("forward", "backward", "inputs", "said"),
     [
-        (rms_norm, rms_norm_backward, (normal(6, 6), normal(6)), "`corr[None, :]` should be `corr[:, None]`"),
+        (rms_over_rows, rms_over_rows_backward, (normal(6, 6), normal(6)), "`corr[None, :]` should be `corr[:, None]`"),
         (unreduced, unreduced_backward, (normal(5, 4), normal(5, 4)), "`dy[0]` should be `dy[:, None]`"),
         (with_z_loss, with_z_loss_backward, Z_LOSS, "`2 * c * lse[:, None]` should be `2 * c * lse[:, None] * p`"),
         (with_z_loss, without_z_loss_backward, Z_LOSS,
