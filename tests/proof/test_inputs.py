@@ -190,7 +190,7 @@ def test_a_constant_that_is_no_input_is_refused(constant, said):
         gradcheck(pair, X, {"w": X}, constant=constant)
 
 
-WAY = "make its real and imaginary parts two arrays, and put them together in forward; constant= names one without gradient"
+WAY = "make its real and imaginary parts two arrays, and put them together in forward; constant= names one"
 
 
 @pytest.mark.parametrize(("inputs", "name"), [((X + 1j, X), "x"), ((X, X + 1j), "z"), ((X, [X, X + 1j]), r"z\[1\]")])
