@@ -17,7 +17,7 @@ is rounded once, which nobody calls a mistake:
     right        |m| ≤ L,  L = 1.5u·|n|          a constant and the result, rounded once each
     WRONG        |m| > 3B (and L)                 more than three independent roundings at their worst, √3·√3
     CANNOT TELL  between: imprecise, since the kernel rounds where the reference subtracts, or slightly wrong; or what
-                 scatters is more than S explains, Σs² > 9·ΣS², and more than 1 % of the gradient
+                 scatters is more than S explains, Σs² > 9·ΣS², and more than 1 % or 1,024u of the gradient
 
 The coefficients are those of a regression of e on n, and on n and each term of the reference's own formula: small
 errors of many entries add up there, and a coefficient of −1 names the term that is missing. A coefficient accuses only.

@@ -191,7 +191,7 @@ class Oracle:
         return _best(tried)
 
     def _noise_of(self, tensor: str) -> list[HostArray]:
-        """σ of each output entry as a tensor moves: the smaller of two estimates, since a kink looks like noise."""
+        """σ of each output entry as a tensor moves: the larger of those by small and by larger steps."""
         if tensor not in self._noise:
             x = self.subject.tensors[tensor]
             rng = np.random.default_rng(x.size)
