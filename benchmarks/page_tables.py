@@ -1,6 +1,7 @@
 """The generated parts of the pages, as Markdown, made from the documents under benchmarks/results."""
 
 from benchmarks import compare, report
+from benchmarks.gpu.targets import targets
 from benchmarks.measured import COMMANDS, shown
 from npformer.cli.train import TAKES
 from npformer.percent import percent
@@ -242,3 +243,24 @@ def missing(found, *, in_a_table):
 def took(seconds):
     """Seconds in words: 12.3 s, 4 min 5 s."""
     return f"{seconds:.1f} s" if seconds < 60 else f"{int(seconds) // 60} min {int(seconds) % 60} s"
+
+
+def gpu(documents):
+    """Training steps on a GPU, alone or beside PyTorch, and what the other parts found."""
+    found = of(documents, "gpu")
+    parts = [(part, result) for document in found for part, result in document["results"].items()]
+    rows = [
+        [f"{result['size']}, {result['precision']}", row["name"], report.milliseconds(row["median"]),
+         report.ratio(row["times_as_fast"]), report.share(row["of_bound"]), report.digits(row["kernels"])]
+        for part, result in parts
+        if part.startswith(("train ", "against "))
+        for row in result["contenders"]
+    ]  # fmt: skip
+    head = ("size, precision", "", "ms a step", "times as fast as the best of PyTorch", "of the ceiling", "launches")
+    others = [
+        [target.what, target.wanted, target.found, "yes" if target.holds else "no"]
+        for target in targets(dict(parts))
+        if target.found
+    ]
+    text = table(("target", "wanted", "found", "holds"), others) + "\n" if others else ""
+    return text + measured(found, head, rows, "gpu")

@@ -90,7 +90,7 @@ def run(parts, setting, about, say, now=time.monotonic):
     """
     start, results = now(), dict(setting.results)
     states = [{"part": part.name, "state": NOT_BEGUN, "seconds": 0.0, "said": ""} for part in parts]
-    document = {"machine": dict(about), "parts": states, "results": results, "targets": []}
+    document = {"benchmark": "gpu", "machine": dict(about), "parts": states, "results": results, "targets": []}
     write(document, setting.folder)
     for part, state in zip(parts, states, strict=True):
         left = setting.seconds - (now() - start)

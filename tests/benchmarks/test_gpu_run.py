@@ -176,7 +176,7 @@ def test_gradients_are_sampled_on_a_gpu(numpy64):
 
 def test_several_processes_share_the_tests_where_they_can(monkeypatch):
     monkeypatch.setattr(gpu_parts, "installed", lambda package: True)
-    assert pytest_command()[6:8] == ["-n", "8"]
+    assert "-n 8 --dist worksteal" in " ".join(pytest_command())
     monkeypatch.setattr(gpu_parts, "installed", lambda package: False)
     assert "-n" not in pytest_command()
 
