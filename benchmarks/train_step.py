@@ -97,7 +97,7 @@ def kernels_multiply_by_intel():
     """Whether compiled kernels use Intel's library here."""
     if not installed("numba"):
         return False
-    from npformer.backend.numba.intel import intel
+    from npformer.engine.numba.intel import intel
 
     return intel().library is not None
 

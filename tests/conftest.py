@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from npformer.backend import PLAIN, Backend, cupy_problem, get_backend, with_bits
-from npformer.backend.numpy import numba_problem
+from npformer.backend.select import numba_problem
 from npformer.functional import philox_bits
 from tests.browser import browser, chromium  # noqa: F401 - fixtures, found by their names
 from tests.tiers import (  # noqa: F401 - hooks, found by their names
@@ -71,7 +71,7 @@ def compiled_once(request):
     the other end.
     """
     if not is_smoke(request.config) and needs_numba(request.session.items) and numba_problem() is None:
-        from npformer.backend.numba import compiling, parallel_compile
+        from npformer.engine.numba import compiling, parallel_compile
 
         cores = parallel_compile.cores() // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
         order = -1 if os.environ.get("PYTEST_XDIST_WORKER", "gw0")[-1] in "13579" else 1

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError
 import pytest
 
 from npformer import extras
-from npformer.backend.numpy import numba_problem
+from npformer.backend.select import numba_problem
 from npformer.cli.doctor import examine
 
 FOLDER = "in npformer's folder: pip install -e '.[fast]'"

@@ -34,7 +34,8 @@ STOREYS = [
     {"backend"},
     {"layers", "optim"},
     {"models"},
-    {"training", "decoding", "proof", "lab", "runtime"},
+    {"training", "decoding", "proof", "lab"},
+    {"engine"},
     {"explain"},
     {"plotting", "interop", "pages"},
     {"cli", "pytest_plugin"},
@@ -46,8 +47,6 @@ SIDEWAYS = {
     ("output_files", "atomic_files"),
     ("output_files", "errors"),
     ("training", "decoding"),
-    ("training", "runtime"),
-    ("decoding", "runtime"),
     ("lab", "proof"),
     ("lab", "training"),
     ("lab", "decoding"),
@@ -62,19 +61,19 @@ USERS_OF = {"data": {"layers", "training", "cli", "lab"}, "plotting": {"cli"}}
 #: Foreign packages that these places alone import.
 ALONE = {
     "babel": "data/real/date_phrases.py",
-    "cupy": "backend/cupy/",
-    "cupyx": "backend/cupy/",
+    "cupy": ("backend/cupy.py", "engine/cupy/"),
+    "cupyx": "engine/cupy/",
     "hypothesis": "proof/strategies.py",
     "jax": "interop/",
-    "llvmlite": "backend/numba/",
+    "llvmlite": "engine/numba/",
     "matplotlib": "plotting/",
     "mpl_toolkits": "plotting/",
     "num2words": "data/real/numbers.py",
-    "numba": "backend/numba/",
+    "numba": "engine/numba/",
     "pytest": "pytest_plugin.py",
     "safetensors": ("interop/", "training/"),
     "torch": "interop/",
-    "tqdm": ("backend/numba/", "progress_bar.py"),
+    "tqdm": ("engine/numba/", "progress_bar.py"),
 }
 #: What npformer hands on as parts, not as names of parts.
 PARTS = {"errors", "functional", "interop", "layers"}

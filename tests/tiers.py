@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from npformer.backend import numpy as numpy_backends
+from npformer.backend import select
 from tests.sampling import sampled
 
 #: Folders whose tests are in the quick look: of each file the first FEW test functions, of each the first case, …
@@ -98,7 +98,7 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if is_smoke(config):
         sys.modules["numba"] = None
-        numpy_backends.find_spec = lambda name: None
+        select.find_spec = lambda name: None
 
 
 def is_smoke(config):

@@ -25,7 +25,7 @@ import numpy as np
 
 from benchmarks.options import bare_parser
 from npformer.backend import get_backend
-from npformer.backend.numpy import numba_problem
+from npformer.backend.select import numba_problem
 from npformer.models import Encoder, EncoderConfig
 from npformer.optim import AdamW
 from npformer.training import TrainStep

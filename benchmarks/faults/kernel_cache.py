@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from benchmarks import report
 from benchmarks.options import at_least_1, bare_parser
-from npformer.backend.numpy import numba_problem
+from npformer.backend.select import numba_problem
 
 EXAMPLES = """examples:
   python -m benchmarks.faults.kernel_cache                      500 damaged files, a few minutes

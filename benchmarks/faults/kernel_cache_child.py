@@ -6,8 +6,8 @@ import sys
 
 import numpy as np
 
-from npformer.backend.numba import elementwise, kernel_files, kernel_folder
-from npformer.backend.numba.compiling import Kernel, inlined, named
+from npformer.engine.numba import elementwise, kernel_files, kernel_folder
+from npformer.engine.numba.compiling import Kernel, inlined, named
 
 
 def main():

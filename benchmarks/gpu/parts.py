@@ -29,7 +29,7 @@ SHORT = Budget(seconds=0.4, turn=0.05)
 FIRST, LAST = ("tf32", "bfloat16"), ("float32",)  # precisions that the targets name
 #: The files with tests marked gpu. Collecting the whole suite would take longer than running these tests.
 TESTS = (
-    "tests/test_gpu.py", "tests/test_contract.py", "tests/backend/cuda/test_gpu_kernels.py",
+    "tests/test_gpu.py", "tests/test_contract.py", "tests/engine/cuda/test_gpu_kernels.py",
     "tests/backend/test_ops.py",
     "tests/interop/test_torch.py", "tests/layers/test_embedding.py", "tests/models/test_decoding_steps.py",
 )  # fmt: skip

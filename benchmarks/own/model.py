@@ -21,7 +21,7 @@ def backend(device, kernels, precision="float32"):
 def about(of):
     """The backend's description for the report."""
     threads = "1" if of.name == "cupy" else f"up to {of.threads} over a batch or {cores()} in a product"
-    library = import_module("npformer.backend.numba.intel").product_library() if of.kernels == "numba" else ""
+    library = import_module("npformer.engine.numba.intel").product_library() if of.kernels == "numba" else ""
     return {"backend": f"{of}, products by {library}" if library else str(of), "threads": threads}
 
 

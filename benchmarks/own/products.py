@@ -38,7 +38,7 @@ def products(size, split, library="numpy"):
 
 def _by_intel():
     """A product by MKL, on one thread, of row-major or column-major matrices."""
-    from npformer.backend.numba.intel import intel_product
+    from npformer.engine.numba.intel import intel_product
 
     gemm = intel_product("s")
     if gemm is None:

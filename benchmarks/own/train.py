@@ -12,7 +12,6 @@ from benchmarks.contender import peak_memory
 from benchmarks.own.model import about, backend, training_model
 from benchmarks.own.on_gpu import launched, memory_watched
 from benchmarks.tasks import PREPARED, TOGETHER, Contender
-from npformer.backend.backend import run_eagerly
 from npformer.functional.arrays import namespace
 from npformer.models.presets import PRESETS, Preset
 
@@ -27,7 +26,7 @@ def train(size, dropout, device, kernels, recompute=False, precision="float32", 
     """
     chosen = backend(device, kernels, precision)
     if launch == "none":
-        chosen = replace(chosen, capture=run_eagerly)
+        chosen = replace(chosen, engine=chosen.engine.eager())
     preset = PRESETS[size] if isinstance(size, str) else Preset(**size)
     start = time.perf_counter()
     _prepare(MINUTE, dropout, chosen, False, launch)[0]()  # compiles kernels before the clock runs

@@ -12,8 +12,8 @@ from docs.site.places import ROOT, write
 
 #: Packages whose names other parts of npformer use, and nobody else.
 INTERNAL = {
-    "npformer.backend.cuda",
-    "npformer.backend.numba",
+    "npformer.engine.cuda",
+    "npformer.engine.numba",
     "npformer.backend.numpy",
     "npformer.lab.museum.checks",
     "npformer.proof.repairs",

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -23,7 +22,6 @@ from npformer.errors import ConfigError
 from npformer.functional.arrays import namespace
 from npformer.typing import Array
 
-WORTH_SHARING = 1 << 18  # elements; for fewer, handing work to a thread costs more time than it saves
 ALIGNMENT = 64  # bytes: a cache line, and an AVX-512 register
 
 
@@ -143,7 +141,7 @@ class Arena:
         def fill(part: slice) -> None:
             self.grads[part] = 0
 
-        self.backend.in_threads([partial(fill, part) for part in self.parts(slice(0, self.size))])
+        self.in_parts(fill, slice(0, self.size))
 
     def replica(self, parameters: Iterable[tuple[str, Storable, tuple[str, ...]]]) -> Arena:
         """An arena that shares the values but has its own gradients. The given parameters become views into it.
@@ -167,13 +165,15 @@ class Arena:
         def add(part: slice) -> None:
             self.grads[part] += other.grads[part]
 
-        self.backend.in_threads([partial(add, part) for part in self.parts(slice(0, self.size))])
+        self.in_parts(add, slice(0, self.size))
 
-    def parts(self, where: slice) -> list[slice]:
-        """The slice where, split into parts for the backend's threads; one part if it is short."""
-        threads = self.backend.threads if where.stop - where.start >= WORTH_SHARING else 1
-        size = max(-(-(where.stop - where.start) // threads // ALIGNMENT), 1) * ALIGNMENT
-        return [slice(start, min(start + size, where.stop)) for start in range(where.start, where.stop, size)]
+    def in_parts(self, work: Callable[[slice], None], where: slice) -> None:
+        """Call work on the slice where, or on parts of it at the same time if the backend has threads."""
+        engine = self.backend.engine
+        if engine is None:
+            work(where)
+        else:
+            engine.in_parts(work, where)
 
     def configure(
         self, prefix: str, *, lr_scale: float | None = None, weight_decay: float | None = None,

@@ -1,30 +1,15 @@
 """A backend: where arrays live, in which precision, and which kernels compute.
 
-A backend is composed of parts, without inheritance: a table of operations, a device, a dtype, and
-``capture``, which may turn a function of device arrays into something cheaper to call again (a
-CUDA graph). On NumPy capture returns the function unchanged.
-
-``capture(function, static_arguments)``: function(subject, given) computes arrays, or None, from ``given``: lists and
-tuples, nested to any depth, of host arrays and Python numbers. It may use their values only in array
-computations, not in Python's control flow. When captured, it receives them as arrays in device memory:
-
-    a host array         the same numbers
-    a whole number       () of uint64
-    a fraction           () of the backend's dtype
-    a tuple of numbers   (n,) of float64
-
-static_arguments(subject) lists everything else that function depends on. If it changes, the captures are dropped.
-``capture_part`` is the same for the work of one thread on its shard of a batch; each thread has its own capture.
-A captured function returns new arrays. It runs uncaptured the first time it sees new shapes,
-so it must reset any state that an interrupted call may have left incomplete.
+A backend is composed of parts, without inheritance: a table of operations, a device, a dtype, and perhaps an engine.
+The engine makes steps and searches faster than they are written, by threads, records and compiled kernels. Without it
+everything is computed as the layers say. ``npformer/engine`` has the engines; no reader of the mathematics needs it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -32,24 +17,15 @@ from npformer.backend.ops import Ops
 from npformer.errors import ConfigError
 from npformer.typing import Array, HostArray
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
 PRECISIONS = ("float32", "tf32", "bfloat16")  # of matrix products; see get_backend in select.py
 DTYPES = ("float32", "float64", "complex128")
 
 #: (p, g, m, v, lr, betas, eps, t, decay): one update of flat arrays, in place, as in ``optim/adam.py``.
 AdamUpdate = Callable[[Array, Array, Array, Array, float, tuple[float, float], float, int, float], None]
-#: (decoder, threads) -> a function that makes a state's DecoderSteps; None: this model, or this state, does not fit.
-PrepareSteps = Callable[[Any, int], "Callable[[Any], DecoderSteps | None] | None"]
-#: encoder -> a fused encoder: (x (B, S, C), visible (B, S)) -> memory (B, S, C); None: this encoder does not fit.
-PrepareEncoder = Callable[[Any], Callable[[Array, Array], Array | None] | None]
 #: (logits, log P, greedy, room, width, pad_id) -> as in ``decoding/choice.py``; None: this case does not fit.
 BeamChoice = Callable[
     [Array, HostArray, HostArray, HostArray, int, int], tuple[HostArray, HostArray, HostArray, HostArray] | None
 ]
-#: (the names of kernels: "linear.forward", "linear.backward", "adam", …) -> None; compiles those not compiled yet.
-CompileAhead = Callable[[Iterable[str]], Any]
-Jobs = Sequence[Callable[[], Any]]
 
 
 class Device(Protocol):
@@ -73,43 +49,65 @@ class Device(Protocol):
         """Wait until all work of this device is done."""
 
 
-class DecoderSteps(Protocol):
-    """Decoding steps of a whole model in one call. A method returns None if it cannot do them.
+class Engine(Protocol):
+    """Makes a step or a search faster than as it is written, with the same numbers. ``npformer/engine`` has them."""
 
-    See ``runtime/fused_decode.py``.
-    """
+    @property
+    def threads(self) -> int:
+        """The largest number of shards of a training batch; each has a thread."""
 
-    def __call__(self, tokens: Array, position: int) -> Array | None:
-        """From tokens (B, 1) at a position to logits (B, 1, V)."""
+    @property
+    def adam_update(self) -> AdamUpdate | None:
+        """A faster version of Adam's formula, or None."""
 
-    def write(self, tokens: Array, position: int, going: Array, ends: tuple[int, int], count: int) -> Array | None:
-        """Up to count greedy steps from tokens (B, 1) on. Returns the chosen tokens, (n, B) integers.
+    @property
+    def updates(self) -> ArenaUpdates | None:
+        """The end of a step with its numbers in device memory, for steps that are recorded; None on the host."""
+
+    @property
+    def beam_choice(self) -> BeamChoice | None:
+        """A faster version of a beam search's choice, or None."""
+
+    def parts_of(self, numbers: int) -> int:
+        """Into how many shards, one per thread, to split a batch of this many numbers, B·T·C."""
+
+    def in_parts(self, work: Callable[[slice], None], where: slice) -> None:
+        """Call work on parts of the slice where, at the same time."""
+
+    def eager(self) -> Engine:
+        """The same engine, which records nothing."""
+
+    def compile_ahead(self, model: Any, *purposes: str) -> None:
+        """Compile the kernels that the model needs for "training", "decoding" or "beams", before their first call."""
+
+    def runner_for(self, model: Any, backpropagate: Callable[..., Array]) -> Any:
+        """What makes the steps of ``TrainStep`` for this model, or None if it would not help."""
+
+    def start(self, model: Any, src: Array, max_len: int) -> Any:
+        """model.start(src, max_len), a decode state."""
+
+    def step(self, model: Any, tokens: Array, state: Any) -> Array:
+        """model.step(tokens, state), the logits."""
+
+    def likeliest(
+        self, model: Any, tokens: Array, state: Any, going: HostArray, count: int, eos_id: int
+    ) -> HostArray | None:
+        """Up to count greedy steps from tokens (B,) on: the chosen tokens (n, B). None: not at once for this model.
 
         going (B,) marks the unfinished rows; the others are fed pads. The steps stop once an unfinished row chooses
-        eos; ends are (eos_id, pad_id). Every token that was fed and is no pad is marked as visible.
+        eos_id.
         """
 
     def search(
-        self, tokens: Array, position: int, beams: tuple[Array, ...], ends: tuple[int, int], count: int
-    ) -> tuple[Array, Array] | None:
-        """Up to count steps of beams of width w, from tokens (n·w, 1) on. Returns rows and tokens, both (steps, n·w).
+        self, model: Any, tokens: Array, state: Any, beams: tuple[HostArray, ...], count: int, eos_id: int
+    ) -> tuple[HostArray, HostArray] | None:
+        """Up to count steps of beams of width w from tokens (n·w,) on: rows and tokens, both (steps, n·w).
 
         beams are log P (n, w) and greedy (n,), both updated; room, the best finished score and the longest
-        penalty (n,), as in ``decoding/beams.py``. The steps stop once a hypothesis chooses eos, or once all hypotheses
-        of a source are worse than its best finished one; the caller reorders the rows after that. Also returns None
-        if more hypotheses may continue than a beam is wide.
+        penalty (n,), as in ``decoding/beams.py``. The steps stop once a hypothesis chooses eos_id, or once all
+        hypotheses of a source are worse than its best finished one. None: not at once for this model, or if more
+        hypotheses may continue than a beam is wide.
         """
-
-
-def run_eagerly(function: Function, static_arguments: Callable[[Any], Sequence[Any]] | None = None) -> Function:
-    """The capture of NumPy: it returns the function unchanged."""
-    return function
-
-
-def one_after_the_other(jobs: Jobs) -> None:
-    """Run the jobs on a single thread."""
-    for job in jobs:
-        job()
 
 
 class ArenaUpdates(Protocol):
@@ -129,35 +127,18 @@ class ArenaUpdates(Protocol):
 class Backend:
     """See the module's docstring. Build one with ``get_backend`` (``select.py``).
 
-    ``kernels`` names the table of operations. ``precision`` is the precision of float32 matrix products.
-    ``threads`` is the largest number of shards of a training batch, each of at least ``least_part`` numbers
-    (see ``parts_of``), and ``in_threads(jobs)`` runs that many jobs at the same time. Within ``on_one_thread()``
-    products use only the caller's thread, so that BLAS threads do not disturb the work that follows. ``adam_update`` is
-    a faster version of Adam's formula, or None. ``updates`` clips and updates within a captured function.
-    ``decoder_steps`` and ``encoder_of_texts`` prepare a model for fused decoding, and ``beam_choice`` is a faster
-    version of a beam search's choice. ``compile_ahead`` compiles kernels before their first call; it is None
-    if there is nothing to compile. ``own_ops`` are the operations the backend was built with. If a user replaces one,
-    fused kernels and recordings, which would bypass the replacement, are not used.
+    ``kernels`` names the table of operations; ``print(backend.ops)`` says where each pair comes from. ``precision`` is
+    the precision of float32 matrix products. ``own_ops`` are the operations the backend was built with. If a user
+    replaces one, fused kernels and recordings, which would bypass the replacement, are not used.
     """
 
     name: str
     ops: Ops
     device: Device
     dtype: str = "float32"
-    capture: Callable[..., Any] = run_eagerly
-    capture_part: Callable[..., Any] = run_eagerly
-    kernels: str = "plain"
-    threads: int = 1
-    least_part: int = 1
-    in_threads: Callable[[Jobs], None] = one_after_the_other
-    on_one_thread: Callable[[], AbstractContextManager[None]] = nullcontext
-    adam_update: AdamUpdate | None = None
-    updates: ArenaUpdates | None = None
-    decoder_steps: PrepareSteps | None = None
-    encoder_of_texts: PrepareEncoder | None = None
-    beam_choice: BeamChoice | None = None
-    compile_ahead: CompileAhead | None = None
     precision: str = "float32"
+    kernels: str = "plain"
+    engine: Engine | None = None
     own_ops: Ops | None = None
 
     def __post_init__(self) -> None:
@@ -205,9 +186,10 @@ class Backend:
         """Zeros of this backend's dtype on its device."""
         return self.device.zeros(shape, self.dtype)
 
-    def parts_of(self, numbers: int) -> int:
-        """Into how many shards, one per thread, to split a batch of this many numbers, B·T·C."""
-        return max(1, min(self.threads, numbers // self.least_part))
+    @property
+    def threads(self) -> int:
+        """How many threads may share a training batch."""
+        return 1 if self.engine is None else self.engine.threads
 
     def host(self, x: Array) -> HostArray:
         """x as a NumPy array."""

@@ -52,7 +52,7 @@ def _product_rate(backend: Backend, shape: Shape) -> float:
     """The rate of the product a b in the backend's precision, by the faster of two ways.
 
     One way is the linear map. It also adds a bias, which takes some hundredths more, but it may use a faster library
-    than the arrays' own matmul (see ``backend/numba/intel``). CuPy's matmul has no TF32, so a GPU uses the linear map.
+    than the arrays' own matmul (see ``engine/numba/intel``). CuPy's matmul has no TF32, so a GPU uses the linear map.
     """
     m, k, n = shape
     rng = np.random.default_rng(0)

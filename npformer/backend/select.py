@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
 from npformer.backend.backend import PRECISIONS, Backend
 from npformer.backend.cupy import cupy_backend, cupy_problem
 from npformer.errors import ConfigError, DeviceError
+from npformer.extras import install
 
 KERNELS = ("auto", "plain", "numpy", "numba", "cuda")
 
@@ -42,7 +48,18 @@ def get_backend(
         raise DeviceError(f"cupy: {problem}; or use --device numpy (in Python: get_backend('numpy'))")
     if name == "numpy" or problem is not None:
         return _numpy_backend(dtype, kernels, threads, precision, problem)
-    return cupy_backend(dtype, kernels, precision)
+    if kernels not in ("auto", "plain", "cuda"):
+        raise ConfigError(
+            f"kernels: expected auto, plain or cuda on a GPU, got {kernels}, which compute on the CPU; "
+            "leave it out, or use device numpy"
+        )
+    if kernels == "cuda" and not has_engine():
+        raise DeviceError("kernels: expected plain, since npformer/engine, which has those in CUDA, is not there")
+    plain = dtype == "complex128" or kernels == "plain" or not has_engine()
+    if plain and precision != "float32":
+        raise ConfigError(f"precision: expected float32 for plain kernels, whose products are CuPy's, got {precision}")
+    backend = cupy_backend(dtype, "plain" if plain else "cuda", precision)
+    return _with_engine("gpu", backend) if has_engine() else backend
 
 
 def _numpy_backend(dtype: str, kernels: str, threads: int | None, precision: str, problem: str | None) -> Backend:
@@ -57,4 +74,52 @@ def _numpy_backend(dtype: str, kernels: str, threads: int | None, precision: str
             f"precision: expected float32 on NumPy, got {precision}: rounded operands make no product faster on a "
             f"CPU{why}; leave it out, or use a GPU (device cupy)"
         )
-    return numpy_backend(dtype, kernels, threads)
+    if dtype == "complex128":
+        kernels = "plain"
+    elif kernels == "auto":
+        kernels = auto_kernels()[0]
+    elif kernels == "numba" and (no_numba := numba_problem()) is not None:
+        raise DeviceError(f"kernels: expected Numba's to be possible, but {no_numba}")
+    backend = numpy_backend(dtype, "numpy" if kernels == "numba" else kernels)
+    if kernels == "plain" and threads in (None, 1):
+        return backend
+    if not has_engine():
+        if threads in (None, 1):
+            return backend
+        raise DeviceError(f"threads: expected None or 1, since npformer/engine is not there, got {threads}")
+    return _with_engine("host", backend, kernels, threads)
+
+
+def _with_engine(module: str, *options: Any) -> Backend:
+    """The backend with an engine. Nothing below the engine imports it: only this line names the package."""
+    found: Backend = import_module(f"npformer.engine.{module}").with_engine(*options)
+    return found
+
+
+def has_engine() -> bool:
+    """Whether the package npformer.engine is there. Without it everything runs as it is written, on one thread."""
+    return (Path(__file__).parents[1] / "engine").is_dir()
+
+
+def numba_problem() -> str | None:
+    """Why Numba's kernels cannot be used here, in words, or None if they can. In that case Numba has been imported."""
+    if not has_engine():
+        return "npformer/engine, which has them, is not there; install npformer as a whole"
+    if find_spec("numba") is None:
+        return f"Numba is not installed; {install('fast')}"
+    try:
+        import_module("npformer.engine.numba")
+    except Exception as error:  # usually NumPy is too new for this Numba; the other kernels do not need it
+        return f"Numba is installed but cannot be used ({type(error).__name__}: {error}); update it, or remove it"
+    return None
+
+
+def auto_kernels() -> tuple[str, str]:
+    """The kernels that "auto" means on NumPy, and why."""
+    from npformer.backend.numpy.blas import blas_product
+
+    if numba_problem():
+        return "numpy", "Numba cannot be used"
+    if blas_product("s") is None:
+        return "numpy", "NumPy's BLAS has no product that compiled kernels know, and their own is slow"
+    return "numba", "Numba is installed, and NumPy's BLAS has a product to call"

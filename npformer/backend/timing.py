@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from npformer.backend.backend import Backend, Device, run_eagerly
+from npformer.backend.backend import Backend, Device
 from npformer.backend.flops import NOTHING, Work, work_of
 from npformer.backend.ops import Ops, Pair
 from npformer.seconds import now, since
@@ -82,7 +82,8 @@ class _Watched(NamedTuple):
 
 def timed_backend(backend: Backend, clock: Clock) -> Backend:
     """backend with every operation timed. Nothing is captured, since a replay calls no operations."""
-    return replace(backend, ops=timed_ops(backend.ops, clock), capture=run_eagerly, capture_part=run_eagerly)
+    engine = backend.engine and backend.engine.eager()
+    return replace(backend, ops=timed_ops(backend.ops, clock), engine=engine)
 
 
 def timed_ops(ops: Ops, clock: Clock) -> Ops:

@@ -111,7 +111,7 @@ def _title(args: argparse.Namespace, preset: Preset) -> str:
 
 def _parts(backend: Backend, preset: Preset) -> int:
     """How many threads share a batch of this size."""
-    return backend.parts_of(preset.batch * preset.length * preset.d_model)
+    return 1 if backend.engine is None else backend.engine.parts_of(preset.batch * preset.length * preset.d_model)
 
 
 def _blas(backend: Backend, preset: Preset) -> str:

@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any
 
-from npformer.backend.numpy import numba_problem
+from npformer.backend.select import numba_problem
 from npformer.errors import DeviceError
 from npformer.seconds import now, since
 
@@ -37,8 +37,8 @@ def run(args: argparse.Namespace) -> int:
     problem = numba_problem()
     if problem is not None:
         raise DeviceError(f"compile: expected a usable Numba, but {problem}")
-    from npformer.backend.numba import compile_all
-    from npformer.backend.numba.kernel_folder import usual_folder
+    from npformer.engine.numba import compile_all
+    from npformer.engine.numba.kernel_folder import usual_folder
 
     found: dict[str, dict[str, Any]] = {}
     began, lost = now(), 0

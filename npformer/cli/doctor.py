@@ -14,9 +14,9 @@ import numpy as np
 
 from npformer._version import __version__
 from npformer.backend import cupy_problem, get_backend
-from npformer.backend.numpy import auto_kernels, numba_problem
 from npformer.backend.numpy.blas import blas_core
 from npformer.backend.numpy.blas_threads import blas_threads
+from npformer.backend.select import auto_kernels, numba_problem
 from npformer.extras import install
 from npformer.terminal import GREEN, RED, YELLOW, columns, paint
 from npformer.training.trainer import THREAD_VARIABLES
@@ -93,7 +93,7 @@ def _mkl(problem: str | None) -> str:
         return f"not installed: {install('mkl')} makes Numba kernels faster on Intel's processors"
     if problem:
         return f"{version}, not used: there are no compiled kernels"
-    from npformer.backend.numba.intel import intel
+    from npformer.engine.numba.intel import intel
 
     return f"{version}, not used: {intel().problem}" if intel().problem else version
 

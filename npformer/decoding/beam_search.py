@@ -19,10 +19,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from npformer.decoding.beams import LENGTH_PENALTY, Beams
-from npformer.decoding.opening import Writer, end_token, expect_count, newest, open_texts
+from npformer.decoding.opening import Writer, advance, end_token, expect_count, open_texts
 from npformer.decoding.writing import Stop
 from npformer.errors import ConfigError
-from npformer.runtime import fused_decode
 from npformer.typing import Array, HostArray
 
 
@@ -55,7 +54,8 @@ def beam_search(
     _expect_penalty(length_penalty)
     found: dict[int, list[Hypothesis]] = {}
     openings, end = open_texts(model, src, max_len, bos_id, "beams"), end_token(eos_id)
-    search = partial(fused_decode.search, model, eos_id=end) if stop is None else None
+    engine = model.backend.engine
+    search = partial(engine.search, model, eos_id=end) if engine is not None and stop is None else None
     for opening in openings:
         state, beams = opening.state, Beams(opening, beam, length_penalty, model.config.pad_id)
         while beams.rows.size:
@@ -67,7 +67,7 @@ def beam_search(
                 if beams.go_on_at_once(search, state, end):
                     continue
                 search = None  # do not try it again
-            beams.go_on(newest(fused_decode.step(model, beams.tokens, state)), model.backend, end, stop)
+            beams.go_on(advance(model, beams.tokens, state), model.backend, end, stop)
         for row, hypotheses in zip(opening.rows.tolist(), beams.found(), strict=True):
             found[row] = [Hypothesis(*each) for each in hypotheses]
     return [found[row] for row in sorted(found)]

@@ -32,8 +32,8 @@ def choose(
     """
     (n, w), most, vocab_size = log_p.shape, int(room.max()), logits.shape[1]
     width = max(w, min(w * vocab_size, most))
-    if backend.beam_choice is not None:
-        found = backend.beam_choice(logits, log_p, greedy, room, width, pad_id)
+    if backend.engine is not None and backend.engine.beam_choice is not None:
+        found = backend.engine.beam_choice(logits, log_p, greedy, room, width, pad_id)
         if found is not None:
             return found
     parents, chosen, total = _ranked(*best_tokens(logits, most, backend), log_p, greedy, room)

@@ -7,7 +7,6 @@ from functools import partial
 from npformer.decoding.opening import Writer, end_token, open_texts
 from npformer.decoding.writing import Stop, write
 from npformer.functional.arrays import namespace
-from npformer.runtime import fused_decode
 from npformer.typing import Array, HostArray
 
 
@@ -37,5 +36,6 @@ def greedy(
         return model.backend.host(namespace(logits).argmax(logits, axis=-1))
 
     openings, end = open_texts(model, src, max_len, bos_id), end_token(eos_id)
-    several = partial(fused_decode.likeliest, model, eos_id=end) if stop is None else None
+    engine = model.backend.engine
+    several = partial(engine.likeliest, model, eos_id=end) if engine is not None and stop is None else None
     return write(model, openings, likeliest, eos_id=end, stop=stop, several=several)

@@ -7,6 +7,7 @@ continues from its last token.
 
 from __future__ import annotations
 
+from functools import partial
 from numbers import Integral
 from typing import Any, NamedTuple, TypeAlias
 
@@ -16,8 +17,6 @@ from npformer.errors import ConfigError, ShapeError
 from npformer.layers import DecodeState
 from npformer.models import Decoder, Transformer
 from npformer.models.inputs import checked_ids
-from npformer.runtime.compile_ahead import compile_ahead
-from npformer.runtime.fused_encode import start
 from npformer.typing import Array, HostArray
 
 #: A model that generates tokens.
@@ -48,14 +47,16 @@ def open_texts(model: Writer, src: Array, max_len: int, bos_id: int, purpose: st
             "at once, looking ahead, and so has no next token to say"
         )
     max_len = expect_count("max_len", max_len)
-    compile_ahead(model, purpose)
+    engine = model.backend.engine
+    if engine is not None:
+        engine.compile_ahead(model, purpose)
     if isinstance(model, Decoder):
         prompts = _rows("prompt", src, model.config.vocab_size, model)
         return [_open_prompts(model, prompts, rows, max_len) for rows in _together(model, prompts)]
     given = _rows("src", src, model.config.src_vocab_size, model)
     rows = np.arange(len(given))
     texts = np.full((rows.size, max_len), model.config.pad_id, dtype=np.int64)
-    state = start(model, src, room(model, max_len))
+    state = (model.start if engine is None else partial(engine.start, model))(src, room(model, max_len))
     return [Opening(state, np.full(rows.size, bos_id), texts, np.zeros_like(rows), given, rows)]
 
 
@@ -100,8 +101,10 @@ def room(model: Transformer, max_len: int) -> int:
     return min(max_len, model.config.max_seq_len) if model.config.positions == "learned" else max_len
 
 
-def newest(logits: Array) -> Array:
-    """The logits after the newest token, (B, V), of a step's logits (B, V) or (B, n, V)."""
+def advance(model: Writer, tokens: Array, state: DecodeState) -> Array:
+    """The logits after the newest token, (B, V), of a step from tokens (B,) or (B, n)."""
+    engine = model.backend.engine
+    logits = model.step(tokens, state) if engine is None else engine.step(model, tokens, state)
     return logits if logits.ndim == 2 else logits[:, -1, :]
 
 

@@ -11,9 +11,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from npformer.decoding.opening import Opening, Writer, newest
+from npformer.decoding.opening import Opening, Writer, advance
 from npformer.layers import DecodeState
-from npformer.runtime import fused_decode
 from npformer.typing import Array, HostArray
 
 #: An interrupt waits for the end of a call, so a call makes at most this many tokens, but at least this many steps.
@@ -64,7 +63,7 @@ def _continued(
         chosen = None if several is None else several(tokens, state, ~ended, max(AT_ONCE // ended.size, STEPS))
         if chosen is None:
             several = None  # do not try it again
-            chosen = choose(newest(fused_decode.step(model, tokens, state)), opening.rows[rows], t)[None]
+            chosen = choose(advance(model, tokens, state), opening.rows[rows], t)[None]
         tokens = np.where(ended, pad_id, chosen[-1])
         count = len(chosen)
         texts[now, lengths[now] + np.arange(count)[:, None]] = chosen[:, ~ended]

@@ -107,7 +107,7 @@ class DecodeState:
     sources: HostArray  # (B,) the row of the start from which each row comes
     memory_mask: AttentionMask = ALL_VISIBLE
     length: int = 0  # tokens of each row so far
-    fused: Any = None  # a fused step prepared for this state, see runtime/fused_decode.py
+    fused: Any = None  # a fused step prepared for this state, see engine/fused_decode.py
     begins: np.ndarray[Any, Any] | None = None  # (B,) where each row's text begins; None: at 0
     together: int = 1  # w: this many consecutive rows read one row of the memory
 

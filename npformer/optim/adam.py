@@ -70,12 +70,10 @@ class Adam:
         """Update the values from the gradients in the arena; frozen segments stay unchanged."""
         self.t += 1
         lr = self.lr if lr is None else lr
-        backend = self.arena.backend
-        update = self._update if backend.adam_update is None else self._update_faster
         for run in self.arena.runs(decaying=self.weight_decay > 0):
             rate = lr * run.lr_scale
             decay = rate * self.weight_decay * run.weight_decay
-            backend.in_threads([partial(update, part, rate, decay) for part in self.arena.parts(run.where)])
+            self.arena.in_parts(partial(self._update, rate, decay), run.where)
 
     def rates(self, lr: float, t: int) -> Rates:
         """The numbers of update t at this learning rate."""
@@ -86,18 +84,21 @@ class Adam:
 
         Returns the gradient's norm () before clipping, None without clipping. The arena's gradients stay unchanged.
         """
-        updates, norm, shrink = self.arena.backend.updates, None, None
-        if updates is None:
+        engine, norm, shrink = self.arena.backend.engine, None, None
+        if engine is None or (updates := engine.updates) is None:
             raise DeviceError(f"adam: expected a backend that reads rates from its memory, got {self.arena.backend}")
         if clip_norm is not None:
             norm, shrink = updates.gradient_norm(self.arena, None if math.isinf(clip_norm) else clip_norm)
         updates.adam(self.arena, self.m, self.v, rates, self.betas, self.eps, self.weight_decay, shrink)
         return norm
 
-    def _update(self, where: slice, lr: float, decay: float) -> None:
-        beta1, beta2 = self.betas
+    def _update(self, lr: float, decay: float, where: slice) -> None:
+        (beta1, beta2), engine = self.betas, self.arena.backend.engine
         p, g = self.arena.values[where], self.arena.grads[where]
         m, v = self.m[where], self.v[where]
+        if engine is not None and engine.adam_update is not None:  # the same, faster
+            engine.adam_update(p, g, m, v, lr, self.betas, self.eps, self.t, decay)
+            return
         m *= beta1
         m += (1 - beta1) * g
         v *= beta2
@@ -106,13 +107,6 @@ class Adam:
             p *= 1 - decay
         root = namespace(v).sqrt(v * (1 / (1 - beta2**self.t)))
         p -= (lr / (1 - beta1**self.t)) * m / (root + self.eps)
-
-    def _update_faster(self, where: slice, lr: float, decay: float) -> None:
-        """``_update`` by the backend's fast version."""
-        update = self.arena.backend.adam_update
-        assert update is not None
-        p, g = self.arena.values[where], self.arena.grads[where]
-        update(p, g, self.m[where], self.v[where], lr, self.betas, self.eps, self.t, decay)
 
     def moments(self) -> dict[str, Array]:
         """ "first.NAME" and "second.NAME" -> views of the moments of each parameter, for checkpoints."""

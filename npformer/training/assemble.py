@@ -15,7 +15,6 @@ from npformer.errors import CheckpointError, ConfigError, NpformerError, OutputE
 from npformer.models import Model, Transformer, build_model
 from npformer.optim import Adam, AdamW
 from npformer.printable import shell_words
-from npformer.runtime.compile_ahead import compile_ahead
 from npformer.training.checkpoint import Checkpoint, best_checkpoint, latest_checkpoint, load_checkpoint, nearest_sound
 from npformer.training.config_file import parse_toml, read_toml, write_toml
 from npformer.training.memory import expect_memory
@@ -154,7 +153,8 @@ def _backend_to_read(run: RunOptions, device: str) -> Backend:
 def make_step(model: Model, options: Options) -> TrainStep:
     """The training step that the options describe."""
     decoding = ["decoding"] if isinstance(model, Transformer) else []  # held-out examples, during training
-    compile_ahead(model, "training", *decoding)
+    if model.backend.engine is not None:
+        model.backend.engine.compile_ahead(model, "training", *decoding)
     training: TrainingOptions = options.training
     betas = (training.beta1, training.beta2)
     optimizer = (

@@ -15,8 +15,8 @@ gives the model a new version. It refuses a parameter that is not in the arena.
 After backward, ``update`` clips the gradients by their norm if clip_norm says so (``optim/clip.py``), updates the
 parameters (``optim/adam.py``), and lets BatchNorm remember the statistics of the batch.
 
-Threads, a recording or a CUDA graph make the same step faster: ``runner_for`` (``runtime/runner.py``) says whether
-the model and the backend allow it, and ``runner.make`` ends in the same ``update``.
+Threads, a recording or a CUDA graph make the same step faster: the backend's engine says whether the model allows it
+(``engine/runner.py``), and ``runner.make`` ends in the same ``update``.
 
 Ctrl-C stops no update in the middle: the run ends before or after it (``training/signals.py``). A second Ctrl-C ends
 the run at once, or after the update that is being made. Parameters, moments and running statistics always belong to
@@ -42,9 +42,8 @@ from npformer.layers.owner import version_of
 from npformer.models import Model
 from npformer.models.inputs import checked_batch
 from npformer.optim import Adam, Rates, Schedule, clip_by_global_norm
-from npformer.runtime.inputs import Settings, Shard, StepInputs, shards_of
-from npformer.runtime.runner import runner_for
 from npformer.training.signals import HeldInterrupt
+from npformer.training.step_inputs import Settings, Shard, StepInputs, shards_of
 from npformer.typing import Array, HostArray
 
 
@@ -87,7 +86,8 @@ class TrainStep:
         self.interrupt = HeldInterrupt()
         self._checked: tuple[Any, ...] = (None, None, None)  # model version, optimizer and segments at the last check
         self._expect_trainable()
-        self.runner = runner_for(model, backpropagate)  # None: steps are made as they are written here
+        engine = model.backend.engine  # None: steps are made as they are written here
+        self.runner = None if engine is None else engine.runner_for(model, backpropagate)
 
     @property
     def step_number(self) -> int:

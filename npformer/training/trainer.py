@@ -257,7 +257,7 @@ def versions(backend: Backend) -> dict[str, str]:
         "kernels": backend.kernels,
     }
     if backend.kernels == "numba":
-        here["products"] = import_module("npformer.backend.numba.intel").product_library()
+        here["products"] = import_module("npformer.engine.numba.intel").product_library()
     core = blas_core() if backend.name == "numpy" else None
     if core is not None:
         here["BLAS core"] = core

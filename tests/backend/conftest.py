@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from npformer.backend import PLAIN, get_backend
-from npformer.backend.numpy import numba_problem
 from npformer.backend.numpy.kernels import KERNELS
+from npformer.backend.select import numba_problem
 from npformer.errors import ShapeError
 from npformer.functional import OPERATIONS, Draw
 from npformer.proof.random_cases import usual_inputs
@@ -137,7 +137,7 @@ def table(request):
     problem = numba_problem()
     if problem is not None:
         pytest.skip(problem)
-    from npformer.backend import numba as compiled
+    from npformer.engine import numba as compiled
 
     return compiled.OPS
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from npformer.backend import Arena, get_backend
-from npformer.backend.cuda.adam import DeviceUpdates
-from npformer.backend.numpy import numba_problem
-from npformer.backend.numpy.adam import BLOCK
+from npformer.backend.select import numba_problem
+from npformer.engine.cuda.adam import DeviceUpdates
+from npformer.engine.numpy_adam import BLOCK
 from npformer.layers import Parameter
 from npformer.optim import AdamW
-from tests.backend.cuda import host_runtime
+from tests.engine.cuda import host_runtime
 
 BETAS, EPS = (0.9, 0.98), 1e-9
 
@@ -21,7 +21,7 @@ def adam_update(request):
     if problem is not None:
         pytest.skip(problem)
     if request.param != "cuda":
-        update = get_backend("numpy", kernels=request.param).adam_update
+        update = get_backend("numpy", kernels=request.param).engine.adam_update
         assert update is not None
         return update
     return DeviceUpdates(host_runtime.HostRuntime(block=40, backwards=True), np.asarray).by_host_numbers

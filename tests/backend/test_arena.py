@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from npformer.backend import Arena, Run, get_backend
+from npformer.engine.engine import FastEngine
 from npformer.errors import ConfigError
 from npformer.layers import Parameter
 from npformer.models import Transformer, TransformerConfig
@@ -161,7 +162,7 @@ def test_a_replica_shares_values_and_has_its_own_gradients(packed):
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_gradients_of_replicas_are_added(threads, monkeypatch):
-    monkeypatch.setattr("npformer.backend.arena.WORTH_SHARING", 1)
+    monkeypatch.setattr("npformer.engine.means.WORTH_SHARING", 1)
     arena, parameters = new_arena(get_backend("numpy", "float64", kernels="plain", threads=threads))
     replica = arena.replica((name, Parameter(name, p.data), ()) for name, p in parameters.items())
     arena.grads[...], replica.grads[...] = 3, np.arange(arena.size)
@@ -173,11 +174,10 @@ def test_gradients_of_replicas_are_added(threads, monkeypatch):
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
 @pytest.mark.parametrize("where", [slice(0, 0), slice(0, 1), slice(64, 128), slice(7, 1000), slice(128, 64 * 24 + 128)])
 def test_parts_are_all_of_it_once_on_cache_lines(threads, where, monkeypatch):
-    backend = get_backend("numpy", "float32", kernels="plain", threads=threads)
-    arena = Arena([], backend)
-    assert arena.parts(where) == ([where] if where.stop > where.start else [])  # too short to be worth sharing
-    monkeypatch.setattr("npformer.backend.arena.WORTH_SHARING", 1)
-    parts = arena.parts(where)
+    engine = FastEngine(threads)
+    assert engine.parts(where) == ([where] if where.stop > where.start else [])  # too short to be worth sharing
+    monkeypatch.setattr("npformer.engine.means.WORTH_SHARING", 1)
+    parts = engine.parts(where)
     assert [i for part in parts for i in range(part.start, part.stop)] == list(range(where.start, where.stop))
     assert len(parts) <= threads
     assert all((part.start - where.start) % 64 == 0 for part in parts)
@@ -189,7 +189,7 @@ def test_parts_are_all_of_it_once_on_cache_lines(threads, where, monkeypatch):
 def test_an_update_in_parts_is_the_update(any64, monkeypatch):
     values = []
     for threads, worth in ((1, 1), (3, 1), (3, 1 << 18)):
-        monkeypatch.setattr("npformer.backend.arena.WORTH_SHARING", worth)
+        monkeypatch.setattr("npformer.engine.means.WORTH_SHARING", worth)
         arena, _ = new_arena(get_backend("numpy", "float64", kernels=any64.kernels, threads=threads))
         optimizer = AdamW(arena, lr=0.1, weight_decay=0.3)
         for _ in range(3):

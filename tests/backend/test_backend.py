@@ -100,13 +100,15 @@ def test_numpy_is_chosen_without_asking_for_a_gpu(monkeypatch):
 
 
 def test_the_requested_number_of_threads_or_as_many_as_pay_off(monkeypatch):
-    monkeypatch.setattr("npformer.backend.numpy.default_threads", lambda: 4)
+    monkeypatch.setattr("npformer.engine.host.default_threads", lambda: 4)
     asked = (0, 1 << 15, (1 << 16) - 1, 1 << 16, 1 << 30)
     chosen = {
-        kernels: [get_backend("numpy", kernels=kernels).parts_of(n) for n in asked] for kernels in ("numpy", "plain")
+        kernels: [get_backend("numpy", kernels=kernels, threads=threads).engine.parts_of(n) for n in asked]
+        for kernels, threads in (("numpy", None), ("plain", 2))
     }
-    assert chosen == {"numpy": [1, 1, 1, 2, 4], "plain": [1, 1, 1, 1, 1]}
-    assert [get_backend("numpy", kernels="numpy", threads=3).parts_of(n) for n in (1, 2, 9)] == [1, 2, 3]
+    assert chosen == {"numpy": [1, 1, 1, 2, 4], "plain": [1, 2, 2, 2, 2]}
+    assert get_backend("numpy", kernels="plain").engine is None
+    assert [get_backend("numpy", kernels="numpy", threads=3).engine.parts_of(n) for n in (1, 2, 9)] == [1, 2, 3]
 
 
 def test_auto_takes_the_gpu_where_one_answers():
@@ -137,19 +139,18 @@ def test_options_that_need_a_gpu_are_refused_on_a_cpu(options, text):
 
 def test_precision_applies_to_float32_products(numpy32):
     assert get_backend("numpy").precision == "float32"
-    gpu = dataclasses.replace(numpy32, name="cupy", precision="tf32", kernels="cuda", threads=1)
+    gpu = dataclasses.replace(numpy32, name="cupy", precision="tf32", kernels="cuda", engine=None)
     assert str(gpu) == "cupy (cuda) on CPU, float32, products in tf32"
     with pytest.raises(ConfigError, match="precision: expected float32 for arrays of float64, got tf32"):
         dataclasses.replace(gpu, dtype="float64")
 
 
-def test_kernels_of_the_other_device_are_refused():
-    from npformer.backend.cupy import cupy_backend
-
+def test_kernels_of_the_other_device_are_refused(monkeypatch):
+    monkeypatch.setattr("npformer.backend.select.cupy_problem", lambda: None)
     with pytest.raises(ConfigError, match="kernels: expected auto, plain or cuda on a GPU, got numba"):
-        cupy_backend("float32", "numba")
+        get_backend("cupy", kernels="numba")
     with pytest.raises(ConfigError, match="precision: expected float32 for plain kernels, whose products are CuPy's"):
-        cupy_backend("float32", "plain", "tf32")
+        get_backend("cupy", kernels="plain", precision="tf32")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
@@ -169,7 +170,7 @@ def test_arrays_come_in_its_dtype_and_are_copies(dtype):
 
 def test_a_backend_is_frozen_and_captures_nothing_on_numpy():
     backend = get_backend("numpy")
-    assert backend.capture(no_device) is no_device
+    assert backend.engine.capture(no_device) is no_device
     with pytest.raises(dataclasses.FrozenInstanceError):
         backend.dtype = "float64"
 

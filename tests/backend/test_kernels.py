@@ -8,9 +8,9 @@ import pytest
 
 from npformer.backend import PLAIN
 from npformer.backend.fallback import with_fallback, with_one_precision
-from npformer.backend.numpy import numba_problem
 from npformer.backend.numpy.kernels import KERNELS
 from npformer.backend.ops import kernels_in
+from npformer.backend.select import numba_problem
 from npformer.errors import NpformerError
 from npformer.functional import OPERATIONS, AttentionMask, Draw
 from npformer.proof.random_cases import usual_inputs
@@ -49,7 +49,7 @@ def test_these_kernels_are_found_by_their_names_and_no_others(folder):
     problem = numba_problem() if folder == "numba" else None
     if problem is not None:
         pytest.skip(problem)
-    found = kernels_in(f"npformer.backend.{folder}")
+    found = kernels_in(f"npformer.{'backend' if folder == 'numpy' else 'engine'}.{folder}")
     assert set(found) == set(FOLDERS[folder].split())
     for op, pair in found.items():
         assert [half.__name__ for half in pair] == [f"{op}_forward", f"{op}_backward"]

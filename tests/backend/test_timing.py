@@ -8,6 +8,7 @@ import pytest
 from npformer.backend import PLAIN, Ops, Pair
 from npformer.backend.flops import NOTHING, work_of
 from npformer.backend.timing import Clock, Part, timed_backend, timed_ops, timed_pair
+from npformer.engine.engine import FastEngine
 from npformer.functional import OPERATIONS
 from npformer.models import Transformer
 from npformer.models.presets import PRESETS
@@ -104,7 +105,8 @@ def test_nothing_is_captured(alone):
     def broken(function):
         return lambda *inputs: 1 / 0
 
-    timed = timed_backend(replace(alone, capture=broken, capture_part=broken), Clock(alone.device))
+    engine = FastEngine(capture=broken, capture_part=broken)
+    timed = timed_backend(replace(alone, engine=engine), Clock(alone.device)).engine
     assert timed.capture(abs)(-1) == timed.capture_part(abs)(-1) == 1
 
 

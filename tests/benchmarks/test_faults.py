@@ -14,7 +14,7 @@ import pytest
 from benchmarks.faults import files, kernel_cache, memory
 from benchmarks.faults.file_subjects import SUBJECTS
 from benchmarks.faults.kernel_cache import KERNELS, Case, Outcome, tried
-from npformer.backend.numpy import numba_problem
+from npformer.backend.select import numba_problem
 
 NUMBA = pytest.mark.skipif(numba_problem() is not None, reason=str(numba_problem()))
 

@@ -216,7 +216,7 @@ def test_memory_that_grows_is_seen(used, growth):
 
 
 def test_shapes_come_and_go():
-    from npformer.backend.capture import MOST
+    from npformer.engine.capture import MOST
 
     assert all(len(lengths) <= MOST for lengths in SETS), "within a turn graphs are replayed"
     assert len({*SETS[0], *SETS[1]}) == sum(map(len, SETS)) > MOST, "from turn to turn some graphs are evicted"

@@ -11,8 +11,8 @@ from benchmarks.tasks import PREPARED, TOGETHER
 from npformer.backend.cupy import cupy_backend
 from npformer.backend.roofline import LARGE, STREAMED
 from npformer.models.presets import PRESETS, Preset
-from tests.backend.cuda.host_runtime import compiler_problem
-from tests.backend.cupy import emulated
+from tests.engine.cuda.host_runtime import compiler_problem
+from tests.engine.cupy import emulated
 
 SMALL = Preset(vocab_size=9, d_model=8, num_heads=2, num_layers=1, d_ff=12, length=5, batch=3)
 
@@ -87,7 +87,7 @@ def test_replays(machine, monkeypatch):
     monkeypatch.setattr(once, "REPLAYED", replace(SMALL, batch=2))
     monkeypatch.setattr(once, "SETS", ((3, 4), (5, 6)))
     monkeypatch.setattr(once, "TURNS", 6)
-    monkeypatch.setattr("npformer.backend.capture.MOST", 3)
+    monkeypatch.setattr("npformer.engine.capture.MOST", 3)
     found = once.replays("cupy", "float32", "cuda", steps=36).task("replays")()
     assert (found["steps"], len(found["used"]), found["growth"]) == (36, 6, 0)
     assert machine.records > 4

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from npformer.backend import numpy as numpy_kernels
 from npformer.backend.roofline import Roofline
 from npformer.cli import bench as command
 from npformer.extras import install
@@ -56,7 +55,7 @@ def test_a_step_in_numbers(cli):
 def test_it_says_how_many_threads_share_the_batch(cli, monkeypatch, kernels, threads, said):
     if kernels == "numba":
         pytest.importorskip("numba")
-    monkeypatch.setattr(numpy_kernels, "default_threads", lambda: 2)
+    monkeypatch.setattr("npformer.engine.host.default_threads", lambda: 2)
     monkeypatch.setattr(command, "can_set_blas_threads", lambda: True)
     command_line = f"bench --device numpy --kernels {kernels} --steps 1"
     assert said in cli(command_line).lines[1]
@@ -140,7 +139,7 @@ def test_what_is_refused(words, message, cli):
 
 
 def test_compiled_kernels_without_numba(cli, monkeypatch):
-    monkeypatch.setattr(numpy_kernels, "find_spec", lambda name: None)
+    monkeypatch.setattr("npformer.backend.select.find_spec", lambda name: None)
     cli("bench --device numpy --kernels numba").refused("Numba is not installed", install("fast"))
 
 

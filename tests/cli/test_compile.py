@@ -3,9 +3,9 @@
 import pytest
 
 pytest.importorskip("numba")
-from npformer.backend.numba import compiling, kernel_folder
-from npformer.backend.numba.kernel_folder import Place
 from npformer.cli import compile as command
+from npformer.engine.numba import compiling, kernel_folder
+from npformer.engine.numba.kernel_folder import Place
 
 
 @pytest.fixture(autouse=True)

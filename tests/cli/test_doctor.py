@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from npformer import __version__
-from npformer.backend import cupy_problem, get_backend
-from npformer.backend import numpy as numpy_backends
+from npformer.backend import cupy_problem, get_backend, select
 from npformer.cli import doctor
 from npformer.errors import DeviceError
 from npformer.extras import install
@@ -88,12 +87,12 @@ def test_compiled_kernels_are_the_default_where_numba_is_installed(cli):
 
 
 def test_a_blas_whose_product_is_not_known(finding, monkeypatch):
-    monkeypatch.setattr(numpy_backends, "numba_problem", lambda: None)
-    monkeypatch.setattr(numpy_backends, "blas_product", lambda letter: None)
+    monkeypatch.setattr(select, "numba_problem", lambda: None)
+    monkeypatch.setattr("npformer.backend.numpy.blas.blas_product", lambda letter: None)
     assert finding("--kernels auto") == (
         "numpy, because NumPy's BLAS has no product that compiled kernels know, and their own is slow"
     )
-    assert numpy_backends.numpy_backend("float32").kernels == "numpy"
+    assert get_backend("numpy").kernels == "numpy"
 
 
 def test_without_numba_the_extra_is_recommended(cli, monkeypatch):
@@ -106,7 +105,7 @@ def test_without_numba_the_extra_is_recommended(cli, monkeypatch):
         return version(name)
 
     monkeypatch.setattr(importlib.metadata, "version", without_numba)
-    monkeypatch.setattr(numpy_backends, "find_spec", lambda name: None)
+    monkeypatch.setattr(select, "find_spec", lambda name: None)
     done = cli("doctor --json").fine()
     assert done.document["Numba"] == (
         f"not installed: {install('fast')} brings compiled kernels; npformer bench compares"
@@ -130,7 +129,7 @@ def test_without_numba_the_extra_is_recommended(cli, monkeypatch):
 )
 def test_intels_library(version, compiled, problem, said, finding, monkeypatch):
     if compiled is None:
-        module = pytest.importorskip("npformer.backend.numba.intel")
+        module = pytest.importorskip("npformer.engine.numba.intel")
         monkeypatch.setattr(module, "intel", lambda: module.Intel(None, version, problem))
     known = doctor._version
     monkeypatch.setattr(doctor, "_version", lambda name: version if name == "mkl" else known(name))
@@ -142,17 +141,19 @@ def test_a_numba_that_cannot_be_imported(cli, monkeypatch):
     """For example after an update of NumPy that Numba does not support yet: training uses other kernels."""
 
     def fails(name):
+        if name != "npformer.engine.numba":
+            return importlib.import_module(name)
         raise ImportError("Numba needs NumPy 2.3 or less. Got NumPy 2.5.")
 
-    monkeypatch.setattr(numpy_backends, "find_spec", lambda name: name)
-    monkeypatch.setattr(numpy_backends, "import_module", fails)
+    monkeypatch.setattr(select, "find_spec", lambda name: name)
+    monkeypatch.setattr(select, "import_module", fails)
     monkeypatch.setattr(doctor, "_version", lambda name: "0.1")
     done = cli("doctor --json").fine()
     assert "cannot be used (ImportError: Numba needs NumPy 2.3 or less. Got NumPy 2.5.)" in done.document["Numba"]
     assert done.document["--kernels auto"].startswith("numpy")
-    assert numpy_backends.numpy_backend("float32").kernels == "numpy"
+    assert get_backend("numpy").kernels == "numpy"
     with pytest.raises(DeviceError, match="Numba needs NumPy"):
-        numpy_backends.numpy_backend("float32", "numba")
+        get_backend("numpy", kernels="numba")
 
 
 def test_the_report_compiles_nothing(cli, monkeypatch):

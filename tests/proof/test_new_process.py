@@ -42,7 +42,7 @@ def test_a_first_check_compiles_nothing_and_asks_for_no_folder(tmp_path):
     assert (found["ok"], found["wrong"]) == (True, False)
     packages = {name.partition(".")[0] for name in found["modules"]}
     assert packages.isdisjoint({"numba", "llvmlite", "matplotlib", "torch", "jax", "cupy", "hypothesis", "pytest"})
-    assert not [name for name in found["modules"] if name.startswith("npformer.backend.numba")]
+    assert not [name for name in found["modules"] if name.startswith("npformer.engine.numba")]
     assert found["touched"] == []
     assert list(home.iterdir()) == []
     assert run.stderr == ""

@@ -309,7 +309,7 @@ def test_a_checkpoint_of_other_data_or_another_model_changes_nothing(make, spoil
 
 
 def test_versions_name_the_library_of_products_that_compiled_kernels_use():
-    intel = pytest.importorskip("npformer.backend.numba.intel")
+    intel = pytest.importorskip("npformer.engine.numba.intel")
     assert module.versions(get_backend("numpy", kernels="numba"))["products"] == intel.product_library()
     assert "products" not in module.versions(get_backend("numpy", kernels="numpy"))
 

@@ -7,9 +7,6 @@ and ``gru`` also stay plain: their time goes into matrix products, so a NumPy ke
 
 from __future__ import annotations
 
-from npformer.backend.numpy.adam import adam_update
 from npformer.backend.ops import PLAIN, with_kernels
-
-__all__ = ["KERNELS", "adam_update"]
 
 KERNELS = with_kernels(PLAIN, "npformer.backend.numpy")

@@ -1,0 +1,77 @@
+"""CuPy: arrays on an NVIDIA GPU, with plain kernels. ``engine/gpu.py`` adds those in CUDA.
+
+CuPy is imported when a backend is built, never before: importing npformer does not need it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from npformer.backend.backend import Backend
+from npformer.backend.fallback import with_one_precision
+from npformer.backend.ops import PLAIN
+from npformer.extras import install
+from npformer.typing import Array, HostArray
+
+
+def cupy_problem() -> str | None:
+    """Why CuPy cannot run here, in words, or None if a GPU answers.
+
+    A successful ``import cupy`` proves nothing, since it also succeeds without a driver. So a number is
+    computed on the device and read back.
+    """
+    try:
+        import cupy
+    except ImportError as error:
+        if (error.name or "").split(".")[0] == "cupy":
+            return f"CuPy is not installed; {install('cuda12')}, or the extra cuda13 if your driver is for CUDA 13"
+        return f"CuPy is installed but cannot be imported ({error}); reinstall npformer with the extra cuda12 or cuda13"
+    except Exception as error:  # a broken installation may raise anything
+        return f"CuPy is installed but its import fails ({type(error).__name__}: {error}); reinstall it"
+    try:
+        if not cupy.is_available():
+            return f"CuPy {cupy.__version__} is installed but no GPU answers; check the driver with nvidia-smi"
+        if int((cupy.ones(3) + 1).sum()) != 6:
+            return f"CuPy {cupy.__version__} computes wrong sums on this GPU; check driver and CUDA version"
+    except Exception as error:
+        return f"CuPy {cupy.__version__} is installed but the GPU fails: {type(error).__name__}: {error}"
+    return None
+
+
+class CupyDevice:
+    """The current CUDA device."""
+
+    def __init__(self) -> None:
+        import cupy
+
+        self.cupy = cupy
+        self._allocator = cupy.cuda.get_allocator()
+        self.number: int = cupy.cuda.Device().id
+        properties = cupy.cuda.runtime.getDeviceProperties(self.number)
+        self.name: str = properties["name"].decode()
+        self.memory: int | None = properties.get("totalGlobalMem")
+
+    def array(self, host: HostArray, dtype: str) -> Array:
+        with self.cupy.cuda.using_allocator(self._allocator):  # arrays that stay do not come from a graph's pool
+            return self.cupy.array(host, dtype=dtype)
+
+    def host(self, x: Array) -> HostArray:
+        return np.asarray(self.cupy.asnumpy(x))
+
+    def owns(self, x: Any) -> bool:
+        return isinstance(x, self.cupy.ndarray)
+
+    def zeros(self, shape: tuple[int, ...], dtype: str) -> Array:
+        return self.cupy.zeros(shape, dtype=dtype)  # CuPy allocates on 512-byte boundaries
+
+    def synchronize(self) -> None:
+        self.cupy.cuda.Device(self.number).synchronize()
+
+
+def cupy_backend(dtype: str, kernels: str, precision: str = "float32") -> Backend:
+    """The CuPy backend with plain operations; kernels names those it will have. Call ``cupy_problem`` first."""
+    device = CupyDevice()
+    ops = with_one_precision(PLAIN, arrays=device.cupy.ndarray)
+    return Backend("cupy", ops, device, dtype, precision, kernels, own_ops=ops)

@@ -1,0 +1,11 @@
+"""What makes training and decoding steps faster than they are written. Readers of the mathematics may skip it.
+
+``engine`` is what a backend holds; ``host`` and ``gpu`` build it for NumPy and CuPy. ``numba`` and ``cuda`` have the
+kernels, ``cupy`` a GPU's products, launches and graphs. Everything else is asked for by way of ``backend.engine``: the
+rest of npformer imports nothing from here, and runs without it.
+
+``steps`` and ``shards`` split a training step over threads, each with a ``replica`` of the model, and record it.
+``fused_encode`` and ``fused_decode`` compute in one call what the models compute layer by layer; ``fused_parts``
+collects their inputs. ``compile_ahead`` compiles kernels before their first call. ``static`` tells which models may be
+recorded.
+"""

@@ -1,0 +1,148 @@
+"""The feed-forward layer: two products for x in each direction, with one kernel between them; ReLU and GELU alone.
+
+With ReLU only the second product's operand is kept of the hidden layer; if that operand is bfloat16,
+nothing is kept in float32. GELU also keeps its input, and draws the bits again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from npformer.backend.numpy.gradients import Into, expect_gradients
+from npformer.engine.cuda.bfloat16 import is_rounded, rounded_together
+from npformer.engine.cuda.device_runtime import NOTHING_DROPPED, DeviceRuntime, Drawn, drawn, warps
+from npformer.engine.cuda.linear import (
+    add_bias_gradient,
+    add_weight_gradient,
+    affine,
+    place,
+    returned,
+    rows_at_once,
+)
+from npformer.engine.cuda.sums import parts_of
+from npformer.functional.arrays import as_rows
+from npformer.functional.feed_forward import expect_activation
+from npformer.functional.linear import expect_linear
+from npformer.functional.philox import Draw
+from npformer.typing import Array
+
+
+class ActivationCache(NamedTuple):
+    kept: Array  # (...)  GELU: x; ReLU: y, which is 0 exactly where dx is
+
+
+class FeedForwardCache(NamedTuple):
+    x: Array  # (N, C)  the product's operand, maybe in bfloat16; likewise w1, w2 and a
+    w1: Array  # (C, F)
+    w2: Array  # (F, C)
+    h: Array | None  # (N, F)  before the activation; None for ReLU
+    a: Array  # (N, F)  after activation and dropout
+    drawn: Drawn  # which bits dropped entries of a
+    shape: tuple[int, ...]  # of the input x
+
+
+def feed_forward_forward(
+    gpu: DeviceRuntime, x: Array, w1: Array, b1: Array, w2: Array, b2: Array, activation: str, draw: Draw | None
+) -> tuple[Array, FeedForwardCache]:
+    """As the plain kernel: x (..., C) by w1 (C, F), b1 (F,), the activation, w2 (F, C), b2 (C,). Returns y (..., C)."""
+    expect_activation(activation)
+    expect_linear(x, w1, b1)
+    hidden = gpu.empty((*x.shape[:-1], w1.shape[1]), x.dtype)
+    expect_linear(hidden, w2, b2)
+    which, h = drawn(draw, hidden), as_rows(hidden)
+    rows, w1 = rounded_together(gpu, as_rows(x), w1)
+    gpu.product(rows, w1, h)
+    a = activate(gpu, activation, h, b1, which)
+    a, w2 = rounded_together(gpu, a, w2)
+    y = gpu.empty((*x.shape[:-1], w2.shape[1]), x.dtype)
+    affine(gpu, a, w2, b2, as_rows(y))
+    return y, FeedForwardCache(rows, w1, w2, h if activation == "gelu" else None, a, which, x.shape)
+
+
+def feed_forward_backward(gpu: DeviceRuntime, dy: Array, cache: FeedForwardCache, into: Into = ()) -> Any:
+    """As the plain kernel: gradients (dx (..., C), dw1 (C, F), db1 (F,), dw2 (F, C), db2 (C,))."""
+    x, w1, w2, h, a, which, shape = cache
+    parameters = w1.shape, w1.shape[1:], w2.shape, w2.shape[1:]
+    expect_gradients(dy, (*shape[:-1], w2.shape[1]), into, *parameters)
+    dy_rows = as_rows(gpu.contiguous(dy))
+    db2 = add_bias_gradient(gpu, dy_rows, place(into, 1))
+    taken, w2 = rounded_together(gpu, dy_rows, w2)
+    dw2 = add_weight_gradient(gpu, a, taken, place(into, 2), dy.dtype)
+    da = gpu.empty(a.shape, dy.dtype)
+    gpu.product(taken, w2.swapaxes(0, 1), da)
+    dh, partials = backward_of_activation(
+        gpu, da, a if h is None else h, h is not None, which, place(into, 3) is not None
+    )
+    db1 = None if partials is None else add_bias_gradient(gpu, partials, place(into, 3))
+    dh, w1 = rounded_together(gpu, dh, w1)
+    dw1 = add_weight_gradient(gpu, x, dh, place(into, 4), dy.dtype)
+    dx = gpu.empty(shape, dy.dtype)
+    gpu.product(dh, w1.swapaxes(0, 1), as_rows(dx))
+    return returned(dx, dw1, db1, dw2, db2)
+
+
+def relu_forward(gpu: DeviceRuntime, x: Array) -> tuple[Array, ActivationCache]:
+    y = activate(gpu, "relu", gpu.contiguous(x), None, NOTHING_DROPPED).reshape(x.shape)  # a number was made a row
+    return y, ActivationCache(y)
+
+
+def relu_backward(gpu: DeviceRuntime, dy: Array, cache: ActivationCache, into: Into = ()) -> Array:
+    return _gradient_alone(gpu, dy, cache, is_gelu=False)
+
+
+def gelu_forward(gpu: DeviceRuntime, x: Array) -> tuple[Array, ActivationCache]:
+    kept = gpu.contiguous(x)
+    return activate(gpu, "gelu", kept, None, NOTHING_DROPPED).reshape(x.shape), ActivationCache(kept)
+
+
+def gelu_backward(gpu: DeviceRuntime, dy: Array, cache: ActivationCache, into: Into = ()) -> Array:
+    return _gradient_alone(gpu, dy, cache, is_gelu=True)
+
+
+def _gradient_alone(gpu: DeviceRuntime, dy: Array, cache: ActivationCache, is_gelu: bool) -> Array:
+    dx = gpu.empty(dy.shape, dy.dtype)
+    return backward_of_activation(gpu, gpu.contiguous(dy), cache.kept, is_gelu, NOTHING_DROPPED, False, dx)[0]
+
+
+def activate(gpu: DeviceRuntime, activation: str, h: Array, bias: Array | None, which: Drawn) -> Array:
+    """Drop(act(h + bias)) (N, F), in bfloat16 if the next product uses that.
+
+    h is overwritten: with GELU it becomes h + bias, with ReLU it may become the result. Without a bias the activation
+    is alone: h (...) is unchanged, and no product is next.
+    """
+    alone = bias is None
+    narrow = gpu.empty(h.shape, "uint16") if not alone and is_rounded(gpu, h.size, h.dtype) else None
+    a = None if narrow is not None else h if activation == "relu" and not alone else gpu.empty(h.shape, h.dtype)
+    rows, width = _rows_and_width(h)
+    at_once = rows_at_once(rows, width)
+    gpu.launch(
+        f"feed_forward.{activation}_rows", h.dtype, -(-rows // at_once), warps(width, 256),
+        h, None if alone else gpu.contiguous(bias), a, narrow, rows, width, at_once, *which,
+    )  # fmt: skip
+    return narrow if a is None else a
+
+
+def backward_of_activation(
+    gpu: DeviceRuntime, da: Array, kept: Array, is_gelu: bool, which: Drawn, with_sums: bool, dh: Array | None = None
+) -> tuple[Array, Array | None]:
+    """(dh (N, F), in bfloat16 if the next products use that; the sums of its columns, as P partial sums (P, F)).
+
+    kept is h for GELU and a for ReLU. If the sums are computed, da is overwritten. An activation alone has its dh (...)
+    given, and da is unchanged.
+    """
+    rows, width = _rows_and_width(da)
+    narrow = gpu.empty(da.shape, "uint16") if dh is None and is_rounded(gpu, da.size, da.dtype) else None
+    found = narrow if narrow is not None else da if dh is None else dh
+    partials = gpu.empty((parts_of(rows), width), da.dtype) if with_sums else None
+    kept_as = (kept,) if is_gelu else (None, kept) if kept.dtype == "uint16" else (kept, None)
+    gpu.launch(
+        f"feed_forward.{'gelu' if is_gelu else 'relu'}_rows_backward", da.dtype, parts_of(rows), warps(width, 512),
+        da, *kept_as, None if found is narrow else found, narrow, partials, rows, width, *which,
+    )  # fmt: skip
+    return found, partials
+
+
+def _rows_and_width(x: Array) -> tuple[int, int]:
+    """x (..., C) as N rows of C numbers; a single number is one row of one."""
+    width = x.shape[-1] if x.ndim else 1
+    return x.size // max(width, 1), width

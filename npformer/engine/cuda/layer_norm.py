@@ -1,0 +1,99 @@
+"""LayerNorm, alone or after x + Drop(f): one kernel forward, one backward; dγ and dβ are summed from partial sums."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from npformer.backend.numpy.gradients import Into, expect_gradients
+from npformer.engine.cuda.device_runtime import NOTHING_DROPPED, DeviceRuntime, Drawn, drawn, warps
+from npformer.engine.cuda.sums import PARTS, add_both, parts_of
+from npformer.functional.arrays import as_rows, expect_shape
+from npformer.functional.philox import Draw
+from npformer.typing import Array
+
+#: The most threads of a block in backward: with 1024 threads each has at most 64 registers, and float64 needs 70.
+MOST = 512
+
+
+class NormCache(NamedTuple):
+    x_hat: Array  # (N, C)  kept: used twice in backward
+    r: Array  # (N,)
+    gamma: Array  # (C,)
+    draw: Drawn  # which bits dropped entries of f
+
+
+def _forward(
+    gpu: DeviceRuntime, x: Array, f: Array | None, gamma: Array, beta: Array, eps: float, draw: Draw | None, total: bool
+) -> tuple[Array | None, Array, NormCache]:
+    """(sum or None, normed, cache)."""
+    expect_shape("gamma", gamma, "(C,)", x.shape[-1])
+    expect_shape("beta", beta, "(C,)", x.shape[-1])
+    dropped = NOTHING_DROPPED if f is None else drawn(draw, f)
+    x_rows = as_rows(gpu.contiguous(x))
+    rows, width = x_rows.shape
+    y, x_hat, r = gpu.empty(x.shape, x.dtype), gpu.empty((rows, width), x.dtype), gpu.empty((rows,), x.dtype)
+    summed = gpu.empty(x.shape, x.dtype) if total else None
+    gamma = gpu.contiguous(gamma)
+    gpu.launch(
+        "layer_norm.norm_rows", x.dtype, rows, warps(-(-width // 4)), x_rows, None if f is None else gpu.contiguous(f),
+        gamma, gpu.contiguous(beta), summed, y, x_hat, r, width, eps, *dropped,
+    )  # fmt: skip
+    return summed, y, NormCache(x_hat, r, gamma, dropped)
+
+
+def _backward(
+    gpu: DeviceRuntime, dy: Array, dsum: Array | None, cache: NormCache, with_f: bool, into: Into
+) -> tuple[Any, ...]:
+    x_hat, r, gamma, dropped = cache
+    rows, width = x_hat.shape
+    expect_gradients(as_rows(dy), x_hat.shape, into, gamma.shape, gamma.shape)
+    if dsum is not None:
+        expect_gradients(dsum, dy.shape)
+    dx = gpu.empty(dy.shape, dy.dtype)
+    df = gpu.empty(dy.shape, dy.dtype) if with_f and dropped.threshold > 0 else None
+    partials = gpu.empty((parts_of(rows, 2 * PARTS), 2, width), dy.dtype)  # small blocks: more of them at a time
+    gpu.launch(
+        "layer_norm.norm_rows_backward", dy.dtype, partials.shape[0], warps(-(-width // 2), MOST),
+        gpu.contiguous(dy), x_hat, r, gamma, None if dsum is None else gpu.contiguous(dsum), dx, df, partials,
+        rows, width, *dropped,
+    )  # fmt: skip
+    inputs = (dx, dx if df is None else df) if with_f else (dx,)  # nothing dropped: both terms have the same gradient
+    return (*inputs, *add_both(gpu, partials, into))
+
+
+def layer_norm_forward(
+    gpu: DeviceRuntime, x: Array, gamma: Array, beta: Array, eps: float = 1e-5
+) -> tuple[Array, NormCache]:
+    _, y, cache = _forward(gpu, x, None, gamma, beta, eps, None, total=False)
+    return y, cache
+
+
+def layer_norm_backward(gpu: DeviceRuntime, dy: Array, cache: NormCache, into: Into = ()) -> Any:
+    found = _backward(gpu, dy, None, cache, False, into)
+    return found if len(found) > 1 else found[0]
+
+
+def post_norm_forward(
+    gpu: DeviceRuntime, x: Array, f: Array, gamma: Array, beta: Array, eps: float, draw: Draw | None
+) -> tuple[Array, NormCache]:
+    expect_shape("f", f, "the shape of x", *x.shape)
+    _, y, cache = _forward(gpu, x, f, gamma, beta, eps, draw, total=False)
+    return y, cache
+
+
+def post_norm_backward(gpu: DeviceRuntime, dy: Array, cache: NormCache, into: Into = ()) -> Any:
+    return _backward(gpu, dy, None, cache, True, into)
+
+
+def add_norm_forward(
+    gpu: DeviceRuntime, x: Array, f: Array, gamma: Array, beta: Array, eps: float, draw: Draw | None
+) -> tuple[tuple[Array, Array], NormCache]:
+    expect_shape("f", f, "the shape of x", *x.shape)
+    total, y, cache = _forward(gpu, x, f, gamma, beta, eps, draw, total=True)
+    assert total is not None
+    return (total, y), cache
+
+
+def add_norm_backward(gpu: DeviceRuntime, dy: tuple[Array, Array], cache: NormCache, into: Into = ()) -> Any:
+    dsum, dnormed = dy
+    return _backward(gpu, dnormed, dsum, cache, True, into)

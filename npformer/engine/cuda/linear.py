@@ -1,0 +1,89 @@
+"""The linear map: cuBLAS computes the products and adds dW directly to the gradient array; a kernel adds the bias."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from npformer.backend.numpy.gradients import Into, expect_gradients
+from npformer.engine.cuda.bfloat16 import rounded_together
+from npformer.engine.cuda.device_runtime import DeviceRuntime, warps
+from npformer.engine.cuda.sums import PARTS, column_sums
+from npformer.functional.arrays import as_rows
+from npformer.functional.linear import expect_linear
+from npformer.typing import Array
+
+#: In place of a gradient array: the gradient is returned as a new array.
+NEW: Final = object()
+
+
+class LinearCache(NamedTuple):
+    x: Array  # (N, C_in)  the product's operand, maybe in bfloat16
+    weight: Array  # (C_in, C_out)  the parameter itself, or a bfloat16 copy
+    shape: tuple[int, ...]  # of the input x
+
+
+def linear_forward(gpu: DeviceRuntime, x: Array, weight: Array, bias: Array) -> tuple[Array, LinearCache]:
+    """As the plain kernel: x (..., C_in) by weight (C_in, C_out) and bias (C_out,) to y (..., C_out)."""
+    expect_linear(x, weight, bias)
+    rows, taken = rounded_together(gpu, as_rows(x), weight)
+    y = gpu.empty((*x.shape[:-1], weight.shape[1]), x.dtype)
+    affine(gpu, rows, taken, bias, as_rows(y))
+    return y, LinearCache(rows, taken, x.shape)
+
+
+def linear_backward(gpu: DeviceRuntime, dy: Array, cache: LinearCache, into: Into = ()) -> Any:
+    """As the plain kernel: gradients (dx (..., C_in), dweight (C_in, C_out), dbias (C_out,))."""
+    x, weight, shape = cache
+    expect_gradients(dy, (*shape[:-1], weight.shape[1]), into, weight.shape, weight.shape[1:])
+    dy_rows = as_rows(gpu.contiguous(dy))
+    bias_gradient = add_bias_gradient(gpu, dy_rows, place(into, 1))
+    taken, weight = rounded_together(gpu, dy_rows, weight)
+    weight_gradient = add_weight_gradient(gpu, x, taken, place(into, 2), dy.dtype)
+    dx = gpu.empty(shape, dy.dtype)
+    gpu.product(taken, weight.swapaxes(0, 1), as_rows(dx))
+    return returned(dx, weight_gradient, bias_gradient)
+
+
+def affine(gpu: DeviceRuntime, x: Array, weight: Array, bias: Array, y: Array) -> None:
+    """y (N, C_out) = x (N, C_in) weight (C_in, C_out) + bias (C_out,)."""
+    gpu.product(x, weight, y)
+    rows, width = y.shape
+    at_once = rows_at_once(rows, width)
+    blocks = -(-rows // at_once)
+    gpu.launch("linear.add_bias", y.dtype, blocks, warps(width, 256), y, gpu.contiguous(bias), rows, width, at_once)
+
+
+def rows_at_once(rows: int, width: int, most: int = 2048) -> int:
+    """The rows per block: about ``most`` numbers, fewer if there would be too few blocks for a large GPU."""
+    return max(1, min(most // max(width, 1), rows // PARTS))
+
+
+def place(into: Into, from_end: int) -> Any:
+    """Where to add the gradient of the from_end-th input from the end (1: the last): an array, NEW, None (frozen)."""
+    return into[-from_end] if len(into) >= from_end else NEW
+
+
+def add_weight_gradient(gpu: DeviceRuntime, x: Array, dy: Array, where: Any, dtype: Any) -> Array | None:
+    """xᵀ dy (C_in, C_out), of x (N, C_in) and dy (N, C_out), added to where; returned if that is NEW."""
+    if where is None:
+        return None
+    new = where is NEW
+    total = gpu.empty((x.shape[1], dy.shape[1]), dtype) if new else where
+    gpu.product(x.swapaxes(0, 1), dy, total, add=not new)
+    return total if new else None
+
+
+def add_bias_gradient(gpu: DeviceRuntime, rows: Array, where: Any) -> Array | None:
+    """Σ of rows (N, C_out), of dy or of partial sums of it, added to where; returned if that is NEW."""
+    if where is None:
+        return None
+    if where is NEW:
+        return column_sums(gpu, rows)
+    column_sums(gpu, rows, where)
+    return None
+
+
+def returned(dx: Array, *parameters: Array | None) -> Any:
+    """The result of a backward: dx, followed by the gradients that were not added to an array."""
+    new = [gradient for gradient in parameters if gradient is not None]
+    return (dx, *new) if new else dx

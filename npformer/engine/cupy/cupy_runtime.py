@@ -1,0 +1,106 @@
+"""The device runtime of a real GPU: CuPy's memory and streams, kernels compiled by NVRTC, products by cuBLAS."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from npformer.engine.cuda.device_runtime import PRECISIONS
+from npformer.engine.cuda.source import source
+from npformer.engine.cupy.blas import WORKSPACE, Blas, loaded_library
+from npformer.engine.cupy.products import product
+from npformer.errors import ConfigError, DeviceError
+from npformer.typing import Array
+
+#: How NVRTC compiles the kernels. Division and square roots are rounded as IEEE asks, and there is no --use_fast_math.
+#: fmad: a·b + c may be rounded once instead of twice, which is more exact and never the same bits as NumPy's.
+#: CuPy adds the architecture, and -ftz=true: float32 numbers below 1.2e-38 become 0.
+OPTIONS = ("--std=c++17", "--fmad=true", "--prec-div=true", "--prec-sqrt=true")
+
+
+class CupyRuntime:
+    """``DeviceRuntime`` on the current CUDA device and CuPy's current stream.
+
+    Create it outside of any capture.
+    """
+
+    def __init__(self, precision: str = "float32") -> None:
+        import cupy
+
+        if precision not in PRECISIONS:
+            raise ConfigError(f"precision: expected one of {', '.join(PRECISIONS)}, got {precision!r}")
+        self.precision = precision
+        self._cupy = cupy
+        self._blas = Blas(loaded_library())
+        self._workspace = cupy.empty(WORKSPACE, dtype=cupy.uint8)
+        self._stream: int | None = None
+        self._modules: dict[tuple[str, str], Any] = {}
+        self._kernels: dict[tuple[str, str], Any] = {}
+
+    @property
+    def blas(self) -> Blas:
+        """The cuBLAS handle, on the current stream."""
+        stream = self._cupy.cuda.get_current_stream().ptr
+        if stream != self._stream:
+            self._blas.use(stream, self._workspace.data.ptr, WORKSPACE)
+            self._stream = stream
+        return self._blas
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
+        return self._cupy.empty(shape, dtype=dtype)
+
+    def contiguous(self, x: Array) -> Array:
+        return self._cupy.ascontiguousarray(x)
+
+    def address(self, x: Array) -> int:
+        """The address of x's first number in device memory."""
+        return int(x.data.ptr)
+
+    def launch(self, kernel: str, dtype: Any, blocks: int, threads: int, *arguments: Any) -> None:
+        if blocks == 0:
+            return
+        name = np.dtype(dtype).name
+        function = self._kernels.get((kernel, name))
+        if function is None:
+            function = self._kernels[kernel, name] = self._compiled(kernel, name)
+        function((blocks,), (threads,), tuple(as_argument(x) for x in arguments))
+
+    def product(self, a: Array, b: Array, out: Array, *, add: bool = False, scale: float = 1.0) -> Array:
+        return product(self, a, b, out, add, scale)
+
+    def _compiled(self, kernel: str, dtype: str) -> Any:
+        file, _, name = kernel.partition(".")
+        module = self._modules.get((file, dtype))
+        if module is None:
+            if not self._modules:
+                announce()
+            module = self._modules[file, dtype] = self._cupy.RawModule(code=source(file, dtype), options=OPTIONS)
+        return module.get_function(name)
+
+
+def as_argument(x: Any) -> Any:
+    """x as CuPy's kernel argument: numbers become 64 bits wide, and None becomes a null pointer.
+
+    Raises DeviceError for a NumPy array: CuPy would pass its value, and the kernel would take that for an address.
+    """
+    if x is None:
+        return np.int64(0)
+    if isinstance(x, (bool, int, np.integer, np.bool_)):
+        return np.int64(x)
+    if isinstance(x, np.ndarray):
+        raise DeviceError(
+            f"kernel: expected an array in the GPU's memory, got NumPy's of shape {x.shape}; "
+            "put it there with backend.array(x)"
+        )
+    return np.float64(x) if isinstance(x, (float, np.floating)) else x
+
+
+def announce() -> None:
+    """Announce the pause for compilation, once."""
+    print(
+        "npformer: preparing kernels for this GPU; the first run compiles them, which takes a while,"
+        " later ones find them in CuPy's cache",
+        file=sys.stderr,
+    )

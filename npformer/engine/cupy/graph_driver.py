@@ -1,0 +1,117 @@
+"""The recording driver for CUDA graphs, by CuPy.
+
+Graphs have their own stream, since the default stream cannot record. It waits for the caller's stream
+before each piece of work, and the caller's stream waits for it after, so all work has one order. A copy from
+pinned host memory is asynchronous. That memory must not change until the copy is done, so there are several
+pinned buffers, each with an event that tells when it is free again.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+
+from npformer.engine.staging import places
+from npformer.typing import Array, HostArray
+
+AHEAD = 4  # calls that may be queued before the host waits until the first one's inputs are copied
+
+
+class CupyDriver:
+    """See the module's docstring and ``graph.Driver``."""
+
+    def __init__(self, name: str) -> None:
+        import cupy
+
+        self.cupy, self.name = cupy, name
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+
+    def pool(self) -> Any:
+        return self.cupy.cuda.MemoryPool()
+
+    def release(self, pool: Any) -> None:
+        self.cupy.cuda.Device().synchronize()
+        pool.free_all_blocks()
+
+    def trim(self) -> None:
+        self.cupy.cuda.Device().synchronize()
+        self.cupy.get_default_memory_pool().free_all_blocks()
+        self.cupy.get_default_pinned_memory_pool().free_all_blocks()
+
+    def stage(self, like: Sequence[HostArray]) -> CupyStage:
+        return CupyStage(self.cupy, like)
+
+    @contextmanager
+    def using(self, pool: Any) -> Iterator[None]:
+        caller = self.cupy.cuda.get_current_stream()
+        self.stream.wait_event(caller.record(self._event()))
+        try:
+            with self.stream, self.cupy.cuda.using_allocator(pool.malloc):
+                yield
+        finally:
+            caller.wait_event(self.stream.record(self._event()))
+
+    def record(self, work: Callable[[], Any]) -> tuple[Any, Any]:
+        was_enabled = gc.isenabled()
+        gc.disable()  # objects that wait for the device when freed must not do so while recording
+        try:
+            self.stream.begin_capture()  # relaxed: the pool may grow if necessary
+            try:
+                outputs = work()
+            except BaseException:
+                with suppress(Exception):  # the failed record cannot be used, and ending it raises
+                    self.stream.end_capture()
+                raise
+            return self.stream.end_capture(), outputs
+        finally:
+            if was_enabled:
+                gc.enable()
+
+    def launch(self, graph: Any) -> None:
+        graph.launch()
+
+    def fresh(self, x: Array) -> Array:
+        return x.copy()
+
+    def is_out_of_memory(self, error: Exception) -> bool:
+        return isinstance(error, MemoryError) or "cudaErrorMemoryAllocation" in str(error)
+
+    def _event(self) -> Any:
+        return self.cupy.cuda.Event(disable_timing=True)
+
+
+class CupyStage:
+    """Arrays next to each other in one block of device memory, filled by one copy."""
+
+    def __init__(self, cupy: Any, like: Sequence[HostArray]) -> None:
+        starts, size = places(like)
+        self._block = cupy.empty((size,), dtype=np.uint8)
+        self.arrays: tuple[Array, ...] = tuple(
+            self._block[start : start + x.nbytes].view(x.dtype).reshape(x.shape)
+            for start, x in zip(starts, like, strict=True)
+        )
+        self._starts = starts
+        self._copies = cycle([_Pinned(cupy, size) for _ in range(AHEAD)])
+
+    def fill(self, numbers: Sequence[HostArray]) -> None:
+        copy = next(self._copies)
+        copy.free.synchronize()
+        for start, x in zip(self._starts, numbers, strict=True):
+            copy.host[start : start + x.nbytes] = np.frombuffer(np.ascontiguousarray(x).data, np.uint8, x.nbytes)
+        self._block.data.copy_from_host_async(copy.pointer.ptr, copy.host.nbytes)
+        copy.free.record()
+
+
+class _Pinned:
+    """Pinned host memory, and the event after which it may be written again."""
+
+    def __init__(self, cupy: Any, size: int) -> None:
+        self.pointer = cupy.cuda.alloc_pinned_memory(size)
+        self.host = np.frombuffer(self.pointer, dtype=np.uint8, count=size)
+        self.free = cupy.cuda.Event(disable_timing=True)
+        self.free.record()

@@ -1,0 +1,160 @@
+"""Products of row-major arrays and their views by cuBLAS, which is column-major; no operand is transposed in memory.
+
+A row-major (M, N) matrix whose rows are `lead` numbers apart is, read column-major, its transpose: an
+(N, M) matrix whose columns are `lead` apart. So instead of out = a b we compute the transposes,
+
+    outᵀ = bᵀ aᵀ        column-major: (N, M) = (N, K) (K, M)
+
+with b first: the memory of row-major b is column-major bᵀ already. A transposed view (its
+columns are contiguous, not its rows) is column-major the matrix itself, and cuBLAS is told
+to transpose it. A transposed out is computed as its own transpose, row-major outᵀ = bᵀ aᵀ.
+
+    a matrix (M, N) with strides        column-major      for cuBLAS
+    (lead, 1), lead ≥ N                 (N, M)            not transposed
+    (1, lead), lead ≥ M                 (M, N)            transposed
+    others                              an operand is copied first, an out is computed in a new array
+
+The stride of an axis of length 1 does not matter.
+
+Batches. Axes with a common stride in all three arrays count as one axis, and one call computes all
+its products. The heads of one token are D numbers apart, the same heads of two sequences T·3C: no
+common stride, so a kernel writes a list of all matrix addresses (the same each time, so
+graphs can capture it). That takes two launches instead of B or H, one for each sequence or head.
+Where cuBLAS rounds operands, listed matrices must start at multiples of 16 bytes. If one does not,
+there is one call for each index of the first axis.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from npformer.engine.cuda.bfloat16 import rounded_together
+from npformer.engine.cuda.device_runtime import DeviceRuntime, whole_blocks
+from npformer.engine.cupy.blas import Blas, Lines, Matrix, Sizes
+from npformer.errors import ShapeError
+from npformer.typing import Array
+
+ALIGNED = 16
+
+
+class BlasRuntime(DeviceRuntime, Protocol):
+    """A device runtime whose products are computed by cuBLAS or a substitute."""
+
+    @property
+    def blas(self) -> Blas:
+        """The cuBLAS handle, on the stream of the kernels."""
+
+    def address(self, x: Array) -> int:
+        """The address of x's first number."""
+
+
+class Axis(NamedTuple):
+    """An axis over which products are repeated: how many, and the bytes from one to the next in a, b and out."""
+
+    times: int
+    apart: tuple[int, int, int]
+
+
+def product(gpu: BlasRuntime, a: Array, b: Array, out: Array, add: bool = False, scale: float = 1.0) -> Array:
+    """Implements DeviceRuntime.product. Raises ShapeError if the shapes do not meet."""
+    expect_product(a, b, out)
+    if out.size == 0:
+        return out
+    if a.shape[-1] == 0:
+        if not add:
+            out.fill(0)
+        return out
+    lies = lines(out)
+    if lies is None:
+        made = product(gpu, a, b, gpu.empty(out.shape, out.dtype), scale=scale)
+        out[...] = out + made if add else made
+        return out
+    a, b = (x if lines(x) else gpu.contiguous(x) for x in rounded_together(gpu, a, b))
+    if lies.turned:
+        _run(gpu, b.swapaxes(-1, -2), a.swapaxes(-1, -2), out.swapaxes(-1, -2), add, scale)
+    else:
+        _run(gpu, a, b, out, add, scale)
+    return out
+
+
+def _run(gpu: BlasRuntime, a: Array, b: Array, out: Array, add: bool, scale: float) -> None:
+    """All products, for a, b and out with a contiguous axis each; out's rows are contiguous."""
+    kind, lies = a.dtype.char, [found for x in (a, b, out) if (found := lines(x))]
+    tf32 = kind == "f" and gpu.precision != "float32"
+    starts = [gpu.address(x) for x in (a, b, out)]
+    sizes = Sizes(out.shape[-1], out.shape[-2], a.shape[-1])
+    repeated = axes(a, b, out)
+
+    def call(starts: Sequence[int], apart: Sequence[int], count: int, listed: bool = False) -> None:
+        first, second, total = (Matrix(*args) for args in zip(starts, lies, apart, strict=True))
+        gpu.blas.gemm(kind, tf32, sizes, scale, second, first, add, total, count, listed=listed)
+
+    if len(repeated) == 2 and ((kind != "H" and not tf32) or _are_aligned(starts, repeated)):
+        found = _listed(gpu, starts, repeated)
+        call([gpu.address(addresses) for addresses in found], (0, 0, 0), found.shape[1], listed=True)
+        return
+    *outer, last = repeated or [Axis(1, (0, 0, 0))]
+    apart = [step // x.dtype.itemsize for step, x in zip(last.apart, (a, b, out), strict=True)]
+    for index in itertools.product(*(range(axis.times) for axis in outer)):
+        moved = (sum(i * axis.apart[k] for i, axis in zip(index, outer, strict=True)) for k in range(3))
+        call([at + far for at, far in zip(starts, moved, strict=True)], apart, last.times)
+
+
+def _listed(gpu: BlasRuntime, starts: list[int], two: list[Axis]) -> Array:
+    """(3, count) addresses of a's, b's and out's matrices."""
+    outer, inner = two
+    found = gpu.empty((3, outer.times * inner.times), "uint64")
+    places = itertools.chain(*zip(starts, outer.apart, inner.apart, strict=True))
+    blocks = whole_blocks(found.shape[1])
+    gpu.launch("products.matrix_addresses", "float32", blocks, 256, found, outer.times, inner.times, *places)
+    return found
+
+
+def _are_aligned(starts: list[int], repeated: list[Axis]) -> bool:
+    """Whether every matrix starts at an address from which cuBLAS may load several numbers at once."""
+    return all(at % ALIGNED == 0 for at in itertools.chain(starts, *(axis.apart for axis in repeated)))
+
+
+def lines(x: Array) -> Lines | None:
+    """The memory layout of the matrices of x (..., M, N), or None if neither rows nor columns are contiguous."""
+    (rows, columns), unit = x.shape[-2:], x.dtype.itemsize
+    down, along = x.strides[-2] // unit, x.strides[-1] // unit
+    if (along == 1 or columns == 1) and (rows == 1 or down >= columns):
+        return Lines(False, columns if rows == 1 else down)
+    if (down == 1 or rows == 1) and (columns == 1 or along >= rows):
+        return Lines(True, rows if columns == 1 else along)
+    return None
+
+
+def axes(a: Array, b: Array, out: Array) -> list[Axis]:
+    """The batch axes of the products: axes with a common stride are merged, axes of length 1 are dropped."""
+    found: list[Axis] = []
+    for i in range(out.ndim - 2):
+        times = out.shape[i]
+        apart = (_step(a, i - out.ndim), _step(b, i - out.ndim), out.strides[i])
+        if times == 1:
+            continue
+        if found and found[-1].apart == tuple(times * step for step in apart):
+            found[-1] = Axis(found[-1].times * times, apart)
+        else:
+            found.append(Axis(times, apart))
+    return found
+
+
+def _step(x: Array, axis: int) -> Any:
+    """The stride in bytes of an axis counted from the end; 0 if x lacks the axis, or broadcasts it."""
+    return 0 if -axis > x.ndim or x.shape[axis] == 1 else x.strides[axis]
+
+
+def expect_product(a: Array, b: Array, out: Array) -> None:
+    """Raise ShapeError unless a (…, M, K), b (…, K, N) and out (…, M, N) meet. a and b have out's … or none."""
+    for name, x, rows, columns in (("a", a, "M", "K"), ("b", b, "K", "N")):
+        shape = (out.shape[-2], b.shape[-2]) if name == "a" else (a.shape[-1], out.shape[-1])
+        batch = x.shape[:-2]
+        repeats = all(n in (1, m) for n, m in zip(reversed(batch), reversed(out.shape[:-2]), strict=False))
+        if x.shape[-2:] != shape or not repeats or len(batch) > out.ndim - 2:
+            raise ShapeError(
+                f"{name}: expected (…, {rows}, {columns}) = {(*out.shape[:-2], *shape)}, got {tuple(x.shape)}"
+            )

@@ -1,0 +1,30 @@
+"""The engine of the CuPy backend: CUDA kernels, and training steps recorded as CUDA graphs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from npformer.backend.backend import Backend
+from npformer.backend.fallback import with_fallback
+from npformer.engine.capture import Captured, Uncaptured
+from npformer.engine.cuda import cuda_ops
+from npformer.engine.cuda.adam import DeviceUpdates
+from npformer.engine.cupy.cupy_runtime import CupyRuntime
+from npformer.engine.cupy.graph_driver import CupyDriver
+from npformer.engine.engine import FastEngine
+
+
+def with_engine(plain: Backend) -> Backend:
+    """The backend with its engine, and with CUDA's operations unless its kernels are plain."""
+    driver = CupyDriver(plain.device.name)
+    if plain.kernels == "plain":  # nothing is recorded, since CuPy refuses its own products during recording
+        engine = FastEngine(capture=lambda function, static_arguments: Uncaptured(function, driver))
+        return replace(plain, engine=engine)
+    gpu = CupyRuntime(plain.precision)
+    ops = with_fallback(cuda_ops(gpu), plain.ops, arrays=driver.cupy.ndarray)
+    updates = DeviceUpdates(gpu, plain.device.array)
+    engine = FastEngine(
+        adam_update=updates.by_host_numbers, updates=updates,
+        capture=lambda function, static_arguments: Captured(function, static_arguments, driver, plain.dtype),
+    )  # fmt: skip
+    return replace(plain, ops=ops, own_ops=ops, engine=engine)

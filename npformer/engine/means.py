@@ -1,0 +1,115 @@
+"""The means of an engine: threads, records and fused kernels, each of which may be absent.
+
+``capture(function, static_arguments)`` returns a function that may be cheaper to call again. function(subject, given)
+computes arrays, or None, from ``given``: lists and tuples, nested to any depth, of host arrays and Python numbers. It
+may use their values only in array computations, not in Python's control flow. When captured, it receives them as
+arrays in device memory:
+
+    a host array         the same numbers
+    a whole number       () of uint64
+    a fraction           () of the backend's dtype
+    a tuple of numbers   (n,) of float64
+
+static_arguments(subject) lists everything else that function depends on. If it changes, the captures are dropped.
+``capture_part`` is the same for the work of one thread on its shard of a batch; each thread has its own capture.
+A captured function returns new arrays. It runs uncaptured the first time it sees new shapes,
+so it must reset any state that an interrupted call may have left incomplete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from npformer.backend.backend import AdamUpdate, ArenaUpdates, BeamChoice
+from npformer.typing import Array
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Jobs = Sequence[Callable[[], Any]]
+
+WORTH_SHARING = 1 << 18  # numbers of an arena; for fewer, handing work to a thread costs more time than it saves
+ALIGNED = 64  # numbers: a part of an arena begins at a multiple
+
+
+class DecoderSteps(Protocol):
+    """Decoding steps of a whole model in one call. A method returns None if it cannot do them."""
+
+    def __call__(self, tokens: Array, position: int) -> Array | None:
+        """From tokens (B, 1) at a position to logits (B, 1, V)."""
+
+    def write(self, tokens: Array, position: int, going: Array, ends: tuple[int, int], count: int) -> Array | None:
+        """``Engine.likeliest`` for tokens (B, 1); ends are (eos_id, pad_id).
+
+        Every token that was fed and is no pad is marked as visible.
+        """
+
+    def search(
+        self, tokens: Array, position: int, beams: tuple[Array, ...], ends: tuple[int, int], count: int
+    ) -> tuple[Array, Array] | None:
+        """``Engine.search`` for tokens (n·w, 1). The caller reorders the rows after that."""
+
+
+#: (decoder, threads) -> a function that makes a state's DecoderSteps; None: this model, or this state, does not fit.
+PrepareSteps = Callable[[Any, int], "Callable[[Any], DecoderSteps | None] | None"]
+#: encoder -> a fused encoder: (x (B, S, C), visible (B, S)) -> memory (B, S, C); None: this encoder does not fit.
+PrepareEncoder = Callable[[Any], Callable[[Array, Array], Array | None] | None]
+
+
+def run_eagerly(function: Function, static_arguments: Callable[[Any], Sequence[Any]] | None = None) -> Function:
+    """The capture of an engine that records nothing: the function unchanged."""
+    return function
+
+
+def one_after_the_other(jobs: Jobs) -> None:
+    """Run the jobs on a single thread."""
+    for job in jobs:
+        job()
+
+
+@dataclass(frozen=True)
+class Means:
+    """The means of an engine; see the module's docstring.
+
+    ``threads`` is the largest number of shards of a training batch, each of at least ``least_part`` numbers, and
+    ``in_threads(jobs)`` runs that many jobs at the same time. Within ``on_one_thread()`` products use only the caller's
+    thread, so that BLAS threads do not disturb the work that follows. ``decoder_steps`` and ``encoder_of_texts``
+    prepare a model for fused decoding. ``prepare(names of kernels)`` compiles them before their first call: names such
+    as "linear.forward" and "adam". It is None if there is nothing to compile.
+    """
+
+    threads: int = 1
+    least_part: int = 1
+    in_threads: Callable[[Jobs], None] = one_after_the_other
+    on_one_thread: Callable[[], AbstractContextManager[None]] = nullcontext
+    capture: Callable[..., Any] = run_eagerly
+    capture_part: Callable[..., Any] = run_eagerly
+    adam_update: AdamUpdate | None = None
+    updates: ArenaUpdates | None = None
+    decoder_steps: PrepareSteps | None = None
+    encoder_of_texts: PrepareEncoder | None = None
+    beam_choice: BeamChoice | None = None
+    prepare: Callable[[Iterable[str]], Any] | None = None
+
+    def parts_of(self, numbers: int) -> int:
+        """Into how many shards, one per thread, to split a batch of this many numbers, B·T·C."""
+        return max(1, min(self.threads, numbers // self.least_part))
+
+    def parts(self, where: slice) -> list[slice]:
+        """The slice of an arena, split into parts for the threads; one part if it is short."""
+        length = where.stop - where.start
+        threads = self.threads if length >= WORTH_SHARING else 1
+        size = max(-(-length // threads // ALIGNED), 1) * ALIGNED
+        return [slice(start, min(start + size, where.stop)) for start in range(where.start, where.stop, size)]
+
+    def in_parts(self, work: Callable[[slice], None], where: slice) -> None:
+        """Call work on parts of the slice where, at the same time."""
+        self.in_threads([partial(work, part) for part in self.parts(where)])
+
+
+def means_of(model: Any) -> Means:
+    """The means of the engine of the model's backend; one thread if it has none by now."""
+    engine = model.backend.engine
+    return engine if isinstance(engine, Means) else Means()

@@ -1,0 +1,188 @@
+"""The feed-forward layer: one compiled call forward and one backward.
+
+With ReLU only the dropped activation is kept: it is 0 exactly where its gradient is 0, whether ReLU or dropout made
+it 0. With GELU the input is kept as well, and backward draws the random bits again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.backend.numpy.gradients import expect_gradients
+from npformer.backend.workspace import empty, empty_like
+from npformer.engine.numba.compiling import inlined, kernel
+from npformer.engine.numba.exponential import error_function, exponential
+from npformer.engine.numba.gradients import Into, rooms, settle_rooms
+from npformer.engine.numba.linear import ROWS_AT_ONCE, add_columns, add_gradients, add_weight_gradient, fill_and_map
+from npformer.engine.numba.philox import Numbers, draw_lanes, numbers, room_for_lanes
+from npformer.engine.numba.products import lent, lined_up, product
+from npformer.engine.numba.rows import as_rows, contiguous, contiguous_rows
+from npformer.functional.feed_forward import expect_activation
+from npformer.functional.linear import expect_linear
+from npformer.functional.philox import Draw
+from npformer.typing import Array
+
+AT_ONCE = 8192
+
+
+class FeedForwardCache(NamedTuple):
+    x: Array  # (..., C)
+    w1: Array  # (C, F)
+    w2: Array  # (F, C)
+    h: Array | None  # (N, F)  before the activation; None for ReLU
+    a: Array  # (N, F)  after activation and dropout
+    drawn: Numbers
+
+
+def feed_forward_forward(
+    x: Array, w1: Array, b1: Array, w2: Array, b2: Array, activation: str, draw: Draw | None
+) -> tuple[Array, FeedForwardCache]:
+    expect_activation(activation)
+    expect_linear(x, w1, b1)
+    hidden = empty((*x.shape[:-1], w1.shape[1]), x.dtype)
+    expect_linear(hidden, w2, b2)
+    drawn = numbers(draw, hidden)
+    a = as_rows(hidden)  # (N, F)
+    h = empty_like(a) if activation == "gelu" else None
+    y = empty((*x.shape[:-1], w2.shape[1]), x.dtype)
+    up_and_down(
+        lined_up(as_rows(x)), lined_up(w1), contiguous(b1), lined_up(w2), contiguous(b2), h is not None, *drawn,
+        a if h is None else h, a, as_rows(y),
+    )  # fmt: skip
+    return y, FeedForwardCache(x, w1, w2, h, a, drawn)
+
+
+def feed_forward_backward(dy: Array, cache: FeedForwardCache, into: Into = ()) -> Any:
+    x, w1, w2, h, a, drawn = cache
+    shapes = w1.shape, w1.shape[1:], w2.shape, w2.shape[1:]
+    expect_gradients(dy, (*x.shape[:-1], w2.shape[1]), into, *shapes)
+    dx = empty(x.shape, x.dtype)
+    found = rooms(into, x.dtype, *shapes)
+    down_and_up(
+        contiguous_rows(dy), lined_up(as_rows(x)), lined_up(w1), lined_up(w2), h is not None, *drawn,
+        a if h is None else h, a, empty_like(a), as_rows(dx), *found,
+    )  # fmt: skip
+    rest = settle_rooms((dx,), found, into)
+    return rest if len(rest) > 1 else dx
+
+
+@inlined
+def relu_rows(h, bias, seed, site, step, micro, start, threshold, scale):
+    """h = Drop(relu(h + bias)), in place."""
+    count, width = h.shape
+    at_once = max(1, AT_ONCE // max(width, 1))
+    words = room_for_lanes(at_once * width)
+    lanes = lent(words.view(np.uint16))
+    limit, factor, nothing = np.uint16(threshold), h.dtype.type(scale), h.dtype.type(0)
+    base = 0
+    for i in range(count):
+        place, row = i % at_once, h[i]
+        if threshold > 0 and place == 0:
+            base = draw_lanes(words, seed, site, step, micro, start + i * width, min(at_once, count - i) * width)
+        bits = lanes[base + place * width : base + (place + 1) * width]
+        if threshold == 0:
+            for j in range(width):
+                value = row[j] + bias[j]
+                row[j] = nothing if value < nothing else value  # NaN stays NaN
+        else:
+            for j in range(width):
+                value = row[j] + bias[j]
+                row[j] = nothing if (value < nothing) | (bits[j] < limit) else value * factor  # | has no branch
+
+
+@inlined
+def relu_rows_backward(da, a, scale, total):
+    """da becomes the gradient before the activation, in place; its rows are added to total, if that has any room."""
+    factor, nothing = a.dtype.type(scale), a.dtype.type(0)
+    some = np.zeros(a.shape[1], a.dtype)
+    for i in range(a.shape[0]):
+        row, kept = da[i], a[i]
+        for j in range(a.shape[1]):
+            value = row[j] * factor if kept[j] > nothing else nothing
+            row[j] = value
+            some[j] += value
+        if i % ROWS_AT_ONCE == ROWS_AT_ONCE - 1 or i == a.shape[0] - 1:
+            if total.size > 0:
+                total += some
+            some[:] = 0
+
+
+@inlined
+def _normal_below(x):
+    """Φ(x)."""
+    own = type(x)
+    return own(0.5) * (own(1) + error_function(x * own(0.7071067811865476)))
+
+
+@inlined
+def gelu_rows(h, bias, seed, site, step, micro, start, threshold, scale, a):
+    """h = h + bias, in place, and a = Drop(gelu(h))."""
+    count, width = h.shape
+    words = room_for_lanes(width)
+    lanes = words.view(np.uint16)
+    limit, factor, nothing = np.uint16(threshold), h.dtype.type(scale), h.dtype.type(0)
+    base = 0
+    for i in range(count):
+        if threshold > 0:
+            base = draw_lanes(words, seed, site, step, micro, start + i * width, width)
+        bits = lanes[base : base + width]
+        for j in range(width):
+            value = h[i, j] + bias[j]
+            h[i, j] = value
+            a[i, j] = value * _normal_below(value)
+        if threshold > 0:
+            for j in range(width):
+                a[i, j] = a[i, j] * factor if bits[j] >= limit else nothing
+
+
+@inlined
+def gelu_rows_backward(da, h, seed, site, step, micro, start, threshold, scale):
+    """da becomes the gradient before the activation, in place."""
+    count, width = h.shape
+    own = h.dtype.type
+    words = room_for_lanes(width)
+    lanes = words.view(np.uint16)
+    limit, factor, nothing = np.uint16(threshold), own(scale), own(0)
+    density_at_zero = own(0.3989422804014327)  # 1/√(2π)
+    base = 0
+    for i in range(count):
+        if threshold > 0:
+            base = draw_lanes(words, seed, site, step, micro, start + i * width, width)
+            bits = lanes[base : base + width]
+            for j in range(width):
+                da[i, j] = da[i, j] * factor if bits[j] >= limit else nothing
+        for j in range(width):
+            x = h[i, j]
+            slope = _normal_below(x) + x * density_at_zero * exponential(own(-0.5) * x * x)
+            da[i, j] *= slope
+
+
+@kernel("mmxmx?" + "iiiiiif" + "YYY", calls="feed_forward.forward")
+def up_and_down(x, w1, b1, w2, b2, gelu, seed, site, step, micro, start, threshold, scale, h, a, y):
+    """Write h and a, which are kept (one array for ReLU), and y."""
+    h, a = lent(h), lent(a)
+    product(x, w1, 0, h)
+    if gelu:
+        gelu_rows(h, b1, seed, site, step, micro, start, threshold, scale, a)
+    else:
+        relu_rows(a, b1, seed, site, step, micro, start, threshold, scale)
+    fill_and_map(a, w2, b2, y)
+
+
+@kernel("Xmmm?" + "iiiiiif" + "XXYYMyMy", calls="feed_forward.backward")
+def down_and_up(
+    dy, x, w1, w2, gelu, seed, site, step, micro, start, threshold, scale, h, a, dh, dx, dw1, db1, dw2, db2
+):  # fmt: skip
+    """Write dx, and add to the parameters' gradients; dh is working memory."""
+    h, a, dh = lent(h), lent(a), lent(dh)
+    product(dy, w2.T, 0, dh)
+    if gelu:
+        gelu_rows_backward(dh, h, seed, site, step, micro, start, threshold, scale)
+        add_columns(dh, db1)
+    else:
+        relu_rows_backward(dh, a, scale, db1)
+    add_gradients(dy, a, dw2, db2)
+    add_weight_gradient(x, dh, dw1)
+    product(dh, w1.T, 0, dx)

@@ -1,0 +1,36 @@
+"""The arrays to which kernels add gradients of parameters: the parameters' own, if their layout allows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from npformer.engine.numba.products import is_lined_up
+from npformer.typing import Array
+
+Into = Sequence[Array | None]
+
+
+def rooms(into: Into, dtype: np.dtype, *shapes: tuple[int, ...]) -> list[Array]:
+    """For each parameter the array to which a kernel adds its gradient; an empty array if it is not wanted."""
+    returned = len(shapes) - len(into)
+    found = []
+    for i, shape in enumerate(shapes):
+        place = None if i < returned else into[i - returned]
+        if place is not None and (is_lined_up(place) if place.ndim == 2 else place.flags.carray):
+            found.append(place)
+        elif place is None and i >= returned:
+            found.append(np.empty((0,) * len(shape), dtype))
+        else:
+            found.append(np.zeros(shape, dtype))
+    return found
+
+
+def settle_rooms(inputs: tuple[Array, ...], found: Sequence[Array], into: Into) -> tuple[Array, ...]:
+    """Add what lies in temporary arrays to the gradients. Returns what a Pair's backward returns."""
+    returned = len(found) - len(into)
+    for place, room in zip(into, found[returned:], strict=True):
+        if place is not None and room is not place:
+            place += room
+    return (*inputs, *found[:returned])

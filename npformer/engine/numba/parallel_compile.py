@@ -1,0 +1,134 @@
+"""Compiles several kernels at a time, one process per core, and reports progress.
+
+Numba compiles one kernel at a time in a process. So each core gets a process, which compiles the kernels that it is
+given and stores them on disk; this process then loads them. If a process fails, because it was killed or not started,
+or because the disk is full, this process compiles its kernels itself.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from npformer.engine.numba.kernel_folder import VARIABLE, place
+from npformer.seconds import now, since
+
+PACKAGE = Path(__file__).resolve().parents[3]  # the folder that npformer is in
+
+
+class Compilable(Protocol):
+    """The part of ``Kernel`` that is used here."""
+
+    name: str
+
+    def load(self, dtype: str) -> bool: ...
+
+    def compile(self, dtype: str) -> None: ...
+
+
+def compile_several(kernels: Sequence[Compilable], dtype: str) -> None:
+    """Compile these kernels for dtype, and report progress."""
+    with Progress(len(kernels), dtype) as progress:
+        if len(kernels) > 1:
+            _compile_in_processes([kernel.name for kernel in kernels], dtype, progress)
+        for kernel in kernels:
+            if not kernel.load(dtype):
+                kernel.compile(dtype)
+                progress.done(kernel.name)
+
+
+def cores() -> int:
+    """The number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _compile_in_processes(names: Sequence[str], dtype: str, progress: Progress) -> None:
+    """Have other processes compile these kernels and store them on disk, as far as possible."""
+    count, folder, queue = min(cores(), len(names)), place().to_write, deque(names)
+    if count < 2 or folder is None or not sys.executable:
+        return
+    children: list[subprocess.Popen[str]] = []
+    try:
+        with suppress(OSError):
+            children += (_child(dtype, folder) for _ in range(count))
+        threads = [threading.Thread(target=_feed, args=(child, queue, progress), daemon=True) for child in children]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        for child in children:
+            child.kill()
+            child.communicate()
+
+
+def _child(dtype: str, folder: Path) -> subprocess.Popen[str]:
+    """Start a process that reads names of kernels, and compiles each into this folder."""
+    paths = [str(PACKAGE), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {VARIABLE: str(folder.parent), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    program = f"from npformer.engine.numba.compiling import serve; serve({dtype!r})"
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", program], env=environment, text=True, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+
+
+def _feed(child: subprocess.Popen[str], queue: deque[str], progress: Progress) -> None:
+    """Give a process one name after the other, until none is left or the process fails."""
+    assert child.stdin is not None
+    assert child.stdout is not None
+    with suppress(OSError, IndexError):
+        while True:
+            name = queue.popleft()
+            print(name, file=child.stdin, flush=True)
+            if child.stdout.readline() != f"{name}\n":
+                return
+            progress.done(name)
+
+
+class Progress:
+    """Reports progress: a bar on a terminal and in a notebook, lines in a log. One kernel's line is wiped out there."""
+
+    def __init__(self, total: int, dtype: str) -> None:
+        self._total, self._done, self._began = total, set[str](), now()
+        self._bar: Any = None
+        self._alone = threading.Lock()
+        kernels = "1 kernel" if total == 1 else f"{total} kernels"
+        said = f"npformer: compiling {kernels} for {dtype}, once ..."
+        self._redraws = sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel.")
+        self._wipe = f"\r{' ' * len(said)}\r" if self._redraws and total == 1 else ""
+        print(said, end="" if self._wipe else "\n", file=sys.stderr, flush=True)
+
+    def __enter__(self) -> Progress:
+        if self._total > 1 and self._redraws:
+            from tqdm import tqdm  # here, since it takes a sixth of the time of importing npformer
+
+            form = "npformer: {n_fmt} of {total_fmt} |{bar}| {elapsed}"
+            self._bar = tqdm(total=self._total, file=sys.stderr, bar_format=form, mininterval=0, leave=False)
+        return self
+
+    def done(self, name: str) -> None:
+        """Count a kernel as compiled, once: a process that could not store it may have reported it before."""
+        with self._alone:
+            if name in self._done:
+                return
+            self._done.add(name)
+            if self._bar is not None:
+                self._bar.update()
+            elif self._total > 1:
+                print(f"npformer: {len(self._done)} of {self._total}, {name}", file=sys.stderr, flush=True)
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+        if self._wipe:
+            print(self._wipe, end="", file=sys.stderr, flush=True)
+        elif kind is None:
+            print(f"npformer: compiled in {since(self._began):.0f} s", file=sys.stderr, flush=True)

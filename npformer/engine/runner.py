@@ -1,0 +1,142 @@
+"""A training step split over threads, recorded, or one launch on a GPU; the result is the same as in ``TrainStep``.
+
+The numbers that change from step to step (``StepInputs``) are passed separately. So a backend may record the rest
+once, and write the numbers to the buffers that the record reads.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from npformer.engine.compile_ahead import compile_ahead
+from npformer.engine.means import means_of, run_eagerly
+from npformer.engine.shards import Backpropagate, Shards
+from npformer.errors import DeviceMemoryError
+from npformer.layers.batch_norm import Statistics
+from npformer.models import Model
+from npformer.optim import Adam, Rates
+from npformer.training.step_inputs import Settings, StepInputs, shards_of
+from npformer.typing import Array
+
+
+class Interrupt(AbstractContextManager[None], Protocol):
+    """A context that delays Ctrl-C: ``training/signals.py``."""
+
+    def firmly(self) -> AbstractContextManager[None]:
+        """Inside, Ctrl-C is delayed even if it is pressed twice."""
+
+
+class Step(Protocol):
+    """The part of ``TrainStep`` that the runner uses."""
+
+    model: Model
+    optimizer: Adam
+
+    @property
+    def interrupt(self) -> Interrupt:
+        """The context that delays Ctrl-C during a step."""
+
+    def settings(self) -> Settings:
+        """The settings of the step, independent of its batch."""
+
+    def update(self, rates: Rates | Array, seen: list[Statistics]) -> Array | None:
+        """Clip, update the parameters and the running statistics. Returns the gradient's norm (), if computed."""
+
+
+def runner_for(model: Model, backpropagate: Backpropagate) -> Runner | None:
+    """A runner for steps of the model; None if it would not help: one thread, and nothing to record."""
+    compile_ahead(model, "training")
+    engine = means_of(model)
+    if engine.threads == 1 and engine.capture is engine.capture_part is run_eagerly:
+        return None
+    return Runner(model, backpropagate)
+
+
+class Runner:
+    """Runs the steps of one ``TrainStep``."""
+
+    def __init__(self, model: Model, backpropagate: Backpropagate) -> None:
+        self.shards = Shards(model, backpropagate)
+        # not bound methods: the reference cycle would keep the replicas' memory until garbage collection
+        self.compute = means_of(model).capture(_updates, _static_arguments)
+
+    def make(self, step: Step, given: list[StepInputs]) -> tuple[Array, Array | None]:
+        """Run these steps, or only the first of them, and count them.
+
+        Returns the loss (), or for several steps the losses (k,), and the norm () of the last gradient, if computed.
+        """
+        optimizer, before = step.optimizer, step.optimizer.t
+        try:
+            with step.interrupt:
+                if means_of(step.model).updates is None:
+                    return self._compute(step, given)
+                with step.interrupt.firmly():  # one launch updates, too, and its Adam does not count
+                    found = self._compute(step, given)
+                    if optimizer.t == before:
+                        optimizer.t += len(given)
+                return found
+        except DeviceMemoryError as error:
+            if optimizer.t != before:
+                raise MemoryError(f"{error}; an update was begun and not finished: this model is of no use") from None
+            raise DeviceMemoryError(f"{error}. {self._what_fits(step, given)}") from None
+
+    def _compute(self, step: Step, given: list[StepInputs]) -> tuple[Array, Array | None]:
+        """The steps, captured if the backend can."""
+        self.shards.look()
+        compute: Any = self.compute if self.shards.may_record else _updates
+        found: tuple[Array, Array | None] = compute((self, step), given)
+        return found
+
+    def _what_fits(self, step: Step, given: list[StepInputs]) -> str:
+        """Advice for the error, found by trying fewer and fewer rows without an update."""
+        if len(given) > 1:
+            return f"Make fewer than {len(given)} steps at once"
+        _, _, shares, inputs, targets = given[0]
+        size = targets.shape[0]
+        rows = max(parts[-1][0].stop - parts[0][0].start for parts in shares) // 2
+        while rows >= 1:
+            some = tuple(x[:rows] for x in inputs)
+            fewer = StepInputs(0, Rates(0.0, 1.0, 1.0), [[(slice(0, rows), 1.0)]], some, targets[:rows])
+            try:
+                means_of(step.model).capture(_loss, _static_arguments)((self, step), fewer)
+            except DeviceMemoryError:
+                rows //= 2
+                continue
+            parts = -(-size // rows)
+            return (
+                f"batch_size: {size} sequences as long as these do not fit, {rows} were tried and do: make it {rows}, "
+                f"or keep it and set accumulate={parts}, which computes the same in {parts} parts"
+            )
+        return "Not even one sequence of this batch fits: make the model smaller, or its sequences shorter"
+
+
+def _static_arguments(subject: tuple[Runner, Step]) -> tuple[Any, ...]:
+    """The static arguments of a record of a step."""
+    return subject[1].settings().static_arguments
+
+
+def _updates(subject: tuple[Runner, Step], steps: list[StepInputs]) -> tuple[Array, Array | None]:
+    """The loss (), or for several steps the losses (k,), and the norm () of the last gradient, if computed."""
+    if len(steps) == 1:
+        return _update(subject, steps[0])
+    losses, norm = subject[1].model.backend.zeros((len(steps),)), None
+    for i, given in enumerate(steps):
+        losses[i], norm = _update(subject, given)
+    return losses, norm
+
+
+def _update(subject: tuple[Runner, Step], given: StepInputs) -> tuple[Array, Array | None]:
+    seen: list[Statistics] = []
+    (loss,) = _loss(subject, given, seen)
+    return loss, subject[1].update(given.rates, seen)
+
+
+def _loss(subject: tuple[Runner, Step], given: StepInputs, seen: list[Statistics] | None = None) -> tuple[Array]:
+    """The loss () of a batch; its gradient is in the arena. BatchNorm statistics are appended to seen, if given."""
+    runner, step = subject
+    step.model.arena.zero_grad()
+    losses, settings = [], step.settings()
+    for shards in shards_of(given, step.model.backend):
+        losses += runner.shards.backpropagate(settings, shards, seen)
+    return (sum(losses[1:], start=losses[0]),)

@@ -1,0 +1,319 @@
+"""A recorded training step is the step itself, to the last bit, whatever changes from step to step."""
+
+import gc
+import re
+import weakref
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+
+from npformer.backend import get_backend
+from npformer.backend.cupy import cupy_backend, cupy_runtime
+from npformer.engine.capture import MOST
+from npformer.engine.cupy.graph_driver import CupyDriver
+from npformer.errors import ConfigError, DeviceMemoryError, ShapeError, TokenError
+from npformer.models import Transformer, TransformerConfig
+from npformer.optim import AdamW, WarmupCosine
+from npformer.training import TrainStep
+from tests.engine.cupy import emulated
+
+
+@pytest.fixture
+def cupy(runtimes, monkeypatch):
+    monkeypatch.setattr(cupy_runtime, "announce", lambda: None)
+    return emulated.installed(monkeypatch)
+
+
+@pytest.fixture
+def machine(cupy):
+    return cupy.machine
+
+
+@pytest.fixture
+def new_step(cupy):
+    """new_step(changes, on, **options): a small Transformer's, on the machine that records, or on another backend."""
+
+    def build(changes=None, on="float32", **options):
+        sizes = {"d_model": 8, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1, "d_ff": 12}
+        config = TransformerConfig(9, 9, **({"dropout": 0.3, "init": "xavier", **sizes} | (changes or {})))
+        backend = cupy_backend(on, "cuda") if isinstance(on, str) else on
+        model = Transformer(config, backend=backend, seed=2)
+        given = {"seed": 5, "label_smoothing": 0.1, "clip_norm": 0.7, "schedule": WarmupCosine(0.02, 4, 20)}
+        return TrainStep(model, AdamW(model.arena, lr=0.01, eps=1e-4, weight_decay=0.1), **(given | options))
+
+    return build
+
+
+def batches(count, rows=4, source=5, target=6):
+    rng = np.random.default_rng(7)
+    found = []
+    for _ in range(count):
+        src, tgt = rng.integers(1, 9, (rows, source)), rng.integers(1, 9, (rows, target + 1))
+        tgt[0, rng.integers(2, target) :] = 0
+        found.append((src, tgt[:, :-1], tgt[:, 1:]))
+    return found
+
+
+def state(step):
+    host = step.model.backend.host
+    return [host(x).copy() for x in (step.model.arena.values, step.optimizer.m, step.optimizer.v)]
+
+
+def run(step, given):
+    """Losses and norms, then the parameters and moments at the end."""
+    made = [(step(*batch), step.grad_norm) for batch in given]
+    return [(float(loss), None if norm is None else float(norm)) for loss, norm in made] + state(step)
+
+
+def same(a, b):
+    assert len(a) == len(b)
+    for x, y in zip(a, b, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def unrecorded(step):
+    step.runner.compute.refusal = "asked not to"
+    return step
+
+
+CASES = {
+    "post-LN": ({}, {}),
+    "pre-LN, gelu": ({"norm_order": "pre", "activation": "gelu", "tie_embeddings": True}, {}),
+    "learned positions": ({"positions": "learned", "max_seq_len": 8}, {"clip_norm": None}),
+    "micro-batches": ({}, {"accumulate": 3}),
+    "recomputed": ({"recompute": True}, {"schedule": None}),
+    "rotary positions": ({"positions": "rotary"}, {}),
+}
+
+
+@pytest.mark.parametrize(("case", "dtype"), [*((case, "float32") for case in CASES), ("post-LN", "float64")])
+def test_twenty_replays_are_twenty_steps_to_the_bit(case, dtype, new_step, machine):
+    changes, options = CASES[case]
+    given = batches(20)
+    alone = run(unrecorded(new_step(changes, dtype, **options)), given)
+    assert machine.records == 0
+    same(run(new_step(changes, dtype, **options), given), alone)
+    assert (machine.records, machine.launches) == (1, 19)
+
+
+def test_a_recorded_step_equals_the_step_on_the_host(new_step):
+    given = batches(8)
+    found = run(new_step(on="float64"), given)
+    expected = run(new_step(on=get_backend("numpy", "float64", kernels="plain", threads=1)), given)
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-11)
+
+
+def test_many_steps_in_one_launch_are_as_many_calls(new_step, machine):
+    given = batches(12)
+    alone = run(new_step(), given)
+    step, losses = new_step(), []
+    records = machine.records
+    for start in range(0, 12, 3):
+        losses += map(float, step.many(given[start : start + 3]))
+    assert losses == [loss for loss, _ in alone[:12]]
+    assert float(step.grad_norm) == alone[11][1]
+    same(state(step), alone[12:])
+    assert machine.records - records == 1
+    assert step.step_number == 12
+
+
+@pytest.mark.parametrize("backend_name", ["host", "machine"])
+def test_one_batch_or_none_for_many(backend_name, new_step):
+    step = new_step(on="float32" if backend_name == "machine" else get_backend("numpy", kernels="plain"))
+    assert step.many(batches(1)).shape == (1,)
+    with pytest.raises(ConfigError, match="batches: expected at least one, got none"):
+        step.many([])
+
+
+CHANGES = {
+    "frozen": lambda step: step.model.arena.configure("encoder", trainable=False),
+    "rate of a part": lambda step: step.model.arena.configure("decoder", lr_scale=0.1),
+    "decay": lambda step: setattr(step.optimizer, "weight_decay", 0.5),
+    "betas": lambda step: setattr(step.optimizer, "betas", (0.5, 0.9)),
+    "eps": lambda step: setattr(step.optimizer, "eps", 0.1),
+    "clipping": lambda step: setattr(step, "clip_norm", 0.01),
+    "no clipping": lambda step: setattr(step, "clip_norm", None),
+    "smoothing": lambda step: setattr(step, "label_smoothing", 0.4),
+    "seed": lambda step: setattr(step, "seed", 99),
+    "dropout": lambda step: setattr(step.model.encoder.layers[0].feed_forward, "dropout", 0.0),
+    "lr": lambda step: setattr(step, "schedule", None),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_static_arguments_of_a_record_may_change(change, new_step):
+    given, runs = batches(6), []
+    for make in (unrecorded, lambda step: step):
+        step = make(new_step())
+        for batch in given[:3]:
+            step(*batch)
+        CHANGES[change](step)
+        runs.append(run(step, given[3:]))
+    same(*runs)
+    untouched = new_step()
+    assert not np.array_equal(run(untouched, given)[-3], runs[0][-3]), "the change changes nothing"
+
+
+def test_shapes_come_and_go_and_memory_does_not_grow(new_step, machine):
+    step = new_step(on="float64")
+    shapes = [(rows, source, 6) for rows in (2, 3, 4) for source in (3, 5, 6)]
+    alone, used = unrecorded(new_step(on="float64")), []
+    for _ in range(3):
+        for shape in shapes:
+            for batch in batches(2, *shape):
+                assert float(step(*batch)) == float(alone(*batch))
+        used.append(machine.used)
+    same(state(step), state(alone))
+    assert used[1] == used[2]
+    assert len(step.runner.compute._shapes) == MOST < len(shapes)
+    before = machine.used
+    step.runner.compute.clear()
+    assert machine.used < before
+
+
+def test_a_dropped_step_frees_its_memory(new_step, cupy):
+    """When nobody uses it any more (see the emulated free_all_blocks), though streams are late; and cuBLAS's handle."""
+    cupy.machine.works_at_once = lambda stream: False
+    step, released = new_step(), []
+    run(step, batches(3))
+    (shape,) = step.runner.compute._shapes.values()
+    graph = weakref.ref(shape.graph)
+    driver = step.runner.compute._driver
+    real = driver.release
+    driver.release = lambda pool: (released.append((pool, graph())), real(pool))
+    pool = shape.pool
+    assert pool.total > 0
+    step(*batches(1)[0])  # nobody waits for it
+    del step, shape
+    gc.collect()
+    assert pool.total == 0
+    assert released == [(pool, None)], "the record has to go first: it is about this memory"
+    assert [name for name, _ in cupy.cublas.calls].count("cublasDestroy_v2") == 1
+
+
+def test_a_step_that_reads_the_device_runs_unrecorded_and_says_why_once(new_step, machine, capsys):
+    class Curious(Transformer):
+        static = True
+
+        def forward(self, src, *inputs, **options):
+            float(src[0, 0])
+            return super().forward(src, *inputs, **options)
+
+    given = batches(5)
+    alone = run(unrecorded(new_step()), given)
+    step = new_step()
+    step.model.__class__ = Curious
+    capsys.readouterr()
+    same(run(step, given), alone)
+    said = capsys.readouterr().err
+    assert said.count("npformer: steps are not recorded as CUDA graphs, and so are slower: RecordingError: reading an")
+    assert len(said.splitlines()) == 1
+    assert machine.launches == 0
+
+
+#: What is not recorded on a GPU, for the reason that CuPy gives.
+UNRECORDED = {
+    "relative positions": {"positions": "relative"},
+    "local attention": {"attention": "local", "window": 2},
+    "linear attention": {"attention": "linear"},
+}
+
+
+@pytest.mark.parametrize("part", UNRECORDED)
+def test_what_cupy_does_not_record_is_right_all_the_same_and_said_once(part, new_step, machine, capsys):
+    changes, given = UNRECORDED[part], batches(4)
+    alone = run(unrecorded(new_step(changes)), given)
+    capsys.readouterr()
+    step = new_step(changes)
+    same(run(step, given), alone)
+    said = capsys.readouterr().err
+    assert said.count("npformer: steps are not recorded as CUDA graphs, and so are slower: ") == 1
+    assert "cuBLAS API during stream capture" in said
+    assert step.runner.compute.refusal is not None
+    assert (machine.records, machine.launches) == (0, 0)
+
+
+@pytest.mark.parametrize(("name", "count", "refused"), [("concat", 8, False), ("concat", 9, True), ("stack", 9, True)])
+def test_the_machine_refuses_to_record_what_cupy_does(name, count, refused, cupy):
+    """More than eight arrays are put side by side by a list of their addresses, which comes from the host."""
+    parts, driver = [cupy.zeros((2, 3), "float32") for _ in range(count)], CupyDriver("a GPU")
+    function = getattr(parts[0].__array_namespace__(), name)
+    with driver.using(driver.pool()):
+        assert function(parts, axis=0).size == 6 * count
+        with pytest.raises(RuntimeError, match="capturing") if refused else nullcontext():
+            driver.record(lambda: function(parts, axis=0))
+
+
+def test_recording_is_announced(new_step, capsys):
+    step = new_step()
+    capsys.readouterr()
+    run(step, batches(3))
+    assert re.fullmatch(r"npformer: recorded a step as one CUDA graph in \d+\.\d\d s\n", capsys.readouterr().err)
+
+
+def test_a_bad_batch_changes_nothing(new_step):
+    step, given = new_step({"positions": "learned", "max_seq_len": 6}), batches(3)
+    run(step, given)
+    before = state(step)
+    for bad in (tuple(ids + 9 for ids in given[0]), tuple(np.hstack([ids, ids]) for ids in given[0])):
+        with pytest.raises((TokenError, ShapeError)):
+            step(*bad)
+    same(state(step), before)
+    assert step.step_number == 3
+
+
+def test_other_records_make_room_before_memory_is_full(new_step, cupy, machine):
+    small, large = batches(3), batches(3, 12)
+    alone = unrecorded(new_step(on="float64"))
+    expected = run(alone, small + large + small)[-3:]
+    step, other = new_step(on="float64"), new_step(on="float64")
+    run(other, large)
+    cupy.get_default_memory_pool().free_all_blocks()
+    machine.room = machine.used + 8192  # enough for the large record, and for little more
+    other.runner.compute.clear()
+    run(step, small)
+    assert len(step.runner.compute._shapes) == 1
+    run(step, large)
+    assert len(step.runner.compute._shapes) == 1
+    run(step, small)
+    same(state(step), expected)
+
+
+@pytest.mark.parametrize("size", [64, 61])
+def test_full_memory_names_a_batch_that_fits(new_step, cupy, machine, size):
+    step, given = new_step(on="float64", clip_norm=None), batches(1, 4) + batches(1, size)
+    step(*given[0])
+    cupy.get_default_memory_pool().free_all_blocks()
+    before, machine.room = state(step), machine.used + 100_000
+    with pytest.raises(DeviceMemoryError) as caught:
+        step(*given[1])
+    found = re.search(
+        rf"batch_size: {size} sequences as long as these do not fit, (\d+) were tried and do: make it (\d+), "
+        r"or keep it and set accumulate=(\d+), ",
+        str(caught.value),
+    )
+    assert found is not None, str(caught.value)
+    rows, again, parts = map(int, found.groups())
+    assert rows == again
+    assert parts == -(-size // rows)
+    assert 1 <= rows < size
+    same(state(step), before)
+    assert step.step_number == 1
+    step(*(ids[:rows] for ids in given[1]))
+    if size % rows:  # a last part of another size is a second record, for which this room is too small
+        return
+    step.accumulate = parts
+    step(*given[1])
+    assert step.step_number == 3
+
+
+def test_if_nothing_fits_it_says_so(new_step, cupy, machine):
+    step = new_step(on="float64")
+    cupy.get_default_memory_pool().free_all_blocks()
+    machine.room = machine.used + 1000
+    with pytest.raises(DeviceMemoryError, match="Not even one sequence of this batch fits"):
+        step(*batches(1)[0])
+    with pytest.raises(DeviceMemoryError, match="Make fewer than 2 steps at once"):
+        step.many(batches(2))

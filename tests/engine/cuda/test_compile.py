@@ -1,0 +1,218 @@
+"""Every kernel compiles for today's GPUs and stays within their resources: by NVRTC, which needs no GPU.
+
+NVIDIA's runtime compiler is called by ctypes; its wheel is complete.
+"""
+
+import ctypes
+import hashlib
+import importlib.util
+import json
+import operator
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from npformer.engine.cuda.source import REAL, files, kernels, source
+from npformer.engine.cupy.cupy_runtime import OPTIONS
+from tests.engine.cuda import asking, host_runtime
+
+#: A100; H100 and H200.
+TARGETS = tuple((dtype, architecture) for dtype in REAL for architecture in ("sm_80", "sm_90"))
+ADDED_BY_CUPY = ("--ftz=true",)
+EVERY_FILE = pytest.mark.parametrize("file", files())
+SHARED = 48 * 1024  # bytes that a block has without asking for more
+REGISTERS = 64 * 1024  # that the threads of a block have together; a warp takes them in pieces of 256
+STACK = 64  # bytes of slow local memory that a thread may have: sin and cos of large numbers take 40
+FLOAT_ATOMIC = re.compile(r"\b(?:atom|red)\.[\w.]*\b(?:f16|bf16|f32|f64)\w*")
+
+
+@cache
+def library_path():
+    """libnvrtc of the wheel nvidia-cuda-nvrtc-cu12 (or of a later CUDA), or None."""
+    for package in ("nvidia.cuda_nvrtc", "nvidia.cu13"):
+        try:
+            found = importlib.util.find_spec(package)
+        except ModuleNotFoundError:
+            continue
+        for folder in (found.submodule_search_locations or []) if found else []:
+            for path in sorted(Path(folder).glob("lib/libnvrtc.so.*")):
+                return path
+    return None
+
+
+class Resources(NamedTuple):
+    """What a kernel takes of a GPU, as ptxas says."""
+
+    registers: int
+    shared: int  # bytes
+    stack: int  # bytes of a thread's local memory, which is as slow as the GPU's own
+    spilled: int  # bytes stored there for want of registers
+
+
+class Compiled(NamedTuple):
+    """What became of a kernel file."""
+
+    status: int
+    log: str
+    ptx: str
+    machine_code: int  # bytes
+
+    def resources(self):
+        """By kernel."""
+        found = {}
+        for part in self.log.split("Compiling entry function '")[1:]:
+            said = ("Used ", "reg"), ("", "bytes smem"), ("", "bytes stack"), ("", "bytes spill st")
+            numbers = [re.search(rf"{before}(\d+) {behind}", part) for before, behind in said]
+            assert all(numbers[:1] + numbers[2:]), part  # who shares nothing has no line for it
+            found[part.partition("'")[0]] = Resources(*(int(match[1]) if match else 0 for match in numbers))
+        return found
+
+
+def compiled(text, architecture, options, kept_in):
+    """NVRTC's answer to a kernel file's text; remembered for the next run."""
+    flags = [f"--gpu-architecture={architecture}", "--ptxas-options=-v", *options]
+    digest = hashlib.sha256("\0".join([text, str(library_path()), *flags]).encode()).hexdigest()[:24]
+    kept = kept_in / f"nvrtc-{digest}.json"
+    if kept.exists():
+        return Compiled(*json.loads(kept.read_text(encoding="utf-8")))
+    found = _compile(text, flags)
+    kept.write_text(json.dumps(found), encoding="utf-8")
+    return found
+
+
+def _compile(text, flags):
+    library, program, size = ctypes.CDLL(str(library_path())), ctypes.c_void_p(), ctypes.c_size_t()
+    assert library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"kernels.cu", 0, None, None) == 0
+    given = (ctypes.c_char_p * len(flags))(*(flag.encode() for flag in flags))
+    status = library.nvrtcCompileProgram(program, len(flags), given)
+
+    def read(what):
+        assert getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size)) == 0
+        buffer = ctypes.create_string_buffer(size.value)
+        assert getattr(library, f"nvrtcGet{what}")(program, buffer) == 0
+        return str(buffer.value.decode())
+
+    log = read("ProgramLog")
+    if status != 0:
+        return Compiled(status, log, "", 0)
+    ptx = read("PTX")
+    assert library.nvrtcGetCUBINSize(program, ctypes.byref(size)) == 0
+    found = Compiled(status, log, ptx, size.value)
+    library.nvrtcDestroyProgram(ctypes.byref(program))
+    return found
+
+
+@pytest.fixture
+def nvrtc():
+    """Skips, visibly, where it is not installed."""
+    if library_path() is None:
+        pytest.skip("NVRTC is not installed; in npformer's folder: pip install -e '.[nvrtc]'")
+
+
+MOST = Resources(registers=255, shared=SHARED, stack=STACK, spilled=0)
+
+
+@cache
+def soon(kept_in, targets):
+    """What becomes of every file, being compiled on all cores."""
+    pool = ThreadPoolExecutor(os.cpu_count())
+    return {
+        (file, dtype, architecture): pool.submit(
+            compiled, source(file, dtype), architecture, (*OPTIONS, *ADDED_BY_CUPY), kept_in
+        )
+        for dtype, architecture in targets
+        for file in files()
+    }
+
+
+def targets_of(config):
+    """The sample has each precision and each architecture once, --full each precision for each architecture."""
+    return TARGETS if config.getoption("full") else (TARGETS[0], TARGETS[-1])
+
+
+def pytest_generate_tests(metafunc):
+    if "built" in metafunc.fixturenames:
+        metafunc.parametrize("built", targets_of(metafunc.config), ids="-".join, indirect=True)
+
+
+@pytest.fixture
+def built(request, nvrtc):
+    """built(file): what became of it for a dtype and an architecture; fails where it does not compile."""
+    everything = soon(host_runtime.folder(), targets_of(request.config))
+
+    def result(file):
+        found = everything[file, *request.param].result()
+        assert found.status == 0, found.log
+        return found
+
+    result.dtype = request.param[0]
+    return result
+
+
+@EVERY_FILE
+def test_it_compiles_and_every_kernel_is_there_and_fits(built, file):
+    found = built(file)
+    assert "warning" not in found.log, found.log
+    assert found.machine_code > 0
+    resources = found.resources()
+    assert sorted(resources) == sorted(kernels(file))
+    assert len(resources) >= 1
+    for name, takes in resources.items():
+        assert all(map(operator.le, takes, MOST)), f"{file}.{name}: {takes}, may take {MOST}"
+    # a sum by atomic operations is taken in whatever order threads arrive, so that two runs differ
+    assert not FLOAT_ATOMIC.findall(found.ptx)
+
+
+def registers_of_a_block(registers, threads):
+    """What a block takes whose threads have so many registers each."""
+    return -(-threads // 32) * -(-32 * registers // 256) * 256
+
+
+@EVERY_FILE
+def test_a_block_as_large_as_asked_for_has_its_registers(built, file):
+    """Else the driver refuses to launch it. Blocks grow with the rows, up to a limit that wide rows show."""
+    asked = asking.most_threads(built.dtype, 8192)
+    assert asked == asking.most_threads(built.dtype, 16384), "wider rows ask for more threads"
+    for name, takes in built(file).resources().items():
+        if (built.dtype, file) == ("float64", "bfloat16"):  # float64 numbers are never rounded
+            assert f"{file}.{name}" not in asked
+            continue
+        threads = asked[f"{file}.{name}"]
+        assert registers_of_a_block(takes.registers, threads) <= REGISTERS, f"{file}.{name}: {takes}, {threads} threads"
+
+
+def test_registers_are_taken_in_pieces():
+    assert registers_of_a_block(64, 1024) == REGISTERS
+    assert registers_of_a_block(65, 1024) == 1024 * 72
+    assert registers_of_a_block(70, 33) == 2 * 32 * 72
+
+
+WRONG = {
+    "registers": "__global__ __launch_bounds__(1024) void wrong(float *x) { float k[99];"
+    "for (int i = 0; i < 99; ++i) k[i] = x[i + threadIdx.x]; for (int j = 0; j < 9; ++j) { __syncthreads();"
+    "for (int i = 0; i < 99; ++i) k[i] += x[j] * k[(37 * i + 11) % 99]; } "
+    "for (int i = 0; i < 99; ++i) x[i] = k[i]; }",
+    "stack": "__global__ void wrong(float *x, int n) { float k[99]; for (int i = 0; i < n; ++i) k[i] = x[i];"
+    "for (int i = 0; i < n; ++i) x[i] += k[(i * i) % 99]; }",
+    "shared": "__global__ void wrong(double *x) { __shared__ double k[6145]; k[threadIdx.x] = *x; *x = k[9]; }",
+    "atomic": "__global__ void wrong(float *x) { atomicAdd(x, 1.0f); }",
+    "warning": "__global__ void wrong(float *x) { int nobody; *x = 1; }",
+    "error": "__global__ void wrong(float *x) { *x = y; }",
+}
+
+
+def test_these_checks_fail_on_kernels_that_are_wrong(nvrtc):
+    kept = host_runtime.folder()
+    found = {why: compiled(f'extern "C" {text}', "sm_80", OPTIONS, kept) for why, text in WRONG.items()}
+    assert found["registers"].resources()["wrong"].spilled > 0
+    assert found["stack"].resources()["wrong"].stack > STACK
+    assert found["shared"].status != 0 or found["shared"].resources()["wrong"].shared > SHARED
+    assert FLOAT_ATOMIC.findall(found["atomic"].ptx)
+    assert "warning" in found["warning"].log
+    assert found["error"].status != 0
+    assert 'identifier "y" is undefined' in found["error"].log

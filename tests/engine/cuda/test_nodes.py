@@ -1,0 +1,51 @@
+"""The number of nodes in a training step's graph: each takes the GPU a microsecond or two, however small."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import npformer as npf
+from npformer.backend.cupy import cupy_backend
+from npformer.models.presets import PRESETS
+from tests.engine.cupy import emulated
+
+#: Size of model: nodes of the graph of a step with dropout, products in TF32; matrix products among them.
+NODES = {"tiny": (200, 69), "small": (219, 69), "mid": (423, 156), "base": (819, 309)}
+#: Sizes with fewer sequences, and tokens to choose from, that are as many nodes: it is rows beyond 1024 that count.
+SMALLER = {"mid": {"batch": 20, "vocab_size": 99}, "base": {"batch": 12, "vocab_size": 99}}
+
+
+@pytest.fixture
+def counted(runtimes, monkeypatch):
+    """counted(preset): (nodes, products) of a recorded step, none of which is computed."""
+    cupy = emulated.installed(monkeypatch)
+    machine, do = cupy.machine, cupy.machine.do
+    machine.memory = np.empty  # that nobody fills
+    machine.soil = lambda buffer: None
+    machine.do = lambda work: machine.recorded is not None and do(work)
+
+    def count(preset):
+        backend = cupy_backend("float32", precision="tf32")
+        model = npf.Transformer(preset.config(0.1), backend=backend, seed=0)
+        step = npf.TrainStep(model, npf.Adam(model.arena, lr=1e-4), seed=0)
+        for _ in range(2):
+            step(*preset.example_batch())
+        assert step.runner.compute.refusal is None
+        (shape,) = step.runner.compute._shapes.values()
+        names = [node.__name__ for node in shape.graph.nodes]
+        return len(names), names.count("product")
+
+    return count
+
+
+@pytest.mark.parametrize("size", NODES)
+def test_a_step_is_no_more_nodes_than_it_was(size, counted):
+    """Where it is fewer, write that down: they should not come back."""
+    assert counted(dataclasses.replace(PRESETS[size], **SMALLER.get(size, {}))) == NODES[size]
+
+
+def test_a_kernel_more_is_seen(counted, monkeypatch):
+    monkeypatch.setattr("npformer.engine.cuda.sums.ONE_PASS", 700)  # tiny's sums of 768 rows take two kernels, then
+    nodes, products = counted(PRESETS["tiny"])
+    assert (nodes - NODES["tiny"][0], products) == (19, NODES["tiny"][1])

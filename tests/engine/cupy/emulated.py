@@ -1,0 +1,312 @@
+"""The names of CuPy that npformer uses, without a GPU: streams are queues, and work may run as late as possible.
+
+What is asked of a stream is done at once, or (``works_at_once``) when somebody waits for it, and of other streams only
+as much as it waits for itself. Where an event is missing, numbers are missing: with streams that all wait, or with
+those that do but for the default one. While a stream records, what it is asked for is not done but written down with
+the memory it is about; a launch goes through what was written. Memory comes from pools: what an array had is handed
+to the next one of its size, what was given back is garbage. What is here is compared with CuPy itself, where that is
+installed, by ``test_names.py``.
+"""
+
+import ctypes
+import itertools
+import math
+import sys
+from collections import deque
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import numpy as np
+
+from npformer.backend.cupy import cupy_runtime
+from npformer.engine.cuda.source import REAL, files, source
+from npformer.functional import arrays
+from tests.engine.cuda import fake_cublas, host_runtime
+from tests.engine.cuda.device_array import NAMESPACE, DeviceArray
+
+UNIT = 512  # bytes by which memory is handed out
+
+
+class MachineFull(MemoryError):
+    """The memory is full."""
+
+
+class RecordingError(Exception):
+    """Something that cannot be done while recording."""
+
+
+class Memory:
+    """A piece of a pool, given back when nobody holds it any more."""
+
+    def __init__(self, pool, buffer):
+        self.pool, self.buffer = pool, buffer
+
+    def __del__(self):
+        self.pool.free.setdefault(self.buffer.nbytes, []).append(self.buffer)
+
+
+class Machine:
+    """Memory and streams. ``room`` is how many bytes it has; ``records`` counts graphs that were launched."""
+
+    def __init__(self):
+        self.room = 1 << 40
+        self.recorded = None  # a list of work while a stream records
+        self.records = self.launches = 0
+        self.streams = []
+        self.pools = []  # to the end: as with CuPy's, what is not given back is nobody's, and still taken
+        self.current = self.in_use = None  # stream and pool
+        self.memory = host_runtime.guarded
+        self.works_at_once = lambda stream: True
+
+    @property
+    def used(self):
+        """Bytes that all pools have."""
+        return sum(pool.total for pool in self.pools)
+
+    def expect_not_recording(self, what):
+        if self.recorded is not None:
+            raise RecordingError(f"{what} while recording")
+
+    def do(self, work):
+        """Ask the current stream for work, or write it down."""
+        if self.recorded is None:
+            self.current.ask(work)
+        else:
+            self.recorded.append(work)
+
+    def read(self, x):
+        """The numbers of the host's array behind a DeviceArray."""
+        self.expect_not_recording("reading an array's numbers")
+        self.current.synchronize()
+        return x
+
+    def soil(self, buffer):
+        self.do(lambda: buffer.fill(host_runtime.GARBAGE))
+
+    def empty(self, shape, dtype):
+        """An array that holds garbage, each time that this is done."""
+        kind = np.dtype(dtype)
+        size = math.prod(shape) * kind.itemsize
+        memory = self.in_use.malloc(size)
+        self.soil(memory.buffer)
+        return DeviceArray(self, memory, memory.buffer[:size].view(kind).reshape(shape))
+
+
+def installed(monkeypatch):
+    """emulated(), in place of CuPy."""
+    found = emulated()
+    monkeypatch.setitem(sys.modules, "cupy", found)
+    monkeypatch.setattr(cupy_runtime, "loaded_library", lambda: found.cublas)
+    monkeypatch.setitem(arrays._namespace_by_type, DeviceArray, NAMESPACE)  # else CuPy is looked for
+    return found
+
+
+def emulated():
+    """What ``import cupy`` finds; ``machine`` and ``cublas`` are what stands behind it."""
+    machine = Machine()
+    found = _classes(machine)
+    machine.pointer = found.MemoryPointer
+    machine.in_use = default = found.MemoryPool()
+    machine.current = found.Stream(null=True)
+
+    @contextmanager
+    def using_allocator(allocator=None):
+        machine.in_use, before = allocator.__self__, machine.in_use
+        try:
+            yield
+        finally:
+            machine.in_use = before
+
+    def empty(shape, dtype=float):
+        return machine.empty((shape,) if isinstance(shape, int) else shape, dtype)
+
+    def zeros(shape, dtype=float):
+        x = empty(shape, dtype)
+        machine.do(lambda target=x.bare: target.fill(0))
+        return x
+
+    def array(obj, dtype=None):
+        machine.expect_not_recording("a copy from the host")
+        x, numbers = machine.empty(np.shape(obj), dtype), np.array(obj)
+        machine.do(lambda target=x.bare: np.copyto(target, numbers, casting="unsafe"))
+        return x
+
+    cuda = SimpleNamespace(
+        Device=found.Device, Event=found.Event, MemoryPool=found.MemoryPool, Stream=found.Stream,
+        alloc_pinned_memory=lambda size: found.PinnedMemoryPointer(size), get_allocator=lambda: default.malloc,
+        get_current_stream=lambda device_id=-1: machine.current, using_allocator=using_allocator,
+        runtime=SimpleNamespace(getDeviceProperties=lambda device: {"name": b"a machine without a GPU"}),
+    )  # fmt: skip
+    return SimpleNamespace(
+        RawModule=found.RawModule, array=array, ascontiguousarray=lambda a: a if a.flags.c_contiguous else a.copy(),
+        asnumpy=lambda a: np.array(machine.read(a.bare)), cuda=cuda, empty=empty, ndarray=DeviceArray, uint8=np.uint8,
+        get_default_memory_pool=lambda: default, get_default_pinned_memory_pool=lambda: found.PinnedMemoryPool(),
+        zeros=zeros, machine=machine, classes=found, cublas=_cublas(machine),
+    )  # fmt: skip
+
+
+def _classes(machine):
+    """CuPy's classes, on a machine."""
+    numbers = itertools.count(1)
+    kernels = host_runtime.HostRuntime()
+
+    class Stream:
+        def __init__(self, null=False, non_blocking=False):
+            assert null or non_blocking, "a stream that waits for the default one cannot be recorded beside it"
+            self.ptr, self.is_default, self.asked, self.done = next(numbers), null, 0, 0
+            self._waiting, self._before = deque(), []
+            machine.streams.append(self)
+
+        def __enter__(self):
+            self._before.append(machine.current)
+            machine.current = self
+            return self
+
+        def __exit__(self, *args):
+            machine.current = self._before.pop()
+
+        def ask(self, work):
+            self._waiting.append(work)
+            self.asked += 1
+            if machine.works_at_once(self):
+                self.run_until(self.asked)
+
+        def run_until(self, count):
+            while self.done < count:
+                self.done += 1
+                with np.errstate(all="ignore"):
+                    self._waiting.popleft()()
+
+        def synchronize(self):
+            machine.expect_not_recording("waiting")
+            self.run_until(self.asked)
+
+        def record(self, event=None):
+            event.record(self)
+            return event
+
+        def wait_event(self, event):
+            stream, count = event.place
+            self.ask(lambda: stream.run_until(count))
+
+        def begin_capture(self, mode=None):
+            assert machine.current is self
+            machine.recorded = []
+
+        def end_capture(self):
+            graph, machine.recorded = Graph(machine.recorded), None
+            return graph
+
+    class Event:
+        def __init__(self, block=False, disable_timing=False):
+            self.place = machine.current, 0
+
+        def record(self, stream=None):
+            stream = stream or machine.current
+            self.place = stream, stream.asked
+
+        def synchronize(self):
+            stream, count = self.place
+            stream.run_until(count)
+
+    class Graph:
+        def __init__(self, record):
+            self.nodes, self._is_new = record, True
+
+        def launch(self, stream=None):
+            machine.expect_not_recording("a launch")
+            machine.launches += 1
+            machine.records += self._is_new
+            self._is_new = False
+            for work in self.nodes:
+                machine.do(work)
+
+    class MemoryPool:
+        def __init__(self, allocator=None):
+            self.total, self.free = 0, {}
+            machine.pools.append(self)
+
+        def malloc(self, size):
+            size = max(1, -(-size // UNIT)) * UNIT
+            free = self.free.get(size)
+            if free:
+                return Memory(self, free.pop())
+            machine.expect_not_recording("asking the driver for memory")
+            if machine.used + size > machine.room:
+                raise MachineFull(f"no room for {size} bytes")
+            self.total += size
+            return Memory(self, machine.memory((size,), np.uint8))
+
+        def free_all_blocks(self, stream=None):
+            assert all(each.done == each.asked for each in machine.streams), "somebody may still use it"
+            for size, buffers in self.free.items():
+                for buffer in buffers:
+                    buffer.fill(host_runtime.GARBAGE)
+                    self.total -= size
+            self.free = {}
+
+        def total_bytes(self):
+            return self.total
+
+    class PinnedMemoryPool:
+        def free_all_blocks(self):
+            pass
+
+    class PinnedMemoryPointer(bytearray):
+        @property
+        def ptr(self):
+            return ctypes.addressof(ctypes.c_char.from_buffer(self))
+
+    class MemoryPointer:
+        def __init__(self, array):
+            self._array, self.ptr = array, int(array.ctypes.data)
+
+        def copy_from_host_async(self, mem, size, stream=None):
+            machine.expect_not_recording("a copy from the host")
+            machine.do(lambda to=self.ptr: ctypes.memmove(to, mem, size) and None)
+
+    class Device:
+        def __init__(self, device=None):
+            self.id = 0
+
+        def synchronize(self):
+            for stream in machine.streams:
+                stream.synchronize()
+
+    class RawModule:
+        def __init__(self, code, *, options=()):
+            self._kind = {source(file, dtype): (file, dtype) for file in files() for dtype in REAL}[code]
+
+        def get_function(self, name):
+            return RawKernel(name, *self._kind)
+
+    class RawKernel:
+        def __init__(self, name, file, dtype):
+            self._name, self._dtype = f"{file}.{name}", dtype
+
+        def __call__(self, grid, block, args):
+            given = [x.bare if isinstance(x, DeviceArray) else x for x in args]
+            assert not any(isinstance(x, np.ndarray) for x in args), "an array of the host"
+            machine.do(lambda: kernels.launch(self._name, self._dtype, grid[0], block[0], *given))
+
+    return SimpleNamespace(**{name: kind for name, kind in locals().items() if isinstance(kind, type)})
+
+
+def _cublas(machine):
+    """The library, whose products wait for their turn on a stream."""
+    library = fake_cublas.FakeCublas()
+
+    def waiting(function):
+        def called(*arguments):
+            def product():
+                assert function(*arguments) == 0
+
+            machine.do(product)
+            return 0
+
+        return called
+
+    for name in fake_cublas.DECLARED:
+        if "Gemm" in name:
+            setattr(library, name, waiting(getattr(library, name)))
+    return library

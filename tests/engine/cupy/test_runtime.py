@@ -1,0 +1,77 @@
+"""The graph driver and the device runtime for CuPy, whole, without a GPU."""
+
+import gc
+
+import numpy as np
+import pytest
+
+from npformer import Adam, TrainStep, Transformer, TransformerConfig
+from npformer.backend.cupy import cupy_backend
+from npformer.engine.cupy.graph_driver import CupyDriver
+from tests.engine.cuda.host_runtime import compiler_problem
+from tests.engine.cupy import emulated
+
+pytestmark = pytest.mark.skipif(compiler_problem() is not None, reason=str(compiler_problem()))
+CONFIG = TransformerConfig(9, 9, d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=12)
+
+
+@pytest.fixture
+def cupy(monkeypatch):
+    return emulated.installed(monkeypatch)
+
+
+def trained(steps=7, lengths=(5,)):
+    """Losses, which nobody reads before the end, and the parameters."""
+    rng, backend = np.random.default_rng(3), cupy_backend("float32", "cuda")
+    model = Transformer(CONFIG, backend=backend, seed=2)
+    step = TrainStep(model, Adam(model.arena, lr=0.01), seed=5, clip_norm=0.7)
+    losses = [step(*rng.integers(1, 9, (3, 4, lengths[i % len(lengths)]))) for i in range(steps)]
+    return [*(float(loss) for loss in losses), backend.host(model.arena.values)]
+
+
+#: Which streams work at once: none; all that CuPy does not begin with.
+LAZY = lambda stream: False  # noqa: E731
+HASTY = lambda stream: not stream.is_default  # noqa: E731
+
+
+@pytest.mark.parametrize("at_once", [LAZY, HASTY], ids=["lazy streams", "hasty ones"])
+@pytest.mark.parametrize("lengths", [(5,), (5, 3)], ids=["one shape", "two by turns"])
+def test_a_training_waits_for_all_that_it_needs(cupy, lengths, at_once):
+    """More steps than inputs are kept for, on two streams, of which the host waits for neither."""
+    expected = trained(12, lengths)
+    cupy.machine.works_at_once = at_once
+    for x, y in zip(trained(12, lengths), expected, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize(("waits", "at_once"), [("graphs", LAZY), ("caller", HASTY)])
+def test_a_stream_that_does_not_wait_is_seen(cupy, monkeypatch, waits, at_once):
+    cupy.machine.works_at_once = at_once
+    expected = trained()
+    real = cupy.classes.Stream.wait_event
+
+    def wait_event(self, event):
+        if self.is_default == (waits == "caller"):
+            real(self, event)
+
+    monkeypatch.setattr(cupy.classes.Stream, "wait_event", wait_event)
+    assert not all(np.array_equal(x, y) for x, y in zip(trained(), expected, strict=True))
+
+
+def test_inputs_are_not_overwritten_before_they_are_copied(cupy, monkeypatch):
+    """The event that says when a place is free again is waited for: without, twelve steps would share four places."""
+    cupy.machine.works_at_once = LAZY
+    expected = trained(12)
+    monkeypatch.setattr(cupy.classes.Event, "synchronize", lambda self: None)
+    assert not all(np.array_equal(x, y) for x, y in zip(trained(12), expected, strict=True))
+
+
+def test_nothing_is_collected_while_a_stream_records(cupy):
+    """A forgotten step's finalizer waits for the device, which ends a capture."""
+    driver = CupyDriver("a GPU")
+    seen = []
+    with driver.using(driver.pool()):
+        driver.record(lambda: seen.append(gc.isenabled()))
+        with pytest.raises(ZeroDivisionError):
+            driver.record(lambda: 1 / 0)
+    assert (seen, gc.isenabled()) == ([False], True)

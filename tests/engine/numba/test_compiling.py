@@ -1,0 +1,186 @@
+"""Kernels are compiled once, said so, kept on disk, where they are called, and never in the middle of training."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import npformer
+from npformer.backend import get_backend
+from npformer.decoding import greedy
+from npformer.engine.numba import compiling
+from npformer.models import Transformer, TransformerConfig
+from npformer.optim import Adam
+from npformer.training import TrainStep
+
+#: One kernel is enough to see how it is done.
+PREPARE = """
+from npformer.engine.numba import adam, compiling
+compiling.prepare([adam.update], "float32")
+compiling.prepare([adam.update], "float32")
+import numpy as np
+p, g, m, v = np.ones((4, 3), "float32")
+adam.update(p, g, m, v, 1.0, 0.9, 0.1, 1e-9, 1.0, 1.0)
+print(p[0])
+"""
+
+
+@pytest.fixture
+def run(run_apart):
+    """run(program, …): what it says on stderr; on stdout only PREPARE says something."""
+
+    def said(program, **options):
+        out, lines = run_apart(program, **options)
+        assert out == ("" if PREPARE not in program else "0.0\n")
+        return lines
+
+    return said
+
+
+def is_announced(said):
+    """Whether compiling was, in two lines, and nothing else said; or nothing at all."""
+    assert not said or len(said) == 2
+    assert not said or said[0] == "npformer: compiling 1 kernel for float32, once ..."
+    assert not said or said[1].startswith("npformer: compiled in ")
+    return bool(said)
+
+
+def test_it_is_said_once_and_what_is_on_disk_is_loaded_in_silence(tmp_path, run):
+    """Until a file is damaged, which is said, or a part in another file has changed."""
+    program = PREPARE + 'assert adam.update.is_kept("float32")\n'
+    package, cache = tmp_path / "package", tmp_path / "cache"
+    shutil.copytree(Path(npformer.__file__).parent, package / "npformer", ignore=shutil.ignore_patterns("__pycache__"))
+    said = [run(program, package=package, NUMBA_CACHE_DIR=str(cache)) for _ in range(2)]
+    (stored,) = (cache / "npformer").iterdir()
+    damaged = bytearray(stored.read_bytes())
+    damaged[len(damaged) // 2] ^= 4  # no more than a bit
+    stored.write_bytes(damaged)
+    said += [run(program, package=package, NUMBA_CACHE_DIR=str(cache)) for _ in range(2)]
+    assert "got files that are damaged or somebody else's" in said[2].pop(0)
+    part = package / "npformer/engine/numba/exponential.py"
+    part.write_text(part.read_text(encoding="utf-8") + "\n# changed\n", encoding="utf-8")
+    said += [run(program, package=package, NUMBA_CACHE_DIR=str(cache))]
+    assert list(map(is_announced, said)) == [True, False, True, False, True]
+    assert len(list((cache / "npformer").iterdir())) == 2  # the old version's is left to a checkout that has it
+
+
+def test_with_nowhere_to_keep_kernels_they_are_compiled_all_the_same(tmp_path, run):
+    """A file stands where the folder would be, and no other can be made either."""
+    (tmp_path / "npformer").touch()
+    nowhere = """
+import tempfile
+def refuse(*given, **more):
+    raise OSError(30, "Read-only file system")
+tempfile.mkdtemp = refuse
+"""
+    said = run(nowhere + PREPARE, NUMBA_CACHE_DIR=str(tmp_path))
+    assert f"{tmp_path / 'npformer'}: expected a folder for compiled kernels" in said[0]
+    assert is_announced(said[1:])
+
+
+def test_a_full_disk_costs_time_and_is_told(tmp_path, run):
+    full = """
+import os
+def no_space(*given):
+    raise OSError(28, "No space left on device")
+os.replace = no_space
+"""
+    said = run(full + PREPARE, NUMBA_CACHE_DIR=str(tmp_path))
+    assert "expected room for compiled kernels, got: No space left on device" in said.pop(1)
+    assert is_announced(said)
+    assert list((tmp_path / "npformer").iterdir()) == []
+
+
+def test_neither_npformer_nor_kernels_without_numba_import_it(run):
+    program = """
+import sys
+import npformer
+for kernels in ("numpy", "plain"):
+    npformer.get_backend("numpy", kernels=kernels)
+assert "numba" not in sys.modules and "llvmlite" not in sys.modules
+"""
+    assert run(program) == []
+
+
+def test_a_backend_compiles_nothing(tmp_path, run):
+    program = """
+from numba.core import dispatcher
+def refuse(*given):
+    raise AssertionError("something is compiled")
+dispatcher._FunctionCompiler.compile = refuse
+import npformer
+for dtype in ("float32", "float64"):
+    for kernels in ("numba", "auto"):
+        npformer.Transformer(npformer.TransformerConfig(9, 9, d_model=8, num_heads=2, d_ff=8),
+                             backend=npformer.get_backend("numpy", dtype, kernels=kernels))
+"""
+    assert run(program, NUMBA_CACHE_DIR=str(tmp_path)) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ones_own_pair_is_checked_without_numba_and_without_pictures(tmp_path, run):
+    program = """
+import sys
+import numpy as np
+import npformer as npf
+pair = (lambda x: (np.sin(x), x), lambda dy, x: (dy * np.cos(x),))
+x = np.random.default_rng(0).normal(size=(3, 4))
+for check in (npf.gradcheck, npf.certify, npf.prove):
+    assert check(pair, x).ok
+assert {"numba", "llvmlite", "matplotlib"}.isdisjoint(sys.modules)
+"""
+    assert run(program, NUMBA_CACHE_DIR=str(tmp_path)) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_first_call_compiles_once_whoever_makes_it(tmp_path, run):
+    """Other threads that come meanwhile wait; arguments that a kernel does not take are refused as ever."""
+    program = """
+import threading
+import numpy as np
+from npformer.engine.numba import compiling, elementwise
+compiled = []
+before = compiling.Kernel.compile
+compiling.Kernel.compile = lambda kernel, dtype: compiled.append((kernel.name, dtype)) or before(kernel, dtype)
+def call():
+    a, b, y = np.ones((3, 4), "float32")
+    elementwise.add(a, b, y)
+    assert y.tolist() == [2.0] * 4
+threads = [threading.Thread(target=call) for _ in range(3)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert compiled == [("elementwise.add", "float32")]
+assert len(elementwise.add.dispatcher.signatures) == 1
+for wrong in (np.ones((4, 1), "float32"), np.ones(4, "int64"), "a"):
+    try:
+        elementwise.add(wrong, np.ones(4, "float32"), np.ones(4, "float32"))
+    except TypeError:
+        continue
+    raise AssertionError(wrong)
+assert compiled == [("elementwise.add", "float32")]
+"""
+    assert is_announced(run(program, NUMBA_CACHE_DIR=str(tmp_path)))
+
+
+def test_training_and_decoding_compile_nothing_more(dtype):
+    """A writable array where one is only read, a NumPy number: Numba would have a kernel of its own for each."""
+    backend = get_backend("numpy", dtype, kernels="numba", threads=2)
+    ids = np.random.default_rng(0).integers(1, 9, size=(6, 5))
+    variants = [
+        {},
+        {"norm_order": "pre", "activation": "gelu", "positions": "learned", "tie_embeddings": True, "recompute": True},
+    ]
+    for changes in variants:
+        config = TransformerConfig(
+            9, 9, d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=12, max_seq_len=8, **changes
+        )
+        model = Transformer(config, backend=backend)
+        step = TrainStep(model, Adam(model.arena), clip_norm=np.float32(1.0), accumulate=2, label_smoothing=0.1)
+        step(ids, ids, ids)
+        greedy(model, ids[:1], max_len=4)
+        greedy(model, ids, max_len=4)
+    for kernel in compiling._kernels:
+        assert set(kernel.dispatcher.signatures) == {kernel.types(each) for each in compiling.DTYPES}

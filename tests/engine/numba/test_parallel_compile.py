@@ -1,0 +1,144 @@
+"""Several kernels are compiled at a time, in processes of their own, and a person sees how far it is."""
+
+import io
+import subprocess
+import sys
+
+import pytest
+
+from npformer.engine.numba import parallel_compile
+
+NAMES = ["elementwise.add", "elementwise.compare"]
+#: Two small kernels; says which of them this process compiled itself.
+PROGRAM = """
+from npformer.engine.numba import compiling, elementwise, parallel_compile
+own, before = [], compiling.Kernel.compile
+compiling.Kernel.compile = lambda kernel, dtype: own.append(kernel.name) or before(kernel, dtype)
+parallel_compile.cores = lambda: CORES
+BEFORE
+missing = compiling.prepare([elementwise.add, elementwise.compare], "float32")
+assert [kernel.name for kernel in missing] == ["elementwise.add", "elementwise.compare"]
+assert all(kernel.is_ready("float32") for kernel in missing)
+print(*own)
+"""
+DYING = """
+def dying(*given):
+    popen, python = parallel_compile.subprocess.Popen, parallel_compile.sys.executable
+    return popen([python, "-c", ""], stdin=-1, stdout=-1, text=True)
+parallel_compile._child = dying
+"""
+
+
+@pytest.fixture
+def compiled(run_apart, tmp_path):
+    """compiled(cores, before): what a process compiled itself of PROGRAM with an empty folder, and what it said."""
+
+    def run(cores, before=""):
+        program = PROGRAM.replace("CORES", str(cores)).replace("BEFORE", before)
+        out, said = run_apart(program, NUMBA_CACHE_DIR=str(tmp_path))
+        return out.split(), said
+
+    return run
+
+
+def test_processes_compile_and_this_one_takes_what_they_kept(compiled):
+    own, said = compiled(2)
+    assert own == []
+    assert said[0] == "npformer: compiling 2 kernels for float32, once ..."
+    assert [line.partition(",")[0] for line in said[1:3]] == ["npformer: 1 of 2", "npformer: 2 of 2"]
+    assert sorted(line.partition(", ")[2] for line in said[1:3]) == NAMES
+    assert said[3].startswith("npformer: compiled in ")
+    assert len(said) == 4
+
+
+@pytest.mark.parametrize(
+    ("cores", "before"),
+    [(1, ""), (2, DYING), (2, "parallel_compile.sys.executable = None")],
+    ids=["one core", "processes that die", "no program to start"],
+)
+def test_what_processes_do_not_bring_about_this_one_does(cores, before, compiled):
+    own, said = compiled(cores, before)
+    assert own == NAMES
+    assert [line.partition(", ")[2] for line in said[1:3]] == NAMES
+    assert len(said) == 4
+
+
+class Compilable:
+    """A kernel that is there once it has been compiled."""
+
+    def __init__(self, name):
+        self.name, self.ready = name, False
+
+    def load(self, dtype):
+        return self.ready
+
+    def compile(self, dtype):
+        self.ready = True
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_on_a_terminal_it_is_a_bar(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(parallel_compile, "cores", lambda: 1)
+    parallel_compile.compile_several([Compilable(name) for name in "abc"], "float32")
+    said = terminal.getvalue()
+    assert "3 of 3 |" in said
+    assert ", b" not in said
+    assert said.splitlines()[-1].strip().startswith("npformer: compiled in ")
+
+
+class Notebook(io.StringIO):
+    """What a cell of a notebook has for standard error: no terminal, but text after a \\r replaces the line."""
+
+
+Notebook.__module__ = "ipykernel.iostream"
+
+
+@pytest.mark.parametrize("stream", [Notebook, Terminal])
+def test_kernels_that_are_compiled_one_by_one_leave_no_lines(stream, monkeypatch):
+    """As in the first check of a model: each operation compiles its kernel when it is first called."""
+    shown = stream()
+    monkeypatch.setattr(sys, "stderr", shown)
+    for name in "abcdefghijklm":
+        parallel_compile.compile_several([Compilable(name)], "float64")
+    said = shown.getvalue()
+    assert said.count("npformer: compiling 1 kernel for float64, once ...") == 13
+    assert "\n" not in said
+    assert said.endswith("\r")
+    assert not said.split("\r")[-2].strip(), "what was shown is overwritten"
+
+
+def test_in_a_notebook_several_kernels_are_one_bar(monkeypatch):
+    notebook = Notebook()
+    monkeypatch.setattr(sys, "stderr", notebook)
+    monkeypatch.setattr(parallel_compile, "cores", lambda: 1)
+    parallel_compile.compile_several([Compilable(name) for name in "abcdefg"], "float32")
+    first, *bar, last, end = notebook.getvalue().split("\n")
+    assert (first, bar, end) == ("npformer: compiling 7 kernels for float32, once ...", [], "")
+    assert "7 of 7 |" in last
+    assert last.rpartition("\r")[2].startswith("npformer: compiled in ")
+
+
+def test_an_interrupt_ends_the_processes(monkeypatch):
+    children = []
+
+    def child(*_):
+        program = "import time; time.sleep(600)"
+        children.append(subprocess.Popen([sys.executable, "-c", program], text=True, stdin=-1, stdout=-1))
+        return children[-1]
+
+    class Thread(parallel_compile.threading.Thread):
+        def join(self, timeout=None):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(parallel_compile, "cores", lambda: 2)
+    monkeypatch.setattr(parallel_compile, "_child", child)
+    monkeypatch.setattr(parallel_compile.threading, "Thread", Thread)
+    with pytest.raises(KeyboardInterrupt):
+        parallel_compile.compile_several([Compilable(name) for name in "abc"], "float32")
+    assert [each.poll() is not None for each in children] == [True, True]

@@ -1,0 +1,76 @@
+"""Compiled Philox draws the numbers of functional/philox.py, from any place on."""
+
+import numpy as np
+import pytest
+
+from npformer.engine.numba.compiling import inlined
+from npformer.engine.numba.philox import NOTHING_DROPPED, draw_lanes, numbers, room_for_lanes
+from npformer.errors import ConfigError
+from npformer.functional import Draw, philox_bits
+from npformer.functional.dropout import dropout_threshold
+from npformer.functional.philox import WORD
+
+EXTREMES = [0, 1, 2**32, 2**63 - 1, 2**63, WORD - 1, WORD]
+
+
+@inlined
+def drawn(seed, site, step, micro, start, size):
+    room = room_for_lanes(size)
+    words = np.full(room.size + 4, np.uint64(0))  # one block more than there is room for
+    base = draw_lanes(words, seed, site, step, micro, start, size)
+    return words, base, room.size
+
+
+def take_lanes(numbers, size):
+    """So many numbers of a draw."""
+    words, base, room = drawn(*numbers[:5], size)
+    assert not words[room:].any(), "written past the room"
+    return np.asarray(words.view(np.uint16)[base : base + size])
+
+
+def take(draw, shape):
+    like = np.empty(shape)
+    return take_lanes(numbers(draw, like), like.size)
+
+
+def test_many_draws():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        seed, step, micro, site = (int(n) for n in rng.integers(0, WORD, size=4, dtype=np.uint64, endpoint=True))
+        shape, first_row = tuple(int(n) for n in rng.integers(1, 12, size=3)), int(rng.integers(0, 1000))
+        draw = Draw(seed, step, micro, site, 0.5, first_row)
+        found = take(draw, shape)
+        assert np.array_equal(found, philox_bits(draw, found.size, np.empty(shape))), draw
+
+
+@pytest.mark.parametrize("step", EXTREMES)
+def test_extreme_words(step):
+    for seed, micro, site in zip(EXTREMES, reversed(EXTREMES), EXTREMES[3:] + EXTREMES[:3], strict=True):
+        draw = Draw(seed, step, micro, site, 0.5, 3)
+        assert np.array_equal(take(draw, (2, 37)), philox_bits(draw, 74, np.empty((2, 37))))
+
+
+@pytest.mark.parametrize("size", [*range(35), 8191, 8192])
+def test_every_size_from_every_lane(size):
+    draw = Draw(1, 2, 3, 4, 0.5)
+    whole = philox_bits(draw, size + 40, np.empty(1))
+    for start in range(18):
+        lanes = numbers(draw, np.empty(1))._replace(start=start)
+        assert np.array_equal(take_lanes(lanes, size), whole[start : start + size]), start
+
+
+def test_far_along_a_batch():
+    """Numbers beyond 2³²: a long batch of long rows."""
+    draw = Draw(1, 2, 3, 4, 0.5, first_row=2**33 + 1)
+    assert np.array_equal(take(draw, (1, 19)), philox_bits(draw, 19, np.empty((1, 19))))
+
+
+def test_the_arguments_of_a_kernel():
+    assert numbers(None, np.empty((2, 3))) == NOTHING_DROPPED
+    assert NOTHING_DROPPED.threshold == 0
+    drawn = numbers(Draw(WORD, np.uint64(2**63), 1, 2, 0.3, 5), np.empty((2, 3)))
+    assert drawn[:5] == (-1, 2, -(2**63), 1, 15)
+    assert drawn[5:] == dropout_threshold(0.3)
+    assert numbers(Draw(0, 0, 0, 0, 1e-9), np.empty(3)).threshold == 0  # so little is nothing
+    with pytest.raises(ConfigError, match="0 <= rate < 1"):
+        numbers(Draw(0, 0, 0, 0, 1.0), np.empty(3))

@@ -1,0 +1,111 @@
+"""A replica has the model's values, whatever happens to them, its own gradients, and shares the rest."""
+
+import numpy as np
+import pytest
+
+from npformer.engine.replica import Replicas, gradient_replica
+from npformer.layers import Layer, Linear, RandomKey
+from npformer.layers.owner import version_of
+from npformer.layers.parameter import Parameter, ParameterView
+
+KEY = RandomKey(3, 1)
+KINDS = [{}, {"tie_embeddings": True, "norm_order": "pre"}, {"positions": "learned"}]
+EVERY_KIND = pytest.mark.parametrize("changes", KINDS, ids=["post-LN", "pre-LN, tied", "learned positions"])
+
+
+def backpropagate(model, batch, key=KEY):
+    """The logits; adds to the gradients."""
+    logits, cache = model.forward(batch[0], batch[1], key=key)
+    model.backward(np.cos(logits), cache)
+    return np.asarray(logits)
+
+
+def parts(thing):
+    """(attribute, value) of a layer or parameter and of all those in it."""
+    found = []
+    for name, value in vars(thing).items():
+        if name == "_version":
+            continue
+        for part in value if isinstance(value, tuple) else (value,):
+            found.append((name, part))
+            if isinstance(part, Layer | Parameter | ParameterView):
+                found += parts(part)
+    return found
+
+
+@EVERY_KIND
+def test_it_computes_the_same_and_its_gradients_are_its_own(numpy64, small_model, batch, changes):
+    model = small_model(numpy64, dropout=0.3, **changes)
+    replica = gradient_replica(model)
+    assert [name for name, _ in replica.named_parameters()] == [name for name, _ in model.named_parameters()]
+    logits = backpropagate(model, batch)
+    assert not replica.arena.grads.any()
+    true = model.arena.grads.copy()
+    assert true.any()
+    assert np.array_equal(backpropagate(replica, batch), logits)
+    assert np.array_equal(model.arena.grads, true)
+    assert np.array_equal(replica.arena.grads, true)
+    for (name, own), (_, other) in zip(replica.named_parameters(), model.named_parameters(), strict=True):
+        assert np.shares_memory(own.data, other.data), name
+        assert np.shares_memory(own.grad, replica.arena.grads), name
+        assert not np.shares_memory(own.grad, model.arena.grads), name
+        assert np.array_equal(own.grad, other.grad), name
+
+
+@EVERY_KIND
+def test_it_shares_all_but_layers_and_gradients(numpy64, small_model, changes):
+    model = small_model(numpy64, **changes)
+    theirs, own = parts(model), parts(gradient_replica(model))
+    assert [name for name, _ in own] == [name for name, _ in theirs]
+    for (name, mine), (_, other) in zip(own, theirs, strict=True):
+        if name in ("_grad", "arena") or isinstance(other, Layer | Parameter | ParameterView):
+            assert mine is not other, name
+        elif name == "columns":
+            assert mine == other
+        else:
+            assert mine is other, name
+
+
+def test_a_model_with_things_that_cannot_be_copied_has_a_replica(numpy64, small_model, batch):
+    model = small_model(numpy64)
+    model.notes = open(__file__, encoding="utf-8")  # noqa: SIM115 - a user may hang anything on a model
+    with model.notes:
+        replica = gradient_replica(model)
+    assert replica.notes is model.notes
+    assert np.array_equal(replica(*batch[:2]), model(*batch[:2]))
+
+
+def test_layers_in_containers_have_replicas_too(numpy64, small_model):
+    """Each once: what two layers share, their replicas share."""
+    model = small_model(numpy64)
+    first, second = model.encoder.layers
+    first.pair = second.pair = pair = (Linear(2, 2, backend=numpy64), "a word")
+    first.by_name = {"one": pair[0]}
+    first.words = ("a", "b")
+    replicas = gradient_replica(model).encoder.layers
+    assert replicas[0].pair is replicas[1].pair
+    assert replicas[0].pair[0] is replicas[0].by_name["one"] is not pair[0]
+    assert replicas[0].pair[0].weight.data is pair[0].weight.data
+    assert replicas[0].pair[0].weight.grad is not pair[0].weight.grad
+    assert replicas[0].words is first.words
+
+
+def test_replicas_are_made_once_for_a_version(numpy64, small_model, batch):
+    model = small_model(numpy64, dropout=0.3)
+    replicas, version = Replicas(model), version_of(model)
+    assert replicas.first(0, version) == []
+    (one,) = replicas.first(1, version)
+    three = replicas.first(3, version)
+    assert three[0] is one
+    assert len({id(replica.arena) for replica in (model, *three)}) == 4
+    assert replicas.first(2, version) == three[:2]
+    backpropagate(model, batch)
+    model.arena.values += 1
+    model.arena.configure("encoder", trainable=False)
+    model.zero_grad()
+    assert replicas.first(3, version_of(model)) == three
+    model.encoder.layers[1].dropout = 0.4
+    model.decoder.layers = model.decoder.layers[::-1]
+    new = replicas.first(2, version_of(model))
+    assert not set(map(id, new)) & set(map(id, three))
+    assert np.array_equal(backpropagate(new[1], batch), backpropagate(model, batch))

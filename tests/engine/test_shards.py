@@ -1,0 +1,165 @@
+"""Threads share a batch; losses, gradients and parameters equal those of one thread, up to rounding."""
+
+import gc
+from dataclasses import replace
+from weakref import ref
+
+import numpy as np
+import pytest
+
+from npformer.backend import Pair, get_backend
+from npformer.layers import RandomKey
+from npformer.training import TrainStep
+from npformer.training.step_inputs import StepInputs, shards_of
+from tests.engine.conftest import CASES, bits, build, new_step, trained, trained_through_changes
+from tests.outputs import unchanged
+
+PADDED = np.array([[3, 5, 4, 6, 8, 2], [8, 2, 0, 0, 0, 0], [4, 7, 2, 0, 0, 0], [0] * 6, [0] * 6])
+#: Five rows; shared out to two threads the second part, to five the last two, are padding alone.
+UNEQUAL = (PADDED, PADDED, PADDED)
+EVEN = tuple(np.random.default_rng(0).integers(1, 9, size=(7, n)) for n in (5, 4, 4))
+ONE = tuple(ids[:1] for ids in EVEN)
+TWO = tuple(ids[1:3] for ids in EVEN)
+BATCHES = [UNEQUAL, EVEN, ONE, TWO, UNEQUAL]
+
+
+def same(found, true):
+    for step, (some, others) in enumerate(zip(found, true, strict=True)):
+        for name, a, b in zip(("loss", "gradient", "parameters"), some, others, strict=True):
+            np.testing.assert_allclose(a, b, rtol=0, atol=1e-12 * max(1, np.max(np.abs(b))), err_msg=f"{name}, {step}")
+
+
+@pytest.fixture
+def on_threads(kernels):
+    """on_threads(n, dtype): NumPy with each table of kernels in turn, on so many threads."""
+    return lambda threads, dtype="float64": get_backend("numpy", dtype, kernels=kernels, threads=threads)
+
+
+@pytest.fixture
+def numpy_on_threads():
+    """numpy_on_threads(n): the plain pairs in float64 on so many threads."""
+    return lambda threads: get_backend("numpy", "float64", kernels="plain", threads=threads)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_any_number_of_threads_gives_the_result_of_one(case, on_threads):
+    changes, options = CASES[case]
+    alone = trained(new_step(build(on_threads(1), **changes), **options), BATCHES)
+    for threads in (2, 3, 5):
+        same(trained(new_step(build(on_threads(threads), **changes), **options), BATCHES), alone)
+
+
+def test_rows_are_counted_from_the_first_of_their_micro_batch(numpy_on_threads):
+    """So a micro-batch draws the masks that it would draw wherever it stood in the batch."""
+    backend = numpy_on_threads(1)
+    shares = [[(slice(0, 2), 0.3), (slice(2, 4), 0.3)], [(slice(4, 6), 0.3), (slice(6, 7), 0.1)]]
+    found = shards_of(StepInputs(0, None, shares, EVEN[:2], EVEN[2]), backend)
+    assert [[each.rows for each in micro] for micro in found] == [
+        [slice(0, 2), slice(2, 4)],
+        [slice(0, 2), slice(2, 3)],
+    ]
+    for micro, given in zip(found, shares, strict=True):
+        for shard, (rows, share) in zip(micro, given, strict=True):
+            assert shard.share == share
+            assert all(np.array_equal(here, ids[rows]) for here, ids in zip(shard.batch, EVEN, strict=True))
+
+
+def test_the_cases_can_tell_a_wrong_share_and_a_wrong_mask(numpy_on_threads, monkeypatch):
+    """Without n_i/N, or with each part's masks drawn from the start, the test above would fail."""
+    alone = trained(new_step(build(numpy_on_threads(1))), BATCHES)
+    with monkeypatch.context() as patch:
+        shares = TrainStep._shares
+        patch.setattr(TrainStep, "_shares", lambda *given: [[(rows, 1 / 3) for rows, _ in shares(*given)[0]]])
+        with pytest.raises(AssertionError, match="loss, 0"):
+            same(trained(new_step(build(numpy_on_threads(3))), BATCHES), alone)
+    monkeypatch.setattr("npformer.training.step.RandomKey", lambda *words, first_row: RandomKey(*words))
+    with pytest.raises(AssertionError, match="loss, 0"):
+        same(trained(new_step(build(numpy_on_threads(3))), BATCHES), alone)
+
+
+def test_changes_between_steps_reach_every_thread(numpy_on_threads):
+    """Also when the threads have their replicas already."""
+    runs = [
+        trained_through_changes(new_step(build(numpy_on_threads(threads)), clip_norm=0.05), BATCHES[:2])
+        for threads in (1, 3)
+    ]
+    same(*runs)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_one_seed_and_one_thread_count_give_the_same_run_to_the_bit(dtype, on_threads):
+    options = {"accumulate": 2, "clip_norm": 0.05}
+    runs = [trained(new_step(build(on_threads(3, dtype)), **options), BATCHES) for _ in range(2)]
+    assert bits(runs[0]) == bits(runs[1])
+
+
+def failing_at(backend, token):
+    """The backend, but the loss of a part with this target fails."""
+    loss = backend.ops.cross_entropy
+
+    def forward(logits, targets, *options):
+        if np.any(targets == token):
+            raise MemoryError(f"no room for {token}")
+        return loss.forward(logits, targets, *options)
+
+    return replace(backend, ops=replace(backend.ops, cross_entropy=Pair(forward, loss.backward)))
+
+
+@pytest.mark.parametrize("token", [1, 2, 3], ids=["the caller's part", "a thread's", "the last thread's"])
+def test_an_error_on_any_thread_leaves_everything_as_it_was(token, numpy_on_threads):
+    target = np.array([[1, 4, 4], [2, 4, 4], [3, 4, 4]])
+    step = new_step(build(failing_at(numpy_on_threads(3), token)))
+    good = (target, target, np.full_like(target, 5))
+    step(*good)
+    state = unchanged(step.model.arena, step.optimizer.m, step.optimizer.v)
+    with state, pytest.raises(MemoryError, match=f"no room for {token}"):
+        step(target, target, target)
+    assert step.step_number == 1
+    calm = new_step(build(numpy_on_threads(1)))
+    same(trained(step, [good]), trained(calm, [good, good])[1:])  # nothing is left over in a replica's gradients
+
+
+def test_no_more_replicas_than_shards_and_none_for_one_thread(numpy_on_threads):
+    for threads, rows, replicas in ((5, 1, 0), (5, 2, 1), (3, 7, 2)):
+        step = new_step(build(numpy_on_threads(threads)))
+        step(*(ids[:rows] for ids in EVEN))
+        assert len(step.runner.shards.replicas._made) == replicas
+
+
+@pytest.mark.parametrize(
+    ("least", "accumulate", "parts"),
+    [(1, 1, [3]), (117, 1, [2]), (176, 1, [1]), (100, 2, [2, 1])],  # of 7·5·10 numbers; of 4·5·10 and 3·5·10
+)
+def test_a_part_has_enough_numbers_to_pay(least, accumulate, parts):
+    on = get_backend("numpy", "float64", kernels="numpy", threads=3)
+    on = replace(on, engine=replace(on.engine, least_part=least))
+    step = new_step(build(on, d_model=10), accumulate=accumulate)
+    given = step._check(EVEN, 0)
+    assert [len(some) for some in given.shares] == parts
+    alone = new_step(
+        build(get_backend("numpy", "float64", kernels="numpy", threads=1), d_model=10), accumulate=accumulate
+    )
+    same(trained(step, [EVEN]), trained(alone, [EVEN]))
+
+
+def test_a_backend_of_more_threads_than_the_step_was_made_for(numpy_on_threads):
+    step, true = (new_step(build(numpy_on_threads(2))) for _ in range(2))
+    other = numpy_on_threads(5)
+    for layer in step.model.all_layers():
+        layer.backend = other
+    same(trained(step, BATCHES), trained(true, BATCHES))
+
+
+def test_the_replicas_go_with_the_step_at_once(numpy_on_threads):
+    """Their gradients are as large as the model; waiting for the garbage collector would keep them for long."""
+    gc.disable()
+    try:
+        step = new_step(build(numpy_on_threads(3)))
+        step(*EVEN)
+        alive = [ref(replica.arena.grads) for replica in step.runner.shards.replicas._made]
+        assert len(alive) == 2
+        assert all(grads() is not None for grads in alive)
+        del step
+        assert all(grads() is None for grads in alive)
+    finally:
+        gc.enable()

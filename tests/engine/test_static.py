@@ -1,0 +1,76 @@
+"""Which models may be recorded or fused: those whose classes are all declared static, with their own methods."""
+
+from types import MethodType
+
+import numpy as np
+import pytest
+
+from npformer import greedy, layers
+from npformer.backend import get_backend
+from npformer.engine.static import is_static
+from npformer.layers import FeedForward, Layer, ScaledDotProduct
+from npformer.layers.owner import Owner
+from npformer.models import Decoder, Encoder, Transformer
+
+KINDS = [kind for kind in (getattr(layers, name) for name in layers.__all__) if hasattr(kind, "forward")]
+OWN_FORWARD = FeedForward.forward
+
+
+@pytest.mark.parametrize("kind", [Decoder, Encoder, Transformer, *KINDS])
+def test_npformers_own_classes_say_so(kind):
+    is_part = kind is not Layer and issubclass(kind, Owner)
+    assert ("static" in vars(kind)) == is_part
+
+
+class Silent(FeedForward):
+    pass
+
+
+class Declared(FeedForward):
+    static = True
+
+
+class Foreign:
+    """A mechanism that counts no changes, whatever it says."""
+
+    static = True
+    forward = ScaledDotProduct.forward
+
+
+def less(self, x, key=None):
+    y, cache = OWN_FORWARD(self, x, key)
+    return y - 3 * np.sign(x), cache
+
+
+@pytest.mark.parametrize(("statement", "expected"), [
+    ("pass", True), ("inner.__class__ = Declared", True), ("inner.__class__ = Silent", False),
+    ("inner.forward = MethodType(less, inner)", False), ("inner.forward = less; del inner.forward", True),
+    ("FeedForward.forward = less", False), ("FeedForward.forward = less; FeedForward.forward = OWN_FORWARD", True),
+    ("layer.self_attention.mechanism = Foreign()", False),
+    ("model.__class__ = type('Mine', (Transformer,), {})", False),
+    ("model.step = model.step", False), ("inner.static = False", True),
+])  # fmt: skip
+def test_a_model_is_static_if_all_of_it_is(statement, expected, small_model, monkeypatch):
+    model = small_model(get_backend("numpy", kernels="plain"))
+    layer = model.decoder.layers[0]
+    monkeypatch.setattr(FeedForward, "forward", OWN_FORWARD)
+    exec(statement, globals() | {"model": model, "layer": layer, "inner": layer.feed_forward})
+    assert is_static(model) is expected
+
+
+@pytest.mark.parametrize("place", ["decoder", "encoder", "class"])
+def test_fused_decoding_obeys_a_method_of_ones_own(place, small_model, batch, monkeypatch):
+    pytest.importorskip("numba")
+    texts = []
+    for kernels in ("plain", "numba"):
+        model = small_model(get_backend("numpy", dtype="float64", kernels=kernels))
+        before = greedy(model, batch[0], 6)
+        with monkeypatch.context() as patch:
+            if place == "class":
+                patch.setattr(FeedForward, "forward", less)
+            else:
+                inner = getattr(model, place).layers[0].feed_forward
+                inner.forward = MethodType(less, inner)
+            texts.append(greedy(model, batch[0], 6))
+    assert np.array_equal(*texts)
+    assert not np.array_equal(before, texts[1])
