@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.turns import Budget, ContenderError, Entry
 from npformer.backend import cupy_problem
-from npformer.engine.cuda import PRECISIONS
+from npformer.backend.backend import PRECISIONS
 from npformer.errors import NpformerError
 from npformer.models.presets import PRESETS
 

@@ -71,11 +71,21 @@ def add_into(gradients: Sequence[Any], into: Sequence[Array | None]) -> tuple[Ar
 
 
 class _Table:
-    """The error of a table for a name that is not in it."""
+    """A table's text, and its error for a name that is not in it."""
+
+    def __str__(self) -> str:
+        """A line for each operation: the module that its kernel comes from."""
+        return "\n".join(f"{name:<22} {_home(getattr(self, name).forward)}" for name in OPERATIONS)
 
     def __getattr__(self, name: str) -> Pair:
         near = get_close_matches(name, OPERATIONS, 1) or list(OPERATIONS)
         raise AttributeError(f"{name}: expected the name of an operation, such as {near[0]}")
+
+
+def _home(function: Any) -> str:
+    """The module of a function within wrappers and partial applications."""
+    inner = getattr(function, "__wrapped__", getattr(function, "func", None))
+    return str(function.__module__) if inner is None else _home(inner)
 
 
 if TYPE_CHECKING:

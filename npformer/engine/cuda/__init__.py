@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from npformer.backend.ops import PLAIN, Ops, with_kernels
-from npformer.engine.cuda.device_runtime import PRECISIONS, DeviceRuntime
+from npformer.engine.cuda.device_runtime import DeviceRuntime
 
-__all__ = ["PRECISIONS", "DeviceRuntime", "cuda_ops"]
+__all__ = ["DeviceRuntime", "cuda_ops"]
 
 
 def cuda_ops(gpu: DeviceRuntime) -> Ops:

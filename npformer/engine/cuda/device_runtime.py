@@ -15,15 +15,13 @@ from npformer.functional.dropout import dropout_threshold
 from npformer.functional.philox import Draw, first_number
 from npformer.typing import Array
 
-#: The operands of float32 products: unrounded, rounded to 10 bits, or, where that pays off
-#: (bfloat16.py), to 7. Sums are always float32, and float64 numbers are never rounded.
-PRECISIONS = ("float32", "tf32", "bfloat16")
-
 
 class DeviceRuntime(Protocol):
     """A GPU or a substitute for one. All work is asynchronous, in the order of the calls."""
 
-    precision: str  # of float32 products, one of PRECISIONS
+    #: Of the operands of float32 products, one of ``backend.PRECISIONS``: unrounded, rounded to 10 bits, or, where that
+    #: pays off (bfloat16.py), to 7. Sums are always float32, and float64 numbers are never rounded.
+    precision: str
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
         """An uninitialised, row-major array."""

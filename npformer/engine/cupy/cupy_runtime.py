@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from npformer.engine.cuda.device_runtime import PRECISIONS
+from npformer.backend.backend import PRECISIONS
 from npformer.engine.cuda.source import source
 from npformer.engine.cupy.blas import WORKSPACE, Blas, loaded_library
 from npformer.engine.cupy.products import product

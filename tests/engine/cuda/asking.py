@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from npformer.engine.cuda import PRECISIONS, adam, cuda_ops
+from npformer.backend.backend import PRECISIONS
+from npformer.engine.cuda import adam, cuda_ops
 from npformer.functional import AttentionMask, Draw
 from tests.engine.cuda.host_runtime import HostRuntime
 
