@@ -106,11 +106,16 @@ def is_smoke(config):
     return bool(config.getoption("markexpr") == "smoke")
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtestloop(session):
-    """From here on no process is started; a library may start one when it is imported."""
+    """During the tests no process is started; a library may start one when it is imported, before or after them."""
+    start = subprocess.Popen.__init__
     if is_smoke(session.config) and not getattr(session.config.option, "numprocesses", None):  # those do the work
         subprocess.Popen.__init__ = _refused
+    try:
+        return (yield)
+    finally:
+        subprocess.Popen.__init__ = start
 
 
 def _refused(self, *arguments, **options):
