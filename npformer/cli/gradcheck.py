@@ -45,7 +45,7 @@ compared, too. The check notices functions without a complex step (np.var, abs, 
 alone. ratio is analytic/numeric, or – where both are 0.
 
 --sweep draws the error of central differences against their step size h. --dtype float32 compares float32 gradients
-with float64 ones, within a derived budget.
+with float64 ones, within a measured budget.
 
 mine.py has a function build() that returns (model, inputs) or (model, inputs, options). The model has a backend of its
 own. For example:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -94,49 +94,38 @@ def gradcheck(
         raise ConfigError(f"repeat: expected at least 2 runs of the backward, or None for a few, got {repeat}")
     how = How(
         seed, elementwise, complex_step, tolerance, structure, allow_length_one, explain, explain, repeat, device,
-        names, options, constant,
+        names, constant, reference, precision, accumulate, options,
     )  # fmt: skip
+    if how.is_low and (elementwise is False or tolerance != TOLERANCE):
+        raise ConfigError(
+            "reference, precision: expected no tolerance or elementwise=False beside them: each element is judged by "
+            "what the precision explains"
+        )
     try:
         with remembered_bits():
-            report = _checked(target, inputs, _Low(reference, precision, accumulate), how, sample, sizes)
+            report = _checked(target, inputs, how, sample, sizes)
     except Exception as error:
         raise error.with_traceback(_their_part(error))  # noqa: B904 - it is the same one
     return replace(report, name=name or name_of(target))
 
 
-class _Low(NamedTuple):
-    """The options of a check in low precision."""
-
-    reference: Any
-    precision: str | None
-    accumulate: str | None
-
-
-def _checked(
-    target: Any, inputs: Sequence[Any], low: _Low, how: How, sample: Sample | None, sizes: Sized | None
-) -> Report:
+def _checked(target: Any, inputs: Sequence[Any], how: How, sample: Sample | None, sizes: Sized | None) -> Report:
     """Run the check in float64 at all points, or in the target's own precision."""
-    is_low = low != _Low(None, None, None)
-    if is_low:
-        _expect_no_more(how)
-    if low.reference is not None and any("bfloat16" in str(getattr(x, "dtype", "")) for x in inputs):
-        low = low._replace(precision=low.precision or "bfloat16")
+    if how.reference is not None and any("bfloat16" in str(getattr(x, "dtype", "")) for x in inputs):
+        how = replace(how, precision=how.precision or "bfloat16")
     if getattr(target, "for_tensors", None) is not None and any(hasattr(x, "requires_grad") for x in inputs):
-        target = target.for_tensors(inputs, low.precision is not None)
+        target = target.for_tensors(inputs, how.precision is not None)
 
     def check(given: Sequence[Any], how: How) -> Report:
         ready = prepared(target, given, how.names, how.constant)
-        if not is_low:
+        if not how.is_low:
             return at_one_point(target, ready, how)
-        from npformer.proof.low_precision import against_reference  # its modules are loaded only if they are needed
+        from npformer.proof.low_precision import in_low_precision  # its modules are loaded only if they are needed
 
-        return against_reference(target, *low, ready, how)
+        return _explained(in_low_precision(target, ready, how), target, ready, how)
 
-    report = check(inputs, how)
-    if is_low and low.precision != "float64":
-        report = _explained(report, target, prepared(target, inputs, how.names, how.constant), how)
-    points = _points(sample, sizes, how.seed)
-    return _merged(report, [(said, check(given, how.elsewhere())) for said, given in points])
+    report, later = check(inputs, how), replace(how, why=False)  # causes are reported once
+    return _merged(report, [(said, check(given, later)) for said, given in _points(sample, sizes, how.seed)])
 
 
 def _points(sample: Sample | None, sizes: Sized | None, seed: int) -> Iterator[tuple[str, Sequence[Any]]]:
@@ -166,31 +155,17 @@ def _gravity(row: Row) -> tuple[bool, float]:
     return not row.ok, row.scaled_error if np.isfinite(row.scaled_error) else np.inf
 
 
-def _expect_no_more(how: How) -> None:
-    """Raise ConfigError for options that have no meaning if a precision sets the tolerance."""
-    if how.elementwise is False or how.tolerance != TOLERANCE:
-        raise ConfigError(
-            "reference, precision: expected no tolerance or elementwise=False beside them: each element is judged by "
-            "what the precision explains"
-        )
-
-
 def _explained(report: Report, target: Any, inputs: Sequence[Any], how: How) -> Report:
     """The report of a kernel of low precision. Wrong rows get a cause if the kernel can run in float64."""
-    if not how.explain or all(row.verdict != WRONG for row in report.rows):
+    wrong = {row.tensor for row in report.rows if row.verdict == WRONG}
+    if not how.why or not wrong or how.precision == "float64":
         return report
     exact = [x.astype(np.float64) if isinstance(x, np.ndarray) and is_float(x) else x for x in inputs]
     try:
-        found = {row.tensor: row for row in at_one_point(target, exact, how).rows if row.verdict == WRONG}
+        found = [row for row in at_one_point(target, exact, how).rows if row.verdict == WRONG and row.tensor in wrong]
     except Exception:  # it computes in its own precision, whatever its inputs
         return report
-    rows = (
-        replace(row, cause=found[row.tensor].cause, diagnosis=found[row.tensor].diagnosis)
-        if row.verdict == WRONG and row.tensor in found
-        else row
-        for row in report.rows
-    )
-    return replace(report, rows=tuple(rows))
+    return report.changed({row.tensor: {"cause": row.cause, "diagnosis": row.diagnosis} for row in found})
 
 
 def _their_part(error: Exception) -> TracebackType | None:

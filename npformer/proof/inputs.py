@@ -213,11 +213,6 @@ def is_float(x: Any) -> bool:
     return hasattr(x, "dtype") and hasattr(x, "shape") and "float" in str(x.dtype)
 
 
-def placed_as(x: Any, device: Device, dtype: str) -> Any:
-    """An input on the device, float arrays as dtype, everything else unchanged."""
-    return device.array(x, dtype) if is_float(x) else place(x, device)
-
-
 def place(x: Any, device: Device) -> Any:
     """Integer and boolean arrays, a mask's among them, to the device."""
     if isinstance(x, AttentionMask) and isinstance(x.key_visible, np.ndarray):

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from npformer.proof.measures import U
-from npformer.proof.oracles import Oracle, Slope
+from npformer.proof.oracles import Oracle
 from npformer.proof.subject import Upstream
 from npformer.typing import HostArray, HostArrays
 
 DRAWS = 8
 MOVE = 4 * U  # two units in the last place of a number just below a power of two
-
-
-class Moves(NamedTuple):
-    """The largest changes, (K,)."""
-
-    witness: HostArray
-    claim: HostArray
 
 
 class Jitter:
@@ -44,18 +37,17 @@ class Jitter:
             found.append((at, upstreams, [subject.gradients(each, at) for each in upstreams]))
         return found
 
-    def moves(
-        self, tensor: str, index: tuple[Any, ...], direction: HostArray, slope: Slope, claimed: HostArray
-    ) -> Moves:
-        """The largest changes of one entry, whose slope and claim (K,) are given."""
-        of_witness, of_claim = [], []
+    def noise(
+        self, tensor: str, index: tuple[Any, ...], direction: HostArray, true: HostArray, claimed: HostArray, cap: float
+    ) -> HostArray:
+        """s + t of ``judge.py`` of one entry, whose slope and claim are given, each (K,): t up to its cap."""
+        of_witness, of_claim = [np.zeros(len(claimed))], []
         for at, upstreams, gradients in self._points:
             if self._oracle.use_complex:
                 there = Oracle(self._oracle.subject, upstreams).complex_step(tensor, direction, at)
-                of_witness.append(np.abs(there.value - slope.value))
+                of_witness.append(np.abs(there.value - true))
             of_claim.append(np.abs(np.array([each[tensor][index] for each in gradients]) - claimed))
-        witness = np.max(of_witness, axis=0) if of_witness else np.zeros(len(claimed))
-        return Moves(witness, np.max(of_claim, axis=0))
+        return np.asarray(np.max(of_witness, axis=0) + np.minimum(np.max(of_claim, axis=0), cap))
 
     def of_claims(self, tensor: str, claimed: HostArray) -> HostArray:
         """The largest change of each entry of a claim, for the first upstream gradient."""

@@ -39,7 +39,7 @@ import numpy as np
 
 from npformer.proof.jitter import Jitter
 from npformer.proof.measures import NEGLIGIBLE, U, max_abs, rms, terms, worst_at
-from npformer.proof.oracles import SAME, Evidence, Oracle, Slope, unit
+from npformer.proof.oracles import SAME, Evidence, Oracle, unit
 from npformer.proof.report import KINK, RIGHT, UNCLEAR, WRONG, Row
 from npformer.proof.sweep import sweep
 from npformer.typing import HostArray
@@ -162,9 +162,8 @@ class Judge:
     def _noise(self, case: _Case, place: Place) -> float:
         """s_i + t_i, the latter up to its cap."""
         direction, cap = unit(case.error.shape[1:], place[1:]), self._tolerance * case.scale[place[0]].item()
-        slope = Slope(case.evidence.truth[:, *place[1:]], case.worth[:, *place[1:]], case.reach[:, *place[1:]])
-        moves = self._jitter.moves(case.tensor, place[1:], direction, slope, case.claimed[:, *place[1:]])
-        return float(moves.witness[place[0]] + min(moves.claim[place[0]], cap))
+        true, claimed = case.evidence.truth[:, *place[1:]], case.claimed[:, *place[1:]]
+        return float(self._jitter.noise(case.tensor, place[1:], direction, true, claimed, cap)[place[0]])
 
     def _by_both(self, case: _Case) -> _Verdict:
         """The complex step decides, and differences confirm."""

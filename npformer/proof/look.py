@@ -45,12 +45,16 @@ class How:
     repeat: int | None  # runs of the backward; None: a few
     device: Device | None
     names: Sequence[str] | None
+    constant: Constants
+    reference: Any
+    precision: str | None
+    accumulate: str | None
     options: dict[str, Any]
-    constant: Constants = ()
 
-    def elsewhere(self) -> How:
-        """The options for another point of the same check: causes are reported once."""
-        return replace(self, why=False)
+    @property
+    def is_low(self) -> bool:
+        """Whether the target is judged in its own precision, against a reference or its own forward."""
+        return any(given is not None for given in (self.reference, self.precision, self.accumulate))
 
 
 class Look(NamedTuple):
@@ -129,9 +133,9 @@ def without_verdict(report: Report, *repeats: Repeats) -> Report:
     """The report, in which a tensor whose gradient changes from run to run has no verdict."""
     faulty = [each for each in repeats if each.faulty][:1]
     problems = dict.fromkeys([*report.problems, *(problem for each in faulty for problem in each.problems)])
-    changing, note = set().union(*(each.faulty for each in repeats)), "another gradient at each run"
-    rows = (replace(r, verdict=UNCLEAR, note=note, region="") if r.tensor in changing else r for r in report.rows)
-    return replace(report, rows=tuple(rows), problems=tuple(problems))
+    unclear = {"verdict": UNCLEAR, "note": "another gradient at each run", "region": ""}
+    changes = dict.fromkeys((tensor for each in repeats for tensor in each.faulty), unclear)
+    return replace(report.changed(changes), problems=tuple(problems))
 
 
 def _noise(checked: Subject, upstream: Upstream) -> float:
@@ -141,11 +145,8 @@ def _noise(checked: Subject, upstream: Upstream) -> float:
 
 def proving_nothing(rows: Sequence[Row], report: Report, why: str) -> Report:
     """The report with these rows marked as proving nothing."""
-    meant = {row.tensor for row in rows}
-    changed = (
-        replace(r, verdict=NOTHING, note=why, cause="", diagnosis="") if r.tensor in meant else r for r in report.rows
-    )
-    return replace(report, rows=tuple(changed))
+    nothing = {"verdict": NOTHING, "note": why, "cause": "", "diagnosis": ""}
+    return report.changed({row.tensor: nothing for row in rows})
 
 
 def expect_fitting(checked: Subject, gradients: HostArrays) -> None:

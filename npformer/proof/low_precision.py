@@ -53,9 +53,9 @@ class _Kernel(NamedTuple):
     inside: Format
 
     @classmethod
-    def of(cls, target: Any, inputs: Sequence[Any], precision: str | None, accumulate: str | None, how: How) -> _Kernel:
-        known = format_of(inputs, precision)
-        sums = format_named("accumulate", accumulate or ("float64" if known.name == "float64" else "float32"))
+    def of(cls, target: Any, inputs: Sequence[Any], how: How) -> _Kernel:
+        known = format_of(inputs, how.precision)
+        sums = format_named("accumulate", how.accumulate or ("float64" if known.name == "float64" else "float32"))
         placed = [rounded(x, known) if is_float(x) and isinstance(x, np.ndarray) else x for x in inputs]
         dtype = known.name if known.name in ("float64", "float16") else "float32"
         own = subject(target, placed, how.options, how.device, how.names, dtype)
@@ -87,40 +87,38 @@ class _Kernel(NamedTuple):
         }
 
 
-def against_reference(
-    target: Any, reference: Any, precision: str | None, accumulate: str | None, inputs: Sequence[Any], how: How
-) -> Report:
+def in_low_precision(target: Any, inputs: Sequence[Any], how: How) -> Report:
     """A Report of target's gradients in its own precision; see the head of this file.
 
     Raises ConfigError if there is neither a precision nor an input that has one, or if shapes of outputs differ.
     """
-    kernel = _Kernel.of(target, inputs, precision, accumulate, how)
+    kernel = _Kernel.of(target, inputs, how)
     (drawn,) = random_upstreams(kernel.checked, how.seed, 1)
     upstream = tuple(rounded(r, kernel.precision) for r in drawn)
     claimed = {name: np.asarray(g, dtype=np.float64) for name, g in kernel.checked.gradients(upstream).items()}
     expect_fitting(kernel.checked, claimed)
     repeats = Repeats(kernel.checked, upstream, claimed, max(behaviour.ALIKE, 64 * kernel.precision.u))
     problems = behaviour.problems(kernel.checked, [upstream], claimed, kernel.precision.u, repeats)
-    if reference is None:
+    if how.reference is None:
         rows = by_own_forward(kernel.checked, upstream, claimed, kernel.precision)
         notes = (*behaviour.notes(kernel.checked), NO_REFERENCE.format(kernel.precision.name))
         report = Report("", rows, tuple(problems), notes)
     else:
-        report = _Comparison(kernel, reference, how, upstream, claimed).report(problems)
+        report = _Comparison(kernel, how, upstream, claimed).report(problems)
     return without_verdict(report, repeats)
 
 
 class _Comparison:
     """A kernel's gradients beside its reference's."""
 
-    def __init__(self, kernel: _Kernel, reference: Any, how: How, upstream: Upstream, claimed: HostArrays) -> None:
+    def __init__(self, kernel: _Kernel, how: How, upstream: Upstream, claimed: HostArrays) -> None:
         self._kernel, self._how, self._upstream, self._claimed = kernel, how, upstream, claimed
 
         def make(target: Any, dtype: str = "float64") -> Subject:
             own = subject(target, kernel.inputs, how.options, how.device, kernel.checked.input_names, dtype)
             return with_structure(own, how.structure)
 
-        self._reference = Reference(reference, make)
+        self._reference = Reference(how.reference, make)
         shapes = [[y.shape for y in each.outputs({})] for each in (self._kernel.checked, self._reference.subject)]
         if shapes[0] != shapes[1]:
             raise ConfigError(f"reference: expected outputs of the kernel's shapes, {shapes[0]}, got {shapes[1]}")

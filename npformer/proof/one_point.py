@@ -40,16 +40,16 @@ def at_one_point(target: Any, inputs: Sequence[Any], how: How) -> Report:
         clues = with_reference(clues_of(target, inputs, how.options), checked, inputs, how.options, look.upstreams[0])
         report = _diagnosed(checked, look, how, clues)
     blind = why_blind({n: checked.tensors[n] for n in checked.input_names if n in checked.tensors})
-    report = replace(report, rows=tuple(_with_none(row) if row.tensor in without else row for row in report.rows))
+    report = report.changed({row.tensor: _of_none(row) for row in report.rows if row.tensor in without})
     return proving_nothing([row for row in report.rows if row.ok], report, blind) if blind else report
 
 
-def _with_none(row: Row) -> Row:
-    """The row of a tensor for which backward returned None, with what that means."""
+def _of_none(row: Row) -> dict[str, str]:
+    """What the row of a tensor says for which backward returned None."""
     if row.verdict not in (RIGHT, WRONG):
-        return row
+        return {}
     what = "is 0" if row.ok else "is not 0; name it in constant= if it wants none"
-    return replace(row, note=f"backward returned None for {row.tensor}, whose gradient {what}", cause="", diagnosis="")
+    return {"note": f"backward returned None for {row.tensor}, whose gradient {what}", "cause": "", "diagnosis": ""}
 
 
 def _expect_something(checked: Subject) -> None:
@@ -90,15 +90,7 @@ def _diagnosed(checked: Subject, look: Look, how: How, clues: Clues) -> Report:
         found |= {
             t: each._replace(text=f"{each.text}; {NO_LINE}") for t, each in found.items() if each.cause == UNKNOWN.cause
         }
-    return _with_causes(report, found)
-
-
-def _with_causes(report: Report, found: Mapping[str, Diagnosis]) -> Report:
-    rows = (
-        replace(row, cause=found[row.tensor].cause, diagnosis=found[row.tensor].text) if row.tensor in found else row
-        for row in report.rows
-    )
-    return replace(report, rows=tuple(rows))
+    return report.changed({t: {"cause": each.cause, "diagnosis": each.text} for t, each in found.items()})
 
 
 def _with_lines(found: Mapping[str, Diagnosis], point: Point, wrong: Sequence[str]) -> dict[str, Diagnosis]:

@@ -109,9 +109,9 @@ class _Look:
         direction, jitter = unit(self._claimed.shape, index), self._jitter
         slope = self._oracle.complex_step(self._tensor, direction)
         claimed = self._claimed[index]
-        moves = jitter.moves(self._tensor, index, direction, slope, np.array([claimed]))
         cap = self._tolerance * max_abs(self._claimed)
-        worth = 8 * (float(moves.witness[0]) + min(float(moves.claim[0]), cap)) + self._floor_at(direction)
+        noise = jitter.noise(self._tensor, index, direction, slope.value, np.array([claimed]), cap)
+        worth = 8 * float(noise[0]) + self._floor_at(direction)
         if abs(claimed - slope.value[0]) <= self._tolerance * slope.reach[0] + worth:
             return False
         error, reach, _ = jitter.fresh(self._tensor, index, direction, FRESH)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import textwrap
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Self
 
 from npformer.errors import GradientError
 from npformer.percent import finite
@@ -116,6 +117,10 @@ class Report:
     def worst(self) -> Row:
         """The row with the largest error, one that is not right before all others."""
         return max(self.rows, key=lambda row: (not row.ok, row.scaled_error))
+
+    def changed(self, changes: Mapping[str, Mapping[str, Any]]) -> Self:
+        """The report with other attributes of rows, by their tensors' names."""
+        return replace(self, rows=tuple(replace(row, **changes.get(row.tensor, {})) for row in self.rows))
 
     def raise_if_failed(self) -> None:
         """Raise GradientError, with the table, unless ok."""

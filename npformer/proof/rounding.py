@@ -187,8 +187,12 @@ def _result(rounding: Rounding, name: str, method: str, inputs: list[Any], y: An
         function = lambda *parts: getattr(np, name)(*parts)  # noqa: E731
         return rounding.moved(y, _size_of_terms(function, inputs, y), level.product)
     if method == "reduce" and name == "add":
+        x, *axis = inputs
         kept = {k: v for k, v in options.items() if k in ("axis", "keepdims")}
-        return rounding.moved(y, *_of_sum(np.asarray(inputs[0]), inputs[1:], kept, level))
+        if level.partial:
+            return rounding.moved(y, _lost_by_partial_sums(x, axis, kept, level.partial), 1.0)
+        size = _size_of_terms(lambda part: np.add.reduce(part, *axis, **kept), [x], y)
+        return rounding.moved(y, size, level.each)
     if name in _APPROXIMATED:
         return rounding.moved(y, y, APPROXIMATED * level.each)
     if name in _ROUNDED and not (name in ("multiply", "divide") and any(map(_is_exact_factor, inputs))):
@@ -196,26 +200,16 @@ def _result(rounding: Rounding, name: str, method: str, inputs: list[Any], y: An
     return y
 
 
-def _of_sum(x: HostArray, axis: list[Any], options: Mapping[str, Any], level: Level) -> tuple[Any, float]:
-    """(size, unit roundoff) of what a sum loses."""
-    if not level.partial:
-        parts = (np.real(x), np.imag(x)) if np.iscomplexobj(x) else (x,)
-        sizes = [
-            np.sqrt(
-                np.add.reduce(np.square(part), *axis, **options) + 2 * np.square(np.add.reduce(part, *axis, **options))
-            )
-            for part in parts
-        ]
-        return (sizes[0] + 1j * sizes[1] if len(sizes) > 1 else sizes[0]), level.each
+def _lost_by_partial_sums(x: HostArray, axis: list[Any], options: Mapping[str, Any], u: float) -> Any:
+    """What a sum loses whose partial sums are rounded to u."""
     along = options.get("axis", axis[0] if axis else 0)
     whole = along is None or isinstance(along, tuple)
-    terms = np.abs(np.real(x).ravel() if whole and np.size(x) else np.real(x))
-    sums = np.abs(np.cumsum(np.real(x).ravel() if whole else np.real(x), axis=0 if whole else along))
-    lost = np.sum(np.minimum(level.partial * sums, terms) ** 2, axis=0 if whole else along)
+    x, along = (np.real(x).ravel(), 0) if whole else (np.real(x), along)
+    terms, units = np.abs(x), u * np.abs(np.cumsum(x, axis=along))
     # a term below half a unit of its sum is lost, always, and such losses add up
-    stuck = np.sum(np.where(terms < level.partial * sums, terms, 0), axis=0 if whole else along)
-    size = np.sqrt(lost) + stuck
-    return (size if whole or not options.get("keepdims") else np.expand_dims(size, along)), 1.0
+    stuck = np.sum(np.where(terms < units, terms, 0), axis=along)
+    size = np.sqrt(np.sum(np.minimum(units, terms) ** 2, axis=along)) + stuck
+    return size if whole or not options.get("keepdims") else np.expand_dims(size, along)
 
 
 def _size_of_terms(function: Callable[..., Any], operands: list[Any], y: Any) -> Any:
