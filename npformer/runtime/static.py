@@ -3,7 +3,7 @@
 A record repeats the operations of one step without Python, so Python's control flow in a layer runs only once.
 ``static = True`` in a class body declares that the control flow depends only on shapes and on the layer's
 attributes. npformer's classes declare it. A subclass has methods of its own and must declare it itself. A method that
-is patched in a class voids the declaration; after the model was compiled it is not noticed.
+is patched or wrapped in a class voids the declaration; after the model was compiled it is not noticed.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def has_own_ops(model: Layer) -> bool:
 
 
 def patched_methods(kind: type) -> list[str]:
-    """The names of methods of kind and its bases that were not written in the bodies of these classes.
+    """The names of methods of kind and its bases that were not written in the bodies of these classes, or are wrapped.
 
-    A method is known by its names, so a patch that took those of the original (``functools.wraps``) is not told.
+    A method is known by its module and its qualified name.
     """
     return [
         name
@@ -34,6 +34,7 @@ def patched_methods(kind: type) -> list[str]:
         for name, value in (vars(each).items() if issubclass(each, Owner) else ())
         if callable(value) and not isinstance(value, type) and (name == "__call__" or not name.startswith("__"))
         if (value.__module__, getattr(value, "__qualname__", "")) != (each.__module__, f"{each.__qualname__}.{name}")
+        or hasattr(value, "__wrapped__")
     ]
 
 

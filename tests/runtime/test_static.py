@@ -1,5 +1,6 @@
 """Which models may be recorded or fused: those whose classes are all declared static, with their own methods."""
 
+from functools import wraps
 from types import MethodType
 
 import numpy as np
@@ -42,10 +43,14 @@ def less(self, x, key=None):
     return y - 3 * np.sign(x), cache
 
 
+WRAPPED = wraps(OWN_FORWARD)(lambda *given: less(*given))
+
+
 @pytest.mark.parametrize(("statement", "expected"), [
     ("pass", True), ("inner.__class__ = Declared", True), ("inner.__class__ = Silent", False),
     ("inner.forward = MethodType(less, inner)", False), ("inner.forward = less; del inner.forward", True),
-    ("FeedForward.forward = less", False), ("FeedForward.forward = less; FeedForward.forward = OWN_FORWARD", True),
+    ("FeedForward.forward = less", False), ("FeedForward.forward = WRAPPED", False),
+    ("FeedForward.forward = less; FeedForward.forward = OWN_FORWARD", True),
     ("layer.self_attention.mechanism = Foreign()", False),
     ("model.__class__ = type('Mine', (Transformer,), {})", False),
     ("model.step = model.step", False), ("inner.static = False", True),
