@@ -75,10 +75,12 @@ class ConvTranslator(Layer):
         self.src_embedding = Embedding(vocab_size, d_model, backend=backend, seed=rng)
         self.tgt_embedding = Embedding(vocab_size, d_model, backend=backend, seed=rng)
         self.positions = SinusoidalPositions(backend)
-        self.encoder = [Conv1d(d_model, d_model, kernel_size, backend=backend, seed=rng) for _ in range(num_layers)]
-        self.decoder = [
+        self.encoder = tuple(
+            Conv1d(d_model, d_model, kernel_size, backend=backend, seed=rng) for _ in range(num_layers)
+        )
+        self.decoder = tuple(
             Conv1d(d_model, d_model, kernel_size, causal=True, backend=backend, seed=rng) for _ in range(num_layers)
-        ]
+        )
         self.generator = Linear(d_model, vocab_size, backend=backend, seed=rng)
         self.arena = Arena(self.owned_parameters(), backend)
 
@@ -100,12 +102,12 @@ class ConvTranslator(Layer):
         dx = self._convolve_backward(cache, self.encoder, dmemory)
         self.src_embedding.backward(self.positions.backward(dx, cache.pop()), cache.pop())
 
-    def _convolve(self, cache: CacheStack, layers: list[Conv1d], x: Array) -> Array:
+    def _convolve(self, cache: CacheStack, layers: tuple[Conv1d, ...], x: Array) -> Array:
         for layer in layers:
             x = _HALF * (x + cache.keep(self.ops.relu.forward(cache.run(layer, x))))
         return x
 
-    def _convolve_backward(self, cache: CacheStack, layers: list[Conv1d], dx: Array) -> Array:
+    def _convolve_backward(self, cache: CacheStack, layers: tuple[Conv1d, ...], dx: Array) -> Array:
         for layer in reversed(layers):
             dx = _HALF * dx
             dh = self.ops.relu.backward(dx, cache.pop())

@@ -81,14 +81,15 @@ class Tagger(Layer):
         rng = np.random.default_rng(seed)
         self.embedding = Embedding(vocab_size, d_model, backend=backend, seed=rng)
         self.positions = SinusoidalPositions(backend)
-        self.layers: list[SubLayer] = []
+        layers: list[SubLayer] = []
         for _ in range(num_layers):
             attention = MultiHeadAttention(d_model, num_heads, backend=backend, seed=rng)
             feed_forward = FeedForward(d_model, 2 * d_model, backend=backend, seed=rng)
             drops = (Dropout(dropout, backend=backend) for _ in range(2))
-            self.layers += [
+            layers += [
                 SubLayer(f, norm(), drop, after=after) for f, drop in zip((attention, feed_forward), drops, strict=True)
             ]
+        self.layers = tuple(layers)
         self.norm = norm()
         self.head = Linear(d_model, vocab_size, backend=backend, seed=rng)
         self.arena = Arena(self.owned_parameters(), backend)

@@ -2,21 +2,20 @@
 
 A record repeats the operations of one step without Python, so Python's control flow in a layer runs only once.
 ``static = True`` in a class body declares that the control flow depends only on shapes and on the layer's
-attributes. npformer's classes declare it. A subclass has methods of its own and must declare it itself.
+attributes. npformer's classes declare it. A subclass has methods of its own and must declare it itself. A method that
+is patched or wrapped in a class voids the declaration; after the model was compiled it is not noticed.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from npformer.layers import Layer
-from npformer.layers.owner import Owner, attributes_set_later
+from npformer.layers.owner import Owner
 
 
 def is_static(model: Layer) -> bool:
     """Whether all layers and mechanisms of the model are declared static, with the methods of their classes."""
-    parts = (thing for _, _, thing in model._inside() if hasattr(type(thing), "forward"))
-    return all(map(_is_declared, (model, *parts)))
+    parts = [model, *(thing for _, _, thing in model._inside() if hasattr(type(thing), "forward"))]
+    return all(map(_is_declared, {type(part) for part in parts})) and not any(map(_has_own_methods, parts))
 
 
 def has_own_ops(model: Layer) -> bool:
@@ -24,8 +23,24 @@ def has_own_ops(model: Layer) -> bool:
     return model.backend.has_own_ops and all(each.backend is model.backend for each in model.all_layers())
 
 
-def _is_declared(part: Any) -> bool:
-    kind = type(part)
-    if not isinstance(part, Owner) or vars(kind).get("static") is not True or attributes_set_later(kind):
-        return False
-    return not any(callable(getattr(kind, name, None)) for name in vars(part))  # as after layer.forward = f
+def patched_methods(kind: type) -> list[str]:
+    """The names of methods of kind and its bases that were not written in the bodies of these classes, or are wrapped.
+
+    A method is known by its module and its qualified name.
+    """
+    return [
+        name
+        for each in kind.__mro__
+        for name, value in (vars(each).items() if issubclass(each, Owner) else ())
+        if callable(value) and not isinstance(value, type) and (name == "__call__" or not name.startswith("__"))
+        if (value.__module__, getattr(value, "__qualname__", "")) != (each.__module__, f"{each.__qualname__}.{name}")
+        or hasattr(value, "__wrapped__")
+    ]
+
+
+def _is_declared(kind: type) -> bool:
+    return issubclass(kind, Owner) and vars(kind).get("static") is True and not patched_methods(kind)
+
+
+def _has_own_methods(part: Owner) -> bool:
+    return any(callable(getattr(type(part), name, None)) for name in vars(part))  # as after layer.forward = f

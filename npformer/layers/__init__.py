@@ -23,7 +23,6 @@ from npformer.layers.layer_norm import LayerNorm
 from npformer.layers.linear import Linear
 from npformer.layers.mechanisms import LinearAttention, Local, Mechanism, ScaledDotProduct
 from npformer.layers.multi_head_attention import MultiHeadAttention
-from npformer.layers.owner import LayerDict, LayerList
 from npformer.layers.parameter import Buffer, Parameter, ParameterView
 from npformer.layers.positions import LearnedPositions, SinusoidalPositions
 from npformer.layers.relative_bias import RelativeBias
@@ -49,8 +48,6 @@ __all__ = [
     "KeyValues",
     "Layer",
     "LayerCache",
-    "LayerDict",
-    "LayerList",
     "LayerNorm",
     "LayerState",
     "LearnedPositions",

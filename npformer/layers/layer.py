@@ -19,7 +19,7 @@ class Layer(Owner):
     gradients of forward's array inputs and adds those of the parameters to ``Parameter.grad``.
     Parameters and sub-layers are found among the attributes, also inside lists, tuples and dicts, in the order
     in which ``__init__`` set them. The attribute names form the dotted names. A plain list or dict set as an attribute
-    becomes a ``LayerList`` or ``LayerDict`` (see ``owner.py``).
+    becomes a tuple or a dict that is read only (see ``owner.py``), so build it before it is set.
 
     ``static = True`` in a class body declares that its methods run the same operations at every step: Python's control
     flow depends only on shapes and the layer's attributes. Then a step may be recorded and replayed without Python. The

@@ -8,168 +8,58 @@ its arrays. All of this is valid only for the model's structure: its layers, par
 is set or deleted: a sub-layer, a dropout rate, eps, a backend, a method, ``__class__``. Numbers only grow, and
 replacing a part gives its owner a new number, so the largest number in a model's tree is the model's version.
 
-Lists and dicts can be edited in place, without setting an attribute. So a plain list or dict that is set becomes a
-``LayerList`` or ``LayerDict``, a copy that counts its edits; tuples cannot be edited. Setting an attribute on a
-class (``FeedForward.forward = f``) makes a new version of every model.
+Lists and dicts can be edited in place, without setting an attribute. So a plain list that is set becomes a tuple, a
+plain dict one that is read only, at any depth; an edit raises ConfigError, which says how to set the attribute anew.
 
 Not counted: numbers written into an array (``weight.data[...] = x``), attributes that a class lists in
-``state_names``, and edits of other objects stored on a layer.
+``state_names``, edits of other objects stored on a layer, and attributes of a class: one that is patched after
+compiling (``FeedForward.forward = f``) is not noticed.
 """
 
 from __future__ import annotations
 
-from abc import ABCMeta
-from collections.abc import Callable, Iterator
-from functools import wraps
+from collections.abc import Iterator
 from itertools import count
-from typing import Any, ClassVar
-from weakref import WeakKeyDictionary, ref
+from typing import Any, ClassVar, NoReturn
 
 from npformer.errors import ConfigError
 
 _numbers = count(1)
 _newest = 0  # the last number taken
-_newest_of_classes = 0  # the last number taken for a class
 
 
-def _next_number() -> int:
-    global _newest
-    _newest = next(_numbers)
-    return _newest
-
-
-class OwnerType(ABCMeta):
-    """The metaclass of owners: setting an attribute on such a class makes a new version of every model."""
-
-    state_names: tuple[str, ...] = ()
-
-    def __setattr__(cls, name: str, value: Any) -> None:
-        before = vars(cls).get(name)
-        super().__setattr__(name, value)
-        cls._changed(name, before)
-
-    def __delattr__(cls, name: str) -> None:
-        before = vars(cls).get(name)
-        super().__delattr__(name)
-        cls._changed(name, before)
-
-    def _changed(cls, name: str, before: Any) -> None:
-        global _newest_of_classes
-        if name not in cls.state_names:
-            _newest_of_classes = _next_number()
-        first = _replaced.pop((cls, name), before)
-        if vars(cls).get(name) is not first and (name == "__call__" or not name.startswith(("__", "_abc_"))):
-            _replaced[cls, name] = first
-
-
-#: The original attribute of a class, or None, before it was set or deleted on the class.
-_replaced: dict[tuple[OwnerType, str], Any] = {}
-
-
-def attributes_set_later(kind: type) -> list[str]:
-    """The names that are not as the class bodies of kind and its bases define them."""
-    return [name for each, name in _replaced if each in kind.__mro__ and name not in each.state_names]
-
-
-class Owner(metaclass=OwnerType):
+class Owner:
     """An object that counts its changes; see the module's docstring."""
 
     #: Attributes that are state, not structure, such as a forward's records. Setting one is not counted.
     state_names: ClassVar[tuple[str, ...]] = ()
     _version = 0
+    _seen = -1, 0  # the newest number when this was last looked at, and its version then
 
     def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, _counting(value, {}))
-        if name not in self.state_names:
-            vars(self)["_version"] = _next_number()
+        super().__setattr__(name, value if name in self.state_names else _fixed(value))
+        self._count(name)
 
     def __delattr__(self, name: str) -> None:
         super().__delattr__(name)
-        vars(self)["_version"] = _next_number()
+        self._count(name)
 
-
-class LayerList(list[Any]):
-    """A list that counts its edits."""
-
-    _version = 0
-
-
-class LayerDict(dict[Any, Any]):
-    """A dict that counts its edits."""
-
-    _version = 0
-
-
-def _count_edits(kind: type[LayerList | LayerDict], names: str) -> None:
-    """Make these methods of kind count edits, also of the lists and dicts that they insert."""
-
-    def counted(method: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(method)
-        def edit(self: Any, *given: Any, **named: Any) -> Any:
-            counting = {key: _counting(x, {}) for key, x in named.items()}
-            found = method(self, *(_counting(x, {}) for x in given), **counting)
-            self._version = _next_number()
-            return found
-
-        return edit
-
-    for name in names.split():
-        setattr(kind, name, counted(getattr(kind, name)))
-
-
-_count_edits(
-    LayerList, "__init__ append clear extend insert pop remove reverse sort __delitem__ __iadd__ __imul__ __setitem__"
-)
-_count_edits(LayerDict, "__init__ clear pop popitem setdefault update __delitem__ __ior__ __setitem__")
-
-
-def _counting(value: Any, made: dict[int, Any]) -> Any:
-    """value with each plain list or dict replaced by one that counts, at any depth; value itself if there is none.
-
-    Raises ConfigError for layers or parameters in a list or dict of another kind.
-    """
-    if not isinstance(value, list | dict | tuple) or isinstance(value, LayerList | LayerDict):
-        return value
-    if id(value) in made:  # it is in itself
-        return made[id(value)]
-    if type(value) is list:
-        made[id(value)] = items = LayerList()
-        list.extend(items, (_counting(item, made) for item in value))
-        return items
-    if type(value) is dict:
-        made[id(value)] = table = LayerDict()
-        dict.update(table, {key: _counting(item, made) for key, item in value.items()})
-        return table
-    if isinstance(value, tuple):
-        found = [_counting(item, made) for item in value]
-        if all(one is other for one, other in zip(found, value, strict=True)):
-            return value
-        return type(value)(*found) if hasattr(value, "_fields") else tuple(found)
-    if any(isinstance(item, Owner) for item in walk(value)):
-        raise ConfigError(
-            "layers: expected them in a tuple, a plain list or a plain dict, got them in one of type "
-            f"{type(value).__name__}, whose edits would go unnoticed"
-        )
-    return value
+    def _count(self, name: str) -> None:
+        global _newest
+        if name not in self.state_names:
+            vars(self)["_version"] = _newest = next(_numbers)
 
 
 def version_of(root: Owner) -> int:
-    """The number of root's last change: in itself, in its parts at any depth, or in any owner's class.
+    """The number of root's last change: in itself, or in its parts at any depth.
 
-    Fast while nothing has changed at all; it takes some µs if only other models have.
+    Fast while nothing has changed at all; it looks through root if only other models have.
     """
-    newest, (looked_at, version, parts) = _newest, _seen.get(root, (-1, -1, []))
+    newest, (looked_at, version) = _newest, root._seen
     if looked_at != newest:
-        now = max((part._version for known in parts if (part := known()) is not None), default=0)
-        if now != version:
-            found = [part for part in walk(root) if hasattr(type(part), "_version")]
-            version, parts = max(part._version for part in found), [ref(part) for part in found]
-        _seen[root] = newest, version, parts
-    return max(version, _newest_of_classes)
-
-
-#: owner -> the newest number when it was looked at, its version then, and all that counts in it (weakly).
-_seen: WeakKeyDictionary[Owner, tuple[int, int, list[ref[Any]]]] = WeakKeyDictionary()
+        version = max(part._version for part in walk(root) if isinstance(part, Owner))
+        vars(root)["_seen"] = newest, version
+    return version
 
 
 def walk(root: Any) -> Iterator[Any]:
@@ -183,3 +73,47 @@ def walk(root: Any) -> Iterator[Any]:
                 if id(item) not in seen:
                     seen.add(id(item))
                     waiting.append(item)
+
+
+def _fixed(value: Any) -> Any:
+    """value with each plain list or dict replaced by one that is not edited, at any depth; value itself if none is.
+
+    Raises ConfigError for layers or parameters in a list or dict of another kind.
+    """
+    if type(value) is list:
+        return _Tuple(map(_fixed, value))
+    if type(value) is dict:
+        return _Dict({key: _fixed(item) for key, item in value.items()})
+    if isinstance(value, tuple):
+        found = [_fixed(item) for item in value]
+        if any(one is not other for one, other in zip(found, value, strict=True)):
+            return type(value)(*found) if hasattr(value, "_fields") else tuple(found)
+    elif not isinstance(value, Owner | _Dict) and any(isinstance(item, Owner) for item in walk(value)):
+        raise ConfigError(
+            "layers: expected them in a tuple, a plain list or a plain dict, got them in one of type "
+            f"{type(value).__name__}, whose edits would go unnoticed"
+        )
+    return value
+
+
+def _refused(*given: Any, **named: Any) -> NoReturn:
+    raise ConfigError(
+        "a layer's list or dict: expected the attribute set anew, as in layer.layers = (*layer.layers, new) or "
+        "layer.table = layer.table | {key: new}, got an edit in place, which would go unnoticed"
+    )
+
+
+class _Tuple(tuple[Any, ...]):
+    """What a list becomes: a tuple that says what to do in place of an edit."""
+
+    append = clear = extend = insert = pop = remove = reverse = sort = _refused
+    __delitem__ = __iadd__ = __imul__ = __setitem__ = _refused
+
+
+class _Dict(dict[Any, Any]):
+    """What a dict becomes: one that is not edited."""
+
+    clear = pop = popitem = setdefault = update = __delitem__ = __ior__ = __setitem__ = _refused
+
+    def __reduce__(self) -> tuple[Any, ...]:  # a copy is filled as it is made
+        return _Dict, (dict(self),)

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import Backend
-from npformer.layers.owner import Owner, attributes_set_later
+from npformer.layers.owner import Owner
 from npformer.layers.parameter import Buffer, Parameter, ParameterView
+from npformer.runtime.static import patched_methods
 from npformer.training.option_types import shown
 
-_ELSEWHERE = {"arena", "backend", "config", "_version"}  # compared elsewhere, or without effect on what is computed
+#: Compared elsewhere, or without effect on what is computed.
+_ELSEWHERE = {"arena", "backend", "config", "_version", "_seen"}
 
 
 def structure_differences(path: str, wanted: Any, there: Any) -> Iterator[str]:
@@ -38,7 +40,7 @@ def _other_class(wanted: type, there: type) -> str:
     if not issubclass(there, wanted):
         return there.__name__ + (f" of {there.__module__}" if there.__name__ == wanted.__name__ else "")
     redefined = [name for kind in there.__mro__[: there.__mro__.index(wanted)] for name in vars(kind)]
-    for name in (*redefined, *attributes_set_later(there)):
+    for name in (*redefined, *patched_methods(wanted)):
         if name != "static" and hasattr(wanted, name) and (name == "__call__" or not name.startswith(("__", "_abc_"))):
             return f"{there.__name__} with {name} of its own"
     return ""

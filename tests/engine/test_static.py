@@ -1,5 +1,6 @@
 """Which models may be recorded or fused: those whose classes are all declared static, with their own methods."""
 
+from functools import wraps
 from types import MethodType
 
 import numpy as np
@@ -42,13 +43,18 @@ def less(self, x, key=None):
     return y - 3 * np.sign(x), cache
 
 
+WRAPPED = wraps(OWN_FORWARD)(lambda *given: less(*given))
+
+
 @pytest.mark.parametrize(("statement", "expected"), [
     ("pass", True), ("inner.__class__ = Declared", True), ("inner.__class__ = Silent", False),
     ("inner.forward = MethodType(less, inner)", False), ("inner.forward = less; del inner.forward", True),
-    ("FeedForward.forward = less", False), ("FeedForward.forward = less; FeedForward.forward = OWN_FORWARD", True),
+    ("FeedForward.forward = less", False), ("FeedForward.forward = WRAPPED", False),
+    ("FeedForward.forward = less; FeedForward.forward = OWN_FORWARD", True),
     ("layer.self_attention.mechanism = Foreign()", False),
     ("model.__class__ = type('Mine', (Transformer,), {})", False),
     ("model.step = model.step", False), ("inner.static = False", True),
+    ("inner.__class__ = type('Mine', (FeedForward,), {'static': True, '__call__': np.copy})", False),
 ])  # fmt: skip
 def test_a_model_is_static_if_all_of_it_is(statement, expected, small_model, monkeypatch):
     model = small_model(get_backend("numpy", kernels="plain"))
@@ -61,13 +67,15 @@ def test_a_model_is_static_if_all_of_it_is(statement, expected, small_model, mon
 @pytest.mark.parametrize("place", ["decoder", "encoder", "class"])
 def test_fused_decoding_obeys_a_method_of_ones_own(place, small_model, batch, monkeypatch):
     pytest.importorskip("numba")
+    """Set on a part at any time, or on a class before the model is compiled."""
     texts = []
     for kernels in ("plain", "numba"):
-        model = small_model(get_backend("numpy", dtype="float64", kernels=kernels))
+        model, other = (small_model(get_backend("numpy", dtype="float64", kernels=kernels)) for _ in range(2))
         before = greedy(model, batch[0], 6)
         with monkeypatch.context() as patch:
             if place == "class":
                 patch.setattr(FeedForward, "forward", less)
+                model = other
             else:
                 inner = getattr(model, place).layers[0].feed_forward
                 inner.forward = MethodType(less, inner)
