@@ -14,7 +14,7 @@ from npformer.backend import select
 from tests.sampling import sampled
 
 #: Folders whose tests are in the quick look: of each file the first FEW test functions, of each the first case, …
-SMOKE, FEW = ("functional", "layers", "models", "optim", "proof", "runtime", "training", "decoding", "data", "cli"), 3
+SMOKE, FEW = ("functional", "layers", "models", "optim", "proof", "engine", "training", "decoding", "data", "cli"), 3
 #: … but for files that import subprocess, tests that ask for another process, and those of some 0.4 seconds.
 OTHER_PROCESS = {"shell", "environment"}
 SLOW = {
@@ -82,7 +82,7 @@ SLOW = {
     "training/test_bench.py": ("test_the_parts_add_up_to_a_step",),
     "training/test_model_file.py": ("test_every_truncation_is_refused",),
     "training/test_interrupts.py": ("test_the_state_is_the_one_that_the_count_names",),
-    "runtime/test_shards.py": (
+    "engine/test_shards.py": (
         "test_one_seed_and_one_thread_count_give_the_same_run_to_the_bit",
         "test_the_cases_can_tell_a_wrong_share_and_a_wrong_mask", "test_any_number_of_threads_gives_the_result_of_one",
     ),

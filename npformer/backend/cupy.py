@@ -70,7 +70,7 @@ class CupyDevice:
         self.cupy.cuda.Device(self.number).synchronize()
 
 
-def cupy_backend(dtype: str, kernels: str, precision: str = "float32") -> Backend:
+def plain_cupy_backend(dtype: str, kernels: str, precision: str) -> Backend:
     """The CuPy backend with plain operations; kernels names those it will have. Call ``cupy_problem`` first."""
     device = CupyDevice()
     ops = with_one_precision(PLAIN, arrays=device.cupy.ndarray)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from npformer.backend.backend import PRECISIONS, Backend
-from npformer.backend.cupy import cupy_backend, cupy_problem
+from npformer.backend.cupy import cupy_problem, plain_cupy_backend
 from npformer.errors import ConfigError, DeviceError
 from npformer.extras import install
 
@@ -48,6 +48,11 @@ def get_backend(
         raise DeviceError(f"cupy: {problem}; or use --device numpy (in Python: get_backend('numpy'))")
     if name == "numpy" or problem is not None:
         return _numpy_backend(dtype, kernels, threads, precision, problem)
+    return cupy_backend(dtype, kernels, precision)
+
+
+def cupy_backend(dtype: str, kernels: str = "auto", precision: str = "float32") -> Backend:
+    """The CuPy backend, as in ``get_backend``. Call ``cupy_problem`` first."""
     if kernels not in ("auto", "plain", "cuda"):
         raise ConfigError(
             f"kernels: expected auto, plain or cuda on a GPU, got {kernels}, which compute on the CPU; "
@@ -58,7 +63,7 @@ def get_backend(
     plain = dtype == "complex128" or kernels == "plain" or not has_engine()
     if plain and precision != "float32":
         raise ConfigError(f"precision: expected float32 for plain kernels, whose products are CuPy's, got {precision}")
-    backend = cupy_backend(dtype, "plain" if plain else "cuda", precision)
+    backend = plain_cupy_backend(dtype, "plain" if plain else "cuda", precision)
     return _with_engine("gpu", backend) if has_engine() else backend
 
 

@@ -16,7 +16,7 @@ from npformer.errors import DeviceMemoryError
 from npformer.layers.batch_norm import Statistics
 from npformer.models import Model
 from npformer.optim import Adam, Rates
-from npformer.training.step_inputs import Settings, StepInputs, shards_of
+from npformer.optim.step_inputs import Settings, StepInputs, shards_of
 from npformer.typing import Array
 
 

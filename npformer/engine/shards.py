@@ -20,7 +20,7 @@ from npformer.engine.static import has_own_ops, is_static
 from npformer.layers.batch_norm import BatchNorm, Statistics
 from npformer.layers.owner import version_of
 from npformer.models import Model
-from npformer.training.step_inputs import Settings, Shard
+from npformer.optim.step_inputs import Settings, Shard
 from npformer.typing import Array
 
 #: (model, settings, shard, list for BatchNorm statistics) -> the mean loss of the shard's rows; adds share × its

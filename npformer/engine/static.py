@@ -9,7 +9,7 @@ is patched or wrapped in a class voids the declaration; after the model was comp
 from __future__ import annotations
 
 from npformer.layers import Layer
-from npformer.layers.owner import Owner
+from npformer.layers.owner import Owner, patched_methods
 
 
 def is_static(model: Layer) -> bool:
@@ -21,21 +21,6 @@ def is_static(model: Layer) -> bool:
 def has_own_ops(model: Layer) -> bool:
     """Whether model and all layers in it compute with the operations its backend was built with."""
     return model.backend.has_own_ops and all(each.backend is model.backend for each in model.all_layers())
-
-
-def patched_methods(kind: type) -> list[str]:
-    """The names of methods of kind and its bases that were not written in the bodies of these classes, or are wrapped.
-
-    A method is known by its module and its qualified name.
-    """
-    return [
-        name
-        for each in kind.__mro__
-        for name, value in (vars(each).items() if issubclass(each, Owner) else ())
-        if callable(value) and not isinstance(value, type) and (name == "__call__" or not name.startswith("__"))
-        if (value.__module__, getattr(value, "__qualname__", "")) != (each.__module__, f"{each.__qualname__}.{name}")
-        or hasattr(value, "__wrapped__")
-    ]
 
 
 def _is_declared(kind: type) -> bool:

@@ -117,3 +117,18 @@ class _Dict(dict[Any, Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:  # a copy is filled as it is made
         return _Dict, (dict(self),)
+
+
+def patched_methods(kind: type) -> list[str]:
+    """The names of methods of kind and its bases that were not written in the bodies of these classes, or are wrapped.
+
+    A method is known by its module and its qualified name.
+    """
+    return [
+        name
+        for each in kind.__mro__
+        for name, value in (vars(each).items() if issubclass(each, Owner) else ())
+        if callable(value) and not isinstance(value, type) and (name == "__call__" or not name.startswith("__"))
+        if (value.__module__, getattr(value, "__qualname__", "")) != (each.__module__, f"{each.__qualname__}.{name}")
+        or hasattr(value, "__wrapped__")
+    ]

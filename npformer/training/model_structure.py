@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import Backend
-from npformer.layers.owner import Owner
+from npformer.layers.owner import Owner, patched_methods
 from npformer.layers.parameter import Buffer, Parameter, ParameterView
-from npformer.runtime.static import patched_methods
 from npformer.training.option_types import shown
 
 #: Compared elsewhere, or without effect on what is computed.

@@ -42,8 +42,8 @@ from npformer.layers.owner import version_of
 from npformer.models import Model
 from npformer.models.inputs import checked_batch
 from npformer.optim import Adam, Rates, Schedule, clip_by_global_norm
+from npformer.optim.step_inputs import Settings, Shard, StepInputs, shards_of
 from npformer.training.signals import HeldInterrupt
-from npformer.training.step_inputs import Settings, Shard, StepInputs, shards_of
 from npformer.typing import Array, HostArray
 
 

@@ -8,8 +8,8 @@ import npformer as npf
 from benchmarks.own import decode, once, ops, train
 from benchmarks.own import on_gpu as own_on_gpu
 from benchmarks.tasks import PREPARED, TOGETHER
-from npformer.backend.cupy import cupy_backend
 from npformer.backend.roofline import LARGE, STREAMED
+from npformer.backend.select import cupy_backend
 from npformer.models.presets import PRESETS, Preset
 from tests.engine.cuda.host_runtime import compiler_problem
 from tests.engine.cupy import emulated

@@ -9,8 +9,8 @@ import pytest
 
 from npformer.backend import Pair, get_backend
 from npformer.layers import RandomKey
+from npformer.optim.step_inputs import StepInputs, shards_of
 from npformer.training import TrainStep
-from npformer.training.step_inputs import StepInputs, shards_of
 from tests.engine.conftest import CASES, bits, build, new_step, trained, trained_through_changes
 from tests.outputs import unchanged
 

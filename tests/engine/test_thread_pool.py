@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from npformer.backend import get_backend
-from npformer.backend.numpy import thread_pool as module
 from npformer.backend.numpy.blas_threads import blas_threads
+from npformer.engine import thread_pool as module
 from npformer.engine.thread_pool import ThreadPool
 
 PATIENCE = 600  # seconds until a test gives up on what would never happen

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from npformer.backend import get_backend
-from npformer.backend.cupy import cupy_backend, cupy_runtime
+from npformer.backend.select import cupy_backend
 from npformer.engine.capture import MOST
+from npformer.engine.cupy import cupy_runtime
 from npformer.engine.cupy.graph_driver import CupyDriver
 from npformer.errors import ConfigError, DeviceMemoryError, ShapeError, TokenError
 from npformer.models import Transformer, TransformerConfig

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import npformer as npf
-from npformer.backend.cupy import cupy_backend
+from npformer.backend.select import cupy_backend
 from npformer.models.presets import PRESETS
 from tests.engine.cupy import emulated
 

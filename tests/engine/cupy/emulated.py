@@ -18,8 +18,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from npformer.backend.cupy import cupy_runtime
 from npformer.engine.cuda.source import REAL, files, source
+from npformer.engine.cupy import cupy_runtime
 from npformer.functional import arrays
 from tests.engine.cuda import fake_cublas, host_runtime
 from tests.engine.cuda.device_array import NAMESPACE, DeviceArray

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from npformer.backend.cupy import blas
 from npformer.engine.cuda.source import files, kernels, source
+from npformer.engine.cupy import blas
 from npformer.engine.cupy.cupy_runtime import OPTIONS
 from tests.engine.cuda import fake_cublas
 from tests.engine.cuda.host_runtime import compiler_problem

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from npformer import Adam, TrainStep, Transformer, TransformerConfig
-from npformer.backend.cupy import cupy_backend
+from npformer.backend.select import cupy_backend
 from npformer.engine.cupy.graph_driver import CupyDriver
 from tests.engine.cuda.host_runtime import compiler_problem
 from tests.engine.cupy import emulated

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from npformer.backend import Backend
-from npformer.optim import Rates
+from npformer.optim.adam import Rates
 from npformer.typing import Array
 
 
