@@ -8,9 +8,11 @@ from npformer.models import Transformer, TransformerConfig
 from npformer.optim import AdamW
 from npformer.training import TrainStep
 from npformer.training.model_arrays import model_arrays, set_arrays
+from tests.backend.conftest import agree, alone, lay_out, refuses_wrong_shapes, table
 from tests.models.conftest import batch, small_model
 
-__all__ = ["batch", "small_model"]
+#: Fixtures, found by their names.
+__all__ = ["agree", "alone", "batch", "lay_out", "refuses_wrong_shapes", "small_model", "table"]
 
 SIZES = {"d_model": 12, "num_heads": 2, "d_ff": 13, "dropout": 0.3, "max_seq_len": 8}
 #: Changes of the configuration, and options of the step.
