@@ -52,7 +52,8 @@ def test_what_decodes_amid_training_is_compiled_before_it(monkeypatch):
     before = module.get_backend
 
     def get_backend(*given, **options):
-        return replace(before(*given, **options), compile_ahead=lambda calls: asked.append(set(calls)))
+        backend = before(*given, **options)
+        return replace(backend, engine=replace(backend.engine, prepare=lambda calls: asked.append(set(calls))))
 
     monkeypatch.setattr(module, "get_backend", get_backend)
     assemble(given(run={"device": "numpy", "kernels": "numpy"}))
