@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from npformer.proof.measures import max_abs
 from npformer.proof.repairs.nodes import Known, Site, fits, is_mask, is_named, is_operand
 from npformer.typing import Shape
 
@@ -64,8 +65,7 @@ class Here(NamedTuple):
 
     def is_twin(self, value: Any) -> bool:
         """Whether it is the same but for digits: then the mistake is where one was made, and not in its use."""
-        is_near = np.shape(value) == self.shape and np.allclose(value, self.value, TWIN, 0)
-        return is_near and not np.array_equal(value, self.value)
+        return np.shape(value) == self.shape and 0 < max_abs(value - self.value) <= TWIN * max_abs(self.value)
 
     def others(self) -> Iterator[tuple[str, Any]]:
         """The other values, by their source."""

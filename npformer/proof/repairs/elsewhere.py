@@ -44,17 +44,17 @@ class Elsewhere:
         self._values = {**self._bare.inputs.values, **self._options}
         # The backward may know these by itself.
         self._fixed = self._values.keys() & _parameters(self._bare.target.backward)
+        free = {name: x for name, x in self._values.items() if name not in self._fixed}
+        self._small = {name for name, x in free.items() if isinstance(x, float) and 0 < x < SMALL}
         arrays = [(name, x) for name, x in self._values.items() if isinstance(x, np.ndarray)]
         self._sizes: Lengths = {(name, axis): n for name, x in arrays for axis, n in enumerate(x.shape) if n > 1}
-        self._counts: Lengths = {
-            (n, None): x for n, x in self._values.items() if type(x) is int and n not in self._fixed
-        }
+        self._counts: Lengths = {(name, None): x for name, x in free.items() if type(x) is int}
 
     def subjects(self) -> Iterator[Subject]:
         """Moved numbers, a larger ε, entries in other places with other masks, other counts, other shapes."""
         lengths = self._sizes | {key: n for key, n in self._counts.items() if n in self._sizes.values()}
         together = [_longer(lengths), _longer(self._sizes), {key: 2 * n for key, n in self._sizes.items()}]
-        kinds: list[Iterable[Change]] = [[self._number], [self._grown], [self._shuffled]]
+        kinds: list[Iterable[Change]] = [[self._number], [self._grown] if self._small else [], [self._shuffled]]
         kinds += [[self._sized({key: n + 1})] for key, n in islice(self._counts.items(), 3)]
         kinds += [map(self._sized, together), map(self._sized, self._by_themselves())]
         for attempts in kinds:
@@ -84,8 +84,7 @@ class Elsewhere:
         return self._moved(value) if _kind(value) == "f" else value
 
     def _grown(self, name: str, value: Any) -> Any:
-        is_small = isinstance(value, float) and 0 < value < SMALL and name not in self._fixed
-        return value**ROOT if is_small else self._number(name, value)
+        return value**ROOT if name in self._small else self._number(name, value)
 
     def _shuffled(self, name: str, value: Any) -> Any:
         if _kind(value) == "b":
