@@ -203,7 +203,8 @@ class Oracle:
             looks = [self._look_for_noise(tensor, x, direction, side) for side in (near, -near, far)]
             found = [np.minimum(a, b) for a, b in zip(*looks[:2], strict=True)]  # a kink looks like noise
             # a forward that rounds inside, as 1 + tanh(x), may stay where it is for small steps: σ is too small there
-            if any(np.any(a > MUCH_MORE * b) for a, b in zip(looks[2], found, strict=True)):
+            usual = [np.maximum(b, U * np.abs(y)) for b, y in zip(found, self.subject.outputs({}), strict=True)]
+            if any(np.any(a > MUCH_MORE * b) for a, b in zip(looks[2], usual, strict=True)):
                 behind = self._look_for_noise(tensor, x, direction, -far)
                 found = [np.maximum(a, np.minimum(b, c)) for a, b, c in zip(found, looks[2], behind, strict=True)]
             self._noise[tensor] = found
