@@ -85,7 +85,8 @@ def _diagnosed(checked: Subject, look: Look, how: How, clues: Clues) -> Report:
 
     truths = [{t: evidence.truth[k] for t, evidence in look.evidence.items()} for k in range(len(look.upstreams))]
     others = cache(lambda: list(_alike(checked, wrong, how.seed, verdicts)))
-    found = _with_lines(found, Point(checked, look.upstreams, truths, look.directions, others, verdicts), wrong)
+    exact = {t for t, evidence in look.evidence.items() if evidence.by_complex is not None}
+    found = _with_lines(found, Point(checked, look.upstreams, truths, look.directions, exact, others, verdicts), wrong)
     if isinstance(clues.target, Checkable) and clues.target.owner is None:
         found |= {
             t: each._replace(text=f"{each.text}; {NO_LINE}") for t, each in found.items() if each.cause == UNKNOWN.cause

@@ -48,6 +48,8 @@ HALVINGS = 20
 SETTLING = 3
 #: Of the size of x, for the points at which a forward's noise is looked for; and which differences tell it.
 NOISE_STEP, FAR_STEP, NOISE_ORDER, NOISE_POINTS = 3e-6, 3e-4, 6, 9
+#: Times the noise of small steps: that of larger ones counts if it is more, beyond the scatter of such estimates.
+MUCH_MORE = 4.0
 #: What a forward raises at a point outside of its domain.
 OUTSIDE = (np.linalg.LinAlgError, ArithmeticError, ValueError)
 
@@ -197,30 +199,30 @@ class Oracle:
             rng = np.random.default_rng(x.size)
             sizes = rng.choice([-1.0, 1.0], size=x.shape) * rng.uniform(0.5, 1.5, size=x.shape)  # no entry stays
             direction = np.asarray(sizes * (rms(x) or 1.0))
-            steps = max(NOISE_STEP, 8 * self.rounding), FAR_STEP
-            near, far = (self._look_for_noise(tensor, x, direction, step) for step in steps)
-            # a forward that rounds inside, as 1 + tanh(x), may stay where it is for small steps: σ is then 0 there
-            self._noise[tensor] = [np.maximum(a, b) for a, b in zip(near, far, strict=True)]
+            near, far = max(NOISE_STEP, 8 * self.rounding), FAR_STEP
+            looks = [self._look_for_noise(tensor, x, direction, side) for side in (near, -near, far)]
+            found = [np.minimum(a, b) for a, b in zip(*looks[:2], strict=True)]  # a kink looks like noise
+            # a forward that rounds inside, as 1 + tanh(x), may stay where it is for small steps: σ is too small there
+            usual = [np.maximum(b, U * np.abs(y)) for b, y in zip(found, self.subject.outputs({}), strict=True)]
+            if any(np.any(a > MUCH_MORE * b) for a, b in zip(looks[2], usual, strict=True)):
+                behind = self._look_for_noise(tensor, x, direction, -far)
+                found = [np.maximum(a, np.minimum(b, c)) for a, b, c in zip(found, looks[2], behind, strict=True)]
+            self._noise[tensor] = found
         return self._noise[tensor]
 
     def _look_for_noise(self, tensor: str, x: HostArray, direction: HostArray, step: float) -> list[HostArray]:
-        """σ by steps of this size, ahead and behind: the smaller one, since a kink looks like noise."""
-        looks = []
-        for start in (0, -NOISE_POINTS):
-            try:
-                with np.errstate(all="ignore"):
-                    points = [
-                        self.subject.outputs({tensor: x + step * (start + i) * direction}) for i in range(NOISE_POINTS)
-                    ]
-            except OUTSIDE:
-                return [np.zeros(y.shape) for y in self.subject.outputs({})]
-            found = []
-            for values in zip(*points, strict=True):
-                differences = np.diff(np.array(values, dtype=np.float64), n=NOISE_ORDER, axis=0)
-                sigma = np.sqrt(np.mean(np.square(differences), axis=0) / math.comb(2 * NOISE_ORDER, NOISE_ORDER))
-                found.append(np.where(np.isfinite(sigma), sigma, 0.0))
-            looks.append(found)
-        return [np.minimum(a, b) for a, b in zip(*looks, strict=True)]
+        """σ by steps of this size, ahead or, below 0, behind."""
+        try:
+            with np.errstate(all="ignore"):
+                points = [self.subject.outputs({tensor: x + step * i * direction}) for i in range(NOISE_POINTS)]
+        except OUTSIDE:
+            return [np.zeros(y.shape) for y in self.subject.outputs({})]
+        found = []
+        for values in zip(*points, strict=True):
+            differences = np.diff(np.array(values, dtype=np.float64), n=NOISE_ORDER, axis=0)
+            sigma = np.sqrt(np.mean(np.square(differences), axis=0) / math.comb(2 * NOISE_ORDER, NOISE_ORDER))
+            found.append(np.where(np.isfinite(sigma), sigma, 0.0))
+        return found
 
     def _first_step(self, x: HostArray, direction: HostArray) -> float:
         """Of the size of x where the direction moves it, or of all x, whichever is larger; 1 if x is 0."""

@@ -13,11 +13,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from npformer.proof.measures import max_abs
 from npformer.proof.repairs.nodes import Known, Site, fits, is_mask, is_named, is_operand
 from npformer.typing import Shape
 
 #: The most names of which projections are made.
 MOST_NAMES = 5
+#: Relative: numbers this near are the same but for digits.
+TWIN = 1e-5
 _LAST = "axis=-1, keepdims=True"
 _NP = "__import__('numpy')"
 _SIGMOID = f"1 / (1 + {_NP}.exp(-{{0}}))"
@@ -59,6 +62,10 @@ class Here(NamedTuple):
         is_in_sum = isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Add | ast.Sub)
         is_whole = isinstance(parent, ast.Assign | ast.AugAssign | ast.Return | ast.Tuple)
         return ((is_in_sum and self.site.field == "left") or is_whole) and not is_mask(self.value)
+
+    def is_twin(self, value: Any) -> bool:
+        """Whether it is the same but for digits: then the mistake is where one was made, and not in its use."""
+        return np.shape(value) == self.shape and 0 < max_abs(value - self.value) <= TWIN * max_abs(self.value)
 
     def others(self) -> Iterator[tuple[str, Any]]:
         """The other values, by their source."""
@@ -200,7 +207,7 @@ def projections(here: Here) -> Texts:
 def names(here: Here) -> Texts:
     """Another array in the place of one, what it lacks to 1, or 1."""
     if here.is_read:
-        named = [(text, np.shape(v)) for text, v in here.others() if is_named(text)]
+        named = [(text, np.shape(v)) for text, v in here.others() if is_named(text) and not here.is_twin(v)]
         same = [text for text, shape in named if shape == here.shape]
         more = [text for text, shape in named if shape != here.shape and len(shape) == len(here.shape)]
         yield from (("wrong factor", text) for text in (*same, f"1 - {here.text}", "1", *more))
@@ -209,8 +216,8 @@ def names(here: Here) -> Texts:
 def expressions(here: Here) -> Texts:
     """An expression of the same shape in the place of a name."""
     if here.is_read:
-        same = (text for text, v in here.others() if not is_named(text) and np.shape(v) == here.shape)
-        yield from (("wrong factor", text) for text in same)
+        same = [(text, v) for text, v in here.others() if not is_named(text) and np.shape(v) == here.shape]
+        yield from (("wrong factor", text) for text, v in same if not here.is_twin(v))
 
 
 def sums(here: Here) -> Texts:

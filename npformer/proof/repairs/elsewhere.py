@@ -1,6 +1,7 @@
 """Other points for a wrong backward: a change that is right by coincidence at the check's own is wrong at one of them.
 
 Numbers move: inputs, parameters, and options that reach the backward. Entries change places, masks and counts change.
+An ε grows, for what holds to its first order is right as long as its square is lost in rounding: √(v + 2ε√v) ≈ √v + ε.
 Axes grow, those of equal length together, and by itself each one that forward lets grow by itself: 2·3 is no longer 6,
 and no matrix is square.
 """
@@ -23,6 +24,8 @@ from npformer.typing import HostArray
 MOST_TIMES = 9
 #: By how much numbers move, of their size; how many mask entries are turned.
 MOVE, TURNED = 0.1, 0.3
+#: A number below this is an ε, and grows to this root of it.
+SMALL, ROOT = 1e-3, 0.25
 
 #: (name, value) -> another value, for each input and option.
 Change = Callable[[str, Any], Any]
@@ -41,17 +44,17 @@ class Elsewhere:
         self._values = {**self._bare.inputs.values, **self._options}
         # The backward may know these by itself.
         self._fixed = self._values.keys() & _parameters(self._bare.target.backward)
+        free = {name: x for name, x in self._values.items() if name not in self._fixed}
+        self._small = {name for name, x in free.items() if isinstance(x, float) and 0 < x < SMALL}
         arrays = [(name, x) for name, x in self._values.items() if isinstance(x, np.ndarray)]
         self._sizes: Lengths = {(name, axis): n for name, x in arrays for axis, n in enumerate(x.shape) if n > 1}
-        self._counts: Lengths = {
-            (n, None): x for n, x in self._values.items() if type(x) is int and n not in self._fixed
-        }
+        self._counts: Lengths = {(name, None): x for name, x in free.items() if type(x) is int}
 
     def subjects(self) -> Iterator[Subject]:
-        """Moved numbers, entries in other places with other masks, other counts, other shapes."""
+        """Moved numbers, a larger ε, entries in other places with other masks, other counts, other shapes."""
         lengths = self._sizes | {key: n for key, n in self._counts.items() if n in self._sizes.values()}
         together = [_longer(lengths), _longer(self._sizes), {key: 2 * n for key, n in self._sizes.items()}]
-        kinds: list[Iterable[Change]] = [[self._number], [self._shuffled]]
+        kinds: list[Iterable[Change]] = [[self._number], [self._grown] if self._small else [], [self._shuffled]]
         kinds += [[self._sized({key: n + 1})] for key, n in islice(self._counts.items(), 3)]
         kinds += [map(self._sized, together), map(self._sized, self._by_themselves())]
         for attempts in kinds:
@@ -79,6 +82,9 @@ class Elsewhere:
         if isinstance(value, float) and name not in self._fixed:
             return value * (1 - MOVE)
         return self._moved(value) if _kind(value) == "f" else value
+
+    def _grown(self, name: str, value: Any) -> Any:
+        return value**ROOT if name in self._small else self._number(name, value)
 
     def _shuffled(self, name: str, value: Any) -> Any:
         if _kind(value) == "b":

@@ -265,9 +265,8 @@ def constants(site: Site, known: Known) -> Found:
         case ast.Constant(int() | float() as c) if not isinstance(c, bool) and not _is_axis(site):
             is_any, cause = isinstance(c, float), "wrong factor" if _is_right_of(site, ast.Pow) else "wrong constant"
             own = [k for k in known.constants if is_any or (isinstance(k, int) and abs(k) <= MOST_INTEGER)]
-            near = [
-                k for k in (*known.constants, *(round(c, n) for n in range(8))) if c and abs(k - c) <= 0.02 * abs(c)
-            ]
+            digits = [*(round(c, n) for n in range(8)), *(round(c * n, 0) / n for n in range(2, 13))]
+            near = [k for k in (*known.constants, *digits) if c and abs(k - c) <= 0.02 * abs(c)]
             others = [*near, *own, 2 * c, 3 * c, c + 1, c - 1, -c, *([c / 2, 1 / c] if c else [])]
             yield from ((cause, repr(other)) for other in others if other != c)
             for text, v in known.pool.items():

@@ -5,6 +5,9 @@ time (``edits.py``), run on the forward's cache, and compared with the true grad
 its line if the check itself calls every wrong tensor right with it, here and at other points (``elsewhere.py``). One
 that makes some tensors right and does not spoil the others is the first of several causes; the search for the next one
 continues in the changed source. A function with unbounded loops is not changed, since it might never return.
+
+The verdict's limit is one of a tensor's size, and some errors are hardly larger: a change that hides one among larger
+numbers meets the limit, too. What undoes the mistake leaves nothing of the error, so a share of it is the limit here.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import contextlib
 import copy
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from itertools import islice
 from types import CodeType
 from typing import Any, NamedTuple
@@ -35,6 +38,8 @@ from npformer.typing import HostArray, HostArrays, Tensors
 
 #: Relative to a tensor's largest entry: gradients this near are worth a verdict, if they are nearer than before.
 AGREES = 1e-7
+#: What may be left of an error: a share, or rounding; a larger share where the truth is from differences.
+LEFT, ROUNDING, LEFT_BY_DIFFERENCES = 1e-4, 1e-12, 0.5
 MOST_CAUSES = 2
 #: The most functions that are searched: methods of an object, and functions that one of them calls.
 MOST_FUNCTIONS = 4
@@ -57,6 +62,7 @@ class Point(NamedTuple):
     upstreams: Sequence[Upstream]
     truths: Sequence[Tensors]  # the gradients for each, or along directions
     directions: Mapping[str, Sequence[HostArray]]
+    exact: Container[str]  # the tensors whose gradients are true to rounding
     others: Callable[[], Sequence[Subject]]
     verdicts: Callable[[Subject], Mapping[str, str]]
 
@@ -206,10 +212,15 @@ class _Search:
 
     def _near(self, gradients: HostArrays, number: int, wrong: set[str]) -> set[str]:
         """The wrong tensors that are near the truth now; none if another one is farther from it than before."""
-        fixes = {name for name in wrong if self._error(gradients, number, name) <= min(1, self._off[name] / 2)}
+        fixes = {name for name in wrong if self._error(gradients, number, name) <= self._most_left(name)}
         others = [name for name in self._slack[number] if name not in wrong] if fixes else []
         is_spoiled = any(not self._error(gradients, number, name) <= max(1, 2 * self._off[name]) for name in others)
         return set() if is_spoiled else fixes
+
+    def _most_left(self, name: str) -> float:
+        """How far a gradient may be off with a change, in units of its slack."""
+        share = LEFT if name in self._point.exact else LEFT_BY_DIFFERENCES
+        return min(1, max(share * self._off[name], ROUNDING / AGREES))
 
     def _error(self, gradients: HostArrays, number: int, name: str) -> float:
         """The largest error of a gradient, in units of its slack."""
