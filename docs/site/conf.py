@@ -19,7 +19,6 @@ highlight_language = "text"
 
 myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "dollarmath"]
 myst_heading_anchors = 4
-myst_url_schemes = {"http": None, "https": None, "mailto": None, "repo": None}
 
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True

@@ -11,7 +11,7 @@ from itertools import groupby
 from docs.site import bug_sections, bug_traces, traces
 from docs.site.curves import curves, thumbnail
 from docs.site.operations import contents, formula_line
-from docs.site.places import page_of, write
+from docs.site.places import address, write
 from docs.site.plain_text import sentences
 from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.bugs import BUGS
@@ -119,11 +119,9 @@ def change(bug: Bug) -> str:
     for target, (before, after) in edited_sources(bug.edits).items():
         module, _, name = target.partition(":")
         path = f"{module.replace('.', '/')}.py"
-        shown = page_of(path)
-        link = f"[{path}](../{shown}.md)" if shown else f"[{path}](repo:{path})"
         lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3))[2:]
         body = "\n".join(line for line in lines if not line.startswith("@@"))
-        texts.append(f"In `{name}` of {link}:\n\n```diff\n{body}\n```")
+        texts.append(f"In `{name}` of [{path}]({address(path)}):\n\n```diff\n{body}\n```")
     return "\n\n".join(texts)
 
 
