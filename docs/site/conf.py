@@ -13,7 +13,8 @@ project = "npformer"
 version = release = npformer.__version__
 html_title = "npformer"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "docs.site.mathml", "docs.site.sources", "docs.site.docstrings"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]
+extensions += ["docs.site.docstrings", "docs.site.mathml", "docs.site.sources"]
 exclude_patterns = ["_font", "_extra"]
 highlight_language = "text"
 
