@@ -71,7 +71,8 @@ class Resolve(SphinxTransform):
         for literal in list(self.document.findall(nodes.literal)):
             named = NAMED.fullmatch(literal.astext())
             if named and (ROOT / named[1]).exists() and not isinstance(literal.parent, nodes.reference):
-                literal.replace_self(nodes.reference("", "", literal.deepcopy(), refuri=self.uri(*named.groups())))
+                uri = self.uri(*named.groups())
+                literal.replace_self(nodes.reference("", "", literal.deepcopy(), refuri=uri, internal=True))
         for block in self.document.findall(nodes.literal_block):
             if "file" in block["classes"]:
                 block["highlight_args"] = {"lineanchors": "L"}
