@@ -4,7 +4,8 @@
     python -m docs.site                 writes build/site; open build/site/index.html
 
 ``assemble`` writes the sources of all pages into build/site-sources: the pages of docs as they are, and pages made
-by ``operations``, ``walk``, ``course``, ``museum``, ``experiments`` and ``api``. Sphinx then makes HTML of them,
-with ``conf`` and the extensions ``mathml`` (formulas), ``sources`` (a page for each file that is named) and
-``docstrings``. No text stands in two places: a page is changed where its text stands.
+by ``operations``, ``walk``, ``course``, ``museum``, ``experiments``, ``api`` and ``sources`` (a page for each file that
+is named). Sphinx then makes HTML of them, with ``conf``, its own autodoc, autosummary and literalinclude, and the
+extensions ``mathml`` (formulas), ``sources`` (links of files' names) and ``docstrings``. No text stands in two places:
+a page is changed where its text stands.
 """

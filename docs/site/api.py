@@ -35,9 +35,7 @@ def packages() -> list[str]:
 def names(package: str) -> list[str]:
     """The public names of a package."""
     module = importlib.import_module(package)
-    if package == ERRORS:
-        return [name for name, kind in vars(module).items() if isinstance(kind, type)]
-    return list(module.__all__)
+    return list(getattr(module, "__all__", [name for name, kind in vars(module).items() if isinstance(kind, type)]))
 
 
 @cache
@@ -58,57 +56,43 @@ def thing(package: str, name: str) -> Any:
 def home(package: str, name: str) -> str:
     """The full name under which an object is described. Small constants may be equal, so they have their own."""
     found = thing(package, name)
-    shared = isinstance(found, (type, ModuleType)) or callable(found)
-    return homes()[id(found)] if shared else f"{package}.{name}"
+    if isinstance(found, ModuleType):
+        return found.__name__
+    return homes()[id(found)] if callable(found) else f"{package}.{name}"
 
 
 def write_all() -> None:
-    """A page for each package, and the list of them."""
+    """A page for each package, and the list of them with what each says of itself."""
     for package in packages():
         write(f"api/{package}.rst", page(package))
     listed = "\n".join(f"   {package}" for package in packages())
-    rows = "\n".join(f"   * - :doc:`{package}`\n     - {first_line(package)}" for package in packages())
     write(
         "api/index.rst",
         "Reference\n=========\n\nEvery public name, package by package. ``import npformer as npf`` gives the first "
         "package; names that are\nnot there are internal and may change.\n\n"
-        f".. list-table::\n   :widths: 30 70\n\n{rows}\n\n.. toctree::\n   :hidden:\n\n{listed}\n",
+        f".. autosummary::\n\n{listed}\n\n.. toctree::\n   :hidden:\n\n{listed}\n",
     )
 
 
-def first_line(package: str) -> str:
-    """What a package says of itself, in one line."""
-    text = (importlib.import_module(package).__doc__ or "").partition("\n\n")[0]
-    return " ".join(text.split()).replace("*", r"\*")
-
-
 def page(package: str) -> str:
-    """All names of a package."""
-    own = [name for name in names(package) if home(package, name) == f"{package}.{name}"]
-    parts = [package, "=" * len(package), "", f".. automodule:: {package}", "   :no-members:", ""]
-    for name in own:
-        parts += entry(package, name)
+    """All names of a package; those that have their home elsewhere, as links."""
+    homes_here = {f"{package}.{name}" for name in names(package)} - set(packages())
+    own = [name for name in names(package) if home(package, name) in homes_here]
     others = [home(package, name) for name in names(package) if name not in own]
+    parts = [f"{package}\n{'=' * len(package)}\n\n.. automodule:: {package}\n", *(entry(package, name) for name in own)]
     if others:
-        parts += ["Described elsewhere", "-" * 19, "", *(f"* {reference(each)}" for each in others)]
-    return "\n".join(parts) + "\n"
+        listed = "\n".join(f"* :py:obj:`{name}`" for name in others)
+        parts.append(f"Described elsewhere\n{'-' * 19}\n\n{listed}\n")
+    return "\n".join(parts)
 
 
-def reference(name: str) -> str:
-    """A link to where a name is described."""
-    found = thing(*name.rsplit(".", 1)[0:1], name.rsplit(".", 1)[1])
-    return f":doc:`{name}`" if isinstance(found, ModuleType) and name in packages() else f":py:obj:`{name}`"
-
-
-def entry(package: str, name: str) -> list[str]:
+def entry(package: str, name: str) -> str:
     """The directive that describes a name, under a heading of its own."""
     found = thing(package, name)
-    head = [name, "-" * len(name), ""]
-    if isinstance(found, ModuleType):
-        return [*head, f":doc:`{found.__name__}`" if found.__name__ in packages() else f"``{found.__name__}``", ""]
-    if inspect.isclass(found):
-        bases = ["   :show-inheritance:"] if found.__bases__ != (object,) else []
-        return [*head, f".. autoclass:: {package}.{name}", "   :members:", *bases, ""]
-    if inspect.isroutine(found):
-        return [*head, f".. autofunction:: {package}.{name}", ""]
-    return [*head, f".. autodata:: {package}.{name}", "   :no-value:", ""]
+    described = f"data:: {package}.{name}\n   :no-value:"
+    if isinstance(found, type):
+        bases = "\n   :show-inheritance:" if found.__bases__ != (object,) else ""
+        described = f"class:: {package}.{name}\n   :members:{bases}"
+    elif inspect.isroutine(found):
+        described = f"function:: {package}.{name}"
+    return f"{name}\n{'-' * len(name)}\n\n.. auto{described}\n"

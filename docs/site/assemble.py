@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
-from docs.site import api, course, experiments, museum, operations, places, walk
+from docs.site import api, course, experiments, museum, operations, places, sources, walk
 from docs.site.font import write_font
 from docs.site.links import for_site
 from docs.site.operations import contents
-from docs.site.places import DOCS, PAGES, ROOT, SITE, SOURCES, write
+from docs.site.places import PAGES, ROOT, SITE, SOURCES, write
 
 #: The heading of the README above which its first page ends here: what follows is the sidebar's work.
 _END = "## Where to go next"
@@ -42,7 +41,7 @@ def write_all() -> None:
         write(f"{name}.md", index(text) if name == "index" else for_site(text, path))
     for part in (operations, walk, course, museum, experiments, api):
         part.write_all()
-    _copy(DOCS / "pictures", "pictures")
+    sources.write_all()
     (SOURCES / "_extra").mkdir(exist_ok=True)
     write_font()
     _remove_what_is_left()
@@ -68,15 +67,6 @@ def cards() -> str:
         for page, (name, said) in _SAID.items()
     )
     return f'<ul class="cards">{items}</ul>'
-
-
-def _copy(folder: Path, name: str) -> None:
-    for path in sorted(folder.iterdir()):
-        place = SOURCES / name / path.name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        places.written.add(place)
-        if not place.exists() or place.read_bytes() != path.read_bytes():
-            shutil.copyfile(path, place)
 
 
 def _remove_what_is_left() -> None:

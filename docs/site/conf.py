@@ -13,13 +13,13 @@ project = "npformer"
 version = release = npformer.__version__
 html_title = "npformer"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "docs.site.mathml", "docs.site.sources", "docs.site.docstrings"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]
+extensions += ["docs.site.docstrings", "docs.site.mathml", "docs.site.sources"]
 exclude_patterns = ["_font", "_extra"]
 highlight_language = "text"
 
 myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "dollarmath"]
 myst_heading_anchors = 4
-myst_url_schemes = {"http": None, "https": None, "mailto": None, "repo": None}
 
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True

@@ -6,7 +6,7 @@ import inspect
 
 from docs.site.formulas import FORMULAS
 from docs.site.operations import contents, display, sentences
-from docs.site.places import page_of, write
+from docs.site.places import address, write
 from npformer.lab.grader import EXERCISES, Exercise
 from npformer.lab.grader.templates import _plain
 
@@ -107,10 +107,5 @@ def formula(exercise: Exercise) -> str:
 
 def afterwards(exercise: Exercise) -> str:
     """Where npformer derives and computes the same."""
-    lines = []
-    for name in exercise.docs.split():
-        path = f"{name.replace('.', '/')}.py"
-        shown = page_of(path)
-        target = f"../{shown}.md" if shown else f"repo:{path}"
-        lines.append(f"- [{path}]({target}) derives the gradient and has npformer's own code.")
-    return "\n".join(lines)
+    paths = [f"{name.replace('.', '/')}.py" for name in exercise.docs.split()]
+    return "\n".join(f"- [{path}]({address(path)}) derives the gradient and has npformer's own code." for path in paths)

@@ -10,16 +10,7 @@ from docs.site.plain_text import rst
 
 
 def _as_rst(app: Sphinx, what: str, name: str, obj: object, options: Any, lines: list[str]) -> None:
-    inherited = what == "class" and (obj.__doc__ or "") in _borrowed(obj)
-    lines[:] = [] if inherited else rst("\n".join(lines))
-
-
-def _borrowed(kind: object) -> set[str]:
-    """Docstrings that a class has from Python and not from its author."""
-    name = getattr(kind, "__name__", "")
-    found = getattr(kind, "_fields", ())
-    fields = ", ".join(found) if isinstance(found, tuple) else ""
-    return {f"{name}({fields})", *(vars(base).get("__doc__") or "" for base in (int, str, tuple, dict, object))}
+    lines[:] = rst("\n".join(lines))
 
 
 def _signature(

@@ -11,7 +11,7 @@ from benchmarks.page_tables import origin
 from benchmarks.pages import Document, load
 from docs.site.links import for_site
 from docs.site.operations import contents
-from docs.site.places import DOCS, RESULTS, ROOT, write
+from docs.site.places import DOCS, RESULTS, ROOT, address, write
 from docs.site.plain_text import markdown, sentences
 
 #: Name of an experiment, as in its module -> its command.
@@ -58,7 +58,7 @@ def page(name: str) -> str:
         "## Run it\n\n"
         f"```sh\npython -m examples.experiments.{name} --small    # a few seconds; shows the procedure\n"
         f"python -m examples.experiments.{name}            # the full setting\n```\n\n"
-        f"The code is one file: [{name}.py](repo:examples/experiments/{name}.py).",
+        f"The code is one file: [{name}.py]({address(f'examples/experiments/{name}.py')}).",
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -93,7 +93,7 @@ def picture(name: str) -> str:
     if not (DOCS / "pictures" / file).is_file():
         return ""
     alt = f"{EXPERIMENTS[name].what}: what the table below says, drawn"
-    return f"```{{image}} ../pictures/{file}\n:alt: {alt}\n:class: paper\n```"
+    return f"```{{image}} /../../docs/pictures/{file}\n:alt: {alt}\n:class: paper\n```"
 
 
 @cache
@@ -108,5 +108,4 @@ def table(name: str) -> str:
         return f"No result of the full setting is committed yet: `python -m benchmarks.measured {file[:-5]}` makes one."
     found = _kept()[file]
     output = "\n".join(found["output"])
-    source = origin(found).replace("](../benchmarks/", "](repo:benchmarks/")
-    return f"```text\n{output}\n```\n\n{source}"
+    return f"```text\n{output}\n```\n\n{for_site(origin(found), 'docs/measured.md')}"

@@ -1,8 +1,7 @@
 """A page of the repository as a page of the site: its links lead to pages, its pictures follow the theme.
 
 On the repository's web page a link to a file shows the file. Here it leads to the page that stands for the file: an
-operation's, another page of docs, or the text of the file with its lines numbered. The latter are written
-``repo:PATH``; ``sources`` resolves them.
+operation's, another page of docs, or the text of the file with its lines numbered.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import posixpath
 import re
 from collections.abc import Callable
 
-from docs.site.places import PAGES, ROOT, page_of
+from docs.site.places import address
 
 _FENCE = re.compile(r"^(```|~~~).*?^\1[ ]*$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -25,28 +24,18 @@ _ATTRIBUTE = re.compile(r"(\w+)=\"(.*?)\"", re.DOTALL)
 
 def for_site(text: str, path: str) -> str:
     """The Markdown of the repository's file at path, for the site."""
-    page = PAGES[path]
     folder = posixpath.dirname(path)
-    text = outside_code(text, lambda part: _LINK.sub(lambda found: f"]({link(found[1], folder, page)})", part))
-    text = outside_code(text, lambda part: _pictures(part, folder, page))
+    text = outside_code(text, lambda part: _LINK.sub(lambda found: f"]({link(found[1], folder)})", part))
+    text = outside_code(text, lambda part: _pictures(part, folder))
     return _NAMED_BLOCK.sub(r"```{code-block} \1\n:caption: \2\n", text)
 
 
-def link(target: str, folder: str, page: str) -> str:
-    """Where a link leads that a file in this folder has, seen from a page."""
-    name, _, anchor = target.partition("#")
+def link(target: str, folder: str) -> str:
+    """Where a link leads that a file in this folder has; Sphinx warns of a page that is not there."""
+    name, mark, anchor = target.partition("#")
     if target.startswith(("http:", "https:", "mailto:")) or not name:
         return target
-    path = posixpath.normpath(posixpath.join(folder, name))
-    shown = page_of(path)
-    if shown is None:
-        return f"repo:{path}" + (f"#{anchor}" if anchor else "")
-    return relative(f"{shown}.md", page) + (f"#{anchor}" if anchor else "")
-
-
-def relative(target: str, page: str) -> str:
-    """A path within the sources of the site, seen from a page."""
-    return posixpath.relpath(target, posixpath.dirname(page) or ".")
+    return address(posixpath.normpath(posixpath.join(folder, name))) + mark + anchor
 
 
 def outside_code(text: str, change: Callable[[str], str]) -> str:
@@ -58,25 +47,19 @@ def outside_code(text: str, change: Callable[[str], str]) -> str:
     return "".join([*parts, change(text[start:])])
 
 
-def _pictures(text: str, folder: str, page: str) -> str:
+def _pictures(text: str, folder: str) -> str:
     """HTML's pictures as directives: Sphinx copies the files, and the theme shows the one for light or for dark."""
 
     def pair(found: re.Match[str]) -> str:
         shown = dict(_ATTRIBUTE.findall(found["img"]))
-        dark = shown | {"src": found["dark"]}
-        return f"{_image(shown, folder, page, 'only-light')}\n\n{_image(dark, folder, page, 'only-dark')}"
+        return f"{_image(shown, folder, 'only-light')}\n\n{_image(shown | {'src': found['dark']}, folder, 'only-dark')}"
 
     text = _PICTURE.sub(pair, text)
-    return _IMG.sub(lambda found: _image(dict(_ATTRIBUTE.findall(found[1])), folder, page, ""), text)
+    return _IMG.sub(lambda found: _image(dict(_ATTRIBUTE.findall(found[1])), folder, ""), text)
 
 
-def _image(attributes: dict[str, str], folder: str, page: str, name: str) -> str:
-    path = posixpath.normpath(posixpath.join(folder, attributes["src"])).removeprefix("docs/")
-    lines = [f"```{{image}} {relative(path, page)}", f":alt: {' '.join(attributes['alt'].split())}"]
+def _image(attributes: dict[str, str], folder: str, name: str) -> str:
+    path = posixpath.normpath(posixpath.join(folder, attributes["src"]))
+    lines = [f"```{{image}} /../../{path}", f":alt: {' '.join(attributes['alt'].split())}"]
     lines += [f":width: {attributes['width']}px"] if "width" in attributes else []
     return "\n".join([*lines, *([f":class: {name}"] if name else []), "```"])
-
-
-def named(text: str) -> set[str]:
-    """The files and folders to which ``repo:`` links of a page lead."""
-    return {found for found in re.findall(r"\]\(repo:([^)#\s]+)", text) if (ROOT / found).exists()}

@@ -11,7 +11,7 @@ from itertools import groupby
 from docs.site import bug_sections, bug_traces, traces
 from docs.site.curves import curves, thumbnail
 from docs.site.operations import contents, formula_line
-from docs.site.places import page_of, write
+from docs.site.places import address, write
 from docs.site.plain_text import sentences
 from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.bugs import BUGS
@@ -50,10 +50,10 @@ def kept(name: str) -> Exhibit | None:
     return stored(next(bug for bug in BUGS if bug.id == name))
 
 
-def losses(course: Course) -> list[float | None]:
-    """The mean losses of SPAN steps each; None where one is no finite number."""
+def losses(course: Course) -> list[float]:
+    """The mean losses of SPAN steps each."""
     parts = [course.losses[start : start + SPAN] for start in range(0, len(course.losses), SPAN)]
-    return [math.fsum(part) / len(part) if all(map(math.isfinite, part)) else None for part in parts]
+    return [math.fsum(part) / len(part) for part in parts]
 
 
 def gallery() -> str:
@@ -87,7 +87,7 @@ def card(bug: Bug) -> str:
     """The picture, the title and the wrong formula of a bug, as one link."""
     exhibit = kept(bug.id)
     none = "training does not show it" if bug.run is None else "not recorded yet"
-    drawn = f'<span class="curves small none">{none}</span>'
+    drawn = f'<span class="none">{none}</span>'
     if exhibit and exhibit.comparison:
         drawn = thumbnail(losses(exhibit.comparison.right), losses(exhibit.comparison.wrong), SPAN)
     wrong = html.escape(" ".join(bug.wrong.split()))
@@ -119,11 +119,9 @@ def change(bug: Bug) -> str:
     for target, (before, after) in edited_sources(bug.edits).items():
         module, _, name = target.partition(":")
         path = f"{module.replace('.', '/')}.py"
-        shown = page_of(path)
-        link = f"[{path}](../{shown}.md)" if shown else f"[{path}](repo:{path})"
         lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3))[2:]
         body = "\n".join(line for line in lines if not line.startswith("@@"))
-        texts.append(f"In `{name}` of {link}:\n\n```diff\n{body}\n```")
+        texts.append(f"In `{name}` of [{path}]({address(path)}):\n\n```diff\n{body}\n```")
     return "\n\n".join(texts)
 
 
@@ -154,10 +152,9 @@ def effect(bug: Bug) -> str:
     if exhibit is None or exhibit.comparison is None:
         return "No picture is stored yet: `python -m benchmarks.museum` makes it."
     right, wrong = exhibit.comparison.right, exhibit.comparison.wrong
-    words = f"Training loss in nats per token. Right: {right}. Wrong: {wrong}."
-    drawn = curves(losses(right), losses(wrong), SPAN, html.escape(words))
+    words = "Training loss in nats per token, while a small Transformer learns to reverse words of up to six letters"
+    drawn = curves(losses(right), losses(wrong), SPAN, words)
     return (
-        f"Training loss in nats per token, while a small Transformer learns to reverse words of up to six letters:\n\n"
         f"{drawn}\n\nAfter {STEPS} steps:\n\n| | |\n|---|---|\n| right | {sentences(str(right))} |\n"
         f"| wrong | {sentences(str(wrong))} |"
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 from docs.site import recordings, traces
 from docs.site.formulas import FORMULAS
-from docs.site.places import FILES, ROOT, write
+from docs.site.places import FILES, ROOT, address, text_page, write
 from docs.site.plain_text import blocks, sentences, shown
 from npformer import functional
 from npformer.functional import OPERATIONS, Operation
@@ -140,7 +140,7 @@ def step_by_step(operation: str) -> str:
 def code(name: str) -> str:
     """The text of the cache, the forward and the backward, with the lines' numbers in the file."""
     shown = "\n\n".join(map(block, objects(name)))
-    return f"From [npformer/functional/{name}.py](repo:npformer/functional/{name}.py#L-1):\n\n{shown}"
+    return f"From [npformer/functional/{name}.py](/{text_page(f'npformer/functional/{name}.py')}.md):\n\n{shown}"
 
 
 def block(thing: Any) -> str:
@@ -212,7 +212,7 @@ def elsewhere(name: str) -> str:
 
 def _kernels(name: str) -> Iterator[str]:
     found = [
-        f"[{said}](repo:npformer/backend/{kernels}/{name}.{end})"
+        f"[{said}]({address(f'npformer/backend/{kernels}/{name}.{end}')})"
         for kernels, said in KERNELS.items()
         for end in ("py", "cu")
         if (ROOT / f"npformer/backend/{kernels}/{name}.{end}").is_file() and (end, kernels) != ("py", "cuda")
@@ -235,7 +235,7 @@ def _users(name: str) -> Iterator[str]:
         path for path, text in _texts().items() if called.search(text) and not path.endswith(f"functional/{name}.py")
     ]
     if used:
-        yield "- Used by: " + ", ".join(f"[{path.rpartition('/')[2]}](repo:{path})" for path in used)
+        yield "- Used by: " + ", ".join(f"[{path.rpartition('/')[2]}]({address(path)})" for path in used)
 
 
 @cache

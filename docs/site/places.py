@@ -50,6 +50,11 @@ def text_page(path: str) -> str:
     return f"files/{path.rstrip('/')}" + ("/index" if (ROOT / path).is_dir() else "")
 
 
+def address(path: str) -> str:
+    """Where a link of a page leads that names a file or a folder of the repository."""
+    return f"/{page_of(path) or text_page(path)}.md"
+
+
 def write(page: str, text: str) -> None:
     """Write the source of a page, unless it is there already: Sphinx reads again what is new."""
     path = SOURCES / page

@@ -11,7 +11,6 @@ from docs.site.formulas import FORMULAS
 from docs.site.matrices import tables
 from docs.site.places import write
 from docs.site.plain_text import sentences
-from npformer.functional import OPERATIONS
 from npformer.proof.showcase import PIECES, WORDS
 from npformer.proof.trace import Trace
 
@@ -129,8 +128,3 @@ def parameters() -> str:
     arrays = walked().arrays
     shown = "".join(tables(arrays[each["gradient"]], each["name"]) for each in walked().document["parameters"])
     return f'<div class="arrays">{shown}</div>'
-
-
-def unknown() -> set[str]:
-    """Operations of the walk that have no formula: there should be none."""
-    return {call["type"] for call in steps()} - set(OPERATIONS)

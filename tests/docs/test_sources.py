@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from docs.site import api, course, experiments, links, museum, operations, places, traces
+from docs.site import api, course, experiments, links, museum, operations, places, sources, traces
 from docs.site.formulas import FORMULAS
 from npformer.functional import OPERATIONS
 from npformer.lab.grader import EXERCISES
@@ -83,20 +83,8 @@ def test_an_experiment_has_question_and_answer(name):
     assert bool(experiments.picture(name)) == is_kept, "a table and its picture are made by one command"
 
 
-def test_every_public_name_is_described_once():
+def test_no_package_is_left_out():
     assert set(api.packages()) - {api.ERRORS} == set(PACKAGES) - api.INTERNAL
-    described = {}
-    for package in api.packages():
-        text = api.page(package)
-        for name in api.names(package):
-            home = api.home(package, name)
-            assert f":: {home}\n" in text or f"`{home}`" in text, f"{package}.{name}"
-        for found in re.findall(r"^\.\. auto(?:class|function|data):: (\S+)$", text, re.M):
-            assert found not in described, f"{found}: on the pages of {described[found]} and {package}"
-            described[found] = package
-    assert {api.home(package, name) for package in api.packages() for name in api.names(package)} - set(described) == {
-        "npformer.errors", "npformer.functional", "npformer.interop", "npformer.layers", "npformer.interop.torch"
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize("path", REPOSITORY)
@@ -110,13 +98,24 @@ def test_a_page_of_the_repository_keeps_its_text(path):
     ]
     named = re.sub(r"^```{code-block} (\w+)\n:caption: (\S+)\n$", r"```\1 \2", words[1], flags=re.M)
     assert named.split() == words[0].split()
-    assert all((places.ROOT / name).exists() for name in links.named(after))
 
 
 def test_links_lead_to_pages():
-    assert links.link("../npformer/functional/linear.py", "docs", "architecture") == "operations/linear.md"
-    assert links.link("docs/gpu.md#tests", "", "index") == "gpu.md#tests"
-    assert links.link("../docs/measured.md", "examples", "examples") == "measured.md"
-    assert links.link("../npformer/layers/linear.py", "docs", "proof") == "repo:npformer/layers/linear.py"
-    assert links.link("#below", "docs", "proof") == "#below"
-    assert links.link("https://arxiv.org/a", "docs", "proof") == "https://arxiv.org/a"
+    assert links.link("../npformer/functional/linear.py", "docs") == "/operations/linear.md"
+    assert links.link("docs/gpu.md#tests", "") == "/gpu.md#tests"
+    assert links.link("../npformer/layers/linear.py", "docs") == "/files/npformer/layers/linear.py.md"
+    assert links.link("../tests/interop/", "docs") == "/files/tests/interop/index.md"
+    assert links.link("#below", "docs") == "#below"
+    assert links.link("https://arxiv.org/a", "docs") == "https://arxiv.org/a"
+
+
+def test_a_file_that_a_page_names_has_a_page(monkeypatch):
+    path, test = "tests/functional/test_linear.py", "test_values_and_gradients_are_the_sums_of_the_docstring"
+    monkeypatch.setattr(places, "written", set())
+    places.write("a.md", f"`{path}::{test}`, [all](/files/tests/interop/index.md), `docs/gpu.md`")
+    sources.write_all()
+    written = {page.relative_to(places.SOURCES).as_posix() for page in places.written}
+    assert {f"files/{path}.md", "files/tests/interop/index.md", "files/tests/interop/conftest.py.md"} < written
+    assert "files/docs/gpu.md.md" not in written
+    lines = (places.ROOT / path).read_text(encoding="utf-8").splitlines()
+    assert lines[sources.line_of(path, test) - 1].startswith(f"def {test}(")
