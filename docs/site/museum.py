@@ -50,10 +50,10 @@ def kept(name: str) -> Exhibit | None:
     return stored(next(bug for bug in BUGS if bug.id == name))
 
 
-def losses(course: Course) -> list[float]:
-    """The mean losses of SPAN steps each."""
+def losses(course: Course) -> list[float | None]:
+    """The mean losses of SPAN steps each; None where one is no finite number."""
     parts = [course.losses[start : start + SPAN] for start in range(0, len(course.losses), SPAN)]
-    return [math.fsum(part) / len(part) for part in parts]
+    return [math.fsum(part) / len(part) if all(map(math.isfinite, part)) else None for part in parts]
 
 
 def gallery() -> str:
@@ -87,7 +87,7 @@ def card(bug: Bug) -> str:
     """The picture, the title and the wrong formula of a bug, as one link."""
     exhibit = kept(bug.id)
     none = "training does not show it" if bug.run is None else "not recorded yet"
-    drawn = f'<span class="none">{none}</span>'
+    drawn = f'<span class="curves small none">{none}</span>'
     if exhibit and exhibit.comparison:
         drawn = thumbnail(losses(exhibit.comparison.right), losses(exhibit.comparison.wrong), SPAN)
     wrong = html.escape(" ".join(bug.wrong.split()))
@@ -152,9 +152,10 @@ def effect(bug: Bug) -> str:
     if exhibit is None or exhibit.comparison is None:
         return "No picture is stored yet: `python -m benchmarks.museum` makes it."
     right, wrong = exhibit.comparison.right, exhibit.comparison.wrong
-    words = "Training loss in nats per token, while a small Transformer learns to reverse words of up to six letters"
-    drawn = curves(losses(right), losses(wrong), SPAN, words)
+    words = f"Training loss in nats per token. Right: {right}. Wrong: {wrong}."
+    drawn = curves(losses(right), losses(wrong), SPAN, html.escape(words))
     return (
+        f"Training loss in nats per token, while a small Transformer learns to reverse words of up to six letters:\n\n"
         f"{drawn}\n\nAfter {STEPS} steps:\n\n| | |\n|---|---|\n| right | {sentences(str(right))} |\n"
         f"| wrong | {sentences(str(wrong))} |"
     )

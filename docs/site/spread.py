@@ -44,7 +44,7 @@ def drawn(steps: Sequence[Step]) -> str:
     differing = sum(step.size != 0 for step in steps)
     said = f"{differing} of {len(steps)} calls of operations return other numbers"
     return (
-        f'<svg class="spread" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{said}">'
+        f'<svg class="curves spread" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{said}">'
         f"{lines}{columns}{names}</svg>"
     )
 

@@ -1,6 +1,5 @@
 """Losses as drawings, and arrays as tables."""
 
-import math
 import re
 import xml.etree.ElementTree as ElementTree
 
@@ -11,11 +10,30 @@ from docs.site.curves import curves, thumbnail
 from docs.site.matrices import number, tables, versus
 
 
-def test_losses_can_be_drawn():
-    for right, wrong in (([2.0, 1.0, 0.5], [2.0, 0.1, 0.001]), ([1.0] * 5, [1.0] * 5), ([1.0] * 5, [math.nan] * 5)):
-        for drawn in (curves(right, wrong, 5, "said"), thumbnail(right, wrong, 5)):
-            ElementTree.fromstring(drawn)
-            assert drawn.count('<g class="line c0"><path') == 2, "the curve, and its key"
+def points(svg, name):
+    (found,) = re.findall(rf'<polyline class="{name}" points="([^"]*)"', svg)
+    return [tuple(map(float, pair.split(","))) for pair in found.split()]
+
+
+@pytest.mark.parametrize("right", [[2.0, 1.0, 0.5, 0.4, 0.3], [2.0, 0.1, 0.01, 0.002, 0.001]])
+def test_a_higher_loss_is_drawn_higher_and_a_broken_run_ends_in_a_cross(right):
+    svg = curves(right, [2.0, 2.1, None, None, None], 50, "said")
+    ElementTree.fromstring(svg)
+    falling = [y for _, y in points(svg, "right")]
+    assert falling == sorted(falling)
+    assert len(set(falling)) == 5
+    assert len(points(svg, "wrong")) == 2
+    assert svg.count('<path class="wrong"') == 1
+    assert points(svg, "right")[0] == points(svg, "wrong")[0]
+    names = re.findall(r'<text class="name \w+" x="[\d.]+" y="([\d.]+)"', svg)
+    assert abs(float(names[0]) - float(names[1])) >= 14
+
+
+def test_equal_losses_can_be_drawn():
+    for svg in (curves([1.0] * 5, [1.0] * 5, 5, "said"), thumbnail([1.0] * 5, [None] * 5, 5)):
+        ElementTree.fromstring(svg)
+        assert len(points(svg, "right")) == 5
+        assert len({y for _, y in points(svg, "right")}) == 1, "a flat line"
 
 
 def test_an_array_as_tables():
