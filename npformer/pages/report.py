@@ -207,7 +207,7 @@ def _norms(run: RunSummary) -> str:
             points = layers.setdefault(layer_of(part), {})
             points[step] = math.hypot(points.get(step, 0.0), norm)
     drawn = [
-        Curve(layer, list(points), list(points.values()), dashed=i >= len(layers) / 2, dots=True)
+        Curve(layer, list(points), list(points.values()), i >= len(layers) / 2, dots=True, logged=True)
         for i, (layer, points) in enumerate(layers.items())
     ]
     chart = Chart("Gradient norm of each layer, before clipping", "", "", drawn, log_y=True)

@@ -2,8 +2,8 @@
 
     Chart("time of one pass", "tokens", "ms", [Curve("full", lengths, times), …], log_x=True, log_y=True)
 
-A chart is drawn for a width of 360, the width of a narrow screen. A value that is not finite leaves a gap, a cross on
-the axis and a sentence.
+A chart is drawn for a width of 360, the width of a narrow screen. A value that is not finite leaves a gap; one that was
+lost, as in a run that diverged, has a cross on the axis and a sentence.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from npformer.plotting.svg import (
 WIDTH = 360
 _LEFT, _RIGHT, _PLOT, _ROW = 48, 12, 170, 15  # pixels
 #: Values below this share of the largest are drawn at it on a logarithmic axis; a range that asks for such an axis.
-_LOWEST, _LOG_RANGE = 1e-12, 20.0
+_LOWEST, _LOG_RANGE = 1e-30, 20.0
 _SMOOTH_FROM, _SMOOTH_PARTS = 60, 40  # values; fewer than 60 need no smoothing
-_DOTTED = 40  # values; more dots would overlap
+_FEW, _DOTTED = 20, 40  # values with a dot each; more would overlap
 _NAMED_TICKS = 8  # the most measured points labelled under a logarithmic axis
 
 
@@ -54,9 +54,10 @@ class Curve(NamedTuple):
     y: Sequence[float]
     dashed: bool = False
     colour: int | None = None  # index into the palette; None: the next one
-    dots: bool = False
+    dots: bool = False  # though there are many points
     faint: bool = False  # drawn beneath, without a last value
     smooth: bool = False  # many values are drawn pale, and their running mean over them
+    logged: bool = False  # a value that is not finite was lost, and is told
 
 
 def short(value: float) -> str:
@@ -144,7 +145,7 @@ def chart_drawing(chart: Chart) -> Drawing:
     ends = "; ".join(
         f"{line.curve.name}: {chart.write(_last(line))} at {chart.x_label or 'step'} {line.data.steps[-1]:,.10g}"
         for line in found
-        if not line.curve.faint
+        if not _is_without_end(line)
     )
     return Drawing(WIDTH, height, "".join([*parts, *said]), f"{chart.title}. {ends}")
 
@@ -201,11 +202,11 @@ def _drawn(line: _Line, x: Axis, y: Axis) -> Iterator[str]:
         yield path(_kind(line), lines(points(Series(mean.steps[kept], mean.values[kept]))))
     else:
         yield path(_kind(line), lines(found))
-    few = line.curve.dots and len(found) <= _DOTTED
+    few = _is_dotted(line)
     alone = [p for i, p in enumerate(found) if few or not any((found[i - 1 : i] or [None]) + found[i + 1 : i + 2])]
     yield path(f"line dots {line.colour}", dots(alone))
     lost = (x.at(place) for place, point in zip(line.data.steps.tolist(), found, strict=True) if point is None)
-    apart = {round(at / 8): at for at in lost}  # more crosses would overlap
+    apart = {round(at / 8): at for at in lost if line.curve.logged}  # more crosses would overlap
     yield path("line warn", "".join(f"M{number(at - 3)} {number(y.start - 3)}l6 6m0-6l-6 6" for at in apart.values()))
 
 
@@ -216,6 +217,10 @@ def _beside_gaps(found: Sequence[Point]) -> Iterator[int]:
             yield from {max(i - 1, 0), i, min(i + 1, len(found) - 1)}
 
 
+def _is_dotted(line: _Line) -> bool:
+    return not line.curve.faint and len(line.curve.x) <= (_DOTTED if line.curve.dots else _FEW)
+
+
 def _kind(line: _Line) -> str:
     return f"line {line.colour}{' dashed' * line.curve.dashed}{' faint' * line.curve.faint}"
 
@@ -224,23 +229,27 @@ def _last(line: _Line) -> float:
     return float(line.data.values[-1])
 
 
+def _is_without_end(line: _Line) -> bool:
+    return line.curve.faint or not (line.curve.logged or math.isfinite(_last(line)))
+
+
 def _below(chart: Chart, found: Sequence[_Line], y: float) -> tuple[float, list[str]]:
     """The names and last values of the lines, and sentences on what is not drawn; and where they end."""
     parts, x, y = [], 0.0, y + _ROW + 3
     for line in found:
-        value = "" if line.curve.faint else chart.write(_last(line))
+        value = "" if _is_without_end(line) else chart.write(_last(line))
         name = one_line(line.curve.name, max(8, int((WIDTH - 34) / LETTER) - len(value)))
         wide = 44 + LETTER * (len(name) + len(value))
         if x and x + wide > WIDTH + 16:
             x, y = 0.0, y + _ROW
         swatch = path(_kind(line), f"M{number(x)} {number(y - 4)}h22")
-        spot = path(f"line dots {line.colour}", dots([(x + 11, y - 4)])) if line.curve.dots else ""
+        spot = path(f"line dots {line.colour}", dots([(x + 11, y - 4)])) if _is_dotted(line) else ""
         bold = f' <tspan class="ink bold">{escaped(value)}</tspan>' if value else ""
         parts.append(f"{swatch}{spot}{text(x + 27, y, name, more=bold)}")
         x += wide
     for line in found:
         lost = line.data.steps[~np.isfinite(line.data.values)]
-        if lost.size:
+        if lost.size and line.curve.logged:
             y += _ROW
             count = f"{lost.size:,} of {line.data.steps.size:,} values not finite, first at {lost[0]:,.10g}"
             parts.append(text(0, y, f"× {one_line(line.curve.name, 14)}: {count}", "warn"))

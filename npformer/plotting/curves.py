@@ -74,7 +74,8 @@ def course_charts(runs: Sequence[Course]) -> list[Chart]:
                     own = number if len(runs) > 1 else i + colour
                     is_dashed = dashed or (len(runs) > 1 and i > 0)
                     steps, values = data.steps.tolist(), data.values.tolist()
-                    found.append(Curve(named, steps, values, is_dashed, own, kind == "eval", smooth=field == "loss"))
+                    curve = Curve(named, steps, values, is_dashed, own, kind == "eval", smooth=field == "loss")
+                    found.append(curve._replace(logged=True))
         return found
 
     loss = [*curves("train", ("loss", "training")), *curves("eval", ("loss", "held-out"), colour=1, dashed=True)]
@@ -132,7 +133,7 @@ def comparison_chart(right: Sequence[float], wrong: Sequence[float]) -> Chart:
     if not len(right) or not len(wrong):
         raise DataError("losses: expected at least one step of each run, got none; train both first")
     curves = [
-        Curve(name, range(1, len(losses) + 1), losses, colour=colour, smooth=True)
+        Curve(name, range(1, len(losses) + 1), losses, colour=colour, smooth=True, logged=True)
         for name, losses, colour in (("wrong", wrong, 1), ("right", right, 0))
     ]
     return Chart(_LOSS, "training step", "", curves, log_y=None)

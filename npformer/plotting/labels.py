@@ -22,11 +22,6 @@ _LETTER_EM = 0.62
 _SIGN_EM = {"⟨": 0.4, "⟩": 0.4, "/": 0.35}
 
 
-def is_special(token: str) -> bool:
-    """Whether the token is a special one such as [BOS], not text."""
-    return _SPECIAL_NAME.fullmatch(token) is not None
-
-
 def token_label(token: str) -> str:
     """The token's label on an axis: at most 12 characters, all of them visible."""
     special = _SPECIAL_NAME.fullmatch(token)

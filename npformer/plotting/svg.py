@@ -127,8 +127,9 @@ def dots(points: Iterable[Point]) -> str:
 
 def sheet(title: str, notes: Sequence[str], sections: Sequence[Section], style: str = STYLE) -> str:
     """A file of sections, one below the other, with a title and lines of notes."""
-    wide = (sum(each.width for each in drawn) + _GAP * (len(drawn) - 1) for _, _, drawn in sections)
-    width = max([_NARROWEST, *wide]) + 2 * _EDGE
+    wide = [sum(each.width for each in drawn) + _GAP * (len(drawn) - 1) for _, _, drawn in sections]
+    headings = [_TITLE_LETTER * len(heading) + LETTER * len(remark) for heading, remark, _ in sections]
+    width = max([_NARROWEST, *wide, *headings]) + 2 * _EDGE
     parts, y = [], float(_EDGE)
     shown = one_line(title, 400)
     headed = [(line, "title ink bold") for line in wrap(shown, int((width - 2 * _EDGE) / _TITLE_LETTER))]
@@ -147,11 +148,10 @@ def sheet(title: str, notes: Sequence[str], sections: Sequence[Section], style: 
             parts.append(each.svg(f'x="{number(x)}" y="{number(y)}"'))
             x += each.width + _GAP
         y += max((each.height for each in drawn), default=0.0)
-    size = f"{number(width)} {number(y + _EDGE)}"
-    attributes = 'width="{}" height="{}"'.format(*size.split())
+    wide_high = number(width), number(y + _EDGE)
     return (
-        f'{OWN_PICTURE.decode()} class="drawn" {attributes} '
-        f'viewBox="0 0 {size}"><title>{escaped(shown)}</title><style>{style}</style>'
+        f'{OWN_PICTURE.decode()} class="drawn" width="{wide_high[0]}" height="{wide_high[1]}" '
+        f'viewBox="0 0 {" ".join(wide_high)}"><title>{escaped(shown)}</title><style>{style}</style>'
         f'<rect class="paper bar" width="100%" height="100%"/>{"".join(parts)}</svg>\n'
     ).translate(_NO_XML)
 

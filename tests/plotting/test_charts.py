@@ -26,7 +26,7 @@ def drawn(*curves, **options):
 
 def line(*values, **options):
     """The chart of one curve, a value for each step."""
-    return drawn(Curve("loss", range(1, len(values) + 1), values, smooth=True), **options)
+    return drawn(Curve("loss", range(1, len(values) + 1), values, smooth=True, logged=True), **options)
 
 
 def heights(drawing):
@@ -111,10 +111,14 @@ def test_numbers_under_the_axis_do_not_touch(last):
 def test_what_is_not_finite_is_a_gap_a_cross_and_a_sentence():
     drawing = line(1.0, math.inf, 2.0, 3.0, NAN, 1e99)
     assert [len(part) for part in points(paths(drawing, "line", "c0")[0])] == [1, 2]
-    assert paths(drawing, "dots", "c0")[0].count("M") == 1, "the point without a neighbour would vanish"
     assert paths(drawing, "line", "warn")[0].count("M") == 3
     assert "× loss: 3 of 6 values not finite, first at 2" in texts(drawing, "warn")
     assert "loss not finite" in texts(drawing)
+
+
+def test_a_point_without_a_neighbour_does_not_vanish():
+    drawing = line(*[1.0] * 30, NAN, 2.0, NAN, *[1.0] * 9)
+    assert paths(drawing, "dots", "c0")[0].count("M") == 1
 
 
 def test_a_curve_of_nothing_but_nan_is_told():
@@ -133,11 +137,20 @@ def test_odd_values_are_drawn(values, log):
 
 
 def test_a_curve_has_dots_where_it_has_few_points_and_asks_for_them():
-    many = range(1, 60)
-    assert paths(line(2.0), "dots", "c0")[0].count("M") == 1
-    assert paths(line(2.0, 3.0), "dots", "c0") == []
-    assert paths(drawn(Curve("a", [1, 2], [2.0, 3.0], dots=True)), "dots", "c0")[0].count("M") == 2
-    assert len(paths(drawn(Curve("a", many, [2.0] * 59, dots=True)), "dots")) == 1, "the one beside its name"
+    def dots(count, **look):
+        return sum(d.count("M") for d in paths(drawn(Curve("a", range(count), [2.0] * count, **look)), "dots", "c0"))
+
+    assert [dots(count) for count in (1, 2, 20, 21)] == [2, 3, 21, 0], "and one beside the name"
+    assert [dots(count, dots=True) for count in (20, 40, 41)] == [21, 41, 0]
+    assert dots(5, faint=True) == 0
+
+
+def test_no_value_is_a_gap_and_nothing_more():
+    drawing = drawn(Curve("a", [1, 2, 3, 4], [1.0, NAN, 2.0, NAN]))
+    assert [len(part) for part in points(paths(drawing, "line", "c0")[0])] == [1, 1]
+    assert paths(drawing, "warn") == texts(drawing, "warn") == []
+    assert "a" in texts(drawing), "without a last value"
+    assert drawing.told == "title. "
 
 
 def test_many_values_get_a_running_mean_over_them_and_the_chart_says_so():
