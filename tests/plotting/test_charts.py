@@ -102,6 +102,11 @@ def test_places_of_measurement_are_the_ticks_of_a_logarithmic_axis():
 @pytest.mark.parametrize("last", [7, 400, 100_000, 12_345_678])
 def test_numbers_under_the_axis_do_not_touch(last):
     drawing = drawn(Curve("a", [1, last], [1.0, 2.0]))
+    expect_apart(drawing)
+    expect_apart(drawn(Curve("a", [100, 101, 102, last * 1000], [1.0, 2.0, 1.0, 2.0]), log_x=True))
+
+
+def expect_apart(drawing):
     found = [each for each in tree(drawing).iter("text") if each.get("text-anchor") == "middle"]
     edges = [(float(each.get("x")), 3.1 * len(each.text)) for each in found]
     assert len(edges) >= 2

@@ -61,16 +61,18 @@ def test_nobody_s_text_is_markup_and_every_sheet_is_xml():
 
 
 def test_a_sheet_holds_its_title_its_notes_and_its_drawings_one_below_the_other():
-    small, wide = Drawing(30, 20, "", "small"), Drawing(700, 40, "", "wide")
+    small, high, wide = (
+        Drawing(*size, "", name) for *size, name in ((30, 20, "small"), (30, 60, "high"), (700, 40, "wide"))
+    )
     found = tree(
-        sheet("The title", ["a note " * 40], [Section("One", "remark", [small, small]), Section("", "", [wide])])
+        sheet("The title", ["a note " * 40], [Section("One", "remark", [small, high]), Section("", "", [wide])])
     )
     assert texts(sheet("The title", ["note"], []))[:2] == ["The title", "note"]
     places = [(float(each.get("x")), float(each.get("y"))) for each in found.iter("svg") if each.get("x")]
-    assert places[0][1] == places[1][1] < places[2][1]
+    assert places[0][1] == places[1][1] < places[2][1] - 60
     assert places[1][0] >= places[0][0] + 30
     assert float(found.get("width")) >= 700
-    assert [each.get("aria-label") for each in found.iter("svg")][1:] == ["small", "small", "wide"]
+    assert [each.get("aria-label") for each in found.iter("svg")][1:] == ["small", "high", "wide"]
     assert {each.get("role") for each in found.iter("svg")} == {None, "img"}
     notes = ["".join(each.itertext()) for each in found.iter("text")][1:-2]
     assert len(notes) == 3
