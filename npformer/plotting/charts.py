@@ -39,6 +39,7 @@ from npformer.plotting.svg import (
 
 WIDTH = 360
 _LEFT, _RIGHT, _PLOT, _ROW = 48, 12, 170, 15  # pixels
+_TITLE = 48  # letters
 #: Values below this share of the largest are drawn at it on a logarithmic axis; a range that asks for such an axis.
 _LOWEST, _LOG_RANGE = 1e-30, 20.0
 _SMOOTH_FROM, _SMOOTH_PARTS = 60, 40  # values; fewer than 60 need no smoothing
@@ -118,14 +119,14 @@ def chart_drawing(chart: Chart) -> Drawing:
     values = np.concatenate([line.data.values[np.isfinite(line.data.values)] for line in found])
     log = bool(values.size and values.min() > 0 and values.max() > _LOG_RANGE * values.min())
     log = log if chart.log_y is None else chart.log_y
-    top = 26.0 + _ROW * bool(chart.y_label)
+    y_label = ", ".join(filter(None, (chart.y_label, "log scale" * log)))
+    top = 26.0 + _ROW * bool(y_label)
     bottom = top + _PLOT
     y = Axis(*_ends(values, chart, log), bottom, top, log)
     places = [float(x) for line in found for x in line.data.steps]
     x = Axis(*_widened(min(places), max(places), chart.log_x), _LEFT, WIDTH - _RIGHT, chart.log_x)
-    logarithmic = ", log scale" if log else ""
-    parts = [text(0, 12, chart.title + logarithmic, "ink bold title")]
-    parts += [text(0, 12 + _ROW, chart.y_label)] if chart.y_label else []
+    parts = [text(0, 12, one_line(chart.title, _TITLE), "ink bold title")]
+    parts += [text(0, 12 + _ROW, y_label)] if y_label else []
     for value in y.ticks() if values.size else ():
         parts.append(path("frame rule", f"M{_LEFT} {number(y.at(value))}H{WIDTH - _RIGHT}"))
         parts.append(text(_LEFT - 5, y.at(value) + 3.5, chart.write(value), anchor="end"))

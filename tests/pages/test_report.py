@@ -228,7 +228,7 @@ def test_many_evaluations_leave_eight_columns_with_both_ends(summary):
 def page(summary, tmp_path):
     """A page of two runs with long words and wide maps."""
     tokens = [f"token{i}" for i in range(40)]
-    weights = {"encoder.layers.0.self_attention": np.full((2, 40, 40), 1 / 40)}
+    weights = {"encoder.layers.0.self_attention": np.tril(np.full((2, 40, 40), 1 / 40))}
     long = "a" * 300
     full = replace(
         summary,
