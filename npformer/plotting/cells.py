@@ -28,12 +28,15 @@ def cells(weights: npt.NDArray[np.floating], left: float, top: float, cell: floa
         levels = np.ceil(np.clip(weights, 0, 1) * LEVELS - 0.5)
     levels = np.where(np.isfinite(weights), np.where((weights <= 0) & hide, _HIDDEN, levels), _LOST)
     strokes: dict[int, list[str]] = {}
+    pens: dict[int, tuple[int, int]] = {}  # where the last stroke of each level ends
     for i, row in enumerate(levels.astype(np.int64).tolist()):
         at = 0
         for level, same in groupby(row):
             count = len(list(same))
-            strokes.setdefault(level, []).append(f"M{at} {i}h{count}")
+            x, y = pens.get(level, (0, 0))
+            strokes.setdefault(level, []).append(f"m{at - x} {i - y}h{count}")
             at += count
+            pens[level] = at, i
     kinds = {_LOST: 'class="warn"', _HIDDEN: 'class="hidden"', LEVELS: 'class="weight"'}
     found = "".join(
         f'<path {kinds.get(level) or _opaque(level)} d="{"".join(strokes[level])}"/>'

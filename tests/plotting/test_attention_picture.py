@@ -43,8 +43,11 @@ def colours(drawing):
     (group,) = [each for each in tree(drawing).iter("g") if each.get("class") == "cells"]
     for path in group.iter("path"):
         shade = KINDS.get(path.get("class"), float(path.get("stroke-opacity", 1)))
-        for j, i, count in re.findall(r"M(\d+) (\d+)h(\d+)", path.get("d")):
-            found |= {(int(i), int(j) + k): shade for k in range(int(count))}
+        i = j = 0
+        for dj, di, count in re.findall(r"m(-?\d+) (\d+)h(\d+)", path.get("d")):
+            i, j = i + int(di), j + int(dj)
+            found |= {(i, j + k): shade for k in range(int(count))}
+            j += int(count)
     return found
 
 
