@@ -66,7 +66,7 @@ COMMANDS = {
     "faults-memory": Command("Memory after random shapes", "python -m benchmarks.faults.memory"),
 } | {
     f"experiment-{file}": Command(
-        what, f"python -m examples.experiments.{file.replace('-', '_')} --out docs/pictures/experiment-{file}.png"
+        what, f"python -m examples.experiments.{file.replace('-', '_')} --out docs/pictures/experiment-{file}.svg"
     )
     for file, what in (
         ("cost-and-length", "Cost and length"),

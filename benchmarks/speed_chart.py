@@ -1,30 +1,15 @@
 """The chart of training speed relative to PyTorch: two files, for light and for dark pages."""
 
 import html
-from typing import NamedTuple
-
-import matplotlib
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
 
 from benchmarks.page_tables import KERNELS, SIZES, steps
+from npformer.plotting.colours import one_style
+from npformer.plotting.svg import Axis, Drawing, Section, number, path, sheet, text
 
-
-class Theme(NamedTuple):
-    """The colours of one file."""
-
-    ink: str
-    faint: str
-    paper: str
-    bars: tuple[str, str, str, str]  # compiled with and without dropout, NumPy with and without
-
-
-THEMES = {
-    "light": Theme("#1f2328", "#57606a", "#ffffff", ("#0072b2", "#8cc3e6", "#b34700", "#f0b48a")),
-    "dark": Theme("#e6edf3", "#9198a1", "#0d1117", ("#58a6e8", "#2c5f8a", "#f0883e", "#8a5228")),
-}
+THEMES = {"light": one_style(0), "dark": one_style(1)}
 BARS = tuple((name, rate) for name in ("npformer-numba", "npformer-numpy") for rate in (0.1, 0.0))
-WIDTH, HEIGHT = 6.6, 3.6  # inches
+KINDS = ("bar c0", "bar rest c0", "bar c1", "bar rest c1")  # compiled with and without dropout, NumPy with and without
+WIDTH, LEFT, RIGHT, TOP, BOTTOM = 600, 32, 60, 60, 310  # pixels
 
 
 def latest(documents):
@@ -92,41 +77,36 @@ def write(documents, folder):
     if not latest(documents)[1]:
         return []
     folder.mkdir(exist_ok=True)
-    return [_write(documents, theme, folder / f"speed-{name}.svg") for name, theme in THEMES.items()]
+    drawing = drawn(documents)
+    written = {folder / f"speed-{name}.svg": style for name, style in THEMES.items()}
+    for place, style in written.items():
+        place.write_text(sheet("Times as fast as PyTorch", [], [Section("", "", [drawing])], style), encoding="utf-8")
+    return [*written]
 
 
-def _write(documents, theme, path):
-    settings = {
-        "svg.fonttype": "none", "svg.hashsalt": "npformer", "font.size": 11, "text.color": theme.ink,
-        "axes.edgecolor": theme.faint, "axes.labelcolor": theme.ink, "xtick.color": theme.ink,
-        "ytick.color": theme.faint, "figure.facecolor": theme.paper, "axes.facecolor": theme.paper,
-        "savefig.facecolor": theme.paper,
-    }  # fmt: skip
-    with matplotlib.rc_context(settings):
-        figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
-        FigureCanvasSVG(figure)
-        _draw(figure.add_subplot(), documents, theme)
-        figure.savefig(path, metadata={"Date": None, "Creator": None, "Title": description(documents)})
-    return path
-
-
-def _draw(axes, documents, theme):
+def drawn(documents):
+    """The bars of each size, and a line at PyTorch's speed."""
     rows = latest(documents)[1]
     sizes = [size for size in SIZES if any(key[2] == size for key in rows)]
     bars = [bar for bar in BARS if any(key[:2] == bar for key in rows)]
-    width = 0.84 / len(bars)
-    behind = {"facecolor": theme.paper, "edgecolor": "none", "pad": 0.6}
-    for number, (name, rate) in enumerate(bars):
-        shift = (number - (len(bars) - 1) / 2) * width
-        shown = {i + shift: rows.get((name, rate, size)) for i, size in enumerate(sizes)}
-        places = [place for place, row in shown.items() if row]
-        medians = [row["times_as_fast"]["median"] for row in shown.values() if row]
-        axes.bar(places, medians, 0.92 * width, color=theme.bars[BARS.index((name, rate))], label=label(name, rate))
-        for place, median in zip(places, medians, strict=True):
-            axes.text(place, median + 0.05, f"{median:.1f}", ha="center", fontsize=10, bbox=behind)
-    axes.axhline(1, color=theme.faint, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
-    axes.text(1.01, 1, "PyTorch", ha="left", va="center", transform=axes.get_yaxis_transform())
-    axes.set_xticks(range(len(sizes)), sizes)
-    axes.set_ylabel("times as fast as PyTorch")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=10.5, ncols=2, loc="lower left", bbox_to_anchor=(0, 1))
+    x = Axis(-0.5, len(sizes) - 0.5, LEFT, WIDTH - RIGHT)
+    y = Axis(0.0, max(1.0, *(row["times_as_fast"]["median"] for row in rows.values())), BOTTOM, TOP)
+    wide = 0.84 * (x.at(1) - x.at(0)) / len(bars)
+    parts = [
+        path("frame", f"M{LEFT} {BOTTOM}H{WIDTH - RIGHT}"),
+        path("mark", f"M{LEFT} {number(y.at(1))}H{WIDTH - RIGHT}"),
+    ]
+    parts.append(text(WIDTH - RIGHT + 6, y.at(1) + 3.5, "PyTorch", "ink"))
+    parts += [text(LEFT - 5, y.at(tick) + 3.5, f"{tick:g}", anchor="end") for tick in y.ticks()]
+    parts += [text(x.at(i), BOTTOM + 16, size, "ink", "middle") for i, size in enumerate(sizes)]
+    for place, bar in enumerate(bars):
+        kind, key = KINDS[BARS.index(bar)], (LEFT + 250 * (place % 2), 8 + 16 * (place // 2))
+        parts.append(path(kind, f"M{key[0]} {key[1]}h12v10h-12z") + text(key[0] + 18, key[1] + 9, label(*bar), "ink"))
+        for i, size in enumerate(sizes):
+            if (*bar, size) in rows:
+                value = rows[*bar, size]["times_as_fast"]["median"]
+                left = x.at(i) + (place - len(bars) / 2) * wide
+                top = number(y.at(value))
+                parts.append(path(kind, f"M{number(left)} {BOTTOM}V{top}h{number(0.92 * wide)}V{BOTTOM}z"))
+                parts.append(text(left + wide / 2, y.at(value) - 4, f"{value:.1f}", "ink", "middle"))
+    return Drawing(WIDTH, BOTTOM + 24, "".join(parts), description(documents))

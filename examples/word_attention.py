@@ -1,7 +1,7 @@
 """Where the decoder looks while it reverses a word: a picture of its cross-attention.
 
     npformer train reverse
-    python examples/word_attention.py runs/reverse-001 backward reverse.png
+    python examples/word_attention.py runs/reverse-001 backward reverse.svg
 
 Rows are the output's steps; each is labelled with the letter written last. Columns are the letters of the input. The
 dark cells of a row are the letters that the decoder attends to. Two heads of each layer are shown.
@@ -39,7 +39,7 @@ def draw(run: Path, word: str, picture: Path) -> str:
 
 if __name__ == "__main__":
     if len(sys.argv) != 4:
-        raise SystemExit("usage: python examples/word_attention.py RUN WORD PICTURE.png")
+        raise SystemExit("usage: python examples/word_attention.py RUN WORD PICTURE.svg")
     try:
         print(draw(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])))
     except npf.errors.NpformerError as error:

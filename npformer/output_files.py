@@ -13,7 +13,7 @@ from npformer.errors import OutputError
 
 #: A file that holds these bytes near its beginning, or a picture's at its very beginning, may be written again.
 OWN_JSON, OWN_PAGE = b'"format":"npformer-', b'<meta name="generator" content="npformer'
-OWN_PICTURE = b"\x89PNG\r\n\x1a\n"
+OWN_PICTURE = b'<svg xmlns="http://www.w3.org/2000/svg" data-generator="npformer"'
 BEGINNING = 4096
 
 

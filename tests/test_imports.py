@@ -57,7 +57,7 @@ ASIDE = {
     "plotting": {"errors", "percent", "output_files", "typing", "printable"},
 }
 #: Parts that use what lives beside the house.
-USERS_OF = {"data": {"layers", "training", "cli", "lab"}, "plotting": {"cli"}}
+USERS_OF = {"data": {"layers", "training", "cli", "lab"}, "plotting": {"cli", "pages"}}
 #: Foreign packages that these places alone import.
 ALONE = {
     "babel": "data/real/date_phrases.py",
@@ -66,8 +66,6 @@ ALONE = {
     "hypothesis": "proof/strategies.py",
     "jax": "interop/",
     "llvmlite": "engine/numba/",
-    "matplotlib": "plotting/",
-    "mpl_toolkits": "plotting/",
     "num2words": "data/real/numbers.py",
     "numba": "engine/numba/",
     "pytest": "pytest_plugin.py",
@@ -156,13 +154,12 @@ def test_foreign_packages_are_imported_where_they_belong():
     assert wrong(elsewhere) == {}
 
 
-def test_cupy_and_pictures_are_imported_when_they_are_needed():
+def test_cupy_and_other_extras_are_imported_when_they_are_needed():
     late = ("babel", "cupy", "cupyx", "hypothesis", "jax", "num2words", "torch")
 
     def too_early(path):
-        pictures = () if part_of(path) == "plotting" else ("npformer.plotting",)
         at_top = {name for name, is_at_top in imports(path) if is_at_top}
-        return {name for name in at_top if name.split(".")[0] in late or name.startswith(pictures)}
+        return {name for name in at_top if name.split(".")[0] in late}
 
     assert wrong(too_early) == {}
 

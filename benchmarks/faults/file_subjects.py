@@ -22,7 +22,7 @@ from npformer.data import PairsTask, Vocabulary, text_from_file
 from npformer.errors import CheckpointError, ConfigError, DataError, NpformerError, OutputError, TokenError
 from npformer.layers import Embedding
 from npformer.models import Decoder, DecoderConfig, build_model
-from npformer.plotting.panels import series
+from npformer.plotting.series import series
 from npformer.training import RunDirectory, Trainer, metrics, model_file
 from npformer.training.assemble import assemble, load_latest, read_trained, write_run
 from npformer.training.checkpoint import best_checkpoint, load_checkpoint, save_checkpoint

@@ -89,11 +89,11 @@ def came_out(name: str) -> str:
 
 def picture(name: str) -> str:
     """The picture of the full setting, where it is kept."""
-    file = f"experiment-{name.replace('_', '-')}.png"
-    if not (DOCS / "pictures" / file).is_file():
+    kept = sorted((DOCS / "pictures").glob(f"experiment-{name.replace('_', '-')}.*"))
+    if not kept:
         return ""
     alt = f"{EXPERIMENTS[name].what}: what the table below says, drawn"
-    return f"```{{image}} /../../docs/pictures/{file}\n:alt: {alt}\n:class: paper\n```"
+    return f"```{{image}} /../../docs/pictures/{kept[-1].name}\n:alt: {alt}\n:class: paper\n```"
 
 
 @cache

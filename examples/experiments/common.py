@@ -26,7 +26,7 @@ def command(
         epilog=f"example: python -m examples.experiments.{name} --small",
     )
     parser.add_argument("--small", action="store_true", help="a quick setting of a few seconds, to show the procedure")
-    parser.add_argument("--out", type=Path, default=Path(f"{name}.png"), help="the picture to write (%(default)s)")
+    parser.add_argument("--out", type=Path, default=Path(f"{name}.svg"), help="the picture to write (%(default)s)")
     options = parser.parse_args(argv)
     start = time.perf_counter()
     experiment(small if options.small else full, options.out)

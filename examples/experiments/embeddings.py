@@ -21,7 +21,7 @@ import npformer as npf
 from examples.experiments.common import accuracy, command, fit, print_table
 from npformer.layers import Embedding
 from npformer.percent import percent
-from npformer.plotting.charts import draw_similarity
+from npformer.plotting.similarity import draw_similarity
 
 Array = Any
 DATES = Path(__file__).parents[1] / "data" / "dates.tsv"

@@ -17,6 +17,8 @@ from npformer.cli import bench_text as text
 from npformer.cli.common import add_device, add_kernels, add_precision, expect_at_least_1
 from npformer.errors import ConfigError
 from npformer.models.presets import PRESETS, Preset
+from npformer.plotting import draw_profile
+from npformer.plotting.svg import check_place
 from npformer.printable import visible
 from npformer.terminal import fill, folded, width_of
 from npformer.training.bench import Budget, Profile, StepTimes, profile_step, time_steps
@@ -54,14 +56,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     length.add_argument("--steps", metavar="N", type=int, help="how many steps to time")
     length.add_argument("--seconds", metavar="S", type=float, help="seconds to measure (default: 5, at least 3 steps)")
     add("--profile", action="store_true", help="time every operation, forward and backward")
-    add("--picture", metavar="FILE.png", type=Path, help="picture of --profile (default: profile-SIZE.png)")
+    add("--picture", metavar="FILE.svg", type=Path, help="picture of --profile (default: profile-SIZE.svg)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Exit 0 once it is measured."""
     budget = _budget(args)
     if args.picture is not None and not args.profile:
-        raise ConfigError("--picture: expected only with --profile; try npformer bench --profile --picture FILE.png")
+        raise ConfigError("--picture: expected only with --profile; try npformer bench --profile --picture FILE.svg")
     preset = PRESETS[args.size]
     preset.config(args.dropout)  # refused before anything is printed
     threads = 1 if args.profile else None
@@ -86,10 +88,7 @@ def _budget(args: argparse.Namespace) -> Budget:
 
 
 def _profile(args: argparse.Namespace, preset: Preset, backend: Backend, budget: Budget) -> int:
-    from npformer.plotting import draw_profile  # matplotlib: only when needed
-    from npformer.plotting.canvas import check_place
-
-    place = args.picture or Path(f"profile-{args.size}.png")
+    place = args.picture or Path(f"profile-{args.size}.svg")
     check_place(place)  # before the measurement, not after it
     where = f"{backend}; {_one_thread(backend)}"
     if not args.json:

@@ -23,7 +23,7 @@ from npformer.training.trainer import THREAD_VARIABLES
 
 SUMMARY = "Show what npformer finds on this machine."
 EXAMPLES = "example:\n  npformer doctor --json"
-PACKAGES = ("numpy", "array-api-compat", "tqdm", "safetensors", "matplotlib")
+PACKAGES = ("numpy", "array-api-compat", "tqdm", "safetensors")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -12,6 +12,8 @@ from npformer.backend import Backend
 from npformer.cli.common import add_backend_of_checks, backend_of, backend_of_checks, tell
 from npformer.errors import ConfigError
 from npformer.layers import Layer
+from npformer.plotting import draw_sweep
+from npformer.plotting.svg import check_place
 from npformer.printable import visible
 from npformer.progress_bar import watched
 from npformer.proof import Case, Report, catalogue
@@ -30,7 +32,7 @@ EXAMPLES = """examples:
   npformer gradcheck --only attention          checks with attention in their name
   npformer gradcheck --model mine.py           a model of your own, see below
   npformer gradcheck --model mine.py --bisect  down to the first wrong operation
-  npformer gradcheck --only softmax --sweep v.png
+  npformer gradcheck --only softmax --sweep v.svg
   npformer gradcheck --dtype float32           float32 against float64
   npformer gradcheck --random 200              4,800 random draws, 20 of the model
   npformer gradcheck --json | jq '.checks[] | select(.ok | not)'
@@ -65,7 +67,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--only", metavar="TEXT", default="", help="only checks whose name contains TEXT")
     add("--model", metavar="FILE.py[:NAME]", help="check what NAME() (default build) in FILE returns")
     add("--bisect", action="store_true", help="find the first wrong operation of a wrong target")
-    add("--sweep", metavar="PNG", type=Path, help="draw the error against the step size h")
+    add("--sweep", metavar="SVG", type=Path, help="draw the error against the step size h")
     add("--dtype", choices=("float64", "float32"), default="float64",
                         help="float32: compare float32 gradients with float64 ones")  # fmt: skip
     add("--random", metavar="N", type=int, help="check N random cases of every operation and N/10 of the model")
@@ -77,8 +79,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Exit 1 if any gradient is not right."""
     if args.sweep is not None:
-        from npformer.plotting.canvas import check_place  # matplotlib: only when needed
-
         check_place(args.sweep)  # before the checks, not after them
     backend = backend_of_checks(args, args.dtype)
     cases = _cases(args)
@@ -162,8 +162,6 @@ def _bisection(case: Case, report: Report, backend: Backend) -> Bisection | None
 
 
 def _draw(found: list[tuple[Case, Report, Bisection | None]], backend: Backend, path: Path) -> None:
-    from npformer.plotting import draw_sweep  # matplotlib: only when needed
-
     curves = [
         curve
         for case, report, _ in watched(found, "curves of the error", name=lambda checked: checked[0].name)

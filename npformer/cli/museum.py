@@ -19,6 +19,8 @@ from npformer.lab.museum.demonstration import Comparison
 from npformer.lab.museum.detections import TEST_GUARD, Detections, detection_table
 from npformer.lab.museum.stored import made, stored
 from npformer.lab.mutation_testing import SURVIVED, mutation_test, summary
+from npformer.plotting.curves import draw_comparison
+from npformer.plotting.svg import check_place
 from npformer.printable import visible
 from npformer.progress_bar import Bar
 from npformer.seconds import now, since
@@ -40,7 +42,7 @@ LIST_EXAMPLES = """examples:
 
 SHOW_EXAMPLES = """examples:
   npformer museum show causal-off
-  npformer museum show causal-off --picture effect.png
+  npformer museum show causal-off --picture effect.svg
   npformer museum show causal-off --fresh
 
 The text says what is right, what is wrong and why, and which checks notice the bug. The picture compares the losses of
@@ -66,7 +68,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _add_only(one, argparse.SUPPRESS)
     show = new_parser(parts, "show", "Explain one bug, and draw its effect.", SHOW_EXAMPLES)
     show.add_argument("id", help="the bug; npformer museum list shows all")
-    show.add_argument("--picture", metavar="FILE.png", type=Path, help="where to draw (default: museum-ID.png)")
+    show.add_argument("--picture", metavar="FILE.svg", type=Path, help="where to draw (default: museum-ID.svg)")
     show.add_argument("--fresh", action="store_true", help="run the checks and train, instead of what is stored")
     mutants = new_parser(parts, "mutants", "Try generic mistakes in every backward.", MUTANTS_EXAMPLES)
     mutants.add_argument("--sample", metavar="N", type=int, help="try N of them, chosen at random")
@@ -158,10 +160,8 @@ def _mutants(args: argparse.Namespace) -> int:
 
 
 def _show(one: Bug, args: argparse.Namespace) -> int:
-    place = None if one.run is None else args.picture or Path(f"museum-{one.id}.png")
+    place = None if one.run is None else args.picture or Path(f"museum-{one.id}.svg")
     if place is not None:
-        from npformer.plotting.canvas import check_place  # matplotlib: only when needed
-
         check_place(place)  # before the work, not after it
     if not args.json:
         tell(text.label(one) + "\n")
@@ -183,8 +183,6 @@ def _show(one: Bug, args: argparse.Namespace) -> int:
 
 
 def _draw(one: Bug, comparison: Comparison, place: Path) -> None:
-    from npformer.plotting.curves import draw_comparison
-
     ends = f"after {len(comparison.right.losses)} steps"
     notes = [f"right: {one.right}", f"wrong: {one.wrong}"]
     notes += [f"{ends}, right: {comparison.right}", f"{ends}, wrong: {comparison.wrong}"]

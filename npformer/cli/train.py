@@ -21,10 +21,12 @@ from npformer.cli.report import PAGE, write_report
 from npformer.data import Task
 from npformer.errors import CheckpointError, ConfigError, DeviceMemoryError, DivergedError, OutputError
 from npformer.percent import finite
+from npformer.plotting import draw_attention, draw_curves
 from npformer.printable import shell_words, visible
 from npformer.terminal import folded
-from npformer.training import Evaluation, RunDirectory, Trainer
+from npformer.training import Evaluation, RunDirectory, Trainer, metrics
 from npformer.training.assemble import Assembled, Trained, assemble, load_latest, write_run
+from npformer.training.attention_example import task_attention_example
 from npformer.training.config_file import parse_assignment, read_toml
 from npformer.training.option_types import kinds_of
 from npformer.training.options import SECTIONS
@@ -93,7 +95,7 @@ class _Setting(argparse.Action):
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train; print held-out results; draw curves.png and attention.png, and write report.html."""
+    """Train; print held-out results; draw curves.svg and attention.svg, and write report.html."""
     if args.options:
         print(options_text(args.task, args.json))
         return 0
@@ -206,11 +208,7 @@ def _introduction(trainer: Trainer, assembled: Assembled) -> str:
 
 
 def _draw(trainer: Trainer, assembled: Assembled, found: Evaluation) -> list[str]:
-    from npformer.plotting import draw_attention, draw_curves  # matplotlib: only when needed
-    from npformer.training import metrics
-    from npformer.training.attention_example import task_attention_example
-
-    curves, attention = trainer.run.path / "curves.png", trainer.run.path / "attention.png"
+    curves, attention = trainer.run.path / "curves.svg", trainer.run.path / "attention.svg"
     title, training = _title(trainer, assembled.options.run.task), assembled.options.training
     warmup = 0 if training.schedule == "constant" else training.warmup_steps
     draw_curves(metrics.read(trainer.run.metrics_path), curves, title, warmup, training.clip_norm)

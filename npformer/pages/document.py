@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import json
 import re
 import zlib
@@ -29,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from npformer._version import __version__
-from npformer.printable import visible
+from npformer.plotting.svg import escaped
 from npformer.typing import HostArray
 
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./(?P<name>[a-z_]+)\.js";\n', re.MULTILINE)
@@ -90,11 +89,6 @@ def html_page(
 {last}</body>
 </html>
 """
-
-
-def escaped(text: object) -> str:
-    """A text of anybody, as it stands in HTML and in an attribute."""
-    return html.escape(visible(text))
 
 
 def _json(value: Any) -> str:

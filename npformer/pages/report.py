@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from npformer._version import __version__
-from npformer.pages.document import escaped, html_page, web_file
-from npformer.pages.report_drawings import Chart, Line, attention_figures, chart_figure, in_percent, short
+from npformer.pages.document import html_page, web_file
 from npformer.pages.report_tables import (
     confusion_table,
     environment_table,
@@ -23,6 +22,11 @@ from npformer.pages.report_tables import (
     seen,
     what_table,
 )
+from npformer.plotting.attention import AttentionMap, attention_key, attention_maps
+from npformer.plotting.charts import Chart, Curve, chart_drawing
+from npformer.plotting.colours import STYLE
+from npformer.plotting.curves import Course, course_charts
+from npformer.plotting.svg import escaped
 from npformer.training.predictions import Piece, Prediction
 from npformer.training.run_summary import RunSummary
 
@@ -57,7 +61,7 @@ def report_page(runs: Sequence[RunSummary]) -> str:
     )
     return html_page(
         title,
-        style=web_file("report.css"),
+        style=STYLE + web_file("report.css"),
         body=f'<header><h1>{escaped(title)}</h1><nav aria-label="Sections"><ul>{links}</ul></nav></header>'
         f"<main>{body}</main><footer>Written by npformer {__version__}. This page asks for nothing from elsewhere and "
         "runs no script.</footer>",
@@ -87,56 +91,25 @@ def _missing(run: RunSummary) -> str:
 
 def _curves(runs: Sequence[RunSummary]) -> str:
     """Charts of all runs together."""
+    courses = []
+    for run in runs:
+        training = run.options.training
+        warmup = 0 if training.schedule == "constant" else training.warmup_steps
+        courses.append(Course(run.name, _numbers(run.records), warmup, training.clip_norm, run.rates()))
+    return f'<div class="charts">{"".join(map(_figure, course_charts(courses)))}</div>'
 
-    def lines(kind: str, *fields: tuple[str, str], colour: int = 0, dashed: bool = False) -> list[Line]:
-        found = []
-        for number, run in enumerate(runs):
-            for i, (field, label) in enumerate(fields):
-                steps, values = _points(run, kind, field)
-                if steps:
-                    named = label if len(runs) == 1 else f"{run.name}, {label}"
-                    own = number if len(runs) > 1 else i + colour
-                    is_dashed = dashed or (len(runs) > 1 and i > 0)
-                    found.append(Line(named, own, steps, values, is_dashed, kind == "eval"))
-        return found
 
-    loss = [*lines("train", ("loss", "training")), *lines("eval", ("loss", "held-out"), colour=1, dashed=True)]
-    shares = [("token_accuracy", "tokens"), ("exact_match", "exact match"), ("accuracy", "accuracy")]
-    planned = []
-    for number, run in enumerate(runs):
-        name = "as the options say" if len(runs) == 1 else f"{run.name}, as its options say"
-        planned.append(Line(name, number, *run.rates(), faint=True))
-    charts = [
-        Chart("Loss, nats per token", loss, short, log=True),
-        Chart("Held-out accuracy", lines("eval", *shares, colour=2), in_percent, top=1.0),
-        Chart("Bits per character, held-out", lines("eval", ("bits_per_character", "bits")), short),
-        Chart("Learning rate", [*planned, *lines("train", ("learning_rate", "logged"))], short, marks=_warmups(runs)),
-        Chart(
-            "Gradient norm, before clipping", lines("train", ("grad_norm", "whole model"), colour=3), short, log=True
-        ),
+def _figure(chart: Chart) -> str:
+    return f'<figure class="chart">{chart_drawing(chart).svg()}</figure>'
+
+
+def _numbers(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The lines of a step, without what is no number."""
+    return [
+        {field: value for field, value in line.items() if field == "kind" or _is_number(value)}
+        for line in records
+        if _is_number(line.get("step")) and math.isfinite(line["step"])
     ]
-    return f'<div class="charts">{"".join(map(chart_figure, charts))}</div>'
-
-
-def _warmups(runs: Sequence[RunSummary]) -> list[tuple[float, str]]:
-    """Where each warm-up ends, once if it is the same in all."""
-    plans = [(run.options.training, run.step) for run in runs]
-    ends = sorted({t.warmup_steps for t, step in plans if t.schedule != "constant" and 1 < t.warmup_steps < step})
-    if len(ends) < 2:
-        return [(float(step), f"warm-up ends, {step:,}") for step in ends]
-    *others, last = ends  # one text beside the last: several would lie on each other
-    return [*((float(step), "") for step in others), (float(last), f"warm-ups end, {', '.join(map(str, ends))}")]
-
-
-def _points(run: RunSummary, kind: str, field: str) -> tuple[list[float], list[float]]:
-    """The steps and values of a field; what is no number is not drawn."""
-    found = {
-        float(line["step"]): float(line[field])
-        for line in run.records
-        if line.get("kind") == kind and _is_number(line.get("step")) and _is_number(line.get(field))
-    }
-    steps = sorted(step for step in found if math.isfinite(step))
-    return steps, [found[step] for step in steps]
 
 
 def _is_number(value: Any) -> bool:
@@ -208,10 +181,18 @@ def _marked(piece: Piece) -> str:
 def _attention(run: RunSummary) -> str:
     if run.attention is None:
         return _missing(run) if run.note else '<p class="note">This kind of attention has no weights to show.</p>'
-    key = '<span class="swatch weight"></span> 1 &nbsp; <span class="swatch half"></span> ½'
+    shown = run.attention
+    maps = attention_maps(shown.weights, shown.source, shown.target)
+    figures = "".join(map(_heads, maps))
+    return f"<p>The example <code>{escaped(shown.title)}</code>. {attention_key(maps).svg()}</p>{figures}"
+
+
+def _heads(row: AttentionMap) -> str:
+    """One attention, with a map for each of its heads."""
+    maps = "".join(each.svg('class="drawn map"') for each in row.drawings())
     return (
-        f"<p>The example <code>{escaped(run.attention.title)}</code>. {key} &nbsp; "
-        f'<span class="swatch hidden"></span> exactly 0: hidden from the query</p>{attention_figures(run.attention)}'
+        f'<figure class="attention"><figcaption><b>{escaped(row.title)}</b> <span class="quiet">{row.reading}</span>'
+        f'</figcaption><div class="heads">{maps}</div></figure>'
     )
 
 
@@ -226,11 +207,11 @@ def _norms(run: RunSummary) -> str:
             points = layers.setdefault(layer_of(part), {})
             points[step] = math.hypot(points.get(step, 0.0), norm)
     drawn = [
-        Line(layer, i, list(points), list(points.values()), dashed=i >= len(layers) / 2, dots=True)
+        Curve(layer, list(points), list(points.values()), i >= len(layers) / 2, dots=True, logged=True)
         for i, (layer, points) in enumerate(layers.items())
     ]
-    chart = Chart("Gradient norm of each layer, before clipping", drawn, short, log=True)
-    return (chart_figure(chart) if len(drawn) <= MOST_LINES else "") + norms_table(run)
+    chart = Chart("Gradient norm of each layer, before clipping", "", "", drawn, log_y=True)
+    return (_figure(chart) if len(drawn) <= MOST_LINES else "") + norms_table(run)
 
 
 def layer_of(part: str) -> str:

@@ -6,8 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from npformer.pages.document import escaped
-from npformer.pages.report_drawings import short
+from npformer.plotting.charts import short
+from npformer.plotting.svg import escaped
 from npformer.training.layer_norms import norms_in
 from npformer.training.option_types import in_shell
 from npformer.training.predictions import confusions

@@ -1,57 +1,51 @@
 """Attention maps: one map per head, one row of maps per attention.
 
-Each row has its own token labels, so that it can be cut out and shown alone.
+Query tokens stand down the side and key tokens below.
 """
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
-from matplotlib.text import Text
 
-from npformer.errors import ShapeError
-from npformer.plotting import colours
-from npformer.plotting.attention_layout import (
-    KEY,
-    MARGIN,
-    ROW_HEADER,
-    TITLE,
-    AttentionMap,
-    Layout,
-    attention_map,
-    plan,
-    turned,
-)
-from npformer.plotting.canvas import (
-    Style,
-    add_axes,
-    as_map,
-    check_place,
-    colour_bar,
-    drawing,
-    new_figure,
-    write_picture,
-)
-from npformer.plotting.labels import is_special, one_line, token_label
+from npformer.errors import DTypeError, ShapeError
+from npformer.plotting.cells import cells, key
+from npformer.plotting.labels import label_width, token_label
+from npformer.plotting.svg import FONT, Drawing, Section, check_place, escaped, number, path, text, write_sheet
 
-PAD = 2.0  # points between a map and the names of its tokens
+_SIDE, _LARGEST, _SMALLEST = 176, 16, 7  # pixels: a map that is hoped for, and a cell
+_TOP = 18  # pixels
+_LAYER_NUMBER = re.compile(r"\.(\d+)\.")
+#: Softmax in float32 may overshoot 1 by rounding; anything further is not a weight.
+_ROUNDING = 1e-3
+
+Weights = npt.NDArray[np.generic]
+
+
+class AttentionMap(NamedTuple):
+    """One attention of a model for one example: a row of the picture."""
+
+    title: str  # "decoder 2 · cross-attention"
+    reading: str  # "target tokens look at source tokens"
+    weights: npt.NDArray[np.float64]  # (H, T, S)
+    queries: Sequence[str]  # T query tokens
+    keys: Sequence[str]  # S key tokens
+
+    def drawings(self) -> list[Drawing]:
+        """A map for each head."""
+        return [_drawing(head, number, self) for number, head in enumerate(self.weights, start=1)]
 
 
 def draw_attention(
-    weights: dict[str, npt.NDArray[np.generic]],
-    source: list[str],
-    target: list[str],
-    path: Path,
-    title: str = "",
+    weights: Mapping[str, Weights], source: Sequence[str], target: Sequence[str], path: Path, title: str = ""
 ) -> None:
-    """Write a PNG with every head of every attention, for one example.
+    """Write an SVG with every head of every attention, for one example.
 
     weights maps the name of each attention ("decoder.layers.1.cross_attention") to its weights (H, T, S);
     source and target are the tokens of the two sides. Rows are queries, columns keys; weights of exactly
@@ -59,112 +53,89 @@ def draw_attention(
     Raises ShapeError or DTypeError for weights that do not fit, OutputError if path cannot be written.
     """
     check_place(path)
-    write_picture(attention_figure(weights, source, target, title), path)
+    maps = attention_maps(weights, source, target)
+    rows = [Section(row.title, row.reading, row.drawings()) for row in maps]
+    write_sheet(path, title, [], [Section("", "", [attention_key(maps)]), *rows])
 
 
-@drawing()
-def attention_figure(
-    weights: dict[str, npt.NDArray[np.generic]], source: list[str], target: list[str], title: str = ""
-) -> Figure:
-    """The picture of draw_attention as a Figure: one Axes per head, and one for the colour bar (first)."""
+def attention_maps(weights: Mapping[str, Weights], source: Sequence[str], target: Sequence[str]) -> list[AttentionMap]:
+    """Each attention with its title and its tokens. Raises ShapeError or DTypeError for weights that do not fit."""
     if not weights:
         raise ShapeError("weights: expected at least one attention, got none; pass model.attention_weights")
-    maps = [attention_map(name, value, source, target) for name, value in weights.items()]
-    layout = plan(maps, title)
-    figure = new_figure(layout.width, layout.height, layout.dpi)
-    top = layout.height - MARGIN
-    top = _draw_header(figure, layout, top, title, maps)
-    for row, below in zip(maps, layout.below, strict=True):
-        _draw_row(figure, layout, row, top)
-        top -= ROW_HEADER + len(row.queries) * layout.cell + below
-    return figure
+    return [_attention_map(name, value, source, target) for name, value in weights.items()]
 
 
-def _write(figure: Figure, layout: Layout, x: float, y: float, text: str, **style: Any) -> Text:
-    """Write text at x, y inches from the lower left corner, without interpreting $ and _."""
-    return figure.text(x / layout.width, y / layout.height, text, parse_math=False, **style)
+def _attention_map(name: str, weights: Weights, source: Sequence[str], target: Sequence[str]) -> AttentionMap:
+    """A name that starts with "encoder" attends from source to source, a name that contains "cross" from target to
+    source, any other from target to target.
+    """
+    side = "source" if name.startswith("encoder") else "target"
+    other = "source" if "cross" in name else side
+    sides = {"source": source, "target": target}
+    queries, keys = sides[side], sides[other]
+    _check(name, weights, (side, len(queries)), (other, len(keys)))
+    reading = f"{side} tokens, down, look at {other} tokens, across"
+    return AttentionMap(_title(name), reading, np.asarray(weights, dtype=np.float64), queries, keys)
 
 
-def _draw_header(figure: Figure, layout: Layout, top: float, title: str, maps: list[AttentionMap]) -> float:
-    """Draw the title, the colour bar and its keys; returns the top of the rows."""
-    left = layout.left
-    if title:
-        room = (layout.width - left - MARGIN) * 72
-        shown = one_line(title, int(room / (13 * 0.7)))
-        _write(figure, layout, left, top, shown, va="top", fontsize=13, weight="bold", color=colours.INK)
-        top -= TITLE
-    colour_bar(figure, left, top - 0.14, "0")
-    style: Style = {"va": "center", "fontsize": 8, "color": colours.INK}
-    _write(figure, layout, left + 1.62, top - 0.08, "attention weight", **style)
-    keys = [(colours.HIDDEN, "exactly 0 (hidden)", any((row.weights == 0).any() for row in maps))]
-    keys += [(colours.WARNING, "not a number", not all(np.isfinite(row.weights).all() for row in maps))]
-    x = left + 2.85
-    for colour, meaning, present in keys:
-        if present:
-            _draw_key(figure, layout, x, top - 0.08, colour)
-            _write(figure, layout, x + 0.2, top - 0.08, meaning, **style)
-            x += 1.45
-    return top - KEY
+def _title(name: str) -> str:
+    found = _LAYER_NUMBER.search(name)
+    stack, kind = name.split(".")[0].removesuffix("s"), name.rsplit(".", 1)[-1].replace("_", "-")
+    return f"{stack} {int(found[1]) + 1} · {kind}" if found else name
 
 
-def _draw_key(figure: Figure, layout: Layout, x: float, y: float, colour: str) -> None:
-    w, h = layout.width, layout.height
-    corner = (x / w, (y - 0.06) / h)
-    figure.add_artist(Rectangle(corner, 0.13 / w, 0.12 / h, fc=colour, ec=colours.RULE, lw=0.6))
+def _check(name: str, weights: Weights, query: tuple[str, int], key: tuple[str, int]) -> None:
+    (side, rows), (other, columns) = query, key
+    if weights.ndim != 3 or 0 in weights.shape or weights.shape[1:] != (rows, columns):
+        raise ShapeError(
+            f"{name}: expected weights (H, T={rows} {side} tokens, S={columns} {other} tokens), none of "
+            f"them 0, got {weights.shape}; pass one example without its batch axis, with all its tokens"
+        )
+    if weights.dtype.kind != "f":
+        raise DTypeError(f"{name}: expected floating-point weights, got {weights.dtype}; pass the softmax")
+    finite = weights[np.isfinite(weights)]
+    if finite.size and not -_ROUNDING <= finite.min() <= finite.max() <= 1 + _ROUNDING:
+        raise DTypeError(
+            f"{name}: expected weights between 0 and 1, got {finite.min():.3g} to {finite.max():.3g}; "
+            "pass the weights after the softmax and without dropout"
+        )
 
 
-def _draw_row(figure: Figure, layout: Layout, row: AttentionMap, top: float) -> None:
-    """Draw one attention: its title at the top, below it a map for each head."""
-    heads, rows, columns = row.weights.shape
-    bold: Style = {"va": "top", "fontsize": 10.5, "weight": "bold", "color": colours.INK}
-    _write(figure, layout, layout.left, top, row.title, **bold)
-    faint: Style = {"va": "top", "ha": "right", "fontsize": 8.5, "color": colours.FAINT_INK}
-    _write(figure, layout, layout.width - MARGIN, top - 0.02, row.reading, **faint)
-    height = rows * layout.cell
-    for head in range(heads):
-        x = layout.left + head * layout.pitch
-        axes = add_axes(figure, x, top - ROW_HEADER - height, columns * layout.cell, height)
-        _draw_head(axes, row.weights[head])
-        axes.set_title(f"head {head + 1}", fontsize=8.5, weight="normal", color=colours.FAINT_INK, pad=3)
-        _name_keys(axes, layout, row.keys)
-        _name_queries(axes, layout, row.queries if head == 0 else [])
+def attention_key(maps: Sequence[AttentionMap]) -> Drawing:
+    """What the colours of these maps mean."""
+    hidden = any((row.weights == 0).any() for row in maps)
+    lost = not all(np.isfinite(row.weights).all() for row in maps)
+    more = [("hidden", "exactly 0 (hidden)")] * hidden + [("warn", "not a number")] * lost
+    return key("attention weight, 0", more)
 
 
-def _draw_head(axes: Axes, weights: npt.NDArray[np.float64]) -> None:
+def _drawing(weights: npt.NDArray[np.float64], head: int, row: AttentionMap) -> Drawing:
     """The map of one head, weights (T, S)."""
-    image = colours.weight_ramp()(np.clip(np.nan_to_num(weights), 0.0, 1.0))[..., :3]  # (T, S, RGB)
-    image[weights == 0] = to_rgb(colours.HIDDEN)
-    image[~np.isfinite(weights)] = to_rgb(colours.WARNING)
-    axes.imshow(image, interpolation="nearest", aspect="auto")
-    rows, columns = weights.shape
-    if max(rows, columns) <= 42:  # with more tokens the lines would cover the cells
-        axes.hlines(np.arange(rows - 1) + 0.5, -0.5, columns - 0.5, color="white", linewidth=0.5)
-        axes.vlines(np.arange(columns - 1) + 0.5, -0.5, rows - 0.5, color="white", linewidth=0.5)
-    axes.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5), xticks=[], yticks=[])
-    as_map(axes)
+    cell = min(max(_SIDE // max(weights.shape), _SMALLEST), _LARGEST)
+    every = math.ceil(10 / cell)
+    queries, keys = ([token_label(token) for token in tokens] for tokens in (row.queries, row.keys))
+    left = round(6 + max(label_width(label, FONT) for label in queries))
+    below = 6 + max(FONT if len(label) == 1 else label_width(label, FONT) for label in keys[::every])
+    wide, high = cell * len(keys), cell * len(queries)
+    body = [text(left, 11, f"head {head}", "ink"), cells(weights, left, _TOP, cell)]
+    body.append(path("frame rule", f"M{left} {_TOP}h{wide}v{high}h-{wide}z"))
+    names = (text(left - 4, _TOP + cell * (i + 0.5) + 3.5, queries[i]) for i in range(0, len(queries), every))
+    body.append(f'<g text-anchor="end">{"".join(names)}</g>')
+    body.extend(_keys(keys, every, left, _TOP + high, cell))
+    most = ", ".join(
+        f"{query} to {keys[int(numbers.argmax())]} {numbers.max():.2f}"
+        for query, numbers in zip(queries, weights, strict=True)
+    )
+    told = f"Head {head}; the largest weight of each query: {most}"
+    return Drawing(left + max(wide, 44) + 2, round(_TOP + high + below), "".join(body), told)
 
 
-def _name_keys(axes: Axes, layout: Layout, tokens: list[str]) -> None:
-    """Draw the keys' names below the map, as texts, since ticks take matplotlib much longer."""
-    place, va, ha = axes.get_xaxis_text1_transform(PAD)
-    named = _named(layout, tokens)
-    upwards = turned([token_label(token) for _, token in named], layout.letter, layout.cell * layout.name_every)
-    for (at, token), is_turned in zip(named, upwards, strict=True):
-        _name(axes, layout, at, 0.0, token, transform=place, va=va, ha=ha, rotation=90.0 if is_turned else 0.0)
-
-
-def _name_queries(axes: Axes, layout: Layout, tokens: list[str]) -> None:
-    """Draw the queries' names to the left of the map."""
-    place, va, ha = axes.get_yaxis_text1_transform(PAD)
-    for at, token in _named(layout, tokens):
-        _name(axes, layout, 0.0, at, token, transform=place, va=va, ha=ha)
-
-
-def _named(layout: Layout, tokens: list[str]) -> list[tuple[int, str]]:
-    """The labelled tokens, each with its index."""
-    return [(at, tokens[at]) for at in range(0, len(tokens), layout.name_every)]
-
-
-def _name(axes: Axes, layout: Layout, x: float, y: float, token: str, **style: Any) -> None:
-    ink = colours.FAINT_INK if is_special(token) else colours.INK
-    axes.text(x, y, token_label(token), parse_math=False, fontsize=layout.letter, color=ink, **style)
+def _keys(labels: Sequence[str], every: int, left: float, foot: float, cell: float) -> Iterator[str]:
+    """The names below a map: letters upright, longer ones written upwards."""
+    for i in range(0, len(labels), every):
+        x = left + cell * (i + 0.5)
+        if len(labels[i]) == 1:
+            yield text(x, foot + 12, labels[i], anchor="middle")
+        else:
+            turned = f'transform="translate({number(x + 3.5)} {number(foot + 4)})rotate(-90)" text-anchor="end"'
+            yield f"<text {turned}>{escaped(labels[i])}</text>"

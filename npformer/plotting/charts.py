@@ -1,48 +1,50 @@
-"""Charts side by side: one for each quantity, with a line for each compared item, labelled at its end; and maps.
+"""Charts: lines over an axis, with their names and last values below.
 
     Chart("time of one pass", "tokens", "ms", [Curve("full", lengths, times), …], log_x=True, log_y=True)
 
-Labels of lines that end at the same height are moved apart, as in the training curves. Maps are square and show
-cosine similarity between words, in groups, for example before and after training.
+A chart is drawn for a width of 360, the width of a narrow screen. A value that is not finite leaves a gap; one that was
+lost, as in a run that diverged, has a cross on the axis and a sentence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
+import math
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from npformer.errors import DataError, ShapeError
-from npformer.plotting import colours
-from npformer.plotting.canvas import (
-    EDGE,
-    Style,
-    add_axes,
-    as_map,
+from npformer.errors import DataError
+from npformer.percent import percent
+from npformer.plotting.colours import LINES
+from npformer.plotting.labels import one_line
+from npformer.plotting.series import Series, of_values, running_mean
+from npformer.plotting.svg import (
+    LETTER,
+    Axis,
+    Drawing,
+    Point,
+    Section,
     check_place,
-    colour_bar,
-    drawing,
-    sheet,
-    write_picture,
+    dots,
+    escaped,
+    lines,
+    number,
+    path,
+    text,
+    write_sheet,
 )
-from npformer.plotting.labels import label_width
-from npformer.plotting.panels import name_ends
 
-_PALETTE = (colours.TRAINING, colours.HELD_OUT, colours.TOKENS, colours.SEQUENCES, colours.RATE)
-_PLOT_WIDTH, _PLOT_HEIGHT = 3.3, 2.7  # inches
-_LEFT, _TITLE, _BELOW = 0.8, 0.5, 0.68  # inches around a plot
-_LEAST_RANGE = 8.0  # of a logarithmic axis, top over bottom
-_NAMED_TICKS = 8  # the most measured points labelled under an axis
-_SIDE, _MAP_LEFT, _MAP_TOP, _MAP_BOTTOM = 3.9, 0.85, 0.55, 0.35  # inches
-
-Matrix = npt.NDArray[np.floating]
+WIDTH = 360
+_LEFT, _RIGHT, _PLOT, _ROW = 48, 12, 170, 15  # pixels
+_TITLE = 48  # letters
+#: Values below this share of the largest are drawn at it on a logarithmic axis; a range that asks for such an axis.
+_LOWEST, _LOG_RANGE = 1e-30, 20.0
+_SMOOTH_FROM, _SMOOTH_PARTS = 60, 40  # values; fewer than 60 need no smoothing
+_FEW, _DOTTED = 20, 40  # values with a dot each; more would overlap
+_NAMED_TICKS = 8  # the most measured points labelled under a logarithmic axis
 
 
 class Curve(NamedTuple):
@@ -53,6 +55,23 @@ class Curve(NamedTuple):
     y: Sequence[float]
     dashed: bool = False
     colour: int | None = None  # index into the palette; None: the next one
+    dots: bool = False  # though there are many points
+    faint: bool = False  # drawn beneath, without a last value
+    smooth: bool = False  # many values are drawn pale, and their running mean over them
+    logged: bool = False  # a value that is not finite was lost, and is told
+
+
+def short(value: float) -> str:
+    """A number in three digits; thousands in full."""
+    if not math.isfinite(value):
+        return "not finite"
+    shown = f"{value:,.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"
+    return shown.replace("e-0", "e-").replace("e+0", "e")
+
+
+def in_percent(share: float) -> str:
+    """A share in percent, without a last 0."""
+    return percent(share).replace(".0 %", " %") if math.isfinite(share) else "not finite"
 
 
 class Chart(NamedTuple):
@@ -63,126 +82,180 @@ class Chart(NamedTuple):
     y_label: str
     curves: Sequence[Curve]
     log_x: bool = False
-    log_y: bool = False
+    log_y: bool | None = False  # None: if the range asks for it
+    write: Callable[[float], str] = short
+    top: float = -math.inf  # the least value that the axis reaches
+    marks: Sequence[tuple[float, str]] = ()  # a place, and what happens there
+    level: float | None = None  # a dotted line, if it is within the axes
+
+
+class _Line(NamedTuple):
+    """A curve as it is drawn."""
+
+    curve: Curve
+    colour: str
+    data: Series
 
 
 def draw_charts(charts: Sequence[Chart], path: Path, title: str, notes: Sequence[str] = ()) -> None:
-    """Write a PNG of the charts from left to right; notes are sentences under the title.
+    """Write an SVG of the charts, two beside each other; notes are sentences under the title.
 
     An existing picture at path is replaced. Raises DataError if there is nothing to draw, OutputError
     if path cannot be written.
     """
     check_place(path)
-    write_picture(charts_figure(charts, title, notes), path)
-
-
-@drawing()
-def charts_figure(charts: Sequence[Chart], title: str, notes: Sequence[str] = ()) -> Figure:
-    """The picture of draw_charts as a Figure, an Axes for each chart."""
     if not charts or not all(chart.curves for chart in charts):
         raise DataError("charts: expected at least one, each with a curve, got an empty one; nothing to draw")
-    margins = [0.3 + 0.85 * max(label_width(curve.name, 9) for curve in chart.curves) for chart in charts]
-    width = sum(_LEFT + _PLOT_WIDTH + margin for margin in margins) + EDGE
-    figure = sheet(width, _TITLE + _PLOT_HEIGHT + _BELOW, title, notes)
-    left = 0.0
-    for chart, margin in zip(charts, margins, strict=True):
-        _draw(add_axes(figure, left + _LEFT, _BELOW, _PLOT_WIDTH, _PLOT_HEIGHT), chart)
-        left += _LEFT + _PLOT_WIDTH + margin
-    return figure
+    drawn = [chart_drawing(chart) for chart in charts]
+    write_sheet(path, title, notes, [Section("", "", drawn[i : i + 2]) for i in range(0, len(drawn), 2)])
 
 
-def _draw(axes: Axes, chart: Chart) -> None:
-    ends = [
-        _draw_curve(axes, curve, _PALETTE[(i if curve.colour is None else curve.colour) % len(_PALETTE)])
+def chart_drawing(chart: Chart) -> Drawing:
+    """A chart of at least one curve."""
+    found = [
+        _Line(curve, f"c{(i if curve.colour is None else curve.colour) % LINES}", of_values(curve.x, curve.y))
         for i, curve in enumerate(chart.curves)
     ]
-    _set_scales(axes, chart)
-    axes.set_title(chart.title, pad=9)
-    axes.set(xlabel=chart.x_label, ylabel=chart.y_label)
-    name_ends(axes, ends, _PLOT_HEIGHT, 1.03)
+    values = np.concatenate([line.data.values[np.isfinite(line.data.values)] for line in found])
+    log = bool(values.size and values.min() > 0 and values.max() > _LOG_RANGE * values.min())
+    log = log if chart.log_y is None else chart.log_y
+    y_label = ", ".join(filter(None, (chart.y_label, "log scale" * log)))
+    top = 26.0 + _ROW * bool(y_label)
+    bottom = top + _PLOT
+    y = Axis(*_ends(values, chart, log), bottom, top, log)
+    places = [float(x) for line in found for x in line.data.steps]
+    x = Axis(*_widened(min(places), max(places), chart.log_x), _LEFT, WIDTH - _RIGHT, chart.log_x)
+    parts = [text(0, 12, one_line(chart.title, _TITLE), "ink bold title")]
+    parts += [text(0, 12 + _ROW, y_label)] if y_label else []
+    for value in y.ticks() if values.size else ():
+        parts.append(path("frame rule", f"M{_LEFT} {number(y.at(value))}H{WIDTH - _RIGHT}"))
+        parts.append(text(_LEFT - 5, y.at(value) + 3.5, chart.write(value), anchor="end"))
+    parts += [path("frame", f"M{_LEFT} {number(bottom)}H{WIDTH - _RIGHT}"), *_steps(x, bottom + 16, places)]
+    for place, what in chart.marks:
+        near = x.at(place) > WIDTH / 2
+        parts.append(path("mark", f"M{number(x.at(place))} {number(top)}V{number(bottom)}"))
+        parts.append(text(x.at(place) - 4 if near else x.at(place) + 4, bottom - 6, what, anchor="end" * near))
+    if chart.level is not None and y.low < chart.level < y.high:
+        parts.append(path("mark warn", f"M{_LEFT} {number(y.at(chart.level))}H{WIDTH - _RIGHT}"))
+    for line in sorted(found, key=lambda line: not line.curve.faint):
+        parts += _drawn(line, x, y)
+    if chart.x_label:
+        bottom += _ROW
+        parts.append(text(WIDTH - _RIGHT, bottom + 16, chart.x_label, anchor="end"))
+    height, said = _below(chart, found, bottom + 16)
+    ends = "; ".join(
+        f"{line.curve.name}: {chart.write(_last(line))} at {chart.x_label or 'step'} {line.data.steps[-1]:,.10g}"
+        for line in found
+        if not _is_without_end(line)
+    )
+    return Drawing(WIDTH, height, "".join([*parts, *said]), f"{chart.title}. {ends}")
 
 
-def _draw_curve(axes: Axes, curve: Curve, colour: str) -> tuple[str, str, float]:
-    """Draw a curve; returns its name, its colour and the height of its end, NaN if it ends before the others."""
-    y = np.array(curve.y, dtype=np.float64)
-    mark = "o" if y.size <= 20 else ""
-    dashes = "--" if curve.dashed else "-"
-    axes.plot(curve.x, y, marker=mark, label=curve.name, color=colour, linestyle=dashes, clip_on=False)
-    seen = np.flatnonzero(np.isfinite(y))
-    if seen.size and seen[-1] < y.size - 1:  # its label is at its end
-        end = (curve.x[seen[-1]], y[seen[-1]])
-        place: Style = {"xytext": (-4, -7), "textcoords": "offset points", "ha": "right", "va": "top"}
-        axes.annotate(curve.name, end, color=colour, fontsize=9, **place)
-    return curve.name, colour, float(y[-1]) if y.size else float("nan")
+def _widened(low: float, high: float, log: bool) -> tuple[float, float]:
+    """The ends of the horizontal axis: from 0 on, unless much would be left empty, as by a run that was continued."""
+    low = 0.0 if not log and (0 <= low <= high / 2 or low == high > 0) else low
+    return (low, high) if high > low else (low, low * 2 if log else low + 1)
 
 
-def _set_scales(axes: Axes, chart: Chart) -> None:
-    if chart.log_y:
-        axes.set_yscale("log")
-        low, high = axes.get_ylim()
-        if high < _LEAST_RANGE * low:  # so that noise does not fill the chart
-            middle = (low * high) ** 0.5
-            low, high = middle / _LEAST_RANGE**0.5, middle * _LEAST_RANGE**0.5
-            axes.set_ylim(low, high)
-        subs = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if high < 10 * low else (1.0, 2.0, 5.0) if high < 300 * low else (1.0,)
-        axes.yaxis.set_major_locator(LogLocator(subs=subs, numticks=9))
-        axes.yaxis.set_minor_formatter(NullFormatter())
+def _ends(values: npt.NDArray[np.float64], chart: Chart, log: bool) -> tuple[float, float]:
+    """The ends of the vertical axis."""
+    high = max([*values.tolist(), chart.top, -math.inf if values.size else 1.0])
+    if log:
+        positive = values[values > max(high * _LOWEST, 0.0)]
+        low = float(positive.min()) if positive.size else 1.0
+        high = max(high, low)
+        return (low / 1.15, high * 1.15) if high / low > 8 else (low / 2, high * 2)
+    low = min([0.0, *values.tolist()])
+    return low, high if high > low else low + 1.0
+
+
+def _steps(x: Axis, height: float, places: Sequence[float]) -> Iterator[str]:
+    """The numbers under the horizontal axis, none over the one before."""
+    measured = sorted(set(places))
+    free = 0.0
+    for value in measured if x.log and len(measured) <= _NAMED_TICKS else x.ticks():
+        said = f"{value:,.10g}"
+        half = len(said) * LETTER / 2
+        middle = min(x.at(value), WIDTH - half)
+        if middle - half >= free:
+            free = middle + half + LETTER
+            yield text(middle, height, said, anchor="middle")
+
+
+def _smoothing(line: _Line) -> int:
+    """The number of values that one point of the solid line stands for; odd."""
+    count = int(np.isfinite(line.data.values).sum())
+    return 2 * (count // _SMOOTH_PARTS // 2) + 3 if line.curve.smooth and count >= _SMOOTH_FROM else 1
+
+
+def _drawn(line: _Line, x: Axis, y: Axis) -> Iterator[str]:
+    """The path of one line, its dots, and a cross on the axis for each value that is not finite."""
+
+    def points(data: Series) -> list[Point]:
+        pairs = zip(data.steps.tolist(), data.values.tolist(), strict=True)
+        return [(x.at(place), y.at(value)) if math.isfinite(value) else None for place, value in pairs]
+
+    found, width = points(line.data), _smoothing(line)
+    if width > 1:
+        yield path(f"line pale {line.colour}", lines(found))
+        mean = running_mean(line.data, width)
+        kept = sorted({*range(0, mean.steps.size, width // 3), mean.steps.size - 1, *_beside_gaps(found)})
+        yield path(_kind(line), lines(points(Series(mean.steps[kept], mean.values[kept]))))
     else:
-        axes.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]))
-        lowest = [float(y) for curve in chart.curves for y in curve.y if np.isfinite(y)]
-        if min(lowest, default=0.0) >= 0:
-            axes.set_ylim(bottom=0.0)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}".replace("e-0", "e-"))
-    places = sorted({float(x) for curve in chart.curves for x in curve.x})
-    if chart.log_x:
-        axes.set_xscale("log")
-        axes.xaxis.set_minor_locator(NullLocator())
-    if len(places) <= _NAMED_TICKS:
-        axes.xaxis.set_major_locator(FixedLocator(places))
-    elif not chart.log_x:
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+        yield path(_kind(line), lines(found))
+    few = _is_dotted(line)
+    alone = [p for i, p in enumerate(found) if few or not any((found[i - 1 : i] or [None]) + found[i + 1 : i + 2])]
+    yield path(f"line dots {line.colour}", dots(alone))
+    lost = (x.at(place) for place, point in zip(line.data.steps.tolist(), found, strict=True) if point is None)
+    apart = {round(at / 8): at for at in lost if line.curve.logged}  # more crosses would overlap
+    yield path("line warn", "".join(f"M{number(at - 3)} {number(y.start - 3)}l6 6m0-6l-6 6" for at in apart.values()))
 
 
-def draw_similarity(
-    maps: Sequence[tuple[str, Matrix]], groups: Sequence[str], path: Path, title: str, note: str = ""
-) -> None:
-    """Write a PNG of maps (name, cosine similarities (n, n)) side by side; groups (n) names each word's group.
-
-    Words of one group are next to each other. Raises ShapeError if a matrix is not (n, n), OutputError if path
-    cannot be written.
-    """
-    check_place(path)
-    write_picture(similarity_figure(maps, groups, title, note), path)
+def _beside_gaps(found: Sequence[Point]) -> Iterator[int]:
+    """The gaps, and the points beside them."""
+    for i, point in enumerate(found):
+        if point is None:
+            yield from {max(i - 1, 0), i, min(i + 1, len(found) - 1)}
 
 
-@drawing()
-def similarity_figure(maps: Sequence[tuple[str, Matrix]], groups: Sequence[str], title: str, note: str = "") -> Figure:
-    """The picture of draw_similarity as a Figure: one Axes per map, and one for the colour bar (last)."""
-    count = len(groups)
-    for name, matrix in maps:
-        if matrix.shape != (count, count) or count == 0:
-            raise ShapeError(f"{name}: expected similarities of the {count} words in groups, got {matrix.shape}")
-    width = 2 * EDGE + len(maps) * (_MAP_LEFT + _SIDE)
-    figure = sheet(width, _MAP_TOP + _SIDE + _MAP_BOTTOM, title, [note])
-    for i, (name, matrix) in enumerate(maps):
-        axes = add_axes(figure, EDGE + _MAP_LEFT + i * (_SIDE + _MAP_LEFT), _MAP_BOTTOM, _SIDE, _SIDE)
-        _draw_map(axes, matrix, groups)
-        axes.set_title(name)
-    bar = colour_bar(figure, width - EDGE - 1.5, figure.get_figheight() - 0.58, "≤ 0")
-    bar.set_title("cosine similarity", fontsize=8, weight="normal", pad=3)
-    return figure
+def _is_dotted(line: _Line) -> bool:
+    return not line.curve.faint and len(line.curve.x) <= (_DOTTED if line.curve.dots else _FEW)
 
 
-def _draw_map(axes: Axes, matrix: Matrix, groups: Sequence[str]) -> None:
-    """One map: blocks of equal groups are framed and named once."""
-    axes.imshow(np.clip(matrix, 0, 1), cmap=colours.weight_ramp(), vmin=0, vmax=1, interpolation="nearest")
-    sizes = [(group, len(list(members))) for group, members in groupby(groups)]
-    ends = np.cumsum([size for _, size in sizes])
-    starts = ends - [size for _, size in sizes]
-    for edge in ends[:-1]:
-        axes.axhline(edge - 0.5, color=colours.RULE, linewidth=0.5)
-        axes.axvline(edge - 0.5, color=colours.RULE, linewidth=0.5)
-    axes.set_yticks((starts + ends - 1) / 2, [group for group, _ in sizes], fontsize=8.5, color=colours.INK)
-    axes.set_xticks([])
-    as_map(axes)
+def _kind(line: _Line) -> str:
+    return f"line {line.colour}{' dashed' * line.curve.dashed}{' faint' * line.curve.faint}"
+
+
+def _last(line: _Line) -> float:
+    return float(line.data.values[-1])
+
+
+def _is_without_end(line: _Line) -> bool:
+    return line.curve.faint or not (line.curve.logged or math.isfinite(_last(line)))
+
+
+def _below(chart: Chart, found: Sequence[_Line], y: float) -> tuple[float, list[str]]:
+    """The names and last values of the lines, and sentences on what is not drawn; and where they end."""
+    parts, x, y = [], 0.0, y + _ROW + 3
+    for line in found:
+        value = "" if _is_without_end(line) else chart.write(_last(line))
+        name = one_line(line.curve.name, max(8, int((WIDTH - 34) / LETTER) - len(value)))
+        wide = 44 + LETTER * (len(name) + len(value))
+        if x and x + wide > WIDTH + 16:
+            x, y = 0.0, y + _ROW
+        swatch = path(_kind(line), f"M{number(x)} {number(y - 4)}h22")
+        spot = path(f"line dots {line.colour}", dots([(x + 11, y - 4)])) if _is_dotted(line) else ""
+        bold = f' <tspan class="ink bold">{escaped(value)}</tspan>' if value else ""
+        parts.append(f"{swatch}{spot}{text(x + 27, y, name, more=bold)}")
+        x += wide
+    for line in found:
+        lost = line.data.steps[~np.isfinite(line.data.values)]
+        if lost.size and line.curve.logged:
+            y += _ROW
+            count = f"{lost.size:,} of {line.data.steps.size:,} values not finite, first at {lost[0]:,.10g}"
+            parts.append(text(0, y, f"× {one_line(line.curve.name, 14)}: {count}", "warn"))
+    width = max(map(_smoothing, found))
+    if width > 1:
+        y += _ROW
+        parts.append(text(0, y, f"pale: as logged; solid: the mean of {width:,} values"))
+    return y + 6, parts

@@ -1,59 +1,53 @@
-"""The colours of all pictures, chosen for colour-blind readers and for grey-scale printers.
+"""The colours of all drawings, light and dark, and their style sheet.
 
-Lines take their colours from Okabe & Ito's set (exact match, drawn as text too, from Tol's, which is
-darker). The ramp of the attention maps is made here: its lightness falls in equal steps in Oklab, so equal
-differences of weight look equally large. Oklab's matrices are those of its definition:
-https://bottosson.github.io/posts/oklab/
+Lines take theirs from Okabe & Ito's set, for colour-blind readers and grey-scale printers; on dark paper they are
+paler. A weight is its colour over the paper, as opaque as the weight is large, so that equal differences look about
+equally large. A weight of exactly 0 has a warm colour, which no weight has.
 """
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-from matplotlib.colors import ListedColormap
+#: Class -> its colour on light paper and on dark paper. The paper itself is "paper".
+COLOURS = {
+    "paper": ("#ffffff", "#14171c"), "drawn": ("#5b6470", "#9aa5b3"), "ink": ("#1b2027", "#e7ebf0"),
+    "rule": ("#dfe3e8", "#323a45"), "warn": ("#a3141f", "#ff8d7d"), "weight": ("#2b2f7f", "#9fb4ff"),
+    "hidden": ("#eae4d9", "#3a342a"),
+    "c0": ("#0072b2", "#56b4e9"), "c1": ("#c24e00", "#ff9a57"), "c2": ("#007a5a", "#35c79a"),
+    "c3": ("#882255", "#e38bb8"), "c4": ("#7a6200", "#e6c945"), "c5": ("#4b4fa8", "#a9aefc"),
+    "c6": ("#555555", "#b9b9b9"), "c7": ("#9a1f1f", "#ff8d7d"),
+}  # fmt: skip
+#: The classes of lines: c0, c1, …
+LINES = 8
 
-TRAINING = "#0072B2"
-HELD_OUT = "#D55E00"
-TOKENS = "#009E73"
-SEQUENCES = "#882255"
-RATE = "#555555"
-WARNING = "#B3261E"
-
-INK = "#1F2328"
-FAINT_INK = "#656D76"
-RULE = "#D0D7DE"
-
-#: A weight of exactly zero: a warm colour, distinct from the cool ramp.
-HIDDEN = "#EAE4D9"
-
-_OKLAB_TO_LMS = np.array(
-    [
-        [1.0, 0.3963377774, 0.2158037573],
-        [1.0, -0.1055613458, -0.0638541728],
-        [1.0, -0.0894841775, -1.2914855480],
-    ]
-)
-_LMS_TO_RGB = np.array(
-    [
-        [4.0767416621, -3.3077115913, 0.2309699292],
-        [-1.2684380046, 2.6097574011, -0.3413193965],
-        [-0.0041960863, -0.7034186147, 1.7076147010],
-    ]
-)
+_SHAPES = """.drawn{font:10.5px system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif}
+.drawn text{fill:currentColor}
+.bold{font-weight:600}
+.title{font-size:13px}
+.line,.cells path,.frame,.mark{fill:none;stroke:currentColor}
+.line{stroke-width:1.8;stroke-linejoin:round}
+.dashed{stroke-dasharray:5 3}
+.mark{stroke-dasharray:2 3}
+.faint{stroke-width:5;opacity:.28}
+.pale{stroke-width:1;opacity:.4}
+.dots{stroke-width:5.2;stroke-linecap:round}
+.cells{shape-rendering:crispEdges}
+.bar{fill:currentColor}
+.rest{fill-opacity:.4}
+"""
 
 
-def _srgb(oklab: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Colours (n, 3) of Oklab as gamma-encoded sRGB (n, 3), clipped to the range of a screen."""
-    linear = np.clip((oklab @ _OKLAB_TO_LMS.T) ** 3 @ _LMS_TO_RGB.T, 0.0, 1.0)
-    bright = 1.055 * linear ** (1 / 2.4) - 0.055
-    return np.asarray(np.where(linear <= 0.0031308, 12.92 * linear, bright))
+def _rules(theme: int) -> str:
+    """The colour of each class, and of the window around a drawing that is shown alone."""
+    rules = [f":root.drawn{{background:{COLOURS['paper'][theme]}}}\n"]
+    for name, both in COLOURS.items():
+        rules.append(f"{'' if name == 'drawn' else '.drawn '}.{name}{{color:{both[theme]}}}\n")
+    return "".join(rules)
 
 
-def weight_ramp() -> ListedColormap:
-    """The colour map of attention weights: from near white at 0 to deep indigo at 1."""
-    t = np.linspace(0.0, 1.0, 256)
-    lightness = 0.985 - 0.725 * t
-    chroma = 0.13 * np.sin(0.8 * np.pi * t)  # none at white, little at dark
-    hue = np.radians(230.0 + 45.0 * t)  # from sky to indigo
-    oklab = np.stack([lightness, chroma * np.cos(hue), chroma * np.sin(hue)], axis=1)
-    return ListedColormap(_srgb(oklab), name="attention_weight")
+def one_style(theme: int) -> str:
+    """The style sheet of drawings that are light (0) or dark (1) whatever their reader wishes."""
+    return f"{_SHAPES}{_rules(theme)}"
+
+
+#: What is drawn takes the colour of its class; on paper pages are light.
+STYLE = f"{one_style(0)}@media screen and (prefers-color-scheme:dark){{\n{_rules(1)}}}\n"

@@ -1,33 +1,35 @@
-"""Training curves of a run: its loss, its held-out accuracy, its learning rate, and the norm of its gradient.
+"""Training curves of runs: loss, held-out measures, learning rate, and the norm of the gradient.
 
 ``draw_comparison`` shows the losses of two runs that differ in a bug and in nothing else.
-
-Every line has its name and last value at its right end, in its own colour, so no legend is needed.
-A value that cannot be drawn (a NaN or infinite loss) is shown as a gap, a cross on the step axis and a
-sentence in the picture.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from npformer.errors import DataError
-from npformer.percent import percent
-from npformer.plotting import colours
-from npformer.plotting.canvas import Style, add_axes, check_place, drawing, sheet, write_picture
-from npformer.plotting.panels import Line, Panel, Series, draw_panel, plain, room_above, series
+from npformer.plotting.charts import Chart, Curve, draw_charts, in_percent, short
+from npformer.plotting.series import series
+from npformer.plotting.svg import check_place
 
 TITLE = "Training curves"
-_WIDTH, _LEFT, _RIGHT = 8.7, 0.75, 1.85  # inches
-_TOP, _BETWEEN, _BOTTOM = 0.37, 0.5, 0.6  # inches
+_LOSS = "Loss, nats per token"
+#: The shares between 0 and 1 that an evaluation may log, and their names.
+_SHARES = (("token_accuracy", "tokens"), ("exact_match", "exact match"), ("accuracy", "accuracy"))
+
+
+class Course(NamedTuple):
+    """What is drawn of a run."""
+
+    name: str
+    metrics: Sequence[Mapping[str, Any]]  # the lines of metrics.jsonl
+    warmup: int = 0  # the steps in which the rate rises
+    clip_norm: float | None = None  # the longest gradient that is not scaled
+    planned: tuple[Sequence[float], Sequence[float]] = ((), ())  # steps, and the rates that the options give
 
 
 def draw_curves(
@@ -37,7 +39,7 @@ def draw_curves(
     warmup: int = 0,
     clip_norm: float | None = None,
 ) -> None:
-    """Write a PNG of a run's course; metrics are the lines of its metrics.jsonl.
+    """Write an SVG of a run's course; metrics are the lines of its metrics.jsonl.
 
     Lines have "kind" "train" (step, loss in nats per token, learning_rate, grad_norm) or "eval" (step, loss,
     token_accuracy and exact_match between 0 and 1); other kinds and fields are ignored. title names the task and the
@@ -47,112 +49,69 @@ def draw_curves(
     written.
     """
     check_place(path)
-    write_picture(curves_figure(metrics, title, warmup, clip_norm), path)
-
-
-@drawing()
-def curves_figure(
-    metrics: Sequence[Mapping[str, Any]], title: str = TITLE, warmup: int = 0, clip_norm: float | None = None
-) -> Figure:
-    """The picture of draw_curves as a Figure: one Axes per quantity that the run has logged."""
-    panels = _panels(metrics, warmup, clip_norm)
-    if not panels:
+    charts = course_charts([Course("", metrics, warmup, clip_norm)])
+    if not charts:
         raise DataError(
             "metrics: expected at least one line of training or evaluation, got none; "
             "draw the curves once the run has logged a step"
         )
-    return panels_figure(panels, title, [_summary(metrics, panels)], _steps(panels))
+    draw_charts(charts, path, title, [_summary(metrics, charts)])
 
 
-def panels_figure(panels: list[Panel], title: str, notes: Sequence[str], steps: tuple[float, float]) -> Figure:
-    """Panels one below the other, over the same steps."""
-    height = sum(panel.height + room_above(panel) + _BETWEEN for panel in panels) - _BETWEEN + _BOTTOM
-    figure = sheet(_WIDTH, _TOP + height, title, notes, _LEFT)
-    for panel in panels:
-        height -= room_above(panel) + panel.height
-        axes = add_axes(figure, _LEFT, height, _WIDTH - _LEFT - _RIGHT, panel.height)
-        axes.set_xlim(steps)
-        draw_panel(axes, panel)
-        _count_steps(axes, lowest=panel is panels[-1])
-        height -= _BETWEEN
-    return figure
+def course_charts(runs: Sequence[Course]) -> list[Chart]:
+    """The charts of these runs together, those with something in them.
 
+    Raises DataError, naming the line, for a value that is not a number.
+    """
 
-def _count_steps(axes: Axes, lowest: bool) -> None:
-    """Round step numbers, only under the lowest panel, since all panels share one axis."""
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, steps=[1, 2, 2.5, 5, 10]))
-    axes.xaxis.set_major_formatter("{x:,.0f}")
-    axes.tick_params(axis="x", length=3, color=colours.RULE, labelbottom=lowest)
-    if lowest:
-        axes.set_xlabel("training step")
+    def curves(kind: str, *fields: tuple[str, str], colour: int = 0, dashed: bool = False) -> list[Curve]:
+        found = []
+        for number, run in enumerate(runs):
+            for i, (field, label) in enumerate(fields):
+                data = series(run.metrics, kind, field)
+                if data.steps.size:
+                    named = label if len(runs) == 1 else f"{run.name}, {label}"
+                    own = number if len(runs) > 1 else i + colour
+                    is_dashed = dashed or (len(runs) > 1 and i > 0)
+                    steps, values = data.steps.tolist(), data.values.tolist()
+                    curve = Curve(named, steps, values, is_dashed, own, kind == "eval", smooth=field == "loss")
+                    found.append(curve._replace(logged=True))
+        return found
 
-
-def _panels(metrics: Sequence[Mapping[str, Any]], warmup: int, clip_norm: float | None) -> list[Panel]:
-    """The panels with data, from top to bottom."""
-    tokens, whole = series(metrics, "eval", "token_accuracy"), series(metrics, "eval", "exact_match")
-    loss = [
-        Line("training", series(metrics, "train", "loss"), colours.TRAINING, plain, smooth=True),
-        Line("held-out", series(metrics, "eval", "loss"), colours.HELD_OUT, plain, marker="o"),
+    loss = [*curves("train", ("loss", "training")), *curves("eval", ("loss", "held-out"), colour=1, dashed=True)]
+    plans = []
+    for number, run in enumerate(runs):
+        name = "as the options say" if len(runs) == 1 else f"{run.name}, as its options say"
+        plans += [Curve(name, *run.planned, colour=number, faint=True)] if run.planned[0] else []
+    rate, norm = curves("train", ("learning_rate", "logged")), curves("train", ("grad_norm", "whole model"), colour=3)
+    bits = curves("eval", ("bits_per_character", "bits"))
+    level = runs[0].clip_norm if len(runs) == 1 else None
+    clipped = "" if level is None else f"clipped to {short(level)}"
+    charts = [
+        Chart(_LOSS, "", "", loss, log_y=None),
+        Chart("Held-out accuracy", "", "", curves("eval", *_SHARES, colour=2), write=in_percent, top=1.0),
+        Chart("Bits per character, held-out", "", "", bits),
+        Chart("Learning rate", "", "", [*plans, *rate], marks=_warmups(runs)),
+        Chart(f"Gradient norm, {clipped or 'before clipping'}", "", "", norm, log_y=None, level=level),
     ]
-    accuracy = [
-        Line("token accuracy", _percent(tokens), colours.TOKENS, _of_100, marker="o"),
-        Line("exact match", _percent(whole), colours.SEQUENCES, _of_100, style="--", marker="s"),
-        Line("accuracy", _percent(series(metrics, "eval", "accuracy")), colours.SEQUENCES, _of_100, marker="s"),
-    ]
-    rate = [Line("last", series(metrics, "train", "learning_rate"), colours.RATE, plain)]
-    norm = [Line("last", series(metrics, "train", "grad_norm"), colours.RATE, plain)]
-    clipped = "" if clip_norm is None else f", clipped to {plain(clip_norm)}"
-    panels = [
-        Panel("Loss (nats per token)", 2.6, loss, may_be_log=True),
-        Panel("Held-out accuracy (%)", 1.9, accuracy, reach=100.0),
-        Panel("Learning rate", 0.75, rate, mark=partial(_mark_warmup, warmup)),
-        Panel(f"Gradient norm{clipped}", 0.75, norm, may_be_log=True, mark=partial(_mark_clipping, clip_norm)),
-    ]
-    seen = [panel._replace(lines=[line for line in panel.lines if line.data.steps.size]) for panel in panels]
-    return [panel for panel in seen if panel.lines]
+    return [chart for chart in charts if chart.curves]
 
 
-def _mark_warmup(steps: int, axes: Axes) -> None:
-    """Shade the steps in which the rate rises; their name stands where the curve does not go."""
-    if steps <= 1:
-        return
-    end = axes.get_xlim()[1]
-    axes.axvspan(0, min(steps, end), color=colours.HIDDEN, alpha=0.6, linewidth=0, zorder=0)
-    wide = steps > end / 2
-    style: Style = {"textcoords": "offset points", "fontsize": 8, "color": colours.FAINT_INK}
-    style |= {"xytext": (4, -3), "va": "top"} if wide else {"xytext": (4, 3)}
-    place = (0, 1) if wide else (steps, 0)
-    axes.annotate(f"warm-up to step {steps:,}", place, xycoords=("data", "axes fraction"), **style)
+def _warmups(runs: Sequence[Course]) -> list[tuple[float, str]]:
+    """Where each warm-up ends, once if it is the same in all."""
+    last = [max((line.get("step", 0) for line in run.metrics), default=0) for run in runs]
+    ends = sorted({run.warmup for run, step in zip(runs, last, strict=True) if 1 < run.warmup < step})
+    if len(ends) < 2:
+        return [(float(step), f"warm-up ends, {step:,}") for step in ends]
+    *others, latest = ends  # one text beside the last: several would lie on each other
+    return [*((float(step), "") for step in others), (float(latest), f"warm-ups end, {', '.join(map(str, ends))}")]
 
 
-def _mark_clipping(norm: float | None, axes: Axes) -> None:
-    """A line at the norm to which longer gradients are scaled, if it is within the axes."""
-    low, high = axes.get_ylim()
-    if norm is not None and low < norm < high:
-        axes.axhline(norm, color=colours.WARNING, linewidth=0.8, linestyle=":", zorder=1)
-
-
-def _percent(share: Series) -> Series:
-    return Series(share.steps, 100 * share.values)
-
-
-def _of_100(value: float) -> str:
-    return percent(value / 100)
-
-
-def _steps(panels: list[Panel]) -> tuple[float, float]:
-    """The ends of the step axis: all logged steps, from 0 if the run was logged from its start."""
-    steps = np.concatenate([line.data.steps for panel in panels for line in panel.lines])
-    first, last = float(steps.min()), float(steps.max())
-    from_start = 0 <= first <= 0.5 * last or first == last
-    return (min(first, 0.0) if from_start else first), max(last, 1.0)
-
-
-def _summary(metrics: Sequence[Mapping[str, Any]], panels: list[Panel]) -> str:
+def _summary(metrics: Sequence[Mapping[str, Any]], charts: Sequence[Chart]) -> str:
     """The line under the title: what is drawn, the run's steps and its speed."""
-    speed = series(metrics, "train", "tokens_per_second")
-    fast = speed.values[speed.finite]
-    last = max(line.data.steps[-1] for panel in panels for line in panel.lines)
+    speed = series(metrics, "train", "tokens_per_second").values
+    fast = speed[np.isfinite(speed)]
+    last = max(curve.x[-1] for chart in charts for curve in chart.curves)
     counted = f"{last:,.0f} steps" if last != 1 else "1 step"
     return f"{TITLE} · {counted}" + (f" · {np.median(fast):,.0f} tokens per second (median)" if fast.size else "")
 
@@ -160,28 +119,21 @@ def _summary(metrics: Sequence[Mapping[str, Any]], panels: list[Panel]) -> str:
 def draw_comparison(
     right: Sequence[float], wrong: Sequence[float], path: Path, title: str, notes: Sequence[str] = ()
 ) -> None:
-    """Write a PNG of two losses in nats per token, one value per step, NaN where a run broke down.
+    """Write an SVG of two losses in nats per token, one value per step, NaN where a run broke down.
 
     notes are sentences below the title. An existing picture at path is replaced. Raises DataError if
     there is nothing to draw, OutputError if path cannot be written.
     """
     check_place(path)
-    write_picture(comparison_figure(right, wrong, title, notes), path)
+    draw_charts([comparison_chart(right, wrong)], path, title, notes)
 
 
-@drawing()
-def comparison_figure(right: Sequence[float], wrong: Sequence[float], title: str, notes: Sequence[str] = ()) -> Figure:
-    """The picture of draw_comparison as a Figure of one Axes."""
+def comparison_chart(right: Sequence[float], wrong: Sequence[float]) -> Chart:
+    """The losses of two runs in one chart. Raises DataError if there is nothing to draw."""
     if not len(right) or not len(wrong):
         raise DataError("losses: expected at least one step of each run, got none; train both first")
-    lines = [
-        Line("wrong", _of_losses(wrong), colours.HELD_OUT, plain, smooth=True),
-        Line("right", _of_losses(right), colours.TRAINING, plain, smooth=True),
+    curves = [
+        Curve(name, range(1, len(losses) + 1), losses, colour=colour, smooth=True, logged=True)
+        for name, losses, colour in (("wrong", wrong, 1), ("right", right, 0))
     ]
-    panel = Panel("Training loss (nats per token)", 2.9, lines, may_be_log=True)
-    return panels_figure([panel], title, notes, (0, max(len(right), len(wrong))))
-
-
-def _of_losses(losses: Sequence[float]) -> Series:
-    values = np.array(losses, dtype=np.float64)
-    return Series(np.arange(1.0, values.size + 1), np.where(np.abs(values) < 1e99, values, np.nan))
+    return Chart(_LOSS, "training step", "", curves, log_y=None)

@@ -22,11 +22,6 @@ _LETTER_EM = 0.62
 _SIGN_EM = {"⟨": 0.4, "⟩": 0.4, "/": 0.35}
 
 
-def is_special(token: str) -> bool:
-    """Whether the token is a special one such as [BOS], not text."""
-    return _SPECIAL_NAME.fullmatch(token) is not None
-
-
 def token_label(token: str) -> str:
     """The token's label on an axis: at most 12 characters, all of them visible."""
     special = _SPECIAL_NAME.fullmatch(token)
@@ -48,9 +43,9 @@ def one_line(text: str, longest: int) -> str:
 
 
 def label_width(label: str, font_size: float) -> float:
-    """The approximate width of the label in inches, at font_size points."""
+    """The approximate width of the label, in the unit of font_size."""
     letters = sum(1.0 if unicodedata.east_asian_width(c) in "WF" else _SIGN_EM.get(c, _LETTER_EM) for c in label)
-    return letters * font_size / 72
+    return letters * font_size
 
 
 def _drawn(text: str, signs: Mapping[str, str] = _SIGNS) -> str:

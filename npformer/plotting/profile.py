@@ -10,20 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
-
 from npformer.errors import DataError
 from npformer.percent import percent
-from npformer.plotting import colours
-from npformer.plotting.canvas import Style, add_axes, check_place, drawing, sheet, write_picture
+from npformer.plotting.svg import LETTER, Axis, Drawing, Section, check_place, number, path, text, write_sheet
 
-_WIDTH, _LEFT, _RIGHT, _BOTTOM = 9.6, 1.75, 0.3, 0.55  # inches
-_BAR, _GAP, _KEY = 0.235, 0.13, 0.42  # height of a bar, space between operations and for the key, in inches
-_ROOM = 1.68  # the axis ends at this multiple of the longest bar, since numbers are beside the bars
-_INK = {"forward": colours.TRAINING, "backward": colours.HELD_OUT, "update": colours.TOKENS}
-_OVER_GRID: Style = {"facecolor": "white", "linewidth": 0, "pad": 0.8}
+_WIDTH, _LEFT, _RIGHT, _TOP = 850, 150, 320, 24  # pixels; numbers are beside the bars, at their right
+_BAR, _GAP = 17, 9  # pixels: a bar and its space, and the space between operations
+_COLOURS = {"forward": "c0", "backward": "c1", "update": "c2"}
 _LEAST = 1e-3  # share of the step: smaller operations are counted, not drawn
 
 
@@ -45,7 +38,7 @@ class ProfileRow(Protocol):
 
 
 class _Bar(NamedTuple):
-    """A row and the height of its bar's upper edge, in inches below the top of the axes."""
+    """A row and the height of its bar's upper edge, in pixels."""
 
     row: ProfileRow
     top: float
@@ -53,40 +46,44 @@ class _Bar(NamedTuple):
 
 
 def draw_profile(rows: Sequence[ProfileRow], path: Path, title: str, notes: Sequence[str] = ()) -> None:
-    """Write a PNG of the parts of a step; notes are sentences below the title.
+    """Write an SVG of the parts of a step; notes are sentences below the title.
 
     An existing picture at path is replaced. Raises DataError if there is nothing to draw,
     OutputError if path cannot be written.
     """
     check_place(path)
-    write_picture(profile_figure(rows, title, notes), path)
+    write_sheet(path, title, notes, [Section("", "", [profile_drawing(rows)])])
 
 
-@drawing()
-def profile_figure(rows: Sequence[ProfileRow], title: str, notes: Sequence[str] = ()) -> Figure:
-    """The picture of draw_profile as a Figure of one Axes."""
+def profile_drawing(rows: Sequence[ProfileRow]) -> Drawing:
+    """The bars of the parts of a step. Raises DataError if none took time."""
     if not any(row.seconds > 0 for row in rows):
         raise DataError("rows: expected at least one part of a step that took time, got none; nothing to draw")
-    bars, depth = _arranged(rows)
-    figure = sheet(_WIDTH, _KEY + depth + _BOTTOM, title, notes, _GAP)
-    axes = add_axes(figure, _LEFT, _BOTTOM, _WIDTH - _LEFT - _RIGHT, depth)
-    axes.set_xlim(0, _ROOM * max(1e3 * row.seconds for row in rows))
-    axes.set_ylim(depth, 0)
+    bars, bottom = _arranged(rows)
+    x = Axis(0.0, max(1e3 * row.seconds for row in rows), _LEFT, _WIDTH - _RIGHT)
+    body = [_key()]
+    for tick in x.ticks():
+        at = number(x.at(tick))
+        body.append(path("frame rule", f"M{at} {_TOP}V{number(bottom)}"))
+        body.append(text(x.at(tick), bottom + 15, f"{tick:,.5g}", anchor="middle"))
     for bar in bars:
-        _draw(axes, bar)
-    _key(axes)
-    _frame(axes, len(rows) - len(bars))
-    return figure
+        body += _drawn(bar, x)
+    left_out = len(rows) - len(bars)
+    said = "milliseconds of one step; beside a bar its share of the step"
+    said += f" ({left_out} below {percent(_LEAST)} left out)" if left_out else ""
+    body.append(text(_LEFT, bottom + 32, said))
+    told = "; ".join(f"{bar.row.op}, {bar.row.direction}: {_numbers(bar.row)}" for bar in bars)
+    return Drawing(_WIDTH, bottom + 38, "".join(body), f"Time of the parts of a step. {told}")
 
 
 def _arranged(rows: Sequence[ProfileRow]) -> tuple[list[_Bar], float]:
-    """The bars that are long enough to see, operations sorted by time; and the total height in inches."""
+    """The bars that are long enough to see, operations sorted by time; and where they end, in pixels."""
     by_op: dict[str, list[ProfileRow]] = {}
     for row in rows:
         if row.share >= _LEAST:
             by_op.setdefault(row.op, []).append(row)
-    order = {direction: i for i, direction in enumerate(_INK)}
-    bars, top = [], _GAP / 2
+    order = {direction: i for i, direction in enumerate(_COLOURS)}
+    bars, top = [], _TOP + _GAP / 2
     for parts in sorted(by_op.values(), key=lambda parts: -sum(row.seconds for row in parts)):
         for i, row in enumerate(sorted(parts, key=lambda row: order.get(row.direction, len(order)))):
             bars.append(_Bar(row, top, opens=i == 0))
@@ -95,49 +92,33 @@ def _arranged(rows: Sequence[ProfileRow]) -> tuple[list[_Bar], float]:
     return bars, top
 
 
-def _draw(axes: Axes, bar: _Bar) -> None:
-    row = bar.row
-    ink = _INK.get(row.direction, colours.RATE)
-    length, bound = 1e3 * row.seconds, 1e3 * min(row.bound_seconds, row.seconds)
-    middle = bar.top + _BAR / 2
-    pale = [1 - 0.3 * (1 - part) for part in to_rgb(ink)]  # 30 % on white, opaque: the grid does not show through
-    axes.barh(middle, length, height=0.86 * _BAR, color=pale, linewidth=0)
+def _drawn(bar: _Bar, x: Axis) -> list[str]:
+    row, colour = bar.row, _COLOURS.get(bar.row.direction, "c6")
+    end, foot = x.at(1e3 * row.seconds), bar.top + 12.5
+    parts = [_block(f"bar rest {colour}", bar.top, end)]
     if row.bound_by:
-        axes.barh(middle, bound, height=0.86 * _BAR, color=ink, linewidth=0)
-    beside = axes.get_xlim()[1] * 0.008
-    style: Style = {"va": "center", "fontsize": 8.5}
-    axes.text(length + beside, middle, _numbers(row), color=colours.INK, **style, bbox=_OVER_GRID)
-    if bar.opens:
-        axes.text(-beside, middle, row.op, color=colours.INK, ha="right", **style)
+        parts.append(_block(f"bar {colour}", bar.top, x.at(1e3 * min(row.bound_seconds, row.seconds))))
+    parts.append(text(end + 6, foot, _numbers(row), "ink"))
+    return [*parts, text(_LEFT - 6, foot, row.op, "ink", "end")] if bar.opens else parts
+
+
+def _block(kind: str, top: float, end: float) -> str:
+    return path(kind, f"M{_LEFT} {number(top)}H{number(end)}v{_BAR - 2}H{_LEFT}z")
 
 
 def _numbers(row: ProfileRow) -> str:
     """Time, share, and share of the ceiling."""
     ms = 1e3 * row.seconds
-    text = f"{ms:,.{2 if ms < 10 else 1 if ms < 100 else 0}f} ms · {percent(row.share)}"
+    said = f"{ms:,.{2 if ms < 10 else 1 if ms < 100 else 0}f} ms · {percent(row.share)}"
     if row.bound_by is None:
-        return text
-    return f"{text} · {percent(row.bound_seconds / row.seconds, 0)} of its ceiling, {row.bound_by}"
+        return said
+    return f"{said} · {percent(row.bound_seconds / row.seconds, 0)} of its ceiling, {row.bound_by}"
 
 
-def _key(axes: Axes) -> None:
-    """Draw the key of the colours above the bars."""
-    texts = [*_INK.items(), ("full colour: the least time that the nearer ceiling allows", colours.FAINT_INK)]
-    across = axes.get_xlim()[1]
-    inch = across / (_WIDTH - _LEFT - _RIGHT)
-    x = 0.0
-    for text, ink in texts:
-        weight = "normal" if ink == colours.FAINT_INK else "bold"
-        axes.text(x, -0.2, text, color=ink, fontsize=9, va="center", weight=weight)
-        x += (0.25 + 0.08 * len(text)) * inch
-
-
-def _frame(axes: Axes, left_out: int) -> None:
-    text = "milliseconds of one step; beside a bar its share of the step"
-    if left_out:
-        text += f" ({left_out} below {percent(_LEAST)} left out)"
-    axes.set(xlabel=text, yticks=[])
-    axes.xaxis.set_major_formatter("{x:,.5g}")
-    axes.grid(axis="x")
-    axes.spines["bottom"].set_visible(False)
-    axes.spines["left"].set_visible(True)
+def _key() -> str:
+    """The names of the colours, above the bars."""
+    x, parts = float(_LEFT), []
+    for name, colour in _COLOURS.items():
+        parts.append(text(x, 12, name, f"{colour} bold"))
+        x += 14 + LETTER * len(name)
+    return "".join([*parts, text(x, 12, "full colour: the least time that the nearer ceiling allows")])

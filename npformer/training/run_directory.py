@@ -4,7 +4,7 @@ runs/copy-001/
     config.toml  vocabulary.txt  metrics.jsonl
     classes.txt                   where texts or words are classified
     checkpoints/step-00000500/…
-    curves.png  attention.png  report.html    written at its end
+    curves.svg  attention.svg  report.html    written at its end
     lock                          held by the training process; released by the system if it dies
 """
 

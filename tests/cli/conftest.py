@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from npformer import plotting
 from npformer.cli.main import main
 from npformer.lab.museum import demonstration, detections
 from npformer.lab.museum.bugs import bug
@@ -94,29 +93,6 @@ def argv(line, *words):
 
 def assignments(options):
     return [word for key, value in options.items() for word in ("--set", f"{key}={value}")]
-
-
-#: One white pixel.
-PIXEL = bytes.fromhex(
-    "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b550000000a49444154789c63f80f0001010100"
-    "1bb6ee560000000049454e44ae426082"
-)
-
-
-@pytest.fixture
-def real_pictures():
-    """Asks for the pictures of a training as users see them."""
-
-
-@pytest.fixture(autouse=True)
-def quick_pictures(request, monkeypatch):
-    """A training that a test starts in this process writes a pixel for each picture: to draw them takes most of a run.
-
-    tests/plotting draws them; so does every command in a process of its own, and a test with ``real_pictures``.
-    """
-    if "real_pictures" not in request.fixturenames:
-        monkeypatch.setattr(plotting, "draw_curves", lambda metrics, path, *about: path.write_bytes(PIXEL))
-        monkeypatch.setattr(plotting, "draw_attention", lambda w, source, target, path, *about: path.write_bytes(PIXEL))
 
 
 @pytest.fixture

@@ -80,8 +80,8 @@ def test_the_table_of_a_profile(cli, tmp_path):
     assert sum(re.fullmatch(shape, row) is not None for row in rows) == 1
     text = " ".join(lines[rule + 2 :])
     assert re.search(r"which hold all matrix products, take \d+ % of the step, at \d+ % of the ceiling", text)
-    assert "drawn in profile-tiny.png" in text
-    assert (tmp_path / "profile-tiny.png").read_bytes().startswith(b"\x89PNG")
+    assert "drawn in profile-tiny.svg" in text
+    assert (tmp_path / "profile-tiny.svg").read_bytes().startswith(b"<svg ")
 
 
 def a_millisecond_each(*given):
@@ -97,7 +97,7 @@ def a_millisecond_each(*given):
 def test_the_report_fits_the_terminal(cli, monkeypatch, terminal, columns, left_out):
     """On a narrow one, the table leaves columns out and says which; in a pipe it has all of them."""
     monkeypatch.setattr(command, "profile_step", a_millisecond_each)
-    monkeypatch.setattr("npformer.plotting.draw_profile", lambda *shown: None)
+    monkeypatch.setattr("npformer.cli.bench.draw_profile", lambda *shown: None)
     if columns is not None:
         terminal(columns)
     said = [cli(f"bench {FAST} --steps 1 {profile}").out for profile in ("", "--profile")]
@@ -110,7 +110,7 @@ def test_the_report_fits_the_terminal(cli, monkeypatch, terminal, columns, left_
 
 
 def test_the_numbers_of_a_profile(cli, tmp_path):
-    found = cli(f"bench --profile {FAST} --json --picture mine.png").document
+    found = cli(f"bench --profile {FAST} --json --picture mine.svg").document
     assert sum(row["seconds"] for row in found["rows"]) == pytest.approx(found["step_seconds"])
     assert found["threads"] == 1
     assert found["ceilings"] == {"flops_per_second": 2e11, "bytes_per_second": 4e10, "product_shape": [8, 8, 8]}
@@ -118,8 +118,8 @@ def test_the_numbers_of_a_profile(cli, tmp_path):
         if row["flops"] / 2e11 > row["bytes"] / 4e10:
             assert row["bound_by"] == "products"
             assert row["of_ceiling"] == pytest.approx(row["flops"] / 2e11 / row["seconds"])
-    assert found["picture"] == "mine.png"
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.png"]
+    assert found["picture"] == "mine.svg"
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.svg"]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_the_numbers_of_a_profile(cli, tmp_path):
         ("--steps 0", "--steps: expected an integer >= 1, got 0"),
         ("--seconds nan", "--seconds: expected a number > 0, got nan"),
         ("--steps 1 --seconds 1", "not allowed with argument"),
-        ("--picture a.png", "--picture: expected only with --profile"),
+        ("--picture a.svg", "--picture: expected only with --profile"),
     ],
 )
 def test_what_is_refused(words, message, cli):
@@ -145,6 +145,6 @@ def test_compiled_kernels_without_numba(cli, monkeypatch):
 
 def test_a_file_in_the_way_is_kept(cli, tmp_path, monkeypatch):
     monkeypatch.setattr(command, "profile_step", lambda *inputs: pytest.fail("measured before the path was checked"))
-    (tmp_path / "profile-tiny.png").write_text("my notes")
-    cli(f"bench --profile {FAST}").refused("expected a free name, but 'profile-tiny.png' is there")
-    assert (tmp_path / "profile-tiny.png").read_text() == "my notes"
+    (tmp_path / "profile-tiny.svg").write_text("my notes")
+    cli(f"bench --profile {FAST}").refused("expected a free name, but 'profile-tiny.svg' is there")
+    assert (tmp_path / "profile-tiny.svg").read_text() == "my notes"

@@ -91,7 +91,7 @@ def test_the_first_hour(hour, tmp_path):
     assert "note: the run goes on to step 16 instead of 8; the schedule warmup_cosine changes with it" in extended
     continued = next(text for command, _, text in hour if command.startswith("npformer decode runs/lm-001"))
     assert continued.startswith("The gradient of")
-    assert {"curves.png", "attention.png", "config.toml"} <= set(os.listdir(tmp_path / "runs" / "reverse-001"))
+    assert {"curves.svg", "attention.svg", "config.toml"} <= set(os.listdir(tmp_path / "runs" / "reverse-001"))
 
 
 def test_it_begins_as_the_readme_does():

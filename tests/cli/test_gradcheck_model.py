@@ -106,22 +106,22 @@ def test_bisect_of_a_right_target_or_one_without_parts(cli):
 
 def test_sweep(cli):
     for name in ("build", "bad", "sharp", "wrong_pair"):
-        cli(f"gradcheck --model mine.py:{name} --sweep {name}.png")
-        assert Path(f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    cli("gradcheck --only softmax --sweep v.png").fine()
-    assert Path("v.png").exists()
+        cli(f"gradcheck --model mine.py:{name} --sweep {name}.svg")
+        assert Path(f"{name}.svg").read_bytes().startswith(b"<svg ")
+    cli("gradcheck --only softmax --sweep v.svg").fine()
+    assert Path("v.svg").exists()
 
 
 def test_the_pictures_path_is_checked_before_the_gradients(cli, monkeypatch):
     monkeypatch.setattr("npformer.cli.gradcheck.user_case", lambda spec: pytest.fail("too early"))
-    Path("notes.png").write_text("mine")
-    cli("gradcheck --model mine.py --sweep notes.png").refused("expected a free name")
-    assert Path("notes.png").read_text() == "mine"
+    Path("notes.svg").write_text("mine")
+    cli("gradcheck --model mine.py --sweep notes.svg").refused("expected a free name")
+    assert Path("notes.svg").read_text() == "mine"
 
 
 def test_options_of_the_check_are_passed_through(cli):
     cli("gradcheck --model mine.py:sharp").fine()
-    done = cli("gradcheck --model mine.py:real --bisect --sweep v.png")
+    done = cli("gradcheck --model mine.py:real --bisect --sweep v.svg")
     assert (done.code, done.err) == (1, "")
     assert "Real: 1 of 17 gradients wrong" in done.out
 

@@ -50,9 +50,9 @@ SHOWN = ("right   n = √Σ g²", "wrong   n = Σ g²", "- return xp.sqrt(", "+ 
 def test_show_tells_and_draws_what_is_stored(cli, tmp_path, monkeypatch):
     """Nothing is run or trained."""
     monkeypatch.setattr(museum, "made", lambda one: pytest.fail("made anew"))
-    picture = tmp_path / "m.png"
+    picture = tmp_path / "m.svg"
     done = cli("museum show clip-squared --picture", str(picture)).quiet()
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert picture.read_bytes().startswith(b"<svg ")
     done.says(*SHOWN, f"after {demonstration.STEPS} steps", f"picture {picture}")
     found = cli("museum show clip-squared --json").document
     assert found["stored"] is True
@@ -60,9 +60,9 @@ def test_show_tells_and_draws_what_is_stored(cli, tmp_path, monkeypatch):
 
 
 def test_show_fresh_runs_the_checks_and_trains(cli, tmp_path):
-    done = cli("museum show clip-squared --picture m.png --fresh").quiet()
-    done.says(*SHOWN, "Detected by 2 checks", "after 3 steps", "picture m.png")
-    assert (tmp_path / "m.png").read_bytes().startswith(b"\x89PNG")
+    done = cli("museum show clip-squared --picture m.svg --fresh").quiet()
+    done.says(*SHOWN, "Detected by 2 checks", "after 3 steps", "picture m.svg")
+    assert (tmp_path / "m.svg").read_bytes().startswith(b"<svg ")
     assert cli("museum show clip-squared --json --fresh").document["stored"] is False
 
 
@@ -89,12 +89,12 @@ def test_show_without_a_picture_says_so(cli, tmp_path):
         ("show", "the following arguments are required: id"),
         ("show softmax-over-bach", "did you mean softmax-over-batch"),
         ("list softmax-over-batch", "unknown argument 'softmax-over-batch'"),
-        ("--picture=x.png", "unknown argument '--picture=x.png'"),
+        ("--picture=x.svg", "unknown argument '--picture=x.svg'"),
         ("--without schedules list", "--without: expected no list beside it"),
         ("--only noam show noam-max", "--only: expected no show beside it"),
         ("--only nonsense", "--only: expected a part of an id, category or title"),
         ("--without schedule", "expected the name of a check, got 'schedule'; the nearest: schedules"),
-        ("show noam-max --picture x.txt", "expected a file name ending in .png"),
+        ("show noam-max --picture x.txt", "expected a file name ending in .svg"),
         ("--sample=3", "unknown argument '--sample=3'"),
         ("mutants --only softmax", "unknown argument '--only'"),
         ("mutants --sample 0", "--sample: expected an integer >= 1, got 0"),

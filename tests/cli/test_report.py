@@ -63,7 +63,7 @@ def test_training_writes_one_at_its_end(trained):
     assert "Report: reverse" in text
     last = [record for record in metrics.read(trained / "metrics.jsonl") if record["kind"] == "eval"][-1]
     assert f"{last['loss']:.4f} nats per token" in text
-    assert text.count('class="map"') == 6  # three attentions of two heads
+    assert text.count('class="drawn map"') == 6  # three attentions of two heads
     assert "decoder.layers.0.cross_attention" in text
 
 
@@ -166,7 +166,7 @@ def test_a_report_that_fails_warns_and_the_run_is_complete(train_small, tmp_path
     assert "warning: no report was written: out of paint" in done.err
     assert json.loads(done.out)["report"] is None
     assert "report.html" not in os.listdir(tmp_path / "run")
-    assert (tmp_path / "run" / "curves.png").exists()
+    assert (tmp_path / "run" / "curves.svg").exists()
 
 
 def test_a_reader_s_own_file_is_kept_by_a_run_that_goes_on(cli, copied):

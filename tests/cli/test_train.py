@@ -5,29 +5,27 @@ import re
 
 import pytest
 
-from npformer import plotting
+from npformer.cli import train
 from npformer.data import SequenceTask, Vocabulary
 from npformer.training import metrics
 from npformer.training.assemble import assemble
 from npformer.training.config_file import write_toml
 from tests.cli.conftest import options_of
 
-PNG = b"\x89PNG\r\n\x1a\n"
 PAIRS = "".join(f"{n}\t{n * 7}\n" for n in range(100, 160))
 LAST_LINES = r"held-out loss \d+\.\d{4}, token accuracy \d+\.\d %\nheld-out exact match \d+\.\d % \(%d sequences\)\n"
 
 
 @pytest.mark.parametrize("task", ["copy", "reverse", "sort", "pairs"])
-@pytest.mark.usefixtures("real_pictures")
 def test_every_task_trains_and_leaves_a_run(task, train_small, tmp_path):
     (tmp_path / "own.tsv").write_text(PAIRS)
     done = train_small("pairs --data own.tsv" if task == "pairs" else task).fine()
     run = tmp_path / "runs" / f"{task}-001"
     files = {"config.toml", "metrics.jsonl", "vocabulary.txt", "checkpoints", "lock"}
-    assert {path.name for path in run.iterdir()} == files | {"curves.png", "attention.png", "report.html"}
+    assert {path.name for path in run.iterdir()} == files | {"curves.svg", "attention.svg", "report.html"}
     assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["step-00000020", "step-00000030"]
-    pictures = [(run / name).read_bytes() for name in ("curves.png", "attention.png")]
-    assert all(picture.startswith(PNG) and len(picture) > 10_000 for picture in pictures)
+    pictures = [(run / name).read_bytes() for name in ("curves.svg", "attention.svg")]
+    assert all(picture.startswith(b"<svg ") and len(picture) > 5_000 for picture in pictures)
     count = len(assemble(options_of(run)).task.held_out(20))
     assert re.search(LAST_LINES.replace("%d", str(count)), done.out), done.out
     done.says("pictures: runs/", f"report: runs/{task}-001/report.html", f"try: npformer decode runs/{task}-001 ")
@@ -57,7 +55,7 @@ def test_json_is_one_document_and_nothing_else_is_on_stdout(train_small, tmp_pat
     assert [found[name] for name in ("loss", "token_accuracy", "exact_match")] == [
         last[name] for name in ("loss", "token_accuracy", "exact_match")
     ]
-    assert found["pictures"] == ["my run/curves.png", "my run/attention.png"]
+    assert found["pictures"] == ["my run/curves.svg", "my run/attention.svg"]
     assert "numpy" in found["backend"]
 
 
@@ -140,7 +138,7 @@ def test_a_run_that_diverges_fails_and_says_what_to_try(train_small, tmp_path):
 def test_pictures_name_the_task_and_the_run(train_small, tmp_path, monkeypatch, words, title):
     drawn = {}
     for name in ("draw_curves", "draw_attention"):
-        monkeypatch.setattr(plotting, name, lambda *given, name=name: drawn.update({name: given}))
+        monkeypatch.setattr(train, name, lambda *given, name=name: drawn.update({name: given}))
     (tmp_path / "own.tsv").write_text(PAIRS)
     train_small(words, steps=5, warmup_steps=3, clip_norm=0.5).fine()
     metrics_drawn, path, *rest = drawn["draw_curves"]

@@ -12,7 +12,7 @@ from npformer.optim import WarmupCosine
 from npformer.training import RunDirectory, metrics
 from npformer.training.checkpoint import load_checkpoint, save_checkpoint
 
-PICTURES = {"curves.png", "attention.png", "lock", "report.html"}  # lock holds the number of the process
+PICTURES = {"curves.svg", "attention.svg", "lock", "report.html"}  # lock holds the number of the process
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_run_without_checkpoints_says_how_to_begin_again(cli, run, tmp_path, r
     refused.refused("expected at least one checkpoint to resume from", "found none")
     command = shlex.split(refused.err.partition("start it again: npformer ")[2])
     cli(*command, "--out", "again").fine()
-    assert (tmp_path / "again" / "attention.png").exists()
+    assert (tmp_path / "again" / "attention.svg").exists()
 
 
 def test_another_process_trains_there(run, contents, resume):

@@ -32,10 +32,10 @@ def test_a_run_is_drawn_for_a_word(tmp_path, monkeypatch, capsys):
     options = assignments(TINY | {"steps": 2, "kernels": "numpy"})
     assert npformer(["train", "reverse", "--out", str(tmp_path / "run"), *options]) == 0
     capsys.readouterr()
-    picture = tmp_path / "word.png"
+    picture = tmp_path / "word.svg"
     monkeypatch.setattr("sys.argv", ["word_attention.py", str(tmp_path / "run"), "backward", str(picture)])
     output_of("word_attention.py", capsys)
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert picture.read_bytes().startswith(b"<svg ")
 
 
 def test_every_script_is_in_the_list():

@@ -33,8 +33,8 @@ def test_each_has_a_small_setting_a_table_and_a_picture(name, tmp_path, capsys):
     if name == "beside_pytorch":
         pytest.importorskip("torch")
     module = importlib.import_module(f"examples.experiments.{name}")
-    assert module.main(["--small", "--out", str(tmp_path / "picture.png")]) == 0
-    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+    assert module.main(["--small", "--out", str(tmp_path / "picture.svg")]) == 0
+    assert (tmp_path / "picture.svg").read_bytes().startswith(b"<svg ")
     printed = capsys.readouterr().out
     assert "  --" in printed, "the line under a table's headings"
     assert "nan" not in printed

@@ -82,13 +82,21 @@ def test_nobody_s_text_is_html(summary, tmp_path):
 
 def test_curves_of_one_run_and_of_several(summary):
     one = section("curves", summary)
-    captions = re.findall("<figcaption>(.*?)</figcaption>", one)
-    assert captions == ["Loss, nats per token", "Held-out accuracy", "Learning rate", "Gradient norm, before clipping"]
+    told = re.findall('<svg class="drawn" [^>]*role="img" aria-label="(.*?)[.] ', one)
+    assert told == ["Loss, nats per token", "Held-out accuracy", "Learning rate", "Gradient norm, clipped to 1"]
     assert "warm-up ends, 8" in one
-    assert "training <b>2</b>" in one
+    assert 'training <tspan class="ink bold">2</tspan>' in one
+    assert ">as the options say</text>" in one
     two = section("curves", summary, summary)
     assert f"{summary.name}, held-out" in two
     assert two.count("warm-up ends") == 1
+
+
+def test_values_that_are_no_numbers_are_not_drawn(summary):
+    odd = [{"step": "x", "kind": "train", "loss": 1.0}, {"step": 5, "kind": "train", "loss": "high", "grad_norm": 1.0}]
+    text = section("curves", replace(summary, records=[*odd, *summary.records]))
+    assert "training: 2 at step 20" in text
+    assert "whole model: 1 at step 20" in text
 
 
 def test_only_the_attention_of_a_run_with_weights_is_drawn(summary):
@@ -98,7 +106,7 @@ def test_only_the_attention_of_a_run_with_weights_is_drawn(summary):
 
 def test_gradients_of_layers_are_those_of_their_parts_together(summary):
     text = section("gradients", summary)
-    assert "encoder.layers.0 <b>0.1</b>" in text
+    assert 'encoder.layers.0 <tspan class="ink bold">0.1</tspan>' in text
     assert "encoder.layers.0: 0.1 at step 20" in text
     without = replace(summary, records=[line for line in summary.records if line["kind"] != "gradient"])
     assert "metrics lack these norms" in section("gradients", without)
@@ -220,7 +228,7 @@ def test_many_evaluations_leave_eight_columns_with_both_ends(summary):
 def page(summary, tmp_path):
     """A page of two runs with long words and wide maps."""
     tokens = [f"token{i}" for i in range(40)]
-    weights = {"encoder.layers.0.self_attention": np.full((2, 40, 40), 1 / 40)}
+    weights = {"encoder.layers.0.self_attention": np.tril(np.full((2, 40, 40), 1 / 40))}
     long = "a" * 300
     full = replace(
         summary,

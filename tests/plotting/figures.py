@@ -1,20 +1,48 @@
-"""What tests of pictures share."""
+"""What tests of pictures share: a drawing as a tree, its texts, and the points of its lines."""
 
-from matplotlib.axis import Axis
-from matplotlib.text import Text
+import re
+import xml.etree.ElementTree as ElementTree
 
-
-def texts(place):
-    """The texts of a figure or of one of its axes."""
-    return [text.get_text() for text in place.texts if text.get_text()]
+from npformer.plotting.labels import label_width
 
 
-def expect_inside(figure):
-    """Fails, and says which, if a text of the figure, once drawn, reaches over an edge."""
-    figure.canvas.draw()
-    width, height = figure.canvas.get_width_height()
-    for artist in (one for place in (figure, *figure.axes) for one in place.get_children()):
-        if isinstance(artist, Axis) or (isinstance(artist, Text) and artist.get_text()):
-            box = artist.get_tightbbox()  # of an axis: the names of its ticks, and its own
-            assert box is None or 0 <= box.x0 <= box.x1 <= width, artist
-            assert box is None or 0 <= box.y0 <= box.y1 <= height, artist
+def tree(drawing):
+    """A drawing, or the text of a sheet, as a tree without name spaces."""
+    given = drawing if isinstance(drawing, str) else drawing.svg()
+    return ElementTree.fromstring(given.replace(' xmlns="http://www.w3.org/2000/svg"', ""))
+
+
+def texts(drawing, kind=None):
+    """The texts, those of a class alone if one is named."""
+    found = [each for each in tree(drawing).iter("text") if kind is None or kind in each.get("class", "").split()]
+    return ["".join(each.itertext()) for each in found]
+
+
+def paths(drawing, *kinds):
+    """What the paths of all these classes draw."""
+    return [path.get("d") for path in tree(drawing).iter("path") if {*kinds} <= {*path.get("class", "").split()}]
+
+
+def points(d):
+    """The points of a path of lines, a list for each part between gaps."""
+    parts = []
+    for pen, x, y in re.findall(r"([Ml])(-?[\d.]+) ?(-?[\d.]+)", d):
+        if pen == "M":
+            parts.append([(float(x), float(y))])
+        else:
+            last = parts[-1][-1]
+            parts[-1].append((round(last[0] + float(x), 1), round(last[1] + float(y), 1)))
+    return parts
+
+
+def expect_inside(drawing):
+    """Fails, and says which, if a text of the drawing reaches over its edge, as far as its width is known."""
+    root = tree(drawing)
+    given = {text: group.get("text-anchor") for group in root.iter("g") for text in group.iter("text")}
+    for each in root.iter("text"):
+        if "transform" not in each.attrib:
+            wide = 0.92 * label_width("".join(each.itertext()), 10.5)
+            anchor = each.get("text-anchor", given.get(each))
+            left = float(each.get("x")) - {None: 0.0, "middle": 0.5, "end": 1.0}[anchor] * wide
+            assert -2 <= left < left + wide <= drawing.width + 14, "".join(each.itertext())
+            assert 0 < float(each.get("y")) <= drawing.height, "".join(each.itertext())

@@ -1,95 +1,229 @@
-"""Charts side by side: every curve is drawn, named at its end, and inside the picture; and maps of similarity.
+"""Charts: points where they belong, gaps, crosses, round ticks, names below; maps of similarity; and profiles.
 
 A profile: bars as long as times, ceilings inside them, every text within the picture.
 """
 
+import math
+import re
+from itertools import pairwise
+
 import numpy as np
 import pytest
-from matplotlib.colors import to_hex
 
-from npformer.plotting import colours
-from npformer.plotting.charts import Chart, Curve, charts_figure, similarity_figure
-from npformer.plotting.profile import profile_figure
+from npformer.plotting.charts import WIDTH, Chart, Curve, chart_drawing, in_percent, short
+from npformer.plotting.profile import profile_drawing
+from npformer.plotting.similarity import similarity_drawing
 from npformer.training.bench import Row
-from tests.plotting.figures import expect_inside, texts
+from tests.plotting.figures import expect_inside, paths, points, texts, tree
+from tests.plotting.test_attention_picture import colours
 
-NAN = float("nan")
-
-
-def chart(*curves, **options):
-    return Chart("title", "tokens", "milliseconds", curves, **options)
+NAN = math.nan
 
 
-def axes_of(*curves, **options):
-    """The axes of a picture of one chart."""
-    return charts_figure([chart(*curves, **options)], "t").axes[0]
+def drawn(*curves, **options):
+    return chart_drawing(Chart("title", "tokens", "ms", curves, **options))
 
 
-def test_every_chart_has_its_curves_and_their_names():
-    first, second = chart(Curve("a", [1, 2], [3.0, 4.0]), Curve("b", [1, 2], [5.0, 1.0])), chart(Curve("c", [1], [2.0]))
-    figure = charts_figure([first, second], "Heading", ["a note"])
-    assert [texts(axes) for axes in figure.axes] == [["a", "b"], ["c"]]
-    np.testing.assert_array_equal(figure.axes[0].lines[1].get_ydata(), [5.0, 1.0])
-    assert texts(figure) == ["Heading", "a note"]
-    assert (figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()) == ("tokens", "milliseconds")
+def line(*values, **options):
+    """The chart of one curve, a value for each step."""
+    return drawn(Curve("loss", range(1, len(values) + 1), values, smooth=True, logged=True), **options)
 
 
-def test_names_that_would_touch_are_moved_apart():
-    axes = axes_of(Curve("a", [1, 2], [1.0, 1.0]), Curve("b", [1, 2], [1.0, 1.001]))
-    low, high = (text.get_position()[1] for text in axes.texts)
-    assert high - low > 0.05
+def heights(drawing):
+    """The heights of the first curve's points."""
+    return [y for part in points(paths(drawing, "line", "c0")[0]) for _, y in part]
 
 
-def test_a_curve_that_ends_before_the_others_is_named_where_it_ends():
-    axes = axes_of(Curve("short", [1, 2, 3], [1.0, 2.0, NAN]), Curve("long", [1, 2, 3], [1, 1, 1]))
-    (place,) = (text.xy for text in axes.texts if text.get_text() == "short")
-    assert place == (2, 2.0)
+def scale(drawing):
+    """Number of the vertical axis -> its height, as text and as place of the text."""
+    found = [each for each in tree(drawing).iter("text") if each.get("text-anchor") == "end" and each.get("x") == "43"]
+    return {each.text: float(each.get("y")) - 3.5 for each in found}
 
 
-def test_places_of_measurement_are_the_ticks_of_a_logarithmic_axis():
-    axes = axes_of(Curve("a", [128, 512, 2048], [1.0, 2.0, 3.0]), log_x=True)
-    assert axes.get_xscale() == "log"
-    assert axes.get_xticks().tolist() == [128, 512, 2048]
+def test_values_stand_where_the_ticks_say():
+    drawing = line(0.0, 4.0, 2.0)
+    at = scale(drawing)
+    assert list(at) == ["0", "1", "2", "3", "4"]
+    assert heights(drawing) == pytest.approx([at["0"], at["4"], at["2"]], abs=0.11)
+    rules = [float(y) for y in re.findall(r"M48 ([\d.]+)H", "".join(paths(drawing, "frame", "rule")))]
+    assert rules == pytest.approx(list(at.values()), abs=0.11)
+    assert all(0 <= x <= WIDTH for part in points(paths(drawing, "line", "c0")[0]) for x, _ in part)
 
 
-def test_numbers_that_cannot_be_negative_start_at_zero():
-    assert axes_of(Curve("a", [1, 2], [5.0, 6.0])).get_ylim()[0] == 0
-    assert axes_of(Curve("a", [1, 2], [-5.0, 6.0])).get_ylim()[0] < -5
+def test_equal_ratios_are_equally_high_on_a_logarithmic_axis():
+    drawing = line(1.0, 0.1, 0.01, log_y=True)
+    a, b, c = heights(drawing)
+    assert b - a == pytest.approx(c - b, abs=0.2)
+    assert scale(drawing)["0.1"] == pytest.approx(b, abs=0.11)
+    assert texts(drawing)[1] == "ms, log scale"
+
+
+@pytest.mark.parametrize(
+    ("values", "is_log"),
+    [([2.0, 1.0], False), ([2.0, 0.05], True), ([2.0, 0.0], False), ([-1.0, 2.0], False), ([NAN, NAN], False)],
+)
+def test_the_axis_is_logarithmic_where_the_range_asks_for_it(values, is_log):
+    assert (texts(line(*values, log_y=None))[1] == "ms, log scale") == is_log
+
+
+def test_what_is_too_small_for_a_logarithmic_axis_is_at_its_lower_end():
+    drawing = line(1.0, 0.0, 1e-3, log_y=True)
+    assert max(heights(drawing)) == heights(drawing)[1]
 
 
 def test_noise_does_not_fill_a_logarithmic_axis():
-    low, high = axes_of(Curve("a", [1, 2], [1.0, 1.01]), log_y=True).get_ylim()
-    assert high / low > 7
+    assert abs(np.diff(heights(line(1.0, 1.01, log_y=True)))[0]) < 5
 
 
-@pytest.mark.parametrize("log", [False, True])
-def test_everything_stays_inside_the_picture(log):
-    curves = [Curve(f"a rather long name {i}", [1, 2], [1.0, 10.0**i]) for i in range(4)]
-    figure = charts_figure([chart(*curves, log_y=log)] * 2, "A heading", ["a note that is long " * 12])
-    expect_inside(figure)
-    one, other = (axes.get_tightbbox() for axes in figure.axes)
-    assert not one.overlaps(other)
+def test_axes_start_at_zero_unless_something_lies_below():
+    assert min(map(float, scale(line(5.0, 6.0)))) == 0
+    assert min(map(float, scale(line(-5.0, 6.0)))) < 0
+    assert list(scale(line(0.2, write=in_percent, top=1.0)))[-1] == "100 %"
 
 
-GROUPS = ["Jan", "Jan", "Jan", "Feb"]
+def steps(drawing):
+    """The numbers under the horizontal axis."""
+    return [each.text for each in tree(drawing).iter("text") if each.get("text-anchor") == "middle"]
 
 
-def test_a_map_for_each_matrix_and_a_name_for_each_group():
-    maps = [("before", np.eye(4)), ("after", np.ones((4, 4)) - 2 * np.eye(4))]
-    figure = similarity_figure(maps, GROUPS, "Heading", "a note")
-    before, after, _ = figure.axes
-    assert [before.get_title(loc="left"), after.get_title(loc="left")] == ["before", "after"]
-    assert [label.get_text() for label in before.get_yticklabels()] == ["Jan", "Feb"]
-    assert before.get_yticks().tolist() == [1.0, 3.0]
-    assert [line.get_ydata()[0] for line in before.lines if line.get_xdata()[0] == 0] == [2.5]
-    assert after.images[0].get_array().min() == 0, "what points away is shown as 0"
+def test_a_run_that_was_continued_does_not_start_at_zero():
+    assert steps(drawn(Curve("a", [100, 1000], [1.0, 1.0])))[0] == "0"
+    assert steps(drawn(Curve("a", [5000, 6000], [1.0, 1.0])))[0] == "5,000"
+    assert points(paths(drawn(Curve("a", [5000, 6000], [1.0, 1.0])), "line", "c0")[0])[0][0][0] == 48
 
 
-def test_nothing_overlaps_the_colour_bar():
-    figure = similarity_figure([("a", np.eye(4)), ("b", np.eye(4))], GROUPS, "t", "note")
-    figure.canvas.draw()
-    box = figure.axes[-1].get_tightbbox()
-    assert all(not box.overlaps(axes.get_tightbbox()) for axes in figure.axes[:-1])
+def test_places_of_measurement_are_the_ticks_of_a_logarithmic_axis():
+    drawing = drawn(Curve("a", [128, 512, 2048], [1.0, 2.0, 3.0]), log_x=True)
+    assert steps(drawing) == ["128", "512", "2,048"]
+    (across,) = points(paths(drawing, "line", "c0")[0])
+    assert np.ptp(np.diff([x for x, _ in across])) < 0.2, "four times as far is as far again"
+
+
+@pytest.mark.parametrize("last", [7, 400, 100_000, 12_345_678])
+def test_numbers_under_the_axis_do_not_touch(last):
+    drawing = drawn(Curve("a", [1, last], [1.0, 2.0]))
+    expect_apart(drawing)
+    expect_apart(drawn(Curve("a", [100, 101, 102, last * 1000], [1.0, 2.0, 1.0, 2.0]), log_x=True))
+
+
+def expect_apart(drawing):
+    found = [each for each in tree(drawing).iter("text") if each.get("text-anchor") == "middle"]
+    edges = [(float(each.get("x")), 3.1 * len(each.text)) for each in found]
+    assert len(edges) >= 2
+    assert all(x + half < other - width for (x, half), (other, width) in pairwise(edges))
+
+
+def test_what_is_not_finite_is_a_gap_a_cross_and_a_sentence():
+    drawing = line(1.0, math.inf, 2.0, 3.0, NAN, 1e99)
+    assert [len(part) for part in points(paths(drawing, "line", "c0")[0])] == [1, 2]
+    assert paths(drawing, "line", "warn")[0].count("M") == 3
+    assert "× loss: 3 of 6 values not finite, first at 2" in texts(drawing, "warn")
+    assert "loss not finite" in texts(drawing)
+
+
+def test_a_point_without_a_neighbour_does_not_vanish():
+    drawing = line(*[1.0] * 30, NAN, 2.0, NAN, *[1.0] * 9)
+    assert paths(drawing, "dots", "c0")[0].count("M") == 1
+
+
+def test_a_curve_of_nothing_but_nan_is_told():
+    drawing = line(NAN, NAN)
+    assert "× loss: 2 of 2 values not finite, first at 1" in texts(drawing)
+    assert scale(drawing) == {}
+    expect_inside(drawing)
+
+
+@pytest.mark.parametrize("values", [[0.0], [0.0, 0.0], [-1.0, 2.0], [5.0, 5.0], [1e-300, 1e98], [1e38, 3e38]])
+@pytest.mark.parametrize("log", [None, False, True])
+def test_odd_values_are_drawn(values, log):
+    drawing = line(*values, log_y=log)
+    assert len(heights(drawing)) == len(values)
+    expect_inside(drawing)
+
+
+def test_a_curve_has_dots_where_it_has_few_points_and_asks_for_them():
+    def dots(count, **look):
+        return sum(d.count("M") for d in paths(drawn(Curve("a", range(count), [2.0] * count, **look)), "dots", "c0"))
+
+    assert [dots(count) for count in (1, 2, 20, 21)] == [2, 3, 21, 0], "and one beside the name"
+    assert [dots(count, dots=True) for count in (20, 40, 41)] == [21, 41, 0]
+    assert dots(5, faint=True) == 0
+
+
+def test_no_value_is_a_gap_and_nothing_more():
+    drawing = drawn(Curve("a", [1, 2, 3, 4], [1.0, NAN, 2.0, NAN]))
+    assert [len(part) for part in points(paths(drawing, "line", "c0")[0])] == [1, 1]
+    assert paths(drawing, "warn") == texts(drawing, "warn") == []
+    assert "a" in texts(drawing), "without a last value"
+    assert drawing.told == "title. "
+
+
+def test_many_values_get_a_running_mean_over_them_and_the_chart_says_so():
+    losses = [2.0 + (-1) ** step for step in range(200)]
+    drawing = line(*losses)
+    (pale,), (mean,) = (points(paths(drawing, *kinds)[0]) for kinds in (("line", "pale"), ("line", "c0")[::-1]))
+    mean = points(paths(drawing, "line", "c0")[1])[0]
+    assert len(pale) == 200
+    assert np.ptp([y for _, y in mean][5:-5]) < 0.2 * np.ptp([y for _, y in pale])
+    assert mean[-1][0] == pale[-1][0], "it ends where the values end"
+    assert "pale: as logged; solid: the mean of 7 values" in texts(drawing)
+    assert paths(line(*losses[:59]), "pale") == []
+
+
+def test_a_running_mean_stops_at_gaps():
+    losses = [*[1.0] * 100, NAN, *[2.0] * 100]
+    mean = points(paths(line(*losses), "line", "c0")[1])
+    assert len(mean) == 2
+    assert mean[1][0][0] - mean[0][-1][0] < 4, "two steps of two hundred"
+
+
+def test_names_and_last_values_stand_below_in_the_colours_of_their_lines():
+    drawing = drawn(Curve("a", [1, 2], [1.0, 2.0]), Curve("b", [1, 2], [3.0, NAN], dashed=True, colour=5, faint=True))
+    assert {"a 2", "b"} <= set(texts(drawing))
+    assert len(paths(drawing, "line", "c5", "dashed", "faint")) == 2, "the curve and its key"
+    assert drawing.told == "title. a: 2 at tokens 2"
+    assert texts(drawing)[:2] == ["title", "ms"]
+
+
+def test_marks_and_levels():
+    drawing = line(0.5, 3.0, 2.0, marks=[(1.5, "<b>"), (3.0, "late")], level=1.0)
+    assert {"<b>", "late"} <= set(texts(drawing))
+    assert len(paths(drawing, "mark")) == 3
+    assert len(paths(drawing, "mark", "warn")) == 1
+    assert paths(line(0.1, 0.2, level=1.0), "mark") == [], "beyond the axes"
+    expect_inside(drawing)
+
+
+def test_everything_stays_inside_the_picture():
+    curves = [Curve(f"a rather long name {i} " * (1 + 4 * i), [1, 2], [1.0, 10.0**i]) for i in range(4)]
+    for log in (False, True):
+        drawing = drawn(*curves, log_y=log)
+        expect_inside(drawing)
+        keys = [each for each in tree(drawing).iter("text") if each.text and each.text.startswith("a rather")]
+        assert len({each.get("y") for each in keys}) >= 3
+
+
+def test_shares_lose_a_last_zero_and_less_than_all_is_not_all():
+    assert [in_percent(share) for share in (1.0, 0.9996, 0.5, 0.357)] == ["100 %", "99.9 %", "50 %", "35.7 %"]
+    assert [short(value) for value in (0.12345, 1234.5, 2e7, 1e-5, NAN)] == [
+        "0.123",
+        "1,234",
+        "2e7",
+        "1e-5",
+        "not finite",
+    ]
+
+
+def test_a_map_has_its_groups_and_its_numbers():
+    matrix = np.ones((4, 4)) - 2 * np.eye(4)
+    drawing = similarity_drawing("after", matrix, ["Jan", "Jan", "Jan", "Feb"])
+    assert texts(drawing) == ["after", "Jan", "Feb"]
+    shown = colours(drawing)
+    assert {place for place, colour in shown.items() if colour == 1.0} == set(zip(*np.nonzero(matrix > 0), strict=True))
+    assert len(shown) == 12, "what points away is shown as 0"
+    names = [float(each.get("y")) - 3.5 for each in tree(drawing).iter("text")][1:]
+    assert names == [20 + 75 * 1.5, 20 + 75 * 3.5]
+    assert "M60 245h300" in paths(drawing, "frame")[0], "after the third word"
 
 
 def row(op, direction, seconds, bound, by, share):
@@ -106,30 +240,28 @@ ROWS = [
 
 
 def test_bars_their_ceilings_and_their_order():
-    (axes,) = profile_figure(ROWS, "t").axes
-    bars = [(round(bar.get_width(), 9), to_hex(bar.get_facecolor()).upper()) for bar in axes.patches]
-    solid = [bar for bar in bars if bar[1] in (colours.TRAINING, colours.HELD_OUT)]
-    assert [width for width, _ in bars] == [2, 1, 4, 3, 3, 3, 1]  # milliseconds, each then its ceiling
-    assert solid == [(1, colours.TRAINING), (3, colours.HELD_OUT), (3, colours.TRAINING)]  # never beyond the bar
-    heights = [bar.get_y() for bar in axes.patches]
+    bars = [(path.get("class"), path.get("d")) for path in tree(profile_drawing(ROWS)).iter("path")]
+    bars = [(kind.removeprefix("bar "), d) for kind, d in bars if kind.startswith("bar")]
+    ends = {kind: float(re.search(r"H([\d.]+)v", d)[1]) for kind, d in bars}
+    milliseconds = [(float(re.search(r"H([\d.]+)v", d)[1]) - 150) / (ends["rest c1"] - 150) * 4 for _, d in bars]
+    assert milliseconds == pytest.approx([2, 1, 4, 3, 3, 3, 1], abs=0.01), "each, then its ceiling, never beyond it"
+    assert [kind for kind, _ in bars] == ["rest c0", "c0", "rest c1", "c1", "rest c0", "c0", "rest c6"]
+    heights = [float(re.match(r"M150 ([\d.]+)", d)[1]) for _, d in bars]
     assert heights == sorted(heights)
-    assert axes.get_ylim()[0] > axes.get_ylim()[1] == 0  # downwards
 
 
 def test_names_and_numbers():
-    figure = profile_figure(ROWS, "A title", ["a note"])
-    found = texts(figure.axes[0])
+    found = texts(profile_drawing(ROWS))
     assert [text for text in found if text in {row.op for row in ROWS}] == ["linear", "softmax", "layers, in Python"]
     assert "2.00 ms · 20.0 % · 50 % of its ceiling, products" in found
     assert "3.00 ms · 30.0 % · 200 % of its ceiling, memory" in found
     assert "1.00 ms · 10.0 %" in found
     assert {"forward", "backward"} <= set(found)
-    assert "(1 below 0.1 % left out)" in figure.axes[0].get_xlabel()
-    assert texts(figure) == ["A title", "a note"]
+    assert found[-1].endswith("(1 below 0.1 % left out)")
 
 
 def test_no_part_of_a_profile_sticks_out():
     dear = [row("sinusoidal_positions", "backward", 12.345, 12.345, "products", 0.999)]
-    figure = profile_figure([*dear, *ROWS], "A training step's 12,345.6 ms", ["a long note " * 40])
-    expect_inside(figure)
-    assert figure.axes[0].xaxis.get_major_formatter()(10000) == "10,000"
+    drawing = profile_drawing([*dear, *ROWS])
+    expect_inside(drawing)
+    assert "10,000" in texts(drawing)

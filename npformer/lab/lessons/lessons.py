@@ -192,7 +192,7 @@ LESSONS: tuple[Lesson, ...] = (
         "The sum over all batches so far. Why does the loss not explode?",
         (
             Step(
-                "The first loss is near ln V, the loss of guessing among V symbols. In attention.png the dark cells "
+                "The first loss is near ln V, the loss of guessing among V symbols. In attention.svg the strong cells "
                 "run from top right to bottom left: the decoder reads the word from its end.",
                 "npformer train reverse",
             ),
