@@ -14,8 +14,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from npformer.backend import PLAIN, Ops, Pair
+from npformer.engine.capabilities import capabilities_of
 from npformer.engine.fused_parts import decoder_parts, encoder_parts
-from npformer.engine.means import means_of
 from npformer.engine.replica import gradient_replica
 from npformer.engine.static import has_own_ops, is_static
 from npformer.layers import RandomKey
@@ -30,7 +30,7 @@ _ready: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 
 def compile_ahead(model: Model, *purposes: str) -> None:
     """Compile the kernels that the model needs for "training", "decoding" or "beams" (beam search); once per model."""
-    engine, done = means_of(model), _ready.setdefault(model, set())
+    engine, done = capabilities_of(model), _ready.setdefault(model, set())
     if engine.prepare is None or done.issuperset(purposes) or not is_static(model):
         return
     done.update(purposes)

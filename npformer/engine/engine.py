@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from npformer.engine import compile_ahead, fused_decode, fused_encode, runner
-from npformer.engine.means import Means, run_eagerly
+from npformer.engine.capabilities import Capabilities, run_eagerly
 from npformer.typing import Array, HostArray
 
 
 @dataclass(frozen=True)
-class FastEngine(Means):
+class FastEngine(Capabilities):
     """``backend.Engine``, which describes the methods."""
 
     def eager(self) -> FastEngine:

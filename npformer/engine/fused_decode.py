@@ -10,8 +10,8 @@ from operator import attrgetter, is_
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+from npformer.engine.capabilities import capabilities_of
 from npformer.engine.fused_parts import LayerParts, Prepared, decoder_parts, prepared
-from npformer.engine.means import means_of
 from npformer.layers import Embedding, Linear
 from npformer.layers.decode_state import DecodeState
 from npformer.models import Decoder, Transformer
@@ -94,7 +94,7 @@ def _several(
 
 def _steps(model: Transformer | Decoder, state: DecodeState) -> Any:
     """The backend's fused steps for this model and state, or None."""
-    engine = means_of(model)
+    engine = capabilities_of(model)
     prepare = engine.decoder_steps
     if prepare is None or not isinstance(model, Transformer):
         return None

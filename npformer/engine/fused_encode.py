@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from weakref import WeakKeyDictionary
 
+from npformer.engine.capabilities import capabilities_of
 from npformer.engine.fused_parts import Prepared, encoder_parts, prepared
-from npformer.engine.means import means_of
 from npformer.functional import AttentionMask
 from npformer.functional.arrays import namespace
 from npformer.layers import DecodeState
@@ -21,7 +21,7 @@ _prepared: Prepared = WeakKeyDictionary()
 
 def start(model: Transformer, src: Array, max_len: int) -> DecodeState:
     """model.start(src, max_len), encoding as ``encode`` does; a model with a start of its own does as that says."""
-    with means_of(model).on_one_thread():
+    with capabilities_of(model).on_one_thread():
         if getattr(model.start, "__func__", None) is not Transformer.start:
             return model.start(src, max_len)
         return model.start(src, max_len, encode=partial(encode, model))
@@ -29,7 +29,7 @@ def start(model: Transformer, src: Array, max_len: int) -> DecodeState:
 
 def encode(model: Transformer, src: Array) -> tuple[Array, AttentionMask]:
     """model.encode(src), with the rows split over threads. Each makes one fused call if there is a kernel for it."""
-    src, engine = token_ids("src", src, model.config.src_vocab_size, model.backend), means_of(model)
+    src, engine = token_ids("src", src, model.config.src_vocab_size, model.backend), capabilities_of(model)
     size = -(-src.shape[0] // engine.parts_of(src.shape[0] * src.shape[1] * model.config.d_model))
     parts = [src[start : start + size, :] for start in range(0, src.shape[0], size)]
     memories: list[Array] = [None] * len(parts)
@@ -45,7 +45,7 @@ def encode(model: Transformer, src: Array) -> tuple[Array, AttentionMask]:
 
 def fused_encode(model: Transformer, src: Array) -> Array | None:
     """The memory (B, S, C) of src (B, S), checked token ids; None if there is no kernel for this case."""
-    prepare = means_of(model).encoder_of_texts
+    prepare = capabilities_of(model).encoder_of_texts
     if prepare is None:
         return None
     encoder = prepared(_prepared, model, lambda model: encoder_parts(model.encoder), prepare)

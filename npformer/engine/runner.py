@@ -9,8 +9,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from npformer.engine.capabilities import capabilities_of, run_eagerly
 from npformer.engine.compile_ahead import compile_ahead
-from npformer.engine.means import means_of, run_eagerly
 from npformer.engine.shards import Backpropagate, Shards
 from npformer.errors import DeviceMemoryError
 from npformer.layers.batch_norm import Statistics
@@ -47,7 +47,7 @@ class Step(Protocol):
 def runner_for(model: Model, backpropagate: Backpropagate) -> Runner | None:
     """A runner for steps of the model; None if it would not help: one thread, and nothing to record."""
     compile_ahead(model, "training")
-    engine = means_of(model)
+    engine = capabilities_of(model)
     if engine.threads == 1 and engine.capture is engine.capture_part is run_eagerly:
         return None
     return Runner(model, backpropagate)
@@ -59,7 +59,7 @@ class Runner:
     def __init__(self, model: Model, backpropagate: Backpropagate) -> None:
         self.shards = Shards(model, backpropagate)
         # not bound methods: the reference cycle would keep the replicas' memory until garbage collection
-        self.compute = means_of(model).capture(_updates, _static_arguments)
+        self.compute = capabilities_of(model).capture(_updates, _static_arguments)
 
     def make(self, step: Step, given: list[StepInputs]) -> tuple[Array, Array | None]:
         """Run these steps, or only the first of them, and count them.
@@ -69,7 +69,7 @@ class Runner:
         optimizer, before = step.optimizer, step.optimizer.t
         try:
             with step.interrupt:
-                if means_of(step.model).updates is None:
+                if capabilities_of(step.model).updates is None:
                     return self._compute(step, given)
                 with step.interrupt.firmly():  # one launch updates, too, and its Adam does not count
                     found = self._compute(step, given)
@@ -99,7 +99,7 @@ class Runner:
             some = tuple(x[:rows] for x in inputs)
             fewer = StepInputs(0, Rates(0.0, 1.0, 1.0), [[(slice(0, rows), 1.0)]], some, targets[:rows])
             try:
-                means_of(step.model).capture(_loss, _static_arguments)((self, step), fewer)
+                capabilities_of(step.model).capture(_loss, _static_arguments)((self, step), fewer)
             except DeviceMemoryError:
                 rows //= 2
                 continue

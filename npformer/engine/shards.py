@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
 
-from npformer.engine.means import means_of
+from npformer.engine.capabilities import capabilities_of
 from npformer.engine.replica import Replicas
 from npformer.engine.static import has_own_ops, is_static
 from npformer.layers.batch_norm import BatchNorm, Statistics
@@ -39,8 +39,8 @@ class Shards:
         self._version = -1
         # not bound methods: the reference cycle would keep the replicas' memory until garbage collection
         self.computes = [
-            means_of(model).capture_part(partial(_compute, thread), _static_arguments)
-            for thread in range(means_of(model).threads)
+            capabilities_of(model).capture_part(partial(_compute, thread), _static_arguments)
+            for thread in range(capabilities_of(model).threads)
         ]
 
     def look(self) -> None:
@@ -56,7 +56,7 @@ class Shards:
         """The number of shards for a micro-batch with this many tokens in the longest of its inputs."""
         self.look()
         model = self._models[0]
-        count = 1 if self._is_whole else means_of(model).parts_of(tokens * model.config.d_model)
+        count = 1 if self._is_whole else capabilities_of(model).parts_of(tokens * model.config.d_model)
         return min(count, len(self.computes))  # the model's backend may have been replaced
 
     def backpropagate(self, settings: Settings, shards: list[Shard], seen: list[Statistics] | None) -> list[Array]:
@@ -77,7 +77,7 @@ class Shards:
             (loss,) = compute(self, shards[i])
             losses[i] = shards[i].share * loss
 
-        means_of(model).in_threads([partial(work, i) for i in range(len(shards))])
+        capabilities_of(model).in_threads([partial(work, i) for i in range(len(shards))])
         for replica in self._models[1:]:
             model.arena.add_gradients(replica.arena)
         return losses

@@ -162,7 +162,7 @@ def test_a_replica_shares_values_and_has_its_own_gradients(packed):
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_gradients_of_replicas_are_added(threads, monkeypatch):
-    monkeypatch.setattr("npformer.engine.means.WORTH_SHARING", 1)
+    monkeypatch.setattr("npformer.engine.capabilities.WORTH_SHARING", 1)
     arena, parameters = new_arena(get_backend("numpy", "float64", kernels="plain", threads=threads))
     replica = arena.replica((name, Parameter(name, p.data), ()) for name, p in parameters.items())
     arena.grads[...], replica.grads[...] = 3, np.arange(arena.size)
@@ -176,7 +176,7 @@ def test_gradients_of_replicas_are_added(threads, monkeypatch):
 def test_parts_are_all_of_it_once_on_cache_lines(threads, where, monkeypatch):
     engine = FastEngine(threads)
     assert engine.parts(where) == ([where] if where.stop > where.start else [])  # too short to be worth sharing
-    monkeypatch.setattr("npformer.engine.means.WORTH_SHARING", 1)
+    monkeypatch.setattr("npformer.engine.capabilities.WORTH_SHARING", 1)
     parts = engine.parts(where)
     assert [i for part in parts for i in range(part.start, part.stop)] == list(range(where.start, where.stop))
     assert len(parts) <= threads
@@ -189,7 +189,7 @@ def test_parts_are_all_of_it_once_on_cache_lines(threads, where, monkeypatch):
 def test_an_update_in_parts_is_the_update(any64, monkeypatch):
     values = []
     for threads, worth in ((1, 1), (3, 1), (3, 1 << 18)):
-        monkeypatch.setattr("npformer.engine.means.WORTH_SHARING", worth)
+        monkeypatch.setattr("npformer.engine.capabilities.WORTH_SHARING", worth)
         arena, _ = new_arena(get_backend("numpy", "float64", kernels=any64.kernels, threads=threads))
         optimizer = AdamW(arena, lr=0.1, weight_decay=0.3)
         for _ in range(3):

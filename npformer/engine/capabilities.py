@@ -1,4 +1,4 @@
-"""The means of an engine: threads, records and fused kernels, each of which may be absent.
+"""The capabilities of an engine: threads, records and fused kernels, each of which may be absent.
 
 ``capture(function, static_arguments)`` returns a function that may be cheaper to call again. function(subject, given)
 computes arrays, or None, from ``given``: lists and tuples, nested to any depth, of host arrays and Python numbers. It
@@ -70,8 +70,8 @@ def one_after_the_other(jobs: Jobs) -> None:
 
 
 @dataclass(frozen=True)
-class Means:
-    """The means of an engine; see the module's docstring.
+class Capabilities:
+    """The capabilities of an engine; see the module's docstring.
 
     ``threads`` is the largest number of shards of a training batch, each of at least ``least_part`` numbers, and
     ``in_threads(jobs)`` runs that many jobs at the same time. Within ``on_one_thread()`` products use only the caller's
@@ -109,7 +109,7 @@ class Means:
         self.in_threads([partial(work, part) for part in self.parts(where)])
 
 
-def means_of(model: Any) -> Means:
-    """The means of the engine of the model's backend; one thread if it has none by now."""
+def capabilities_of(model: Any) -> Capabilities:
+    """The capabilities of the engine of the model's backend; one thread if it has none by now."""
     engine = model.backend.engine
-    return engine if isinstance(engine, Means) else Means()
+    return engine if isinstance(engine, Capabilities) else Capabilities()
