@@ -15,7 +15,6 @@ import statistics
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from PIL import Image
 
 from benchmarks import report
 from benchmarks.browser import LIMIT, Browser, browser_problem
@@ -105,6 +104,8 @@ def _row(name, unit, found, limit):
 
 def draw(browser, page, folder):
     """Write trace-light.png and trace-dark.png: the page, as it opens at one number of a gradient."""
+    from PIL import Image  # of the extra browser
+
     printed(("explain", "transformer", "--at", PLACE, "--html", str(page)))
     for name in ("light", "dark"):
         path = folder / f"trace-{name}.png"
