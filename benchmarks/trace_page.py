@@ -15,7 +15,6 @@ import statistics
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-
 from benchmarks import report
 from benchmarks.browser import LIMIT, Browser, browser_problem
 from benchmarks.options import at_least_1, bare_parser

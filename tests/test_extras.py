@@ -58,7 +58,7 @@ def installed(monkeypatch):
 def test_the_command_is_for_this_install(files, prefix, command, installed, monkeypatch):
     installed(files, prefix)
     assert extras.install("fast") == command
-    monkeypatch.setattr("npformer.backend.numpy.find_spec", lambda name: None)
+    monkeypatch.setattr("npformer.backend.select.find_spec", lambda name: None)
     assert numba_problem() == f"Numba is not installed; {command}"
 
 
