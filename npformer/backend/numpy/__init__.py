@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -52,13 +51,9 @@ class NumpyDevice:
 
 def numpy_backend(dtype: str, kernels: str) -> Backend:
     """The NumPy backend in dtype, with kernels "plain" or "numpy"."""
-    ops = TEXT if kernels == "plain" else numpy_ops()
+    ops = TEXT
+    if kernels == "numpy":
+        from npformer.backend.numpy.kernels import KERNELS
+
+        ops = with_fallback(KERNELS, CAREFUL)
     return Backend("numpy", ops, NumpyDevice(), dtype, kernels=kernels, own_ops=ops)
-
-
-@cache
-def numpy_ops() -> Ops:
-    """The table of the NumPy kernels; plain pairs compute what they do not take."""
-    from npformer.backend.numpy.kernels import KERNELS
-
-    return with_fallback(KERNELS, CAREFUL)
