@@ -96,7 +96,7 @@ def _numpy_backend(dtype: str, kernels: str, threads: int | None, precision: str
 
 
 def _with_engine(module: str, *options: Any) -> Backend:
-    """The backend with an engine. Nothing below the engine imports it: only this line names the package."""
+    """The backend with an engine, which is loaded by its name: the backend does not import what stands above it."""
     found: Backend = import_module(f"npformer.engine.{module}").with_engine(*options)
     return found
 

@@ -203,6 +203,7 @@ def test_an_update_in_parts_is_the_update(any64, monkeypatch):
 def test_an_arena_of_nothing():
     arena = Arena([], get_backend("numpy", kernels="plain", threads=2))
     arena.add_gradients(arena.replica([]))
+    assert arena.values.shape == arena.grads.shape == (0,)
 
 
 @pytest.mark.parametrize("change", [{"lr_scale": float("nan")}, {"lr_scale": -1.0}, {"weight_decay": float("inf")}])
