@@ -22,8 +22,7 @@ from examples.experiments.common import accuracy, command, fit, print_table
 from examples.experiments.tagger import Tagger
 from npformer.data import SequenceTask
 from npformer.data.batches import collate
-from npformer.layers import BatchNorm, LayerNorm
-from npformer.layers.norms import about_tokens
+from npformer.layers import BatchNorm, Context, LayerNorm
 from npformer.percent import percent
 from npformer.plotting.charts import Chart, Curve, draw_charts
 
@@ -60,7 +59,7 @@ def moved_by_padding(shares: tuple[float, ...], d_model: int) -> dict[str, list[
             (MASKED, BatchNorm(d_model, backend=backend), visible),
         ):
             alone, beside = (
-                norm(y, **about_tokens(norm, npf.AttentionMask(m), npf.RandomKey(0)))[:, :900]
+                norm(y, context=Context(npf.AttentionMask(m), key=npf.RandomKey(0)))[:, :900]
                 for y, m in ((tokens, None), (x, mask))
             )
             found[name].append(float(np.linalg.norm(beside - alone) / np.linalg.norm(alone)))

@@ -16,8 +16,10 @@ import numpy as np
 import npformer as npf
 from npformer.backend import Arena
 from npformer.layers import (
+    INFERENCE,
     BatchNorm,
     CacheStack,
+    Context,
     Dropout,
     Embedding,
     FeedForward,
@@ -27,7 +29,6 @@ from npformer.layers import (
     MultiHeadAttention,
     SinusoidalPositions,
 )
-from npformer.layers.norms import about_tokens
 
 Array = Any
 Norm = LayerNorm | BatchNorm
@@ -40,16 +41,13 @@ class SubLayer(Layer):
         super().__init__(f.backend)
         self.norm, self.f, self.dropout, self.after = norm, f, dropout, after
 
-    def forward(self, x: Array, visible: Array, key: npf.RandomKey | None = None) -> tuple[Array, CacheStack]:
-        """x (B, T, C) to y (B, T, C); visible (B, T) is False at padding."""
+    def forward(self, x: Array, *, context: Context = INFERENCE) -> tuple[Array, CacheStack]:
+        """x (B, T, C) to y (B, T, C)."""
         cache = CacheStack(self)
-        mask = npf.AttentionMask(visible)
-        normed = cache.run(self.norm, x, **about_tokens(self.norm, mask, key))
-        options = {"mask": mask} if isinstance(self.f, MultiHeadAttention) else {}
-        f = cache.run(self.f, normed, **options)
+        f = cache.run(self.f, cache.run(self.norm, x, context=context), context=context)  # f has no dropout of its own
         if self.after:
-            return cache.run(self.dropout, x + f, key=key), cache
-        return x + cache.run(self.dropout, f, key=key), cache
+            return cache.run(self.dropout, x + f, context=context), cache
+        return x + cache.run(self.dropout, f, context=context), cache
 
     def backward(self, dy: Array, cache: CacheStack) -> Array:
         """dy (B, T, C) to dx (B, T, C)."""
@@ -96,19 +94,19 @@ class Tagger(Layer):
 
     def forward(self, tokens: Array, *, key: npf.RandomKey | None = None) -> tuple[Array, CacheStack]:
         """tokens (B, T) to logits (B, T, V); key None: inference."""
-        cache, visible = CacheStack(self), tokens != 0
+        cache, context = CacheStack(self), Context(npf.AttentionMask(tokens != 0), key=key)
         x = cache.run(self.positions, cache.run(self.embedding, tokens))
         for i, layer in enumerate(self.layers):
-            x = cache.run(layer, x, visible, key=key and key.child(f"layers.{i}"))
-        x = cache.run(self.norm, x, **about_tokens(self.norm, npf.AttentionMask(visible), key))
+            x = cache.run(layer, x, context=context.child(f"layers.{i}"))
+        x = cache.run(self.norm, x, context=context)
         return cache.run(self.head, x), cache
 
     def streams(self, tokens: Array, *, key: npf.RandomKey | None = None) -> list[Array]:
         """The residual stream (B, T, C): before the first layer, and after each."""
-        x, visible = self.positions(self.embedding(tokens)), tokens != 0
+        x, context = self.positions(self.embedding(tokens)), Context(npf.AttentionMask(tokens != 0), key=key)
         found = [x]
         for i, layer in enumerate(self.layers):
-            found.append(layer(found[-1], visible, key=key and key.child(f"layers.{i}")))
+            found.append(layer(found[-1], context=context.child(f"layers.{i}")))
         return found
 
     def backward(self, dlogits: Array, cache: CacheStack) -> None:

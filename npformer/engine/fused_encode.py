@@ -9,8 +9,7 @@ from npformer.engine.capabilities import capabilities_of
 from npformer.engine.fused_parts import Prepared, encoder_parts, prepared
 from npformer.functional import AttentionMask
 from npformer.functional.arrays import namespace
-from npformer.layers import DecodeState
-from npformer.layers.cache_stack import NoCache
+from npformer.layers import CacheStack, DecodeState
 from npformer.models import Transformer
 from npformer.models.inputs import token_ids
 from npformer.models.token_input import embed
@@ -51,6 +50,6 @@ def fused_encode(model: Transformer, src: Array) -> Array | None:
     encoder = prepared(_prepared, model, lambda model: encoder_parts(model.encoder), prepare)
     if encoder is None:
         return None
-    x = embed(NoCache(model), model.src_embedding, model.src_positions, model.dropout, src, None)
+    x = embed(CacheStack(model, inference=True), model.src_embedding, model.src_positions, model.dropout, src)
     memory: Array | None = encoder(x, src != model.config.pad_id)
     return memory

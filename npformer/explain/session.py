@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import PLAIN
-from npformer.layers.cache_stack import CacheStack, LayerCache
+from npformer.layers import CacheStack
 from npformer.proof.inputs import as_tuple
 from npformer.proof.listening import Call, Ear, Watch
 from npformer.proof.recording import Recording, Seen, backward, forward, loss_of, record, running
@@ -152,10 +152,6 @@ def _copied(cache: Any, copies: dict[int, Any]) -> Any:
         stack = CacheStack.__new__(type(cache))
         vars(stack).update(vars(cache) | {"_entries": [copied(entry, copies) for entry in cache]})
         return stack
-    if isinstance(cache, LayerCache):
-        fields = LayerCache.__new__(type(cache))
-        fields._owner, fields._fields = cache._owner, copied(cache._fields, copies)
-        return fields
     if isinstance(cache, tuple):
         parts = [copied(part, copies) for part in cache]
         if all(one is other for one, other in zip(parts, cache, strict=True)):

@@ -8,8 +8,8 @@ predecessors of the Transformer: ``gru``, ``conv1d``.
 """
 
 from npformer.layers.batch_norm import BatchNorm
-from npformer.layers.cache_stack import CacheStack, LayerCache, NoCache
-from npformer.layers.call_tree import AttentionRecorder, RandomKey
+from npformer.layers.cache_stack import CacheStack
+from npformer.layers.call_tree import INFERENCE, AttentionRecorder, Context, RandomKey
 from npformer.layers.conv1d import Conv1d
 from npformer.layers.decode_state import DecodeState, KeyValues, LayerState, Past
 from npformer.layers.decoder_layer import DecoderLayer
@@ -31,10 +31,12 @@ from npformer.layers.self_attention import SelfAttention
 from npformer.layers.stacks import DecoderStack, EncoderStack
 
 __all__ = [
+    "INFERENCE",
     "AttentionRecorder",
     "BatchNorm",
     "Buffer",
     "CacheStack",
+    "Context",
     "Conv1d",
     "DecodeState",
     "DecoderLayer",
@@ -47,7 +49,6 @@ __all__ = [
     "Gru",
     "KeyValues",
     "Layer",
-    "LayerCache",
     "LayerNorm",
     "LayerState",
     "LearnedPositions",
@@ -56,7 +57,6 @@ __all__ = [
     "Local",
     "Mechanism",
     "MultiHeadAttention",
-    "NoCache",
     "Parameter",
     "ParameterView",
     "Past",

@@ -14,7 +14,8 @@ import numpy as np
 
 from npformer.backend import Backend
 from npformer.functional.arrays import namespace
-from npformer.layers.cache_stack import CacheStack, LayerCache
+from npformer.layers.cache_stack import CacheStack
+from npformer.layers.call_tree import INFERENCE, Context
 from npformer.layers.layer import Layer
 from npformer.layers.parameter import Buffer, Parameter
 from npformer.typing import Array
@@ -44,7 +45,6 @@ class BatchNorm(Layer):
     """
 
     static = True
-    over_batch = True  # forward takes visible and training
 
     def __init__(self, d_model: int, *, eps: float = 1e-5, momentum: float = 0.1, backend: Backend) -> None:
         super().__init__(backend)
@@ -55,11 +55,11 @@ class BatchNorm(Layer):
         self.eps = eps
         self.momentum = momentum
 
-    def forward(self, x: Array, *, visible: Array | None = None, training: bool = False) -> tuple[Array, CacheStack]:
-        """x (B, T, C) to y (B, T, C). visible (B, T) is False at padding; training uses the batch's statistics."""
-        cache = CacheStack(self)
+    def forward(self, x: Array, *, context: Context = INFERENCE) -> tuple[Array, CacheStack]:
+        """x (B, T, C) to y (B, T, C). Tokens that the mask hides do not count; a key means training."""
+        cache, training = CacheStack(self), context.key is not None
         if training:
-            y, kept = self.ops.batch_norm.forward(x, *self._affine(), visible, self.eps)
+            y, kept = self.ops.batch_norm.forward(x, *self._affine(), context.mask.key_visible, self.eps)
         else:
             constants = (self.running_mean.data, self.running_variance.data)
             y, kept = self.ops.batch_norm_inference.forward(x, *self._affine(), *constants, self.eps)
@@ -97,6 +97,6 @@ def statistics_in(cache: Any) -> Iterator[Statistics]:
             while not hasattr(seen, "shares"):  # unwrap the markers of the fallback and of the profiler
                 seen = seen.cache
             yield Statistics(cache.norm, seen.mean, seen.variance, seen.shares)
-    elif isinstance(cache, CacheStack | LayerCache):
+    elif isinstance(cache, CacheStack | tuple):
         for entry in cache:
             yield from statistics_in(entry)

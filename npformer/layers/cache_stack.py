@@ -1,11 +1,8 @@
-"""The caches that a layer's forward keeps for its backward: named fields, or a stack.
+"""The cache that a layer's forward keeps for its backward: a stack with one entry for each step.
 
-A ``LayerCache`` holds named fields, for a layer whose steps are written out. A ``CacheStack`` holds one entry for
-each part of a chain: forward pushes, backward pops, since backward is the forward read bottom-up and
-needs the last entry first.
-
-Both drop what they hand out, so activations are freed while backward runs. A second backward through
-the same cache finds it empty and raises an error, instead of computing with leftovers of the first.
+Forward pushes, backward pops, since backward is the forward read bottom-up and needs the last entry first. A stack
+drops what it hands out, so activations are freed while backward runs. A second backward through the same cache finds
+it empty and raises an error, instead of computing with leftovers of the first.
 
 A stack with recompute (gradient checkpointing) keeps a layer's inputs instead of its cache, and runs the forward
 again during backward: less memory for more time. A random key determines its numbers, so the second forward equals
@@ -15,39 +12,9 @@ the first one to the last bit.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from npformer.errors import CacheUsedError
-
-Fields = TypeVar("Fields", bound=tuple[Any, ...])
-
-
-def _used(owner: str) -> CacheUsedError:
-    return CacheUsedError(
-        f"{owner}.backward: expected a fresh cache, got one that went through backward already; "
-        "call forward again (its activations were freed as backward ran)"
-    )
-
-
-class LayerCache(Generic[Fields]):
-    """The cache of a layer, a NamedTuple of fields. It can be opened once; the error of a second use names owner."""
-
-    __slots__ = ("__weakref__", "_fields", "_owner")
-
-    def __init__(self, owner: object, fields: Fields) -> None:
-        self._owner = type(owner).__name__
-        self._fields: Fields | None = fields
-
-    def open(self) -> Fields:
-        """Hand out the fields and drop them. Raises CacheUsedError if they were handed out before."""
-        fields, self._fields = self._fields, None
-        if fields is None:
-            raise _used(self._owner)
-        return fields
-
-    def __iter__(self) -> Iterator[Any]:
-        """The fields in order, including the caches of parts; nothing once it was opened."""
-        return iter(self._fields or ())
 
 
 class _Again(NamedTuple):
@@ -65,21 +32,26 @@ class CacheStack:
     """The cache of a layer or model; the error of a second use names owner.
 
     recompute: for each layer that is ``run``, keep its inputs instead of its cache.
+    inference: return outputs and keep nothing.
     """
 
-    def __init__(self, owner: object, *, recompute: bool = False) -> None:
+    def __init__(self, owner: object, *, recompute: bool = False, inference: bool = False) -> None:
         self._owner = type(owner).__name__
         self._entries: list[Any] = []
         self._recompute = recompute
+        self._inference = inference
 
     def keep(self, output_and_cache: tuple[Any, Any]) -> Any:
         """Push a part's cache and return its output."""
         output, cache = output_and_cache
-        self._entries.append(cache)
+        if not self._inference:
+            self._entries.append(cache)
         return output
 
     def run(self, layer: Any, *inputs: Any, **options: Any) -> Any:
-        """Run a layer's forward and keep its cache. A NoCache calls the layer instead, which keeps none."""
+        """Run a layer's forward and keep its cache. For inference the layer is called instead, which keeps none."""
+        if self._inference:
+            return layer(*inputs, **options)
         if self._recompute:
             self._entries.append(_Again(layer, inputs, options))
             return layer(*inputs, **options)
@@ -88,7 +60,10 @@ class CacheStack:
     def pop(self) -> Any:
         """Pop the last cache. Raises CacheUsedError if none is left."""
         if not self._entries:
-            raise _used(self._owner)
+            raise CacheUsedError(
+                f"{self._owner}.backward: expected a fresh cache, got one that went through backward already; "
+                "call forward again (its activations were freed as backward ran)"
+            )
         entry = self._entries.pop()
         return entry.cache() if type(entry) is _Again else entry
 
@@ -98,13 +73,3 @@ class CacheStack:
     def __iter__(self) -> Iterator[Any]:
         """The entries of the stack, oldest first, including the caches of parts."""
         return iter(self._entries)
-
-
-class NoCache(CacheStack):
-    """For inference: returns outputs and keeps nothing."""
-
-    def keep(self, output_and_cache: tuple[Any, Any]) -> Any:
-        return output_and_cache[0]
-
-    def run(self, layer: Any, *inputs: Any, **options: Any) -> Any:
-        return layer(*inputs, **options)

@@ -1,20 +1,18 @@
-"""The nodes passed down the call tree with the arrays: random keys, as in JAX, and attention recorders.
+"""What is passed down the call tree beside the arrays: masks, a random key, as in JAX, and an attention recorder.
 
-A parent passes ``child(key, "name")`` to each part. So a key or a recorder belongs to a path in the call tree
-and not to a layer object: one layer used in two places draws two masks, and a
+All of them travel as one ``Context``. A parent passes ``context.child("name")`` to each part. So a key or a recorder
+belongs to a path in the call tree and not to a layer object: one layer used in two places draws two masks, and a
 forward that runs again in the same place draws the same mask.
 """
 
 from __future__ import annotations
 
 import hashlib
-import inspect
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, TypeVar
 
 from npformer.errors import ConfigError
+from npformer.functional import ALL_VISIBLE, AttentionMask
 from npformer.functional.philox import WORD, Draw
 from npformer.typing import Array
 
@@ -70,25 +68,30 @@ class AttentionRecorder:
         self.weights[self.path] = weights
 
 
-Node = TypeVar("Node", RandomKey, AttentionRecorder)
+@dataclass(frozen=True)
+class Context:
+    """What a forward hands to its parts. A part that needs none of it, such as LayerNorm, takes it all the same."""
+
+    mask: AttentionMask = ALL_VISIBLE  # which keys a token may look at
+    memory_mask: AttentionMask = ALL_VISIBLE  # which tokens of a memory
+    key: RandomKey | None = None  # None: inference, nothing is dropped
+    recorder: AttentionRecorder | None = None  # None: nothing is recorded
+
+    def child(
+        self, name: str, *, mask: AttentionMask | None = None, memory_mask: AttentionMask | None = None
+    ) -> Context:
+        """The context of the part called name, with other masks if they are given."""
+        return Context(
+            self.mask if mask is None else mask,
+            self.memory_mask if memory_mask is None else memory_mask,
+            None if self.key is None else self.key.child(name),
+            None if self.recorder is None else self.recorder.child(name),
+        )
+
+    def draw(self, name: str, rate: float) -> Draw | None:
+        """The draw of the dropout called name, or None if nothing is dropped."""
+        return None if self.key is None or rate == 0 else self.key.child(name).draw(rate)
 
 
-def child(node: Node | None, name: str) -> Node | None:
-    """node.child(name), or None without a node. No key means inference, no recorder that nothing is recorded."""
-    return None if node is None else node.child(name)
-
-
-def draw(key: RandomKey | None, name: str, rate: float) -> Draw | None:
-    """The draw of the dropout called name, or None if nothing is dropped."""
-    return None if key is None or rate == 0 else key.child(name).draw(rate)
-
-
-def key_for(part: Any, key: RandomKey | None, name: str) -> dict[str, RandomKey | None]:
-    """The option ``key`` for the forward of the part called name, if its class's forward takes one."""
-    return {"key": child(key, name)} if _takes_key(type(part).forward) else {}
-
-
-@lru_cache(maxsize=1024)
-def _takes_key(forward: Callable[..., Any]) -> bool:
-    parameters = inspect.signature(forward).parameters
-    return "key" in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+#: No mask, no dropout, no recorder.
+INFERENCE = Context()

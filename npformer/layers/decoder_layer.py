@@ -54,35 +54,20 @@ Source: post-LN, Vaswani et al. 2017, section 3.1; pre-LN, Xiong et al. 2020, ar
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
 
 from npformer.backend import Backend
-from npformer.functional import ALL_VISIBLE, AttentionMask
-from npformer.layers.cache_stack import LayerCache
-from npformer.layers.call_tree import AttentionRecorder, RandomKey, child, key_for
+from npformer.layers.cache_stack import CacheStack
+from npformer.layers.call_tree import INFERENCE, Context
 from npformer.layers.decode_state import LayerState
 from npformer.layers.encoder_layer import FULL
 from npformer.layers.feed_forward import FeedForward
 from npformer.layers.initializers import Seed
 from npformer.layers.multi_head_attention import MultiHeadAttention
-from npformer.layers.norms import make_norm
-from npformer.layers.residual import JoinCache, ResidualLayer
+from npformer.layers.norms import Norm, make_norm
+from npformer.layers.residual import ResidualLayer
 from npformer.layers.self_attention import SelfAttention
 from npformer.typing import Array
-
-
-class DecoderLayerCache(NamedTuple):
-    """The cache of each step."""
-
-    entry: LayerCache[JoinCache] | None  # step 1, LN₁; None in post-LN, which has no norm at the entry
-    self_attention: Any  # step 2
-    join1: LayerCache[JoinCache]  # step 3
-    cross_attention: Any  # step 4
-    join2: LayerCache[JoinCache]  # step 5
-    feed_forward: Any  # step 6
-    join3: LayerCache[JoinCache]  # step 7
 
 
 class DecoderLayer(ResidualLayer):
@@ -119,60 +104,49 @@ class DecoderLayer(ResidualLayer):
         )
         self.norm3 = make_norm(norm, d_model, backend)
 
-    def forward(
-        self,
-        x: Array,
-        memory: Array,
-        *,
-        mask: AttentionMask = ALL_VISIBLE,
-        memory_mask: AttentionMask = ALL_VISIBLE,
-        key: RandomKey | None = None,
-        recorder: AttentionRecorder | None = None,
-    ) -> tuple[Array, LayerCache[DecoderLayerCache]]:
+    def forward(self, x: Array, memory: Array, *, context: Context = INFERENCE) -> tuple[Array, CacheStack]:
         """x (B, T, C) and memory (B, S, C) to y (B, T, C).
 
-        mask says which targets a target may look at (causal in a Transformer), memory_mask which
-        source tokens.
+        context.mask says which targets a target may look at (causal in a Transformer), memory_mask which source tokens.
         """
-        at_entry, after_self, after_cross, at_end = self.places(self.norm1, self.norm2, self.norm3)
-        h, entry = self.enter(x, at_entry, mask, key)  # 1. (B, T, C)
-        f, own = self.self_attention.forward(
-            h, mask=mask, key=child(key, "self_attention"), recorder=child(recorder, "self_attention")
-        )  # 2. (B, T, C)
-        x, h, join1 = self.join(x, f, "self_attention", after_self, mask, key)  # 3. (B, T, C) each
-        f, cross = self.cross_attention.forward(
-            h, memory, mask=memory_mask, key=child(key, "cross_attention"), recorder=child(recorder, "cross_attention")
-        )  # 4. (B, T, C)
-        x, h, join2 = self.join(x, f, "cross_attention", after_cross, mask, key)  # 5. (B, T, C) each
-        f, feed_forward = self.feed_forward.forward(
-            h, **key_for(self.feed_forward, key, "feed_forward")
-        )  # 6. (B, T, C)
-        y, _, join3 = self.join(x, f, "feed_forward", at_end, mask, key)  # 7. (B, T, C)
-        return y, LayerCache(self, DecoderLayerCache(entry, own, join1, cross, join2, feed_forward, join3))
+        cache, (at_entry, after_self, after_cross, at_end) = CacheStack(self), self._places()
+        names = "self_attention", "cross_attention", "feed_forward"
+        own, cross, feed_forward = map(context.child, names)
+        h = cache.keep(self.enter(x, at_entry, context))  # 1. (B, T, C)
+        f = cache.keep(self.self_attention.forward(h, context=own))  # 2. (B, T, C)
+        x, h = cache.keep(self.join(x, f, "self_attention", after_self, context))  # 3. (B, T, C) each
+        f = cache.keep(self.cross_attention.forward(h, memory, context=cross))  # 4. (B, T, C)
+        x, h = cache.keep(self.join(x, f, "cross_attention", after_cross, context))  # 5. (B, T, C) each
+        f = cache.keep(self.feed_forward.forward(h, context=feed_forward))  # 6. (B, T, C)
+        y, _ = cache.keep(self.join(x, f, "feed_forward", at_end, context))  # 7. (B, T, C)
+        return y, cache
 
-    def backward(self, dy: Array, cache: LayerCache[DecoderLayerCache]) -> tuple[Array, Array]:
+    def backward(self, dy: Array, cache: CacheStack) -> tuple[Array, Array]:
         """dy (B, T, C) to (dx (B, T, C), dmemory (B, S, C))."""
-        kept = cache.open()
-        dx, df = self.join_backward(dy, None, kept.join3)  # back through 7
-        dx, dh = self.branch_backward(dx, self.feed_forward.backward(df, kept.feed_forward))  # back through 6
-        dx, df = self.join_backward(dx, dh, kept.join2)  # back through 5
-        dh, dmemory = self.cross_attention.backward(df, kept.cross_attention)  # back through 4
+        dx, df = self.join_backward(dy, None, cache.pop())  # back through 7
+        dx, dh = self.branch_backward(dx, self.feed_forward.backward(df, cache.pop()))  # back through 6
+        dx, df = self.join_backward(dx, dh, cache.pop())  # back through 5
+        dh, dmemory = self.cross_attention.backward(df, cache.pop())  # back through 4
         dx, dh = self.branch_backward(dx, dh)  # in post-LN dx + dh
-        dx, df = self.join_backward(dx, dh, kept.join1)  # back through 3
-        dx, dh = self.branch_backward(dx, self.self_attention.backward(df, kept.self_attention))  # back through 2
-        return self.enter_backward(dx, dh, kept.entry), dmemory  # back through 1
+        dx, df = self.join_backward(dx, dh, cache.pop())  # back through 3
+        dx, dh = self.branch_backward(dx, self.self_attention.backward(df, cache.pop()))  # back through 2
+        return self.enter_backward(dx, dh, cache.pop()), dmemory  # back through 1
 
     def start(self, batch: int, max_len: int, memory: Array) -> LayerState:
         """For decoding: a state with room for max_len targets per row and the projected memory (B, S, C)."""
         return LayerState(self.self_attention.start(batch, max_len), self.cross_attention.project_memory(memory))
 
-    def step(self, x: Array, state: LayerState, *, mask: AttentionMask, memory_mask: AttentionMask) -> Array:
+    def step(self, x: Array, state: LayerState, context: Context) -> Array:
         """For decoding: x (B, n, C), the newest targets, to y (B, n, C); mask.query_offset tokens came before."""
-        at_entry, after_self, after_cross, at_end = self.places(self.norm1, self.norm2, self.norm3)
-        h, _ = self.enter(x, at_entry, mask, None)
-        f = self.self_attention.step(h, state.own, mask)
-        x, h, _ = self.join(x, f, "self_attention", after_self, mask, None)
+        at_entry, after_self, after_cross, at_end = self._places()
+        h, _ = self.enter(x, at_entry, context)
+        f = self.self_attention.step(h, state.own, context.mask)
+        (x, h), _ = self.join(x, f, "self_attention", after_self, context)
         assert state.memory is not None  # start projected it
-        f = self.cross_attention.step_memory(h, state.memory, memory_mask)
-        x, h, _ = self.join(x, f, "cross_attention", after_cross, mask, None)
-        return self.join(x, self.feed_forward.forward(h)[0], "feed_forward", at_end, mask, None)[0]
+        f = self.cross_attention.step_memory(h, state.memory, context.memory_mask)
+        (x, h), _ = self.join(x, f, "cross_attention", after_cross, context)
+        f, _ = self.feed_forward.forward(h, context=context)
+        return self.join(x, f, "feed_forward", at_end, context)[0][0]
+
+    def _places(self) -> tuple[Norm | None, ...]:
+        return self.places(self.norm1, self.norm2, self.norm3)

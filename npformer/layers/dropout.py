@@ -5,7 +5,7 @@ from __future__ import annotations
 from npformer.backend import Backend
 from npformer.functional.dropout import dropout_threshold
 from npformer.layers.cache_stack import CacheStack
-from npformer.layers.call_tree import RandomKey
+from npformer.layers.call_tree import INFERENCE, Context
 from npformer.layers.layer import Layer
 from npformer.typing import Array
 
@@ -20,10 +20,10 @@ class Dropout(Layer):
         dropout_threshold(rate)
         self.rate = rate
 
-    def forward(self, x: Array, key: RandomKey | None = None) -> tuple[Array, CacheStack]:
-        """x (...) to y (...); key None is inference, y = x."""
+    def forward(self, x: Array, *, context: Context = INFERENCE) -> tuple[Array, CacheStack]:
+        """x (...) to y (...); without a key in the context, which is inference, y = x."""
         cache = CacheStack(self)
-        draw = None if key is None or self.rate == 0 else key.draw(self.rate)
+        draw = None if context.key is None or self.rate == 0 else context.key.draw(self.rate)
         return cache.keep(self.ops.dropout.forward(x, draw)), cache
 
     def backward(self, dy: Array, cache: CacheStack) -> Array:

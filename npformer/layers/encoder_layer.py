@@ -38,33 +38,20 @@ Source: post-LN, Vaswani et al. 2017, section 3.1; pre-LN, Xiong et al. 2020, ar
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
 
 from npformer.backend import Backend
-from npformer.functional import ALL_VISIBLE, AttentionMask
-from npformer.layers.cache_stack import LayerCache
-from npformer.layers.call_tree import AttentionRecorder, RandomKey, child, key_for
+from npformer.layers.cache_stack import CacheStack
+from npformer.layers.call_tree import INFERENCE, Context
 from npformer.layers.decode_state import LayerState
 from npformer.layers.feed_forward import FeedForward
 from npformer.layers.initializers import Seed
 from npformer.layers.norms import make_norm
-from npformer.layers.residual import JoinCache, ResidualLayer
+from npformer.layers.residual import ResidualLayer
 from npformer.layers.self_attention import SelfAttention
 from npformer.typing import Array
 
 FULL = SelfAttention()
-
-
-class EncoderLayerCache(NamedTuple):
-    """The cache of each step."""
-
-    entry: LayerCache[JoinCache] | None  # step 1, LN₁; None in post-LN, which has no norm at the entry
-    attention: Any  # step 2
-    join1: LayerCache[JoinCache]  # step 3
-    feed_forward: Any  # step 4
-    join2: LayerCache[JoinCache]  # step 5
 
 
 class EncoderLayer(ResidualLayer):
@@ -98,44 +85,34 @@ class EncoderLayer(ResidualLayer):
         )
         self.norm2 = make_norm(norm, d_model, backend)
 
-    def forward(
-        self,
-        x: Array,
-        *,
-        mask: AttentionMask = ALL_VISIBLE,
-        key: RandomKey | None = None,
-        recorder: AttentionRecorder | None = None,
-    ) -> tuple[Array, LayerCache[EncoderLayerCache]]:
-        """x (B, S, C) to y (B, S, C); mask says which keys are visible."""
-        at_entry, after_attention, at_end = self.places(self.norm1, self.norm2)
-        h, entry = self.enter(x, at_entry, mask, key)  # 1. (B, S, C)
-        f, attention = self.self_attention.forward(
-            h, mask=mask, key=child(key, "self_attention"), recorder=child(recorder, "self_attention")
-        )  # 2. (B, S, C)
-        x, h, join1 = self.join(x, f, "self_attention", after_attention, mask, key)  # 3. (B, S, C) each
-        f, feed_forward = self.feed_forward.forward(
-            h, **key_for(self.feed_forward, key, "feed_forward")
-        )  # 4. (B, S, C)
-        y, _, join2 = self.join(x, f, "feed_forward", at_end, mask, key)  # 5. (B, S, C)
-        return y, LayerCache(self, EncoderLayerCache(entry, attention, join1, feed_forward, join2))
+    def forward(self, x: Array, *, context: Context = INFERENCE) -> tuple[Array, CacheStack]:
+        """x (B, S, C) to y (B, S, C)."""
+        cache, (at_entry, after_attention, at_end) = CacheStack(self), self.places(self.norm1, self.norm2)
+        attention, feed_forward = context.child("self_attention"), context.child("feed_forward")
+        h = cache.keep(self.enter(x, at_entry, context))  # 1. (B, S, C)
+        f = cache.keep(self.self_attention.forward(h, context=attention))  # 2. (B, S, C)
+        x, h = cache.keep(self.join(x, f, "self_attention", after_attention, context))  # 3. (B, S, C) each
+        f = cache.keep(self.feed_forward.forward(h, context=feed_forward))  # 4. (B, S, C)
+        y, _ = cache.keep(self.join(x, f, "feed_forward", at_end, context))  # 5. (B, S, C)
+        return y, cache
 
-    def backward(self, dy: Array, cache: LayerCache[EncoderLayerCache]) -> Array:
+    def backward(self, dy: Array, cache: CacheStack) -> Array:
         """dy (B, S, C) to dx (B, S, C)."""
-        kept = cache.open()
-        dx, df = self.join_backward(dy, None, kept.join2)  # back through 5
-        dx, dh = self.branch_backward(dx, self.feed_forward.backward(df, kept.feed_forward))  # back through 4
-        dx, df = self.join_backward(dx, dh, kept.join1)  # back through 3
-        dx, dh = self.branch_backward(dx, self.self_attention.backward(df, kept.attention))  # back through 2
-        return self.enter_backward(dx, dh, kept.entry)  # back through 1
+        dx, df = self.join_backward(dy, None, cache.pop())  # back through 5
+        dx, dh = self.branch_backward(dx, self.feed_forward.backward(df, cache.pop()))  # back through 4
+        dx, df = self.join_backward(dx, dh, cache.pop())  # back through 3
+        dx, dh = self.branch_backward(dx, self.self_attention.backward(df, cache.pop()))  # back through 2
+        return self.enter_backward(dx, dh, cache.pop())  # back through 1
 
     def start(self, batch: int, max_len: int) -> LayerState:
         """For decoding with causal masks: a state with room for max_len tokens per row."""
         return LayerState(self.self_attention.start(batch, max_len), None)
 
-    def step(self, x: Array, state: LayerState, *, mask: AttentionMask) -> Array:
+    def step(self, x: Array, state: LayerState, context: Context) -> Array:
         """For decoding: x (B, n, C), the newest tokens, to y (B, n, C); mask.query_offset tokens came before."""
         at_entry, after_attention, at_end = self.places(self.norm1, self.norm2)
-        h, _ = self.enter(x, at_entry, mask, None)
-        f = self.self_attention.step(h, state.own, mask)
-        x, h, _ = self.join(x, f, "self_attention", after_attention, mask, None)
-        return self.join(x, self.feed_forward.forward(h)[0], "feed_forward", at_end, mask, None)[0]
+        h, _ = self.enter(x, at_entry, context)
+        f = self.self_attention.step(h, state.own, context.mask)
+        (x, h), _ = self.join(x, f, "self_attention", after_attention, context)
+        f, _ = self.feed_forward.forward(h, context=context)
+        return self.join(x, f, "feed_forward", at_end, context)[0][0]

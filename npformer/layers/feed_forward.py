@@ -7,7 +7,7 @@ import numpy as np
 from npformer.backend import Backend
 from npformer.functional.feed_forward import expect_activation
 from npformer.layers.cache_stack import CacheStack
-from npformer.layers.call_tree import RandomKey, draw
+from npformer.layers.call_tree import INFERENCE, Context
 from npformer.layers.initializers import Seed
 from npformer.layers.layer import Layer
 from npformer.layers.linear import Linear
@@ -37,14 +37,14 @@ class FeedForward(Layer):
         self.up = Linear(d_model, d_ff, backend=backend, seed=rng)
         self.down = Linear(d_ff, d_model, backend=backend, seed=rng)
 
-    def forward(self, x: Array, key: RandomKey | None = None) -> tuple[Array, CacheStack]:
+    def forward(self, x: Array, *, context: Context = INFERENCE) -> tuple[Array, CacheStack]:
         """x (..., C) to y (..., C)."""
         cache = CacheStack(self)
         up, down = self.up, self.down
         y = cache.keep(
             self.ops.feed_forward.forward(
                 x, up.weight.data, up.bias.data, down.weight.data, down.bias.data,
-                self.activation, draw(key, "dropout", self.dropout),
+                self.activation, context.draw("dropout", self.dropout),
             )
         )  # fmt: skip
         return y, cache

@@ -10,7 +10,7 @@ A mechanism has no parameters. For decoding it defines the ``Past`` that it keep
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from npformer.backend import Backend, Ops
 from npformer.errors import ConfigError
@@ -45,12 +45,6 @@ class Mechanism(Protocol):
         """Add k, v (B, H, n, D), from position mask.query_offset on, to past; returns q's out (B, H, n, D)."""
 
 
-class _BiasedCache(NamedTuple):
-    """The cache of biased attention, marked by its type."""
-
-    cache: Any
-
-
 class ScaledDotProduct(Owner):
     """softmax(QKᵀ/√D + bias) V, the mechanism of Vaswani et al. 2017."""
 
@@ -61,15 +55,17 @@ class ScaledDotProduct(Owner):
         self, ops: Ops, q: Array, k: Array, v: Array, mask: AttentionMask, draw: Draw | None, bias: Array | None
     ) -> tuple[Array, Any]:
         if bias is None:
-            return ops.attention.forward(q, k, v, mask, draw)
-        out, cache = ops.biased_attention.forward(q, k, v, bias, mask, draw)
-        return out, _BiasedCache(cache)
+            out, cache = ops.attention.forward(q, k, v, mask, draw)
+        else:
+            out, cache = ops.biased_attention.forward(q, k, v, bias, mask, draw)
+        return out, (bias is not None, cache)
 
     def backward(self, ops: Ops, dout: Array, cache: Any) -> tuple[Array, Array, Array, Array | None]:
-        if isinstance(cache, _BiasedCache):
-            dq, dk, dv, dbias = ops.biased_attention.backward(dout, cache.cache)
-            return dq, dk, dv, dbias
-        return (*ops.attention.backward(dout, cache), None)
+        biased, cache = cache
+        if not biased:
+            return (*ops.attention.backward(dout, cache), None)
+        dq, dk, dv, dbias = ops.biased_attention.backward(dout, cache)
+        return dq, dk, dv, dbias
 
     def weights(self, q: Array, k: Array, mask: AttentionMask, bias: Array | None) -> Array:
         return attention_weights(q, k, mask) if bias is None else biased_attention_weights(q, k, bias, mask)

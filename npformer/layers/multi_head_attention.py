@@ -45,16 +45,16 @@ Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from npformer.backend import Backend
 from npformer.errors import ConfigError, ShapeError
-from npformer.functional import ALL_VISIBLE, AttentionMask, merge_heads, split_heads
+from npformer.functional import AttentionMask, merge_heads, split_heads
 from npformer.functional.arrays import namespace
-from npformer.layers.cache_stack import LayerCache
-from npformer.layers.call_tree import AttentionRecorder, RandomKey, draw
+from npformer.layers.cache_stack import CacheStack
+from npformer.layers.call_tree import INFERENCE, Context
 from npformer.layers.decode_state import KeyValues
 from npformer.layers.initializers import Seed, xavier_uniform
 from npformer.layers.layer import Layer, concat_last
@@ -64,17 +64,6 @@ from npformer.layers.parameter import Parameter
 from npformer.layers.relative_bias import RelativeBias
 from npformer.layers.rotary import Rotary
 from npformer.typing import Array
-
-
-class MultiHeadAttentionCache(NamedTuple):
-    """The cache of each step. Splitting and merging keep nothing: they only move numbers."""
-
-    projection: Any  # step 1: of [Q K V] from x, or of Q alone from x where there is a memory
-    of_memory: Any  # step 1: of [K V] from the memory; None in self-attention
-    rotated: tuple[Any, Any] | None  # step 3: of q and of k; None without a rotation
-    bias: Any  # step 3: of the bias; None without one
-    heads: Any  # step 4: the mechanism's, most of all: (B, H, T, S) weights where they are kept
-    output: Any  # step 6
 
 
 class MultiHeadAttention(Layer):
@@ -122,40 +111,33 @@ class MultiHeadAttention(Layer):
         self.output = Linear(d_model, d_model, backend=backend, seed=rng)
 
     def forward(
-        self,
-        x: Array,
-        memory: Array | None = None,
-        *,
-        mask: AttentionMask = ALL_VISIBLE,
-        key: RandomKey | None = None,
-        recorder: AttentionRecorder | None = None,
-    ) -> tuple[Array, LayerCache[MultiHeadAttentionCache]]:
-        """x (B, T, C), attending to itself or to memory (B, S, C), to y (B, T, C)."""
+        self, x: Array, memory: Array | None = None, *, context: Context = INFERENCE
+    ) -> tuple[Array, CacheStack]:
+        """x (B, T, C), attending to itself or to memory (B, S, C), to y (B, T, C).
+
+        context.mask says which keys of x are visible, memory_mask which of a memory.
+        """
         if memory is not None and (self.rotation or self.score_bias):
             raise ConfigError("memory: expected none with a rotation or a score bias, which are for self-attention")
-        qkv, projection, of_memory = self._project(x, memory)  # 1. Q (B, T, C), K and V (B, S, C)
+        cache, mask = CacheStack(self), context.mask if memory is None else context.memory_mask
+        qkv = cache.keep(self._project(x, memory))  # 1. Q (B, T, C), K and V (B, S, C)
         q, k, v = [split_heads(part, self.num_heads) for part in qkv]  # 2. (B, H, ·, D)
-        q, k, rotated = self._rotate(q, k, mask.query_offset)  # 3. as before
-        bias, bias_cache = self._bias(q, k, mask.query_offset)  # 3. (H, T, S)
-        if recorder is not None:
-            recorder.record(self.mechanism.weights(q, k, mask, bias))
-        dropped = draw(key, "dropout", self.dropout)
-        o, heads = self.mechanism.forward(self.ops, q, k, v, mask, dropped, bias)  # 4. (B, H, T, D)
-        y, output = self.output.forward(merge_heads(o))  # 5. and 6. (B, T, C)
-        return y, LayerCache(self, MultiHeadAttentionCache(projection, of_memory, rotated, bias_cache, heads, output))
+        q, k = cache.keep(self._rotate(q, k, mask.query_offset))  # 3. as before
+        bias = cache.keep(self._bias(q, k, mask.query_offset))  # 3. (H, T, S)
+        if context.recorder is not None:
+            context.recorder.record(self.mechanism.weights(q, k, mask, bias))
+        dropped = context.draw("dropout", self.dropout)
+        o = cache.keep(self.mechanism.forward(self.ops, q, k, v, mask, dropped, bias))  # 4. (B, H, T, D)
+        return cache.keep(self.output.forward(merge_heads(o))), cache  # 5. and 6. (B, T, C)
 
-    def backward(self, dy: Array, cache: LayerCache[MultiHeadAttentionCache]) -> Array | tuple[Array, Array]:
+    def backward(self, dy: Array, cache: CacheStack) -> Array | tuple[Array, Array]:
         """dy (B, T, C) to dx (B, T, C); for cross-attention to (dx, dmemory (B, S, C))."""
-        projection, of_memory, rotated, bias, heads, output = cache.open()
-        do = split_heads(self.output.backward(dy, output), self.num_heads)  # back through 6 and 5: (B, H, T, D)
-        dq, dk, dv, dbias = self.mechanism.backward(self.ops, do, heads)  # back through 4: (B, H, ·, D)
-        del heads  # the products below reuse its memory
-        if self.score_bias is not None:
-            self.score_bias.backward(dbias, bias)  # back through 3
-        if rotated is not None:
-            dq, dk = self._rotate_backward(dq, dk, rotated)  # back through 3
+        do = split_heads(self.output.backward(dy, cache.pop()), self.num_heads)  # back through 6 and 5: (B, H, T, D)
+        dq, dk, dv, dbias = self.mechanism.backward(self.ops, do, cache.pop())  # back through 4: (B, H, ·, D)
+        self._bias_backward(dbias, cache.pop())  # back through 3
+        dq, dk = self._rotate_backward(dq, dk, cache.pop())  # back through 3
         dq, dk, dv = [merge_heads(part) for part in (dq, dk, dv)]  # back through 2: (B, T, C), (B, S, C) twice
-        return self._project_backward(dq, dk, dv, projection, of_memory)  # back through 1
+        return self._project_backward(dq, dk, dv, *cache.pop())  # back through 1
 
     def start(self, batch: int, max_len: int) -> Any:
         """For decoding: an empty past for batch rows, with room for max_len positions."""
@@ -165,7 +147,7 @@ class MultiHeadAttention(Layer):
     def step(self, x: Array, past: Any, mask: AttentionMask) -> Array:
         """For decoding: add x (B, n, C), from position mask.query_offset on, to past. Returns y (B, n, C)."""
         q, k, v = [split_heads(part, self.num_heads) for part in self._project(x, None)[0]]
-        q, k, _ = self._rotate(q, k, mask.query_offset)
+        (q, k), _ = self._rotate(q, k, mask.query_offset)
         bias, _ = self._bias(q, k, mask.query_offset)
         return self.output(merge_heads(self.mechanism.step(self.ops, q, k, v, past, mask, bias)))
 
@@ -187,17 +169,18 @@ class MultiHeadAttention(Layer):
         heads, _ = self.mechanism.forward(self.ops, q, keys, values, mask, None, None)
         return namespace(x).reshape(self.output(merge_heads(heads)), x.shape)
 
-    def _rotate(self, q: Array, k: Array, offset: int) -> tuple[Array, Array, tuple[Any, Any] | None]:
-        """q and k (B, H, ·, D) rotated by their positions, from offset on, and the caches of both."""
+    def _rotate(self, q: Array, k: Array, offset: int) -> tuple[tuple[Array, Array], Any]:
+        """q and k (B, H, ·, D) rotated by their positions, from offset on, and the caches of both, if they rotate."""
         if self.rotation is None:
-            return q, k, None
+            return (q, k), None
         q, of_q = self.rotation.forward(self.ops, q, offset)
         k, of_k = self.rotation.forward(self.ops, k, offset)
-        return q, k, (of_q, of_k)
+        return (q, k), (of_q, of_k)
 
-    def _rotate_backward(self, dq: Array, dk: Array, caches: tuple[Any, Any]) -> tuple[Array, Array]:
+    def _rotate_backward(self, dq: Array, dk: Array, caches: Any) -> tuple[Array, Array]:
         """dq and dk (B, H, ·, D), rotated back."""
-        assert self.rotation is not None  # it made the caches
+        if self.rotation is None:
+            return dq, dk
         of_q, of_k = caches
         dk = self.rotation.backward(self.ops, dk, of_k)
         return self.rotation.backward(self.ops, dq, of_q), dk
@@ -208,21 +191,25 @@ class MultiHeadAttention(Layer):
             return None, None
         return self.score_bias.forward(q.shape[2], offset + k.shape[2], offset)
 
+    def _bias_backward(self, dbias: Array | None, cache: Any) -> None:
+        if self.score_bias is not None:
+            self.score_bias.backward(dbias, cache)
+
     @property
     def _width(self) -> int:
         return int(self.output.bias.data.shape[0])  # C
 
-    def _project(self, x: Array, memory: Array | None) -> tuple[tuple[Array, Array, Array], Any, Any]:
-        """(Q (B, T, C), K and V (B, S, C)) and the caches: of one product, or with a memory of two."""
+    def _project(self, x: Array, memory: Array | None) -> tuple[tuple[Array, Array, Array], tuple[Any, Any]]:
+        """(Q (B, T, C), K and V (B, S, C)) and the caches: of one product and None, or with a memory of two."""
         width = self._width
         expect_tokens("x", "T", x, width)
         if memory is None:
             qkv, cache = self.ops.linear.forward(x, self.weight.data, self.bias.data)  # (B, T, 3C)
-            return (qkv[..., :width], qkv[..., width : 2 * width], qkv[..., 2 * width :]), cache, None
+            return (qkv[..., :width], qkv[..., width : 2 * width], qkv[..., 2 * width :]), (cache, None)
         expect_tokens("memory", "S", memory, width)
         q, of_x = self._queries(x)
         kv, of_memory = self._keys_values(memory)
-        return (q, *kv), of_x, of_memory
+        return (q, *kv), (of_x, of_memory)
 
     def _queries(self, x: Array) -> tuple[Array, Any]:
         """Q (B, T, C) alone, and the cache."""

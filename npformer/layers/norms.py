@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from functools import lru_cache
+from typing import Any, Protocol, TypeGuard
 
 from npformer.backend import Backend
 from npformer.errors import ConfigError
-from npformer.functional import AttentionMask
 from npformer.layers.batch_norm import BatchNorm
-from npformer.layers.call_tree import RandomKey
 from npformer.layers.layer_norm import LayerNorm
 from npformer.typing import Array
 
@@ -21,7 +20,7 @@ class Norm(Protocol):
 
     @property
     def forward(self) -> Callable[..., tuple[Array, Any]]:
-        """x (B, T, C) to (y (B, T, C), cache)."""
+        """x (B, T, C) and the keyword context to (y (B, T, C), cache)."""
 
     def backward(self, dy: Array, cache: Any, /) -> Array:
         """dy (B, T, C) to dx (B, T, C); adds to the gradients of its parameters."""
@@ -34,8 +33,16 @@ def make_norm(norm: str, d_model: int, backend: Backend) -> LayerNorm | BatchNor
     return NORMS[norm](d_model, backend=backend)
 
 
-def about_tokens(norm: object, mask: AttentionMask, key: RandomKey | None) -> dict[str, Any]:
-    """The further arguments of a norm over the batch: which tokens count, and whether it trains. Others have none."""
-    if not getattr(norm, "over_batch", False):
-        return {}
-    return {"visible": mask.key_visible, "training": key is not None}
+def joins(norm: Any) -> TypeGuard[LayerNorm]:
+    """Whether norm computes the residual sum and itself in one kernel, by its ``join``.
+
+    A join belongs to the forward and backward of its class: a subclass, or an object, that has its own joins no longer.
+    """
+    own = getattr(norm, "__dict__", {})
+    return "forward" not in own and "backward" not in own and _joins(type(norm))
+
+
+@lru_cache(maxsize=256)
+def _joins(kind: type) -> bool:
+    owner = next((each for each in kind.__mro__ if {"forward", "backward", "join"} & vars(each).keys()), kind)
+    return "join" in vars(owner)

@@ -28,8 +28,8 @@ Jacobian is I + f'ᵀ. The product over k connections is a sum over 2ᵏ paths, 
 bypasses every sub-layer (``functional/residual.py``). In pre-LN that path has no norm; in post-LN it passes through
 every norm, which rescales it.
 
-A norm is any layer with ``forward(x) -> (y, cache)`` and ``backward(dy, cache) -> dx``. For npformer's
-LayerNorm, one kernel computes the sum and the norm (``post_norm``, ``add_norm`` in ``functional``).
+A norm is any layer with ``forward(x, context=...) -> (y, cache)`` and ``backward(dy, cache) -> dx``. LayerNorm can
+``join``: one kernel computes the sum and the norm (``post_norm``, ``add_norm`` in ``functional``).
 
 Source: He et al. 2016, arXiv:1512.03385; both orders, Xiong et al. 2020, arXiv:2002.04745; the sum over paths, Veit,
 Wilber & Belongie 2016, arXiv:1605.06431.
@@ -37,27 +37,23 @@ Wilber & Belongie 2016, arXiv:1605.06431.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 from npformer.backend import Backend
 from npformer.errors import ConfigError
-from npformer.functional import AttentionMask
-from npformer.layers.cache_stack import LayerCache
-from npformer.layers.call_tree import RandomKey, draw
+from npformer.layers.call_tree import Context
 from npformer.layers.layer import Layer
-from npformer.layers.layer_norm import LayerNorm
-from npformer.layers.norms import Norm, about_tokens
+from npformer.layers.norms import Norm, joins
 from npformer.typing import Array
 
 NORM_ORDERS = ("post", "pre")
-_OWN = LayerNorm.forward, LayerNorm.backward
 
 
 class JoinCache(NamedTuple):
     """The cache of ``join``, and of ``enter``, which computes no sum."""
 
     norm: Any  # the norm itself, for backward; None: there is no norm here
-    total: Any  # of total = x + Drop(f); None: one kernel computed total and normed, and its cache is the next field
+    total: Any  # of total = x + Drop(f); None: the norm joined, and its cache is the next field
     normed: Any  # of normed = LN(total); None without a norm
 
 
@@ -77,21 +73,16 @@ class ResidualLayer(Layer):
         """The norm at the entry and at the join after each sub-layer; None where there is no norm."""
         return (None, *norms) if self.norm_order == "post" else (*norms, None)
 
-    def enter(
-        self, x: Array, norm: Norm | None, mask: AttentionMask, key: RandomKey | None
-    ) -> tuple[Array, LayerCache[JoinCache] | None]:
+    def enter(self, x: Array, norm: Norm | None, context: Context) -> tuple[Array, JoinCache | None]:
         """The stream x (B, T, C) to the first sub-layer's input h (B, T, C), and a cache."""
         if norm is None:
             return x, None
-        h, normed = norm.forward(x, **about_tokens(norm, mask, key))  # (B, T, C)
-        return h, LayerCache(self, JoinCache(norm, None, normed))
+        h, normed = norm.forward(x, context=context)  # (B, T, C)
+        return h, JoinCache(norm, None, normed)
 
-    def enter_backward(self, dx: Array, dh: Array | None, cache: LayerCache[JoinCache] | None) -> Array:
+    def enter_backward(self, dx: Array, dh: Array | None, cache: JoinCache | None) -> Array:
         """dx and dh (B, T, C), as ``branch_backward`` returns them, to the total dx (B, T, C)."""
-        if cache is None:
-            return dx
-        norm, _, normed = cache.open()
-        return dx + norm.backward(dh, normed)
+        return dx if cache is None else dx + cache.norm.backward(dh, cache.normed)
 
     def branch_backward(self, dx: Array, dh: Array) -> tuple[Array, Array | None]:
         """dx and dh (B, T, C), of the stream and of the sub-layer's input, to (dx + dh, None) or, in pre-LN, (dx, dh).
@@ -101,32 +92,26 @@ class ResidualLayer(Layer):
         return (dx + dh, None) if self.norm_order == "post" else (dx, dh)
 
     def join(
-        self, x: Array, f: Array, name: str, norm: Norm | None, mask: AttentionMask, key: RandomKey | None
-    ) -> tuple[Array, Array, LayerCache[JoinCache]]:
+        self, x: Array, f: Array, name: str, norm: Norm | None, context: Context
+    ) -> tuple[tuple[Array, Array], JoinCache]:
         """The stream x and the output f of the sub-layer called name to the new x and h, all (B, T, C), and a cache."""
-        drop, post = draw(key, f"{name}_dropout", self.dropout), self.norm_order == "post"
-        if is_own_layer_norm(norm):
-            pair = norm.ops.post_norm if post else norm.ops.add_norm
-            # the sum and the norm in one kernel
-            out, both = pair.forward(x, f, norm.gamma.data, norm.beta.data, norm.eps, drop)
-            x, h = (out, out) if post else out
-            return x, h, LayerCache(self, JoinCache(norm, None, both))
-        total, of_total = self.ops.residual.forward(x, f, drop)  # (B, T, C)
-        if norm is None:
-            return total, total, LayerCache(self, JoinCache(None, of_total, None))
-        normed, of_normed = norm.forward(total, **about_tokens(norm, mask, key))  # (B, T, C)
-        return normed if post else total, normed, LayerCache(self, JoinCache(norm, of_total, of_normed))
+        draw, post = context.draw(f"{name}_dropout", self.dropout), self.norm_order == "post"
+        if joins(norm):
+            streams, joined = norm.join(x, f, draw, post)
+            return streams, JoinCache(norm, None, joined)
+        total, of_total = self.ops.residual.forward(x, f, draw)  # (B, T, C)
+        normed, of_normed = (total, None) if norm is None else norm.forward(total, context=context)
+        return (normed if post else total, normed), JoinCache(norm, of_total, of_normed)
 
-    def join_backward(self, dx: Array, dh: Array | None, cache: LayerCache[JoinCache]) -> tuple[Array, Array]:
+    def join_backward(self, dx: Array, dh: Array | None, cache: JoinCache) -> tuple[Array, Array]:
         """dx and dh (B, T, C), as ``branch_backward`` returns them, to dx and df (B, T, C).
 
         dh is None in post-LN, and in pre-LN after the last sub-layer.
         """
         assert dh is None or self.norm_order == "pre", "dh: expected None: in post-LN branch_backward adds it to dx"
-        norm, of_total, of_normed = cache.open()
+        norm, of_total, of_normed = cache
         if norm is not None and of_total is None:
-            pair, dout = (norm.ops.post_norm, dx) if dh is None else (norm.ops.add_norm, (dx, dh))
-            dx, df = pair.backward(dout, of_normed, into=(norm.gamma.grad, norm.beta.grad))
+            dx, df = norm.join_backward(dx, dh, of_normed)
             return dx, df
         if norm is not None:  # back through the norm
             dx = norm.backward(dx, of_normed) if dh is None else dx + norm.backward(dh, of_normed)
@@ -138,9 +123,3 @@ def expect_norm_order(norm_order: str) -> None:
     """Raise ConfigError unless norm_order is "post" or "pre"."""
     if norm_order not in NORM_ORDERS:
         raise ConfigError(f"norm_order: expected 'post' or 'pre', got {norm_order!r}")
-
-
-def is_own_layer_norm(norm: Any) -> TypeGuard[LayerNorm]:
-    """Whether norm is npformer's LayerNorm with unchanged methods, so that a fused kernel may replace it."""
-    methods = getattr(norm, "forward", None), getattr(norm, "backward", None)
-    return tuple(getattr(method, "__func__", None) for method in methods) == _OWN

@@ -23,15 +23,14 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import Backend
-from npformer.functional import ALL_VISIBLE, AttentionMask
-from npformer.layers.cache_stack import CacheStack, NoCache
-from npformer.layers.call_tree import AttentionRecorder, RandomKey, child
+from npformer.layers.cache_stack import CacheStack
+from npformer.layers.call_tree import INFERENCE, Context
 from npformer.layers.decode_state import LayerState
 from npformer.layers.decoder_layer import DecoderLayer
 from npformer.layers.encoder_layer import EncoderLayer
 from npformer.layers.initializers import Seed
 from npformer.layers.layer import Layer
-from npformer.layers.norms import Norm, about_tokens, make_norm
+from npformer.layers.norms import Norm, make_norm
 from npformer.typing import Array
 
 
@@ -61,17 +60,17 @@ class _Stack(Layer):
         self.norm: Norm | None = make_norm(layer_options.get("norm", "layer"), d_model, backend) if has_norm else None
 
     def __call__(self, *inputs: Array, **options: Any) -> Array:
-        return self.forward(*inputs, **options, cache=NoCache(self))[0]
+        return self.forward(*inputs, **options, cache=CacheStack(self, inference=True))[0]
 
-    def _finish(self, x: Array, mask: AttentionMask, key: RandomKey | None, cache: CacheStack) -> Array:
+    def _finish(self, x: Array, context: Context, cache: CacheStack) -> Array:
         """x (B, T, C) through the final norm, if there is one."""
-        return x if self.norm is None else cache.run(self.norm, x, **about_tokens(self.norm, mask, key))
+        return x if self.norm is None else cache.run(self.norm, x, context=context)
 
-    def step(self, x: Array, states: tuple[LayerState, ...], **masks: AttentionMask) -> Array:
+    def step(self, x: Array, states: tuple[LayerState, ...], context: Context) -> Array:
         """For decoding: x (B, n, C), the newest tokens, to y (B, n, C). Masks: as in the layer's step."""
         for layer, state in zip(self.layers, states, strict=True):
-            x = layer.step(x, state, **masks)
-        return x if self.norm is None else self.norm.forward(x)[0]
+            x = layer.step(x, state, context)
+        return x if self.norm is None else self.norm.forward(x, context=context)[0]
 
 
 class EncoderStack(_Stack):
@@ -84,20 +83,13 @@ class EncoderStack(_Stack):
     layer_class = EncoderLayer
 
     def forward(
-        self,
-        x: Array,
-        *,
-        mask: AttentionMask = ALL_VISIBLE,
-        key: RandomKey | None = None,
-        recorder: AttentionRecorder | None = None,
-        cache: CacheStack | None = None,
+        self, x: Array, *, context: Context = INFERENCE, cache: CacheStack | None = None
     ) -> tuple[Array, CacheStack]:
-        """x (B, S, C) to y (B, S, C); mask, key and recorder as in EncoderLayer, cache: in the place of a new one."""
+        """x (B, S, C) to y (B, S, C); cache: in the place of a new one."""
         cache = CacheStack(self, recompute=self.recompute) if cache is None else cache
         for i, layer in enumerate(self.layers):  # 1. (B, S, C)
-            name = f"layers.{i}"
-            x = cache.run(layer, x, mask=mask, key=child(key, name), recorder=child(recorder, name))
-        return self._finish(x, mask, key, cache), cache  # 2.
+            x = cache.run(layer, x, context=context.child(f"layers.{i}"))
+        return self._finish(x, context, cache), cache  # 2.
 
     def backward(self, dy: Array, cache: CacheStack) -> Array:
         """dy (B, S, C) to dx (B, S, C)."""
@@ -121,26 +113,13 @@ class DecoderStack(_Stack):
     layer_class = DecoderLayer
 
     def forward(
-        self,
-        x: Array,
-        memory: Array,
-        *,
-        mask: AttentionMask = ALL_VISIBLE,
-        memory_mask: AttentionMask = ALL_VISIBLE,
-        key: RandomKey | None = None,
-        recorder: AttentionRecorder | None = None,
-        cache: CacheStack | None = None,
+        self, x: Array, memory: Array, *, context: Context = INFERENCE, cache: CacheStack | None = None
     ) -> tuple[Array, CacheStack]:
-        """x (B, T, C) and memory (B, S, C) to y (B, T, C); masks, key and recorder as in DecoderLayer.
-
-        cache: in the place of a new one.
-        """
+        """x (B, T, C) and memory (B, S, C) to y (B, T, C); cache: in the place of a new one."""
         cache = CacheStack(self, recompute=self.recompute) if cache is None else cache
-        masks = {"mask": mask, "memory_mask": memory_mask}
         for i, layer in enumerate(self.layers):  # 1. (B, T, C)
-            name = f"layers.{i}"
-            x = cache.run(layer, x, memory, **masks, key=child(key, name), recorder=child(recorder, name))
-        return self._finish(x, mask, key, cache), cache  # 2.
+            x = cache.run(layer, x, memory, context=context.child(f"layers.{i}"))
+        return self._finish(x, context, cache), cache  # 2.
 
     def backward(self, dy: Array, cache: CacheStack) -> tuple[Array, Array]:
         """dy (B, T, C) to (dx (B, T, C), dmemory (B, S, C))."""

@@ -20,8 +20,7 @@ import numpy as np
 from npformer.backend import Arena, Backend
 from npformer.errors import ConfigError, ShapeError
 from npformer.functional import AttentionMask
-from npformer.layers import AttentionRecorder, CacheStack, DecodeState, EncoderStack, RandomKey
-from npformer.layers.call_tree import child
+from npformer.layers import CacheStack, Context, DecodeState, EncoderStack
 from npformer.models.config import DecoderConfig
 from npformer.models.inputs import next_tokens
 from npformer.models.one_sequence import OneSequence
@@ -96,16 +95,14 @@ class Decoder(OneSequence):
         mask = state.admit(tokens != self.config.pad_id)
         stop = state.length + tokens.shape[1]
         x = self.embedding(tokens) + state.position_encodings(tokens.shape[1])
-        logits = self.generator(self.decoder.step(x, state.layers, mask=mask))  # (B, n, V)
+        logits = self.generator(self.decoder.step(x, state.layers, Context(mask)))  # (B, n, V)
         state.length = stop
         return logits if several else logits[:, 0, :]
 
-    def _run(
-        self, cache: CacheStack, tokens: Array, key: RandomKey | None, recorder: AttentionRecorder | None
-    ) -> Array:
+    def _run(self, cache: CacheStack, tokens: Array, context: Context) -> Array:
         mask = AttentionMask(key_visible=tokens != self.config.pad_id, causal=True)
-        x = embed(cache, self.embedding, self.positions, self.dropout, tokens, child(key, "embedding"))
-        h = cache.run(self.decoder, x, mask=mask, key=child(key, "decoder"), recorder=child(recorder, "decoder"))
+        x = embed(cache, self.embedding, self.positions, self.dropout, tokens, context.child("embedding"))
+        h = cache.run(self.decoder, x, context=context.child("decoder", mask=mask))
         return cache.run(self.generator, h)
 
 

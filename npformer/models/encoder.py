@@ -19,8 +19,7 @@ import numpy as np
 from npformer.backend import Arena, Backend
 from npformer.functional import AttentionMask
 from npformer.functional.arrays import namespace
-from npformer.layers import AttentionRecorder, CacheStack, EncoderStack, RandomKey
-from npformer.layers.call_tree import child
+from npformer.layers import CacheStack, Context, EncoderStack
 from npformer.models.config import EncoderConfig
 from npformer.models.one_sequence import OneSequence
 from npformer.models.token_input import embed, embed_backward, new_output
@@ -53,12 +52,10 @@ class Encoder(OneSequence):
         dx = self.encoder.backward(dh, cache.pop())
         embed_backward(self.embedding, self.positions, self.dropout, dx, cache)
 
-    def _run(
-        self, cache: CacheStack, tokens: Array, key: RandomKey | None, recorder: AttentionRecorder | None
-    ) -> Array:
+    def _run(self, cache: CacheStack, tokens: Array, context: Context) -> Array:
         mask = AttentionMask(key_visible=tokens != self.config.pad_id)
-        x = embed(cache, self.embedding, self.positions, self.dropout, tokens, child(key, "embedding"))
-        h = cache.run(self.encoder, x, mask=mask, key=child(key, "encoder"), recorder=child(recorder, "encoder"))
+        x = embed(cache, self.embedding, self.positions, self.dropout, tokens, context.child("embedding"))
+        h = cache.run(self.encoder, x, context=context.child("encoder", mask=mask))
         if self.config.head == "sequence":
             h = cache.keep((h[:, 0, :], h.shape[1]))
         return cache.run(self.head, h)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from npformer.backend import Backend, get_backend
-from npformer.layers import AttentionRecorder, CacheStack, Dropout, Layer, NoCache, RandomKey
+from npformer.layers import INFERENCE, AttentionRecorder, CacheStack, Context, Dropout, Layer, RandomKey
 from npformer.models.config import DecoderConfig, EncoderConfig
 from npformer.models.inputs import token_ids
 from npformer.models.token_input import new_embedding, new_positions
@@ -39,23 +39,21 @@ class OneSequence(Layer):
         checked: the ids are on the device and checked already, so they are not read back. Raises ShapeError,
         DTypeError or TokenError for ids that are not (B, T) integers in range.
         """
-        cache = CacheStack(self)
-        return self._run(cache, tokens if checked else self._ids(tokens), key, recorder), cache
+        cache, context = CacheStack(self), Context(key=key, recorder=recorder)
+        return self._run(cache, tokens if checked else self._ids(tokens), context), cache
 
     def __call__(self, tokens: Array) -> Array:
         """The logits, without dropout and without a cache."""
-        return self._run(NoCache(self), self._ids(tokens), None, None)
+        return self._run(CacheStack(self, inference=True), self._ids(tokens), INFERENCE)
 
     def attention_weights(self, tokens: Array) -> dict[str, Array]:
         """Name of each attention -> its weights (B, H, T, T), in the order in which they are computed."""
         recorder = AttentionRecorder()
-        self._run(NoCache(self), self._ids(tokens), None, recorder)
+        self._run(CacheStack(self, inference=True), self._ids(tokens), Context(recorder=recorder))
         return recorder.weights
 
     def _ids(self, tokens: Array) -> Array:
         return token_ids("tokens", tokens, self.embedding.weight.data.shape[0], self.backend)
 
-    def _run(
-        self, cache: CacheStack, tokens: Array, key: RandomKey | None, recorder: AttentionRecorder | None
-    ) -> Array:
+    def _run(self, cache: CacheStack, tokens: Array, context: Context) -> Array:
         raise NotImplementedError(f"{type(self).__name__} must define _run")

@@ -8,7 +8,16 @@ import numpy as np
 
 from npformer.backend import Backend
 from npformer.errors import ConfigError
-from npformer.layers import CacheStack, Dropout, Embedding, LearnedPositions, Linear, RandomKey, SinusoidalPositions
+from npformer.layers import (
+    INFERENCE,
+    CacheStack,
+    Context,
+    Dropout,
+    Embedding,
+    LearnedPositions,
+    Linear,
+    SinusoidalPositions,
+)
 from npformer.models.config import ModelConfig
 from npformer.typing import Array
 
@@ -43,13 +52,13 @@ def embed(
     positions: Positions,
     dropout: Dropout,
     tokens: Array,
-    key: RandomKey | None,
+    context: Context = INFERENCE,
 ) -> Array:
     """tokens (B, T) to x (B, T, C)."""
     x = cache.run(embedding, tokens)
     if positions is not None:
         x = cache.run(positions, x)
-    return cache.run(dropout, x, key=key)
+    return cache.run(dropout, x, context=context)
 
 
 def embed_backward(embedding: Embedding, positions: Positions, dropout: Dropout, dx: Array, cache: CacheStack) -> None:

@@ -35,17 +35,17 @@ from npformer.backend import Arena, Backend, get_backend
 from npformer.errors import ShapeError
 from npformer.functional import AttentionMask
 from npformer.layers import (
+    INFERENCE,
     AttentionRecorder,
     CacheStack,
+    Context,
     DecoderStack,
     DecodeState,
     Dropout,
     EncoderStack,
     Layer,
-    NoCache,
     RandomKey,
 )
-from npformer.layers.call_tree import child
 from npformer.models.config import TransformerConfig
 from npformer.models.inputs import next_tokens, token_ids
 from npformer.models.token_input import embed, embed_backward, new_embedding, new_output, new_positions, position_rows
@@ -94,16 +94,15 @@ class Transformer(Layer):
         checked: the ids are on the device and checked already, so they are not read back. Raises ShapeError,
         DTypeError or TokenError for ids that are not (B, T) integers in range.
         """
-        cache = CacheStack(self)
+        cache, context = CacheStack(self), Context(key=key, recorder=recorder)
         if not checked:
             src, tgt_in = self._ids(src, tgt_in)
-        memory, memory_mask = self._encode(cache, src, key, recorder)
-        return self._decode(cache, tgt_in, memory, memory_mask, key, recorder), cache
+        return self._decode(cache, tgt_in, *self._encode(cache, src, context), context), cache
 
     def __call__(self, src: Array, tgt_in: Array) -> Array:
         """The logits (B, T, V), without dropout and without a cache."""
-        src, tgt_in = self._ids(src, tgt_in)
-        return self._decode(NoCache(self), tgt_in, *self._encode(NoCache(self), src))
+        cache, (src, tgt_in) = CacheStack(self, inference=True), self._ids(src, tgt_in)
+        return self._decode(cache, tgt_in, *self._encode(cache, src))
 
     def backward(self, dlogits: Array, cache: CacheStack) -> None:
         """Add to the gradient of every parameter, given dlogits (B, T, V)."""
@@ -115,19 +114,20 @@ class Transformer(Layer):
 
     def attention_weights(self, src: Array, tgt_in: Array) -> dict[str, Array]:
         """Name of each attention -> its weights (B, H, T, S), in the order in which they are computed."""
-        recorder, (src, tgt_in) = AttentionRecorder(), self._ids(src, tgt_in)
-        self._decode(NoCache(self), tgt_in, *self._encode(NoCache(self), src, None, recorder), None, recorder)
+        cache, (src, tgt_in) = CacheStack(self, inference=True), self._ids(src, tgt_in)
+        context = Context(recorder=(recorder := AttentionRecorder()))
+        self._decode(cache, tgt_in, *self._encode(cache, src, context), context)
         return recorder.weights
 
     def encode(self, src: Array) -> tuple[Array, AttentionMask]:
         """For decoding: src (B, S) to the memory (B, S, C) and the mask of its padding."""
         src = token_ids("src", src, self.config.src_vocab_size, self.backend)
-        return self._encode(NoCache(self), src)
+        return self._encode(CacheStack(self, inference=True), src)
 
     def decode(self, tgt_in: Array, memory: Array, memory_mask: AttentionMask) -> Array:
         """For decoding: tgt_in (B, T) and what encode returned to logits (B, T, V)."""
         tgt_in = token_ids("tgt_in", tgt_in, self.config.tgt_vocab_size, self.backend)
-        return self._decode(NoCache(self), tgt_in, memory, memory_mask)
+        return self._decode(CacheStack(self, inference=True), tgt_in, memory, memory_mask)
 
     def start(
         self, src: Array, max_len: int, *, encode: Callable[[Array], tuple[Array, AttentionMask]] | None = None
@@ -159,7 +159,7 @@ class Transformer(Layer):
         mask = state.admit(tokens != self.config.pad_id)
         stop = state.length + tokens.shape[1]
         x = self.tgt_embedding(tokens) + state.positions[state.length : stop, :]
-        h = self.decoder.step(x, state.layers, mask=mask, memory_mask=state.memory_mask)
+        h = self.decoder.step(x, state.layers, Context(mask, state.memory_mask))
         logits = self.generator(h)  # (B, n, V)
         state.length = stop
         return logits if several else logits[:, 0, :]
@@ -172,13 +172,10 @@ class Transformer(Layer):
             raise ShapeError(f"tgt_in: expected (B={src.shape[0]}, T) like src, got {tuple(tgt_in.shape)}")
         return src, tgt_in
 
-    def _encode(
-        self, cache: CacheStack, src: Array, key: RandomKey | None = None, recorder: AttentionRecorder | None = None
-    ) -> tuple[Array, AttentionMask]:
+    def _encode(self, cache: CacheStack, src: Array, context: Context = INFERENCE) -> tuple[Array, AttentionMask]:
         mask = AttentionMask(key_visible=src != self.config.pad_id)
-        x = embed(cache, self.src_embedding, self.src_positions, self.dropout, src, child(key, "src_embedding"))
-        memory = cache.run(self.encoder, x, mask=mask, key=child(key, "encoder"), recorder=child(recorder, "encoder"))
-        return memory, mask
+        x = embed(cache, self.src_embedding, self.src_positions, self.dropout, src, context.child("src_embedding"))
+        return cache.run(self.encoder, x, context=context.child("encoder", mask=mask)), mask
 
     def _decode(
         self,
@@ -186,11 +183,9 @@ class Transformer(Layer):
         tgt_in: Array,
         memory: Array,
         memory_mask: AttentionMask,
-        key: RandomKey | None = None,
-        recorder: AttentionRecorder | None = None,
+        context: Context = INFERENCE,
     ) -> Array:
         mask = AttentionMask(key_visible=tgt_in != self.config.pad_id, causal=True)
-        z = embed(cache, self.tgt_embedding, self.tgt_positions, self.dropout, tgt_in, child(key, "tgt_embedding"))
-        masks = {"mask": mask, "memory_mask": memory_mask}
-        h = cache.run(self.decoder, z, memory, **masks, key=child(key, "decoder"), recorder=child(recorder, "decoder"))
+        z = embed(cache, self.tgt_embedding, self.tgt_positions, self.dropout, tgt_in, context.child("tgt_embedding"))
+        h = cache.run(self.decoder, z, memory, context=context.child("decoder", mask=mask, memory_mask=memory_mask))
         return cache.run(self.generator, h)

@@ -19,6 +19,7 @@ from npformer.functional import AttentionMask
 from npformer.layers import (
     BatchNorm,
     CacheStack,
+    Context,
     Conv1d,
     DecoderLayer,
     DecoderStack,
@@ -91,25 +92,26 @@ def layer_cases() -> Iterator[Case]:
     yield layer("SinusoidalPositions", SinusoidalPositions, {}, x)
     yield layer("LearnedPositions", LearnedPositions, {"max_seq_len": 5, "d_model": 4}, x)
     yield layer("LayerNorm", LayerNorm, {"d_model": 4}, x)
-    yield layer("Dropout", Dropout, {"rate": 0.3}, x, key=KEY)
+    yield layer("Dropout", Dropout, {"rate": 0.3}, x, context=Context(key=KEY))
     heads = {"d_model": 4, "num_heads": 2, "dropout": 0.3}
-    yield layer("MultiHeadAttention: self", MultiHeadAttention, heads, x, mask=causal, key=KEY)
-    yield layer("MultiHeadAttention: cross", MultiHeadAttention, heads, x, memory, mask=memory_visible, key=KEY)
-    nothing_visible = AttentionMask(np.zeros((2, 3), dtype=bool) | [[True], [False]])
-    yield layer("MultiHeadAttention: a sequence of padding alone", MultiHeadAttention, heads, x, mask=nothing_visible)
+    own, cross = Context(causal, key=KEY), Context(memory_mask=memory_visible, key=KEY)
+    yield layer("MultiHeadAttention: self", MultiHeadAttention, heads, x, context=own)
+    yield layer("MultiHeadAttention: cross", MultiHeadAttention, heads, x, memory, context=cross)
+    alone = Context(AttentionMask(np.zeros((2, 3), dtype=bool) | [[True], [False]]))  # nothing is visible
+    yield layer("MultiHeadAttention: a sequence of padding alone", MultiHeadAttention, heads, x, context=alone)
     for activation in ("relu", "gelu"):
         options = {"d_model": 4, "d_ff": 6, "activation": activation, "dropout": 0.3}
-        yield layer(f"FeedForward: {activation}", FeedForward, options, x, key=KEY)
-    yield layer("FeedForward: one layer used twice", Twice, {"d_model": 4, "d_ff": 6}, x, key=KEY)
+        yield layer(f"FeedForward: {activation}", FeedForward, options, x, context=Context(key=KEY))
+    yield layer("FeedForward: one layer used twice", Twice, {"d_model": 4, "d_ff": 6}, x, context=Context(key=KEY))
     for norm_order, activation in (("post", "relu"), ("pre", "gelu")):
         both = size | {"norm_order": norm_order, "activation": activation}
         variant = f"{norm_order}, {activation}"
-        yield layer(f"EncoderLayer: {variant}", EncoderLayer, both, x, mask=visible, key=KEY)
-        masks = {"mask": causal, "memory_mask": memory_visible}
-        yield layer(f"DecoderLayer: {variant}", DecoderLayer, both, x, memory, **masks, key=KEY)
+        yield layer(f"EncoderLayer: {variant}", EncoderLayer, both, x, context=Context(visible, key=KEY))
+        context = Context(causal, memory_visible, KEY)
+        yield layer(f"DecoderLayer: {variant}", DecoderLayer, both, x, memory, context=context)
         stack = both | {"num_layers": 2, "final_norm": norm_order == "post"}
-        yield layer(f"EncoderStack: {variant}", EncoderStack, stack, x, mask=visible, key=KEY)
-        yield layer(f"DecoderStack: {variant}", DecoderStack, stack, x[:, :2], memory[:, :3], key=KEY)
+        yield layer(f"EncoderStack: {variant}", EncoderStack, stack, x, context=Context(visible, key=KEY))
+        yield layer(f"DecoderStack: {variant}", DecoderStack, stack, x[:, :2], memory[:, :3], context=Context(key=KEY))
 
 
 def model_cases() -> Iterator[Case]:
@@ -149,7 +151,7 @@ def variant_layer_cases() -> Iterator[Case]:
     yield layer("RelativeBias", RelativeBias, {"num_heads": 3, "num_buckets": 4, "max_distance": 3}, 3, 5)
     options = {"num_heads": 2, "num_buckets": 3, "max_distance": 3, "causal": True}
     yield layer("RelativeBias: causal, offset", RelativeBias, options, 2, 5, 3)
-    yield layer("BatchNorm: training, padding", BatchNorm, {"d_model": 4}, x, visible=seen.key_visible, training=True)
+    yield layer("BatchNorm: training, padding", BatchNorm, {"d_model": 4}, x, context=Context(seen, key=KEY))
     yield layer("BatchNorm: inference", BatchNorm, {"d_model": 4}, x)
     yield layer("Gru: padding", Gru, {"c_in": 4, "d_model": 6}, x, start, visible=seen.key_visible)
     yield layer("Conv1d", Conv1d, {"c_in": 4, "c_out": 3, "kernel_size": 4}, x)
@@ -166,8 +168,8 @@ def _layers_of_layers(x: HostArray, memory: HostArray, seen: AttentionMask, caus
     def both(variant: str, key: RandomKey | None, **changes: Any) -> tuple[Case, Case]:
         options = {"d_model": 4, "num_heads": 2, "d_ff": 6, "dropout": 0.3} | changes
         return (
-            layer(f"EncoderLayer: {variant}", EncoderLayer, options, x, mask=seen, key=key),
-            layer(f"DecoderLayer: {variant}", DecoderLayer, options, x, memory, mask=causal, key=key),
+            layer(f"EncoderLayer: {variant}", EncoderLayer, options, x, context=Context(seen, key=key)),
+            layer(f"DecoderLayer: {variant}", DecoderLayer, options, x, memory, context=Context(causal, key=key)),
         )
 
     for (name, attention), order in zip(SELF_ATTENTIONS.items(), ORDERS * 4, strict=False):
@@ -184,7 +186,7 @@ def _with_attention(name: str, attention: SelfAttention, x: HostArray, mask: Att
     def make(**arguments: Any) -> MultiHeadAttention:
         return attention.build(x.shape[-1], 1 if attention.position_encoding == "rotary" else 2, seed=0, **arguments)
 
-    return layer(name, make, {"dropout": 0.3}, x, mask=mask, key=KEY)
+    return layer(name, make, {"dropout": 0.3}, x, context=Context(mask, key=KEY))
 
 
 def combinations() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -241,10 +243,10 @@ class Twice(Layer):
         super().__init__(backend)
         self.feed_forward = FeedForward(d_model, d_ff, activation="gelu", dropout=0.3, backend=backend)
 
-    def forward(self, x: Array, key: RandomKey) -> tuple[Array, CacheStack]:
+    def forward(self, x: Array, *, context: Context) -> tuple[Array, CacheStack]:
         cache = CacheStack(self)
-        x = cache.keep(self.feed_forward.forward(x, key=key.child("first")))
-        return cache.keep(self.feed_forward.forward(x, key=key.child("second"))), cache
+        x = cache.keep(self.feed_forward.forward(x, context=context.child("first")))
+        return cache.keep(self.feed_forward.forward(x, context=context.child("second"))), cache
 
     def backward(self, dy: Array, cache: CacheStack) -> Array:
         dx = self.feed_forward.backward(dy, cache.pop())

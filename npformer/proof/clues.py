@@ -17,6 +17,7 @@ from npformer.functional.dropout import dropout_threshold
 from npformer.layers import Layer, RandomKey
 from npformer.proof.diagnosis import Clues
 from npformer.proof.in_float64 import attributes
+from npformer.proof.inputs import unpacked
 from npformer.proof.mutants import Mutant, mutants, nested_mutants
 from npformer.proof.subject import PairSubject, Subject, Upstream, subject
 from npformer.typing import HostArrays
@@ -27,7 +28,7 @@ EXPLANATIONS: list[Callable[[str], Sequence[Mutant]]] = []
 
 def clues_of(target: Any, inputs: Sequence[Any], options: Mapping[str, Any]) -> Clues:
     """Sizes, tokens, masks and heads, as far as they appear in inputs, options and the target's attributes."""
-    given = [*inputs, *options.values()]
+    given = [*inputs, *unpacked(options).values()]
     tokens = next((np.asarray(x) for x in given if isinstance(x, np.ndarray) and x.dtype.kind in "iu"), None)
     masks = (x.key_visible for x in given if isinstance(x, AttentionMask) and x.key_visible is not None)
     return Clues(

@@ -16,7 +16,7 @@ from npformer.backend import Ops, Pair
 from npformer.backend.ops import add_into
 from npformer.functional.arrays import namespace
 from npformer.layers import Layer
-from npformer.layers.residual import is_own_layer_norm
+from npformer.layers.norms import joins
 from npformer.proof.in_float64 import attributes
 from npformer.proof.inputs import as_tuple, like, parameter_names
 from npformer.typing import HostArray
@@ -99,7 +99,7 @@ def listening(target: Any, watch: Watch | None = None, known: Sequence[Call] = (
             shown = f"{type(target).__name__}{'.' if name else ''}{name}"
             ops = Ops(**{op: ear.pair(shown, op, pair) for op, pair in vars(layer.backend.ops).items()})
             new: dict[str, Any] = {"backend": replace(layer.backend, ops=ops)}
-            if layer is target or not is_own_layer_norm(layer):
+            if layer is target or not joins(layer):
                 new["forward"] = partial(ear.forward, shown, layer, layer.forward)
                 new["backward"] = partial(ear.backward, layer, layer.backward)
             stack.enter_context(attributes(layer, **new))

@@ -11,7 +11,7 @@ from typing import Any
 
 from npformer._version import __version__
 from npformer.layers.owner import Owner
-from npformer.proof.inputs import as_tuple, is_float
+from npformer.proof.inputs import as_tuple, is_float, unpacked
 from npformer.proof.jacobian import gradient_names
 from npformer.proof.listening import Call, inputs_of, shown_name
 from npformer.proof.parameter_parts import aliases
@@ -112,7 +112,7 @@ class _Writer:
     def _call(self, call: Call, seen: Seen, use: int) -> CallOf:
         is_pair = isinstance(call.target, tuple)
         names = inputs_of(call) if call.number else self.found.checked.input_names
-        inputs = [*zip(names, seen.inputs, strict=True), *call.options.items()]
+        inputs = [*zip(names, seen.inputs, strict=True), *unpacked(call.options).items()]
         backward_time = call.backward_time
         return {
             "id": call.number,

@@ -9,7 +9,7 @@ import pytest
 from npformer import greedy, layers
 from npformer.backend import get_backend
 from npformer.engine.static import is_static
-from npformer.layers import FeedForward, Layer, ScaledDotProduct
+from npformer.layers import INFERENCE, FeedForward, Layer, ScaledDotProduct
 from npformer.layers.owner import Owner
 from npformer.models import Decoder, Encoder, Transformer
 
@@ -38,12 +38,12 @@ class Foreign:
     forward = ScaledDotProduct.forward
 
 
-def less(self, x, key=None):
-    y, cache = OWN_FORWARD(self, x, key)
+def less(self, x, *, context=INFERENCE):
+    y, cache = OWN_FORWARD(self, x, context=context)
     return y - 3 * np.sign(x), cache
 
 
-WRAPPED = wraps(OWN_FORWARD)(lambda *given: less(*given))
+WRAPPED = wraps(OWN_FORWARD)(lambda *given, **how: less(*given, **how))
 
 
 @pytest.mark.parametrize(("statement", "expected"), [

@@ -10,7 +10,7 @@ from npformer.lab.grader.runner import run
 from npformer.lab.grader.source import read_source
 from npformer.lab.grader.templates import template
 from npformer.lab.grader.tree import decode, named
-from npformer.layers import DecoderLayer, EncoderLayer, MultiHeadAttention
+from npformer.layers import Context, DecoderLayer, EncoderLayer, MultiHeadAttention
 from tests.lab.learner import answered, each_exercise
 
 
@@ -116,7 +116,9 @@ def _layer(name, a, backend):
     for key, parameter in parameters.items():
         parameter.data[...] = values[key]
     masks = {key.replace("visible", "mask"): _mask(a[key]) for key in ("visible", "memory_visible") if key in a}
-    return layer(*(a[key] for key in ("x", "memory") if key in a), **masks)
+    if name == "multi_head_attention" and masks:
+        masks = {"memory_mask": masks["mask"]}
+    return layer(*(a[key] for key in ("x", "memory") if key in a), context=Context(**masks))
 
 
 def _attention_params(params):

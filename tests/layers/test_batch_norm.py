@@ -4,16 +4,21 @@ import numpy as np
 import pytest
 
 from npformer.backend.timing import Clock, timed_backend
-from npformer.layers import BatchNorm
+from npformer.functional import AttentionMask
+from npformer.layers import INFERENCE, BatchNorm, Context, RandomKey
 from npformer.layers.batch_norm import statistics_in
 
 X = np.random.default_rng(0).normal(2.0, 3.0, size=(4, 5, 3))
 VISIBLE = np.arange(5) < np.array([[5], [3], [2], [4]])
 
 
-def seen_by(norm, x, **options):
+def training(visible=None):
+    return Context(AttentionMask(visible), key=RandomKey(0))
+
+
+def seen_by(norm, x, visible=None):
     """What norm saw in a training forward."""
-    (seen,) = statistics_in(norm.forward(x, training=True, **options)[1])
+    (seen,) = statistics_in(norm.forward(x, context=training(visible))[1])
     return seen
 
 
@@ -33,7 +38,7 @@ def test_statistics_are_seen_on_the_clock_too(any64):
 
 def test_a_forward_changes_no_running_statistics_and_inference_uses_them(numpy64):
     norm = BatchNorm(3, momentum=1.0, eps=0.0, backend=numpy64)
-    norm.forward(X, training=True)
+    norm.forward(X, context=training())
     assert np.array_equal(norm(X), X)  # mean 0, variance 1 still
     norm.remember(seen_by(norm, X))
     tokens = X.reshape(-1, 3)
@@ -51,6 +56,6 @@ def test_padding_alone_and_a_single_token_leave_finite_statistics(numpy64):
 
 def test_in_training_a_token_depends_on_its_neighbours_and_in_inference_not(numpy64):
     norm = BatchNorm(3, backend=numpy64)
-    for training in (True, False):
-        whole, alone = (norm(x, training=training) for x in (X, X[:1]))
-        assert np.array_equal(whole[:1], alone) != training
+    for context in (training(), INFERENCE):
+        whole, alone = (norm(x, context=context) for x in (X, X[:1]))
+        assert np.array_equal(whole[:1], alone) == (context is INFERENCE)

@@ -1,13 +1,12 @@
 """Caches are used once, freed while backward runs, and not kept at all in inference."""
 
 import weakref
-from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from npformer.errors import CacheUsedError
-from npformer.layers import CacheStack, EncoderStack, LayerCache, NoCache
+from npformer.layers import CacheStack, EncoderStack
 from tests.outputs import used_cache_text
 from tests.proof.functions import normal
 from tests.proof.small_models import SRC, TGT, model
@@ -32,25 +31,8 @@ def test_an_entry_is_freed_when_it_is_popped():
     assert alive() is None
 
 
-def test_a_layer_cache_is_opened_once_and_keeps_nothing_then():
-    class Kept(NamedTuple):
-        first: Any
-        second: Any
-
-    first = np.ones(3)
-    alive = weakref.ref(first)
-    cache = LayerCache(object(), Kept(first, "second"))
-    del first
-    assert [type(part) for part in cache] == [np.ndarray, str]
-    assert cache.open().second == "second"
-    assert alive() is None
-    assert list(cache) == []
-    with pytest.raises(CacheUsedError, match=f"^{used_cache_text('object')}$"):
-        cache.open()
-
-
-def test_no_cache_keeps_nothing():
-    cache = NoCache(object())
+def test_for_inference_nothing_is_kept():
+    cache = CacheStack(object(), inference=True)
     assert cache.keep(("y", "cache")) == "y"
     assert len(cache) == 0
 
@@ -61,15 +43,14 @@ def live_caches(monkeypatch):
     alive = weakref.WeakSet()
     counts = []
 
-    for kind in (CacheStack, LayerCache):
-        make = kind.__init__
+    make = CacheStack.__init__
 
-        def counting(self, *given, make=make):
-            make(self, *given)
-            alive.add(self)
-            counts.append(len(alive))
+    def counting(self, *given, **how):
+        make(self, *given, **how)
+        alive.add(self)
+        counts.append(len(alive))
 
-        monkeypatch.setattr(kind, "__init__", counting)
+    monkeypatch.setattr(CacheStack, "__init__", counting)
     yield counts
     assert len(alive) == 0, "something outlived the test"
 

@@ -5,8 +5,7 @@ import re
 import pytest
 
 from npformer.errors import ConfigError
-from npformer.layers import AttentionRecorder, RandomKey
-from npformer.layers.call_tree import child, draw
+from npformer.layers import INFERENCE, AttentionRecorder, Context, RandomKey
 from tests.proof.small_models import SRC, TGT, model
 
 KEY = RandomKey(seed=3, step=5, micro=1)
@@ -31,10 +30,10 @@ def test_a_seed_outside_64_bits_is_refused(seed):
 
 
 def test_no_key_and_no_rate_draw_nothing():
-    assert child(None, "encoder") is None
-    assert draw(None, "dropout", 0.5) is None
-    assert draw(KEY, "dropout", 0.0) is None
-    drawn = draw(KEY, "dropout", 0.5)
+    assert INFERENCE.child("encoder") == INFERENCE
+    assert INFERENCE.draw("dropout", 0.5) is None
+    assert Context(key=KEY).draw("dropout", 0.0) is None
+    drawn = Context(key=KEY).draw("dropout", 0.5)
     assert drawn == (3, 5, 1, KEY.child("dropout").site, 0.5, 0)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from npformer.errors import ShapeError
 from npformer.functional import AttentionMask
-from npformer.layers import AttentionRecorder, MultiHeadAttention
+from npformer.layers import AttentionRecorder, Context, MultiHeadAttention
 from npformer.proof.case import shaken
 from tests.proof.functions import normal
 
@@ -44,7 +44,7 @@ def test_self_attention_equals_loops(layer):
     x, recorder = normal(2, 5, 6), AttentionRecorder()
     causal = np.tril(np.ones((5, 5), dtype=bool)) & VISIBLE[:, None, :]
     expected, weights = by_loops(layer, x, x, causal)  # (2, 0) sees nothing: weights and heads are 0
-    y = layer(x, mask=AttentionMask(VISIBLE, causal=True), recorder=recorder.child("here"))
+    y = layer(x, context=Context(AttentionMask(VISIBLE, causal=True), recorder=recorder.child("here")))
     np.testing.assert_allclose(y, expected, rtol=1e-12, atol=1e-13)
     np.testing.assert_allclose(recorder.weights["here"], weights, rtol=1e-12, atol=1e-14)
     assert not weights[1, :, 0].any()

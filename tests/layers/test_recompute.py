@@ -9,7 +9,7 @@ import pytest
 from npformer.backend import get_backend
 from npformer.errors import CacheUsedError
 from npformer.functional import AttentionMask
-from npformer.layers import AttentionRecorder, DecoderStack, EncoderStack, RandomKey
+from npformer.layers import AttentionRecorder, Context, DecoderStack, EncoderStack, RandomKey
 from npformer.models import Transformer, TransformerConfig
 from npformer.proof.case import shaken
 from tests.proof.functions import normal
@@ -32,7 +32,7 @@ def inputs_of(kind, dtype):
 
 def backpropagated(stack, inputs, key):
     """y, the gradients of the inputs and those of the parameters, to the bit."""
-    y, cache = stack.forward(*inputs, mask=AttentionMask(VISIBLE, causal=True), key=key)
+    y, cache = stack.forward(*inputs, context=Context(AttentionMask(VISIBLE, causal=True), key=key))
     gradients = stack.backward(np.cos(y), cache)
     gradients = gradients if isinstance(gradients, tuple) else (gradients,)
     return [a.tobytes() for a in (y, *gradients, *(p.grad for _, p in stack.named_parameters()))]
@@ -77,7 +77,7 @@ def test_a_model_recomputes_both_its_stacks(changes, any64, monkeypatch):
 @STACKS
 def test_used_twice_it_says_so_and_adds_nothing(kind, numpy64):
     stack = build(kind, numpy64, recompute=True)
-    y, cache = stack.forward(*inputs_of(kind, "float64"), key=KEY)
+    y, cache = stack.forward(*inputs_of(kind, "float64"), context=Context(key=KEY))
     stack.backward(np.ones_like(y), cache)
     before = [p.grad.copy() for _, p in stack.named_parameters()]
     with pytest.raises(CacheUsedError, match=rf"^{kind.__name__}\.backward: expected a fresh cache"):
@@ -91,8 +91,8 @@ def test_two_caches_of_one_stack_do_not_mix(kind, numpy64):
     alone = backpropagated(stack, inputs_of(kind, "float64"), KEY)
     stack.zero_grad()
     inputs = inputs_of(kind, "float64")
-    y, cache = stack.forward(*inputs, mask=AttentionMask(VISIBLE, causal=True), key=KEY)
-    stack.forward(*(2 * x for x in inputs), key=RandomKey(9))  # another batch, in between
+    y, cache = stack.forward(*inputs, context=Context(AttentionMask(VISIBLE, causal=True), key=KEY))
+    stack.forward(*(2 * x for x in inputs), context=Context(key=RandomKey(9)))  # another batch, in between
     stack.backward(np.cos(y), cache)
     assert [p.grad.tobytes() for _, p in stack.named_parameters()] == alone[-len(list(stack.named_parameters())) :]
 
@@ -101,7 +101,7 @@ def held(stack, inputs):
     """Bytes that forward leaves behind for backward, and the most that backward needs beside them."""
     tracemalloc.start()
     try:
-        y, cache = stack.forward(*inputs, key=KEY)
+        y, cache = stack.forward(*inputs, context=Context(key=KEY))
         left = tracemalloc.get_traced_memory()[0]
         tracemalloc.reset_peak()
         stack.backward(y, cache)
@@ -132,7 +132,8 @@ def test_inference_is_not_affected(kind, norm_order, numpy64):
     remembering, recomputing = (build(kind, numpy64, recompute, norm_order=norm_order) for recompute in (False, True))
     inputs = inputs_of(kind, "float64")
     watches = AttentionRecorder(), AttentionRecorder()
-    assert np.array_equal(remembering(*inputs, recorder=watches[0]), recomputing(*inputs, recorder=watches[1]))
+    contexts = [Context(recorder=watch) for watch in watches]
+    assert np.array_equal(remembering(*inputs, context=contexts[0]), recomputing(*inputs, context=contexts[1]))
     assert list(watches[0].weights) == list(watches[1].weights)
     y, cache = recomputing.forward(*inputs)
     assert np.array_equal(y, recomputing(*inputs))

@@ -9,7 +9,9 @@ import npformer as npf
 from npformer.backend import Pair
 from npformer.functional import AttentionMask
 from npformer.layers import (
+    INFERENCE,
     BatchNorm,
+    Context,
     DecoderLayer,
     EncoderLayer,
     EncoderStack,
@@ -18,7 +20,7 @@ from npformer.layers import (
     Parameter,
     RandomKey,
 )
-from npformer.layers.residual import is_own_layer_norm
+from npformer.layers.norms import joins
 from npformer.proof.case import shaken
 from tests.proof.small_models import MEMORY, X
 
@@ -37,7 +39,7 @@ class Gain(Layer):
         super().__init__(backend)
         self.gamma = Parameter("gamma", backend.array(np.linspace(0.5, 2, d_model)))
 
-    def forward(self, x):
+    def forward(self, x, *, context=INFERENCE):
         return x * self.gamma.data, x
 
     def backward(self, dy, x):
@@ -48,7 +50,7 @@ class Gain(Layer):
 class Twice(LayerNorm):
     """LayerNorm, and times 2."""
 
-    def forward(self, x):
+    def forward(self, x, *, context=INFERENCE):
         y, cache = super().forward(x)
         return 2 * y, cache
 
@@ -57,12 +59,10 @@ class Twice(LayerNorm):
 
 
 class Told(Gain):
-    """The same as an attention, a norm over the batch and a feed-forward: it notes what it is told beside x."""
+    """The same as an attention, a norm and a feed-forward: it notes what it is told beside x."""
 
-    over_batch = True
-
-    def forward(self, x, **told):
-        TOLD.append(told)
+    def forward(self, x, *, context=INFERENCE):
+        TOLD.append(context)
         return super().forward(x)
 
 
@@ -89,39 +89,37 @@ def with_norms(norm, layer):
 def test_each_sublayer_reads_the_stream_and_adds_to_it(kind, norm_order, norm, numpy64):
     layer, norms = with_norms(norm, kind(**SIZE, norm_order=norm_order, dropout=0.2, backend=numpy64))
     shaken(layer)
-    parts = [lambda h: layer.self_attention(h, mask=MASK), layer.feed_forward]
-    inputs, masks, x = [X], {"mask": MASK}, X
+    parts = [lambda h: layer.self_attention(h, context=Context(MASK)), layer.feed_forward]
+    inputs, x = [X], X
     if kind is DecoderLayer:
-        inputs, masks = [X, MEMORY], {"mask": MASK, "memory_mask": MEMORY_MASK}
-        parts.insert(1, lambda h: layer.cross_attention(h, MEMORY, mask=MEMORY_MASK))
+        inputs = [X, MEMORY]
+        parts.insert(1, lambda h: layer.cross_attention(h, MEMORY, context=Context(memory_mask=MEMORY_MASK)))
     for f, normed in zip(parts, norms, strict=True):
         x = normed(x + f(x)) if norm_order == "post" else x + f(normed(x))
-    np.testing.assert_allclose(layer(*inputs, **masks), x, rtol=1e-12)
+    np.testing.assert_allclose(layer(*inputs, context=Context(MASK, MEMORY_MASK)), x, rtol=1e-12)
     if norm is not LayerNorm:  # the catalogue's cases are with that
-        npf.gradcheck(layer, *inputs, **masks, key=KEY, elementwise=False).raise_if_failed()
+        context = Context(MASK, MEMORY_MASK, KEY)
+        npf.gradcheck(layer, *inputs, context=context, elementwise=False).raise_if_failed()
 
 
-def test_parts_get_only_the_arguments_that_they_take(told, numpy64):
+def test_parts_get_the_context_of_their_place_and_norms_that_of_the_layer(told, numpy64):
     layer, (norm1, _) = with_norms(Told, EncoderLayer(**SIZE, backend=numpy64))
     layer.self_attention = layer.feed_forward = norm1
     for key in (KEY, None):
-        layer.forward(X, mask=MASK, key=key)
-        as_norm = {"visible": MASK.key_visible, "training": key is not None}
-        keys = [key and key.child(name) for name in ("self_attention", "feed_forward")]
-        assert told == [{"mask": MASK, "key": keys[0], "recorder": None}, as_norm, {"key": keys[1]}, as_norm]
+        context = Context(MASK, key=key)
+        layer.forward(X, context=context)
+        assert told == [context.child("self_attention"), context, context.child("feed_forward"), context]
         told.clear()
 
 
-def test_which_norms_one_kernel_may_compute_with_the_sum(numpy64, monkeypatch):
+def test_which_norms_one_kernel_may_compute_with_the_sum(numpy64):
     class Named(LayerNorm):
         """Another name."""
 
     norms = [kind(4, backend=numpy64) for kind in (LayerNorm, Named, Gain, BatchNorm, Twice)]
-    assert [is_own_layer_norm(each) for each in (*norms, None)] == [True, True, False, False, False, False]
+    assert [joins(each) for each in (*norms, None)] == [True, True, False, False, False, False]
     norms[1].backward = norms[4].backward  # a method of its own, on this one
-    assert not is_own_layer_norm(norms[1])
-    monkeypatch.setattr(LayerNorm, "forward", Gain.forward)
-    assert not is_own_layer_norm(norms[0])
+    assert not joins(norms[1])
 
 
 @ORDERS
@@ -147,5 +145,5 @@ def test_a_plain_layer_stands_for_the_feed_forward_and_the_final_norm(norm_order
     for layer in stack.layers:
         layer.feed_forward = Gain(4, backend=numpy64)
     stack.norm = Gain(4, backend=numpy64)
-    npf.gradcheck(stack, X, key=KEY, elementwise=False).raise_if_failed()
+    npf.gradcheck(stack, X, context=Context(key=KEY), elementwise=False).raise_if_failed()
     np.testing.assert_array_equal(stack(X), stack.forward(X)[0])

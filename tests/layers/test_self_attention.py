@@ -7,6 +7,7 @@ from npformer.functional import AttentionMask, linear_attention_forward, rotary_
 from npformer.functional.relative_bias import relative_bias_forward
 from npformer.layers import (
     AttentionRecorder,
+    Context,
     MultiHeadAttention,
     SelfAttention,
 )
@@ -32,7 +33,7 @@ def heads(layer, name):
 
 def weights_of(layer, mask):
     recorder = AttentionRecorder()
-    layer(X, mask=mask, recorder=recorder.child("here"))
+    layer(X, context=Context(mask, recorder=recorder.child("here")))
     return recorder.weights["here"]
 
 
@@ -51,7 +52,7 @@ def test_rotary_turns_queries_and_keys_and_leaves_values(numpy64):
     weights = softmax(q @ k.swapaxes(2, 3) / 2, VISIBLE)
     np.testing.assert_allclose(weights_of(layer, CAUSAL), weights, rtol=1e-11, atol=1e-14)
     expected = layer.output((weights @ heads(layer, "value")).swapaxes(1, 2).reshape(2, 6, 8))
-    np.testing.assert_allclose(layer(X, mask=CAUSAL), expected, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(layer(X, context=Context(CAUSAL)), expected, rtol=1e-11, atol=1e-13)
 
 
 def test_a_relative_bias_is_added_to_the_scores(numpy64):
@@ -75,7 +76,9 @@ def test_local_attention_looks_at_near_keys(words, near, numpy64):
     scores = heads(layer, "query") @ heads(layer, "key").swapaxes(2, 3) / 2
     np.testing.assert_allclose(weights_of(layer, CAUSAL), softmax(scores, VISIBLE & near), rtol=1e-11, atol=1e-14)
     narrow = AttentionMask(SEEN, causal=True, **words)
-    np.testing.assert_allclose(layer(X, mask=CAUSAL), full(X, mask=narrow), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(
+        layer(X, context=Context(CAUSAL)), full(X, context=Context(narrow)), rtol=1e-12, atol=1e-14
+    )
 
 
 @pytest.mark.parametrize("position_encoding", ["absolute", "rotary"])
@@ -86,5 +89,5 @@ def test_linear_attention_is_its_operation_between_the_projections(position_enco
         q, k = rotary_forward(q)[0], rotary_forward(k)[0]
     out, _ = linear_attention_forward(q, k, v, CAUSAL)
     expected = layer.output(out.swapaxes(1, 2).reshape(2, 6, 8))
-    np.testing.assert_allclose(layer(X, mask=CAUSAL), expected, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(layer(X, context=Context(CAUSAL)), expected, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(weights_of(layer, CAUSAL) @ v, out, rtol=1e-11, atol=1e-14)

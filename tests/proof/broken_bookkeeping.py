@@ -3,7 +3,7 @@
 import numpy as np
 
 from npformer.functional import ALL_VISIBLE
-from npformer.layers import Dropout, FeedForward, Layer, LayerNorm, Linear, RandomKey
+from npformer.layers import INFERENCE, Context, Dropout, FeedForward, Layer, LayerNorm, Linear, RandomKey
 from npformer.proof.case import shaken
 from tests.proof.small_models import BACKEND, HIDDEN, MEMORY, X, broken
 
@@ -27,8 +27,8 @@ class OwnDice(Dropout):
         super().__init__(0.5, backend=BACKEND)
         self.rng = np.random.default_rng(0)
 
-    def forward(self, x, key=None):
-        return super().forward(x, RandomKey(int(self.rng.integers(1 << 30))))
+    def forward(self, x, *, context=INFERENCE):
+        return super().forward(x, context=Context(key=RandomKey(int(self.rng.integers(1 << 30)))))
 
 
 class StacksOnSelf(Linear):

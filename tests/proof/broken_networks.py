@@ -7,7 +7,7 @@ import numpy as np
 from npformer import functional as F  # noqa: N812
 from npformer.backend import plain_pair
 from npformer.functional import AttentionMask
-from npformer.layers import EncoderLayer, FeedForward, Layer, MultiHeadAttention, RandomKey, ScaledDotProduct
+from npformer.layers import Context, EncoderLayer, FeedForward, Layer, MultiHeadAttention, RandomKey, ScaledDotProduct
 from npformer.proof.case import shaken
 from tests.proof.broken_operations import LOGITS
 from tests.proof.small_models import BACKEND, HIDDEN, MEMORY, SRC, TGT, X, broken, model, with_ops
@@ -80,18 +80,23 @@ PRE = {"norm_order": "pre", "activation": "gelu"}
 LOSS = (F.cross_entropy_forward, F.cross_entropy_backward)
 SCORED = (LOGITS, TGT, 0, 0.1)
 TOP = {"bug": "memory-last-layer", "key": KEY}
+DRAWN, UNSEEN = Context(key=KEY), Context(memory_mask=HIDDEN)
 
 INSIDE = {
-    "dk doubled": broken("heads-query-key", lambda: heads(Flawed(1, 2, 1)), X, key=KEY),
-    "dq and dk swapped": broken("heads-query-key", heads, X, key=KEY, bug="attention-dq-dk-swapped"),
-    "dv doubled": broken("heads-value-output", lambda: heads(Flawed(1, 1, 2)), X, key=KEY),
+    "dk doubled": broken("heads-query-key", lambda: heads(Flawed(1, 2, 1)), X, context=DRAWN),
+    "dq and dk swapped": broken("heads-query-key", heads, X, context=DRAWN, bug="attention-dq-dk-swapped"),
+    "dv doubled": broken("heads-value-output", lambda: heads(Flawed(1, 1, 2)), X, context=DRAWN),
     "heads not moved back": broken("heads-value-output", heads, X, bug="heads-not-moved-back"),
-    "a thousandth in dK": broken("key-bias", lambda: heads(backend=ATTENTION), X, key=KEY),
+    "a thousandth in dK": broken("key-bias", lambda: heads(backend=ATTENTION), X, context=DRAWN),
     "the same, deep in a model": broken("key-bias", lambda: dropping(backend=ATTENTION), SRC, TGT, key=KEY),
     "dv halved": broken("value-bias", lambda: heads(Flawed(1, 1, 0.5)), X),
-    "attends to padding": broken("nothing-visible", heads, X, mask=BLIND, bug="softmax-minus-1e9"),
+    "attends to padding": broken("nothing-visible", heads, X, context=Context(BLIND), bug="softmax-minus-1e9"),
     "dropout forgotten": broken(
-        "relu-units", lambda: shaken(FeedForward(4, 6, dropout=0.3, backend=BACKEND)), X, key=KEY, bug="dropout-no-mask"
+        "relu-units",
+        lambda: shaken(FeedForward(4, 6, dropout=0.3, backend=BACKEND)),
+        X,
+        context=DRAWN,
+        bug="dropout-no-mask",
     ),
     "the same, in a model": broken("relu-units", dropping, SRC, TGT, key=KEY, bug="dropout-no-mask"),
     "biases averaged": broken("last-bias", dropping, SRC, TGT, bug="linear-bias-mean"),
@@ -112,7 +117,7 @@ INSIDE = {
 }
 WIRING = {
     "next token visible, layer": broken(
-        "causality", lambda: heads(dropout=0), X, mask=AttentionMask(causal=True), bug="causal-one-ahead"
+        "causality", lambda: heads(dropout=0), X, context=Context(AttentionMask(causal=True)), bug="causal-one-ahead"
     ),
     "next token visible, model": broken("causality", model, SRC, TGT, bug="causal-one-ahead"),
     "averages over time": broken("causality", lambda: Peeks(BACKEND), X),
@@ -122,7 +127,7 @@ WIRING = {
         "padding-invariance", lambda: model(tie_embeddings=True), SRC, TGT, bug="softmax-minus-1e9"
     ),
     "−1e9, layer": broken(
-        "padding-invariance", lambda: heads(dropout=0), X, MEMORY, mask=HIDDEN, bug="softmax-minus-1e9"
+        "padding-invariance", lambda: heads(dropout=0), X, MEMORY, context=UNSEEN, bug="softmax-minus-1e9"
     ),
     "−1e9, operation": broken(
         "padding-invariance", lambda: (F.attention_forward, F.attention_backward),

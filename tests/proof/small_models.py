@@ -48,8 +48,7 @@ class NoSkip(EncoderLayer):
     """Forgets in backward that x went past the feed-forward layer too."""
 
     def backward(self, dy, cache):
-        kept = cache.open()
-        dx, df = self.join_backward(dy, None, kept.join2)
-        dx = self.feed_forward.backward(df, kept.feed_forward)
-        dx, df = self.join_backward(dx, None, kept.join1)
-        return dx + self.self_attention.backward(df, kept.attention)
+        dx, df = self.join_backward(dy, None, cache.pop())
+        dx = self.feed_forward.backward(df, cache.pop())
+        dx, df = self.join_backward(dx, None, cache.pop())
+        return dx + self.self_attention.backward(df, cache.pop())

@@ -12,7 +12,7 @@ from benchmarks.faults.file_mutations import mutated, mutated_tree
 from npformer.backend import PLAIN, Pair, get_backend
 from npformer.errors import ConfigError, DataError, ShapeError
 from npformer.functional import LAYER_NORM, OPERATIONS
-from npformer.layers import BatchNorm, EncoderLayer, Layer
+from npformer.layers import BatchNorm, Context, EncoderLayer, Layer
 from npformer.layers.linear import Linear
 from npformer.proof import catalogue
 from npformer.proof.case import KEY, shaken
@@ -186,7 +186,7 @@ def test_tied_weights_have_a_contribution_from_each_use():
 
 
 def test_a_layer_used_twice_has_two_calls_and_two_contributions():
-    found = trace(Twice(4, 6, backend=BACKEND), TOKENS, key=KEY)
+    found = trace(Twice(4, 6, backend=BACKEND), TOKENS, context=Context(key=KEY))
     calls = [call for call in found.calls if call["type"] == "feed_forward"]
     assert [call["use"] for call in calls] == [1, 2]
     first, second = ({one["parameter"]: one["array"] for one in call["added"]} for call in calls)

@@ -9,7 +9,7 @@ import pytest
 
 from npformer.backend import Arena, Pair, get_backend
 from npformer.errors import ConfigError
-from npformer.layers import BatchNorm, FeedForward, Layer, Linear, Local
+from npformer.layers import INFERENCE, BatchNorm, FeedForward, Layer, Linear, Local
 from npformer.layers.parameter import Buffer
 from npformer.models import Decoder, DecoderConfig, Transformer, TransformerConfig
 from npformer.optim import Adam
@@ -93,7 +93,7 @@ class Nested(Layer):
         parts = self.parts.values() if isinstance(self.parts, dict) else self.parts
         return [part[0] if isinstance(part, tuple) else part for part in parts]
 
-    def forward(self, x, key=None):
+    def forward(self, x, *, context=INFERENCE):
         first, second = self.maps()
         h, kept = first.forward(x / 2 if self.notes else x)
         y, cache = second.forward(h)
@@ -134,9 +134,9 @@ def test_layers_in_containers_are_found_checked_and_trained(kind, backend):
     np.testing.assert_allclose(*values, rtol=0, atol=1e-9)
 
 
-def half(self, x, key=None):
+def half(self, x, *, context=INFERENCE):
     """A feed-forward's output, halved; its backward stays as it is."""
-    y, cache = FeedForward.forward(self, x, key)
+    y, cache = FeedForward.forward(self, x, context=context)
     return y / 2, cache
 
 

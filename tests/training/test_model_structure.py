@@ -11,7 +11,17 @@ import pytest
 
 from npformer.backend import Pair, get_backend
 from npformer.errors import CheckpointError
-from npformer.layers import BatchNorm, Dropout, Embedding, FeedForward, LayerNorm, Linear, Local, ScaledDotProduct
+from npformer.layers import (
+    INFERENCE,
+    BatchNorm,
+    Dropout,
+    Embedding,
+    FeedForward,
+    LayerNorm,
+    Linear,
+    Local,
+    ScaledDotProduct,
+)
 from npformer.layers.owner import Owner, walk
 from npformer.models import Decoder, DecoderConfig, EncoderConfig, Transformer, TransformerConfig, build_model, shapes
 from npformer.training import load, model_arrays, save
@@ -74,8 +84,8 @@ class Mine(FeedForward):
 
 
 class Halved(FeedForward):
-    def forward(self, x, key=None):
-        y, cache = super().forward(x, key)
+    def forward(self, x, *, context=INFERENCE):
+        y, cache = super().forward(x, context=context)
         return y / 2, cache
 
 

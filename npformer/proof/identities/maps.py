@@ -276,6 +276,6 @@ def batch_norm_shift(probe: Probe) -> Claims:
 
     So L does not change: <Σ_tokens dx, c> = 0. Padding does not move μ, but is moved along, so it belongs into the sum.
     """
-    if not probe.is_pair and probe.options.get("training") is not True:
+    if not probe.is_pair and "key" not in probe.options:
         raise DoesNotApply("in inference the statistics are constants, which do not move along")
     yield sum_is_0("Σ_tokens dx", probe.run().gradients["x"])

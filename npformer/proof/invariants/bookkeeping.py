@@ -8,7 +8,7 @@ import numpy as np
 
 from npformer.errors import CacheUsedError
 from npformer.functional import AttentionMask
-from npformer.proof.inputs import like
+from npformer.proof.inputs import like, unpacked
 from npformer.proof.invariants.invariant import invariant
 from npformer.proof.invariants.probe import Probe, Run, other_tokens
 from npformer.proof.invariants.result import DoesNotApply, Violation, gradients_of, same_bits, same_to_rounding
@@ -163,7 +163,7 @@ def _make_read_only(placed: list[Any]) -> None:
 
 def _held(probe: Probe, placed: list[Any], options: dict[str, Any]) -> HostArrays:
     """Copies of everything that a run may read but not write: inputs, masks, parameters."""
-    given = dict(zip(probe.inputs, placed, strict=True)) | options
+    given = dict(zip(probe.inputs, placed, strict=True)) | unpacked(options)
     found = {f"input {name}": x for name, x in given.items() if hasattr(x, "shape") and hasattr(x, "dtype")}
     for name, value in given.items():
         if isinstance(value, AttentionMask) and value.key_visible is not None:

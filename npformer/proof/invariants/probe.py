@@ -16,8 +16,8 @@ import numpy as np
 from npformer.backend import Device, get_backend
 from npformer.errors import ShapeError
 from npformer.functional import AttentionMask, Draw
-from npformer.layers import RandomKey
-from npformer.proof.inputs import as_tuple, host64, host_copies, is_float, like, parameter_names, place
+from npformer.layers import INFERENCE, Context, RandomKey
+from npformer.proof.inputs import as_tuple, host64, host_copies, is_float, like, parameter_names, place, unpacked
 from npformer.proof.invariants.result import DoesNotApply
 from npformer.typing import HostArray, HostArrays, Tensors
 
@@ -52,7 +52,8 @@ class Probe:
         self.device: Device = device or own or get_backend("numpy", kernels="plain").device
         self.parameters = {} if self.is_pair else dict(getattr(target, "named_parameters", dict)())
         self.owners = {id(owner): owner for owner in map(owner_of, self.parameters.values())}
-        self.options = {name: self._fetched(value) for name, value in options.items()}
+        self.takes_context = isinstance(options.get("context"), Context)
+        self.options = {name: self._fetched(value) for name, value in unpacked(options).items()}
         self._values = {key: host64(owner.data, self.device) for key, owner in self.owners.items()}
         names = parameter_names(self.function("forward"), len(inputs))
         names = [f"input {name}" if name in self.parameters else name for name in names]
@@ -99,7 +100,11 @@ class Probe:
     def placed_options(self, options: Named | None = None) -> dict[str, Any]:
         """The options, or others, on the device."""
         chosen = self.options if options is None else options
-        return {name: place(value, self.device) for name, value in chosen.items()}
+        placed = {name: place(value, self.device) for name, value in chosen.items()}
+        if not self.takes_context:
+            return placed
+        context = Context(**{name: placed.pop(name) for name in vars(INFERENCE).keys() & placed.keys()})
+        return placed | {"context": context}
 
     def backward(self, y: Any, cache: Any, upstream: Tensors) -> HostArrays:
         """The gradients of the float inputs. Raises ShapeError if their number does not fit."""
@@ -203,6 +208,8 @@ def _inputs_of(name: str, mask: AttentionMask, probe: Probe) -> Governed:
 
 def _tells_masks_apart(probe: Probe) -> bool:
     """Whether forward has a memory_mask of its own; if not, the one mask of a cross-attention is the memory's."""
+    if probe.takes_context:
+        return True
     parameters = inspect.signature(probe.function("forward")).parameters
     return "memory_mask" in parameters or any(p.kind == inspect.Parameter.VAR_KEYWORD for p in parameters.values())
 

@@ -59,7 +59,7 @@ BUGS = (
     ),
     Bug(
         "pre-norm-norm-skipped", "the first norm of pre-LN skipped in backward",
-        edit(ENCODER, "self.enter_backward(dx, dh, kept.entry)", "dx if dh is None else dx + dh"),
+        edit(ENCODER, "self.enter_backward(dx, dh, cache.pop())", "dx if dh is None else dx + dh"),
         "dx = dx + LN₁'s backward of dnormed", "dx = dx + dnormed",
         "f(LN(x)) was differentiated as f(x). γ and β of that norm get no gradient at all and stay at 1 and 0 for "
         "ever, which is the quickest way to find it: list the parameters whose gradient is exactly zero.",

@@ -58,7 +58,7 @@ BUGS = (
     ),
     Bug(
         "cross-padding-visible", "source padding visible to cross-attention",
-        edit(T + "_decode", '{"mask": mask, "memory_mask": memory_mask}', '{"mask": mask}'),
+        edit(T + "_decode", ", memory_mask=memory_mask)", ")"),
         "cross-attention hides source padding", "source padding takes part",
         "The padding mask went to the encoder and not to the second place that reads the source. Outputs now depend "
         "on how far a sentence was padded, that is on its neighbours in the batch: the same sentence, translated "
@@ -67,7 +67,7 @@ BUGS = (
     ),
     Bug(
         "encoder-padding-visible", "padding visible to the encoder",
-        edit(T + "_encode", "cache.run(self.encoder, x, mask=mask, ", "cache.run(self.encoder, x, "),
+        edit(T + "_encode", 'context.child("encoder", mask=mask)', 'context.child("encoder")'),
         "self-attention hides padding", "padding takes part in every mean",
         "Every token averages over padding as well, and the pad row of the table gets gradients and learns to be "
         "something. The effect depends on the longest sentence of the batch. Test: pad more, and nothing may change.",
@@ -83,7 +83,7 @@ BUGS = (
     ),
     Bug(
         "cross-sides-swapped", "cross-attention asks from the encoder and answers from the decoder",
-        edit(D + "forward", "h, memory, mask=memory_mask", "memory, h, mask=mask")
+        edit(D + "forward", "h, memory, context=cross", "memory, h, context=cross.child('', memory_mask=context.mask)")
         + edit(D + "backward", "dh, dmemory = ", "dmemory, dh = "),
         "Q from the decoder; K, V from the memory", "Q from the memory; K, V from the decoder",
         "While both sides are equally long nothing crashes and all gradients are right. Position i of the target gets "
@@ -134,9 +134,9 @@ BUGS = (
     Bug(
         "dropout-at-inference", "dropout stays on when the model is used",
         edit(
-            "npformer.layers.call_tree:draw",
-            "return None if key is None or rate == 0 else key.child(name).draw(rate)",
-            "return None if rate == 0 else (key or RandomKey()).child(name).draw(rate)",
+            "npformer.layers.call_tree:Context.draw",
+            "return None if self.key is None or rate == 0 else self.key.child(name).draw(rate)",
+            "return None if rate == 0 else (self.key or RandomKey()).child(name).draw(rate)",
         ),
         "no key: nothing is dropped", "dropped all the same",
         "A flag that says `training` and was never turned off. The model is evaluated with a tenth of it missing, and "

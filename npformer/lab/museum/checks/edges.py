@@ -13,7 +13,7 @@ from npformer.backend import Backend
 from npformer.functional import AttentionMask, Draw
 from npformer.functional.dropout import DropoutCache
 from npformer.lab.museum.checks.check import differ, normal, normals, of_backend, small_config
-from npformer.layers import CacheStack, EncoderLayer, LayerCache, RandomKey, SinusoidalPositions
+from npformer.layers import CacheStack, Context, EncoderLayer, RandomKey, SinusoidalPositions
 from npformer.models import Transformer
 from npformer.proof.case import shaken
 from npformer.typing import HostArray
@@ -85,7 +85,7 @@ def _places(backend: Backend) -> list[str]:
     problems = []
     for norm_order in ("post", "pre"):
         layer = EncoderLayer(8, 2, 12, dropout=0.5, norm_order=norm_order, backend=backend)
-        _, cache = shaken(layer).forward(normal(12, 2, 3, 8), key=RandomKey(seed=5))
+        _, cache = shaken(layer).forward(normal(12, 2, 3, 8), context=Context(key=RandomKey(seed=5)))
         masks = [keep for keep in _masks_in(cache) if keep.shape == (2, 3, 8)]
         if len(masks) != 2:
             problems.append(f"{norm_order}-LN: expected 2 masks of sub-layers, found {len(masks)}")
@@ -100,7 +100,7 @@ def _masks_in(cache: Any) -> Iterator[HostArray]:
     if isinstance(cache, DropoutCache):
         if cache.keep is not None:
             yield np.asarray(cache.keep)
-    elif isinstance(cache, tuple | CacheStack | LayerCache):
+    elif isinstance(cache, tuple | CacheStack):
         for part in cache:
             yield from _masks_in(part)
 

@@ -13,7 +13,7 @@ from npformer.decoding import greedy
 from npformer.functional import AttentionMask
 from npformer.lab.museum.checks.check import TGT_IN, TGT_OUT, differ, of_backend, small_config
 from npformer.lab.museum.checks.plain_transformer import Plain
-from npformer.layers import EncoderLayer
+from npformer.layers import Context, EncoderLayer
 from npformer.models import Transformer
 from npformer.proof.case import shaken
 
@@ -136,7 +136,7 @@ def _padded_rows(backend: Backend) -> list[str]:
     """A token of zeros, as padding may be: the norm must not make its gradient infinite."""
     layer = shaken(EncoderLayer(8, 2, 12, norm_order="pre", backend=backend))
     x = np.random.default_rng(4).normal(size=(1, 4, 8)) * [[[1.0], [1.0], [0.0], [0.0]]]
-    y, cache = layer.forward(x, mask=AttentionMask(np.array([[True, True, False, False]])))
+    y, cache = layer.forward(x, context=Context(AttentionMask(np.array([[True, True, False, False]]))))
     dx = layer.backward(np.ones_like(y) * [[[1.0], [1.0], [0.0], [0.0]]], cache)
     return [] if np.isfinite(y).all() and np.isfinite(dx).all() else ["an output or gradient is not finite"]
 
