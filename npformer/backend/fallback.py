@@ -14,11 +14,11 @@ ones: inputs and parameters must agree with each other, not with the dtype of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from inspect import signature
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -26,22 +26,18 @@ from npformer.backend.ops import Ops, Pair
 from npformer.errors import DTypeError
 from npformer.functional import OPERATIONS
 
+Backward: TypeAlias = Callable[..., Any]
+
 #: A dtype's letter -> its precision (for complex numbers, that of the parts); None: npformer does not support it.
 PRECISION = {"f": "float32", "F": "float32", "d": "float64", "D": "float64", "e": None, "g": None, "G": None}
 
 
-class _FastCache(NamedTuple):
-    """Marks a cache that a fast forward made."""
+class _Kept(NamedTuple):
+    """A cache, with the backward of the forward that made it."""
 
+    backward: Backward
     cache: Any
-    dtype: Any  # of all its inputs
-
-
-class _PlainCache(NamedTuple):
-    """A plain forward's cache."""
-
-    cache: Any
-    dtype: Any  # of what it returned
+    dtype: Any  # of all inputs of a fast forward; of what a plain one returned
 
 
 def takes_real(letter: str) -> bool:
@@ -71,17 +67,11 @@ def _refusing(op: str, plain: Pair, arrays: Any) -> Pair:
                     raise _no_precision(op, signature(plain.forward).bind(*inputs, **options).arguments, arrays)
                 found = precision
         y, cache = plain.forward(*inputs, **options)
-        return y, _PlainCache(cache, (y[0] if isinstance(y, tuple) else y).dtype)
+        return y, _Kept(plain.backward, cache, (y[0] if isinstance(y, tuple) else y).dtype)
 
     forward.__name__ = f"{op}_forward"  # the forward of a drawing operation is a partial, which has no name
 
-    @wraps(plain.backward)
-    def backward(dy: Any, cache: Any, into: Sequence[Any] = ()) -> Any:
-        if type(cache) is not _PlainCache:
-            return plain.backward(dy, cache, into)
-        return plain.backward(_as(dy, cache.dtype, arrays) if cache.dtype.kind == "f" else dy, cache.cache, into)
-
-    return Pair(forward, backward)
+    return Pair(forward, _converting(plain.backward, plain.backward, arrays))
 
 
 def _no_precision(op: str, given: Mapping[str, Any], arrays: Any) -> DTypeError:
@@ -114,15 +104,22 @@ def _choosing(op: str, fast: Pair, plain: Pair, arrays: Any) -> Pair:
         if not known[dtype]:
             return plain.forward(*inputs, **options)
         y, cache = fast.forward(*inputs, **options)
-        return y, _FastCache(cache, dtype)
+        return y, _Kept(fast.backward, cache, dtype)
 
-    @wraps(fast.backward)
+    return Pair(forward, _converting(fast.backward, plain.backward, arrays))
+
+
+def _converting(own: Backward, otherwise: Backward, arrays: Any) -> Backward:
+    """The backward that converts dy to the dtype of y. otherwise takes the caches that no forward here has made."""
+
+    @wraps(own)
     def backward(dy: Any, cache: Any, into: Sequence[Any] = ()) -> Any:
-        if type(cache) is not _FastCache:
-            return plain.backward(dy, cache, into)
-        return fast.backward(_as(dy, cache.dtype, arrays), cache.cache, into)
+        if type(cache) is not _Kept:
+            return otherwise(dy, cache, into)
+        dy = _as(dy, cache.dtype, arrays) if cache.dtype.kind == "f" else dy
+        return cache.backward(dy, cache.cache, into)
 
-    return Pair(forward, backward)
+    return backward
 
 
 def _as(dy: Any, dtype: Any, arrays: Any) -> Any:

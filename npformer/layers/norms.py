@@ -38,8 +38,9 @@ def joins(norm: Any) -> TypeGuard[LayerNorm]:
 
     A join belongs to the forward and backward of its class: a subclass, or an object, that has its own joins no longer.
     """
+    kind: Any = type(norm)
     own = getattr(norm, "__dict__", {})
-    return "forward" not in own and "backward" not in own and _joins(type(norm))
+    return "forward" not in own and "backward" not in own and _joins(kind)
 
 
 @lru_cache(maxsize=256)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from npformer.errors import DTypeError
+from npformer.layers import INFERENCE, Context
 from npformer.typing import HostArray
 
 COMPLEX = "forward: expected real outputs, got complex ones; return their real and imaginary parts as two outputs"
@@ -111,3 +112,12 @@ def as_numpy(x: Any) -> Any:
 def is_inexact(x: Any) -> bool:
     """Whether x is an array, of any library, of real or complex floating-point numbers."""
     return hasattr(x, "dtype") and hasattr(x, "shape") and any(kind in str(x.dtype) for kind in ("float", "complex"))
+
+
+def unpacked(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options by name; a context's fields, where they say something, each by its own name."""
+    context = options.get("context")
+    if not isinstance(context, Context):
+        return dict(options)
+    said = {name: x for name, x in vars(context).items() if x is not getattr(INFERENCE, name)}
+    return {name: x for name, x in options.items() if name != "context"} | said

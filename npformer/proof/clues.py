@@ -15,9 +15,9 @@ from npformer import functional
 from npformer.functional import AttentionMask, Draw
 from npformer.functional.dropout import dropout_threshold
 from npformer.layers import Layer, RandomKey
+from npformer.proof.checkable import unpacked
 from npformer.proof.diagnosis import Clues
 from npformer.proof.in_float64 import attributes
-from npformer.proof.inputs import unpacked
 from npformer.proof.mutants import Mutant, mutants, nested_mutants
 from npformer.proof.subject import PairSubject, Subject, Upstream, subject
 from npformer.typing import HostArrays

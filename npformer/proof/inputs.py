@@ -8,7 +8,7 @@ returns a gradient for it, a Constant never. Complex arrays are refused.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from npformer.backend import Device
 from npformer.errors import ConfigError, DTypeError, ShapeError
 from npformer.functional import AttentionMask
 from npformer.functional.arrays import namespace
-from npformer.layers import INFERENCE, Context
+from npformer.layers import Context
 from npformer.proof.checkable import Constant, is_inexact
 from npformer.proof.measures import with_gaps
 from npformer.typing import Array, HostArray, HostArrays
@@ -223,15 +223,6 @@ def place(x: Any, device: Device) -> Any:
     if isinstance(x, np.ndarray) and x.dtype.kind in "iub" and not device.owns(x):
         return device.array(x, "bool" if x.dtype.kind == "b" else "int64")
     return x
-
-
-def unpacked(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options by name; a context's fields, where they say something, each by its own name."""
-    context = options.get("context")
-    if not isinstance(context, Context):
-        return dict(options)
-    said = {name: x for name, x in vars(context).items() if x is not getattr(INFERENCE, name)}
-    return {name: x for name, x in options.items() if name != "context"} | said
 
 
 def _is_container(x: Any) -> bool:

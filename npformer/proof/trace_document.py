@@ -11,7 +11,8 @@ from typing import Any
 
 from npformer._version import __version__
 from npformer.layers.owner import Owner
-from npformer.proof.inputs import as_tuple, is_float, unpacked
+from npformer.proof.checkable import unpacked
+from npformer.proof.inputs import as_tuple, is_float
 from npformer.proof.jacobian import gradient_names
 from npformer.proof.listening import Call, inputs_of, shown_name
 from npformer.proof.parameter_parts import aliases

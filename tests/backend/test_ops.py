@@ -13,7 +13,7 @@ from npformer.backend.ops import DRAWING, with_kernels
 from npformer.functional import Draw
 from npformer.lab.museum.bug import Edit
 from npformer.lab.museum.patch import noted, patched
-from npformer.layers import EncoderLayer, LayerNorm, RandomKey
+from npformer.layers import Context, EncoderLayer, LayerNorm, RandomKey
 from npformer.proof import catalogue
 from npformer.proof.random_cases import usual_inputs
 from tests.outputs import parts
@@ -176,5 +176,5 @@ def test_every_operation_that_draws_takes_other_bits(numpy64):
     x = np.random.default_rng(2).normal(size=(2, 3, 4))
     layer = EncoderLayer(4, 2, 6, dropout=0.5, backend=dataclasses.replace(numpy64, ops=ops))
     calls.clear()
-    layer.forward(x, key=RandomKey())
+    layer.forward(x, context=Context(key=RandomKey()))
     assert calls == [36, 24, 36, 24]  # weights, sub-layer, inside the feed-forward, sub-layer

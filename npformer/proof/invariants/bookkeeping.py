@@ -8,7 +8,8 @@ import numpy as np
 
 from npformer.errors import CacheUsedError
 from npformer.functional import AttentionMask
-from npformer.proof.inputs import like, unpacked
+from npformer.proof.checkable import unpacked
+from npformer.proof.inputs import like
 from npformer.proof.invariants.invariant import invariant
 from npformer.proof.invariants.probe import Probe, Run, other_tokens
 from npformer.proof.invariants.result import DoesNotApply, Violation, gradients_of, same_bits, same_to_rounding

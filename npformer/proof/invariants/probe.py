@@ -17,7 +17,8 @@ from npformer.backend import Device, get_backend
 from npformer.errors import ShapeError
 from npformer.functional import AttentionMask, Draw
 from npformer.layers import INFERENCE, Context, RandomKey
-from npformer.proof.inputs import as_tuple, host64, host_copies, is_float, like, parameter_names, place, unpacked
+from npformer.proof.checkable import unpacked
+from npformer.proof.inputs import as_tuple, host64, host_copies, is_float, like, parameter_names, place
 from npformer.proof.invariants.result import DoesNotApply
 from npformer.typing import HostArray, HostArrays, Tensors
 

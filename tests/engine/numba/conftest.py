@@ -111,7 +111,7 @@ def change_stack():
     """change_stack(name, stack): replace an array, a layer, a norm or a norm's kind in a stack of three layers."""
 
     class Silent(LayerNorm):
-        def forward(self, x):
+        def forward(self, x, *, context):
             y, cache = super().forward(x)
             return y * 0, cache
 
