@@ -87,7 +87,7 @@ def test_each_bug_is_detected_by_one_check_at_least():
     for one in (one for one in BUGS if not one.test):
         chosen = prepared().concerned(one)
         with patched(one.edits) as backend:
-            program = prepared().program(one, backend)
+            program = Program(backend)
             found = ((check.name, check(program, parts)) for check, parts in chosen)
             first, said[one.id] = next(((name, problems) for name, problems in found if problems), ("none", []))
         known = stored(one)
