@@ -29,7 +29,7 @@ from npformer import functional
 from npformer.backend import get_backend
 from npformer.lab.museum.bug import Bug, Edit
 from npformer.lab.museum.bugs import BUGS
-from npformer.lab.museum.checks import all_checks
+from npformer.lab.museum.checks import Program, all_checks
 from npformer.lab.museum.detections import prepare
 from npformer.lab.museum.patch import _exchanged, changed_functions, function_at
 from npformer.lab.mutation_testing import defendants
@@ -79,7 +79,7 @@ def noticing_check(fault, prepared):
     """The name of a check that finds a problem, those of gradients first; "" if none does."""
     backend = get_backend("numpy", dtype="float64", kernels="plain", threads=1)
     concerned = sorted(prepared.concerned(fault.bug), key=lambda found: not found[0].name.startswith("gradient"))
-    program = prepared.program(fault.bug, backend)
+    program = Program(backend)
     with fault.put_in():
         return next((check.name for check, parts in concerned if check(program, parts)), "")
 

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import difflib
 import html
-import math
 from functools import cache
 from itertools import groupby
 
-from docs.site import bug_sections, bug_traces, traces
-from docs.site.curves import curves, thumbnail
+from docs.site import bug_traces, recordings, traces
+from docs.site.bug_traces import Shown
 from docs.site.operations import contents, formula_line
 from docs.site.places import address, write
 from docs.site.plain_text import sentences
+from docs.site.recordings import MODELS, SHOWCASE
 from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.bugs import BUGS
 from npformer.lab.museum.checks import all_checks
-from npformer.lab.museum.demonstration import STEPS, Course
+from npformer.lab.museum.demonstration import STEPS, Comparison
 from npformer.lab.museum.patch import edited_sources
 from npformer.lab.museum.stored import Exhibit, stored
+from npformer.pages.bugs import MOST, USUAL
+from npformer.plotting.charts import chart_drawing
+from npformer.plotting.curves import comparison_chart
+from npformer.plotting.svg import Section, sheet
 
 #: What a category is about, for the gallery.
 CATEGORY = {
@@ -40,20 +44,10 @@ def write_all() -> None:
     write("museum/index.md", gallery())
 
 
-#: Each point of a drawn curve is the mean loss of so many steps.
-SPAN = 5
-
-
 @cache
 def kept(name: str) -> Exhibit | None:
     """What ``python -m benchmarks.museum`` stored of one bug; None before it has run."""
     return stored(next(bug for bug in BUGS if bug.id == name))
-
-
-def losses(course: Course) -> list[float | None]:
-    """The mean losses of SPAN steps each; None where one is no finite number."""
-    parts = [course.losses[start : start + SPAN] for start in range(0, len(course.losses), SPAN)]
-    return [math.fsum(part) / len(part) if all(map(math.isfinite, part)) else None for part in parts]
 
 
 def gallery() -> str:
@@ -87,9 +81,9 @@ def card(bug: Bug) -> str:
     """The picture, the title and the wrong formula of a bug, as one link."""
     exhibit = kept(bug.id)
     none = "training does not show it" if bug.run is None else "not recorded yet"
-    drawn = f'<span class="curves small none">{none}</span>'
+    drawn = f'<span class="none">{none}</span>'
     if exhibit and exhibit.comparison:
-        drawn = thumbnail(losses(exhibit.comparison.right), losses(exhibit.comparison.wrong), SPAN)
+        drawn = picture(bug, exhibit.comparison, "")  # the text beside it says what it is
     wrong = html.escape(" ".join(bug.wrong.split()))
     return (
         f'<li><a href="{bug.id}.html">{drawn}<strong>{html.escape(bug.heading)}</strong><code>{wrong}</code></a></li>'
@@ -140,8 +134,37 @@ def traced(bug: Bug) -> str:
         )
     if one is None:
         return reason
-    shown = f"{bug_sections.section(one)}\n\n{traces.frame(one.recording, 'museum', bug.id)}"
+    shown = f"{differing(one)}\n\n{traces.frame(one.recording, 'museum', bug.id)}"
     return f"::::{{container}} no-search\n{shown}\n::::"  # who searches for an operation wants its page, not each bug's
+
+
+def differing(one: Shown) -> str:
+    """The first call that differs: in the recording of a bug's page, and in a model that runs the operation."""
+    text = f"Recorded without the bug and with it: {one.recording.said}."
+    if one.recording.name in MODELS:
+        return f"{text} The first call that differs is {first_call(one)}."
+    model = bug_traces.of_model(one.found.bug.id)
+    if model is None:
+        return f"{text} The Transformers that are recorded here run no input on which this bug changes a number."
+    said = f"{text} In {model.recording.said}, the first call that differs is {first_call(model)}."
+    if model.recording.name != SHOWCASE or model.found.bug.id not in USUAL[:MOST]:
+        return said
+    address = f"../traces/{SHOWCASE}.html?bug={model.found.bug.id}"
+    return f'{said} <a href="{address}">Step through the walk with the bug in it</a>.'
+
+
+def first_call(one: Shown) -> str:
+    """The first call that differs, and in which pass."""
+    call = recordings.right(one.recording, lines=False).calls[one.found.first.call]
+    use = f" ({call['use']})" if call["use"] > 1 else ""
+    return f"`{call['name'] or call['type']}{use}`, in {one.found.first.way}"
+
+
+def picture(bug: Bug, runs: Comparison, alt: str) -> str:
+    """The losses of both runs, drawn as ``npformer museum show`` draws them, in a file beside the pages."""
+    drawn = chart_drawing(comparison_chart(runs.right.losses, runs.wrong.losses))
+    write(f"_extra/museum/{bug.id}.svg", sheet(bug.heading, [], [Section("", "", [drawn])]))
+    return f'<img class="paper" src="{bug.id}.svg" alt="{html.escape(alt)}" loading="lazy">'
 
 
 def effect(bug: Bug) -> str:
@@ -153,7 +176,7 @@ def effect(bug: Bug) -> str:
         return "No picture is stored yet: `python -m benchmarks.museum` makes it."
     right, wrong = exhibit.comparison.right, exhibit.comparison.wrong
     words = f"Training loss in nats per token. Right: {right}. Wrong: {wrong}."
-    drawn = curves(losses(right), losses(wrong), SPAN, html.escape(words))
+    drawn = picture(bug, exhibit.comparison, words)
     return (
         f"Training loss in nats per token, while a small Transformer learns to reverse words of up to six letters:\n\n"
         f"{drawn}\n\nAfter {STEPS} steps:\n\n| | |\n|---|---|\n| right | {sentences(str(right))} |\n"

@@ -31,7 +31,7 @@ EXAMPLES = """examples:
   npformer museum list                     the list of bugs
   npformer museum show causal-off          one bug explained, with a picture of its effect
   npformer museum --only dropout           the bugs with dropout in id, category or title
-  npformer museum --without causality      bugs that survive without that check
+  npformer museum --without clipping       bugs that survive without that check
   npformer museum mutants --sample 60      a sample of all single mistakes
 
 Each bug is a small change of npformer's own code, undone afterwards. Exit 1 if a bug survives."""

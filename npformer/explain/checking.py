@@ -73,7 +73,7 @@ def problems(found: Explanation) -> Iterator[str]:
     value = found.value.analytic
     if found.value.verdict != RIGHT:
         yield f"gradcheck's verdict is {found.value.verdict}"
-    for name, sums in (("terms", found.terms), ("why", found.why), *(("up", step) for step in found.walk)):
+    for name, sums in (("terms", found.terms), ("why", found.why), *(("up", step) for step in found.up)):
         if sums is not None and not sums.begins:
             yield from _apart(f"{name}: {sums.name}", sums.value, _products(sums))
     largest = max(map(abs, _products(found.terms)), default=0.0)
@@ -81,7 +81,7 @@ def problems(found: Explanation) -> Iterator[str]:
     yield from _apart("paths", value, [*(way.value for way in found.paths.ways), found.paths.remainder], largest)
     for each in found.paths.sums:
         yield from _apart(f"the sum of {each.name}", value, [each.through, each.past, each.elsewhere], largest)
-    if not found.means.holds:
+    if not found.means.falls_fourfold:
         yield f"the error of the prediction does not fall fourfold: {found.means}"
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.errors import ConfigError
+from npformer.explain.as_json import as_json
 from npformer.explain.expand import Line, Term
 from npformer.explain.graph import Graph, Made
 from npformer.explain.paths import THROUGH, Paths, paths
@@ -73,15 +74,15 @@ class Explanation:
     """One number of a gradient, explained. ``to_dict`` is its JSON, ``text.lines`` its text."""
 
     name: str
-    place: str
+    at: str
     what: str
     loss: float
     value: Value
     terms: Sums
     why: Sums | None
-    walk: tuple[Sums, ...]  # the numbers that up asked for
-    up: tuple[str, ...]
-    paths: Paths
+    asked: tuple[str, ...]
+    up: tuple[Sums, ...]  # the numbers that were asked for
+    paths: Paths = field(repr=False)
     tokens: tuple[Share, ...]
     means: Means
 
@@ -93,7 +94,6 @@ def explanation(session: Session, at: str, up: Sequence[str] = ()) -> Explanatio
     value = value_of(session, place)
     reader = _Reader(session, graph)
     terms = reader.terms(place, value.analytic)
-    walk = tuple(reader.walk(terms, up))
     return Explanation(
         session.setting.name,
         place.text,
@@ -102,8 +102,8 @@ def explanation(session: Session, at: str, up: Sequence[str] = ()) -> Explanatio
         value,
         terms,
         reader.why(terms),
-        walk,
         tuple(up),
+        tuple(reader.walk(terms, up)),
         paths(session, place, value.analytic),
         tokens(session, place),
         means_of(session, place, value.analytic),
@@ -217,22 +217,8 @@ class _Reader:
 
 def to_dict(found: Explanation) -> dict[str, Any]:
     """For JSON: every section, with all products, ways and tokens."""
-    whole, half, holds = found.means
-    return {
-        "format": "npformer-explanation",
-        "version": 1,
-        "name": found.name,
-        "at": found.place,
-        "loss": found.loss,
-        "value": found.value._asdict(),
-        "what": found.what,
-        "terms": _sums(found.terms),
-        "why": None if found.why is None else _sums(found.why),
-        "up": [_sums(step) for step in found.walk],
-        "paths": _paths(found.paths),
-        "tokens": [each._asdict() for each in found.tokens],
-        "means": {"whole": whole._asdict(), "half": half._asdict(), "falls_fourfold": holds},
-    }
+    told: dict[str, Any] = as_json(found)
+    return {"format": "npformer-explanation", "version": 1} | told | {"paths": _paths(found.paths)}
 
 
 def _paths(paths: Paths) -> dict[str, Any]:
@@ -252,17 +238,3 @@ def _paths(paths: Paths) -> dict[str, Any]:
             for way in paths.ways
         ],
     }
-
-
-def _sums(sums: Sums) -> dict[str, Any]:
-    return {
-        "name": sums.name,
-        "value": sums.value,
-        "groups": [_group(group) for group in sums.groups],
-        "begins": sums.begins,
-    }
-
-
-def _group(group: Group) -> dict[str, Any]:
-    line = None if group.line is None else group.line._asdict()
-    return group._asdict() | {"line": line, "products": [each._asdict() for each in group.products]}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from npformer.explain.derivation import letters_in
-from npformer.explain.reading import FunctionStory, LineStory, OperationStory
+from npformer.explain.reading import Entry, FunctionStory, LineStory, OperationStory, Product
 from npformer.explain.text import NARROWEST, WIDEST
 from npformer.functional import AttentionMask
 
@@ -103,7 +103,7 @@ class _Page:
 
     def function(self, story: FunctionStory, depth: int) -> Iterator[str]:
         """A function's lines."""
-        given = "; ".join(f"{name} is {text}" for name, text in story.given)
+        given = "; ".join(f"{name} is {text}" for name, text in story.given.items())
         yield from self.wrapped(f"{story.name}  ({story.file}){', where ' if given else ''}{given}", depth, 4)
         for line in story.lines:
             yield from self.line(line, depth)
@@ -120,26 +120,24 @@ class _Page:
             yield from self.wrapped(f"kept by the forward: {', '.join(line.kept)}", depth + 6, 4)
         for name, x in line.values.items():
             yield from self.value(name, x, depth + 6)
-        if line.entry is not None and line.entry.terms:
-            yield from self.entry(line, depth + 6)
+        if line.entry is not None:
+            yield from self.entry(line.entry, depth + 6)
 
     def code(self, line: LineStory, depth: int) -> Iterator[str]:
         """The source of a line, with its number."""
         for i, text in enumerate(line.code.splitlines()):
-            first = f"{line.number:>4}  " if i == 0 else "      "
+            first = f"{line.line:>4}  " if i == 0 else "      "
             room = self.width - depth - 6
             parts = textwrap.wrap(text, room, subsequent_indent="    ", break_long_words=True) or [""]
             for j, part in enumerate(parts):
                 yield f"{'':{depth}}{first if j == 0 else '      '}{part}"
 
-    def entry(self, line: LineStory, depth: int) -> Iterator[str]:
+    def entry(self, entry: Entry, depth: int) -> Iterator[str]:
         """One number as the sum of its products."""
-        assert line.entry is not None
-        terms = line.entry.terms
-        said = " + ".join(term.text for term in terms).replace("+ −", "− ")
-        numbers = " + ".join(_product([factor.value for factor in term.factors], term.sign) for term in terms)
-        total = sum(term.value for term in terms)
-        yield from self.wrapped(f"so {line.entry_name} = {said}", depth, 4)
+        said = " + ".join(product.text for product in entry.products).replace("+ −", "− ")
+        numbers = " + ".join(map(_product, entry.products))
+        total = sum(product.value for product in entry.products)
+        yield from self.wrapped(f"so {entry.name} = {said}", depth, 4)
         yield from self.wrapped(f"= {numbers} = {total:.4g}".replace("+ −", "− "), depth + 4, 2)
 
     def value(self, name: str, x: Any, depth: int) -> Iterator[str]:
@@ -155,9 +153,9 @@ class _Page:
             yield from [f"{'':{depth + 4}}{line}"] if isinstance(x, np.ndarray) else self.wrapped(line, depth + 4, 4)
 
 
-def _product(factors: list[float], sign: float) -> str:
-    text = "·".join(f"({each:.4g})" if each < 0 else f"{each + 0.0:.4g}" for each in factors)
-    return f"−{text}" if sign < 0 else text
+def _product(product: Product) -> str:
+    text = "·".join(f"({each:.4g})" if each < 0 else f"{each + 0.0:.4g}" for each in product.factors)
+    return f"−{text}" if product.sign < 0 else text
 
 
 def _text(x: Any, width: int) -> str:

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from npformer.backend import PLAIN
+from npformer.explain.as_json import as_json
 from npformer.explain.derivation import formulas_of
-from npformer.explain.expand import Expansion, expand
+from npformer.explain.expand import Expansion, Term, expand
 from npformer.explain.spots import CannotExpand, Run, Spot, call_of
-from npformer.functional import OPERATIONS, AttentionMask
+from npformer.functional import OPERATIONS
 from npformer.proof.inputs import as_tuple
 from npformer.proof.jacobian import gradient_names
 from npformer.proof.report import Report
@@ -25,19 +26,34 @@ from npformer.proof.trace_lines import Frame, Step, lines_of
 _SILENT = ("xp =", "expect", "tokens =")
 
 
+class Product(NamedTuple):
+    """One product of a sum."""
+
+    text: str
+    sign: float
+    factors: tuple[float, ...]
+    value: float
+
+
+class Entry(NamedTuple):
+    """One number of a line as a sum of products, from the numbers before it."""
+
+    name: str
+    products: tuple[Product, ...]
+
+
 @dataclass(frozen=True)
 class LineStory:
     """One line as it ran.
 
-    values: the names that it set. entry: one of its numbers as a sum of products, from the numbers before it. formulas:
-    of the derivation, those that this line computes. inside: the functions that it called.
+    values: the names that it set. formulas: of the derivation, those that this line computes. inside: the functions
+    that it called.
     """
 
-    number: int
+    line: int
     code: str
     values: dict[str, Any]
-    entry: Expansion | None
-    entry_name: str
+    entry: Entry | None
     formulas: tuple[str, ...]
     inside: tuple[FunctionStory, ...]
     kept: tuple[str, ...] = ()  # the names that it takes out of the cache
@@ -45,12 +61,12 @@ class LineStory:
 
 @dataclass(frozen=True)
 class FunctionStory:
-    """One function as it ran."""
+    """One function as it ran; given: its arguments, and what the caller has for each, where the names differ."""
 
     name: str
     file: str
+    given: dict[str, str]
     lines: tuple[LineStory, ...]
-    given: tuple[tuple[str, str], ...] = ()  # its arguments, and what the caller has for each, where the names differ
 
 
 @dataclass(frozen=True)
@@ -68,64 +84,12 @@ class OperationStory:
     forward: FunctionStory
     backward: FunctionStory
     gradients: dict[str, Any]
-    report: Report
+    report: Report = field(repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {
-            "format": "npformer-operation",
-            "version": 1,
-            "name": self.name,
-            "title": self.title,
-            "formula": self.formula,
-            "derivation": self.derivation,
-            "source": self.source,
-            "inputs": plain(self.inputs),
-            "upstream": plain(self.upstream),
-            "forward": _function_dict(self.forward),
-            "backward": _function_dict(self.backward),
-            "gradients": plain(self.gradients),
-            "check": self.report.to_dict(),
-        }
-
-
-def plain(x: Any) -> Any:
-    """A value for JSON."""
-    if isinstance(x, np.ndarray | np.generic):
-        return x.tolist()
-    if isinstance(x, tuple | list):
-        return [plain(part) for part in x]
-    if isinstance(x, dict):
-        return {name: plain(part) for name, part in x.items()}
-    if isinstance(x, AttentionMask):
-        return {"key_visible": plain(x.key_visible), "causal": x.causal, "query_offset": x.query_offset,
-                "window": x.window, "stride": x.stride}  # fmt: skip
-    return x if isinstance(x, str | int | float | bool) or x is None else str(x)
-
-
-def _function_dict(story: FunctionStory) -> dict[str, Any]:
-    lines = [_line_dict(line) for line in story.lines]
-    return {"name": story.name, "file": story.file, "given": dict(story.given), "lines": lines}
-
-
-def _line_dict(line: LineStory) -> dict[str, Any]:
-    entry = None
-    if line.entry is not None:
-        entry = {
-            "name": line.entry_name,
-            "products": [
-                {"text": term.text, "factors": [f.value for f in term.factors], "value": term.value}
-                for term in line.entry.terms
-            ],
-        }
-    return {
-        "line": line.number,
-        "code": line.code,
-        "values": plain(line.values),
-        "entry": entry,
-        "formulas": list(line.formulas),
-        "inside": [_function_dict(inner) for inner in line.inside],
-    }
+        told: dict[str, Any] = as_json(self)
+        return {"format": "npformer-operation", "version": 1} | told | {"check": self.report.to_dict()}
 
 
 @dataclass
@@ -144,7 +108,7 @@ class Reader:
             for line in lines
             if (line.values or line.inside or line.entry or line.kept) and not line.code.startswith(_SILENT)
         )
-        return FunctionStory(frame.function.name, path, told, tuple(self._given(frame)))
+        return FunctionStory(frame.function.name, path, dict(self._given(frame)), told)
 
     def _given(self, frame: Frame) -> Iterator[tuple[str, str]]:
         """The arguments that the caller calls by another name."""
@@ -162,10 +126,9 @@ class Reader:
         told = (inner for inner in step.inside if not inner.function.name.startswith(("expect", "_expect")))
         stories = map(self.function, told)
         inside = tuple(story for story in stories if story.lines)
-        name, entry = self._entry(frame, number, step) if not inside else ("", None)
-        doc = frame.function.doc
-        formulas = formulas_of(frame.function.name, doc, list(values))
-        return LineStory(step.line, _code(frame, step), values, entry, name, formulas, inside, kept)
+        entry = None if inside else self._entry(frame, number, step)
+        formulas = formulas_of(frame.function.doc, list(values))
+        return LineStory(step.line, _code(frame, step), values, entry, formulas, inside, kept)
 
     def _returned(self, frame: Frame, step: Step) -> dict[str, Any]:
         """What a return gives, by name where that is known."""
@@ -179,7 +142,7 @@ class Reader:
             return {name: x for name, x in zip(names, found, strict=False) if _is_shown(x)}
         return {}
 
-    def _entry(self, frame: Frame, number: int, step: Step) -> tuple[str, Expansion | None]:
+    def _entry(self, frame: Frame, number: int, step: Step) -> Entry | None:
         """One entry of what a line made, as a sum of products."""
         first = self.returned[0] if frame is self.run.root and self.returned else _first_returned(frame)
         for made, node, value in _made(step, frame):
@@ -193,8 +156,13 @@ class Reader:
             except CannotExpand:
                 continue
             if found.line.number == step.line and _is_readable(found):
-                return f"{name}[{','.join(map(str, index))}]" if index else name, found
-        return "", None
+                named = f"{name}[{','.join(map(str, index))}]" if index else name
+                return Entry(named, tuple(map(_product, found.terms)))
+        return None
+
+
+def _product(term: Term) -> Product:
+    return Product(term.text, term.sign, tuple(factor.value for factor in term.factors), term.value)
 
 
 def _made(step: Step, frame: Frame) -> Iterator[tuple[str, ast.expr, Any]]:

@@ -25,9 +25,9 @@ def lines(found: Explanation, width: int = 100, symbols: bool = True) -> Iterato
     yield from page.title(found)
     yield from page.wrapped("what", found.what)
     yield from page.sums("terms", found.terms)
-    if found.why is not None and not any(step.name == found.why.name for step in found.walk):
+    if found.why is not None and not any(step.name == found.why.name for step in found.up):
         yield from page.sums("why", found.why)
-    for step in found.walk:
+    for step in found.up:
         yield from page.sums("up", step)
     yield from page.paths(found.paths, found.value.analytic)
     yield from page.tokens(found)
@@ -52,7 +52,7 @@ class _Page:
             value.verdict + (f" ({value.note})" if value.note else ""),
             f"L = {found.loss:.6g}",
         ]
-        yield from textwrap.wrap(f"w = {visible(found.place)}  in {visible(found.name)}", self.width)
+        yield from textwrap.wrap(f"w = {visible(found.at)}  in {visible(found.name)}", self.width)
         yield from _flowing(cells, self.width)
 
     def wrapped(self, name: str, text: str, indent: int = 0) -> Iterator[str]:
@@ -148,9 +148,9 @@ class _Page:
 
     def following(self, found: Explanation) -> Iterator[str]:
         """What to type next."""
-        sums = found.walk[-1] if found.walk else found.why or found.terms
+        sums = found.up[-1] if found.up else found.why or found.terms
         products = sorted((each for group in sums.groups for each in group.sorted), key=lambda each: -abs(each.value))
-        ups = [*found.up, *(each.up for each in products[:1])]
+        ups = [*found.asked, *(each.up for each in products[:1])]
         first = [" ".join(f"--up {shell_words(up)}" for up in ups)] if products and products[0].up else []
         yield from self.wrapped("next", "   ".join([*first, "--html page.html", "--json"]))
 

@@ -48,11 +48,11 @@ class Prediction(NamedTuple):
 
 
 class Means(NamedTuple):
-    """What a step changes, and half of it; holds: half the step leaves a quarter of the error, down to rounding."""
+    """What a step changes, and half of it; whether half the step leaves a quarter of the error, down to rounding."""
 
     whole: Prediction
     half: Prediction
-    holds: bool
+    falls_fourfold: bool
 
 
 class OnePlace:

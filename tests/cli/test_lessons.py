@@ -12,7 +12,7 @@ from tests.lab.learner import answered
 #: For each lesson a check that finds its bug; the command runs all that concern it.
 CHECKS = (
     "gradient of linear", "gradient of softmax", "gradient of layer_norm", "gradient of attention",
-    "gradient of EncoderStack", "gradient of add_norm", "a step by hand", "causality",
+    "gradient of EncoderStack", "gradient of add_norm", "a step by hand", "invariant: causality",
 )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ from npformer.data import Example
 from npformer.layers import BatchNorm, LayerNorm
 
 FOLDER = Path(common.__file__).parent
-HELPERS = {"__init__", "common", "rivals", "tagger"}
+HELPERS = {"__init__", "common", "rivals", "similarity", "tagger"}
 NAMES = sorted({path.stem for path in FOLDER.glob("*.py")} - HELPERS)
 
 

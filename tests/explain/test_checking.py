@@ -31,8 +31,8 @@ def test_each_wrong_part_is_a_problem(found):
             found, paths=replace(found.paths, sums=(found.paths.sums[0]._replace(past=0.0), *found.paths.sums[1:]))
         ),
         "terms:": replace(found, terms=replace(found.terms, groups=(group._replace(products=group.products[:5]),))),
-        "up: dQ": replace(found, walk=(replace(found.walk[0], value=found.walk[0].value * 2), *found.walk[1:])),
-        "does not fall fourfold": replace(found, means=found.means._replace(holds=False)),
+        "up: dQ": replace(found, up=(replace(found.up[0], value=found.up[0].value * 2), *found.up[1:])),
+        "does not fall fourfold": replace(found, means=found.means._replace(falls_fourfold=False)),
     }
     assert way.value != 0
     for words, changed in wrong.items():

@@ -64,16 +64,16 @@ def test_why_is_asked_of_the_largest_product_whatever_its_sign(opened):
 
 
 def test_a_walk_leads_to_the_loss(found):
-    names = [step.name.partition("[")[0] for step in found.walk]
+    names = [step.name.partition("[")[0] for step in found.up]
     assert names[:2] == ["dQ", "dscores"]
     assert len(names) == 9
-    assert all(step.groups or step.begins for step in found.walk)
+    assert all(step.groups or step.begins for step in found.up)
 
 
 def test_a_walk_goes_on_by_a_name(opened, found):
     name = found.terms.groups[0].sorted[1].up
     assert name != found.why.name
-    assert explanation(opened, QUERY, [name]).walk[0].name == name
+    assert explanation(opened, QUERY, [name]).up[0].name == name
     with pytest.raises(ConfigError, match="--up: expected a gradient that the last step names, such as dQ"):
         explanation(opened, QUERY, ["dZ[0]"])
 

@@ -34,7 +34,7 @@ def test_bars_are_drawn_in_ascii_where_the_output_has_no_other_letters(found):
 
 def told(found, **changes):
     """The text of an explanation with other parts."""
-    return "\n".join(lines(replace(found, why=None, walk=(), **changes), 160))
+    return "\n".join(lines(replace(found, why=None, up=(), **changes), 160))
 
 
 @pytest.mark.parametrize(("count", "rest"), [(6, ""), (7, ""), (8, "2 more +3.000e+00; "), (9, "3 more +6.000e+00; ")])

@@ -40,7 +40,7 @@ def test_a_wrong_gradient_is_called_wrong():
 def test_half_the_step_leaves_a_quarter_of_the_error(opened, at):
     place = find(opened, at)
     found = means_of(opened, place, value_of(opened, place).analytic)
-    assert found.holds
+    assert found.falls_fourfold
     assert found.half.step == found.whole.step / 2
     assert 3.5 <= found.whole.error / found.half.error <= 4.5
 
@@ -48,25 +48,25 @@ def test_half_the_step_leaves_a_quarter_of_the_error(opened, at):
 @pytest.mark.parametrize("factor", [1.01, 0.5, -1])
 def test_a_wrong_number_does_not(opened, factor):
     place = find(opened, "encoder.layers.0.feed_forward.down.weight[1,2]")
-    assert not means_of(opened, place, factor * value_of(opened, place).analytic).holds
+    assert not means_of(opened, place, factor * value_of(opened, place).analytic).falls_fourfold
 
 
 def test_a_step_over_a_kink_is_halved_first():
     errors = [3e-4, 2e-4, 1.5e-5, 3.75e-6, 9.4e-7, 5e-15]
     found = [Prediction(0.01 / 2**i, 0.0, error) for i, error in enumerate(errors)]
     assert steady(found, 1e-13) == (found[2], found[3], True)
-    assert not steady(found[:3], 1e-13).holds
+    assert not steady(found[:3], 1e-13).falls_fourfold
 
 
 @pytest.mark.parametrize(("fall", "holds"), [(3.4, False), (3.6, True), (4.4, True), (4.6, False)])
 def test_the_error_falls_by_4_give_or_take_an_eighth(fall, holds):
     found = [Prediction(0.01 / 2**i, 0.0, 1e-4 / fall**i) for i in range(3)]
-    assert steady(found, 1e-13).holds == holds
+    assert steady(found, 1e-13).falls_fourfold == holds
 
 
 def test_rounding_alone_is_no_error():
     found = [Prediction(0.01, 1e-3, 1e-3), Prediction(0.005, 5e-4, 5e-4 + 1e-16)]
-    assert steady(found, 1e-13).holds
+    assert steady(found, 1e-13).falls_fourfold
 
 
 def test_the_target_is_as_before(opened):

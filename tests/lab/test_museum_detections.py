@@ -27,14 +27,14 @@ NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 #: One bug for each group of checks, and the check that must name it.
 SAMPLE = (
     ("softmax-no-shared", "gradient of softmax", "drop a term: `dy - shared` became `dy`"),
-    ("layer-norm-no-eps", "constant tokens", "y of a constant row"),
+    ("layer-norm-no-eps", "identity: layer-norm-scale", "<x − μ, dx>"),
     ("attention-scale-d", "values of attention", "out at"),
     ("attention-dv-before-dropout", "gradient of attention", "v"),
-    ("dropout-shared-object", "dropout's mask", "gradient"),
+    ("dropout-shared-object", "invariant: batch-order", "gradient of x"),
     ("cache-on-self", "invariant: reuse", "use A[0, 0, 0]: expected"),
     ("tied-one-gradient", "invariant: tying", "src_embedding.weight"),
-    ("causal-diagonal-hidden", "every past token", "a target token does not see itself"),
-    ("cross-padding-visible", "padding", "after more padding"),
+    ("causal-diagonal-hidden", "identity: who-sees-whom", "self_attention[0, 0, 0, 0]: expected 1, got 0"),
+    ("cross-padding-visible", "invariant: padding-invariance", "output[1, 0, 0]: expected"),
     ("loss-by-batch", "micro-batches", "a gradient at [16] is"),
     ("adamw-into-gradient", "AdamW by the textbook", "a.weight after step 1"),
     ("clip-per-tensor", "clipping", "the clipped gradient"),
@@ -87,7 +87,7 @@ def test_each_bug_is_detected_by_one_check_at_least():
     for one in (one for one in BUGS if not one.test):
         chosen = prepared().concerned(one)
         with patched(one.edits) as backend:
-            program = prepared().program(one, backend)
+            program = Program(backend)
             found = ((check.name, check(program, parts)) for check, parts in chosen)
             first, said[one.id] = next(((name, problems) for name, problems in found if problems), ("none", []))
         known = stored(one)

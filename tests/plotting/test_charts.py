@@ -10,9 +10,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from examples.experiments.similarity import similarity_drawing
 from npformer.plotting.charts import WIDTH, Chart, Curve, chart_drawing, in_percent, short
 from npformer.plotting.profile import profile_drawing
-from npformer.plotting.similarity import similarity_drawing
 from npformer.training.bench import Row
 from tests.plotting.figures import expect_inside, paths, points, texts, tree
 from tests.plotting.test_attention_picture import colours

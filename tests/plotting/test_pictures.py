@@ -6,11 +6,11 @@ from collections import namedtuple
 import numpy as np
 import pytest
 
+from examples.experiments.similarity import draw_similarity
 from npformer.errors import DataError, OutputError, ShapeError
 from npformer.plotting import draw_attention, draw_curves, draw_profile, draw_sweep
 from npformer.plotting.charts import Chart, Curve, draw_charts
 from npformer.plotting.curves import draw_comparison
-from npformer.plotting.similarity import draw_similarity
 from tests.plotting.figures import tree
 from tests.plotting.test_charts import ROWS
 from tests.plotting.test_sweep_picture import MIXED

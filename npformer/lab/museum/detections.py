@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.backend import Backend, get_backend
+from npformer.backend import get_backend
 from npformer.errors import GradientError
 from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.bugs import BUGS
@@ -30,7 +30,6 @@ class Prepared(NamedTuple):
     """The checks, run on the right program."""
 
     checks: tuple[Check, ...]
-    right: Program  # its results are valid for a wrong program, too, if no changed target ran
     reached: dict[str, tuple[frozenset[str], ...]]  # name of each check -> the targets that each of its parts runs
 
     def concerned(self, bug: Bug) -> list[tuple[Check, list[int]]]:
@@ -40,10 +39,6 @@ class Prepared(NamedTuple):
             (check, [i for i, ran in enumerate(self.reached[check.name]) if ran & changed]) for check in self.checks
         ]
         return [(check, parts) for check, parts in found if parts]
-
-    def program(self, bug: Bug, backend: Backend) -> Program:
-        """The program while the bug is in it."""
-        return Program(backend, bug.targets, self.right)
 
 
 def prepare(checks: Iterable[Check], bugs: Iterable[Bug]) -> Prepared:
@@ -58,7 +53,7 @@ def prepare(checks: Iterable[Check], bugs: Iterable[Bug]) -> Prepared:
         right = Program(backend, ran=ran)
         for check in watched(checks, "checks without a bug", name=lambda check: check.name):
             reached[check.name] = tuple(_reached(check, i, right, ran) for i in range(len(check.parts)))
-    return Prepared(checks, right, reached)
+    return Prepared(checks, reached)
 
 
 def _reached(check: Check, part: int, right: Program, ran: set[str]) -> frozenset[str]:
@@ -109,7 +104,7 @@ def examine(bug: Bug) -> Detections:
         return _examine_test(bug)
     chosen = prepared().concerned(bug)
     with patched(bug.edits) as backend:
-        program = prepared().program(bug, backend)
+        program = Program(backend)
         found = {
             check.name: check(program, parts)
             for check, parts in watched(chosen, f"checks with {bug.id}", name=lambda chosen: chosen[0].name)

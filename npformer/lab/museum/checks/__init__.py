@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from npformer.lab.museum.checks import edges, forward, optimiser, training, wiring
+from npformer.lab.museum.checks import forward, optimiser, training, wiring
 from npformer.lab.museum.checks.check import Check, Program
 from npformer.lab.museum.checks.gradients import gradient_checks
 from npformer.lab.museum.checks.proofs import proof_checks
@@ -15,6 +15,6 @@ __all__ = ["Check", "Program", "all_checks"]
 def all_checks() -> Sequence[Check]:
     """Every check, the most specific ones first."""
     return (
-        *forward.CHECKS, *edges.CHECKS, *gradient_checks(), *optimiser.CHECKS, *wiring.CHECKS,
-        *training.CHECKS, *proof_checks(),
+        *forward.CHECKS, *gradient_checks(), *optimiser.CHECKS, *proof_checks(), *wiring.CHECKS,
+        *training.CHECKS,
     )  # fmt: skip
