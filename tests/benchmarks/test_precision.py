@@ -46,13 +46,6 @@ def claims(kernel, seed):
     return gradients(pair_of(kernel.target), inputs, dy), right
 
 
-def unrounded_claims(kernel, seed):
-    """The same with the kernel in float64."""
-    inputs = wide(kernel.inputs(seed))
-    dy = upstream(kernel, inputs, seed).astype(np.float64)
-    return gradients(pair_of(kernel.target), inputs, dy), gradients(kernel.reference, inputs, dy)
-
-
 def unit(kernel):
     """One rounding: of what is stored, or of a product's operands in TF32."""
     return 2.0**-11 if kernel.precision == "tf32" else STORED[kernel.precision]
@@ -177,7 +170,7 @@ def test_a_kernels_forward_is_its_references(kernel):
 
 @named([each for each in RIGHTS if not each.name.startswith("torch") or each.precision == "float32"])
 def test_a_right_kernels_formula_is_right_in_float64(kernel, unrounded):
-    for claim, right in zip(*unrounded_claims(kernel, 0), strict=True):
+    for claim, right in zip(*claims(kernel, 0), strict=True):
         assert rms(claim - right) <= 1e-11 * rms(right) + 1e-15
 
 
@@ -198,7 +191,7 @@ def test_a_wrong_kernel_is_off_by_three_roundings_at_every_seed(kernel):
 @named([each for each in WRONGS if each.name not in ROUNDED_AWAY])
 def test_a_wrong_kernels_mistake_alone_is_three_roundings_at_every_seed(kernel, unrounded):
     for seed in SEEDS:
-        assert max(roundings(kernel, *each) for each in zip(*unrounded_claims(kernel, seed), strict=True)) >= 3
+        assert max(roundings(kernel, *each) for each in zip(*claims(kernel, seed), strict=True)) >= 3
 
 
 @named(BELOWS)
@@ -206,7 +199,7 @@ def test_a_small_mistake_alone_is_of_its_size_and_no_rounding(kernel, unrounded)
     """The size is that of the tensor that is most off, within a factor of 2; it is below a rounding of what is kept."""
     assert kernel.size < STORED[kernel.precision] or kernel.precision == "tf32"
     for seed in SEEDS:
-        pairs = list(zip(*unrounded_claims(kernel, seed), strict=True))
+        pairs = list(zip(*claims(kernel, seed), strict=True))
         worst = max(rms(claim - right) / rms(right) for claim, right in pairs)
         assert kernel.size / 2 <= worst <= kernel.size * 2
         assert max(roundings(kernel, *each) for each in pairs) < 3
@@ -225,5 +218,5 @@ def test_a_wrong_formula_is_noticed(unrounded):
     """What says that a right kernel's formula is right says so of none of the wrong."""
     for kernel in WRONGS:
         if kernel.name not in ROUNDED_AWAY:
-            errors = [rms(a - b) / rms(b) for a, b in zip(*unrounded_claims(kernel, 0), strict=True)]
+            errors = [rms(a - b) / rms(b) for a, b in zip(*claims(kernel, 0), strict=True)]
             assert max(errors) > 1e-6
