@@ -15,7 +15,6 @@ from tests.sampling import sampled
 #: Folders whose tests are in the quick look.
 SMOKE = ("functional", "layers", "models", "optim")
 HERE = Path(__file__).parent
-COUNTS = pytest.StashKey[tuple[int, int]]()
 
 
 def pytest_addoption(parser):
@@ -48,13 +47,17 @@ def pytest_collection_modifyitems(config, items):
     """Mark what is for the quick look; leave out what is not of the sample."""
     kept = sampled(items)
     _mark_smoke(kept)
-    named = config.getoption("keyword") or any("::" in argument for argument in config.args)
-    if config.getoption("full") or named:  # who names tests gets all their cases
+    if _takes_all(config):
         return
-    config.stash[COUNTS] = len(kept), len(items)
     chosen = set(kept)
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = kept
+
+
+def _takes_all(config):
+    """Whether all cases run: who names tests gets all theirs."""
+    named = config.getoption("keyword") or any("::" in argument for argument in config.args)
+    return config.getoption("full") or named
 
 
 def _mark_smoke(items):
@@ -69,20 +72,6 @@ def _is_quick(item):
     return folder in SMOKE and "subprocess" not in vars(item.module) and "numba" not in case
 
 
-def pytest_sessionfinish(session):
-    output = getattr(session.config, "workeroutput", None)
-    if output is not None and COUNTS in session.config.stash:
-        output["sampled"] = session.config.stash[COUNTS]
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node):
-    """A process of pytest-xdist has ended: what it collected is what every other did."""
-    if "sampled" in getattr(node, "workeroutput", {}):
-        node.config.stash[COUNTS] = node.workeroutput["sampled"]
-
-
 def pytest_terminal_summary(terminalreporter, config):
-    if COUNTS in config.stash:
-        kept, total = config.stash[COUNTS]
-        terminalreporter.write_line(f"{kept} of {total} cases sampled; all: python -m pytest --full")
+    if not _takes_all(config):
+        terminalreporter.write_line("a sample of the cases; all: python -m pytest --full")
