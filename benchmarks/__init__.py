@@ -1,10 +1,9 @@
-"""npformer and its peers, measured side by side: train_step, decode, ops; and npformer alone: scaling.
+"""npformer and its peers, measured side by side: train_step, decode, ops.
 
     python -m benchmarks.train_step      one training step, against PyTorch and against the bound by products
     python -m benchmarks.decode          greedy decoding, tokens per second
     python -m benchmarks.ops             every operation, forward and backward
     python -m benchmarks.gpu             everything checked on a GPU: tests, benchmarks, targets
-    python -m benchmarks.scaling         time and memory of a step against length, batch, width, depth
     python -m benchmarks.trace_page      the page of a trace in Chromium: its first paint, and the time of a step
     python -m benchmarks.faults.files    damaged files; beside it interrupts, kernel_cache and memory
     python -m benchmarks.measured        run commands, and keep their output and duration in results/

@@ -79,33 +79,26 @@ def with_rates(row, child, size, precision, roofline):
 
 def table(rows):
     """The rows of one precision, one size; with short numbers, since this table has many columns."""
-    times = [row["times_as_fast"] for row in rows]
-    return report.table(
-        COLUMNS,
-        [cells(row, "–" if each is None else f"{each['median']:.2f}") for row, each in zip(rows, times, strict=True)],
-    )
+    return report.table(COLUMNS, map(_cells, rows))
 
 
-def cells(row, times_as_fast):
+def _cells(row):
     """A contender's cells; a dash for what is unknown."""
 
     def known(name, unit=1.0):
         value = row.get(name)
         return report.digits(None if value is None else value / unit)
 
+    as_fast = "–" if row["times_as_fast"] is None else f"{row['times_as_fast']['median']:.2f}"
     return [
-        row["name"], report.milliseconds(row["median"]), report.milliseconds(row["best"]), times_as_fast,
+        row["name"], report.milliseconds(row["median"]), report.milliseconds(row["best"]), as_fast,
         known("flop_per_second", 1e12), known("bytes_per_second", 1e9), report.share(row.get("of_bound")),
         known("kernels"), known("device_bytes", 1e6), known("ready_seconds"),
     ]  # fmt: skip
 
 
-def rates(roofline):
-    """The ceilings in words."""
-    products = ", ".join(f"{name} {rate / 1e12:,.0f}" for name, rate in roofline["products"].items())
-    return f"products {products} TFLOP/s; memory {roofline['memory'] / 1e9:,.0f} GB/s"
-
-
 def roofline_line(roofline):
     """The ceilings for a terminal."""
-    return report.wrapped(f"ceilings measured now: {rates(roofline)}, read and written ones together")
+    products = ", ".join(f"{name} {rate / 1e12:,.0f}" for name, rate in roofline["products"].items())
+    memory = f"{roofline['memory'] / 1e9:,.0f} GB/s, read and written ones together"
+    return report.wrapped(f"ceilings measured now: products {products} TFLOP/s; memory {memory}")

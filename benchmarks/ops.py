@@ -45,14 +45,15 @@ def benchmark(options):
     names, threads = listed("--op", options.op, NAMES), options.threads
     environment, about = report.opening(options, LEGEND, threads=f"{threads} for each contender")
     environment |= {f"{library}_NUM_THREADS": str(threads) for library in ("OPENBLAS", "OMP", "MKL")}
-    found, table = [], None
-    for result in results(options, names, threads, environment):
-        if table != (result["size"], result["precision"]):
-            table = (result["size"], result["precision"])
-            title = report.wrapped(f"{table[0]}, {table[1]}: {PRESETS[table[0]]}")
-            report.say(f"\n{title}\n{_line(_titles(options))}", options.json)
-        report.say(_line(_cells(result, options)), options.json)
-        found.append(result)
+    found = []
+    for table, rows in itertools.groupby(
+        results(options, names, threads, environment), lambda result: (result["size"], result["precision"])
+    ):
+        measured = list(rows)
+        title = report.wrapped(f"{table[0]}, {table[1]}: {PRESETS[table[0]]}")
+        cells = [_cells(result, options) for result in measured]
+        report.say(f"\n{title}\n{report.table(_titles(options), cells)}", options.json)
+        found += measured
     for line in compare.others(_each_contender(found)):
         report.say(line, options.json)
     report.finish("ops", about, options, found)
@@ -125,11 +126,6 @@ def _cells(result, options):
     )
     moved = [f"{result['bytes'] / 1e6:.1f}", f"{first['bytes_per_second'] / 1e9:.1f}"] if result["bytes"] else ["–"] * 2
     return [f"{result['op']} {result['direction']}", *medians, *ratio, *moved]
-
-
-def _line(cells):
-    """A row with fixed widths, since it is shown before the others are known."""
-    return f"{cells[0]:<29}" + "".join(f"{cell:>{max(9, len(cell) + 1)}}" for cell in cells[1:])
 
 
 if __name__ == "__main__":

@@ -51,8 +51,13 @@ def at_least_1(given):
 
 def new_parser(name, summary, examples, sizes, kernels, seconds):
     """A parser with the options of all benchmarks; sizes, kernels and seconds are defaults."""
-    parser = new_parser_without_peer(name, summary, examples, kernels)
+    parser = bare_parser(name, summary, examples)
+    parser.set_defaults(on_cpu=kernels)
     add = parser.add_argument
+    add("--device", choices=("numpy", "cupy"), default="numpy", help="where npformer computes (default: numpy)")
+    known = "; ".join(f"on {device} of {', '.join(names)}, auto" for device, names in KERNELS.items())
+    add("--kernels", help=f"npformer's kernels, {known} (default: {kernels} on numpy, cuda on cupy)")
+    add("--keep-env", action="store_true", help="keep variables such as OPENBLAS_CORETYPE and *_NUM_THREADS")
     add("--size", default=sizes, help=f"model sizes, from {', '.join(PRESETS)} (default: {sizes})")
     add("--against", choices=("torch", "none"), default="torch", help="the peer (default: torch)")
     add("--seconds", type=float, default=seconds, help=f"per comparison, a few rounds at least (default: {seconds:g})")
@@ -63,18 +68,6 @@ def new_parser(name, summary, examples, sizes, kernels, seconds):
         default=None,
         help=f"precision of matrix products, from {precisions} (default: all on a GPU, float32 on a CPU)",
     )
-    return parser
-
-
-def new_parser_without_peer(name, summary, examples, kernels):
-    """A parser for a benchmark of npformer alone, with its own sizes; kernels is a default."""
-    parser = bare_parser(name, summary, examples)
-    parser.set_defaults(size="tiny", against="none", seconds=1.0, rounds=None, precision="float32", on_cpu=kernels)
-    add = parser.add_argument
-    add("--device", choices=("numpy", "cupy"), default="numpy", help="where npformer computes (default: numpy)")
-    known = "; ".join(f"on {device} of {', '.join(names)}, auto" for device, names in KERNELS.items())
-    add("--kernels", help=f"npformer's kernels, {known} (default: {kernels} on numpy, cuda on cupy)")
-    add("--keep-env", action="store_true", help="keep variables such as OPENBLAS_CORETYPE and *_NUM_THREADS")
     add_save(parser)
     return parser
 

@@ -3,8 +3,7 @@
 A product (M, K)·(K, N) takes 2·M·K·N operations. Each linear map y = x W makes three in a step, all
 equally large: y = x W, dx = dy Wᵀ, dW = xᵀ dy. Each attention makes two forward (Q Kᵀ and weights·V) and
 four backward, 2·B·T·S·C operations each; the half that a causal mask hides is not subtracted.
-Looking up an embedding's row, and adding to it, is no product. Layers that recompute make their forward
-products once more.
+Looking up an embedding's row, and adding to it, is no product.
 """
 
 from typing import NamedTuple
@@ -39,18 +38,17 @@ def linears(size: Preset):
     ]
 
 
-def linear_flop(size: Preset, recompute=False):
+def linear_flop(size: Preset):
     """Operations of all linear maps in one training step, forward and backward."""
-    *inside, generator = linears(size)
-    return (4 if recompute else 3) * sum(linear.copies * linear.flop for linear in inside) + 3 * generator.flop
+    return 3 * sum(linear.copies * linear.flop for linear in linears(size))
 
 
-def attention_flop(size: Preset, recompute=False):
+def attention_flop(size: Preset):
     """Operations of all attention products in one training step, forward and backward."""
-    attentions, products = 3 * size.num_layers, 8 if recompute else 6
-    return attentions * products * 2 * size.batch * size.length * size.length * size.d_model
+    attentions = 3 * size.num_layers
+    return attentions * 6 * 2 * size.batch * size.length * size.length * size.d_model
 
 
-def step_flop(size: Preset, recompute=False):
+def step_flop(size: Preset):
     """Operations of all matrix products in one training step."""
-    return linear_flop(size, recompute) + attention_flop(size, recompute)
+    return linear_flop(size) + attention_flop(size)

@@ -88,6 +88,16 @@ def finish(benchmark, about, options, results):
         print(json.dumps(document, indent=1))
 
 
+def finish_rows(head, rows, args):
+    """Print and save a document, if requested, with each of its rows on a line of its own."""
+    lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    document = json.dumps(head, indent=1)[:-2] + f',\n "results": [\n{lines}\n]}}'
+    if args.json:
+        print(document)
+    if args.save is not None:
+        args.save.write_text(document + "\n", encoding="utf-8")
+
+
 def keep(document, path):
     """Write a document to the file of --save, if given; an older measurement in it is replaced."""
     if path is not None:

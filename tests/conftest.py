@@ -19,10 +19,7 @@ from tests.tiers import (  # noqa: F401 - hooks, found by their names
     pytest_collection_modifyitems,
     pytest_configure,
     pytest_ignore_collect,
-    pytest_runtestloop,
-    pytest_sessionfinish,
     pytest_terminal_summary,
-    pytest_testnodedown,
 )
 
 

@@ -6,7 +6,7 @@ list of examples that is no such product stays whole, since each of its cases ha
 catalogue, which many functions go over, each takes a share, another one than the next; the checks of the museum,
 which one test runs on the right program, go over all of it (tests/lab/test_museum_detections.py). What needs a GPU
 is never left out. Which cases are kept is a matter of their names alone: the same on every machine, in every
-process, on every day. ``python -m tests.detection`` holds the sample against the whole by what it detects.
+process, on every day.
 """
 
 from __future__ import annotations
@@ -70,19 +70,9 @@ def sample(cases: Mapping[str, frozenset[Value]]) -> set[str]:
 
 
 def values_of(parameters: Mapping[str, object]) -> frozenset[Value]:
-    """The values of a case: what is plain by its text, all else by which object it is."""
-    return frozenset((name, repr(value) if _is_plain(value) else id(value)) for name, value in parameters.items())
-
-
-def _is_plain(value: object) -> bool:
-    """Whether its text says what it is."""
-    if isinstance(value, dict):
-        return all(map(_is_plain, value.values()))
-    if isinstance(value, (tuple, list)):
-        return all(map(_is_plain, value))
-    if isinstance(value, int):
-        return value.bit_length() < 64  # Python does not print the longest
-    return value is None or isinstance(value, (str, bytes, float))
+    """The values of a case: a number and a text by what it is, all else by which object it is."""
+    plain = str | bytes | int | float
+    return frozenset((name, (type(x), x) if isinstance(x, plain) else id(x)) for name, x in parameters.items())
 
 
 def _hash(text: str) -> bytes:

@@ -164,11 +164,6 @@ def test_cupy_and_other_extras_are_imported_when_they_are_needed():
     assert wrong(too_early) == {}
 
 
-def test_optim_knows_no_model_and_the_functional_part_knows_nobody():
-    for part, lower in (("optim", {"models", "layers", "training"}), ("functional", {"backend", "layers"})):
-        assert all(own_parts(path).isdisjoint(lower) for path in FILES if part_of(path) == part)
-
-
 def added_by(statement):
     """The modules that a statement adds to those of NumPy and pytest, in a process of its own."""
     code = f"import sys, numpy, pytest; before = set(sys.modules); {statement}; print(*set(sys.modules) - before)"

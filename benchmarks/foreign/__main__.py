@@ -13,15 +13,13 @@ calls it WRONG and calls its right pair right. An exception from gradcheck is co
 Exit code: 0 a report was made, 2 no report can be made.
 """
 
-import json
 import sys
-from pathlib import Path
 
 from benchmarks import machine, report
 from benchmarks.foreign.blind import BLIND_RIGHT, blind_wrong
 from benchmarks.foreign.listed import RIGHT, wrong_pairs
 from benchmarks.foreign.score import as_dict, outcome, summary
-from benchmarks.options import bare_parser
+from benchmarks.options import add_save, bare_parser
 
 ORIGINS = ("right", "by hand", "mutant")
 COLUMNS = ("right", "WRONG", "CANNOT TELL", "KINK HERE", "PROVES NOTHING", "problem", "raised")
@@ -33,7 +31,7 @@ def main(argv=None):
     parser = bare_parser("foreign", __doc__)
     parser.add_argument("--only", default="", metavar="TEXT", help="pairs whose name contains TEXT, in any case")
     parser.add_argument("--dtype", choices=("float64", "float32"), default="float64", help="(default: float64)")
-    parser.add_argument("--save", type=Path, metavar="FILE", help="write the JSON document there, too")
+    add_save(parser)
     parser.add_argument("--blind", action="store_true", help="the second list, in place of the first")
     args = parser.parse_args(argv)
     pairs = selected(args.only, args.blind)
@@ -46,11 +44,9 @@ def main(argv=None):
         found.append(outcome(pair, args.dtype))
     report.progress("")
     report.say(text(found), args.json)
-    document = as_json(found, args.dtype, "foreign, blind" if args.blind else "foreign")
-    if args.json:
-        print(document)
-    if args.save is not None:
-        args.save.write_text(document + "\n", encoding="utf-8")
+    about = machine.describe([], True, "numpy", [args.dtype])
+    head = {"benchmark": "foreign, blind" if args.blind else "foreign", "machine": about, "dtype": args.dtype}
+    report.finish_rows(head | {"summary": summary(found)}, map(as_dict, found), args)
     return 0
 
 
@@ -78,18 +74,6 @@ def line(each):
     if each.cause_is:
         said = f"cause {each.cause_is}" + (f": {each.cause}" if each.cause else "")
     return f"{each.origin:<8} {each.name} | {said}"
-
-
-def as_json(found, dtype, benchmark="foreign"):
-    """One document, each pair on a line of its own."""
-    head = {
-        "benchmark": benchmark,
-        "machine": machine.describe([], True, "numpy", [dtype]),
-        "dtype": dtype,
-        "summary": summary(found),
-    }
-    rows = ",\n".join(json.dumps(as_dict(each), ensure_ascii=False) for each in found)
-    return json.dumps(head, indent=1)[:-2] + f',\n "results": [\n{rows}\n]}}'
 
 
 if __name__ == "__main__":

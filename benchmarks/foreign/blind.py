@@ -9,7 +9,7 @@ from benchmarks.foreign import (
     blind_sparse,
     blind_steps,
 )
-from benchmarks.foreign.pair import Wrong
+from benchmarks.foreign.pair import by_hand
 
 BLIND_THEMES = (
     blind_recurrent, blind_attention, blind_block, blind_steps, blind_sparse, blind_sequences, blind_short,
@@ -20,8 +20,4 @@ BLIND_RIGHT = tuple(pair for theme in BLIND_THEMES for pair in theme.PAIRS)
 
 def blind_wrong():
     """Every mistake of these pairs, each made by hand."""
-    return [
-        Wrong(f"{pair.name}: {edit.what}", pair, edit.apply(pair.backward), True, edit.kinds)
-        for pair in BLIND_RIGHT
-        for edit in pair.edits
-    ]
+    return by_hand(BLIND_RIGHT)

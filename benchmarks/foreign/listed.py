@@ -20,7 +20,7 @@ from benchmarks.foreign import (
     pairs_shapes,
     pairs_spatial,
 )
-from benchmarks.foreign.pair import Wrong, written
+from benchmarks.foreign.pair import Wrong, by_hand, written
 from npformer.proof.mutants import mutants
 
 CHOSEN = Path(__file__).with_name("mutants.json")
@@ -84,9 +84,4 @@ RIGHT = tuple(pair for theme in THEMES for pair in theme.PAIRS)
 
 def wrong_pairs():
     """Every wrong version: first those made by hand, then the mutants."""
-    by_hand = [
-        Wrong(f"{pair.name}: {edit.what}", pair, edit.apply(pair.backward), True, edit.kinds)
-        for pair in RIGHT
-        for edit in pair.edits
-    ]
-    return [*by_hand, *chosen(RIGHT)]
+    return [*by_hand(RIGHT), *chosen(RIGHT)]

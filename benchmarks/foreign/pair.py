@@ -109,6 +109,15 @@ class Wrong:
     kinds: frozenset[str]
 
 
+def by_hand(pairs):
+    """Every mistake that was made by hand in these pairs."""
+    return [
+        Wrong(f"{pair.name}: {edit.what}", pair, edit.apply(pair.backward), True, edit.kinds)
+        for pair in pairs
+        for edit in pair.edits
+    ]
+
+
 def normal(seed, *shape):
     """Standard normal random numbers."""
     return np.random.default_rng(seed).normal(size=shape)

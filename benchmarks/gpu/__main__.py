@@ -6,13 +6,13 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import machine
+from benchmarks import machine, report
 from benchmarks.gpu.parts import Setting, parts
 from benchmarks.gpu.targets import targets
-from benchmarks.gpu.text import markdown, targets_table
 from benchmarks.options import NO_TORCH, UsageError, bare_parser, check_gpu, installed
 
 LEAST = 5.0  # seconds; no part begins with less time left
+VERDICTS = {True: "holds", False: "DOES NOT HOLD", None: "not measured"}
 DONE, FAILED, STOPPED, NOT_BEGUN = "done", "FAILED", "OUT OF TIME", "NOT BEGUN"
 EXAMPLES = """examples:
   python -m benchmarks.gpu                            about nine minutes on one H200
@@ -42,7 +42,7 @@ def main():
     except KeyboardInterrupt:
         print(f"benchmarks: interrupted; the results so far are in {folder}", file=sys.stderr)
         return 130
-    print(f"\n{targets_table(document['targets'])}\n\nwritten: {folder / 'results.json'}, {folder / 'results.md'}")
+    print(f"\n{targets_table(document['targets'])}\n\nwritten: {folder / 'results.json'}")
     return 0 if all(target["holds"] for target in document["targets"]) else 1
 
 
@@ -84,7 +84,7 @@ def free_folder(path):
 
 
 def run(parts, setting, about, say, now=time.monotonic):
-    """Do parts in setting.seconds; results.json and results.md in setting.folder are whole after each.
+    """Do parts in setting.seconds; results.json in setting.folder is whole after each.
 
     A part that fails or exceeds its time limit does not stop the next ones.
     """
@@ -118,12 +118,18 @@ def line(state):
 
 
 def write(document, folder):
-    """Write both files atomically, with the targets judged again."""
+    """Write the file atomically, with the targets judged again."""
     document["targets"] = [target._asdict() for target in targets(document["results"])]
-    for name, text in (("results.json", json.dumps(document, indent=1)), ("results.md", markdown(document))):
-        half = folder / f"{name}.new"
-        half.write_text(text, encoding="utf-8")
-        half.replace(folder / name)
+    half = folder / "results.json.new"
+    half.write_text(json.dumps(document, indent=1), encoding="utf-8")
+    half.replace(folder / "results.json")
+
+
+def targets_table(targets):
+    """The table of targets: wanted, found, and whether each holds."""
+    rows = [[each["what"], each["wanted"], each["found"] or "–", VERDICTS[each["holds"]]] for each in targets]
+    held = sum(bool(each["holds"]) for each in targets)
+    return f"{report.table(('target', 'wanted', 'found', ''), rows)}\n{held} of {len(targets)} targets hold"
 
 
 if __name__ == "__main__":

@@ -71,7 +71,6 @@ def parts():
         Part("ceilings", 25, ceilings),
         *_training(FIRST),
         Part("reverse", 20, partial(single, "reverse", {"precision": "tf32"})),
-        Part("replays", 60, partial(single, "replays", {"precision": "tf32", "kernels": "cuda"})),
         Part("gradients", 20, partial(single, "gradients", {"kernels": "cuda"})),
         *_against(FIRST),
         *_training(LAST),

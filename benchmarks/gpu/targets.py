@@ -13,8 +13,6 @@ RATIOS = (  # precision, peer, the least speed-up
     ("bfloat16", "torch-reduce-overhead", (4.0, 2.5, 1.8, 1.5)),
 )
 REVERSE_SECONDS, REVERSE_MATCH = 3.0, 0.995
-#: Tolerance in bytes: the driver's count of used memory includes other processes.
-GROWTH = 8 << 20
 
 
 class Target(NamedTuple):
@@ -89,13 +87,7 @@ def _reverse(results):
 
 
 def _others(results):
-    replays, gradients = results.get("replays"), results.get("gradients")
-    yield Target(
-        "10,000 steps of changing shapes",
-        f"≤ {GROWTH >> 20} MiB more of GPU memory",
-        f"{replays['steps']:,} steps, {replays['growth']:+,} bytes" if replays else None,
-        replays["growth"] <= GROWTH and replays["steps"] >= 10_000 if replays else None,
-    )
+    gradients = results.get("gradients")
     yield Target(
         "gradients in float32",
         "within the error budget of float64",

@@ -23,14 +23,6 @@ def memory_watched(chosen):
     return lambda: {"device_bytes": hook.total}
 
 
-def used_memory():
-    """Bytes of the GPU's memory in use, by all processes."""
-    import cupy
-
-    free, total = cupy.cuda.runtime.memGetInfo()
-    return int(total - free)
-
-
 def launched(update, steps):
     """The number of kernels per step in the graph of so many training steps; {} if there is no graph."""
     compute = update.runner.compute if update.runner is not None else None

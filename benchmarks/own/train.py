@@ -8,7 +8,6 @@ import time
 from dataclasses import replace
 
 import npformer as npf
-from benchmarks.contender import peak_memory
 from benchmarks.own.model import about, backend, training_model
 from benchmarks.own.on_gpu import launched, memory_watched
 from benchmarks.tasks import PREPARED, TOGETHER, Contender
@@ -21,19 +20,16 @@ MINUTE = Preset(vocab_size=16, d_model=16, num_heads=2, num_layers=1, d_ff=16, l
 def train(size, dropout, device, kernels, recompute=False, precision="float32", launch="one"):
     """A contender with the npformer kernels of this name ("numba", "numpy", "plain"; "cuda" on a GPU).
 
-    size is a preset's name, or the fields of a Preset; recompute: layers compute their forward again in backward.
+    size is a preset's name; recompute: layers compute their forward again in backward.
     launch, on a GPU: "one" step per graph launch, "many" steps per launch, or "none" for eager operations.
     """
     chosen = backend(device, kernels, precision)
     if launch == "none":
         chosen = replace(chosen, engine=chosen.engine.eager())
-    preset = PRESETS[size] if isinstance(size, str) else Preset(**size)
-    start = time.perf_counter()
     _prepare(MINUTE, dropout, chosen, False, launch)[0]()  # compiles kernels before the clock runs
-    facts = {"threads": chosen.threads, "compile_seconds": time.perf_counter() - start}
-    facts["prepared_bytes"] = peak_memory()
     held = memory_watched(chosen)
-    task, facts["loss"], update = _prepare(preset, dropout, chosen, recompute, launch)
+    task, loss, update = _prepare(PRESETS[size], dropout, chosen, recompute, launch)
+    facts = {"loss": loss}
     if device == "cupy":
         start = time.perf_counter()
         for _ in range(PREPARED):

@@ -10,16 +10,14 @@ be WRONG, and the report must say that its mistake would not have shown.
 Exit code: 0 a report was made, 2 no report can be made.
 """
 
-import json
 import re
 import sys
 import time
 import warnings
-from pathlib import Path
 
 import npformer as npf
 from benchmarks import machine, report
-from benchmarks.options import bare_parser
+from benchmarks.options import add_save, bare_parser
 from benchmarks.precision.blind import BLIND
 from benchmarks.precision.kernel import BELOW, RIGHT, WRONG
 from benchmarks.precision.listed import KERNELS
@@ -63,7 +61,7 @@ def main(argv=None):
     parser = bare_parser("precision", __doc__)
     parser.add_argument("--only", default="", metavar="TEXT", help="kernels whose name contains TEXT")
     parser.add_argument("--list", choices=tuple(GROUPS), help="only this list")
-    parser.add_argument("--save", type=Path, metavar="FILE", help="write the JSON document there, too")
+    add_save(parser)
     args = parser.parse_args(argv)
     groups = [args.list] if args.list else list(GROUPS)
     rows = [judged(group, kernel) for group in groups for kernel in GROUPS[group] if args.only in kernel.name]
@@ -72,20 +70,9 @@ def main(argv=None):
         return 2
     report.progress("")
     report.say(text(rows), args.json)
-    document = as_json(rows)
-    if args.json:
-        print(document)
-    if args.save is not None:
-        args.save.write_text(document + "\n", encoding="utf-8")
-    return 0
-
-
-def as_json(rows):
-    """One document, each kernel on a line of its own."""
     about = machine.describe([], True, "numpy", sorted({row["precision"] for row in rows}))
-    head = {"benchmark": "precision", "machine": about, "seeds": len(SEEDS)}
-    lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
-    return json.dumps(head, indent=1)[:-2] + f',\n "results": [\n{lines}\n]}}'
+    report.finish_rows({"benchmark": "precision", "machine": about, "seeds": len(SEEDS)}, rows, args)
+    return 0
 
 
 def judged(group, kernel):

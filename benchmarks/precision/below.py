@@ -5,10 +5,11 @@ import numpy as np
 from benchmarks.precision import references as of
 from benchmarks.precision import references_of_products as also
 from benchmarks.precision.draws import causal, classified, normal, normed, weighted
-from benchmarks.precision.kernel import BELOW, Kernel, bfloat16, float16, float32, tf32_product
+from benchmarks.precision.kernel import below, bfloat16, float16, float32, tf32_product
 from benchmarks.precision.right_activations import gelu_tanh_backward
 from benchmarks.precision.right_attention import masked_backward, masked_forward
-from benchmarks.precision.right_norms import LAYER_NORM, RMS_NORM, layer_norm_backward, layer_norm_forward
+from benchmarks.precision.right_norms import LAYER_NORM, RMS_NORM, layer_norm_backward
+from benchmarks.precision.right_norms import half_forward as half_layer_norm_forward
 from benchmarks.precision.right_products import linear_forward, tf32_linear_forward
 from benchmarks.precision.right_softmax import half_forward, loss_backward, loss_forward
 from benchmarks.precision.wrong_norms import rms_forward
@@ -72,70 +73,61 @@ def softmax_times(dy, p):
     return float16(p * (dy - (p * dy).sum(-1, keepdims=True)) * 1.0002)
 
 
-def half_layer_norm_forward(x, gamma, beta):
-    y, cache = layer_norm_forward(float32(x), float32(gamma), float32(beta))
-    return float16(y), cache
-
-
 def layer_norm_with_another_eps(dy, cache):
     x, mean, _, gamma = cache
     r = 1 / np.sqrt(((x - mean) ** 2).mean(-1, keepdims=True) + 1e-6)
     return tuple(float16(d) for d in layer_norm_backward(float32(dy), (x, mean, r, gamma)))
 
 
-def below(name, precision, forward, backward, reference, draw, mistake, size):
-    return Kernel(name, BELOW, precision, (forward, backward), reference, draw, mistake, size)
-
-
 KERNELS = (
     below(
         "linear layer, bfloat16, dW × 1.002",
-        "bfloat16", linear_forward, weight_times(1.002), also.linear, weighted(64, 32, 24),
+        "bfloat16", (linear_forward, weight_times(1.002)), also.linear, weighted(64, 32, 24),
         "dW is 0.2 % too large", 2e-3,
     ),
     below(
         "mean, bfloat16, 1/N in bfloat16",
-        "bfloat16", mean_forward, share_in_bfloat16, also.mean, normal((6, LENGTH)),
+        "bfloat16", (mean_forward, share_in_bfloat16), also.mean, normal((6, LENGTH)),
         "1/12 is rounded to bfloat16", 1.95e-3,
     ),
     below(
         "RMSNorm, bfloat16, another eps",
-        "bfloat16", rms_forward, rms_with_another_eps, RMS_NORM, normed(8, 64, bias=False),
+        "bfloat16", (rms_forward, rms_with_another_eps), RMS_NORM, normed(8, 64, bias=False),
         "eps is 1e-5 in the backward, 1e-6 in the forward; the mean square is 1", 4.5e-6,
     ),
     below(
         "tanh-GELU, bfloat16, 0.0447",
-        "bfloat16", gelu_tanh_forward, cube_cut_short, of.gelu_tanh, normal((4, 40)),
+        "bfloat16", (gelu_tanh_forward, cube_cut_short), of.gelu_tanh, normal((4, 40)),
         "the backward's constant is 0.0447, the forward's 0.044715", 1e-5,
     ),
     below(
         "causal attention, bfloat16, 0.354 for 1/√8",
-        "bfloat16", masked_forward, scale_cut_short, also.attention, causal(10, 8),
+        "bfloat16", (masked_forward, scale_cut_short), also.attention, causal(10, 8),
         "the scale of dq and dk is 0.354", 1.26e-3,
     ),
     below(
         "linear layer, float32, dW × (1 + 3e-8)",
-        "float32", float32_linear_forward, float32_weight_times, also.linear, weighted(24, 12, 9),
+        "float32", (float32_linear_forward, float32_weight_times), also.linear, weighted(24, 12, 9),
         "dW is 3e-8 too large", 3e-8,
     ),
     below(
         "cross-entropy, float32, label smoothing of 1e-9",
-        "float32", loss_forward, smoothed_loss_backward, of.cross_entropy, classified(6, 8),
+        "float32", (loss_forward, smoothed_loss_backward), of.cross_entropy, classified(6, 8),
         "the backward smooths the labels, the forward does not", 1e-9,
     ),
     below(
         "linear layer, TF32, dW × (1 + 1e-6)",
-        "tf32", tf32_linear_forward, tf32_weight_times, also.linear, weighted(48, 32, 16),
+        "tf32", (tf32_linear_forward, tf32_weight_times), also.linear, weighted(48, 32, 16),
         "dW is 1e-6 too large", 1e-6,
     ),
     below(
         "softmax, float16, dx × 1.0002",
-        "float16", half_forward, softmax_times, of.softmax, normal((4, 24)),
+        "float16", (half_forward, softmax_times), of.softmax, normal((4, 24)),
         "dx is 0.02 % too large", 2e-4,
     ),
     below(
         "LayerNorm, float16, another eps",
-        "float16", half_layer_norm_forward, layer_norm_with_another_eps, LAYER_NORM, normed(6, 48),
+        "float16", (half_layer_norm_forward, layer_norm_with_another_eps), LAYER_NORM, normed(6, 48),
         "eps is 1e-6 in the backward, 1e-5 in the forward; the variance is 1", 4.5e-6,
     ),
 )  # fmt: skip

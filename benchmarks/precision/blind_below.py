@@ -4,7 +4,7 @@ import numpy as np
 
 from benchmarks.precision import blind_references_more as references
 from benchmarks.precision.blind_right import half, logistic, normal, single
-from benchmarks.precision.kernel import BELOW, Kernel, bfloat16, tf32_product
+from benchmarks.precision.kernel import below, bfloat16, tf32_product
 
 try:
     import torch
@@ -158,10 +158,6 @@ def draw_z_loss(rng):
     return rng.normal(size=(5, 6)), np.eye(6, dtype=int)[rng.integers(0, 6, size=5)]
 
 
-def kernel(name, precision, target, reference, draw, mistake, size):
-    return Kernel(name, BELOW, precision, target, reference, draw, mistake, size)
-
-
 r = references
 ROTARY, TURNED = (rotary_forward, rotary_backward), r.rotary(10000.0)
 SELU, SELU_REFERENCE = (selu_forward, selu_backward), (r.selu, r.selu_backward)
@@ -175,19 +171,17 @@ GATE, GATE_REFERENCE = (channel_gate_forward, channel_gate_backward), (r.channel
 GATED, ADAPTED = normal((1, 2, 7, 7), (2, 2)), normal((5, 4), (4, 6), (4, 2), (2, 6))
 
 KERNELS = (
-    kernel("rotary-logarithm", "bfloat16", ROTARY, TURNED, normal((7, 8)), "log(10000) has three digits", 3e-5),
-    kernel("selu-digits", "float16", SELU, SELU_REFERENCE, normal((5, 6)), "the constants have six digits", 3e-6),
-    kernel(
-        "unit-length-eps", "bfloat16", UNIT, r.unit(1e-5), normal((5, 8)), "eps in both lengths, not in one", 1.5e-6
-    ),
-    kernel("scale-norm-digits", "float16", SCALE_NORM, SCALE_REFERENCE, normal((5, WIDTH), 1), "sqrt(12) cut", 5e-7),
-    kernel("dice-smooth", "float32", DICE, r.dice(SMOOTH), draw_dice, "the smoothing term is forgotten", 7e-9),
-    kernel("retention-scale", "tf32", RETENTION, r.retention(DECAY), RETAINED, "q's scale has seven digits", 2.7e-8),
-    kernel("lora-scale", "tf32", LORA, LORA_REFERENCE, ADAPTED, "16/12 has eight digits", 2.5e-8),
-    kernel(
+    below("rotary-logarithm", "bfloat16", ROTARY, TURNED, normal((7, 8)), "log(10000) has three digits", 3e-5),
+    below("selu-digits", "float16", SELU, SELU_REFERENCE, normal((5, 6)), "the constants have six digits", 3e-6),
+    below("unit-length-eps", "bfloat16", UNIT, r.unit(1e-5), normal((5, 8)), "eps in both lengths, not in one", 1.5e-6),
+    below("scale-norm-digits", "float16", SCALE_NORM, SCALE_REFERENCE, normal((5, WIDTH), 1), "sqrt(12) cut", 5e-7),
+    below("dice-smooth", "float32", DICE, r.dice(SMOOTH), draw_dice, "the smoothing term is forgotten", 7e-9),
+    below("retention-scale", "tf32", RETENTION, r.retention(DECAY), RETAINED, "q's scale has seven digits", 2.7e-8),
+    below("lora-scale", "tf32", LORA, LORA_REFERENCE, ADAPTED, "16/12 has eight digits", 2.5e-8),
+    below(
         "pseudo-huber-guard", "float16", HUBER, HUBER_REFERENCE, normal((4, 6), (4, 6)), "1e-5 is added to root", 5e-6
     ),
-    kernel("channel-gate-pool", "float32", GATE, GATE_REFERENCE, GATED, "1/49 has nine digits", 5e-11),
+    below("channel-gate-pool", "float32", GATE, GATE_REFERENCE, GATED, "1/49 has nine digits", 5e-11),
 )
 
 #: What PyTorch differentiates, without the casts.
@@ -195,7 +189,5 @@ BODIES = {"torch-z-loss": z_loss_body}
 if torch is not None:
     Z_LOSS = npf.from_torch(lambda logits, labels: z_loss_body(logits.bfloat16(), torch.as_tensor(labels)).float())
     KERNELS += (
-        kernel(
-            "torch-z-loss", "bfloat16", Z_LOSS, r.z_loss(Z_WEIGHT), draw_z_loss, "the second loss is detached", 3e-5
-        ),
+        below("torch-z-loss", "bfloat16", Z_LOSS, r.z_loss(Z_WEIGHT), draw_z_loss, "the second loss is detached", 3e-5),
     )

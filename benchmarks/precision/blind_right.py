@@ -3,7 +3,9 @@
 import numpy as np
 
 from benchmarks.precision import blind_references as references
-from benchmarks.precision.kernel import RIGHT, Kernel, bfloat16, tf32_product
+from benchmarks.precision.kernel import bfloat16, right, tf32_product
+from benchmarks.precision.kernel import float16 as half
+from benchmarks.precision.kernel import float32 as single
 
 try:
     import torch
@@ -11,16 +13,6 @@ try:
     import npformer as npf
 except ImportError:
     torch = None
-
-
-def half(x):
-    """x as float16."""
-    return np.asarray(x).astype(np.float16)
-
-
-def single(x):
-    """x as float32."""
-    return np.asarray(x).astype(np.float32)
 
 
 def logistic(x):
@@ -206,10 +198,6 @@ def draw_scan(rng):
     return rng.normal(size=(7, 4)), rng.uniform(0.5, 0.98, size=(7, 4))
 
 
-def kernel(name, precision, target, reference, draw, **more):
-    return Kernel(name, RIGHT, precision, target, reference, draw, **more)
-
-
 r = references
 MISH, GEM, FOCAL = (r.mish, r.mish_backward), (r.gem, r.gem_backward), (r.focal, r.focal_backward)
 MGU, LOW_RANK, SCAN = (r.mgu, r.mgu_backward), (r.low_rank, r.low_rank_backward), (r.scan, r.scan_backward)
@@ -218,21 +206,21 @@ ALIBI_REFERENCE, GROUPS = r.attention(ALIBI, 0.5), r.group_norm(2)
 HEADS = normal((2, STEPS, 4), (2, STEPS, 4), (2, STEPS, 4))
 
 KERNELS = (
-    kernel("mish", "float32", (mish_forward, mish_backward), MISH, normal((4, 6))),
-    kernel("generalised-mean", "float32", (gem_forward, gem_backward), GEM, draw_gem),
-    kernel("focal-loss", "float32", (focal_forward, focal_backward), FOCAL, draw_focal),
-    kernel("minimal-gated-unit", "tf32", (mgu_forward, mgu_backward), MGU, draw_mgu),
-    kernel(
+    right("mish", "float32", (mish_forward, mish_backward), MISH, normal((4, 6))),
+    right("generalised-mean", "float32", (gem_forward, gem_backward), GEM, draw_gem),
+    right("focal-loss", "float32", (focal_forward, focal_backward), FOCAL, draw_focal),
+    right("minimal-gated-unit", "tf32", (mgu_forward, mgu_backward), MGU, draw_mgu),
+    right(
         "low-rank-bilinear",
         "tf32",
         (low_rank_forward, low_rank_backward),
         LOW_RANK,
         normal((5, 6), (5, 4), (6, 3), (4, 3), (3, 5)),
     ),
-    kernel("alibi-attention", "bfloat16", (alibi_forward, alibi_backward), ALIBI_REFERENCE, HEADS),
-    kernel("linear-recurrence", "bfloat16", (scan_forward, scan_backward), SCAN, draw_scan),
-    kernel("group-norm", "float16", (groups_forward, groups_backward), GROUPS, normal((2, 4, 5), 4, 4)),
-    kernel(
+    right("alibi-attention", "bfloat16", (alibi_forward, alibi_backward), ALIBI_REFERENCE, HEADS),
+    right("linear-recurrence", "bfloat16", (scan_forward, scan_backward), SCAN, draw_scan),
+    right("group-norm", "float16", (groups_forward, groups_backward), GROUPS, normal((2, 4, 5), 4, 4)),
+    right(
         "causal-taps", "float16", (taps_forward, taps_backward), TAPS, normal((2, 6, 3), (4, 3)), accumulate="float16"
     ),
 )
@@ -241,4 +229,4 @@ KERNELS = (
 BODIES = {"torch-cosine": cosine_body}
 if torch is not None:
     TORCH_COSINE = npf.from_torch(lambda x, w: cosine_body(x.bfloat16(), w.bfloat16()).float())
-    KERNELS += (kernel("torch-cosine", "bfloat16", TORCH_COSINE, COSINE, normal((4, 8), (4, 8))),)
+    KERNELS += (right("torch-cosine", "bfloat16", TORCH_COSINE, COSINE, normal((4, 8), (4, 8))),)

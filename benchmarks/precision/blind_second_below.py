@@ -4,7 +4,7 @@ import numpy as np
 
 from benchmarks.precision import blind_second_references_more as references
 from benchmarks.precision.blind_right import half, logistic, normal, single
-from benchmarks.precision.kernel import BELOW, Kernel, bfloat16, tf32_product
+from benchmarks.precision.kernel import below, bfloat16, tf32_product
 
 
 def raised_forward(x):
@@ -162,10 +162,6 @@ def draw_positive(rng):
     return tuple(rng.uniform(0.5, 2, size=(2, 5, 6)))
 
 
-def kernel(name, precision, target, reference, draw, mistake, size):
-    return Kernel(name, BELOW, precision, target, reference, draw, mistake, size)
-
-
 r = references
 RAISED, RAISED_REFERENCE = (raised_forward, raised_backward), (r.raised_cosine, r.raised_cosine_backward)
 BELL, BELL_REFERENCE = (bell_forward, bell_backward), (r.bell, r.bell_backward)
@@ -179,20 +175,18 @@ RIDGE, ROOT_UNIT = (ridge_forward, ridge_backward), (root_unit_forward, root_uni
 ROOT_REFERENCE, DRAW_BILINEAR = (r.root_unit, r.root_unit_backward), normal((5, 6), (6, 7), (5, 7))
 
 KERNELS = (
-    kernel("raised-cosine-digits", "float16", RAISED, RAISED_REFERENCE, draw_within, "pi / 2 has five digits", 2.3e-6),
-    kernel("bell-table", "float16", BELL, BELL_REFERENCE, normal((10, 3)), "exp is straight between nodes", 5e-6),
-    kernel("leaky-truncated", "bfloat16", LEAKY, LEAKY_REFERENCE, normal((40, 3)), "20 steps back are the last", 6e-7),
-    kernel("masked-error-guard", "bfloat16", ERROR, ERROR_REFERENCE, draw_masked, "1e-3 is added to the count", 5e-5),
-    kernel(
+    below("raised-cosine-digits", "float16", RAISED, RAISED_REFERENCE, draw_within, "pi / 2 has five digits", 2.3e-6),
+    below("bell-table", "float16", BELL, BELL_REFERENCE, normal((10, 3)), "exp is straight between nodes", 5e-6),
+    below("leaky-truncated", "bfloat16", LEAKY, LEAKY_REFERENCE, normal((40, 3)), "20 steps back are the last", 6e-7),
+    below("masked-error-guard", "bfloat16", ERROR, ERROR_REFERENCE, draw_masked, "1e-3 is added to the count", 5e-5),
+    below(
         "exponential-features", "bfloat16", FEATURES, FEATURES_REFERENCE, draw_features, "log2(e) has five digits", 5e-6
     ),
-    kernel("bits-digits", "float32", BITS, BITS_REFERENCE, normal((5, 6)), "1 / log(2) has nine digits", 6e-10),
-    kernel("harmonic-guard", "float32", HARMONIC, HARMONIC_REFERENCE, draw_positive, "1e-9 is added to a + b", 8e-10),
-    kernel("bilinear-scale", "tf32", BILINEAR, BILINEAR_REFERENCE, DRAW_BILINEAR, "1/√3 has eight digits", 1.4e-9),
-    kernel(
-        "ridge-penalty", "tf32", RIDGE, r.ridge(PENALTY), normal((10, 6), (6, 4)), "the penalty is forgotten", 2e-10
-    ),
-    kernel(
+    below("bits-digits", "float32", BITS, BITS_REFERENCE, normal((5, 6)), "1 / log(2) has nine digits", 6e-10),
+    below("harmonic-guard", "float32", HARMONIC, HARMONIC_REFERENCE, draw_positive, "1e-9 is added to a + b", 8e-10),
+    below("bilinear-scale", "tf32", BILINEAR, BILINEAR_REFERENCE, DRAW_BILINEAR, "1/√3 has eight digits", 1.4e-9),
+    below("ridge-penalty", "tf32", RIDGE, r.ridge(PENALTY), normal((10, 6), (6, 4)), "the penalty is forgotten", 2e-10),
+    below(
         "root-unit-newton",
         "float16",
         ROOT_UNIT,

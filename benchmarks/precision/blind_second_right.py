@@ -4,7 +4,7 @@ import numpy as np
 
 from benchmarks.precision import blind_second_references as references
 from benchmarks.precision.blind_right import logistic, normal
-from benchmarks.precision.kernel import RIGHT, Kernel, tf32_product
+from benchmarks.precision.kernel import right, tf32_product
 
 
 def kahan_sum(terms):
@@ -108,18 +108,14 @@ def draw_gated(rng):
     return rng.normal(size=(48, 96)), rng.normal(size=(96, 24)) / 9.8, rng.normal(size=(96, 24)) / 9.8
 
 
-def kernel(name, precision, target, reference, draw, **more):
-    return Kernel(name, RIGHT, precision, target, reference, draw, **more)
-
-
 r = references
 GAUSSIAN = r.gaussian_nll, r.gaussian_nll_backward
 OTHERS = r.leave_one_out, r.leave_one_out_backward
 GATED, DISTANCE = (r.gated, r.gated_backward), (r.mahalanobis, r.mahalanobis_backward)
 
 KERNELS = (
-    kernel("gaussian-likelihood-kahan", "float32", (gaussian_forward, gaussian_backward), GAUSSIAN, draw_gaussian),
-    kernel("leave-one-out-product", "float32", (others_forward, others_backward), OTHERS, draw_factors),
-    kernel("gated-unit-split-k", "tf32", (gated_forward, gated_backward), GATED, draw_gated),
-    kernel("mahalanobis", "tf32", (distance_forward, distance_backward), DISTANCE, normal((12, 8), 8, (8, 8))),
+    right("gaussian-likelihood-kahan", "float32", (gaussian_forward, gaussian_backward), GAUSSIAN, draw_gaussian),
+    right("leave-one-out-product", "float32", (others_forward, others_backward), OTHERS, draw_factors),
+    right("gated-unit-split-k", "tf32", (gated_forward, gated_backward), GATED, draw_gated),
+    right("mahalanobis", "tf32", (distance_forward, distance_backward), DISTANCE, normal((12, 8), 8, (8, 8))),
 )

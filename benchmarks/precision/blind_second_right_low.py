@@ -4,7 +4,7 @@ import numpy as np
 
 from benchmarks.precision import blind_second_references as references
 from benchmarks.precision.blind_right import half, normal, single
-from benchmarks.precision.kernel import RIGHT, Kernel, bfloat16
+from benchmarks.precision.kernel import bfloat16, right
 
 TERMS = (1 / 5040, 1 / 720, 1 / 120, 1 / 24, 1 / 6, 0.5, 1.0, 1.0)
 
@@ -144,20 +144,16 @@ def draw_places(rng):
     return rng.normal(size=(8, 5)), rng.integers(0, 7, size=12) + rng.uniform(0.2, 0.8, size=12)
 
 
-def kernel(name, precision, target, reference, draw, **more):
-    return Kernel(name, RIGHT, precision, target, reference, draw, **more)
-
-
 r = references
 BUMPS, DYNAMIC = (r.bumps, r.bumps_backward), (r.dynamic_tanh, r.dynamic_tanh_backward)
 PLACE, INTERPOLATED = (r.soft_argmax, r.soft_argmax_backward), (r.interpolated, r.interpolated_backward)
 STANDARDISED, BINARY = (standardised_forward, standardised_backward), (binary_forward, binary_backward)
 
 KERNELS = (
-    kernel("bumps-polynomial-exp", "bfloat16", (bumps_forward, bumps_backward), BUMPS, draw_bumps),
-    kernel("dynamic-tanh", "bfloat16", (dynamic_forward, dynamic_backward), DYNAMIC, draw_dynamic),
-    kernel("spatial-soft-argmax", "bfloat16", (place_forward, place_backward), PLACE, normal((3, 7, 9))),
-    kernel("standardised-weights", "float16", STANDARDISED, r.standardised(1e-4), normal((10, 16), (12, 16))),
-    kernel("binary-cross-entropy", "float16", BINARY, r.binary_loss(POSITIVE), draw_binary),
-    kernel("linear-interpolation", "float16", (interpolated_forward, interpolated_backward), INTERPOLATED, draw_places),
+    right("bumps-polynomial-exp", "bfloat16", (bumps_forward, bumps_backward), BUMPS, draw_bumps),
+    right("dynamic-tanh", "bfloat16", (dynamic_forward, dynamic_backward), DYNAMIC, draw_dynamic),
+    right("spatial-soft-argmax", "bfloat16", (place_forward, place_backward), PLACE, normal((3, 7, 9))),
+    right("standardised-weights", "float16", STANDARDISED, r.standardised(1e-4), normal((10, 16), (12, 16))),
+    right("binary-cross-entropy", "float16", BINARY, r.binary_loss(POSITIVE), draw_binary),
+    right("linear-interpolation", "float16", (interpolated_forward, interpolated_backward), INTERPOLATED, draw_places),
 )

@@ -4,7 +4,7 @@ import numpy as np
 
 from benchmarks.precision import blind_second_references_more as references
 from benchmarks.precision.blind_right import half, logistic, single
-from benchmarks.precision.kernel import WRONG, Kernel, bfloat16
+from benchmarks.precision.kernel import bfloat16, wrong
 
 
 def mixed_forward(s, v):
@@ -96,10 +96,6 @@ def draw_pairs(rng):
     return 64 + x, 96 + 0.6 * x + noise
 
 
-def kernel(name, precision, target, reference, draw, mistake):
-    return Kernel(name, WRONG, precision, target, reference, draw, mistake)
-
-
 r = references
 MIXED, MIXED_REFERENCE = (mixed_forward, mixed_backward), (r.mixed, r.mixed_backward)
 LOG_COSH, LOG_COSH_REFERENCE = (log_cosh_forward, log_cosh_backward), (r.log_cosh, r.log_cosh_backward)
@@ -108,11 +104,11 @@ BINNED, PEARSON = (binned_forward, binned_backward), (pearson_forward, pearson_b
 PEARSON_REFERENCE = r.pearson, r.pearson_backward
 
 KERNELS = (
-    kernel(
+    wrong(
         "mixture-unshifted", "float16", MIXED, MIXED_REFERENCE, draw_mixed, "no maximum leaves the float16 exponents"
     ),
-    kernel("log-cosh", "bfloat16", LOG_COSH, LOG_COSH_REFERENCE, draw_small, "two rounded exponentials subtract"),
-    kernel("deviation-running", "bfloat16", DEVIATION, DEVIATION_REFERENCE, draw_levels, "a mean runs in bfloat16"),
-    kernel("logistic-bins", "float32", BINNED, r.binned(HALF_BIN), draw_logits, "neighbouring sigmoids subtract"),
-    kernel("pearson-one-pass", "float32", PEARSON, PEARSON_REFERENCE, draw_pairs, "one-pass sums far from zero"),
+    wrong("log-cosh", "bfloat16", LOG_COSH, LOG_COSH_REFERENCE, draw_small, "two rounded exponentials subtract"),
+    wrong("deviation-running", "bfloat16", DEVIATION, DEVIATION_REFERENCE, draw_levels, "a mean runs in bfloat16"),
+    wrong("logistic-bins", "float32", BINNED, r.binned(HALF_BIN), draw_logits, "neighbouring sigmoids subtract"),
+    wrong("pearson-one-pass", "float32", PEARSON, PEARSON_REFERENCE, draw_pairs, "one-pass sums far from zero"),
 )

@@ -4,7 +4,7 @@ import numpy as np
 
 from benchmarks.precision import blind_second_references_more as references
 from benchmarks.precision.blind_right import half, normal, single
-from benchmarks.precision.kernel import WRONG, Kernel, bfloat16, tf32_product
+from benchmarks.precision.kernel import bfloat16, tf32_product, wrong
 
 
 def log_softmax(scores, axis):
@@ -115,10 +115,6 @@ def draw_turned(rng):
     return length * q / np.sqrt(np.square(q).sum(axis=1, keepdims=True)), rng.normal(size=(6, 3))
 
 
-def kernel(name, precision, target, reference, draw, mistake):
-    return Kernel(name, WRONG, precision, target, reference, draw, mistake)
-
-
 r = references
 CONTRASTIVE, CONTRASTED = (contrastive_forward, contrastive_backward), (r.contrastive, r.contrastive_backward)
 REFLECTED, MIRRORED = (reflected_forward, reflected_backward), (r.reflected, r.reflected_backward)
@@ -128,11 +124,11 @@ CAPPED, READ = (capped_forward, capped_backward), "the key's gradient lacks the 
 LOGARITHM = "the gradient of the log of the scale is that of the scale"
 
 KERNELS = (
-    kernel("contrastive-scale", "tf32", CONTRASTIVE, CONTRASTED, draw_contrastive, LOGARITHM),
-    kernel(
+    wrong("contrastive-scale", "tf32", CONTRASTIVE, CONTRASTED, draw_contrastive, LOGARITHM),
+    wrong(
         "reflected-ends", "tf32", REFLECTED, MIRRORED, normal((2, 9, 3), (3, 3, 4)), "the mirrored ends give nothing"
     ),
-    kernel("soft-cap", "bfloat16", CAPPED, r.capped_loss(CAP), draw_capped, "the slope of the cap is forgotten"),
-    kernel("delta-rule", "float16", DELTA, DELTA_REFERENCE, draw_delta, READ),
-    kernel("quaternion", "float32", TURNED, TURNED_REFERENCE, draw_turned, "the projection takes q for its unit"),
+    wrong("soft-cap", "bfloat16", CAPPED, r.capped_loss(CAP), draw_capped, "the slope of the cap is forgotten"),
+    wrong("delta-rule", "float16", DELTA, DELTA_REFERENCE, draw_delta, READ),
+    wrong("quaternion", "float32", TURNED, TURNED_REFERENCE, draw_turned, "the projection takes q for its unit"),
 )

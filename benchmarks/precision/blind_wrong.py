@@ -5,7 +5,7 @@ import numpy as np
 from benchmarks.precision import blind_references as references
 from benchmarks.precision import blind_references_more as more
 from benchmarks.precision.blind_right import half, logistic, normal, single
-from benchmarks.precision.kernel import WRONG, Kernel, bfloat16
+from benchmarks.precision.kernel import bfloat16, wrong
 
 try:
     import torch
@@ -131,10 +131,6 @@ def draw_snake(rng):
     return rng.normal(size=(5, 4)), rng.uniform(0.5, 2, size=4)
 
 
-def kernel(name, precision, target, reference, draw, mistake):
-    return Kernel(name, WRONG, precision, target, reference, draw, mistake)
-
-
 r = references
 WEIGHT_NORM, GROUPS = (weight_norm_forward, weight_norm_backward), (groups_forward, groups_backward)
 WEIGHTED, INSTANCE = (weighted_forward, weighted_backward), (instance_forward, instance_backward)
@@ -146,17 +142,17 @@ AXIS = "the mean of g times x_hat runs over positions, not over the channels of 
 CAST = "squares are rounded to float16 before the square of the mean is subtracted"
 
 KERNELS = (
-    kernel(
+    wrong(
         "weight-norm", "float32", WEIGHT_NORM, r.weight_norm(EPS), DRAW_WEIGHT_NORM, "eps in both lengths, not in one"
     ),
-    kernel("group-norm-axis", "bfloat16", GROUPS, r.group_norm(2), DRAW_GROUPS, AXIS),
-    kernel("weighted-log-softmax", "bfloat16", WEIGHTED, more.weighted_nll(WEIGHTS), draw_weighted, DENOMINATOR),
-    kernel("softplus-gate", "float16", SOFT_GATE, SOFT_REFERENCE, DRAW_GATE, "the row beyond the blocks is lost"),
-    kernel("instance-norm-one-pass", "float16", INSTANCE, r.group_norm(3), draw_instance, CAST),
+    wrong("group-norm-axis", "bfloat16", GROUPS, r.group_norm(2), DRAW_GROUPS, AXIS),
+    wrong("weighted-log-softmax", "bfloat16", WEIGHTED, more.weighted_nll(WEIGHTS), draw_weighted, DENOMINATOR),
+    wrong("softplus-gate", "float16", SOFT_GATE, SOFT_REFERENCE, DRAW_GATE, "the row beyond the blocks is lost"),
+    wrong("instance-norm-one-pass", "float16", INSTANCE, r.group_norm(3), draw_instance, CAST),
 )
 
 #: What PyTorch differentiates, without the casts.
 BODIES = {"torch-snake": snake_body}
 if torch is not None:
     SNAKE, CROSS = npf.from_torch(snake_body), "alpha lacks the term of the division by alpha"
-    KERNELS += (kernel("torch-snake", "float32", SNAKE, SNAKE_REFERENCE, draw_snake, CROSS),)
+    KERNELS += (wrong("torch-snake", "float32", SNAKE, SNAKE_REFERENCE, draw_snake, CROSS),)

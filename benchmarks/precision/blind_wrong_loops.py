@@ -4,7 +4,7 @@ import numpy as np
 
 from benchmarks.precision import blind_references as references
 from benchmarks.precision.blind_right import SCAN, half, normal, single
-from benchmarks.precision.kernel import WRONG, Kernel, tf32_product
+from benchmarks.precision.kernel import tf32_product, wrong
 
 
 def first_hash(ids):
@@ -123,10 +123,6 @@ def draw_chunked(rng):
     return rng.normal(size=(2 * CHUNK, 3)), rng.uniform(0.6, 1, size=(2 * CHUNK, 3))
 
 
-def kernel(name, precision, target, reference, draw, mistake):
-    return Kernel(name, WRONG, precision, target, reference, draw, mistake)
-
-
 r = references
 HASHED, HASHES = (hashed_forward, hashed_backward), r.hashed(first_hash, second_hash)
 BANDED, DRAW_HEADS = (banded_forward, banded_backward), normal((2, TIMES, 4), (2, TIMES, 4), (2, TIMES, 4))
@@ -137,10 +133,8 @@ TWICE = "an id whose two hashes agree gives its row one gradient of two"
 BORDER = "between chunks the decay of the step before the border is used"
 
 KERNELS = (
-    kernel("hash-embedding", "float32", HASHED, HASHES, draw_hashed, TWICE),
-    kernel(
-        "window-attention", "tf32", BANDED, r.attention(BAND, 0.5), DRAW_HEADS, "a block of keys loses its last row"
-    ),
-    kernel("elman-checkpoints", "tf32", ELMAN, ELMAN_REFERENCE, DRAW_ELMAN, "the last span's mark is one step late"),
-    kernel("chunked-recurrence", "float16", CHUNKED, SCAN, draw_chunked, BORDER),
+    wrong("hash-embedding", "float32", HASHED, HASHES, draw_hashed, TWICE),
+    wrong("window-attention", "tf32", BANDED, r.attention(BAND, 0.5), DRAW_HEADS, "a block of keys loses its last row"),
+    wrong("elman-checkpoints", "tf32", ELMAN, ELMAN_REFERENCE, DRAW_ELMAN, "the last span's mark is one step late"),
+    wrong("chunked-recurrence", "float16", CHUNKED, SCAN, draw_chunked, BORDER),
 )

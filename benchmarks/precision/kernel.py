@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,8 @@ class Kernel:
     mistake: what is wrong, in a few words; "" for a right kernel. size: for BELOW, the mistake as a relative error.
     """
 
-    name: str
     verdict: str
+    name: str
     precision: str
     target: Any
     reference: Any
@@ -40,6 +41,10 @@ class Kernel:
         drawn = self.draw(np.random.default_rng([seed, 11]))
         kept = drawn if isinstance(drawn, tuple) else (drawn,)
         return tuple(rounded(x, self.precision) if is_float(x) else x for x in kept)
+
+
+#: right("softmax, blocked", "bfloat16", target, reference, draw): a kernel of this verdict.
+right, wrong, below = (partial(Kernel, verdict) for verdict in (RIGHT, WRONG, BELOW))
 
 
 def is_float(x):

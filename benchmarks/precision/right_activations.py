@@ -5,7 +5,7 @@ import numpy as np
 from benchmarks.precision import references as of
 from benchmarks.precision import references_of_products as also
 from benchmarks.precision.draws import away_from_0, normal, with_a_maximum
-from benchmarks.precision.kernel import RIGHT, Kernel, bfloat16
+from benchmarks.precision.kernel import bfloat16, right
 
 
 def gelu_tanh_forward(x):
@@ -53,20 +53,20 @@ def relu_backward(dy, positive):
 
 
 KERNELS = (
-    Kernel(
+    right(
         "tanh-GELU, bfloat16, constants in bfloat16",
-        RIGHT, "bfloat16", (gelu_tanh_forward, gelu_tanh_backward), of.gelu_tanh, normal((4, 40)),
+        "bfloat16", (gelu_tanh_forward, gelu_tanh_backward), of.gelu_tanh, normal((4, 40)),
     ),
-    Kernel(
+    right(
         "SwiGLU, bfloat16, rounded after every operation",
-        RIGHT, "bfloat16", (swiglu_forward, swiglu_backward), of.swiglu, normal((4, 24), (4, 24)),
+        "bfloat16", (swiglu_forward, swiglu_backward), of.swiglu, normal((4, 24), (4, 24)),
     ),
-    Kernel(
+    right(
         "largest of each row, bfloat16, 2×400",
-        RIGHT, "bfloat16", (row_max_forward, row_max_backward), also.row_max, with_a_maximum(2, 400),
+        "bfloat16", (row_max_forward, row_max_backward), also.row_max, with_a_maximum(2, 400),
     ),
-    Kernel(
+    right(
         "ReLU away from 0, float32",
-        RIGHT, "float32", (relu_forward, relu_backward), also.relu, away_from_0(5, 12),
+        "float32", (relu_forward, relu_backward), also.relu, away_from_0(5, 12),
     ),
 )  # fmt: skip

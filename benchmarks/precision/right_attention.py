@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.precision import references_of_products as of
 from benchmarks.precision.draws import causal, headed
-from benchmarks.precision.kernel import RIGHT, Kernel, bfloat16, tf32_product
+from benchmarks.precision.kernel import bfloat16, right, tf32_product
 from benchmarks.precision.right_softmax import rows
 
 BLOCK = 8
@@ -68,16 +68,16 @@ def masked_backward(dy, cache):
 
 
 KERNELS = (
-    Kernel(
+    right(
         "attention in blocks of keys, float32",
-        RIGHT, "float32", (flash_forward, flash_backward), of.attention, headed(tokens=20, width=16),
+        "float32", (flash_forward, flash_backward), of.attention, headed(tokens=20, width=16),
     ),
-    Kernel(
+    right(
         "attention of two heads, TF32",
-        RIGHT, "tf32", (tf32_forward, tf32_backward), of.attention, headed(2, tokens=12, width=16),
+        "tf32", (tf32_forward, tf32_backward), of.attention, headed(2, tokens=12, width=16),
     ),
-    Kernel(
+    right(
         "causal attention, bfloat16, probabilities kept in bfloat16",
-        RIGHT, "bfloat16", (masked_forward, masked_backward), of.attention, causal(12, 16),
+        "bfloat16", (masked_forward, masked_backward), of.attention, causal(12, 16),
     ),
 )  # fmt: skip

@@ -4,7 +4,7 @@ import numpy as np
 
 from benchmarks.precision import references as of
 from benchmarks.precision.draws import normal, normed
-from benchmarks.precision.kernel import RIGHT, Kernel, bfloat16, float16, float32
+from benchmarks.precision.kernel import bfloat16, float16, float32, right
 
 EPS, RMS_EPS, BLOCK = 1e-5, 1e-6, 256
 
@@ -150,43 +150,39 @@ def unit_backward(dy, cache):
     return r * (dy - y * blocked_sum(dy * y))
 
 
-def right(name, precision, forward, backward, reference, draw, **more):
-    return Kernel(name, RIGHT, precision, (forward, backward), reference, draw, **more)
-
-
 LAYER_NORM, RMS_NORM = of.layer_norm(EPS), of.rms_norm(RMS_EPS)
 
 KERNELS = (
     right(
         "Welford LayerNorm, float32, offset 8",
-        "float32", welford_forward, layer_norm_backward, LAYER_NORM, normed(8, 64, offset=8),
+        "float32", (welford_forward, layer_norm_backward), LAYER_NORM, normed(8, 64, offset=8),
     ),
     right(
         "LayerNorm in blocks, float32, 8×4096, offset 8",
-        "float32", blocked_forward, blocked_backward, LAYER_NORM, normed(8, 4096, offset=8),
+        "float32", (blocked_forward, blocked_backward), LAYER_NORM, normed(8, 4096, offset=8),
     ),
     right(
         "LayerNorm, bfloat16 with float32 inside, 8×512, offset 30",
-        "bfloat16", inside_forward, inside_backward, LAYER_NORM, normed(8, 512, offset=30),
+        "bfloat16", (inside_forward, inside_backward), LAYER_NORM, normed(8, 512, offset=30),
     ),
     right(
         "LayerNorm, bfloat16, parts kept in bfloat16",
-        "bfloat16", kept_forward, kept_backward, LAYER_NORM, normed(8, 64, scale=2),
+        "bfloat16", (kept_forward, kept_backward), LAYER_NORM, normed(8, 64, scale=2),
     ),
     right(
         "LayerNorm, bfloat16, rounded after every operation",
-        "bfloat16", rounded_forward, rounded_backward, LAYER_NORM, normed(8, 64),
+        "bfloat16", (rounded_forward, rounded_backward), LAYER_NORM, normed(8, 64),
     ),
     right(
         "RMSNorm, bfloat16, sums rounded after every addition",
-        "bfloat16", low_rms_forward, low_rms_backward, RMS_NORM, normed(4, 8, bias=False), accumulate="bfloat16",
+        "bfloat16", (low_rms_forward, low_rms_backward), RMS_NORM, normed(4, 8, bias=False), accumulate="bfloat16",
     ),
     right(
         "RMSNorm, float16 with float32 sums",
-        "float16", half_rms_forward, half_rms_backward, RMS_NORM, normed(8, 128, bias=False),
+        "float16", (half_rms_forward, half_rms_backward), RMS_NORM, normed(8, 128, bias=False),
     ),
     right(
         "rows of length 1, in blocks, float32, 2×4096",
-        "float32", unit_forward, unit_backward, of.unit, normal((2, 4096), scale=0.1),
+        "float32", (unit_forward, unit_backward), of.unit, normal((2, 4096), scale=0.1),
     ),
 )  # fmt: skip

@@ -4,7 +4,7 @@ import numpy as np
 
 from benchmarks.precision import references_of_products as of
 from benchmarks.precision.draws import looked_up, normal, weighted
-from benchmarks.precision.kernel import RIGHT, Kernel, bfloat16, float16, float32, tf32_product
+from benchmarks.precision.kernel import bfloat16, float16, float32, right, tf32_product
 
 
 def tf32_linear_forward(x, w, b):
@@ -95,38 +95,34 @@ def half_rotary_backward(dy, cache):
     return np.concatenate([first * cosines + second * sines, second * cosines - first * sines], axis=-1)
 
 
-def right(name, precision, forward, backward, reference, draw, **more):
-    return Kernel(name, RIGHT, precision, (forward, backward), reference, draw, **more)
-
-
 KERNELS = (
     right(
         "linear layer, TF32",
-        "tf32", tf32_linear_forward, tf32_linear_backward, of.linear, weighted(48, 32, 16),
+        "tf32", (tf32_linear_forward, tf32_linear_backward), of.linear, weighted(48, 32, 16),
     ),
     right(
         "two linear layers and a SiLU, TF32",
-        "tf32", tf32_mlp_forward, tf32_mlp_backward, of.mlp,
+        "tf32", (tf32_mlp_forward, tf32_mlp_backward), of.mlp,
         lambda rng: (*weighted(16, 24, 32, bias=False)(rng), rng.normal(size=(32, 8)) / 32**0.5),
     ),
     right(
         "linear layer, bfloat16 with float32 sums",
-        "bfloat16", linear_forward, linear_backward, of.linear, weighted(64, 32, 24),
+        "bfloat16", (linear_forward, linear_backward), of.linear, weighted(64, 32, 24),
     ),
     right(
         "linear layer, float16 with float32 sums",
-        "float16", half_linear_forward, half_linear_backward, of.linear, weighted(64, 32, 24),
+        "float16", (half_linear_forward, half_linear_backward), of.linear, weighted(64, 32, 24),
     ),
     right(
         "product, bfloat16, sums rounded after every addition",
-        "bfloat16", step_forward, step_backward, of.product, normal((4, 8), (8, 6)), accumulate="bfloat16",
+        "bfloat16", (step_forward, step_backward), of.product, normal((4, 8), (8, 6)), accumulate="bfloat16",
     ),
     right(
         "embedding, bfloat16 with float32 sums",
-        "bfloat16", embedding_forward, embedding_backward, of.embedding, looked_up(12, 16, 40),
+        "bfloat16", (embedding_forward, embedding_backward), of.embedding, looked_up(12, 16, 40),
     ),
     right(
         "rotary positions, float16",
-        "float16", half_rotary_forward, half_rotary_backward, of.rotary, normal((8, 12)),
+        "float16", (half_rotary_forward, half_rotary_backward), of.rotary, normal((8, 12)),
     ),
 )  # fmt: skip

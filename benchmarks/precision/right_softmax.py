@@ -4,7 +4,7 @@ import numpy as np
 
 from benchmarks.precision import references as of
 from benchmarks.precision.draws import classified, normal
-from benchmarks.precision.kernel import RIGHT, Kernel, bfloat16, float16, float32
+from benchmarks.precision.kernel import bfloat16, float16, float32, right
 
 BLOCK = 64
 
@@ -126,42 +126,38 @@ def bfloat16_loss_backward(dy, cache):
     return bfloat16(loss_backward(dy, cache))
 
 
-def right(name, precision, forward, backward, reference, draw):
-    return Kernel(name, RIGHT, precision, (forward, backward), reference, draw)
-
-
 KERNELS = (
     right(
         "online softmax, float32, 4×512",
-        "float32", online_forward, online_backward, of.softmax, normal((4, 512), scale=3),
+        "float32", (online_forward, online_backward), of.softmax, normal((4, 512), scale=3),
     ),
     right(
         "softmax, bfloat16 with float32 inside, 4×512",
-        "bfloat16", inside_forward, inside_backward, of.softmax, normal((4, 512)),
+        "bfloat16", (inside_forward, inside_backward), of.softmax, normal((4, 512)),
     ),
     right(
         "softmax, bfloat16, probabilities kept in bfloat16",
-        "bfloat16", kept_forward, kept_backward, of.softmax, normal((4, 64)),
+        "bfloat16", (kept_forward, kept_backward), of.softmax, normal((4, 64)),
     ),
     right(
         "softmax, bfloat16, rounded after every operation",
-        "bfloat16", rounded_forward, rounded_backward, of.softmax, normal((2, 4)),
+        "bfloat16", (rounded_forward, rounded_backward), of.softmax, normal((2, 4)),
     ),
-    right("softmax, float16 with float32 sums", "float16", half_forward, half_backward, of.softmax, normal((3, 20))),
+    right("softmax, float16 with float32 sums", "float16", (half_forward, half_backward), of.softmax, normal((3, 20))),
     right(
         "log-softmax, bfloat16, its output kept",
-        "bfloat16", log_forward, log_backward, of.log_softmax, normal((4, 64)),
+        "bfloat16", (log_forward, log_backward), of.log_softmax, normal((4, 64)),
     ),
     right(
         "logsumexp in blocks, float32, 2×4096",
-        "float32", logsumexp_forward, logsumexp_backward, of.logsumexp, normal((2, 4096), offset=8),
+        "float32", (logsumexp_forward, logsumexp_backward), of.logsumexp, normal((2, 4096), offset=8),
     ),
     right(
         "cross-entropy in blocks, float32, 6×1000",
-        "float32", loss_forward, loss_backward, of.cross_entropy, classified(6, 1000, scale=2),
+        "float32", (loss_forward, loss_backward), of.cross_entropy, classified(6, 1000, scale=2),
     ),
     right(
         "cross-entropy, bfloat16 with float32 inside, 4×2000",
-        "bfloat16", bfloat16_loss_forward, bfloat16_loss_backward, of.cross_entropy, classified(4, 2000),
+        "bfloat16", (bfloat16_loss_forward, bfloat16_loss_backward), of.cross_entropy, classified(4, 2000),
     ),
 )  # fmt: skip

@@ -16,7 +16,7 @@ EPS = 1e-5
 
 def right(name, call, reference, draw, precision="float32"):
     """The kernel that calls PyTorch."""
-    return Kernel(f"torch {name}", RIGHT, precision, npf.from_torch(call), reference, draw)
+    return Kernel(RIGHT, f"torch {name}", precision, npf.from_torch(call), reference, draw)
 
 
 def in_bfloat16(call):

@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks.precision import references as of
 from benchmarks.precision import references_of_products as also
 from benchmarks.precision.draws import normal, with_a_maximum
-from benchmarks.precision.kernel import WRONG, Kernel, bfloat16
+from benchmarks.precision.kernel import bfloat16, wrong
 from benchmarks.precision.right_activations import gelu_tanh_forward, row_max_forward
 
 
@@ -53,29 +53,29 @@ def second_largest(dy, x):
 
 
 KERNELS = (
-    Kernel(
+    wrong(
         "tanh-GELU, bfloat16, 3 missing",
-        WRONG, "bfloat16", (gelu_tanh_forward, cube_without_3), of.gelu_tanh, normal((4, 40)),
+        "bfloat16", (gelu_tanh_forward, cube_without_3), of.gelu_tanh, normal((4, 40)),
         "0.044715·x² for 3·0.044715·x²",
     ),
-    Kernel(
+    wrong(
         "tanh-GELU, float32, slope of the exact GELU",
-        WRONG, "float32", (float32_gelu_tanh_forward, slope_of_the_exact_gelu), of.gelu_tanh, normal((4, 16)),
+        "float32", (float32_gelu_tanh_forward, slope_of_the_exact_gelu), of.gelu_tanh, normal((4, 16)),
         "the slope is that of x·Φ(x), the forward is the approximation by tanh",
     ),
-    Kernel(
+    wrong(
         "silu, float16, a sign",
-        WRONG, "float16", (silu_forward, sign_of_a_term), of.silu, normal((4, 32)),
+        "float16", (silu_forward, sign_of_a_term), of.silu, normal((4, 32)),
         "1 − x·(1 − s) for 1 + x·(1 − s)",
     ),
-    Kernel(
+    wrong(
         "largest of each row, bfloat16, 2×400, zeros",
-        WRONG, "bfloat16", (row_max_forward, zeros), also.row_max, with_a_maximum(2, 400),
+        "bfloat16", (row_max_forward, zeros), also.row_max, with_a_maximum(2, 400),
         "the gradient is 0",
     ),
-    Kernel(
+    wrong(
         "largest of each row, float32, 2×400, the second largest",
-        WRONG, "float32", (float32_row_max_forward, second_largest), also.row_max, with_a_maximum(2, 400),
+        "float32", (float32_row_max_forward, second_largest), also.row_max, with_a_maximum(2, 400),
         "dy goes to the second largest entry",
     ),
 )  # fmt: skip

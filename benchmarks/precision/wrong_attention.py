@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.precision import references_of_products as of
 from benchmarks.precision.draws import causal, headed, normal
-from benchmarks.precision.kernel import WRONG, Kernel, bfloat16, tf32_product
+from benchmarks.precision.kernel import bfloat16, tf32_product, wrong
 from benchmarks.precision.right_attention import BLOCK, flash_forward, masked_forward, tf32_forward
 from benchmarks.precision.right_softmax import rows
 
@@ -65,29 +65,29 @@ def keys_of_the_last_head(dy, cache):
 
 
 KERNELS = (
-    Kernel(
+    wrong(
         "attention in blocks of keys, float32, no scale",
-        WRONG, "float32", (flash_forward, without_scale), of.attention, headed(tokens=20, width=16),
+        "float32", (flash_forward, without_scale), of.attention, headed(tokens=20, width=16),
         "1/√D is missing in dq and dk",
     ),
-    Kernel(
+    wrong(
         "attention in blocks of keys, float32, last keys not visited",
-        WRONG, "float32", (flash_forward, last_keys_not_visited), of.attention, headed(tokens=20, width=16),
+        "float32", (flash_forward, last_keys_not_visited), of.attention, headed(tokens=20, width=16),
         "dq leaves out the 4 keys after the last whole block",
     ),
-    Kernel(
+    wrong(
         "causal attention, bfloat16, mask ignored",
-        WRONG, "bfloat16", (masked_forward, mask_ignored), of.attention, causal(12, 16),
+        "bfloat16", (masked_forward, mask_ignored), of.attention, causal(12, 16),
         "the backward computes its probabilities without the mask",
     ),
-    Kernel(
+    wrong(
         "attention of two heads, TF32, no row sum",
-        WRONG, "tf32", (tf32_forward, without_row_sum), of.attention, headed(2, tokens=12, width=16),
+        "tf32", (tf32_forward, without_row_sum), of.attention, headed(2, tokens=12, width=16),
         "the row sum of p·dp is missing",
     ),
-    Kernel(
+    wrong(
         "grouped attention, bfloat16, one head's keys",
-        WRONG, "bfloat16", (grouped_forward, keys_of_the_last_head), of.grouped_attention,
+        "bfloat16", (grouped_forward, keys_of_the_last_head), of.grouped_attention,
         normal((3, 8, 16), (8, 16), (8, 16)),
         "dk and dv are those of the last query head, not the sum over heads",
     ),

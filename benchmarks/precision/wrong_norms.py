@@ -4,7 +4,7 @@ import numpy as np
 
 from benchmarks.precision import references as of
 from benchmarks.precision.draws import normal, normed
-from benchmarks.precision.kernel import WRONG, Kernel, bfloat16
+from benchmarks.precision.kernel import bfloat16, wrong
 from benchmarks.precision.right_norms import (
     BLOCK,
     LAYER_NORM,
@@ -83,49 +83,45 @@ def without_projection(dy, cache):
     return r * dy
 
 
-def wrong(name, precision, forward, backward, reference, draw, mistake):
-    return Kernel(name, WRONG, precision, (forward, backward), reference, draw, mistake)
-
-
 KERNELS = (
     wrong(
         "LayerNorm, bfloat16, no mean of dy",
-        "bfloat16", kept_forward, without_mean_of_dy, LAYER_NORM, normed(8, 64),
+        "bfloat16", (kept_forward, without_mean_of_dy), LAYER_NORM, normed(8, 64),
         "the mean of γ·dy is missing",
     ),
     wrong(
         "LayerNorm, bfloat16, offset 30, no x̂ term",
-        "bfloat16", inside_forward, without_normalised_term, LAYER_NORM, normed(8, 512, offset=30),
+        "bfloat16", (inside_forward, without_normalised_term), LAYER_NORM, normed(8, 512, offset=30),
         "x̂ times the mean of γ·dy·x̂ is missing",
     ),
     wrong(
         "LayerNorm, bfloat16, another row's statistic",
-        "bfloat16", kept_forward, statistics_of_the_next_row, LAYER_NORM, normed(8, 64),
+        "bfloat16", (kept_forward, statistics_of_the_next_row), LAYER_NORM, normed(8, 64),
         "1/σ is that of the row before",
     ),
     wrong(
         "LayerNorm in blocks, float32, end of the row not summed",
-        "float32", blocked_forward, whole_blocks_alone, LAYER_NORM, normed(4, 260, offset=2),
+        "float32", (blocked_forward, whole_blocks_alone), LAYER_NORM, normed(4, 260, offset=2),
         "the mean of γ·dy·x̂ leaves out the 4 columns after the last whole block",
     ),
     wrong(
         "RMSNorm, bfloat16, 4×2048, no second term",
-        "bfloat16", rms_forward, rms_without_second_term, RMS_NORM, normed(4, 2048, bias=False),
+        "bfloat16", (rms_forward, rms_without_second_term), RMS_NORM, normed(4, 2048, bias=False),
         "x̂ times the mean of γ·dy·x̂ is missing",
     ),
     wrong(
         "RMSNorm, float32, another eps",
-        "float32", float32_rms_forward, another_eps, RMS_NORM, normed(6, 32, bias=False),
+        "float32", (float32_rms_forward, another_eps), RMS_NORM, normed(6, 32, bias=False),
         "eps is 1e-5 in the backward, 1e-6 in the forward",
     ),
     wrong(
         "batch norm, float32, 1/(N − 1)",
-        "float32", batch_norm_forward, over_one_less, of.batch_norm, normal((6, 10)),
+        "float32", (batch_norm_forward, over_one_less), of.batch_norm, normal((6, 10)),
         "one mean over 6 rows is divided by 5",
     ),
     wrong(
         "rows of length 1, float32, 2×4096, no projection",
-        "float32", unit_forward, without_projection, of.unit, normal((2, 4096)),
+        "float32", (unit_forward, without_projection), of.unit, normal((2, 4096)),
         "y times the row sum of dy·y is missing",
     ),
 )  # fmt: skip

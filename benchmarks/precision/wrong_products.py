@@ -4,8 +4,9 @@ import numpy as np
 
 from benchmarks.precision import references_of_products as of
 from benchmarks.precision.draws import looked_up, normal, weighted
-from benchmarks.precision.kernel import WRONG, Kernel, bfloat16, float16, float32, tf32_product
+from benchmarks.precision.kernel import bfloat16, float16, float32, tf32_product, wrong
 from benchmarks.precision.right_products import (
+    embedding_forward,
     half_linear_forward,
     half_rotary_forward,
     linear_forward,
@@ -73,10 +74,6 @@ def last_use_alone(dy, cache):
     return bfloat16(dh @ w.T), dw
 
 
-def embedding_forward(table, ids):
-    return table[ids], (table.shape, ids)
-
-
 def repeated_words_overwrite(dy, cache):
     shape, ids = cache
     dtable = np.zeros(shape, dtype=dy.dtype)
@@ -105,70 +102,66 @@ def not_reversed(dy, cache):
     return np.cumsum(dy, axis=0)
 
 
-def wrong(name, precision, forward, backward, reference, draw, mistake):
-    return Kernel(name, WRONG, precision, (forward, backward), reference, draw, mistake)
-
-
 KERNELS = (
     wrong(
         "linear layer, bfloat16, dW × 1.02",
-        "bfloat16", linear_forward, weight_times(1.02), of.linear, weighted(64, 32, 24),
+        "bfloat16", (linear_forward, weight_times(1.02)), of.linear, weighted(64, 32, 24),
         "dW is 2 % too large",
     ),
     wrong(
         "linear layer, bfloat16, dW × 1.1",
-        "bfloat16", linear_forward, weight_times(1.1), of.linear, weighted(16, 8, 6),
+        "bfloat16", (linear_forward, weight_times(1.1)), of.linear, weighted(16, 8, 6),
         "dW is 10 % too large",
     ),
     wrong(
         "linear layer, float16, dW × 1.002",
-        "float16", half_linear_forward, half_weight_times_1_002, of.linear, weighted(64, 32, 24),
+        "float16", (half_linear_forward, half_weight_times_1_002), of.linear, weighted(64, 32, 24),
         "dW is 0.2 % too large",
     ),
     wrong(
         "linear layer, TF32, a mean for db",
-        "tf32", tf32_linear_forward, mean_for_bias, of.linear, weighted(48, 32, 16),
+        "tf32", (tf32_linear_forward, mean_for_bias), of.linear, weighted(48, 32, 16),
         "db is divided by the tokens",
     ),
     wrong(
         "linear layer, TF32, W not transposed",
-        "tf32", tf32_linear_forward, weight_not_transposed, of.linear, weighted(20, 16, 16),
+        "tf32", (tf32_linear_forward, weight_not_transposed), of.linear, weighted(20, 16, 16),
         "dx is dy·W for dy·Wᵀ",
     ),
     wrong(
         "linear layer, TF32, last tokens not summed",
-        "tf32", tf32_linear_forward, whole_blocks_of_tokens, of.linear, weighted(65, 24, 16),
+        "tf32", (tf32_linear_forward, whole_blocks_of_tokens), of.linear, weighted(65, 24, 16),
         "dW leaves out the token after the last whole block",
     ),
     wrong(
         "linear layer, float32, last column not written",
-        "float32", float32_linear_forward, last_column_not_written, of.linear, weighted(24, 12, 9),
+        "float32", (float32_linear_forward, last_column_not_written), of.linear, weighted(24, 12, 9),
         "the last column of dW stays 0",
     ),
     wrong(
         "one weight used two times, bfloat16, one use lost",
-        "bfloat16", twice_forward, last_use_alone, of.twice, weighted(32, 16, 16, bias=False),
+        "bfloat16", (twice_forward, last_use_alone), of.twice, weighted(32, 16, 16, bias=False),
         "dW of the second use replaces that of the first",
     ),
     wrong(
         "embedding, float32, repeated words",
-        "float32", embedding_forward, repeated_words_overwrite, of.embedding, looked_up(12, 16, 40),
+        "float32", (embedding_forward, repeated_words_overwrite), of.embedding, looked_up(12, 16, 40),
         "rows of a repeated word replace each other",
     ),
     wrong(
         "two linear layers and a SiLU, TF32, slope at the output",
-        "tf32", tf32_mlp_forward, slope_at_the_output, of.mlp,
+        "tf32", (tf32_mlp_forward, slope_at_the_output), of.mlp,
         lambda rng: (*weighted(16, 24, 32, bias=False)(rng), rng.normal(size=(32, 8)) / 32**0.5),
         "the SiLU's slope is taken at its output",
     ),
     wrong(
         "rotary positions, float16, turned again",
-        "float16", half_rotary_forward, turned_again, of.rotary, normal((8, 12)),
+        "float16", (half_rotary_forward, turned_again), of.rotary, normal((8, 12)),
         "dy is turned forwards; the sign of the sines is wrong",
     ),
     wrong(
         "cumulative sum, float32, not reversed",
-        "float32", cumulative_forward, not_reversed, of.cumulative, normal((16, 5)),
+        "float32", (cumulative_forward, not_reversed), of.cumulative, normal((16, 5)),
         "sums of dy from the start for sums from the end",
     ),
 )  # fmt: skip

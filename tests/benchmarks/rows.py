@@ -46,7 +46,6 @@ def results():
         "tests": {"code": 0, "passed": 400, "summary": "400 passed in 60 s", "compile_seconds": {"tiny, tf32": 20.0}},
         "ceilings": {"products": {"tf32": 4e14, "bfloat16": 8e14, "float32": 5e13}, "memory": 4e12, "bytes": {}},
         "reverse": {"seconds": 2.5, "exact_match": 0.999, "sequences": 1000},
-        "replays": {"steps": 10_000, "used": [1, 1], "growth": 0, "loss": 2.0},
         "gradients": {"rows": [gradient("generator.weight", True)], "wrong": 0},
         "decode": [{"size": "small", "precision": "tf32", "batch": 1, "tokens": 64, "agreement": 0.9,
                     "contenders": [row("npformer-cuda", 0.1, tokens_per_second=640.0)]}],

@@ -1,4 +1,4 @@
-"""The foreign pairs called right are right, and those called wrong are wrong."""
+"""The foreign pairs of both lists: those called right are right, and those called wrong are wrong."""
 
 import ast
 import inspect
@@ -11,12 +11,13 @@ import pytest
 
 from benchmarks.foreign import __main__ as command
 from benchmarks.foreign import listed, score
+from benchmarks.foreign.blind import BLIND_RIGHT, BLIND_THEMES, blind_wrong
 from benchmarks.foreign.listed import RIGHT, THEMES, wrong_pairs
 from benchmarks.foreign.pair import KINDS, Wrong, as_tuple, gradients, is_float, upstream
 from npformer.proof import diagnosis
 from npformer.proof.report import Report, Row
 
-WRONG = wrong_pairs()
+WRONG, BLIND_WRONG = wrong_pairs(), blind_wrong()
 H = 1e-6
 RESULTS = Path(command.__file__).resolve().parents[1] / "results"
 
@@ -42,7 +43,7 @@ def differences(pair, which):
 
 
 def test_the_list_is_long_and_its_names_are_unique():
-    names = [each.name for each in (*RIGHT, *WRONG)]
+    names = [each.name for each in (*RIGHT, *WRONG, *BLIND_RIGHT, *BLIND_WRONG)]
     assert [name for name, count in Counter(names).items() if count > 1] == []
     by_hand = sum(each.by_hand for each in WRONG)
     assert len(RIGHT) >= 80
@@ -50,6 +51,20 @@ def test_the_list_is_long_and_its_names_are_unique():
     assert len(WRONG) - by_hand >= 80
     of_each = Counter(each.pair.name for each in WRONG)
     assert sum(of_each[pair.name] >= 2 for pair in RIGHT) > len(RIGHT) / 2
+
+
+def test_the_blind_list_has_sixty_mistakes_of_all_kinds_and_a_third_are_tiny():
+    assert len(BLIND_WRONG) == 60
+    assert 20 <= len(BLIND_RIGHT) <= 25
+    assert {kind for each in BLIND_WRONG for kind in each.kinds} == set(KINDS)
+    assert {len(pair.edits) for pair in BLIND_RIGHT} == {2, 3, 4}
+    tiny = [each.name for each in BLIND_WRONG if 1e-10 < error(each) < 1e-6]
+    assert 15 <= len(tiny) <= 25
+
+
+def test_every_blind_label_says_what_is_wrong_and_what_would_fix_it():
+    parts = {edit.what: edit.what.split(" -> ") for pair in BLIND_RIGHT for edit in pair.edits}
+    assert [what for what, halves in parts.items() if len(halves) != 2 or not all(halves)] == []
 
 
 def test_the_stored_score_is_of_this_list():
@@ -63,10 +78,12 @@ def test_the_stored_score_is_of_this_list():
 def test_the_files_are_short():
     folder = Path(command.__file__).parent
     assert [path.name for path in folder.glob("*.py") if path.read_text(encoding="utf-8").count("\n") > 300] == []
-    assert {path.stem for path in folder.glob("pairs_*.py")} == {theme.__name__.rpartition(".")[2] for theme in THEMES}
+    for begins, themes in (("pairs", THEMES), ("blind", BLIND_THEMES)):
+        names = sorted(theme.__name__.rpartition(".")[2] for theme in themes)
+        assert sorted(path.stem for path in folder.glob(f"{begins}_*.py")) == names
 
 
-@pytest.mark.parametrize("pair", RIGHT, ids=lambda pair: pair.name)
+@pytest.mark.parametrize("pair", [*RIGHT, *BLIND_RIGHT], ids=lambda pair: pair.name)
 def test_a_right_pair_agrees_with_central_differences(pair):
     places = [i for i, x in enumerate(pair.inputs) if is_float(x)]
     found = gradients(pair, pair.backward)
@@ -89,17 +106,24 @@ def test_pairs_keep_their_precision():
     assert wrong == {}
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.name)
-def test_a_wrong_pair_differs(wrong):
+def error(wrong):
+    """The largest difference from the right backward, over its tensor's largest entry; infinite if not finite."""
     right = gradients(wrong.pair, wrong.pair.backward)
     with np.errstate(all="ignore"):
         found = gradients(wrong.pair, wrong.backward)
     assert [g.shape for g in found] == [g.shape for g in right]
-    differing = [
-        not np.all(np.isfinite(a)) or np.max(np.abs(a - n)) > 1e-6 * np.max(np.abs(n))
-        for a, n in zip(found, right, strict=True)
-    ]
-    assert any(differing)
+    sizes = [max(float(np.max(np.abs(n))), 1e-300) for n in right]
+    errors = [float(np.max(np.abs(a - n)) / size) for a, n, size in zip(found, right, sizes, strict=True)]
+    return max(each if np.isfinite(each) else np.inf for each in errors)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "least"),
+    [*((each, 1e-6) for each in WRONG), *((each, 1e-10) for each in BLIND_WRONG)],
+    ids=lambda each: getattr(each, "name", ""),
+)
+def test_a_wrong_pair_differs(wrong, least):
+    assert error(wrong) > least
     assert 1 <= len(wrong.kinds) <= 3
     assert wrong.kinds <= set(KINDS)
 

@@ -25,19 +25,11 @@ def test_a_region_is_wrong_and_nothing_else(capsys):
     timing.child("region", "softmax")
     answer = json.loads(capsys.readouterr().out)
     assert not answer["ok"]
-    assert answer["region_named"] == timing.names_region(answer["report"])
-
-
-def test_a_region_is_named_by_its_bounds():
-    assert timing.names_region("wrong in x[300:340, 500:600]")
-    assert timing.names_region("rows 301 to 339, columns 502 to 598")
-    assert not timing.names_region("wrong in rows 300 to 340")
-    assert not timing.names_region("wrong in x[300:340, 490:610]")
 
 
 def a_result(**changes):
     made = {"case": "region", "target": "softmax", "limit_s": 3.0, "middle_s": 1.0, "fastest_s": 0.9, "within": True,
-            "as_expected": True, "region_named": False, "report": "the table"}  # fmt: skip
+            "as_expected": True, "report": "the table"}  # fmt: skip
     return made | changes
 
 
@@ -49,5 +41,5 @@ def test_the_document_the_file_and_the_exit_code(monkeypatch, call, tmp_path):
     for name in ("within", "as_expected"):
         changes.clear()
         changes[name] = False
-        ended = call(timing.main, "--only region").says("softmax, region named: no\nthe table")
+        ended = call(timing.main, "--only region")
         assert ended.code == 1

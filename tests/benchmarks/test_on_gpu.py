@@ -15,7 +15,7 @@ from benchmarks import contender, decode, on_gpu, ops, options, report, tasks, t
 from benchmarks.contender import Server
 from benchmarks.gpu.parts import Setting
 from benchmarks.own.on_gpu import count_kernels, launched, memory_watched
-from benchmarks.own.once import COMPILING, SETS, TURNS, gradients, reverse, step_bytes, watch
+from benchmarks.own.once import COMPILING, gradients, reverse, step_bytes
 from benchmarks.products import step_flop
 from benchmarks.tasks import Contender, repeated
 from benchmarks.turns import Budget, Child, Entry, contenders
@@ -197,29 +197,6 @@ def test_without_a_graph_there_is_no_count_of_kernels(numpy32):
     model = npf.Transformer(PRESETS["tiny"].config(), backend=numpy32)
     assert launched(npf.TrainStep(model, npf.Adam(model.arena)), 1) == {}
     assert memory_watched(numpy32)() == {}
-
-
-@pytest.mark.parametrize(("used", "growth"), [
-    ([5, 9, 7, 9, 8, 9, 9, 8, 9, 9], 0), ([5, 9, 7, 9, 8, 9, 9, 8, 9, 10], 1), ([9, 8, 7, 6, 5, 4, 4, 4, 4, 4], -5),
-])  # fmt: skip
-def test_memory_that_grows_is_seen(used, growth):
-    turns = []
-
-    def turn(count, lengths):
-        turns.append((count, lengths))
-        return 1.0
-
-    left = iter(used)
-    found = watch(turn, 10_000, lambda: next(left))
-    assert (found["steps"], found["growth"], found["used"]) == (10_000, growth, used)
-    assert turns == [(1000, SETS[i % 2]) for i in range(TURNS)]
-
-
-def test_shapes_come_and_go():
-    from npformer.engine.capture import MOST
-
-    assert all(len(lengths) <= MOST for lengths in SETS), "within a turn graphs are replayed"
-    assert len({*SETS[0], *SETS[1]}) == sum(map(len, SETS)) > MOST, "from turn to turn some graphs are evicted"
 
 
 def test_gradients_are_held_against_float64():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import decode, gradcheck_time, machine, ops, options, scaling, trace_page, train_step
+from benchmarks import decode, gradcheck_time, machine, ops, options, trace_page, train_step
 from benchmarks.faults import files, kernel_cache, memory
 from benchmarks.gpu import __main__ as gpu
 from npformer.backend import cupy_problem
@@ -63,8 +63,6 @@ def test_cupy_without_a_gpu(module, refused):
         (ops, "--op convolution", "expected names from linear, relu"),
         (ops, "--threads 0", "expected an integer >= 1, got 0"),
         (ops, "--save nowhere/x.json", "expected a .json file in an existing folder, got"),
-        (scaling, "--sweep T,colour", "expected names from T, batch, width, depth, separated by commas, got 'col"),
-        (scaling, "--kernels fast", "expected names from numba, numpy, plain, auto"),
         (gradcheck_time, "--rounds 0", "expected an integer >= 1, got 0"),
         (gradcheck_time, "--only all", "expected some of first, ordinary, million, region, got all"),
         (gradcheck_time, "--save nowhere/x.json", "expected a .json file in an existing folder"),

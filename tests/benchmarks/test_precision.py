@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from benchmarks.precision import kernel as casts
+from benchmarks.precision.blind import BLIND
 from benchmarks.precision.kernel import BELOW, RIGHT, STORED, WRONG, is_float, rounded
 from benchmarks.precision.listed import KERNELS, THEMES
 
+ALL = (*KERNELS, *BLIND)
 SEEDS = range(5)
+SAMPLED = 40  # entries of a large input that are moved alone
 #: Kernels whose mistake is a rounding: computed in float64 they are right.
 ROUNDED_AWAY = {"sigmoid's loss, bfloat16, where it is confident", "tanh, float16, where it is saturated"}
 RIGHTS, WRONGS, BELOWS = ([each for each in KERNELS if each.verdict == kind] for kind in (RIGHT, WRONG, BELOW))
@@ -41,13 +44,6 @@ def claims(kernel, seed):
     dy = upstream(kernel, inputs, seed)
     right = gradients(kernel.reference, wide(inputs), dy.astype(np.float64))
     return gradients(pair_of(kernel.target), inputs, dy), right
-
-
-def unrounded_claims(kernel, seed):
-    """The same with the kernel in float64."""
-    inputs = wide(kernel.inputs(seed))
-    dy = upstream(kernel, inputs, seed).astype(np.float64)
-    return gradients(pair_of(kernel.target), inputs, dy), gradients(kernel.reference, inputs, dy)
 
 
 def unit(kernel):
@@ -118,15 +114,16 @@ def test_the_list_has_100_kernels():
 
 
 def test_names_are_unique_and_every_mistake_is_named():
-    assert [name for name, count in Counter(each.name for each in KERNELS).items() if count > 1] == []
-    assert [each.name for each in KERNELS if (each.verdict == RIGHT) == bool(each.mistake)] == []
-    assert [each.name for each in KERNELS if (each.verdict == BELOW) != (each.size > 0)] == []
+    assert [name for name, count in Counter(each.name for each in ALL).items() if count > 1] == []
+    assert [each.name for each in ALL if (each.verdict == RIGHT) == bool(each.mistake)] == []
+    assert [each.name for each in ALL if (each.verdict == BELOW) != (each.size > 0)] == []
 
 
-@named(KERNELS)
-def test_a_kernel_takes_its_inputs_and_returns_numbers_of_its_precision(kernel):
-    inputs = kernel.inputs(0)
-    dy = upstream(kernel, inputs, 0)
+@named(ALL)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_kernel_takes_its_inputs_and_returns_numbers_of_its_precision(kernel, seed):
+    inputs = kernel.inputs(seed)
+    dy = upstream(kernel, inputs, seed)
     y = np.asarray(pair_of(kernel.target)[0](*inputs)[0])
     found = gradients(pair_of(kernel.target), inputs, dy)
     assert y.shape == dy.shape
@@ -137,22 +134,29 @@ def test_a_kernel_takes_its_inputs_and_returns_numbers_of_its_precision(kernel):
         np.testing.assert_array_equal(x, rounded(x, kernel.precision))
 
 
-@named(KERNELS)
-def test_a_references_gradient_is_the_complex_step_of_its_forward(kernel):
-    """Along three random directions for each input; a wrong entry shows in each of them."""
-    inputs = wide(kernel.inputs(0))
-    rng = np.random.default_rng(14)
-    dy = rng.normal(size=np.shape(kernel.reference[0](*inputs)[0]))
+def directions(x, seed):
+    """Every entry of x alone; of a large x some entries alone and one move of them all."""
+    rng, few = np.random.default_rng([seed, 5]), x.size <= 8 * SAMPLED
+    alone = np.arange(x.size) if few else rng.choice(x.size, SAMPLED, replace=False)
+    found = [(np.arange(x.size) == i).reshape(x.shape).astype(x.dtype) for i in alone]
+    return found if few else [*found, rng.normal(size=x.shape)]
+
+
+@named(ALL)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_references_gradient_is_the_complex_step_of_its_forward(kernel, seed):
+    inputs = wide(kernel.inputs(seed))
+    dy = upstream(kernel, inputs, seed).astype(np.float64)
     right = iter(gradients(kernel.reference, inputs, dy))
     for i, x in enumerate(inputs):
         if not is_float(x):
             continue
-        gradient = next(right)
-        for _ in range(3):
-            v = rng.normal(size=x.shape)
-            along = (*inputs[:i], x + 1e-30j * v, *inputs[i + 1 :])
-            step = np.sum(dy * kernel.reference[0](*along)[0].imag) / 1e-30
-            assert abs(step - np.sum(gradient * v)) <= 1e-11 * np.sqrt(np.sum(np.square(gradient * v))) + 1e-14
+        gradient, moves = next(right), directions(x, seed)
+        steps = [kernel.reference[0](*inputs[:i], x + 1e-30j * v, *inputs[i + 1 :])[0] for v in moves]
+        expected = np.array([(y * dy).sum().imag / 1e-30 for y in steps])
+        slopes = np.array([(gradient * v).sum() for v in moves])
+        np.testing.assert_allclose(slopes, expected, rtol=0, atol=1e-13 * max(1, np.abs(expected).max()))
+    assert next(right, None) is None
 
 
 @named(KERNELS)
@@ -166,7 +170,7 @@ def test_a_kernels_forward_is_its_references(kernel):
 
 @named([each for each in RIGHTS if not each.name.startswith("torch") or each.precision == "float32"])
 def test_a_right_kernels_formula_is_right_in_float64(kernel, unrounded):
-    for claim, right in zip(*unrounded_claims(kernel, 0), strict=True):
+    for claim, right in zip(*claims(kernel, 0), strict=True):
         assert rms(claim - right) <= 1e-11 * rms(right) + 1e-15
 
 
@@ -187,7 +191,7 @@ def test_a_wrong_kernel_is_off_by_three_roundings_at_every_seed(kernel):
 @named([each for each in WRONGS if each.name not in ROUNDED_AWAY])
 def test_a_wrong_kernels_mistake_alone_is_three_roundings_at_every_seed(kernel, unrounded):
     for seed in SEEDS:
-        assert max(roundings(kernel, *each) for each in zip(*unrounded_claims(kernel, seed), strict=True)) >= 3
+        assert max(roundings(kernel, *each) for each in zip(*claims(kernel, seed), strict=True)) >= 3
 
 
 @named(BELOWS)
@@ -195,7 +199,7 @@ def test_a_small_mistake_alone_is_of_its_size_and_no_rounding(kernel, unrounded)
     """The size is that of the tensor that is most off, within a factor of 2; it is below a rounding of what is kept."""
     assert kernel.size < STORED[kernel.precision] or kernel.precision == "tf32"
     for seed in SEEDS:
-        pairs = list(zip(*unrounded_claims(kernel, seed), strict=True))
+        pairs = list(zip(*claims(kernel, seed), strict=True))
         worst = max(rms(claim - right) / rms(right) for claim, right in pairs)
         assert kernel.size / 2 <= worst <= kernel.size * 2
         assert max(roundings(kernel, *each) for each in pairs) < 3
@@ -214,5 +218,5 @@ def test_a_wrong_formula_is_noticed(unrounded):
     """What says that a right kernel's formula is right says so of none of the wrong."""
     for kernel in WRONGS:
         if kernel.name not in ROUNDED_AWAY:
-            errors = [rms(a - b) / rms(b) for a, b in zip(*unrounded_claims(kernel, 0), strict=True)]
+            errors = [rms(a - b) / rms(b) for a, b in zip(*claims(kernel, 0), strict=True)]
             assert max(errors) > 1e-6

@@ -15,9 +15,8 @@ from benchmarks.precision import (
     blind_second_rounding,
     blind_wrong,
     blind_wrong_loops,
-    listed,
 )
-from benchmarks.precision.kernel import BELOW, RIGHT, STORED, WRONG, bfloat16, is_float, rounded
+from benchmarks.precision.kernel import BELOW, RIGHT, STORED, WRONG, is_float, rounded
 
 MODULES = (blind_right, blind_wrong, blind_wrong_loops, blind_below, *blind_second.MODULES)
 LISTS = pytest.mark.parametrize("kernels", [blind.FIRST, blind.SECOND], ids=["first", "second"])
@@ -28,7 +27,6 @@ BY_ROUNDING = {
 }
 MAGNIFIED = 1e-11  # what such an algorithm makes of a rounding in float64
 POLYNOMIALS = {"bumps-polynomial-exp": 2.0**-24}  # right to float32 and no further
-SAMPLED = 40  # entries of a large input that are moved alone
 SEEDS = range(5)
 KERNELS = pytest.mark.parametrize("kernel", blind.BLIND, ids=lambda kernel: kernel.name)
 
@@ -97,48 +95,6 @@ def test_a_list_has_ten_kernels_of_every_verdict_and_all_precisions(kernels):
     assert {(k.verdict, k.precision) for k in kernels} == {(v, p) for v in (RIGHT, WRONG, BELOW) for p in STORED}
     assert all(bool(kernel.mistake) == (kernel.verdict != RIGHT) for kernel in kernels)
     assert all(bool(kernel.size) == (kernel.verdict == BELOW) for kernel in kernels)
-
-
-def test_no_two_kernels_of_all_lists_share_a_name():
-    names = [kernel.name for kernel in (*listed.KERNELS, *blind.BLIND)]
-    assert len(set(names)) == len(names)
-
-
-def moves(x, seed):
-    """Every entry of x alone; of a large x some entries alone and one move of them all."""
-    rng, few = np.random.default_rng([seed, 5]), x.size <= 8 * SAMPLED
-    alone = np.arange(x.size) if few else rng.choice(x.size, SAMPLED, replace=False)
-    directions = [(np.arange(x.size) == i).reshape(x.shape).astype(x.dtype) for i in alone]
-    return directions if few else [*directions, rng.normal(size=x.shape)]
-
-
-@KERNELS
-@pytest.mark.parametrize("seed", SEEDS)
-def test_the_reference_is_its_own_complex_step(kernel, seed):
-    _, wide, dy = drawn(kernel, seed)
-    gradients = iter(truth(kernel, wide, dy)[1])
-    for i, x in enumerate(wide):
-        if not is_float(x):
-            continue
-        gradient, directions = next(gradients), moves(x, seed)
-        moved = [kernel.reference[0](*wide[:i], x + 1e-30j * d, *wide[i + 1 :])[0] for d in directions]
-        expected = np.array([(y * dy).sum().imag / 1e-30 for y in moved])
-        slopes = np.array([(gradient * d).sum() for d in directions])
-        np.testing.assert_allclose(slopes, expected, rtol=0, atol=1e-13 * max(1, np.abs(expected).max()))
-    assert next(gradients, None) is None
-
-
-@KERNELS
-@pytest.mark.parametrize("seed", SEEDS)
-def test_the_kernel_stores_its_precision(kernel, seed):
-    inputs, _, dy = drawn(kernel, seed)
-    y, gradients = outcome(kernel, inputs, dy)
-    floats = [x for x in inputs if is_float(x)]
-    assert [g.shape for g in gradients] == [x.shape for x in floats]
-    for array in (y, *gradients):
-        assert array.dtype == floats[0].dtype
-        assert np.isfinite(array).all()
-        assert kernel.precision != "bfloat16" or np.array_equal(array, bfloat16(array))
 
 
 @KERNELS

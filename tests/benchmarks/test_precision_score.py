@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.precision.__main__ import GROUPS, as_json, is_misjudged, judged, outcome, text, would_hide
+from benchmarks.precision import __main__ as command
+from benchmarks.precision.__main__ import GROUPS, is_misjudged, judged, outcome, text, would_hide
 from benchmarks.precision.kernel import BELOW, RIGHT, WRONG
 
 ALL = [kernel for kernels in GROUPS.values() for kernel in kernels]
@@ -46,4 +47,10 @@ def test_a_misjudged_kernel_is_counted():
     row = judged("listed", replace(kernel, verdict=WRONG))
     assert row["misjudged"] == [0, 1, 2, 3, 4]
     assert kernel.name in text([row])
-    assert json.loads(as_json([row]))["results"] == [row]
+
+
+def test_the_command(call, tmp_path):
+    found = call(command.main, "--only 'weight-norm' --json --save", tmp_path / "found.json").fine()
+    assert (tmp_path / "found.json").read_text(encoding="utf-8") == found.out
+    assert [(row["name"], row["list"]) for row in found.document["results"]] == [("weight-norm", "blind")]
+    assert call(command.main, "--only 'no such kernel'").code == 2

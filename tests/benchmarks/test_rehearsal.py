@@ -1,7 +1,5 @@
 """npformer's GPU contenders, run on an emulated device that records graphs."""
 
-from dataclasses import replace
-
 import pytest
 
 import npformer as npf
@@ -79,19 +77,6 @@ def test_operations(name, machine):
     made = ops.ops("tiny", "cupy", "cuda", 1, "float32")
     for way in ("forward", "backward"):
         assert made.task(f"{name} {way}")() == [None] * TOGETHER["cupy"]
-
-
-def test_replays(machine, monkeypatch):
-    """Two rounds of each set in each turn: graphs are captured, replayed and evicted, and memory does not grow."""
-    monkeypatch.setattr(once, "used_memory", lambda: machine.used)
-    monkeypatch.setattr(once, "REPLAYED", replace(SMALL, batch=2))
-    monkeypatch.setattr(once, "SETS", ((3, 4), (5, 6)))
-    monkeypatch.setattr(once, "TURNS", 6)
-    monkeypatch.setattr("npformer.engine.capture.MOST", 3)
-    found = once.replays("cupy", "float32", "cuda", steps=36).task("replays")()
-    assert (found["steps"], len(found["used"]), found["growth"]) == (36, 6, 0)
-    assert machine.records > 4
-    assert machine.launches >= machine.records
 
 
 def test_gradients(machine, monkeypatch):

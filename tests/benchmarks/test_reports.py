@@ -134,7 +134,7 @@ def test_the_report_says_when_it_cannot_be_trusted():
 
 
 def test_help_has_examples(run):
-    for name in ("train_step", "decode", "ops", "scaling", "gpu"):
+    for name in ("train_step", "decode", "ops", "gpu"):
         run(f"{name} --help").fine().says(f"python -m benchmarks.{name} --")
 
 

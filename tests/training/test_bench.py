@@ -4,6 +4,7 @@ from dataclasses import fields, replace
 
 import pytest
 
+from benchmarks.products import step_flop
 from npformer import seconds
 from npformer.backend import Ops, Pair, get_backend
 from npformer.backend.numpy.blas_threads import blas_threads
@@ -50,15 +51,6 @@ def by_part(profile):
     return {(row.op, row.direction): row for row in profile.rows}
 
 
-def step_flops(preset):
-    """Counted from the model: three products for each linear map, six for each attention."""
-    tokens, c = preset.batch * preset.length, preset.d_model
-    blocks = {"encoder": 4 * c * c + 2 * c * preset.d_ff, "decoder": 8 * c * c + 2 * c * preset.d_ff}
-    weights = preset.num_layers * sum(blocks.values()) + c * preset.vocab_size
-    attentions = 3 * preset.num_layers
-    return 6 * tokens * weights + attentions * 12 * tokens * preset.length * c
-
-
 def test_the_parts_add_up_to_a_step(alone):
     profile = profile_step(PRESETS["tiny"], alone, 0.1, Budget(steps=4))
     assert sum(row.seconds for row in profile.rows) == pytest.approx(profile.seconds)
@@ -96,7 +88,7 @@ def test_calls_and_work_of_a_step(alone, ceilings):
     for op, number in calls.items():
         assert (rows[op, "forward"].calls, rows[op, "backward"].calls) == (number, number)
     assert rows["adam", "update"].calls == 1
-    assert sum(row.flops for row in profile.rows) == step_flops(PRESET)
+    assert sum(row.flops for row in profile.rows) == step_flop(PRESET)
     hidden = rows["feed_forward", "forward"]
     assert (hidden.bound_by, hidden.bound_seconds) == ("products", hidden.flops / ceilings.flops)
     assert hidden.of_ceiling == hidden.bound_seconds / hidden.seconds

@@ -28,6 +28,24 @@ def make(tmp_path):
     return build
 
 
+@pytest.fixture
+def make_spoiled(make):
+    """A trainer that logs each step; ``at(trainer, step)`` is what happens to it after each."""
+
+    def build(at, **training):
+        told = Told()
+        trainer = make(told, **({"log_every": 1} | training))
+        told.at = lambda step: at(trainer, step)
+        return trainer
+
+    return build
+
+
+def lost_at(*steps, value=np.nan):
+    """At these steps every parameter becomes this value."""
+    return lambda trainer, step: trainer.step.model.arena.values.fill(value) if step in steps else None
+
+
 def records(trainer, kind):
     return [record for record in metrics.read(trainer.run.metrics_path) if record["kind"] == kind]
 
@@ -138,11 +156,9 @@ def test_a_save_that_fails_is_told_and_costs_nothing(make, monkeypatch):
 @pytest.mark.parametrize(("log_every", "last_line"), [(1, 4), (6, 1)])
 @pytest.mark.filterwarnings("ignore:.*(overflow|invalid value):RuntimeWarning")
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_a_diverged_model_does_not_push_out_a_sound_checkpoint(make, log_every, last_line, value):
+def test_a_diverged_model_does_not_push_out_a_sound_checkpoint(make_spoiled, log_every, last_line, value):
     """Noticed at the next line of the log or, if that comes first, at the next save."""
-    told = Told()
-    trainer = make(told, save_every=2, log_every=log_every, keep_last=1)
-    told.at = lambda step: trainer.step.model.arena.values.fill(value) if step == 3 else None
+    trainer = make_spoiled(lost_at(3, value=value), save_every=2, log_every=log_every, keep_last=1)
     with pytest.raises(DivergedError, match=r"^step 4: expected a finite loss, got (nan|inf): training has diverged"):
         trainer.train()
     assert saved(trainer) == [2]
@@ -154,16 +170,14 @@ def test_a_diverged_model_does_not_push_out_a_sound_checkpoint(make, log_every, 
 @pytest.mark.parametrize(
     "array", ["parameters.src_embedding.weight", "moments.first.generator.bias", "moments.second.generator.weight"]
 )
-def test_numbers_that_no_loss_shows_are_looked_at_before_they_are_saved(make, array, value):
+def test_numbers_that_no_loss_shows_are_looked_at_before_they_are_saved(make_spoiled, array, value):
     """No source has a [BOS], so its embedding is never looked up; an infinite moment makes updates of 0 evermore."""
-    told = Told()
-    trainer = make(told, save_every=2, log_every=1, keep_last=1)
 
-    def break_it(step):
+    def break_it(trainer, step):
         if step == 4:
             trainer._arrays()[array].flat[SMALL["d_model"]] = value
 
-    told.at = break_it
+    trainer = make_spoiled(break_it, save_every=2, keep_last=1)
     with pytest.raises(DivergedError) as found:
         trainer.train()
     message = str(found.value)
@@ -174,10 +188,8 @@ def test_numbers_that_no_loss_shows_are_looked_at_before_they_are_saved(make, ar
     assert saved(trainer) == [2]
 
 
-def test_the_step_is_named_where_it_is_known(make):
-    told = Told()
-    trainer = make(told, save_every=6, log_every=1)
-    told.at = lambda step: trainer.step.model.arena.values.fill(np.nan) if step == 3 else None
+def test_the_step_is_named_where_it_is_known(make_spoiled):
+    trainer = make_spoiled(lost_at(3), save_every=6)
     with pytest.raises(DivergedError, match=r"training has diverged at step 4, so .* there is no checkpoint\. Start a"):
         trainer.train()
 
@@ -200,11 +212,9 @@ def test_a_model_whose_held_out_loss_is_not_finite_is_not_saved(make, monkeypatc
 
 
 @pytest.mark.filterwarnings("ignore:.*(overflow|invalid value|divide by zero).*:RuntimeWarning")
-def test_a_checkpoint_is_called_sound_only_if_it_is(make):
+def test_a_checkpoint_is_called_sound_only_if_it_is(make, make_spoiled):
     """Its numbers may be finite and far too large; resuming it says the same, and then what to do."""
-    told = Told()
-    trainer = make(told, save_every=1, log_every=1, keep_last=4)
-    told.at = lambda step: trainer.step.model.arena.values.fill(1e30) if step in (3, 4) else None
+    trainer = make_spoiled(lost_at(3, 4, value=1e30), save_every=1, keep_last=4)
     trainer.step.schedule = lambda step: 0.0
     with pytest.raises(DivergedError) as caught:
         trainer.train()
@@ -225,10 +235,11 @@ def test_a_checkpoint_is_called_sound_only_if_it_is(make):
             shutil.rmtree(path)
 
 
-def test_a_loss_far_above_that_of_an_untrained_model_is_not_sound(make):
-    told = Told()
-    trainer = make(told, save_every=1, log_every=1)
-    told.at = lambda step: trainer.step.model.generator.bias.data.__setitem__(5, 9.0 if step < 3 else np.nan)
+def test_a_loss_far_above_that_of_an_untrained_model_is_not_sound(make_spoiled):
+    def spoil(trainer, step):
+        trainer.step.model.generator.bias.data[5] = 9.0 if step < 3 else np.nan
+
+    trainer = make_spoiled(spoil, save_every=1)
     with pytest.raises(
         DivergedError, match=r"; no checkpoint has a sound held-out loss\. Start a new run with a learn"
     ):
@@ -236,16 +247,13 @@ def test_a_loss_far_above_that_of_an_untrained_model_is_not_sound(make):
     assert saved(trainer) == [1, 2]
 
 
-def test_a_checkpoint_that_cannot_be_read_is_not_sound(make):
-    told = Told()
-    trainer = make(told, save_every=1, log_every=1)
-
-    def spoil(step):
+def test_a_checkpoint_that_cannot_be_read_is_not_sound(make_spoiled):
+    def spoil(trainer, step):
         if step == 3:
             (trainer.run.checkpoints / "step-00000002" / "arrays.safetensors").write_bytes(b"torn")
             trainer.step.model.arena.values.fill(np.nan)
 
-    told.at = spoil
+    trainer = make_spoiled(spoil, save_every=1)
     with pytest.raises(
         DivergedError, match=r"step-00000001 is sound, and what was saved after it is not: move that aw"
     ):
@@ -253,25 +261,20 @@ def test_a_checkpoint_that_cannot_be_read_is_not_sound(make):
 
 
 @pytest.mark.filterwarnings("ignore:.*(overflow|invalid value|divide by zero).*:RuntimeWarning")
-def test_an_infinite_loss_is_not_sound_without_metrics_either(make, monkeypatch):
-    told = Told()
-    trainer = make(told, save_every=1, log_every=9)
-
-    def spoil(step):
+def test_an_infinite_loss_is_not_sound_without_metrics_either(make_spoiled, monkeypatch):
+    def spoil(trainer, step):
         if step == 2:
             trainer.run.metrics_path.unlink()
             trainer.step.model.arena.values.fill(np.nan)
 
-    told.at = spoil
+    trainer = make_spoiled(spoil, save_every=1, log_every=9)
     monkeypatch.setattr(divergence, "evaluate_task", lambda *given: Evaluation(np.inf, 0.0, 0.0, 3, ()))
     with pytest.raises(DivergedError, match="no checkpoint has a sound held-out loss"):
         trainer.train()
 
 
-def test_the_model_that_diverged_is_left_as_it_is(make):
-    told = Told()
-    trainer = make(told, save_every=1, log_every=1)
-    told.at = lambda step: trainer.step.model.arena.values.fill(np.nan) if step == 3 else None
+def test_the_model_that_diverged_is_left_as_it_is(make_spoiled):
+    trainer = make_spoiled(lost_at(3), save_every=1)
     with pytest.raises(DivergedError, match=r"step-00000002, is sound"):
         trainer.train()
     assert np.isnan(trainer.step.model.generator.bias.data).all()
