@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -106,6 +108,14 @@ def as_numpy(x: Any) -> Any:
         return x
     x = x.detach().resolve_conj().resolve_neg().cpu()
     return np.array((x.float() if str(x.dtype) == "torch.bfloat16" else x).numpy())
+
+
+def unwrapped(function: Any) -> Any:
+    """The function in a partial, a bound method or a decorator."""
+    inner = getattr(function, "func" if isinstance(function, partial) else "__wrapped__", None)
+    if isinstance(function, MethodType):
+        inner = function.__func__
+    return function if inner is None else unwrapped(inner)
 
 
 def is_inexact(x: Any) -> bool:

@@ -18,7 +18,7 @@ from npformer.layers import Layer, RandomKey
 from npformer.proof.diagnosis import Clues
 from npformer.proof.in_float64 import attributes
 from npformer.proof.mutants import Mutant, mutants, nested_mutants
-from npformer.proof.subject import PairSubject, Subject, Upstream, subject
+from npformer.proof.subject import PairSubject, Subject, Upstream, name_of, subject
 from npformer.typing import HostArrays
 
 #: More wrong versions of an operation's backward, by its name: the museum's bugs, if npformer is imported as a whole.
@@ -52,8 +52,7 @@ def _with_pair(
     clues: Clues, checked: PairSubject, inputs: Sequence[Any], options: dict[str, Any], upstream: Upstream
 ) -> Clues:
     """For a pair whose forward has the name of one of npformer's and computes the same."""
-    checked_forward, checked_backward = checked.target
-    op = getattr(getattr(checked_forward, "func", checked_forward), "__name__", "").removesuffix("_forward")
+    op = name_of(checked.target)
     forward = getattr(functional, f"{op}_forward", None)
     backward = getattr(functional, f"{op}_backward", None)
     if forward is None or backward is None:
@@ -73,7 +72,9 @@ def _with_pair(
     except Exception:
         return clues  # another operation with the same name
     mistakes = [*nested_mutants(backward), *(mutant for more in EXPLANATIONS for mutant in more(op))]
-    return replace(clues, mistakes=mistakes, rerun=rerun, is_theirs=_is_theirs(checked_backward)) if same else clues
+    return (
+        replace(clues, mistakes=mistakes, rerun=rerun, is_theirs=_is_theirs(checked.target.backward)) if same else clues
+    )
 
 
 def _with_parents(clues: Clues, checked: Subject, upstream: Upstream) -> Clues:

@@ -1,6 +1,7 @@
 """Code as its users write it, which npformer's tools are to check, trace and explain; and how tests look at it."""
 
 import inspect
+import linecache
 from dataclasses import replace
 
 import numpy as np
@@ -69,6 +70,21 @@ class Tanh:
 
     def backward(self, dy):
         return dy * (1 - self.y**2)
+
+
+class Untransposed(Dense):
+    """Its dx is that of another matrix."""
+
+    def backward(self, dy):
+        super().backward(dy)
+        return dy @ self.W
+
+
+class Plus(Tanh):
+    """tanh with a wrong sign in its backward."""
+
+    def backward(self, dy):
+        return dy * (1 + self.y**2)
 
 
 class Network:
@@ -141,6 +157,17 @@ def expect_right(target, *inputs, rows, **options):
     assert report.ok, str(report)
     assert [row.tensor for row in report.rows] == rows
     return report
+
+
+def changed(function, old, new):
+    """The function with other text, in a file of its own."""
+    text = inspect.getsource(function)
+    assert text.count(old) == 1
+    file, text = f"<changed {old}>", text.replace(old, new)
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    names = dict(function.__globals__)
+    exec(compile(text, file, "exec"), names)
+    return names[function.__name__]
 
 
 def line_of(function, text):

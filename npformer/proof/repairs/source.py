@@ -10,14 +10,13 @@ import textwrap
 import tokenize
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import PurePath
-from types import CodeType, FunctionType, MethodType
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.proof.checkable import as_numpy
+from npformer.proof.checkable import as_numpy, unwrapped
 from npformer.proof.repairs.nodes import Edit, is_mask, located
 
 #: The most values for changes, if there are not more names.
@@ -129,14 +128,6 @@ def is_installed(function: Any) -> bool:
     file = PurePath(function.__code__.co_filename)
     libraries = map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))
     return str(function.__module__).startswith("npformer.") or any(file.is_relative_to(place) for place in libraries)
-
-
-def unwrapped(function: Any) -> Any:
-    """The function in a partial, a bound method or a decorator."""
-    inner = getattr(function, "func" if isinstance(function, partial) else "__wrapped__", None)
-    if isinstance(function, MethodType):
-        inner = function.__func__
-    return function if inner is None else unwrapped(inner)
 
 
 def source_of(backward: Callable[..., Any]) -> Source | None:
