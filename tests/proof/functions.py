@@ -1,5 +1,7 @@
 """Functions with their gradients, right or wrong by a factor, and short ways to ask what a check says of them."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from npformer import functional as F  # noqa: N812
 from npformer.layers import LayerNorm
 from npformer.proof import gradcheck
 from npformer.proof.report import WRONG
+from npformer.proof.subject import subject
 from tests.outputs import parts
 
 EPS = 1e-5
@@ -22,6 +25,11 @@ def normals(seed=0):
 def normal(*shape, seed=0):
     """The first random array of a seed."""
     return normals(seed)(*shape)
+
+
+def forward_alone(forward, *inputs):
+    """The subject of a forward whose backward is not asked."""
+    return subject((functools.wraps(forward)(lambda *given: (forward(*given), None)), None), inputs, {}, None)
 
 
 def only_row(pair, *inputs, **options):

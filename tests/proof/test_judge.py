@@ -105,12 +105,6 @@ def test_float32_inside_cannot_tell(seed):
     assert verdict(in_float32(tanh()), x, complex_step=False, explain=False) != RIGHT
 
 
-def test_explain_false_gives_no_diagnosis():
-    said = [only_row(tanh(2), X, explain=explain) for explain in (True, False)]
-    assert [row.verdict for row in said] == [WRONG, WRONG]
-    assert [bool(row.diagnosis) for row in said] == [True, False]
-
-
 @WITNESSES
 def test_the_tolerance_counts(options):
     assert verdict(tanh(1.001), X, tolerance=1e-2, **options) == RIGHT

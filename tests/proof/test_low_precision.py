@@ -128,19 +128,18 @@ def test_a_softmax_without_its_sum_is_wrong(name):
     assert verdicts(checked(softmax, name, softmax(), has_sum=False)) == {"x": WRONG}
 
 
-def test_a_missing_term_is_named_by_its_coefficient():
-    row = checked(layer_norm, "bfloat16", layer_norm(), has_x_hat_term=False).rows[0]
-    assert re.fullmatch(
-        r"in bfloat16, as if `- along` were missing: -1(\.0\d*)? ± 0\.\d+ of it, at 12 points nearby", row.note
-    )
-
-
-def test_a_factor_is_named():
-    row = checked(layer_norm, "bfloat16", layer_norm(), factor=1.1).rows[0]
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        ({"has_x_hat_term": False}, r"as if `- along` were missing: -1(\.0\d*)? ± 0\.\d+ of it"),
+        ({"factor": 1.1}, r"1\.(09|1)\d* ± 0\.\d+ times the reference's gradient"),
+    ],
+    ids=["term", "factor"],
+)
+def test_a_missing_term_and_a_factor_are_named_by_their_coefficients(mistake, said):
+    row = checked(layer_norm, "bfloat16", layer_norm(), **mistake).rows[0]
     assert row.verdict == WRONG
-    assert re.fullmatch(
-        r"in bfloat16, 1\.(09|1)\d* ± 0\.\d+ times the reference's gradient, at 12 points nearby", row.note
-    )
+    assert re.fullmatch(f"in bfloat16, {said}, at 12 points nearby", row.note)
 
 
 def test_what_would_not_have_shown_is_told():

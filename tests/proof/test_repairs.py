@@ -53,19 +53,6 @@ def test_of_two_mistakes_both_are_found():
     assert causes["x"] != "unknown"
 
 
-def test_a_right_tensor_is_never_spoiled_to_mend_another():
-    """dw is right with the mistake in dx's weight; a change of dh would mend dx and spoil dw."""
-
-    def backward(dy, cache):
-        x, w, y = cache
-        dh = dy * (1 - y * y)
-        return (2 * dh) @ w.T, x.T @ dh, dh.sum(axis=0)
-
-    (row,) = (row for row in check(backward).rows if row.verdict == "WRONG")
-    assert row.tensor == "x"
-    assert row.cause in ("scaled by 2", "extra factor")
-
-
 def test_digits_are_taken_from_the_forward():
     def gelu(x):
         inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
@@ -79,30 +66,6 @@ def test_digits_are_taken_from_the_forward():
     (row,) = gradcheck((gelu, backward), X).rows
     assert row.cause == "wrong constant"
     assert "`0.0447` should be `0.044715`" in row.diagnosis
-
-
-def test_no_source_is_no_harm():
-    names = {"np": np}
-    exec("def backward(dy, y):\n    return dy * (1 + y * y)\n", names)
-    (row,) = gradcheck((lambda x: (np.tanh(x), np.tanh(x)), names["backward"]), X).rows
-    assert (row.verdict, row.cause) == ("WRONG", "unknown")
-
-
-def test_a_loop_that_waits_for_a_condition_is_left_alone():
-    """With n −= 1 changed to n += 1 it would never return."""
-
-    def forward(x):
-        return np.sin(np.sin(x)), x
-
-    def backward(dy, x):
-        n = 2
-        while n > 0:
-            dy, n = dy * np.cos(np.sin(x) if n == 2 else -x + 1), n - 1
-            n -= 0
-        return dy
-
-    (row,) = gradcheck((forward, backward), X).rows
-    assert (row.verdict, row.cause) == ("WRONG", "unknown")
 
 
 def test_a_cache_is_left_as_it_was():
