@@ -6,7 +6,9 @@ Checkable: ``npf.gradcheck(npf.from_torch(module), x)``.
 
 from __future__ import annotations
 
+import ast
 import inspect
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import MethodType
@@ -116,6 +118,12 @@ def unwrapped(function: Any) -> Any:
     if isinstance(function, MethodType):
         inner = function.__func__
     return function if inner is None else unwrapped(inner)
+
+
+def tree_of(function: Any) -> tuple[ast.Module, int]:
+    """The tree of a function's source, and the first line of it in its file. Raises OSError if there is none."""
+    lines, first = inspect.getsourcelines(function)
+    return ast.parse(textwrap.dedent("".join(lines))), first
 
 
 def is_inexact(x: Any) -> bool:

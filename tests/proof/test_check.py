@@ -37,20 +37,20 @@ def test_a_right_gradient_is_right(options, product, a, b):
 @pytest.mark.parametrize(
     ("spoil", "ratio"),
     [
-        (lambda da, db: (1.001 * da, db), 1.001),
-        (lambda da, db: (da + 1e-6, db), None),
-        (lambda da, db: (da.T.copy(), db), None),
-        (lambda da, db: (np.zeros_like(da), db), 0),
-        (lambda da, db: (-da, db), -1),
-        (lambda da, db: (one_doubled(da), db), 2),
-        (lambda da, db: (np.where(da == da.max(), np.nan, da), db), None),
-        (lambda da, db: (np.where(da == da.max(), np.inf, da), db), None),
+        (lambda da: 1.001 * da, 1.001),
+        (lambda da: da + 1e-6, None),
+        (lambda da: da.T.copy(), None),
+        (lambda da: np.zeros_like(da), 0),
+        (lambda da: -da, -1),
+        (lambda da: one_doubled(da), 2),
+        (lambda da: np.where(da == da.max(), np.nan, da), None),
+        (lambda da: np.where(da == da.max(), np.inf, da), None),
     ],
     ids=["scaled", "shifted", "transposed", "zero", "sign", "one element", "NaN", "infinite"],
 )
 def test_a_wrong_gradient_is_found_and_named(options, spoil, ratio, product, a, b):
     """And the ratio shows a constant factor, of an element too where elements are looked at."""
-    report = gradcheck(spoiled(product, spoil), a, b, **options)
+    report = gradcheck(spoiled(product, lambda da, db: (spoil(da), db)), a, b, **options)
     assert not report.ok
     assert verdicts(report) == {"a": WRONG, "b": RIGHT}
     assert report.worst.tensor == "a"

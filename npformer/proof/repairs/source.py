@@ -6,7 +6,6 @@ import ast
 import inspect
 import math
 import sysconfig
-import textwrap
 import tokenize
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.proof.checkable import as_numpy, unwrapped
+from npformer.proof.checkable import as_numpy, tree_of, unwrapped
 from npformer.proof.repairs.nodes import Edit, is_mask, located
 
 #: The most values for changes, if there are not more names.
@@ -140,8 +139,8 @@ def source_of(backward: Callable[..., Any]) -> Source | None:
             body: list[ast.stmt] = [_lambda_of(function.__code__, "".join(inspect.findsource(function)[0]))]
             first = 1
         else:
-            lines, first = inspect.getsourcelines(function)
-            body = ast.parse(textwrap.dedent("".join(lines))).body
+            tree, first = tree_of(function)
+            body = tree.body
     except (OSError, SyntaxError, TypeError, ValueError, tokenize.TokenError):
         return None
     definition = body[0]

@@ -12,7 +12,7 @@ from npformer.backend import Pair
 from npformer.proof.checkable import Checkable, unwrapped
 from npformer.proof.conventions import owners_in
 from npformer.proof.repairs.source import is_installed
-from npformer.proof.subject import LayerSubject, PairSubject, Subject, Upstream
+from npformer.proof.subject import Called, LayerSubject, PairSubject, Subject, Upstream
 from npformer.typing import HostArrays
 
 
@@ -24,9 +24,9 @@ class Trial(NamedTuple):
     run: Callable[[int], HostArrays]
 
 
-def plain(checked: Subject) -> Subject:
+def plain(checked: Called) -> Called:
     """The subject with the Python function of a compiled backward, which would not see a change."""
-    target: Any = getattr(checked, "target", None)
+    target: Any = checked.target
     if not isinstance(checked, PairSubject) or isinstance(target.backward, FunctionType | MethodType | partial):
         return checked
     python = copy.copy(checked)
