@@ -8,7 +8,7 @@ from npformer.proof import gradcheck
 from npformer.proof.jitter import DRAWS, MOVE, Jitter
 from npformer.proof.oracles import Oracle, unit
 from npformer.proof.subject import subject
-from tests.proof.functions import GELU, normal
+from tests.proof.functions import GELU, forward_alone, normal
 
 X = np.array([[0.3, -1.2], [2.0, 0.7]])
 UPSTREAMS = [(np.array([[2.0, -1.0], [0.5, 3.0]]),), (np.array([[-0.4, 1.0], [2.5, 0.1]]),)]
@@ -129,8 +129,7 @@ def test_a_direction_gives_the_slope_along_it():
 
 
 def test_the_slope_at_another_point_is_that_of_all_tensors_there():
-    product = (lambda x, w: (x * w, None), None)
-    oracle = Oracle(subject(product, [POINT, POINT], {}, get_backend("numpy").device), OF_POINT)
+    oracle = Oracle(forward_alone(lambda x, w: x * w, POINT, POINT), OF_POINT)
     at = {"x": POINT, "w": POINT + 1}
     expected = [each[0][0] * at["w"][0] for each in OF_POINT]
     for witness in (oracle.extrapolated, oracle.complex_step):
