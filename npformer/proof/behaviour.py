@@ -14,7 +14,6 @@ import ast
 import inspect
 import pickle
 import sys
-import textwrap
 import tokenize
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -25,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import Pair
-from npformer.proof.checkable import Checkable
+from npformer.proof.checkable import Checkable, tree_of
 from npformer.proof.measures import apart, max_abs, with_gaps
 from npformer.proof.repeats import MOST_RUNS, Repeats
 from npformer.proof.subject import PairSubject, Subject, Upstream
@@ -78,7 +77,7 @@ def _not_pure(checked: Subject, upstream: Upstream, gradients: Tensors, alike: f
             found.append(f"forward or backward changes its input {', '.join(changed)}; work on a copy")
         if any(not np.array_equal(a, b, equal_nan=True) for a, b in zip(dy, upstream, strict=True)):
             found.append("backward changes dy, the upstream gradient, which other code still needs; work on a copy")
-        target = getattr(_bare(checked), "target", None)
+        target = getattr(checked, "target", None)
         if found or not isinstance(target, Checkable | Pair):
             return
         try:
@@ -93,8 +92,8 @@ def _not_pure(checked: Subject, upstream: Upstream, gradients: Tensors, alike: f
     if off > alike:
         repeats.run()
         if not repeats.faulty and off > 8 * repeats.noise:
-            is_other = isinstance(getattr(_bare(checked), "target", None), Checkable)
-            is_seen = not is_other and _changes_cache(_bare(checked), upstream)
+            is_other = isinstance(getattr(checked, "target", None), Checkable)
+            is_seen = not is_other and _changes_cache(checked, upstream)
             cause = ": backward changes its cache" + " or draws random numbers anew" * is_other
             cause *= is_other or is_seen
             found.append(
@@ -158,12 +157,6 @@ def _differs(
     return []
 
 
-def _bare(checked: Subject) -> Subject:
-    """A subject without the declared structure of its inputs."""
-    inner: Subject = getattr(checked, "inner", checked)
-    return inner
-
-
 def _worst(expected: Tensors, found: Tensors, size: Mapping[str, float], floor: float = 0.0) -> tuple[str, float]:
     """The tensor with the largest difference between two sets of gradients, relative to its size or the floor."""
     largest = max(floor, *size.values())
@@ -190,7 +183,7 @@ def notes(checked: Subject) -> list[str]:
     """Notes on what the check does not cover."""
     passed_on = checked.inputs.unchecked
     found = [f"passed on unchecked: {', '.join(passed_on)}"] if passed_on else []
-    found += getattr(getattr(_bare(checked), "target", None), "notes", [])
+    found += getattr(getattr(checked, "target", None), "notes", [])
     branches = _not_entered(checked)
     if branches:
         found.append(f"not entered at this point, so not checked: {', '.join(branches)}")
@@ -199,13 +192,11 @@ def notes(checked: Subject) -> list[str]:
 
 def _not_entered(checked: Subject) -> list[str]:
     """Branches of a user's forward in which no line ran: "forward, line 12"."""
-    bare = _bare(checked)
-    function = inspect.unwrap(bare.target.forward) if isinstance(bare, PairSubject) else None
+    function = inspect.unwrap(checked.target.forward) if isinstance(checked, PairSubject) else None
     if not isinstance(function, FunctionType) or (function.__module__ or "").partition(".")[0] == "npformer":
         return []
     try:
-        lines, first = inspect.getsourcelines(function)
-        tree = ast.parse(textwrap.dedent("".join(lines)))
+        tree, first = tree_of(function)
     except (OSError, SyntaxError, TypeError, tokenize.TokenError):
         return []  # no source, or part of a line
     blocks = [

@@ -46,6 +46,7 @@ from npformer.proof.op_samples import op_cases
 from npformer.typing import Array, HostArray
 
 ORDERS = ("post", "pre")
+SIZE: dict[str, Any] = {"d_model": 4, "num_heads": 2, "d_ff": 6, "dropout": 0.3}
 #: Source and target ids of three sequences, padded.
 SRC = np.array([[3, 5, 4, 6, 2], [6, 6, 2, 0, 0], [4, 2, 0, 0, 0]])
 TGT = np.array([[1, 6, 4, 5], [1, 6, 6, 0], [1, 4, 0, 0]])
@@ -85,7 +86,6 @@ def layer_cases() -> Iterator[Case]:
     x, memory = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 5, 4))
     visible, memory_visible = padding(3, 3, 2), padding(5, 2, 5)
     causal = AttentionMask(visible.key_visible, causal=True)
-    size = {"d_model": 4, "num_heads": 2, "d_ff": 6, "dropout": 0.3}
 
     yield layer("Linear", Linear, {"c_in": 4, "c_out": 5}, x)
     yield layer("Embedding", Embedding, {"vocab_size": 6, "d_model": 4}, np.array([[3, 1, 3], [0, 3, 5]]))
@@ -104,7 +104,7 @@ def layer_cases() -> Iterator[Case]:
         yield layer(f"FeedForward: {activation}", FeedForward, options, x, context=Context(key=KEY))
     yield layer("FeedForward: one layer used twice", Twice, {"d_model": 4, "d_ff": 6}, x, context=Context(key=KEY))
     for norm_order, activation in (("post", "relu"), ("pre", "gelu")):
-        both = size | {"norm_order": norm_order, "activation": activation}
+        both = SIZE | {"norm_order": norm_order, "activation": activation}
         variant = f"{norm_order}, {activation}"
         yield layer(f"EncoderLayer: {variant}", EncoderLayer, both, x, context=Context(visible, key=KEY))
         context = Context(causal, memory_visible, KEY)
@@ -166,7 +166,7 @@ def _layers_of_layers(x: HostArray, memory: HostArray, seen: AttentionMask, caus
     """Encoder and decoder layers with each self-attention, and with BatchNorm."""
 
     def both(variant: str, key: RandomKey | None, **changes: Any) -> tuple[Case, Case]:
-        options = {"d_model": 4, "num_heads": 2, "d_ff": 6, "dropout": 0.3} | changes
+        options = SIZE | changes
         return (
             layer(f"EncoderLayer: {variant}", EncoderLayer, options, x, context=Context(seen, key=key)),
             layer(f"DecoderLayer: {variant}", DecoderLayer, options, x, memory, context=Context(causal, key=key)),
@@ -199,7 +199,7 @@ def combinations() -> Iterator[tuple[str, dict[str, Any]]]:
 def variant_model_cases() -> Iterator[Case]:
     """Encoders with each head, Decoders, and all three models with every valid pair of positions and attention."""
     src = np.array([[3, 5, 4, 6, 2], [6, 5, 2, 0, 0], [4, 2, 0, 0, 0]])
-    size = {"d_model": 4, "num_heads": 2, "d_ff": 6, "dropout": 0.3, "max_seq_len": 6}
+    size = SIZE | {"max_seq_len": 6}
     depth = {"num_encoder_layers": 1, "num_decoder_layers": 1}
     one = {"num_layers": 1} | size
     heads: list[dict[str, Any]] = [

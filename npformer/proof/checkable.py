@@ -6,8 +6,12 @@ Checkable: ``npf.gradcheck(npf.from_torch(module), x)``.
 
 from __future__ import annotations
 
+import ast
 import inspect
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -107,6 +111,20 @@ def as_numpy(x: Any) -> Any:
         return x
     x = x.detach().resolve_conj().resolve_neg().cpu()
     return np.array((x.float() if str(x.dtype) == "torch.bfloat16" else x).numpy())
+
+
+def unwrapped(function: Any) -> Any:
+    """The function in a partial, a bound method or a decorator."""
+    inner = getattr(function, "func" if isinstance(function, partial) else "__wrapped__", None)
+    if isinstance(function, MethodType):
+        inner = function.__func__
+    return function if inner is None else unwrapped(inner)
+
+
+def tree_of(function: Any) -> tuple[ast.Module, int]:
+    """The tree of a function's source, and the first line of it in its file. Raises OSError if there is none."""
+    lines, first = inspect.getsourcelines(function)
+    return ast.parse(textwrap.dedent("".join(lines))), first
 
 
 def is_inexact(x: Any) -> bool:

@@ -19,7 +19,7 @@ from npformer.proof.checkable import unpacked
 from npformer.proof.diagnosis import Clues
 from npformer.proof.in_float64 import attributes
 from npformer.proof.mutants import Mutant, mutants, nested_mutants
-from npformer.proof.subject import PairSubject, Subject, Upstream, subject
+from npformer.proof.subject import LayerSubject, PairSubject, Subject, Upstream, name_of, subject
 from npformer.typing import HostArrays
 
 #: More wrong versions of an operation's backward, by its name: the museum's bugs, if npformer is imported as a whole.
@@ -37,44 +37,44 @@ def clues_of(target: Any, inputs: Sequence[Any], options: Mapping[str, Any]) -> 
         key_visible=next((np.asarray(mask) for mask in masks if isinstance(mask, np.ndarray)), None),
         num_heads=getattr(target, "num_heads", None),
         target=target,
+        inputs=inputs,
+        options=options,
     )
 
 
-def with_reference(
-    clues: Clues, checked: Subject, inputs: Sequence[Any], options: dict[str, Any], upstream: Upstream
-) -> Clues:
+def with_reference(clues: Clues, checked: Subject, upstream: Upstream) -> Clues:
     """The clues, with mistakes of npformer's own code if the checked code replaces it."""
     if isinstance(checked, PairSubject):
-        return _with_pair(clues, checked, inputs, options, upstream)
+        return _with_pair(clues, checked, upstream)
     return _with_parents(clues, checked, upstream)
 
 
-def _with_pair(
-    clues: Clues, checked: PairSubject, inputs: Sequence[Any], options: dict[str, Any], upstream: Upstream
-) -> Clues:
+def _with_pair(clues: Clues, checked: PairSubject, upstream: Upstream) -> Clues:
     """For a pair whose forward has the name of one of npformer's and computes the same."""
-    checked_forward, checked_backward = checked.target
-    op = getattr(getattr(checked_forward, "func", checked_forward), "__name__", "").removesuffix("_forward")
+    op = name_of(checked.target)
     forward = getattr(functional, f"{op}_forward", None)
     backward = getattr(functional, f"{op}_backward", None)
     if forward is None or backward is None:
         return clues
 
+    def ours(backward: Any) -> PairSubject | LayerSubject:
+        return subject((forward, backward), clues.inputs, dict(clues.options), None)
+
     def rerun(mutant: Mutant) -> HostArrays:
-        found = subject((forward, mutant.build), inputs, options, None).gradients(upstream)
+        found = ours(mutant.build).gradients(upstream)
         return dict(zip(checked.tensors, found.values(), strict=True))
 
     try:
         same = all(
-            ours.shape == theirs.shape and np.allclose(ours, theirs, rtol=1e-9, atol=1e-12)
-            for ours, theirs in zip(
-                subject((forward, backward), inputs, options, None).outputs({}), checked.outputs({}), strict=True
-            )
+            own.shape == theirs.shape and np.allclose(own, theirs, rtol=1e-9, atol=1e-12)
+            for own, theirs in zip(ours(backward).outputs({}), checked.outputs({}), strict=True)
         )
     except Exception:
         return clues  # another operation with the same name
     mistakes = [*nested_mutants(backward), *(mutant for more in EXPLANATIONS for mutant in more(op))]
-    return replace(clues, mistakes=mistakes, rerun=rerun, is_theirs=_is_theirs(checked_backward)) if same else clues
+    return (
+        replace(clues, mistakes=mistakes, rerun=rerun, is_theirs=_is_theirs(checked.target.backward)) if same else clues
+    )
 
 
 def _with_parents(clues: Clues, checked: Subject, upstream: Upstream) -> Clues:

@@ -34,32 +34,33 @@ def find(target: Any, given: Mapping[Path, Path | None]) -> list[tuple[Path, Pat
         arrays.add(id(found_at(target, array)))
         if gradient is not None:
             found.append((array, gradient))
-    for path, owner in _owners(target, (), set()):
+    for path, owner in owners_in(target):
         for array, gradient in _of_owner(owner):
             if (number := id(found_at(owner, array))) not in arrays:
                 arrays.add(number)
                 found.append((path + array, path + gradient))
     gradients = {id(found_at(target, gradient)) for _, gradient in found}
-    for path, owner in _owners(target, (), set()):
+    for path, owner in owners_in(target):
         _expect_none_left(owner, path, arrays | gradients)
     return found
 
 
-def _owners(x: Any, path: Path, seen: set[int]) -> Iterator[tuple[Path, Any]]:
+def owners_in(x: Any, path: Path = (), seen: set[int] | None = None) -> Iterator[tuple[Path, Any]]:
     """(place, object) of x and of all inside that have a backward, those inside lists and dicts too, inner ones first.
 
     Inner ones come first, so that a parameter that an outer list also holds gets the inner, more telling name.
     """
+    seen = set() if seen is None else seen
     if id(x) in seen:
         return
     seen.add(id(x))
     if isinstance(x, Mapping | list | tuple):
         items = x.items() if isinstance(x, Mapping) else enumerate(x)
         for key, part in list(items):
-            yield from _owners(part, (*path, key), seen)
+            yield from owners_in(part, (*path, key), seen)
     elif hasattr(x, "backward") and hasattr(x, "__dict__"):
         for key, part in list(vars(x).items()):
-            yield from _owners(part, (*path, key), seen)
+            yield from owners_in(part, (*path, key), seen)
         yield path, x
 
 
@@ -103,7 +104,7 @@ def others_read(target: Any, known: Collection[Path]) -> list[str]:
     arrays = {id(found_at(target, path)) for path in known}
     return [
         dotted((*path, name))
-        for path, owner in _owners(target, (), set())
+        for path, owner in owners_in(target)
         for name, x in vars(owner).items()
         if is_array(x) and id(x) not in arrays and name in _uses(type(owner)).read
     ]

@@ -46,7 +46,8 @@ class Clues:
     sizes: named numbers that a wrong factor may equal, {"B": 4, "√D": 2.0, …}. tokens: ids (B, T) that
     picked rows of a table. key_visible: (B, S), False where padded. num_heads: H. mistakes: single-mistake
     versions of npformer's own backward; rerun(mutant) returns the gradients of one on the check's inputs.
-    target: the checked object. is_theirs: the checked code is a user's, not npformer's own.
+    target: the checked object; inputs and options: of its forward. is_theirs: the checked code is a user's, not
+    npformer's own.
     """
 
     sizes: Mapping[str, float] = field(default_factory=dict)
@@ -56,6 +57,8 @@ class Clues:
     mistakes: Sequence[Mutant] = ()
     rerun: Callable[[Mutant], HostArrays] | None = None
     target: Any = None
+    inputs: Sequence[Any] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
     is_theirs: bool = False
 
 

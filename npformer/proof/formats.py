@@ -13,16 +13,17 @@ from npformer.typing import HostArray
 
 
 class Format(NamedTuple):
-    """A floating-point format: unit roundoff u, the least exponent of a subnormal number, and the operands of products.
-
-    smallest: the least normal number.
-    """
+    """A floating-point format: unit roundoff u, and that of a product's operands; smallest: the least normal number."""
 
     name: str
     u: float
-    least: float
     smallest: float
     product: float
+
+    @property
+    def least(self) -> float:
+        """The least number above 0."""
+        return 2 * self.u * self.smallest
 
     def spacing(self, x: HostArray) -> HostArray:
         """The distance of x to the next number."""
@@ -33,11 +34,11 @@ class Format(NamedTuple):
 FORMATS = {
     each.name: each
     for each in (
-        Format("float64", 2.0**-53, 2.0**-1074, 2.0**-1022, 2.0**-53),
-        Format("float32", 2.0**-24, 2.0**-149, 2.0**-126, 2.0**-24),
-        Format("tf32", 2.0**-24, 2.0**-149, 2.0**-126, 2.0**-11),
-        Format("float16", 2.0**-11, 2.0**-24, 2.0**-14, 2.0**-11),
-        Format("bfloat16", 2.0**-8, 2.0**-133, 2.0**-126, 2.0**-8),
+        Format("float64", 2.0**-53, 2.0**-1022, 2.0**-53),
+        Format("float32", 2.0**-24, 2.0**-126, 2.0**-24),
+        Format("tf32", 2.0**-24, 2.0**-126, 2.0**-11),
+        Format("float16", 2.0**-11, 2.0**-14, 2.0**-11),
+        Format("bfloat16", 2.0**-8, 2.0**-126, 2.0**-8),
     )
 }
 

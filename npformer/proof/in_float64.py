@@ -13,7 +13,7 @@ from typing import Any
 from npformer.backend import PLAIN, Backend, Ops
 from npformer.functional import OPERATIONS, Operation
 from npformer.layers import Layer
-from npformer.proof.subject import LayerSubject, PairSubject
+from npformer.proof.subject import LayerSubject, PairSubject, name_of
 
 
 @contextmanager
@@ -56,10 +56,8 @@ def plain_row(target: Any) -> Operation | None:
         return OPERATIONS.get(target)
     if not isinstance(target, tuple) or len(target) != 2:
         return None
-    forward = getattr(target[0], "func", target[0])
-    name = getattr(forward, "__name__", "").removesuffix("_forward")
-    own = str(getattr(forward, "__module__", "")).startswith("npformer.")
-    return OPERATIONS.get(name) if own else None
+    own = str(getattr(getattr(target[0], "func", target[0]), "__module__", "")).startswith("npformer.")
+    return OPERATIONS.get(name_of(target)) if own else None
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from npformer.proof.measures import with_gaps
 from npformer.typing import Array, HostArray, HostArrays
 
 
-class _Leaf(NamedTuple):
+class Leaf(NamedTuple):
     """One value in the inputs, and its place."""
 
     name: str
@@ -36,7 +36,7 @@ class _Input(NamedTuple):
 
     name: str
     given: Any
-    leaves: list[_Leaf]
+    leaves: list[Leaf]
 
 
 class Inputs:
@@ -80,7 +80,7 @@ class Inputs:
         """The inputs on the device, in new memory."""
         return self.mapped(lambda leaf: self._place(leaf, replaced))
 
-    def mapped(self, change: Callable[[_Leaf], Any]) -> list[Any]:
+    def mapped(self, change: Callable[[Leaf], Any]) -> list[Any]:
         """The inputs with other leaves."""
         return [rebuilt(one.given, iter([change(leaf) for leaf in one.leaves])) for one in self._inputs]
 
@@ -89,7 +89,7 @@ class Inputs:
         """Each leaf's value by its name, float64 if it is checked."""
         return {leaf.name: self.tensors.get(leaf.name, leaf.value) for leaf in self._leaves}
 
-    def _place(self, leaf: _Leaf, replaced: HostArrays) -> Any:
+    def _place(self, leaf: Leaf, replaced: HostArrays) -> Any:
         name = leaf.name
         value = replaced[name] if name in replaced else self.tensors.get(name)
         if value is None and (value := self._fixed.get(name)) is None:
@@ -235,12 +235,12 @@ def _parts(x: Any) -> list[tuple[Any, Any]]:
     return list(x.items()) if isinstance(x, dict) else list(enumerate(x))
 
 
-def leaves_of(name: str, x: Any) -> Iterator[_Leaf]:
+def leaves_of(name: str, x: Any) -> Iterator[Leaf]:
     if _is_container(x):
         for key, part in _parts(x):
             yield from leaves_of(f"{name}[{key!r}]", part)
     else:
-        yield _Leaf(name, x)
+        yield Leaf(name, x)
 
 
 def _along(name: str, given: Any, value: Any) -> Iterator[tuple[str, Any]]:

@@ -32,7 +32,7 @@ from npformer.proof.reference import Reference
 from npformer.proof.repeats import Repeats
 from npformer.proof.report import KINK, UNCLEAR, WRONG, Report, Row
 from npformer.proof.rounding import Level, Rounding
-from npformer.proof.subject import Subject, Upstream, subject
+from npformer.proof.subject import Called, Upstream, subject
 from npformer.proof.sweep import kink
 from npformer.proof.symmetric import with_structure
 from npformer.proof.vacuity import not_finite
@@ -47,7 +47,7 @@ UNSEEN = 4.0
 class _Kernel(NamedTuple):
     """The kernel at the point of the check, its inputs, and the precision of its numbers and of its sums."""
 
-    checked: Subject
+    checked: Called
     inputs: list[Any]
     precision: Format
     inside: Format
@@ -79,12 +79,9 @@ class _Kernel(NamedTuple):
 
     def moved(self, seed: Sequence[int]) -> HostArrays:
         """The tensors at a point nearby, in numbers of the kernel's precision."""
-        rng, symmetric = np.random.default_rng(seed), getattr(self.checked, "which", ())
+        rng = np.random.default_rng(seed)
         there = {name: moved(x, rng, self.precision.u) for name, x in self.checked.tensors.items()}
-        return {
-            name: rounded((x + np.swapaxes(x, -1, -2)) / 2 if name in symmetric else x, self.precision)
-            for name, x in there.items()
-        }
+        return {name: rounded(x, self.precision) for name, x in self.checked.symmetric(there).items()}
 
 
 def in_low_precision(target: Any, inputs: Sequence[Any], how: How) -> Report:
@@ -114,7 +111,7 @@ class _Comparison:
     def __init__(self, kernel: _Kernel, how: How, upstream: Upstream, claimed: HostArrays) -> None:
         self._kernel, self._how, self._upstream, self._claimed = kernel, how, upstream, claimed
 
-        def make(target: Any, dtype: str = "float64") -> Subject:
+        def make(target: Any, dtype: str = "float64") -> Called:
             own = subject(target, kernel.inputs, how.options, how.device, kernel.checked.input_names, dtype)
             return with_structure(own, how.structure)
 
@@ -132,13 +129,11 @@ class _Comparison:
         self._notes += [sampled] if sampled else []
         exact = reference.gradients(self._upstream, at)
         terms = reference.terms(self._upstream, at, exact)
+        of = {tensor: {text: lost[tensor] for text, lost in terms.items()} for tensor in exact}
         others = {
-            tensor: Coefficients.of(
-                n, {text: lost[tensor] for text, lost in terms.items()}, len(reference.places[tensor].entries),
-                self._kernel.precision.u,
-            )
+            tensor: Coefficients.of(n, of[tensor], len(reference.places[tensor].entries), self._kernel.precision.u)
             for tensor, n in exact.items()
-        }  # fmt: skip
+        }
         errors = [self._errors(0, exact, others)]
         if any(np.any(each.stays) for each in errors[0].values()):
             errors.append(self._errors(1, exact, others))
@@ -148,8 +143,7 @@ class _Comparison:
             if tensor in doubts
             else row_of(
                 Compared(
-                    tensor, a, reference.places[tensor], exact[tensor],
-                    {text: lost[tensor] for text, lost in terms.items()}, others[tensor],
+                    tensor, a, reference.places[tensor], exact[tensor], of[tensor], others[tensor],
                     [each[tensor] for each in errors],
                 ),
                 self._kernel.precision, most,

@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import ast
 import inspect
-import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from types import CodeType
 from typing import Any, NamedTuple
+
+from npformer.proof.checkable import tree_of
 
 Function = Callable[..., Any]
 #: (operator, replacement) pairs.
@@ -91,8 +92,7 @@ class _Version(NamedTuple):
 @cache
 def _versions(function: Function, code: CodeType) -> tuple[_Version, ...]:
     """code is the function's own: where another has taken its place, as in the museum, its mutants are others."""
-    lines, first = inspect.getsourcelines(function)
-    tree = ast.parse(textwrap.dedent("".join(lines)))
+    tree, first = tree_of(function)
     slots = _slots(tree)
     seen = {ast.unparse(tree)}  # x·x with swapped factors is no mistake; two mistakes with the same result are one
     found = []
@@ -192,9 +192,14 @@ def _shifted_axis(node: ast.Call, keyword: ast.keyword) -> Mistakes:
         yield "shift an axis", ast.Call(node.func, node.args, [*others, moved])
 
 
+def elements(value: ast.expr) -> list[ast.expr]:
+    """The parts of a tuple, or the one value."""
+    return value.elts if isinstance(value, ast.Tuple) else [value]
+
+
 def _returned(value: ast.expr) -> Mistakes:
     """For each returned gradient its negative and its double; for two neighbours the other order."""
-    parts = value.elts if isinstance(value, ast.Tuple) else [value]
+    parts = elements(value)
     for i, part in enumerate(parts):
         for operator, wrong in (
             ("change a sign", ast.UnaryOp(ast.USub(), part)),
@@ -222,7 +227,7 @@ def _slots(tree: ast.AST) -> dict[int, tuple[Any, Any]]:
 
 @cache
 def _code(function: Function, code: CodeType) -> CodeType:
-    return _compiled(function, ast.parse(textwrap.dedent(inspect.getsource(function))))
+    return _compiled(function, tree_of(function)[0])
 
 
 def _compiled(function: Function, tree: ast.Module) -> CodeType:

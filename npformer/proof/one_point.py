@@ -17,7 +17,7 @@ from npformer.proof.look import MANY_ELEMENTS, How, Look, look_at, proving_nothi
 from npformer.proof.oracles import Oracle
 from npformer.proof.repairs import Elsewhere, Point, plain, repairs_of
 from npformer.proof.report import NOTHING, RIGHT, WRONG, Report, Row
-from npformer.proof.subject import Subject, subject
+from npformer.proof.subject import Called, Subject, subject
 from npformer.proof.symmetric import with_structure
 from npformer.proof.vacuity import not_finite, refuse_length_one, why_blind
 
@@ -37,7 +37,7 @@ def at_one_point(target: Any, inputs: Sequence[Any], how: How) -> Report:
     if report.rows and all(row.verdict == NOTHING for row in report.rows):
         return report
     if how.why and "not deterministic" not in str(report.problems) and any(r.verdict == WRONG for r in report.rows):
-        clues = with_reference(clues_of(target, inputs, how.options), checked, inputs, how.options, look.upstreams[0])
+        clues = with_reference(clues_of(target, inputs, how.options), checked, look.upstreams[0])
         report = _diagnosed(checked, look, how, clues)
     blind = why_blind({n: checked.tensors[n] for n in checked.input_names if n in checked.tensors})
     report = report.changed({row.tensor: _of_none(row) for row in report.rows if row.tensor in without})
@@ -66,7 +66,7 @@ def _expect_something(checked: Subject) -> None:
             )
 
 
-def _diagnosed(checked: Subject, look: Look, how: How, clues: Clues) -> Report:
+def _diagnosed(checked: Called, look: Look, how: How, clues: Clues) -> Report:
     """The report with an explanation in each wrong row; patterns are read from small tensors alone."""
     report, checked = look.report, plain(checked)
     oracle = Oracle(checked, look.upstreams, look.is_complex)
@@ -100,7 +100,7 @@ def _with_lines(found: Mapping[str, Diagnosis], point: Point, wrong: Sequence[st
     A clear one of npformer's own code has its line, or needs none.
     """
     vague = [tensor for tensor in wrong if is_vague(found.get(tensor))]
-    target: Any = getattr(point.subject, "inner", point.subject).target  # type: ignore[union-attr]
+    target = point.subject.target
     is_own = str(getattr(target.backward, "__module__", "")).startswith("npformer.") and not isinstance(
         target, Checkable
     )
@@ -119,7 +119,7 @@ def _with_lines(found: Mapping[str, Diagnosis], point: Point, wrong: Sequence[st
 
 
 def _alike(
-    checked: Subject, wrong: Sequence[str], seed: int, verdicts: Callable[[Subject], dict[str, str]]
+    checked: Called, wrong: Sequence[str], seed: int, verdicts: Callable[[Subject], dict[str, str]]
 ) -> Iterator[Subject]:
     """Other points where what is right is right, too: elsewhere the backward may not be meant to be."""
     for other in Elsewhere(checked, seed).subjects():

@@ -11,12 +11,13 @@ import numpy as np
 
 from npformer.progress_bar import Bar
 from npformer.proof.fitness import fitness
+from npformer.proof.inputs import Leaf
 from npformer.proof.measures import rms
 from npformer.proof.mutants import mutants
 from npformer.proof.nearby import Places
 from npformer.proof.oracles import COMPLEX_H, Oracle
 from npformer.proof.rounding import Phased, Rounding
-from npformer.proof.subject import NOTHING_REPLACED, Subject, Upstream
+from npformer.proof.subject import Called, Upstream
 from npformer.typing import HostArray, HostArrays, Tensors
 
 #: A forward alone is differentiated at so many entries of a check; of more, so many are sampled, and directions.
@@ -31,7 +32,7 @@ class Reference:
     has_backward: it is a pair, or an object with forward and backward; else a forward alone.
     """
 
-    def __init__(self, given: Any, make: Callable[..., Subject]) -> None:
+    def __init__(self, given: Any, make: Callable[..., Called]) -> None:
         self.has_backward = isinstance(given, tuple) or hasattr(given, "backward")
         self.given = given if self.has_backward else (_as_forward(given), None)
         self._make, self._phased = make, Phased(self.given)
@@ -61,7 +62,7 @@ class Reference:
             self.places[tensor] = Places(entries, g.shape, (), rng.normal(size=(DIRECTIONS, g.size)))
         if self.has_backward:
             return ""
-        self._is_fit = fitness(_At(self.subject, seed), [upstream], seed).is_fit
+        self._is_fit = fitness(_near(self.subject, seed), [upstream], seed).is_fit
         few = sum(len(places.entries) for places in self.places.values())
         if not sampled:
             return ""
@@ -142,23 +143,21 @@ class Reference:
         return found
 
 
-class _At:
-    """A forward at a point nearby, where it has no kink or tie that the user's point may have, at 0 neither."""
+def _near(subject: Called, seed: int) -> Called:
+    """The subject at a point nearby, where it has no kink or tie that the user's point may have, at 0 neither."""
+    rng, tensors = np.random.default_rng([seed, 12]), subject.tensors
 
-    def __init__(self, subject: Subject, seed: int) -> None:
-        self._subject, self.inputs, self.input_names = subject, subject.inputs, subject.input_names
-        rng = np.random.default_rng([seed, 12])
-        moves = {name: 0.01 * rng.uniform(-1, 1, x.shape) for name, x in subject.tensors.items()}
-        self.tensors = {  # 0 moves upwards, where a square root is
-            name: np.where(x == 0, np.abs(moves[name]) * (rms(x) or 1.0), x * (1 + moves[name]))
-            for name, x in subject.tensors.items()
-        }
+    def moved(x: HostArray) -> HostArray:
+        move = 0.01 * rng.uniform(-1, 1, x.shape)  # 0 moves upwards, where a square root is
+        return np.where(x == 0, np.abs(move) * (rms(x) or 1.0), x * (1 + move))
 
-    def outputs(self, replaced: Tensors) -> tuple[HostArray, ...]:
-        return self._subject.outputs({**self.tensors, **replaced})
+    def near(leaf: Leaf) -> Any:
+        if leaf.name not in subject.inputs.tensors:
+            return leaf.value
+        there = moved(tensors[leaf.name])
+        return there.item() if isinstance(leaf.value, float) else there
 
-    def gradients(self, upstream: Upstream, replaced: Tensors = NOTHING_REPLACED, watcher: Any = None) -> HostArrays:
-        return self._subject.gradients(upstream, {**self.tensors, **replaced}, watcher)
+    return subject.elsewhere(subject.inputs.mapped(near), subject.options, moved)
 
 
 def _dropped(before: str, after: str) -> str:

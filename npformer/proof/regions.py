@@ -124,16 +124,15 @@ def _range(is_wrong: Callable[[Slab], bool], axis: int, shape: Shape) -> tuple[i
     def slab(start: int, stop: int) -> Slab:
         return tuple(slice(start, stop) if i == axis else slice(None) for i in range(len(shape)))
 
-    low, high = 0, shape[axis]  # [0, low) is right, [0, high) is not
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_wrong(slab(low, middle)) else (middle, high)
-    first = low
-    low, high = first, shape[axis]  # [high, end) is right, [low, end) is not
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if is_wrong(slab(middle, high)) else (low, middle)
-    return first, high
+    def narrowed(low: int, high: int, is_last: bool) -> tuple[int, int]:
+        while high - low > 1:  # the wrong half that is nearer to the end that is looked for, or the other one
+            middle = (low + high) // 2
+            other, near = ((low, middle), (middle, high)) if is_last else ((middle, high), (low, middle))
+            low, high = near if is_wrong(slab(*near)) else other
+        return low, high
+
+    first, _ = narrowed(0, shape[axis], is_last=False)
+    return first, narrowed(first, shape[axis], is_last=True)[1]
 
 
 def _said(ranges: tuple[tuple[int, int], ...], shape: Shape) -> str:

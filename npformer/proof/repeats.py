@@ -33,10 +33,9 @@ class Repeats:
 
     def once(self, watcher: Watcher | None = None) -> None:
         """Run once more; one run in eight finds other numbers in memory that was never written."""
-        inner = vars(getattr(self._checked, "inner", self._checked))
-        inner["litter"] = self.runs + 0.5 if self.runs % 8 == 1 else None
+        vars(self._checked)["litter"] = self.runs + 0.5 if self.runs % 8 == 1 else None
         again = self._checked.gradients(self._upstream, watcher=watcher)
-        inner["litter"] = None
+        vars(self._checked)["litter"] = None
         self.runs += 1
         for name, first in self._gradients.items():
             if off := apart(first, again[name]):

@@ -91,7 +91,7 @@ def name_of(target: Any) -> str:
     return str(getattr(target, "name", None) or type(target).__name__)
 
 
-class _Called:
+class Called:
     """Something with a forward and a backward, and perhaps parameters, at a check's numbers."""
 
     def __init__(
@@ -106,6 +106,7 @@ class _Called:
     ) -> None:
         self.target, self.options, self.device, self._dtype = target, options, device, dtype
         self.litter: float | None = None  # what memory holds that is freed just before a backward, for ``np.empty``
+        self.which: frozenset[str] = frozenset()  # tensors that are symmetric over their last two axes
         self.parameters: dict[str, Any] = (
             _by_name(target.named_parameters()) if hasattr(target, "named_parameters") else {}
         )
@@ -127,13 +128,22 @@ class _Called:
         other._points = {key: moved(x) for key, x in self._points.items()}
         with other._parameters_as(self._dtype):
             other._values = {name: host64(p.data, self.device) for name, p in self.parameters.items()}
+        other.which = self.which
         return other
 
     @property
     def tensors(self) -> HostArrays:
-        return self.inputs.tensors | self._values
+        return self.symmetric(self.inputs.tensors | self._values)
+
+    def symmetric(self, tensors: Tensors) -> HostArrays:
+        """The tensors or gradients, symmetric where that is declared; a gradient of another shape is refused later."""
+        return {
+            name: (x + np.swapaxes(x, -1, -2)) / 2 if name in self.which and x.shape[-1:] == x.shape[-2:-1] else x
+            for name, x in tensors.items()
+        }
 
     def outputs(self, replaced: Tensors) -> tuple[HostArray, ...]:
+        replaced = self._at(replaced)
         with self._with(replaced):
             found = host_copies(self._forwarded(replaced)[1], self.device)
         if any(y.dtype.kind == "c" for y in found) and not any(map(np.iscomplexobj, replaced.values())):
@@ -146,6 +156,7 @@ class _Called:
         replaced: Tensors = NOTHING_REPLACED,
         watcher: Watcher | None = None,
     ) -> HostArrays:
+        replaced = self._at(replaced)
         with self._with(replaced):
             placed, y, cache = self._forwarded(replaced)
             dy = self._upstream(y, upstream)
@@ -166,7 +177,11 @@ class _Called:
         for name, parameter in self.parameters.items():
             grad = parameter.grad
             gradients[name] = np.zeros(parameter.data.shape) if grad is None else np.array(self.device.host(grad))
-        return gradients
+        return self.symmetric(gradients)
+
+    def _at(self, replaced: Tensors) -> HostArrays:
+        """What is replaced, and what is symmetric: it was given in any form."""
+        return self.symmetric({**{name: self.tensors[name] for name in self.which}, **replaced})
 
     @contextmanager
     def at_its_point(self) -> Iterator[list[Any]]:
@@ -174,9 +189,9 @@ class _Called:
         with self._parameters_as(self._dtype):
             yield self.inputs.placed({})
 
-    def _forwarded(self, replaced: Tensors) -> tuple[list[Any], Any, Any]:
+    def _forwarded(self, replaced: HostArrays) -> tuple[list[Any], Any, Any]:
         """(inputs as placed, y, cache). Raises ConfigError if forward does not return (y, cache)."""
-        placed = self.inputs.placed(dict(replaced))
+        placed = self.inputs.placed(replaced)
         found = self.target.forward(*placed, **self.options)
         if not isinstance(found, tuple) or len(found) != 2:
             kind = f"a tuple of {len(found)}" if isinstance(found, tuple) else type(found).__name__
@@ -213,16 +228,16 @@ class _Called:
                 owner.data, owner.grad = data, grad
 
 
-class PairSubject(_Called):
+class PairSubject(Called):
     """A forward function and a backward function, as a Pair."""
 
     def call(self, upstream: Upstream) -> tuple[Any, Any]:
         """(dy, cache): the arguments of backward."""
-        _, y, cache = self._forwarded(NOTHING_REPLACED)
+        _, y, cache = self._forwarded({})
         return self._upstream(y, upstream), cache
 
 
-class LayerSubject(_Called):
+class LayerSubject(Called):
     """Anything with ``forward(*inputs) -> (y, cache)``, ``backward(dy, cache)`` and perhaps ``named_parameters()``."""
 
 

@@ -17,6 +17,7 @@ from npformer.proof.jacobian import gradient_names
 from npformer.proof.listening import Call, inputs_of, shown_name
 from npformer.proof.parameter_parts import aliases
 from npformer.proof.recording import Recording, Seen
+from npformer.proof.subject import name_of
 from npformer.proof.trace_json import (
     FORMAT,
     VERSION,
@@ -85,11 +86,8 @@ def _parameters(found: Recording, arrays: Arrays) -> list[ParameterOf]:
 
 def _type(call: Call) -> str:
     """The operation's name, or the class of a layer."""
-    if call.operation:
-        return call.operation
-    if isinstance(call.target, tuple):
-        return str(getattr(call.target[0], "__name__", "pair")).removesuffix("_forward")
-    return type(call.target).__name__
+    kind = name_of(call.target) if isinstance(call.target, tuple) else type(call.target).__name__
+    return call.operation or kind
 
 
 @dataclass

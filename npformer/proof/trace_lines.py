@@ -24,6 +24,7 @@ import numpy as np
 
 from npformer.functional import OPERATIONS
 from npformer.functional.arrays import namespace
+from npformer.proof.checkable import unwrapped
 from npformer.proof.inputs import copied, is_array
 
 _PACKAGE = Path(__file__).parents[2]
@@ -250,13 +251,8 @@ def _functions_in(names: dict[str, Any], file: str) -> Iterator[FunctionType]:
 
 def plain_function(callable_: Any) -> FunctionType | None:
     """The Python function in a method, a partial or a wrapper; None if there is none, as for compiled functions."""
-    for _ in range(20):
-        inner = getattr(callable_, "__wrapped__", None) or getattr(callable_, "func", None)
-        inner = inner or getattr(callable_, "__func__", None)
-        if inner is None:
-            break
-        callable_ = inner
-    return callable_ if isinstance(callable_, FunctionType) else None
+    found = unwrapped(callable_)
+    return found if isinstance(found, FunctionType) else None
 
 
 def _file(function: FunctionType) -> str:

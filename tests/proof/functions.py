@@ -1,11 +1,15 @@
 """Functions with their gradients, right or wrong by a factor, and short ways to ask what a check says of them."""
 
+import functools
+
 import numpy as np
 import pytest
 
 from npformer import functional as F  # noqa: N812
 from npformer.layers import LayerNorm
 from npformer.proof import gradcheck
+from npformer.proof.report import WRONG
+from npformer.proof.subject import subject
 from tests.outputs import parts
 
 EPS = 1e-5
@@ -23,6 +27,11 @@ def normal(*shape, seed=0):
     return normals(seed)(*shape)
 
 
+def forward_alone(forward, *inputs):
+    """The subject of a forward whose backward is not asked."""
+    return subject((functools.wraps(forward)(lambda *given: (forward(*given), None)), None), inputs, {}, None)
+
+
 def only_row(pair, *inputs, **options):
     """The row of a check of one tensor."""
     (row,) = gradcheck(pair, *inputs, **options).rows
@@ -31,6 +40,18 @@ def only_row(pair, *inputs, **options):
 
 def verdict(pair, *inputs, **options):
     return only_row(pair, *inputs, **options).verdict
+
+
+def diagnoses(pair, *inputs, **options):
+    """The diagnosis of each tensor that is WRONG."""
+    rows = gradcheck(pair, *inputs, **options).rows
+    return {row.tensor: row.diagnosis for row in rows if row.verdict == WRONG}
+
+
+def told(pair, *inputs):
+    """The one diagnosis of all tensors that are WRONG."""
+    (text,) = set(diagnoses(pair, *inputs).values())
+    return text
 
 
 def verdicts(report):
@@ -55,6 +76,26 @@ def row_mean(x):
 
 def tanh(factor=1.0):
     return lambda x: (np.tanh(x), np.tanh(x)), lambda dy, y: factor * dy * (1 - y * y)
+
+
+C, CUBE = 0.7978845608028654, 0.044715
+
+
+def gelu(x):
+    """By a tanh, in the precision of x."""
+    number = x.real.dtype.type
+    t = np.tanh(number(C) * (x + number(CUBE) * x * x * x))
+    return number(0.5) * x * (1 + t), (x, t)
+
+
+def gelu_backward(dy, cache):
+    x, t = cache
+    number = x.real.dtype.type
+    inner = number(C) * (1 + 3 * number(CUBE) * x * x)
+    return dy * (number(0.5) * (1 + t) + number(0.5) * x * (1 - t * t) * inner)
+
+
+GELU = (gelu, gelu_backward)
 
 
 def of_softmax(x):

@@ -10,7 +10,7 @@ from npformer import functional, progress_bar
 from npformer.errors import DTypeError, ShapeError
 from npformer.proof import gradcheck, look
 from npformer.proof.report import KINK, NOTHING, RIGHT, UNCLEAR, WRONG
-from tests.proof.functions import SOFTMAX, WITNESSES, l2_norm, normal, only_row, spoiled, tanh, verdict, verdicts
+from tests.proof.functions import WITNESSES, l2_norm, normal, only_row, spoiled, tanh, verdict, verdicts
 
 MODES = pytest.mark.parametrize("options", [{}, {"complex_step": False}, {"elementwise": False}], ids=str)
 
@@ -37,30 +37,25 @@ def test_a_right_gradient_is_right(options, product, a, b):
 @pytest.mark.parametrize(
     ("spoil", "ratio"),
     [
-        (lambda da, db: (1.001 * da, db), 1.001),
-        (lambda da, db: (da + 1e-6, db), None),
-        (lambda da, db: (da.T.copy(), db), None),
-        (lambda da, db: (np.zeros_like(da), db), 0),
-        (lambda da, db: (-da, db), -1),
-        (lambda da, db: (one_doubled(da), db), 2),
-        (lambda da, db: (np.where(da == da.max(), np.nan, da), db), None),
-        (lambda da, db: (np.where(da == da.max(), np.inf, da), db), None),
+        (lambda da: 1.001 * da, 1.001),
+        (lambda da: da + 1e-6, None),
+        (lambda da: da.T.copy(), None),
+        (lambda da: np.zeros_like(da), 0),
+        (lambda da: -da, -1),
+        (lambda da: one_doubled(da), 2),
+        (lambda da: np.where(da == da.max(), np.nan, da), None),
+        (lambda da: np.where(da == da.max(), np.inf, da), None),
     ],
     ids=["scaled", "shifted", "transposed", "zero", "sign", "one element", "NaN", "infinite"],
 )
 def test_a_wrong_gradient_is_found_and_named(options, spoil, ratio, product, a, b):
     """And the ratio shows a constant factor, of an element too where elements are looked at."""
-    report = gradcheck(spoiled(product, spoil), a, b, **options)
+    report = gradcheck(spoiled(product, lambda da, db: (spoil(da), db)), a, b, **options)
     assert not report.ok
     assert verdicts(report) == {"a": WRONG, "b": RIGHT}
     assert report.worst.tensor == "a"
     if ratio is not None and (ratio != 2 or "elementwise" not in options):
         assert report.worst.ratio == pytest.approx(ratio, rel=1e-8)
-
-
-def test_swapped_gradients_are_both_wrong(product, a, b):
-    report = gradcheck(spoiled(product, lambda da, db: (db, da)), a, b)
-    assert verdicts(report) == {"a": WRONG, "b": WRONG}
 
 
 def test_the_row_names_the_element_and_both_numbers(product, a, b):
@@ -196,14 +191,6 @@ def test_many_elements_are_checked_along_directions(product):
     assert (worst.tensor, worst.verdict, len(worst.worst_index)) == ("b", WRONG, 1)
     assert worst.ratio == pytest.approx(1.001, rel=1e-9)
     assert "dir " in str(report)
-
-
-def test_the_upstream_gradient_is_random_so_a_softmax_is_really_tested():
-    x = np.array([[0.1, 0.7, -0.3], [1.0, 0.2, 0.4]])
-    none = (SOFTMAX[0], lambda dy, y: 0 * y)  # what an upstream of ones could not refute
-    assert gradcheck(SOFTMAX, x).ok
-    assert not gradcheck(none, x).ok
-    assert only_row(none, x, seed=0).numeric != only_row(none, x, seed=1).numeric
 
 
 def test_gradients_that_are_zero_but_for_rounding_prove_nothing():

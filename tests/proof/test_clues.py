@@ -55,7 +55,7 @@ def test_a_layers_sizes(numpy64):
 def referenced(target, *inputs):
     checked = subject(target, inputs, {}, None)
     upstream = tuple(np.ones(y.shape) for y in checked.outputs({}))
-    return with_reference(clues_of(target, inputs, {}), checked, inputs, {}, upstream)
+    return with_reference(clues_of(target, inputs, {}), checked, upstream)
 
 
 def test_a_pair_of_the_same_name_and_value_is_compared_with_npformers():

@@ -14,6 +14,9 @@ from npformer.proof.op_samples import op_cases
 from tests.proof.functions import normals
 
 CASES = list(op_cases())
+normal = normals()
+X, DY = normal(3, 2), normal(3, 4)
+CACHE = npf.functional.linear_forward(X, normal(2, 4), normal(4))[1]
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
@@ -36,27 +39,21 @@ def test_the_terms_sum_to_the_gradient(case):
 
 
 def test_an_index_from_the_end_is_that_entry():
-    normal = normals()
-    x, weight, bias, dy = normal(3, 2), normal(2, 4), normal(4), normal(3, 4)
-    _, cache = npf.functional.linear_forward(x, weight, bias)
-    (last,) = terms_of(LINEAR, cache, dy, "weight", (-1, -1))
-    assert np.array_equal(last, terms(LINEAR, cache, dy)["weight"][0][-1, -1])
-    assert np.array_equal(last, terms_of(LINEAR, cache, dy, "weight", (1, 3))[0])
+    (last,) = terms_of(LINEAR, CACHE, DY, "weight", (-1, -1))
+    assert np.array_equal(last, terms(LINEAR, CACHE, DY)["weight"][0][-1, -1])
+    assert np.array_equal(last, terms_of(LINEAR, CACHE, DY, "weight", (1, 3))[0])
     assert np.array_equal(
-        terms_of(LINEAR, cache, dy, "weight", (-2, -4))[0], terms_of(LINEAR, cache, dy, "weight", (0, 0))[0]
+        terms_of(LINEAR, CACHE, DY, "weight", (-2, -4))[0], terms_of(LINEAR, CACHE, DY, "weight", (0, 0))[0]
     )
 
 
 def test_a_term_is_the_formulas():
     """dW_ij = Σ_n x_ni dy_nj: the term of dy_nj is x_ni·dy_nj, and no other dy_nk has one."""
-    normal = normals()
-    x, weight, bias, dy = normal(3, 2), normal(2, 4), normal(4), normal(3, 4)
-    _, cache = npf.functional.linear_forward(x, weight, bias)
-    (dweight,) = terms(LINEAR, cache, dy)["weight"]
+    (dweight,) = terms(LINEAR, CACHE, DY)["weight"]
     assert dweight.shape == (2, 4, 3, 4)
     expected = np.zeros_like(dweight)
     for j in range(4):
-        expected[:, j, :, j] = (x * dy[:, [j]]).T
+        expected[:, j, :, j] = (X * DY[:, [j]]).T
     assert np.allclose(dweight, expected, rtol=1e-15, atol=0)
 
 

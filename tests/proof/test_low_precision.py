@@ -12,14 +12,18 @@ from npformer.layers import LayerNorm, MultiHeadAttention
 from npformer.proof import gradcheck
 from npformer.proof.report import KINK, RIGHT, UNCLEAR, WRONG
 from tests.proof.functions import (
+    GELU,
     Forgetful,
     chain,
     chain_backward,
+    gelu,
+    gelu_backward,
     normal,
     normals,
     of_softmax,
     row_mean,
     softmax_slope,
+    tanh,
     verdicts,
 )
 
@@ -124,19 +128,18 @@ def test_a_softmax_without_its_sum_is_wrong(name):
     assert verdicts(checked(softmax, name, softmax(), has_sum=False)) == {"x": WRONG}
 
 
-def test_a_missing_term_is_named_by_its_coefficient():
-    row = checked(layer_norm, "bfloat16", layer_norm(), has_x_hat_term=False).rows[0]
-    assert re.fullmatch(
-        r"in bfloat16, as if `- along` were missing: -1(\.0\d*)? ± 0\.\d+ of it, at 12 points nearby", row.note
-    )
-
-
-def test_a_factor_is_named():
-    row = checked(layer_norm, "bfloat16", layer_norm(), factor=1.1).rows[0]
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        ({"has_x_hat_term": False}, r"as if `- along` were missing: -1(\.0\d*)? ± 0\.\d+ of it"),
+        ({"factor": 1.1}, r"1\.(09|1)\d* ± 0\.\d+ times the reference's gradient"),
+    ],
+    ids=["term", "factor"],
+)
+def test_a_missing_term_and_a_factor_are_named_by_their_coefficients(mistake, said):
+    row = checked(layer_norm, "bfloat16", layer_norm(), **mistake).rows[0]
     assert row.verdict == WRONG
-    assert re.fullmatch(
-        r"in bfloat16, 1\.(09|1)\d* ± 0\.\d+ times the reference's gradient, at 12 points nearby", row.note
-    )
+    assert re.fullmatch(f"in bfloat16, {said}, at 12 points nearby", row.note)
 
 
 def test_what_would_not_have_shown_is_told():
@@ -270,37 +273,18 @@ def test_a_kink_is_told_as_in_float64(name, reference):
     assert report.rows[0].note.startswith("by the reference in float64: ")
 
 
-TANH = (lambda x: (np.tanh(x), np.tanh(x)), lambda dy, y: dy * (1 - y * y))
-
-
-@pytest.mark.parametrize("reference", [TANH, np.tanh], ids=["pair", "forward"])
+@pytest.mark.parametrize("reference", [tanh(), np.tanh], ids=["pair", "forward"])
 def test_a_saturated_kernel_that_loses_all_digits_is_not_wrong(reference):
     """tanh(18.5) is 1 in float32, and 1 − 1·1 is 0 where the truth is 3e-16: no NaN, no accusation."""
-    report = gradcheck(TANH, np.array([0.3, 18.5], dtype=np.float32), reference=reference)
+    report = gradcheck(tanh(), np.array([0.3, 18.5], dtype=np.float32), reference=reference)
     assert report.ok, report
     assert report.rows[0].unjudged == 1
 
 
-C, CUBE = 0.7978845608028654, 0.044715
-
-
-def tanh_gelu(x):
-    number = x.real.dtype.type
-    t = np.tanh(number(C) * (x + number(CUBE) * x * x * x))
-    return number(0.5) * x * (1 + t), (x, t)
-
-
-def tanh_gelu_backward(dy, cache):
-    x, t = cache
-    number = x.real.dtype.type
-    inner = number(C) * (1 + 3 * number(CUBE) * x * x)
-    return dy * (number(0.5) * (1 + t) + number(0.5) * x * (1 - t * t) * inner)
-
-
-@pytest.mark.parametrize("reference", [(tanh_gelu, tanh_gelu_backward), lambda x: tanh_gelu(x)[0]])
+@pytest.mark.parametrize("reference", [GELU, lambda x: gelu(x)[0]])
 def test_a_gelu_with_the_usual_backward_is_right_where_it_saturates(reference):
     x = np.array([0.3, -0.7, -4], dtype=np.float32)
-    assert gradcheck((tanh_gelu, tanh_gelu_backward), x, reference=reference).ok
+    assert gradcheck(GELU, x, reference=reference).ok
 
 
 @pytest.mark.parametrize("scale", [3, 6])
@@ -308,7 +292,7 @@ def test_a_gelu_with_the_usual_backward_is_right_where_it_saturates(reference):
 def test_pytorch_s_own_gelu_is_not_wrong(scale, by):
     functional = pytest.importorskip("torch").nn.functional
     target = from_torch(lambda x: functional.gelu(x, approximate="tanh"))
-    reference = (tanh_gelu, tanh_gelu_backward) if by == "pair" else target
+    reference = GELU if by == "pair" else target
     for seed in range(6):
         x = (scale * np.random.default_rng(seed).normal(size=(4, 8))).astype(np.float32)
         report = gradcheck(target, x, reference=reference, seed=seed)
@@ -323,10 +307,10 @@ def test_a_reference_that_computes_outside_of_numpy_is_told_whatever_it_keeps(ke
     """Where its roundings were not seen at all, a right kernel would be WRONG."""
     outside = lambda x: np.array(np.asarray(x))  # noqa: E731
     reference = (
-        lambda x: (tanh_gelu(outside(x))[0], kept(x)),
-        lambda dy, x: tanh_gelu_backward(outside(dy), tanh_gelu(outside(x))[1]),
+        lambda x: (gelu(outside(x))[0], kept(x)),
+        lambda dy, x: gelu_backward(outside(dy), gelu(outside(x))[1]),
     )
-    report = gradcheck((tanh_gelu, tanh_gelu_backward), normal(4, 8).astype(np.float32) * 3, reference=reference)
+    report = gradcheck(GELU, normal(4, 8).astype(np.float32) * 3, reference=reference)
     assert report.ok, report
     assert report.notes[-1].startswith("the reference computes outside of NumPy")
 

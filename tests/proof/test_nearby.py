@@ -34,6 +34,7 @@ def test_places_are_entries_then_sums_then_directions():
     assert some.label(3) == "a random direction (2)"
 
 
+HALF = np.full(POINTS, 0.5)
 SCATTERED = 0.1 * np.sin(np.arange(POINTS))
 
 
@@ -42,12 +43,12 @@ SCATTERED = 0.1 * np.sin(np.arange(POINTS))
     [
         (SCATTERED, {}, False, False),
         (SCATTERED + 0.5, {}, True, True),
-        (np.full(POINTS, 0.5), {"floor": 0.5 / LIMIT * 1.01}, False, False),
-        (np.full(POINTS, 0.5), {"floor": 0.5 / LIMIT * 0.99}, True, True),
-        (np.full(POINTS, 0.5), {"once": 0.51}, False, False),
-        (np.full(POINTS, 0.5), {"stored": 0.5 / WORST * 1.01}, True, False),
-        (np.full(POINTS, 0.5), {"stored": 0.5 / WORST * 0.99}, True, True),
-        (np.full(POINTS, 0.5), {"spacing": 0.5 / LIMIT * 12**0.5 * 1.01}, False, False),
+        (HALF, {"floor": 0.5 / LIMIT * 1.01}, False, False),
+        (HALF, {"floor": 0.5 / LIMIT * 0.99}, True, True),
+        (HALF, {"once": 0.51}, False, False),
+        (HALF, {"stored": 0.5 / WORST * 1.01}, True, False),
+        (HALF, {"stored": 0.5 / WORST * 0.99}, True, True),
+        (HALF, {"spacing": 0.5 / LIMIT * 12**0.5 * 1.01}, False, False),
         (np.zeros(POINTS), {}, False, False),
         (np.full(POINTS, 1e-30), {}, True, True),
     ],

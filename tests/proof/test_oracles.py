@@ -8,7 +8,7 @@ from npformer.proof import gradcheck
 from npformer.proof.jitter import DRAWS, MOVE, Jitter
 from npformer.proof.oracles import Oracle, unit
 from npformer.proof.subject import subject
-from tests.proof.functions import normal
+from tests.proof.functions import GELU, forward_alone, normal
 
 X = np.array([[0.3, -1.2], [2.0, 0.7]])
 UPSTREAMS = [(np.array([[2.0, -1.0], [0.5, 3.0]]),), (np.array([[-0.4, 1.0], [2.5, 0.1]]),)]
@@ -129,8 +129,7 @@ def test_a_direction_gives_the_slope_along_it():
 
 
 def test_the_slope_at_another_point_is_that_of_all_tensors_there():
-    product = (lambda x, w: (x * w, None), None)
-    oracle = Oracle(subject(product, [POINT, POINT], {}, get_backend("numpy").device), OF_POINT)
+    oracle = Oracle(forward_alone(lambda x, w: x * w, POINT, POINT), OF_POINT)
     at = {"x": POINT, "w": POINT + 1}
     expected = [each[0][0] * at["w"][0] for each in OF_POINT]
     for witness in (oracle.extrapolated, oracle.complex_step):
@@ -233,17 +232,8 @@ def test_fresh_upstream_gradients_are_new_ones(use_complex):
     assert np.all(worth <= 1e-9 * reach)
 
 
-C, CUBE = 0.7978845608028654, 0.044715
-
-
 def test_a_forward_that_rounds_inside_is_not_mistaken_for_a_smooth_one():
     """1 + tanh(x) stays where it is for small steps, and grows by whole roundings for larger ones."""
-    forward = lambda x: (0.5 * x * (1 + np.tanh(C * (x + CUBE * x**3))), x)  # noqa: E731
-
-    def backward(dy, x):
-        t = np.tanh(C * (x + CUBE * x**3))
-        return dy * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * C * (1 + 3 * CUBE * x * x))
-
     for scale, seed in ((3, 3), (3, 17), (3, 26), (6, 1), (6, 24), (6, 30)):
         x = (scale * np.random.default_rng(seed).normal(size=(4, 8))).astype(np.float32).astype(np.float64)
-        assert gradcheck((forward, backward), x, complex_step=False, seed=seed).ok
+        assert gradcheck(GELU, x, complex_step=False, seed=seed).ok

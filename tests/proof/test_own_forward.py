@@ -9,7 +9,7 @@ import pytest
 from npformer.proof.formats import FORMATS
 from npformer.proof.own_forward import LAMBDA, by_own_forward
 from npformer.proof.report import RIGHT, UNCLEAR, WRONG
-from npformer.proof.subject import subject
+from tests.proof.functions import forward_alone
 
 BFLOAT16 = FORMATS["bfloat16"]
 U = BFLOAT16.u
@@ -18,8 +18,7 @@ X = np.array([0.8, -0.5, 0.2])
 
 def row(forward, truth, upstream, off=0.0, x=X):
     """The row of a claim that is off by so much."""
-    checked = subject((lambda x: (forward(x), None), None), [x], {}, None)
-    (found,) = by_own_forward(checked, (upstream,), {"x": truth + off}, BFLOAT16)
+    (found,) = by_own_forward(forward_alone(lambda x: forward(x), x), (upstream,), {"x": truth + off}, BFLOAT16)
     return found
 
 
@@ -74,7 +73,7 @@ def test_right_needs_half_of_the_gradient_to_be_told(first, k, off, expected):
 def test_small_entries_are_told_by_the_scale_of_the_largest():
     """Each limit is wider than its entry, and narrower than a fifth of what counts beside 1: 1e-3."""
     small, x = np.full(8, 1e-6), 100 * np.arange(8.0)
-    checked = subject((lambda a, x: (np.concatenate([a, small * x]), None), None), [X[:2], x], {}, None)
+    checked = forward_alone(lambda a, x: np.concatenate([a, small * x]), X[:2], x)
     rows = by_own_forward(checked, (np.ones(10),), {"a": np.ones(2), "x": small}, BFLOAT16)
     assert [each.verdict for each in rows] == [RIGHT, RIGHT]
     assert rows[1].scale == pytest.approx(1e-3)

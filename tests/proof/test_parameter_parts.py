@@ -3,13 +3,11 @@
 import numpy as np
 import pytest
 
-from npformer.backend import get_backend
 from npformer.layers import Layer, Parameter
 from npformer.layers.linear import Linear
 from npformer.proof.parameter_parts import Parameters, Part, aliases
 from tests.proof.functions import normals
-
-BACKEND = get_backend("numpy", dtype="float64", kernels="plain")
+from tests.proof.small_models import BACKEND
 
 
 class Blocks(Layer):

@@ -7,7 +7,7 @@ import pytest
 
 from npformer.proof import gradcheck
 from npformer.proof.report import RIGHT, UNCLEAR
-from tests.proof.functions import normals
+from tests.proof.functions import diagnoses, normals
 
 normal = normals(7)
 LAST = {"axis": -1, "keepdims": True}
@@ -15,11 +15,9 @@ LAST = {"axis": -1, "keepdims": True}
 
 def told(forward, backward, *inputs, **options):
     """The diagnoses of the wrong tensors, without place."""
-    rows = [row for row in gradcheck((forward, backward), *inputs, **options).rows if row.verdict == "WRONG"]
-    assert rows
-    return {
-        row.tensor: "`" + row.diagnosis.partition("`")[2] if "`" in row.diagnosis else row.diagnosis for row in rows
-    }
+    found = diagnoses((forward, backward), *inputs, **options)
+    assert found
+    return {tensor: text[max(0, text.find("`")) :] for tensor, text in found.items()}
 
 
 def gelu(x):

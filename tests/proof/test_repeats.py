@@ -14,6 +14,12 @@ from tests.proof.functions import normal, tanh, verdicts
 
 X = normal(5, 3)
 IDS = np.array([0, 2, 1, 0, 2, 2, 1, 3])
+
+
+def square(x):
+    return x * x, x
+
+
 LOST = "backward is not deterministic: two runs from fresh caches differ by "
 
 
@@ -118,7 +124,7 @@ def test_memory_that_was_never_written(shape):
         found[1:] = 2 * dy[1:] * x[1:]
         return found
 
-    report = gradcheck((lambda x: (x * x, x), backward), normal(*shape))
+    report = gradcheck((square, backward), normal(*shape))
     assert [problem[: len(LOST)] for problem in report.problems] == [LOST]
     assert verdicts(report) == {"x": UNCLEAR}
 
@@ -130,14 +136,14 @@ def test_a_sum_that_outlives_a_call():
         total[...] += 2 * dy * x
         return total.copy()
 
-    report = gradcheck((lambda x: (x * x, x), backward), X)
+    report = gradcheck((square, backward), X)
     assert [problem[: len(LOST)] for problem in report.problems] == [LOST]
 
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_gradient_that_is_not_a_number_now_and_then(first):
     runs = itertools.count(first)
-    pair = (lambda x: (x * x, x), lambda dy, x: 2 * dy * x * (np.nan if next(runs) % 2 else 1))
+    pair = (square, lambda dy, x: 2 * dy * x * (np.nan if next(runs) % 2 else 1))
     report = gradcheck(pair, X)
     assert (verdicts(report), report.problems[0][: len(LOST) + 3]) == ({"x": UNCLEAR}, f"{LOST}inf")
     always = gradcheck((pair[0], lambda dy, x: np.nan * x), X)

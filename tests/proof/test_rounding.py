@@ -8,6 +8,7 @@ from tests.proof.functions import normal
 
 U = 2.0**-8
 X, W = normal(4, 6), normal(6, 3)
+OF_CONSTANTS = Level(0.0, 0.0, constant=U)
 SPREAD = 3**-0.5  # of a number that is uniform in [−1, 1]
 
 
@@ -35,6 +36,10 @@ def test_what_is_exact_does_not_move(run):
     assert np.all(moves(run, X, draws=3) == 0)
 
 
+def of_product(x):
+    return np.sqrt(np.square(x) @ np.square(W) + 2 * np.square(x @ W))
+
+
 @pytest.mark.parametrize(
     ("run", "roundings"),
     [
@@ -44,9 +49,9 @@ def test_what_is_exact_does_not_move(run):
         (np.exp, lambda x: APPROXIMATED * np.exp(x)),
         (np.tanh, lambda x: APPROXIMATED * np.abs(np.tanh(x))),
         (lambda x: x.sum(axis=-1), lambda x: np.sqrt(np.square(x).sum(axis=-1) + 2 * x.sum(axis=-1) ** 2)),
-        (lambda x: x @ W, lambda x: np.sqrt(np.square(x) @ np.square(W) + 2 * np.square(x @ W))),
-        (lambda x: np.einsum("ij,jk->ik", x, W), lambda x: np.sqrt(np.square(x) @ np.square(W) + 2 * np.square(x @ W))),
-        (lambda x: np.dot(x, W), lambda x: np.sqrt(np.square(x) @ np.square(W) + 2 * np.square(x @ W))),
+        (lambda x: x @ W, of_product),
+        (lambda x: np.einsum("ij,jk->ik", x, W), of_product),
+        (lambda x: np.dot(x, W), of_product),
     ],
     ids=["sum of two", "product", "quotient", "exp", "tanh", "sum", "matmul", "einsum", "dot"],
 )
@@ -72,8 +77,7 @@ def test_a_complex_step_passes_and_its_parts_move_apart():
     np.testing.assert_allclose(spread[0], SPREAD * APPROXIMATED * np.abs(np.exp(x).real), rtol=0.2)
     np.testing.assert_allclose(spread[1], SPREAD * APPROXIMATED * np.abs(np.exp(x).imag), rtol=0.2)
     product = moves(lambda x: x @ W, x)
-    expected = SPREAD * np.sqrt(np.square(x.imag) @ np.square(W) + 2 * np.square((x @ W).imag))
-    np.testing.assert_allclose(np.sqrt(np.mean(np.square(product.imag), axis=0)), expected, rtol=0.2)
+    np.testing.assert_allclose(np.sqrt(np.mean(np.square(product.imag), axis=0)), SPREAD * of_product(x.imag), rtol=0.2)
 
 
 def test_the_same_seed_gives_the_same_run_and_a_forward_begins_anew():
@@ -91,10 +95,8 @@ def test_the_same_seed_gives_the_same_run_and_a_forward_begins_anew():
 
 @pytest.mark.parametrize(("number", "is_exact"), [(0.5, True), (3, True), (0.1, False), (257.0, False), (256.0, True)])
 def test_a_constant_moves_only_if_the_precision_cannot_represent_it(number, is_exact):
-    changes = moves(lambda x: x * number, X, level=Level(0.0, 0.0, constant=U), draws=3)
-    assert np.all((changes == 0) == is_exact)
-    table = moves(lambda x: x * np.full(6, float(number)), X, level=Level(0.0, 0.0, constant=U), draws=3)
-    assert np.all((table == 0) == is_exact)
+    for run in (lambda x: x * number, lambda x: x * np.full(6, float(number))):
+        assert np.all((moves(run, X, level=OF_CONSTANTS, draws=3) == 0) == is_exact)
 
 
 def test_indices_stay_integers():
@@ -108,7 +110,7 @@ def test_indices_stay_integers():
 
 def test_a_divisor_moves_unless_it_is_a_power_of_two():
     for number, is_exact in ((4.0, True), (3.0, False)):
-        changes = moves(lambda x, n=number: x / n, X, level=Level(0.0, 0.0, constant=U), draws=3)
+        changes = moves(lambda x, n=number: x / n, X, level=OF_CONSTANTS, draws=3)
         assert np.all((changes == 0) == is_exact)
 
 

@@ -7,9 +7,8 @@ from npformer.layers import Linear
 from npformer.proof import gradcheck
 from npformer.proof.curves import v_curves
 from npformer.proof.report import KINK, RIGHT, UNCLEAR, WRONG
-from npformer.proof.subject import subject
 from npformer.proof.sweep import STEPS, kink, sweep
-from tests.proof.functions import normal, normals
+from tests.proof.functions import forward_alone, normal, normals
 
 UPSTREAM = np.array([0.7, -1.3, 0.4])
 FIRST = np.array([1.0, 0.0, 0.0])
@@ -18,7 +17,7 @@ X = np.array([0.6, -0.8, 1.1])
 
 def swept(forward, x=X):
     """The sweep of L = Σ UPSTREAM·forward(x) along the first axis."""
-    return sweep(subject((lambda x: (forward(x), None), None), (x,), {}, None), "x", FIRST, (UPSTREAM,))
+    return sweep(forward_alone(lambda x: forward(x), x), "x", FIRST, (UPSTREAM,))
 
 
 def judged(found, *claims, scale=1.0):
@@ -89,7 +88,7 @@ def test_a_kink_at_the_very_point():
 
 
 def test_a_kink_is_told_with_the_slopes_to_the_left_and_to_the_right():
-    at = subject((lambda x: (np.where(x > 0, 3 * x, x), None), None), (np.array([0.0, -0.8, 1.1]),), {}, None)
+    at = forward_alone(lambda x: np.where(x > 0, 3 * x, x), np.array([0.0, -0.8, 1.1]))
     assert kink(at, "x", FIRST, (UPSTREAM,)) == "by a sweep of h, the slopes are 0.7 and 2.1"
     assert kink(at, "x", np.roll(FIRST, 1), (UPSTREAM,)) == ""
 

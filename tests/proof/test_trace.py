@@ -49,6 +49,14 @@ def gradients(found):
     return {one["name"]: found.arrays[one["gradient"]] for one in found.document["parameters"]}
 
 
+def expect_gradients(found, target):
+    """The trace has the gradients that the target has now, to the bit."""
+    expected = {name: parameter.grad for name, parameter in target.named_parameters()}
+    assert gradients(found).keys() == expected.keys()
+    for name, gradient in gradients(found).items():
+        assert np.array_equal(gradient, expected[name]), name
+
+
 def expect_same_sums(found):
     total = added(found)
     for name, gradient in gradients(found).items():
@@ -70,10 +78,7 @@ def test_a_trace_is_what_the_target_computes_itself(case):
         assert np.array_equal(one, other)
     own.zero_grad()
     own.backward(recording.upstream if isinstance(y, tuple) else recording.upstream[0], cache)
-    expected = {name: parameter.grad for name, parameter in own.named_parameters()}
-    assert gradients(found).keys() == expected.keys()
-    for name, gradient in gradients(found).items():
-        assert np.array_equal(gradient, expected[name]), name
+    expect_gradients(found, own)
     expect_same_sums(found)
     expect_same_operations(found)
 
@@ -105,8 +110,7 @@ def test_the_loss_and_its_gradient():
     model.zero_grad()
     model.backward(npf.functional.cross_entropy_backward(1.0, of_loss)[0], cache)
     assert found.document["loss"] == float(loss)
-    for name, parameter in model.named_parameters():
-        assert np.array_equal(gradients(found)[name], parameter.grad), name
+    expect_gradients(found, model)
     last = found.calls[-1]
     assert (last["name"], last["type"], last["parent"]) == ("loss", "cross_entropy", None)
     assert found.document["tokens"]["target_out"] == [["t", "o", "b", "<end>"], ["o", "t", "<end>", "<pad>"]]
@@ -153,8 +157,7 @@ def test_a_float32_model_is_traced_in_float64_and_left_as_it_was(kernels):
     same = trace(own, SRC, TGT, key=KEY, lines=False)
     assert [call["name"] for call in found.calls] == [call["name"] for call in same.calls]
     assert np.array_equal(found.recording.seen[0].output, y)
-    for name, parameter in own.named_parameters():
-        assert np.array_equal(gradients(found)[name], parameter.grad), name
+    expect_gradients(found, own)
     after = {id(x): vars(x) for x in (model, *model.all_layers())}
     for each, attributes in before.items():
         assert attributes.keys() == after[each].keys()
@@ -302,7 +305,7 @@ def test_an_object_of_another_class():
     assert target.w.grad is target.c.grad is None
     target.w.grad, target.c.grad = np.zeros(4), np.zeros(4)
     target.backward(found.recording.upstream[0], x)
-    assert all(np.array_equal(gradients(found)[name], box.grad) for name, box in target.named_parameters())
+    expect_gradients(found, target)
     assert np.array_equal(added(found)["w"], target.w.grad)
     assert [call["type"] for call in found.calls] == ["Gate"]
     assert [line["values"] for line in found.calls[0]["forward"]["lines"]]

@@ -79,14 +79,15 @@ def rows_of_nothing(x):
     return (x.sum(), y), y
 
 
+LOG = (lambda x: (np.log(x), x), lambda dy, x: dy / x)
 NOT_FINITE = {
     "log of a negative number": (
-        (lambda x: (np.log(x), x), lambda dy, x: dy / x),
+        LOG,
         [np.array([2.0, -1.0, 3.0])],
         "output 0[1] is nan, as 1 of 3 entries are not finite; with another number for x[1] = -1 it is finite",
     ),
     "log of 0": (
-        (lambda x: (np.log(x), x), lambda dy, x: dy / x),
+        LOG,
         [np.array([[2.0, 1.0, 3.0], [0.5, 0.0, 0.0]])],
         "output 0[1, 1] is -inf, as 2 of 6 entries are not finite; with another number for x[1, 1] = 0 it is finite",
     ),
@@ -127,7 +128,7 @@ def test_the_entry_to_change_is_looked_for_among_the_first_hundred(place, is_nam
     x = np.ones(101) + np.arange(101)
     x[place] = -1
     with np.errstate(all="ignore"):
-        (problem,) = gradcheck((lambda x: (np.log(x), x), lambda dy, x: dy / x), x).problems
+        (problem,) = gradcheck(LOG, x).problems
     assert (f"; with another number for x[{place}] = -1 it is finite" in problem) == is_named
 
 
@@ -144,8 +145,7 @@ def test_a_backward_that_is_not_finite_where_the_forward_is_stays_wrong():
 
 
 def test_a_point_that_is_not_finite_among_others_is_named():
-    pair = (lambda x: (np.log(x), x), lambda dy, x: dy / x)
     with np.errstate(all="ignore"):
-        report = gradcheck(pair, np.array([0.5, 0.7]), sample=lambda rng: [-rng.uniform(1, 2, size=2)])
+        report = gradcheck(LOG, np.array([0.5, 0.7]), sample=lambda rng: [-rng.uniform(1, 2, size=2)])
     assert (report.rows[0].verdict, report.rows[0].note) == (UNCLEAR, "forward is not finite here; at sample 1")
     assert report.problems[0].endswith("choose inputs at which every output is finite (at sample 1)")

@@ -20,6 +20,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 
+from npformer.proof.mutants import elements
 from npformer.proof.repairs.additions import ADDITIONS, EXCHANGES, INVENTIONS, Addition, Here
 from npformer.proof.repairs.inverse import CHANGES, FIRST
 from npformer.proof.repairs.nodes import Edit, Found, Known, Site, is_real, is_value, sites
@@ -64,11 +65,6 @@ def _additions(everywhere: Sequence[Site], known: Known, kinds: Sequence[Additio
 
 def _sites(function: ast.FunctionDef) -> list[Site]:
     """All places, names that are returned as they are last: their mistake is mostly where they were made."""
-    returned = {id(name) for node in ast.walk(function) if isinstance(node, ast.Return) for name in _names(node.value)}
+    values = [node.value for node in ast.walk(function) if isinstance(node, ast.Return) and node.value is not None]
+    returned = {id(part) for value in values for part in elements(value) if isinstance(part, ast.Name)}
     return sorted(sites(function), key=lambda site: id(site.get()) in returned)
-
-
-def _names(value: ast.expr | None) -> Iterator[ast.Name]:
-    """The names that are returned as they are."""
-    parts = value.elts if isinstance(value, ast.Tuple) else [value]
-    yield from (part for part in parts if isinstance(part, ast.Name))

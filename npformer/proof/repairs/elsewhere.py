@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from npformer.proof.inputs import as_tuple
-from npformer.proof.subject import Subject
-from npformer.proof.symmetric import SymmetricSubject
+from npformer.proof.subject import Called, Subject
 from npformer.typing import HostArray
 
 #: A point with this many times the elements of the check's is left out.
@@ -36,14 +35,13 @@ Lengths = dict[tuple[str, int | None], int]
 class Elsewhere:
     """The points near that of a subject. Each is a subject that runs there."""
 
-    def __init__(self, checked: Subject, seed: int) -> None:
-        self._which: frozenset[str] = getattr(checked, "which", frozenset())
-        self._bare: Any = getattr(checked, "inner", checked)
+    def __init__(self, checked: Called, seed: int) -> None:
+        self._checked = checked
         self._rng = np.random.default_rng([seed, 7])
-        self._options = {**self._handed_on(), **self._bare.options}
-        self._values = {**self._bare.inputs.values, **self._options}
+        self._options = {**self._handed_on(), **self._checked.options}
+        self._values = {**self._checked.inputs.values, **self._options}
         # The backward may know these by itself.
-        self._fixed = self._values.keys() & _parameters(self._bare.target.backward)
+        self._fixed = self._values.keys() & _parameters(self._checked.target.backward)
         free = {name: x for name, x in self._values.items() if name not in self._fixed}
         self._small = {name for name, x in free.items() if isinstance(x, float) and 0 < x < SMALL}
         arrays = [(name, x) for name, x in self._values.items() if isinstance(x, np.ndarray)]
@@ -63,15 +61,14 @@ class Elsewhere:
     def _at(self, change: Change) -> Subject | None:
         """The subject there; None if it is large, if forward or backward fails, or if they give no numbers."""
         try:
-            inputs = self._bare.inputs.mapped(lambda leaf: change(leaf.name, self._values[leaf.name]))
+            inputs = self._checked.inputs.mapped(lambda leaf: change(leaf.name, self._values[leaf.name]))
             options = {name: change(name, value) for name, value in self._options.items()}
-            bare = self._bare.elsewhere(inputs, options, self._moved)
-            subject = SymmetricSubject(bare, self._which) if self._which else bare
+            subject = self._checked.elsewhere(inputs, options, self._moved)
             outputs = subject.outputs({})
             gradients = subject.gradients(tuple(np.ones(y.shape) for y in outputs))
         except Exception:
             return None
-        is_fit = _elements(subject) < MOST_TIMES * _elements(self._bare)
+        is_fit = _elements(subject) < MOST_TIMES * _elements(self._checked)
         is_fit &= all(gradients[name].shape == x.shape for name, x in subject.tensors.items())
         return subject if is_fit and all(np.isfinite(x).all() for x in (*outputs, *gradients.values())) else None
 
@@ -114,12 +111,12 @@ class Elsewhere:
 
     def _handed_on(self) -> dict[str, float]:
         """Numbers that forward takes by default and hands to backward in its cache."""
-        forward, options = self._bare.target.forward, self._bare.options
-        rest = list(_parameters(forward).values())[len(self._bare.input_names) :]
+        forward, options = self._checked.target.forward, self._checked.options
+        rest = list(_parameters(forward).values())[len(self._checked.input_names) :]
         floats = {p.name: p.default for p in rest if isinstance(p.default, float) and p.name not in options}
         moved = {name: value * (1 - MOVE) for name, value in floats.items()}
         try:
-            _, cache = forward(*self._bare.inputs.placed({}), **options, **moved) if moved else ((), ())
+            _, cache = forward(*self._checked.inputs.placed({}), **options, **moved) if moved else ((), ())
         except Exception:
             return {}
         held = {id(part) for part in (cache.values() if isinstance(cache, dict) else as_tuple(cache))}

@@ -27,12 +27,13 @@ import numpy as np
 from npformer.progress_bar import Bar
 from npformer.proof.checkable import as_numpy
 from npformer.proof.measures import largest, max_abs
+from npformer.proof.mutants import elements
 from npformer.proof.repairs.edits import edits, inventions
 from npformer.proof.repairs.nodes import SCOPES, Edit, Known, Site, has_scope, is_real, located, parsed, sites
 from npformer.proof.repairs.source import Source, constants_of, helpers_of, parts_of, pool, source_of, unused_in
 from npformer.proof.repairs.trial import Trial, trials_of
 from npformer.proof.report import WRONG
-from npformer.proof.subject import Subject, Upstream
+from npformer.proof.subject import Called, Subject, Upstream
 from npformer.seconds import now
 from npformer.typing import HostArray, HostArrays, Tensors
 
@@ -58,7 +59,7 @@ class Repair(NamedTuple):
 class Point(NamedTuple):
     """The point of a check, and others where a change must hold as well."""
 
-    subject: Subject
+    subject: Called
     upstreams: Sequence[Upstream]
     truths: Sequence[Tensors]  # the gradients for each, or along directions
     directions: Mapping[str, Sequence[HostArray]]
@@ -72,7 +73,7 @@ def repairs_of(point: Point, wrong: Sequence[str], is_brief: bool = False) -> tu
 
     The remarks are hints, and why no change was repairs. is_brief: only simple changes are tried.
     """
-    trials = trials_of(getattr(point.subject, "inner", point.subject), point.upstreams)
+    trials = trials_of(point.subject, point.upstreams)
     mains = [(trial, source) for trial in trials if (source := source_of(trial.function))][:MOST_FUNCTIONS]
     repairs, remarks, left = list[Repair](), list[str](), set(wrong)
     with np.errstate(all="ignore"), warnings.catch_warnings(), contextlib.ExitStack() as kept:
@@ -224,9 +225,8 @@ class _Search:
 
     def _error(self, gradients: HostArrays, number: int, name: str) -> float:
         """The largest error of a gradient, in units of its slack."""
-        gradient, truth = gradients[name], self._point.truths[number][name]
-        if name in getattr(self._point.subject, "which", ()):
-            gradient = (gradient + np.swapaxes(gradient, -1, -2)) / 2
+        gradient = self._point.subject.symmetric({name: gradients[name]})[name]
+        truth = self._point.truths[number][name]
         if gradient.shape != self._point.subject.tensors[name].shape:
             return np.inf
         if name in self._point.directions:
@@ -247,8 +247,8 @@ class _Search:
         node = site.get()
         if not isinstance(node, ast.expr) or not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
             return False
-        parts = node.elts if isinstance(node, ast.Tuple) else [node]
-        return id(node) not in self._inner and not any(isinstance(part, ast.Slice | ast.Starred) for part in parts)
+        is_whole = not any(isinstance(part, ast.Slice | ast.Starred) for part in elements(node))
+        return id(node) not in self._inner and is_whole
 
     def _opened(self, site: Site, instead: Callable[[dict[str, Any]], Any]) -> CodeType:
         """The function's code that takes at this place what it is told for its variables."""

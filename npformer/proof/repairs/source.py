@@ -6,18 +6,16 @@ import ast
 import inspect
 import math
 import sysconfig
-import textwrap
 import tokenize
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import PurePath
-from types import CodeType, FunctionType, MethodType
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.proof.checkable import as_numpy
+from npformer.proof.checkable import as_numpy, tree_of, unwrapped
 from npformer.proof.repairs.nodes import Edit, is_mask, located
 
 #: The most values for changes, if there are not more names.
@@ -131,14 +129,6 @@ def is_installed(function: Any) -> bool:
     return str(function.__module__).startswith("npformer.") or any(file.is_relative_to(place) for place in libraries)
 
 
-def unwrapped(function: Any) -> Any:
-    """The function in a partial, a bound method or a decorator."""
-    inner = getattr(function, "func" if isinstance(function, partial) else "__wrapped__", None)
-    if isinstance(function, MethodType):
-        inner = function.__func__
-    return function if inner is None else unwrapped(inner)
-
-
 def source_of(backward: Callable[..., Any]) -> Source | None:
     """The source of a Python function or lambda; None if it has none, as at Python's prompt."""
     function = unwrapped(backward)
@@ -149,8 +139,8 @@ def source_of(backward: Callable[..., Any]) -> Source | None:
             body: list[ast.stmt] = [_lambda_of(function.__code__, "".join(inspect.findsource(function)[0]))]
             first = 1
         else:
-            lines, first = inspect.getsourcelines(function)
-            body = ast.parse(textwrap.dedent("".join(lines))).body
+            tree, first = tree_of(function)
+            body = tree.body
     except (OSError, SyntaxError, TypeError, ValueError, tokenize.TokenError):
         return None
     definition = body[0]

@@ -9,13 +9,11 @@ from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from npformer.backend import Pair
-from npformer.proof.checkable import Checkable
-from npformer.proof.repairs.source import is_installed, unwrapped
-from npformer.proof.subject import LayerSubject, PairSubject, Subject, Upstream
+from npformer.proof.checkable import Checkable, unwrapped
+from npformer.proof.conventions import owners_in
+from npformer.proof.repairs.source import is_installed
+from npformer.proof.subject import Called, LayerSubject, PairSubject, Subject, Upstream
 from npformer.typing import HostArrays
-
-#: Objects inside the checked one are looked at up to this depth, and up to this many.
-DEPTH, MOST_OBJECTS = 4, 200
 
 
 class Trial(NamedTuple):
@@ -26,9 +24,9 @@ class Trial(NamedTuple):
     run: Callable[[int], HostArrays]
 
 
-def plain(checked: Subject) -> Subject:
+def plain(checked: Called) -> Called:
     """The subject with the Python function of a compiled backward, which would not see a change."""
-    target: Any = getattr(checked, "target", None)
+    target: Any = checked.target
     if not isinstance(checked, PairSubject) or isinstance(target.backward, FunctionType | MethodType | partial):
         return checked
     python = copy.copy(checked)
@@ -58,27 +56,9 @@ def _of_pair(checked: PairSubject, upstreams: Sequence[Upstream]) -> list[Trial]
 
 def _of_methods(checked: LayerSubject, upstreams: Sequence[Upstream]) -> Iterator[Trial]:
     owner = checked.target.owner if isinstance(checked.target, Checkable) else checked.target
-    for kind in dict.fromkeys(base for each in _within(owner) for base in type(each).__mro__):
+    outermost_first = sorted(owners_in(owner), key=lambda found: len(found[0]))
+    for kind in dict.fromkeys(base for _, each in outermost_first for base in type(each).__mro__):
         for name, method in list(vars(kind).items()):
             if name.endswith("backward") and isinstance(method, FunctionType) and not is_installed(method):
                 forward = getattr(kind, "forward", method)
                 yield Trial(method, forward, lambda number: checked.gradients(upstreams[number]))
-
-
-def _within(owner: Any) -> list[Any]:
-    """An object and those that it holds, in lists and dicts too, that have a backward; the outermost first."""
-    found: list[Any] = []
-    seen: set[int] = set()
-    level = [owner]
-    for _ in range(DEPTH):
-        inner: list[Any] = []
-        for each in level:
-            if id(each) in seen or len(seen) > MOST_OBJECTS:
-                continue
-            seen.add(id(each))
-            if hasattr(type(each), "backward"):
-                found.append(each)
-            held = each.values() if isinstance(each, dict) else each if isinstance(each, tuple | list) else ()
-            inner += [*held, *vars(each).values()] if hasattr(each, "__dict__") else held
-        level = [each for each in inner if hasattr(each, "__dict__") or isinstance(each, dict | tuple | list)]
-    return found
