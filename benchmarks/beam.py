@@ -10,10 +10,10 @@ from benchmarks import compare, machine, report
 from benchmarks.options import UsageError, add_save, at_least_1, bare_parser, numbers
 from npformer.errors import NpformerError
 from npformer.models import Transformer
-from npformer.training import RunDirectory
+from npformer.run import RunDirectory
+from npformer.run.config_file import read_toml
+from npformer.run.options import SECTIONS
 from npformer.training.assemble import assemble, read_trained
-from npformer.training.config_file import read_toml
-from npformer.training.options import SECTIONS
 
 COLUMNS = ("batch", "greedy ms", "beam ms", "times as long")
 LEGEND = """ms               time to decode all texts, batch by batch: median over rounds, in turns

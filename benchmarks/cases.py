@@ -4,10 +4,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from npformer.check.cases import op_samples
+from npformer.check.cases.case import UsualSizes
 from npformer.functional import OPERATIONS, Draw, split_heads
 from npformer.models.presets import Preset
-from npformer.proof import op_samples
-from npformer.proof.case import UsualSizes
 from npformer.typing import HostArray
 
 RATE = 0.1  # dropout rate of every operation with dropout

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks import report
-from npformer.percent import percent
+from npformer.io.percent import percent
 
 TOO_BUSY = 0.1  # share of the cores
 PEER = "torch"  # the prefix of peers' names

@@ -8,8 +8,8 @@ from benchmarks import compare, report
 from benchmarks.options import at_least_1, new_parser, numbers, own_entries, run
 from benchmarks.own.model import save_weights
 from benchmarks.turns import Entry, contenders, take_turns
+from npformer.io.percent import percent
 from npformer.models.presets import PRESETS
-from npformer.percent import percent
 
 #: The least share of equal tokens. One near-tie decided by rounding changes every later token of its row. In lower
 #: precision this happens so often that the share is shown but not judged.

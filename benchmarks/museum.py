@@ -6,11 +6,11 @@ It runs all checks on every bug and trains twice for each bug that training can 
 import json
 
 from benchmarks.options import bare_parser
-from npformer.atomic_files import write_atomically
+from npformer.io.atomic_files import write_atomically
+from npformer.io.progress_bar import show_bars, watched
+from npformer.io.seconds import now, since
 from npformer.lab.museum import stored
 from npformer.lab.museum.bugs import BUGS
-from npformer.progress_bar import show_bars, watched
-from npformer.seconds import now, since
 
 EXAMPLES = """examples:
   python -m benchmarks.museum           make what is missing, or was made of a bug that has changed since

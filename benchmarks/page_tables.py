@@ -4,8 +4,8 @@ from benchmarks import compare, report
 from benchmarks.gpu.targets import targets
 from benchmarks.measured import COMMANDS, shown
 from npformer.cli.train import TAKES
-from npformer.percent import percent
-from npformer.training.option_table import differences, option_rows
+from npformer.io.percent import percent
+from npformer.run.option_table import differences, option_rows
 
 SIZES = ("tiny", "small", "mid", "base")
 SAID = {"right": "right pairs", "by hand": "mistakes made by hand", "mutant": "mistakes made from the syntax tree"}

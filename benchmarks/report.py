@@ -5,7 +5,7 @@ import sys
 import textwrap
 
 from benchmarks import machine
-from npformer.percent import percent
+from npformer.io.percent import percent
 
 WIDTH = 100
 

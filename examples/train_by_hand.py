@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import npformer.functional as F  # noqa: N812
-from npformer.percent import percent
+from npformer.io.percent import percent
 
 V, T, C, H, D_FF = 10, 8, 32, 4, 64  # letters, letters per word, width, heads, width of the feed-forward
 Array = Any

@@ -11,11 +11,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from npformer import moved as moved
 from npformer._version import __version__
 
 if TYPE_CHECKING:
     from npformer import errors, functional, interop, layers
     from npformer.backend import Backend, Ops, Pair, get_backend
+    from npformer.check import certify, from_object, gradcheck, prove
     from npformer.decoding import greedy, sample
     from npformer.decoding.beam_search import beam_search
     from npformer.functional import AttentionMask
@@ -23,22 +25,24 @@ if TYPE_CHECKING:
     from npformer.layers import RandomKey
     from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig, Transformer, TransformerConfig
     from npformer.optim import Adam, AdamW, Constant, Noam, WarmupCosine
-    from npformer.proof import certify, from_object, gradcheck, prove
-    from npformer.proof.bisect import bisect
-    from npformer.proof.trace import Trace, trace
-    from npformer.training import TrainStep, load, save
+    from npformer.run import load, save
+    from npformer.tracing.bisect import bisect
+    from npformer.tracing.trace import Trace, trace
+    from npformer.training import TrainStep
 else:
     #: The public names by the module that defines them.
     _HOMES = {
         "npformer.backend": ("Backend", "Ops", "Pair", "get_backend"),
+        "npformer.check": ("certify", "from_object", "gradcheck", "prove"),
         "npformer.decoding": ("beam_search", "greedy", "sample"),
         "npformer.functional": ("AttentionMask",),
         "npformer.interop": ("from_jax", "from_torch"),
         "npformer.layers": ("RandomKey",),
         "npformer.models": ("Decoder", "DecoderConfig", "Encoder", "EncoderConfig", "Transformer", "TransformerConfig"),
         "npformer.optim": ("Adam", "AdamW", "Constant", "Noam", "WarmupCosine"),
-        "npformer.proof": ("Trace", "bisect", "certify", "from_object", "gradcheck", "prove", "trace"),
-        "npformer.training": ("TrainStep", "load", "save"),
+        "npformer.run": ("load", "save"),
+        "npformer.tracing": ("Trace", "bisect", "trace"),
+        "npformer.training": ("TrainStep",),
     }
     _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
     _PARTS = {"errors", "functional", "interop", "layers", *(home.partition(".")[2] for home in _HOMES)}
@@ -47,8 +51,8 @@ else:
         """Import a public name or a subpackage on first use, and keep it."""
         if name in _HOME_OF:
             found = getattr(import_module(_HOME_OF[name]), name)
-            if name == "gradcheck":  # proof does not import the museum, whose bugs also explain wrong gradients
-                import_module("npformer.proof.clues").EXPLANATIONS.append(_bugs)
+            if name == "gradcheck":  # the check does not import the museum, whose bugs also explain wrong gradients
+                import_module("npformer.check.diagnosis.clues").EXPLANATIONS.append(_bugs)
         elif name in _PARTS:
             found = import_module(f"npformer.{name}")
         else:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from npformer.proof import Report
+    from npformer.check import Report
 
 SIZE = "gradcheck_size"
 SIZES = (2, 3, 7)
@@ -59,7 +59,7 @@ def gradcheck(request: pytest.FixtureRequest) -> Callable[..., Report]:
     seeds = request.config.getoption("gradcheck_seeds")
 
     def check(target: Any, *inputs: Any, seed: int = 0, **options: Any) -> Report:
-        from npformer.proof import gradcheck
+        from npformer.check import gradcheck
 
         __tracebackhide__ = True
         for each in range(seed, seed + seeds):

@@ -3,8 +3,8 @@
 import errno
 import os
 
-from npformer import atomic_files
-from npformer.training import checkpoint
+from npformer.io import atomic_files
+from npformer.run import checkpoint
 
 
 class WatchedSystem:

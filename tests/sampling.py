@@ -16,7 +16,7 @@ from hashlib import sha256
 
 import pytest
 
-from npformer.proof import Case
+from npformer.check import Case
 
 Value = tuple[str, Hashable]
 

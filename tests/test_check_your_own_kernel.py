@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import npformer as npf
-import npformer.proof
-from npformer.proof import report as reports
+import npformer.check
+from npformer.check import report as reports
 from tests.markdown import ROOT, blocks, text_of
 
 PAGE = "docs/check_your_own_kernel.md"
@@ -119,7 +119,7 @@ def test_every_verdict_is_explained():
 
 @pytest.mark.parametrize("heading", ["Problems", "Notes"])
 def test_what_is_explained_is_said_somewhere(heading):
-    folder = Path(npformer.proof.__file__).parent
+    folder = Path(npformer.check.__file__).parent
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in folder.glob("*.py")]
     said = [
         n.value for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)

@@ -9,12 +9,12 @@ import pytest
 
 from npformer import layers
 from npformer.backend import PLAIN, Backend, Ops, Pair, get_backend, plain_pair
+from npformer.check import Case, catalogue
+from npformer.check.report import RIGHT, WRONG
+from npformer.check.subject import subject
 from npformer.errors import CacheUsedError, DTypeError
 from npformer.functional import OPERATIONS, AttentionMask
 from npformer.layers import CacheStack, Layer
-from npformer.proof import Case, catalogue
-from npformer.proof.report import RIGHT, WRONG
-from npformer.proof.subject import subject
 from tests.backend.conftest import upstream_for
 from tests.outputs import parts, used_cache_text
 

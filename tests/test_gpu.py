@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from npformer import Adam, TrainStep, Transformer, TransformerConfig, functional, get_backend
+from npformer.check import catalogue
+from npformer.check.precision.budget import against_float64
 from npformer.functional import AttentionMask, Draw
-from npformer.proof import catalogue
-from npformer.proof.budget import against_float64
 
 pytestmark = pytest.mark.gpu
 

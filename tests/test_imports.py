@@ -17,61 +17,41 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 #: The storeys of the house, the ground floor first. A part may import the parts of lower storeys and itself.
 STOREYS = [
-    {
-        "atomic_files",
-        "progress_bar",
-        "errors",
-        "extras",
-        "percent",
-        "output_files",
-        "seconds",
-        "terminal",
-        "typing",
-        "printable",
-        "_version",
-    },
+    {"errors", "extras", "moved", "typing", "_version"},
+    {"io"},
     {"functional"},
     {"backend"},
     {"layers", "optim"},
     {"models"},
-    {"training", "decoding", "proof", "lab"},
+    {"check", "decoding", "run"},
+    {"training", "tracing"},
+    {"lab"},
     {"engine"},
     {"explain"},
     {"plotting", "interop", "pages"},
     {"cli", "pytest_plugin"},
 ]
-#: Neighbours on one storey, of which the first may use the second.
-SIDEWAYS = {
-    ("progress_bar", "terminal"),
-    ("progress_bar", "printable"),
-    ("output_files", "atomic_files"),
-    ("output_files", "errors"),
-    ("training", "decoding"),
-    ("lab", "proof"),
-    ("lab", "training"),
-    ("lab", "decoding"),
-}
 #: Parts that live beside the house: all that they may import.
 ASIDE = {
-    "data": {"atomic_files", "errors", "extras", "percent", "typing"},
-    "plotting": {"errors", "percent", "output_files", "typing", "printable"},
+    "data": {"errors", "extras", "io", "typing"},
+    "plotting": {"errors", "io", "typing"},
 }
 #: Parts that use what lives beside the house.
-USERS_OF = {"data": {"layers", "training", "cli", "lab"}, "plotting": {"cli", "pages"}}
+USERS_OF = {"data": {"layers", "run", "training", "cli", "lab"}, "plotting": {"cli", "pages"}}
 #: Foreign packages that these places alone import.
 ALONE = {
     "babel": "data/real/date_phrases.py",
     "cupy": ("backend/cupy.py", "engine/cupy/"),
     "cupyx": "engine/cupy/",
-    "hypothesis": "proof/strategies.py",
+    "hypothesis": "check/cases/strategies.py",
     "jax": "interop/",
     "llvmlite": "engine/numba/",
     "num2words": "data/real/numbers.py",
     "numba": "engine/numba/",
     "pytest": "pytest_plugin.py",
-    "safetensors": ("interop/", "training/"),
+    "safetensors": ("interop/", "run/"),
     "torch": "interop/",
-    "tqdm": ("engine/numba/", "progress_bar.py"),
+    "tqdm": ("engine/numba/", "io/progress_bar.py"),
 }
 #: What npformer hands on as parts, not as names of parts.
 PARTS = {"errors", "functional", "interop", "layers"}
@@ -120,7 +100,7 @@ def allowed(part):
         return {part, *ASIDE[part]}
     storey = next(i for i, parts in enumerate(STOREYS) if part in parts)
     below = {other for parts in STOREYS[:storey] for other in parts}
-    below |= {other for user, other in SIDEWAYS if user == part} | {part} | set(ASIDE)
+    below |= {part} | set(ASIDE)
     return {other for other in below if other not in USERS_OF or part in USERS_OF[other] | {other}}
 
 
@@ -180,6 +160,7 @@ def test_importing_npformer_imports_nothing_else():
     assert sorted(name for name in added if name.partition(".")[0] not in sys.stdlib_module_names) == [
         "npformer",
         "npformer._version",
+        "npformer.moved",
         "npformer.pytest_plugin",
     ]
 

@@ -8,10 +8,10 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
+from npformer.check import catalogue
 from npformer.cli.main import build_parser
 from npformer.lab.grader import EXERCISES
 from npformer.lab.museum.bugs import BUGS
-from npformer.proof import catalogue
 from tests.markdown import ROOT, blocks, text_of
 
 COVERAGE = "docs/coverage.md"

@@ -7,7 +7,7 @@ import sys
 from itertools import product
 from pathlib import Path
 
-from npformer.proof import catalogue
+from npformer.check import catalogue
 from tests import sampling
 from tests.sampling import sample, values_of
 

@@ -16,19 +16,20 @@ from safetensors.numpy import save as to_bytes
 
 import npformer as npf
 from benchmarks.faults.file_mutations import mutated, mutated_tree
-from npformer.atomic_files import seal, unseal
 from npformer.backend import get_backend
 from npformer.data import PairsTask, Vocabulary, text_from_file
 from npformer.errors import CheckpointError, ConfigError, DataError, NpformerError, OutputError, TokenError
+from npformer.io.atomic_files import seal, unseal
 from npformer.layers import Embedding
 from npformer.models import Decoder, DecoderConfig, build_model
 from npformer.plotting.series import series
-from npformer.training import RunDirectory, Trainer, metrics, model_file
+from npformer.run import RunDirectory, metrics, model_file
+from npformer.run.checkpoint import best_checkpoint, load_checkpoint, save_checkpoint
+from npformer.run.config_file import read_toml, write_toml
+from npformer.run.model_arrays import model_arrays
+from npformer.run.options import SECTIONS, complete
+from npformer.training import Trainer
 from npformer.training.assemble import assemble, load_latest, read_trained, write_run
-from npformer.training.checkpoint import best_checkpoint, load_checkpoint, save_checkpoint
-from npformer.training.config_file import read_toml, write_toml
-from npformer.training.model_arrays import model_arrays
-from npformer.training.options import SECTIONS, complete
 from npformer.training.progress import Progress
 
 Files = Mapping[str, bytes]  # by path below the folder

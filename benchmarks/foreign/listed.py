@@ -21,7 +21,7 @@ from benchmarks.foreign import (
     pairs_spatial,
 )
 from benchmarks.foreign.pair import Wrong, by_hand, written
-from npformer.proof.mutants import mutants
+from npformer.check.diagnosis.mutants import mutants
 
 CHOSEN = Path(__file__).with_name("mutants.json")
 

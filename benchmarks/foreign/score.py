@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import npformer as npf
 from benchmarks.foreign.pair import KINDS, Foreign, Wrong
-from npformer.proof.report import RIGHT, WRONG
+from npformer.check.report import RIGHT, WRONG
 
 #: The kinds that each diagnosis label stands for, if it is no kind itself: labels of tried mistakes (mutants.py) and
 #: of patterns (diagnosis.py).

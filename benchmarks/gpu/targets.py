@@ -3,7 +3,7 @@
 import statistics
 from typing import NamedTuple
 
-from npformer.percent import percent
+from npformer.io.percent import percent
 
 SIZES = ("tiny", "small", "mid", "base")
 MILLISECONDS = (0.45, 0.80, 1.8, 12.0)  # of a step with products in TF32, at most

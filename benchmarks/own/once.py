@@ -16,9 +16,10 @@ from benchmarks.tasks import Contender
 from npformer.backend.flops import adam_work
 from npformer.backend.roofline import measure_roofline
 from npformer.backend.timing import Clock, timed_backend
+from npformer.check import against_float64
 from npformer.models.presets import PRESETS, Preset
-from npformer.proof import against_float64
-from npformer.training import RunDirectory, Trainer
+from npformer.run import RunDirectory
+from npformer.training import Trainer
 from npformer.training.assemble import assemble, write_run
 
 BYTES = 4  # of a float32

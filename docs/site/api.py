@@ -16,7 +16,7 @@ INTERNAL = {
     "npformer.engine.numba",
     "npformer.backend.numpy",
     "npformer.lab.museum.checks",
-    "npformer.proof.repairs",
+    "npformer.check.repairs",
 }
 ERRORS = "npformer.errors"
 

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import npformer as npf
+from npformer.check.cases.op_samples import op_cases
 from npformer.explain.models import model_setting
 from npformer.explain.operation import sample_inputs
 from npformer.functional import OPERATIONS
 from npformer.lab.museum.bugs import BUGS
 from npformer.lab.museum.patch import noted
-from npformer.proof.op_samples import op_cases
-from npformer.proof.showcase import showcase
-from npformer.proof.trace import Trace
+from npformer.tracing.showcase import showcase
+from npformer.tracing.trace import Trace
 
 SHOWCASE = "transformer"
 #: Variants of the walk's Transformer, and layers, in words; the first that a bug changes shows it.

@@ -11,8 +11,8 @@ from docs.site.formulas import FORMULAS
 from docs.site.matrices import tables
 from docs.site.places import write
 from docs.site.plain_text import sentences
-from npformer.proof.showcase import PIECES, WORDS
-from npformer.proof.trace import Trace
+from npformer.tracing.showcase import PIECES, WORDS
+from npformer.tracing.trace import Trace
 
 Call = dict[str, Any]
 

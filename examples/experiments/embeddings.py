@@ -20,8 +20,8 @@ import numpy as np
 import npformer as npf
 from examples.experiments.common import accuracy, command, fit, print_table
 from examples.experiments.similarity import draw_similarity
+from npformer.io.percent import percent
 from npformer.layers import Embedding
-from npformer.percent import percent
 
 Array = Any
 DATES = Path(__file__).parents[1] / "data" / "dates.tsv"

@@ -20,7 +20,7 @@ import npformer as npf
 from examples.experiments.common import accuracy, command, fit, print_table
 from npformer.data import BOS_ID, EOS_ID, Example, PairsTask
 from npformer.data.batches import collate
-from npformer.percent import percent
+from npformer.io.percent import percent
 from npformer.plotting import draw_attention
 
 Array = Any

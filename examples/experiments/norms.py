@@ -22,8 +22,8 @@ from examples.experiments.common import accuracy, command, fit, print_table
 from examples.experiments.tagger import Tagger
 from npformer.data import SequenceTask
 from npformer.data.batches import collate
+from npformer.io.percent import percent
 from npformer.layers import BatchNorm, Context, LayerNorm
-from npformer.percent import percent
 from npformer.plotting.charts import Chart, Curve, draw_charts
 
 LAYER, COUNTING, MASKED = "LayerNorm", "BatchNorm, padding counted", "BatchNorm, padding left out"

@@ -14,7 +14,7 @@ import numpy as np
 
 from npformer.backend.backend import Backend
 from npformer.functional.arrays import namespace
-from npformer.seconds import now, since
+from npformer.io.seconds import now, since
 
 LARGE = {
     "numpy": 1024,

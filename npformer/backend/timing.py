@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from npformer.backend.backend import Backend, Device
 from npformer.backend.flops import NOTHING, Work, work_of
 from npformer.backend.ops import Ops, Pair
-from npformer.seconds import now, since
+from npformer.io.seconds import now, since
 
 
 class Part(NamedTuple):

@@ -16,11 +16,11 @@ from npformer.backend.numpy.blas_threads import blas_threads, can_set_blas_threa
 from npformer.cli import bench_text as text
 from npformer.cli.common import add_device, add_kernels, add_precision, expect_at_least_1
 from npformer.errors import ConfigError
+from npformer.io.printable import visible
+from npformer.io.terminal import fill, folded, width_of
 from npformer.models.presets import PRESETS, Preset
 from npformer.plotting import draw_profile
 from npformer.plotting.svg import check_place
-from npformer.printable import visible
-from npformer.terminal import fill, folded, width_of
 from npformer.training.bench import Budget, Profile, StepTimes, profile_step, time_steps
 
 SECONDS = 5.0

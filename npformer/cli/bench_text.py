@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from npformer.percent import percent
-from npformer.terminal import fill
+from npformer.io.percent import percent
+from npformer.io.terminal import fill
 from npformer.training.bench import Profile, Row, StepTimes
 
 NAMES = 10  # columns of the names in the summary

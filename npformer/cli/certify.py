@@ -6,13 +6,13 @@ import argparse
 import json
 from textwrap import fill
 
+from npformer.check import IDENTITIES, INVARIANTS, ClaimResults, catalogue, certify, prove
+from npformer.check.adapters.user_file import user_case
 from npformer.cli.common import add_backend_of_checks, backend_of, backend_of_checks, tell
 from npformer.errors import ConfigError
-from npformer.progress_bar import watched
-from npformer.proof import IDENTITIES, INVARIANTS, ClaimResults, catalogue, certify, prove
-from npformer.proof.user_file import user_case
-from npformer.seconds import now, since
-from npformer.terminal import columns, counted
+from npformer.io.progress_bar import watched
+from npformer.io.seconds import now, since
+from npformer.io.terminal import columns, counted
 
 SUMMARY = "Check wiring and exact identities of gradients."
 EXAMPLES = """examples:
@@ -22,7 +22,7 @@ EXAMPLES = """examples:
   npformer certify --list                the meaning of each invariant and identity
 
 An invariant is a property that a gradient check cannot see: causality, padding, order, accumulation. An
-identity is an exact equation between gradients, derived in npformer/proof/identities."""
+identity is an exact equation between gradients, derived in npformer/check/claims/identities."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -12,15 +12,15 @@ from itertools import groupby
 from textwrap import fill
 from typing import Any, NoReturn
 
-from npformer import progress_bar
 from npformer.backend import Backend, get_backend
 from npformer.backend.backend import PRECISIONS
 from npformer.backend.select import KERNELS
+from npformer.check import Case
+from npformer.check.adapters.user_file import UserCase
 from npformer.errors import ConfigError
-from npformer.printable import visible
-from npformer.proof import Case
-from npformer.proof.user_file import UserCase
-from npformer.terminal import COLOURS, GREEN, RED, YELLOW, folded, paint
+from npformer.io import progress_bar
+from npformer.io.printable import visible
+from npformer.io.terminal import COLOURS, GREEN, RED, YELLOW, folded, paint
 
 DEVICES = ("auto", "numpy", "cupy")
 

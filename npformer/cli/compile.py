@@ -9,7 +9,7 @@ from typing import Any
 
 from npformer.backend.select import numba_problem
 from npformer.errors import DeviceError
-from npformer.seconds import now, since
+from npformer.io.seconds import now, since
 
 DTYPES = ("float32", "float64")
 

@@ -14,11 +14,11 @@ from npformer.cli.answers import TEMPERATURE, Way, answer
 from npformer.cli.common import add_device, expect_at_least_1
 from npformer.data import Characters
 from npformer.errors import ConfigError, DataError, TokenError
+from npformer.io.printable import visible
+from npformer.io.terminal import folded
 from npformer.models import Decoder, DecoderConfig, Encoder
 from npformer.models.config import ModelConfig
-from npformer.printable import visible
-from npformer.terminal import folded
-from npformer.training import RunDirectory
+from npformer.run import RunDirectory
 from npformer.training.assemble import Trained, read_trained
 from npformer.training.text_example import MASK, encode
 

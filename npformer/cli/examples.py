@@ -11,9 +11,9 @@ import unicodedata
 import numpy as np
 
 from npformer.data import PAD_ID, Example, Task
+from npformer.io.printable import visible
+from npformer.io.terminal import GREEN, RED, columns, paint
 from npformer.models import Encoder, Model
-from npformer.printable import visible
-from npformer.terminal import GREEN, RED, columns, paint
 from npformer.training import Evaluation
 from npformer.training.evaluation import likeliest
 from npformer.training.text_example import MASK

@@ -21,14 +21,14 @@ from npformer.explain.operation_text import operation_lines
 from npformer.explain.place import Place, find
 from npformer.explain.text import WIDEST
 from npformer.functional import OPERATIONS
+from npformer.io.output_files import OWN_PAGE, expect_place, write_file
+from npformer.io.printable import visible
+from npformer.io.terminal import columns, counted, fill
 from npformer.layers import Layer
-from npformer.output_files import OWN_PAGE, expect_place, write_file
 from npformer.pages import trace_page
 from npformer.pages.bugs import bug_traces
 from npformer.pages.trace_writer import opening
-from npformer.printable import visible
-from npformer.proof.trace import Trace, trace
-from npformer.terminal import columns, counted, fill
+from npformer.tracing.trace import Trace, trace
 
 SUMMARY = "Explain an operation, or one number of a gradient."
 EXAMPLES = """examples:

@@ -9,22 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from npformer.backend import Backend
+from npformer.check import Case, Report, catalogue
+from npformer.check.adapters.user_file import UserCase, user_case
+from npformer.check.cases.random_cases import random_cases
+from npformer.check.curves import v_curves
+from npformer.check.precision.budget import against_float64
+from npformer.check.report import HEADER, table_line
 from npformer.cli.common import add_backend_of_checks, backend_of, backend_of_checks, tell
 from npformer.errors import ConfigError
+from npformer.io.printable import visible
+from npformer.io.progress_bar import watched
+from npformer.io.seconds import now, since
+from npformer.io.terminal import columns, counted, fill, folded
 from npformer.layers import Layer
 from npformer.plotting import draw_sweep
 from npformer.plotting.svg import check_place
-from npformer.printable import visible
-from npformer.progress_bar import watched
-from npformer.proof import Case, Report, catalogue
-from npformer.proof.bisect import Bisection, bisect
-from npformer.proof.budget import against_float64
-from npformer.proof.curves import v_curves
-from npformer.proof.random_cases import random_cases
-from npformer.proof.report import HEADER, table_line
-from npformer.proof.user_file import UserCase, user_case
-from npformer.seconds import now, since
-from npformer.terminal import columns, counted, fill, folded
+from npformer.tracing.bisect import Bisection, bisect
 
 SUMMARY = "Check every gradient against complex step and central differences."
 EXAMPLES = """examples:

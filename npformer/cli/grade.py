@@ -9,12 +9,12 @@ from pathlib import Path
 
 from npformer.cli.common import note, tell
 from npformer.errors import ConfigError
+from npformer.io.printable import shell_words, visible
+from npformer.io.progress_bar import Bar
+from npformer.io.seconds import now, since
 from npformer.lab.grader import EXERCISES, Grade, Limits, find, grade_file, progress, report, templates
 from npformer.lab.grader.grade import NOT_BEGUN
 from npformer.lab.grader.source import exercises_in, read_source
-from npformer.printable import shell_words, visible
-from npformer.progress_bar import Bar
-from npformer.seconds import now, since
 
 SUMMARY = "Grade your own forward and backward of an operation or layer."
 EXAMPLES = f"""examples:

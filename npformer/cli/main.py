@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import TextIO
 
 from npformer._version import __version__
+from npformer.check.adapters.user_file import names_python_file
 from npformer.cli import (
     bench,
     certify,
@@ -33,9 +34,8 @@ from npformer.cli import (
 )
 from npformer.cli.common import Help, Parser, add_color, new_parser, say
 from npformer.errors import DeviceMemoryError, Interrupted, NpformerError
-from npformer.progress_bar import show_bars
-from npformer.proof.user_file import names_python_file
-from npformer.terminal import choose_colour
+from npformer.io.progress_bar import show_bars
+from npformer.io.terminal import choose_colour
 
 EXAMPLES = f"""examples:
   npformer train reverse           reverse words, in {train.TAKES}

@@ -11,6 +11,9 @@ from pathlib import Path
 
 from npformer.cli.common import expect_at_least_1, new_parser, say, tell
 from npformer.errors import ConfigError
+from npformer.io.printable import visible
+from npformer.io.progress_bar import Bar
+from npformer.io.seconds import now, since
 from npformer.lab.museum import text
 from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.bugs import BUGS, bug
@@ -21,9 +24,6 @@ from npformer.lab.museum.stored import made, stored
 from npformer.lab.mutation_testing import SURVIVED, mutation_test, summary
 from npformer.plotting.curves import draw_comparison
 from npformer.plotting.svg import check_place
-from npformer.printable import visible
-from npformer.progress_bar import Bar
-from npformer.seconds import now, since
 
 SUMMARY = "Show backward bugs, their effects, and which check finds each."
 EXAMPLES = """examples:

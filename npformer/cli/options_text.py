@@ -7,8 +7,8 @@ import sys
 import textwrap
 from collections.abc import Sequence
 
-from npformer.terminal import fill, width_of
-from npformer.training.option_table import Row, option_rows
+from npformer.io.terminal import fill, width_of
+from npformer.run.option_table import Row, option_rows
 
 LEAST = 30  # columns that a meaning needs beside the rest; with fewer it stands below
 

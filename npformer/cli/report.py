@@ -10,11 +10,11 @@ from pathlib import Path
 
 from npformer.cli.common import expect_at_least_1, say
 from npformer.errors import ConfigError, NpformerError
-from npformer.output_files import OWN_PAGE, expect_place, write_file
+from npformer.io.output_files import OWN_PAGE, expect_place, write_file
+from npformer.io.printable import visible
+from npformer.io.terminal import folded
 from npformer.pages.report import report_page
-from npformer.printable import visible
-from npformer.terminal import folded
-from npformer.training import RunDirectory
+from npformer.run import RunDirectory
 from npformer.training.run_summary import RunSummary, summary_of
 
 #: The page's name, unless another is given.

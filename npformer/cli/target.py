@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from npformer.backend import get_backend
+from npformer.check.adapters.user_file import names_python_file, user_case
 from npformer.cli.decode import expect_text
 from npformer.errors import ConfigError
 from npformer.explain import Setting
 from npformer.explain.models import model_setting
 from npformer.functional import OPERATIONS
-from npformer.proof.trace import Trace, trace
-from npformer.proof.user_file import names_python_file, user_case
-from npformer.training import RunDirectory
+from npformer.run import RunDirectory
+from npformer.tracing.trace import Trace, trace
 from npformer.training.assemble import Trained, read_trained
 from npformer.training.text_example import TextExample, text_example
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from npformer.cli.target import add_target, is_operation, recorder, setting_of
 from npformer.errors import ConfigError
-from npformer.output_files import OWN_JSON, OWN_PAGE, expect_place, write_file
+from npformer.io.output_files import OWN_JSON, OWN_PAGE, expect_place, write_file
+from npformer.io.printable import visible
+from npformer.io.terminal import folded, width_of
 from npformer.pages import trace_page
 from npformer.pages.bugs import BugTrace, bug_traces
-from npformer.printable import visible
-from npformer.proof.trace import LIMIT, Trace, trace
-from npformer.terminal import folded, width_of
+from npformer.tracing.trace import LIMIT, Trace, trace
 
 SUMMARY = "Record every number of a forward and a backward."
 EXAMPLES = """examples:

@@ -20,20 +20,21 @@ from npformer.cli.options_text import options_text
 from npformer.cli.report import PAGE, write_report
 from npformer.data import Task
 from npformer.errors import CheckpointError, ConfigError, DeviceMemoryError, DivergedError, OutputError
-from npformer.percent import finite
+from npformer.io.percent import finite
+from npformer.io.printable import shell_words, visible
+from npformer.io.terminal import folded
 from npformer.plotting import draw_attention, draw_curves
-from npformer.printable import shell_words, visible
-from npformer.terminal import folded
-from npformer.training import Evaluation, RunDirectory, Trainer, metrics
+from npformer.run import RunDirectory, metrics
+from npformer.run.config_file import parse_assignment, read_toml
+from npformer.run.option_types import kinds_of
+from npformer.run.options import SECTIONS
+from npformer.run.tasks import TASKS
+from npformer.training import Evaluation, Trainer
 from npformer.training.assemble import Assembled, Trained, assemble, load_latest, write_run
 from npformer.training.attention_example import task_attention_example
-from npformer.training.config_file import parse_assignment, read_toml
-from npformer.training.option_types import kinds_of
-from npformer.training.options import SECTIONS
 from npformer.training.progress import Progress, measures
 from npformer.training.resume import assemble_again, is_changed, schedule_note, tidy
 from npformer.training.run_summary import summarise
-from npformer.training.tasks import TASKS
 from npformer.training.text_example import MASK
 
 SAMPLE_LENGTH, SAMPLES = 400, 100

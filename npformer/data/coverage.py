@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from npformer.percent import percent
+from npformer.io.percent import percent
 
 _SHOWN = 10
 

@@ -22,9 +22,9 @@ from functools import cached_property
 from operator import index
 from pathlib import Path
 
-from npformer.atomic_files import write_synced
 from npformer.data.textfile import read_lines
 from npformer.errors import ConfigError, DataError, OutputError, TokenError
+from npformer.io.atomic_files import write_synced
 
 PAD_ID, BOS_ID, EOS_ID = 0, 1, 2
 SEQUENCE = ("[PAD]", "[BOS]", "[EOS]")  # needed by an encoder-decoder

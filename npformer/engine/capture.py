@@ -31,7 +31,7 @@ from weakref import finalize
 
 from npformer.engine.staging import arrays_of, key_of, with_arrays
 from npformer.errors import DeviceMemoryError, NpformerError
-from npformer.seconds import now, since
+from npformer.io.seconds import now, since
 from npformer.typing import Array, HostArray
 
 MOST = 8  # graphs kept for one function, unless told otherwise

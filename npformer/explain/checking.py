@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from npformer.check.cases.catalogue import catalogue
+from npformer.check.cases.random_cases import random_model_case
+from npformer.check.inputs import as_tuple
+from npformer.check.report import RIGHT
 from npformer.explain.explanation import Explanation, Sums, explanation
 from npformer.explain.models import NAMES, case_setting, model_setting
 from npformer.explain.place import find, names_of_calls
 from npformer.explain.session import Session, Setting, session
-from npformer.proof.catalogue import catalogue
-from npformer.proof.inputs import as_tuple
-from npformer.proof.random_cases import random_model_case
-from npformer.proof.report import RIGHT
 
 #: Relative to the largest term: a sum that is further from the number is wrong.
 EXACT = 1e-12

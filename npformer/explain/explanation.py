@@ -18,7 +18,7 @@ from npformer.explain.session import Session
 from npformer.explain.spots import Spot
 from npformer.explain.value import Means, Value, means_of, value_of
 from npformer.explain.words import axis_words, quoted, shown, what, why_zero
-from npformer.proof.listening import Call
+from npformer.tracing.listening import Call
 from npformer.typing import HostArray
 
 

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from npformer.check.inputs import as_tuple, like
 from npformer.explain.expand import Factor, Line, Term, expand
 from npformer.explain.place import Place, float_place
 from npformer.explain.session import Session
 from npformer.explain.spots import CannotExpand, Index, Run, Spot, returned
-from npformer.proof.inputs import as_tuple, like
-from npformer.proof.jacobian import gradient_names, terms_of
-from npformer.proof.listening import Call, Watch, inputs_of
-from npformer.proof.trace_lines import plain_function, tracing_lines
+from npformer.tracing.jacobian import gradient_names, terms_of
+from npformer.tracing.lines import plain_function, tracing_lines
+from npformer.tracing.listening import Call, Watch, inputs_of
 
 
 class Source(NamedTuple):

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import get_backend
+from npformer.check.cases.case import KEY, Case, shaken
+from npformer.check.cases.catalogue import catalogue
 from npformer.errors import ConfigError
 from npformer.explain.session import Setting
 from npformer.functional import OPERATIONS
 from npformer.layers import Layer
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig
 from npformer.models.config import ModelConfig
-from npformer.proof.case import KEY, Case, shaken
-from npformer.proof.catalogue import catalogue
-from npformer.proof.showcase import PIECES, WORDS, ids_of, showcase_model
+from npformer.tracing.showcase import PIECES, WORDS, ids_of, showcase_model
 from npformer.typing import HostArray
 
 #: The showcase with other options.

@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import PLAIN
+from npformer.check.cases import op_samples
+from npformer.check.cases.case import Sizes
+from npformer.check.check import gradcheck
+from npformer.check.inputs import as_tuple, like
 from npformer.errors import ConfigError
 from npformer.explain.derivation import split_docstring
 from npformer.explain.reading import OperationStory, Reader
 from npformer.explain.spots import Run
 from npformer.functional import OPERATIONS, Draw
-from npformer.proof import op_samples
-from npformer.proof.case import Sizes
-from npformer.proof.check import gradcheck
-from npformer.proof.inputs import as_tuple, like
-from npformer.proof.jacobian import gradient_names
-from npformer.proof.trace_lines import tracing_lines
+from npformer.tracing.jacobian import gradient_names
+from npformer.tracing.lines import tracing_lines
 
 #: The sizes of a sample, by the letters of the glossary; I, O and K as in ``op_samples``.
 SIZES = {"B": 1, "T": 3, "S": 3, "C": 3, "H": 1, "D": 2, "F": 3, "V": 4, "I": 3, "O": 2, "K": 4}

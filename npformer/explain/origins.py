@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from npformer.explain.spots import CannotExpand, Spot, call_of, called, function_of, returned
-from npformer.proof.trace_lines import Frame
+from npformer.tracing.lines import Frame
 
 #: Functions of one array that only move its numbers.
 MOVES = {"reshape", "permute_dims", "transpose", "matrix_transpose", "as_rows", "swapaxes", "squeeze", "expand_dims"}

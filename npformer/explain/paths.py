@@ -21,11 +21,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from npformer.check.inputs import as_tuple, like
 from npformer.explain.place import Place
 from npformer.explain.session import Session
-from npformer.proof.inputs import as_tuple, like
-from npformer.proof.listening import Call, Watch
-from npformer.proof.recording import SUMS
+from npformer.tracing.listening import Call, Watch
+from npformer.tracing.recording import SUMS
 
 #: Up to this many sums every way is found; of more, those that a search for the strongest finds.
 EXACT = 12

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
+from npformer.check.inputs import as_tuple, is_float
 from npformer.errors import ConfigError
 from npformer.explain.session import Session
 from npformer.explain.spots import Index
-from npformer.proof.inputs import as_tuple, is_float
-from npformer.proof.listening import Call, inputs_of, shown_name
-from npformer.terminal import counted
+from npformer.io.terminal import counted
+from npformer.tracing.listening import Call, inputs_of, shown_name
 from npformer.typing import HostArray, HostArrays
 
 FORM = (

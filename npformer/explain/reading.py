@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend import PLAIN
+from npformer.check.inputs import as_tuple
+from npformer.check.report import Report
 from npformer.explain.as_json import as_json
 from npformer.explain.derivation import formulas_of
 from npformer.explain.expand import Expansion, Term, expand
 from npformer.explain.spots import CannotExpand, Run, Spot, call_of
 from npformer.functional import OPERATIONS
-from npformer.proof.inputs import as_tuple
-from npformer.proof.jacobian import gradient_names
-from npformer.proof.report import Report
-from npformer.proof.trace_lines import Frame, Step, lines_of
+from npformer.tracing.jacobian import gradient_names
+from npformer.tracing.lines import Frame, Step, lines_of
 
 _SILENT = ("xp =", "expect", "tokens =")
 

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import PLAIN
+from npformer.check.inputs import as_tuple
+from npformer.check.subject import LayerSubject
 from npformer.layers import CacheStack
-from npformer.proof.inputs import as_tuple
-from npformer.proof.listening import Call, Ear, Watch
-from npformer.proof.recording import Recording, Seen, backward, forward, loss_of, record, running
-from npformer.proof.subject import LayerSubject
+from npformer.tracing.listening import Call, Ear, Watch
+from npformer.tracing.recording import Recording, Seen, backward, forward, loss_of, record, running
 from npformer.typing import HostArray, HostArrays
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from npformer.proof.trace_lines import Frame
+from npformer.tracing.lines import Frame
 
 Index = tuple[int, ...]
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from npformer.explain.explanation import Explanation, Group, Product, Sums
 from npformer.explain.paths import THROUGH, Paths, Way
 from npformer.explain.words import GRADIENT
-from npformer.percent import percent
-from npformer.printable import shell_words, visible
+from npformer.io.percent import percent
+from npformer.io.printable import shell_words, visible
 
 NARROWEST, WIDEST = 60, 160
 MARGIN = 8

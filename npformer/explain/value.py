@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from npformer.check.judge import TOLERANCE, Judge
+from npformer.check.measures import largest
+from npformer.check.oracles import Evidence, Oracle, unit
+from npformer.check.subject import NOTHING_REPLACED
 from npformer.explain.place import Place
 from npformer.explain.session import Session
-from npformer.proof.judge import TOLERANCE, Judge
-from npformer.proof.listening import Moving, Watch
-from npformer.proof.measures import largest
-from npformer.proof.oracles import Evidence, Oracle, unit
-from npformer.proof.subject import NOTHING_REPLACED
+from npformer.tracing.listening import Moving, Watch
 from npformer.typing import HostArray, HostArrays
 
 NAME = "number"

@@ -16,11 +16,11 @@ from npformer.explain.place import Place
 from npformer.explain.session import Session
 from npformer.explain.spots import Index, Spot
 from npformer.functional import AttentionMask
+from npformer.io.printable import visible
 from npformer.layers import BatchNorm, Embedding, FeedForward, LayerNorm, LearnedPositions, Linear, MultiHeadAttention
 from npformer.layers.relative_bias import RelativeBias
-from npformer.printable import visible
-from npformer.proof.listening import Call, layers_in, shown_name
-from npformer.proof.recording import LOSS
+from npformer.tracing.listening import Call, layers_in, shown_name
+from npformer.tracing.recording import LOSS
 from npformer.typing import HostArray
 
 PADDED = "padding: its own loss does not count, and no visible token looks at it"

@@ -4,8 +4,8 @@
                        flops=lambda x, weight, bias: 2 * size(x) * bias.shape[0])
 
 The table of kernels, the fallback of fast kernels, the profile's flops and bytes, the gradient checks, the
-identities and the benchmarks derive from these rows; ``proof/op_samples.py`` holds each operation's sample inputs,
-under its name. ``tests/functional/test_operation.py`` checks each row against its functions on those samples.
+identities and the benchmarks derive from these rows; ``check/cases/op_samples.py`` holds each operation's sample
+inputs, under its name. ``tests/functional/test_operation.py`` checks each row against its functions on those samples.
 ``docs/adding-an-operation.md`` walks through an example.
 """
 

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from npformer.check.checkable import Checkable, Value, is_inexact, outputs_of
 from npformer.errors import ConfigError
-from npformer.proof.checkable import Checkable, Value, is_inexact, outputs_of
 from npformer.typing import HostArray
 
 

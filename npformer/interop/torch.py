@@ -37,7 +37,7 @@ from safetensors.numpy import save as to_bytes
 from npformer.errors import CheckpointError
 from npformer.layers.parameter import Buffer, Parameter
 from npformer.models import Transformer
-from npformer.training.model_file import read_arrays, write_safetensors
+from npformer.run.model_file import read_arrays, write_safetensors
 from npformer.typing import HostArray, HostArrays, Shape
 
 _WORDS = (

@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from npformer.check.checkable import Checkable, Value, as_numpy, is_inexact, outputs_of
 from npformer.errors import ConfigError
-from npformer.proof.checkable import Checkable, Value, as_numpy, is_inexact, outputs_of
 from npformer.typing import HostArray
 
 SEED = 0  # seed of PyTorch's generator before each forward; its k-th backward begins at SEED + k

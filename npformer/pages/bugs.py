@@ -14,12 +14,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from npformer.errors import ConfigError
+from npformer.io.percent import finite
 from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.bugs import BUGS, bug
 from npformer.lab.museum.patch import edited_sources, noted, patched
 from npformer.pages.document import Pack
-from npformer.percent import finite
-from npformer.proof import Trace
+from npformer.tracing import Trace
 from npformer.typing import HostArray
 
 #: Those of one Transformer that show most, in the order of the backward pass; the first ten whose code runs are taken.

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from npformer.proof.trace_json import CallOf
+from npformer.tracing.schema import CallOf
 from npformer.typing import HostArray
 
 Call: TypeAlias = CallOf

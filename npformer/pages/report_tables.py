@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from npformer.plotting.charts import short
 from npformer.plotting.svg import escaped
+from npformer.run.option_types import in_shell
 from npformer.training.layer_norms import norms_in
-from npformer.training.option_types import in_shell
 from npformer.training.predictions import confusions
 from npformer.training.progress import measures
 from npformer.training.run_summary import RunSummary, flat

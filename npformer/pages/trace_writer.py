@@ -4,8 +4,8 @@ Left the calls as a tree and as a graph, in the middle the arrays with their num
 with the line that runs, below the timeline. Each entry of a gradient shows the terms that add up to it, and what both
 witnesses say. Bugs of the museum can be switched on (``pages/bugs.py``).
 
-Terms come from the pair's own backward (``proof/jacobian.py``), fed one entry of the upstream gradient at a time.
-Witnesses come from the pair's forward alone (``proof/oracles.py``): L = Σ dy·y is moved by each entry, once by an
+Terms come from the pair's own backward (``tracing/jacobian.py``), fed one entry of the upstream gradient at a time.
+Witnesses come from the pair's forward alone (``check/oracles.py``): L = Σ dy·y is moved by each entry, once by an
 imaginary step and once up and down.
 
 The number at which a page opens is a place of ``npformer explain``, as an entry of the trace's arrays.
@@ -19,22 +19,22 @@ from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
-from npformer.atomic_files import describe, write_atomically
+from npformer.check.fitness import fitness
+from npformer.check.inputs import as_tuple
+from npformer.check.oracles import Evidence, Oracle
+from npformer.check.subject import subject
 from npformer.errors import NpformerError, OutputError
 from npformer.explain.graph import index_in
 from npformer.explain.place import Place
+from npformer.io.atomic_files import describe, write_atomically
 from npformer.pages.bugs import BugTrace
 from npformer.pages.document import Pack, bundle, html_page, web_file
 from npformer.pages.flows import Flows
-from npformer.proof import Trace
-from npformer.proof.fitness import fitness
-from npformer.proof.inputs import as_tuple
-from npformer.proof.jacobian import terms
-from npformer.proof.listening import Call
-from npformer.proof.oracles import Evidence, Oracle
-from npformer.proof.recording import Seen
-from npformer.proof.subject import subject
-from npformer.proof.trace_json import CallOf, Named
+from npformer.tracing import Trace
+from npformer.tracing.jacobian import terms
+from npformer.tracing.listening import Call
+from npformer.tracing.recording import Seen
+from npformer.tracing.schema import CallOf, Named
 from npformer.typing import HostArray
 
 #: The gradients of a call with more terms than this (entries times entries of dy) are shown without evidence.

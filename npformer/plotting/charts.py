@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npformer.errors import DataError
-from npformer.percent import percent
+from npformer.io.percent import percent
 from npformer.plotting.colours import LINES
 from npformer.plotting.labels import one_line
 from npformer.plotting.series import Series, of_values, running_mean

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 
-from npformer.printable import visible
+from npformer.io.printable import visible
 
 _SPECIAL_NAME = re.compile(r"\[([A-Z]+)\]")
 _SHORT_NAMES = {"BOS": "⟨s⟩", "EOS": "⟨/s⟩", "UNK": "⟨?⟩"}

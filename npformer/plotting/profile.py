@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from npformer.errors import DataError
-from npformer.percent import percent
+from npformer.io.percent import percent
 from npformer.plotting.svg import LETTER, Axis, Drawing, Section, check_place, number, path, text, write_sheet
 
 _WIDTH, _LEFT, _RIGHT, _TOP = 850, 150, 320, 24  # pixels; numbers are beside the bars, at their right

@@ -14,10 +14,10 @@ from textwrap import wrap
 from typing import NamedTuple
 
 from npformer.errors import OutputError
-from npformer.output_files import OWN_PICTURE, expect_place, write_file
+from npformer.io.output_files import OWN_PICTURE, expect_place, write_file
+from npformer.io.printable import visible
 from npformer.plotting.colours import STYLE
 from npformer.plotting.labels import one_line
-from npformer.printable import visible
 
 #: A place; None is a gap in a line.
 Point = tuple[float, float] | None

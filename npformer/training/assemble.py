@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from npformer.atomic_files import describe, write_atomically
 from npformer.backend import Backend, get_backend
 from npformer.data import Kind, PairsTask, SequenceTask, Task, Tokenizer, Vocabulary, text_from_file
 from npformer.data.textfile import read_lines
 from npformer.errors import CheckpointError, ConfigError, NpformerError, OutputError
+from npformer.io.atomic_files import describe, write_atomically
+from npformer.io.printable import shell_words
 from npformer.models import Model, Transformer, build_model
 from npformer.optim import Adam, AdamW
-from npformer.printable import shell_words
-from npformer.training.checkpoint import Checkpoint, best_checkpoint, latest_checkpoint, load_checkpoint, nearest_sound
-from npformer.training.config_file import parse_toml, read_toml, write_toml
+from npformer.run.checkpoint import Checkpoint, best_checkpoint, latest_checkpoint, load_checkpoint, nearest_sound
+from npformer.run.config_file import parse_toml, read_toml, write_toml
+from npformer.run.directory import RunDirectory
+from npformer.run.model_arrays import expect_arrays, expect_finite_weights, model_arrays_of, set_arrays, table_of
+from npformer.run.option_types import shown
+from npformer.run.options import SECTIONS, DataOptions, Options, RunOptions, TrainingOptions, complete
+from npformer.run.tasks import ANSWERS, TASKS, Sections, tokenizer_of, with_defaults
 from npformer.training.memory import expect_memory
-from npformer.training.model_arrays import expect_arrays, expect_finite_weights, model_arrays_of, set_arrays, table_of
-from npformer.training.option_types import shown
-from npformer.training.options import SECTIONS, DataOptions, Options, RunOptions, TrainingOptions, complete
 from npformer.training.progress import Progress
-from npformer.training.run_directory import RunDirectory
 from npformer.training.step import TrainStep
-from npformer.training.tasks import ANSWERS, TASKS, Sections, tokenizer_of, with_defaults
 from npformer.training.trainer import Trainer
 
 DIVERGED = "move this checkpoint away, to go on from the one before it"

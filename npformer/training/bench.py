@@ -19,11 +19,11 @@ from npformer.backend.numpy.blas_threads import one_blas_thread
 from npformer.backend.roofline import Roofline, Shape, measure_roofline
 from npformer.backend.timing import Clock, Part, Tally, timed_backend
 from npformer.errors import ConfigError
+from npformer.io.progress_bar import Bar
+from npformer.io.seconds import now, since
 from npformer.models import Transformer
 from npformer.models.presets import Preset
 from npformer.optim import Adam
-from npformer.progress_bar import Bar
-from npformer.seconds import now, since
 from npformer.training.step import TrainStep
 
 #: The rest of a step, without operations and optimiser: Python, views and their copies, zeroing gradients.

@@ -8,14 +8,14 @@ import numpy as np
 
 from npformer.data import Task
 from npformer.errors import CheckpointError
+from npformer.io.printable import shell_words
 from npformer.models import Model
-from npformer.printable import shell_words
-from npformer.training import metrics
-from npformer.training.checkpoint import list_checkpoints, load_checkpoint
+from npformer.run import metrics
+from npformer.run.checkpoint import list_checkpoints, load_checkpoint
+from npformer.run.directory import RunDirectory
+from npformer.run.model_arrays import model_arrays, model_arrays_of, set_arrays
+from npformer.run.options import TrainingOptions
 from npformer.training.evaluation import evaluate_task
-from npformer.training.model_arrays import model_arrays, model_arrays_of, set_arrays
-from npformer.training.options import TrainingOptions
-from npformer.training.run_directory import RunDirectory
 
 FAR = 2  # a held-out loss of more than so many times that of an untrained model is worth less than a new run
 

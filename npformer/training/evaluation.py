@@ -23,8 +23,8 @@ import numpy as np
 
 from npformer.data import BOS_ID, EOS_ID, PAD_ID, Example, Kind, Task, Tokenizer, Vocabulary, collate
 from npformer.decoding import greedy
+from npformer.io.progress_bar import watched
 from npformer.models import Model, Transformer
-from npformer.progress_bar import watched
 from npformer.typing import HostArray
 
 BATCH_SIZE = 250

@@ -23,7 +23,7 @@ from npformer.backend import Backend
 from npformer.data import ExampleTask, Task
 from npformer.errors import ConfigError
 from npformer.models.shapes import Limit, model_of_shapes
-from npformer.training.options import Options
+from npformer.run.options import Options
 
 SAMPLE = 4096
 

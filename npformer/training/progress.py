@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-from npformer.percent import percent
-from npformer.printable import visible
-from npformer.progress_bar import Bar, clock, say
-from npformer.seconds import now, since
-from npformer.terminal import folded
+from npformer.io.percent import percent
+from npformer.io.printable import visible
+from npformer.io.progress_bar import Bar, clock, say
+from npformer.io.seconds import now, since
+from npformer.io.terminal import folded
 
 #: The errors of a pipe and a terminal whose other side is closed.
 _NO_READER = (errno.EPIPE, errno.EIO)

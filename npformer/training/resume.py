@@ -12,17 +12,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from npformer.atomic_files import describe, read_regular, remove_leftovers
 from npformer.errors import CheckpointError, ConfigError, DataError, OutputError
-from npformer.printable import shell_words
+from npformer.io.atomic_files import describe, read_regular, remove_leftovers
+from npformer.io.printable import shell_words
+from npformer.run.checkpoint import Checkpoint, prune
+from npformer.run.config_file import parse_toml, read_toml
+from npformer.run.directory import RunDirectory
+from npformer.run.model_arrays import MISFIT
+from npformer.run.option_types import in_shell
+from npformer.run.options import SECTIONS, DataOptions
+from npformer.run.tasks import Sections
 from npformer.training.assemble import Assembled, assemble, write_file
-from npformer.training.checkpoint import Checkpoint, prune
-from npformer.training.config_file import parse_toml, read_toml
-from npformer.training.model_arrays import MISFIT
-from npformer.training.option_types import in_shell
-from npformer.training.options import SECTIONS, DataOptions
-from npformer.training.run_directory import RunDirectory
-from npformer.training.tasks import Sections
 
 _PIECES = "the vocabulary would be another"
 #: Options of data that cannot change, and why.

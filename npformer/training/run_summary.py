@@ -14,18 +14,18 @@ from typing import Any
 
 from npformer.data import Task
 from npformer.errors import CheckpointError, ConfigError, DataError, NpformerError
+from npformer.io.printable import shell_words
 from npformer.models import Model
-from npformer.printable import shell_words
-from npformer.training import metrics
+from npformer.run import metrics
+from npformer.run.checkpoint import Checkpoint
+from npformer.run.config_file import read_toml
+from npformer.run.directory import RunDirectory
+from npformer.run.option_types import in_shell
+from npformer.run.options import SECTIONS, Options, complete
 from npformer.training.assemble import load_latest, make_task, read_trained
 from npformer.training.attention_example import AttentionExample, task_attention_example
-from npformer.training.checkpoint import Checkpoint
-from npformer.training.config_file import read_toml
 from npformer.training.evaluation import Evaluation, evaluate_task
-from npformer.training.option_types import in_shell
-from npformer.training.options import SECTIONS, Options, complete
 from npformer.training.predictions import Prediction, predictions_on
-from npformer.training.run_directory import RunDirectory
 
 #: Points of the drawn learning rate.
 RATES = 240

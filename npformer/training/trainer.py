@@ -22,16 +22,16 @@ from npformer.backend import Backend
 from npformer.backend.numpy.blas import blas_core
 from npformer.data import PAD_ID, Task
 from npformer.errors import CheckpointError, DeviceMemoryError, DivergedError, Interrupted
-from npformer.printable import shell_words
-from npformer.seconds import now, rate, since
-from npformer.training.checkpoint import Checkpoint, prune, save_checkpoint
+from npformer.io.printable import shell_words
+from npformer.io.seconds import now, rate, since
+from npformer.run.checkpoint import Checkpoint, prune, save_checkpoint
+from npformer.run.directory import RunDirectory
+from npformer.run.metrics import MetricsLog
+from npformer.run.model_arrays import copy_arrays
+from npformer.run.options import TrainingOptions
 from npformer.training.divergence import way_on
 from npformer.training.evaluation import Evaluation, evaluate_task
-from npformer.training.metrics import MetricsLog
-from npformer.training.model_arrays import copy_arrays
-from npformer.training.options import TrainingOptions
 from npformer.training.progress import Progress
-from npformer.training.run_directory import RunDirectory
 from npformer.training.signals import StopRequest, stop_on_signals
 from npformer.training.step import TrainStep
 from npformer.typing import HostArrays, Tensors

@@ -8,9 +8,9 @@ import pytest
 from npformer.backend import PLAIN, get_backend
 from npformer.backend.numpy.kernels import KERNELS
 from npformer.backend.select import numba_problem
+from npformer.check.cases.random_cases import usual_inputs
 from npformer.errors import ShapeError
 from npformer.functional import OPERATIONS, Draw
-from npformer.proof.random_cases import usual_inputs
 from tests.outputs import parts
 
 #: Largest scaled error of a fast kernel, by dtype: sums of some hundred terms in another order.

@@ -7,11 +7,11 @@ import pytest
 
 from npformer.backend import PLAIN, Ops, Pair, get_backend
 from npformer.backend.fallback import takes_real, with_fallback
+from npformer.check.cases.random_cases import usual_inputs
 from npformer.functional import OPERATIONS
 from npformer.layers import LayerNorm
 from npformer.models import Transformer, TransformerConfig
 from npformer.optim import Adam
-from npformer.proof.random_cases import usual_inputs
 from npformer.training import TrainStep
 from tests.backend.conftest import both_ways
 

@@ -11,9 +11,9 @@ from npformer.backend.fallback import with_fallback, with_one_precision
 from npformer.backend.numpy.kernels import KERNELS
 from npformer.backend.ops import kernels_in
 from npformer.backend.select import numba_problem
+from npformer.check.cases.random_cases import usual_inputs
 from npformer.errors import NpformerError
 from npformer.functional import OPERATIONS, AttentionMask, Draw
-from npformer.proof.random_cases import usual_inputs
 from tests.backend.conftest import both_ways
 
 DRAWS = [None, Draw(3, 4, 1, 99, 0.3), Draw(3, 4, 0, 98, 0.1, first_row=5)]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from npformer.backend import PLAIN
+from npformer.check.cases.op_samples import op_cases
 from npformer.functional import AttentionMask, Draw
-from npformer.proof.op_samples import op_cases
 from tests.backend.conftest import both_ways
 from tests.test_contract import is_float
 

@@ -10,12 +10,12 @@ import pytest
 from npformer import functional as F  # noqa: N812 - as the package itself calls it
 from npformer.backend import PLAIN, Ops, Pair, get_backend, plain_pair, with_bits
 from npformer.backend.ops import DRAWING, with_kernels
+from npformer.check import catalogue
+from npformer.check.cases.random_cases import usual_inputs
 from npformer.functional import Draw
 from npformer.lab.museum.bug import Edit
 from npformer.lab.museum.patch import noted, patched
 from npformer.layers import Context, EncoderLayer, LayerNorm, RandomKey
-from npformer.proof import catalogue
-from npformer.proof.random_cases import usual_inputs
 from tests.outputs import parts
 
 DRAW = Draw(seed=1, step=2, micro=3, site=4, rate=0.5)

@@ -31,7 +31,7 @@ def test_the_best_of_several_rounds_without_the_first(alone, monkeypatch):
     lengths = iter([0.1, 5.0, 3.0, 4.0])
 
     clock = FakeTime()
-    monkeypatch.setattr("npformer.seconds.time", clock)
+    monkeypatch.setattr("npformer.io.seconds.time", clock)
 
     def work():
         clock.now += next(lengths)

@@ -41,7 +41,7 @@ class FakeTime:
 @pytest.fixture
 def fake(monkeypatch):
     found = FakeTime()
-    monkeypatch.setattr("npformer.seconds.time", found)
+    monkeypatch.setattr("npformer.io.seconds.time", found)
     return found
 
 

@@ -14,8 +14,8 @@ from benchmarks.foreign import listed, score
 from benchmarks.foreign.blind import BLIND_RIGHT, BLIND_THEMES, blind_wrong
 from benchmarks.foreign.listed import RIGHT, THEMES, wrong_pairs
 from benchmarks.foreign.pair import KINDS, Wrong, as_tuple, gradients, is_float, upstream
-from npformer.proof import diagnosis
-from npformer.proof.report import Report, Row
+from npformer.check.diagnosis import patterns as diagnosis
+from npformer.check.report import Report, Row
 
 WRONG, BLIND_WRONG = wrong_pairs(), blind_wrong()
 H = 1e-6

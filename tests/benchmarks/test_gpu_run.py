@@ -21,7 +21,7 @@ from benchmarks.gpu.parts import Part, Setting, parts, pytest_command, summary
 from benchmarks.gpu.targets import targets
 from benchmarks.turns import ROOT, ContenderError, Entry
 from npformer.backend import cupy_problem
-from npformer.proof import catalogue
+from npformer.check import catalogue
 from tests import test_gpu as on_gpu
 from tests.benchmarks.rows import results, training
 from tests.conftest import needs_numba

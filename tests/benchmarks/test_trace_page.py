@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks import trace_page
 from npformer.pages import write_trace_page
-from npformer.proof.showcase import showcase
+from npformer.tracing.showcase import showcase
 
 
 @pytest.mark.browser

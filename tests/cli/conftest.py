@@ -19,9 +19,9 @@ from npformer.lab.museum import demonstration, detections
 from npformer.lab.museum.bugs import bug
 from npformer.lab.museum.checks import all_checks
 from npformer.lab.museum.detections import prepare
-from npformer.training import metrics
-from npformer.training.config_file import read_toml
-from npformer.training.options import SECTIONS
+from npformer.run import metrics
+from npformer.run.config_file import read_toml
+from npformer.run.options import SECTIONS
 
 #: A small run.
 SMALL = {

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from npformer.backend import PLAIN, Pair
 from npformer.backend.numpy import kernels as numpy_kernels
-from npformer.proof import catalogue
+from npformer.check import catalogue
 
 LEAKY = """
 import numpy as np

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from npformer import terminal
 from npformer.cli.common import _examples, tell
-from npformer.terminal import unpainted
+from npformer.io import terminal
+from npformer.io.terminal import unpainted
 
 PROGRESS = {
     "format": "npformer exercises 1",

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from npformer.cli import decode
-from npformer.training import RunDirectory
+from npformer.run import RunDirectory
+from npformer.run.checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
 from npformer.training.assemble import read_trained
-from npformer.training.checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
 
 
 @pytest.fixture

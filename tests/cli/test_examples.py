@@ -2,9 +2,9 @@
 
 import pytest
 
-from npformer import terminal
 from npformer.cli import examples
 from npformer.cli.examples import example_lines
+from npformer.io import terminal
 
 LONG = "thirteen thousand eight hundred and ninety-four"
 RIGHT = "treize mille huit cent quatre-vingt-quatorze"

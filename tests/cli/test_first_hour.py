@@ -101,7 +101,7 @@ def test_it_begins_as_the_readme_does():
 
 
 def test_more_steps_are_twice_the_default():
-    from npformer.training.option_table import defaults_of
+    from npformer.run.option_table import defaults_of
 
     steps = re.findall(r"--resume runs/reverse-001 --set steps=(\d+)", PAGE)
     assert steps == [str(2 * defaults_of("reverse").training.steps)]

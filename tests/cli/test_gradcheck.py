@@ -6,9 +6,9 @@ import re
 import pytest
 
 from npformer.backend import Pair, get_backend
+from npformer.check import catalogue
 from npformer.cli import common
-from npformer.proof import catalogue
-from npformer.terminal import unpainted
+from npformer.io.terminal import unpainted
 
 COLUMNS = ["tensor", "shape", "elem", "error", "worst", "analytic", "numeric", "ratio", "verdict"]
 

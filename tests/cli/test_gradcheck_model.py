@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from npformer.backend import get_backend
-from tests.proof.small_models import NoSkip
+from tests.check.small_models import NoSkip
 
 GOOD = """
 import numpy as np

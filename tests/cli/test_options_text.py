@@ -3,7 +3,7 @@
 import pytest
 
 from npformer.cli.options_text import table
-from npformer.training.option_table import option_rows
+from npformer.run.option_table import option_rows
 
 
 def test_the_options_of_a_task(cli, tmp_path):

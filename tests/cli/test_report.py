@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 from npformer.cli import train
-from npformer.training import metrics
+from npformer.run import metrics
 
 
 class Page(HTMLParser):

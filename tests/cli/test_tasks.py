@@ -12,9 +12,9 @@ from npformer.data import Characters, MarkedWords, Vocabulary, WordPiece, Words
 from npformer.data.vocabulary import SEQUENCE
 from npformer.decoding import beam_search
 from npformer.models import Decoder, DecoderConfig, Encoder, Transformer
-from npformer.training import RunDirectory, metrics
+from npformer.run import RunDirectory, metrics
+from npformer.run.tasks import ANSWERS, TASKS
 from npformer.training.assemble import Trained, assemble, read_trained
-from npformer.training.tasks import ANSWERS, TASKS
 from tests.cli.conftest import TINY, assignments, options_of
 
 SMALL = TINY | {"save_every": 2, "eval_every": 2, "log_every": 2, "dropout": 0.1}

@@ -8,8 +8,8 @@ import pytest
 
 import npformer as npf
 from npformer.cli import trace as command
-from npformer.proof.trace import Trace
-from npformer.training import RunDirectory
+from npformer.run import RunDirectory
+from npformer.tracing.trace import Trace
 from npformer.training.assemble import read_trained
 from tests.training.runs import failing
 
@@ -112,7 +112,7 @@ def test_a_trace_that_is_too_large(cli, trained):
 
 
 def test_places_that_cannot_be_written(cli, tmp_path, monkeypatch):
-    """tests/test_output_files.py has more of them."""
+    """tests/io/test_output_files.py has more of them."""
     monkeypatch.setattr(command, "_recorder", lambda args: pytest.fail("the place is looked at first"))
     (tmp_path / "mine.json").write_text('{"mine": 1}')
     for option in ("--out", "--html"):
@@ -123,7 +123,7 @@ def test_places_that_cannot_be_written(cli, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("line", ["trace relu --out t.json", "trace relu --html t.html", "explain relu --html t.html"])
 def test_a_disk_that_is_full(cli, tmp_path, monkeypatch, line):
-    monkeypatch.setattr("npformer.output_files.write_atomically", failing())
+    monkeypatch.setattr("npformer.io.output_files.write_atomically", failing())
     cli(line).refused(f"{line.split()[2]}: expected to write '{line.split()[3]}', got: the disk is full")
     assert os.listdir(tmp_path) == []
 

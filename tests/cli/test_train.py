@@ -7,9 +7,9 @@ import pytest
 
 from npformer.cli import train
 from npformer.data import SequenceTask, Vocabulary
-from npformer.training import metrics
+from npformer.run import metrics
+from npformer.run.config_file import write_toml
 from npformer.training.assemble import assemble
-from npformer.training.config_file import write_toml
 from tests.cli.conftest import options_of
 
 PAIRS = "".join(f"{n}\t{n * 7}\n" for n in range(100, 160))

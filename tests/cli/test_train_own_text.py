@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from npformer.training import RunDirectory
+from npformer.run import RunDirectory
 from npformer.training.assemble import assemble, read_trained
 from tests.cli.conftest import TINY, assignments, options_of
 

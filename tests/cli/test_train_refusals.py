@@ -10,7 +10,7 @@ from npformer.training import memory
 from tests.small_disk import mounted
 
 #: Arguments of a command, and the text that the message must contain: one for each part of the way to a run. What
-#: else is no option or no data is refused in tests/training/test_options.py and test_config_file.py, and in tests/data.
+#: else is no option or no data is refused in tests/run/test_options.py and test_config_file.py, and in tests/data.
 CASES = {
     "no task": ("", "task: expected one of copy, reverse, sort, pairs", "--resume RUN", "got none"),
     "two tasks": ("copy sort", "unknown argument 'sort'"),

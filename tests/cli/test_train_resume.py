@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from npformer.optim import WarmupCosine
-from npformer.training import RunDirectory, metrics
-from npformer.training.checkpoint import load_checkpoint, save_checkpoint
+from npformer.run import RunDirectory, metrics
+from npformer.run.checkpoint import load_checkpoint, save_checkpoint
 
 PICTURES = {"curves.svg", "attention.svg", "lock", "report.html"}  # lock holds the number of the process
 

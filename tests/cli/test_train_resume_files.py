@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from npformer.errors import DivergedError
+from npformer.run.checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
 from npformer.training import Trainer
-from npformer.training.checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
 
 
 @pytest.fixture

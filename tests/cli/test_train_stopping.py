@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from npformer.training.checkpoint import latest_checkpoint, list_checkpoints, load_checkpoint
+from npformer.run.checkpoint import latest_checkpoint, list_checkpoints, load_checkpoint
 from npformer.training.progress import Progress
 from tests.small_disk import mounted
 
@@ -115,7 +115,7 @@ sys.exit(main(sys.argv[2:]))
 
 
 def test_kills_at_several_moments_change_nothing(begin, long_run, environment, shell, same_run, tmp_path):
-    """tests/training/test_checkpoint_disk.py tries each moment of a save."""
+    """tests/run/test_checkpoint_disk.py tries each moment of a save."""
     run, killed = tmp_path / "run", []
     words = [*begin, str(run)]
     for moment in (70, 91, 64):  # about thirty calls lie between two checkpoints
@@ -149,7 +149,7 @@ FULL = """
 import os, shutil, sys
 from pathlib import Path
 from npformer.cli.main import main
-from npformer.training.checkpoint import list_checkpoints, load_checkpoint
+from npformer.run.checkpoint import list_checkpoints, load_checkpoint
 disk, words = Path(sys.argv[1]), sys.argv[2:]
 free = os.statvfs(disk)
 assert free.f_blocks * free.f_frsize <= 2**21, "not the small disk"

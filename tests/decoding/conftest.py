@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from npformer.check.cases.case import shaken
 from npformer.models import Decoder, DecoderConfig, Transformer, TransformerConfig
-from npformer.proof.case import shaken
 
 #: Sources, or prompts, of unequal length.
 SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 7, 2, 0], [6, 3, 0, 0, 0]])

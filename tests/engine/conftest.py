@@ -6,8 +6,8 @@ import numpy as np
 
 from npformer.models import Transformer, TransformerConfig
 from npformer.optim import AdamW
+from npformer.run.model_arrays import model_arrays, set_arrays
 from npformer.training import TrainStep
-from npformer.training.model_arrays import model_arrays, set_arrays
 from tests.backend.conftest import agree, alone, lay_out, refuses_wrong_shapes, table
 from tests.models.conftest import batch, small_model
 

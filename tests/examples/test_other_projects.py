@@ -10,8 +10,8 @@ import pytest
 
 import npformer as npf
 from examples.other_projects import attention, common, dropout, formulas, linear, tokens
-from npformer.proof import gradcheck
-from npformer.proof.report import Report
+from npformer.check import gradcheck
+from npformer.check.report import Report
 
 FOLDER = Path(common.__file__).parent
 THEMES = (linear, formulas, attention, dropout, tokens)

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from npformer.check.inputs import as_tuple, like
 from npformer.explain.expand import expand
 from npformer.explain.operation import sample_inputs
 from npformer.explain.spots import CannotExpand, Run, returned
 from npformer.functional import OPERATIONS
-from npformer.proof.inputs import as_tuple, like
-from npformer.proof.trace_lines import tracing_lines
+from npformer.tracing.lines import tracing_lines
 
 #: Operations with a line that is not taken apart; all others are, entry by entry.
 LOOPS = {"local_attention"}

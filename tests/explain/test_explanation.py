@@ -6,14 +6,14 @@ import shlex
 import numpy as np
 import pytest
 
+from npformer.check.cases.catalogue import catalogue
 from npformer.errors import ConfigError
 from npformer.explain import Setting, explanation, lines, session, to_dict
 from npformer.explain.models import NAMES, case_setting, model_setting
 from npformer.functional import OPERATIONS
 from npformer.layers import Layer
-from npformer.proof.catalogue import catalogue
-from tests.proof.functions import normal
-from tests.proof.own_code import Scaled
+from tests.check.functions import normal
+from tests.check.own_code import Scaled
 
 QUERY = "decoder.layers.0.self_attention.query.weight[3,1]"
 

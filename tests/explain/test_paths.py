@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
+from npformer.check.cases.case import shaken
 from npformer.explain import Setting, session
 from npformer.explain import paths as module
 from npformer.explain.models import model_setting
 from npformer.explain.paths import PAST, THROUGH, _Gates, paths
 from npformer.explain.place import find
 from npformer.layers import EncoderLayer, Layer
-from npformer.proof.case import shaken
-from tests.proof.functions import normal
+from tests.check.functions import normal
 
 
 def paths_to(opened, at):

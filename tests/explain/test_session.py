@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from npformer.check.inputs import as_tuple
+from npformer.check.oracles import COMPLEX_H
 from npformer.explain.paths import _Gates
-from npformer.proof.inputs import as_tuple
-from npformer.proof.listening import Moving, Watch
-from npformer.proof.oracles import COMPLEX_H
+from npformer.tracing.listening import Moving, Watch
 
 ORDERS = pytest.mark.parametrize("fixture", ["opened", "pre"])
 

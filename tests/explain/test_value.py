@@ -6,7 +6,7 @@ from npformer.explain import Setting, explanation, session
 from npformer.explain.models import model_setting
 from npformer.explain.place import find
 from npformer.explain.value import Prediction, means_of, steady, value_of
-from tests.proof.own_code import spoil
+from tests.check.own_code import spoil
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from npformer.check.cases.catalogue import catalogue
 from npformer.explain import explanation, session
 from npformer.explain.models import case_setting, model_setting
 from npformer.explain.place import find, names_of_calls
 from npformer.explain.words import ALONE, GRADIENT, PADDED, axis_words, quoted, what
-from npformer.proof.catalogue import catalogue
 
 
 @pytest.mark.parametrize(

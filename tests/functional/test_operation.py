@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from npformer import functional
+from npformer.check import catalogue
+from npformer.check.cases import op_samples
+from npformer.check.cases.random_cases import random_op_case
 from npformer.functional import OPERATIONS, Operation, relu_backward, relu_forward, softmax_backward
 from npformer.functional.arrays import namespace
-from npformer.proof import catalogue, op_samples
-from npformer.proof.random_cases import random_op_case
 from tests.outputs import parts
 
 FILES = Path(functional.__file__).parent.glob("*.py")

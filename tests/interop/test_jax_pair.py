@@ -5,8 +5,8 @@ import pytest
 
 from npformer import from_jax, gradcheck
 from npformer.errors import ConfigError, DTypeError
+from tests.check.own_code import line_of
 from tests.interop.conftest import expect_right
-from tests.proof.own_code import line_of
 
 jax = pytest.importorskip("jax", reason="JAX is not installed: pip install 'npformer[jax]'")
 jnp = jax.numpy

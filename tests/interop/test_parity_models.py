@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import npformer as npf
+from npformer.check.cases.case import shaken
 from npformer.interop.torch import to_state_dict
 from npformer.models import Decoder, DecoderConfig, Encoder, EncoderConfig
-from npformer.proof.case import shaken
 from tests.interop.conftest import core_of
 
 SIZE = {"d_model": 8, "num_heads": 2, "d_ff": 12, "num_layers": 2, "dropout": 0.0, "max_seq_len": 6}

@@ -8,8 +8,8 @@ import pytest
 
 from npformer import from_torch, gradcheck
 from npformer.errors import ConfigError, DTypeError
+from tests.check.own_code import line_of
 from tests.interop.conftest import expect_right
-from tests.proof.own_code import line_of
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'npformer[torch]'")
 

@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from npformer.check import gradcheck
+from npformer.check.adapters.user_file import user_case
 from npformer.lab.grader import find, grade_file
 from npformer.lab.grader.progress import DONE, IN_PROGRESS, NOT_BEGUN, Begun, Entry, Progress
 from npformer.lab.lessons import LESSONS, lesson, text
@@ -13,8 +15,6 @@ from npformer.lab.lessons.broken import RIGHT, WRONG, broken
 from npformer.lab.lessons.page import page
 from npformer.lab.lessons.text import standing
 from npformer.lab.museum.bugs import bug
-from npformer.proof import gradcheck
-from npformer.proof.user_file import user_case
 
 ROOT = Path(__file__).resolve().parents[2]
 each_lesson = pytest.mark.parametrize("one", LESSONS, ids=[one.title for one in LESSONS])

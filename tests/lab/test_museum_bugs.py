@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from npformer import terminal
 from npformer.errors import ConfigError
+from npformer.io import terminal
 from npformer.lab.museum import text
 from npformer.lab.museum.bug import CATEGORIES
 from npformer.lab.museum.bugs import BUGS, bug

@@ -8,7 +8,7 @@ from npformer import functional
 from npformer.lab.museum.bugs import bug
 from npformer.lab.museum.explanations import explanations
 from npformer.lab.museum.patch import changed_functions, patched
-from tests.proof.functions import normal
+from tests.check.functions import normal
 
 
 def test_they_are_bugs_of_the_backward_or_of_one_that_it_calls():

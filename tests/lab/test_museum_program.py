@@ -4,10 +4,10 @@ from importlib import import_module
 
 import pytest
 
+from npformer.check import catalogue
 from npformer.lab.museum.bugs import bug
 from npformer.lab.museum.checks import Check, Program
 from npformer.lab.museum.detections import examine, prepared
-from npformer.proof import catalogue
 
 BACKWARD = bug("attention-dk-no-transpose")
 
@@ -28,7 +28,7 @@ def counted(monkeypatch):
 def test_all_proofs_share_the_layers_that_they_are_about(counted):
     """Each case is built for the proofs once, for its gradient once, and a few times by those that need more."""
     prepared()
-    built = counted(import_module("npformer.proof.case"), "shaken")
+    built = counted(import_module("npformer.check.cases.case"), "shaken")
     examine(BACKWARD)
     layers = len([case for case in catalogue() if case.group != "op"])
     assert 0 < len(built) <= 2 * layers

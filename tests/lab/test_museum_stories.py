@@ -10,7 +10,7 @@ from npformer.lab.museum.bugs import bug
 from npformer.lab.museum.patch import patched
 from npformer.layers import Parameter
 from npformer.optim import Adam, Noam, clip_by_global_norm
-from tests.proof.functions import normal
+from tests.check.functions import normal
 
 
 def arena_of(backend, *gradients):

@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 
 from npformer import functional
+from npformer.check import check
+from npformer.check.diagnosis.mutants import mutants
+from npformer.check.judge import Judge
 from npformer.lab import mutation_testing as module
 from npformer.lab.mutation_testing import (
     CRASHED,
@@ -21,10 +24,7 @@ from npformer.lab.mutation_testing import (
     summary,
 )
 from npformer.layers import EncoderLayer
-from npformer.proof import check
-from npformer.proof.judge import Judge
-from npformer.proof.mutants import mutants
-from tests.proof.functions import scaled
+from tests.check.functions import scaled
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,7 @@ def test_a_blind_check_lets_mutants_survive_and_it_is_said_what_they_change(monk
 def test_a_check_that_is_blind_to_one_per_cent_of_an_error(monkeypatch, numpy64):
     own_gradcheck = check.gradcheck
     monkeypatch.setattr(
-        import_module("npformer.proof.case"),
+        import_module("npformer.check.cases.case"),
         "gradcheck",
         lambda *args, **options: own_gradcheck(*args, tolerance=0.1, **options),
     )

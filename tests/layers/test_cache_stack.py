@@ -7,9 +7,9 @@ import pytest
 
 from npformer.errors import CacheUsedError
 from npformer.layers import CacheStack, EncoderStack
+from tests.check.functions import normal
+from tests.check.small_models import SRC, TGT, model
 from tests.outputs import used_cache_text
-from tests.proof.functions import normal
-from tests.proof.small_models import SRC, TGT, model
 
 
 def test_the_last_entry_is_popped_first():

@@ -6,7 +6,7 @@ import pytest
 
 from npformer.errors import ConfigError
 from npformer.layers import INFERENCE, AttentionRecorder, Context, RandomKey
-from tests.proof.small_models import SRC, TGT, model
+from tests.check.small_models import SRC, TGT, model
 
 KEY = RandomKey(seed=3, step=5, micro=1)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from npformer.layers import Layer, LearnedPositions, Linear, Parameter
-from tests.proof.functions import normal
-from tests.proof.small_models import model
+from tests.check.functions import normal
+from tests.check.small_models import model
 
 ATTENTION = [f"{part}.{kind}" for kind in ("weight", "bias") for part in ("query", "key", "value")]
 ATTENTION += ["output.weight", "output.bias"]

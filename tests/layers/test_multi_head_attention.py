@@ -5,11 +5,11 @@ import re
 import numpy as np
 import pytest
 
+from npformer.check.cases.case import shaken
 from npformer.errors import ShapeError
 from npformer.functional import AttentionMask
 from npformer.layers import AttentionRecorder, Context, MultiHeadAttention
-from npformer.proof.case import shaken
-from tests.proof.functions import normal
+from tests.check.functions import normal
 
 VISIBLE = np.array([[True, True, False, True, False], [False, True, True, True, True]])
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from npformer.backend import get_backend
+from npformer.check.cases.case import shaken
 from npformer.errors import CacheUsedError
 from npformer.functional import AttentionMask
 from npformer.layers import AttentionRecorder, Context, DecoderStack, EncoderStack, RandomKey
 from npformer.models import Transformer, TransformerConfig
-from npformer.proof.case import shaken
-from tests.proof.functions import normal
+from tests.check.functions import normal
 
 KEY = RandomKey(seed=5, step=2, micro=1, first_row=3)
 VISIBLE = np.array([[True, True, True, True], [True, True, False, False]])

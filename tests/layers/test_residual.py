@@ -7,6 +7,7 @@ import pytest
 
 import npformer as npf
 from npformer.backend import Pair
+from npformer.check.cases.case import shaken
 from npformer.functional import AttentionMask
 from npformer.layers import (
     INFERENCE,
@@ -21,8 +22,7 @@ from npformer.layers import (
     RandomKey,
 )
 from npformer.layers.norms import joins
-from npformer.proof.case import shaken
-from tests.proof.small_models import MEMORY, X
+from tests.check.small_models import MEMORY, X
 
 SIZE = {"d_model": 4, "num_heads": 2, "d_ff": 6}
 MASK = AttentionMask(np.array([[True, True, True], [True, True, False]]), causal=True)

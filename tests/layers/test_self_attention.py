@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from npformer.check.cases.case import shaken
 from npformer.functional import AttentionMask, linear_attention_forward, rotary_forward
 from npformer.functional.relative_bias import relative_bias_forward
 from npformer.layers import (
@@ -11,8 +12,7 @@ from npformer.layers import (
     MultiHeadAttention,
     SelfAttention,
 )
-from npformer.proof.case import shaken
-from tests.proof.functions import normal
+from tests.check.functions import normal
 
 SEEN = np.array([[True] * 6, [True, True, False, True, False, False]])
 CAUSAL = AttentionMask(SEEN, causal=True)

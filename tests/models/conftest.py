@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from npformer.check.cases.case import shaken
 from npformer.functional import cross_entropy_backward, cross_entropy_forward
 from npformer.models import Transformer, build_model
 from npformer.models.kinds import MODELS
-from npformer.proof.case import shaken
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from npformer.backend import get_backend
+from npformer.check import catalogue
 from npformer.errors import ConfigError
 from npformer.models import DecoderConfig, EncoderConfig, TransformerConfig
 from npformer.models.config import CHOICES
-from npformer.proof import catalogue
 
 COUNTS = ("src_vocab_size", "tgt_vocab_size", "d_model", "num_encoder_layers", "num_decoder_layers", "d_ff",
           "max_seq_len")  # fmt: skip

@@ -5,7 +5,7 @@ import pytest
 
 from npformer.errors import ShapeError, TokenError
 from npformer.models import Encoder
-from tests.proof.functions import normal
+from tests.check.functions import normal
 
 TOKENS = np.array([[3, 5, 4, 6, 2], [6, 5, 2, 0, 0], [4, 2, 0, 0, 0]])
 

@@ -6,7 +6,7 @@ import pytest
 from npformer.errors import ShapeError
 from npformer.layers import RandomKey
 from npformer.models import Transformer, TransformerConfig
-from tests.proof.functions import normal
+from tests.check.functions import normal
 
 ORDERS = pytest.mark.parametrize(("norm_order", "activation"), [("post", "relu"), ("pre", "gelu")])
 DTYPES = pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -3,9 +3,10 @@
 import pytest
 
 from npformer.pages.bugs import bug_traces
-from npformer.proof.showcase import showcase
-from npformer.training import Evaluation, RunDirectory
-from npformer.training.options import complete
+from npformer.run import RunDirectory
+from npformer.run.options import complete
+from npformer.tracing.showcase import showcase
+from npformer.training import Evaluation
 from npformer.training.predictions import Piece, Prediction
 from npformer.training.run_summary import RunSummary
 

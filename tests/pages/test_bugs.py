@@ -10,7 +10,7 @@ from npformer.errors import ConfigError
 from npformer.lab.museum.bugs import bug
 from npformer.pages.bugs import MOST, bug_traces, with_bug
 from npformer.pages.document import Pack
-from npformer.proof.showcase import showcase
+from npformer.tracing.showcase import showcase
 
 #: The first ten whose code the showcase runs: the call that differs first, and in which of its two passes.
 FIRST = {

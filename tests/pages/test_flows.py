@@ -5,7 +5,7 @@ import pytest
 
 import npformer as npf
 from npformer.pages.flows import Flows
-from npformer.proof.showcase import showcase
+from npformer.tracing.showcase import showcase
 
 
 def named(trace, number):

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.browser import NARROW, WIDE
 from npformer.pages.report import layer_of, report_page
 from npformer.pages.report_tables import confusion_table, norms_table, options_table, what_table
-from npformer.training import RunDirectory
+from npformer.run import RunDirectory
 from npformer.training.attention_example import AttentionExample
 from npformer.training.predictions import Piece, Prediction
 

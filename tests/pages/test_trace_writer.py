@@ -18,7 +18,7 @@ from npformer.explain.models import model_setting
 from npformer.explain.place import find
 from npformer.pages import trace_page, trace_writer, write_trace_page
 from npformer.pages.trace_writer import evidence_of, opening
-from tests.proof.own_code import Scaled
+from tests.check.own_code import Scaled
 
 GUIDE = Path(__file__).parents[2] / "docs" / "trace-page.md"
 

@@ -14,8 +14,8 @@ from npformer.explain.place import find
 from npformer.pages import trace_page, write_trace_page
 from npformer.pages.bugs import bug_traces
 from npformer.pages.trace_writer import opening
-from npformer.proof.showcase import showcase
-from tests.proof.own_code import Scaled
+from npformer.tracing.showcase import showcase
+from tests.check.own_code import Scaled
 
 pytestmark = pytest.mark.browser
 

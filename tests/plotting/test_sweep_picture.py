@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from npformer.check.curves import Curve
+from npformer.check.sweep import STEPS
 from npformer.plotting.sweep import sweep_drawing
-from npformer.proof.curves import Curve
-from npformer.proof.sweep import STEPS
 from tests.plotting.figures import expect_inside, paths, points, texts, tree
 
 V = STEPS**2 + 1e-16 / STEPS

@@ -8,10 +8,10 @@ import pytest
 from npformer.data import PairsTask, SequenceTask
 from npformer.errors import ConfigError, OutputError
 from npformer.optim import Adam, AdamW, Noam
-from npformer.training import RunDirectory
+from npformer.run import RunDirectory
+from npformer.run.checkpoint import save_checkpoint
 from npformer.training import assemble as module
 from npformer.training.assemble import assemble, read_trained, write_run
-from npformer.training.checkpoint import save_checkpoint
 from tests.training.runs import failing, given
 
 

@@ -5,10 +5,10 @@ from dataclasses import fields, replace
 import pytest
 
 from benchmarks.products import step_flop
-from npformer import seconds
 from npformer.backend import Ops, Pair, get_backend
 from npformer.backend.numpy.blas_threads import blas_threads
 from npformer.errors import ConfigError
+from npformer.io import seconds
 from npformer.models.presets import PRESETS
 from npformer.training import bench
 from npformer.training.bench import BETWEEN, Budget, profile_step, time_steps

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from npformer.backend import Arena, Pair, get_backend
+from npformer.check import gradcheck
 from npformer.errors import ConfigError
 from npformer.layers import INFERENCE, BatchNorm, FeedForward, Layer, Linear, Local
 from npformer.layers.parameter import Buffer
 from npformer.models import Decoder, DecoderConfig, Transformer, TransformerConfig
 from npformer.optim import Adam
-from npformer.proof import gradcheck
 from npformer.training import TrainStep
 from tests.outputs import unchanged
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from npformer.training.progress import Progress
-from tests.test_terminal import Terminal
+from tests.io.test_terminal import Terminal
 
 TRAIN = {"step": 7, "kind": "train", "loss": 1.23456, "learning_rate": 0.002, "tokens_per_second": 12345.6}
 EVAL = {"step": 7, "kind": "eval", "loss": 0.5, "token_accuracy": 0.9999, "exact_match": 0.12345, "examples": 9}

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from npformer.errors import Interrupted
-from npformer.training import RunDirectory, metrics
+from npformer.run import RunDirectory, metrics
+from npformer.run.checkpoint import list_checkpoints, load_checkpoint
 from npformer.training.assemble import assemble, load_latest
-from npformer.training.checkpoint import list_checkpoints, load_checkpoint
 from tests.training.runs import SMALL, Told, stop_at
 
 pytestmark = pytest.mark.usefixtures("usual_signals")

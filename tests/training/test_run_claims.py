@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from benchmarks.faults.file_subjects import make_trained
-from npformer.atomic_files import seal, unseal
 from npformer.errors import CheckpointError, ConfigError
-from npformer.training import RunDirectory
-from npformer.training import assemble as module
-from npformer.training.assemble import assemble, load_latest, read_trained
-from npformer.training.checkpoint import (
+from npformer.io.atomic_files import seal, unseal
+from npformer.run import RunDirectory
+from npformer.run.checkpoint import (
     STATE,
     best_checkpoint,
     load_checkpoint,
     save_checkpoint,
 )
-from npformer.training.config_file import read_toml
-from npformer.training.options import SECTIONS
+from npformer.run.config_file import read_toml
+from npformer.run.options import SECTIONS
+from npformer.training import assemble as module
+from npformer.training.assemble import assemble, load_latest, read_trained
 from tests.outputs import unchanged
 
 

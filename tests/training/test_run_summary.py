@@ -9,7 +9,7 @@ import pytest
 from npformer.cli.main import build_parser
 from npformer.cli.train import _given
 from npformer.errors import DataError
-from npformer.training import RunDirectory
+from npformer.run import RunDirectory
 from npformer.training.assemble import assemble, write_run
 from npformer.training.run_summary import flat, repeat_command, summary_of
 from tests.training.runs import SMALL, Told

@@ -8,10 +8,11 @@ import pytest
 
 from npformer.backend import get_backend
 from npformer.errors import CheckpointError, DeviceMemoryError, DivergedError, Interrupted
-from npformer.training import Evaluation, RunDirectory, Trainer, TrainStep, divergence, metrics
+from npformer.run import RunDirectory, metrics
+from npformer.run.checkpoint import list_checkpoints, load_checkpoint
+from npformer.training import Evaluation, Trainer, TrainStep, divergence
 from npformer.training import trainer as module
 from npformer.training.assemble import assemble, load_latest
-from npformer.training.checkpoint import list_checkpoints, load_checkpoint
 from tests.outputs import unchanged
 from tests.training.runs import SMALL, Told, failing, given, stop_at
 
@@ -142,7 +143,7 @@ def test_what_to_type_next_is_quoted(tmp_path, make):
 
 
 def test_a_save_that_fails_is_told_and_costs_nothing(make, monkeypatch):
-    from npformer import atomic_files
+    from npformer.io import atomic_files
 
     told = Told(lambda step: monkeypatch.setattr(atomic_files.os, "fsync", failing()) if step > 3 else None)
     trainer = make(told, save_every=3, log_every=1)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from npformer.atomic_files import write_atomically
+from npformer.io.atomic_files import write_atomically
 
 
 def cache_folder() -> Path:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from npformer.engine.numba.kernel_folder import VARIABLE, place
-from npformer.seconds import now, since
+from npformer.io.seconds import now, since
 
 PACKAGE = Path(__file__).resolve().parents[3]  # the folder that npformer is in
 

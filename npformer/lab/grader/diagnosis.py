@@ -15,6 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from npformer.check.diagnosis.mutants import mutants
+from npformer.check.diagnosis.patterns import Clues, by_pattern
+from npformer.check.measures import max_abs
 from npformer.lab.grader.cases import Case
 from npformer.lab.grader.exercises import Exercise
 from npformer.lab.grader.hints import Hints, for_gradient, for_kind, for_mutant
@@ -24,9 +27,6 @@ from npformer.lab.grader.mistakes_composite import COMPOSITE
 from npformer.lab.grader.mistakes_simple import SIMPLE
 from npformer.lab.grader.mistakes_tokens import TOKENS
 from npformer.lab.grader.tree import as_tuple, named
-from npformer.proof.diagnosis import Clues, by_pattern
-from npformer.proof.measures import max_abs
-from npformer.proof.mutants import mutants
 
 ALIKE = 1e-7  # of the largest number: the tolerance between a mistake's numbers and its formula's
 
@@ -192,7 +192,7 @@ def _mutant(
 def _pattern(
     exercise: Exercise, gradient: str, outcomes: Sequence[Result], found: Sequence[Compared]
 ) -> Explanation | None:
-    """The pattern that npformer.proof finds in the numbers, if it is the same in every wrong case."""
+    """The pattern that npformer.check finds in the numbers, if it is the same in every wrong case."""
     read = [
         by_pattern(c.claimed, c.truth, _clues(exercise, outcome))
         for outcome, c in zip(outcomes, found, strict=True)

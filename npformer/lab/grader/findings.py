@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from npformer.check.measures import largest
+from npformer.io.percent import percent
+from npformer.io.terminal import counted
 from npformer.lab.grader.exercises import Exercise
 from npformer.lab.grader.judge import Compared, Result, compare, kind
 from npformer.lab.grader.source import Source
 from npformer.lab.grader.tree import as_tuple, leaves, named
-from npformer.percent import percent
-from npformer.proof.measures import largest
-from npformer.terminal import counted
 from npformer.typing import HostArray
 
 FEW = 5  # the most numbers in an excerpt

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from npformer.check.diagnosis.mutants import Mutant
 from npformer.lab.grader.exercises import Exercise
-from npformer.proof.mutants import Mutant
 
 Hints = tuple[str, str, str]
 
@@ -127,7 +127,7 @@ BY_GRADIENT: dict[tuple[str, str], Hints] = {
         "dmemory_k + dmemory_v"),
 }  # fmt: skip
 
-#: Hints for a mutant's operator (see npformer.proof.mutants).
+#: Hints for a mutant's operator (see npformer.check.diagnosis.mutants).
 BY_OPERATOR: dict[str, tuple[str, str]] = {
     "drop a term": (
         "Which value is used more than once in the forward? Each use sends a gradient back.",

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from npformer.check.measures import largest, max_abs, scale_of, worst_at
 from npformer.lab.grader.cases import Case
 from npformer.lab.grader.exercises import Exercise
 from npformer.lab.grader.runner import Run
 from npformer.lab.grader.tree import as_tuple, decode, named
-from npformer.proof.measures import largest, max_abs, scale_of, worst_at
 from npformer.typing import HostArray, HostArrays
 
 #: Largest scaled error of a right result. Both sides compute in float64, whose own rounding comes to 3e-13 at most

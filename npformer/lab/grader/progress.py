@@ -16,12 +16,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from npformer.atomic_files import describe, write_atomically
 from npformer.errors import DataError
+from npformer.io.atomic_files import describe, write_atomically
+from npformer.io.printable import shell_words, visible
+from npformer.io.terminal import aligned, columns
 from npformer.lab.grader.exercises import EXERCISES
 from npformer.lab.grader.source import LARGEST, Source, imported, read_source
-from npformer.printable import shell_words, visible
-from npformer.terminal import aligned, columns
 
 NAME = "npformer-progress.json"
 FORMAT = "npformer exercises 1"

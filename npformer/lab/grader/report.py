@@ -5,11 +5,11 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+from npformer.io.printable import visible
+from npformer.io.terminal import columns
 from npformer.lab.grader.exercises import EXERCISES
 from npformer.lab.grader.findings import Finding
 from npformer.lab.grader.grade import NOT_BEGUN, Grade
-from npformer.printable import visible
-from npformer.terminal import columns
 
 #: The verdict's words for findings that are not gradients.
 PHRASES = {

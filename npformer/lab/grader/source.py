@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from npformer.check.diagnosis.mutants import called
 from npformer.errors import DataError
+from npformer.io.printable import visible
 from npformer.lab.grader.exercises import BY_NAME, EXERCISES, Exercise, find
-from npformer.printable import visible
-from npformer.proof.mutants import called
 
 LARGEST = 1_000_000  # bytes of source
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from npformer.io.terminal import fill
 from npformer.lab.lessons.lessons import Lesson, Step
-from npformer.terminal import fill
 
 WIDTH = 120
 #: A file of npformer in a sentence, which the page links.

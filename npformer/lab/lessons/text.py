@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from npformer.io.terminal import aligned, fill
 from npformer.lab.grader.progress import DONE, IN_PROGRESS, MARKS, NOT_BEGUN, Begun, Progress, state_of
 from npformer.lab.lessons.lessons import Lesson, Step
-from npformer.terminal import aligned, fill
 
 
 def listing(lessons: Sequence[Lesson], progress: Progress, files: Mapping[str, Begun]) -> str:

@@ -15,12 +15,12 @@ import numpy as np
 
 from npformer.backend import Backend, get_backend
 from npformer.data import SequenceTask
+from npformer.io.percent import finite, percent
+from npformer.io.progress_bar import watched
 from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.patch import patched
 from npformer.models import Transformer, TransformerConfig
 from npformer.optim import Adam, AdamW, Constant, Noam, Schedule
-from npformer.percent import finite, percent
-from npformer.progress_bar import watched
 from npformer.training import TrainStep
 from npformer.training.evaluation import evaluate_task
 

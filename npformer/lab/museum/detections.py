@@ -17,13 +17,13 @@ import numpy as np
 
 from npformer.backend import get_backend
 from npformer.errors import GradientError
+from npformer.io.progress_bar import watched
 from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.bugs import BUGS
 from npformer.lab.museum.checks import Check, Program, all_checks
 from npformer.lab.museum.diagnose import diagnosis_of
 from npformer.lab.museum.empty_tests import EMPTY_TESTS
 from npformer.lab.museum.patch import noted, patched
-from npformer.progress_bar import watched
 
 
 class Prepared(NamedTuple):

@@ -11,10 +11,10 @@ import warnings
 import numpy as np
 
 from npformer import functional
+from npformer.check import Case, Report, catalogue, gradcheck
+from npformer.check.diagnosis.patterns import UNKNOWN
 from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.patch import changed_functions, patched
-from npformer.proof import Case, Report, catalogue, gradcheck
-from npformer.proof.diagnosis import UNKNOWN
 
 #: Checking larger layers element by element takes seconds.
 _LARGE = ("EncoderStack", "Decoder", "Transformer")

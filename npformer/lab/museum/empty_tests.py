@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from npformer import functional as F  # noqa: N812
+from npformer.check import Report, gradcheck
 from npformer.errors import NpformerError
 from npformer.functional import Draw
-from npformer.proof import Report, gradcheck
 from npformer.typing import HostArray
 
 RNG_SEED = 11

@@ -1,7 +1,7 @@
 """The museum's bugs as explanations: a user's check names the bug that the user made.
 
 ``npf.gradcheck`` uses them if a checked pair replaces an operation of npformer, after the generic mistakes
-of ``proof/mutants.py``; a bug may combine several of these.
+of ``check/diagnosis/mutants.py``; a bug may combine several of these.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from contextlib import suppress
 from typing import Any
 
 from npformer import functional
+from npformer.check.diagnosis.mutants import Mutant, rebuilt
 from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.bugs import BUGS
 from npformer.lab.museum.patch import PatchError, changed_functions
-from npformer.proof.mutants import Mutant, rebuilt
 
 
 def explanations(op: str) -> list[Mutant]:

@@ -17,11 +17,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from npformer.io.percent import finite
 from npformer.lab.museum import demonstration
 from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.demonstration import Comparison, Course, right_course, wrong_course
 from npformer.lab.museum.detections import Detections, examine
-from npformer.percent import finite
 
 PLACE = Path(__file__).parent / "exhibits.jsonl"
 DIGITS = 4

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from npformer.io.percent import percent
+from npformer.io.terminal import columns, counted, fill
 from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.demonstration import Comparison
 from npformer.lab.museum.detections import Detections, only_detectors
 from npformer.lab.museum.patch import edited_sources
 from npformer.lab.mutation_testing import CRASHED, EQUIVALENT, KILLED, SURVIVED, Outcome
-from npformer.percent import percent
-from npformer.terminal import columns, counted, fill
 
 MARGIN = " " * 4
 _ID = 33  # width of the longest id and two spaces

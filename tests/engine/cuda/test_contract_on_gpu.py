@@ -8,11 +8,11 @@ import pytest
 
 from npformer.backend import PLAIN
 from npformer.backend.ops import kernels_in
+from npformer.check.cases.random_cases import usual_inputs
+from npformer.check.report import RIGHT
 from npformer.engine.cuda import cuda_ops
 from npformer.engine.cuda.source import files, kernels
 from npformer.functional import OPERATIONS, AttentionMask
-from npformer.proof.random_cases import usual_inputs
-from npformer.proof.report import RIGHT
 from tests import test_contract as contract
 from tests.backend import conftest as kernels_agree
 from tests.backend import test_kernels as bad_input

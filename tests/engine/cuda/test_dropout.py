@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from npformer.backend import PLAIN
+from npformer.check.cases.random_cases import usual_inputs
 from npformer.engine.cuda.device_runtime import drawn
 from npformer.functional import Draw
-from npformer.proof.random_cases import usual_inputs
 from tests.backend import test_kernels as kernels
 from tests.backend.conftest import both_ways
 

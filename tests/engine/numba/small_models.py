@@ -1,8 +1,8 @@
 """A model whose sizes four does not divide, with the same numbers for all kernels."""
 
 from npformer.backend import get_backend
+from npformer.check.cases.case import shaken
 from npformer.models import Transformer, TransformerConfig
-from npformer.proof.case import shaken
 
 
 def small_model(kernels, dtype="float64", encoders=1, decoders=1, **changes):

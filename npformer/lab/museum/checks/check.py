@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from npformer.backend import Backend
+from npformer.check.remembered import remembered_bits
 from npformer.models import TransformerConfig
-from npformer.proof.remembered import remembered_bits
 from npformer.typing import HostArray
 
 Value = TypeVar("Value")

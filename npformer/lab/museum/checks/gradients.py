@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from npformer.check import Case, catalogue
+from npformer.check.oracles import COMPLEX_H
+from npformer.check.subject import Subject, Upstream, subject
 from npformer.lab.museum.checks.check import Check, Program
-from npformer.proof import Case, catalogue
-from npformer.proof.oracles import COMPLEX_H
-from npformer.proof.subject import Subject, Upstream, subject
 from npformer.typing import HostArray, HostArrays
 
 TOLERANCE = 1e-9

@@ -11,13 +11,13 @@ from functools import cache, partial
 
 import numpy as np
 
+from npformer.check.cases.case import KEY, Case, model
+from npformer.check.cases.catalogue import catalogue
+from npformer.check.claims.identities import IDENTITIES, Identity
+from npformer.check.claims.invariants import INVARIANTS, Invariant
+from npformer.check.claims.invariants.probe import Probe
 from npformer.lab.museum.checks.check import Check, Program, small_config
 from npformer.models import Transformer
-from npformer.proof.case import KEY, Case, model
-from npformer.proof.catalogue import catalogue
-from npformer.proof.identities import IDENTITIES, Identity
-from npformer.proof.invariants import INVARIANTS, Invariant
-from npformer.proof.invariants.probe import Probe
 
 
 def proof_checks() -> Iterator[Check]:

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import Backend
+from npformer.check.cases.catalogue import SRC
 from npformer.data import SequenceTask
 from npformer.lab.museum.checks.check import TGT_IN, TGT_OUT, differ, of_backend, small_config
 from npformer.layers import RandomKey
 from npformer.models import Transformer
 from npformer.optim import Adam, WarmupCosine
-from npformer.proof.catalogue import SRC
-from npformer.training import RunDirectory, Trainer, TrainingOptions, TrainStep, load_checkpoint
-from npformer.training.checkpoint import latest_checkpoint
+from npformer.run import RunDirectory, TrainingOptions, load_checkpoint
+from npformer.run.checkpoint import latest_checkpoint
+from npformer.training import Trainer, TrainStep
 from npformer.training.progress import Progress
 
 

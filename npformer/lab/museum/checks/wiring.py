@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import Backend
+from npformer.check.cases.case import shaken
 from npformer.data import Example, Vocabulary, collate
 from npformer.decoding import greedy
 from npformer.lab.museum.checks.check import TGT_IN, differ, of_backend, small_config
 from npformer.lab.museum.checks.plain_transformer import Plain
 from npformer.models import Transformer
-from npformer.proof.case import shaken
 
 #: Sources as long as TGT_IN, so that swapped sides do not crash; the last one is only padding.
 SRC = np.array([[3, 5, 4, 6, 2], [6, 6, 2, 0, 0], [0, 0, 0, 0, 0]])

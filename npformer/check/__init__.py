@@ -1,0 +1,64 @@
+"""Gradient checks against numerical witnesses that are independent of the derivation.
+
+The files in the order in which a user's pair goes through them:
+
+    check                                       the call
+    prepared, inputs, subject                   what is checked, and the target of the check
+    one_point, look                             the check at one point
+    oracles, sweep, fitness, jitter, regions    the witnesses
+    judge, vacuity                              the verdict
+    behaviour, repeats                          what else a backward owes
+    report                                      the table
+
+``diagnosis`` and ``repairs`` say why a gradient is wrong, ``precision`` judges float32 and less, ``adapters`` takes
+users' classes and files, ``claims`` holds identities and invariants, ``cases`` npformer's own cases.
+
+Claims about a whole model are imported when they are first asked for: a gradient check needs none of them.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from npformer.check.adapters.stateful import from_object
+from npformer.check.cases.case import Case
+from npformer.check.cases.catalogue import catalogue
+from npformer.check.check import gradcheck
+from npformer.check.report import Report, Row
+from npformer.errors import GradientError
+
+if TYPE_CHECKING:
+    from npformer.check.claims.identities import IDENTITIES, prove
+    from npformer.check.claims.invariants import INVARIANTS, ClaimResult, ClaimResults, certify
+    from npformer.check.precision.budget import against_float64
+else:
+    _HOMES = {
+        "claims.identities": ("IDENTITIES", "prove"),
+        "claims.invariants": ("INVARIANTS", "ClaimResult", "ClaimResults", "certify"),
+        "precision.budget": ("against_float64",),
+    }
+
+    def __getattr__(name):
+        """Import a claim's name on first use, and keep it."""
+        home = next((home for home, names in _HOMES.items() if name in names), None)
+        if home is None:
+            raise AttributeError(f"module 'npformer.check' has no attribute {name!r}")
+        globals()[name] = found = getattr(import_module(f"npformer.check.{home}"), name)
+        return found
+
+
+__all__ = [
+    "IDENTITIES",
+    "INVARIANTS",
+    "Case",
+    "ClaimResult",
+    "ClaimResults",
+    "GradientError",
+    "Report",
+    "Row",
+    "against_float64",
+    "catalogue",
+    "certify",
+    "from_object",
+    "gradcheck",
+    "prove",
+]

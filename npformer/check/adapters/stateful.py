@@ -1,0 +1,144 @@
+"""Adapts classes that store their cache on themselves for gradient checks.
+
+    class Dense:
+        def forward(self, x):  self.x = x; return x @ self.W + self.b
+        def backward(self, dy):  self.dW = self.x.T @ dy; self.db = dy.sum(0); return dy @ self.W.T
+
+    npf.gradcheck(npf.from_object(Dense(3, 4)), x)
+
+Every evaluation runs on a new copy of the original object, so state that a forward leaves in it (a cache, a
+running mean, a generator's state) does not reach the next one. The check's numbers replace a
+parameter's array wherever the copy holds it, for example in both ``self.W`` and ``self.params[0]``. A second backward
+starts from what the first one left, but for parameters, which may be updated, and gradients, which may be added to.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.check.adapters.conventions import Path, dotted, find, found_at, others_read, path_of
+from npformer.check.checkable import Checkable, Value, is_inexact
+from npformer.errors import ConfigError
+
+
+def from_object(target: Any, *, parameters: Mapping[str, str | None] | None = None) -> Checkable:
+    """Wrap an object with ``y = forward(x)`` and ``dx = backward(dy)`` for ``npf.gradcheck``; it is not changed.
+
+    Parameters are found by the names of their gradients: W with dW, d_W, grad_W, W_grad, gradW or W_gradient; W with
+    arrays W.data (or value) and W.grad; dicts or lists params with grads. So are those of objects inside that
+    have forward and backward, also in lists and dicts, under names such as ``layers.0.W``.
+    parameters: place of a parameter -> place of its gradient, before what is found: ``{"W": "gradient_of_W"}``,
+    ``{"layers.0.W": "layers.0.update"}``; None instead of a gradient's place: this array is no parameter.
+    backward returns the gradients of the float inputs, one or a tuple, or None if there are no float inputs. If
+    it takes no dy, as for a loss, its gradients are multiplied by dy.
+
+    Notes say what was taken for what. Raises ConfigError for a class in place of an object, for methods of another
+    form, and for a parameter without a place for its gradient; an array that forward reads and only __init__ writes
+    counts as a parameter.
+    """
+    forward = getattr(target, "forward", target.__call__ if callable(target) else None)
+    if isinstance(target, type) or not callable(forward) or not callable(getattr(target, "backward", None)):
+        kind = f"the class {target.__name__}" if isinstance(target, type) else f"one of type {type(target).__name__}"
+        raise ConfigError(f"from_object: expected an object with the methods forward and backward, got {kind}")
+    run = _Run(copy.deepcopy(target), parameters or {})
+    values = {place.name: place.value for place in run.places}
+    return Checkable(type(target).__name__, run.forward, run.backward, values, forward, 0, target, run.notes)
+
+
+class _Place(NamedTuple):
+    """A parameter: the places of its array and of its gradient in the object."""
+
+    name: str
+    array: Path
+    gradient: Path
+    value: Value
+
+
+class _Run:
+    """The object as a forward and a backward without state."""
+
+    def __init__(self, pristine: Any, given: Mapping[str, str | None]) -> None:
+        self._pristine, self._takes_dy = pristine, _takes_dy(pristine.backward)
+        places = {
+            path_of(pristine, name): None if place is None else path_of(pristine, place)
+            for name, place in given.items()
+        }
+        self.places: list[_Place] = []
+        for array, gradient in find(pristine, places):
+            numbers = found_at(pristine, array)
+            if not isinstance(numbers, np.ndarray) or not is_inexact(numbers):
+                raise ConfigError(f"{dotted(array)}: expected a float array of NumPy's, got {type(numbers).__name__}")
+            self.places.append(_Place(dotted(array), array, gradient, Value(numbers)))
+        taken = [f"{place.name} with its gradient {dotted(place.gradient)}" for place in self.places]
+        others = others_read(pristine, [path for place in self.places for path in (place.array, place.gradient)])
+        self.notes = [f"parameters: {', '.join(taken)}"] if taken else []
+        self.notes += [f"taken as no parameters, so unchecked: {', '.join(others)}"] if others else []
+
+    def forward(self, *inputs: Any, **options: Any) -> tuple[Any, Any]:
+        twin = self._copy(self._pristine)
+        with _draws_from(0):
+            return getattr(twin, "forward", twin)(*inputs, **options), SimpleNamespace(twin=twin, passes=0)
+
+    def backward(self, dy: Any, used: Any) -> Any:
+        """The gradients from the object's backward; gradients of parameters are added to their arrays."""
+        twin = used.twin = self._copy(used.twin) if used.passes else used.twin
+        used.passes += 1
+        with _draws_from(used.passes):
+            found = twin.backward(dy) if self._takes_dy else twin.backward()
+        scale = 1.0 if self._takes_dy else dy
+        for place in self.places:
+            gradient = found_at(twin, place.gradient)
+            if gradient is None:
+                raise ConfigError(
+                    f"{place.name}: expected its gradient in {dotted(place.gradient)} after backward, found nothing "
+                    f'there; from_object(…, parameters={{"{place.name}": "PLACE"}}) names another place'
+                )
+            place.value.add(np.asarray(scale * np.asarray(gradient)))
+        if found is None:
+            return None
+        several = isinstance(found, tuple | list)
+        return tuple(scale * np.asarray(g) for g in found) if several else scale * np.asarray(found)
+
+    def _copy(self, target: Any) -> Any:
+        """A copy of the object, with the check's numbers as its parameters and with zeros as its gradients."""
+        memo: dict[int, Any] = {}  # deepcopy takes from it, for every place that holds the same array
+        for place in self.places:
+            memo[id(found_at(target, place.array))] = np.array(place.value.data)
+            old = found_at(target, place.gradient)
+            if isinstance(old, np.ndarray | np.generic):
+                memo[id(old)] = np.zeros_like(old, place.value.data.dtype)[() if isinstance(old, np.generic) else ...]
+        return copy.deepcopy(target, memo)
+
+
+def _takes_dy(backward: Callable[..., Any]) -> bool:
+    """Whether backward takes an upstream gradient. Raises ConfigError if it needs more than that."""
+    try:
+        known = inspect.signature(backward).parameters.values()
+    except (TypeError, ValueError):  # of a function in C
+        return True
+    needed = [p.name for p in known if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    if len(needed) > 1:
+        raise ConfigError(
+            f"backward: expected backward(dy), got one that also needs {', '.join(needed[1:])}; give these "
+            "defaults, "
+            "or check a pair of functions that call it: npf.gradcheck((forward, backward), x)"
+        )
+    return any(p.kind is not p.VAR_KEYWORD and p.kind is not p.KEYWORD_ONLY for p in known)
+
+
+@contextmanager
+def _draws_from(seed: int) -> Iterator[None]:
+    """Within this context NumPy's global generator starts from a seed; its state is restored afterwards."""
+    before = np.random.get_state()
+    np.random.seed(seed)
+    try:
+        yield
+    finally:
+        np.random.set_state(before)

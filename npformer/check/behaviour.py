@@ -1,0 +1,235 @@
+"""Requirements on a backward beyond right numbers at one point; each violation is a *problem*.
+
+    deterministic      the same inputs give the same outputs, and the same gradients (``repeats.py``)
+    pure               inputs, upstream gradient and cache are unchanged afterwards
+    linear             backward is a linear map of dy: B(p + q) = B(p) + B(q)
+    layout             a dy with gaps, in Fortran order or broadcast gives the same result as in C order
+
+Branches that were never entered, and inputs that are passed on unchecked, are *notes*: the check does not cover them.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import pickle
+import sys
+import tokenize
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import CodeType, FrameType, FunctionType
+from typing import Any
+
+import numpy as np
+
+from npformer.backend import Pair
+from npformer.check.checkable import Checkable, tree_of
+from npformer.check.measures import apart, max_abs, with_gaps
+from npformer.check.repeats import MOST_RUNS, Repeats
+from npformer.check.subject import PairSubject, Subject, Upstream
+from npformer.typing import HostArray, HostArrays, Tensors
+
+#: Of the largest entry: two backward passes that differ by more count as different.
+ALIKE = 1e-9
+
+
+def problems(
+    checked: Subject, upstreams: Sequence[Upstream], gradients: Tensors, u: float, repeats: Repeats | None = None
+) -> list[str]:
+    """Problems other than the gradient; gradients, and repeats, to which runs are added: for upstreams[0]."""
+    alike = max(ALIKE, 64 * u)
+    repeats = repeats or Repeats(checked, upstreams[0], gradients, alike)
+    found = _not_deterministic(checked, gradients, repeats)
+    if found or not all(np.all(np.isfinite(gradient)) for gradient in gradients.values()):
+        return found  # nothing else can be checked
+    found = _not_pure(checked, upstreams[0], gradients, alike, repeats)
+    if found or repeats.faulty:
+        return found + repeats.problems  # the next checks would report the same again
+    for _ in range(2):  # once more if runs turn out to differ
+        alike = max(alike, 8 * repeats.noise)
+        found = _not_linear(checked, upstreams, gradients, alike) or _by_layout(checked, upstreams[0], gradients, alike)
+        repeats.run(MOST_RUNS if found else 0)
+        if 8 * repeats.noise <= alike:
+            break
+    return repeats.problems or found
+
+
+def _not_deterministic(checked: Subject, gradients: Tensors, repeats: Repeats) -> list[str]:
+    first, second = checked.outputs({}), checked.outputs({})
+    spread = max((apart(a, b) / (_size(a) or 1.0) for a, b in zip(first, second, strict=True)), default=0.0)
+    if spread == 0:
+        return []
+    repeats.faulty |= gradients.keys() if spread > repeats.rounding else set()
+    return [
+        f"forward is not deterministic: two calls at the same inputs differ by {spread:.1e} of the largest "
+        "output; fix its seed, or pass what it draws as an input"
+    ]
+
+
+def _not_pure(checked: Subject, upstream: Upstream, gradients: Tensors, alike: float, repeats: Repeats) -> list[str]:
+    found = []
+    second: list[HostArrays] = []
+
+    def watch(placed: Sequence[Any], dy: Upstream, again: Callable[[], HostArrays]) -> None:
+        changed = checked.inputs.changed(placed, checked.tensors)
+        if changed:
+            found.append(f"forward or backward changes its input {', '.join(changed)}; work on a copy")
+        if any(not np.array_equal(a, b, equal_nan=True) for a, b in zip(dy, upstream, strict=True)):
+            found.append("backward changes dy, the upstream gradient, which other code still needs; work on a copy")
+        target = getattr(checked, "target", None)
+        if found or not isinstance(target, Checkable | Pair):
+            return
+        try:
+            second.append(again())
+        except Exception as error:
+            if isinstance(target, Checkable) and "inplace operation" not in str(error):
+                return  # other code than pairs may free its cache
+            found.append(f"a second backward with the same cache fails: {type(error).__name__}: {error}")
+
+    repeats.once(watch)
+    worst, off = _worst(gradients, second[0], _sizes(gradients, alike)) if second else ("", 0.0)
+    if off > alike:
+        repeats.run()
+        if not repeats.faulty and off > 8 * repeats.noise:
+            is_other = isinstance(getattr(checked, "target", None), Checkable)
+            is_seen = not is_other and _changes_cache(checked, upstream)
+            cause = ": backward changes its cache" + " or draws random numbers anew" * is_other
+            cause *= is_other or is_seen
+            found.append(
+                f"a second backward with the same cache gives another gradient of {worst} "
+                f"({off:.1e} of its size away){cause}"
+            )
+    return found
+
+
+def _changes_cache(pair: Any, upstream: Upstream) -> bool:
+    """Whether one backward is seen to change a fresh cache; False if that cannot be pickled."""
+    dy, cache = pair.call(upstream)
+    with suppress(Exception):
+        before = pickle.dumps(cache)
+        pair.target.backward(dy, cache)
+        return pickle.dumps(cache) != before
+    return False
+
+
+def _not_linear(checked: Subject, upstreams: Sequence[Upstream], gradients: Tensors, alike: float) -> list[str]:
+    if len(upstreams) < 2:
+        return []
+    p, q = upstreams[0], upstreams[1]
+    of_q = checked.gradients(q)
+    of_sum = checked.gradients(tuple(a + b for a, b in zip(p, q, strict=True)))
+    expected = {name: gradients[name] + of_q[name] for name in gradients}
+    size = {name: max(one, other) for (name, one), other in zip(
+        _sizes(gradients, alike).items(), _sizes(of_q, alike).values(), strict=True)}  # fmt: skip
+    worst, off = _worst(expected, of_sum, size)
+    if off <= alike:
+        return []
+    return [
+        f"backward is not linear in dy: its gradient of {worst} for p + q differs from those for p and q together "
+        f"by {off:.1e} of its size"
+    ]
+
+
+def _by_layout(checked: Subject, upstream: Upstream, gradients: Tensors, alike: float) -> list[str]:
+    spread, turned = tuple(map(with_gaps, upstream)), tuple(np.array(r, order="F") for r in upstream)
+    found = _differs(checked, spread, gradients, alike, "with gaps between its elements (not contiguous)")
+    found = found or _differs(checked, turned, gradients, alike, "in Fortran order, as a transposed array is")
+    if found:
+        return found
+    thin = tuple(np.asarray(r[:1]) if r.ndim else r for r in upstream)
+    broadcast = tuple(np.broadcast_to(part, r.shape) for part, r in zip(thin, upstream, strict=True))
+    expected = checked.gradients(tuple(np.array(part) for part in broadcast))
+    floor = max(_sizes(gradients, alike).values(), default=0.0)  # equal rows may cancel to 0 except for rounding
+    return _differs(checked, broadcast, expected, alike, "that is broadcast (stride 0, read-only)", floor)
+
+
+def _differs(
+    checked: Subject, upstream: Upstream, expected: Tensors, alike: float, what: str, floor: float = 0.0
+) -> list[str]:
+    try:
+        found = checked.gradients(upstream)
+    except Exception as error:
+        return [f"backward fails for a dy {what}: {type(error).__name__}: {error}"]
+    worst, off = _worst(expected, found, _sizes(expected, alike), floor)
+    if off > alike:
+        return [f"backward gives another gradient of {worst} for a dy {what}, {off:.1e} of its size away"]
+    return []
+
+
+def _worst(expected: Tensors, found: Tensors, size: Mapping[str, float], floor: float = 0.0) -> tuple[str, float]:
+    """The tensor with the largest difference between two sets of gradients, relative to its size or the floor."""
+    largest = max(floor, *size.values())
+    worst, most = "", 0.0
+    for name, gradient in expected.items():
+        scale = max(size[name], 1e-3 * largest) or 1.0
+        off = apart(gradient, found[name]) / scale
+        if off > most:
+            worst, most = name, off
+    return worst, most
+
+
+def _sizes(gradients: Tensors, alike: float) -> dict[str, float]:
+    """The largest entry of each tensor; in low precision of all: one that cancels to 0 has the rounding of others."""
+    sizes = {name: _size(gradient) for name, gradient in gradients.items()}
+    return sizes if alike <= ALIKE else dict.fromkeys(sizes, max(sizes.values(), default=0.0))
+
+
+def _size(x: HostArray) -> float:
+    return max_abs(x) if np.all(np.isfinite(x)) else 0.0
+
+
+def notes(checked: Subject) -> list[str]:
+    """Notes on what the check does not cover."""
+    passed_on = checked.inputs.unchecked
+    found = [f"passed on unchecked: {', '.join(passed_on)}"] if passed_on else []
+    found += getattr(getattr(checked, "target", None), "notes", [])
+    branches = _not_entered(checked)
+    if branches:
+        found.append(f"not entered at this point, so not checked: {', '.join(branches)}")
+    return found
+
+
+def _not_entered(checked: Subject) -> list[str]:
+    """Branches of a user's forward in which no line ran: "forward, line 12"."""
+    function = inspect.unwrap(checked.target.forward) if isinstance(checked, PairSubject) else None
+    if not isinstance(function, FunctionType) or (function.__module__ or "").partition(".")[0] == "npformer":
+        return []
+    try:
+        tree, first = tree_of(function)
+    except (OSError, SyntaxError, TypeError, tokenize.TokenError):
+        return []  # no source, or part of a line
+    blocks = [
+        range(block[0].lineno + first - 1, (block[-1].end_lineno or block[-1].lineno) + first)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If | ast.For | ast.While)
+        for block in (node.body, node.orelse)
+        if block
+    ]
+    if not blocks:
+        return []
+    ran = _lines_run(function.__code__, lambda: checked.outputs({}))
+    file = Path(function.__code__.co_filename).name
+    missed = sorted({lines.start for lines in blocks if ran.isdisjoint(lines)})
+    return [f"{function.__name__} ({file}, line {line})" for line in missed]
+
+
+def _lines_run(code: CodeType, call: Callable[[], Any]) -> set[int]:
+    """The lines of the code's file that run during call, in inner functions too. An earlier tracer is restored."""
+    ran = set()
+
+    def of_line(frame: FrameType, event: str, arg: Any) -> Any:
+        if event == "line":
+            ran.add(frame.f_lineno)
+        return of_line
+
+    def of_call(frame: FrameType, event: str, arg: Any) -> Any:
+        return of_line if frame.f_code.co_filename == code.co_filename else None
+
+    before = sys.gettrace()
+    sys.settrace(of_call)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return ran

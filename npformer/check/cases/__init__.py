@@ -1,0 +1,1 @@
+"""npformer's own cases: the catalogue, sample inputs, random draws."""

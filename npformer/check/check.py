@@ -1,0 +1,178 @@
+"""The gradient check: analytic gradients against two independent witnesses, tensor by tensor, entry by entry.
+
+The complex step is used where it is valid (``fitness.py``); differences confirm it, or decide alone, extrapolated
+(``oracles.py``). ``judge.py`` defines what counts as right. A check that could not fail is refused or
+*proves nothing* (``vacuity.py``); other requirements on a backward are checked too (``behaviour.py``). A wrong gradient
+is explained (``diagnosis.py``). Kernels in float32 or less are compared with a reference (``low_precision.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from npformer.backend import Device
+from npformer.check.inputs import is_float
+from npformer.check.judge import TOLERANCE
+from npformer.check.look import How
+from npformer.check.one_point import at_one_point
+from npformer.check.prepared import Constants, prepared
+from npformer.check.remembered import remembered_bits
+from npformer.check.report import WRONG, Report, Row
+from npformer.check.subject import name_of
+from npformer.check.vacuity import refuse_wide
+from npformer.errors import ConfigError
+
+#: Around a warp, a vector register or a cache line, and around a block.
+SIZES = (31, 32, 33, 127, 128, 129)
+SAMPLES = 5
+#: Gives inputs: those of a point that it draws, and those of a size.
+Sample = Callable[[np.random.Generator], Sequence[Any]]
+Sized = Callable[[int], Sequence[Any]]
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+def gradcheck(
+    target: Any,
+    *inputs: Any,
+    name: str | None = None,
+    names: Sequence[str] | None = None,
+    seed: int = 0,
+    elementwise: bool | None = None,
+    complex_step: bool = True,
+    tolerance: float = TOLERANCE,
+    reference: Any = None,
+    precision: str | None = None,
+    accumulate: str | None = None,
+    structure: str | Mapping[str, str] | None = None,
+    constant: Constants = (),
+    sample: Callable[[np.random.Generator], Sequence[Any]] | None = None,
+    sizes: Callable[[int], Sequence[Any]] | None = None,
+    allow_length_one: bool = False,
+    explain: bool = True,
+    repeat: int | None = None,
+    device: Device | None = None,
+    **options: Any,
+) -> Report:
+    """Check every gradient of target at these inputs. Returns a Report; target is not changed.
+
+    target: a pair (``npf.Pair`` or a tuple ``(forward, backward)``), or a layer or model, your own
+    included: an object with ``forward(*inputs) -> (y, cache)``, ``backward(dy, cache)`` and, if it has
+    parameters, ``named_parameters()`` yielding (name, object with data and grad). A parameter that is
+    constant (γ = 1, b = 0) is moved a little for the check: a constant hides mistakes.
+    inputs: float arrays, also in lists and dicts, are checked in order against backward's gradients; Python
+    floats if backward returns a gradient for them; everything else is passed on. names: names of the inputs.
+    constant: names or positions of inputs that want no gradient, so that backward may return None for them; so do
+    tensors of PyTorch that require none, beside others that do. options go to forward (``key=``, ``mask=``, …).
+    elementwise: check each element (default for at most 2,000), or random directions, per tensor.
+    complex_step False switches that witness off; if it is invalid for target, it is left out automatically, and the
+    report says so. tolerance: an entry's largest error relative to the largest entry of its tensor, and relative to
+    the terms whose sum it is (the two rules of ``judge.py``).
+    reference: for a kernel in float32, TF32, float16 or bfloat16, a pair or a forward that is right; it runs in
+    float64. For a kernel in float64 it declares another gradient than the derivative: a straight-through estimator's.
+    precision: "float32", "tf32", "float16", "bfloat16" or "float64", if it is not the inputs'. accumulate: what the
+    kernel adds up in (default float32).
+    structure: "symmetric" for inputs of which only one triangle is read, or {name: "symmetric"}.
+    sample: sample(rng) gives inputs at other points, sizes: sizes(n) inputs of size n (31 to 33, 127 to 129).
+    explain False omits the search for the cause of an error. The search takes up to ten seconds, and it changes and
+    runs a wrong pair's backward thousands of times: use explain=False for a backward that writes files.
+    repeat: runs of the backward (at most 2 s), which must agree. None: a few, and 150 if anything hints at a fault.
+    allow_length_one: do not refuse inputs of length 1 along batch or sequence.
+
+    Everything is computed in float64, whatever the dtype of target, except with a reference. Raises ShapeError if
+    backward returns another number of gradients, or gradients of other shapes, than there are float inputs;
+    DTypeError if a gradient is not float64; ConfigError for a tolerance that would accept anything. An error
+    inside target is raised unchanged.
+    """
+    refuse_wide(tolerance)
+    if repeat is not None and repeat < 2:
+        raise ConfigError(f"repeat: expected at least 2 runs of the backward, or None for a few, got {repeat}")
+    how = How(
+        seed, elementwise, complex_step, tolerance, structure, allow_length_one, explain, explain, repeat, device,
+        names, constant, reference, precision, accumulate, options,
+    )  # fmt: skip
+    if how.is_low and (elementwise is False or tolerance != TOLERANCE):
+        raise ConfigError(
+            "reference, precision: expected no tolerance or elementwise=False beside them: each element is judged by "
+            "what the precision explains"
+        )
+    try:
+        with remembered_bits():
+            report = _checked(target, inputs, how, sample, sizes)
+    except Exception as error:
+        raise error.with_traceback(_their_part(error))  # noqa: B904 - it is the same one
+    return replace(report, name=name or name_of(target))
+
+
+def _checked(target: Any, inputs: Sequence[Any], how: How, sample: Sample | None, sizes: Sized | None) -> Report:
+    """Run the check in float64 at all points, or in the target's own precision."""
+    if how.reference is not None and any("bfloat16" in str(getattr(x, "dtype", "")) for x in inputs):
+        how = replace(how, precision=how.precision or "bfloat16")
+    if getattr(target, "for_tensors", None) is not None and any(hasattr(x, "requires_grad") for x in inputs):
+        target = target.for_tensors(inputs, how.precision is not None)
+
+    def check(given: Sequence[Any], how: How) -> Report:
+        ready = prepared(target, given, how.names, how.constant)
+        if not how.is_low:
+            return at_one_point(target, ready, how)
+        from npformer.check.precision.low_precision import (
+            in_low_precision,  # its modules are loaded only if they are needed
+        )
+
+        return _explained(in_low_precision(target, ready, how), target, ready, how)
+
+    report, later = check(inputs, how), replace(how, why=False)  # causes are reported once
+    return _merged(report, [(said, check(given, later)) for said, given in _points(sample, sizes, how.seed)])
+
+
+def _points(sample: Sample | None, sizes: Sized | None, seed: int) -> Iterator[tuple[str, Sequence[Any]]]:
+    """(name, inputs) of each point that sample draws, and of each size."""
+    if sample is not None:
+        for i in range(SAMPLES):
+            yield f"sample {i + 1}", tuple(sample(np.random.default_rng([seed, 6, i])))
+    if sizes is not None:
+        for n in SIZES:
+            yield f"size {n}", tuple(sizes(n))
+
+
+def _merged(report: Report, others: Sequence[tuple[str, Report]]) -> Report:
+    """One report with the worst row of all points for each tensor, which names its point."""
+    rows: dict[str, Row] = {row.tensor: row for row in report.rows}
+    problems, notes = list(report.problems), list(report.notes)
+    for said, other in others:
+        for row in other.rows:
+            if row.tensor not in rows or _gravity(row) > _gravity(rows[row.tensor]):
+                rows[row.tensor] = replace(row, note=f"{row.note}; at {said}" if row.note else f"at {said}")
+        problems += [f"{problem} (at {said})" for problem in other.problems if problem not in report.problems]
+        notes += [note for note in other.notes if note not in notes]
+    return replace(report, rows=tuple(rows.values()), problems=tuple(problems), notes=tuple(notes))
+
+
+def _gravity(row: Row) -> tuple[bool, float]:
+    return not row.ok, row.scaled_error if np.isfinite(row.scaled_error) else np.inf
+
+
+def _explained(report: Report, target: Any, inputs: Sequence[Any], how: How) -> Report:
+    """The report of a kernel of low precision. Wrong rows get a cause if the kernel can run in float64."""
+    wrong = {row.tensor for row in report.rows if row.verdict == WRONG}
+    if not how.why or not wrong or how.precision == "float64":
+        return report
+    exact = [x.astype(np.float64) if isinstance(x, np.ndarray) and is_float(x) else x for x in inputs]
+    try:
+        found = [row for row in at_one_point(target, exact, how).rows if row.verdict == WRONG and row.tensor in wrong]
+    except Exception:  # it computes in its own precision, whatever its inputs
+        return report
+    return report.changed({row.tensor: {"cause": row.cause, "diagnosis": row.diagnosis} for row in found})
+
+
+def _their_part(error: Exception) -> TracebackType | None:
+    """The traceback from the caller's own code on; all of it if it has no such frame."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+        trace = trace.tb_next
+    return trace or error.__traceback__

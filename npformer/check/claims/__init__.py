@@ -1,0 +1,1 @@
+"""Claims about layers and models beyond their gradients: identities and invariants."""

@@ -1,0 +1,74 @@
+"""Invariants: properties of a layer or a model beyond its gradient, each checked by name.
+
+``certify(target, *inputs, **options)`` runs all of them on any pair, layer or model, your own included.
+``INVARIANTS`` holds each by its name, to be run alone: ``INVARIANTS["causality"](layer, x, mask=mask)``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from npformer.backend import Device
+from npformer.check.claims.invariants.bookkeeping import (
+    accumulation,
+    determinism,
+    linear_backward,
+    no_mutation,
+    reuse,
+    shape_and_dtype,
+    used_cache,
+)
+from npformer.check.claims.invariants.invariant import Invariant, opened
+from npformer.check.claims.invariants.result import ClaimResult, ClaimResults, DoesNotApply, Violation
+from npformer.check.claims.invariants.tokens import ignored_tokens, padding_invariance, tying
+from npformer.check.claims.invariants.wiring import batch_order, causality, sequences_alone
+from npformer.check.remembered import remembered_bits
+from npformer.check.subject import name_of
+
+__all__ = [
+    "INVARIANTS",
+    "ClaimResult",
+    "ClaimResults",
+    "DoesNotApply",
+    "Invariant",
+    "Violation",
+    "certify",
+]
+
+#: Every invariant by its name; first those that a gradient cannot show.
+INVARIANTS: dict[str, Invariant] = {
+    one.name: one
+    for one in (
+        causality,
+        padding_invariance,
+        batch_order,
+        sequences_alone,
+        ignored_tokens,
+        tying,
+        determinism,
+        linear_backward,
+        accumulation,
+        reuse,
+        used_cache,
+        no_mutation,
+        shape_and_dtype,
+    )
+}
+
+
+def certify(
+    target: Any, *inputs: Any, name: str | None = None, device: Device | None = None, seed: int = 0, **options: Any
+) -> ClaimResults:
+    """Run every invariant on target at these inputs. Returns ClaimResults; target is not changed.
+
+    target: a pair ``(forward, backward)``, or anything with ``forward(*inputs, **options) -> (y, cache)``,
+    ``backward(dy, cache)`` and, if it has parameters, ``named_parameters()``, as for ``gradcheck``. A model
+    takes (src, tgt_in) token ids; a layer's time axis is the last but one. A layer that is causal by
+    itself says so with an attribute ``causal = True``.
+
+    Everything is computed in float64. An error of forward on these inputs is raised; any later error
+    is a finding.
+    """
+    with remembered_bits(), opened(target, inputs, options, device, seed) as probe:
+        rows = tuple(one.judged(probe) for one in INVARIANTS.values())
+    return ClaimResults(name or name_of(target), rows)

@@ -1,0 +1,243 @@
+"""Tokens that do not count have no effect, and a tied table gets the gradients of all its uses.
+
+Padded positions are filled with finite random numbers of size 1e3, and no bit of anything that counts may
+change. A hidden pair has weight 0, and adding 0·1e3 to a sum does not change it, nor does
+a gradient of 0 at a padded query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from npformer.backend import PLAIN
+from npformer.check.claims.invariants.invariant import invariant
+from npformer.check.claims.invariants.probe import (
+    POISON,
+    Probe,
+    governed,
+    other_tokens,
+    pad_id_of,
+    poisoned,
+    token_inputs,
+    with_steps,
+)
+from npformer.check.claims.invariants.result import DoesNotApply, Violation, gradients_of, same_bits, same_to_rounding
+from npformer.check.claims.invariants.snapshot import restored
+from npformer.typing import HostArray, HostArrays
+
+SMOOTHING = 0.1
+TABLES = ("src_embedding.weight", "tgt_embedding.weight")
+USES = (*TABLES, "generator.weight")  # the uses of a tied table, the output projection last
+USES_OF_ONE = (("embedding.weight", "generator.weight"), ("embedding.weight", "head.weight"))
+
+
+@invariant("padding-invariance", "what stands in padded positions changes no bit of any output or gradient that counts")
+def padding_invariance(probe: Probe) -> Violation | None:
+    """Layers: the masked steps of the inputs are poisoned. Models: the pad row of the embeddings is poisoned."""
+    names = token_inputs(probe)
+    return _padding_of_layer(probe) if names is None else _padding_of_model(probe, *names)
+
+
+def _padding_of_layer(probe: Probe) -> Violation | None:
+    changed: HostArrays = {}
+    queries_hidden: HostArray | None = None
+    for one in governed(probe):
+        if one.mask.key_visible is None:
+            continue
+        hidden = np.logical_not(one.mask.key_visible)
+        if hidden.any():
+            changed |= {name: poisoned(probe.inputs[name], hidden, probe.rng(4)) for name in one.inputs}
+            queries_hidden = hidden if one.is_self else queries_hidden
+    if not changed:
+        raise DoesNotApply("it is given no mask that hides a key of one of its inputs")
+    if queries_hidden is not None and queries_hidden.all():
+        raise DoesNotApply("every position is padding")
+    return _compared(probe, {}, changed, queries_hidden, None)
+
+
+def _padding_of_model(probe: Probe, src: str, tgt: str) -> Violation | None:
+    pad, tables = pad_id_of(probe.target), _embedding_tables(probe)
+    if pad is None or not tables:
+        raise DoesNotApply("it has no pad_id (or config.pad_id), or no parameter called …embedding… of two axes")
+    poison = {name: table.copy() for name, table in tables.items()}
+    for table in poison.values():
+        table[pad] = POISON * probe.rng(4).normal(size=table.shape[1:])
+    tied = getattr(getattr(probe.target, "config", None), "tie_embeddings", False)
+    for source in _sources(np.asarray(probe.inputs[src]), pad):
+        hidden = (source if src == tgt else np.asarray(probe.inputs[tgt])) == pad
+        violation = _compared(probe, {src: source}, poison, hidden, pad if tied else None)
+        if violation is not None:
+            return violation
+    return None
+
+
+def _sources(tokens: HostArray, pad: int) -> Iterator[HostArray]:
+    """The source as given, and with its last sequence emptied: then a query sees nothing but padding."""
+    yield tokens
+    emptied = tokens.copy()
+    emptied[-1] = pad
+    yield emptied
+
+
+def _of_real_tokens(x: HostArray, hidden: HostArray) -> HostArray:
+    """Outputs (B, ..., T, C) with zeros where hidden (B, T); of one (B, C) for a sequence, where its first token is."""
+    return with_steps(x, hidden) if x.ndim > 2 else np.where(hidden[:, :1], 0.0, x)
+
+
+def _embedding_tables(probe: Probe) -> HostArrays:
+    return {
+        name: x for name, x in probe.tensors.items() if name in probe.parameters and "embedding" in name and x.ndim == 2
+    }
+
+
+def _compared(
+    probe: Probe, given: dict[str, Any], poison: HostArrays, hidden: HostArray | None, tied_class: int | None
+) -> Violation | None:
+    """Two runs, with and without poison; padded queries, and the class that shares the pad's row, do not count."""
+
+    def counting(values: HostArrays) -> HostArrays:
+        if hidden is not None:
+            values = {name: _of_real_tokens(x, hidden) for name, x in values.items()}
+        if tied_class is not None:
+            values = {name: np.where(np.arange(x.shape[-1]) == tied_class, 0.0, x) for name, x in values.items()}
+        return values
+
+    upstream = counting(probe.random_upstream(probe.outputs(given)))
+    clean, spoilt = (probe.run(given | more, upstream=upstream) for more in ({}, poison))
+    return same_bits(counting(clean.outputs), counting(spoilt.outputs)) or same_bits(
+        gradients_of(clean.gradients), gradients_of(spoilt.gradients)
+    )
+
+
+@invariant("ignored-tokens", "an ignored target changes neither the loss nor any gradient, nor does one more of them")
+def ignored_tokens(probe: Probe) -> Violation | None:
+    """For the loss as a pair (logits, targets, ignore_index, …), and for a model through its loss."""
+    names = token_inputs(probe)
+    if names is not None:
+        return _of_model(probe, *names)
+    if not {"logits", "targets"} <= probe.inputs.keys():
+        raise DoesNotApply("it is neither a loss of (logits, targets) nor a model of (src, tgt_in)")
+    ignored = probe.inputs.get("ignore_index", 0)
+    if ignored is None:
+        raise DoesNotApply("ignore_index is None: every token counts")
+    targets = np.array(probe.inputs["targets"])
+    if not np.any(targets == ignored):
+        targets[..., -1] = ignored
+    return _of_loss(probe, targets, int(ignored))
+
+
+def _of_loss(probe: Probe, targets: HostArray, ignored: int) -> Violation | None:
+    """dlogits is exactly 0 where ignored; the logits there, and more of such tokens, change nothing."""
+    hidden = (targets == ignored)[..., None]
+    if hidden.all():
+        raise DoesNotApply("every target is ignored")
+    logits = probe.inputs["logits"]
+    run = probe.run({"targets": targets})
+    dlogits = {"gradient of logits": run.gradients["logits"]}
+    at_ignored = {"gradient of logits, ignored tokens": np.where(hidden, run.gradients["logits"], 0.0)}
+    noise = POISON * probe.rng(4).normal(size=logits.shape)
+    spoilt = probe.run({"targets": targets, "logits": np.where(hidden, noise, logits)})
+    more = _one_more(targets, np.full_like(targets, ignored))
+    padded = probe.run({"targets": more, "logits": _one_more(logits, noise, axis=-2)})
+    rest = padded.gradients["logits"][..., :-1, :]
+    return (
+        same_bits({name: np.zeros_like(x) for name, x in at_ignored.items()}, at_ignored)
+        or same_bits(run.outputs, spoilt.outputs)
+        or same_bits(dlogits, {"gradient of logits": spoilt.gradients["logits"]})
+        or same_to_rounding(run.outputs, padded.outputs)
+        or same_to_rounding(dlogits, {"gradient of logits": rest})
+    )
+
+
+def _one_more(x: Any, source: Any, axis: int = -1) -> Any:
+    """x with one more token per sequence, the first of source."""
+    return np.concatenate([x, np.take(source, [0], axis=axis)], axis=axis)
+
+
+def _of_model(probe: Probe, src: str, tgt: str) -> Violation | None:
+    pad = pad_id_of(probe.target)
+    if pad is None:
+        raise DoesNotApply("it has no pad_id (or config.pad_id)")
+    tokens = np.array(probe.inputs[tgt])
+    targets = np.where(tokens == pad, pad, other_tokens(tokens))
+    targets[-1, -1] = pad
+    if np.all(targets == pad):
+        raise DoesNotApply("every target is padding")
+    pair = getattr(probe.target, "ops", PLAIN).cross_entropy
+    changed, options = probe.without_dropout()
+    logits = probe.outputs(changed, options)["output"]
+    if logits.ndim < 3:
+        raise DoesNotApply("it has one target for each sequence, and none is ignored")
+    targets = targets % logits.shape[-1]  # classes may be fewer than tokens
+    loss = Probe(tuple(pair), (logits, targets, pad, SMOOTHING), {}, probe.device, probe.seed)
+    violation = _of_loss(loss, targets, pad)
+    if violation is not None or not _has_room(probe.target, tokens):
+        return violation
+    padding = np.full_like(tokens, pad)
+    pairs = ((tokens, targets), (_one_more(tokens, padding), _one_more(targets, padding)))
+    gradients = [_through_loss(probe, loss, changed | {tgt: inputs}, options, out) for inputs, out in pairs]
+    return same_to_rounding(*gradients)
+
+
+def _has_room(target: Any, tokens: HostArray) -> bool:
+    """Whether a longer target fits: learned positions end at max_seq_len."""
+    length = int(tokens.shape[1])
+    return int(getattr(getattr(target, "config", None), "max_seq_len", length + 1)) > length
+
+
+def _through_loss(
+    probe: Probe, loss: Probe, changed: dict[str, Any], options: dict[str, Any], targets: HostArray
+) -> HostArrays:
+    """Every parameter's gradient of the mean loss."""
+    logits = probe.outputs(changed, options)["output"]
+    one: HostArrays = {"output": np.asarray(1.0)}
+    dlogits = loss.run({"logits": logits, "targets": targets}, upstream=one).gradients["logits"]
+    found = probe.run(changed, options=options, upstream={"output": dlogits}).gradients
+    return gradients_of(found, ", target padded")
+
+
+@invariant("tying", "a tied parameter receives the sum of the gradients of all its uses")
+def tying(probe: Probe) -> Violation | None:
+    """Compared with an untied copy with equal numbers: source table + target table + output projection, transposed."""
+    config = getattr(probe.target, "config", None)
+    if not getattr(config, "tie_embeddings", False):
+        raise DoesNotApply("it has no config.tie_embeddings, or it is False")
+    run, values = probe.run(), probe.tensors
+    twin = _untied_twin(probe.target)
+    with restored(twin):
+        other = Probe(twin, tuple(probe.inputs.values()), probe.options, probe.device, probe.seed)
+        *tables, output = _uses(twin)
+        table = values[tables[0]]
+        uses = dict.fromkeys(tables, table) | {output: table.T}
+        alone = other.run(values | uses, upstream=run.upstream)
+    expected = {name: alone.gradients[name] for name in run.gradients}
+    expected[tables[0]] = sum((alone.gradients[name] for name in tables), start=alone.gradients[output].T)
+    return same_to_rounding(alone.outputs, run.outputs) or same_to_rounding(
+        gradients_of(expected), gradients_of(run.gradients), run.upstream
+    )
+
+
+def _untied_twin(model: Any) -> Any:
+    """A model of the same class and backend that does not tie. Raises DoesNotApply if it cannot be built so."""
+    try:
+        twin = type(model)(replace(model.config, tie_embeddings=False), backend=model.backend)
+    except TypeError as error:
+        raise DoesNotApply(
+            f"an untied twin is built by type(model)(config, backend=…), which raised: {error}"
+        ) from error
+    _uses(twin)
+    return twin
+
+
+def _uses(twin: Any) -> tuple[str, ...]:
+    """The names, in an untied copy, of the parameters that a tied model shares. Raises DoesNotApply without any."""
+    names = dict(twin.named_parameters())
+    for uses in (USES, *USES_OF_ONE):
+        if all(name in names for name in uses):
+            return uses
+    missing = [name for name in USES if name not in names]
+    raise DoesNotApply(f"an untied twin has parameters {', '.join(USES)}; it lacks {', '.join(missing)}")

@@ -1,0 +1,138 @@
+"""Which input may influence which output. A gradient check misses this: a miswired network has right gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from npformer.check.claims.invariants.invariant import invariant
+from npformer.check.claims.invariants.probe import Governed, Probe, governed, other_tokens, taken, token_inputs
+from npformer.check.claims.invariants.result import DoesNotApply, Violation, gradients_of, same_bits, same_to_rounding
+from npformer.functional import AttentionMask
+from npformer.typing import HostArray
+
+
+@invariant("causality", "what comes later changes no bit of the outputs before it")
+def causality(probe: Probe) -> Violation | None:
+    """Change everything from step t on, for each t; outputs that may not see step t keep their bits."""
+    options = _without_batch_statistics(probe)
+    before = probe.outputs(options=options)
+    anything_moved = False
+    for where, changed, rows in _later_changes(probe):
+        after = probe.outputs(changed, options)
+        early = [{name: y[..., :rows, :] for name, y in run.items()} for run in (before, after)]
+        violation = same_bits(*early)
+        if violation is not None:
+            return violation._replace(where=f"{violation.where}, {where} changed")
+        anything_moved = anything_moved or same_bits(before, after) is not None
+    if not anything_moved:
+        raise DoesNotApply("no later step changes any output at all: it would prove nothing")
+    return None
+
+
+def _later_changes(probe: Probe) -> Iterator[tuple[str, dict[str, Any], int]]:
+    """(what is changed, the change, how many outputs must not notice)."""
+    names = token_inputs(probe)
+    if names is not None and (names[0] != names[1] or getattr(probe.target, "causal", False) is True):
+        tokens = np.asarray(probe.inputs[names[1]])
+        for t in range(1, tokens.shape[1]):
+            later = np.arange(tokens.shape[1]) >= t
+            yield f"{names[1]}[:, {t}:]", {names[1]: np.where(later, other_tokens(tokens), tokens)}, t
+        return
+    causal = [one for one in governed(probe) if one.mask.causal]
+    if not causal:
+        raise DoesNotApply("it takes no (src, tgt_in) tokens, is given no causal mask and has no causal = True")
+    for one in causal:
+        yield from _later_steps(probe, one)
+
+
+def _later_steps(probe: Probe, one: Governed) -> Iterator[tuple[str, dict[str, Any], int]]:
+    length = probe.inputs[one.inputs[0]].shape[-2]
+    for t in range(1 + one.mask.query_offset, length):
+        later = (np.arange(length) >= t)[:, None]
+        changed = {
+            name: probe.inputs[name] + later * probe.rng(3).normal(size=probe.inputs[name].shape) for name in one.inputs
+        }
+        yield f"{' and '.join(one.inputs)} from step {t} on", changed, t - one.mask.query_offset
+
+
+def _without_batch_statistics(probe: Probe) -> dict[str, Any]:
+    """The options; for a batch norm in training, where every token affects every other, the options of inference."""
+    if not any(getattr(probe.target, "named_buffers", list)()):
+        return probe.options
+    return probe.without_dropout()[1] | ({"training": False} if "training" in probe.options else {})
+
+
+@invariant("batch-order", "the order of the sequences in a batch does not matter")
+def batch_order(probe: Probe) -> Violation | None:
+    """Rotate the batch: outputs and gradients of inputs rotate, those of parameters stay (to rounding)."""
+    batch, size = batched(probe)
+    rows = np.roll(np.arange(size), 1)
+    changed, options = probe.without_dropout()
+    run = probe.run(changed, options=options)
+    upstream = {name: _rows_of(dy, rows, size) for name, dy in run.upstream.items()}
+    moved, moved_options = _taken_from(probe, batch, rows, changed, options)
+    again = probe.run(moved, options=moved_options, upstream=upstream)
+    expected = {name: _rows_of(y, rows, size) for name, y in run.outputs.items()}
+    rotated = {name: x[rows] if name in batch else x for name, x in run.gradients.items()}
+    return same_to_rounding(expected, again.outputs) or same_to_rounding(
+        gradients_of(rotated), gradients_of(again.gradients), run.upstream
+    )
+
+
+@invariant("sequences-alone", "a batch is its sequences run one by one: outputs side by side, gradients summed")
+def sequences_alone(probe: Probe) -> Violation | None:
+    """Run each sequence as a batch of one; this reveals a gradient divided by the batch size."""
+    if probe.options.get("training") is True:
+        raise DoesNotApply("it normalises by the batch's statistics: by definition no sequence is alone")
+    batch, size = batched(probe)
+    changed, options = probe.without_dropout()
+    run = probe.run(changed, options=options)
+    alone = []
+    for b in range(size):
+        rows = slice(b, b + 1)
+        upstream = {name: dy[rows] for name, dy in run.upstream.items()}
+        one, one_options = _taken_from(probe, batch, rows, changed, options)
+        alone.append(probe.run(one, options=one_options, upstream=upstream))
+    outputs = {name: np.concatenate([one.outputs[name] for one in alone]) for name in run.outputs}
+    gradients = {
+        name: np.concatenate([one.gradients[name] for one in alone])
+        if name in batch
+        else np.sum([one.gradients[name] for one in alone], axis=0)
+        for name in run.gradients
+    }
+    return same_to_rounding(outputs, run.outputs) or same_to_rounding(
+        gradients_of(gradients), gradients_of(run.gradients), run.upstream
+    )
+
+
+def batched(probe: Probe) -> tuple[set[str], int]:
+    """The names of the inputs that have one entry per sequence, and B. Raises DoesNotApply."""
+    if probe.is_pair:
+        raise DoesNotApply("the inputs of a pair do not say which of their axes is the batch")
+    arrays = {name: x for name, x in probe.inputs.items() if hasattr(x, "shape") and len(x.shape) >= 2}
+    size = next(iter(arrays.values())).shape[0] if arrays else 0
+    if size < 2:
+        raise DoesNotApply("it is given a single sequence; give it a batch of at least two")
+    return {name for name, x in arrays.items() if x.shape[0] == size}, size
+
+
+def _taken_from(
+    probe: Probe, batch: set[str], rows: Any, changed: dict[str, Any], options: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Inputs and options of some sequences of the batch."""
+    inputs = {name: taken(probe.inputs[name], rows) for name in batch}
+    masks = {name: taken(x, rows) for name, x in probe.inputs.items() if isinstance(x, AttentionMask)}
+    some = {name: taken(x, rows) if _speaks_of_batch(x) else x for name, x in options.items()}
+    return changed | inputs | masks, some
+
+
+def _speaks_of_batch(x: Any) -> bool:
+    """Whether an option has an entry for each sequence: a mask, or an array (B, T)."""
+    return isinstance(x, AttentionMask) or getattr(x, "ndim", 0) == 2
+
+
+def _rows_of(y: HostArray, rows: Any, size: int) -> HostArray:
+    return y[rows] if y.ndim and y.shape[0] == size else y

@@ -1,0 +1,146 @@
+"""Facts about a check's target that may explain a wrong gradient."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from types import MethodType
+from typing import Any
+
+import numpy as np
+
+from npformer import functional
+from npformer.check.checkable import unpacked
+from npformer.check.diagnosis.mutants import Mutant, mutants, nested_mutants
+from npformer.check.diagnosis.patterns import Clues
+from npformer.check.in_float64 import attributes
+from npformer.check.subject import LayerSubject, PairSubject, Subject, Upstream, name_of, subject
+from npformer.functional import AttentionMask, Draw
+from npformer.functional.dropout import dropout_threshold
+from npformer.layers import Layer, RandomKey
+from npformer.typing import HostArrays
+
+#: More wrong versions of an operation's backward, by its name: the museum's bugs, if npformer is imported as a whole.
+EXPLANATIONS: list[Callable[[str], Sequence[Mutant]]] = []
+
+
+def clues_of(target: Any, inputs: Sequence[Any], options: Mapping[str, Any]) -> Clues:
+    """Sizes, tokens, masks and heads, as far as they appear in inputs, options and the target's attributes."""
+    given = [*inputs, *unpacked(options).values()]
+    tokens = next((np.asarray(x) for x in given if isinstance(x, np.ndarray) and x.dtype.kind in "iu"), None)
+    masks = (x.key_visible for x in given if isinstance(x, AttentionMask) and x.key_visible is not None)
+    return Clues(
+        sizes=_sizes(given, target),
+        tokens=tokens,
+        key_visible=next((np.asarray(mask) for mask in masks if isinstance(mask, np.ndarray)), None),
+        num_heads=getattr(target, "num_heads", None),
+        target=target,
+        inputs=inputs,
+        options=options,
+    )
+
+
+def with_reference(clues: Clues, checked: Subject, upstream: Upstream) -> Clues:
+    """The clues, with mistakes of npformer's own code if the checked code replaces it."""
+    if isinstance(checked, PairSubject):
+        return _with_pair(clues, checked, upstream)
+    return _with_parents(clues, checked, upstream)
+
+
+def _with_pair(clues: Clues, checked: PairSubject, upstream: Upstream) -> Clues:
+    """For a pair whose forward has the name of one of npformer's and computes the same."""
+    op = name_of(checked.target)
+    forward = getattr(functional, f"{op}_forward", None)
+    backward = getattr(functional, f"{op}_backward", None)
+    if forward is None or backward is None:
+        return clues
+
+    def ours(backward: Any) -> PairSubject | LayerSubject:
+        return subject((forward, backward), clues.inputs, dict(clues.options), None)
+
+    def rerun(mutant: Mutant) -> HostArrays:
+        found = ours(mutant.build).gradients(upstream)
+        return dict(zip(checked.tensors, found.values(), strict=True))
+
+    try:
+        same = all(
+            own.shape == theirs.shape and np.allclose(own, theirs, rtol=1e-9, atol=1e-12)
+            for own, theirs in zip(ours(backward).outputs({}), checked.outputs({}), strict=True)
+        )
+    except Exception:
+        return clues  # another operation with the same name
+    mistakes = [*nested_mutants(backward), *(mutant for more in EXPLANATIONS for mutant in more(op))]
+    return (
+        replace(clues, mistakes=mistakes, rerun=rerun, is_theirs=_is_theirs(checked.target.backward)) if same else clues
+    )
+
+
+def _with_parents(clues: Clues, checked: Subject, upstream: Upstream) -> Clues:
+    """For a layer with a class that derives from one of npformer's and overrides a method named …backward.
+
+    The override may differ where npformer's backward calls another one, so the mistakes of all of them are tried.
+    """
+    #: For each mutant: layers, the names of their methods, and the functions that replace these.
+    places: dict[int, list[tuple[Layer, str, Callable[..., Any]]]] = {}
+    mistakes, is_theirs = [], False
+    for kind in dict.fromkeys(map(type, all_layers(clues.target))):
+        parent = next(base for base in kind.__mro__ if base.__module__.startswith("npformer."))
+        ours = {name: getattr(parent, name) for name in dir(parent) if name.endswith("backward")}
+        theirs = {name: method for name, method in ours.items() if getattr(kind, name) is not method}
+        layers = [layer for layer in all_layers(clues.target) if type(layer) is kind]
+        is_theirs |= any(_is_theirs(getattr(kind, name)) for name in theirs)
+        for name, method in ours.items() if theirs else ():
+            for mutant in mutants(method):
+                instead = theirs | {name: mutant.build}
+                places[id(mutant)] = [(layer, each, instead[each]) for layer in layers for each in instead]
+                mistakes.append(mutant)
+
+    def rerun(mutant: Mutant) -> HostArrays:
+        with ExitStack() as stack:
+            for layer, name, function in places[id(mutant)]:
+                stack.enter_context(attributes(layer, **{name: MethodType(function, layer)}))
+            return checked.gradients(upstream)
+
+    return replace(clues, mistakes=mistakes, rerun=rerun, is_theirs=is_theirs)
+
+
+def _is_theirs(function: Any) -> bool:
+    """Whether a function is not defined in npformer."""
+    return not str(getattr(function, "__module__", "")).startswith("npformer.")
+
+
+def all_layers(target: Any) -> list[Layer]:
+    """A layer and all layers in it, each once; empty for anything else."""
+    return list(dict.fromkeys(target.all_layers())) if isinstance(target, Layer) else []
+
+
+def _sizes(given: Sequence[Any], target: Any) -> dict[str, float]:
+    """Named numbers that a wrong factor may equal, from the first float array, tokens and the target's attributes."""
+    sizes: dict[str, float] = {}
+    arrays = [x for x in given if getattr(x, "ndim", 0) in (2, 3, 4)]
+    tokens = [("BT", x.shape) for x in arrays if x.ndim == 2 and str(x.dtype).startswith("int")]
+    floats = [({2: "NC", 3: "BTC", 4: "BHTD"}[x.ndim], x.shape) for x in arrays if "float" in str(x.dtype)]
+    for letters, shape in [*floats[:1], *tokens[:1]]:
+        for letter, length in zip(letters, shape, strict=True):
+            sizes.setdefault(letter, float(length))
+    if len(floats) > 1 and len(floats[1][1]) > 2:  # keys, or a memory
+        sizes.setdefault("S", float(floats[1][1][-2]))
+    for letter, name in (("H", "num_heads"), ("C", "d_model"), ("F", "d_ff")):
+        length = getattr(target, name, None)
+        if isinstance(length, int):
+            sizes.setdefault(letter, float(length))
+    if "H" in sizes and "C" in sizes:
+        sizes.setdefault("D", sizes["C"] / sizes["H"])
+    sizes = {letter: size for letter, size in sizes.items() if size > 1}
+    sizes |= {f"√{letter}": math.sqrt(sizes[letter]) for letter in "CD" if letter in sizes}
+    return sizes | _dropout_scale(given, target)
+
+
+def _dropout_scale(given: Sequence[Any], target: Any) -> dict[str, float]:
+    """1/(1−p) of active dropout: from an operation's draw, or from a layer's rate if there is a key."""
+    rates = [x.rate for x in given if isinstance(x, Draw)]
+    if any(isinstance(x, RandomKey) for x in given):
+        rates += [rate for name in ("dropout", "rate") if isinstance(rate := getattr(target, name, None), float)]
+    return {"1/(1−p)": dropout_threshold(rates[0])[1]} if rates and rates[0] > 0 else {}

@@ -1,0 +1,248 @@
+"""Explains a wrong gradient by the pattern of its error.
+
+Two sources. If npformer has the operation, the single-mistake versions of its own backward are tried:
+one that gives exactly the same wrong numbers for every input *is* the explanation. Its line is named only if the
+checked code is npformer's own; a user's code has other lines, which ``repairs`` looks for. Otherwise the tensor
+itself is examined: a constant ratio (and the number of the problem that it equals), a transposition, an axis summed
+once too often, an error only at masked, repeated, first or last positions, one head's columns in another's place, or
+another tensor's gradient.
+
+A diagnosis that fits no pattern is *unknown*: better than a guess.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.check.diagnosis.mutants import Mutant
+from npformer.check.measures import NEGLIGIBLE, largest, max_abs
+from npformer.typing import HostArray, HostArrays, Tensors
+
+#: Two gradients are the same explanation if they agree to this, relative to the larger one's size.
+AGREES = 1e-7
+
+
+class Diagnosis(NamedTuple):
+    """Why a tensor's gradient is wrong: a short label, and a sentence."""
+
+    cause: str
+    text: str
+    is_borrowed: bool = False  # in the terms of npformer's backward, which the checked code replaces
+
+
+UNKNOWN = Diagnosis("unknown", "no known pattern fits")
+
+
+@dataclass(frozen=True)
+class Clues:
+    """Facts about the problem, all optional.
+
+    sizes: named numbers that a wrong factor may equal, {"B": 4, "√D": 2.0, …}. tokens: ids (B, T) that
+    picked rows of a table. key_visible: (B, S), False where padded. num_heads: H. mistakes: single-mistake
+    versions of npformer's own backward; rerun(mutant) returns the gradients of one on the check's inputs.
+    target: the checked object; inputs and options: of its forward. is_theirs: the checked code is a user's, not
+    npformer's own.
+    """
+
+    sizes: Mapping[str, float] = field(default_factory=dict)
+    tokens: HostArray | None = None
+    key_visible: HostArray | None = None
+    num_heads: int | None = None
+    mistakes: Sequence[Mutant] = ()
+    rerun: Callable[[Mutant], HostArrays] | None = None
+    target: Any = None
+    inputs: Sequence[Any] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    is_theirs: bool = False
+
+
+def is_vague(found: Diagnosis | None) -> bool:
+    """Whether a diagnosis leaves open what to change: it tells the error's place or size, or another code's term."""
+    if found is None or found == UNKNOWN or found.is_borrowed:
+        return True
+    label, _, name = found.cause.partition("scaled by ")
+    is_digits = name and "=" not in name and name not in ("2", "1/2")
+    return bool(is_digits) or label.startswith(
+        ("wrong at", "zero in places", "term missing", "not zero", "axis summed")
+    )
+
+
+def diagnose(claimed: Tensors, truth: Tensors, clues: Clues | None = None) -> dict[str, Diagnosis]:
+    """A Diagnosis for every tensor whose claimed gradient is not the true one; both by name, same shapes."""
+    clues = clues or Clues()
+    floor = NEGLIGIBLE * largest(truth.values())
+    wrong = [name for name in claimed if not _agree(claimed[name], truth[name], max(max_abs(truth[name]), floor))]
+    if not wrong:
+        return {}
+    mutant = explaining_mutant(claimed, clues)
+    if mutant is not None:
+        text = mutant.beside() if clues.is_theirs else mutant.describe()
+        return {name: Diagnosis(mutant.operator, text, clues.is_theirs) for name in wrong}
+    # A tensor that is zero except for rounding, such as the gradient of the keys' bias, counts as zeros.
+    plain = {name: np.zeros_like(n) if max_abs(n) <= AGREES * floor else n for name, n in truth.items()}
+    diagnoses = {name: by_pattern(claimed[name], plain[name], clues) for name in wrong}
+    for x, y in combinations(wrong, 2):
+        if all(_agree(claimed[a], truth[b], max_abs(truth[b])) for a, b in ((x, y), (y, x))):
+            diagnoses |= {x: _swapped(y), y: _swapped(x)}
+    return diagnoses
+
+
+def _swapped(other: str) -> Diagnosis:
+    return Diagnosis("swapped outputs", f"it is the gradient of {other}, and that is this one's: return them in order")
+
+
+def explaining_mutant(claimed: Tensors, clues: Clues) -> Mutant | None:
+    """The single mistake in the reference backward that gives exactly these gradients, if there is one."""
+    if clues.rerun is None:
+        return None
+    floor = NEGLIGIBLE * largest(claimed.values())
+    # A mean that is 0 because of a forgotten factor is better explained as a forgotten mean.
+    for mutant in sorted(clues.mistakes, key=lambda mutant: mutant.operator != "drop a term"):
+        try:
+            with np.errstate(all="ignore"):
+                found = clues.rerun(mutant)
+        except Exception:
+            continue
+        if all(
+            name in found and _agree(found[name], claimed[name], max(max_abs(claimed[name]), floor)) for name in claimed
+        ):
+            return mutant
+    return None
+
+
+def by_pattern(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis:
+    """Explain the error of one tensor: a is the claimed gradient, n the true one."""
+    if not np.all(np.isfinite(a)):
+        return Diagnosis("not finite", f"{int(np.sum(~np.isfinite(a)))} of {a.size} entries are NaN or infinite")
+    if max_abs(a) == 0:
+        return Diagnosis("zero", "it is zero everywhere, where it should not be")
+    for reader in (_ratio, _transposition, _place, _axis, _heads):
+        found = reader(a, n, clues)
+        if found is not None:
+            return found
+    return UNKNOWN
+
+
+def _ratio(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
+    """a = c·n for one number c."""
+    square = float(np.sum(n * n))
+    if square == 0:
+        return Diagnosis("not zero", "it should be zero everywhere, and is not")
+    factor = float(np.sum(a * n)) / square
+    if n.size < 2 or abs(factor - 1) <= 10 * AGREES or not _agree(a, factor * n, max_abs(a)):
+        return None
+    name = name_of(factor, clues.sizes)
+    if name == "−1":
+        return Diagnosis("sign", "it has the opposite sign everywhere")
+    perhaps = ""
+    if " = " in name and round(factor) in (3, 4) and factor > 2.5:  # a literal of the code, as likely as a size
+        name, perhaps = f"{factor:.0f}", f"; {name}, too"
+    return Diagnosis(f"scaled by {name}", f"it is {name} times too large everywhere{perhaps}" if abs(factor) > 1 else
+                     f"it is {name} of what it should be everywhere")  # fmt: skip
+
+
+def name_of(factor: float, sizes: Mapping[str, float]) -> str:
+    """A number's name: 2, 1/2, a size of the problem or one over it; else its digits."""
+    known = {"−1": -1.0, "2": 2.0, "1/2": 0.5}
+    for letter, length in sizes.items():
+        inverse = "1−p" if letter == "1/(1−p)" else f"1/{letter}"
+        known |= {letter: float(length), inverse: 1 / length if length else math.nan}
+    for (x, size_x), (y, size_y) in combinations(sizes.items(), 2):
+        known |= {f"{x}·{y}": size_x * size_y, f"1/({x}·{y})": 1 / (size_x * size_y) if size_x * size_y else math.nan}
+    matches = [name for name, value in known.items() if abs(factor - value) <= 1e-6 * abs(value)]
+    if not matches:
+        return f"{factor:.4g}" if f"{factor:.4g}" != "1" else f"{factor:.7g}"
+    return matches[0] if matches[0] in ("−1", "2", "1/2") else f"{matches[0]} = {factor:.4g}"
+
+
+def _transposition(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
+    """a = n with two axes exchanged."""
+    for i, j in combinations(range(n.ndim), 2):
+        if n.shape[i] == n.shape[j] and n.shape[i] > 1 and _agree(a, np.swapaxes(n, i, j), max_abs(n)):
+            return Diagnosis("transposed", f"axes {i} and {j} are exchanged")
+    return None
+
+
+def _place(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
+    """The error is only at some indices of one axis."""
+    error = np.abs(a - n)
+    wrong = error > AGREES * max(max_abs(a), max_abs(n))
+    if np.any(error[~wrong] > 1e-3 * max_abs(error)):
+        return None  # wrong everywhere, to different degrees
+    if clues.tokens is not None and n.ndim == 2:
+        rows = set(np.flatnonzero(wrong.any(axis=1)).tolist())
+        ids, counts = np.unique(clues.tokens, return_counts=True)
+        once, repeated = set(ids[counts == 1].tolist()), set(ids[counts > 1].tolist())
+        if (
+            rows and rows <= repeated and once and once <= set(range(len(n)))
+        ):  # rows used once show that those are right
+            return Diagnosis(
+                "wrong at repeated tokens",
+                f"only {_listed(rows)} wrong, those of repeated tokens: assigned instead of accumulated?",
+            )
+    if clues.key_visible is not None and n.ndim >= 3:
+        of_keys = wrong if n.ndim == 3 else np.moveaxis(wrong, -2, 1)  # (B, S, C), or (B, H, S, D) as (B, S, H, D)
+        spots = of_keys.reshape(*of_keys.shape[:2], -1).any(axis=2)
+        if spots.shape == clues.key_visible.shape and not np.any(spots & clues.key_visible):
+            return Diagnosis("wrong at masked positions", "only masked (padded) positions are wrong")
+    for axis, length in enumerate(n.shape):
+        others = tuple(i for i in range(n.ndim) if i != axis)
+        bad = np.flatnonzero(wrong.any(axis=others)) if others else np.flatnonzero(wrong)
+        if length > 2 and len(bad) == 1 and wrong.sum() * length == wrong.size > 2 * length:  # two may be so by chance
+            where = "first" if bad[0] == 0 else "last" if bad[0] == length - 1 else None
+            if where:
+                return Diagnosis(
+                    f"wrong at the {where} position", f"only index {bad[0]} of axis {axis} is wrong, the {where}"
+                )
+    zero = wrong & (a == 0)
+    if np.array_equal(zero, wrong) and not wrong.all():
+        return Diagnosis("zero in places", f"{int(wrong.sum())} of {a.size} entries are 0 where they should not be")
+    return None
+
+
+def _axis(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
+    """a = n summed or averaged over an axis and spread out again; or n without its mean."""
+    for axis in range(n.ndim):
+        total = np.sum(n, axis=axis, keepdims=True)
+        if n.shape[axis] < 2 or max_abs(total) < 1e-9 * max_abs(n):
+            continue
+        for label, spread in (("summed", total), ("averaged", total / n.shape[axis])):
+            if _agree(a, np.broadcast_to(spread, n.shape), max_abs(spread)):
+                return Diagnosis("axis summed twice", f"it is {label} over axis {axis} once too often")
+    for axis in range(n.ndim):
+        offset = a - n
+        spread = np.broadcast_to(np.mean(offset, axis=axis, keepdims=True), n.shape)
+        if n.shape[axis] > 2 and _agree(offset, spread, max_abs(offset)):
+            return Diagnosis("term missing", f"it is off by a constant along axis {axis}: is a mean over it missing?")
+    return None
+
+
+def _heads(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis | None:
+    """Columns of heads are exchanged, or heads were merged without moving their axis back."""
+    heads = clues.num_heads
+    if not heads or heads < 2 or n.shape[-1] % heads:
+        return None
+    split = (*n.shape[:-1], heads, n.shape[-1] // heads)
+    for shift in range(1, heads):
+        if _agree(a, np.roll(n.reshape(split), shift, axis=-2).reshape(n.shape), max_abs(n)):
+            return Diagnosis("heads exchanged", f"head h holds what belongs to head h − {shift}: cross-talk")
+    if n.ndim >= 2:
+        mixed = np.swapaxes(n.reshape(split), -3, -2).reshape(n.shape)
+        if _agree(a, mixed, max_abs(n)):
+            return Diagnosis("heads merged wrongly", "heads were merged without moving the head axis back")
+    return None
+
+
+def _agree(x: HostArray, y: HostArray, size: float) -> bool:
+    return x.shape == y.shape and bool(np.all(np.abs(x - y) <= AGREES * max(size, 1e-300)))
+
+
+def _listed(rows: set[int]) -> str:
+    numbers = ", ".join(map(str, sorted(rows)))
+    return f"row {numbers} is" if len(rows) == 1 else f"rows {numbers} are"

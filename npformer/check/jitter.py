@@ -1,0 +1,66 @@
+"""Measures the effect of rounding on witness and claim: both are computed again at slightly moved points."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from npformer.check.measures import U
+from npformer.check.oracles import Oracle
+from npformer.check.subject import Upstream
+from npformer.typing import HostArray, HostArrays
+
+DRAWS = 8
+MOVE = 4 * U  # two units in the last place of a number just below a power of two
+
+
+class Jitter:
+    """The point of a check, moved by at most two units in the last place, with its upstream gradients."""
+
+    def __init__(self, oracle: Oracle, seed: int, draws: int = DRAWS) -> None:
+        self._oracle, self._seed, self._draws = oracle, seed, draws
+        self.outputs = oracle.subject.outputs({})
+
+    @cached_property
+    def _points(self) -> list[tuple[HostArrays, list[Upstream], list[HostArrays]]]:
+        """(tensors, upstream gradients, the gradients claimed there) of each draw."""
+        rng, subject, found = np.random.default_rng([self._seed, 3]), self._oracle.subject, []
+
+        def moved(x: HostArray) -> HostArray:
+            return np.asarray(x * (1 + MOVE * rng.uniform(-1, 1, size=x.shape)))
+
+        for _ in range(self._draws):
+            at = {tensor: moved(x) for tensor, x in subject.tensors.items()}
+            upstreams = [tuple(moved(r) for r in each) for each in self._oracle.upstreams]
+            found.append((at, upstreams, [subject.gradients(each, at) for each in upstreams]))
+        return found
+
+    def noise(
+        self, tensor: str, index: tuple[Any, ...], direction: HostArray, true: HostArray, claimed: HostArray, cap: float
+    ) -> HostArray:
+        """s + t of ``judge.py`` of one entry, whose slope and claim are given, each (K,): t up to its cap."""
+        of_witness, of_claim = [np.zeros(len(claimed))], []
+        for at, upstreams, gradients in self._points:
+            if self._oracle.use_complex:
+                there = Oracle(self._oracle.subject, upstreams).complex_step(tensor, direction, at)
+                of_witness.append(np.abs(there.value - true))
+            of_claim.append(np.abs(np.array([each[tensor][index] for each in gradients]) - claimed))
+        return np.asarray(np.max(of_witness, axis=0) + np.minimum(np.max(of_claim, axis=0), cap))
+
+    def of_claims(self, tensor: str, claimed: HostArray) -> HostArray:
+        """The largest change of each entry of a claim, for the first upstream gradient."""
+        moved = [np.abs(gradients[0][tensor] - claimed) for _, _, gradients in self._points]
+        return np.asarray(np.max(moved, axis=0))
+
+    def fresh(
+        self, tensor: str, index: tuple[Any, ...], direction: HostArray, count: int
+    ) -> tuple[HostArray, HostArray, HostArray]:
+        """(error, reach, error estimate of the witness) of one entry, for new upstream gradients."""
+        rng, subject = np.random.default_rng([self._seed, 4]), self._oracle.subject
+        upstreams = [tuple(np.asarray(rng.normal(size=y.shape)) for y in self.outputs) for _ in range(count)]
+        oracle = Oracle(subject, upstreams, self._oracle.use_complex)
+        slope = oracle.complex_step(tensor, direction) if oracle.use_complex else oracle.extrapolated(tensor, direction)
+        claimed = np.array([subject.gradients(each)[tensor][index] for each in upstreams])
+        return np.abs(claimed - slope.value), slope.reach, slope.error

@@ -1,0 +1,260 @@
+"""Turns errors into a verdict, one tensor at a time.
+
+    right           the witnesses agree with the analytic gradient, entry by entry
+    WRONG           the witnesses agree with each other and not with the gradient
+    KINK HERE       the slopes to the left and to the right of this point differ: there is no gradient
+    CANNOT TELL     the witnesses do not settle the slope: too little precision for a verdict
+    PROVES NOTHING  the check could not have failed (``vacuity.py``)
+
+Only *right* passes. An entry a_i, with the witness's value n_i, is right if both rules hold:
+
+    of the tensor   |a_i − n_i| ≤ τ·S + 8(s_i + t_i)          S = max(max|n|, 1e-3·largest entry of the check)
+    of the entry    |a_i − n_i| ≤ τ·A_i + 8(s_i + t_i) + φ    A_i = Σ_j |r_j ∂y_j/∂x_i|, the entry's reach
+
+The second rule is needed because a large entry hides a small one from the first. An error relative to the entry itself
+would be too strict: its terms may cancel, and then only their rounding is left. So the error is relative to the sum of
+their sizes, the reach. The reach does not include rounding inside the forward and the backward:
+
+    s_i, t_i   the changes of witness and claim if inputs and upstream gradients move by at most 2 units in the last
+               place; measured where an entry is in doubt. t_i counts at most τ·S: a noisy claim is no excuse
+    φ          64u·max(max|n|, Σ|r·y| / rms x): the resolution of the precision next to the largest entry, or to
+               the terms of L; 512u where differences alone decide, whose first step is 2e-3 of x: u/2e-3 is 500u.
+               An entry with no larger reach is not judged by itself; the row counts such entries
+
+So ratios beyond about 1e13 stay hidden in float64. WRONG by the second rule alone requires that the entry fails again
+for three new upstream gradients.
+
+With the complex step as witness that is all. Without it, the error estimate e_i of the extrapolated differences is
+added, eight times, to both. Before anything is called WRONG, the two witnesses must be nearer to each other than a
+third of their distance to the claim; where differences are too coarse for that, the complex step decides alone if the
+forward was observed to be analytic (``fitness.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.check.jitter import Jitter
+from npformer.check.measures import NEGLIGIBLE, U, max_abs, rms, terms, worst_at
+from npformer.check.oracles import SAME, Evidence, Oracle, unit
+from npformer.check.report import KINK, RIGHT, UNCLEAR, WRONG, Row
+from npformer.check.sweep import sweep
+from npformer.typing import HostArray
+
+Place = tuple[Any, ...]
+
+TOLERANCE = 1e-10
+#: Relative to a tensor's scale: less precise differences leave a doubt.
+CENTRAL_TOLERANCE = 2 * SAME  # 1e-7
+#: The most doubtful elements examined in a tensor; if more are in doubt, the tensor is.
+MOST_SWEEPS = 20
+MOST_ENTRIES = 64
+FRESH = 3
+#: Relative to a tensor's scale: a larger error is not due to rounding, so rounding is not measured.
+MOST_ROUNDING = 1e-4
+
+
+class _Case(NamedTuple):
+    """One tensor: arrays (K, *places), a place being an element or a direction."""
+
+    tensor: str
+    claimed: HostArray
+    evidence: Evidence
+    directions: Sequence[HostArray] | None
+    scale: HostArray  # (K, 1, …)
+    floor: HostArray  # φ, alike
+    reach: HostArray
+    error: HostArray
+
+    @property
+    def worth(self) -> HostArray:
+        """The term added to both rules: 0, or the error estimate of differences."""
+        return 8 * self.evidence.central_error if self.evidence.by_complex is None else np.zeros_like(self.error)
+
+
+class _Verdict(NamedTuple):
+    place: Place
+    verdict: str
+    note: str = ""
+    by_entry: bool = False
+
+
+class Judge:
+    """Judges the tensors of one check; largest (K,): the largest gradient entry of the whole check.
+
+    explain False omits the sweeps: a tensor that is not right is then WRONG or CANNOT TELL. is_analytic(): no call in
+    the forward loses or flips an imaginary part.
+    """
+
+    def __init__(
+        self,
+        oracle: Oracle,
+        largest: HostArray,
+        tolerance: float,
+        explain: bool,
+        is_analytic: Callable[[], bool],
+        seed: int = 0,
+    ) -> None:
+        self._oracle, self._largest, self._tolerance, self._explain = oracle, largest, tolerance, explain
+        self._is_analytic = is_analytic
+        self._central_tolerance = max(CENTRAL_TOLERANCE, tolerance)
+        self._jitter = Jitter(oracle, seed)
+        self._terms = [terms(each, self._jitter.outputs) for each in oracle.upstreams]
+
+    def row(self, tensor: str, claimed: HostArray, evidence: Evidence, directions: Sequence[HostArray] | None) -> Row:
+        """Compare the claim with the witnesses, (K, *places), and name the worst place."""
+        case = self._case(tensor, claimed, evidence, directions)
+        found = (self._by_differences if evidence.by_complex is None else self._by_both)(case)
+        x, place = self._oracle.subject.tensors[tensor], found.place
+        scale = (
+            float(case.reach[place] + case.floor[place[0]].item()) if found.by_entry else case.scale[place[0]].item()
+        )
+        central = np.where(self._unsettled(case), 0.0, np.abs(claimed - evidence.by_central) / case.scale)
+        hidden = np.all(case.reach <= case.floor + case.worth, axis=0)
+        return Row(
+            tensor, x.shape, x.size, float(case.error[place] / scale), float(np.max(central, initial=0.0)),
+            tuple(int(i) for i in place[1:]), float(claimed[place]), float(evidence.truth[place]), float(scale),
+            found.verdict, found.note, by_direction=directions is not None, upstream=int(place[0]),
+            unjudged=int(np.sum(hidden)) if directions is None and not hidden.all() else 0,
+        )  # fmt: skip
+
+    def _case(
+        self, tensor: str, claimed: HostArray, evidence: Evidence, directions: Sequence[HostArray] | None
+    ) -> _Case:
+        x, truth = self._oracle.subject.tensors[tensor], evidence.truth
+        per_k = (len(truth), *(1 for _ in truth.shape[1:]))
+        largest = np.array([max_abs(n) for n in truth])
+        scale = np.maximum(largest, NEGLIGIBLE * self._largest)
+        units = 64 if evidence.by_complex is not None else 512
+        floor = units * U * np.maximum(largest, np.array(self._terms) / (rms(x) or 1.0))
+        return _Case(
+            tensor, claimed, evidence, directions, np.where(scale == 0, 1.0, scale).reshape(per_k),
+            floor.reshape(per_k), evidence.reach, np.abs(claimed - truth),
+        )  # fmt: skip
+
+    def _unsettled(self, case: _Case) -> HostArray:
+        """Where differences leave a doubt."""
+        return np.asarray(~(case.evidence.central_error <= self._central_tolerance * case.scale))
+
+    def _failing(self, case: _Case) -> tuple[HostArray, HostArray]:
+        """Where the tensor's rule fails, and where only the entry's rule fails; NaN fails."""
+        by_tensor = self._unexplained(case, ~(case.error <= self._tolerance * case.scale + case.worth))
+        by_entry = ~(case.error <= self._tolerance * case.reach + case.worth + case.floor)
+        return by_tensor, by_entry & ~by_tensor
+
+    def _unexplained(self, case: _Case, failing: HostArray) -> HostArray:
+        """The failing elements that rounding does not explain; stops at the worst one."""
+        if case.directions is not None:
+            return failing
+        left = failing.copy()
+        for place in _by_size(case.error / case.scale, failing)[:MOST_ENTRIES]:
+            scale = case.scale[place[0]].item()
+            if not case.error[place] <= MOST_ROUNDING * scale:
+                return left
+            if case.error[place] > self._tolerance * scale + case.worth[place] + 8 * self._noise(case, place):
+                return left
+            left[place] = False
+        return np.zeros_like(failing)
+
+    def _noise(self, case: _Case, place: Place) -> float:
+        """s_i + t_i, the latter up to its cap."""
+        direction, cap = unit(case.error.shape[1:], place[1:]), self._tolerance * case.scale[place[0]].item()
+        true, claimed = case.evidence.truth[:, *place[1:]], case.claimed[:, *place[1:]]
+        return float(self._jitter.noise(case.tensor, place[1:], direction, true, claimed, cap)[place[0]])
+
+    def _by_both(self, case: _Case) -> _Verdict:
+        """The complex step decides, and differences confirm."""
+        _, by_central, worth, _ = case.evidence
+        unsettled, apart = self._unsettled(case), np.abs(case.evidence.truth - by_central)
+        contradiction = ~unsettled & ~(apart <= 8 * worth + self._central_tolerance * case.scale)
+        if contradiction.any():
+            return self._by_differences(self._without_complex(case))
+        by_tensor, by_entry = self._failing(case)
+        if not by_tensor.any():
+            note = "central differences cannot tell here" if unsettled.any() else ""
+            right = _Verdict(worst_at(case.error / case.scale), RIGHT, note)
+            return self._beyond_rounding(case, by_entry) or right
+        place = worst_at(np.where(by_tensor, case.error / case.scale, -1.0))
+        gap = case.error[place]
+        if not np.isfinite(gap) or apart[place] <= gap / 3:
+            return _Verdict(place, WRONG)
+        if self._explain and unsettled[place]:
+            swept = self._swept(case, place)
+            if swept.verdict == KINK:
+                return swept
+        if self._is_analytic():
+            return _Verdict(place, WRONG)
+        return _Verdict(place, UNCLEAR, "by the complex step alone it is wrong, and that may be unfit here")
+
+    def _without_complex(self, case: _Case) -> _Case:
+        """The same tensor, judged again without the complex step."""
+        oracle = Oracle(self._oracle.subject, self._oracle.upstreams, use_complex=False)
+        if case.directions is None:
+            evidence = oracle.every_element(case.tensor)
+        else:
+            evidence = oracle.along_directions(case.tensor, case.directions)
+        return self._case(case.tensor, case.claimed, evidence, case.directions)
+
+    def _by_differences(self, case: _Case) -> _Verdict:
+        """Extrapolated differences alone: each doubtful place is examined, the worst first."""
+        by_tensor, by_entry = self._failing(case)
+        doubtful = by_tensor | self._unsettled(case)
+        places = _by_size(case.error / case.scale, doubtful)
+        if not places:
+            return self._beyond_rounding(case, by_entry) or _Verdict(worst_at(case.error / case.scale), RIGHT)
+        if not self._explain:
+            clear = _by_size(case.error / case.scale, by_tensor & ~self._unsettled(case))
+            return _Verdict(clear[0], WRONG) if clear else _Verdict(places[0], UNCLEAR)
+        found = []
+        for place in places[:MOST_SWEEPS]:
+            found.append(self._looked_at(case, place))
+            if found[-1].verdict == WRONG:
+                break
+        worst = min(found, key=lambda each: _GRAVITY.index(each.verdict))
+        if worst.verdict == RIGHT and (hidden := self._beyond_rounding(case, by_entry)) is not None:
+            return hidden
+        if worst.verdict == RIGHT and len(places) > len(found):
+            note = f"differences are unsettled at {len(places)} places, of which {len(found)} were looked at"
+            return _Verdict(places[len(found)], UNCLEAR, note)
+        return worst
+
+    def _looked_at(self, case: _Case, place: Place) -> _Verdict:
+        """Sweep the step size at a doubtful place: is there a gradient, and can it be determined?"""
+        swept = self._swept(case, place)
+        return swept if swept.verdict == KINK or self._unsettled(case)[place] else _Verdict(place, WRONG)
+
+    def _swept(self, case: _Case, place: Place) -> _Verdict:
+        x, scale = self._oracle.subject.tensors[case.tensor], case.scale[place[0]].item()
+        direction = unit(x.shape, place[1:]) if case.directions is None else case.directions[int(place[1])]
+        found = sweep(self._oracle.subject, case.tensor, direction, self._oracle.upstreams[int(place[0])])
+        verdict = found.verdict(float(case.claimed[place]), scale, self._central_tolerance)
+        return _Verdict(place, verdict, f"by a sweep of h, which settles to {found.noise / scale:.0e}")
+
+    def _beyond_rounding(self, case: _Case, failing: HostArray) -> _Verdict | None:
+        """WRONG at the worst entry that repeatedly fails its own rule by more than rounding; None if there is none."""
+        if case.directions is not None:
+            return None
+        limit = self._tolerance * case.reach + case.worth + case.floor
+        for place in _by_size(case.error / np.where(limit == 0, 1.0, limit), failing)[:MOST_ENTRIES]:
+            direction, noise = unit(case.error.shape[1:], place[1:]), self._noise(case, place)
+            if case.error[place] > limit[place] + 8 * noise and self._holds_again(case, place, direction, noise):
+                return _Verdict(place, WRONG, _HIDDEN, by_entry=True)
+        return None
+
+    def _holds_again(self, case: _Case, place: Place, direction: HostArray, noise: float) -> bool:
+        """Whether the entry also fails for each of several new upstream gradients."""
+        error, reach, worth = self._jitter.fresh(case.tensor, place[1:], direction, FRESH)
+        return bool(np.all(error > self._tolerance * reach + 8 * (noise + worth) + case.floor.max()))
+
+
+_HIDDEN = "hidden behind larger entries of the tensor; the error is of the entry's own terms"
+_GRAVITY = (WRONG, KINK, UNCLEAR, RIGHT)
+
+
+def _by_size(error: HostArray, chosen: HostArray) -> list[Place]:
+    """The chosen places, the one with the largest error first; NaN counts as larger than all."""
+    places = [tuple(place) for place in np.argwhere(chosen)]
+    return sorted(places, key=lambda place: -np.nan_to_num(error[place], nan=np.inf))

@@ -1,0 +1,198 @@
+"""A look at one point: witnesses, verdicts, and other requirements on a backward, without causes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.backend import Device
+from npformer.check import behaviour
+from npformer.check.fitness import Fitness, culprit_of, fitness
+from npformer.check.judge import Judge
+from npformer.check.measures import largest, max_abs, terms
+from npformer.check.oracles import Evidence, Oracle
+from npformer.check.prepared import Constants
+from npformer.check.regions import region_of
+from npformer.check.repeats import CONFIRMING, MOST_RUNS, PLACES_FOR_A_RUN, Repeats
+from npformer.check.report import NOTHING, UNCLEAR, WRONG, Report, Row
+from npformer.check.subject import Subject, Upstream
+from npformer.errors import DTypeError, ShapeError
+from npformer.io.progress_bar import Bar
+from npformer.typing import HostArray, HostArrays
+
+#: Up to this many elements each one is checked; in larger tensors, random directions.
+MANY_ELEMENTS = 2000
+DIRECTIONS = 2
+UPSTREAMS = 3
+Directions = dict[str, list[HostArray]]
+
+
+@dataclass(frozen=True)
+class How:
+    """Options of the check at a point: gradcheck's options of these names."""
+
+    seed: int
+    elementwise: bool | None
+    complex_step: bool
+    tolerance: float
+    structure: str | Mapping[str, str] | None
+    allow_length_one: bool
+    explain: bool
+    why: bool  # look for the causes of errors
+    repeat: int | None  # runs of the backward; None: a few
+    device: Device | None
+    names: Sequence[str] | None
+    constant: Constants
+    reference: Any
+    precision: str | None
+    accumulate: str | None
+    options: dict[str, Any]
+
+    @property
+    def is_low(self) -> bool:
+        """Whether the target is judged in its own precision, against a reference or its own forward."""
+        return any(given is not None for given in (self.reference, self.precision, self.accumulate))
+
+
+class Look(NamedTuple):
+    """What a check saw at one point."""
+
+    report: Report  # without a diagnosis
+    upstreams: list[Upstream]
+    claims: list[HostArrays]
+    directions: Directions
+    evidence: dict[str, Evidence]
+    is_complex: bool  # whether the complex step is a witness
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        return {row.tensor: row.verdict for row in self.report.rows}
+
+
+def look_at(checked: Subject, how: How) -> Look:
+    """A row for each tensor, without a diagnosis; those without directions are checked element by element."""
+    small = sum(x.size for x in checked.tensors.values()) <= MANY_ELEMENTS
+    upstreams = random_upstreams(checked, how.seed, UPSTREAMS if small else 2)
+    claims = [checked.gradients(upstream) for upstream in upstreams]
+    expect_fitting(checked, claims[0])
+    each = small if how.elementwise is None else how.elementwise
+    directions = {} if each else random_directions(checked, how.seed)
+    fit = fitness(checked, upstreams, how.seed) if how.complex_step else Fitness(False, "")
+    oracle = Oracle(checked, upstreams, fit.is_fit)
+    rounding = max(how.tolerance, 64 * oracle.rounding)
+    repeats = [Repeats(checked, r, claim, rounding) for r, claim in zip(upstreams, claims, strict=True)]
+    problems = behaviour.problems(checked, upstreams, claims[0], oracle.rounding, repeats[0])
+    places = sum(len(directions[name]) if directions else checked.tensors[name].size for name in claims[0])
+    with Bar("gradcheck", places, after=1) as bar:
+        oracle.on_place = bar.move
+        evidence = {
+            name: oracle.along_directions(name, directions[name]) if directions else oracle.every_element(name)
+            for name in claims[0]
+        }
+    rows = rows_of(oracle, evidence, claims, directions, how)
+    if not problems:
+        repeats[0].run(how.repeat or min(MOST_RUNS, 2 + places // PLACES_FOR_A_RUN))
+    report = _confirmed(Report("", tuple(rows), tuple(problems)), repeats)
+    notes = [*behaviour.notes(checked), *repeats[0].notes(how.repeat is not None), *filter(None, [fit.why])]
+    report = replace(report, notes=tuple(notes))
+    noise = _noise(checked, upstreams[0])
+    if largest(e.truth[0] for e in evidence.values()) <= noise and largest(claims[0].values()) <= noise:
+        report = proving_nothing(report.rows, report, "every gradient of this check is 0")
+    return Look(report, upstreams, claims, directions, evidence, fit.is_fit)
+
+
+def rows_of(
+    oracle: Oracle, evidence: dict[str, Evidence], claims: list[HostArrays], directions: Directions, how: How
+) -> list[Row]:
+    """The rows of these claims beside the evidence."""
+    most = np.max([[max_abs(n) for n in found.truth] for found in evidence.values()], axis=0)
+    judge = Judge(oracle, most, how.tolerance, how.explain, lambda: not culprit_of(oracle.subject), how.seed)
+    rows = []
+    for tensor, found in evidence.items():
+        full = np.array([each[tensor] for each in claims])
+        along = directions.get(tensor)
+        claimed = full if along is None else np.array([[np.sum(g * d) for d in along] for g in full])
+        row = judge.row(tensor, claimed, found, along)
+        if along is not None and oracle.subject.tensors[tensor].size > MANY_ELEMENTS:
+            row = region_of(row, oracle, tensor, full[0], how.tolerance)
+        rows.append(row)
+    return rows
+
+
+def _confirmed(report: Report, repeats: list[Repeats]) -> Report:
+    """The report after more runs for what is WRONG."""
+    for k in sorted({row.upstream for row in report.rows if row.verdict == WRONG}):
+        repeats[k].run(repeats[k].runs + CONFIRMING)
+    return without_verdict(report, *repeats)
+
+
+def without_verdict(report: Report, *repeats: Repeats) -> Report:
+    """The report, in which a tensor whose gradient changes from run to run has no verdict."""
+    faulty = [each for each in repeats if each.faulty][:1]
+    problems = dict.fromkeys([*report.problems, *(problem for each in faulty for problem in each.problems)])
+    unclear = {"verdict": UNCLEAR, "note": "another gradient at each run", "region": ""}
+    changes = dict.fromkeys((tensor for each in repeats for tensor in each.faulty), unclear)
+    return replace(report.changed(changes), problems=tuple(problems))
+
+
+def _noise(checked: Subject, upstream: Upstream) -> float:
+    """Gradients below this are 0 except for the rounding of the terms of L = Σ r·y."""
+    return 1e-13 * terms(upstream, checked.outputs({}))
+
+
+def proving_nothing(rows: Sequence[Row], report: Report, why: str) -> Report:
+    """The report with these rows marked as proving nothing."""
+    nothing = {"verdict": NOTHING, "note": why, "cause": "", "diagnosis": ""}
+    return report.changed({row.tensor: nothing for row in rows})
+
+
+def expect_fitting(checked: Subject, gradients: HostArrays) -> None:
+    """Raise ShapeError or DTypeError unless every gradient has the shape of its tensor and is float64."""
+    for tensor, value in checked.tensors.items():
+        gradient = gradients[tensor]
+        if gradient.shape != value.shape:
+            hint = _order_hint(checked, gradients) or _hint(value, gradient)
+            raise ShapeError(f"gradient of {tensor}: expected {value.shape}, got {gradient.shape}{hint}")
+        if gradient.dtype != value.dtype:
+            raise DTypeError(f"gradient of {tensor}: expected float64, as the input was given, got {gradient.dtype}")
+
+
+def _order_hint(checked: Subject, gradients: HostArrays) -> str:
+    """A hint if the shapes are those of the inputs in another order."""
+    names = [name for name in checked.input_names if name in gradients]
+    expected, got = ([x[name].shape for name in names] for x in (checked.tensors, gradients))
+    if expected == got or sorted(expected) != sorted(got):
+        return ""
+    moved = [name for name, one, other in zip(names, expected, got, strict=True) if one != other]
+    return f"; are those of {', '.join(moved)} in another order? backward returns them in the order {', '.join(names)}"
+
+
+def _hint(value: HostArray, gradient: HostArray) -> str:
+    """A hint if the shapes differ only by axes of length 1, or if an axis was not summed."""
+    if gradient.size == value.size:
+        return "; the numbers may be right: reshape them, or sum without keepdims"
+    if gradient.ndim >= value.ndim and gradient.size > value.size:
+        return "; sum over the axes along which the input was broadcast"
+    return ""
+
+
+def random_upstreams(checked: Subject, seed: int, count: int = UPSTREAMS) -> list[Upstream]:
+    """Several random gradients of the outputs, each a tuple with one for every output.
+
+    Not drawn from ``default_rng(seed)`` itself: inputs often are, and dy = x is a special point.
+    """
+    shapes = [y.shape for y in checked.outputs({})]
+    rngs = [np.random.default_rng([seed, 5, k]) for k in range(count)]
+    return [tuple(np.asarray(rng.normal(size=shape)) for shape in shapes) for rng in rngs]
+
+
+def random_directions(checked: Subject, seed: int) -> dict[str, list[HostArray]]:
+    """A few directions for each tensor: a direction over all tensors would hide a small bias beside a large matrix."""
+    rng = np.random.default_rng([seed, 1])
+    return {
+        tensor: [np.asarray(rng.normal(size=x.shape)) for _ in range(DIRECTIONS)]
+        for tensor, x in checked.tensors.items()
+    }

@@ -1,0 +1,128 @@
+"""The check at one point, with the causes of wrong gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from npformer.check import behaviour
+from npformer.check.checkable import Checkable
+from npformer.check.diagnosis.clues import clues_of, with_reference
+from npformer.check.diagnosis.patterns import UNKNOWN, Clues, Diagnosis, diagnose, is_vague
+from npformer.check.look import MANY_ELEMENTS, How, Look, look_at, proving_nothing, rows_of
+from npformer.check.oracles import Oracle
+from npformer.check.repairs import Elsewhere, Point, plain, repairs_of
+from npformer.check.report import NOTHING, RIGHT, WRONG, Report, Row
+from npformer.check.subject import Called, Subject, subject
+from npformer.check.symmetric import with_structure
+from npformer.check.vacuity import not_finite, refuse_length_one, why_blind
+from npformer.errors import ShapeError
+
+NO_LINE = "check a torch.autograd.Function or a jax.custom_vjp by itself, or as a NumPy pair, and a line may be named"
+
+
+def at_one_point(target: Any, inputs: Sequence[Any], how: How) -> Report:
+    """The whole check at one point."""
+    checked = with_structure(subject(target, inputs, how.options, how.device, how.names), how.structure)
+    _expect_something(checked)
+    if not how.allow_length_one:
+        refuse_length_one(inputs, checked.input_names)
+    if (nowhere := not_finite(checked)) is not None:
+        return replace(nowhere, notes=tuple(behaviour.notes(checked)))
+    look = look_at(checked, how)
+    report, without = look.report, checked.inputs.none
+    if report.rows and all(row.verdict == NOTHING for row in report.rows):
+        return report
+    if how.why and "not deterministic" not in str(report.problems) and any(r.verdict == WRONG for r in report.rows):
+        clues = with_reference(clues_of(target, inputs, how.options), checked, look.upstreams[0])
+        report = _diagnosed(checked, look, how, clues)
+    blind = why_blind({n: checked.tensors[n] for n in checked.input_names if n in checked.tensors})
+    report = report.changed({row.tensor: _of_none(row) for row in report.rows if row.tensor in without})
+    return proving_nothing([row for row in report.rows if row.ok], report, blind) if blind else report
+
+
+def _of_none(row: Row) -> dict[str, str]:
+    """What the row of a tensor says for which backward returned None."""
+    if row.verdict not in (RIGHT, WRONG):
+        return {}
+    what = "is 0" if row.ok else "is not 0; name it in constant= if it wants none"
+    return {"note": f"backward returned None for {row.tensor}, whose gradient {what}", "cause": "", "diagnosis": ""}
+
+
+def _expect_something(checked: Subject) -> None:
+    """Raise ShapeError if there is no tensor to check, or an empty one."""
+    if not checked.tensors:
+        raise ShapeError(
+            "inputs: expected at least one array of floats, or a target with parameters, got nothing to check; "
+            "integers and lists are passed on unchecked: np.asarray(x, dtype=float) makes an array of floats"
+        )
+    for tensor, value in checked.tensors.items():
+        if value.size == 0:
+            raise ShapeError(
+                f"{tensor}: expected at least one element, got {value.shape}; an empty check proves nothing"
+            )
+
+
+def _diagnosed(checked: Called, look: Look, how: How, clues: Clues) -> Report:
+    """The report with an explanation in each wrong row; patterns are read from small tensors alone."""
+    report, checked = look.report, plain(checked)
+    oracle = Oracle(checked, look.upstreams, look.is_complex)
+    wrong = [row.tensor for row in report.rows if row.verdict == WRONG]
+    small = [row for row in report.rows if row.elements <= MANY_ELEMENTS]
+    known = [row.tensor for row in small if not row.by_direction or not row.ok]
+    truth = {t: (oracle.every_element(t) if look.directions else look.evidence[t]).truth[0] for t in known}
+    found = diagnose({tensor: look.claims[0][tensor] for tensor in known}, truth, clues)
+
+    def verdicts(point: Subject) -> dict[str, str]:
+        """The verdicts with the backward as it is now, along directions at another point."""
+        if point is not checked:
+            return look_at(point, replace(how, elementwise=False)).verdicts
+        claims = [checked.gradients(upstream) for upstream in look.upstreams]
+        return {row.tensor: row.verdict for row in rows_of(oracle, look.evidence, claims, look.directions, how)}
+
+    truths = [{t: evidence.truth[k] for t, evidence in look.evidence.items()} for k in range(len(look.upstreams))]
+    others = cache(lambda: list(_alike(checked, wrong, how.seed, verdicts)))
+    exact = {t for t, evidence in look.evidence.items() if evidence.by_complex is not None}
+    found = _with_lines(found, Point(checked, look.upstreams, truths, look.directions, exact, others, verdicts), wrong)
+    if isinstance(clues.target, Checkable) and clues.target.owner is None:
+        found |= {
+            t: each._replace(text=f"{each.text}; {NO_LINE}") for t, each in found.items() if each.cause == UNKNOWN.cause
+        }
+    return report.changed({t: {"cause": each.cause, "diagnosis": each.text} for t, each in found.items()})
+
+
+def _with_lines(found: Mapping[str, Diagnosis], point: Point, wrong: Sequence[str]) -> dict[str, Diagnosis]:
+    """The diagnoses of the wrong tensors, with the change that makes them right, or what else is known.
+
+    A clear one of npformer's own code has its line, or needs none.
+    """
+    vague = [tensor for tensor in wrong if is_vague(found.get(tensor))]
+    target = point.subject.target
+    is_own = str(getattr(target.backward, "__module__", "")).startswith("npformer.") and not isinstance(
+        target, Checkable
+    )
+    repairs, remarks = ([], []) if is_own and not vague else repairs_of(point, wrong, is_brief=not vague)
+    known = {tensor: found.get(tensor, UNKNOWN) for tensor in wrong}
+    for tensor in wrong:
+        repair = next((each for each in repairs if tensor in each.fixes), None)
+        if repair is None and tensor in vague:
+            known[tensor] = known[tensor]._replace(text="; ".join([known[tensor].text, *remarks]))
+        elif repair is not None:
+            cause, text, _ = known[tensor]
+            if tensor in vague or cause == repair.cause:
+                cause = text = repair.cause
+            known[tensor] = Diagnosis(cause, f"{text}: {repair.place}")
+    return known
+
+
+def _alike(
+    checked: Called, wrong: Sequence[str], seed: int, verdicts: Callable[[Subject], dict[str, str]]
+) -> Iterator[Subject]:
+    """Other points where what is right is right, too: elsewhere the backward may not be meant to be."""
+    for other in Elsewhere(checked, seed).subjects():
+        with suppress(Exception):  # a step out of the forward's domain
+            if all(verdict != WRONG or tensor in wrong for tensor, verdict in verdicts(other).items()):
+                yield other

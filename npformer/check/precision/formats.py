@@ -1,0 +1,69 @@
+"""Floating-point formats: what a kernel stores its numbers in, and what it adds them up in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.check.inputs import is_float
+from npformer.errors import ConfigError
+from npformer.typing import HostArray
+
+
+class Format(NamedTuple):
+    """A floating-point format: unit roundoff u, and that of a product's operands; smallest: the least normal number."""
+
+    name: str
+    u: float
+    smallest: float
+    product: float
+
+    @property
+    def least(self) -> float:
+        """The least number above 0."""
+        return 2 * self.u * self.smallest
+
+    def spacing(self, x: HostArray) -> HostArray:
+        """The distance of x to the next number."""
+        fraction, exponent = np.frexp(np.asarray(x, dtype=np.float64))
+        return np.asarray(np.maximum(np.where(fraction == 0, 0.0, np.ldexp(self.u, exponent)), self.least))
+
+
+FORMATS = {
+    each.name: each
+    for each in (
+        Format("float64", 2.0**-53, 2.0**-1022, 2.0**-53),
+        Format("float32", 2.0**-24, 2.0**-126, 2.0**-24),
+        Format("tf32", 2.0**-24, 2.0**-126, 2.0**-11),
+        Format("float16", 2.0**-11, 2.0**-14, 2.0**-11),
+        Format("bfloat16", 2.0**-8, 2.0**-126, 2.0**-8),
+    )
+}
+
+
+def format_of(inputs: Sequence[Any], precision: str | None) -> Format:
+    """The format of this name, or the coarsest of the inputs' dtypes. Raises ConfigError if there is none."""
+    dtypes = [str(x.dtype).rpartition(".")[2] for x in inputs if is_float(x)]
+    coarsest = max((d for d in dtypes if d in FORMATS), key=lambda d: FORMATS[d].u, default=None)
+    if precision is None and coarsest is None:
+        came = ", ".join(dtypes) or "no float array"
+        raise ConfigError(f"precision: expected one of {', '.join(FORMATS)}, or inputs that have it, got {came}")
+    return format_named("precision", precision or str(coarsest))
+
+
+def format_named(option: str, name: str) -> Format:
+    """The format that an option names. Raises ConfigError for another name."""
+    if name not in FORMATS:
+        raise ConfigError(f"{option}: expected one of {', '.join(FORMATS)}, got {name}")
+    return FORMATS[name]
+
+
+def rounded(x: HostArray, precision: Format) -> HostArray:
+    """x rounded to the precision, to even, as float64."""
+    if precision.name == "bfloat16":
+        spacing = precision.spacing(x)
+        return np.asanyarray(np.rint(x.astype(np.float64) / spacing) * spacing)
+    dtype = precision.name if precision.name in ("float16", "float64") else "float32"
+    return np.asanyarray(x.astype(dtype).astype(np.float64))

@@ -1,0 +1,299 @@
+"""Changes of existing code: signs, terms, axes, transpositions, choices, indices, constants."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from npformer.check.diagnosis.mutants import called
+from npformer.check.repairs.nodes import (
+    Found,
+    Known,
+    Site,
+    array_of,
+    is_mask,
+    is_operand,
+    is_real,
+    is_value,
+    kind_of,
+    literal,
+    parsed,
+    renamed,
+    transposed,
+)
+
+_NP = "__import__('numpy')"
+
+
+def outputs(site: Site, known: Known) -> Found:
+    match site.get():
+        case ast.Return(ast.Tuple(parts)):
+            orders = _exchanges(parts, range(len(parts)))
+            yield from (("swapped outputs", ast.Return(ast.Tuple(order, ast.Load()))) for order in orders)
+        case ast.List([first, second], ast.Load()):
+            yield "swapped outputs", ast.List([second, first], ast.Load())
+
+
+def _exchanges(parts: Sequence[Any], places: Iterable[int]) -> Iterator[list[Any]]:
+    """The parts, with those at two of these places exchanged."""
+    for i, j in itertools.combinations(places, 2):
+        changed = list(parts)
+        changed[i], changed[j] = parts[j], parts[i]
+        yield changed
+
+
+def signs(site: Site, known: Known) -> Found:
+    node = site.get()
+    match node:
+        case ast.UnaryOp(ast.USub(), operand) if not isinstance(operand, ast.Constant):
+            yield "sign", operand
+        case ast.BinOp(left, ast.Add() | ast.Sub() as op, right):
+            yield "sign", ast.BinOp(left, ast.Sub() if isinstance(op, ast.Add) else ast.Add(), right)
+            yield from [("sign", ast.BinOp(right, op, left))] if isinstance(op, ast.Sub) else []
+        case ast.AugAssign(target, ast.Add() | ast.Sub() as op, value):
+            yield "sign", ast.AugAssign(target, ast.Sub() if isinstance(op, ast.Add) else ast.Add(), value)
+    if is_value(site, known) and not isinstance(node, ast.UnaryOp) and is_operand(site) and np.any(known.at(site)[1]):
+        yield "sign", ast.UnaryOp(ast.USub(), node)
+
+
+def drops(site: Site, known: Known) -> Found:
+    node, value = known.at(site)
+    match node:
+        case ast.BinOp(left, ast.Add() | ast.Sub(), right):
+            yield from (("extra term" if is_real(value) else "wrong place", part) for part in (left, right))
+        case ast.BinOp(left, ast.Mult() | ast.MatMult() | ast.Div() as op, right):
+            is_ratio = isinstance(op, ast.Div)
+            yield from (("extra factor", part) for part in ((left,) if is_ratio else (left, right)))
+            if not isinstance(op, ast.MatMult):
+                yield "wrong factor", ast.BinOp(left, ast.Mult() if is_ratio else ast.Div(), right)
+            yield from [("wrong factor", ast.BinOp(right, op, left))] if is_ratio else []
+        case ast.AugAssign() if isinstance(site.at, int):
+            yield "extra term", ast.Pass()
+        case ast.BinOp(inner, ast.FloorDiv() | ast.Pow()):
+            yield "extra factor", inner
+        case ast.Call(args=[inner, *_]) if called(node) in _SHAPE_KEEPING:
+            yield "extra factor", inner
+
+
+_SHAPE_KEEPING = frozenset({"sqrt", "exp", "log", "tanh", "abs", "sign", "square", "tril", "triu", "resize"})
+
+
+def axes(site: Site, known: Known) -> Found:
+    node, value = known.at(site)
+    if not isinstance(node, ast.Call):
+        return
+    is_sum = called(node) in ("sum", "mean")
+    if is_sum:
+        yield "summed axis", renamed(node, "mean" if called(node) == "sum" else "sum")
+        yield from (("summed axis", inner) for inner in [array_of(node)] if inner is not None)
+    inputs = [*node.args, *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
+    rank = max(np.ndim(v) for v in (value, *(known.values.get(id(each)) for each in inputs)))
+    others, kept = [word for word in node.keywords if word.arg != "axis"], ast.keyword("keepdims", literal(True))
+    orders: list[Any] = [*range(rank)] if is_sum else []
+    if len(others) < len(node.keywords):
+        orders = [axis for n in (2, 3) for axis in itertools.combinations(range(rank), n)]
+        orders = [None, *range(rank), *orders]
+    for axis, more in itertools.product(orders, ([], [kept]) if is_sum and not others else ([],)):
+        yield "summed axis", ast.Call(node.func, node.args, [ast.keyword("axis", literal(axis)), *others, *more])
+
+
+def renames(site: Site, known: Known) -> Found:
+    """Another name wherever a statement has one."""
+    node = site.get()
+    value: Any = node.value if isinstance(node, ast.Assign | ast.AugAssign | ast.Return) else None
+    uses = [n.id for n in ast.walk(value) if isinstance(n, ast.Name)] if value else []
+    for name in dict.fromkeys(use for use in uses if uses.count(use) > 1 and is_real(known.pool.get(use))):
+        for other, v in known.pool.items():
+            if other.isidentifier() and other != name and np.shape(v) == np.shape(known.pool[name]):
+                text = re.sub(rf"\b{name}\b", other, ast.unparse(value))
+                yield "wrong factor", ast.parse(ast.unparse(node).replace(ast.unparse(value), text)).body[0]
+
+
+def ones(site: Site, known: Known) -> Found:
+    """An axis of length 1 in another place, or a new one: v[None, :] → v[:, None], v[0] → v[:, None]."""
+    node = site.get()
+    base: Any = node if isinstance(node, ast.Name) and is_operand(site) else None
+    match node:
+        case ast.Subscript(inner, index, ctx):
+            base = inner
+            for changed in _exchanges(index.elts, range(len(index.elts))) if isinstance(index, ast.Tuple) else ():
+                yield "transposed", ast.Subscript(base, ast.Tuple(changed, ast.Load()), ctx)
+        case ast.Call() if called(node) in ("sum", "mean", "max", "min"):
+            base = array_of(node)
+    rank = np.ndim(known.values.get(id(base), 0))
+    for at in range(rank + 1) if 0 < rank < 3 else ():
+        axes = ", ".join([":"] * at + ["None"] + [":"] * (rank - at))
+        yield "wrong place", f"({ast.unparse(base)})[{axes}]"
+
+
+def transposes(site: Site, known: Known) -> Found:
+    node, value = known.at(site)
+    cause = "reshaped" if isinstance(site.parent, ast.Attribute) and site.parent.attr == "reshape" else "transposed"
+    match node:
+        case ast.Attribute(inner, "T" | "mT"):
+            yield "transposed", inner
+        case ast.Call(func, [*args], keywords) if called(node) in _TRANSPOSING and (array := array_of(node)):
+            yield "transposed", array
+            is_short = 1 < len(args) <= 4 and all(isinstance(a, ast.Constant) for a in args)
+            for order in itertools.permutations(args) if is_short else ():
+                yield "transposed", ast.Call(func, list(order), keywords)
+        case ast.Call(func, args, keywords) if called(node) == "reshape":
+            yield from (("reshaped", ast.Call(func, each, keywords)) for each in _exchanges(args, range(len(args))))
+        case ast.BinOp(a, ast.MatMult(), b):
+            a_t, b_t = transposed(a), transposed(b)
+            for left, right in ((b, a), (a_t, b), (a, b_t), (a_t, b_t), (b_t, a), (b, a_t), (b_t, a_t)):
+                yield "transposed", ast.BinOp(left, ast.MatMult(), right)
+        case ast.Constant(str(text)) if "->" in text:
+            yield from (("transposed", ast.Constant(other)) for other in _other_einsums(text))
+    if is_value(site, known) and getattr(site.parent, "attr", "") not in ("shape", "size", "dtype"):
+        for i, j in itertools.combinations(range(np.ndim(value)), 2):
+            yield cause, f"({ast.unparse(node)}).swapaxes({i}, {j})"
+    if isinstance(node, ast.stmt) and isinstance(site.parent, ast.FunctionDef):
+        for name in sorted({n.id for n in ast.walk(site.parent) if isinstance(n, ast.Name)}):
+            if np.ndim(known.pool.get(name, 0)) == 2:  # wherever it is used
+                turned = ast.Assign([ast.Name(name, ast.Store())], transposed(parsed(name)))
+                both = [turned, node] if isinstance(node, ast.Return) else [node, turned]
+                yield "transposed", ast.If(ast.Constant(True), both, [])
+
+
+_TRANSPOSING = ("transpose", "swapaxes", "matrix_transpose", "moveaxis")
+
+
+def turns(site: Site, known: Known) -> Found:
+    """An axis reversed, or no longer reversed."""
+    node, value = known.at(site)
+    yield from [("reshaped", node.value)] if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) else []
+    if isinstance(site.parent, ast.For) and site.field == "iter":
+        yield "reshaped", f"list({ast.unparse(node)})[::-1]"
+    for axis in range(np.ndim(value)) if is_value(site, known) and np.size(value) > 1 else ():
+        turned = f"[{', '.join([':'] * axis + ['::-1'] + [':'] * (np.ndim(value) - axis - 1))}]"
+        yield "reshaped", f"({ast.unparse(node)}){turned}"
+        if isinstance(node, ast.Call) and called(node) in ("cumsum", "cumprod", "accumulate") and node.args:
+            inner = parsed(f"({ast.unparse(node.args[0])}){turned}")
+            yield "reshaped", f"{ast.unparse(ast.Call(node.func, [inner, *node.args[1:]], node.keywords))}{turned}"
+
+
+def _other_einsums(text: str) -> Iterator[str]:
+    """Subscripts with two letters exchanged in one operand."""
+    parts, _, out = text.partition("->")
+    operands = parts.split(",")
+    for n, operand in enumerate(operands):
+        for letters in _exchanges(operand, range(len(operand))):
+            yield f"{','.join([*operands[:n], ''.join(letters), *operands[n + 1 :]])}->{out}"
+
+
+def branches(site: Site, known: Known) -> Found:
+    node, value = known.at(site)
+    match node:
+        case ast.Compare(left, [old], right):
+            ops = [op() for op in (ast.Gt, ast.Lt, ast.GtE, ast.LtE, ast.Eq, ast.NotEq) if not isinstance(old, op)]
+            yield from (("wrong branch", ast.Compare(left, [op], right)) for op in ops)
+        case ast.Call(func, [condition, yes, no]) if called(node) == "where":
+            yield from (("extra factor", part) for part in (yes, no))
+            for parts in ([no, yes], [yes, ast.UnaryOp(ast.USub(), no)], [yes, literal(0)]):
+                yield "wrong branch", ast.Call(func, [condition, *parts], [])
+        case ast.UnaryOp(ast.Invert() | ast.Not(), operand):
+            yield "wrong branch", operand
+    if is_value(site, known) and is_mask(value) and not isinstance(node, ast.UnaryOp):
+        text = ast.unparse(node)
+        yield "wrong branch", f"~({text})"
+        for name, other in known.pool.items():
+            if is_mask(other) and np.shape(other) == np.shape(value):
+                yield "wrong branch", f"({text}) & ({name})"
+            for op in ("<=", ">=") if isinstance(node, ast.Compare) and not is_mask(other) else ():
+                yield "wrong branch", f"({text}) & ({ast.unparse(node.left)} {op} {name})"
+    if isinstance(node, ast.Call) and called(node) in _OPPOSITES:
+        yield "wrong branch", renamed(node, _OPPOSITES[called(node)])
+
+
+_OPPOSITES = {
+    "maximum": "minimum", "minimum": "maximum", "argmax": "argmin", "argmin": "argmax", "tril": "triu", "triu": "tril",
+    "sin": "cos", "cos": "sin", "floor": "ceil", "ceil": "floor", "max": "min", "min": "max",
+}  # fmt: skip
+
+
+def places(site: Site, known: Known) -> Found:
+    node, value = known.at(site)
+    if isinstance(node, ast.Slice):
+        lower, upper, step = node.lower, node.upper, node.step
+        bounds: list[Any] = [(_moved(lower, by), upper) for by in (1, -1) if lower]
+        bounds += [(lower, _moved(upper, by)) for by in (1, -1) if upper]
+        if bool(lower) != bool(upper):
+            bounds.append((ast.UnaryOp(ast.USub(), upper) if upper else None, lower and ast.UnaryOp(ast.USub(), lower)))
+        yield from (("wrong place", ast.Slice(low, high, step)) for low, high in bounds)
+        yield from [("wrong place", ast.Slice(None if lower else literal(1), upper, step))] if step else []
+    if site.field == "slice" and kind_of(value) in "iu" and np.ndim(value) == 1:
+        yield "wrong place", f"{_NP}.arange(len({ast.unparse(node)})), {ast.unparse(node)}"
+    is_index = isinstance(value, int | np.integer) or kind_of(value) in "iu"
+    if is_index and not isinstance(value, bool) and isinstance(node, ast.expr) and not _is_axis(site):
+        is_inside = site.field == "slice" or isinstance(site.parent, ast.Slice | ast.Call | ast.Tuple | ast.Assign)
+        is_inside |= isinstance(getattr(site.parent, "op", None), ast.FloorDiv | ast.Mod)
+        cause = "wrong factor" if _is_right_of(site, ast.Pow) else "wrong place" if is_inside else "wrong constant"
+        yield from ((cause, _moved(node, by)) for by in (1, -1))
+        most = np.inf if _is_right_of(site, ast.Div) else max(MOST_INTEGER, np.max(value))
+        for text, other in known.pool.items():
+            is_alike = isinstance(other, int) and other <= most if isinstance(value, int) else kind_of(other) in "iu"
+            if is_alike and np.shape(other) == np.shape(value) and np.any(other != value):
+                yield cause, text
+
+
+def _moved(node: Any, by: int) -> ast.expr:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return literal(node.value + by)
+    return ast.BinOp(node, ast.Add() if by > 0 else ast.Sub(), literal(abs(by)))
+
+
+def _is_right_of(site: Site, op: type[ast.operator]) -> bool:
+    return isinstance(site.parent, ast.BinOp) and isinstance(site.parent.op, op) and site.field == "right"
+
+
+def _is_axis(site: Site) -> bool:
+    return isinstance(site.parent, ast.keyword) and site.parent.arg in ("axis", "keepdims", "axes")
+
+
+#: The largest integer used as a replacement, since it may be a length, or a number of repetitions.
+MOST_INTEGER = 64
+
+
+def constants(site: Site, known: Known) -> Found:
+    match site.get():
+        case ast.Constant(int() | float() as c) if not isinstance(c, bool) and not _is_axis(site):
+            is_any, cause = isinstance(c, float), "wrong factor" if _is_right_of(site, ast.Pow) else "wrong constant"
+            own = [k for k in known.constants if is_any or (isinstance(k, int) and abs(k) <= MOST_INTEGER)]
+            digits = [*(round(c, n) for n in range(8)), *(round(c * n, 0) / n for n in range(2, 13))]
+            near = [k for k in (*known.constants, *digits) if c and abs(k - c) <= 0.02 * abs(c)]
+            others = [*near, *own, 2 * c, 3 * c, c + 1, c - 1, -c, *([c / 2, 1 / c] if c else [])]
+            yield from ((cause, repr(other)) for other in others if other != c)
+            for text, v in known.pool.items():
+                if not np.ndim(v) and isinstance(site.parent, ast.BinOp):
+                    yield "wrong constant", text
+                elif c == 1 and np.ndim(v) and text.isidentifier():
+                    yield "missing factor", f"{_NP}.sign({text})"
+
+
+def accumulation(site: Site, known: Known) -> Found:
+    match site.get():
+        case ast.Assign([target], value):
+            if not isinstance(target, ast.Tuple):
+                is_once = isinstance(target, ast.Name) and isinstance(site.parent, ast.FunctionDef)
+                added = ast.AugAssign(target, ast.Add(), value)  # type: ignore[arg-type]
+                yield "missing term" if is_once else "not accumulated", added
+        case ast.AugAssign(target, _, value):
+            pass
+        case _:
+            return
+    if isinstance(target, ast.Subscript):
+        has_slices = any(isinstance(part, ast.Slice) for part in ast.walk(target.slice))
+        where = ast.Subscript(parsed(f"{_NP}.s_"), target.slice, ast.Load()) if has_slices else target.slice
+        call = f"{_NP}.add.at({ast.unparse(target.value)}, {ast.unparse(where)}, {ast.unparse(value)})"
+        yield "not accumulated", ast.parse(call).body[0]
+
+
+#: In the order in which they are tried; before and after other names.
+FIRST = (outputs, signs, drops, accumulation)
+CHANGES = (renames, axes, places, ones, transposes, branches, turns, constants)

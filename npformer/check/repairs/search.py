@@ -1,0 +1,297 @@
+"""Finds the mistake in a wrong backward by undoing it: one small change of its source that makes it right.
+
+The source of the backward, and that of each function of the user's that it calls, is changed in one place at a
+time (``edits.py``), run on the forward's cache, and compared with the true gradients. A change reveals the mistake and
+its line if the check itself calls every wrong tensor right with it, here and at other points (``elsewhere.py``). One
+that makes some tensors right and does not spoil the others is the first of several causes; the search for the next one
+continues in the changed source. A function with unbounded loops is not changed, since it might never return.
+
+The verdict's limit is one of a tensor's size, and some errors are hardly larger: a change that hides one among larger
+numbers meets the limit, too. What undoes the mistake leaves nothing of the error, so a share of it is the limit here.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import copy
+import sys
+import warnings
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from itertools import islice
+from types import CodeType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.check.checkable import as_numpy
+from npformer.check.diagnosis.mutants import elements
+from npformer.check.measures import largest, max_abs
+from npformer.check.repairs.edits import edits, inventions
+from npformer.check.repairs.nodes import SCOPES, Edit, Known, Site, has_scope, is_real, located, parsed, sites
+from npformer.check.repairs.source import Source, constants_of, helpers_of, parts_of, pool, source_of, unused_in
+from npformer.check.repairs.trial import Trial, trials_of
+from npformer.check.report import WRONG
+from npformer.check.subject import Called, Subject, Upstream
+from npformer.io.progress_bar import Bar
+from npformer.io.seconds import now
+from npformer.typing import HostArray, HostArrays, Tensors
+
+#: Relative to a tensor's largest entry: gradients this near are worth a verdict, if they are nearer than before.
+AGREES = 1e-7
+#: What may be left of an error: a share, or rounding; a larger share where the truth is from differences.
+LEFT, ROUNDING, LEFT_BY_DIFFERENCES = 1e-4, 1e-12, 0.5
+MOST_CAUSES = 2
+#: The most functions that are searched: methods of an object, and functions that one of them calls.
+MOST_FUNCTIONS = 4
+#: The most changes that are tried, and for how long; after a moment with a bar.
+MOST_CHANGES, SECONDS, MOMENT = 150_000, 10.0, 2.0
+
+
+class Repair(NamedTuple):
+    """A change that makes tensors right, and the mistake that it reveals."""
+
+    cause: str
+    place: str  # the line, what it says and what it should say
+    fixes: frozenset[str]
+
+
+class Point(NamedTuple):
+    """The point of a check, and others where a change must hold as well."""
+
+    subject: Called
+    upstreams: Sequence[Upstream]
+    truths: Sequence[Tensors]  # the gradients for each, or along directions
+    directions: Mapping[str, Sequence[HostArray]]
+    exact: Container[str]  # the tensors whose gradients are true to rounding
+    others: Callable[[], Sequence[Subject]]
+    verdicts: Callable[[Subject], Mapping[str, str]]
+
+
+def repairs_of(point: Point, wrong: Sequence[str], is_brief: bool = False) -> tuple[list[Repair], list[str]]:
+    """The changes that make the wrong tensors right, one or two; and remarks if tensors are left.
+
+    The remarks are hints, and why no change was repairs. is_brief: only simple changes are tried.
+    """
+    trials = trials_of(point.subject, point.upstreams)
+    mains = [(trial, source) for trial in trials if (source := source_of(trial.function))][:MOST_FUNCTIONS]
+    repairs, remarks, left = list[Repair](), list[str](), set(wrong)
+    with np.errstate(all="ignore"), warnings.catch_warnings(), contextlib.ExitStack() as kept:
+        warnings.simplefilter("ignore")
+        budget = _Budget(kept)
+        while left and len(repairs) < MOST_CAUSES:
+            best = _best(_searches(mains, point, remarks), left, budget, is_brief)
+            if best is None:
+                break
+            repair, edit, search = best
+            kept.enter_context(search.keep(edit))
+            repairs.append(repair)
+            left -= repair.fixes
+    if not left:
+        return repairs, []
+    hints = [f"`{name}` is computed and never used in {s.function.__name__}" for _, s in mains for name in unused_in(s)]
+    untried = [f"{budget.tried:,} of {budget.seen:,} changes were tried"] if budget.tried < budget.seen else []
+    return repairs, [*hints[:3], *dict.fromkeys(remarks), *untried]
+
+
+def _best(
+    searches: Sequence[_Search], wrong: set[str], budget: _Budget, is_brief: bool
+) -> tuple[Repair, Edit, _Search] | None:
+    """The first change that makes all of these right; else the first that makes most of them so."""
+    best: tuple[Repair, Edit, _Search] | None = None
+    # Inventions begin in the functions that it calls: what these lack could be added to their results, too.
+    stages = [(edits, search) for search in searches] + [
+        (inventions, search) for search in searches[::-1] if not is_brief
+    ]
+    for kinds, search in stages:
+        for repair, edit in search.changes(kinds, wrong, budget, len(best[0].fixes) if best else 0):
+            best = repair, edit, search
+        if best is not None and best[0].fixes == wrong:
+            break
+    return best
+
+
+class _Budget:
+    """Counts the changes and the time; draws a bar on a terminal."""
+
+    def __init__(self, kept: contextlib.ExitStack) -> None:
+        self._began, self._kept, self.tried, self.seen = now(), kept, 0, 0
+        self._bar: Bar | None = None
+
+    def taken(self) -> float:
+        return now() - self._began
+
+    def allows_one(self) -> bool:
+        """Whether one more change is tried."""
+        self.seen += 1
+        if self.tried >= MOST_CHANGES or self.taken() >= SECONDS:
+            return False
+        if self.taken() > MOMENT:
+            self._bar = self._bar or self._kept.enter_context(Bar("looking for the cause", MOST_CHANGES, sys.stderr))
+            self._bar.reach(self.tried)
+        self.tried += 1
+        return True
+
+
+def _searches(mains: Sequence[tuple[Trial, Source]], point: Point, remarks: list[str]) -> list[_Search]:
+    """The functions to search; the remarks say why others are not."""
+    searches = []
+    for trial, main in mains:
+        for source in (main, *islice(main.callees(), MOST_FUNCTIONS)):
+            search, name = _Search(trial, source, point), source.function.__name__
+            if source.may_run_for_ever:
+                remarks.append(f"{name} was not searched: with a change its loop might never end")
+            elif search.runs():
+                searches.append(search)
+    return searches
+
+
+class _Search:
+    """The changes of one function: the trial's own, or one that it calls."""
+
+    def __init__(self, trial: Trial, source: Source, point: Point) -> None:
+        self._trial, self._source, self._point = trial, source, point
+        self._function: Any = source.function
+        self._known: Known | None = None
+        #: For each truth, how far each of its gradients may be off.
+        self._slack = [
+            {name: AGREES * max(max_abs(g), 1e-3 * largest(truth.values())) for name, g in truth.items()}
+            for truth in point.truths
+        ]
+        self._codes: dict[Site, CodeType] = {}
+        scopes = [n for n in ast.walk(source.definition) if isinstance(n, SCOPES)][1:]
+        self._inner = {id(node) for scope in scopes for node in ast.walk(scope)}
+
+    def runs(self) -> bool:
+        """Whether the function can be run from its source; notes what it gives, and how far that is off."""
+        try:
+            with self._source.running(self._source.code()):
+                self._first = self._trial.run(0)
+            self._off = {name: self._error(self._first, 0, name) for name in self._slack[0]}  # in units of the slack
+        except Exception:
+            return False
+        return True
+
+    def changes(self, kinds: Any, wrong: set[str], budget: _Budget, most: int) -> Iterator[tuple[Repair, Edit]]:
+        """The changes that make more of these right than most, and no other tensor wrong; up to one that makes all."""
+        if self._known is None:  # the tensors that are wrong stay the same as long as this search is used
+            self._known = self._looked(wrong, budget)
+        for edit in kinds(self._source.definition, self._known):
+            if budget.allows_one() and (fixes := self._tried(edit, wrong, most)):
+                yield Repair(edit.cause, self._source.sentence(edit), frozenset(fixes)), edit
+                if fixes == wrong:
+                    return
+                most = len(fixes)
+
+    @contextlib.contextmanager
+    def keep(self, edit: Edit) -> Iterator[None]:
+        """Make this change: within this context the search for another cause continues in the changed source."""
+        for site in (edit.site, *edit.also):
+            site.put(copy.deepcopy(located(edit.node, site.get())))
+        with self._source.running(self._source.code()):
+            yield
+
+    def _tried(self, edit: Edit, wrong: set[str], most: int) -> set[str]:
+        """The wrong tensors that the change makes right, if more than that; empty if it makes another one wrong."""
+        fixes = set(wrong)
+        try:
+            code = self._changed(edit)
+            for number in range(len(self._point.truths)):
+                with self._source.running(code):
+                    fixes = fixes and fixes & self._near(self._trial.run(number), number, wrong)
+            if len(fixes) <= most:
+                return set()
+            for subject in (self._point.subject, *self._point.others()):
+                with self._source.running(code):
+                    verdicts = self._point.verdicts(subject)
+                if any(verdict == WRONG for name, verdict in verdicts.items() if name not in wrong):
+                    return set()
+                fixes = {name for name in fixes if verdicts[name] != WRONG}
+        except Exception:
+            return set()
+        return fixes
+
+    def _near(self, gradients: HostArrays, number: int, wrong: set[str]) -> set[str]:
+        """The wrong tensors that are near the truth now; none if another one is farther from it than before."""
+        fixes = {name for name in wrong if self._error(gradients, number, name) <= self._most_left(name)}
+        others = [name for name in self._slack[number] if name not in wrong] if fixes else []
+        is_spoiled = any(not self._error(gradients, number, name) <= max(1, 2 * self._off[name]) for name in others)
+        return set() if is_spoiled else fixes
+
+    def _most_left(self, name: str) -> float:
+        """How far a gradient may be off with a change, in units of its slack."""
+        share = LEFT if name in self._point.exact else LEFT_BY_DIFFERENCES
+        return min(1, max(share * self._off[name], ROUNDING / AGREES))
+
+    def _error(self, gradients: HostArrays, number: int, name: str) -> float:
+        """The largest error of a gradient, in units of its slack."""
+        gradient = self._point.subject.symmetric({name: gradients[name]})[name]
+        truth = self._point.truths[number][name]
+        if gradient.shape != self._point.subject.tensors[name].shape:
+            return np.inf
+        if name in self._point.directions:
+            gradient = np.array([np.sum(gradient * direction) for direction in self._point.directions[name]])
+        return max_abs(gradient - truth) / self._slack[number][name]
+
+    def _changed(self, edit: Edit) -> CodeType:
+        """The function's code with a change. Of an expression, only the new one is compiled."""
+        node = edit.node if isinstance(edit.node, str) else located(edit.node, edit.site.get())
+        is_expression = isinstance(node, str | ast.expr) and self._is_open(edit.site)
+        if not is_expression or edit.also or has_scope(node):
+            return self._with(edit, located(edit.node, edit.site.get()))
+        new = compile(node if isinstance(node, str) else ast.Expression(node), "<a change>", "eval")
+        return self._opened(edit.site, lambda variables: eval(new, self._function.__globals__, variables))
+
+    def _is_open(self, site: Site) -> bool:
+        """Whether a place holds an expression that sees the function's variables: no target, no slices."""
+        node = site.get()
+        if not isinstance(node, ast.expr) or not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+            return False
+        is_whole = not any(isinstance(part, ast.Slice | ast.Starred) for part in elements(node))
+        return id(node) not in self._inner and is_whole
+
+    def _opened(self, site: Site, instead: Callable[[dict[str, Any]], Any]) -> CodeType:
+        """The function's code that takes at this place what it is told for its variables."""
+        if site not in self._codes:
+            self._codes[site] = self._with(Edit("", site, ""), located(parsed(f"{_HERE}(locals())"), site.get()))
+        code = self._codes[site]
+        return code.replace(co_consts=tuple(instead if const == _HERE[1:-1] else const for const in code.co_consts))
+
+    def _with(self, edit: Edit, node: Any) -> CodeType:
+        before = [(site, site.get()) for site in (edit.site, *edit.also)]
+        for site, _ in before:
+            site.put(node)
+        try:
+            return self._source.code()
+        finally:
+            for site, old in before:
+                site.put(old)
+
+    def _looked(self, wrong: set[str], budget: _Budget) -> Known:
+        """The values of a run of the function, and which places matter: a moved value moves wrong tensors alone."""
+        values, texts, variables = dict[int, Any](), dict[str, Any](), dict[str, Any]()
+        idle = set[Site]()
+        for site in filter(self._is_open, sites(self._source.definition)):
+            code = compile(ast.Expression(site.get()), "<a value>", "eval")
+
+            def here(local: dict[str, Any], site: Site = site, code: Any = code) -> Any:
+                node, value = site.get(), eval(code, self._function.__globals__, local)
+                held = as_numpy(value)
+                if id(node) not in values and isinstance(held, np.ndarray | np.generic | int | float):
+                    values[id(node)] = texts[ast.unparse(node)] = copy.copy(held)
+                variables.update(local)
+                return value * 1.37 + 0.013 if is_real(held) else value
+
+            if budget.taken() > SECONDS / 2:
+                break
+            with contextlib.suppress(Exception), self._source.running(self._opened(site, here)):
+                moved = self._trial.run(0)
+                touched = {name for name, gradient in moved.items() if not np.array_equal(gradient, self._first[name])}
+                idle |= set() if touched and touched <= wrong else {site}
+        texts |= {name: as_numpy(x) for name, x in variables.items()} | parts_of(self._function, variables)
+        forward, unused = self._trial.forward, tuple(unused_in(self._source))
+        helpers, constants = helpers_of(forward, self._source), constants_of(forward)
+        return Known(values, pool(texts, unused), helpers, constants, unused, idle, sites(self._source.definition))
+
+
+_HERE = "'_here_'"  # a constant in whose place a function is put

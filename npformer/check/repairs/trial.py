@@ -1,0 +1,64 @@
+"""Runs of a check for functions of the user's that may be at fault: a pair's backward, or methods named so."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from types import FunctionType, MethodType
+from typing import Any, NamedTuple
+
+from npformer.backend import Pair
+from npformer.check.adapters.conventions import owners_in
+from npformer.check.checkable import Checkable, unwrapped
+from npformer.check.repairs.source import is_installed
+from npformer.check.subject import Called, LayerSubject, PairSubject, Subject, Upstream
+from npformer.typing import HostArrays
+
+
+class Trial(NamedTuple):
+    """A function of the user's, its forward, and the check's gradients by the number of the upstream gradient."""
+
+    function: Callable[..., Any]
+    forward: Callable[..., Any]
+    run: Callable[[int], HostArrays]
+
+
+def plain(checked: Called) -> Called:
+    """The subject with the Python function of a compiled backward, which would not see a change."""
+    target: Any = checked.target
+    if not isinstance(checked, PairSubject) or isinstance(target.backward, FunctionType | MethodType | partial):
+        return checked
+    python = copy.copy(checked)
+    python.target = Pair(target.forward, unwrapped(target.backward))
+    return python
+
+
+def trials_of(checked: Subject, upstreams: Sequence[Upstream]) -> list[Trial]:
+    """The functions that may be at fault: of a pair the backward, of an object the methods named …backward.
+
+    None if the check cannot be repeated.
+    """
+    if isinstance(checked, PairSubject):
+        return _of_pair(checked, upstreams)
+    return list(_of_methods(checked, upstreams)) if isinstance(checked, LayerSubject) else []
+
+
+def _of_pair(checked: PairSubject, upstreams: Sequence[Upstream]) -> list[Trial]:
+    forward, backward = checked.target
+    try:
+        given = [checked.call(upstream) for upstream in upstreams]
+        copy.deepcopy(given[0])
+    except Exception:
+        return []  # a cache that cannot be copied allows no repeated runs
+    return [Trial(backward, forward, lambda number: checked.inputs.named(backward(*copy.deepcopy(given[number]))))]
+
+
+def _of_methods(checked: LayerSubject, upstreams: Sequence[Upstream]) -> Iterator[Trial]:
+    owner = checked.target.owner if isinstance(checked.target, Checkable) else checked.target
+    outermost_first = sorted(owners_in(owner), key=lambda found: len(found[0]))
+    for kind in dict.fromkeys(base for _, each in outermost_first for base in type(each).__mro__):
+        for name, method in list(vars(kind).items()):
+            if name.endswith("backward") and isinstance(method, FunctionType) and not is_installed(method):
+                forward = getattr(kind, "forward", method)
+                yield Trial(method, forward, lambda number: checked.gradients(upstreams[number]))

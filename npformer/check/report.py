@@ -1,0 +1,163 @@
+"""The result of a gradient check: a row per tensor, and a readable table of rows."""
+
+from __future__ import annotations
+
+import json
+import math
+import textwrap
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Self
+
+from npformer.errors import GradientError
+from npformer.io.percent import finite
+from npformer.typing import Shape
+
+RIGHT, WRONG, KINK, UNCLEAR, NOTHING = "right", "WRONG", "KINK HERE", "CANNOT TELL", "PROVES NOTHING"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One tensor. Its errors are divided by scale, from one of the two rules of ``judge.py``.
+
+    The tensor's rule: max(max|n|, 1e-3·the largest gradient of the whole check), n being the witness. The entry's
+    rule, if a small entry is wrong beside a large one: the sum of its own terms' sizes.
+    """
+
+    tensor: str
+    shape: Shape
+    elements: int
+    scaled_error: float  # against the complex step, or the central difference where that cannot be used
+    central_error: float  # against the central difference
+    worst_index: tuple[int, ...]  # where the error is largest; for directions, the direction's number
+    analytic: float  # there
+    numeric: float  # there
+    scale: float  # the divisor of errors
+    verdict: str
+    note: str = ""
+    by_direction: bool = False  # random directions were checked, not elements
+    cause: str = ""  # for a wrong gradient: a label, such as "drop a term"
+    diagnosis: str = ""  # and a sentence
+    unjudged: int = 0  # entries too small beside the largest to be judged by themselves
+    upstream: int = 0  # index of that upstream gradient
+    region: str = ""  # the wrong region of a large tensor
+
+    @property
+    def ok(self) -> bool:
+        return self.verdict == RIGHT
+
+    @property
+    def ratio(self) -> float:
+        """analytic / numeric at the worst index, which reveals a constant factor. NaN if both are almost 0."""
+        if max(abs(self.analytic), abs(self.numeric)) <= 1e-10 * self.scale:
+            return math.nan
+        return self.analytic / self.numeric if self.numeric else math.copysign(math.inf, self.analytic)
+
+    def _limits(self) -> str:
+        """Notes on the row: the extent of an error, and what the verdict does not cover."""
+        if self.region:
+            return "wrong everywhere" if self.region == "everywhere" else f"wrong in {self.region}"
+        if self.unjudged:
+            return f"{self.unjudged} of {self.elements} entries too small beside the largest to be judged"
+        return ""
+
+    def lines(self, indent: int = 0, columns: int = 80) -> list[str]:
+        """The row of the table in so many columns, 60 or more; a long name and a note have lines of their own."""
+        index = ("dir " if self.by_direction else "") + ",".join(map(str, self.worst_index))
+        shape = "×".join(map(str, self.shape)) or "scalar"
+        ratio = f"{self.ratio:.3g}" if math.isfinite(self.ratio) else "–"
+        numbers = (f"{self.scaled_error:.1e}", index, f"{self.analytic:.2e}", f"{self.numeric:.2e}", ratio)
+        if math.isnan(self.analytic) and math.isnan(self.numeric):
+            numbers = ("–",) * 5  # nothing was compared
+        is_short = len(self.verdict) <= 7
+        cells = (self.tensor, shape, str(self.elements), *numbers, self.verdict if is_short else "note:")
+        said = "" if is_short else self.verdict
+        notes = "; ".join(filter(None, (self.note, self._limits())))
+        text = f"{said} ({notes})".strip() if notes else said
+        margin = " " * (indent + 4)
+        note = textwrap.wrap(text, columns, initial_indent=margin, subsequent_indent=margin) if text else []
+        if len(self.tensor) > WIDTHS[0] - indent:
+            return [" " * indent + self.tensor, table_line(("", *cells[1:]), indent, columns), *note]
+        return [table_line(cells, indent, columns), *note]
+
+
+HEADER = ("tensor", "shape", "elem", "error", "worst", "analytic", "numeric", "ratio", "verdict")
+WIDTHS = (17, 7, 4, 7, 7, 9, 9, 5)  # width of all columns but the last, which has 7
+
+
+NARROW = (0, 3, 5, 6, 7, 8)  # the columns of a table narrower than 80: no shape, no elem, no worst
+
+
+def table_line(cells: tuple[str, ...], indent: int = 0, columns: int = 80) -> str:
+    """Cells in their columns: the name to the left, behind a margin, numbers to the right."""
+    name = " " * indent + cells[0]
+    aligned = [
+        name.ljust(WIDTHS[0]),
+        *(cell.rjust(w) for cell, w in zip(cells[1:-1], WIDTHS[1:], strict=True)),
+        cells[-1],
+    ]
+    return " ".join(aligned if columns >= 80 else [aligned[i] for i in NARROW])
+
+
+@dataclass(frozen=True)
+class Report:
+    """What ``gradcheck`` returns. ``ok``, ``str(report)``, ``to_dict()``, ``raise_if_failed()``."""
+
+    name: str
+    rows: tuple[Row, ...] = field(default_factory=tuple)
+    problems: tuple[str, ...] = ()  # problems of forward or backward other than gradients (``behaviour.py``)
+    notes: tuple[str, ...] = ()  # parts that the check does not cover, and a witness that was left out
+
+    @property
+    def ok(self) -> bool:
+        """Whether every tensor's gradient is right, and forward and backward have no other problems."""
+        return bool(self.rows) and all(row.ok for row in self.rows) and not self.problems
+
+    @property
+    def worst(self) -> Row:
+        """The row with the largest error, one that is not right before all others."""
+        return max(self.rows, key=lambda row: (not row.ok, row.scaled_error))
+
+    def changed(self, changes: Mapping[str, Mapping[str, Any]]) -> Self:
+        """The report with other attributes of rows, by their tensors' names."""
+        return replace(self, rows=tuple(replace(row, **changes.get(row.tensor, {})) for row in self.rows))
+
+    def raise_if_failed(self) -> None:
+        """Raise GradientError, with the table, unless ok."""
+        if not self.ok:
+            raise GradientError(f"{self.name}: a gradient is not right\n{self}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, for JSON; numbers that JSON cannot hold become None."""
+        rows = (asdict(row) | {"ratio": row.ratio} for row in self.rows)
+        tensors = [{name: finite(value) for name, value in row.items()} for row in rows]
+        said = {"problems": list(self.problems), "notes": list(self.notes)}
+        return {"name": self.name, "ok": self.ok, "tensors": tensors} | said
+
+    def to_json(self) -> str:
+        """``to_dict`` as JSON."""
+        return json.dumps(self.to_dict())
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self, columns: int = 80) -> list[str]:
+        """The table in so many columns, 60 or more, and its explanations."""
+        rows = [line for row in self.rows for line in row.lines(0, columns)]
+        return [table_line(HEADER, 0, columns), *rows, *self.explanations(0, columns)]
+
+    def explanations(self, indent: int = 0, columns: int = 80) -> list[str]:
+        """Each diagnosis, wrapped at so many columns, once for all its tensors; then problems and notes."""
+        by_text: dict[str, list[str]] = {}
+        for row in self.rows:
+            if row.diagnosis:
+                by_text.setdefault(row.diagnosis, []).append(row.tensor)
+        margin = " " * indent
+        texts = [f"{', '.join(tensors)}: {text}" for text, tensors in by_text.items()]
+        texts += [f"PROBLEM: {problem}" for problem in self.problems]
+        texts += [f"note: {note}" for note in self.notes]
+        return [
+            line
+            for text in texts
+            for line in textwrap.wrap(text, columns, initial_indent=margin, subsequent_indent=margin + "    ")
+        ]

@@ -1,0 +1,284 @@
+"""The target of a gradient check: its tensors, its outputs, its gradients.
+
+A pair has inputs; a layer or model has inputs and parameters. Both are wrapped as a ``Subject``:
+a function of named float64 tensors that can be evaluated with some tensors replaced, by real or by
+complex numbers, and that can be asked for its analytic gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from npformer.backend import Device, Pair, get_backend
+from npformer.check.checkable import COMPLEX
+from npformer.check.inputs import Inputs, as_tuple, host64, host_copies, like, place
+from npformer.check.measures import with_gaps
+from npformer.errors import ConfigError, DTypeError
+from npformer.typing import HostArray, HostArrays, Tensors
+
+#: The upstream gradient: one array for each output.
+Upstream = tuple[HostArray, ...]
+NOTHING_REPLACED: Tensors = MappingProxyType({})
+
+#: A watcher's arguments after a backward: the present inputs, the present upstream gradient, and a function
+#: that runs the backward again on the same cache.
+Watcher = Callable[[Sequence[Any], Upstream, Callable[[], HostArrays]], None]
+
+
+class Subject(Protocol):
+    """A function of named tensors, with gradients."""
+
+    input_names: list[str]  # of all positional inputs, differentiable or not
+    inputs: Inputs
+
+    @property
+    def tensors(self) -> HostArrays:
+        """float64 copies of everything differentiable, with a Python float if backward returns a gradient for it."""
+
+    def outputs(self, replaced: Tensors) -> tuple[HostArray, ...]:
+        """The forward's outputs, with some tensors replaced (complex numbers allowed)."""
+
+    def gradients(
+        self,
+        upstream: Upstream,
+        replaced: Tensors = NOTHING_REPLACED,
+        watcher: Watcher | None = None,
+    ) -> HostArrays:
+        """The analytic gradient of each tensor, given that of each output."""
+
+
+def subject(
+    target: Any,
+    inputs: Sequence[Any],
+    options: dict[str, Any],
+    device: Device | None,
+    names: Sequence[str] | None = None,
+    dtype: str = "float64",
+    moved: bool = True,
+) -> PairSubject | LayerSubject:
+    """Wrap a pair (a Pair or (forward, backward)) or anything with forward and backward methods.
+
+    names: of the inputs, if not those in forward's signature. dtype: of float arrays. moved: a parameter that is
+    constant is moved a little, since a constant hides mistakes.
+    """
+    if device is None:
+        own = getattr(getattr(target, "backend", None), "device", None)  # a user's backend may be anything
+        on_gpu = any(type(x).__module__.partition(".")[0] == "cupy" for x in inputs)
+        device = own or get_backend("cupy" if on_gpu else "numpy", kernels="plain").device
+    options = {name: place(value, device) for name, value in options.items()}
+    if not isinstance(target, tuple) and not (hasattr(target, "forward") and hasattr(target, "backward")):
+        raise ConfigError(
+            f"target: expected a pair (forward, backward), or a layer or model with methods of these names, "
+            f"got {type(target).__name__}; a function alone has no gradient to check: npf.gradcheck((f, f_backward), x)"
+        )
+    if isinstance(target, tuple):
+        if len(target) != 2:
+            raise ConfigError(f"target: expected a pair of functions (forward, backward), got a tuple of {len(target)}")
+        return PairSubject(Pair(*target), inputs, options, device, names, dtype, moved)
+    return LayerSubject(target, inputs, options, device, names, dtype, moved)
+
+
+def name_of(target: Any) -> str:
+    """A target's name: its own, its class's, or for a pair its forward's."""
+    if isinstance(target, tuple):
+        forward = getattr(target[0], "func", target[0])  # the function inside a partial
+        return str(getattr(forward, "__name__", "pair")).removesuffix("_forward")
+    return str(getattr(target, "name", None) or type(target).__name__)
+
+
+class Called:
+    """Something with a forward and a backward, and perhaps parameters, at a check's numbers."""
+
+    def __init__(
+        self,
+        target: Any,
+        inputs: Sequence[Any],
+        options: dict[str, Any],
+        device: Device,
+        names: Sequence[str] | None,
+        dtype: str,
+        moved: bool,
+    ) -> None:
+        self.target, self.options, self.device, self._dtype = target, options, device, dtype
+        self.litter: float | None = None  # what memory holds that is freed just before a backward, for ``np.empty``
+        self.which: frozenset[str] = frozenset()  # tensors that are symmetric over their last two axes
+        self.parameters: dict[str, Any] = (
+            _by_name(target.named_parameters()) if hasattr(target, "named_parameters") else {}
+        )
+        self.inputs = Inputs(target.forward, inputs, device, names, self.parameters, dtype)
+        self.input_names = self.inputs.all_names
+        owners = {name: getattr(p, "owner", p) for name, p in self.parameters.items()}
+        self.owners: dict[int, Any] = {id(owner): owner for owner in owners.values()}
+        points = {id(owner): host64(owner.data, device, name) for name, owner in owners.items()}
+        self._points = {key: _generic_point(x) if moved else x for key, x in points.items()}
+        with self._parameters_as(dtype):
+            self._values = {name: host64(p.data, device, name) for name, p in self.parameters.items()}
+
+    def elsewhere(
+        self, inputs: Sequence[Any], options: dict[str, Any], moved: Callable[[HostArray], HostArray]
+    ) -> Self:
+        """The same target with other inputs, options and parameters."""
+        names = [name.removeprefix("input ") for name in self.input_names]
+        other = type(self)(self.target, inputs, options, self.device, names, self._dtype, moved=False)
+        other._points = {key: moved(x) for key, x in self._points.items()}
+        with other._parameters_as(self._dtype):
+            other._values = {name: host64(p.data, self.device) for name, p in self.parameters.items()}
+        other.which = self.which
+        return other
+
+    @property
+    def tensors(self) -> HostArrays:
+        return self.symmetric(self.inputs.tensors | self._values)
+
+    def symmetric(self, tensors: Tensors) -> HostArrays:
+        """The tensors or gradients, symmetric where that is declared; a gradient of another shape is refused later."""
+        return {
+            name: (x + np.swapaxes(x, -1, -2)) / 2 if name in self.which and x.shape[-1:] == x.shape[-2:-1] else x
+            for name, x in tensors.items()
+        }
+
+    def outputs(self, replaced: Tensors) -> tuple[HostArray, ...]:
+        replaced = self._at(replaced)
+        with self._with(replaced):
+            found = host_copies(self._forwarded(replaced)[1], self.device)
+        if any(y.dtype.kind == "c" for y in found) and not any(map(np.iscomplexobj, replaced.values())):
+            raise DTypeError(COMPLEX)
+        return found
+
+    def gradients(
+        self,
+        upstream: Upstream,
+        replaced: Tensors = NOTHING_REPLACED,
+        watcher: Watcher | None = None,
+    ) -> HostArrays:
+        replaced = self._at(replaced)
+        with self._with(replaced):
+            placed, y, cache = self._forwarded(replaced)
+            dy = self._upstream(y, upstream)
+            if self.litter is not None:
+                for x in self.tensors.values():  # NumPy keeps up to 7 small blocks of a size
+                    [np.full(x.shape, self.litter) for _ in range(8 if x.nbytes < 1024 else 2)].clear()
+            gradients = self._pulled(dy, cache)
+            if watcher is not None:
+                again = lambda: self._pulled(self._upstream(y, upstream), cache)  # noqa: E731
+                watcher(placed, tuple(np.array(self.device.host(part)) for part in as_tuple(dy)), again)
+        return gradients
+
+    def _pulled(self, dy: Any, cache: Any) -> HostArrays:
+        """The gradients of inputs and parameters from one backward."""
+        for owner in self.owners.values():
+            owner.grad = self.device.zeros(owner.data.shape, self._dtype)
+        gradients = self.inputs.named(self.target.backward(dy, cache))
+        for name, parameter in self.parameters.items():
+            grad = parameter.grad
+            gradients[name] = np.zeros(parameter.data.shape) if grad is None else np.array(self.device.host(grad))
+        return self.symmetric(gradients)
+
+    def _at(self, replaced: Tensors) -> HostArrays:
+        """What is replaced, and what is symmetric: it was given in any form."""
+        return self.symmetric({**{name: self.tensors[name] for name in self.which}, **replaced})
+
+    @contextmanager
+    def at_its_point(self) -> Iterator[list[Any]]:
+        """Within this context the parameters are the check's; yields the check's inputs."""
+        with self._parameters_as(self._dtype):
+            yield self.inputs.placed({})
+
+    def _forwarded(self, replaced: HostArrays) -> tuple[list[Any], Any, Any]:
+        """(inputs as placed, y, cache). Raises ConfigError if forward does not return (y, cache)."""
+        placed = self.inputs.placed(replaced)
+        found = self.target.forward(*placed, **self.options)
+        if not isinstance(found, tuple) or len(found) != 2:
+            kind = f"a tuple of {len(found)}" if isinstance(found, tuple) else type(found).__name__
+            raise ConfigError(
+                f"forward: expected to return (y, cache), got {kind}; return (y, None) if backward needs nothing"
+            )
+        if type(found[0]) is not np.ndarray or found[0].dtype.kind not in "fc":
+            _expect_arrays(found[0])
+        return placed, *found
+
+    def _upstream(self, y: Any, upstream: Upstream) -> Any:
+        """dy, in the form of y."""
+        return like(y, [_on(self.device, u, self._dtype) for u in upstream])
+
+    @contextmanager
+    def _with(self, replaced: Tensors) -> Iterator[None]:
+        """Within this context the parameters are the check's, some of them replaced."""
+        dtype = "complex128" if any(np.iscomplexobj(x) for x in replaced.values()) else self._dtype
+        with self._parameters_as(dtype):
+            for name in replaced.keys() & self.parameters.keys():
+                self.parameters[name].data[...] = self.device.array(replaced[name], dtype)
+            yield
+
+    @contextmanager
+    def _parameters_as(self, dtype: str) -> Iterator[None]:
+        """Within this context every parameter holds a copy in dtype; then arrays and gradients are restored."""
+        before = [(owner, owner.data, owner.grad) for owner in self.owners.values()]
+        try:
+            for key, owner in self.owners.items():
+                owner.data = self.device.array(self._points[key], dtype)
+            yield
+        finally:
+            for owner, data, grad in before:
+                owner.data, owner.grad = data, grad
+
+
+class PairSubject(Called):
+    """A forward function and a backward function, as a Pair."""
+
+    def call(self, upstream: Upstream) -> tuple[Any, Any]:
+        """(dy, cache): the arguments of backward."""
+        _, y, cache = self._forwarded({})
+        return self._upstream(y, upstream), cache
+
+
+class LayerSubject(Called):
+    """Anything with ``forward(*inputs) -> (y, cache)``, ``backward(dy, cache)`` and perhaps ``named_parameters()``."""
+
+
+def _expect_arrays(y: Any) -> None:
+    """Raise ConfigError unless y is an array or a flat tuple of arrays."""
+    for part in as_tuple(y):
+        if not isinstance(part, int | float | complex) and "object" in str(getattr(part, "dtype", "object")):
+            kind = type(part).__name__ + ("" if part is y else " in it")
+            what = f"expected an array or a flat tuple of arrays as its output, got a {kind}"
+            raise ConfigError(f"forward: {what}; return its arrays in one tuple, and take a tuple of gradients")
+
+
+def _on(device: Device, upstream: HostArray, dtype: str) -> Any:
+    """An upstream gradient on the device, in separate memory with the same layout, strides of 0 among them."""
+    if type(upstream) is not np.ndarray:
+        return upstream  # it rounds what is made with it, see rounding.py
+    if dtype == "float16":
+        return upstream.astype(np.float16)
+    placed = device.array(upstream, dtype)
+    if not isinstance(placed, np.ndarray):
+        return placed
+    if upstream.flags.c_contiguous or upstream.flags.f_contiguous:
+        return np.array(placed, order="C" if upstream.flags.c_contiguous else "F")
+    if 0 in upstream.strides:
+        axes = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in upstream.strides)
+        return np.broadcast_to(placed[axes].copy(), placed.shape)
+    return with_gaps(placed)
+
+
+def _by_name(named: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """name -> parameter. Raises ConfigError if two have the same name, since one of them would not be checked."""
+    found: dict[str, Any] = {}
+    for name, parameter in named:
+        if name in found:
+            raise ConfigError(f"named_parameters: expected each name once, got {name!r} twice; rename one")
+        found[name] = parameter
+    return found
+
+
+def _generic_point(x: HostArray) -> HostArray:
+    """x, or, if all of x is one number, numbers around it: γ = 1 and b = 0 hide mistakes."""
+    if x.size > 1 and bool(np.all(x == x.flat[0])):
+        return np.asarray(x + 0.3 * np.random.default_rng(x.size).normal(size=x.shape))
+    return x

@@ -1,7 +1,0 @@
-"""Finds the mistake in a wrong backward by undoing it: ``search.py`` tries the changes that ``edits.py`` proposes."""
-
-from npformer.proof.repairs.elsewhere import Elsewhere
-from npformer.proof.repairs.search import Point, Repair, repairs_of
-from npformer.proof.repairs.trial import plain
-
-__all__ = ["Elsewhere", "Point", "Repair", "plain", "repairs_of"]

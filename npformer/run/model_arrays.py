@@ -1,0 +1,113 @@
+"""The arrays of a model by name, and whether other arrays fit the model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from npformer.backend import Backend
+from npformer.backend.arena import expect_unique
+from npformer.errors import CheckpointError, ConfigError
+from npformer.layers import Layer
+from npformer.models import Model
+from npformer.models.config import ModelConfig
+from npformer.models.shapes import Limit, model_of_shapes
+from npformer.run.checkpoint import Checkpoint
+from npformer.run.model_structure import structure_differences
+from npformer.run.option_types import shown
+from npformer.typing import HostArrays, Tensors
+
+MISFIT = "does not fit the model"
+
+#: Name -> shape and dtype of each array.
+Table: TypeAlias = Mapping[str, tuple[tuple[int, ...], str]]
+
+
+def model_arrays(model: Layer) -> HostArrays:
+    """Name -> host array, of every parameter and buffer (views where the model lives on the host)."""
+    return {name: model.backend.host(array) for name, array in arrays_in(model).items()}
+
+
+def arrays_in(model: Layer) -> dict[str, Any]:
+    """Name -> device array, of every parameter and buffer: the model's state, without its configuration."""
+    named: list[tuple[str, Any]] = [*model.named_parameters(), *model.named_buffers()]
+    expect_unique(name for name, _ in named)
+    return {name: each.data for name, each in named}
+
+
+def model_arrays_of(checkpoint: Checkpoint) -> HostArrays:
+    """Name -> parameter or buffer, of the arrays in a run's checkpoint."""
+    parts = [(name.partition("."), array) for name, array in checkpoint.arrays.items()]
+    return {name: array for (kind, _, name), array in parts if kind in ("parameters", "buffers")}
+
+
+def set_arrays(model: Layer, arrays: Tensors, source: str) -> None:
+    """Copy arrays into the parameters and buffers of the same names.
+
+    Raises CheckpointError, and changes nothing, unless names and shapes are exactly the model's.
+    """
+    copy_arrays(arrays_in(model), arrays, model.backend, source)
+
+
+def copy_arrays(targets: Mapping[str, Any], arrays: Tensors, backend: Backend, source: str) -> None:
+    """Copy arrays into targets by name; all or nothing, as in ``set_arrays``."""
+    _expect_none(_differences(table_of(targets), table_of(arrays)), source)
+    for name, target in targets.items():
+        target[...] = backend.array(arrays[name])
+
+
+def table_of(arrays: Mapping[str, Any]) -> Table:
+    """Name -> shape and dtype of each array."""
+    return {name: (tuple(array.shape), str(array.dtype)) for name, array in arrays.items()}
+
+
+def misfits(config: ModelConfig, dtype: str, found: Table, model: Model | None = None) -> str:
+    """How the found arrays, and the parts of model, differ from those that config describes, in dtype; "" if they fit.
+
+    No model is built for this. The comparison stops early if the configuration needs far more arrays than were found.
+    """
+    numbers = sum(math.prod(shape) for shape, _ in found.values())
+    try:
+        expected = model_of_shapes(config, Limit(2 * len(found) + 100, 2 * numbers + 1_000_000))
+    except ConfigError as error:
+        return str(error)
+    arrays = _differences({name: (array.shape, dtype) for name, array in arrays_in(expected).items()}, found)
+    return arrays or ("" if model is None else _first([*structure_differences("", expected, model)]))
+
+
+def expect_arrays(config: ModelConfig, dtype: str, found: Table, source: str) -> None:
+    """Raise CheckpointError unless the found arrays fit the model that config describes; see ``misfits``."""
+    _expect_none(misfits(config, dtype, found), source)
+
+
+def expect_finite_weights(arrays: Tensors, source: str, remedy: str) -> None:
+    """Raise CheckpointError, naming the first array, if a number in arrays is not finite."""
+    for name, array in arrays.items():
+        finite = np.isfinite(array)
+        if not finite.all():
+            found = f"{array[~finite][0]} in {name}"
+            raise CheckpointError(f"{source}: expected finite weights, got {found}: the model has diverged; {remedy}")
+
+
+def _differences(expected: Table, found: Table) -> str:
+    """The first five arrays that are missing, unknown or of another shape or dtype; "" if there are none."""
+    problems = [f"{name} is missing" for name in expected if name not in found]
+    problems += [f"{shown(name)[1:-1]} is not part of the model" for name in found if name not in expected]
+    problems += [
+        f"{name}: expected {shape} {dtype}, got {found[name][0]} {found[name][1]}"
+        for name, (shape, dtype) in expected.items()
+        if name in found and found[name] != (shape, dtype)
+    ]
+    return _first(problems)
+
+
+def _first(problems: list[str]) -> str:
+    return "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
+
+
+def _expect_none(problems: str, source: str) -> None:
+    if problems:
+        raise CheckpointError(f"{source}: {MISFIT}: {problems}; is it of another configuration or dtype?")

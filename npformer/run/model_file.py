@@ -1,0 +1,237 @@
+"""A model in one safetensors file: its arrays by name; its class and configuration are in the metadata.
+
+A file may come from an untrusted source. Its configuration is compared with its table of arrays before any number is
+read or a model is built. A SHA-256 in the metadata covers the rest of the file's content. A model that could not be
+loaded again is not saved.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as to_bytes
+
+from npformer.backend import Backend, get_backend
+from npformer.errors import CheckpointError, ConfigError, DeviceMemoryError
+from npformer.io.atomic_files import describe, write_atomically
+from npformer.layers.owner import version_of
+from npformer.models import Model, build_model
+from npformer.models.config import ModelConfig
+from npformer.models.kinds import MODELS
+from npformer.run.checkpoint import ARRAYS
+from npformer.run.model_arrays import (
+    Table,
+    expect_arrays,
+    expect_finite_weights,
+    misfits,
+    model_arrays,
+    set_arrays,
+    table_of,
+)
+from npformer.run.option_types import fitted, shown
+from npformer.typing import HostArrays, Tensors
+
+FORMAT = "npformer-model-2"
+AS_IT_IS = "go back to an earlier one, or accept it with expect_finite=False"
+
+#: How files of others begin; a file of torch.save or np.savez is a ZIP archive, whose first member tells which.
+_OTHERS = (
+    (rb"PK\x03\x04.*data\.pkl", "a file of torch.save"), (rb"PK\x03\x04.*\.npy", "a file of np.savez"),
+    (rb"PK\x03\x04", "a ZIP archive"), (rb"\x80[\x02-\x05].{6}[^{]", "a pickle, such as an old file of torch.save"),
+    (rb"\x93NUMPY", "a file of np.save"), (rb"GGUF", "a GGUF file of llama.cpp"), (rb"\x89HDF", "an HDF5 file"),
+    (rb"\x1f\x8b", "a file compressed by gzip"), (rb"\s*<", "a web page in place of a file"),
+    (rb"version https://git-lfs", "a pointer of Git LFS, for which git lfs pull fetches the file"),
+)  # fmt: skip
+READS = "npf.load reads what npf.save wrote, npf.interop.torch.load_state_dict a torch.nn.Transformer's state_dict()"
+OF_A_RUN = "its model, for npf.save: npformer.training.assemble.read_trained(RunDirectory.open(Path(RUN))).model"
+
+_DTYPES = {"F16": "float16", "F32": "float32", "F64": "float64"}  # safetensors' names for NumPy's
+
+
+def save(model: Model, path: str | os.PathLike[str], *, expect_finite: bool = True) -> None:
+    """Write model's arrays and configuration to path (a .safetensors file), replacing it atomically.
+
+    A subclass of an npformer model is saved, and loaded, as that model if it redefines nothing.
+    Raises CheckpointError if model is not an npformer model, or not what ``load`` would build, has weights that are not
+    finite (unless expect_finite is False), or cannot be written; an existing file is then unchanged.
+    """
+    kind = next((name for name, (described, _) in MODELS.items() if isinstance(model, described)), None)
+    if kind is None:
+        raise CheckpointError(f"model: expected one of {', '.join(MODELS)}, got {type(model).__name__}")
+    metadata = {"format": FORMAT, "model": kind, "config": json.dumps(dataclasses.asdict(model.config))}
+    arrays = {name: np.ascontiguousarray(array) for name, array in model_arrays(model).items()}
+    try:
+        _expect_readable(metadata, model, arrays)
+        if expect_finite:
+            expect_finite_weights(arrays, "model", AS_IT_IS)
+    except CheckpointError as error:
+        raise CheckpointError(f"{error}; nothing was written") from None
+    data = to_bytes(arrays, metadata | {"sha256": digest(metadata, arrays)})
+    write_safetensors(path, data)
+
+
+def load(path: str | os.PathLike[str], *, backend: Backend | None = None, expect_finite: bool = True) -> Model:
+    """The model saved at path, a Transformer, Encoder or Decoder, on backend (default: get_backend("auto")).
+
+    Raises CheckpointError if the file is missing, truncated, corrupt or not a model of npformer, if its arrays are not
+    those of its configuration in the backend's dtype, or if weights are not finite: the model had diverged
+    (expect_finite=False loads it anyway). Raises DeviceMemoryError for a model that does not fit into memory.
+    The file's content raises no other error. No memory is allocated before its header is checked.
+    """
+    backend = backend or get_backend()
+    metadata, table = _read_header(Path(path))
+    config = _config_in(metadata, str(path))
+    expect_arrays(config, backend.dtype, table, str(path))
+    try:
+        _, arrays = read_arrays(Path(path))
+        _expect_digest(metadata, arrays, str(path))
+        if expect_finite:
+            expect_finite_weights(arrays, str(path), AS_IT_IS)
+        model = build_model(config, backend=backend)
+        set_arrays(model, arrays, str(path))
+    except MemoryError as error:
+        numbers = sum(math.prod(shape) for shape, _ in table.values())
+        raise DeviceMemoryError(
+            f"{path}: expected memory for a model of {numbers:,} numbers, got: {error}; use one with more memory"
+        ) from error
+    return model
+
+
+def write_safetensors(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a safetensors file, replacing an older one. Raises CheckpointError; an existing file is then unchanged."""
+    try:
+        write_atomically(Path(path), data)
+    except OSError as error:
+        raise CheckpointError(
+            f"{path}: expected a place to write {len(data):,} bytes, got: {describe(error)}"
+        ) from error
+
+
+#: model -> its version when it was last found to be what ``load`` would build.
+_readable: WeakKeyDictionary[Model, int] = WeakKeyDictionary()
+
+
+def _expect_readable(metadata: Mapping[str, str], model: Model, arrays: Tensors) -> None:
+    """Raise CheckpointError unless ``load`` would build this model again; looked at once for each version of it."""
+    version, dtype = version_of(model), model.backend.dtype
+    if _readable.get(model) == version:
+        return
+    if dtype not in _DTYPES.values():
+        raise CheckpointError(
+            f"model: expected numbers of float32 or float64 to save, got {dtype}, which is for checks"
+        )
+    if problems := misfits(_config_in(metadata, "model"), dtype, table_of(arrays), model):
+        raise CheckpointError(
+            f"model: expected the parts and arrays that its configuration describes, as npf.load builds them, got "
+            f"others: {problems}; keep its arrays with safetensors.numpy.save_file and build it by your own code, or "
+            "put parts of npformer in their place"
+        )
+    _readable[model] = version
+
+
+def _config_in(metadata: Mapping[str, str], source: str) -> ModelConfig:
+    """The configuration that the metadata describes. Raises CheckpointError if there is none."""
+    mark = metadata.get("format")
+    if mark != FORMAT:
+        found = f"a file marked {shown(mark)}" if mark else "a file without its mark"
+        if (mark or "").startswith("npformer"):
+            found += "; use the version that wrote it"
+        elif Path(source).name == ARRAYS:
+            found = f"the arrays of a run's checkpoint; {OF_A_RUN}"
+        else:
+            found += f", so of another library; {READS}"
+        raise CheckpointError(f"{source}: expected a model saved by npf.save, marked {FORMAT}, got {found}")
+    kind = metadata.get("model")
+    if kind not in MODELS:
+        raise CheckpointError(
+            f"{source}: expected a model of {', '.join(MODELS)}, got {shown(kind)}; use the version of npformer that "
+            "wrote it"
+        )
+    try:
+        given = json.loads(metadata["config"], object_pairs_hook=_each_once)
+        if not isinstance(given, dict):
+            raise ConfigError(f"expected options by name, got {shown(given)}")
+        return MODELS[kind][1](**fitted(given, MODELS[kind][1]))
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        article = "an" if kind == "Encoder" else "a"
+        raise CheckpointError(f"{source}: expected a configuration of {article} {kind}, got: {error}") from error
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; a name with two values is an error."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ConfigError(f"expected each option once, got {', '.join(shown(name) for name, _ in pairs[:20])}")
+    return found
+
+
+def digest(metadata: Mapping[str, str], arrays: Tensors) -> str:
+    """The SHA-256 of the metadata without the digest, and of the arrays' names, dtypes, shapes and bytes."""
+    told = sorted((name, text) for name, text in metadata.items() if name != "sha256")
+    found = hashlib.sha256(json.dumps([told, sorted(table_of(arrays).items())]).encode())
+    for name in sorted(arrays):
+        found.update(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data)
+    return found.hexdigest()
+
+
+def _expect_digest(metadata: Mapping[str, str], arrays: Tensors, source: str) -> None:
+    expected, found = metadata.get("sha256"), digest(metadata, arrays)
+    if found != expected:
+        raise CheckpointError(
+            f"{source}: corrupt: expected content of SHA-256 {shown(expected)}, found {found}; restore it from a copy"
+        )
+
+
+def _read_header(path: Path) -> tuple[dict[str, str], Table]:
+    """The header of a safetensors file: metadata, and the table of its arrays. Raises as ``read_arrays``."""
+    with _opened(path) as file:
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+        table = {name: (tuple(each.get_shape()), each.get_dtype()) for name, each in slices.items()}
+        metadata: dict[str, str] = file.metadata() or {}
+    return metadata, {name: (shape, _DTYPES.get(dtype, dtype)) for name, (shape, dtype) in table.items()}
+
+
+def read_arrays(path: Path) -> tuple[dict[str, str], HostArrays]:
+    """Metadata and arrays of a safetensors file. Raises CheckpointError if it is missing, truncated or corrupt."""
+    with _opened(path) as file:
+        return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """A safetensors file to read from; failures raise CheckpointError."""
+    try:
+        with safe_open(str(path), framework="numpy") as file:
+            yield file
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path}: expected a model file, found nothing; check the name") from error
+    except OSError as error:
+        is_run = (path / "config.toml").is_file() or (path / "checkpoints").is_dir()
+        folder = f"the folder of a run; {OF_A_RUN}" if is_run else "a folder; give the file in it"
+        found = folder if path.is_dir() else describe(error)
+        raise CheckpointError(f"{path}: expected a model file to read, got: {found}") from error
+    except (AttributeError, TypeError) as error:  # NumPy has no bfloat16, and no float8
+        raise CheckpointError(f"{path}: expected arrays that NumPy has a dtype for, got: {error}") from error
+    except (SafetensorError, ValueError, KeyError) as error:
+        found = _of_others(path) or f"one that is truncated or corrupt ({error})"
+        raise CheckpointError(f"{path}: expected a whole safetensors file, got {found}") from error
+
+
+def _of_others(path: Path) -> str:
+    """What a file is that is no safetensors file, and what npformer reads; "" if its first bytes do not tell."""
+    with suppress(OSError), path.open("rb") as file:
+        start = file.read(200)
+        return next((f"{what}; {READS}" for begins, what in _OTHERS if re.match(begins, start, re.DOTALL)), "")
+    return ""

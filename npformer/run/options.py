@@ -1,0 +1,223 @@
+"""The options of a training run, in four sections, as in config.toml.
+
+[run]       task, seed, device, dtype, kernels, precision
+[data]      the file, or the options of generated data
+[model]     the configuration of the task's model
+[training]  steps, batches, the optimiser, how often to log, evaluate and save
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
+
+from npformer.errors import ConfigError
+from npformer.models.config import ModelConfig
+from npformer.optim import Constant, Noam, Schedule, WarmupCosine
+from npformer.run.tasks import ANSWERS, TASKS, Sections, with_defaults
+
+TaskName = Literal["copy", "reverse", "sort", "pairs", "dates", "numbers", "scan", "language", "tags", "mlm", "lm"]
+
+
+TokenizerName = Literal["characters", "words"]
+
+MOST = 2**31 - 1  # the largest count of anything
+
+#: The fewest lines of the log and evaluations of a run, unless it is told how often.
+LOG_LINES, EVALUATIONS = 30, 5
+
+
+class Every(NamedTuple):
+    """Steps between lines of the log, between evaluations, and between checkpoints."""
+
+    log: int
+    evaluate: int
+    save: int
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The task, the device and the precision. Raises ConfigError for a seed out of range."""
+
+    task: Annotated[TaskName, "what is learnt; npformer train --help names the tasks"] = "reverse"
+    seed: Annotated[int, "seed of parameters, order of data and dropout"] = 0
+    device: Annotated[Literal["auto", "numpy", "cupy"], "where to compute; auto: cupy with a usable GPU"] = "auto"
+    dtype: Annotated[Literal["float32", "float64"], "numbers of parameters and activations"] = "float32"
+    kernels: Annotated[
+        Literal["auto", "plain", "numpy", "numba", "cuda"], "what computes; auto: the fastest installed"
+    ] = "auto"
+    precision: Annotated[Literal["float32", "tf32", "bfloat16"], "of float32 matrix products, on a GPU alone"] = (
+        "float32"
+    )
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**64:
+            raise ConfigError(f"run.seed: expected an integer with 0 <= seed < 2**64, got {self.seed}")
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """The data. ``Entry.data`` names the options that a task uses."""
+
+    file: Annotated[str | None, "your own UTF-8 file: a text for lm, lines of source, tab, target for pairs"] = None
+    sha256: Annotated[str | None, "SHA-256 of the file, noted by the run; another file is refused"] = None
+    held_out_fraction: Annotated[float, "share of the file that is evaluated on and never trained on"] = 0.1
+    tokenizer: Annotated[TokenizerName, "pieces of the text; words that are rare are spelled in characters"] = (
+        "characters"
+    )
+    max_pieces: Annotated[int, "with tokenizer words: pieces of the vocabulary, at most"] = 4000
+    symbols: Annotated[int, "different letters in a word"] = 26
+    min_length: Annotated[int, "letters of the shortest word"] = 1
+    max_length: Annotated[int, "letters of the longest word; for lm and mlm, tokens of a window"] = 12
+    split: Annotated[Literal["simple", "length", "jump"], "which commands of SCAN are held out"] = "simple"
+    count: Annotated[int | None, "phrases, numbers or days to make; none: the task's own number"] = None
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """Steps, batches and the optimiser. Raises ConfigError for values out of range."""
+
+    steps: Annotated[int, "training steps in all"] = 1000
+    batch_size: Annotated[int, "sequences of a step"] = 64
+    optimizer: Annotated[Literal["adam", "adamw"], "how gradients become updates"] = "adam"
+    learning_rate: Annotated[float, "the highest rate; for noam, the factor"] = 2e-3
+    schedule: Annotated[
+        Literal["constant", "noam", "warmup_cosine"], "how the rate changes; warmup_cosine ends at 0 at the last step"
+    ] = "warmup_cosine"
+    warmup_steps: Annotated[int, "steps in which the rate rises; by default at most a fifth of steps"] = 200
+    beta1: Annotated[float, "Adam's decay of the mean of gradients"] = 0.9
+    beta2: Annotated[float, "Adam's decay of the mean of their squares"] = 0.98
+    eps: Annotated[float, "Adam's addend to the root of the second mean"] = 1e-9
+    weight_decay: Annotated[float, "of adamw: share of a weight, times the rate, that each step removes"] = 0.01
+    clip_norm: Annotated[float | None, "longer gradients are scaled to this norm; none: no clipping"] = 1.0
+    label_smoothing: Annotated[float, "probability that the target gives to all pieces alike"] = 0.0
+    accumulate: Annotated[int, "parts of a batch that are computed one after the other"] = 1
+    log_every: Annotated[int | None, "steps between lines of the log; none: a round number, at most steps/30"] = None
+    eval_every: Annotated[int | None, "steps between evaluations; none: a round number, at most steps/5"] = None
+    eval_examples: Annotated[int, "held-out examples of an evaluation"] = 200
+    final_examples: Annotated[int, "held-out examples of the last evaluation"] = 1000
+    save_every: Annotated[int | None, "steps between checkpoints; none: as eval_every"] = None
+    keep_last: Annotated[int, "checkpoints to keep, besides the best"] = 2
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size", "accumulate", "log_every", "eval_every", "eval_examples",
+                     "final_examples", "save_every", "keep_last"):  # fmt: skip
+            value = getattr(self, name)
+            if value is not None and not 1 <= value <= MOST:
+                bound = ">= 1" if value < 1 else f"<= {MOST}"
+                raise ConfigError(f"training.{name}: expected an integer {bound}, got {value}")
+        for name in ("learning_rate", "eps", "clip_norm"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:  # nan fails both comparisons
+                raise ConfigError(f"training.{name}: expected a finite number > 0, got {value}")
+        if not 0 <= self.weight_decay < math.inf:
+            raise ConfigError(f"training.weight_decay: expected a finite number >= 0, got {self.weight_decay}")
+        if not 0 <= self.warmup_steps <= self.steps:
+            raise ConfigError(
+                f"training.warmup_steps: expected 0 <= warmup_steps <= steps={self.steps}, got {self.warmup_steps}; "
+                f"--set warmup_steps={self.steps // 5}, a fifth, is usual"
+            )
+        if self.schedule == "noam" and self.warmup_steps < 1:
+            raise ConfigError("training.warmup_steps: expected an integer >= 1 for the schedule noam, got 0")
+
+    @property
+    def every(self) -> Every:
+        """How often to log, to evaluate and to save: what was set, or what follows from the steps."""
+        evaluate = self.eval_every or _round_share(self.steps, EVALUATIONS)
+        return Every(self.log_every or _round_share(self.steps, LOG_LINES), evaluate, self.save_every or evaluate)
+
+    def make_schedule(self, d_model: int) -> Schedule:
+        """The learning rate as a function of the step."""
+        if self.schedule == "noam":
+            return Noam(d_model, self.warmup_steps, self.learning_rate)
+        if self.schedule == "constant":
+            return Constant(self.learning_rate)
+        return WarmupCosine(self.learning_rate, self.warmup_steps, self.steps)
+
+
+def _round_share(steps: int, parts: int) -> int:
+    """The largest of 1, 2, 5, 10, 20, 50, … that goes into the steps at least so many times; 1 if none does."""
+    share = max(1, steps // parts)
+    ten = int(10 ** (len(str(share)) - 1))
+    return max(number * ten for number in (1, 2, 5) if number * ten <= share)
+
+
+def _model_options() -> type:
+    """A dataclass with the options of all models. The task determines a run's model, and so its options."""
+    kinds = [get_type_hints(answer.config, include_extras=True) for answer in ANSWERS.values()]
+    known = {option: kind for hints in kinds for option, kind in hints.items()}
+    return dataclasses.make_dataclass("ModelOptions", [(name, kind, None) for name, kind in known.items()])
+
+
+SECTIONS: dict[str, type] = {
+    "run": RunOptions,
+    "data": DataOptions,
+    "model": _model_options(),
+    "training": TrainingOptions,
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """All four sections together."""
+
+    run: RunOptions
+    data: DataOptions
+    model: ModelConfig
+    training: TrainingOptions
+
+    def sections(self) -> dict[str, Any]:
+        """Section name -> dataclass, as config.toml holds them."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+
+def complete(given: Sections, vocab_size: int, max_length: int, num_classes: int = 0) -> Options:
+    """Fill in missing options; the model's sizes follow from the data, the warm-up from the steps.
+
+    given: section -> key -> value. Raises ConfigError where given sizes contradict the data, or the model that
+    the task uses has no such option.
+    """
+    chosen, given = given, with_defaults(given)
+    run = RunOptions(**given["run"])
+    model = {"max_seq_len": max_length} | given["model"] | _follows(run.task, given["model"], vocab_size, num_classes)
+    config = ANSWERS[TASKS[run.task].kind].config
+    fields = {option.name for option in dataclasses.fields(config)}
+    if unknown := [name for name in model if name not in fields]:
+        raise ConfigError(
+            f"model.{unknown[0]}: expected an option of the model for the task {run.task}, a "
+            f"{config.__name__.removesuffix('Config')}; it has {', '.join(sorted(fields))}"
+        )
+    if model.get("pad_id", 0) != 0:
+        raise ConfigError(f"model.pad_id: expected 0, the [PAD] of every vocabulary, got {model['pad_id']}")
+    if model.get("positions") == "learned" and model["max_seq_len"] < max_length:
+        raise ConfigError(
+            f"model.max_seq_len: expected at least {max_length}, the longest sequence of the data, "
+            f"got {model['max_seq_len']}; raise it, or use sinusoidal positions"
+        )
+    training = given["training"]
+    most = max(1, training.get("steps", TrainingOptions.steps) // 5)  # so that a short run needs no second option
+    warmup = {"warmup_steps": min(training.get("warmup_steps", TrainingOptions.warmup_steps), most)}
+    training = training | warmup | dict(chosen["training"])
+    return Options(run, DataOptions(**given["data"]), config(**model), TrainingOptions(**training))
+
+
+def _follows(task: str, model: Mapping[str, Any], vocab_size: int, num_classes: int) -> dict[str, Any]:
+    """The model options that follow from the data. Raises ConfigError if other values were given."""
+    answer = ANSWERS[TASKS[task].kind]
+    vocabulary = (vocab_size, "the size of the data's vocabulary")
+    translates = TASKS[task].kind == "translate"
+    sizes = ("src_vocab_size", "tgt_vocab_size") if translates else ("vocab_size",)
+    found: dict[str, tuple[Any, str]] = dict.fromkeys(sizes, vocabulary)
+    if answer.head is not None:
+        found["head"] = (answer.head, f"the one for the task {task}")
+    if answer.head in ("sequence", "tokens"):
+        found["num_classes"] = (num_classes, "the number of the data's classes, [PAD] counted")
+    for name, (value, meaning) in found.items():
+        if model.get(name, value) != value:
+            raise ConfigError(
+                f"model.{name}: expected {value}, {meaning}, got {model[name]}; leave it out, it follows from the data"
+            )
+    return {name: value for name, (value, _) in found.items()}

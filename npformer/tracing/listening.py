@@ -1,0 +1,208 @@
+"""Records every call of a layer or an operation, forward and backward.
+
+One listener serves ``bisect``, which checks the calls, and ``trace``, which shows them. It replaces the methods of the
+layers and the pairs of their backends for a while, and changes no number, unless a ``Watch`` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from npformer.backend import Ops, Pair
+from npformer.backend.ops import add_into
+from npformer.check.in_float64 import attributes
+from npformer.check.inputs import as_tuple, like, parameter_names
+from npformer.functional.arrays import namespace
+from npformer.layers import Layer
+from npformer.layers.norms import joins
+from npformer.typing import HostArray
+
+
+@dataclass(eq=False)
+class Call:
+    """One call of a layer or an operation, forward and backward, with the calls inside it."""
+
+    name: str  # dotted, beginning with the type of the target that is listened to
+    target: Any  # the layer, or the operation's Pair
+    inputs: tuple[Any, ...]
+    options: dict[str, Any]
+    operation: str = ""  # its name in the table of operations; "" for a layer
+    parent: Call | None = None
+    parts: list[Call] = field(default_factory=list)
+    number: int = -1  # in the order in which calls begin
+    output: Any = None
+    cache: Any = None
+    upstream: Any = None  # its backward's upstream gradient
+    gradients: Any = None  # what its backward returned
+    into: tuple[Any, ...] = ()  # the arrays to which its backward adds the gradients of parameters; None: frozen
+    added: tuple[Any, ...] = ()  # what it added to each of them
+    forward_time: tuple[int, int] = (-1, -1)  # when it began and ended, counted in beginnings and ends of calls
+    backward_time: tuple[int, int] | None = None  # None: its backward did not run
+
+
+class Watch:
+    """Takes part in each call that is listened to. Each method may change what it is given; these change nothing."""
+
+    def inputs(self, call: Call, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Before a forward: the inputs that it gets."""
+        return inputs
+
+    def outputs(self, call: Call, output: Any) -> Any:
+        """After a forward: the output that its caller gets."""
+        return output
+
+    def entering(self, call: Call | None, dy: Any) -> Any:
+        """Before a backward: the upstream gradient that it gets. call is None if its cache is unknown."""
+        return dy
+
+    def leaving(self, call: Call | None, dy: Any, gradients: Any, into: Sequence[Any]) -> Any:
+        """After a backward: the gradients that its caller gets. It has added to the arrays in into already."""
+        return gradients
+
+
+@dataclass
+class Moving(Watch):
+    """Adds to one of the outputs of a call, or to one of its inputs, in every forward."""
+
+    number: int  # of the call
+    part: int  # which output or input
+    by: HostArray
+    of_inputs: bool = False
+
+    def inputs(self, call: Call, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return self._moved(call, inputs) if self.of_inputs else inputs
+
+    def outputs(self, call: Call, output: Any) -> Any:
+        return output if self.of_inputs else like(output, list(self._moved(call, as_tuple(output))))
+
+    def _moved(self, call: Call, parts: tuple[Any, ...]) -> tuple[Any, ...]:
+        at = self.part if call.number == self.number else -1
+        return tuple(part + self.by if i == at else part for i, part in enumerate(parts))
+
+
+@contextmanager
+def listening(target: Any, watch: Watch | None = None, known: Sequence[Call] = ()) -> Iterator[Ear]:
+    """Within this context, every call of target, of the layers in it and of their operations is recorded.
+
+    A LayerNorm is recorded by its operations, since one kernel may compute it together with the sum before it. Of
+    anything but a layer nothing is recorded by itself: call it by way of the ear. watch: sees each call, and may change
+    it. known: the calls of an earlier time; watch sees them instead.
+    """
+    ear = Ear(watch or Watch(), known)
+    layers = dict(layers_in(target)) if isinstance(target, Layer) else {}
+    with ExitStack() as stack:
+        for name, layer in layers.items():
+            shown = f"{type(target).__name__}{'.' if name else ''}{name}"
+            ops = Ops(**{op: ear.pair(shown, op, pair) for op, pair in vars(layer.backend.ops).items()})
+            new: dict[str, Any] = {"backend": replace(layer.backend, ops=ops)}
+            if layer is target or not joins(layer):
+                new["forward"] = partial(ear.forward, shown, layer, layer.forward)
+                new["backward"] = partial(ear.backward, layer, layer.backward)
+            stack.enter_context(attributes(layer, **new))
+        yield ear
+
+
+@dataclass
+class Ear:
+    """Calls forward and backward methods in the place of their callers, and records the calls."""
+
+    watch: Watch
+    known: Sequence[Call]
+    calls: list[Call] = field(default_factory=list)  # in the order in which their forwards begin
+    _open: list[Call] = field(default_factory=list)
+    _time: int = 0
+
+    def pair(self, owner: str, op: str, pair: Pair) -> Pair:
+        """The pair of an operation, recorded under its owner's name."""
+        name = f"{owner}.{op}" if owner else op
+        return pair._replace(
+            forward=partial(self.forward, name, pair, pair.forward, _operation=op),
+            backward=partial(self.pair_backward, pair),
+        )
+
+    def forward(self, name: str, target: Any, forward: Any, *inputs: Any, _operation: str = "", **options: Any) -> Any:
+        """Call forward, and record the call within the current one."""
+        parent = self._open[-1] if self._open else None
+        call = Call(name, target, inputs, options, _operation, parent, number=len(self.calls))
+        self.calls.append(call)
+        if parent is not None:
+            parent.parts.append(call)
+        self._open.append(call)
+        begun = self._tick()
+        try:
+            call.inputs = self.watch.inputs(self._shown(call), inputs)
+            found = forward(*call.inputs, **options)
+        finally:
+            self._open.pop()
+        is_pair = isinstance(found, tuple) and len(found) == 2
+        call.output, call.cache = found if is_pair else (found, None)
+        call.output = self.watch.outputs(self._shown(call), call.output)
+        call.forward_time = begun, self._tick()
+        return (call.output, call.cache) if is_pair else call.output
+
+    def backward(self, target: Any, backward: Any, dy: Any, cache: Any, *more: Any, **options: Any) -> Any:
+        """Call the backward of a layer, and record it with its call."""
+        return self._backward(target, lambda dy: backward(dy, cache, *more, **options), dy, cache, (), ())
+
+    def pair_backward(self, pair: Pair, dy: Any, cache: Any, into: Sequence[Any] = ()) -> Any:
+        """Call the backward of a pair, and record it with its call. What it adds to parameters is kept apart first."""
+        if not into:
+            return self._backward(pair, lambda dy: pair.backward(dy, cache), dy, cache, (), ())
+        added = tuple(None if total is None else namespace(total).zeros_like(total) for total in into)
+        return self._backward(pair, lambda dy: pair.backward(dy, cache, added), dy, cache, into, added)
+
+    def _backward(self, target: Any, run: Any, dy: Any, cache: Any, into: Sequence[Any], added: Sequence[Any]) -> Any:
+        call = self._call_of(target, cache)
+        shown = None if call is None else self._shown(call)
+        dy, begun = self.watch.entering(shown, dy), self._tick()
+        gradients = run(dy)
+        add_into(added, into)
+        if call is not None:
+            call.upstream, call.gradients, call.into, call.added = dy, gradients, tuple(into), tuple(added)
+            call.backward_time = begun, self._tick()
+        return self.watch.leaving(shown, dy, gradients, into)
+
+    def _call_of(self, target: Any, cache: Any) -> Call | None:
+        """The call that made this cache; of several, the last whose backward has not run yet."""
+        found = [call for call in self.calls if call.target is target and call.cache is cache]
+        waiting = [call for call in found if call.backward_time is None]
+        return next(reversed(waiting or found), None)
+
+    def _shown(self, call: Call) -> Call:
+        """The call that watch sees."""
+        return self.known[call.number] if call.number < len(self.known) else call
+
+    def _tick(self) -> int:
+        self._time += 1
+        return self._time - 1
+
+
+def layers_in(layer: Layer) -> Iterator[tuple[str, Layer]]:
+    """A layer and all layers in it, by dotted name, each object once under its first name."""
+    seen = set()
+
+    def walk(layer: Layer, name: str) -> Iterator[tuple[str, Layer]]:
+        if id(layer) not in seen:
+            seen.add(id(layer))
+            yield name, layer
+            for member, part in layer._members():
+                if isinstance(part, Layer):
+                    yield from walk(part, f"{name}.{member}" if name else member)
+
+    yield from walk(layer, "")
+
+
+def inputs_of(call: Call) -> list[str]:
+    """The names of a call's inputs."""
+    is_pair = isinstance(call.target, tuple)
+    names = parameter_names(call.target[0] if is_pair else type(call.target).forward, len(call.inputs) + (not is_pair))
+    return names if is_pair else names[1:]
+
+
+def shown_name(call: Call) -> str:
+    """The name of a call within its target: "" for the target itself."""
+    return call.name.partition(".")[2]

@@ -1,0 +1,306 @@
+"""Identities and invariants hold over the catalogue; each says what it claims, in 80 columns, and changes nothing."""
+
+import json
+from dataclasses import fields
+from functools import cache
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from npformer import functional as F  # noqa: N812
+from npformer.backend import Ops, get_backend
+from npformer.check import catalogue
+from npformer.check.claims.identities import IDENTITIES, prove
+from npformer.check.claims.invariants import INVARIANTS, ClaimResults, certify
+from npformer.check.subject import name_of
+from npformer.errors import CacheUsedError, GradientError, ShapeError
+from npformer.functional import AttentionMask
+from npformer.layers import Context, EncoderLayer, FeedForward, LayerNorm, Linear, RandomKey
+from npformer.models import Decoder
+from tests.check.functions import SOFTMAX, normal, pair, scaled
+from tests.check.own_code import Gate
+from tests.check.small_models import SRC, TGT, X
+from tests.check.small_models import model as small_model
+
+CASES = catalogue()
+BY_NAME = {case.name: case for case in CASES}
+BOTH = pytest.mark.parametrize("run", [prove, certify])
+
+
+@cache
+def backend64():
+    """NumPy with its fastest kernels; inside of tests, since they may have to be compiled."""
+    return get_backend("numpy", dtype="float64")
+
+
+def claims(run, case, backend):
+    return run(case.build(backend), *case.inputs, name=case.name, device=backend.device, **case.options)
+
+
+@cache
+def claims_before(run, name):
+    """The same of a case of the catalogue on NumPy, once for all tests."""
+    return claims(run, BY_NAME[name], backend64())
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_every_identity_holds_on_the_catalogue(case):
+    report = claims_before(prove, case.name)
+    assert report.ok, str(report)
+    assert report["path-integral"].holds
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_every_invariant_holds_on_the_catalogue(case):
+    """Decoders are certified causal and blind to padding; encoders are blind to padding, and look ahead."""
+    report = claims_before(certify, case.name)
+    assert report.ok, str(report)
+    if case.name.startswith("Decoder: "):
+        assert all(report[claim].holds for claim in ("causality", "padding-invariance", "ignored-tokens"))
+        assert report["tying"].holds == ("tied" in case.name)
+    if case.name.startswith(("Encoder: tokens", "Encoder: sequence")):
+        assert report["padding-invariance"].holds
+        assert not report["causality"].applies
+
+
+def held(run, cases):
+    """The claims that hold in some of these cases."""
+    return {row.name for case in cases for row in claims_before(run, case.name).rows if row.holds}
+
+
+def test_every_identity_holds_somewhere():
+    assert held(prove, [case for case in CASES if case.group != "model" or "learned" in case.name]) == set(IDENTITIES)
+
+
+def test_every_invariant_has_something_to_say():
+    cases = [case for case in CASES if "tied" in case.name or case.name == "MultiHeadAttention: self"]
+    assert held(certify, cases) == set(INVARIANTS)
+
+
+def test_a_decoder_that_looks_ahead_or_at_padding_is_found(numpy64, monkeypatch):
+    case = BY_NAME["Decoder: none, full, post"]
+    for hidden, failing in ((True, "causality"), (False, "padding-invariance")):
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                "npformer.models.decoder.AttentionMask",
+                lambda key_visible, causal, hidden=hidden: AttentionMask(key_visible if hidden else None, not hidden),
+            )
+            model = case.build(numpy64)
+            assert isinstance(model, Decoder)
+            assert certify(model, np.array([[3, 0, 4, 6, 2], [6, 5, 0, 3, 1]]))[failing].fails
+
+
+def test_sequences_under_batch_norm_are_alone_in_inference(numpy64):
+    training, inference = (BY_NAME[f"BatchNorm: {which}"] for which in ("training, padding", "inference"))
+    report = claims(certify, training, numpy64)
+    assert report["sequences-alone"].holds
+    assert report["batch-order"].holds
+    assert claims(certify, inference, numpy64)["sequences-alone"].holds
+    (x,) = inference.inputs
+    assert certify(EncoderLayer(4, 2, 6, norm="batch", backend=numpy64), x)["sequences-alone"].holds
+
+
+@pytest.mark.parametrize(
+    ("case", "table", "names"),
+    [
+        ("attention: causal and padding", IDENTITIES, IDENTITIES),
+        ("add_norm: dropout", IDENTITIES, IDENTITIES),
+        ("DecoderLayer: pre, gelu", IDENTITIES, IDENTITIES),
+        ("EncoderLayer: pre, gelu", INVARIANTS, INVARIANTS),
+        ("Transformer: post, gelu, tied", INVARIANTS, ("causality", "padding-invariance", "ignored-tokens", "tying")),
+    ],
+)
+def test_they_run_on_a_device_that_is_not_the_host(case, table, names, strict64):
+    case = BY_NAME[case]
+    rows = [table[name](case.build(strict64), *case.inputs, device=strict64.device, **case.options) for name in names]
+    report = ClaimResults(case.name, tuple(rows))
+    assert report.ok, str(report)
+
+
+@pytest.mark.parametrize("name", IDENTITIES)
+def test_each_has_a_meaning_and_a_derivation(name):
+    one = IDENTITIES[name]
+    assert one.name == name
+    assert 10 < len(one.meaning) <= 100
+    assert len(one.derivation.split()) > 10
+
+
+def test_the_text_fits_80_columns_and_names_what_failed():
+    class Wrong(Linear):
+        def backward(self, dy, cache):
+            self.weight.grad[...] = 0
+            return super().backward(dy, cache)
+
+    proven = str(claims(prove, CASES[-1], backend64()))
+    assert "who-sees-whom        holds" in proven
+    report = certify(Wrong(4, 5, backend=backend64()), X, name="a name that is longer than " + "any line " * 12)
+    assert max(map(len, [*proven.splitlines(), *str(report).splitlines()])) <= 80
+    assert not report.ok
+    assert "accumulation" in str(report)
+    assert "DOES NOT HOLD: gradient of weight after 1" in " ".join(str(report).split())
+    assert "claimed: backward adds to the gradients" in " ".join(str(report).split())
+    with pytest.raises(GradientError, match="accumulation"):
+        report.raise_if_failed()
+
+
+def test_results_are_data():
+    report = certify(LayerNorm(4, backend=backend64()), X)
+    found = json.loads(report.to_json())
+    assert found["ok"] is True
+    assert found["name"] == "LayerNorm"
+    assert [row["name"] for row in found["claims"]] == list(INVARIANTS)
+    assert report["tying"].reason
+    assert not report["tying"].applies
+    assert report["determinism"].holds
+
+
+def test_a_report_on_nothing_is_not_ok():
+    assert not ClaimResults("empty").ok
+
+
+def test_a_identity_about_something_else_does_not_apply():
+    found = IDENTITIES["softmax-rows"](LayerNorm(4, backend=backend64()), X)
+    assert not found.applies
+    assert found.reason == "it is about softmax"
+
+
+def test_a_claim_about_zeros_proves_nothing():
+    layer = FeedForward(4, 6, backend=backend64())
+    layer.up.bias.data[...] = -100.0  # every gate is shut
+    found = IDENTITIES["relu-units"](layer, X)
+    assert not found.applies
+    assert "prove nothing" in found.reason
+
+
+def test_kind_names_a_pair_whose_forward_does_not():
+    report = prove(SOFTMAX, X, kind="softmax")
+    assert report.name == "softmax"
+    assert [row.name for row in report.rows] == ["softmax-rows", "softmax-sum", "softmax-logarithm", "path-integral"]
+    assert report.ok, str(report)
+    assert [row.name for row in prove(SOFTMAX, X).rows] == ["path-integral"]
+
+
+def test_a_wrong_gradient_may_keep_an_identity_but_not_the_path_integral():
+    report = prove(pair("softmax", scaled("softmax", 2)), X)
+    assert report["softmax-rows"].holds
+    assert not report["path-integral"].holds
+
+
+def test_the_adjoint_of_attention_looks_at_v_alone():
+    for factors, seen in (((2, 1, 1), False), ((1, 2, 1), False), ((1, 1, 2), True)):
+        report = prove(pair("attention", scaled("attention", *factors)), *normal(3, 2, 2, 4, 3))
+        assert report["adjoint"].holds is not seen
+        assert not report["path-integral"].holds
+
+
+def test_subclasses_are_what_their_bases_are():
+    class Mine(Linear):
+        pass
+
+    assert prove(Mine(4, 5, backend=backend64()), X)["linear-exchange"].holds
+
+
+@BOTH
+def test_inputs_that_do_not_fit_are_the_callers_error(run):
+    with pytest.raises(ShapeError, match="C_in=4"):
+        run(Linear(4, 5, backend=backend64()), X[..., :3])
+
+
+def test_a_gradient_that_raises_does_not_hold():
+    def broken(dy, cache):
+        raise RuntimeError("no derivative today")
+
+    found = IDENTITIES["gate"]((F.relu_forward, broken), X)
+    assert found.fails
+    assert "no derivative today" in found.reason
+    assert "raised RuntimeError: tired" in str(certify(Careless(), X)["determinism"])
+
+
+@pytest.mark.parametrize("op", [field.name for field in fields(Ops)])
+def test_a_pair_is_known_by_the_name_of_its_operation(op, any64):
+    """In every table: identities are about pairs by their names, and pass over one that has another."""
+    assert name_of(getattr(any64.ops, op)) == op
+
+
+class Careless:
+    """A stranger's layer with state of every kind, which its forward and backward change."""
+
+    def __init__(self):
+        self.weight = SimpleNamespace(data=np.ones(4, dtype=np.float32), grad=np.full(4, 7.0, dtype=np.float32))
+        self.calls, self.count, self.rng = ["made"], 0, np.random.default_rng(3)
+        self.running, self.notes = np.zeros(4), {"calls": 0}
+
+    def named_parameters(self):
+        yield "weight", self.weight
+
+    def forward(self, x):
+        self.calls.append("forward")
+        self.count += 1
+        self.notes["calls"] += 1
+        self.seen = x
+        self.running += x.mean(axis=(0, 1)) + self.rng.normal(size=4)
+        return x * self.weight.data, x
+
+    def backward(self, dy, cache):
+        self.weight.grad = self.weight.grad + (dy * cache).sum(axis=(0, 1))
+        if self.count > 4:
+            raise RuntimeError("tired")
+        return dy * self.weight.data
+
+
+@pytest.mark.parametrize("run", [prove, certify, *INVARIANTS.values()], ids=lambda run: getattr(run, "name", None))
+def test_everything_is_restored_even_after_an_error(run):
+    layer = Careless()
+    data, grad, running, state = layer.weight.data, layer.weight.grad, layer.running, layer.rng.bit_generator.state
+    run(layer, X)
+    assert layer.weight.data is data
+    assert layer.weight.grad is grad
+    assert np.array_equal(data, np.ones(4))
+    assert np.array_equal(grad, np.full(4, 7.0))
+    assert layer.running is running
+    assert not running.any()
+    assert (layer.calls, layer.count, layer.notes) == (["made"], 0, {"calls": 0})
+    assert not hasattr(layer, "seen")
+    assert layer.rng.bit_generator.state == state
+
+
+@BOTH
+def test_a_model_keeps_its_arrays_values_and_gradients(run, dtype):
+    model = small_model(backend=get_backend("numpy", dtype=dtype), num_decoder_layers=1)
+    model.arena.grads[...] = 0.5
+    values, data = model.arena.values.copy(), model.generator.weight.data
+    assert run(model, SRC, TGT).ok
+    assert model.generator.weight.data is data
+    assert np.shares_memory(data, model.arena.values)
+    assert np.array_equal(model.arena.values, values)
+    assert np.all(model.arena.grads == 0.5)
+
+
+def test_strangers_need_no_base_class():
+    class Once(Gate):
+        """Its cache is a list that backward empties."""
+
+        causal = True
+
+        def forward(self, x):
+            y, cache = super().forward(x)
+            return y, [cache]
+
+        def backward(self, dy, cache):
+            if not cache:
+                raise CacheUsedError("used")
+            return super().backward(dy, cache.pop())
+
+    report = certify(Once(), X)
+    assert report.ok, str(report)
+    assert report["causality"].holds
+
+
+def test_masks_of_layers_are_found_whatever_they_govern():
+    mask = AttentionMask(np.array([[True, True, False], [True, False, False]]), causal=True)
+    layer = EncoderLayer(4, 2, 6, dropout=0.2, backend=backend64())
+    report = certify(layer, X, context=Context(mask, key=RandomKey(1)))
+    assert report["causality"].holds
+    assert report["padding-invariance"].holds
+    assert not certify(layer, X)["padding-invariance"].applies

@@ -1,0 +1,239 @@
+"""The witnesses against derivatives known from school, and what rounding may do to a witness and to a claim."""
+
+import numpy as np
+import pytest
+
+from npformer.backend import get_backend
+from npformer.check import gradcheck
+from npformer.check.jitter import DRAWS, MOVE, Jitter
+from npformer.check.oracles import Oracle, unit
+from npformer.check.subject import subject
+from tests.check.functions import GELU, forward_alone, normal
+
+X = np.array([[0.3, -1.2], [2.0, 0.7]])
+UPSTREAMS = [(np.array([[2.0, -1.0], [0.5, 3.0]]),), (np.array([[-0.4, 1.0], [2.5, 0.1]]),)]
+SLOPES = np.array([r * (np.exp(X) * np.sin(X) + np.exp(X) * np.cos(X)) for (r,) in UPSTREAMS])
+
+
+def of(forward, x, upstreams=UPSTREAMS, use_complex=True):
+    def no_backward(*_):
+        raise AssertionError("a witness must not ask the accused")
+
+    checked = subject((lambda x: (forward(x), None), no_backward), [x], {}, get_backend("numpy").device)
+    return Oracle(checked, upstreams, use_complex)
+
+
+def by_differences(forward, x):
+    """The slopes of Σ y, without the complex step."""
+    return of(forward, x, [(np.ones(x.shape),)], use_complex=False).every_element("x")
+
+
+def curve(x):
+    return np.exp(x) * np.sin(x)
+
+
+def test_the_complex_step_is_exact_and_central_differences_confirm_it():
+    found = of(curve, X).every_element("x")
+    np.testing.assert_allclose(found.truth, SLOPES, rtol=1e-15)
+    np.testing.assert_allclose(found.by_central, SLOPES, rtol=1e-8)
+    np.testing.assert_allclose(found.reach, np.abs(SLOPES), rtol=1e-12)  # one output each: nothing cancels
+    assert np.all(np.abs(found.by_central - SLOPES) <= found.central_error * (1 + 1e-6) + 1e-15)
+
+
+def test_extrapolated_differences_are_better_than_1e_11_and_know_it():
+    found = of(curve, X, use_complex=False).every_element("x")
+    assert found.by_complex is None
+    assert found.truth is found.by_central
+    np.testing.assert_allclose(found.truth, SLOPES, rtol=1e-11)
+    assert np.all(np.abs(found.truth - SLOPES) <= 8 * found.central_error)
+    assert np.all(found.central_error <= 1e-10 * np.abs(SLOPES))
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_steps_are_of_the_size_of_x(size):
+    """log and its like have a scale of their own; a step that is no part of it would leave the domain."""
+    x = size * np.array([0.5, 1.5, 3.0])
+    found = by_differences(np.log, x)
+    np.testing.assert_allclose(found.truth[0], 1 / x, rtol=1e-10)
+
+
+def test_reach_is_what_would_be_there_if_nothing_cancelled():
+    oracle = of(lambda x: np.stack([3 * x[0], -3 * x[0] + x[1]]), np.array([0.3, 0.7]), [(np.ones(2),)])
+    found = oracle.every_element("x")
+    np.testing.assert_allclose(found.truth[0], [0, 1], atol=1e-15)
+    np.testing.assert_allclose(found.reach[0], [6, 1])
+
+
+def test_noise_is_told():
+    """Rounded to float32 inside: the estimate is never far below the error, whatever agrees by luck."""
+    for seed in range(20):
+        x = normal(4, seed=seed)
+        rough = of(lambda x: np.tanh(x.astype(np.float32)).astype(np.float64), x, [(np.ones(4),)], use_complex=False)
+        found = rough.every_element("x")
+        error = np.abs(found.truth[0] - (1 - np.tanh(x) ** 2))
+        assert np.all(found.central_error[0] > 1e-8)
+        assert np.all(error <= 8 * found.central_error[0])
+
+
+@pytest.mark.parametrize("rounding", [2.0**-11, 2.0**-8], ids=["float16", "bfloat16"])
+def test_noise_of_16_bits_is_told_too(rounding):
+    """Steps must be such as those bits show: smaller ones move nothing, and look smooth."""
+
+    def rounded(x):
+        mantissa, exponent = np.frexp(x)
+        return np.ldexp(np.round(mantissa / (2 * rounding)) * (2 * rounding), exponent)
+
+    def forward(x):
+        return rounded(np.tanh(rounded(x)))
+
+    for seed in range(20):
+        x = normal(4, seed=seed)
+        oracle = of(forward, x, [(np.ones(4),)], use_complex=False)
+        oracle.rounding = rounding
+        found = oracle.every_element("x")
+        assert np.all(np.abs(found.truth[0] - (1 - np.tanh(x) ** 2)) <= 8 * found.central_error[0])
+
+
+def test_a_step_that_moves_nothing_is_not_believed():
+    x = np.array([0.1234567, 1.7654321])
+    found = by_differences(lambda x: np.round(x, 4), x)
+    assert np.all(np.abs(found.truth[0] - 1) <= 8 * found.central_error[0])
+
+
+def test_beside_a_kink_a_smaller_step_is_found_and_at_a_kink_none():
+    def bent(x):
+        return np.where(x.real > 0, x, 0)
+
+    found = of(bent, np.array([2e-6, 1.0, 1e-12]), [(np.ones(3),)]).every_element("x")
+    np.testing.assert_allclose(found.truth[0], 1)
+    np.testing.assert_allclose(found.by_central[0, :2], 1, rtol=1e-9)
+    assert found.by_central[0, 2] == pytest.approx(0.5)  # what every step size says at a kink
+
+
+def test_steps_that_leave_the_domain_are_made_smaller():
+    def root(x):
+        if np.any(x < 0):
+            raise np.linalg.LinAlgError
+        return np.sqrt(x)
+
+    found = by_differences(root, np.array([1e-3, 1.0]))
+    np.testing.assert_allclose(found.truth[0], [0.5 / np.sqrt(1e-3), 0.5], rtol=1e-9)
+
+
+def test_a_direction_gives_the_slope_along_it():
+    directions = [np.array([[1.0, 0.0], [0.0, -2.0]]), np.array([[0.5, 1.0], [3.0, 1.0]])]
+    expected = [[np.sum(slope * direction) for direction in directions] for slope in SLOPES]
+    for use_complex in (True, False):
+        found = of(curve, X, use_complex=use_complex).along_directions("x", directions)
+        np.testing.assert_allclose(found.truth, expected, rtol=1e-10)
+
+
+def test_the_slope_at_another_point_is_that_of_all_tensors_there():
+    oracle = Oracle(forward_alone(lambda x, w: x * w, POINT, POINT), OF_POINT)
+    at = {"x": POINT, "w": POINT + 1}
+    expected = [each[0][0] * at["w"][0] for each in OF_POINT]
+    for witness in (oracle.extrapolated, oracle.complex_step):
+        np.testing.assert_allclose(witness("x", unit((3,), (0,)), at).value, expected, rtol=1e-10)
+
+
+def test_units():
+    np.testing.assert_array_equal(unit((2, 2), (0, 1)), [[0, 1], [0, 0]])
+    assert unit((), ()) == 1
+
+
+POINT = np.array([0.3, -1.2, 2.0])
+OF_POINT = [(np.array([2.0, -1.0, 0.5]),), (np.array([-0.4, 1.0, 2.5]),)]
+
+
+SINE = (lambda x: (np.sin(x), x), lambda dy, x: dy * np.cos(x))
+
+
+def jitter_of(pair, x=POINT, **options):
+    oracle = Oracle(subject(pair, [x], {}, get_backend("numpy").device), OF_POINT, **options)
+    return oracle, Jitter(oracle, 0)
+
+
+def moves(pair, i, x=POINT, **options):
+    """(of the witness, of the claim), for each upstream gradient."""
+    oracle, jitter = jitter_of(pair, x, **options)
+    direction = unit(x.shape, (i,))
+    true = oracle.complex_step("x", direction).value
+    claimed = np.array([oracle.subject.gradients(each)["x"][i] for each in oracle.upstreams])
+    witness, both = (jitter.noise("x", (i,), direction, true, claimed, cap) for cap in (0.0, np.inf))
+    return witness, both - witness
+
+
+def test_of_a_smooth_function_both_move_by_the_rounding_of_their_inputs():
+    for moved in moves(SINE, 2):
+        assert moved.shape == (2,)
+        assert np.all(moved > 0)
+        size = np.abs([each[0][2] for each in OF_POINT]) * (abs(np.cos(2)) + 2 * abs(np.sin(2)))
+        assert np.all(moved <= 2 * MOVE * size)
+
+
+def test_points_move_by_at_most_two_units_in_the_last_place_and_the_same_way_each_time():
+    seen = []
+
+    def backward(dy, x):
+        seen.append(np.concatenate([x / POINT, dy / OF_POINT[len(seen) % 2][0]]))
+        return dy * np.cos(x)
+
+    for _ in range(2):
+        _, jitter = jitter_of((SINE[0], backward))
+        jitter.of_claims("x", np.cos(POINT))
+    seen_first, seen_again = np.array(seen[: 2 * DRAWS]), np.array(seen[2 * DRAWS :])
+    np.testing.assert_array_equal(seen_first, seen_again)
+    assert np.max(np.abs(seen_first - 1)) <= MOVE * (1 + 2.0**-10)
+    assert len({tuple(each) for each in seen_first}) == 2 * DRAWS
+
+
+def test_far_from_0_what_cancels_moves_by_far_more():
+    def forward(x):
+        return (x - x.mean()) ** 2, x
+
+    def backward(dy, x):
+        g = 2 * dy * (x - x.mean())
+        return g - g.mean()
+
+    (near, _), (far, of_claim) = moves((forward, backward), 0), moves((forward, backward), 0, POINT + 1e6)
+    assert np.all(near < 1e-14)
+    for moved in (far, of_claim):
+        assert np.all((moved > 1e-11) & (moved < 1e-8))
+
+
+def test_without_the_complex_step_the_claim_alone_is_asked():
+    witness, of_claim = moves(SINE, 2, use_complex=False)
+    np.testing.assert_array_equal(witness, 0)
+    assert np.all(of_claim > 0)
+
+
+def test_of_claims_is_of_every_entry_and_the_first_upstream_gradient():
+    _, jitter = jitter_of((SINE[0], lambda dy, x: np.array([0.0, dy[1] * np.cos(x[1]), 5.0])))
+    claimed = np.array([0.0, OF_POINT[0][0][1] * np.cos(POINT[1]), 7.0])
+    found = jitter.of_claims("x", claimed)
+    assert found[0] == 0
+    assert 0 < found[1] < 1e-15
+    assert found[2] == 2
+
+
+@pytest.mark.parametrize("use_complex", [True, False])
+def test_fresh_upstream_gradients_are_new_ones(use_complex):
+    """An error of x₀ that the first two upstream gradients do not show."""
+    known = [each[0] for each in OF_POINT]
+
+    def backward(dy, x):
+        is_known = any(np.allclose(dy, r) for r in known)
+        return dy * np.cos(x) * (1 if is_known else 1.5)
+
+    _, jitter = jitter_of((SINE[0], backward), use_complex=use_complex)
+    error, reach, worth = jitter.fresh("x", (0,), unit(POINT.shape, (0,)), 3)
+    np.testing.assert_allclose(error, 0.5 * reach, rtol=1e-6)
+    assert len(set(error)) == 3
+    assert np.all(worth <= 1e-9 * reach)
+
+
+def test_a_forward_that_rounds_inside_is_not_mistaken_for_a_smooth_one():
+    """1 + tanh(x) stays where it is for small steps, and grows by whole roundings for larger ones."""
+    for scale, seed in ((3, 3), (3, 17), (3, 26), (6, 1), (6, 24), (6, 30)):
+        x = (scale * np.random.default_rng(seed).normal(size=(4, 8))).astype(np.float32).astype(np.float64)
+        assert gradcheck(GELU, x, complex_step=False, seed=seed).ok

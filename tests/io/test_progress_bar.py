@@ -1,0 +1,136 @@
+"""Bars: what, how much of how much, how long; at every width, and only where somebody asked for them."""
+
+import errno
+import io
+from types import SimpleNamespace
+
+import pytest
+
+from npformer.io import progress_bar
+from npformer.io.progress_bar import Bar, cells, clock, line, say, show_bars, watched
+from tests.io.test_terminal import Terminal
+
+BLOCKS = " ▏▎▍▌▋▊▉█"
+
+
+@pytest.fixture
+def screen(monkeypatch):
+    """Standard output and standard error: one terminal."""
+    monkeypatch.setenv("TERM", "xterm")
+    shown = Terminal()
+    monkeypatch.setattr(progress_bar, "sys", SimpleNamespace(stdout=shown, stderr=shown))
+    return shown
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 120])
+@pytest.mark.parametrize("notes", [[], ["loss 0.1234", "12,346 tokens/s"], ["a very long name of a check " * 9]])
+@pytest.mark.parametrize("what", ["training", "checks without a bug"])
+def test_a_line_fits_and_its_bar_is_worth_the_name(what, columns, notes):
+    shown = line(what, 430, 1000, 12, 16, columns, notes, BLOCKS)
+    assert len(shown) <= columns
+    assert "| 430/1000 0:12<0:16" in shown
+    assert shown.split("|")[1].count("█") >= 0.43 * (progress_bar.LEAST if columns > 40 else 15) - 1
+    assert len(shown.split("|")[1]) >= (progress_bar.LEAST if columns > 40 else 15)
+
+
+def test_what_is_said_beside_the_bar_at_each_width():
+    notes = ["loss 0.1234", "12,346 tokens/s"]
+    shown = {columns: line("training", 430, 1000, 12, 16, columns, notes, BLOCKS) for columns in (60, 80, 120)}
+    assert [columns for columns, text in shown.items() if "loss 0.1234" in text] == [60, 80, 120]
+    assert [columns for columns, text in shown.items() if text.startswith("training |")] == [80, 120]
+    assert [columns for columns, text in shown.items() if "12,346 tokens/s" in text] == [80, 120]
+
+
+def test_the_first_note_is_shortened_and_no_other():
+    assert line("x", 1, 2, 0, 0, 60, ["abcdefghij" * 9, "second"], BLOCKS).endswith("…")
+    assert "second" not in line("x", 1, 2, 0, 0, 60, ["a" * 21, "second"], BLOCKS)
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0, "    "), (0.5, "██  "), (0.54, "██▏ "), (1, "████"), (7, "████"), (-1, "    ")]
+)
+def test_cells(share, text):
+    assert cells(share, 4, BLOCKS) == text
+    assert cells(0.54, 4, " 123456789#") == "##1 "
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.4, "0:00"), (59.9, "0:59"), (754, "12:34"), (3661, "1:01:01")])
+def test_clock(seconds, text):
+    assert clock(seconds) == text
+
+
+def test_items_are_counted_and_named_and_the_bar_is_removed(screen):
+    with show_bars():
+        for letter in watched("abc", "letters", name=lambda letter: f"the letter {letter}"):
+            say(f"here is {letter}")
+    shown = screen.getvalue()
+    assert [line for line in shown.split("\n") if "here is" in line][-1].endswith("here is c")
+    assert [shown.count(f"| {count}/3 0:00") > 0 for count in range(3)] == [True] * 3
+    assert all(f"  the letter {letter}" in shown for letter in "abc")
+    first, *_, cleared, last = shown.split("\r")[1:]
+    assert first.startswith("letters |")
+    assert cleared.strip() == last == "", "nothing is left of it"
+
+
+@pytest.mark.parametrize(("after", "is_drawn"), [(0, True), (10**9, False)])
+def test_a_bar_that_is_drawn_only_after_a_time(screen, after, is_drawn):
+    with show_bars(), Bar("elements", 3, after=after) as bar:
+        bar.move(3)
+    assert ("elements |" in screen.getvalue()) == is_drawn
+    assert is_drawn or screen.getvalue() == ""
+
+
+def test_a_program_that_calls_npformer_sees_no_bar(screen):
+    assert list(watched([1, 2], "numbers")) == [1, 2]
+    assert screen.getvalue() == ""
+
+
+def test_a_log_has_no_bar(screen, monkeypatch):
+    for stream in (io.StringIO(), None):
+        monkeypatch.setattr(progress_bar, "sys", SimpleNamespace(stderr=stream))
+        with show_bars():
+            assert list(watched([1, 2], "numbers")) == [1, 2]
+        assert stream is None or stream.getvalue() == ""
+
+
+def test_text_is_printed_above_the_bar(screen):
+    with show_bars(), Bar("work", 3) as one:
+        one.move()
+        say("a line that stays")
+    shown = screen.getvalue()
+    before, after = shown.split("a line that stays\n")
+    assert before.endswith("\r")
+    assert before.split("\r")[-2].strip() == "", "the bar is cleared before the line"
+    assert "| 1/3 " in after, "and drawn again below it"
+
+
+def test_an_amount_may_be_given_as_a_whole(screen):
+    with show_bars(), Bar("seconds", 5) as one:
+        one.reach(2)
+        one.reach(2)
+        one.note("halfway")
+        say("")
+    assert "| 2/5 " in screen.getvalue()
+
+
+def test_names_from_a_user_cannot_move_the_cursor(screen):
+    with show_bars(), Bar("work", 3) as one:
+        say("", screen)
+        one.note("evil\x1b[2J")
+        say("", screen)
+    assert "\x1b[2J" not in screen.getvalue()
+    assert "evil\\x1b[2J" in screen.getvalue()
+
+
+def test_a_terminal_that_is_gone_hides_no_error():
+    class Gone:
+        def close(self):
+            raise OSError(errno.EIO, "gone")
+
+    def work():
+        with Bar("work", 3) as one:
+            one._drawn = Gone()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()

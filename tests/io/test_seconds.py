@@ -1,0 +1,95 @@
+"""Clocks that stand still or go back: no rate is divided by zero, no duration is negative, every loop ends."""
+
+import itertools
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+import npformer
+from npformer.backend import roofline
+from npformer.backend.roofline import measure_roofline
+from npformer.backend.timing import Clock, Part
+from npformer.cli.main import main
+from npformer.io import seconds
+from npformer.run import metrics
+from npformer.training.bench import Budget, profile_step, time_steps
+from tests.training.runs import PRESET
+
+CLOCKS = {
+    "stands still": lambda: itertools.repeat(7.0),
+    "goes back": lambda: itertools.count(7.0, -1.0),
+    "is set back now and then": lambda: itertools.cycle([5.0, 5.0, 9.0, 2.0, 2.0]),
+}
+
+
+@pytest.fixture(params=CLOCKS)
+def clock(request, monkeypatch):
+    """The system's clock, out of order."""
+    ticks = CLOCKS[request.param]()
+    monkeypatch.setattr("time.perf_counter", lambda: next(ticks))
+
+
+def test_a_duration_is_positive_and_a_rate_finite_or_unknown(clock):
+    for _ in range(20):
+        began = seconds.now()
+        assert seconds.since(began) > 0
+        assert math.isfinite(1 / seconds.since(began))
+        rate = seconds.rate(300, seconds.now())
+        assert math.isnan(rate) or 0 < rate < 300
+
+
+def test_a_rate_by_a_clock_that_goes_on(monkeypatch):
+    monkeypatch.setattr("time.perf_counter", lambda: 104.0)
+    assert (seconds.since(100.0), seconds.rate(300, 100.0)) == (4.0, 75.0)
+
+
+def test_measuring_steps_comes_to_an_end(clock, alone):
+    found = time_steps(PRESET, alone, 0.0, Budget(seconds=5.0))
+    assert min(found.seconds) > 0
+    assert found.first > 0
+
+
+def test_a_profile_has_shares(clock, alone, ceilings):
+    found = profile_step(PRESET, alone, 0.0, Budget(steps=2))
+    assert all(row.seconds >= 0 and math.isfinite(row.share) for row in found.rows)
+    assert min(found.seconds, found.unclocked) > 0
+
+
+def test_the_roofline_is_finite(clock, alone, monkeypatch):
+    monkeypatch.setitem(roofline.LARGE, "numpy", 8)
+    found = measure_roofline(alone, streamed=800)
+    assert 0 < found.flops < math.inf
+    assert 0 < found.bytes < math.inf
+
+
+def test_an_operation_takes_some_time(clock, alone):
+    watch = Clock(alone.device)
+    watch.start()
+    watch.time(Part("linear", "forward"), lambda: None)
+    assert watch.stop()[Part("linear", "forward")].seconds > 0
+
+
+@pytest.mark.parametrize("command", [("bench",), ("bench", "--profile")])
+def test_the_command_line_measures(clock, command, ceilings, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for form in ([], ["--json"]):
+        assert main([*command, "--device", "numpy", "--kernels", "plain", "--steps", "2", *form]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["steps"] >= 1
+
+
+def test_training_goes_on_and_its_speed_is_unknown(clock, tmp_path):
+    run = tmp_path / "run"
+    assert main(["train", "reverse", "--set", "steps=4", "--set", "log_every=1", "--out", str(run)]) == 0
+    lines = [line for line in metrics.read(run / "metrics.jsonl") if line["kind"] == "train"]
+    assert len(lines) == 4
+    assert all(math.isnan(line["tokens_per_second"]) or line["tokens_per_second"] > 0 for line in lines)
+
+
+def test_one_place_reads_the_clock():
+    """What reads it elsewhere might divide by a difference."""
+    reads = re.compile(r"^\s*(?:import|from) time\b", re.M)
+    found = [path for path in Path(npformer.__file__).parent.rglob("*.py") if reads.search(path.read_text("utf-8"))]
+    assert [path.name for path in found] == ["io/seconds.py"]
