@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -59,7 +58,7 @@ class _Shape:
         pass
 
     def __array_namespace__(self, api_version: str | None = None) -> Any:
-        return _FUNCTIONS
+        return _Functions
 
     def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
         """np.concatenate, which joins the initial values of a block on the host."""
@@ -71,13 +70,12 @@ class _Shape:
         return _Shape(*sizes)
 
 
-#: The functions of the array API that model constructors call.
-_FUNCTIONS = SimpleNamespace(
-    __name__="shapes",
-    zeros_like=lambda x: x,
-    reshape=lambda x, shape: _Shape(*shape),
-    matrix_transpose=lambda x: _Shape(*x.shape[:-2], x.shape[-1], x.shape[-2]),
-)
+class _Functions:
+    """The functions of the array API that model constructors call. A class can be put into a set, as some ask."""
+
+    zeros_like = staticmethod(lambda x: x)
+    reshape = staticmethod(lambda x, shape: _Shape(*shape))
+    matrix_transpose = staticmethod(lambda x: _Shape(*x.shape[:-2], x.shape[-1], x.shape[-2]))
 
 
 class _NoDraws(np.random.Generator):
