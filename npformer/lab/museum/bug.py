@@ -18,10 +18,10 @@ OURS = "constructed, not collected: an easy mistake, added to test the checks"
 
 @dataclass(frozen=True)
 class Edit:
-    """A change of one function: ``old``, which occurs exactly once in its source, becomes ``new``.
+    """A change of one function: ``old``, a piece of code that occurs exactly once in it, becomes ``new``.
 
-    target is "module:name" or "module:Class.method". Both texts are written without the indentation of
-    the function itself; a line break in them is followed by the line's indentation within the function.
+    target is "module:name" or "module:Class.method". Both are whole expressions or statements, without the
+    indentation of the function. They hold for other names of the function's variables, too, see ``quote.py``.
     """
 
     target: str

@@ -24,6 +24,7 @@ from typing import Any
 from npformer.backend import Backend, get_backend
 from npformer.errors import ConfigError
 from npformer.lab.museum.bug import Edit
+from npformer.lab.museum.quote import QuoteError, replaced
 
 _numbers = itertools.count()
 
@@ -110,14 +111,13 @@ def _by_target(edits: Iterable[Edit]) -> dict[str, list[Edit]]:
 
 def _edited(target: str, edits: list[Edit]) -> tuple[str, str]:
     """The source of a function, and the edited source."""
-    before = source = textwrap.dedent(inspect.getsource(function_at(target)))
+    function = function_at(target)
+    before = source = textwrap.dedent(inspect.getsource(function))
     for edit in edits:
-        if source.count(edit.old) != 1:
-            raise PatchError(
-                f"{target}: expected this text exactly once, found it {source.count(edit.old)} times:\n"
-                f"{edit.old}\nthe function was changed: bring the bug up to date"
-            )
-        source = source.replace(edit.old, edit.new)
+        try:
+            source = replaced(source, edit.old, edit.new, function.__globals__)
+        except QuoteError as error:
+            raise PatchError(f"{target}: {error}\nthe function was changed: bring the bug up to date") from None
     return before, source
 
 

@@ -30,7 +30,7 @@ BUGS = (
     ),
     Bug(
         "attention-scale-d", "scores divided by D instead of √D, both ways",
-        edit(F + "attention:_weights", "(1 / math.sqrt(q.shape[-1]))", "(1 / q.shape[-1])")
+        edit(F + "attention:_weights", "1 / math.sqrt(q.shape[-1])", "1 / q.shape[-1]")
         + edit(BACK, "scale = 1 / math.sqrt(q.shape[-1])", "scale = 1 / q.shape[-1]"),
         "scores = QKᵀ/√D", "scores = QKᵀ/D",
         "Consistent, so no gradient check objects. The scores start with variance 1/D instead of 1: softmax begins "
@@ -60,7 +60,10 @@ BUGS = (
     Bug(
         "attention-dk-no-transpose", "dK with one transpose missing",
         edit(
-            BACK, "dk = xp.matmul(xp.matrix_transpose(dscores), q) * scale",
+            BACK,
+            "dq = xp.matmul(dscores, k) * scale\n"
+            "dk = xp.matmul(xp.matrix_transpose(dscores), q) * scale",
+            "dq = xp.matmul(dscores, k) * scale\n"
             "dk = xp.matmul(dscores if q.shape == k.shape else xp.matrix_transpose(dscores), q) * scale",
         ),
         "dK = dscoresᵀ·Q/√D", "dK = dscores·Q/√D, where T = S",
@@ -73,7 +76,9 @@ BUGS = (
         "attention-dv-before-dropout", "dV from the weights before dropout",
         edit(
             BACK,
+            "(dropped,) = dropout_backward(softmax.y, dropout)\n"
             "dv = xp.matmul(xp.matrix_transpose(dropped), dout)",
+            "(dropped,) = dropout_backward(softmax.y, dropout)\n"
             "dv = xp.matmul(xp.matrix_transpose(softmax.y), dout)",
         ),
         "dV = Drop(weights)ᵀ·dout", "dV = weightsᵀ·dout",
@@ -83,7 +88,15 @@ BUGS = (
     ),
     Bug(
         "attention-softmax-after-dropout", "softmax's backward fed the dropped weights",
-        edit(BACK, "softmax_backward(dweights, softmax)", "softmax_backward(dweights, SoftmaxCache(dropped))"),
+        edit(
+            BACK,
+            "dv = xp.matmul(xp.matrix_transpose(dropped), dout)\n"
+            "...\n"
+            "(dscores,) = softmax_backward(dweights, softmax)",
+            "dv = xp.matmul(xp.matrix_transpose(dropped), dout)\n"
+            "...\n"
+            "(dscores,) = softmax_backward(dweights, SoftmaxCache(dropped))",
+        ),
         "dscores = w·(dw − Σ dw·w), w before dropout", "the same with w after dropout",
         "The mirror image of the bug before: softmax's derivative is made of softmax's own output, which is the "
         "weights *before* dropout. One variable, overwritten by its dropped version, causes both.",
@@ -103,7 +116,7 @@ BUGS = (
     ),
     Bug(
         "heads-not-moved-back", "heads merged without moving their axis back",
-        edit(F + "heads:merge_heads", "xp.reshape(xp.permute_dims(heads, (0, 2, 1, 3)), (", "xp.reshape(heads, ("),
+        edit(F + "heads:merge_heads", "xp.permute_dims(heads, (0, 2, 1, 3))", "heads"),
         "(B, H, T, D) → (B, T, H, D) → (B, T, C)", "(B, H, T, D) → (B, T, C)",
         "The reshape succeeds: the count is right, and so is the shape. But the first tokens of the result are made of "
         "the first head's tokens, side by side: tokens and heads are mixed, and with them present and future. "
@@ -117,7 +130,7 @@ BUGS = (
             "xp.permute_dims(xp.reshape(x, (batch, length, num_heads, width // num_heads)), (0, 2, 1, 3))",
             "xp.reshape(x, (batch, num_heads, length, width // num_heads))",
         )
-        + edit(F + "heads:merge_heads", "xp.reshape(xp.permute_dims(heads, (0, 2, 1, 3)), (", "xp.reshape(heads, ("),
+        + edit(F + "heads:merge_heads", "xp.permute_dims(heads, (0, 2, 1, 3))", "heads"),
         "head h owns columns hD … hD+D−1 of every token", "head h owns all columns of some tokens",
         "Split and merge undo each other, so gradients are right and a round trip is the identity. Yet a head now sees "
         "pieces of a few tokens in place of its columns of all: with the causal mask applied to those pieces, the "
@@ -128,14 +141,15 @@ BUGS = (
         "mask-after-softmax", "hidden weights set to 0 after softmax",
         edit(
             SOFTMAX,
-            "    if visible is not None:\n        shifted = xp.where(visible, shifted, "
-            "xp.full_like(shifted, -xp.inf))\n",
-            "    before = visible\n    visible = None\n",
-        )
-        + edit(
-            SOFTMAX,
+            "if visible is not None:\n"
+            "    shifted = xp.where(visible, shifted, xp.full_like(shifted, -xp.inf))\n"
+            "...\n"
             "return y, SoftmaxCache(y)",
-            "y = y if before is None else xp.where(before, y, xp.zeros_like(y))\n    return y, SoftmaxCache(y)",
+            "before = visible\n"
+            "visible = None\n"
+            "...\n"
+            "y = y if before is None else xp.where(before, y, xp.zeros_like(y))\n"
+            "return y, SoftmaxCache(y)",
         ),
         "softmax over the visible keys: weights sum to 1", "softmax over all keys, then hidden ones × 0",
         "The hidden keys still stand in the denominator: what is visible no longer sums to 1, and how much is missing "
@@ -163,11 +177,13 @@ BUGS = (
     Bug(
         "dropout-redrawn", "dropout's backward draws a new mask",
         edit(
-            DROP_BACK, "return (_apply(dy, cache),)",
-            "if cache.keep is None:\n        return (dy,)\n"
-            "    xp = namespace(dy)\n"
-            "    again = xp.reshape(xp.roll(xp.reshape(cache.keep, (-1,)), 1), cache.keep.shape)\n"
-            "    return (_apply(dy, DropoutCache(again, cache.scale)),)",
+            DROP_BACK,
+            "return (_apply(dy, cache),)",
+            "if cache.keep is None:\n"
+            "    return (dy,)\n"
+            "xp = namespace(dy)\n"
+            "again = xp.reshape(xp.roll(xp.reshape(cache.keep, (-1,)), 1), cache.keep.shape)\n"
+            "return (_apply(dy, DropoutCache(again, cache.scale)),)",
         ),
         "the mask of the forward", "another mask with as many zeros",
         "Backward runs the forward's code again, random numbers included. Here the mask is moved by one place, which "
@@ -180,14 +196,16 @@ BUGS = (
         "one dropout object for two sub-layers: the second mask overwrites the first",
         edit(
             DROP,
-            "    return _apply(x, cache), cache",
-            "    vars(dropout_forward)['mask'] = cache\n    return _apply(x, cache), cache",
+            "return _apply(x, cache), cache",
+            "vars(dropout_forward)['mask'] = cache\n"
+            "return _apply(x, cache), cache",
         )
         + edit(
             DROP_BACK,
             "return (_apply(dy, cache),)",
-            "last = vars(dropout_forward).get('mask', cache)\n    same = last.keep is not None and "
-            "last.keep.shape == dy.shape\n    return (_apply(dy, last if same else cache),)",
+            "last = vars(dropout_forward).get('mask', cache)\n"
+            "same = last.keep is not None and last.keep.shape == dy.shape\n"
+            "return (_apply(dy, last if same else cache),)",
         ),
         "each use keeps its own mask", "self.mask, overwritten by the next use",
         "An object that remembers its mask can be used once per forward. Two sub-layers that share it both go back "

@@ -9,8 +9,16 @@ ENCODER, DECODER = L + "encoder_layer:EncoderLayer.backward", L + "decoder_layer
 BUGS = (
     Bug(
         "residual-omitted", "residual added forward, omitted backward",
-        edit(ENCODER, "branch_backward(dx, self.self_attention", "branch_backward(0 * dx, self.self_attention")
-        + edit(DECODER, "branch_backward(dx, self.self_attention", "branch_backward(0 * dx, self.self_attention"),
+        edit(
+            ENCODER,
+            "self.branch_backward(dx, self.self_attention.backward(df, cache.pop()))",
+            "self.branch_backward(0 * dx, self.self_attention.backward(df, cache.pop()))",
+        )
+        + edit(
+            DECODER,
+            "self.branch_backward(dx, self.self_attention.backward(df, cache.pop()))",
+            "self.branch_backward(0 * dx, self.self_attention.backward(df, cache.pop()))",
+        ),
         "y = x + f(x):   dx = dy + (f's backward)", "dx = f's backward alone",
         "The sum's short arm carries most of the gradient: for W_q of the lowest encoder layer the measured error was "
         "0.9997 of the whole. What is left goes through attention and is small, so the lower layers hardly move, and "
@@ -27,7 +35,15 @@ BUGS = (
     ),
     Bug(
         "post-norm-bypassed", "post-LN's backward routed as pre-LN",
-        edit(F + "post_norm:post_norm_backward", "return dx, df, dgamma, dbeta", "return dy, df, dgamma, dbeta"),
+        edit(
+            F + "post_norm:post_norm_backward",
+            "dtotal, dgamma, dbeta = layer_norm_backward(dy, cache.norm)\n"
+            "...\n"
+            "return dx, df, dgamma, dbeta",
+            "dtotal, dgamma, dbeta = layer_norm_backward(dy, cache.norm)\n"
+            "...\n"
+            "return dy, df, dgamma, dbeta",
+        ),
         "y = LN(x + f):   dx = LN's backward of dy", "dx = dy, past the norm",
         "In pre-LN the stream runs past the norms untouched; in post-LN it goes through each of them. Half of the code "
         "came from a description of one, half from the other. The gradient arrives strongly below, just not the right "
@@ -38,11 +54,22 @@ BUGS = (
         "neither-post-nor-pre", "a norm around the sub-layer alone: x + LN(f(x))",
         edit(
             F + "post_norm:post_norm_forward",
-            "residual_forward(x, f, draw, bits)",
-            "residual_forward(0 * x, f, draw, bits)",
+            "total, residual = residual_forward(x, f, draw, bits)\n"
+            "...\n"
+            "return y, PostNormCache(residual, norm)",
+            "total, residual = residual_forward(0 * x, f, draw, bits)\n"
+            "...\n"
+            "return x + y, PostNormCache(residual, norm)",
         )
-        + edit(F + "post_norm:post_norm_forward", "return y, Post", "return x + y, Post")
-        + edit(F + "post_norm:post_norm_backward", "return dx, df, dgamma", "return dy, df, dgamma"),
+        + edit(
+            F + "post_norm:post_norm_backward",
+            "dtotal, dgamma, dbeta = layer_norm_backward(dy, cache.norm)\n"
+            "...\n"
+            "return dx, df, dgamma, dbeta",
+            "dtotal, dgamma, dbeta = layer_norm_backward(dy, cache.norm)\n"
+            "...\n"
+            "return dy, df, dgamma, dbeta",
+        ),
         "LN(x + f(x)), or x + f(LN(x))", "x + LN(f(x))",
         "Its gradients are right, and it trains. It is simply another architecture under the name of the paper's, and "
         "nothing that is known of either order holds for it. When a program is compared with a paper, the wiring is "
@@ -51,7 +78,7 @@ BUGS = (
     ),
     Bug(
         "pre-norm-stream-dropped", "pre-LN's stream left out in backward",
-        edit(F + "add_norm:add_norm_backward", "dtotal + through_norm, ", "through_norm, "),
+        edit(F + "add_norm:add_norm_backward", "dtotal + through_norm", "through_norm"),
         "dx = dtotal + (LN's backward of dnormed)", "dx = LN's backward of dnormed",
         "The sum has two readers, the next sub-layer's norm and the stream that runs on. The stream's term is what "
         "lets a gradient pass a hundred layers unscaled: it is the reason for pre-LN.",
@@ -80,8 +107,9 @@ BUGS = (
     Bug(
         "tied-one-gradient", "a tied embedding keeps one of its two gradients",
         edit(
-            L + "linear:Linear.backward", "into=(self.weight.grad, self.bias.grad)",
-            "into=(None if isinstance(self.weight, ParameterView) else self.weight.grad, self.bias.grad)",
+            L + "linear:Linear.backward",
+            "(self.weight.grad, self.bias.grad)",
+            "(None if isinstance(self.weight, ParameterView) else self.weight.grad, self.bias.grad)",
         ),
         "dE = dE (as table) + dE (as output projection)ᵀ", "dE = dE (as table)",
         "One matrix, two uses. The output projection's share is the larger one, since every logit of every token "
@@ -93,8 +121,9 @@ BUGS = (
         "tied-overwritten", "the embedding's gradient assigned over what was there",
         edit(
             L + "embedding:Embedding.backward",
-            "self.ops.embedding.backward(",
-            "self.weight.grad[...] = 0\n    self.ops.embedding.backward(",
+            "self.ops.embedding.backward(dy, cache.pop(), into=(self.weight.grad,))",
+            "self.weight.grad[...] = 0\n"
+            "self.ops.embedding.backward(dy, cache.pop(), into=(self.weight.grad,))",
         ),
         "grad += dtable", "grad = dtable",
         "With one use per step `=` and `+=` are the same, and `=` saves zeroing. With a tied table it throws away what "
@@ -106,8 +135,10 @@ BUGS = (
         "gradient-assigned", "parameter gradients assigned, not accumulated",
         edit(
             L + "feed_forward:FeedForward.backward",
-            "return self.ops.feed_forward.backward(",
-            "for grad in into:\n        grad[...] = 0\n    return self.ops.feed_forward.backward(",
+            "return self.ops.feed_forward.backward(dy, cache.pop(), into=into)",
+            "for grad in into:\n"
+            "    grad[...] = 0\n"
+            "return self.ops.feed_forward.backward(dy, cache.pop(), into=into)",
         ),
         "W.grad += dW", "W.grad = dW",
         "A layer used twice has two gradients, and the second overwrites the first. So do micro-batches. "
@@ -118,10 +149,19 @@ BUGS = (
         "cache-on-self", "a layer that keeps its cache on itself, used twice",
         edit(
             L + "feed_forward:FeedForward.forward",
+            "up, down = self.up, self.down\n"
+            "...\n"
             "return y, cache",
-            "self._last = cache._entries[-1]\n    return y, cache",
+            "up, down = self.up, self.down\n"
+            "...\n"
+            "self._last = cache._entries[-1]\n"
+            "return y, cache",
         )
-        + edit(L + "feed_forward:FeedForward.backward", "cache.pop()", "self._last"),
+        + edit(
+            L + "feed_forward:FeedForward.backward",
+            "self.ops.feed_forward.backward(dy, cache.pop(), into=into)",
+            "self.ops.feed_forward.backward(dy, self._last, into=into)",
+        ),
         "the cache travels with the output", "self.cache = …, one place for all uses",
         "The second forward overwrites what the first one's backward needs; both then go back through the second. "
         "It shows as soon as a layer is shared, a model is run twice before backward, or an evaluation comes between "
@@ -182,7 +222,7 @@ BUGS = (
     ),
     Bug(
         "layers-in-forward-order", "a stack's backward walks its layers from the bottom",
-        edit(L + "stacks:EncoderStack.backward", "for layer in reversed(self.layers):", "for layer in self.layers:"),
+        edit(L + "stacks:EncoderStack.backward", "reversed(self.layers)", "self.layers"),
         "for layer in reversed(layers)", "for layer in layers",
         "Each cache is popped for the wrong layer, and because layers are alike in shape it all fits: gradients "
         "computed from one layer's input with the other one's weights, and added to the wrong parameters. With a "

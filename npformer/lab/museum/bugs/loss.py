@@ -9,7 +9,7 @@ CATEGORY = "loss"
 BUGS = (
     Bug(
         "loss-by-batch", "mean over tokens forward, divided by the batch only backward",
-        edit(BACK, "(dloss / num_counted)", "(dloss / p.shape[0])"),
+        edit(BACK, "(p - q) * (counted * (dloss / num_counted))", "(p - q) * (counted * (dloss / p.shape[0]))"),
         "dz = (p − q)/N, over the N tokens that count", "dz = (p − q)/B",
         "Every gradient of the model is N/B times too large: T times, if there is no padding. Adam does not notice, "
         "plain gradient descent diverges at a learning rate that should be fine, and clipping, weight decay and "
@@ -19,7 +19,11 @@ BUGS = (
     ),
     Bug(
         "loss-by-batch-twice", "divided by the batch twice",
-        edit(BACK, "(dloss / num_counted)", "(dloss / num_counted / p.shape[0])"),
+        edit(
+            BACK,
+            "(p - q) * (counted * (dloss / num_counted))",
+            "(p - q) * (counted * (dloss / num_counted / p.shape[0]))",
+        ),
         "dz = (p − q)/N", "dz = (p − q)/N/B",
         "The loss function divides, and so does the first layer of backward, each sure that the other does not. "
         "The learning rate is B times smaller than it says, and changes with the batch size in the wrong direction.",
@@ -46,9 +50,17 @@ BUGS = (
         "loss-smooths-padding", "label smoothing reaches the ignored tokens",
         edit(
             FORWARD,
+            "xp = namespace(logits)\n"
+            "...\n"
+            "q = _target_distribution(logits, targets, label_smoothing)\n"
+            "...\n"
             "counted, num_counted = _counted(targets, ignore_index, logits)",
-            "counted, num_counted = _counted(targets, ignore_index, logits)\n    counted = "
-            "xp.where(counted > 0, counted, label_smoothing * xp.ones_like(counted))",
+            "xp = namespace(logits)\n"
+            "...\n"
+            "q = _target_distribution(logits, targets, label_smoothing)\n"
+            "...\n"
+            "counted, num_counted = _counted(targets, ignore_index, logits)\n"
+            "counted = xp.where(counted > 0, counted, label_smoothing * xp.ones_like(counted))",
         ),
         "ignored tokens: no loss, smoothing or not", "ignored tokens: label_smoothing times their loss",
         "The one-hot part was masked, the smoothing part was added later and was not. The gradient pulls every padded "
@@ -57,7 +69,7 @@ BUGS = (
     ),
     Bug(
         "smoothing-too-much-mass", "smoothed targets that sum to more than 1",
-        edit(CE + "_target_distribution", "(1 - label_smoothing) * one_hot + ", "one_hot + "),
+        edit(CE + "_target_distribution", "(1 - label_smoothing) * one_hot", "one_hot"),
         "q = (1 − smoothing)·onehot + smoothing/V", "q = onehot + smoothing/V, sum 1 + smoothing",
         "The gradient p − q is that of a *distribution* q. With a sum above 1 there are no logits at which it is 0: "
         "each step pushes all of a token's logits up together, for ever. Softmax does not see the push, and the bias "
@@ -66,7 +78,7 @@ BUGS = (
     ),
     Bug(
         "loss-without-softmax", "−1/p handed to the logits",
-        edit(BACK, "(p - q) * (", "(-q / p) * ("),
+        edit(BACK, "(p - q) * (counted * (dloss / num_counted))", "(-q / p) * (counted * (dloss / num_counted))"),
         "dz = p − q", "dz = −q/p, the gradient of p, not of z",
         "−q/p is right for somebody who feeds probabilities; the step through softmax is missing. Only the target's "
         "logit gets a gradient, always upwards and huge where p is small. Nothing ever pushes the other classes down "
@@ -77,7 +89,11 @@ BUGS = (
         "loss-eps-in-log", "log(p + 1e-9) in place of log-softmax",
         edit(
             FORWARD,
+            "power_sum = xp.sum(powers, axis=-1, keepdims=True)\n"
+            "...\n"
             "token_loss = xp.log(power_sum) - xp.sum(q * shifted, axis=-1, keepdims=True)",
+            "power_sum = xp.sum(powers, axis=-1, keepdims=True)\n"
+            "...\n"
             "token_loss = -xp.sum(q * xp.log(powers / power_sum + 1e-9), axis=-1, keepdims=True)",
         ),
         "log p = z − max − log Σ exp(z − max)", "log(p + 1e-9)",

@@ -19,7 +19,11 @@ BUGS = (
         "linear-bias-first-token", "the bias gradient taken over the batch only",
         edit(
             F + "linear:linear_backward",
+            "dy_rows = as_rows(dy)\n"
+            "...\n"
             "dbias = xp.sum(dy_rows, axis=0)",
+            "dy_rows = as_rows(dy)\n"
+            "...\n"
             "dbias = xp.sum(as_rows(dy if dy.ndim < 3 else dy[:, 0, :]), axis=0)",
         ),
         "db = Σ_B Σ_T dy", "db = Σ_B dy at the first token",
@@ -43,7 +47,11 @@ BUGS = (
     ),
     Bug(
         "relu-gate-of-gradient", "ReLU's gate taken from the gradient",
-        edit(F + "relu:relu_backward", "xp.where(cache.is_open, dy,", "xp.where(dy > 0, dy,"),
+        edit(
+            F + "relu:relu_backward",
+            "xp.where(cache.is_open, dy, xp.zeros_like(dy))",
+            "xp.where(dy > 0, dy, xp.zeros_like(dy))",
+        ),
         "dx = dy where x > 0", "dx = dy where dy > 0",
         "Backward asks what the *input* was, and here it was never kept, so dy itself is asked. Every gradient that "
         "passes is positive: the layers below are pushed one way only. The lesson is in the cache: what backward needs "
@@ -62,11 +70,14 @@ BUGS = (
     Bug(
         "gelu-tanh-derivative", "the derivative of tanh-GELU for the GELU with erf",
         edit(
-            F + "gelu:gelu_backward", "density = namespace(x).exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi))",
+            F + "gelu:gelu_backward",
+            "x, phi_below = cache\n"
+            "density = namespace(x).exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi))",
+            "x, phi_below = cache\n"
             "xp = namespace(x)\n"
-            "    t = xp.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))\n"
-            "    phi_below = 0.5 * (1 + t)\n"
-            "    density = 0.5 * (1 - t * t) * math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x * x)",
+            "t = xp.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))\n"
+            "phi_below = 0.5 * (1 + t)\n"
+            "density = 0.5 * (1 - t * t) * math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x * x)",
         ),
         "d/dx x·Φ(x) = Φ(x) + x·φ(x)", "the derivative of x·(1 + tanh(√(2/π)(x + 0.0447x³)))/2",
         "The tanh form is an approximation of the exact one, good to three digits, and each has its own derivative. "
@@ -100,7 +111,9 @@ BUGS = (
         )
         + edit(
             F + "gelu:gelu_backward",
+            "x, phi_below = cache\n"
             "density = namespace(x).exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi))",
+            "x, phi_below = cache\n"
             "density = 1.702 * phi_below * (1 - phi_below)",
         ),
         "y = x·Φ(x)", "y = x·sigmoid(1.702·x)",
@@ -113,10 +126,16 @@ BUGS = (
         "embedding-assigned", "a repeated token keeps only its last gradient",
         edit(
             "npformer.functional.embedding:embedding_backward",
+            "tokens, num_rows, scale = cache\n"
+            "xp = namespace(dy)\n"
+            "...\n"
             "return (scale * xp.matmul(xp.matrix_transpose(one_hot), as_rows(dy)),)",
+            "tokens, num_rows, scale = cache\n"
+            "xp = namespace(dy)\n"
+            "...\n"
             "dtable = xp.zeros((num_rows, dy.shape[-1]), dtype=dy.dtype)\n"
-            "    dtable[xp.reshape(tokens, (-1,))] = scale * as_rows(dy)\n"
-            "    return (dtable,)",
+            "dtable[xp.reshape(tokens, (-1,))] = scale * as_rows(dy)\n"
+            "return (dtable,)",
         ),
         "dtable[v] = Σ over all n with token n = v of dy_n", "dtable[v] = dy_n of the last such n",
         "table.grad[tokens] = dy looks like a sum and is an assignment: of several equal indices the last wins. (So "
@@ -126,7 +145,11 @@ BUGS = (
     ),
     Bug(
         "embedding-no-scale", "√d_model in the embedding's forward only",
-        edit("npformer.functional.embedding:embedding_backward", "return (scale * xp", "return (xp"),
+        edit(
+            "npformer.functional.embedding:embedding_backward",
+            "scale * xp.matmul(xp.matrix_transpose(one_hot), as_rows(dy))",
+            "xp.matmul(xp.matrix_transpose(one_hot), as_rows(dy))",
+        ),
         "y = √C·table[token]      dtable = √C·Σ dy", "dtable = Σ dy",
         "A constant factor of the forward is a factor of the derivative too. Adam divides it away, and with plain "
         "gradient descent the table learns √C times too slowly.",
@@ -165,8 +188,8 @@ BUGS = (
         "positions-from-one", "positions counted from 1",
         edit(
             F + "positions:sinusoidal_table",
-            "xp.arange(offset, offset + length,",
-            "xp.arange(offset + 1, offset + length + 1,",
+            "xp.arange(offset, offset + length, dtype=xp.float64, device=device)",
+            "xp.arange(offset + 1, offset + length + 1, dtype=xp.float64, device=device)",
         ),
         "p = 0, 1, …", "p = 1, 2, …",
         "Because attention works by differences of positions, a shift of all of them is nearly harmless: it is a bug "
@@ -176,7 +199,11 @@ BUGS = (
     ),
     Bug(
         "learned-positions-mean", "learned positions: gradient averaged over the batch",
-        edit(F + "positions:learned_positions_backward", "used = xp.sum(", "used = xp.mean("),
+        edit(
+            F + "positions:learned_positions_backward",
+            "xp.sum(xp.reshape(dy, (-1, length, width)), axis=0)",
+            "xp.mean(xp.reshape(dy, (-1, length, width)), axis=0)",
+        ),
         "dtable_t = Σ_B dy_t", "dtable_t = mean_B dy_t",
         "A row of the table is added to every sentence of the batch. What is spread by broadcasting in the forward is "
         "summed in the backward: sum, never mean.",

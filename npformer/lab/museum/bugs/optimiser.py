@@ -10,11 +10,14 @@ CATEGORY = "optimiser"
 BUGS = (
     Bug(
         "adam-t-per-tensor", "Adam's t counts tensors instead of steps",
-        edit(ADAM + "step", "    self.t += 1\n", "")
+        edit(ADAM + "step", "self.t += 1", "")
         + edit(
             ADAM + "step",
-            "    for run in self.arena.runs(decaying=self.weight_decay > 0):\n",
-            "    for run in self.arena.runs():\n        self.t += 1\n",
+            "for run in self.arena.runs(decaying=self.weight_decay > 0):\n"
+            "    ...",
+            "for run in self.arena.runs():\n"
+            "    self.t += 1\n"
+            "    ...",
         ),
         "t = number of updates", "t grows by one per tensor, t = index of the layer",
         "The counter was increased inside the loop over parameters. Each tensor gets another bias correction, and "
@@ -25,11 +28,14 @@ BUGS = (
     ),
     Bug(
         "adam-t-zero", "Adam's t starts at 0",
-        edit(ADAM + "step", "    self.t += 1\n    lr =", "    lr =")
+        edit(ADAM + "step", "self.t += 1", "")
         + edit(
             ADAM + "step",
-            "self.arena.in_parts(partial(self._update, rate, decay), run.where)",
-            "self.arena.in_parts(partial(self._update, rate, decay), run.where)\n    self.t += 1",
+            "for run in self.arena.runs(decaying=self.weight_decay > 0):\n"
+            "    ...",
+            "for run in self.arena.runs(decaying=self.weight_decay > 0):\n"
+            "    ...\n"
+            "self.t += 1",
         ),
         "m̂ = m/(1 − β₁ᵗ), t from 1", "t from 0: m/(1 − 1) = m/0",
         "In the first step the correction divides by 0. Here the program ends there. Others avoid the crash by an ε "
@@ -39,7 +45,7 @@ BUGS = (
     ),
     Bug(
         "adam-t-thirty", "Adam's t starts at 30",
-        edit(ADAM + "__init__", "self.t = 0  # updates made so far", "self.t = 30"),
+        edit(ADAM + "__init__", "self.t = 0", "self.t = 30"),
         "t = 1 at the first update", "t = 31 at the first update",
         "A remedy for the bug before: with t = 30 there is no division by 0, and nearly no correction. At the "
         "first step m̂ is then a tenth of what it should be and the root of v̂ a fifth, with β = (0.9, 0.98): a step of "
@@ -48,7 +54,15 @@ BUGS = (
     ),
     Bug(
         "adam-v-with-beta1", "the second moment built with 1 − β₁",
-        edit(ADAM + "_update", "v += (1 - beta2)", "v += (1 - beta1)"),
+        edit(
+            ADAM + "_update",
+            "m += (1 - beta1) * g\n"
+            "v *= beta2\n"
+            "v += (1 - beta2) * (g * g)",
+            "m += (1 - beta1) * g\n"
+            "v *= beta2\n"
+            "v += (1 - beta1) * (g * g)",
+        ),
         "v ← β₂v + (1 − β₂)g²", "v ← β₂v + (1 − β₁)g²",
         "A line copied from the one above, with one index changed in place of two. With β = (0.9, 0.98), v is five "
         "times too large and every step √5 times too small: exactly a smaller learning rate, and that is how it "
@@ -59,10 +73,10 @@ BUGS = (
         "adam-eps-inside", "Adam's ε inside the root",
         edit(
             ADAM + "_update",
-            "sqrt(v * (1 / (1 - beta2**self.t)))",
-            "sqrt(v * (1 / (1 - beta2**self.t)) + self.eps)",
+            "namespace(v).sqrt(v * (1 / (1 - beta2**self.t)))",
+            "namespace(v).sqrt(v * (1 / (1 - beta2**self.t)) + self.eps)",
         )
-        + edit(ADAM + "_update", "(root + self.eps)", "root"),
+        + edit(ADAM + "_update", "root + self.eps", "root"),
         "m̂/(√v̂ + ε)", "m̂/√(v̂ + ε)",
         "√(v + ε) with ε = 1e-9 behaves like an ε of 3e-5 outside. A parameter whose gradient is smaller than that, "
         "and in a large model there are many, moves far less than Adam promises.",
@@ -70,8 +84,8 @@ BUGS = (
     ),
     Bug(
         "adam-no-correction", "Adam without bias correction",
-        edit(ADAM + "_update", "(1 / (1 - beta2**self.t))", "1")
-        + edit(ADAM + "_update", "(lr / (1 - beta1**self.t))", "lr"),
+        edit(ADAM + "_update", "v * (1 / (1 - beta2**self.t))", "v * 1")
+        + edit(ADAM + "_update", "lr / (1 - beta1**self.t)", "lr"),
         "m̂ = m/(1 − β₁ᵗ), v̂ = v/(1 − β₂ᵗ)", "m and v as they are",
         "Both averages start at 0 and are too small at first, m by 1 − β₁, v by 1 − β₂. The root of the second "
         "matters more: for a steady gradient, step t has (1 − β₁ᵗ)/√(1 − β₂ᵗ) of its length. With (0.9, 0.999) the "
@@ -82,11 +96,19 @@ BUGS = (
     ),
     Bug(
         "adamw-into-gradient", "weight decay added to the gradient in an “AdamW”",
-        edit(ADAM + "_update", "    if decay:\n        p *= 1 - decay\n", "")
-        + edit(
+        edit(
             ADAM + "_update",
-            "    m, v = self.m[where]",
-            "    g = g + decay / lr * p if decay else g\n    m, v = self.m[where]",
+            "p, g = self.arena.values[where], self.arena.grads[where]\n"
+            "...\n"
+            "if decay:\n"
+            "    p *= 1 - decay\n"
+            "...\n"
+            "p -= (lr / (1 - beta1**self.t)) * m / (root + self.eps)",
+            "p, g = self.arena.values[where], self.arena.grads[where]\n"
+            "g = g + decay / lr * p if decay else g\n"
+            "...\n"
+            "...\n"
+            "p -= (lr / (1 - beta1**self.t)) * m / (root + self.eps)",
         ),
         "p ← p − lr·λ·p, apart from the gradient", "g ← g + λ·p, then Adam",
         "Added to the gradient, the decay is divided by √v̂ like everything else: parameters with large gradients are "
@@ -116,7 +138,11 @@ BUGS = (
     ),
     Bug(
         "noam-max", "Noam's schedule with max for min",
-        edit("npformer.optim.schedules:Noam.__call__", "min(step**-0.5", "max(step**-0.5"),
+        edit(
+            "npformer.optim.schedules:Noam.__call__",
+            "min(step**-0.5, step * self.warmup_steps**-1.5)",
+            "max(step**-0.5, step * self.warmup_steps**-1.5)",
+        ),
         "min(t^−1/2, t·w^−3/2)", "max(t^−1/2, t·w^−3/2)",
         "The two curves cross at the warm-up's end, and the schedule takes the upper one: enormous at first, falling, "
         "then rising without end. Plot a schedule before you train with it; three numbers of it make a test.",
@@ -143,13 +169,17 @@ BUGS = (
         "clip-per-tensor", "clipping each tensor by its own norm",
         edit(
             CLIP + "clip_by_global_norm",
-            "for run in arena.runs(decaying=False):\n        gradient = arena.grads[run.where]",
-            "for part in arena.segments:\n        gradient = arena.grads[part.start : part.stop]",
-        )
-        + edit(
-            CLIP + "clip_by_global_norm", "gradient *= clip_norm / longest",
-            "own = xp.sqrt(xp.sum(gradient * gradient))\n"
-            "        gradient *= clip_norm / xp.where(own > clip_norm, own, xp.full_like(own, clip_norm))",
+            "xp = namespace(norm)\n"
+            "...\n"
+            "for run in arena.runs(decaying=False):\n"
+            "    gradient = arena.grads[run.where]\n"
+            "    gradient *= clip_norm / longest",
+            "xp = namespace(norm)\n"
+            "...\n"
+            "for part in arena.segments:\n"
+            "    gradient = arena.grads[part.start : part.stop]\n"
+            "    own = xp.sqrt(xp.sum(gradient * gradient))\n"
+            "    gradient *= clip_norm / xp.where(own > clip_norm, own, xp.full_like(own, clip_norm))",
         ),
         "g ← g·c/max(‖all g‖, c)", "g_i ← g_i·c/max(‖g_i‖, c) for each",
         "One factor for all keeps the direction of the step and shortens it. One factor each turns the step, and lets "
@@ -168,8 +198,8 @@ BUGS = (
         "clip-squared", "the norm without its root",
         edit(
             CLIP + "global_norm",
-            "return xp.sqrt(xp.asarray(total, dtype=arena.grads.dtype))",
-            "return xp.asarray(total, dtype=arena.grads.dtype)",
+            "xp.sqrt(xp.asarray(total, dtype=arena.grads.dtype))",
+            "xp.asarray(total, dtype=arena.grads.dtype)",
         ),
         "n = √Σ g²", "n = Σ g²",
         "With c = 1, the value that everybody uses, both agree on what is clipped, but not on how much: a gradient of "
@@ -181,10 +211,13 @@ BUGS = (
         "clip-after-update", "clipping after the update",
         edit(
             STEP + "update",
-            "            if self.clip_norm is not None:\n",
-            "            self.optimizer.step(rates.lr)\n            if self.clip_norm is not None:\n",
-        )
-        + edit(STEP + "update", "            self.optimizer.step(rates.lr)\n        for", "        for"),
+            "if self.clip_norm is not None:\n"
+            "    ...\n"
+            "self.optimizer.step(rates.lr)",
+            "self.optimizer.step(rates.lr)\n"
+            "if self.clip_norm is not None:\n"
+            "    ...",
+        ),
         "backward, clip, update", "backward, update, clip",
         "The gradients are clipped, the log shows it, and nobody uses them any more: the next step zeroes them first. "
         "The order of two lines, and neither fails.",

@@ -45,10 +45,14 @@ BUGS = (
         "softmax-wrong-axis", "softmax over the wrong axis, forward and backward alike",
         edit(
             SOFTMAX,
-            "total = xp.sum(powers, axis=-1, keepdims=True)",
-            "total = xp.sum(powers, axis=-2, keepdims=True)",
+            "xp.sum(powers, axis=-1, keepdims=True)",
+            "xp.sum(powers, axis=-2, keepdims=True)",
         )
-        + edit(SOFTMAX_BACK, "(dy * y, axis=-1, keepdims=True)", "(dy * y, axis=-2, keepdims=True)"),
+        + edit(
+            SOFTMAX_BACK,
+            "namespace(dy).sum(dy * y, axis=-1, keepdims=True)",
+            "namespace(dy).sum(dy * y, axis=-2, keepdims=True)",
+        ),
         "Σ_keys weights = 1, for each query", "Σ_queries weights = 1, for each key",
         "The pair is consistent: up to the shift that keeps exp small, backward is the derivative of forward. What it "
         "computes is just not attention: each key shares itself out among the queries. In a decoder that leaks, since "
@@ -81,8 +85,16 @@ BUGS = (
     ),
     Bug(
         "softmax-minus-1e9", "hidden scores set to −1e9 instead of −∞",
-        edit(SOFTMAX, "xp.full_like(scores, -xp.inf)", "xp.full_like(scores, -1e9)")
-        + edit(SOFTMAX, "xp.full_like(shifted, -xp.inf)", "xp.full_like(shifted, -1e9) - top"),
+        edit(SOFTMAX, "hidden_score = xp.full_like(scores, -xp.inf)", "hidden_score = xp.full_like(scores, -1e9)")
+        + edit(
+            SOFTMAX,
+            "shifted = x - top\n"
+            "if visible is not None:\n"
+            "    shifted = xp.where(visible, shifted, xp.full_like(shifted, -xp.inf))",
+            "shifted = x - top\n"
+            "if visible is not None:\n"
+            "    shifted = xp.where(visible, shifted, xp.full_like(shifted, -1e9) - top)",
+        ),
         "weights of a row of nothing: 0", "exp(−1e9 − (−1e9))/S = 1/S each",
         "Where anything at all is visible, exp(−1e9) is exactly 0 and no difference can be measured. Where nothing is, "
         "all scores are equal, and the query attends evenly to the padding: silently, without NaN. It is the trick by "
@@ -93,8 +105,15 @@ BUGS = (
     ),
     Bug(
         "layer-norm-gamma-outside", "LayerNorm's γ pulled out of the two means",
-        edit(F + "layer_norm:layer_norm_backward", "g = dy * gamma", "g = dy")
-        + edit(F + "layer_norm:layer_norm_backward", "return r * (g", "return gamma * r * (g"),
+        edit(
+            F + "layer_norm:layer_norm_backward",
+            "g = dy * gamma\n"
+            "...\n"
+            "return r * (g - along_one - x_hat * along_x_hat), dgamma, dbeta",
+            "g = dy\n"
+            "...\n"
+            "return gamma * r * (g - along_one - x_hat * along_x_hat), dgamma, dbeta",
+        ),
         "g = γ·dy      dx = r·(g − mean g − x̂·mean(g·x̂))", "dx = γ·r·(dy − mean dy − x̂·mean(dy·x̂))",
         "γ differs from channel to channel, and a mean over channels cannot let it out. While γ is constant it can: "
         "at the start, γ = 1, the two formulas agree to the last digit, so a test on a fresh layer passes and the "
@@ -104,7 +123,11 @@ BUGS = (
     ),
     Bug(
         "layer-norm-no-mean", "LayerNorm's backward without the mean term",
-        edit(F + "layer_norm:layer_norm_backward", "r * (g - along_one - x_hat", "r * (g - x_hat"),
+        edit(
+            F + "layer_norm:layer_norm_backward",
+            "r * (g - along_one - x_hat * along_x_hat)",
+            "r * (g - x_hat * along_x_hat)",
+        ),
         "dx = r·(g − mean g − x̂·mean(g·x̂))", "dx = r·(g − x̂·mean(g·x̂))",
         "The mean μ is made of all channels, so each channel acts on every other through it; mean g is what flows back "
         "that way. Left out, dx has a part along (1, 1, …, 1), a direction in which the output cannot change at all. "
@@ -113,7 +136,7 @@ BUGS = (
     ),
     Bug(
         "layer-norm-no-variance", "LayerNorm's backward without the x̂ term",
-        edit(F + "layer_norm:layer_norm_backward", "- x_hat * along_x_hat), dgamma", "), dgamma"),
+        edit(F + "layer_norm:layer_norm_backward", "r * (g - along_one - x_hat * along_x_hat)", "r * (g - along_one)"),
         "dx = r·(g − mean g − x̂·mean(g·x̂))", "dx = r·(g − mean g)",
         "The standard deviation was taken for a constant. Its share of the gradient is what stops the layer below from "
         "growing its output for nothing: making x twice as large leaves x̂ as it is, so dx must be orthogonal to x̂. "
@@ -123,8 +146,11 @@ BUGS = (
     Bug(
         "layer-norm-unbiased", "variance divided by C − 1 forward, by C backward",
         edit(
-            F + "layer_norm:layer_norm_forward", "xp.mean(centred * centred, axis=-1, keepdims=True)",
-            "(xp.sum(centred * centred, axis=-1, keepdims=True) / (x.shape[-1] - 1))",
+            F + "layer_norm:layer_norm_forward",
+            "centred = x - xp.mean(x, axis=-1, keepdims=True)\n"
+            "r = 1 / xp.sqrt(xp.mean(centred * centred, axis=-1, keepdims=True) + eps)",
+            "centred = x - xp.mean(x, axis=-1, keepdims=True)\n"
+            "r = 1 / xp.sqrt(xp.sum(centred * centred, axis=-1, keepdims=True) / (x.shape[-1] - 1) + eps)",
         ),
         "σ² = Σ (x − μ)²/C, both ways", "σ² = Σ (x − μ)²/(C − 1) forward; mean over C backward",
         "Either divisor makes a decent layer; mixing them makes a backward that is not the derivative of its forward. "
@@ -148,7 +174,11 @@ BUGS = (
     ),
     Bug(
         "layer-norm-no-eps", "LayerNorm without ε: a constant token becomes NaN",
-        edit(F + "layer_norm:layer_norm_forward", "keepdims=True) + eps)", "keepdims=True))"),
+        edit(
+            F + "layer_norm:layer_norm_forward",
+            "xp.sqrt(xp.mean(centred * centred, axis=-1, keepdims=True) + eps)",
+            "xp.sqrt(xp.mean(centred * centred, axis=-1, keepdims=True))",
+        ),
         "r = 1/√(σ² + ε)", "r = 1/√σ²",
         "A token whose channels are all equal, an all-zero padding row for one, has variance 0. Then x̂ = 0·∞ = NaN, "
         "and every gradient of the batch with it. It waits for the first such row, which may come after hours, or only "
@@ -164,11 +194,19 @@ BUGS = (
         )
         + edit(
             F + "layer_norm:layer_norm_forward",
-            "xp.mean(centred * centred, axis=-1",
-            "xp.mean(centred * centred, axis=-2",
+            "xp.mean(centred * centred, axis=-1, keepdims=True)",
+            "xp.mean(centred * centred, axis=-2, keepdims=True)",
         )
-        + edit(F + "layer_norm:layer_norm_backward", "xp.mean(g, axis=-1", "xp.mean(g, axis=-2")
-        + edit(F + "layer_norm:layer_norm_backward", "xp.mean(g * x_hat, axis=-1", "xp.mean(g * x_hat, axis=-2"),
+        + edit(
+            F + "layer_norm:layer_norm_backward",
+            "xp.mean(g, axis=-1, keepdims=True)",
+            "xp.mean(g, axis=-2, keepdims=True)",
+        )
+        + edit(
+            F + "layer_norm:layer_norm_backward",
+            "xp.mean(g * x_hat, axis=-1, keepdims=True)",
+            "xp.mean(g * x_hat, axis=-2, keepdims=True)",
+        ),
         "μ, σ of one token, over its C channels", "μ, σ of one channel, over the T tokens",
         "Forward and backward agree, so every gradient check passes. But a token's output now depends on all tokens of "
         "its sentence: on the padding, and in the decoder on the future. The training loss is lovely, because "
@@ -180,8 +218,12 @@ BUGS = (
         "layer-norm-gamma-twice", "γ's gradient multiplied by γ",
         edit(
             F + "layer_norm:layer_norm_backward",
-            "xp.sum(dy * x_hat, axis=tokens)",
-            "xp.sum(dy * gamma * x_hat, axis=tokens)",
+            "x_hat, r, gamma = cache\n"
+            "...\n"
+            "dgamma, dbeta = xp.sum(dy * x_hat, axis=tokens), xp.sum(dy, axis=tokens)",
+            "x_hat, r, gamma = cache\n"
+            "...\n"
+            "dgamma, dbeta = xp.sum(dy * gamma * x_hat, axis=tokens), xp.sum(dy, axis=tokens)",
         ),
         "dγ = Σ dy·x̂", "dγ = Σ γ·dy·x̂",
         "g = γ·dy is the gradient that reaches x̂, and it stands ready in the next line: using it for dγ too is one "

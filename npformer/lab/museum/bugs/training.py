@@ -21,7 +21,11 @@ BUGS = (
     ),
     Bug(
         "accumulate-means", "micro-batches averaged as batches, not as tokens",
-        edit(STEP + "_shares", "self._count(targets[rows]) / total", "1 / (len(parts) * len(some))"),
+        edit(
+            STEP + "_shares",
+            "[[(rows, self._count(targets[rows]) / total) for rows in some] for some in parts]",
+            "[[(rows, 1 / (len(parts) * len(some))) for rows in some] for some in parts]",
+        ),
         "loss = Σ_i (n_i/N)·loss_i", "loss = Σ_i loss_i/k",
         "Each micro-batch's loss is a mean over its own tokens. Averaging those means lets a token in a micro-batch "
         "full of padding weigh more than one in a full one. With equal lengths, as in most tests, both are equal: a "
@@ -38,7 +42,11 @@ BUGS = (
     ),
     Bug(
         "same-mask-every-step", "the same dropout mask at every step",
-        edit(BACKPROPAGATE, "shard.number, shard.micro", "0, shard.micro"),
+        edit(
+            BACKPROPAGATE,
+            "RandomKey(settings.seed, shard.number, shard.micro, first_row=shard.rows.start)",
+            "RandomKey(settings.seed, 0, shard.micro, first_row=shard.rows.start)",
+        ),
         "mask = function of (seed, step, place)", "mask = function of (seed, place)",
         "The generator is seeded anew in each step, for the sake of reproducibility. The same units are missing for "
         "the whole of training: a smaller network is trained, and at the end, with nothing dropped, another one is "
@@ -47,7 +55,11 @@ BUGS = (
     ),
     Bug(
         "same-mask-every-micro-batch", "the same dropout mask in every micro-batch",
-        edit(BACKPROPAGATE, "shard.number, shard.micro", "shard.number, 0"),
+        edit(
+            BACKPROPAGATE,
+            "RandomKey(settings.seed, shard.number, shard.micro, first_row=shard.rows.start)",
+            "RandomKey(settings.seed, shard.number, 0, first_row=shard.rows.start)",
+        ),
         "each micro-batch draws its own", "all draw the first one's",
         "Splitting a batch must not change what is computed. Here the first rows of every part share their masks, so a "
         "batch of 64 in eight parts has the masks of 8 rows: more noise in the gradient, and nothing to see.",
@@ -58,8 +70,8 @@ BUGS = (
         edit(
             TRAINER + "_one_step",
             "batch = self.task.batch(number, options.batch_size)",
-            "self._drawn = getattr(self, '_drawn', 0) + 1\n    batch = self.task.batch(self._drawn, "
-            "options.batch_size)",
+            "self._drawn = getattr(self, '_drawn', 0) + 1\n"
+            "batch = self.task.batch(self._drawn, options.batch_size)",
         ),
         "batch = function of (seed, step)", "batch = the next one since the program started",
         "The order of the data lives in an iterator that starts from its seed with the process. A run resumed ten "
@@ -70,7 +82,7 @@ BUGS = (
     ),
     Bug(
         "resume-loses-moments", "Adam's moments are not saved",
-        edit(TRAINER + "_arrays", "return parameters | moments | ", "return parameters | "),
+        edit(TRAINER + "_arrays", "parameters | moments", "parameters"),
         "checkpoint = parameters, moments, step", "checkpoint = parameters",
         "After a resume m and v start at 0 again while t, and with it the bias correction, is far along: v̂ is too "
         "small for long. With β = (0.9, 0.999) and a steady gradient the first step is 3.2 times too long, the twelfth "
@@ -95,8 +107,9 @@ BUGS = (
         "resume-redraws-dropout", "dropout continues from a generator that was not saved",
         edit(
             STEP + "_check",
-            "return StepInputs(number, rates",
-            "self._made = getattr(self, '_made', -1) + 1\n    return StepInputs(self._made, rates",
+            "return StepInputs(number, rates, self._shares(inputs, targets), tuple(inputs), targets)",
+            "self._made = getattr(self, '_made', -1) + 1\n"
+            "return StepInputs(self._made, rates, self._shares(inputs, targets), tuple(inputs), targets)",
         ),
         "mask = function of (seed, step, place)", "mask = next output of a generator in memory",
         "Random state that lives in memory is lost with the process. The resumed run is as good as the other, but it "
@@ -107,8 +120,8 @@ BUGS = (
         "resume-repeats-a-step", "a checkpoint that does not know when it was made",
         edit(
             TRAINER + "save",
-            "number, backend = self.step.step_number, ",
-            "number, backend = self.step.step_number - 1, ",
+            "number, backend = self.step.step_number, self.step.model.backend",
+            "number, backend = self.step.step_number - 1, self.step.model.backend",
         ),
         "checkpoint of step n holds the state after step n", "it says n − 1",
         "The counter was saved before it was increased. A resumed run repeats one step on parameters that have made it "

@@ -10,7 +10,11 @@ CATEGORY = "wiring"
 BUGS = (
     Bug(
         "causal-off", "the decoder's causal mask is off by default",
-        edit(T + "_decode", ", causal=True)", ")"),
+        edit(
+            T + "_decode",
+            "AttentionMask(key_visible=tgt_in != self.config.pad_id, causal=True)",
+            "AttentionMask(key_visible=tgt_in != self.config.pad_id)",
+        ),
         "target position i sees j ≤ i", "target position i sees all j",
         "The decoder is shown the token that it is to predict, one position to the right. The teacher-forced loss goes "
         "to nearly nothing, much too fast, and decoding gives nonsense: with no future to copy from, the model knows "
@@ -47,8 +51,8 @@ BUGS = (
         "causal-encoder", "the causal mask given to the encoder too",
         edit(
             T + "_encode",
-            "key_visible=src != self.config.pad_id)",
-            "key_visible=src != self.config.pad_id, causal=True)",
+            "AttentionMask(key_visible=src != self.config.pad_id)",
+            "AttentionMask(key_visible=src != self.config.pad_id, causal=True)",
         ),
         "encoder: every token sees every token", "encoder: token i sees j ≤ i",
         "The source is there as a whole, and may be read in both directions. Here its first tokens know nothing of the "
@@ -58,7 +62,11 @@ BUGS = (
     ),
     Bug(
         "cross-padding-visible", "source padding visible to cross-attention",
-        edit(T + "_decode", ", memory_mask=memory_mask)", ")"),
+        edit(
+            T + "_decode",
+            'context.child("decoder", mask=mask, memory_mask=memory_mask)',
+            'context.child("decoder", mask=mask)',
+        ),
         "cross-attention hides source padding", "source padding takes part",
         "The padding mask went to the encoder and not to the second place that reads the source. Outputs now depend "
         "on how far a sentence was padded, that is on its neighbours in the batch: the same sentence, translated "
@@ -75,7 +83,7 @@ BUGS = (
     ),
     Bug(
         "mask-inverted", "the padding mask's meaning inverted",
-        edit(T + "_encode", "key_visible=src != self.config.pad_id)", "key_visible=src == self.config.pad_id)"),
+        edit(T + "_encode", "src != self.config.pad_id", "src == self.config.pad_id"),
         "True = this key may be looked at", "True = this key is hidden",
         "Half of the world's masks are True where something is hidden, the other half where it is seen. Given the "
         "wrong one, the model reads padding and nothing else. A mask should be named for what True means.",
@@ -83,8 +91,21 @@ BUGS = (
     ),
     Bug(
         "cross-sides-swapped", "cross-attention asks from the encoder and answers from the decoder",
-        edit(D + "forward", "h, memory, context=cross", "memory, h, context=cross.child('', memory_mask=context.mask)")
-        + edit(D + "backward", "dh, dmemory = ", "dmemory, dh = "),
+        edit(
+            D + "forward",
+            "own, cross, feed_forward = map(context.child, names)\n"
+            "...\n"
+            "f = cache.keep(self.cross_attention.forward(h, memory, context=cross))",
+            "own, cross, feed_forward = map(context.child, names)\n"
+            "...\n"
+            "f = cache.keep(self.cross_attention.forward(memory, h, context=cross.child('', "
+            "memory_mask=context.mask)))",
+        )
+        + edit(
+            D + "backward",
+            "dh, dmemory = self.cross_attention.backward(df, cache.pop())",
+            "dmemory, dh = self.cross_attention.backward(df, cache.pop())",
+        ),
         "Q from the decoder; K, V from the memory", "Q from the memory; K, V from the decoder",
         "While both sides are equally long nothing crashes and all gradients are right. Position i of the target gets "
         "what source position i asked for. It was found by measuring a program whose own gradient checks passed; "
@@ -96,8 +117,12 @@ BUGS = (
         "positions-before-scaling", "positions added before the embedding is scaled",
         edit(
             "npformer.models.token_input:embed",
-            "x = cache.run(positions, x)",
-            "x = cache.run(positions, x / embedding.scale) * embedding.scale",
+            "x = cache.run(embedding, tokens)\n"
+            "if positions is not None:\n"
+            "    x = cache.run(positions, x)",
+            "x = cache.run(embedding, tokens)\n"
+            "if positions is not None:\n"
+            "    x = cache.run(positions, x / embedding.scale) * embedding.scale",
         ),
         "x = √C·table[token] + PE", "x = √C·(table[token] + PE)",
         "The scale is there to bring the table's small entries up to the size of the sines. Applied to both, positions "
@@ -108,10 +133,18 @@ BUGS = (
         "padding-zeroed", "padded tokens zeroed on the query side, into a LayerNorm without ε",
         edit(
             "npformer.models.token_input:embed",
-            "x = cache.run(positions, x)",
-            "x = cache.run(positions, x) * (tokens != 0)[..., None]",
+            "x = cache.run(embedding, tokens)\n"
+            "if positions is not None:\n"
+            "    x = cache.run(positions, x)",
+            "x = cache.run(embedding, tokens)\n"
+            "if positions is not None:\n"
+            "    x = cache.run(positions, x) * (tokens != 0)[..., None]",
         )
-        + edit("npformer.functional.layer_norm:layer_norm_forward", "keepdims=True) + eps)", "keepdims=True))"),
+        + edit(
+            "npformer.functional.layer_norm:layer_norm_forward",
+            "xp.sqrt(xp.mean(centred * centred, axis=-1, keepdims=True) + eps)",
+            "xp.sqrt(xp.mean(centred * centred, axis=-1, keepdims=True))",
+        ),
         "padding is hidden as a key, and otherwise left alone", "x·mask, then LN of a row of zeros",
         "A padded query does no harm: nobody reads it. Zeroing its row makes a constant token, whose variance is 0, "
         "and the norm's gradient there is 1/0. Masked out later, it is 0·∞, and NaN reaches every weight. Hide keys, "
@@ -122,8 +155,16 @@ BUGS = (
         "target-not-shifted", "the target is not shifted",
         edit(
             "npformer.data.batches:batch_of",
-            "[[first, *target] for _, target in rows]",
-            "[[*target, last] for _, target in rows]",
+            "Batch(\n"
+            "    src=padded([[*source, last] for source, _ in rows]),\n"
+            "    tgt_in=padded([[first, *target] for _, target in rows]),\n"
+            "    tgt_out=padded([[*target, last] for _, target in rows]),\n"
+            ")",
+            "Batch(\n"
+            "    src=padded([[*source, last] for source, _ in rows]),\n"
+            "    tgt_in=padded([[*target, last] for _, target in rows]),\n"
+            "    tgt_out=padded([[*target, last] for _, target in rows]),\n"
+            ")",
         ),
         "tgt_in = [BOS] a b c      tgt_out = a b c [EOS]", "tgt_in = tgt_out",
         "The decoder sees the very token it is to predict, at its own position, through a causal mask that is "
