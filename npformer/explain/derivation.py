@@ -1,19 +1,15 @@
 """The formulas of an operation's docstring, and which of them a line of code computes.
 
-A formula belongs to a line if the line sets its left side. Letters of the formulas and names of the code are matched by
-a table: γ is gamma, x̂ is x_hat.
+A formula belongs to a line if the line sets its left side. Where the code has another name than the formula, the
+docstring says so: "Names in the code: γ is gamma, x̂ is x_hat."
 """
 
 from __future__ import annotations
 
 import re
-
-#: Letters of formulas -> names in code.
-_LETTERS = {"γ": "gamma", "β": "beta", "x̂": "x_hat", "μ": "mean", "σ²": "variance", "δ": "delta"}
-#: Of these, those that the code has a name for.
-CODED = {"gamma", "beta", "x_hat"}
-#: Names in code -> the left side in the docstring, without its index, where the letters differ.
-_NAMES = {"dweight": "dW", "dbias": "db", "dlogits": "dz", "dw1": "dW₁"}
+import textwrap
+from collections.abc import Mapping
+from typing import Any
 
 
 def split_docstring(doc: str) -> tuple[str, str, str, str]:
@@ -32,13 +28,35 @@ def split_docstring(doc: str) -> tuple[str, str, str, str]:
 
 def formulas_of(doc: str, names: list[str]) -> tuple[str, ...]:
     """The formulas of a docstring that compute one of these names."""
-    found = [text for name in names for left, text in formulas(doc) if _same(left, name)]
+    letters = letters_of(doc)
+    found = [text for name in names for left, text in formulas(doc) if _is_of(name, left, letters)]
     return tuple(dict.fromkeys(found))
 
 
-def letters_in(text: str) -> str:
-    """The letters of a text with their names in code: "γ is gamma, x̂ is x_hat"."""
-    return ", ".join(f"{letter} is {name}" for letter, name in _LETTERS.items() if letter in text and name in CODED)
+def letters_of(doc: str) -> dict[str, str]:
+    """Name in the code -> letter in the formulas, where they differ; with those of gradients: dgamma -> dγ."""
+    match = re.search(r"^Names in the code: ([^.]+)\.$", doc, re.M)
+    pairs = (part.split(" is ") for part in match[1].replace("\n", " ").split(", ")) if match else ()
+    return {d + name: d + letter for letter, name in pairs for d in ("", "d")}
+
+
+def for_page(doc: str) -> dict[str, Any]:
+    """What a page shows: the title, the forward's blocks of formulas, the backward's first that has a gradient."""
+    title, formula, derivation, _ = split_docstring(doc)
+    backward = _blocks(derivation)
+    gradients = [block for block in backward if re.search(r"(^|\s)d[^\W\d]+ *=", block, re.M)]
+    return {
+        "title": title,
+        "forward": _blocks(formula),
+        "backward": (gradients or backward)[:1],
+        "letters": letters_of(doc),
+    }
+
+
+def _blocks(text: str) -> list[str]:
+    """The indented paragraphs, without their indentation and with narrow gaps."""
+    blocks = [part.rstrip() for part in re.split(r"\n\s*\n", text) if part.startswith("  ")]
+    return [re.sub(r"(\S) {4,}", r"\1   ", textwrap.dedent(block)) for block in blocks]
 
 
 def formulas(doc: str) -> list[tuple[str, str]]:
@@ -53,10 +71,10 @@ def formulas(doc: str) -> list[tuple[str, str]]:
     return found
 
 
-def _same(left: str, name: str) -> bool:
-    """Whether the left side of a formula and a name of the code mean the same."""
-    plain = left
-    for letter, word in _LETTERS.items():
-        plain = plain.replace(letter, word)
-    plain = re.sub(r"_[a-z]{1,2}$", "", plain) if plain not in (name, "x_hat") else plain
-    return name in (plain, plain.lower()) or plain == _NAMES.get(name)
+def _is_of(name: str, left: str, letters: Mapping[str, str]) -> bool:
+    """Whether the left side of a formula, with its index or without, is what the code calls by a name."""
+    return any(name in (plain, plain.lower()) or plain == letters.get(name) for plain in (left, _without_index(left)))
+
+
+def _without_index(left: str) -> str:
+    return re.sub(r"_[a-z]{1,2}$", "", left)

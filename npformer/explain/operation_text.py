@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from npformer.explain.derivation import letters_in
 from npformer.explain.reading import Entry, FunctionStory, LineStory, OperationStory, Product
 from npformer.explain.text import NARROWEST, WIDEST
 from npformer.functional import AttentionMask
@@ -57,9 +56,6 @@ def _opening(page: _Page, story: OperationStory) -> Iterator[str]:
         "the formulas that it computes, the numbers that it made, and one of these worked out from the numbers before. "
         "xp is the array library, here NumPy."
     )
-    letters = letters_in(f"{story.formula}\n{story.derivation}")
-    if letters:
-        yield from page.wrapped(f"Names in the code: {letters}.")
     yield from page.headed("a small input")
     for name, x in story.inputs.items():
         yield from page.value(name, x, 0)

@@ -23,8 +23,6 @@ from npformer.functional import OPERATIONS
 from npformer.tracing.jacobian import gradient_names
 from npformer.tracing.lines import Frame, Step, lines_of
 
-_SILENT = ("xp =", "expect", "tokens =")
-
 
 class Product(NamedTuple):
     """One product of a sum."""
@@ -106,7 +104,7 @@ class Reader:
         told = tuple(
             line
             for line in lines
-            if (line.values or line.inside or line.entry or line.kept) and not line.code.startswith(_SILENT)
+            if (line.values or line.inside or line.entry or line.kept) and not line.code.startswith("expect")
         )
         return FunctionStory(frame.function.name, path, dict(self._given(frame)), told)
 
@@ -212,7 +210,7 @@ def _returned_names(frame: Frame) -> list[str]:
 def _unpacked(step: Step) -> tuple[str, ...]:
     """The names that a statement takes out of the cache."""
     match step.node:
-        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Name(id="cache")):
+        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Name(id=cache)) if _is_named(step.before.get(cache)):
             return tuple(ast.unparse(name) for name in names)
     return ()
 
@@ -225,10 +223,16 @@ def _is_readable(found: Expansion) -> bool:
     return len(factors) > 1
 
 
+def _is_named(x: Any) -> bool:
+    """Whether a value is a named tuple, as a cache is."""
+    return hasattr(x, "_fields")
+
+
 def _is_shown(x: Any) -> bool:
-    """Whether a value is numbers."""
+    """Whether a value is numbers. A tuple of integers is none, but axes or a shape."""
     if isinstance(x, tuple | list):
-        return bool(x) and not hasattr(x, "_fields") and all(_is_shown(part) for part in x)
+        is_shape = isinstance(x, tuple) and all(isinstance(part, int) for part in x)
+        return bool(x) and not _is_named(x) and not is_shape and all(_is_shown(part) for part in x)
     return isinstance(x, np.ndarray | np.generic | float | int) and not isinstance(x, bool)
 
 

@@ -3,6 +3,8 @@
     N = Σ c      μ = Σ c·x/N      σ² = Σ c·(x − μ)²/N      r = 1/√(σ² + ε)      sums over all tokens of the batch
     x̂ = (x − μ)·r      y = γ·x̂ + β
 
+Names in the code: γ is gamma, β is beta, x̂ is x_hat, μ is mean, σ² is variance.
+
 c is 1 for a token that counts and 0 for padding: padding is normalised like all other tokens, but does not
 enter the statistics. Compared with LayerNorm, rows and columns are exchanged: a token's output depends on the
 other tokens of the batch. That is why a padding mask is needed, and why inference, where there

@@ -2,6 +2,8 @@
 
     y_t = Σ_k x_(t + k − left) W_k + b          k = 0 … K−1; tokens beyond either end are 0 (zero padding)
 
+Names in the code: W is weight, b is bias.
+
 left counts the taps before t. With (K − 1)//2 it looks to both sides, and if K is even one token further to the right;
 with K − 1 it is causal.
 

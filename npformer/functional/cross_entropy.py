@@ -4,6 +4,8 @@
     q_n = (1 − smoothing)·onehot(target_n) + smoothing/V
     loss = (1/N) Σ_n −Σ_v q_nv log p_nv             over the N tokens that count
 
+Names in the code: z is logits, N is num_counted.
+
 A token whose target is ignore_index (padding) does not count, neither in the sum nor in N. If
 nothing counts the loss is 0, and so is every gradient.
 

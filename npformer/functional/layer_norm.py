@@ -3,6 +3,8 @@
     μ = mean_C x      σ² = mean_C (x − μ)²      r = 1/√(σ² + ε)
     x̂ = (x − μ)·r     y = γ·x̂ + β
 
+Names in the code: γ is gamma, β is beta, x̂ is x_hat.
+
 Backward, with g = γ·dy (the gradient that reaches x̂):
 
     dβ = Σ_tokens dy        dγ = Σ_tokens dy·x̂

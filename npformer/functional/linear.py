@@ -2,6 +2,8 @@
 
     y = x W + b            y_nj = Σ_i x_ni W_ij + b_j
 
+Names in the code: W is weight, b is bias.
+
 Backward. dX is ∂L/∂X for every X, and δX a small change of X; ``functional/README.md`` defines these symbols. From
 
     δL = Σ_nj dy_nj δy_nj      δy_nj = Σ_i (δx_ni W_ij + x_ni δW_ij) + δb_j

@@ -2,6 +2,8 @@
 
     total = x + Drop(f)      y = LayerNorm(total)
 
+Names in the code: γ is gamma, β is beta.
+
 Backward, the forward read bottom-up: first through the norm, then through the sum.
 
     dtotal, dγ, dβ = LayerNorm backward of dy

@@ -24,6 +24,7 @@ from npformer.check.inputs import as_tuple
 from npformer.check.oracles import Evidence, Oracle
 from npformer.check.subject import subject
 from npformer.errors import NpformerError, OutputError
+from npformer.explain.derivation import for_page
 from npformer.explain.graph import index_in
 from npformer.explain.place import Place
 from npformer.io.atomic_files import describe, write_atomically
@@ -72,8 +73,10 @@ def trace_page(trace: Trace, *, bugs: Sequence[BugTrace] = (), opens: Opening | 
     pack = Pack()
     for name, array in trace.arrays.items():
         pack.add(array, name)
+    sources = [each.document["sources"] for each in (trace, *(bug.wrong for bug in bugs))]
     data: dict[str, Any] = {
         "trace": trace.document,
+        "derivations": {key: for_page(source["doc"]) for each in sources for key, source in each.items()},
         "evidence": _evidence(trace, pack),
         "flows": _flows(trace, pack),
         "bugs": [bug.to_dict(pack) for bug in bugs],

@@ -6,7 +6,7 @@ import { piecesOf, sidesOf } from "./labels.js";
 export async function load(data, numbers) {
   const arrays = await unpack(numbers, data.places);
   const trace = data.trace;
-  const model = { trace, arrays, evidence: data.evidence, flows: data.flows, bugs: data.bugs, opens: data.opens, most_terms: data.most_terms, calls: trace.calls };
+  const model = { trace, arrays, evidence: data.evidence, derivations: data.derivations, flows: data.flows, bugs: data.bugs, opens: data.opens, most_terms: data.most_terms, calls: trace.calls };
   for (const call of model.calls) {
     call.parts = [];
     call.label = shortName(call, model.calls[call.parent]);

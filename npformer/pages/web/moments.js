@@ -61,7 +61,7 @@ export function sourceOf(sources, name) {
   const dot = name ? name.indexOf(".") : -1;
   const [file, own] = dot < 0 ? [] : [name.slice(0, dot), name.slice(dot + 1)];
   const found = sources[file];
-  return found && found.functions[own] && found.functions[own].text ? { file: found.file, doc: found.doc, ...found.functions[own], name: own } : null;
+  return found && found.functions[own] && found.functions[own].text ? { key: file, file: found.file, doc: found.doc, ...found.functions[own], name: own } : null;
 }
 
 // [number, text] of each line of a function, without its docstring.

@@ -6,8 +6,6 @@ import { short } from "./arrays.js";
 import { nameOf, stepOf } from "./model.js";
 import { codeLines, sourceOf } from "./moments.js";
 
-const SPELLED = { gamma: "γ", beta: "β", x_hat: "x̂", dgamma: "dγ", dbeta: "dβ", num_counted: "N" };
-
 export function showSource(app) {
   const box = byId("source");
   if (!app.run.moments.length) {
@@ -130,29 +128,12 @@ export function keepInView(element, box) {
 function showFormula(app, current) {
   const source = sourceOf(app.sources(), current.frame.name);
   if (!source || !source.doc) return replace(byId("formula"));
-  const { title, forward, backward } = formulas(source.doc);
+  const { title, forward, backward, letters } = app.model.derivations[source.key];
   const shown = app.step.way === "forward" || !backward.length ? forward : backward;
-  const names = new Set(current.values.map(([name]) => SPELLED[name] || name));
+  const names = new Set(current.values.map(([name]) => letters[name] || name));
   const blocks = shown.map((block) => h("pre", { class: "maths" }, ...marked(block, names)));
   const whole = h("details", {}, h("summary", {}, "derivation"), h("pre", { class: "doc" }, source.doc));
   replace(byId("formula"), h("p", { class: "title" }, title), ...blocks, whole);
-}
-
-// The formulas of a docstring: its indented paragraphs, before and after the word backward.
-export function formulas(doc) {
-  const paragraphs = doc.split(/\n\s*\n/);
-  const turn = paragraphs.findIndex((text, i) => i > 0 && !/^ {2}/.test(text) && /\bbackward\b/i.test(text));
-  const blocks = (from, to) => paragraphs.slice(from, to).filter((text) => /^ {2}/.test(text)).map(outdented);
-  const after = turn < 0 ? [] : blocks(turn, paragraphs.length);
-  const gives = after.find((block) => /(^|\s)d[\p{L}_]+ *=/mu.test(block)) || after[0]; // says what a gradient is
-  const backward = gives ? [gives] : [];
-  return { title: paragraphs[0].replace(/\s+/g, " "), forward: blocks(1, turn < 0 ? paragraphs.length : turn), backward };
-}
-
-function outdented(block) {
-  const lines = block.replace(/^\n+|\s+$/g, "").split("\n");
-  const indent = Math.min(...lines.filter((line) => line.trim()).map((line) => line.search(/\S/)));
-  return lines.map((line) => line.slice(indent).replace(/(\S) {4,}/g, "$1   ")).join("\n");
 }
 
 // A formula with the names that the current line makes marked.
