@@ -73,7 +73,8 @@ def formulas(doc: str) -> list[tuple[str, str]]:
 
 def _is_of(name: str, left: str, letters: Mapping[str, str]) -> bool:
     """Whether the left side of a formula, with its index or without, is what the code calls by a name."""
-    return any(name in (plain, plain.lower()) or plain == letters.get(name) for plain in (left, _without_index(left)))
+    letter = letters.get(name, name)
+    return any(each in (plain, plain.lower()) for plain in (left, _without_index(left)) for each in (name, letter))
 
 
 def _without_index(left: str) -> str:
