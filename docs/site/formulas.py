@@ -1,11 +1,19 @@
 """The formula of each operation, typeset above its page: what the forward computes, and what the backward.
 
-The derivation in the docstring of the operation's file is the whole story; this is its first and its last line, in TeX.
+It is that of the docstring of the operation's file, translated (``tex.py``). Written by hand are those of operations
+whose docstring says some of it in sentences, refers to another file, or is that of two operations.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from importlib import import_module
 from typing import NamedTuple
+
+from docs.site.tex import tex
+from npformer.explain.derivation import for_page
+from npformer.functional import OPERATIONS
 
 
 class Formula(NamedTuple):
@@ -20,33 +28,8 @@ _ATTENTION_BACK = (
     r"dZ = A\odot\Bigl(dA - \sum\nolimits_S dA\odot A\Bigr)",
     r"dQ = \frac{dZ\,K}{\sqrt{D}}, \qquad dK = \frac{dZ^\top Q}{\sqrt{D}}",
 )
-_NORM = (r"\hat{x} = r\,(x-\mu), \qquad y = \gamma\,\hat{x}+\beta",)
 
-FORMULAS: dict[str, Formula] = {
-    "linear": Formula(
-        (r"y = xW + b",),
-        (r"dx = dy\,W^\top, \qquad dW = x^\top dy, \qquad db = \sum_n dy_n",),
-    ),
-    "relu": Formula((r"y = \max(x, 0)",), (r"dx = \begin{cases} dy & x > 0 \\ 0 & \text{else} \end{cases}",)),
-    "gelu": Formula(
-        (r"y = x\,\Phi(x), \qquad \Phi(x) = \tfrac12\Bigl(1+\mathrm{erf}\frac{x}{\sqrt2}\Bigr)",),
-        (r"dx = dy\,\bigl(\Phi(x) + x\,\varphi(x)\bigr), \qquad \varphi(x) = \frac{e^{-x^2/2}}{\sqrt{2\pi}}",),
-    ),
-    "softmax": Formula(
-        (r"y_j = \frac{e^{x_j-m}}{\sum_k e^{x_k-m}}, \qquad m = \max_k x_k",),
-        (r"dx_i = y_i\,\Bigl(dy_i - \sum_j dy_j\,y_j\Bigr)",),
-    ),
-    "dropout": Formula(
-        (
-            r"y = x\cdot\text{keep}\cdot s, \qquad s = \frac{2^{16}}{2^{16}-t}",
-            r"t = \mathrm{round}(2^{16}\cdot\text{rate})",
-        ),
-        (r"dx = dy\cdot\text{keep}\cdot s",),
-    ),
-    "embedding": Formula(
-        (r"y_n = s\,E_{w_n}",),
-        (r"dE_v = s\sum_{n\,:\,w_n = v} dy_n",),
-    ),
+BY_HAND: dict[str, Formula] = {
     "sinusoidal_positions": Formula(
         (
             r"y_p = x_p + P_p, \qquad \omega_i = 10000^{-2i/C}",
@@ -69,31 +52,6 @@ FORMULAS: dict[str, Formula] = {
         (r"\text{bias}_{hts} = E_{b(s-t),\,h}",),
         (r"dE_{kh} = \sum_{t,s\,:\,b(s-t)=k} d\text{bias}_{hts}",),
     ),
-    "layer_norm": Formula(
-        (
-            r"\mu = \frac1C\sum_i x_i, \qquad \sigma^2 = \frac1C\sum_i (x_i-\mu)^2",
-            r"r = \frac{1}{\sqrt{\sigma^2+\varepsilon}}",
-            *_NORM,
-        ),
-        (
-            r"dx = r\,\Bigl(g - \frac1C\sum_j g_j - \hat{x}\,\frac1C\sum_j g_j\,\hat{x}{}_j\Bigr)",
-            r"g = \gamma\,dy",
-            r"d\gamma = \sum_n dy_n\odot\hat{x}{}_n, \qquad d\beta = \sum_n dy_n",
-        ),
-    ),
-    "batch_norm": Formula(
-        (
-            r"\mu = \frac1n\sum_j m_j x_j",
-            r"\sigma^2 = \frac1n\sum_j m_j(x_j-\mu)^2",
-            r"r = \frac{1}{\sqrt{\sigma^2+\varepsilon}}",
-            *_NORM,
-        ),
-        (
-            r"dx_i = r\,\Bigl(g_i - \frac{m_i}{n}\sum_j g_j - \frac{m_i}{n}\,\hat{x}{}_i\sum_j g_j\hat{x}{}_j\Bigr)",
-            r"g = \gamma\,dy",
-            r"d\gamma = \sum_j dy_j\,\hat{x}{}_j, \qquad d\beta = \sum_j dy_j",
-        ),
-    ),
     "batch_norm_inference": Formula(
         (
             r"r = \frac{1}{\sqrt{\sigma^2+\varepsilon}}, \qquad \hat{x} = r\,(x-\mu)",
@@ -103,13 +61,6 @@ FORMULAS: dict[str, Formula] = {
             r"dx = r\,g, \qquad d\mu = -\sum r\,g",
             r"d\sigma^2 = -\tfrac12\,r^2\sum g\odot\hat{x}, \qquad g = \gamma\,dy",
         ),
-    ),
-    "attention": Formula(
-        (
-            r"Z = \frac{QK^\top}{\sqrt{D}}, \qquad A = \mathrm{softmax}(Z)",
-            r"O = \mathrm{Drop}(A)\,V",
-        ),
-        _ATTENTION_BACK,
     ),
     "biased_attention": Formula(
         (
@@ -140,21 +91,6 @@ FORMULAS: dict[str, Formula] = {
             r"d\varphi(k_j) = G_j\,v'_j, \qquad dv'_j = G_j^\top\varphi(k_j)",
         ),
     ),
-    "residual": Formula((r"y = x + \mathrm{Drop}(f)",), (r"dx = dy, \qquad df = dy\cdot\text{keep}\cdot s",)),
-    "post_norm": Formula(
-        (r"u = x + \mathrm{Drop}(f), \qquad y = \mathrm{LayerNorm}(u)",),
-        (
-            r"du = \mathrm{LayerNorm}'(dy), \qquad dx = du",
-            r"df = du\cdot\text{keep}\cdot s",
-        ),
-    ),
-    "add_norm": Formula(
-        (r"u = x + \mathrm{Drop}(f), \qquad v = \mathrm{LayerNorm}(u)",),
-        (
-            r"dt = du + \mathrm{LayerNorm}'(dv), \qquad dx = dt",
-            r"df = dt\cdot\text{keep}\cdot s",
-        ),
-    ),
     "feed_forward": Formula(
         (
             r"h = xW_1 + b_1, \qquad a = \mathrm{act}(h)",
@@ -166,13 +102,6 @@ FORMULAS: dict[str, Formula] = {
             r"dW_2 = \mathrm{Drop}(a)^\top dy, \qquad dW_1 = x^\top dh",
             r"db_2 = \sum_n dy_n, \qquad db_1 = \sum_n dh_n",
         ),
-    ),
-    "cross_entropy": Formula(
-        (
-            r"p_n = \mathrm{softmax}(z_n), \qquad q_n = (1-\varepsilon)\,\text{onehot}(w_n) + \frac{\varepsilon}{V}",
-            r"L = -\frac1N\sum_{n\text{ counted}}\;\sum_v q_{nv}\log p_{nv}",
-        ),
-        (r"dz_n = \frac{dL}{N}\,(p_n - q_n) \quad\text{for counted tokens, 0 for the others}",),
     ),
     "gru": Formula(
         (
@@ -187,11 +116,24 @@ FORMULAS: dict[str, Formula] = {
             r"dh_{t-1} = dy_{t-1} + dh\odot z + [\,dp_r,\; dp_z,\; dp_n\odot r\,]\,U^\top",
         ),
     ),
-    "conv1d": Formula(
-        (r"y_t = \sum_{k=0}^{K-1} x_{t+k-\ell}\,W_k + b, \qquad \ell = \text{left}",),
-        (
-            r"dx_s = \sum_k dy_{s-k+\ell}\,W_k^\top",
-            r"dW_k = \sum_t x_{t+k-\ell}^\top\,dy_t, \qquad db = \sum_t dy_t",
-        ),
-    ),
 }
+
+
+def formula_of(name: str) -> Formula:
+    """The formula of an operation. Raises ValueError if its docstring has one that cannot be translated."""
+    if name in BY_HAND:
+        return BY_HAND[name]
+    shown = for_page(import_module(OPERATIONS[name].forward.__module__).__doc__ or "")
+    return Formula(*(tuple(_lines("\n".join(shown[side]))) for side in Formula._fields))
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Each line of formulas; what stands beside them in words is left out."""
+    for line in text.splitlines():
+        parts = (" ".join(part.split()) for part in re.split(r"\s{3,}(?![\s=])", line.strip()))
+        formulas = [tex(part) for part in parts if " = " in part and ";" not in part]
+        if formulas:
+            yield r", \qquad ".join(formulas)
+
+
+FORMULAS: dict[str, Formula] = {name: formula_of(name) for name in OPERATIONS}
