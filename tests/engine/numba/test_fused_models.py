@@ -211,7 +211,7 @@ def test_a_helper_that_falls_asleep_is_given_up(a_helper_falls_asleep):
         lost.append([int(place[work_sharing.LOST]) for place in places])
     assert lost == [[0]] + [[1]] * (MAX_LEN - 1)  # nobody is invited for a while
     steps = state.fused[1]
-    assert steps._shared is not places[0]
+    assert steps.run.shared is not places[0]
     assert places[0][work_sharing.PRESENT] == 0  # it was waited for: the caller may move rows
     assert 0 < steps._alone <= decode_step.ALONE
 
@@ -221,7 +221,7 @@ def test_a_helper_leaves_when_there_is_nothing_to_do(until, monkeypatch):
     fast = model("numba")
     state = fast.start(SRC, MAX_LEN)
     step(fast, tokens(4)[:, 0], state)
-    shared = state.fused[1]._shared
+    shared = state.fused[1].run.shared
     until(lambda: shared[work_sharing.PRESENT] == 0)
     assert shared[work_sharing.PRESENT] == 0
 
@@ -235,7 +235,7 @@ def test_a_helper_that_is_wanted_elsewhere_does_not_wait(until, monkeypatch):
     states = [fast.start(SRC, MAX_LEN) for _ in range(2)]
     for state in states:
         step(fast, tokens(4)[:, 0], state)
-    one, two = (state.fused[1]._shared for state in states)
+    one, two = (state.fused[1].run.shared for state in states)
     until(lambda: one[work_sharing.PRESENT] == 0)
     helped = one[work_sharing.PRESENT], two[work_sharing.PRESENT]
     two[work_sharing.WANTED] = 1

@@ -14,16 +14,16 @@ EXTREMES = [0, 1, 2**32, 2**63 - 1, 2**63, WORD - 1, WORD]
 
 
 @inlined
-def drawn(seed, site, step, micro, start, size):
+def drawn(numbers, size):
     room = room_for_lanes(size)
     words = np.full(room.size + 4, np.uint64(0))  # one block more than there is room for
-    base = draw_lanes(words, seed, site, step, micro, start, size)
+    base = draw_lanes(words, numbers, 0, size)
     return words, base, room.size
 
 
 def take_lanes(numbers, size):
     """So many numbers of a draw."""
-    words, base, room = drawn(*numbers[:5], size)
+    words, base, room = drawn(numbers, size)
     assert not words[room:].any(), "written past the room"
     return np.asarray(words.view(np.uint16)[base : base + size])
 
