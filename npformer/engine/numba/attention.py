@@ -111,8 +111,8 @@ def _pattern(mask: AttentionMask, batch: int, keys: int) -> tuple[Array, Pattern
     if mask.key_visible is not None:
         expect_key_visible(mask.key_visible, batch, keys)
         visible = contiguous(mask.key_visible)
-    limits = (mask.window or UNLIMITED, mask.stride or UNLIMITED)
-    return visible, Pattern(mask.key_visible is not None, mask.causal, mask.query_offset, *limits)
+    limits = int(mask.window or UNLIMITED), int(mask.stride or UNLIMITED)
+    return visible, Pattern(mask.key_visible is not None, bool(mask.causal), int(mask.query_offset), *limits)
 
 
 @inlined

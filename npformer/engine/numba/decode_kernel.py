@@ -37,6 +37,7 @@ from npformer.engine.numba.decode_parts import (
     do_part,
     norm,
 )
+from npformer.engine.numba.products import lent
 from npformer.engine.numba.work_sharing import (
     LOST,
     PRESENT,
@@ -190,6 +191,7 @@ def steps_of_tokens(
     parents. The steps end once an unfinished row chooses eos, or once a source is done; progress[DECIDED] is their
     number. tokens are overwritten. If patience is given, the thread is a helper.
     """
+    run, beams = lent(run), lent(beams)
     if patience > 0:
         help_with_steps(run, patience)
         return

@@ -184,10 +184,9 @@ def remember(k, v, first, heads, position, keys, values):
 
 
 @inlined
-def self_attention(run, at, first, last, out):
+def self_attention(x, at, sizes, position, visible, first, last, out):
     """Add to out (B, C) what heads first … last − 1 contribute."""
-    x, position = run.given, run.progress[POSITION]
-    batch, c, heads, room = x.shape[0], x.shape[1], run.sizes.heads, run.sizes.room
+    batch, c, heads, room = x.shape[0], x.shape[1], sizes.heads, sizes.room
     start, n = first * (c // heads), (last - first) * (c // heads)
     q, k, v = np.empty((batch, n), x.dtype), np.empty((batch, n), x.dtype), np.empty((batch, n), x.dtype)
     columns(x, at, start, 3 * c, q)
@@ -196,32 +195,31 @@ def self_attention(run, at, first, last, out):
     size = batch * heads * room
     keys, values = matrix(at[KEYS], size, c // heads, x), matrix(at[VALUES], size, c // heads, x)
     remember(k, v, first, heads, position, keys, values)
-    attend(q, keys, values, run.visible, position + 1, first, heads, 1, k)
+    attend(q, keys, values, visible, position + 1, first, heads, 1, k)
     add_products(k, matrix(at[2] + start * c * x.itemsize, n, c, x), out)
 
 
 @inlined
-def cross_attention(run, at, first, last, out):
+def cross_attention(x, at, sizes, visible, first, last, out):
     """Add to out (B, C) what heads first … last − 1 contribute."""
-    x, together = run.given, run.sizes.together
-    batch, c, heads, room = x.shape[0], x.shape[1], run.sizes.heads, run.sizes.source
+    batch, c, heads, room, together = x.shape[0], x.shape[1], sizes.heads, sizes.source, sizes.together
     start, n = first * (c // heads), (last - first) * (c // heads)
     q, mixed = np.empty((batch, n), x.dtype), np.empty((batch, n), x.dtype)
     columns(x, at[SUB_LAYER:], start, 3 * c, q)
     size = batch // together * heads * room
     keys, values = matrix(at[MEMORY_KEYS], size, c // heads, x), matrix(at[MEMORY_VALUES], size, c // heads, x)
-    attend(q, keys, values, run.memory_visible, room, first, heads, together, mixed)
+    attend(q, keys, values, visible, room, first, heads, together, mixed)
     add_products(mixed, matrix(at[SUB_LAYER + 2] + start * c * x.itemsize, n, c, x), out)
 
 
 @inlined
-def feed_forward(x, at, width, is_gelu, first, last, out):
+def feed_forward(x, at, sizes, first, last, out):
     """Add to out (B, C) what columns first … last − 1 of W₁ contribute."""
     own, c = x.dtype.type, x.shape[1]
     h = np.empty((x.shape[0], last - first), x.dtype)
-    columns(x, at, first, width, h)
+    columns(x, at, first, sizes.width, h)
     flat, nothing = h.reshape(h.size), own(0)
-    if is_gelu:
+    if sizes.is_gelu:
         for j in range(h.size):
             flat[j] *= own(0.5) * (own(1) + error_function(flat[j] * own(math.sqrt(0.5))))
     else:
@@ -236,9 +234,8 @@ def feed_forward(x, at, width, is_gelu, first, last, out):
 
 
 @inlined
-def generate(run, first, last):
+def generate(x, model, sizes, first, last, logits):
     """Write columns first … last − 1 of the logits (B, V); a tied weight has one row per column."""
-    x, model, sizes, logits = run.given, run.model, run.sizes, run.logits
     c = x.shape[1]
     if not sizes.is_tied:
         own = np.empty((x.shape[0], last - first), x.dtype)  # one piece of memory, whose loops become vectors
@@ -274,13 +271,13 @@ def do_part(run, ticket):
     first, last = part * size // sizes.parts, (part + 1) * size // sizes.parts
     out = run.sums[part]
     out[:] = out.dtype.type(0)
+    given, at = run.given, layers[phase // 3 % layers.shape[0]]
     if kind == 0:
-        self_attention(run, layers[phase // 3], first, last, out)
+        self_attention(given, at, sizes, run.progress[POSITION], run.visible, first, last, out)
     elif kind == 1:
-        cross_attention(run, layers[phase // 3], first, last, out)
+        cross_attention(given, at, sizes, run.memory_visible, first, last, out)
     elif kind == 2:
-        at = layers[phase // 3][2 * SUB_LAYER :]
-        feed_forward(run.given, at, sizes.width, sizes.is_gelu, first, last, out)
+        feed_forward(given, at[2 * SUB_LAYER :], sizes, first, last, out)
     else:
-        generate(run, first, last)
+        generate(given, run.model, sizes, first, last, run.logits)
     add(run.shared, DONE, 1)

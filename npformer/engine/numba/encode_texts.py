@@ -131,6 +131,6 @@ def encode_texts(
         add_and_norm(x, f, at[3:], eps, not is_pre)
         norms(x, at[SUB_LAYER + 4 :] if is_pre else nowhere, eps, memory)
         f[:] = x.dtype.type(0)
-        feed_forward(memory, at[SUB_LAYER:], options.width, options.is_gelu, 0, options.width, f)
+        feed_forward(memory, at[SUB_LAYER:], options, 0, options.width, f)
         add_and_norm(x, f, at[SUB_LAYER + 3 :], eps, not is_pre)
     norms(x, final, eps, memory)

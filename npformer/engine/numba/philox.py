@@ -59,13 +59,13 @@ def numbers(draw: Draw | None, like: Array) -> Numbers:
         return NOTHING_DROPPED
     threshold, scale = dropout_threshold(draw.rate)
     seed, site, step, micro = (number(word, _signed) for word in (draw.seed, draw.site, draw.step, draw.micro))
-    return Numbers(seed, site, step, micro, first_number(draw, like.size, like), threshold, scale)
+    return Numbers(seed, site, step, micro, int(first_number(draw, like.size, like)), threshold, scale)
 
 
-def _signed(of: Any) -> Any:
+def _signed(of: Any) -> int:
     """The signed number with the same 64 bits."""
     word = int(of)
-    return np.int64(word - 2**64 if word >= 2**63 else word)
+    return word - 2**64 if word >= 2**63 else word
 
 
 @inlined

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from npformer.engine.numba import OPS
 from npformer.engine.numba.compiling import inlined
 from npformer.engine.numba.philox import NOTHING_DROPPED, draw_lanes, numbers, room_for_lanes
 from npformer.errors import ConfigError
-from npformer.functional import Draw, philox_bits
+from npformer.functional import AttentionMask, Draw, philox_bits
 from npformer.functional.dropout import dropout_threshold
 from npformer.functional.philox import WORD
 
@@ -74,3 +75,12 @@ def test_the_arguments_of_a_kernel():
     assert numbers(Draw(0, 0, 0, 0, 1e-9), np.empty(3)).threshold == 0  # so little is nothing
     with pytest.raises(ConfigError, match="0 <= rate < 1"):
         numbers(Draw(0, 0, 0, 0, 1.0), np.empty(3))
+
+
+@pytest.mark.parametrize("kind", [int, np.int32, np.uint8])
+def test_numbers_of_any_kind_are_a_kernels(kind, dtype):
+    """A kernel takes the parts of a NamedTuple in their own types alone."""
+    x, mask = np.ones((2, 1, 3, 4), dtype), AttentionMask(causal=kind(1), query_offset=kind(1), window=kind(2))
+    draws = [Draw(cast(1), cast(2), cast(0), cast(3), 0.5, first_row=cast(5)) for cast in (int, kind)]
+    (y, _), (true, _) = (OPS.attention.forward(x, x, x, mask, draw) for draw in draws)
+    np.testing.assert_array_equal(y, true)
