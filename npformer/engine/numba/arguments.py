@@ -6,6 +6,7 @@ An argument may also be a NamedTuple of these. A kernel takes it as it takes its
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, get_type_hints
 
 from numba import types
@@ -57,6 +58,7 @@ def kinds_of(declared: Any) -> dict[str, Any]:
     return {name: getattr(hint, "__metadata__", (hint,))[0] for name, hint in hints.items()}
 
 
+@cache
 def numba_type(kind: Any, precision: Any) -> Any:
     """Numba's type of an argument of this kind, for a precision."""
     if isinstance(kind, InMemory):
