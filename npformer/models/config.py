@@ -12,7 +12,7 @@ from npformer.errors import ConfigError
 from npformer.functional.dropout import dropout_threshold
 from npformer.functional.feed_forward import ACTIVATIONS
 from npformer.layers.multi_head_attention import expect_divisible
-from npformer.layers.norms import NORMS
+from npformer.layers.norms import NORMS, NormName
 from npformer.layers.residual import expect_norm_order
 from npformer.layers.self_attention import SelfAttention
 
@@ -63,7 +63,7 @@ class ModelConfig:
     dropout: Annotated[float, "share of numbers that dropout sets to 0 in training"] = 0.1
     norm_order: Annotated[Literal["post", "pre"], "norm after the residual sum, or before the sub-layer"] = "post"
     final_norm: Annotated[bool | None, "a norm at the end of each stack; none: only with norm_order pre"] = None
-    norm: Annotated[Literal["layer", "batch"], "LayerNorm or BatchNorm"] = "layer"
+    norm: Annotated[NormName, "LayerNorm or BatchNorm"] = "layer"
     activation: Annotated[Literal["relu", "gelu"], "function inside the feed-forward"] = "relu"
     positions: Annotated[
         Literal["sinusoidal", "learned", "rotary", "relative", "none"],
