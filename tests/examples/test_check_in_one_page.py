@@ -6,7 +6,7 @@ import pytest
 import npformer as npf
 from examples.check_in_one_page import check, softmax_backward, softmax_forward
 from npformer import functional as F  # noqa: N812
-from tests.proof.functions import normal
+from tests.check.functions import normal
 
 X, W, B = normal(3, 4), normal(4, 5), normal(5)
 PAIRS = {
