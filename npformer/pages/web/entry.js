@@ -141,6 +141,7 @@ function sumLine(total, value, scale) {
 // One term. most: the largest, whose bar fills its half.
 function bar(app, each, most, kind) {
   const share = `${(50 * Math.abs(each.term)) / most}%`;
+  const fill = h("i", { class: each.term > 0 ? "pos" : "neg", vars: { "--share": share } });
   const hasFactors = kind === "terms" && each.dy !== 0;
   return h(
     "li",
@@ -148,11 +149,7 @@ function bar(app, each, most, kind) {
     termButton(app, each, kind),
     hasFactors ? h("span", { class: "factors" }, factorsOf(each)) : null,
     h("span", { class: "number" }, brief(each.term)),
-    h(
-      "span",
-      { class: "track", "aria-hidden": "true" },
-      h("i", { class: each.term > 0 ? "pos" : "neg", vars: { "--share": share } }),
-    ),
+    h("span", { class: "track", "aria-hidden": "true" }, fill),
   );
 }
 
