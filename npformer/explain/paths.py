@@ -107,7 +107,7 @@ def paths(session: Session, place: Place, number: float) -> Paths:
 
 def _sums(session: Session, place: Place, number: float) -> tuple[Sum, ...]:
     """The sums on the way from the loss to the place, the one nearest to the loss first."""
-    found = []
+    sums = []
     for call in session.backward_order:
         if call.operation not in SUMS:
             continue
@@ -118,8 +118,8 @@ def _sums(session: Session, place: Place, number: float) -> tuple[Sum, ...]:
         if not (elsewhere == no_past == no_through == number):
             through, past = no_past - elsewhere, no_through - elsewhere
             name = next(each.name for each in session.recording.residuals if each.call is call)
-            found.append(Sum(call, name, through, past, elsewhere))
-    return tuple(found)
+            sums.append(Sum(call, name, through, past, elsewhere))
+    return tuple(sums)
 
 
 class _Walk:
