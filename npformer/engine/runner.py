@@ -111,9 +111,9 @@ class Runner:
         return "Not even one sequence of this batch fits: make the model smaller, or its sequences shorter"
 
 
-def _static_arguments(subject: tuple[Runner, Step]) -> tuple[Any, ...]:
+def _static_arguments(subject: tuple[Runner, Step]) -> Settings:
     """The static arguments of a record of a step."""
-    return subject[1].settings().static_arguments
+    return subject[1].settings()
 
 
 def _updates(subject: tuple[Runner, Step], steps: list[StepInputs]) -> tuple[Array, Array | None]:

@@ -160,12 +160,11 @@ class TrainStep:
 
     def settings(self) -> Settings:
         """What a step does, whatever its batch."""
-        optimizer, version = self.optimizer, version_of(self.model)
-        static_arguments = (
+        optimizer = self.optimizer
+        return Settings(
             self.seed, self.label_smoothing, self.clip_norm, optimizer, optimizer.betas, optimizer.eps,
-            optimizer.weight_decay, optimizer.m, optimizer.v, self.model.arena.segments, version,
+            optimizer.weight_decay, optimizer.m, optimizer.v, self.model.arena.segments, version_of(self.model),
         )  # fmt: skip
-        return Settings(self.seed, self.label_smoothing, version, static_arguments)
 
     def _inputs_of(self, batch: Sequence[Array], number: int, *, copy: bool = False) -> StepInputs:
         """The batch, checked, with the numbers of its step. copy: the caller may write to its arrays before that."""

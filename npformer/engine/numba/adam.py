@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from npformer.engine.numba.arguments import OutVector, Vector
 from npformer.engine.numba.compiling import kernel
 from npformer.typing import Array
 
@@ -24,8 +25,11 @@ def adam_update(
     update(p, g, m, v, rate, beta1, beta2, eps, root, 1 - decay)
 
 
-@kernel("yxyyffffff", calls="adam")
-def update(p, g, m, v, rate, beta1, beta2, eps, root, shrink):
+@kernel(calls="adam")
+def update(
+    p: OutVector, g: Vector, m: OutVector, v: OutVector, rate: float, beta1: float, beta2: float, eps: float,
+    root: float, shrink: float,
+):  # fmt: skip
     """m, v and p after one step; root is √(1/(1 − β₂ᵗ)), rate holds m's correction."""
     own = p.dtype.type
     keep1, new1, keep2, new2 = own(beta1), own(1 - beta1), own(beta2), own(1 - beta2)

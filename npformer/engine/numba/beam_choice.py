@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from npformer.backend.fallback import takes_real
 from npformer.backend.workspace import empty
+from npformer.engine.numba.arguments import OutDoubleRows, OutDoubles, OutRows, OutWhole, OutWholeRows, Rows
 from npformer.engine.numba.compiling import inlined, kernel
 from npformer.engine.numba.exponential import exponential
 from npformer.typing import Array, HostArray
+
+
+class Beams(NamedTuple):
+    """The hypotheses of n sources, w for each, and working memory for the k best tokens of each."""
+
+    log_p: OutDoubleRows  # (n, w)
+    room: OutWhole  # (n,) how many more may end
+    greedy: OutWhole  # (n,) which is the greedy one, or −1; updated
+    best: OutWholeRows  # (n·w, k) the k likeliest tokens
+    values: OutRows  # (n·w, k) and their logits
+    log_sums: OutDoubles  # (n·w,) log Σ exp of each row's logits
+
 
 NOBODY = -math.inf  # the log P of a hypothesis that is none; what is no number is nobody's, too
 
@@ -23,9 +37,10 @@ def beam_choice(
     if not (takes_real(logits.dtype.char) and flags.c_contiguous and flags.aligned):
         return None
     rows, tokens, total = np.empty((n, width), np.int64), np.empty((n, width), np.int64), np.empty((n, width))
-    leads, best, values = greedy.copy(), np.empty((n * w, k), np.int64), empty((n * w, k), logits.dtype)
-    choose_in_beams(logits, log_p, room, pad_id, best, values, np.empty(n * w), leads, rows, tokens, total)
-    return rows, tokens, total, leads
+    best, values = np.empty((n * w, k), np.int64), empty((n * w, k), logits.dtype)
+    beams = Beams(log_p, room, greedy.copy(), best, values, np.empty(n * w))
+    choose_in_beams(logits, beams, pad_id, rows, tokens, total)
+    return rows, tokens, total, beams.greedy
 
 
 @inlined
@@ -93,17 +108,18 @@ def seat(parents, totals, taken, places):
 
 
 @inlined
-def choose(logits, log_p, room, pad, best, values, log_sums, greedy, rows, tokens, totals):
-    """Compute rows, tokens and totals (n, width) from log_p (n, w) and greedy (n,), which is updated."""
-    (n, w), width = log_p.shape, rows.shape[1]
+def choose(logits, beams, pad, rows, tokens, totals):
+    """Compute rows, tokens and totals (n, width), and the beams' new greedy."""
+    (n, w), width = beams.log_p.shape, rows.shape[1]
+    greedy, best, values, log_sums = beams.greedy, beams.best, beams.values, beams.log_sums
     for r in range(logits.shape[0]):
         log_sums[r] = best_of_row(logits[r], best[r], values[r])
     parents, proposals, places = np.empty(width, np.int64), np.empty(width, np.int64), np.empty(width, np.int64)
     found, taken = np.empty(width), np.empty(width, np.bool_)
     for i in range(n):
-        first, most = i * w, min(room[i], width)
+        first, most = i * w, min(beams.room[i], width)
         count = rank(
-            log_p[i], values[first : first + w], log_sums[first : first + w], greedy[i], parents, proposals,
+            beams.log_p[i], values[first : first + w], log_sums[first : first + w], greedy[i], parents, proposals,
             found[:most],
         )  # fmt: skip
         seat(parents[:count], found[:count], taken, places)
@@ -117,7 +133,9 @@ def choose(logits, log_p, room, pad, best, values, log_sums, greedy, rows, token
         greedy[i] = places[0] if greedy[i] >= 0 and count > 0 else -1
 
 
-@kernel("XDkiWYdsWWD", calls="beam_choice")
-def choose_in_beams(logits, log_p, room, pad, best, values, log_sums, greedy, rows, tokens, totals):
+@kernel(calls="beam_choice")
+def choose_in_beams(
+    logits: Rows, beams: Beams, pad: int, rows: OutWholeRows, tokens: OutWholeRows, totals: OutDoubleRows
+):  # fmt: skip
     """The kernel that Python calls: ``choose``."""
-    choose(logits, log_p, room, pad, best, values, log_sums, greedy, rows, tokens, totals)
+    choose(logits, beams, pad, rows, tokens, totals)

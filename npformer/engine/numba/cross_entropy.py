@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from npformer.backend.workspace import empty
+from npformer.engine.numba.arguments import OutRows, OutVector, OutWhole, Rows, Vector, Whole
 from npformer.engine.numba.compiling import kernel
 from npformer.engine.numba.exponential import exponential
 from npformer.engine.numba.maximum import comparable, largest
@@ -53,8 +54,11 @@ def cross_entropy_backward(dloss: Array | float, cache: CrossEntropyCache, into:
     return dlogits
 
 
-@kernel("Xk" + "?if" + "yysy", calls="cross_entropy.forward")
-def token_losses(logits, targets, has_ignored, ignored, label_smoothing, top, inverse, num_counted, loss):
+@kernel(calls="cross_entropy.forward")
+def token_losses(
+    logits: Rows, targets: Whole, has_ignored: bool, ignored: int, label_smoothing: float,
+    top: OutVector, inverse: OutVector, num_counted: OutWhole, loss: OutVector,
+):  # fmt: skip
     """Write the mean loss, the number of counted tokens (at least 1), and what backward needs."""
     own = logits.dtype.type
     count, classes = logits.shape
@@ -80,9 +84,10 @@ def token_losses(logits, targets, has_ignored, ignored, label_smoothing, top, in
     loss[0] = losses / num_counted[0]
 
 
-@kernel("Xk" + "?if" + "xxkfY", calls="cross_entropy.backward")
+@kernel(calls="cross_entropy.backward")
 def token_losses_backward(
-    logits, targets, has_ignored, ignored, label_smoothing, top, inverse, num_counted, dloss, dlogits
+    logits: Rows, targets: Whole, has_ignored: bool, ignored: int, label_smoothing: float,
+    top: Vector, inverse: Vector, num_counted: Whole, dloss: float, dlogits: OutRows,
 ):  # fmt: skip
     """Write dlogits = (p − q)·dloss/N; 0 for a token that does not count."""
     own = logits.dtype.type

@@ -11,9 +11,11 @@ normalisation.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
+from npformer.engine.numba.arguments import OutCube, OutMask, OutRows, OutWhole, OutWholeRows
 from npformer.engine.numba.compiling import inlined
 from npformer.engine.numba.exponential import error_function, exponential
 from npformer.engine.numba.linear import AT_ONCE, FEW_TOKENS, add_product, affine, fill_and_map
@@ -21,12 +23,45 @@ from npformer.engine.numba.maximum import comparable, largest
 from npformer.engine.numba.products import product
 from npformer.engine.numba.work_sharing import DONE, MOST_PARTS, add, matrix, vector
 
-#: Where each number stands in sizes, and each address in model and in a row of layers (see decode_step.py).
-HEADS, F, V, ROOM, S, PRE, GELU, TIED, PARTS, LOOKS, POSITION, TOGETHER, DECIDED = range(13)
+#: Where each address stands in model and in a row of layers (see decode_step.py), and each number of a run's progress.
 EMBEDDING, POSITIONS, GENERATOR, GENERATOR_BIAS = range(4)
 NORM = GENERATOR_BIAS  # a bias comes before γ and β, 0 where there is no norm
 SUB_LAYER = 6  # addresses of a sub-layer: two weights with their biases, γ and β
 KEYS, VALUES, MEMORY_KEYS, MEMORY_VALUES = range(3 * SUB_LAYER, 3 * SUB_LAYER + 4)
+POSITION, DECIDED = range(2)
+
+
+class Sizes(NamedTuple):
+    """The sizes and options of a decoder and of a run."""
+
+    heads: int  # H
+    width: int  # F
+    vocabulary: int  # V
+    room: int  # tokens whose keys and values may be kept
+    source: int  # S
+    together: int  # rows that read the same source
+    is_pre: bool
+    is_gelu: bool
+    is_tied: bool  # the generator has the embedding's weight, one row per column
+    parts: int  # of a phase
+    looks: int  # of the leader before it gives a helper up
+
+
+class Run(NamedTuple):
+    """What the kernels that share a decoding run read and write."""
+
+    layers: OutWholeRows  # (L, 22) addresses: of three sub-layers, and of kept keys and values
+    model: OutWhole  # (6,) addresses
+    sizes: Sizes
+    scale: float  # of the embedding
+    eps: float  # of all norms
+    progress: OutWhole  # (2,) position of the next token; tokens decided in this call
+    shared: OutWhole  # see work_sharing.py
+    sums: OutCube  # (parts, B, C) what each part of a sub-layer adds
+    given: OutRows  # (B, C) the input of the open phase
+    logits: OutRows  # (B, V)
+    visible: OutMask  # (B, room)
+    memory_visible: OutMask  # (B/together, S)
 
 
 @inlined
@@ -149,9 +184,9 @@ def remember(k, v, first, heads, position, keys, values):
 
 
 @inlined
-def self_attention(x, at, sizes, visible, first, last, out):
+def self_attention(x, at, sizes, position, visible, first, last, out):
     """Add to out (B, C) what heads first … last − 1 contribute."""
-    batch, c, heads, room, position = x.shape[0], x.shape[1], sizes[HEADS], sizes[ROOM], sizes[POSITION]
+    batch, c, heads, room = x.shape[0], x.shape[1], sizes.heads, sizes.room
     start, n = first * (c // heads), (last - first) * (c // heads)
     q, k, v = np.empty((batch, n), x.dtype), np.empty((batch, n), x.dtype), np.empty((batch, n), x.dtype)
     columns(x, at, start, 3 * c, q)
@@ -167,13 +202,13 @@ def self_attention(x, at, sizes, visible, first, last, out):
 @inlined
 def cross_attention(x, at, sizes, visible, first, last, out):
     """Add to out (B, C) what heads first … last − 1 contribute."""
-    batch, c, heads, room = x.shape[0], x.shape[1], sizes[HEADS], sizes[S]
+    batch, c, heads, room, together = x.shape[0], x.shape[1], sizes.heads, sizes.source, sizes.together
     start, n = first * (c // heads), (last - first) * (c // heads)
     q, mixed = np.empty((batch, n), x.dtype), np.empty((batch, n), x.dtype)
     columns(x, at[SUB_LAYER:], start, 3 * c, q)
-    size = batch // sizes[TOGETHER] * heads * room
+    size = batch // together * heads * room
     keys, values = matrix(at[MEMORY_KEYS], size, c // heads, x), matrix(at[MEMORY_VALUES], size, c // heads, x)
-    attend(q, keys, values, visible, room, first, heads, sizes[TOGETHER], mixed)
+    attend(q, keys, values, visible, room, first, heads, together, mixed)
     add_products(mixed, matrix(at[SUB_LAYER + 2] + start * c * x.itemsize, n, c, x), out)
 
 
@@ -182,9 +217,9 @@ def feed_forward(x, at, sizes, first, last, out):
     """Add to out (B, C) what columns first … last − 1 of W₁ contribute."""
     own, c = x.dtype.type, x.shape[1]
     h = np.empty((x.shape[0], last - first), x.dtype)
-    columns(x, at, first, sizes[F], h)
+    columns(x, at, first, sizes.width, h)
     flat, nothing = h.reshape(h.size), own(0)
-    if sizes[GELU]:
+    if sizes.is_gelu:
         for j in range(h.size):
             flat[j] *= own(0.5) * (own(1) + error_function(flat[j] * own(math.sqrt(0.5))))
     else:
@@ -202,15 +237,15 @@ def feed_forward(x, at, sizes, first, last, out):
 def generate(x, model, sizes, first, last, logits):
     """Write columns first … last − 1 of the logits (B, V); a tied weight has one row per column."""
     c = x.shape[1]
-    if not sizes[TIED]:
+    if not sizes.is_tied:
         own = np.empty((x.shape[0], last - first), x.dtype)  # one piece of memory, whose loops become vectors
-        columns(x, model[GENERATOR:], first, sizes[V], own)
+        columns(x, model[GENERATOR:], first, sizes.vocabulary, own)
         for r in range(x.shape[0]):
             for v in range(first, last):
                 logits[r, v] = own[r, v - first]
         return
-    bias = vector(model[GENERATOR_BIAS], sizes[V], x)
-    weight = matrix(model[GENERATOR], sizes[V], c, x)
+    bias = vector(model[GENERATOR_BIAS], sizes.vocabulary, x)
+    weight = matrix(model[GENERATOR], sizes.vocabulary, c, x)
     if x.shape[0] > FEW_TOKENS:
         for r in range(x.shape[0]):
             for v in range(first, last):
@@ -227,21 +262,22 @@ def generate(x, model, sizes, first, last, logits):
 
 
 @inlined
-def do_part(layers, model, sizes, shared, given, sums, logits, visible, memory_visible, ticket):
+def do_part(run, ticket):
     """Compute a part of the open phase from given (B, C): its slice of sums (parts, B, C), or of the logits (B, V)."""
-    part, parts = ticket % MOST_PARTS, sizes[PARTS]
+    layers, sizes, part = run.layers, run.sizes, ticket % MOST_PARTS
     phase = ticket // MOST_PARTS % (3 * layers.shape[0] + 1)
     kind = 3 if phase == 3 * layers.shape[0] else phase % 3
-    size = sizes[V] if kind == 3 else sizes[F] if kind == 2 else sizes[HEADS]
-    first, last = part * size // parts, (part + 1) * size // parts
-    out = sums[part]
-    out[:] = given.dtype.type(0)
+    size = sizes.vocabulary if kind == 3 else sizes.width if kind == 2 else sizes.heads
+    first, last = part * size // sizes.parts, (part + 1) * size // sizes.parts
+    out = run.sums[part]
+    out[:] = out.dtype.type(0)
+    given, at = run.given, layers[phase // 3 % layers.shape[0]]
     if kind == 0:
-        self_attention(given, layers[phase // 3], sizes, visible, first, last, out)
+        self_attention(given, at, sizes, run.progress[POSITION], run.visible, first, last, out)
     elif kind == 1:
-        cross_attention(given, layers[phase // 3], sizes, memory_visible, first, last, out)
+        cross_attention(given, at, sizes, run.memory_visible, first, last, out)
     elif kind == 2:
-        feed_forward(given, layers[phase // 3][2 * SUB_LAYER :], sizes, first, last, out)
+        feed_forward(given, at[2 * SUB_LAYER :], sizes, first, last, out)
     else:
-        generate(given, model, sizes, first, last, logits)
-    add(shared, DONE, 1)
+        generate(given, run.model, sizes, first, last, run.logits)
+    add(run.shared, DONE, 1)

@@ -8,6 +8,7 @@ import numpy as np
 
 from npformer.backend.numpy.gradients import expect_gradients
 from npformer.backend.workspace import empty
+from npformer.engine.numba.arguments import Matrix, OutMatrix, OutRows, OutVector, Rows, Vector
 from npformer.engine.numba.compiling import inlined, kernel
 from npformer.engine.numba.gradients import Into, rooms, settle_rooms
 from npformer.engine.numba.products import lined_up, product
@@ -74,8 +75,8 @@ def affine(x, w, bias, y):
             add_product(x[r, i : i + AT_ONCE], w, i, y[r])
 
 
-@kernel("XXxY", calls="linear.forward")
-def few_rows(x, weight, bias, y):
+@kernel(calls="linear.forward")
+def few_rows(x: Rows, weight: Rows, bias: Vector, y: OutRows):
     """y = x weight + bias for a few tokens; it reads weight once, and wakes no other thread."""
     affine(x, weight, bias, y)
 
@@ -103,8 +104,8 @@ def fill_and_map(x, weight, bias, y):
     product(x, weight, 1, y)
 
 
-@kernel("mmxY", calls="linear.forward")
-def map_rows(x, weight, bias, y):
+@kernel(calls="linear.forward")
+def map_rows(x: Matrix, weight: Matrix, bias: Vector, y: OutRows):
     """y = x weight + bias."""
     fill_and_map(x, weight, bias, y)
 
@@ -123,8 +124,10 @@ def add_gradients(dy, x, dweight, dbias):
     add_columns(dy, dbias)
 
 
-@kernel("XmmYMy", calls="linear.backward")
-def map_rows_backward(dy, x, weight, dx, dweight, dbias):
+@kernel(calls="linear.backward")
+def map_rows_backward(
+    dy: Rows, x: Matrix, weight: Matrix, dx: OutRows, dweight: OutMatrix, dbias: OutVector
+):  # fmt: skip
     """Write dx, add to dweight and dbias."""
     product(dy, weight.T, 0, dx)
     add_gradients(dy, x, dweight, dbias)

@@ -135,14 +135,24 @@ def _step(x, axis):
 
 @intrinsic
 def lent(typing_context: Any, x: Any) -> Any:
-    """x without reference counting: the caller holds its memory, so thousands of slices need not count references."""
+    """x, an array or a NamedTuple, without reference counting: the caller holds the memory of all arrays.
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array = context.make_array(x)(context, builder, arguments[0])
+    So thousands of slices need not count references.
+    """
+
+    def borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+        if isinstance(kind, types.BaseTuple):
+            parts = (
+                borrowed(context, builder, part, builder.extract_value(value, i)) for i, part in enumerate(kind.types)
+            )
+            return context.make_tuple(builder, kind, list(parts))
+        if not isinstance(kind, types.Array):
+            return value
+        array = context.make_array(kind)(context, builder, value)
         array.meminfo = ir.Constant(array.meminfo.type, None)
         return array._getvalue()
 
-    return x(x), generate
+    return x(x), lambda context, builder, signature, arguments: borrowed(context, builder, x, arguments[0])
 
 
 def lined_up(x: Any) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from npformer.engine.numba import compiling, products
+from npformer.engine.numba.arguments import Matrix, OutMatrix
 from npformer.engine.numba.products import is_lined_up, lined_up
 
 BY_ROWS, BY_COLUMNS = 101, 102  # CBLAS's numbers for them
@@ -25,11 +26,15 @@ LAYOUTS = {
 @pytest.fixture(scope="module")
 def product():
     """product(a, b, beta, c), compiled as kernels are, for any layout."""
-    letters = [[compiling.LETTERS[letter](number) for letter in "mmiM"] for number in (numba.float32, numba.float64)]
-    made = numba.njit([numba.void(*types) for types in letters], nogil=True)(
-        lambda a, b, beta, c: products.product(a, b, beta, c)
-    )
-    return made
+
+    def made(a: Matrix, b: Matrix, beta: int, c: OutMatrix):
+        products.product(a, b, beta, c)
+
+    kernel = compiling.Kernel(numba.njit(nogil=True)(made))
+    kernel.dispatcher._can_compile = True
+    for dtype in compiling.DTYPES:
+        kernel.dispatcher.compile(numba.void(*kernel.types(dtype)))
+    return kernel
 
 
 def test_a_product_or_a_product_added(product, dtype):

@@ -28,8 +28,8 @@ BUGS = (
         edit(ADAM + "step", "    self.t += 1\n    lr =", "    lr =")
         + edit(
             ADAM + "step",
-            "self.arena.in_parts(partial(self._update, rate, decay), run.where)",
-            "self.arena.in_parts(partial(self._update, rate, decay), run.where)\n    self.t += 1",
+            "self._update(rate, decay, run.where)",
+            "self._update(rate, decay, run.where)\n    self.t += 1",
         ),
         "m̂ = m/(1 − β₁ᵗ), t from 1", "t from 0: m/(1 − 1) = m/0",
         "In the first step the correction divides by 0. Here the program ends there. Others avoid the crash by an ε "
