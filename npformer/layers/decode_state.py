@@ -88,7 +88,7 @@ class KeyValues(NamedTuple):
 class LayerState(NamedTuple):
     """The decode state of one layer."""
 
-    own: Past
+    past: Past
     memory: KeyValues | None
 
 
@@ -158,7 +158,7 @@ class DecodeState:
         """
         chosen = _row_numbers(rows, self.batch)
         on_device = self.backend.integers(chosen)
-        pasts = [layer.own.select(on_device, self.length) for layer in self.layers]
+        pasts = [layer.past.select(on_device, self.length) for layer in self.layers]
         visible = _selected(self.visible, on_device, self.length, axis=1)
         return replace(self, **self._of_rows(chosen, pasts, visible))
 
@@ -175,11 +175,11 @@ class DecodeState:
         moves = Moves.of(chosen)
         if chosen.size == self.batch and not moves.changed.size:
             return
-        pasts = [layer.own.reorder(moves, self.length) for layer in self.layers]
+        pasts = [layer.past.reorder(moves, self.length) for layer in self.layers]
         _reorder(self.visible, moves, self.length, axis=1)
         if chosen.size == self.batch and np.array_equal(self.sources[chosen], self.sources):  # as in a beam
             self.begins = None if self.begins is None else self.begins[chosen]
-            if any(new is not layer.own for new, layer in zip(pasts, self.layers, strict=True)):  # else fused stays
+            if any(new is not layer.past for new, layer in zip(pasts, self.layers, strict=True)):  # else fused stays
                 self.layers = tuple(LayerState(new, old.memory) for new, old in zip(pasts, self.layers, strict=True))
             return
         for name, value in self._of_rows(chosen, pasts, self.visible[: chosen.size, :]).items():

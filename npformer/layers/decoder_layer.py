@@ -140,7 +140,7 @@ class DecoderLayer(ResidualLayer):
         """For decoding: x (B, n, C), the newest targets, to y (B, n, C); mask.query_offset tokens came before."""
         at_entry, after_self, after_cross, at_end = self._places()
         h, _ = self.enter(x, at_entry, context)
-        f = self.self_attention.step(h, state.own, context.mask)
+        f = self.self_attention.step(h, state.past, context.mask)
         (x, h), _ = self.join(x, f, "self_attention", after_self, context)
         assert state.memory is not None  # start projected it
         f = self.cross_attention.step_memory(h, state.memory, context.memory_mask)
