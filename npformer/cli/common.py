@@ -119,15 +119,15 @@ def add_color(parser: argparse.ArgumentParser, default: str = "auto") -> None:
     parser.add_argument("--color", choices=COLOURS, default=default, help=meaning)
 
 
-def add_device(parser: argparse.ArgumentParser, default: str | None = "auto", said: str = "") -> None:
+def add_device(parser: argparse.ArgumentParser, default: str | None = "auto", more: str = "") -> None:
     """--device auto|numpy|cupy."""
-    where = f"where to compute; auto: cupy with a usable GPU, else numpy{said}"
+    where = f"where to compute; auto: cupy with a usable GPU, else numpy{more}"
     parser.add_argument("--device", choices=DEVICES, default=default, help=where)
 
 
-def add_kernels(parser: argparse.ArgumentParser, default: str | None = "auto", said: str = "auto") -> None:
+def add_kernels(parser: argparse.ArgumentParser, default: str | None = "auto", shown: str = "auto") -> None:
     """--kernels auto|plain|numpy|numba."""
-    how = f"the kernels on the CPU; auto: the fastest installed (default: {said})"
+    how = f"the kernels on the CPU; auto: the fastest installed (default: {shown})"
     parser.add_argument("--kernels", choices=KERNELS, default=default, help=how)
 
 

@@ -68,7 +68,7 @@ def beam_search(
                     continue
                 search = None  # do not try it again
             beams.go_on(advance(model, beams.tokens, state), model.backend, end, stop)
-        for row, hypotheses in zip(opening.rows.tolist(), beams.found(), strict=True):
+        for row, hypotheses in zip(opening.rows.tolist(), beams.hypotheses(), strict=True):
             by_row[row] = [Hypothesis(*each) for each in hypotheses]
     return [by_row[row] for row in sorted(by_row)]
 

@@ -89,7 +89,7 @@ class Beams:
         self.rows, self.tokens = rows.ravel(), newest.ravel()
         self.steps.append((self.rows, self.tokens))
 
-    def found(self) -> list[list[tuple[HostArray, float, float]]]:
+    def hypotheses(self) -> list[list[tuple[HostArray, float, float]]]:
         """(tokens, score, log P) of the hypotheses of each source, the best first."""
         texts = [[] if prompt.size < self.max_len else [(prompt, 0.0, 0.0)] for prompt in self.prompts]
         if self.ended:

@@ -121,7 +121,7 @@ class Graph:
     def sources(self, call: Call, part: int, index: Index, leaving: bool = False) -> list[Source]:
         """Where an entry of an upstream gradient comes from; leaving: of what the call returned instead."""
         marks = _Marks(self.session, call, part, index, leaving)
-        return list(marks.found(0, marks.count))
+        return list(marks.between(0, marks.count))
 
     def _by_upstream(self, source: Source) -> Iterator[Term]:
         """Products with each entry of the upstream gradient: the pair's own backward, one entry at a time."""
@@ -174,7 +174,7 @@ class _Marks(Watch):
                     self.starts[call.number, number] = self.count
                     self.count += np.size(gradient)
 
-    def found(self, first: int, end: int) -> Iterator[Source]:
+    def between(self, first: int, end: int) -> Iterator[Source]:
         """The sources with marks from first to end − 1."""
         if end <= first:
             return
@@ -186,8 +186,8 @@ class _Marks(Watch):
             yield self._source(first + mark, sums[0])
         elif end - first > 1:
             middle = (first + end) // 2
-            yield from self.found(first, middle)
-            yield from self.found(middle, end)
+            yield from self.between(first, middle)
+            yield from self.between(middle, end)
 
     def _sum(self, first: int, end: int, power: int) -> float:
         self.within, self.power, self.seen = (first, end), power, 0.0

@@ -158,7 +158,7 @@ def _continued(one: Prediction) -> str:
     parts = (
         escaped(piece.expected)
         if piece.is_right
-        else f'<span class="piece bad" title="likelier: {escaped(seen(piece.found))}">{escaped(piece.expected)}</span>'
+        else f'<span class="piece bad" title="likelier: {escaped(seen(piece.got))}">{escaped(piece.expected)}</span>'
         for piece in one.pieces[:MOST_PIECES]
     )
     return f'<li class="text"><span class="written">{one.glue.join(parts)}</span></li>'
@@ -166,15 +166,15 @@ def _continued(one: Prediction) -> str:
 
 def _marked(piece: Piece) -> str:
     """What was written, marked where it is not what was expected. A wrong space is one that is seen."""
-    answer, expected = seen(piece.found), seen(piece.expected)
+    answer, expected = seen(piece.got), seen(piece.expected)
     if not piece.asked:
         return f'<span class="quiet">{escaped(piece.expected)}</span>'
-    if piece.found is None:
+    if piece.got is None:
         return f"<del>{escaped(expected)}</del>"
     if piece.expected is None:
         return f"<ins>{escaped(answer)}</ins>"
     if piece.is_right:
-        return escaped(piece.found)
+        return escaped(piece.got)
     return f'<span class="piece bad" title="expected {escaped(expected)}">{escaped(answer)}</span>'
 
 

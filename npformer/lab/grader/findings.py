@@ -68,7 +68,7 @@ def backward_findings(exercise: Exercise, source: Source, outcomes: Sequence[Res
         return [Finding("backward", False, f"{exercise.name}_backward is still empty: fill it in")]
     order = order_of(exercise, tried)
     if order.held:
-        findings.append(Finding("order", False, order.said(exercise)))
+        findings.append(Finding("order", False, order.text(exercise)))
     complaints = [t for t in tried if t.complaint]
     if complaints and not order.held:
         findings.append(Finding("backward", False, complaints[0].complaint + _where(complaints, tried)))
@@ -207,7 +207,7 @@ class Order(NamedTuple):
     held: dict[str, str]  # place -> the gradient that stands there, for those in each other's places
     right: tuple[str, ...]  # the gradients in their own places
 
-    def said(self, exercise: Exercise) -> str:
+    def text(self, exercise: Exercise) -> str:
         """The finding in words."""
         came = [self.held.get(place, place) for place in exercise.gradients if place in {*self.held, *self.right}]
         wanted = ", ".join(exercise.gradients)
