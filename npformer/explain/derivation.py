@@ -32,8 +32,8 @@ def split_docstring(doc: str) -> tuple[str, str, str, str]:
 
 def formulas_of(doc: str, names: list[str]) -> tuple[str, ...]:
     """The formulas of a docstring that compute one of these names."""
-    texts = [text for name in names for left, text in formulas(doc) if _same(left, name)]
-    return tuple(dict.fromkeys(texts))
+    found = [text for name in names for left, text in formulas(doc) if _same(left, name)]
+    return tuple(dict.fromkeys(found))
 
 
 def letters_in(text: str) -> str:
@@ -45,12 +45,12 @@ def formulas(doc: str) -> list[tuple[str, str]]:
     """(left side, whole formula) of every formula of a docstring."""
     named = re.findall(r"^Backward, with (\S+ = [^\s:]+)", doc, re.M)
     lines = (line.strip() for line in doc.splitlines() if line.startswith("    "))
-    pairs = []
+    found = []
     for part in [*named, *(part for line in lines for part in re.split(r"\s{3,}(?![\s=])", line))]:
         left, equals, _ = part.partition(" = ")
         if equals and re.fullmatch(r"[\w\u0302²₁₂′']+", left.strip()):
-            pairs.append((left.strip(), " ".join(part.split())))
-    return pairs
+            found.append((left.strip(), " ".join(part.split())))
+    return found
 
 
 def _same(left: str, name: str) -> bool:
