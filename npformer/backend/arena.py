@@ -98,10 +98,10 @@ class Arena:
 
         An optimiser would never train any other parameter.
         """
-        own = {(id(view), id(grad)) for view, grad in zip(self._views, self._grad_views, strict=True)}
+        in_arena = {(id(view), id(grad)) for view, grad in zip(self._views, self._grad_views, strict=True)}
         frozen = {segment.name for segment in self.segments if not segment.trainable}
         strangers = [
-            name for name, one, _ in parameters if (id(one.data), id(one.grad)) not in own and name not in frozen
+            name for name, one, _ in parameters if (id(one.data), id(one.grad)) not in in_arena and name not in frozen
         ]
         if strangers:
             raise ConfigError(
@@ -167,8 +167,8 @@ class Arena:
 
         Raises ConfigError if there is none, and for numbers below 0 or not finite.
         """
-        given = {"lr_scale": lr_scale, "weight_decay": weight_decay, "trainable": trainable}
-        changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+        settings = {"lr_scale": lr_scale, "weight_decay": weight_decay, "trainable": trainable}
+        changes: dict[str, Any] = {key: value for key, value in settings.items() if value is not None}
         for key, value in changes.items():
             if not 0 <= value < math.inf:
                 raise ConfigError(f"{key}: expected a finite number >= 0, got {value}")

@@ -1,7 +1,7 @@
 """The capabilities of an engine: threads, records and fused kernels, each of which may be absent.
 
-``capture(function, static_arguments)`` returns a function that may be cheaper to call again. function(subject, given)
-computes arrays, or None, from ``given``: lists and tuples, nested to any depth, of host arrays and Python numbers. It
+``capture(function, static_arguments)`` returns a function that may be cheaper to call again. function(subject, inputs)
+computes arrays, or None, from ``inputs``: lists and tuples, nested to any depth, of host arrays and Python numbers. It
 may use their values only in array computations, not in Python's control flow. When captured, it receives them as
 arrays in device memory:
 

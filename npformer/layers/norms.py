@@ -42,11 +42,11 @@ def joins(norm: Any) -> TypeGuard[LayerNorm]:
     A join belongs to the forward and backward of its class: a subclass, or an object, that has its own joins no longer.
     """
     kind: Any = type(norm)
-    own = getattr(norm, "__dict__", {})
-    return "forward" not in own and "backward" not in own and _joins(kind)
+    patched = getattr(norm, "__dict__", {})
+    return "forward" not in patched and "backward" not in patched and _joins(kind)
 
 
 @lru_cache(maxsize=256)
 def _joins(kind: type) -> bool:
-    owner = next((each for each in kind.__mro__ if {"forward", "backward", "join"} & vars(each).keys()), kind)
+    owner = next((base for base in kind.__mro__ if {"forward", "backward", "join"} & vars(base).keys()), kind)
     return "join" in vars(owner)

@@ -81,11 +81,11 @@ class ModelConfig:
     pad_id: Annotated[int, "id of [PAD]; 0 in every run"] = 0
 
     def __post_init__(self) -> None:
-        for each in fields(self):  # a NumPy number would work in computations, but could not be saved
-            value = getattr(self, each.name)
+        for field in fields(self):  # a NumPy number would work in computations, but could not be saved
+            value = getattr(self, field.name)
             for theirs, ours in ((np.integer, int), (np.floating, float), (np.bool_, bool)):
                 if isinstance(value, theirs):
-                    object.__setattr__(self, each.name, ours(value))
+                    object.__setattr__(self, field.name, ours(value))
         self._expect_at_least_one("d_model", "d_ff", at_most=MOST_WIDTH)
         self._expect_at_least_one("max_seq_len")
         if not _is_whole(self.num_heads):
@@ -144,8 +144,8 @@ class ModelConfig:
             if value is not None and not _is_whole(value):
                 raise ConfigError(f"{name}: expected an integer, got {value!r}")
             if value is not None and value > most:
-                given = f"{value:,}" if value < 2**64 else f"a number of {value.bit_length()} bits"
-                raise ConfigError(f"{name}: expected at most {most:,}, got {given}")
+                number = f"{value:,}" if value < 2**64 else f"a number of {value.bit_length()} bits"
+                raise ConfigError(f"{name}: expected at most {most:,}, got {number}")
 
     def _expect_pad_in(self, *vocab_sizes: int) -> None:
         if not _is_whole(self.pad_id) or not 0 <= self.pad_id < min(vocab_sizes):

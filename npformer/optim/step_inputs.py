@@ -45,14 +45,14 @@ class Settings(NamedTuple):
     version: int  # of the model
 
 
-def shards_of(given: StepInputs, backend: Backend) -> list[list[Shard]]:
+def shards_of(inputs: StepInputs, backend: Backend) -> list[list[Shard]]:
     """The shards of each micro-batch, their batches on the backend's device."""
-    found, batch = [], [backend.on_device(x) for x in (*given.inputs, given.targets)]
-    for micro, shares in enumerate(given.shares):
+    shards, batch = [], [backend.on_device(x) for x in (*inputs.inputs, inputs.targets)]
+    for micro, shares in enumerate(inputs.shares):
         first = shares[0][0].start
-        found.append([
-            Shard(given.number, micro, share, slice(rows.start - first, rows.stop - first),
+        shards.append([
+            Shard(inputs.number, micro, share, slice(rows.start - first, rows.stop - first),
                   tuple(x[rows, ...] for x in batch))
             for rows, share in shares
         ])  # fmt: skip
-    return found
+    return shards

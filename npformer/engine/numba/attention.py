@@ -29,7 +29,7 @@ from npformer.engine.numba.compiling import inlined, kernel
 from npformer.engine.numba.exponential import exponential
 from npformer.engine.numba.maximum import comparable, largest
 from npformer.engine.numba.philox import NOTHING_DROPPED, Numbers, draw_lanes, numbers, room_for_lanes
-from npformer.engine.numba.products import lent, lined_up, product
+from npformer.engine.numba.products import borrow, for_blas, product
 from npformer.engine.numba.rows import contiguous
 from npformer.functional.attention import expect_heads
 from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask, expect_key_visible
@@ -76,7 +76,7 @@ def attention_forward(
         drawn = numbers(draw, every)
         weights = every.reshape(every.size) if few or drawn.threshold > 0 else weights
     at_once = _queries_at_once(q.shape[2], k.shape[2], q.itemsize)
-    cache = AttentionCache(lined_up(q), lined_up(k), lined_up(v), weights, at_once, visible, pattern, drawn)
+    cache = AttentionCache(for_blas(q), for_blas(k), for_blas(v), weights, at_once, visible, pattern, drawn)
     out = empty_heads(q)
     attend(*cache[:3], out, weights, at_once, _scores(1, cache), visible, pattern, 1 / math.sqrt(q.shape[3]), drawn)
     return out, cache
@@ -89,7 +89,7 @@ def attention_backward(
     expect_gradients(dout, q.shape)
     dq, dk, dv = empty_gradients(q, k, v)
     attend_backward(
-        lined_up(dout), q, k, v, dq, dk, dv, weights, at_once, _scores(2, cache), visible, pattern,
+        for_blas(dout), q, k, v, dq, dk, dv, weights, at_once, _scores(2, cache), visible, pattern,
         1 / math.sqrt(q.shape[3]), drawn,
     )  # fmt: skip
     return dq, dk, dv
@@ -128,11 +128,11 @@ def _hide_far_keys(row, position, window, stride):
 @inlined
 def _draw_signs(weights, dropped, words, drawn, start, keys):
     """Give dropped weights (n, seen) of n queries a negative sign. The first one is number start of all weights."""
-    own = weights.dtype.type
-    limit, grow, nothing = np.uint16(drawn.threshold), own(drawn.scale), own(0)
-    lanes = lent(words.view(np.uint16))
+    dtype = weights.dtype.type
+    limit, grow, zero = np.uint16(drawn.threshold), dtype(drawn.scale), dtype(0)
+    lanes = borrow(words.view(np.uint16))
     count, seen = weights.shape
-    at_once = count if seen == keys else 1  # rows whose numbers follow upon each other
+    at_once = count if seen == keys else 1  # rows whose numbers follow each other
     size = at_once * seen
     every, every_dropped = weights.reshape(weights.size), dropped.reshape(weights.size)
     for i in range(0, count, at_once):
@@ -141,15 +141,15 @@ def _draw_signs(weights, dropped, words, drawn, start, keys):
         bits, some, kept = lanes[base : base + size], every[first : first + size], every_dropped[first : first + size]
         for e in range(size):
             keep, weight = bits[e] >= limit, some[e]
-            kept[e] = weight * grow if keep else nothing
+            kept[e] = weight * grow if keep else zero
             some[e] = weight if keep else -weight
 
 
 @inlined
 def _weigh(q, k, scores, hidden, first, pattern, factor):
     """scores (n, seen) = softmax(q kᵀ·factor + hidden) of the queries at position first and after it."""
-    own = scores.dtype.type
-    shrink, nothing, nowhere = own(factor), own(0), own(-np.inf)
+    dtype = scores.dtype.type
+    shrink, zero, neg_inf = dtype(factor), dtype(0), dtype(-np.inf)
     count, seen = scores.shape
     product(q, k.T, 0, scores)
     compared = comparable(scores)
@@ -158,12 +158,12 @@ def _weigh(q, k, scores, hidden, first, pattern, factor):
         row = scores[i]
         for j in range(seen):
             score = row[j] * shrink + hidden[j]
-            row[j] = score if j < end else nowhere
+            row[j] = score if j < end else neg_inf
         if pattern.window > 0 or pattern.stride > 0:
             _hide_far_keys(row, first + i, pattern.window, pattern.stride)
         top = largest(compared[i])
-        if top == nowhere:  # nothing to see: −∞ − (−∞) would be NaN
-            top = nothing
+        if top == neg_inf:  # nothing to see: −∞ − (−∞) would be NaN
+            top = zero
         for j in range(seen):
             row[j] -= top
     flat = scores.reshape(scores.size)
@@ -171,10 +171,10 @@ def _weigh(q, k, scores, hidden, first, pattern, factor):
         flat[e] = exponential(flat[e])
     for i in range(count):
         row = scores[i]
-        total = nothing
+        total = zero
         for j in range(seen):
             total += row[j]
-        inverse = own(1) / total if total > 0 else total  # 0 where nothing was seen; NaN stays NaN
+        inverse = dtype(1) / total if total > 0 else total  # 0 where nothing was seen; NaN stays NaN
         for j in range(seen):
             row[j] *= inverse
 
@@ -198,7 +198,7 @@ def attend(
     pattern: Pattern, factor: float, drawn: Numbers,
 ):  # fmt: skip
     """Write out, and the weights if they are kept, with the signs of dropout."""
-    q, k, v, out, weights, scores = lent(q), lent(k), lent(v), lent(out), lent(weights), lent(scores)
+    q, k, v, out, weights, scores = borrow(q), borrow(k), borrow(v), borrow(out), borrow(weights), borrow(scores)
     (batch, heads, queries, _), keys = q.shape, k.shape[2]
     words = room_for_lanes(at_once * keys if drawn.threshold > 0 else 0)
     hidden = np.zeros(keys, q.dtype)
@@ -224,21 +224,21 @@ def attend(
 @inlined
 def _keep_positive(weights, scale, kept):
     """Turn signed weights into dropped ones: 0 where the sign is negative."""
-    grow, nothing = weights.dtype.type(scale), weights.dtype.type(0)
+    grow, zero = weights.dtype.type(scale), weights.dtype.type(0)
     for e in range(weights.size):
-        kept[e] = nothing if weights[e] <= nothing else weights[e] * grow  # NaN stays NaN
+        kept[e] = zero if weights[e] <= zero else weights[e] * grow  # NaN stays NaN
 
 
 @inlined
 def _weigh_backward(weights, dweights, scale, factor):
     """Turn the gradient of the dropped weights (n, seen) into that of the products of queries and keys."""
-    own = weights.dtype.type
-    grow, shrink, nothing = own(scale), own(factor), own(0)
+    dtype = weights.dtype.type
+    grow, shrink, zero = dtype(scale), dtype(factor), dtype(0)
     for i in range(weights.shape[0]):
         weight, d = weights[i], dweights[i]
         for j in range(weight.shape[0]):
-            d[j] = d[j] * grow if weight[j] > nothing else nothing
-        shared = nothing
+            d[j] = d[j] * grow if weight[j] > zero else zero
+        shared = zero
         for j in range(weight.shape[0]):
             shared += d[j] * abs(weight[j])
         for j in range(weight.shape[0]):
@@ -251,8 +251,8 @@ def attend_backward(
     scores: OutRows, visible: Mask, pattern: Pattern, factor: float, drawn: Numbers,
 ):  # fmt: skip
     """Write dq, dk and dv."""
-    dout, q, k, v, dq, dk, dv = lent(dout), lent(q), lent(k), lent(v), lent(dq), lent(dk), lent(dv)
-    weights, scores = lent(weights), lent(scores)
+    dout, q, k, v, dq, dk, dv = borrow(dout), borrow(q), borrow(k), borrow(v), borrow(dq), borrow(dk), borrow(dv)
+    weights, scores = borrow(weights), borrow(scores)
     (batch, heads, queries, _), keys = q.shape, k.shape[2]
     hidden = np.zeros(keys, q.dtype)
     first = _keys_seen(at_once - 1 + pattern.offset, pattern.causal, keys) if queries > 0 else 0  # by the first block

@@ -26,7 +26,7 @@ class Beams(NamedTuple):
     log_sums: OutDoubles  # (n·w,) log Σ exp of each row's logits
 
 
-NOBODY = -math.inf  # the log P of a hypothesis that is none; what is no number is nobody's, too
+NOBODY = -math.inf  # the log P of an empty slot; a NaN counts as one
 
 
 def beam_choice(
@@ -49,13 +49,13 @@ def best_of_row(row, tokens, values):
 
     Of equal numbers the first comes first. Returns NaN if the row has a NaN.
     """
-    k, found, nan = tokens.shape[0], 0, False
+    k, count, nan = tokens.shape[0], 0, False
     for v in range(row.shape[0]):
         x = row[v]
         nan = nan or x != x
-        if found < k or x > values[k - 1]:
-            found = min(found + 1, k)
-            place = found - 1
+        if count < k or x > values[k - 1]:
+            count = min(count + 1, k)
+            place = count - 1
             while place > 0 and x > values[place - 1]:
                 values[place], tokens[place] = values[place - 1], tokens[place - 1]
                 place -= 1
@@ -73,7 +73,7 @@ def rank(log_p, values, log_sums, greedy, parents, proposals, totals):
     if greedy >= 0 and most > 0:
         parents[0], proposals[0], count = greedy, 0, 1
         totals[0] = log_p[greedy] + min(values[greedy, 0] - log_sums[greedy], 0.0)
-    first = count  # whom nobody passes
+    first = count  # the greedy one keeps its place
     for p in range(w):
         for j in range(1 if p == greedy else 0, k):
             total = log_p[p] + min(values[p, j] - log_sums[p], 0.0)
@@ -115,21 +115,21 @@ def choose(logits, beams, pad, rows, tokens, totals):
     for r in range(logits.shape[0]):
         log_sums[r] = best_of_row(logits[r], best[r], values[r])
     parents, proposals, places = np.empty(width, np.int64), np.empty(width, np.int64), np.empty(width, np.int64)
-    found, taken = np.empty(width), np.empty(width, np.bool_)
+    best_totals, taken = np.empty(width), np.empty(width, np.bool_)
     for i in range(n):
         first, most = i * w, min(beams.room[i], width)
         count = rank(
             beams.log_p[i], values[first : first + w], log_sums[first : first + w], greedy[i], parents, proposals,
-            found[:most],
+            best_totals[:most],
         )  # fmt: skip
-        seat(parents[:count], found[:count], taken, places)
+        seat(parents[:count], best_totals[:count], taken, places)
         for place in range(width):  # an empty one goes on from itself
             rows[i, place], tokens[i, place], totals[i, place] = first + place % w, pad, NOBODY
         for q in range(count):
             if places[q] >= 0:
                 row = first + parents[q]
                 rows[i, places[q]], tokens[i, places[q]] = row, best[row, proposals[q]]
-                totals[i, places[q]] = found[q]
+                totals[i, places[q]] = best_totals[q]
         greedy[i] = places[0] if greedy[i] >= 0 and count > 0 else -1
 
 

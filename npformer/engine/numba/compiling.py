@@ -96,12 +96,14 @@ class Kernel:
 
     def _compile_for(self, arguments: Sequence[Any]) -> bool:
         """Compile the kernel for the precision of these arguments. False if it was compiled, or if they have none."""
-        given = zip(self.kinds.values(), arguments, strict=True)
-        own = [str(getattr(x, "dtype", "")) for kind, x in given if isinstance(kind, InMemory) and kind.number is None]
-        own = own or [DTYPES[0]]
-        if own[0] not in DTYPES or self.is_ready(own[0]):
+        pairs = zip(self.kinds.values(), arguments, strict=True)
+        dtypes = [
+            str(getattr(x, "dtype", "")) for kind, x in pairs if isinstance(kind, InMemory) and kind.number is None
+        ]
+        dtypes = dtypes or [DTYPES[0]]
+        if dtypes[0] not in DTYPES or self.is_ready(dtypes[0]):
             return False
-        prepare([self], own[0])
+        prepare([self], dtypes[0])
         return True
 
 

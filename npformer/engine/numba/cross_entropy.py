@@ -60,7 +60,7 @@ def token_losses(
     top: OutVector, inverse: OutVector, num_counted: OutWhole, loss: OutVector,
 ):  # fmt: skip
     """Write the mean loss, the number of counted tokens (at least 1), and what backward needs."""
-    own = logits.dtype.type
+    dtype = logits.dtype.type
     count, classes = logits.shape
     compared = comparable(logits)
     counted, losses = 0, 0.0
@@ -69,15 +69,15 @@ def token_losses(
             continue
         z = logits[n]
         highest = largest(compared[n])
-        total, shifted_sum = own(0), own(0)
+        total, shifted_sum = dtype(0), dtype(0)
         for v in range(classes):
             shifted = z[v] - highest
             total += exponential(shifted)
             shifted_sum += shifted
-        top[n], inverse[n] = highest, own(1) / total
-        expected = own(label_smoothing / classes) * shifted_sum if label_smoothing > 0 else own(0)
+        top[n], inverse[n] = highest, dtype(1) / total
+        expected = dtype(label_smoothing / classes) * shifted_sum if label_smoothing > 0 else dtype(0)
         if 0 <= targets[n] < classes:
-            expected += own(1 - label_smoothing) * (z[targets[n]] - highest)
+            expected += dtype(1 - label_smoothing) * (z[targets[n]] - highest)
         losses += np.log(total) - expected
         counted += 1
     num_counted[0] = max(1, counted)
@@ -90,16 +90,16 @@ def token_losses_backward(
     top: Vector, inverse: Vector, num_counted: Whole, dloss: float, dlogits: OutRows,
 ):  # fmt: skip
     """Write dlogits = (p − q)·dloss/N; 0 for a token that does not count."""
-    own = logits.dtype.type
+    dtype = logits.dtype.type
     count, classes = logits.shape
-    part, even = own(dloss / num_counted[0]), own(label_smoothing / classes)
+    part, even = dtype(dloss / num_counted[0]), dtype(label_smoothing / classes)
     for n in range(count):
         z, dz = logits[n], dlogits[n]
         if has_ignored and targets[n] == ignored:
-            dz[:] = own(0)
+            dz[:] = dtype(0)
             continue
         highest, factor = top[n], inverse[n]
         for v in range(classes):
             dz[v] = (exponential(z[v] - highest) * factor - even) * part
         if 0 <= targets[n] < classes:
-            dz[targets[n]] -= own(1 - label_smoothing) * part
+            dz[targets[n]] -= dtype(1 - label_smoothing) * part

@@ -37,7 +37,7 @@ from npformer.engine.numba.decode_parts import (
     do_part,
     norm,
 )
-from npformer.engine.numba.products import lent
+from npformer.engine.numba.products import borrow
 from npformer.engine.numba.work_sharing import (
     LOST,
     PRESENT,
@@ -55,10 +55,10 @@ from npformer.engine.numba.work_sharing import (
 
 
 @inlined
-def help_with_steps(run, patience):
+def help_with_steps(run, most_looks):
     """The helper's loop: take parts until none has come for a while, or until it is not wanted or wanted elsewhere."""
     shared, looks = run.shared, 0
-    while looks < patience and load(shared, LOST) + load(shared, WANTED) == 0:
+    while looks < most_looks and load(shared, LOST) + load(shared, WANTED) == 0:
         ticket = take(shared, run.sizes.parts, True)
         if ticket >= 0:
             do_part(run, ticket)
@@ -93,9 +93,9 @@ def add_up(x, bias, sums):
 @inlined
 def take_step(run, tokens):
     """Write the logits (B, V) after tokens (B,), and keep their keys and values. False: a helper is lost."""
-    layers, sizes, shared, given, eps = run.layers, run.sizes, run.shared, run.given, run.eps
-    batch, c, end = given.shape[0], given.shape[1], 3 * layers.shape[0]
-    x = np.empty_like(given)
+    layers, sizes, shared, inputs, eps = run.layers, run.sizes, run.shared, run.inputs, run.eps
+    batch, c, end = inputs.shape[0], inputs.shape[1], 3 * layers.shape[0]
+    x = np.empty_like(inputs)
     embed(run, tokens, x)
     begin = (phase_of(shared) // (end + 1) + 1) * (end + 1)
     for phase in range(end + 1):
@@ -103,10 +103,10 @@ def take_step(run, tokens):
         is_normed = at[1] != 0 if phase == end else sizes.is_pre
         for r in range(batch):
             if is_normed:
-                norm(x[r], at[1:], eps, given[r])
+                norm(x[r], at[1:], eps, inputs[r])
             else:
                 for j in range(c):
-                    given[r, j] = x[r, j]
+                    inputs[r, j] = x[r, j]
         open_phase(shared, begin + phase)
         ticket = take(shared, sizes.parts, False)
         while ticket >= 0:
@@ -133,7 +133,7 @@ def likeliest(row):
 
 
 @inlined
-def say_likeliest(logits, going, eos, pad, tokens):
+def write_likeliest(logits, going, eos, pad, tokens):
     """Write each row's likeliest token, or pad for a finished row. Returns whether an unfinished row chose eos."""
     is_over = False
     for r in range(tokens.shape[0]):
@@ -148,22 +148,22 @@ def is_over(tokens, totals, eos, best, longest, log_p):
 
     Copies totals to log_p.
     """
-    found = False
+    ended = False
     for i in range(tokens.shape[0]):
         top = NOBODY
         for p in range(tokens.shape[1]):
             log_p[i, p] = totals[i, p]
             top = max(top, totals[i, p])
-            found = found or (totals[i, p] > NOBODY and tokens[i, p] == eos)
-        found = found or (top > NOBODY and best[i] >= top / longest[i])
-    return found
+            ended = ended or (totals[i, p] > NOBODY and tokens[i, p] == eos)
+        ended = ended or (top > NOBODY and best[i] >= top / longest[i])
+    return ended
 
 
 @inlined
 def move(run, rows):
     """Move the kept keys and values: row r becomes what row rows[r] was."""
-    layers, given, visible, heads, room = run.layers, run.given, run.visible, run.sizes.heads, run.sizes.room
-    stop, width = run.progress[POSITION] + 1, given.shape[1] // heads
+    layers, inputs, visible, heads, room = run.layers, run.inputs, run.visible, run.sizes.heads, run.sizes.room
+    stop, width = run.progress[POSITION] + 1, inputs.shape[1] // heads
     size = rows.shape[0] * heads * room
     for r in range(rows.shape[0]):
         if rows[r] == r:
@@ -172,7 +172,7 @@ def move(run, rows):
             visible[r, t] = visible[rows[r], t]
         for layer in range(layers.shape[0]):
             for part in (KEYS, VALUES):
-                kept = matrix(layers[layer, part], size, width, given)
+                kept = matrix(layers[layer, part], size, width, inputs)
                 for h in range(heads):
                     to, source = (r * heads + h) * room, (rows[r] * heads + h) * room
                     for t in range(stop):
@@ -182,18 +182,18 @@ def move(run, rows):
 
 @kernel(calls="decoder_steps")
 def steps_of_tokens(
-    run: Run, patience: int, tokens: OutWhole, eos: int, pad: int, chosen: OutWholeRows, going: Flags,
+    run: Run, most_looks: int, tokens: OutWhole, eos: int, pad: int, chosen: OutWholeRows, going: Flags,
     beams: Beams, best_score: OutDoubles, longest: OutDoubles, rows: OutWholeRows, totals: OutDoubleRows,
 ):  # fmt: skip
     """Without room in chosen (n, B), one step: logits after tokens (B,). Else up to n steps, fed with their choices.
 
     Greedy decoding chooses each row's likeliest token. If there are beams, ``choose`` decides, and rows (n, B) are the
     parents. The steps end once an unfinished row chooses eos, or once a source is done; progress[DECIDED] is their
-    number. tokens are overwritten. If patience is given, the thread is a helper.
+    number. tokens are overwritten. If most_looks > 0, the thread is a helper.
     """
-    run, beams = lent(run), lent(beams)
-    if patience > 0:
-        help_with_steps(run, patience)
+    run, beams = borrow(run), borrow(beams)
+    if most_looks > 0:
+        help_with_steps(run, most_looks)
         return
     progress, logits, log_p = run.progress, run.logits, beams.log_p
     progress[DECIDED] = 0
@@ -209,7 +209,7 @@ def steps_of_tokens(
                 tokens[r] = chosen[step, r]
             over = is_over(in_beams, totals, eos, best_score, longest, log_p)
         else:
-            over = say_likeliest(logits, going, eos, pad, tokens)
+            over = write_likeliest(logits, going, eos, pad, tokens)
             for r in range(tokens.shape[0]):
                 chosen[step, r] = tokens[r]
         progress[DECIDED] += 1

@@ -27,7 +27,7 @@ from npformer.typing import Array
 
 WORTH_SHARING = 1 << 20  # products of two numbers in a step; of one token: what it reads is in one core's own cache
 NUMBERS_A_LOOK = 50  # of a part: its reader has four times as long as it needs
-LONGEST_PATIENCE = 10 * work_sharing.PATIENCE  # of a helper between two steps, while a caller chooses many tokens
+MOST_HELPER_LOOKS = 10 * work_sharing.MOST_LOOKS  # of a helper between two steps, while a caller chooses many tokens
 ALONE = 32  # steps without help after a helper that fell asleep
 A_MOMENT = 1e-4  # seconds between two looks at whether it has left
 
@@ -60,10 +60,10 @@ class DecoderWeights:
             return None
         (batch, room), s, readers = state.visible.shape, source.shape[1], state.visible.shape[0] // state.together
         h, c = self.decoder.layers[0].heads, self.sizes[1]
-        own, memory = (batch, h, room, c // h), (readers, h, s, c // h)
+        past, memory = (batch, h, room, c // h), (readers, h, s, c // h)
         numbers: list[tuple[Array, tuple[int, ...]]] = [(state.positions, (room, c))]
         for kept in layers:
-            numbers += zip((*kept.own, *kept.memory), (own, own, memory, memory), strict=True)
+            numbers += zip((*kept.past, *kept.memory), (past, past, memory, memory), strict=True)
         masks = [(state.visible, (batch, room)), (source, (readers, s))]
         return TokenSteps(self, state) if are(numbers, dtype) and are(masks, np.bool_) else None
 
@@ -73,7 +73,7 @@ class TokenSteps:
 
     def __init__(self, weights: DecoderWeights, state: Any) -> None:
         first, decoder = weights.decoder.layers[0], weights.decoder
-        pasts = [(*own, *memory) for own, memory in state.layers]
+        pasts = [(*past, *memory) for past, memory in state.layers]
         self._kept = weights, pasts, state.positions
         addresses = [[address(x) for x in past] for past in pasts]
         layers, model = np.concatenate([weights.layers, addresses], axis=1), weights.model.copy()
@@ -83,19 +83,19 @@ class TokenSteps:
         parts = 2 if weights.threads > 1 and batch * weights.numbers >= WORTH_SHARING else 1
         self._by_blas = batch > FEW_TOKENS
         self._alone = 0
-        looks = work_sharing.PATIENCE + batch * max(4 * c * c, 2 * c * f, c * v) // parts // NUMBERS_A_LOOK
-        self._patience = min(looks, LONGEST_PATIENCE)
+        looks = work_sharing.MOST_LOOKS + batch * max(4 * c * c, 2 * c * f, c * v) // parts // NUMBERS_A_LOOK
+        self._helper_looks = min(looks, MOST_HELPER_LOOKS)
         memory_visible = np.array(state.memory_mask.key_visible)
         sizes = Sizes(
             first.heads, f, v, room, memory_visible.shape[1], state.together, first.norm_order == "pre",
             first.activation == "gelu", weights.is_tied, parts, looks,
         )  # fmt: skip
-        self._everybody, self._nothing = np.ones(batch, dtype=np.bool_), np.empty((0, batch), dtype=np.int64)
+        self._everybody, self._no_choices = np.ones(batch, dtype=np.bool_), np.empty((0, batch), dtype=np.int64)
         none, self._no_scores = np.empty(0, dtype=np.int64), np.empty(0)
         self._no_beams = Beams(np.empty((0, 0)), none, none, *self._work(0, 0))
-        sums, given, logits = (np.empty(shape, self._dtype) for shape in ((parts, batch, c), (batch, c), (batch, v)))
+        sums, inputs, logits = (np.empty(shape, self._dtype) for shape in ((parts, batch, c), (batch, c), (batch, v)))
         self.run = Run(
-            layers, model, sizes, float(decoder.scale), float(decoder.eps), none, none, sums, given, logits,
+            layers, model, sizes, float(decoder.scale), float(decoder.eps), none, none, sums, inputs, logits,
             state.visible, memory_visible,
         )  # fmt: skip
         self._new_place()
@@ -104,9 +104,9 @@ class TokenSteps:
         """Allocate working memory that no helper has seen."""
         shared = np.zeros(work_sharing.SLOTS, dtype=np.int64)
         shared[work_sharing.TICKET] = work_sharing.MOST_PARTS - 1  # nothing to take
-        sums, given, logits = map(np.empty_like, (self.run.sums, self.run.given, self.run.logits))
+        sums, inputs, logits = map(np.empty_like, (self.run.sums, self.run.inputs, self.run.logits))
         self.run = self.run._replace(
-            progress=np.zeros(2, dtype=np.int64), shared=shared, sums=sums, given=given, logits=logits
+            progress=np.zeros(2, dtype=np.int64), shared=shared, sums=sums, inputs=inputs, logits=logits
         )
 
     def __call__(self, tokens: Array, position: int) -> Array | None:
@@ -114,7 +114,7 @@ class TokenSteps:
         batch, _, v = self._shape
         if not self._fit(tokens, position, 1):
             return None
-        self._take(tokens, position, (0, 0), self._nothing, self._everybody)
+        self._take(tokens, position, (0, 0), self._no_choices, self._everybody)
         return self.run.logits.reshape(batch, 1, v).copy()
 
     def write(self, tokens: Array, position: int, going: Array, ends: tuple[int, int], count: int) -> Array | None:
@@ -134,8 +134,8 @@ class TokenSteps:
         if not self._fit(tokens, position, count) or v > self._embedded or most > log_p.shape[1]:
             return None
         rows, chosen = np.empty((2, count, batch), dtype=np.int64)
-        own = Beams(log_p, room, greedy, *self._work(batch, min(most, v)))
-        done = self._take(tokens, position, ends, chosen, self._everybody, (own, best, longest), rows)
+        run_beams = Beams(log_p, room, greedy, *self._work(batch, min(most, v)))
+        done = self._take(tokens, position, ends, chosen, self._everybody, (run_beams, best, longest), rows)
         return rows[:done], chosen[:done]
 
     def _fit(self, tokens: Array, position: int, count: int) -> bool:
@@ -156,7 +156,7 @@ class TokenSteps:
         numbers, so this does no harm until rows are moved: by a search, or by the caller after the last step.
         """
         search = search or (self._no_beams, self._no_scores, self._no_scores)
-        rows, totals = self._nothing if rows is None else rows, np.empty_like(search[0].log_p)
+        rows, totals = self._no_choices if rows is None else rows, np.empty_like(search[0].log_p)
         ids, done, lost = np.array(tokens).reshape(-1), 0, list[Array]()
         while True:
             self.run.progress[POSITION] = position + done
@@ -182,7 +182,7 @@ class TokenSteps:
         if self._alone:
             self._alone = max(0, self._alone - max(1, steps))
             return
-        work_sharing.helper.invite(partial(_help, self._kept, (self.run, self._patience, *rest)), self.run.shared)
+        work_sharing.helper.invite(partial(_help, self._kept, (self.run, self._helper_looks, *rest)), self.run.shared)
 
 
 def until_left(places: Sequence[Array]) -> None:
@@ -206,10 +206,10 @@ def _fits(decoder: Any) -> bool:
         (weight, (c, v) if weight is decoder.weight else (v, c)),
         *zip(decoder.norm or (), [(c,), (c,)], strict=False),
     ]  # fmt: skip
-    for each in decoder.layers:
-        if each[:3] != first[:3]:
+    for layer_parts in decoder.layers:
+        if layer_parts[:3] != first[:3]:
             return False
-        expected += zip(each.weights, layer, strict=True)
+        expected += zip(layer_parts.weights, layer, strict=True)
     return c % first.heads == 0 and are(expected, decoder.bias.dtype)
 
 

@@ -50,7 +50,7 @@ def add_dropped(x: Vector, has_x: bool, f: Vector, drawn: Numbers, y: OutVector)
     """y = x + Drop(f), or Drop(f) if has_x is false (then something is dropped)."""
     words = room_for_lanes(AT_ONCE)
     lanes = words.view(np.uint16)
-    limit, factor, nothing = np.uint16(drawn.threshold), f.dtype.type(drawn.scale), f.dtype.type(0)
+    limit, factor, zero = np.uint16(drawn.threshold), f.dtype.type(drawn.scale), f.dtype.type(0)
     for first in range(0, f.size, AT_ONCE):
         size = min(AT_ONCE, f.size - first)
         base = draw_lanes(words, drawn, first, size) if drawn.threshold > 0 else 0
@@ -61,7 +61,7 @@ def add_dropped(x: Vector, has_x: bool, f: Vector, drawn: Numbers, y: OutVector)
                 some_y[j] = some_x[j] + some_f[j]
         elif has_x:
             for j in range(size):
-                some_y[j] = some_x[j] + (some_f[j] * factor if bits[j] >= limit else nothing)
+                some_y[j] = some_x[j] + (some_f[j] * factor if bits[j] >= limit else zero)
         else:
             for j in range(size):
-                some_y[j] = some_f[j] * factor if bits[j] >= limit else nothing
+                some_y[j] = some_f[j] * factor if bits[j] >= limit else zero

@@ -80,16 +80,16 @@ def attend_to_texts(qkv, visible, heads, mixed):
     width = c // heads
     scale, room = qkv.dtype.type(1 / math.sqrt(width)), np.empty((min(tokens, QUERIES), tokens), qkv.dtype)
     for b in range(texts):
-        of_text, found = qkv[b * tokens : (b + 1) * tokens], mixed[b * tokens : (b + 1) * tokens]
+        qkv_of_text, mixed_of_text = qkv[b * tokens : (b + 1) * tokens], mixed[b * tokens : (b + 1) * tokens]
         for i in range(0, c, width):
-            keys, values = of_text[:, c + i : c + i + width], of_text[:, 2 * c + i : 2 * c + i + width]
+            keys, values = qkv_of_text[:, c + i : c + i + width], qkv_of_text[:, 2 * c + i : 2 * c + i + width]
             for t in range(0, tokens, QUERIES):
-                queries = of_text[t : t + QUERIES, i : i + width]
+                queries = qkv_of_text[t : t + QUERIES, i : i + width]
                 scores = room[: queries.shape[0]]
                 product(queries, keys.T, 0, scores)
                 for j in range(scores.shape[0]):
                     softmax_of_visible(scores[j], visible[b], scale)
-                product(scores, values, 0, found[t : t + QUERIES, i : i + width])
+                product(scores, values, 0, mixed_of_text[t : t + QUERIES, i : i + width])
 
 
 @inlined
@@ -121,15 +121,15 @@ def encode_texts(
     """Write memory (B·S, C) from x (B·S, C), which is overwritten."""
     rows, c = x.shape
     qkv, mixed, f = np.empty((rows, 3 * c), x.dtype), np.empty((rows, c), x.dtype), np.empty((rows, c), x.dtype)
-    is_pre, nowhere = options.is_pre, np.zeros(2, np.int64)
+    is_pre, no_norm = options.is_pre, np.zeros(2, np.int64)
     for at in layers:
-        norms(x, at[4:SUB_LAYER] if is_pre else nowhere, eps, memory)
+        norms(x, at[4:SUB_LAYER] if is_pre else no_norm, eps, memory)
         columns(memory, at, 0, 3 * c, qkv)
         attend_to_texts(qkv, visible, options.heads, mixed)
         f[:] = x.dtype.type(0)
         add_products(mixed, matrix(at[2], c, c, x), f)
         add_and_norm(x, f, at[3:], eps, not is_pre)
-        norms(x, at[SUB_LAYER + 4 :] if is_pre else nowhere, eps, memory)
+        norms(x, at[SUB_LAYER + 4 :] if is_pre else no_norm, eps, memory)
         f[:] = x.dtype.type(0)
         feed_forward(memory, at[SUB_LAYER:], options, 0, options.width, f)
         add_and_norm(x, f, at[SUB_LAYER + 3 :], eps, not is_pre)

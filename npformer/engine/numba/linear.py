@@ -11,7 +11,7 @@ from npformer.backend.workspace import empty
 from npformer.engine.numba.arguments import Matrix, OutMatrix, OutRows, OutVector, Rows, Vector
 from npformer.engine.numba.compiling import inlined, kernel
 from npformer.engine.numba.gradients import Into, rooms, settle_rooms
-from npformer.engine.numba.products import lined_up, product
+from npformer.engine.numba.products import for_blas, product
 from npformer.engine.numba.rows import as_rows, contiguous, contiguous_rows
 from npformer.functional.linear import LinearCache, expect_linear
 from npformer.typing import Array
@@ -29,7 +29,7 @@ def linear_forward(x: Array, weight: Array, bias: Array) -> tuple[Array, LinearC
     if y_rows.shape[0] <= FEW_TOKENS and weight.flags.c_contiguous:
         few_rows(contiguous_rows(x), weight, contiguous(bias), y_rows)
     else:
-        map_rows(lined_up(as_rows(x)), lined_up(weight), contiguous(bias), y_rows)
+        map_rows(for_blas(as_rows(x)), for_blas(weight), contiguous(bias), y_rows)
     return y, LinearCache(x, weight)
 
 
@@ -38,11 +38,11 @@ def linear_backward(dy: Array, cache: LinearCache, into: Into = ()) -> Any:
     shapes = weight.shape, weight.shape[1:]
     expect_gradients(dy, (*x.shape[:-1], weight.shape[1]), into, *shapes)
     dx = empty(x.shape, x.dtype)
-    dweight, dbias = found = rooms(into, x.dtype, *shapes)
+    dweight, dbias = gradients = rooms(into, x.dtype, *shapes)
     map_rows_backward(
-        contiguous_rows(dy), lined_up(as_rows(x)), lined_up(weight), as_rows(dx), dweight, dbias
+        contiguous_rows(dy), for_blas(as_rows(x)), for_blas(weight), as_rows(dx), dweight, dbias
     )  # fmt: skip
-    rest = settle_rooms((dx,), found, into)
+    rest = settle_rooms((dx,), gradients, into)
     return rest if len(rest) > 1 else dx
 
 

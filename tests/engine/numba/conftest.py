@@ -88,7 +88,7 @@ def a_helper_falls_asleep(monkeypatch):
 
         def wake_up(lost):
             """Give back the part that was taken from the back, as if nobody had taken it, and do it."""
-            for run, *others in given:  # others: the helper's patience among them
+            for run, *others in given:  # others: how often the helper looks among them
                 shared = run.shared
                 if shared[work_sharing.PRESENT] and any(shared is place for place in lost):
                     late = shared.copy()

@@ -225,8 +225,8 @@ def test_a_helper_leaves_when_there_is_nothing_to_do(until, monkeypatch):
 def test_a_helper_that_is_wanted_elsewhere_does_not_wait(until, monkeypatch):
     """As when rows leave a batch, and others' steps follow."""
     monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
-    monkeypatch.setattr(work_sharing, "PATIENCE", 10**15)  # looks: for ever
-    monkeypatch.setattr(decode_step, "LONGEST_PATIENCE", 10**15)
+    monkeypatch.setattr(work_sharing, "MOST_LOOKS", 10**15)  # looks: for ever
+    monkeypatch.setattr(decode_step, "MOST_HELPER_LOOKS", 10**15)
     fast = model("numba")
     states = [fast.start(SRC, MAX_LEN) for _ in range(2)]
     for state in states:

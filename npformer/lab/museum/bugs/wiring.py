@@ -83,7 +83,11 @@ BUGS = (
     ),
     Bug(
         "cross-sides-swapped", "cross-attention asks from the encoder and answers from the decoder",
-        edit(D + "forward", "h, memory, context=cross", "memory, h, context=cross.child('', memory_mask=context.mask)")
+        edit(
+            D + "forward",
+            "h, memory, context=cross_attention",
+            "memory, h, context=cross_attention.child('', memory_mask=context.mask)",
+        )
         + edit(D + "backward", "dh, dmemory = ", "dmemory, dh = "),
         "Q from the decoder; K, V from the memory", "Q from the memory; K, V from the decoder",
         "While both sides are equally long nothing crashes and all gradients are right. Position i of the target gets "
