@@ -45,7 +45,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that takes gradcheck_size once for each size, unless the test parametrises it itself."""
     marks = metafunc.definition.iter_markers("parametrize")
     names = [mark.kwargs.get("argnames", mark.args[0] if mark.args else "") for mark in marks]
-    its_own = {word.strip() for given in names for word in (given.split(",") if isinstance(given, str) else given)}
+    its_own = {word.strip() for one in names for word in (one.split(",") if isinstance(one, str) else one)}
     if SIZE in metafunc.fixturenames and SIZE not in its_own:
         metafunc.parametrize(SIZE, metafunc.config.getoption("gradcheck_sizes"))
 

@@ -181,3 +181,25 @@ def cupy64(gpu):
 def cupy32(gpu):
     """CuPy in float32, its products too, where a GPU answers."""
     return get_backend("cupy", dtype="float32")
+
+
+@pytest.fixture
+def is_durable(monkeypatch):
+    """is_durable(path): whether that file or folder has been through fsync."""
+    found, real = set(), os.fsync
+
+    def identity(status):
+        return status.st_dev, status.st_ino
+
+    def fsync(descriptor):
+        found.add(identity(os.fstat(descriptor)))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return lambda path: identity(path.stat()) in found
+
+
+@pytest.fixture
+def alone():
+    """The plain kernels in float32 on one thread."""
+    return get_backend("numpy", kernels="plain", threads=1)

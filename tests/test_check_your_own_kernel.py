@@ -120,7 +120,7 @@ def test_every_verdict_is_explained():
 @pytest.mark.parametrize("heading", ["Problems", "Notes"])
 def test_what_is_explained_is_said_somewhere(heading):
     folder = Path(npformer.check.__file__).parent
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in folder.glob("*.py")]
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in folder.rglob("*.py")]
     said = [
         n.value for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)
     ]

@@ -23,7 +23,7 @@ def main():
 
 def outcome(known):
     """Whether this kernel's file in this folder was refused, and the outcome of running the kernel."""
-    kernel, noticed = Kernel(inlined(known.dispatcher.py_func), known.signature), False
+    kernel, noticed = Kernel(inlined(known.dispatcher.py_func)), False
     try:
         noticed = not kernel.load("float32")
         if noticed:

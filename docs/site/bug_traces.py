@@ -32,7 +32,7 @@ OUTSIDE = {
     "the gradients of one step alone are right.",
     "npformer.training.step:TrainStep._shares": "The bug acts when gradients of several small batches are added up to "
     "one step; those of each batch alone are right.",
-    "npformer.training.step:TrainStep._check": "The bug acts when a run is resumed, in the random numbers of later "
+    "npformer.training.step:TrainStep._inputs_of": "The bug acts when a run is resumed, in the random numbers of later "
     "steps; within one step every gradient is right.",
     "npformer.training.step:backpropagate": "The bug acts from one step to the next, when the same random numbers come "
     "again; within one step every gradient is right.",

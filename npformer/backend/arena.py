@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -98,10 +98,10 @@ class Arena:
 
         An optimiser would never train any other parameter.
         """
-        own = {(id(view), id(grad)) for view, grad in zip(self._views, self._grad_views, strict=True)}
+        in_arena = {(id(view), id(grad)) for view, grad in zip(self._views, self._grad_views, strict=True)}
         frozen = {segment.name for segment in self.segments if not segment.trainable}
         strangers = [
-            name for name, one, _ in parameters if (id(one.data), id(one.grad)) not in own and name not in frozen
+            name for name, one, _ in parameters if (id(one.data), id(one.grad)) not in in_arena and name not in frozen
         ]
         if strangers:
             raise ConfigError(
@@ -137,11 +137,7 @@ class Arena:
 
     def zero_grad(self) -> None:
         """Fill the gradients with 0."""
-
-        def fill(part: slice) -> None:
-            self.grads[part] = 0
-
-        self.in_parts(fill, slice(0, self.size))
+        self.grads[...] = 0
 
     def replica(self, parameters: Iterable[tuple[str, Storable, tuple[str, ...]]]) -> Arena:
         """An arena that shares the values but has its own gradients. The given parameters become views into it.
@@ -161,19 +157,7 @@ class Arena:
 
     def add_gradients(self, other: Arena) -> None:
         """Add another arena's gradients to this one's."""
-
-        def add(part: slice) -> None:
-            self.grads[part] += other.grads[part]
-
-        self.in_parts(add, slice(0, self.size))
-
-    def in_parts(self, work: Callable[[slice], None], where: slice) -> None:
-        """Call work on the slice where, or on parts of it at the same time if the backend has threads."""
-        engine = self.backend.engine
-        if engine is None:
-            work(where)
-        else:
-            engine.in_parts(work, where)
+        self.grads += other.grads
 
     def configure(
         self, prefix: str, *, lr_scale: float | None = None, weight_decay: float | None = None,
@@ -183,8 +167,8 @@ class Arena:
 
         Raises ConfigError if there is none, and for numbers below 0 or not finite.
         """
-        given = {"lr_scale": lr_scale, "weight_decay": weight_decay, "trainable": trainable}
-        changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+        settings = {"lr_scale": lr_scale, "weight_decay": weight_decay, "trainable": trainable}
+        changes: dict[str, Any] = {key: value for key, value in settings.items() if value is not None}
         for key, value in changes.items():
             if not 0 <= value < math.inf:
                 raise ConfigError(f"{key}: expected a finite number >= 0, got {value}")

@@ -71,9 +71,6 @@ class Engine(Protocol):
     def parts_of(self, numbers: int) -> int:
         """Into how many shards, one per thread, to split a batch of this many numbers, B·T·C."""
 
-    def in_parts(self, work: Callable[[slice], None], where: slice) -> None:
-        """Call work on parts of the slice where, at the same time."""
-
     def eager(self) -> Engine:
         """The same engine, which records nothing."""
 

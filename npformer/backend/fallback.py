@@ -47,7 +47,7 @@ def takes_real(letter: str) -> bool:
 
 def with_fallback(fast: Ops, plain: Ops, arrays: Any = np.ndarray) -> Ops:
     """The table fast, with plain's pairs for inputs of type ``arrays`` that are not all float32 or all float64."""
-    pairs = {name: (own, getattr(plain, name)) for name, own in vars(fast).items()}
+    pairs = {name: (kernel, getattr(plain, name)) for name, kernel in vars(fast).items()}
     return Ops(**{name: f if f is p else _choosing(name, f, p, arrays) for name, (f, p) in pairs.items()})
 
 
@@ -59,13 +59,13 @@ def with_one_precision(plain: Ops, arrays: Any = np.ndarray) -> Ops:
 def _refusing(op: str, plain: Pair, arrays: Any) -> Pair:
     @wraps(plain.forward)
     def forward(*inputs: Any, **options: Any) -> tuple[Any, Any]:
-        found = ""
+        first = ""
         for x in chain(inputs, options.values()):
             if isinstance(x, arrays) and x.dtype.char in PRECISION:
                 precision = PRECISION[x.dtype.char]
-                if precision is None or found not in ("", precision):
+                if precision is None or first not in ("", precision):
                     raise _no_precision(op, signature(plain.forward).bind(*inputs, **options).arguments, arrays)
-                found = precision
+                first = precision
         y, cache = plain.forward(*inputs, **options)
         return y, _Kept(plain.backward, cache, (y[0] if isinstance(y, tuple) else y).dtype)
 
@@ -74,12 +74,12 @@ def _refusing(op: str, plain: Pair, arrays: Any) -> Pair:
     return Pair(forward, _converting(plain.backward, plain.backward, arrays))
 
 
-def _no_precision(op: str, given: Mapping[str, Any], arrays: Any) -> DTypeError:
+def _no_precision(op: str, arguments: Mapping[str, Any], arrays: Any) -> DTypeError:
     """The error. It asks for the precision of the last array, which is a parameter if the operation has any."""
-    found = {name: x.dtype for name, x in given.items() if isinstance(x, arrays) and x.dtype.char in PRECISION}
-    wanted = PRECISION[list(found.values())[-1].char] or "float32"
-    others = " and ".join(name for name, dtype in found.items() if PRECISION[dtype.char] != wanted)
-    got = ", ".join(f"{name} {dtype}" for name, dtype in found.items())
+    dtypes = {name: x.dtype for name, x in arguments.items() if isinstance(x, arrays) and x.dtype.char in PRECISION}
+    wanted = PRECISION[list(dtypes.values())[-1].char] or "float32"
+    others = " and ".join(name for name, dtype in dtypes.items() if PRECISION[dtype.char] != wanted)
+    got = ", ".join(f"{name} {dtype}" for name, dtype in dtypes.items())
     return DTypeError(
         f"{op}: expected numbers of one precision, float32 or float64, got {got}; "
         f'convert {others} with astype("{wanted}"), or make the model on a backend of the other dtype'
@@ -109,10 +109,10 @@ def _choosing(op: str, fast: Pair, plain: Pair, arrays: Any) -> Pair:
     return Pair(forward, _converting(fast.backward, plain.backward, arrays))
 
 
-def _converting(own: Backward, otherwise: Backward, arrays: Any) -> Backward:
+def _converting(kernel: Backward, otherwise: Backward, arrays: Any) -> Backward:
     """The backward that converts dy to the dtype of y. otherwise takes the caches that no forward here has made."""
 
-    @wraps(own)
+    @wraps(kernel)
     def backward(dy: Any, cache: Any, into: Sequence[Any] = ()) -> Any:
         if type(cache) is not _Kept:
             return otherwise(dy, cache, into)

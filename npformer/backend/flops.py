@@ -47,14 +47,14 @@ def work_of(op: str, y: Any, inputs: tuple[Any, ...]) -> tuple[Work, Work]:
 
 def _moved(row: Operation, y: Any, inputs: tuple[Any, ...]) -> tuple[int, int]:
     """Numbers that forward and backward move, if each input is read and written as a whole."""
-    given = {
+    arrays = {
         name: x for name, x in zip(row.inputs, inputs, strict=False) if hasattr(x, "shape") and x.dtype.kind != "b"
     }
-    numbers = [x for name, x in given.items() if name not in row.ids.split()]
+    numbers = [x for name, x in arrays.items() if name not in row.ids.split()]
     outputs = size(*(y if isinstance(y, tuple) else (y,)))
-    needed = size(*(given[name] for name in row.needs.split() if name in given))
+    needed = size(*(arrays[name] for name in row.needs.split() if name in arrays))
     data, parameters = numbers[: len(numbers) - row.parameters], numbers[len(numbers) - row.parameters :]
-    return size(*given.values()) + outputs, outputs + needed + size(*data) + 2 * size(*parameters)
+    return size(*arrays.values()) + outputs, outputs + needed + size(*data) + 2 * size(*parameters)
 
 
 def adam_work(numbers: int) -> Work:

@@ -118,12 +118,12 @@ def with_kernels(ops: Ops, folder: str, *first: Any) -> Ops:
     A kernel is found by its name: ``linear_forward`` and ``linear_backward``, in any module of the folder, replace
     the pair of linear. There must be both or neither, since a backward reads only the cache of its own forward.
     """
-    found = kernels_in(folder)
+    kernels = kernels_in(folder)
     if first:
-        found = {
-            op: Pair(partial(forward, *first), partial(backward, *first)) for op, (forward, backward) in found.items()
+        kernels = {
+            op: Pair(partial(forward, *first), partial(backward, *first)) for op, (forward, backward) in kernels.items()
         }
-    return Ops(**vars(ops) | found)
+    return Ops(**vars(ops) | kernels)
 
 
 @cache
@@ -137,8 +137,8 @@ def kernels_in(folder: str) -> dict[str, Pair]:
         module = import_module(f"{folder}.{info.name}")
         for name, function in vars(module).items():
             op, _, way = name.rpartition("_")
-            own = isfunction(function) and function.__module__ == module.__name__ and name == function.__name__
-            if own and way in Pair._fields and not name.startswith("_"):
+            defined_here = isfunction(function) and function.__module__ == module.__name__ and name == function.__name__
+            if defined_here and way in Pair._fields and not name.startswith("_"):
                 if op not in OPERATIONS or way in functions.setdefault(op, {}):
                     raise TypeError(f"{module.__name__}.{name}: expected the name of one operation's kernel, once")
                 functions[op][way] = function

@@ -97,8 +97,8 @@ def _numpy_backend(dtype: str, kernels: str, threads: int | None, precision: str
 
 def _with_engine(module: str, *options: Any) -> Backend:
     """The backend with an engine, which is loaded by its name: the backend does not import what stands above it."""
-    found: Backend = import_module(f"npformer.engine.{module}").with_engine(*options)
-    return found
+    backend: Backend = import_module(f"npformer.engine.{module}").with_engine(*options)
+    return backend
 
 
 def has_engine() -> bool:

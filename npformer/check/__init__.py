@@ -42,8 +42,8 @@ else:
         home = next((home for home, names in _HOMES.items() if name in names), None)
         if home is None:
             raise AttributeError(f"module 'npformer.check' has no attribute {name!r}")
-        globals()[name] = found = getattr(import_module(f"npformer.check.{home}"), name)
-        return found
+        globals()[name] = value = getattr(import_module(f"npformer.check.{home}"), name)
+        return value
 
 
 __all__ = [

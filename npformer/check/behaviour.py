@@ -40,19 +40,20 @@ def problems(
     """Problems other than the gradient; gradients, and repeats, to which runs are added: for upstreams[0]."""
     alike = max(ALIKE, 64 * u)
     repeats = repeats or Repeats(checked, upstreams[0], gradients, alike)
-    found = _not_deterministic(checked, gradients, repeats)
-    if found or not all(np.all(np.isfinite(gradient)) for gradient in gradients.values()):
-        return found  # nothing else can be checked
-    found = _not_pure(checked, upstreams[0], gradients, alike, repeats)
-    if found or repeats.faulty:
-        return found + repeats.problems  # the next checks would report the same again
+    faults = _not_deterministic(checked, gradients, repeats)
+    if faults or not all(np.all(np.isfinite(gradient)) for gradient in gradients.values()):
+        return faults  # nothing else can be checked
+    faults = _not_pure(checked, upstreams[0], gradients, alike, repeats)
+    if faults or repeats.faulty:
+        return faults + repeats.problems  # the next checks would report the same again
     for _ in range(2):  # once more if runs turn out to differ
         alike = max(alike, 8 * repeats.noise)
-        found = _not_linear(checked, upstreams, gradients, alike) or _by_layout(checked, upstreams[0], gradients, alike)
-        repeats.run(MOST_RUNS if found else 0)
+        faults = _not_linear(checked, upstreams, gradients, alike)
+        faults = faults or _by_layout(checked, upstreams[0], gradients, alike)
+        repeats.run(MOST_RUNS if faults else 0)
         if 8 * repeats.noise <= alike:
             break
-    return repeats.problems or found
+    return repeats.problems or faults
 
 
 def _not_deterministic(checked: Subject, gradients: Tensors, repeats: Repeats) -> list[str]:
@@ -68,24 +69,24 @@ def _not_deterministic(checked: Subject, gradients: Tensors, repeats: Repeats) -
 
 
 def _not_pure(checked: Subject, upstream: Upstream, gradients: Tensors, alike: float, repeats: Repeats) -> list[str]:
-    found = []
+    faults = []
     second: list[HostArrays] = []
 
     def watch(placed: Sequence[Any], dy: Upstream, again: Callable[[], HostArrays]) -> None:
         changed = checked.inputs.changed(placed, checked.tensors)
         if changed:
-            found.append(f"forward or backward changes its input {', '.join(changed)}; work on a copy")
+            faults.append(f"forward or backward changes its input {', '.join(changed)}; work on a copy")
         if any(not np.array_equal(a, b, equal_nan=True) for a, b in zip(dy, upstream, strict=True)):
-            found.append("backward changes dy, the upstream gradient, which other code still needs; work on a copy")
+            faults.append("backward changes dy, the upstream gradient, which other code still needs; work on a copy")
         target = getattr(checked, "target", None)
-        if found or not isinstance(target, Checkable | Pair):
+        if faults or not isinstance(target, Checkable | Pair):
             return
         try:
             second.append(again())
         except Exception as error:
             if isinstance(target, Checkable) and "inplace operation" not in str(error):
                 return  # other code than pairs may free its cache
-            found.append(f"a second backward with the same cache fails: {type(error).__name__}: {error}")
+            faults.append(f"a second backward with the same cache fails: {type(error).__name__}: {error}")
 
     repeats.once(watch)
     worst, off = _worst(gradients, second[0], _sizes(gradients, alike)) if second else ("", 0.0)
@@ -96,11 +97,11 @@ def _not_pure(checked: Subject, upstream: Upstream, gradients: Tensors, alike: f
             is_seen = not is_other and _changes_cache(checked, upstream)
             cause = ": backward changes its cache" + " or draws random numbers anew" * is_other
             cause *= is_other or is_seen
-            found.append(
+            faults.append(
                 f"a second backward with the same cache gives another gradient of {worst} "
                 f"({off:.1e} of its size away){cause}"
             )
-    return found
+    return faults
 
 
 def _changes_cache(pair: Any, upstream: Upstream) -> bool:
@@ -133,10 +134,10 @@ def _not_linear(checked: Subject, upstreams: Sequence[Upstream], gradients: Tens
 
 def _by_layout(checked: Subject, upstream: Upstream, gradients: Tensors, alike: float) -> list[str]:
     spread, turned = tuple(map(with_gaps, upstream)), tuple(np.array(r, order="F") for r in upstream)
-    found = _differs(checked, spread, gradients, alike, "with gaps between its elements (not contiguous)")
-    found = found or _differs(checked, turned, gradients, alike, "in Fortran order, as a transposed array is")
-    if found:
-        return found
+    faults = _differs(checked, spread, gradients, alike, "with gaps between its elements (not contiguous)")
+    faults = faults or _differs(checked, turned, gradients, alike, "in Fortran order, as a transposed array is")
+    if faults:
+        return faults
     thin = tuple(np.asarray(r[:1]) if r.ndim else r for r in upstream)
     broadcast = tuple(np.broadcast_to(part, r.shape) for part, r in zip(thin, upstream, strict=True))
     expected = checked.gradients(tuple(np.array(part) for part in broadcast))
@@ -148,22 +149,22 @@ def _differs(
     checked: Subject, upstream: Upstream, expected: Tensors, alike: float, what: str, floor: float = 0.0
 ) -> list[str]:
     try:
-        found = checked.gradients(upstream)
+        gradients = checked.gradients(upstream)
     except Exception as error:
         return [f"backward fails for a dy {what}: {type(error).__name__}: {error}"]
-    worst, off = _worst(expected, found, _sizes(expected, alike), floor)
+    worst, off = _worst(expected, gradients, _sizes(expected, alike), floor)
     if off > alike:
         return [f"backward gives another gradient of {worst} for a dy {what}, {off:.1e} of its size away"]
     return []
 
 
-def _worst(expected: Tensors, found: Tensors, size: Mapping[str, float], floor: float = 0.0) -> tuple[str, float]:
+def _worst(expected: Tensors, got: Tensors, size: Mapping[str, float], floor: float = 0.0) -> tuple[str, float]:
     """The tensor with the largest difference between two sets of gradients, relative to its size or the floor."""
     largest = max(floor, *size.values())
     worst, most = "", 0.0
     for name, gradient in expected.items():
         scale = max(size[name], 1e-3 * largest) or 1.0
-        off = apart(gradient, found[name]) / scale
+        off = apart(gradient, got[name]) / scale
         if off > most:
             worst, most = name, off
     return worst, most
@@ -182,12 +183,12 @@ def _size(x: HostArray) -> float:
 def notes(checked: Subject) -> list[str]:
     """Notes on what the check does not cover."""
     passed_on = checked.inputs.unchecked
-    found = [f"passed on unchecked: {', '.join(passed_on)}"] if passed_on else []
-    found += getattr(getattr(checked, "target", None), "notes", [])
+    lines = [f"passed on unchecked: {', '.join(passed_on)}"] if passed_on else []
+    lines += getattr(getattr(checked, "target", None), "notes", [])
     branches = _not_entered(checked)
     if branches:
-        found.append(f"not entered at this point, so not checked: {', '.join(branches)}")
-    return found
+        lines.append(f"not entered at this point, so not checked: {', '.join(branches)}")
+    return lines
 
 
 def _not_entered(checked: Subject) -> list[str]:

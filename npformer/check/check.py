@@ -116,8 +116,8 @@ def _checked(target: Any, inputs: Sequence[Any], how: How, sample: Sample | None
     if getattr(target, "for_tensors", None) is not None and any(hasattr(x, "requires_grad") for x in inputs):
         target = target.for_tensors(inputs, how.precision is not None)
 
-    def check(given: Sequence[Any], how: How) -> Report:
-        ready = prepared(target, given, how.names, how.constant)
+    def check(point: Sequence[Any], how: How) -> Report:
+        ready = prepared(target, point, how.names, how.constant)
         if not how.is_low:
             return at_one_point(target, ready, how)
         from npformer.check.precision.low_precision import (
@@ -127,7 +127,7 @@ def _checked(target: Any, inputs: Sequence[Any], how: How, sample: Sample | None
         return _explained(in_low_precision(target, ready, how), target, ready, how)
 
     report, later = check(inputs, how), replace(how, why=False)  # causes are reported once
-    return _merged(report, [(said, check(given, later)) for said, given in _points(sample, sizes, how.seed)])
+    return _merged(report, [(where, check(point, later)) for where, point in _points(sample, sizes, how.seed)])
 
 
 def _points(sample: Sample | None, sizes: Sized | None, seed: int) -> Iterator[tuple[str, Sequence[Any]]]:
@@ -144,11 +144,11 @@ def _merged(report: Report, others: Sequence[tuple[str, Report]]) -> Report:
     """One report with the worst row of all points for each tensor, which names its point."""
     rows: dict[str, Row] = {row.tensor: row for row in report.rows}
     problems, notes = list(report.problems), list(report.notes)
-    for said, other in others:
+    for where, other in others:
         for row in other.rows:
             if row.tensor not in rows or _gravity(row) > _gravity(rows[row.tensor]):
-                rows[row.tensor] = replace(row, note=f"{row.note}; at {said}" if row.note else f"at {said}")
-        problems += [f"{problem} (at {said})" for problem in other.problems if problem not in report.problems]
+                rows[row.tensor] = replace(row, note=f"{row.note}; at {where}" if row.note else f"at {where}")
+        problems += [f"{problem} (at {where})" for problem in other.problems if problem not in report.problems]
         notes += [note for note in other.notes if note not in notes]
     return replace(report, rows=tuple(rows.values()), problems=tuple(problems), notes=tuple(notes))
 
@@ -164,10 +164,10 @@ def _explained(report: Report, target: Any, inputs: Sequence[Any], how: How) -> 
         return report
     exact = [x.astype(np.float64) if isinstance(x, np.ndarray) and is_float(x) else x for x in inputs]
     try:
-        found = [row for row in at_one_point(target, exact, how).rows if row.verdict == WRONG and row.tensor in wrong]
+        rows = [row for row in at_one_point(target, exact, how).rows if row.verdict == WRONG and row.tensor in wrong]
     except Exception:  # it computes in its own precision, whatever its inputs
         return report
-    return report.changed({row.tensor: {"cause": row.cause, "diagnosis": row.diagnosis} for row in found})
+    return report.changed({row.tensor: {"cause": row.cause, "diagnosis": row.diagnosis} for row in rows})
 
 
 def _their_part(error: Exception) -> TracebackType | None:

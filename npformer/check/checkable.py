@@ -137,5 +137,5 @@ def unpacked(options: Mapping[str, Any]) -> dict[str, Any]:
     context = options.get("context")
     if not isinstance(context, Context):
         return dict(options)
-    said = {name: x for name, x in vars(context).items() if x is not getattr(INFERENCE, name)}
-    return {name: x for name, x in options.items() if name != "context"} | said
+    fields = {name: x for name, x in vars(context).items() if x is not getattr(INFERENCE, name)}
+    return {name: x for name, x in options.items() if name != "context"} | fields

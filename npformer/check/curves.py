@@ -37,11 +37,11 @@ def v_curves(
     checked = subject(target, inputs, options, device)
     upstreams = random_upstreams(checked, seed)
     directions = random_directions(checked, seed)
-    found = []
+    curves = []
     for row in report.rows:
         at = row.worst_index
         direction = directions[row.tensor][at[0]] if row.by_direction else unit(row.shape, at)
         slopes = sweep(checked, row.tensor, direction, upstreams[row.upstream])
         error = np.abs(slopes.central - row.analytic) / row.scale
-        found.append(Curve(f"{report.name} · {row.tensor}", slopes.h, error, row.verdict))
-    return found
+        curves.append(Curve(f"{report.name} · {row.tensor}", slopes.h, error, row.verdict))
+    return curves

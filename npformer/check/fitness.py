@@ -56,8 +56,8 @@ def fitness(checked: Subject, upstreams: Sequence[Upstream], seed: int) -> Fitne
                 by_complex = oracle.complex_step(tensor, direction)
         except Exception as error:
             place = culprit_of(checked) or _place_of(error)
-            said = str(error).splitlines()[0] if str(error) else "no message"
-            return Fitness(False, _sentence(place, f"cannot be asked: {type(error).__name__}: {said}"))
+            message = str(error).splitlines()[0] if str(error) else "no message"
+            return Fitness(False, _sentence(place, f"cannot be asked: {type(error).__name__}: {message}"))
         near, _ = oracle.difference(tensor, direction, CENTRAL_H, {}, noise_too=False)
         if np.all(np.abs(by_complex.value - near) <= SAME * np.abs(by_complex.value)):
             continue
@@ -112,9 +112,9 @@ class _Noting(np.ndarray[Any, Any]):
 
     @classmethod
     def of(cls, x: HostArray, noted: list[str]) -> _Noting:
-        found = np.asarray(x).view(cls)
-        found.noted = noted
-        return found
+        array = np.asarray(x).view(cls)
+        array.noted = noted
+        return array
 
     def __array_finalize__(self, parent: Any) -> None:
         self.noted = getattr(parent, "noted", [])
@@ -127,29 +127,29 @@ class _Noting(np.ndarray[Any, Any]):
         plain = [x.view(np.ndarray) if isinstance(x, _Noting) else x for x in inputs]
         if out is not None:
             options["out"] = tuple(x.view(np.ndarray) if isinstance(x, _Noting) else x for x in out)
-        found = getattr(ufunc, method)(*plain, **options)
+        result = getattr(ufunc, method)(*plain, **options)
         takes_complex = any(np.iscomplexobj(x) for x in plain)
-        if takes_complex and (ufunc.__name__ in CONJUGATING or _lost(found)):
+        if takes_complex and (ufunc.__name__ in CONJUGATING or _lost(result)):
             self._note(f"np.{ufunc.__name__}")
         if out is not None:
             return out[0] if len(out) == 1 else out
-        return self._kept(found)
+        return self._kept(result)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         module = function.__module__.removeprefix("numpy")
         name = f"np{module}.{function.__name__}"
         if function.__name__ in CONJUGATING:
             self.noted.append(f"{name}{_where()}")
-        found = super().__array_function__(function, types, args, kwargs)
+        result = super().__array_function__(function, types, args, kwargs)
         if function.__name__ in _LOSING:
             self.noted.insert(0, f"{name}{_where()}")
-        return found
+        return result
 
-    def _kept(self, found: Any) -> Any:
-        if isinstance(found, tuple):
-            return tuple(self._kept(part) for part in found)
-        is_array = isinstance(found, np.ndarray | np.complexfloating)
-        return _Noting.of(np.asarray(found), self.noted) if is_array else found
+    def _kept(self, result: Any) -> Any:
+        if isinstance(result, tuple):
+            return tuple(self._kept(part) for part in result)
+        is_array = isinstance(result, np.ndarray | np.complexfloating)
+        return _Noting.of(np.asarray(result), self.noted) if is_array else result
 
     conj, conjugate, var, std = map(_noting, ("conj", "conjugate", "var", "std"))
 
@@ -163,9 +163,9 @@ _LOSING = frozenset({"var", "std", "nanvar", "nanstd", "norm", "cond", "cov", "c
                      "vector_norm", "real_if_close", "histogram", "interp"})  # fmt: skip
 
 
-def _lost(found: Any) -> bool:
+def _lost(result: Any) -> bool:
     """Whether the result is real floating-point numbers."""
-    parts = found if isinstance(found, tuple) else (found,)
+    parts = result if isinstance(result, tuple) else (result,)
     return any(getattr(part, "dtype", np.dtype(bool)).kind == "f" for part in parts)
 
 

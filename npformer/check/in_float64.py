@@ -40,9 +40,9 @@ def in_float64(target: Any, checked: LayerSubject | PairSubject) -> Iterator[lis
 
 def plain_backend(backend: Backend) -> Backend:
     """The same device, with float64 and plain kernels; a pair that is not the backend's own stays."""
-    own = backend.own_ops
+    own_ops = backend.own_ops
     ops = {
-        name: getattr(PLAIN, name) if own is not None and pair is getattr(own, name) else pair
+        name: getattr(PLAIN, name) if own_ops is not None and pair is getattr(own_ops, name) else pair
         for name, pair in vars(backend.ops).items()
     }
     return replace(backend, ops=Ops(**ops), own_ops=None, dtype="float64", precision="float32", kernels="plain")
@@ -56,8 +56,8 @@ def plain_row(target: Any) -> Operation | None:
         return OPERATIONS.get(target)
     if not isinstance(target, tuple) or len(target) != 2:
         return None
-    own = str(getattr(getattr(target[0], "func", target[0]), "__module__", "")).startswith("npformer.")
-    return OPERATIONS.get(name_of(target)) if own else None
+    is_ours = str(getattr(getattr(target[0], "func", target[0]), "__module__", "")).startswith("npformer.")
+    return OPERATIONS.get(name_of(target)) if is_ours else None
 
 
 @contextmanager

@@ -35,7 +35,7 @@ class _Input(NamedTuple):
     """One input, and all values in it."""
 
     name: str
-    given: Any
+    value: Any
     leaves: list[Leaf]
 
 
@@ -52,12 +52,12 @@ class Inputs:
         dtype: str,
     ) -> None:
         self._device, self._dtype = device, dtype
-        found = list(names) if names is not None else parameter_names(forward, len(inputs))
-        if len(found) != len(inputs) or len(set(found)) != len(found):
+        plain_names = list(names) if names is not None else parameter_names(forward, len(inputs))
+        if len(plain_names) != len(inputs) or len(set(plain_names)) != len(plain_names):
             raise ConfigError(
-                f"names: expected {len(inputs)} different names, one for each input, got {', '.join(found)}"
+                f"names: expected {len(inputs)} different names, one for each input, got {', '.join(plain_names)}"
             )
-        self.all_names = [f"input {name}" if name in taken else name for name in found]
+        self.all_names = [f"input {name}" if name in taken else name for name in plain_names]
         self._inputs = [_Input(n, x, list(leaves_of(n, x))) for n, x in zip(self.all_names, inputs, strict=True)]
         self._leaves = [leaf for one in self._inputs for leaf in one.leaves]
         self._fixed = {n: np.array(x) for n, x in self._leaves if isinstance(x, Constant)}
@@ -82,7 +82,7 @@ class Inputs:
 
     def mapped(self, change: Callable[[Leaf], Any]) -> list[Any]:
         """The inputs with other leaves."""
-        return [rebuilt(one.given, iter([change(leaf) for leaf in one.leaves])) for one in self._inputs]
+        return [rebuilt(one.value, iter([change(leaf) for leaf in one.leaves])) for one in self._inputs]
 
     @property
     def values(self) -> dict[str, Any]:
@@ -122,23 +122,23 @@ class Inputs:
 
     def _flat(self, placed: Sequence[Any]) -> Iterator[tuple[str, Any]]:
         for one, value in zip(self._inputs, placed, strict=True):
-            yield from _along(one.name, one.given, value)
+            yield from _along(one.name, one.value, value)
 
-    def named(self, found: Any) -> HostArrays:
+    def named(self, returned: Any) -> HostArrays:
         """A backward's gradients, by tensor; None counts as 0. Raises ShapeError if their number does not fit."""
-        if isinstance(found, dict) and found and set(found) <= set(self.all_names):
-            found = tuple(found.get(name) for name in self.all_names)
-        gradients = () if found is None and len(self.tensors) != 1 else as_tuple(found)
+        if isinstance(returned, dict) and returned and set(returned) <= set(self.all_names):
+            returned = tuple(returned.get(name) for name in self.all_names)
+        gradients = () if returned is None and len(self.tensors) != 1 else as_tuple(returned)
         meant = [one.name for one in self._inputs if self._has_tensor(one)]
         if len(gradients) != len(meant):
             meant = self._other_count(gradients, meant)
         by_input = dict(zip(meant, gradients, strict=True))
         self._check_numbers(self._answered(by_input))
         inputs = [(n, x) for n, x, _ in self._inputs if n in by_input]
-        found = {n: g for name, x in inputs for n, g in _along(name, x, by_input[name]) if n in self.tensors}
-        self.none = {name for name, gradient in found.items() if gradient is None}
+        by_leaf = {n: g for name, x in inputs for n, g in _along(name, x, by_input[name]) if n in self.tensors}
+        self.none = {name for name, gradient in by_leaf.items() if gradient is None}
         zeros = {name: np.zeros(self.tensors[name].shape) for name in self.none}
-        return {name: zeros[name] if g is None else np.array(self._device.host(g)) for name, g in found.items()}
+        return {name: zeros[name] if g is None else np.array(self._device.host(g)) for name, g in by_leaf.items()}
 
     def _has_tensor(self, one: _Input) -> bool:
         return any(leaf.name in self.tensors for leaf in one.leaves)
@@ -243,33 +243,33 @@ def leaves_of(name: str, x: Any) -> Iterator[Leaf]:
         yield Leaf(name, x)
 
 
-def _along(name: str, given: Any, value: Any) -> Iterator[tuple[str, Any]]:
+def _along(name: str, container: Any, value: Any) -> Iterator[tuple[str, Any]]:
     """The leaves of value, which has the structure of given, by name; None stands for all of them."""
-    if not _is_container(given):
+    if not _is_container(container):
         yield name, value
         return
-    for key, part in _parts(given):
+    for key, part in _parts(container):
         try:
             inner = None if value is None else value[key]
         except (KeyError, IndexError, TypeError):
             if isinstance(part, Constant) or not (is_float(part) or _is_container(part)):
                 continue  # this one was not requested
             raise ShapeError(
-                f"gradient of {name}: expected a {type(given).__name__} like the input, with {key!r} in it, "
+                f"gradient of {name}: expected a {type(container).__name__} like the input, with {key!r} in it, "
                 f"got {_kind(value)}"
             ) from None
         yield from _along(f"{name}[{key!r}]", part, inner)
 
 
-def rebuilt(given: Any, leaves: Iterator[Any]) -> Any:
+def rebuilt(container: Any, leaves: Iterator[Any]) -> Any:
     """given with its leaves replaced, in order."""
-    if not _is_container(given):
+    if not _is_container(container):
         return next(leaves)
-    parts = [(key, rebuilt(part, leaves)) for key, part in _parts(given)]
-    if isinstance(given, dict):
+    parts = [(key, rebuilt(part, leaves)) for key, part in _parts(container)]
+    if isinstance(container, dict):
         return dict(parts)
     values = [part for _, part in parts]
-    return type(given)(*values) if hasattr(given, "_fields") else type(given)(values)
+    return type(container)(*values) if hasattr(container, "_fields") else type(container)(values)
 
 
 def parameter_names(forward: Callable[..., Any], count: int) -> list[str]:

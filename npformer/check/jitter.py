@@ -26,16 +26,16 @@ class Jitter:
     @cached_property
     def _points(self) -> list[tuple[HostArrays, list[Upstream], list[HostArrays]]]:
         """(tensors, upstream gradients, the gradients claimed there) of each draw."""
-        rng, subject, found = np.random.default_rng([self._seed, 3]), self._oracle.subject, []
+        rng, subject, points = np.random.default_rng([self._seed, 3]), self._oracle.subject, []
 
         def moved(x: HostArray) -> HostArray:
             return np.asarray(x * (1 + MOVE * rng.uniform(-1, 1, size=x.shape)))
 
         for _ in range(self._draws):
             at = {tensor: moved(x) for tensor, x in subject.tensors.items()}
-            upstreams = [tuple(moved(r) for r in each) for each in self._oracle.upstreams]
-            found.append((at, upstreams, [subject.gradients(each, at) for each in upstreams]))
-        return found
+            upstreams = [tuple(moved(r) for r in upstream) for upstream in self._oracle.upstreams]
+            points.append((at, upstreams, [subject.gradients(upstream, at) for upstream in upstreams]))
+        return points
 
     def noise(
         self, tensor: str, index: tuple[Any, ...], direction: HostArray, true: HostArray, claimed: HostArray, cap: float
@@ -46,7 +46,7 @@ class Jitter:
             if self._oracle.use_complex:
                 there = Oracle(self._oracle.subject, upstreams).complex_step(tensor, direction, at)
                 of_witness.append(np.abs(there.value - true))
-            of_claim.append(np.abs(np.array([each[tensor][index] for each in gradients]) - claimed))
+            of_claim.append(np.abs(np.array([claim[tensor][index] for claim in gradients]) - claimed))
         return np.asarray(np.max(of_witness, axis=0) + np.minimum(np.max(of_claim, axis=0), cap))
 
     def of_claims(self, tensor: str, claimed: HostArray) -> HostArray:
@@ -62,5 +62,5 @@ class Jitter:
         upstreams = [tuple(np.asarray(rng.normal(size=y.shape)) for y in self.outputs) for _ in range(count)]
         oracle = Oracle(subject, upstreams, self._oracle.use_complex)
         slope = oracle.complex_step(tensor, direction) if oracle.use_complex else oracle.extrapolated(tensor, direction)
-        claimed = np.array([subject.gradients(each)[tensor][index] for each in upstreams])
+        claimed = np.array([subject.gradients(upstream)[tensor][index] for upstream in upstreams])
         return np.abs(claimed - slope.value), slope.reach, slope.error

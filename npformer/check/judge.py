@@ -102,22 +102,22 @@ class Judge:
         self._is_analytic = is_analytic
         self._central_tolerance = max(CENTRAL_TOLERANCE, tolerance)
         self._jitter = Jitter(oracle, seed)
-        self._terms = [terms(each, self._jitter.outputs) for each in oracle.upstreams]
+        self._terms = [terms(upstream, self._jitter.outputs) for upstream in oracle.upstreams]
 
     def row(self, tensor: str, claimed: HostArray, evidence: Evidence, directions: Sequence[HostArray] | None) -> Row:
         """Compare the claim with the witnesses, (K, *places), and name the worst place."""
         case = self._case(tensor, claimed, evidence, directions)
-        found = (self._by_differences if evidence.by_complex is None else self._by_both)(case)
-        x, place = self._oracle.subject.tensors[tensor], found.place
+        verdict = (self._by_differences if evidence.by_complex is None else self._by_both)(case)
+        x, place = self._oracle.subject.tensors[tensor], verdict.place
         scale = (
-            float(case.reach[place] + case.floor[place[0]].item()) if found.by_entry else case.scale[place[0]].item()
+            float(case.reach[place] + case.floor[place[0]].item()) if verdict.by_entry else case.scale[place[0]].item()
         )
         central = np.where(self._unsettled(case), 0.0, np.abs(claimed - evidence.by_central) / case.scale)
         hidden = np.all(case.reach <= case.floor + case.worth, axis=0)
         return Row(
             tensor, x.shape, x.size, float(case.error[place] / scale), float(np.max(central, initial=0.0)),
             tuple(int(i) for i in place[1:]), float(claimed[place]), float(evidence.truth[place]), float(scale),
-            found.verdict, found.note, by_direction=directions is not None, upstream=int(place[0]),
+            verdict.verdict, verdict.note, by_direction=directions is not None, upstream=int(place[0]),
             unjudged=int(np.sum(hidden)) if directions is None and not hidden.all() else 0,
         )  # fmt: skip
 
@@ -208,17 +208,17 @@ class Judge:
         if not self._explain:
             clear = _by_size(case.error / case.scale, by_tensor & ~self._unsettled(case))
             return _Verdict(clear[0], WRONG) if clear else _Verdict(places[0], UNCLEAR)
-        found = []
+        verdicts = []
         for place in places[:MOST_SWEEPS]:
-            found.append(self._looked_at(case, place))
-            if found[-1].verdict == WRONG:
+            verdicts.append(self._looked_at(case, place))
+            if verdicts[-1].verdict == WRONG:
                 break
-        worst = min(found, key=lambda each: _GRAVITY.index(each.verdict))
+        worst = min(verdicts, key=lambda verdict: _GRAVITY.index(verdict.verdict))
         if worst.verdict == RIGHT and (hidden := self._beyond_rounding(case, by_entry)) is not None:
             return hidden
-        if worst.verdict == RIGHT and len(places) > len(found):
-            note = f"differences are unsettled at {len(places)} places, of which {len(found)} were looked at"
-            return _Verdict(places[len(found)], UNCLEAR, note)
+        if worst.verdict == RIGHT and len(places) > len(verdicts):
+            note = f"differences are unsettled at {len(places)} places, of which {len(verdicts)} were looked at"
+            return _Verdict(places[len(verdicts)], UNCLEAR, note)
         return worst
 
     def _looked_at(self, case: _Case, place: Place) -> _Verdict:
@@ -229,9 +229,9 @@ class Judge:
     def _swept(self, case: _Case, place: Place) -> _Verdict:
         x, scale = self._oracle.subject.tensors[case.tensor], case.scale[place[0]].item()
         direction = unit(x.shape, place[1:]) if case.directions is None else case.directions[int(place[1])]
-        found = sweep(self._oracle.subject, case.tensor, direction, self._oracle.upstreams[int(place[0])])
-        verdict = found.verdict(float(case.claimed[place]), scale, self._central_tolerance)
-        return _Verdict(place, verdict, f"by a sweep of h, which settles to {found.noise / scale:.0e}")
+        swept = sweep(self._oracle.subject, case.tensor, direction, self._oracle.upstreams[int(place[0])])
+        verdict = swept.verdict(float(case.claimed[place]), scale, self._central_tolerance)
+        return _Verdict(place, verdict, f"by a sweep of h, which settles to {swept.noise / scale:.0e}")
 
     def _beyond_rounding(self, case: _Case, failing: HostArray) -> _Verdict | None:
         """WRONG at the worst entry that repeatedly fails its own rule by more than rounding; None if there is none."""

@@ -54,7 +54,7 @@ class How:
     @property
     def is_low(self) -> bool:
         """Whether the target is judged in its own precision, against a reference or its own forward."""
-        return any(given is not None for given in (self.reference, self.precision, self.accumulate))
+        return any(setting is not None for setting in (self.reference, self.precision, self.accumulate))
 
 
 class Look(NamedTuple):
@@ -78,8 +78,8 @@ def look_at(checked: Subject, how: How) -> Look:
     upstreams = random_upstreams(checked, how.seed, UPSTREAMS if small else 2)
     claims = [checked.gradients(upstream) for upstream in upstreams]
     expect_fitting(checked, claims[0])
-    each = small if how.elementwise is None else how.elementwise
-    directions = {} if each else random_directions(checked, how.seed)
+    elementwise = small if how.elementwise is None else how.elementwise
+    directions = {} if elementwise else random_directions(checked, how.seed)
     fit = fitness(checked, upstreams, how.seed) if how.complex_step else Fitness(False, "")
     oracle = Oracle(checked, upstreams, fit.is_fit)
     rounding = max(how.tolerance, 64 * oracle.rounding)
@@ -108,14 +108,14 @@ def rows_of(
     oracle: Oracle, evidence: dict[str, Evidence], claims: list[HostArrays], directions: Directions, how: How
 ) -> list[Row]:
     """The rows of these claims beside the evidence."""
-    most = np.max([[max_abs(n) for n in found.truth] for found in evidence.values()], axis=0)
+    most = np.max([[max_abs(n) for n in witnesses.truth] for witnesses in evidence.values()], axis=0)
     judge = Judge(oracle, most, how.tolerance, how.explain, lambda: not culprit_of(oracle.subject), how.seed)
     rows = []
-    for tensor, found in evidence.items():
-        full = np.array([each[tensor] for each in claims])
+    for tensor, witnesses in evidence.items():
+        full = np.array([claim[tensor] for claim in claims])
         along = directions.get(tensor)
         claimed = full if along is None else np.array([[np.sum(g * d) for d in along] for g in full])
-        row = judge.row(tensor, claimed, found, along)
+        row = judge.row(tensor, claimed, witnesses, along)
         if along is not None and oracle.subject.tensors[tensor].size > MANY_ELEMENTS:
             row = region_of(row, oracle, tensor, full[0], how.tolerance)
         rows.append(row)
@@ -131,10 +131,10 @@ def _confirmed(report: Report, repeats: list[Repeats]) -> Report:
 
 def without_verdict(report: Report, *repeats: Repeats) -> Report:
     """The report, in which a tensor whose gradient changes from run to run has no verdict."""
-    faulty = [each for each in repeats if each.faulty][:1]
-    problems = dict.fromkeys([*report.problems, *(problem for each in faulty for problem in each.problems)])
+    faulty = [one for one in repeats if one.faulty][:1]
+    problems = dict.fromkeys([*report.problems, *(problem for one in faulty for problem in one.problems)])
     unclear = {"verdict": UNCLEAR, "note": "another gradient at each run", "region": ""}
-    changes = dict.fromkeys((tensor for each in repeats for tensor in each.faulty), unclear)
+    changes = dict.fromkeys((tensor for one in repeats for tensor in one.faulty), unclear)
     return replace(report.changed(changes), problems=tuple(problems))
 
 
@@ -145,8 +145,8 @@ def _noise(checked: Subject, upstream: Upstream) -> float:
 
 def proving_nothing(rows: Sequence[Row], report: Report, why: str) -> Report:
     """The report with these rows marked as proving nothing."""
-    nothing = {"verdict": NOTHING, "note": why, "cause": "", "diagnosis": ""}
-    return report.changed({row.tensor: nothing for row in rows})
+    change = {"verdict": NOTHING, "note": why, "cause": "", "diagnosis": ""}
+    return report.changed({row.tensor: change for row in rows})
 
 
 def expect_fitting(checked: Subject, gradients: HostArrays) -> None:

@@ -74,7 +74,7 @@ def _diagnosed(checked: Called, look: Look, how: How, clues: Clues) -> Report:
     small = [row for row in report.rows if row.elements <= MANY_ELEMENTS]
     known = [row.tensor for row in small if not row.by_direction or not row.ok]
     truth = {t: (oracle.every_element(t) if look.directions else look.evidence[t]).truth[0] for t in known}
-    found = diagnose({tensor: look.claims[0][tensor] for tensor in known}, truth, clues)
+    diagnoses = diagnose({tensor: look.claims[0][tensor] for tensor in known}, truth, clues)
 
     def verdicts(point: Subject) -> dict[str, str]:
         """The verdicts with the backward as it is now, along directions at another point."""
@@ -86,28 +86,29 @@ def _diagnosed(checked: Called, look: Look, how: How, clues: Clues) -> Report:
     truths = [{t: evidence.truth[k] for t, evidence in look.evidence.items()} for k in range(len(look.upstreams))]
     others = cache(lambda: list(_alike(checked, wrong, how.seed, verdicts)))
     exact = {t for t, evidence in look.evidence.items() if evidence.by_complex is not None}
-    found = _with_lines(found, Point(checked, look.upstreams, truths, look.directions, exact, others, verdicts), wrong)
+    point = Point(checked, look.upstreams, truths, look.directions, exact, others, verdicts)
+    diagnoses = _with_lines(diagnoses, point, wrong)
     if isinstance(clues.target, Checkable) and clues.target.owner is None:
-        found |= {
-            t: each._replace(text=f"{each.text}; {NO_LINE}") for t, each in found.items() if each.cause == UNKNOWN.cause
+        diagnoses |= {
+            t: d._replace(text=f"{d.text}; {NO_LINE}") for t, d in diagnoses.items() if d.cause == UNKNOWN.cause
         }
-    return report.changed({t: {"cause": each.cause, "diagnosis": each.text} for t, each in found.items()})
+    return report.changed({t: {"cause": d.cause, "diagnosis": d.text} for t, d in diagnoses.items()})
 
 
-def _with_lines(found: Mapping[str, Diagnosis], point: Point, wrong: Sequence[str]) -> dict[str, Diagnosis]:
+def _with_lines(diagnoses: Mapping[str, Diagnosis], point: Point, wrong: Sequence[str]) -> dict[str, Diagnosis]:
     """The diagnoses of the wrong tensors, with the change that makes them right, or what else is known.
 
     A clear one of npformer's own code has its line, or needs none.
     """
-    vague = [tensor for tensor in wrong if is_vague(found.get(tensor))]
+    vague = [tensor for tensor in wrong if is_vague(diagnoses.get(tensor))]
     target = point.subject.target
     is_own = str(getattr(target.backward, "__module__", "")).startswith("npformer.") and not isinstance(
         target, Checkable
     )
     repairs, remarks = ([], []) if is_own and not vague else repairs_of(point, wrong, is_brief=not vague)
-    known = {tensor: found.get(tensor, UNKNOWN) for tensor in wrong}
+    known = {tensor: diagnoses.get(tensor, UNKNOWN) for tensor in wrong}
     for tensor in wrong:
-        repair = next((each for each in repairs if tensor in each.fixes), None)
+        repair = next((one for one in repairs if tensor in one.fixes), None)
         if repair is None and tensor in vague:
             known[tensor] = known[tensor]._replace(text="; ".join([known[tensor].text, *remarks]))
         elif repair is not None:

@@ -88,12 +88,12 @@ class Oracle:
     def evidence(self, tensor: str, directions: Iterator[tuple[Any, HostArray]], shape: Shape) -> Evidence:
         """The slopes along each (index, direction), stored at index in arrays (K, *shape)."""
         k = len(self.upstreams)
-        found: list[HostArray] = [np.zeros((k, *shape)) for _ in range(4)]
+        arrays: list[HostArray] = [np.zeros((k, *shape)) for _ in range(4)]
         for index, direction in directions:
-            for array, value in zip(found, self.along(tensor, direction), strict=True):
+            for array, value in zip(arrays, self.along(tensor, direction), strict=True):
                 array[(slice(None), *index)] = value
             self.on_place()
-        return Evidence(found[0] if self.use_complex else None, *found[1:])
+        return Evidence(arrays[0] if self.use_complex else None, *arrays[1:])
 
     def every_element(self, tensor: str) -> Evidence:
         """The derivative of L with respect to each element of a tensor."""
@@ -126,7 +126,7 @@ class Oracle:
         x = self.subject.tensors[tensor] if at is None else at[tensor]
         moved = self.subject.outputs((at or {}) | {tensor: x + 1j * COMPLEX_H * direction})
         terms = self._weighted([np.imag(y) / COMPLEX_H for y in moved])
-        return Slope(_sums(terms), np.zeros(len(terms)), _sums([list(map(np.abs, each)) for each in terms]))
+        return Slope(_sums(terms), np.zeros(len(terms)), _sums([list(map(np.abs, parts)) for parts in terms]))
 
     def difference(
         self,
@@ -158,12 +158,12 @@ class Oracle:
             for where, move, b, sigma in zip(reached, moves, below, sigmas, strict=True)
         ]
         terms = self._weighted(moves)
-        noise = np.sqrt(_sums([[np.square(x) for x in each] for each in self._weighted(sizes)]))
-        return _sums(terms), (noise, _sums([[np.abs(x) for x in each] for each in terms]))
+        noise = np.sqrt(_sums([[np.square(x) for x in parts] for parts in self._weighted(sizes)]))
+        return _sums(terms), (noise, _sums([[np.abs(x) for x in parts] for parts in terms]))
 
     def _weighted(self, parts: Sequence[HostArray]) -> list[list[HostArray]]:
         """Each part of the outputs times r, for each upstream gradient."""
-        return [[r * part for r, part in zip(each, parts, strict=True)] for each in self.upstreams]
+        return [[r * part for r, part in zip(upstream, parts, strict=True)] for upstream in self.upstreams]
 
     def extrapolated(self, tensor: str, direction: HostArray, at: HostArrays | None = None) -> Slope:
         """R(h) at the h with the smallest error estimate.
@@ -201,13 +201,13 @@ class Oracle:
             direction = np.asarray(sizes * (rms(x) or 1.0))
             near, far = max(NOISE_STEP, 8 * self.rounding), FAR_STEP
             looks = [self._look_for_noise(tensor, x, direction, side) for side in (near, -near, far)]
-            found = [np.minimum(a, b) for a, b in zip(*looks[:2], strict=True)]  # a kink looks like noise
+            sigmas = [np.minimum(a, b) for a, b in zip(*looks[:2], strict=True)]  # a kink looks like noise
             # a forward that rounds inside, as 1 + tanh(x), may stay where it is for small steps: σ is too small there
-            usual = [np.maximum(b, U * np.abs(y)) for b, y in zip(found, self.subject.outputs({}), strict=True)]
+            usual = [np.maximum(b, U * np.abs(y)) for b, y in zip(sigmas, self.subject.outputs({}), strict=True)]
             if any(np.any(a > MUCH_MORE * b) for a, b in zip(looks[2], usual, strict=True)):
                 behind = self._look_for_noise(tensor, x, direction, -far)
-                found = [np.maximum(a, np.minimum(b, c)) for a, b, c in zip(found, looks[2], behind, strict=True)]
-            self._noise[tensor] = found
+                sigmas = [np.maximum(a, np.minimum(b, c)) for a, b, c in zip(sigmas, looks[2], behind, strict=True)]
+            self._noise[tensor] = sigmas
         return self._noise[tensor]
 
     def _look_for_noise(self, tensor: str, x: HostArray, direction: HostArray, step: float) -> list[HostArray]:
@@ -217,12 +217,12 @@ class Oracle:
                 points = [self.subject.outputs({tensor: x + step * i * direction}) for i in range(NOISE_POINTS)]
         except OUTSIDE:
             return [np.zeros(y.shape) for y in self.subject.outputs({})]
-        found = []
+        sigmas = []
         for values in zip(*points, strict=True):
             differences = np.diff(np.array(values, dtype=np.float64), n=NOISE_ORDER, axis=0)
             sigma = np.sqrt(np.mean(np.square(differences), axis=0) / math.comb(2 * NOISE_ORDER, NOISE_ORDER))
-            found.append(np.where(np.isfinite(sigma), sigma, 0.0))
-        return found
+            sigmas.append(np.where(np.isfinite(sigma), sigma, 0.0))
+        return sigmas
 
     def _first_step(self, x: HostArray, direction: HostArray) -> float:
         """Of the size of x where the direction moves it, or of all x, whichever is larger; 1 if x is 0."""
@@ -267,7 +267,7 @@ def _is_enough(tried: list[_Tried]) -> bool:
 
 def _best(tried: list[_Tried]) -> Slope:
     """For each upstream gradient the R with the smallest error estimate."""
-    h, values, changes, reach, stuck = (np.array(each) for each in zip(*tried, strict=True))
+    h, values, changes, reach, stuck = (np.array(column) for column in zip(*tried, strict=True))
     sizes = h.reshape(-1, 1)
     errors = np.maximum.accumulate((changes * sizes)[::-1])[::-1] / sizes
     errors[1:] = np.maximum(errors[1:], changes[:-1] / 16)
@@ -284,7 +284,7 @@ def _noise_at(y: HostArray, sigma: HostArray, u: HostArray) -> HostArray:
 
 
 def _sums(terms: list[list[HostArray]]) -> HostArray:
-    return np.array([sum(float(np.add.reduce(term, axis=None)) for term in each) for each in terms])
+    return np.array([sum(float(np.add.reduce(term, axis=None)) for term in parts) for parts in terms])
 
 
 def _unit_roundoff(y: HostArray) -> float:

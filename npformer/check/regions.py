@@ -60,10 +60,10 @@ class _Look:
         direction = np.zeros(self._claimed.shape)
         direction[chosen] = self._weights[chosen]
         slope = self._oracle.complex_step(self._tensor, direction)
-        said = self._claimed * direction
-        against = float(np.sum(np.abs(said))) + float(slope.reach[0])
+        claimed = self._claimed * direction
+        against = float(np.sum(np.abs(claimed))) + float(slope.reach[0])
         noise = float(np.linalg.norm(self._noise * direction))
-        return abs(float(np.sum(said)) - float(slope.value[0])), against, noise
+        return abs(float(np.sum(claimed)) - float(slope.value[0])), against, noise
 
     def excess(self, chosen: Slab, with_noise: bool = False) -> float:
         """The excess of the error in a slab over the allowed error; signs of rounding are random."""
@@ -85,7 +85,7 @@ class _Look:
             start, stop = ranges[axis]
             halves = [(start, (start + stop) // 2), ((start + stop) // 2, stop)]
             parts = [[*ranges[:axis], half, *ranges[axis + 1 :]] for half in halves]
-            ranges = max(parts, key=lambda part: self._share(tuple(slice(*each) for each in part)))
+            ranges = max(parts, key=lambda part: self._share(tuple(slice(*bounds) for bounds in part)))
         index = tuple(start for start, _ in ranges)
         return index if self._is_wrong_at(index) else None
 

@@ -22,8 +22,8 @@ MOST_DRAWS = 256
 @contextmanager
 def remembered_bits() -> Iterator[None]:
     """Within this context, repeated calls of ``philox_numbers`` return cached results, on the host."""
-    own = philox.philox_numbers
-    if hasattr(own, "remembers"):
+    original = philox.philox_numbers
+    if hasattr(original, "remembers"):
         yield
         return
     known: dict[Any, Array] = {}
@@ -31,18 +31,18 @@ def remembered_bits() -> Iterator[None]:
     def philox_numbers(draw: philox.Draw, first: int, end: int, like: Array) -> Array:
         counts = (draw.step, draw.micro)
         if end - first > MOST_BLOCKS or not isinstance(like, np.ndarray) or not all(isinstance(c, int) for c in counts):
-            return own(draw, first, end, like)
+            return original(draw, first, end, like)
         asked = (draw.seed, draw.site, *counts, first, end)
         if asked not in known:
             if len(known) >= MOST_DRAWS:
                 known.clear()
-            known[asked] = own(draw, first, end, like)
+            known[asked] = original(draw, first, end, like)
             known[asked].flags.writeable = False
         return known[asked]
 
-    philox_numbers.remembers = own  # type: ignore[attr-defined]
+    philox_numbers.remembers = original  # type: ignore[attr-defined]
     philox.philox_numbers = philox_numbers
     try:
         yield
     finally:
-        philox.philox_numbers = own
+        philox.philox_numbers = original

@@ -65,9 +65,9 @@ class Repeats:
     def notes(self, is_asked: bool) -> list[str]:
         """What is said of rounding; and, if runs were asked for, of the chance that a fault had to be seen."""
         chance = f"would have been seen with {percent(1 - 0.98**self.runs, 0)}"
-        said = f"{self.runs} runs of backward agree; a fault in 2 % of runs {chance}"
+        agreement = f"{self.runs} runs of backward agree; a fault in 2 % of runs {chance}"
         rounding = f"backward: {self._apart()}, as sums in another order do"
-        return [] if self.faulty else [rounding] * bool(self.noise) + [said] * is_asked
+        return [] if self.faulty else [rounding] * bool(self.noise) + [agreement] * is_asked
 
     def _apart(self) -> str:
         return f"two runs from fresh caches differ by {self.noise:.1e} of the largest entry of {self.worst}"

@@ -71,9 +71,9 @@ class Row:
             numbers = ("–",) * 5  # nothing was compared
         is_short = len(self.verdict) <= 7
         cells = (self.tensor, shape, str(self.elements), *numbers, self.verdict if is_short else "note:")
-        said = "" if is_short else self.verdict
+        verdict = "" if is_short else self.verdict
         notes = "; ".join(filter(None, (self.note, self._limits())))
-        text = f"{said} ({notes})".strip() if notes else said
+        text = f"{verdict} ({notes})".strip() if notes else verdict
         margin = " " * (indent + 4)
         note = textwrap.wrap(text, columns, initial_indent=margin, subsequent_indent=margin) if text else []
         if len(self.tensor) > WIDTHS[0] - indent:
@@ -131,8 +131,8 @@ class Report:
         """Everything, for JSON; numbers that JSON cannot hold become None."""
         rows = (asdict(row) | {"ratio": row.ratio} for row in self.rows)
         tensors = [{name: finite(value) for name, value in row.items()} for row in rows]
-        said = {"problems": list(self.problems), "notes": list(self.notes)}
-        return {"name": self.name, "ok": self.ok, "tensors": tensors} | said
+        remarks = {"problems": list(self.problems), "notes": list(self.notes)}
+        return {"name": self.name, "ok": self.ok, "tensors": tensors} | remarks
 
     def to_json(self) -> str:
         """``to_dict`` as JSON."""

@@ -67,9 +67,9 @@ def subject(
     constant is moved a little, since a constant hides mistakes.
     """
     if device is None:
-        own = getattr(getattr(target, "backend", None), "device", None)  # a user's backend may be anything
+        of_target = getattr(getattr(target, "backend", None), "device", None)  # a user's backend may be anything
         on_gpu = any(type(x).__module__.partition(".")[0] == "cupy" for x in inputs)
-        device = own or get_backend("cupy" if on_gpu else "numpy", kernels="plain").device
+        device = of_target or get_backend("cupy" if on_gpu else "numpy", kernels="plain").device
     options = {name: place(value, device) for name, value in options.items()}
     if not isinstance(target, tuple) and not (hasattr(target, "forward") and hasattr(target, "backward")):
         raise ConfigError(
@@ -145,10 +145,10 @@ class Called:
     def outputs(self, replaced: Tensors) -> tuple[HostArray, ...]:
         replaced = self._at(replaced)
         with self._with(replaced):
-            found = host_copies(self._forwarded(replaced)[1], self.device)
-        if any(y.dtype.kind == "c" for y in found) and not any(map(np.iscomplexobj, replaced.values())):
+            outputs = host_copies(self._forwarded(replaced)[1], self.device)
+        if any(y.dtype.kind == "c" for y in outputs) and not any(map(np.iscomplexobj, replaced.values())):
             raise DTypeError(COMPLEX)
-        return found
+        return outputs
 
     def gradients(
         self,
@@ -192,15 +192,15 @@ class Called:
     def _forwarded(self, replaced: HostArrays) -> tuple[list[Any], Any, Any]:
         """(inputs as placed, y, cache). Raises ConfigError if forward does not return (y, cache)."""
         placed = self.inputs.placed(replaced)
-        found = self.target.forward(*placed, **self.options)
-        if not isinstance(found, tuple) or len(found) != 2:
-            kind = f"a tuple of {len(found)}" if isinstance(found, tuple) else type(found).__name__
+        returned = self.target.forward(*placed, **self.options)
+        if not isinstance(returned, tuple) or len(returned) != 2:
+            kind = f"a tuple of {len(returned)}" if isinstance(returned, tuple) else type(returned).__name__
             raise ConfigError(
                 f"forward: expected to return (y, cache), got {kind}; return (y, None) if backward needs nothing"
             )
-        if type(found[0]) is not np.ndarray or found[0].dtype.kind not in "fc":
-            _expect_arrays(found[0])
-        return placed, *found
+        if type(returned[0]) is not np.ndarray or returned[0].dtype.kind not in "fc":
+            _expect_arrays(returned[0])
+        return placed, *returned
 
     def _upstream(self, y: Any, upstream: Upstream) -> Any:
         """dy, in the form of y."""
@@ -269,12 +269,12 @@ def _on(device: Device, upstream: HostArray, dtype: str) -> Any:
 
 def _by_name(named: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """name -> parameter. Raises ConfigError if two have the same name, since one of them would not be checked."""
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for name, parameter in named:
-        if name in found:
+        if name in by_name:
             raise ConfigError(f"named_parameters: expected each name once, got {name!r} twice; rename one")
-        found[name] = parameter
-    return found
+        by_name[name] = parameter
+    return by_name
 
 
 def _generic_point(x: HostArray) -> HostArray:

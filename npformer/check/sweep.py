@@ -108,11 +108,11 @@ def kink(subject: Subject, tensor: str, direction: HostArray, upstream: Upstream
     ahead, behind = _change(upstream, above, middle) / h, _change(upstream, middle, below) / h
     if not abs(ahead - behind) > 1e-3 * max(abs(ahead), abs(behind)):
         return ""
-    found = sweep(subject, tensor, direction, upstream)
+    swept = sweep(subject, tensor, direction, upstream)
     size = max(abs(ahead), abs(behind))
-    is_kink = found.verdict(found.slope, size, 1e-4) == KINK
+    is_kink = swept.verdict(swept.slope, size, 1e-4) == KINK
     return (
-        f"by a sweep of h, the slopes are {found.slope - found.jump / 2:.3g} and {found.slope + found.jump / 2:.3g}"
+        f"by a sweep of h, the slopes are {swept.slope - swept.jump / 2:.3g} and {swept.slope + swept.jump / 2:.3g}"
         if is_kink
         else ""
     )

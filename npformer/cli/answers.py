@@ -70,16 +70,16 @@ def answer(trained: Trained, texts: list[str], max_len: int, way: Way) -> list[d
         answers = text_example(trained, texts).answers
         return [{"output": text} | more for text, more in zip(answers, tokens, strict=True)]
     if isinstance(model, Decoder):
-        found = _continued(model, trained.tokenizer, texts, max_len, way)
+        texts_and_scores = _continued(model, trained.tokenizer, texts, max_len, way)
     else:
         src = collate([Example(text, "") for text in texts], trained.tokenizer).src
-        found = [(trained.tokenizer.decode(row), score) for row, score in _rows(model, src, max_len, way)]
-    return [{"output": text} | ({} if score is None else {"score": score}) for text, score in found]
+        texts_and_scores = [(trained.tokenizer.decode(row), score) for row, score in _rows(model, src, max_len, way)]
+    return [{"output": text} | ({} if score is None else {"score": score}) for text, score in texts_and_scores]
 
 
 def _rows(model: Transformer | Decoder, src: HostArray, max_len: int, way: Way) -> list[tuple[HostArray, float | None]]:
     if way.beam is not None:
-        best = [found[0] for found in beam_search(model, src, max_len, beam=way.beam)]
+        best = [hypotheses[0] for hypotheses in beam_search(model, src, max_len, beam=way.beam)]
         return [(hypothesis.tokens, hypothesis.score) for hypothesis in best]
     if not way.samples:
         return [(row, None) for row in greedy(model, src, max_len)]

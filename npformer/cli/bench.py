@@ -72,11 +72,11 @@ def run(args: argparse.Namespace) -> int:
         return _profile(args, preset, backend, budget)
     if not args.json:
         print(folded(f"{_title(args, preset)}\n{backend}; {_blas(backend, preset)}", sys.stdout), flush=True)
-    found = time_steps(preset, backend, args.dropout, budget)
+    times = time_steps(preset, backend, args.dropout, budget)
     if args.json:
-        print(json.dumps(_about(args, backend) | _times(found, preset)))
+        print(json.dumps(_about(args, backend) | _times(times, preset)))
     else:
-        print(folded(text.times(found, preset.batch * preset.length), sys.stdout, " " * text.NAMES))
+        print(folded(text.times(times, preset.batch * preset.length), sys.stdout, " " * text.NAMES))
     return 0
 
 
@@ -150,17 +150,17 @@ def _about(args: argparse.Namespace, backend: Backend) -> dict[str, Any]:
     }
 
 
-def _times(found: StepTimes, preset: Preset) -> dict[str, Any]:
-    median = float(np.median(found.seconds))
+def _times(times: StepTimes, preset: Preset) -> dict[str, Any]:
+    median = float(np.median(times.seconds))
     return {
-        "steps": len(found.seconds),
+        "steps": len(times.seconds),
         "median_ms": 1e3 * median,
-        "best_ms": 1e3 * min(found.seconds),
-        "first_ms": 1e3 * found.first,
-        "all_ms": [1e3 * seconds for seconds in found.seconds],
+        "best_ms": 1e3 * min(times.seconds),
+        "first_ms": 1e3 * times.first,
+        "all_ms": [1e3 * seconds for seconds in times.seconds],
         "tokens_per_second": preset.batch * preset.length / median,
-        "first_loss": found.first_loss,
-        "last_loss": found.last_loss,
+        "first_loss": times.first_loss,
+        "last_loss": times.last_loss,
     }
 
 

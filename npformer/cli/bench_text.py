@@ -26,17 +26,17 @@ MEANINGS = {
 PYTHON = "layers, in Python: everything between the operations, such as copies of views and setting gradients to 0."
 
 
-def times(found: StepTimes, tokens: int) -> str:
+def times(measured: StepTimes, tokens: int) -> str:
     """The summary of timed steps with so many target tokens each."""
-    seconds = np.asarray(found.seconds)
+    seconds = np.asarray(measured.seconds)
     low, middle, high = (_ms(float(value)) for value in np.quantile(seconds, (0.25, 0.5, 0.75)))
     told = {
         "median": f"{middle} a step",
         "spread": f"best {_ms(min(seconds))}, middle half {low} to {high}, worst {_ms(max(seconds))}; the first step, "
-        f"not counted, {_ms(found.first)}",
+        f"not counted, {_ms(measured.first)}",
         "steps": f"{len(seconds)} in {seconds.sum():.1f} s",
         "tokens/s": f"{tokens / float(np.median(seconds)):,.0f} target tokens ({tokens:,} a step)",
-        "loss": f"{found.first_loss:.4f} at first, {found.last_loss:.4f} at last",
+        "loss": f"{measured.first_loss:.4f} at first, {measured.last_loss:.4f} at last",
     }
     return "\n".join(f"{name:<{NAMES}}{text}" for name, text in told.items())
 

@@ -43,32 +43,32 @@ def run(args: argparse.Namespace) -> int:
     cases = [user_case(args.model)] if args.model else catalogue(args.only)
     if not cases:
         raise ConfigError(f"--only: expected a part of a target's name, such as attention, got {args.only!r}")
-    start, found = now(), []
+    start, results = now(), []
     for case in watched(cases, "certify", name=lambda case: case.name):
         for examine in (certify, prove):
             report = examine(case.build(backend), *case.inputs, name=case.name, device=backend.device, **case.options)
-            found.append(report)
+            results.append(report)
             if not args.json and (args.full or args.model or not report.ok):
                 tell(f"{report.text(columns())}\n")
-    ok = all(report.ok for report in found)
+    ok = all(report.ok for report in results)
     if args.json:
         used = backend_of(cases[0], backend)
-        reports = [report.to_dict() for report in found]
+        reports = [report.to_dict() for report in results]
         print(json.dumps({"ok": ok, "backend": used and str(used), "reports": reports}))
     else:
-        tell(_summary(found, since(start)))
+        tell(_summary(results, since(start)))
     return 0 if ok else 1
 
 
-def _summary(found: list[ClaimResults], seconds: float) -> str:
-    rows = [row for report in found for row in report.rows]
+def _summary(reports: list[ClaimResults], seconds: float) -> str:
+    rows = [row for report in reports for row in report.rows]
     holding = sum(row.holds for row in rows)
-    failing = [f"{report.name}: {row.name}" for report in found for row in report.rows if row.fails]
+    failing = [f"{report.name}: {row.name}" for report in reports for row in report.rows if row.fails]
     if failing:
         return f"{len(failing)} of {holding + len(failing)} claims do not hold ({seconds:.0f} s):\n  " + "\n  ".join(
             failing
         )
-    targets = len({report.name for report in found})
+    targets = len({report.name for report in reports})
     return f"all {holding} claims that apply to {counted(targets, 'target')} hold ({seconds:.0f} s)"
 
 

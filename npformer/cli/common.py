@@ -51,8 +51,8 @@ def tell(report: str) -> None:
     progress_bar.say(report)
 
 
-def _painted(colour: str, found: re.Match[str]) -> str:
-    return paint(found[0], colour)
+def _painted(colour: str, match: re.Match[str]) -> str:
+    return paint(match[0], colour)
 
 
 class Help(argparse.RawDescriptionHelpFormatter):
@@ -74,14 +74,14 @@ def _examples(lines: list[str], width: int) -> str:
     """The lines; if one is too long, with less room between a command and what it does, or with that below it."""
     if max(map(len, lines)) <= width:
         return "\n".join(lines)
-    pairs = [(command, said.strip()) for command, _, said in (line[2:].partition("  ") for line in lines)]
-    longest = max(len(command) for command, said in pairs if said) if any(said for _, said in pairs) else 0
-    closer = [f"  {command.ljust(longest)}  {said}".rstrip() for command, said in pairs]
+    pairs = [(command, meaning.strip()) for command, _, meaning in (line[2:].partition("  ") for line in lines)]
+    longest = max(len(command) for command, meaning in pairs if meaning) if any(meaning for _, meaning in pairs) else 0
+    closer = [f"  {command.ljust(longest)}  {meaning}".rstrip() for command, meaning in pairs]
     if max(map(len, closer)) <= width:
         return "\n".join(closer)
     margin = " " * 6
-    below = (fill(said, width, initial_indent=margin, subsequent_indent=margin) for _, said in pairs)
-    return "\n".join(f"  {command}\n{said}".rstrip() for (command, _), said in zip(pairs, below, strict=True))
+    below = (fill(meaning, width, initial_indent=margin, subsequent_indent=margin) for _, meaning in pairs)
+    return "\n".join(f"  {command}\n{meaning}".rstrip() for (command, _), meaning in zip(pairs, below, strict=True))
 
 
 class Parser(argparse.ArgumentParser):
@@ -115,27 +115,27 @@ def new_parser(commands: Any, name: str, summary: str, examples: str) -> argpars
 
 def add_color(parser: argparse.ArgumentParser, default: str = "auto") -> None:
     """--color auto|always|never."""
-    said = "colour what is right and wrong; auto: on a terminal, unless NO_COLOR is set (default: auto)"
-    parser.add_argument("--color", choices=COLOURS, default=default, help=said)
+    meaning = "colour what is right and wrong; auto: on a terminal, unless NO_COLOR is set (default: auto)"
+    parser.add_argument("--color", choices=COLOURS, default=default, help=meaning)
 
 
-def add_device(parser: argparse.ArgumentParser, default: str | None = "auto", said: str = "") -> None:
+def add_device(parser: argparse.ArgumentParser, default: str | None = "auto", more: str = "") -> None:
     """--device auto|numpy|cupy."""
-    where = f"where to compute; auto: cupy with a usable GPU, else numpy{said}"
+    where = f"where to compute; auto: cupy with a usable GPU, else numpy{more}"
     parser.add_argument("--device", choices=DEVICES, default=default, help=where)
 
 
-def add_kernels(parser: argparse.ArgumentParser, default: str | None = "auto", said: str = "auto") -> None:
+def add_kernels(parser: argparse.ArgumentParser, default: str | None = "auto", shown: str = "auto") -> None:
     """--kernels auto|plain|numpy|numba."""
-    how = f"the kernels on the CPU; auto: the fastest installed (default: {said})"
+    how = f"the kernels on the CPU; auto: the fastest installed (default: {shown})"
     parser.add_argument("--kernels", choices=KERNELS, default=default, help=how)
 
 
 def expect_at_least_1(args: argparse.Namespace, name: str) -> None:
     """Raise ConfigError if an option was given a number below 1."""
-    given = getattr(args, name)
-    if given is not None and given < 1:
-        raise ConfigError(f"--{name.replace('_', '-')}: expected an integer >= 1, got {given}")
+    value = getattr(args, name)
+    if value is not None and value < 1:
+        raise ConfigError(f"--{name.replace('_', '-')}: expected an integer >= 1, got {value}")
 
 
 def note(problem: str) -> None:
@@ -152,10 +152,10 @@ def add_backend_of_checks(parser: argparse.ArgumentParser) -> None:
 
 def backend_of_checks(args: argparse.Namespace, dtype: str) -> Backend:
     """The backend that --device and --kernels choose. Raises ConfigError if one of them is given beside --model."""
-    given = [f"--{name}" for name in ("device", "kernels") if getattr(args, name) is not None]
-    if args.model and given:
+    chosen = [f"--{name}" for name in ("device", "kernels") if getattr(args, name) is not None]
+    if args.model and chosen:
         raise ConfigError(
-            f"{given[0]}: expected no --model beside it, since a model has a backend of its own; choose it in the file"
+            f"{chosen[0]}: expected no --model beside it, since a model has a backend of its own; choose it in the file"
         )
     return get_backend(args.device or "numpy", dtype=dtype, kernels=args.kernels or "plain")
 
@@ -164,8 +164,8 @@ def backend_of(case: Case, backend: Backend) -> Backend | None:
     """What computes a check: this backend, or that of a user's model, in float64; None for a pair of functions."""
     if not isinstance(case, UserCase):
         return backend
-    own = getattr(case.build(backend), "backend", None)
-    return replace(own, dtype="float64") if isinstance(own, Backend) else None
+    its_backend = getattr(case.build(backend), "backend", None)
+    return replace(its_backend, dtype="float64") if isinstance(its_backend, Backend) else None
 
 
 def add_precision(parser: argparse.ArgumentParser, default: str | None = "float32") -> None:

@@ -40,17 +40,17 @@ def run(args: argparse.Namespace) -> int:
     from npformer.engine.numba import compile_all
     from npformer.engine.numba.kernel_folder import usual_folder
 
-    found: dict[str, dict[str, Any]] = {}
+    dtypes: dict[str, dict[str, Any]] = {}
     began, lost = now(), 0
     for dtype in DTYPES if args.dtype == "both" else (args.dtype,):
         kernels, compiled = compile_all(dtype)
-        found[dtype] = {"kernels": len(kernels), "compiled": [each.name for each in compiled]}
+        dtypes[dtype] = {"kernels": len(kernels), "compiled": [each.name for each in compiled]}
         lost += sum(not each.is_kept(dtype) for each in kernels)
     folder, seconds = str(usual_folder()), since(began)
     if args.json:
-        print(json.dumps({"ok": not lost, "folder": folder, "not_kept": lost, "seconds": seconds, "dtypes": found}))
+        print(json.dumps({"ok": not lost, "folder": folder, "not_kept": lost, "seconds": seconds, "dtypes": dtypes}))
     else:
-        for dtype, each in found.items():
+        for dtype, each in dtypes.items():
             print(f"{dtype}: {each['kernels']} kernels, {len(each['compiled'])} of them compiled now")
         if not lost:
             print(f"kept in {folder} ({seconds:.0f} s)")

@@ -58,11 +58,11 @@ def take_texts(args: argparse.Namespace, unknown: list[str]) -> list[str]:
     argparse takes RUN and TEXT at once, so it would refuse `decode RUN --json abc`.
     """
     end = unknown.index("--") if "--" in unknown else len(unknown)
-    given: list[str] = []
+    texts: list[str] = []
     dashed: list[str] = []
     for word in unknown[:end]:
-        (dashed if word.startswith("-") else given).append(word)
-    args.texts = [*args.texts, *given, *unknown[end + 1 :]]
+        (dashed if word.startswith("-") else texts).append(word)
+    args.texts = [*args.texts, *texts, *unknown[end + 1 :]]
     return dashed
 
 
@@ -84,9 +84,9 @@ def run(args: argparse.Namespace) -> int:
             expect_text(text, f"{place} {number}", trained)
         answers = _answers(trained, [text for _, text in chunk], max_len, way)
         if args.json:
-            results += [{"input": text, **found} for (_, text), found in zip(chunk, answers, strict=True)]
+            results += [{"input": text, **answer} for (_, text), answer in zip(chunk, answers, strict=True)]
         else:
-            print("\n".join(visible(found["output"], keep) for found in answers), flush=True)
+            print("\n".join(visible(answer["output"], keep) for answer in answers), flush=True)
     if args.json:
         print(json.dumps(results))
     return 0
@@ -96,15 +96,15 @@ def _answers(trained: Trained, texts: list[str], max_len: int, way: Way) -> list
     try:
         return answer(trained, texts, max_len, way)
     except ConfigError as error:  # it names a parameter, "top_p", of which "--top-p" was typed
-        name, _, said = str(error).partition(":")
-        raise ConfigError(f"--{name.replace('_', '-')}:{said}" if name in vars(way) else str(error)) from error
+        name, _, problem = str(error).partition(":")
+        raise ConfigError(f"--{name.replace('_', '-')}:{problem}" if name in vars(way) else str(error)) from error
 
 
-def _max_len(given: int | None, config: ModelConfig) -> int:
+def _max_len(wanted: int | None, config: ModelConfig) -> int:
     longest = _longest(config)
-    if given is not None and longest is not None and given > longest:
-        raise ConfigError(f"--max-len: expected at most {longest}, the model's learned positions, got {given}")
-    return given or config.max_seq_len
+    if wanted is not None and longest is not None and wanted > longest:
+        raise ConfigError(f"--max-len: expected at most {longest}, the model's learned positions, got {wanted}")
+    return wanted or config.max_seq_len
 
 
 def _longest(config: ModelConfig) -> int | None:
@@ -152,8 +152,8 @@ def expect_text(text: str, place: str, trained: Trained) -> None:
             f"got {length}; shorten it, or train with longer texts or sinusoidal positions"
         )
     if length >= trained_on and not isinstance(config, DecoderConfig):
-        said = (
+        message = (
             f"note: {place}: {length} {unit} are more than any text in training had ({trained_on - 1}); expect poor "
             "output, and raise --max-len if it is cut short"
         )
-        print(folded(said, sys.stderr), file=sys.stderr)
+        print(folded(message, sys.stderr), file=sys.stderr)

@@ -32,13 +32,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Exit 1 if a required package is missing or the arithmetic is wrong."""
-    found = examine()
+    facts = examine()
     if args.json:
-        print(json.dumps(found))
+        print(json.dumps(facts))
     else:
-        width = max(map(len, found)) + 2
-        print("\n".join(_entry(name, value, width) for name, value in found.items()))
-    return 0 if found["arithmetic"] == "ok" and "missing" not in found.values() else 1
+        width = max(map(len, facts)) + 2
+        print("\n".join(_entry(name, value, width) for name, value in facts.items()))
+    return 0 if facts["arithmetic"] == "ok" and "missing" not in facts.values() else 1
 
 
 def examine() -> dict[str, str]:
@@ -120,8 +120,8 @@ def _core() -> str:
 def _threads() -> str:
     """Threads of one product, and the setting that limits them; training gives each part of a batch one thread."""
     now = blas_threads()
-    given = [f"{name}={os.environ[name]}" for name in THREAD_VARIABLES if name in os.environ]
-    limits = ", ".join(given) or "not limited by the environment"
+    variables = [f"{name}={os.environ[name]}" for name in THREAD_VARIABLES if name in os.environ]
+    limits = ", ".join(variables) or "not limited by the environment"
     return f"{'unknown' if now is None else now}; {limits}"
 
 

@@ -24,16 +24,16 @@ _AROUND = 8  # the most pieces of a text on each side of a hidden one
 _HEADS = "    got       ", "    expected  "
 
 
-def held_out_lines(model: Model, task: Task, found: Evaluation) -> list[str]:
+def held_out_lines(model: Model, task: Task, evaluation: Evaluation) -> list[str]:
     """The first held-out examples with the model's outputs, as lines; none for a model that continues texts."""
-    if found.kind == "causal":
+    if evaluation.kind == "causal":
         return []
-    examples = task.held_out(found.count)[:SHOWN]
-    title, rows = "held-out examples, decoded:", list(zip(examples, found.outputs, strict=False))
-    if found.kind == "masked":
+    examples = task.held_out(evaluation.count)[:SHOWN]
+    title, rows = "held-out examples, decoded:", list(zip(examples, evaluation.outputs, strict=False))
+    if evaluation.kind == "masked":
         title, rows = f"held-out examples, {MASK} filled in:", _filled(model, task, examples)
     shown = [(visible(example.source), visible(output), visible(example.target)) for example, output in rows]
-    aligned = [] if found.kind == "masked" else [_cells(source) for source, _, _ in shown]
+    aligned = [] if evaluation.kind == "masked" else [_cells(source) for source, _, _ in shown]
     width = min(_WIDEST, max(aligned, default=0))
     return [title, *(line for source, output, target in shown for line in example_lines(source, output, target, width))]
 
@@ -60,17 +60,17 @@ def example_lines(source: str, output: str, target: str, width: int) -> list[str
 def _filled(model: Model, task: Task, examples: list[Example]) -> list[tuple[Example, str]]:
     """For each text with a [MASK]: the words around one, what the model writes there, and what was there."""
     batch = task.collate(examples)
-    given, targets = batch[0], batch[-1]
+    inputs, targets = batch[0], batch[-1]
     assert isinstance(model, Encoder)
-    found, pieces = likeliest(model.backend.host(model(given))), task.vocabulary.pieces
-    whole = np.where(targets != PAD_ID, targets, given)  # the texts before a piece was hidden
+    guesses, pieces = likeliest(model.backend.host(model(inputs))), task.vocabulary.pieces
+    whole = np.where(targets != PAD_ID, targets, inputs)  # the texts before a piece was hidden
     rows = []
-    for row in range(len(given)):
-        hidden = np.flatnonzero((given[row] == task.vocabulary.id_of(MASK)) & (targets[row] != PAD_ID))
+    for row in range(len(inputs)):
+        hidden = np.flatnonzero((inputs[row] == task.vocabulary.id_of(MASK)) & (targets[row] != PAD_ID))
         if hidden.size:
-            at = int(hidden[np.abs(hidden - np.count_nonzero(given[row] != PAD_ID) // 2).argmin()])
+            at = int(hidden[np.abs(hidden - np.count_nonzero(inputs[row] != PAD_ID) // 2).argmin()])
             words = [pieces[i] for i in whole[row] if i != PAD_ID]
-            output, target = pieces[found[row, at]], words[at]
+            output, target = pieces[guesses[row, at]], words[at]
             rows.append((Example(_around(task, words, at, output, target), target), output))
     return rows
 

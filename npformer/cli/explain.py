@@ -87,19 +87,19 @@ def _list(args: argparse.Namespace) -> int:
 def _random(args: argparse.Namespace) -> int:
     if args.random < 1 or args.seed < 0 or args.target is not None:
         raise ConfigError("--random: expected N >= 1, --seed >= 0 and no model")
-    found = []
+    numbers = []
     for checked in random_checks(args.random, args.seed):
-        found.append(checked)
+        numbers.append(checked)
         if not args.json and not checked.ok:
             print(fill(f"{checked.name}  {checked.place}: {'; '.join(checked.problems)}", hanging="    "), flush=True)
-    wrong = sum(not each.ok for each in found)
+    wrong = sum(not each.ok for each in numbers)
     if args.json:
-        print(json.dumps({"ok": not wrong, "numbers": [vars(each) | {"ok": each.ok} for each in found]}))
+        print(json.dumps({"ok": not wrong, "numbers": [vars(each) | {"ok": each.ok} for each in numbers]}))
     elif wrong:
-        print(f"{wrong} of {len(found)} random numbers: something does not hold")
+        print(f"{wrong} of {len(numbers)} random numbers: something does not hold")
     else:
-        models = len({each.name for each in found})
-        of = f"{counted(len(found), 'random number')} of {counted(models, 'model')}"
+        models = len({each.name for each in numbers})
+        of = f"{counted(len(numbers), 'random number')} of {counted(models, 'model')}"
         print(
             fill(
                 f"{of}: terms, why, tokens and paths add up to each, each is right, and each prediction's error falls "
@@ -114,13 +114,13 @@ def _operation(args: argparse.Namespace) -> int:
         raise ConfigError(
             f"--at, --up: expected a run or a model as TARGET, got the operation {args.target}; leave them out"
         )
-    found = explained_operation(args.target)
+    explained = explained_operation(args.target)
     _write_page(args, partial(trace, args.target))
     if args.json:
-        print(json.dumps(found.to_dict()))
+        print(json.dumps(explained.to_dict()))
     else:
-        tell("\n".join([*operation_lines(found, columns(WIDEST)), *_of_page(args)]))
-    return 0 if found.report.ok else 1
+        tell("\n".join([*operation_lines(explained, columns(WIDEST)), *_of_page(args)]))
+    return 0 if explained.report.ok else 1
 
 
 def _number(args: argparse.Namespace) -> int:
@@ -133,24 +133,24 @@ def _number(args: argparse.Namespace) -> int:
     with session(setting) as opened:
         if args.at is None:
             raise ConfigError(_no_place(opened.checked.tensors, args.target))
-        found, place = explanation(opened, args.at, args.up), find(opened, args.at)
+        explained, place = explanation(opened, args.at, args.up), find(opened, args.at)
     _write_page(args, recorder(setting), place)
     if args.json:
-        print(json.dumps(to_dict(found)))
+        print(json.dumps(to_dict(explained)))
     else:
         if setting.note:
             print(fill(visible(setting.note)))
-        tell("\n".join([*lines(found, columns(WIDEST), _has_symbols()), *_of_page(args)]))
-    return 0 if found.value.verdict == "right" else 1
+        tell("\n".join([*lines(explained, columns(WIDEST), _has_symbols()), *_of_page(args)]))
+    return 0 if explained.value.verdict == "right" else 1
 
 
 def _write_page(args: argparse.Namespace, record: Callable[[], Trace], place: Place | None = None) -> None:
     """Write the page that --html asks for, with the usual bugs; it opens at the place."""
     if args.html is None:
         return
-    found = record()
-    opens = None if place is None else opening(found, place)
-    page = trace_page(found, bugs=bug_traces(record, found), opens=opens)
+    right = record()
+    opens = None if place is None else opening(right, place)
+    page = trace_page(right, bugs=bug_traces(record, right), opens=opens)
     write_file(args.html, "--html", page.encode())
 
 

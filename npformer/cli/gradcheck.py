@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     cases = _cases(args)
     used = backend_of(cases[0], backend)
     start = now()
-    found = []
+    results = []
     if not args.json:
         witness = "float64" if backend.dtype == "float32" else "numerical ones"
         computed = "of your functions" if used is None else f"with {used}"
@@ -93,19 +93,19 @@ def run(args: argparse.Namespace) -> int:
     for case in watched(cases, "gradcheck", name=lambda case: case.name):
         report = _checked(case, backend)
         bisection = _bisection(case, report, backend) if args.bisect else None
-        found.append((case, report, bisection))
+        results.append((case, report, bisection))
         if not args.json and not (report.ok and args.random):  # thousands of right reports are not printed one by one
             _tell(case, report, bisection, args)
-    reports = [report for _, report, _ in found]
+    reports = [report for _, report, _ in results]
     ok = all(report.ok for report in reports)
     if args.sweep is not None:
-        _draw(found, backend, args.sweep)
+        _draw(results, backend, args.sweep)
         if not args.json:
             print(f"the error against the step size is drawn in {visible(args.sweep)}")
     if args.json:
         checks = [
             report.to_dict() | ({"path": [call.name for call, _ in bisection.path]} if bisection else {})
-            for _, report, bisection in found
+            for _, report, bisection in results
         ]
         print(json.dumps({"ok": ok, "backend": used and str(used), "checks": checks}))
     else:
@@ -161,10 +161,10 @@ def _bisection(case: Case, report: Report, backend: Backend) -> Bisection | None
     return bisect(target, *case.inputs, complex_step=complex_step, **case.options)
 
 
-def _draw(found: list[tuple[Case, Report, Bisection | None]], backend: Backend, path: Path) -> None:
+def _draw(results: list[tuple[Case, Report, Bisection | None]], backend: Backend, path: Path) -> None:
     curves = [
         curve
-        for case, report, _ in watched(found, "curves of the error", name=lambda checked: checked[0].name)
+        for case, report, _ in watched(results, "curves of the error", name=lambda checked: checked[0].name)
         for curve in v_curves(report, case.build(backend), case.inputs, case.options, **_drawn_as(case, backend))
     ]
     draw_sweep(curves, path)

@@ -64,12 +64,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _expect_one_task(args: argparse.Namespace) -> None:
     """Raise ConfigError unless the options ask for one thing."""
-    given = [name for name in ("list", "template", "answer") if getattr(args, name)]
-    if len(given) > 1:
-        raise ConfigError(f"grade: expected one of --list, --template, --answer, got --{' and --'.join(given)}")
+    tasks = [name for name in ("list", "template", "answer") if getattr(args, name)]
+    if len(tasks) > 1:
+        raise ConfigError(f"grade: expected one of --list, --template, --answer, got --{' and --'.join(tasks)}")
     if args.list and args.file is not None:
         raise ConfigError(f"--list: expected no FILE beside it, got {args.file}; leave --list out to grade it")
-    if args.file is None and not given:
+    if args.file is None and not tasks:
         raise ConfigError("grade: expected a FILE, got none; npformer grade --list shows the exercises")
     if args.file is None and args.answer and not args.exercise:
         raise ConfigError("--answer: expected a FILE or --exercise NAME, got neither")
@@ -129,8 +129,8 @@ def _grade(args: argparse.Namespace) -> int:
             bar.note(*names[len(grades) :][:1])
     ok = all(grade.ok for grade in grades)
     if args.json:
-        found = [report.to_dict(grade, args.hint) for grade in grades]
-        print(json.dumps({"ok": ok, "file": args.file, "exercises": found}))
+        exercises = [report.to_dict(grade, args.hint) for grade in grades]
+        print(json.dumps({"ok": ok, "file": args.file, "exercises": exercises}))
     elif len(grades) > 1:
         right = sum(grade.ok for grade in grades)
         tell(f"\n{right} of {len(grades)} exercises are right ({since(began):.0f} s)")

@@ -165,10 +165,10 @@ def _show(one: Bug, args: argparse.Namespace) -> int:
         check_place(place)  # before the work, not after it
     if not args.json:
         tell(text.label(one) + "\n")
-    found = None if args.fresh else stored(one)
-    if found is None and not args.fresh:
+    known = None if args.fresh else stored(one)
+    if known is None and not args.fresh:
         say(f"{one.id}: nothing is stored of this bug as it is now, so the checks and the two runs begin")
-    detections, comparison = found or made(one)
+    detections, comparison = known or made(one)
     if not args.json:
         tell(text.findings(one, detections, comparison))
     if place is not None and comparison is not None:
@@ -176,7 +176,7 @@ def _show(one: Bug, args: argparse.Namespace) -> int:
     if args.json:
         shown = {"training": comparison and comparison.to_dict(), "picture": place and str(place), "story": one.story}
         formulas = {"right": one.right, "wrong": one.wrong, "seen": one.seen, "instead": one.instead}
-        print(json.dumps(detections.to_dict() | formulas | shown | {"stored": found is not None}))
+        print(json.dumps(detections.to_dict() | formulas | shown | {"stored": known is not None}))
     elif place is not None:
         print(f"  picture {visible(place)}")
     return 1 if detections.survives() else 0

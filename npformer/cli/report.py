@@ -79,8 +79,8 @@ def run(args: argparse.Namespace) -> int:
         runs = {"runs": [str(one.run.path) for one in told], "left_out": left_out}
         print(json.dumps({"report": str(place), "bytes": page} | runs))
     else:
-        said = f"the report is in {visible(place)} ({page / 1e6:.2f} MB): open it in a browser"
-        print(folded(said, sys.stdout))
+        message = f"the report is in {visible(place)} ({page / 1e6:.2f} MB): open it in a browser"
+        print(folded(message, sys.stdout))
     return 1 if left_out else 0
 
 

@@ -52,9 +52,9 @@ def setting_of(args: argparse.Namespace) -> Setting:
     path = Path(args.target)
     if path.is_dir():
         return _of_run(path, args)
-    found = _of_file(args.target) if names_python_file(args.target) else model_setting(args.target)
+    setting = _of_file(args.target) if names_python_file(args.target) else model_setting(args.target)
     _expect_no_text(args)
-    return found
+    return setting
 
 
 def recorder(setting: Setting, **options: Any) -> Callable[[], Trace]:
@@ -83,19 +83,19 @@ def _expect_no_text(args: argparse.Namespace) -> None:
 
 
 def _of_run(path: Path, args: argparse.Namespace) -> Setting:
-    trained, found = _example(path, args.text, args.answer, args.best)
+    trained, example = _example(path, args.text, args.answer, args.best)
     causal = trained.kind == "causal"
-    pairs = zip(args.text, found.answers, strict=True)
+    pairs = zip(args.text, example.answers, strict=True)
     title = ", ".join(f"{text} → {answer}" if answer or not causal else text for text, answer in pairs)
     return Setting(
         str(path),
         trained.model,
-        found.inputs,
-        targets=found.targets,
-        labels=found.tokens,
+        example.inputs,
+        targets=example.targets,
+        labels=example.tokens,
         pieces=trained.tokenizer.vocabulary.pieces,
         classes=trained.classes,
-        note="" if args.answer is not None or causal else OWN.format(", ".join(found.answers)),
+        note="" if args.answer is not None or causal else OWN.format(", ".join(example.answers)),
         title=f"{path.name}: {title}",
     )
 

@@ -61,30 +61,30 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"--limit: expected a number of megabytes above 0, got {args.limit}")
     if args.bugs is not None and args.html is None:
         raise ConfigError("--bugs: expected --html FILE.html with it, since bugs are shown on the page; add it")
-    for path, option, own in ((args.out, "--out", OWN_JSON), (args.html, "--html", OWN_PAGE)):
+    for path, option, mark in ((args.out, "--out", OWN_JSON), (args.html, "--html", OWN_PAGE)):
         if path is not None:
-            expect_place(path, option, own)
+            expect_place(path, option, mark)
     record = _recorder(args)
-    found = record()
-    said = []
+    trace = record()
+    messages = []
     if args.html is not None:
-        page = trace_page(found, bugs=_bugs(args.bugs, record, found)).encode()
+        page = trace_page(trace, bugs=_bugs(args.bugs, record, trace)).encode()
         write_file(args.html, "--html", page)
-        said.append(f"the page is in {visible(args.html)} ({len(page) / 1e6:.2f} MB): open it in a browser")
-    text = found.to_json() if args.json or args.out is not None else ""
+        messages.append(f"the page is in {visible(args.html)} ({len(page) / 1e6:.2f} MB): open it in a browser")
+    text = trace.to_json() if args.json or args.out is not None else ""
     if args.out is not None:
         write_file(args.out, "--out", text.encode())
-        said.append(f"the trace is in {visible(args.out)} ({len(text) / 1e6:.2f} MB)")
-    tree = [] if args.html is not None else [found.text(width_of(sys.stdout))]
-    print(text if args.json else folded("\n".join([*tree, *said]), sys.stdout))
+        messages.append(f"the trace is in {visible(args.out)} ({len(text) / 1e6:.2f} MB)")
+    tree = [] if args.html is not None else [trace.text(width_of(sys.stdout))]
+    print(text if args.json else folded("\n".join([*tree, *messages]), sys.stdout))
     return 0
 
 
-def _bugs(chosen: str | None, record: Callable[[], Trace], found: Trace) -> list[BugTrace]:
+def _bugs(chosen: str | None, record: Callable[[], Trace], trace: Trace) -> list[BugTrace]:
     """The bugs for the page: those named, none, or the usual ones."""
     if chosen is None:
-        return bug_traces(record, found)
-    return bug_traces(record, found, [name.strip() for name in chosen.split(",") if name != "none"])
+        return bug_traces(record, trace)
+    return bug_traces(record, trace, [name.strip() for name in chosen.split(",") if name != "none"])
 
 
 def _recorder(args: argparse.Namespace) -> Callable[[], Trace]:

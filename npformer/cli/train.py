@@ -105,15 +105,15 @@ def run(args: argparse.Namespace) -> int:
             print(_introduction(trainer, assembled), file=sys.stderr, flush=True)
         try:
             trainer.train()
-            found = trainer.last_evaluation or trainer.evaluate(assembled.options.training.final_examples)
-            trainer.expect_finite(found)
-            pictures = _draw(trainer, assembled, found)
-            sample = _sample(trainer) if found.kind == "causal" else None
-            report = _report(trainer, assembled, found)
+            evaluation = trainer.last_evaluation or trainer.evaluate(assembled.options.training.final_examples)
+            trainer.expect_finite(evaluation)
+            pictures = _draw(trainer, assembled, evaluation)
+            sample = _sample(trainer) if evaluation.kind == "causal" else None
+            report = _report(trainer, assembled, evaluation)
         except (CheckpointError, DeviceMemoryError, DivergedError, OutputError) as error:
             say(error)
             return 1
-    print((_as_json if args.json else _as_text)(trainer, found, pictures, sample, report))
+    print((_as_json if args.json else _as_text)(trainer, evaluation, pictures, sample, report))
     return 0
 
 
@@ -146,32 +146,32 @@ def _opened(args: argparse.Namespace) -> Iterator[tuple[Trainer, Assembled]]:
 
 def _given(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """All options given, by section: the file's, then --set, then the short spellings."""
-    given: dict[str, dict[str, Any]] = (
+    sections: dict[str, dict[str, Any]] = (
         read_toml(args.config, SECTIONS) if args.config else {section: {} for section in SECTIONS}
     )
     changes = _changes(args.set)
     if args.data is not None or "file" in changes["data"]:
-        given["data"].pop("sha256", None)  # of the file that --config names
+        sections["data"].pop("sha256", None)  # of the file that --config names
     for section, options in changes.items():
-        given[section] |= options
+        sections[section] |= options
     short = {"task": args.task, "seed": args.seed, "device": args.device, "precision": args.precision}
-    given["run"] |= {key: value for key, value in short.items() if value is not None}
+    sections["run"] |= {key: value for key, value in short.items() if value is not None}
     if args.data is not None:
-        given["data"]["file"] = args.data
-    _make_absolute(given["data"])
-    if "task" not in given["run"]:
+        sections["data"]["file"] = args.data
+    _make_absolute(sections["data"])
+    if "task" not in sections["run"]:
         raise ConfigError(f"task: expected one of {', '.join(TASKS)} (or --resume RUN), got none")
-    return given
+    return sections
 
 
 def _changes(assignments: Sequence[str]) -> dict[str, dict[str, Any]]:
     """The options of --set, by section."""
-    given: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
+    sections: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
     for assignment in assignments:
         section, key, value = parse_assignment(assignment, SECTIONS)
-        given[section][key] = value
-    _make_absolute(given["data"])
-    return given
+        sections[section][key] = value
+    _make_absolute(sections["data"])
+    return sections
 
 
 def _make_absolute(data: dict[str, Any]) -> None:
@@ -201,20 +201,20 @@ def _introduction(trainer: Trainer, assembled: Assembled) -> str:
     if made >= training.steps:
         again = f"npformer train --resume {shell_words(trainer.run.path)} --set steps={2 * training.steps}"
         return folded(f"{path} has made all of its {training.steps} steps; to let it go on: {again}", sys.stderr)
-    said = (
+    text = (
         f"training {visible(trainer.task.name)} with {model.backend}: {model.num_parameters():,} parameters, "
         f"steps {made} to {training.steps} of {training.batch_size} sequences\nthe run's folder is {path}"
     )
-    return folded(said, sys.stderr)
+    return folded(text, sys.stderr)
 
 
-def _draw(trainer: Trainer, assembled: Assembled, found: Evaluation) -> list[str]:
+def _draw(trainer: Trainer, assembled: Assembled, evaluation: Evaluation) -> list[str]:
     curves, attention = trainer.run.path / "curves.svg", trainer.run.path / "attention.svg"
     title, training = _title(trainer, assembled.options.run.task), assembled.options.training
     warmup = 0 if training.schedule == "constant" else training.warmup_steps
     draw_curves(metrics.read(trainer.run.metrics_path), curves, title, warmup, training.clip_norm)
-    examples = trainer.task.held_out(found.count)
-    example = task_attention_example(trainer.step.model, trainer.task, examples, found.outputs)
+    examples = trainer.task.held_out(evaluation.count)
+    example = task_attention_example(trainer.step.model, trainer.task, examples, evaluation.outputs)
     if not example.weights:  # linear attention has none
         return [str(curves)]
     draw_attention(example.weights, example.source, example.target, attention, f"{title}: {example.title}")
@@ -233,7 +233,7 @@ def _prompt(task: Task) -> str:
         return f"the {MASK} is returned"
     texts = (example.source for example in task.held_out(SAMPLES))
     if task.kind == "causal":
-        texts = (found.group().strip() for found in map(SAMPLE_BEGINS.match, texts) if found)
+        texts = (match.group().strip() for match in map(SAMPLE_BEGINS.match, texts) if match)
     return next((text for text in texts if not task.tokenizer.coverage([text]).missing), "")
 
 
@@ -245,12 +245,12 @@ def _sample(trainer: Trainer) -> str:
     return text
 
 
-def _report(trainer: Trainer, assembled: Assembled, found: Evaluation) -> str | None:
+def _report(trainer: Trainer, assembled: Assembled, evaluation: Evaluation) -> str | None:
     """Write the run's report.html. Returns its path; None if it cannot be written, which fails no run."""
     place = trainer.run.path / PAGE
     try:
         checkpoint = load_latest(trainer.run)
-        told = summarise(trainer.run, assembled.options, trainer.step.model, checkpoint, trainer.task, found)
+        told = summarise(trainer.run, assembled.options, trainer.step.model, checkpoint, trainer.task, evaluation)
         write_report([told], place, "report")
     except Exception as error:  # whatever it is, the run is trained and saved
         say(f"warning: no report was written: {error or type(error).__name__}. The run is complete without it")
@@ -258,30 +258,34 @@ def _report(trainer: Trainer, assembled: Assembled, found: Evaluation) -> str | 
     return str(place)
 
 
-def _as_text(trainer: Trainer, found: Evaluation, pictures: list[str], sample: str | None, report: str | None) -> str:
+def _as_text(
+    trainer: Trainer, evaluation: Evaluation, pictures: list[str], sample: str | None, report: str | None
+) -> str:
     written = [] if sample is None else ["a sample:", *(f"  {line}" for line in sample.split("\n"))]
-    *others, last = measures(found.measures, tokens="token accuracy")
+    *others, last = measures(evaluation.measures, tokens="token accuracy")
     told = [
-        ", ".join([f"held-out loss {found.loss:.4f}", *others]),
-        f"held-out {last} ({found.count} sequences)",
+        ", ".join([f"held-out loss {evaluation.loss:.4f}", *others]),
+        f"held-out {last} ({evaluation.count} sequences)",
         f"pictures: {' '.join(pictures)}",
         *([] if report is None else [f"report: {report}"]),
     ]
     text = _prompt(trainer.task)
     again = shell_words("npformer", "decode", trainer.run.path, *["--"] * text.startswith("-"), text)
     lines = [*map(visible, written), *(folded(visible(line), sys.stdout) for line in told), f"try: {again}"]
-    return "\n".join([*held_out_lines(trainer.step.model, trainer.task, found), *lines])
+    return "\n".join([*held_out_lines(trainer.step.model, trainer.task, evaluation), *lines])
 
 
-def _as_json(trainer: Trainer, found: Evaluation, pictures: list[str], sample: str | None, report: str | None) -> str:
+def _as_json(
+    trainer: Trainer, evaluation: Evaluation, pictures: list[str], sample: str | None, report: str | None
+) -> str:
     return json.dumps(
         {
             "run": str(trainer.run.path),
             "step": trainer.step.step_number,
             "backend": str(trainer.step.model.backend),
-            "loss": finite(found.loss),
-            **{name: finite(value) for name, value in found.measures.items()},
-            "sequences": found.count,
+            "loss": finite(evaluation.loss),
+            **{name: finite(value) for name, value in evaluation.measures.items()},
+            "sequences": evaluation.count,
             "pictures": pictures,
             "report": report,
         }

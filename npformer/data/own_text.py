@@ -102,6 +102,6 @@ def split_text(text: str, fraction: float) -> tuple[str, str] | None:
 def _cuts(text: str, run: int) -> Iterator[list[str]]:
     """The text as paragraphs, as lines, and as runs of characters that end with a word where they can."""
     for end in (_BLANK_LINES, _LINE_END):
-        stops = [0, *(found.end() for found in end.finditer(text)), len(text)]
+        stops = [0, *(match.end() for match in end.finditer(text)), len(text)]
         yield [text[start:stop] for start, stop in pairwise(stops) if start < stop]
     yield re.findall(rf".{{{run}}}\S{{0,40}}|.+", text, re.DOTALL)

@@ -67,7 +67,7 @@ class PairsTask(ExampleTask):
         if _HEADER.fullmatch("\t".join(examples[0])):
             task.doubt = (
                 f"{path}, line 1: expected a pair, got what looks like a header, {lines[0][:60]!r}, which is trained "
-                "on as a pair is; if it is none, stop, delete the line (tail -n +2 OLD > NEW) and start again"
+                "on like a pair; if it is a header, stop, delete the line (tail -n +2 OLD > NEW) and start again"
             )
         return task
 
@@ -76,9 +76,9 @@ def _parse(path: str | os.PathLike[str], number: int, line: str) -> Example:
     fields = line.removesuffix("\r").split("\t")
     if len(fields) != 2:
         tabs = "no tab" if len(fields) == 1 else f"{len(fields) - 1} tabs"
-        found = tabs if line.strip() else "an empty line"
+        problem = tabs if line.strip() else "an empty line"
         hint = "; if commas separate its columns, save the file with tabs" if tabs == "no tab" and "," in line else ""
-        raise DataError(f"{path}, line {number}: expected source<TAB>target, got {found}: {line[:60]!r}{hint}")
+        raise DataError(f"{path}, line {number}: expected source<TAB>target, got {problem}: {line[:60]!r}{hint}")
     for side, text in zip(("source", "target"), fields, strict=True):
         if not text:
             raise DataError(

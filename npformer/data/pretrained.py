@@ -56,11 +56,11 @@ def read_pretrained(
     the file. Raises DataError if the file has another width, is cut short or unreadable, or has a broken line
     (with its number); table may already hold some vectors then.
     """
-    width, found = table.shape[1], pretrained_width(path)
-    if found != width:
+    width, got = table.shape[1], pretrained_width(path)
+    if got != width:
         raise DataError(
-            f"{path}, line 1: expected vectors of width C={width}, got {found}; "
-            f"choose d_model={found}, or a file of vectors of width {width}"
+            f"{path}, line 1: expected vectors of width C={width}, got {got}; "
+            f"choose d_model={got}, or a file of vectors of width {width}"
         )
     wanted = {piece.encode(): vocabulary.id_of(piece) for piece in vocabulary.text_pieces}
     expected, number = None, 0

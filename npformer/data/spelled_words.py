@@ -56,7 +56,7 @@ class SpelledWords(Tokenizer):
 
 def words_of(text: str) -> list[str]:
     """The words of a text; joined, they are the text."""
-    return [text[found.start() : found.end()] for found in _WORD.finditer(text.translate(_KINDS))]
+    return [text[match.start() : match.end()] for match in _WORD.finditer(text.translate(_KINDS))]
 
 
 class _Kinds(dict[int, str]):

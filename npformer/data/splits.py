@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from npformer.data.batches import Example
 from npformer.errors import ConfigError
 
-HELD_OUT = 0.1  # the share of examples, as a rule
+HELD_OUT = 0.1  # the usual share of examples
 
 
 def unit_hash(text: str) -> float:

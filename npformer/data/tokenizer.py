@@ -53,13 +53,13 @@ class Tokenizer:
         """The pieces of text, with [UNK] for unknown parts. Raises TokenError if the vocabulary has no [UNK]."""
         pieces = []
         for part in self._parts(text):
-            found = self._pieces(part)
-            if found is None and UNKNOWN not in self.vocabulary.pieces:
+            known = self._pieces(part)
+            if known is None and UNKNOWN not in self.vocabulary.pieces:
                 raise TokenError(
                     f"{part!r} in {text[:60]!r} has no pieces in the vocabulary, nor has it {UNKNOWN}; "
                     f"remove the word, or build the vocabulary with {UNKNOWN} or from a text that has the word"
                 )
-            pieces += [UNKNOWN] if found is None else found
+            pieces += [UNKNOWN] if known is None else known
         return pieces
 
     def encode(self, text: str) -> list[int]:

@@ -156,11 +156,11 @@ def _first_flaw(pieces: tuple[str, ...], required: Iterable[str] = ()) -> tuple[
     """The id of the first invalid piece, and the reason; None if all are valid."""
     required = tuple(required)
     for number, special in enumerate(SEQUENCE):
-        found = pieces[number] if number < len(pieces) else "nothing"
+        piece = pieces[number] if number < len(pieces) else "nothing"
         needed = special == "[PAD]" or special in required or special in pieces
-        if needed and found != special:
-            hint = "; end lines with \\n alone, not \\r\\n" if found == f"{special}\r" else ""
-            return number, f"expected the special piece {special!r}, got {found[:60]!r}{hint}"
+        if needed and piece != special:
+            hint = "; end lines with \\n alone, not \\r\\n" if piece == f"{special}\r" else ""
+            return number, f"expected the special piece {special!r}, got {piece[:60]!r}{hint}"
     first: dict[str, int] = {}
     for number, piece in enumerate(pieces):
         if piece in first:

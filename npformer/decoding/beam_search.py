@@ -52,7 +52,7 @@ def beam_search(
     """
     beam = expect_count("beam", beam)
     _expect_penalty(length_penalty)
-    found: dict[int, list[Hypothesis]] = {}
+    by_row: dict[int, list[Hypothesis]] = {}
     openings, end = open_texts(model, src, max_len, bos_id, "beams"), end_token(eos_id)
     engine = model.backend.engine
     search = partial(engine.search, model, eos_id=end) if engine is not None and stop is None else None
@@ -68,9 +68,9 @@ def beam_search(
                     continue
                 search = None  # do not try it again
             beams.go_on(advance(model, beams.tokens, state), model.backend, end, stop)
-        for row, hypotheses in zip(opening.rows.tolist(), beams.found(), strict=True):
-            found[row] = [Hypothesis(*each) for each in hypotheses]
-    return [found[row] for row in sorted(found)]
+        for row, hypotheses in zip(opening.rows.tolist(), beams.hypotheses(), strict=True):
+            by_row[row] = [Hypothesis(*each) for each in hypotheses]
+    return [by_row[row] for row in sorted(by_row)]
 
 
 def _expect_penalty(length_penalty: Any) -> None:

@@ -70,10 +70,10 @@ class Beams:
     def go_on_at_once(self, search: Search, state: DecodeState, eos_id: int) -> bool:
         """go_on for several steps in one fused call; False if it makes no step. Must not be called while may_grow."""
         steps = min(max(AT_ONCE // self.rows.size, STEPS), int(self.most.min()) - len(self.steps))
-        found = search(self.tokens, state, (self.log_p, self.greedy, self.room, self.best, self.longest), steps)
-        if found is None:
+        steps_made = search(self.tokens, state, (self.log_p, self.greedy, self.room, self.best, self.longest), steps)
+        if steps_made is None:
             return False
-        *before, (rows, newest) = zip(*found, strict=True)
+        *before, (rows, newest) = zip(*steps_made, strict=True)
         self.steps += before
         self._settle(rows.reshape(self.log_p.shape), newest.reshape(self.log_p.shape), eos_id, None)
         return True
@@ -89,7 +89,7 @@ class Beams:
         self.rows, self.tokens = rows.ravel(), newest.ravel()
         self.steps.append((self.rows, self.tokens))
 
-    def found(self) -> list[list[tuple[HostArray, float, float]]]:
+    def hypotheses(self) -> list[list[tuple[HostArray, float, float]]]:
         """(tokens, score, log P) of the hypotheses of each source, the best first."""
         texts = [[] if prompt.size < self.max_len else [(prompt, 0.0, 0.0)] for prompt in self.prompts]
         if self.ended:
@@ -97,11 +97,11 @@ class Beams:
             sources, rows, tokens, scores, log_p = map(np.concatenate, zip(*(e for e, _ in self.ended), strict=True))
             order = np.argsort(-scores, kind="stable")
             written = self._written(rows[order], tokens[order], counts[order])
-            each = (x[order].tolist() for x in (sources, counts, scores, log_p))
-            for text, source, count, score, own in zip(written, *each, strict=True):
+            columns = (x[order].tolist() for x in (sources, counts, scores, log_p))
+            for text, source, count, score, own_log_p in zip(written, *columns, strict=True):
                 prompt = self.prompts[source]
-                found = np.concatenate([prompt, text[:count]]) if prompt.size else text[:count].copy()
-                texts[source].append((found, score, own))
+                whole = np.concatenate([prompt, text[:count]]) if prompt.size else text[:count].copy()
+                texts[source].append((whole, score, own_log_p))
         return texts
 
     def _end(self, rows: HostArray, newest: HostArray, eos_id: int, stop: Stop | None) -> None:
@@ -126,7 +126,7 @@ class Beams:
         going = (self.log_p > NOBODY) & ~over
         texts = self._written(rows[going], newest[going], np.full(np.count_nonzero(going), steps))
         prompts = [self.prompts[self.sources[source]] for source in np.nonzero(going)[0]]
-        over[going] = [bool(stop(np.concatenate(each))) for each in zip(prompts, texts, strict=True)]
+        over[going] = [bool(stop(np.concatenate(parts))) for parts in zip(prompts, texts, strict=True)]
 
     def _leave(self, alive: HostArray, rows: HostArray, tokens: HostArray) -> tuple[HostArray, HostArray]:
         """rows and tokens (n, w) without finished sources and empty slots."""
@@ -148,11 +148,11 @@ class Beams:
 
     def _written(self, rows: HostArray, tokens: HostArray, steps: HostArray) -> HostArray:
         """The tokens that hypotheses (m,) chose, (m, most steps): parents are rows, after steps; tokens come last."""
-        each, now = np.arange(rows.size), rows.copy()
+        text, now = np.arange(rows.size), rows.copy()
         written = np.full((rows.size, int(steps.max(initial=0))), self.pad_id, dtype=np.int64)
-        written[each, steps - 1] = tokens
+        written[text, steps - 1] = tokens
         for step in range(written.shape[1] - 2, -1, -1):
-            on = each[steps > step + 1]
+            on = text[steps > step + 1]
             before, chosen = self.steps[step]
             written[on, step] = chosen[now[on]]
             now[on] = before[now[on]]

@@ -33,9 +33,9 @@ def choose(
     (n, w), most, vocab_size = log_p.shape, int(room.max()), logits.shape[1]
     width = max(w, min(w * vocab_size, most))
     if backend.engine is not None and backend.engine.beam_choice is not None:
-        found = backend.engine.beam_choice(logits, log_p, greedy, room, width, pad_id)
-        if found is not None:
-            return found
+        by_engine = backend.engine.beam_choice(logits, log_p, greedy, room, width, pad_id)
+        if by_engine is not None:
+            return by_engine
     parents, chosen, total = _ranked(*best_tokens(logits, most, backend), log_p, greedy, room)
     there = total > NOBODY  # a NaN counts as empty, too
     places = seats(parents, there, width)
@@ -89,20 +89,20 @@ def best_tokens(logits: Array, k: int, backend: Backend) -> tuple[HostArray, Hos
     else:
         ids, values = _of_best_parts(logits, k, backend)
         log_sum = backend.host(_log_sum(logits))
-    each, order = np.arange(values.shape[0])[:, None], _order(values, k)
-    log_p = values[each, order].astype(np.float64) - log_sum.astype(np.float64)
-    return ids[each, order], np.minimum(log_p, 0.0)  # rounding must not give a probability above 1
+    row, order = np.arange(values.shape[0])[:, None], _order(values, k)
+    log_p = values[row, order].astype(np.float64) - log_sum.astype(np.float64)
+    return ids[row, order], np.minimum(log_p, 0.0)  # rounding must not give a probability above 1
 
 
 def _order(values: HostArray, k: int) -> HostArray:
     """The indices of the k largest of each row, (B, k), largest first, ties by the smaller index; NaN is smallest."""
     k = min(k, values.shape[1])
     left = np.where(np.isnan(values), -np.inf, values)
-    each, order = np.arange(values.shape[0]), np.empty((values.shape[0], k), dtype=np.int64)
+    row, order = np.arange(values.shape[0]), np.empty((values.shape[0], k), dtype=np.int64)
     for i in range(k):  # k is small, so k passes are faster than sorting all
         order[:, i] = at = left.argmax(axis=1)
-        least = left[each, at]
-        left[each, at] = -np.inf
+        least = left[row, at]
+        left[row, at] = -np.inf
     if (least == -np.inf).any():  # then taken entries cannot be told from those left
         return np.argsort(-values, axis=-1, kind="stable")[:, :k]
     return order

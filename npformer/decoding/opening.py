@@ -30,7 +30,7 @@ class Opening(NamedTuple):
     tokens: HostArray  # (B,) or (B, n): fed first
     texts: HostArray  # (B, max_len) int64: the prompts, followed by pads to overwrite
     lengths: HostArray  # (B,) the length of each prompt
-    given: list[HostArray]  # the B input rows without trailing pads
+    inputs: list[HostArray]  # the B input rows without trailing pads
     rows: HostArray  # (B,) their indices in the whole batch
 
 
@@ -53,11 +53,11 @@ def open_texts(model: Writer, src: Array, max_len: int, bos_id: int, purpose: st
     if isinstance(model, Decoder):
         prompts = _rows("prompt", src, model.config.vocab_size, model)
         return [_open_prompts(model, prompts, rows, max_len) for rows in _together(model, prompts)]
-    given = _rows("src", src, model.config.src_vocab_size, model)
-    rows = np.arange(len(given))
+    inputs = _rows("src", src, model.config.src_vocab_size, model)
+    rows = np.arange(len(inputs))
     texts = np.full((rows.size, max_len), model.config.pad_id, dtype=np.int64)
     state = (model.start if engine is None else partial(engine.start, model))(src, room(model, max_len))
-    return [Opening(state, np.full(rows.size, bos_id), texts, np.zeros_like(rows), given, rows)]
+    return [Opening(state, np.full(rows.size, bos_id), texts, np.zeros_like(rows), inputs, rows)]
 
 
 def _open_prompts(model: Decoder, prompts: list[HostArray], rows: HostArray, max_len: int) -> Opening:
@@ -70,11 +70,11 @@ def _open_prompts(model: Decoder, prompts: list[HostArray], rows: HostArray, max
         )
     texts = np.full((rows.size, max_len), pad_id, dtype=np.int64)
     tokens = np.full((rows.size, longest), pad_id, dtype=np.int64)
-    given = [prompts[row] for row in rows]
-    for i, prompt in enumerate(given):
+    inputs = [prompts[row] for row in rows]
+    for i, prompt in enumerate(inputs):
         texts[i, : prompt.size] = tokens[i, longest - prompt.size :] = prompt
     begins = None if lengths.min() == longest else longest - lengths
-    return Opening(model.start(rows.size, max_len, begins), tokens, texts, lengths, given, rows)
+    return Opening(model.start(rows.size, max_len, begins), tokens, texts, lengths, inputs, rows)
 
 
 def _together(model: Decoder, prompts: list[HostArray]) -> list[HostArray]:

@@ -83,15 +83,15 @@ def drawn(p: HostArray, u: HostArray) -> HostArray:
     total: HostArray = np.cumsum(p, axis=-1)
     reached = total > u[:, None] * total[:, -1:]
     last = p.shape[-1] - 1 - np.argmax(p[:, ::-1] > 0, axis=-1)  # where rounding reaches nothing
-    found: HostArray = np.where(reached.any(axis=-1), np.argmax(reached, axis=-1), last)
-    return found
+    tokens: HostArray = np.where(reached.any(axis=-1), np.argmax(reached, axis=-1), last)
+    return tokens
 
 
 def _generators(seed: int, opening: Opening) -> Iterator[tuple[int, np.random.Generator]]:
     """One generator for each row, with its index; equal rows are in the same opening."""
     seen: Counter[tuple[int, ...]] = Counter()
-    for row, given in zip(opening.rows.tolist(), opening.given, strict=True):
-        tokens = tuple(given.tolist())
+    for row, ids in zip(opening.rows.tolist(), opening.inputs, strict=True):
+        tokens = tuple(ids.tolist())
         yield row, np.random.default_rng([seed, seen[tokens], *tokens])
         seen[tokens] += 1
 

@@ -39,10 +39,10 @@ def write(
 
     several is a faster version of choose for several steps, which does not call stop in between.
     """
-    found = [_continued(model, opening, choose, several, eos_id, stop) for opening in openings]
+    all_lengths = [_continued(model, opening, choose, several, eos_id, stop) for opening in openings]
     rows = np.argsort(np.concatenate([opening.rows for opening in openings]))
     texts = np.concatenate([opening.texts for opening in openings])[rows]
-    return texts[:, : max(int(lengths.max()) for lengths in found)]
+    return texts[:, : max(int(lengths.max()) for lengths in all_lengths)]
 
 
 def _continued(

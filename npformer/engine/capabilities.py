@@ -1,7 +1,7 @@
 """The capabilities of an engine: threads, records and fused kernels, each of which may be absent.
 
-``capture(function, static_arguments)`` returns a function that may be cheaper to call again. function(subject, given)
-computes arrays, or None, from ``given``: lists and tuples, nested to any depth, of host arrays and Python numbers. It
+``capture(function, static_arguments)`` returns a function that may be cheaper to call again. function(subject, inputs)
+computes arrays, or None, from ``inputs``: lists and tuples, nested to any depth, of host arrays and Python numbers. It
 may use their values only in array computations, not in Python's control flow. When captured, it receives them as
 arrays in device memory:
 
@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from npformer.backend.backend import AdamUpdate, ArenaUpdates, BeamChoice
@@ -29,9 +28,6 @@ from npformer.typing import Array
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Jobs = Sequence[Callable[[], Any]]
-
-WORTH_SHARING = 1 << 18  # numbers of an arena; for fewer, handing work to a thread costs more time than it saves
-ALIGNED = 64  # numbers: a part of an arena begins at a multiple
 
 
 class DecoderSteps(Protocol):
@@ -96,17 +92,6 @@ class Capabilities:
     def parts_of(self, numbers: int) -> int:
         """Into how many shards, one per thread, to split a batch of this many numbers, B·T·C."""
         return max(1, min(self.threads, numbers // self.least_part))
-
-    def parts(self, where: slice) -> list[slice]:
-        """The slice of an arena, split into parts for the threads; one part if it is short."""
-        length = where.stop - where.start
-        threads = self.threads if length >= WORTH_SHARING else 1
-        size = max(-(-length // threads // ALIGNED), 1) * ALIGNED
-        return [slice(start, min(start + size, where.stop)) for start in range(where.start, where.stop, size)]
-
-    def in_parts(self, work: Callable[[slice], None], where: slice) -> None:
-        """Call work on parts of the slice where, at the same time."""
-        self.in_threads([partial(work, part) for part in self.parts(where)])
 
 
 def capabilities_of(model: Any) -> Capabilities:

@@ -117,15 +117,15 @@ class Captured:
         # an unreferenced pool would keep its memory; at the end of the process all memory is freed anyway
         finalize(self, _drop_all, self._shapes, driver).atexit = False
 
-    def __call__(self, subject: Any, given: Any) -> tuple[Array | None, ...]:
+    def __call__(self, subject: Any, inputs: Any) -> tuple[Array | None, ...]:
         """The function's outputs, as new arrays. Raises DeviceMemoryError if the device's memory is too small."""
         self._forget_if_changed(self._static_arguments(subject))
-        numbers = arrays_of(given, self._dtype)
-        key = key_of(given, numbers)
+        numbers = arrays_of(inputs, self._dtype)
+        key = key_of(inputs, numbers)
         problem: str | None = ""
         for _ in range(2):
             outputs: tuple[Array | None, ...]
-            outputs, problem = attempt(self._driver, self._run, key, numbers, subject, given)
+            outputs, problem = attempt(self._driver, self._run, key, numbers, subject, inputs)
             if problem is None:
                 return outputs
             self.clear()
@@ -142,7 +142,7 @@ class Captured:
             self.clear()
             self._seen = now
 
-    def _run(self, key: Any, numbers: Sequence[HostArray], subject: Any, given: Any) -> tuple[Array | None, ...]:
+    def _run(self, key: Any, numbers: Sequence[HostArray], subject: Any, inputs: Any) -> tuple[Array | None, ...]:
         shape = self._shapes.get(key)
         if shape is None:
             if len(self._shapes) >= (self._most or MOST):
@@ -150,7 +150,7 @@ class Captured:
             shape = self._shapes[key] = _Shape(self._driver, numbers)
         self._shapes.move_to_end(key)
         shape.stage.fill(numbers)
-        work = partial(self._compute, subject, given, shape.stage)
+        work = partial(self._compute, subject, inputs, shape.stage)
         if shape.was_run and not shape.was_recorded and self.refusal is None:
             self._record(shape, work)
             shape.was_recorded = True
@@ -163,8 +163,8 @@ class Captured:
             shape.was_run = True
         return tuple(None if x is None else self._driver.fresh(x) for x in outputs)
 
-    def _compute(self, subject: Any, given: Any, stage: Stage) -> Sequence[Array | None]:
-        return self._function(subject, with_arrays(given, iter(stage.arrays)))
+    def _compute(self, subject: Any, inputs: Any, stage: Stage) -> Sequence[Array | None]:
+        return self._function(subject, with_arrays(inputs, iter(stage.arrays)))
 
     def _record(self, shape: _Shape, work: Callable[[], Any]) -> None:
         began = now()
@@ -205,8 +205,8 @@ class Uncaptured:
     def __init__(self, function: Callable[..., Any], driver: Driver) -> None:
         self._function, self._driver = function, driver
 
-    def __call__(self, subject: Any, given: Any) -> Any:
-        outputs, problem = attempt(self._driver, self._function, subject, given)
+    def __call__(self, subject: Any, inputs: Any) -> Any:
+        outputs, problem = attempt(self._driver, self._function, subject, inputs)
         if problem is None:
             return outputs
         self._driver.trim()

@@ -71,14 +71,14 @@ def search(
     eos_id: int,
 ) -> tuple[HostArray, HostArray] | None:
     """Up to count steps of the model and of the beam search in one call, as in DecoderSteps.search."""
-    found: tuple[HostArray, HostArray] | None = _several(model, tokens, state, "search", beams, count, eos_id)
-    if found is not None:
-        state.length += len(found[0])
-    return found
+    choices: tuple[HostArray, HostArray] | None = _several(model, tokens, state, "search", beams, count, eos_id)
+    if choices is not None:
+        state.length += len(choices[0])
+    return choices
 
 
 def _several(
-    model: Transformer | Decoder, tokens: Array, state: DecodeState, way: str, given: Any, count: int, eos_id: int
+    model: Transformer | Decoder, tokens: Array, state: DecodeState, way: str, arguments: Any, count: int, eos_id: int
 ) -> Any:
     """What the steps' method ``way`` returns for tokens (B,) and what it is given; None without steps."""
     steps, pad_id = _steps(model, state), model.config.pad_id
@@ -89,7 +89,7 @@ def _several(
         return None
     state.admit(tokens != pad_id)
     most = min(count, state.max_len - state.length)
-    return getattr(steps, way)(tokens, state.length, given, (eos_id, pad_id), most)
+    return getattr(steps, way)(tokens, state.length, arguments, (eos_id, pad_id), most)
 
 
 def _steps(model: Transformer | Decoder, state: DecodeState) -> Any:

@@ -71,10 +71,10 @@ def _layer_parts(layer: Any, kind: type[EncoderLayer | DecoderLayer], names: tup
     if type(layer) is not kind or type(layer.feed_forward) is not FeedForward:
         return None
     attentions = [getattr(layer, name) for name in names]
-    heads = {each.num_heads for each in attentions if _is_plain(each)}
+    heads = {one.num_heads for one in attentions if _is_plain(one)}
     if len(heads) != 1 or not all(map(_is_plain, attentions)):
         return None
-    sub_layers = [*((each, each.output) for each in attentions), (layer.feed_forward.up, layer.feed_forward.down)]
+    sub_layers = [*((one, one.output) for one in attentions), (layer.feed_forward.up, layer.feed_forward.down)]
     weights = []
     for i, (first, second) in enumerate(sub_layers):
         norm = getattr(layer, f"norm{i + 1}")
@@ -98,8 +98,8 @@ def prepared(
     None if the model has no such parts, is not static, or has other kernels.
     """
     version = version_of(model)
-    found = cache.get(model)
-    if found is None or found[0] != version:
+    entry = cache.get(model)
+    if entry is None or entry[0] != version:
         parts = parts_of(model) if is_static(model) and has_own_ops(model) else None
-        cache[model] = found = (version, None if parts is None else prepare(parts))
-    return found[1]
+        cache[model] = entry = (version, None if parts is None else prepare(parts))
+    return entry[1]

@@ -61,7 +61,7 @@ class Runner:
         # not bound methods: the reference cycle would keep the replicas' memory until garbage collection
         self.compute = capabilities_of(model).capture(_updates, _static_arguments)
 
-    def make(self, step: Step, given: list[StepInputs]) -> tuple[Array, Array | None]:
+    def make(self, step: Step, steps: list[StepInputs]) -> tuple[Array, Array | None]:
         """Run these steps, or only the first of them, and count them.
 
         Returns the loss (), or for several steps the losses (k,), and the norm () of the last gradient, if computed.
@@ -70,29 +70,29 @@ class Runner:
         try:
             with step.interrupt:
                 if capabilities_of(step.model).updates is None:
-                    return self._compute(step, given)
+                    return self._compute(step, steps)
                 with step.interrupt.firmly():  # one launch updates, too, and its Adam does not count
-                    found = self._compute(step, given)
+                    losses_and_norm = self._compute(step, steps)
                     if optimizer.t == before:
-                        optimizer.t += len(given)
-                return found
+                        optimizer.t += len(steps)
+                return losses_and_norm
         except DeviceMemoryError as error:
             if optimizer.t != before:
                 raise MemoryError(f"{error}; an update was begun and not finished: this model is of no use") from None
-            raise DeviceMemoryError(f"{error}. {self._what_fits(step, given)}") from None
+            raise DeviceMemoryError(f"{error}. {self._what_fits(step, steps)}") from None
 
-    def _compute(self, step: Step, given: list[StepInputs]) -> tuple[Array, Array | None]:
+    def _compute(self, step: Step, steps: list[StepInputs]) -> tuple[Array, Array | None]:
         """The steps, captured if the backend can."""
         self.shards.look()
         compute: Any = self.compute if self.shards.may_record else _updates
-        found: tuple[Array, Array | None] = compute((self, step), given)
-        return found
+        losses_and_norm: tuple[Array, Array | None] = compute((self, step), steps)
+        return losses_and_norm
 
-    def _what_fits(self, step: Step, given: list[StepInputs]) -> str:
+    def _what_fits(self, step: Step, steps: list[StepInputs]) -> str:
         """Advice for the error, found by trying fewer and fewer rows without an update."""
-        if len(given) > 1:
-            return f"Make fewer than {len(given)} steps at once"
-        _, _, shares, inputs, targets = given[0]
+        if len(steps) > 1:
+            return f"Make fewer than {len(steps)} steps at once"
+        _, _, shares, inputs, targets = steps[0]
         size = targets.shape[0]
         rows = max(parts[-1][0].stop - parts[0][0].start for parts in shares) // 2
         while rows >= 1:
@@ -111,9 +111,9 @@ class Runner:
         return "Not even one sequence of this batch fits: make the model smaller, or its sequences shorter"
 
 
-def _static_arguments(subject: tuple[Runner, Step]) -> tuple[Any, ...]:
+def _static_arguments(subject: tuple[Runner, Step]) -> Settings:
     """The static arguments of a record of a step."""
-    return subject[1].settings().static_arguments
+    return subject[1].settings()
 
 
 def _updates(subject: tuple[Runner, Step], steps: list[StepInputs]) -> tuple[Array, Array | None]:
@@ -121,22 +121,22 @@ def _updates(subject: tuple[Runner, Step], steps: list[StepInputs]) -> tuple[Arr
     if len(steps) == 1:
         return _update(subject, steps[0])
     losses, norm = subject[1].model.backend.zeros((len(steps),)), None
-    for i, given in enumerate(steps):
-        losses[i], norm = _update(subject, given)
+    for i, inputs in enumerate(steps):
+        losses[i], norm = _update(subject, inputs)
     return losses, norm
 
 
-def _update(subject: tuple[Runner, Step], given: StepInputs) -> tuple[Array, Array | None]:
+def _update(subject: tuple[Runner, Step], inputs: StepInputs) -> tuple[Array, Array | None]:
     seen: list[Statistics] = []
-    (loss,) = _loss(subject, given, seen)
-    return loss, subject[1].update(given.rates, seen)
+    (loss,) = _loss(subject, inputs, seen)
+    return loss, subject[1].update(inputs.rates, seen)
 
 
-def _loss(subject: tuple[Runner, Step], given: StepInputs, seen: list[Statistics] | None = None) -> tuple[Array]:
+def _loss(subject: tuple[Runner, Step], inputs: StepInputs, seen: list[Statistics] | None = None) -> tuple[Array]:
     """The loss () of a batch; its gradient is in the arena. BatchNorm statistics are appended to seen, if given."""
     runner, step = subject
     step.model.arena.zero_grad()
     losses, settings = [], step.settings()
-    for shards in shards_of(given, step.model.backend):
+    for shards in shards_of(inputs, step.model.backend):
         losses += runner.shards.backpropagate(settings, shards, seen)
     return (sum(losses[1:], start=losses[0]),)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from npformer.engine.capabilities import capabilities_of
 from npformer.engine.replica import Replicas
@@ -35,7 +35,7 @@ class Shards:
         self.replicas = Replicas(model)
         self._backpropagate = backpropagate
         self._models = [model]
-        self._settings = Settings(0, 0.0, -1, ())
+        self._settings: Settings  # of the step that is being made
         self._version = -1
         # not bound methods: the reference cycle would keep the replicas' memory until garbage collection
         self.computes = [
@@ -88,6 +88,6 @@ def _compute(thread: int, shards: Shards, shard: Shard) -> tuple[Array]:
     return (shards._backpropagate(shards._models[thread], shards._settings, shard, None),)
 
 
-def _static_arguments(shards: Shards) -> tuple[Any, ...]:
+def _static_arguments(shards: Shards) -> Settings:
     """The static arguments of a record of a shard."""
-    return shards._settings.static_arguments
+    return shards._settings

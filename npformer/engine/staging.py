@@ -17,53 +17,53 @@ from npformer.typing import Array, HostArray
 ALIGNMENT = 256  # bytes: each array starts at a multiple of it
 
 
-def arrays_of(given: Any, dtype: str) -> list[HostArray]:
-    """The numbers among given's leaves, in order, with their dtypes on the device."""
-    if isinstance(given, np.ndarray):
-        return [given]
-    if isinstance(given, bool | np.bool_):
-        raise ConfigError(f"given: expected numbers, arrays, slices, lists or tuples, got the truth value {given}")
-    if isinstance(given, int | np.integer):
-        return [np.asarray(int(given), dtype=np.uint64)]
-    if isinstance(given, float | np.floating):
-        return [np.asarray(given, dtype=dtype)]
-    if _is_vector(given):
-        return [np.asarray(given, dtype=np.float64)]
-    if isinstance(given, list | tuple):
-        return [array for part in given for array in arrays_of(part, dtype)]
-    if isinstance(given, slice | str):
+def arrays_of(inputs: Any, dtype: str) -> list[HostArray]:
+    """The numbers among the inputs' leaves, in order, with their dtypes on the device."""
+    if isinstance(inputs, np.ndarray):
+        return [inputs]
+    if isinstance(inputs, bool | np.bool_):
+        raise ConfigError(f"inputs: expected numbers, arrays, slices, lists or tuples, got the truth value {inputs}")
+    if isinstance(inputs, int | np.integer):
+        return [np.asarray(int(inputs), dtype=np.uint64)]
+    if isinstance(inputs, float | np.floating):
+        return [np.asarray(inputs, dtype=dtype)]
+    if _is_vector(inputs):
+        return [np.asarray(inputs, dtype=np.float64)]
+    if isinstance(inputs, list | tuple):
+        return [array for part in inputs for array in arrays_of(part, dtype)]
+    if isinstance(inputs, slice | str):
         return []
-    raise ConfigError(f"given: expected numbers, arrays, slices, lists or tuples, got {type(given).__name__}")
+    raise ConfigError(f"inputs: expected numbers, arrays, slices, lists or tuples, got {type(inputs).__name__}")
 
 
-def with_arrays(given: Any, arrays: Iterator[Array]) -> Any:
-    """given, with each leaf that is a number replaced by the next of arrays."""
-    if isinstance(given, slice | str):
-        return given
-    if isinstance(given, list) or (isinstance(given, tuple) and not _is_vector(given)):
-        parts = [with_arrays(part, arrays) for part in given]
-        return type(given)(*parts) if hasattr(given, "_fields") else type(given)(parts)
+def with_arrays(inputs: Any, arrays: Iterator[Array]) -> Any:
+    """The inputs, with each leaf that is a number replaced by the next of arrays."""
+    if isinstance(inputs, slice | str):
+        return inputs
+    if isinstance(inputs, list) or (isinstance(inputs, tuple) and not _is_vector(inputs)):
+        parts = [with_arrays(part, arrays) for part in inputs]
+        return type(inputs)(*parts) if hasattr(inputs, "_fields") else type(inputs)(parts)
     return next(arrays)
 
 
-def key_of(given: Any, numbers: Sequence[HostArray]) -> Any:
+def key_of(inputs: Any, numbers: Sequence[HostArray]) -> Any:
     """The key of a record: equal for inputs with the same tree, slices, strings, shapes and dtypes."""
-    return _tree(given), tuple((array.shape, array.dtype.char) for array in numbers)
+    return _tree(inputs), tuple((array.shape, array.dtype.char) for array in numbers)
 
 
-def _tree(given: Any) -> Any:
-    if isinstance(given, slice):
-        return ("slice", given.start, given.stop, given.step)
-    if isinstance(given, str):
-        return given
-    if isinstance(given, list) or (isinstance(given, tuple) and not _is_vector(given)):
-        return tuple(map(_tree, given))
+def _tree(inputs: Any) -> Any:
+    if isinstance(inputs, slice):
+        return ("slice", inputs.start, inputs.stop, inputs.step)
+    if isinstance(inputs, str):
+        return inputs
+    if isinstance(inputs, list) or (isinstance(inputs, tuple) and not _is_vector(inputs)):
+        return tuple(map(_tree, inputs))
     return None
 
 
-def _is_vector(given: Any) -> bool:
+def _is_vector(x: Any) -> bool:
     """Whether this is a tuple of numbers."""
-    return isinstance(given, tuple) and bool(given) and all(isinstance(x, int | float | np.number) for x in given)
+    return isinstance(x, tuple) and bool(x) and all(isinstance(number, int | float | np.number) for number in x)
 
 
 def places(like: Sequence[HostArray]) -> tuple[list[int], int]:

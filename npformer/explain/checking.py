@@ -54,8 +54,8 @@ def random_checks(count: int, seed: int = 0) -> Iterator[Checked]:
             setting = case_setting(cases[int(rng.integers(len(cases)))])
         with session(setting) as opened:
             at = _random_place(opened, rng)
-            found = explanation(opened, at)
-        yield Checked(setting.name, at, found.value.analytic, tuple(problems(found)))
+            explained = explanation(opened, at)
+        yield Checked(setting.name, at, explained.value.analytic, tuple(problems(explained)))
 
 
 def _wide_setting(seed: int, number: int) -> Setting:
@@ -64,25 +64,27 @@ def _wide_setting(seed: int, number: int) -> Setting:
     return next(setting for setting in drawn if setting.target.config.d_model > 2)
 
 
-def problems(found: Explanation) -> Iterator[str]:
+def problems(explained: Explanation) -> Iterator[str]:
     """What does not hold of an explanation.
 
     The largest term is that of the number's own sum: a token's or a way's part is itself a sum of such terms, and
     rounded like them.
     """
-    value = found.value.analytic
-    if found.value.verdict != RIGHT:
-        yield f"gradcheck's verdict is {found.value.verdict}"
-    for name, sums in (("terms", found.terms), ("why", found.why), *(("up", step) for step in found.up)):
+    value = explained.value.analytic
+    if explained.value.verdict != RIGHT:
+        yield f"gradcheck's verdict is {explained.value.verdict}"
+    for name, sums in (("terms", explained.terms), ("why", explained.why), *(("up", step) for step in explained.up)):
         if sums is not None and not sums.begins:
             yield from _apart(f"{name}: {sums.name}", sums.value, _products(sums))
-    largest = max(map(abs, _products(found.terms)), default=0.0)
-    yield from _apart("tokens", value, [each.value for each in found.tokens], largest)
-    yield from _apart("paths", value, [*(way.value for way in found.paths.ways), found.paths.remainder], largest)
-    for each in found.paths.sums:
+    largest = max(map(abs, _products(explained.terms)), default=0.0)
+    yield from _apart("tokens", value, [each.value for each in explained.tokens], largest)
+    yield from _apart(
+        "paths", value, [*(way.value for way in explained.paths.ways), explained.paths.remainder], largest
+    )
+    for each in explained.paths.sums:
         yield from _apart(f"the sum of {each.name}", value, [each.through, each.past, each.elsewhere], largest)
-    if not found.means.falls_fourfold:
-        yield f"the error of the prediction does not fall fourfold: {found.means}"
+    if not explained.means.falls_fourfold:
+        yield f"the error of the prediction does not fall fourfold: {explained.means}"
 
 
 def _products(sums: Sums) -> list[float]:

@@ -112,13 +112,13 @@ def explanation(session: Session, at: str, up: Sequence[str] = ()) -> Explanatio
 
 def tokens(session: Session, place: Place) -> tuple[Share, ...]:
     """The part of the number from each token's loss: backward with one token's gradient of the output at a time."""
-    found = []
+    shares = []
     for part, y in enumerate(session.output):
         for index in np.ndindex(np.shape(y)[:-1]):
             gradients = session.run(upstream=_only(session.upstream, part, index))
             value = place.gradient(session, gradients)
-            found.append(Share(_predicted(session, index), value))
-    return tuple(found)
+            shares.append(Share(_predicted(session, index), value))
+    return tuple(shares)
 
 
 def _only(dy: tuple[HostArray, ...], part: int, index: tuple[int, ...]) -> tuple[HostArray, ...]:
@@ -149,8 +149,8 @@ class _Reader:
 
     def terms(self, place: Place, value: float) -> Sums:
         """The products of the place's own gradient."""
-        own = [self._own_code(call, part) for call, part in self.graph.outside(place) if part]
-        return self._sums("the number", value, map(self.graph.made, self.graph.arrivals(place)), own, value != 0)
+        own_groups = [self._own_code(call, part) for call, part in self.graph.outside(place) if part]
+        return self._sums("the number", value, map(self.graph.made, self.graph.arrivals(place)), own_groups, value != 0)
 
     def _own_code(self, call: Call, part: float) -> Group:
         """What a layer's own code adds to a parameter, without an operation: one product, whose parts are not seen."""
@@ -187,10 +187,10 @@ class _Reader:
         )
 
     def _sums(
-        self, name: str, value: float, made: Iterable[Made], own: Sequence[Group] = (), may_begin: bool = True
+        self, name: str, value: float, made: Iterable[Made], own_groups: Sequence[Group] = (), may_begin: bool = True
     ) -> Sums:
         spots: dict[str, tuple[Call, Spot]] = {}
-        groups = (*(self._group(each, spots) for each in made), *own)
+        groups = (*(self._group(each, spots) for each in made), *own_groups)
         return Sums(name, value, groups, may_begin and not groups, spots)
 
     def _group(self, made: Made, spots: dict[str, tuple[Call, Spot]]) -> Group:
@@ -215,10 +215,10 @@ class _Reader:
         return Product(place, sign + "·".join(texts), factors, value, up, zero)
 
 
-def to_dict(found: Explanation) -> dict[str, Any]:
+def to_dict(explained: Explanation) -> dict[str, Any]:
     """For JSON: every section, with all products, ways and tokens."""
-    told: dict[str, Any] = as_json(found)
-    return {"format": "npformer-explanation", "version": 1} | told | {"paths": _paths(found.paths)}
+    told: dict[str, Any] = as_json(explained)
+    return {"format": "npformer-explanation", "version": 1} | told | {"paths": _paths(explained.paths)}
 
 
 def _paths(paths: Paths) -> dict[str, Any]:

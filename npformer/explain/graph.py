@@ -65,7 +65,7 @@ class Graph:
 
     def uses(self, place: Place) -> list[Source]:
         """Every use of a parameter: the operations that add to its gradient, with the entry of theirs."""
-        found = []
+        uses = []
         for call in self.session.backward_order:
             seen = self.session.call_seen(call)
             if place.name not in seen.added:
@@ -75,8 +75,8 @@ class Graph:
                 for part in parts:
                     if part.parameter == place.name and inputs[number] in names:
                         index = index_in(place.index, part.columns, part.transposed)
-                        found.append(Source(call, names.index(inputs[number]), index))
-        return found
+                        uses.append(Source(call, names.index(inputs[number]), index))
+        return uses
 
     def outside(self, place: Place) -> list[tuple[Call, float]]:
         """What layers' own code adds to a parameter's gradient, beside the operations they call."""
@@ -90,20 +90,20 @@ class Graph:
         """The line and the products of an entry of a returned gradient."""
         try:
             run = self.run(source.call)
-            found = expand(returned(run, run.root, source.gradient, source.at))
+            expansion = expand(returned(run, run.root, source.gradient, source.at))
         except CannotExpand:
             return Made(source.call, None, tuple(self._by_upstream(source)), source.coefficient)
-        return Made(source.call, found.line, found.terms, source.coefficient)
+        return Made(source.call, expansion.line, expansion.terms, source.coefficient)
 
     def follow(self, call: Call, spot: Spot) -> list[Made]:
         """How a number inside a call's backward is made; in several ways where gradients were added."""
         try:
-            found = expand(spot)
+            expansion = expand(spot)
         except CannotExpand:
             return []
-        if found.outside is None:
-            return [Made(call, found.line, found.terms)]
-        return list(map(self.made, self.sources(call, found.outside, found.spot.index)))
+        if expansion.outside is None:
+            return [Made(call, expansion.line, expansion.terms)]
+        return list(map(self.made, self.sources(call, expansion.outside, expansion.spot.index)))
 
     def arrivals(self, place: Place) -> list[Source]:
         """The entries of returned gradients of which a place's gradient is the sum."""
@@ -121,16 +121,16 @@ class Graph:
     def sources(self, call: Call, part: int, index: Index, leaving: bool = False) -> list[Source]:
         """Where an entry of an upstream gradient comes from; leaving: of what the call returned instead."""
         marks = _Marks(self.session, call, part, index, leaving)
-        return list(marks.found(0, marks.count))
+        return list(marks.between(0, marks.count))
 
     def _by_upstream(self, source: Source) -> Iterator[Term]:
         """Products with each entry of the upstream gradient: the pair's own backward, one entry at a time."""
         call, run = source.call, self.run(source.call)
         dy = self.session.call_seen(call).upstream
         names = gradient_names(call.target, 99)
-        found = terms_of(call.target, call.cache, dy, names[source.gradient], source.at)
+        parts = terms_of(call.target, call.cache, dy, names[source.gradient], source.at)
         upstream = ast.parse(next(iter(run.root.arguments)), mode="eval").body
-        for part, (values, whole) in enumerate(zip(found, as_tuple(dy), strict=True)):
+        for part, (values, whole) in enumerate(zip(parts, as_tuple(dy), strict=True)):
             for index in (tuple(map(int, each)) for each in np.argwhere(values)):
                 value = float(np.asarray(whole)[index])
                 spot = Spot(run, run.root, 0, upstream, index, part if isinstance(dy, tuple) else None)
@@ -174,7 +174,7 @@ class _Marks(Watch):
                     self.starts[call.number, number] = self.count
                     self.count += np.size(gradient)
 
-    def found(self, first: int, end: int) -> Iterator[Source]:
+    def between(self, first: int, end: int) -> Iterator[Source]:
         """The sources with marks from first to end − 1."""
         if end <= first:
             return
@@ -186,8 +186,8 @@ class _Marks(Watch):
             yield self._source(first + mark, sums[0])
         elif end - first > 1:
             middle = (first + end) // 2
-            yield from self.found(first, middle)
-            yield from self.found(middle, end)
+            yield from self.between(first, middle)
+            yield from self.between(middle, end)
 
     def _sum(self, first: int, end: int, power: int) -> float:
         self.within, self.power, self.seen = (first, end), power, 0.0
@@ -224,8 +224,8 @@ class _Marks(Watch):
         if start is None or start >= end or start + np.size(gradient) <= first:
             return gradient
         marks = start + np.arange(np.size(gradient)).reshape(np.shape(gradient))
-        own = (marks >= first) & (marks < end)
-        return gradient + 1j * np.where(own, (marks - first).astype(float) ** self.power, 0.0)
+        in_range = (marks >= first) & (marks < end)
+        return gradient + 1j * np.where(in_range, (marks - first).astype(float) ** self.power, 0.0)
 
     def _read(self, x: Any) -> None:
         part = as_tuple(x)[self.part]

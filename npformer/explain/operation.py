@@ -39,9 +39,9 @@ class _Readable(Sizes):
 
     def visible(self, *shape: int, least: int = 0) -> Any:
         """All but the last."""
-        found = np.ones(shape, dtype=bool)
-        found[..., -1] = False
-        return found
+        mask = np.ones(shape, dtype=bool)
+        mask[..., -1] = False
+        return mask
 
     def draw(self) -> Draw | None:
         return None
@@ -52,8 +52,8 @@ class _Readable(Sizes):
 
 def sample_inputs(name: str) -> tuple[Any, ...]:
     """The sample's inputs of an operation."""
-    found: tuple[Any, ...] = getattr(op_samples, name)(_Readable())
-    return found
+    inputs: tuple[Any, ...] = getattr(op_samples, name)(_Readable())
+    return inputs
 
 
 def explained_operation(name: str) -> OperationStory:
@@ -88,5 +88,5 @@ def explained_operation(name: str) -> OperationStory:
 
 def _one_decimal(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
     """Numbers with one decimal, none of them 0."""
-    found = np.round(rng.normal(size=shape), 1)
-    return np.where(found == 0, 0.5, found)
+    numbers = np.round(rng.normal(size=shape), 1)
+    return np.where(numbers == 0, 0.5, numbers)

@@ -130,10 +130,10 @@ class _Page:
 
     def entry(self, entry: Entry, depth: int) -> Iterator[str]:
         """One number as the sum of its products."""
-        said = " + ".join(product.text for product in entry.products).replace("+ −", "− ")
+        sums = " + ".join(product.text for product in entry.products).replace("+ −", "− ")
         numbers = " + ".join(map(_product, entry.products))
         total = sum(product.value for product in entry.products)
-        yield from self.wrapped(f"so {entry.name} = {said}", depth, 4)
+        yield from self.wrapped(f"so {entry.name} = {sums}", depth, 4)
         yield from self.wrapped(f"= {numbers} = {total:.4g}".replace("+ −", "− "), depth + 4, 2)
 
     def value(self, name: str, x: Any, depth: int) -> Iterator[str]:

@@ -38,10 +38,10 @@ def upstream_part(spot: Spot) -> int | None:
     """Of which of the pair's upstream gradients a settled spot is an entry: 0 if there is one; None: of none."""
     if spot.caller is not None or not isinstance(spot.node, ast.Name):
         return None
-    first, found = next(iter(spot.frame.arguments)), _assigned(spot.frame, spot.step, spot.name)
-    if found is None:
+    first, assignment = next(iter(spot.frame.arguments)), _assigned(spot.frame, spot.step, spot.name)
+    if assignment is None:
         return 0 if spot.name == first else None
-    _, node, part = found
+    _, node, part = assignment
     return part if isinstance(node, ast.Name) and node.id == first else None
 
 
@@ -58,8 +58,8 @@ def _roots(node: ast.AST, numbers: bool = False) -> set[str]:
         return set()
     if numbers and isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _OF_SHAPES:
         return set()
-    own = {node.id} if isinstance(node, ast.Name) else set()
-    return own.union(*(_roots(inner, numbers) for inner in ast.iter_child_nodes(node)))
+    roots = {node.id} if isinstance(node, ast.Name) else set()
+    return roots.union(*(_roots(inner, numbers) for inner in ast.iter_child_nodes(node)))
 
 
 def _definition(spot: Spot) -> Spot | None:
@@ -68,9 +68,9 @@ def _definition(spot: Spot) -> Spot | None:
         return spot.of(spot.node.elts[spot.part], spot.index)
     if not isinstance(spot.node, ast.Name):
         return None
-    found = _assigned(spot.frame, spot.step, spot.node.id)
-    if found is not None:
-        step, node, part = found
+    assignment = _assigned(spot.frame, spot.step, spot.node.id)
+    if assignment is not None:
+        step, node, part = assignment
         if part is not None and isinstance(node, ast.Tuple):
             node, part = node.elts[part], None
         if part is not None and spot.part is not None:
@@ -107,13 +107,13 @@ def _part_of(target: ast.expr | None, name: str) -> int | None:
 
 def _argument(spot: Spot) -> Spot | None:
     """The caller's expression for an argument."""
-    found = call_of(spot.run, spot.frame) if spot.name in spot.frame.arguments else None
-    if found is None:
+    place_and_call = call_of(spot.run, spot.frame) if spot.name in spot.frame.arguments else None
+    if place_and_call is None:
         return None
-    at, call = found
+    at, call = place_and_call
     place = list(spot.frame.arguments).index(spot.name)
-    given = dict(enumerate(call.args)) | {each.arg: each.value for each in call.keywords}
-    node = given.get(place, given.get(spot.name))
+    arguments = dict(enumerate(call.args)) | {each.arg: each.value for each in call.keywords}
+    node = arguments.get(place, arguments.get(spot.name))
     return None if node is None else replace(at, node=node, index=spot.index, part=spot.part)
 
 
@@ -171,12 +171,12 @@ def _renamed(spot: Spot) -> Spot | None:
     """The array of which a name is only a move, or which the caller calls by another name."""
     if not isinstance(spot.node, ast.Name) or spot.part is not None:
         return None
-    found = _definition(spot)
-    if found is None:
+    definition = _definition(spot)
+    if definition is None:
         return None
-    if found.frame is not spot.frame:
-        return found if isinstance(found.node, ast.Name) else None
-    return found if found.part is None and _through_move(found) is not None else None
+    if definition.frame is not spot.frame:
+        return definition if isinstance(definition.node, ast.Name) else None
+    return definition if definition.part is None and _through_move(definition) is not None else None
 
 
 def depends(spot: Spot) -> bool:
@@ -197,8 +197,8 @@ def _defined_with(spot: Spot) -> bool:
             case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append"), args=[added])):
                 if name == spot.name and depends(Spot(spot.run, spot.frame, number, added, ())):
                     return True
-    found = _assigned(spot.frame, spot.step, spot.name)
-    if found is not None:
-        return depends(Spot(spot.run, spot.frame, found[0], found[1], ()))
+    assignment = _assigned(spot.frame, spot.step, spot.name)
+    if assignment is not None:
+        return depends(Spot(spot.run, spot.frame, assignment[0], assignment[1], ()))
     argument = _argument(spot)
     return argument is not None and depends(argument)

@@ -71,7 +71,7 @@ class _Gates(Watch):
     """Closes branches of sums, and sends a gradient on from one of them. Sums are known by their calls' numbers."""
 
     open_at: dict[int, tuple[float, float]]  # which of (past, through) pass; of other sums both do
-    given: dict[int, Any] = field(default_factory=dict)  # what a sum gets in place of its upstream gradient
+    replaced: dict[int, Any] = field(default_factory=dict)  # what a sum gets in place of its upstream gradient
     stops: Container[int] = ()  # the sums that get nothing of what comes to them, which is kept:
     arrived: dict[int, Any] = field(default_factory=dict)
 
@@ -79,10 +79,10 @@ class _Gates(Watch):
         """Keep what came to a sum; the one that sends gets what it is to send."""
         if call is None:
             return dy
-        if call.number in self.stops and call.number not in self.given:
+        if call.number in self.stops and call.number not in self.replaced:
             self.arrived[call.number] = dy
             return _zeros(dy)
-        return self.given.get(call.number, dy)
+        return self.replaced.get(call.number, dy)
 
     def leaving(self, call: Call | None, dy: Any, gradients: Any, into: Any) -> Any:
         """Set the closed branches to 0."""
@@ -107,7 +107,7 @@ def paths(session: Session, place: Place, number: float) -> Paths:
 
 def _sums(session: Session, place: Place, number: float) -> tuple[Sum, ...]:
     """The sums on the way from the loss to the place, the one nearest to the loss first."""
-    found = []
+    sums = []
     for call in session.backward_order:
         if call.operation not in SUMS:
             continue
@@ -118,8 +118,8 @@ def _sums(session: Session, place: Place, number: float) -> tuple[Sum, ...]:
         if not (elsewhere == no_past == no_through == number):
             through, past = no_past - elsewhere, no_through - elsewhere
             name = next(each.name for each in session.recording.residuals if each.call is call)
-            found.append(Sum(call, name, through, past, elsewhere))
-    return tuple(found)
+            sums.append(Sum(call, name, through, past, elsewhere))
+    return tuple(sums)
 
 
 class _Walk:
@@ -169,7 +169,7 @@ class _Walk:
 
     def _run(self, watch: _Gates) -> tuple[float, dict[int, Any]]:
         """What ends at the place, and what reaches the sums that stop it; from the loss, if no gradient is given."""
-        gradients = self.session.run(watch, _zeros(self.session.upstream) if watch.given else None)
+        gradients = self.session.run(watch, _zeros(self.session.upstream) if watch.replaced else None)
         self.runs += 1
         nonzero = {
             n: dy for n, dy in watch.arrived.items() if any(part is not None and np.any(part) for part in as_tuple(dy))
@@ -192,7 +192,7 @@ class _Walk:
     def _send(self, number: int, branch: int, dy: Any) -> tuple[float, dict[int, Any]]:
         """Send a gradient on from a sum, into one branch: what ends at the place, and what reaches other sums."""
         watch = self._gates()
-        watch.open_at[number], watch.given[number] = _OPEN[branch], dy
+        watch.open_at[number], watch.replaced[number] = _OPEN[branch], dy
         return self._run(watch)
 
     def _carried(self, number: int, dy: Any) -> float:

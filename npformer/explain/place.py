@@ -76,13 +76,13 @@ def float_place(call: Call, part: int) -> int:
 
 def names_of_calls(session: Session) -> dict[str, Call]:
     """Every call under its name: the layer's or operation's, #2 for its second call."""
-    found: dict[str, Call] = {}
+    by_name: dict[str, Call] = {}
     counts: Counter[str] = Counter()
     for call in session.calls:
         name = shown_name(call)
         counts[name] += 1
-        found[name if counts[name] == 1 else f"{name}#{counts[name]}"] = call
-    return found
+        by_name[name if counts[name] == 1 else f"{name}#{counts[name]}"] = call
+    return by_name
 
 
 def find(session: Session, text: str) -> Place:

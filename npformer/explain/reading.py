@@ -130,14 +130,14 @@ class Reader:
 
     def _returned(self, frame: Frame, step: Step) -> dict[str, Any]:
         """What a return gives, by name where that is known."""
-        found = as_tuple(frame.returned)
+        parts = as_tuple(frame.returned)
         if frame is self.run.root and self.returned:
-            return dict(zip(self.returned, found, strict=True))
+            return dict(zip(self.returned, parts, strict=True))
         if frame.function.name.endswith("_forward"):
-            return {} if _names_first(step) else {"y": found[0]}
+            return {} if _names_first(step) else {"y": parts[0]}
         if frame.function.name.endswith("_backward"):
             names = _returned_names(frame)
-            return {name: x for name, x in zip(names, found, strict=False) if _is_shown(x)}
+            return {name: x for name, x in zip(names, parts, strict=False) if _is_shown(x)}
         return {}
 
     def _entry(self, frame: Frame, number: int, step: Step) -> Entry | None:
@@ -150,12 +150,12 @@ class Reader:
                 continue
             index = _telling(value)
             try:
-                found = expand(Spot(self.run, frame, number, node, index))
+                expansion = expand(Spot(self.run, frame, number, node, index))
             except CannotExpand:
                 continue
-            if found.line.number == step.line and _is_readable(found):
+            if expansion.line.number == step.line and _is_readable(expansion):
                 named = f"{name}[{','.join(map(str, index))}]" if index else name
-                return Entry(named, tuple(map(_product, found.terms)))
+                return Entry(named, tuple(map(_product, expansion.terms)))
         return None
 
 
@@ -215,10 +215,10 @@ def _unpacked(step: Step) -> tuple[str, ...]:
     return ()
 
 
-def _is_readable(found: Expansion) -> bool:
+def _is_readable(expansion: Expansion) -> bool:
     """Whether its products say something: they are few, and no factor is a whole expression without a name."""
-    factors = [factor for term in found.terms for factor in term.factors]
-    if found.outside is not None or not 0 < len(found.terms) <= 12 or any(len(f.text) > 40 for f in factors):
+    factors = [factor for term in expansion.terms for factor in term.factors]
+    if expansion.outside is not None or not 0 < len(expansion.terms) <= 12 or any(len(f.text) > 40 for f in factors):
         return False
     return len(factors) > 1
 

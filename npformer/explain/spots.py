@@ -81,8 +81,8 @@ class Spot:
         """The value of the whole expression at this step."""
         scope = self.frame.globals | self.frame.steps[self.step].before
         code = compile(ast.Expression(self.node), self.frame.function.path, "eval")
-        found = eval(code, scope)  # a line of the pair itself, which has just run
-        return found if self.part is None else found[self.part]
+        value = eval(code, scope)  # a line of the pair itself, which has just run
+        return value if self.part is None else value[self.part]
 
     def value(self) -> float:
         """The number itself."""
@@ -102,8 +102,8 @@ def called(spot: Spot) -> Frame | None:
     """The frame of the call that an expression is; None if it is no call, or of no kept function, or one of several."""
     calls = spot.frame.steps[spot.step].inside
     code = getattr(_function(spot), "__code__", None) if calls else None
-    found = [each for each in calls if each.function.code is code]
-    return found[0] if len(found) == 1 else None
+    called_here = [each for each in calls if each.function.code is code]
+    return called_here[0] if len(called_here) == 1 else None
 
 
 def function_of(spot: Spot) -> str:
@@ -133,5 +133,5 @@ def call_of(run: Run, frame: Frame) -> tuple[Spot, ast.Call] | None:
 
 def within(shape: tuple[int, ...], index: Index) -> Index:
     """The index of the number of an array of this shape that is broadcast to an index."""
-    own = index[len(index) - len(shape) :] if shape else ()
-    return tuple(0 if size == 1 else i for size, i in zip(shape, own, strict=True))
+    last = index[len(index) - len(shape) :] if shape else ()
+    return tuple(0 if size == 1 else i for size, i in zip(shape, last, strict=True))

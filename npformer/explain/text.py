@@ -19,20 +19,20 @@ MOST_LINES = 6
 _FULL, _EMPTY = "█", "▒"
 
 
-def lines(found: Explanation, width: int = 100, symbols: bool = True) -> Iterator[str]:
+def lines(explained: Explanation, width: int = 100, symbols: bool = True) -> Iterator[str]:
     """The sections, one after the other. symbols False: the bars are drawn in ASCII."""
     page = _Page(max(NARROWEST, min(width, WIDEST)), symbols)
-    yield from page.title(found)
-    yield from page.wrapped("what", found.what)
-    yield from page.sums("terms", found.terms)
-    if found.why is not None and not any(step.name == found.why.name for step in found.up):
-        yield from page.sums("why", found.why)
-    for step in found.up:
+    yield from page.title(explained)
+    yield from page.wrapped("what", explained.what)
+    yield from page.sums("terms", explained.terms)
+    if explained.why is not None and not any(step.name == explained.why.name for step in explained.up):
+        yield from page.sums("why", explained.why)
+    for step in explained.up:
         yield from page.sums("up", step)
-    yield from page.paths(found.paths, found.value.analytic)
-    yield from page.tokens(found)
-    yield from page.means(found)
-    yield from page.following(found)
+    yield from page.paths(explained.paths, explained.value.analytic)
+    yield from page.tokens(explained)
+    yield from page.means(explained)
+    yield from page.following(explained)
 
 
 class _Page:
@@ -42,17 +42,17 @@ class _Page:
         self.width = width
         self.bars = (_FULL, _EMPTY) if symbols else ("#", "=")
 
-    def title(self, found: Explanation) -> Iterator[str]:
+    def title(self, explained: Explanation) -> Iterator[str]:
         """The number, its witnesses and the verdict."""
-        value = found.value
+        value = explained.value
         cells = [
             f"dL/dw = {number(value.analytic)}",
             f"complex step {number(value.by_complex)}",
             f"central difference {number(value.by_central)}",
             value.verdict + (f" ({value.note})" if value.note else ""),
-            f"L = {found.loss:.6g}",
+            f"L = {explained.loss:.6g}",
         ]
-        yield from textwrap.wrap(f"w = {visible(found.at)}  in {visible(found.name)}", self.width)
+        yield from textwrap.wrap(f"w = {visible(explained.at)}  in {visible(explained.name)}", self.width)
         yield from _flowing(cells, self.width)
 
     def wrapped(self, name: str, text: str, indent: int = 0) -> Iterator[str]:
@@ -123,9 +123,9 @@ class _Page:
                 "", f"    {number(paths.remainder)} ({share(paths.remainder, value)})  not looked at"
             )
 
-    def tokens(self, found: Explanation) -> Iterator[str]:
+    def tokens(self, explained: Explanation) -> Iterator[str]:
         """The parts of the number by the token whose loss they come from."""
-        parts = sorted(found.tokens, key=lambda each: -abs(each.value))
+        parts = sorted(explained.tokens, key=lambda each: -abs(each.value))
         shown = [each for each in parts if each.value != 0][:8]
         text = ", ".join(f"{each.name} {number(each.value)}" for each in shown)
         left = [each for each in parts if each.value != 0][8:]
@@ -137,20 +137,20 @@ class _Page:
             "tokens", f"from the loss at {text}" if shown else "no token's loss reaches this number"
         )
 
-    def means(self, found: Explanation) -> Iterator[str]:
+    def means(self, explained: Explanation) -> Iterator[str]:
         """What the number predicts, and what happens."""
-        whole, half, _ = found.means
+        whole, half, _ = explained.means
         yield from self.wrapped(
             "means",
             f"{whole.step:+.3g} here changes L by about {whole.predicted:+.4e} (measured {whole.measured:+.4e}); "
             f"half the step: {half.predicted:+.4e} (measured {half.measured:+.4e})",
         )
 
-    def following(self, found: Explanation) -> Iterator[str]:
+    def following(self, explained: Explanation) -> Iterator[str]:
         """What to type next."""
-        sums = found.up[-1] if found.up else found.why or found.terms
+        sums = explained.up[-1] if explained.up else explained.why or explained.terms
         products = sorted((each for group in sums.groups for each in group.sorted), key=lambda each: -abs(each.value))
-        ups = [*found.asked, *(each.up for each in products[:1])]
+        ups = [*explained.asked, *(each.up for each in products[:1])]
         first = [" ".join(f"--up {shell_words(up)}" for up in ups)] if products and products[0].up else []
         yield from self.wrapped("next", "   ".join([*first, "--html page.html", "--json"]))
 

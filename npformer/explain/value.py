@@ -74,8 +74,8 @@ class OnePlace:
         self, upstream: tuple[HostArray, ...], replaced: Mapping[str, HostArray] = NOTHING_REPLACED, watcher: Any = None
     ) -> HostArrays:
         """The analytic gradient of the array."""
-        found, calls = self.session.gradients_at(*self._changed(replaced))
-        return {NAME: upstream[0].item() * self.place.gradients(self.session, found, calls)}
+        gradients, calls = self.session.gradients_at(*self._changed(replaced))
+        return {NAME: upstream[0].item() * self.place.gradients(self.session, gradients, calls)}
 
     def _changed(self, replaced: Mapping[str, HostArray]) -> tuple[HostArrays, Watch | None]:
         new = replaced.get(NAME)
@@ -122,20 +122,20 @@ def means_of(session: Session, place: Place, number: float) -> Means:
         moved = start + step * unit(start.shape, place.index)
         return Prediction(step, step * number, float(subject.outputs({NAME: moved})[0][0]) - here)
 
-    found = [predict(STEP)]
-    while len(found) < 2 or (found[-1].error > noise and len(found) < HALVINGS):
-        found.append(predict(found[-1].step / 2))
-    return steady(found, noise)
+    predictions = [predict(STEP)]
+    while len(predictions) < 2 or (predictions[-1].error > noise and len(predictions) < HALVINGS):
+        predictions.append(predict(predictions[-1].step / 2))
+    return steady(predictions, noise)
 
 
-def steady(found: Sequence[Prediction], noise: float) -> Means:
+def steady(predictions: Sequence[Prediction], noise: float) -> Means:
     """The first of these predictions, each with half the step of the one before, from which on the errors fall by 4.
 
     Errors of at most noise are not looked at.
     """
-    errors = [each.error for each in found]
+    errors = [each.error for each in predictions]
     falls = [abs(one / other - 4) <= 0.5 for one, other in pairwise(errors) if other > noise]
     last_wrong = max((i for i, is_right in enumerate(falls) if not is_right), default=-1)
     holds = not falls or last_wrong < len(falls) - 1
     first = last_wrong + 1 if holds else 0
-    return Means(found[first], found[first + 1], holds)
+    return Means(predictions[first], predictions[first + 1], holds)

@@ -68,8 +68,8 @@ def token_shapes(session: Session) -> list[Index]:
 
 def token(session: Session, row: int, position: int, length: int, owner: str) -> str:
     """A token by its place, and by its text where it is known."""
-    said = label(session, row, position, length, owner)
-    return f"token b{row} t{position}" + (f" ({said})" if said else "")
+    text = label(session, row, position, length, owner)
+    return f"token b{row} t{position}" + (f" ({text})" if text else "")
 
 
 def label(session: Session, row: int, position: int, length: int, owner: str) -> str:
@@ -89,22 +89,22 @@ def quoted(piece: str) -> str:
 def _owner(session: Session, name: str) -> tuple[Any, str]:
     """(the layer that has a parameter, the parameter's own name)."""
     layers = dict(layers_in(session.setting.target))
-    owner, own = name, ""
+    owner, inside = name, ""
     while owner not in layers:  # the target itself is called ""
         owner, _, word = owner.rpartition(".")
-        own = f"{word}.{own}" if own else word
-    return layers[owner], own
+        inside = f"{word}.{inside}" if inside else word
+    return layers[owner], inside
 
 
 def _parameter(session: Session, place: Place) -> str:
     owner, name = _owner(session, place.name)
     parts = place.name.split(".")
     around = _owner(session, ".".join(parts[:-2]) + ".x")[0] if len(parts) > 2 else None
-    said = _said(session, owner, name, around, parts[-2] if len(parts) > 1 else "", place.index)
+    text = _said(session, owner, name, around, parts[-2] if len(parts) > 1 else "", place.index)
     aliases = [
         a for first, _, others in session.setting.target.owned_parameters() if first == place.name for a in others
     ]
-    return said + (f"; tied: also {', '.join(aliases)}" if aliases else "")
+    return text + (f"; tied: also {', '.join(aliases)}" if aliases else "")
 
 
 def _said(session: Session, owner: Any, name: str, around: Any, member: str, index: Index) -> str:
@@ -113,8 +113,8 @@ def _said(session: Session, owner: Any, name: str, around: Any, member: str, ind
     if isinstance(owner, MultiHeadAttention) and "." in name:
         part, kind = name.split(".")
         place = _head(owner, last)
-        own = (call.inputs[1:2] for call in session.calls if call.target is owner)
-        has_memory = any(memory is not None for inputs in own for memory in inputs)
+        inputs_of_calls = (call.inputs[1:2] for call in session.calls if call.target is owner)
+        has_memory = any(memory is not None for inputs in inputs_of_calls for memory in inputs)
         memory = "the memory's" if part != "query" and has_memory else "the layer's input's"
         every = f"{place} of every {part}"
         return f"{memory} feature {index[0]} → {every}" if kind == "weight" else f"added to {every}"
@@ -191,9 +191,9 @@ def why_zero(session: Session, call: Call, term: Term) -> str:
     """The reason, in a few words."""
     zeros = [factor for factor in term.factors if factor.value == 0]
     for factor in zeros:
-        found = _of_factor(session, call, factor)
-        if found:
-            return found
+        reason = _of_factor(session, call, factor)
+        if reason:
+            return reason
     gradient = term.gradient
     if gradient is None and len(term.factors) == 1:  # an array of zeros, to which a loop adds
         return BEGINS
@@ -228,13 +228,13 @@ def _is_shut(passes: Any, factor: Factor) -> bool:
 
 
 def _visible(session: Session, call: Call) -> HostArray | None:
-    """Which pairs of queries and keys may meet (B, H, T, S) in an attention; None if all may, or if it is none."""
+    """Which pairs of queries and keys may meet (B, H, T, S) in an attention; None if all may, or without attention."""
     mask = next((x for x in call.inputs if isinstance(x, AttentionMask)), None)
     if mask is None or call.operation not in ("attention", "biased_attention"):
         return None
     q, k = session.call_seen(call).inputs[:2]
-    found = mask.visible(q.shape[2], k.shape[2], q)
-    return None if found is None else np.broadcast_to(found, (*q.shape[:3], k.shape[2]))
+    visible = mask.visible(q.shape[2], k.shape[2], q)
+    return None if visible is None else np.broadcast_to(visible, (*q.shape[:3], k.shape[2]))
 
 
 def _sees_one_key(session: Session, call: Call, gradient: Factor) -> bool:
@@ -244,8 +244,11 @@ def _sees_one_key(session: Session, call: Call, gradient: Factor) -> bool:
         return False
     attends = [call] if inside else [each for each in session.calls if each.parent is call.parent is not None]
     row, seen = gradient.at[2 if inside else 1], session.call_seen(call)
-    width, own = np.shape(seen.output)[-1], np.shape(seen.inputs[0])[-1]  # Q, K and V stand side by side, or Q alone
-    is_query = inside or gradient.at[2] < width // 3 or width // own == 1
+    width, x_width = (
+        np.shape(seen.output)[-1],
+        np.shape(seen.inputs[0])[-1],
+    )  # Q, K and V stand side by side, or Q alone
+    is_query = inside or gradient.at[2] < width // 3 or width // x_width == 1
     for each in attends:
         visible = _visible(session, each)
         if visible is not None and is_query and row < visible.shape[2]:

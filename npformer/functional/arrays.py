@@ -26,12 +26,12 @@ _namespace_by_type: dict[type, Namespace] = {}
 def namespace(x: Array) -> Namespace:
     """The array-API module of x, cached by type, since the look-up itself takes 5 µs."""
     kind = type(x)
-    found = _namespace_by_type.get(kind)
-    if found is None:
+    xp = _namespace_by_type.get(kind)
+    if xp is None:
         # NumPy follows the standard from 2.1 on; its wrapper would import numpy.testing and numpy.f2py, 12 MB
         standard = is_numpy_array(x) and hasattr(np, "cumulative_sum")
-        found = _namespace_by_type[kind] = np if standard else array_namespace(x)
-    return found
+        xp = _namespace_by_type[kind] = np if standard else array_namespace(x)
+    return xp
 
 
 @cache

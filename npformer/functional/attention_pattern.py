@@ -41,19 +41,19 @@ class Window(NamedTuple):
         """The keys (B, H, G, M, D) of each block, of x (B, H, T, D)."""
         x = self.blocks(x)
         xp = namespace(x)
-        nothing = xp.zeros_like(x[:, :, :1, :, :])
-        before = xp.concat([nothing, x[:, :, :-1, :, :]], axis=2)
+        zeros = xp.zeros_like(x[:, :, :1, :, :])
+        before = xp.concat([zeros, x[:, :, :-1, :, :]], axis=2)
         if self.causal:
             return xp.concat([before, x], axis=3)
-        return xp.concat([before, x, xp.concat([x[:, :, 1:, :, :], nothing], axis=2)], axis=3)
+        return xp.concat([before, x, xp.concat([x[:, :, 1:, :, :], zeros], axis=2)], axis=3)
 
     def keys_backward(self, dkeys: Array, length: int) -> Array:
         """dx (B, H, T, D): each position was a key of two or three blocks."""
         xp, size = namespace(dkeys), self.size
-        nothing = xp.zeros_like(dkeys[:, :, :1, :size, :])
-        dx = dkeys[:, :, :, size : 2 * size, :] + xp.concat([dkeys[:, :, 1:, :size, :], nothing], axis=2)
+        zeros = xp.zeros_like(dkeys[:, :, :1, :size, :])
+        dx = dkeys[:, :, :, size : 2 * size, :] + xp.concat([dkeys[:, :, 1:, :size, :], zeros], axis=2)
         if not self.causal:
-            dx = dx + xp.concat([nothing, dkeys[:, :, :-1, 2 * size :, :]], axis=2)
+            dx = dx + xp.concat([zeros, dkeys[:, :, :-1, 2 * size :, :]], axis=2)
         return self.rows(dx, length)
 
     def positions(self, length: int, like: Array) -> Array:

@@ -65,8 +65,8 @@ def _shifted(x: Array, by: int) -> Array:
     xp = namespace(x)
     batch, length, width = x.shape
     steps = min(abs(by), length)
-    nothing = xp.zeros((batch, steps, width), dtype=x.dtype, device=device_of(x))
-    parts = [x[:, steps:, :], nothing] if by > 0 else [nothing, x[:, : length - steps, :]]
+    zeros = xp.zeros((batch, steps, width), dtype=x.dtype, device=device_of(x))
+    parts = [x[:, steps:, :], zeros] if by > 0 else [zeros, x[:, : length - steps, :]]
     return xp.concat(parts, axis=1)
 
 

@@ -137,11 +137,11 @@ def _causal(a: Array, b: Array, c: Array, from_end: bool = False) -> Array:
 def _sum_of_others(states: Array, from_end: bool) -> Array:
     """For each chunk (axis 2) the sum of the states of the chunks before it, or after it."""
     xp = namespace(states)
-    nothing = xp.zeros_like(states[:, :, :1, ...])
+    zeros = xp.zeros_like(states[:, :, :1, ...])
     if from_end:
         others = xp.cumulative_sum(xp.flip(states[:, :, 1:, ...], axis=2), axis=2)
-        return xp.concat([xp.flip(others, axis=2), nothing], axis=2)
-    return xp.concat([nothing, xp.cumulative_sum(states[:, :, :-1, ...], axis=2)], axis=2)
+        return xp.concat([xp.flip(others, axis=2), zeros], axis=2)
+    return xp.concat([zeros, xp.cumulative_sum(states[:, :, :-1, ...], axis=2)], axis=2)
 
 
 def _features(x: Array) -> Array:

@@ -108,7 +108,7 @@ def visible_keys(mask: AttentionMask, like: Array) -> Array:
     """
     xp, length = namespace(like), like.shape[2]
     query = xp.arange(length, dtype=xp.int64, device=device_of(like))[:, None]
-    found = []
+    visible = []
     for p in patterns_of(mask):
         key = p.positions(length, like)  # (T, M_p)
         back = query - key
@@ -120,8 +120,8 @@ def visible_keys(mask: AttentionMask, like: Array) -> Array:
             fits = fits & ~near  # the window has brought it already
         if mask.causal:
             fits = fits & (back >= 0)
-        found.append(_of_visible_keys(mask, xp.where(fits, key, xp.zeros_like(key)), fits))
-    return xp.concat(found, axis=-1)
+        visible.append(_of_visible_keys(mask, xp.where(fits, key, xp.zeros_like(key)), fits))
+    return xp.concat(visible, axis=-1)
 
 
 def _of_visible_keys(mask: AttentionMask, key: Array, fits: Array) -> Array:

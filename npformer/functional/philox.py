@@ -60,8 +60,8 @@ def philox_numbers(draw: Draw, first: int, end: int, like: Array) -> Array:
     """All numbers of the blocks from first to before end, (16·blocks,) uint16, on the device of ``like``."""
     xp = namespace(like)
     blocks = xp.arange(first, end, dtype=xp.uint64, device=device_of(like))
-    nothing = xp.zeros_like(blocks)
-    words = philox_block((blocks, nothing + draw.step, nothing + draw.micro, nothing), (draw.seed, draw.site))
+    zeros = xp.zeros_like(blocks)
+    words = philox_block((blocks, zeros + draw.step, zeros + draw.micro, zeros), (draw.seed, draw.site))
     lanes = [(word >> (16 * i)) & 0xFFFF for word in words for i in range(4)]  # lowest lane of a word first
     return xp.astype(xp.reshape(xp.stack(lanes, axis=-1), (-1,)), xp.uint16)
 

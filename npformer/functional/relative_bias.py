@@ -68,17 +68,17 @@ def _buckets(like: Array, queries: int, keys: int, query_offset: int, causal: bo
     xp, device = namespace(like), device_of(like)
     query = xp.arange(queries, dtype=xp.int64, device=device) + query_offset
     ahead = xp.arange(keys, dtype=xp.int64, device=device)[None, :] - query[:, None]  # j − t
-    nothing = xp.zeros_like(ahead)
+    zeros = xp.zeros_like(ahead)
     if causal:
-        first, distance, share = nothing, xp.where(ahead < 0, -ahead, nothing), like.shape[0]
+        first, distance, share = zeros, xp.where(ahead < 0, -ahead, zeros), like.shape[0]
     else:
         share = like.shape[0] // 2
-        first, distance = xp.where(ahead > 0, nothing + share, nothing), xp.where(ahead < 0, -ahead, ahead)
+        first, distance = xp.where(ahead > 0, zeros + share, zeros), xp.where(ahead < 0, -ahead, ahead)
     exact = share // 2
-    beyond = xp.where(distance < exact, nothing + exact, distance)
+    beyond = xp.where(distance < exact, zeros + exact, distance)
     ratio = xp.astype(beyond, xp.float64) / exact  # ≥ 1: its logarithm is no −∞
     far = exact + xp.astype(xp.log(ratio) / math.log(max_distance / exact) * (share - exact), xp.int64)
-    far = xp.where(far < share - 1, far, nothing + share - 1)
+    far = xp.where(far < share - 1, far, zeros + share - 1)
     return first + xp.where(distance < exact, distance, far)
 
 

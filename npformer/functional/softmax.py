@@ -73,7 +73,7 @@ def softmax_backward(dy: Array, cache: SoftmaxCache) -> tuple[Array]:
 def expect_fits(visible: Array, x: Array) -> None:
     """Raise ShapeError unless visible broadcasts to x's shape: a mask with more rows would make y larger than x."""
     missing = x.ndim - visible.ndim
-    if missing < 0 or any(own not in (1, size) for own, size in zip(visible.shape, x.shape[missing:], strict=True)):
+    if missing < 0 or any(side not in (1, size) for side, size in zip(visible.shape, x.shape[missing:], strict=True)):
         raise ShapeError(f"visible: expected a shape that broadcasts to x {tuple(x.shape)}, got {tuple(visible.shape)}")
 
 

@@ -77,10 +77,10 @@ class _Run:
 
     def forward(self, *inputs: Any, **options: Any) -> tuple[Any, _Call]:
         leaves = [leaf.data if isinstance(leaf, Value) else leaf for leaf in self._leaves]
-        given = [*leaves, *map(_expect_array, inputs)]
-        is_complex = any(np.iscomplexobj(x) for x in given if isinstance(x, np.ndarray))
+        arrays = [*leaves, *map(_expect_array, inputs)]
+        is_complex = any(np.iscomplexobj(x) for x in arrays if isinstance(x, np.ndarray))
         with _in_64_bits():
-            cache = _Call([_on_device(x, is_complex) for x in given], options)
+            cache = _Call([_on_device(x, is_complex) for x in arrays], options)
             try:
                 parts, is_single = self._outputs(cache, cache.arguments)
             except Exception as error:  # JAX refuses in several ways; the same call with real numbers ran
@@ -101,8 +101,8 @@ class _Run:
         with _in_64_bits():
             y, pull = jax.vjp(of_floats, [x for x in cache.arguments if is_inexact(x)])
             upstream = zip(y, dy if isinstance(dy, tuple) else (dy,), strict=True)
-            (found,) = pull([jax.numpy.asarray(d, dtype=part.dtype) for part, d in upstream])
-            gradients = [np.array(gradient) for gradient in found]
+            (pulled,) = pull([jax.numpy.asarray(d, dtype=part.dtype) for part, d in upstream])
+            gradients = [np.array(gradient) for gradient in pulled]
         for value, gradient in zip(self.values.values(), gradients, strict=False):  # inputs come after the leaves
             value.add(gradient)
         return tuple(gradients[len(self.values) :])
@@ -113,11 +113,11 @@ class _Run:
 
         count = len(self._leaves)
         tree = [jax.tree_util.tree_unflatten(self._structure, arguments[:count])] if self._has_tree else []
-        found = self._function(*tree, *arguments[count:], **cache.options)
-        leaves = jax.tree_util.tree_leaves(found)
+        returned = self._function(*tree, *arguments[count:], **cache.options)
+        leaves = jax.tree_util.tree_leaves(returned)
         if not leaves:
-            raise ConfigError(f"from_jax: expected a function that returns arrays, got {type(found).__name__}")
-        return [jax.numpy.asarray(leaf) for leaf in leaves], hasattr(found, "dtype")
+            raise ConfigError(f"from_jax: expected a function that returns arrays, got {type(returned).__name__}")
+        return [jax.numpy.asarray(leaf) for leaf in leaves], hasattr(returned, "dtype")
 
 
 def _in_64_bits() -> AbstractContextManager[Any]:

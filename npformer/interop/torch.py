@@ -114,8 +114,8 @@ def load_from_file(model: Transformer, path: str | os.PathLike[str]) -> None:
 
 def _entries(model: Transformer) -> Iterator[_Entry]:
     for name, parameter, aliases in model.owned_parameters():
-        for each in (name, *aliases):
-            yield _Entry(_torch_name(each), parameter, name.endswith(_LINEAR), _torch_name(name))
+        for alias in (name, *aliases):
+            yield _Entry(_torch_name(alias), parameter, name.endswith(_LINEAR), _torch_name(name))
     for name, buffer in model.named_buffers():
         yield _Entry(_torch_name(name), buffer, False, _torch_name(name))
 

@@ -52,14 +52,14 @@ def _converted(target: Any, device: Any, inputs: Sequence[Any] = (), is_low: boo
 
     on = device or next((x.device for x in inputs if torch.is_tensor(x)), None)
     learnt: dict[str, Value] = {}
-    like, skip, owner, call = target, 0, None, lambda values, given, options: target(*given, **options)
+    like, skip, owner, call = target, 0, None, lambda values, arguments, options: target(*arguments, **options)
     if isinstance(target, torch.nn.Module):
         on, like = on or next((p.device for p in target.parameters()), None), target.forward
         call, learnt = _of_module(target, on or "cpu")
     elif isinstance(target, type) and issubclass(target, torch.autograd.Function):
         function: Any = target
         owner, like = _owner_of(function), function.forward
-        call = lambda values, given, options: owner.apply(*given, **options)  # noqa: E731
+        call = lambda values, arguments, options: owner.apply(*arguments, **options)  # noqa: E731
         skip = int(function.setup_context is torch.autograd.Function.setup_context)
     elif not callable(target) or isinstance(target, type):
         raise ConfigError(
@@ -79,10 +79,10 @@ def _owner_of(function: Any) -> Any:
     class Owner:
         forward, backward = function.forward, rule
 
-        def apply(self, *given: Any, **options: Any) -> Any:
-            own = {"backward": staticmethod(Owner.backward)}
-            kind: Any = function if Owner.backward is rule else type(function.__name__, (function,), own)
-            return kind.apply(*given, **options)
+        def apply(self, *arguments: Any, **options: Any) -> Any:
+            methods = {"backward": staticmethod(Owner.backward)}
+            kind: Any = function if Owner.backward is rule else type(function.__name__, (function,), methods)
+            return kind.apply(*arguments, **options)
 
     return Owner()
 
@@ -96,12 +96,12 @@ def _of_module(module: Any, device: Any) -> tuple[Callable[..., Any], dict[str, 
     fixed = {name: p.detach() for name, p in twin.named_parameters() if not p.requires_grad}
     fixed |= {name: b.detach() for name, b in twin.named_buffers()}
 
-    def call(values: Mapping[str, Any], given: Sequence[Any], options: Mapping[str, Any]) -> Any:
-        dtype = next((x.dtype for x in (*values.values(), *given) if is_inexact(x)), torch.float64)
+    def call(values: Mapping[str, Any], inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+        dtype = next((x.dtype for x in (*values.values(), *inputs) if is_inexact(x)), torch.float64)
         fresh = {  # a call's writes into them do not reach the next call
             name: x.to(dtype, copy=True) if x.is_floating_point() else x.clone() for name, x in fixed.items()
         }
-        return torch.func.functional_call(twin, {**values, **fresh}, tuple(given), dict(options))
+        return torch.func.functional_call(twin, {**values, **fresh}, tuple(inputs), dict(options))
 
     return call, learnt
 
@@ -133,12 +133,12 @@ class _Run:
         import torch
 
         is_complex = any(map(np.iscomplexobj, (*inputs, *(p.data for p in self._parameters.values()))))
-        given = [self._tensor(x, is_complex, i < len(self._low) and self._low[i]) for i, x in enumerate(inputs)]
+        tensors = [self._tensor(x, is_complex, i < len(self._low) and self._low[i]) for i, x in enumerate(inputs)]
         values = {name: self._tensor(p.data, is_complex) for name, p in self._parameters.items()}
-        cache = _Call(inputs, given, values, options)
+        cache = _Call(inputs, tensors, values, options)
         with torch.no_grad():
-            found = self._complex(cache) if is_complex else self._evaluate(cache, cache.inputs, values)[0]
-        return outputs_of([as_numpy(t) for t in _tensors(found)], torch.is_tensor(found), is_complex), cache
+            returned = self._complex(cache) if is_complex else self._evaluate(cache, cache.inputs, values)[0]
+        return outputs_of([as_numpy(t) for t in _tensors(returned)], torch.is_tensor(returned), is_complex), cache
 
     def backward(self, dy: Any, cache: _Call) -> tuple[HostArray | None, ...]:
         """Gradients of the float inputs, in their order, or None; gradients of parameters are added to their arrays."""
@@ -150,27 +150,27 @@ class _Run:
         sent = [self._upstream(d).to(part.dtype) for d, part in zip(dys, outputs, strict=True)]
         watched = [*watched, *((d, r, r.clone()) for d, r in zip(dys, sent, strict=True))]
         pairs = [(y, r) for y, r in zip(outputs, sent, strict=True) if y.requires_grad]
-        found: Sequence[Any] = [None] * len(leaves)
+        gradients: Sequence[Any] = [None] * len(leaves)
         if pairs and leaves:
             with _draws_from(SEED + cache.passes, self._device):
                 ys, rs = zip(*pairs, strict=True)
-                found = torch.autograd.grad(ys, leaves, rs, retain_graph=True, allow_unused=True)
+                gradients = torch.autograd.grad(ys, leaves, rs, retain_graph=True, allow_unused=True)
         for array, tensor, before in watched:
             if not torch.equal(tensor, before) and array.flags.writeable:
                 np.copyto(array, as_numpy(tensor))
         count = len(leaves) - len(cache.values)
-        for parameter, gradient in zip(self._parameters.values(), found[count:], strict=True):
+        for parameter, gradient in zip(self._parameters.values(), gradients[count:], strict=True):
             parameter.add(np.zeros(parameter.data.shape) if gradient is None else as_numpy(gradient))
-        return tuple(map(as_numpy, found[:count]))
+        return tuple(map(as_numpy, gradients[:count]))
 
     def _graph(self, cache: _Call) -> _Graph:
         """The call with gradients. An input that is written to in place as autograd knows is what it then is."""
         import torch
 
-        given = [x.clone().requires_grad_() if is_inexact(x) else x for x in cache.inputs]
+        inputs = [x.clone().requires_grad_() if is_inexact(x) else x for x in cache.inputs]
         values = {name: x.clone().requires_grad_() for name, x in cache.values.items()}
         with torch.enable_grad():
-            laid_out = list(map(_laid_out, given, cache.arrays))
+            laid_out = list(map(_laid_out, inputs, cache.arrays))
             nodes = [_root(x).grad_fn if is_inexact(x) else None for x in laid_out]
             y = _tensors(self._evaluate(cache, laid_out, values)[0])
         watched = [
@@ -178,24 +178,24 @@ class _Run:
             for array, x, before, node in zip(cache.arrays, laid_out, cache.inputs, nodes, strict=True)
             if isinstance(array, np.ndarray) and node is not None
         ]
-        leaves = [*filter(is_inexact, given), *values.values()]
+        leaves = [*filter(is_inexact, inputs), *values.values()]
         return leaves, [part for part in y if part.is_floating_point()], watched
 
-    def _evaluate(self, cache: _Call, given: Sequence[Any], values: Mapping[str, Any]) -> tuple[Any, bool]:
-        """(the target's result, whether it drew random numbers). It may write into given, not into the cache."""
-        given = list(map(_laid_out, given, cache.arrays)) if given is cache.inputs else given
+    def _evaluate(self, cache: _Call, inputs: Sequence[Any], values: Mapping[str, Any]) -> tuple[Any, bool]:
+        """(the target's result, whether it drew random numbers). It may write into inputs, not into the cache."""
+        inputs = list(map(_laid_out, inputs, cache.arrays)) if inputs is cache.inputs else inputs
         with _draws_from(SEED, self._device) as drew:
-            return self._call(values, given, cache.options), drew()
+            return self._call(values, inputs, cache.options), drew()
 
     def _complex(self, cache: _Call) -> Any:
         """The target's result for complex inputs. Raises TypeError if it refuses them or draws random numbers."""
         try:
-            found, drew = self._evaluate(cache, cache.inputs, cache.values)
+            returned, drew = self._evaluate(cache, cache.inputs, cache.values)
         except Exception as error:  # PyTorch refuses in several ways; the same call with real numbers ran
             raise TypeError(f"forward: expected PyTorch to run it on complex numbers, got: {error}") from error
         if drew:
             raise TypeError("forward: expected no random numbers, got some; for complex inputs PyTorch may draw others")
-        return found
+        return returned
 
     def _upstream(self, dy: HostArray) -> Any:
         """dy as a tensor with dy's memory layout: with gaps, or broadcast (stride 0)."""
@@ -215,7 +215,7 @@ class _Run:
         return x.detach().to(self._device) if torch.is_tensor(x) else x
 
 
-def _tensors(found: Any) -> list[Any]:
+def _tensors(returned: Any) -> list[Any]:
     """The tensors in a target's result, also within tuples, dicts and dataclasses. Raises ConfigError if none."""
     import torch
 
@@ -228,9 +228,9 @@ def _tensors(found: Any) -> list[Any]:
         elif is_dataclass(x):
             yield from parts(vars(x))
 
-    tensors = list(parts(found))
+    tensors = list(parts(returned))
     if not tensors:
-        raise ConfigError(f"from_torch: expected a forward that returns tensors, got {_kind(found)}")
+        raise ConfigError(f"from_torch: expected a forward that returns tensors, got {_kind(returned)}")
     return tensors
 
 

@@ -18,7 +18,7 @@ BEGINNING = 4096
 
 
 @contextmanager
-def _told(path: Path, option: str) -> Iterator[None]:
+def _name_place(path: Path, option: str) -> Iterator[None]:
     """Turn an OSError into an OutputError that names the place."""
     try:
         yield
@@ -28,12 +28,12 @@ def _told(path: Path, option: str) -> Iterator[None]:
         ) from error
 
 
-def expect_place(path: Path, option: str, own: bytes) -> None:
+def expect_place(path: Path, option: str, mark: bytes) -> None:
     """Raise OutputError unless a file may be written at path: to a free name, or in the place of npformer's own file.
 
     own are the bytes that tell such a file, as OWN_JSON.
     """
-    with _told(path, option):
+    with _name_place(path, option):
         if not path.name or path.is_dir():
             raise OutputError(f"{option}: expected the name of a file, got the folder '{path}'")
         if not path.parent.is_dir():
@@ -42,22 +42,22 @@ def expect_place(path: Path, option: str, own: bytes) -> None:
             raise OutputError(
                 f"{option}: expected a folder that can be written to, got '{path.parent}'; choose another"
             )
-        if os.path.lexists(path) and not _is_own(path, own):
+        if os.path.lexists(path) and not _is_own(path, mark):
             raise OutputError(f"{option}: expected a free name, but '{path}' is there; choose another, or move it away")
 
 
 def write_file(path: Path, option: str, data: bytes) -> None:
     """Write data to path, replacing npformer's own file there. Raises OutputError; an old file is then unchanged."""
-    with _told(path, option):
+    with _name_place(path, option):
         write_atomically(path, data)
 
 
-def _is_own(path: Path, own: bytes) -> bool:
+def _is_own(path: Path, mark: bytes) -> bool:
     """Whether npformer wrote the file. A link is not followed, and a pipe is not opened."""
     if not stat.S_ISREG(path.lstat().st_mode):
         return False
     try:
         with open(open_regular(path, os.O_RDONLY), "rb") as file:
-            return own in file.read(len(own) if own == OWN_PICTURE else BEGINNING)
+            return mark in file.read(len(mark) if mark == OWN_PICTURE else BEGINNING)
     except OSError:
         return False

@@ -100,21 +100,21 @@ PATTERNS = {
 
 def defendants() -> list[Defendant]:
     """All mutants of the operations' backwards and of the layers' methods named …backward."""
-    found = []
+    all_defendants = []
     cases = catalogue()
     backend = get_backend("numpy", kernels="plain", threads=1)
     for op in vars(backend.ops):
-        own = tuple(case for case in cases if case.group == "op" and case.name.partition(":")[0] == op)
-        found += [Defendant(m, op, None, own) for m in mutants(getattr(functional, f"{op}_backward"))]
+        its_cases = tuple(case for case in cases if case.group == "op" and case.name.partition(":")[0] == op)
+        all_defendants += [Defendant(m, op, None, its_cases) for m in mutants(getattr(functional, f"{op}_backward"))]
     layer_cases = [case for case in cases if case.group == "layer"]
     parts = {case.name: set(map(type, all_layers(case.build(backend)))) for case in layer_cases}
     for layer in (getattr(layers, name) for name in layers.__all__):
-        own = tuple(case for case in layer_cases if layer in parts[case.name])
+        its_cases = tuple(case for case in layer_cases if layer in parts[case.name])
         for name in dir(layer):  # inherited ones, too
             method = getattr(layer, name)
-            if own and name.endswith("backward") and method is not layers.Layer.backward:
-                found += [Defendant(m, None, layer, own) for m in mutants(method)]
-    return found
+            if its_cases and name.endswith("backward") and method is not layers.Layer.backward:
+                all_defendants += [Defendant(m, None, layer, its_cases) for m in mutants(method)]
+    return all_defendants
 
 
 def mutation_test(sample: int | None = None, seed: int = 0) -> list[Outcome]:
@@ -149,13 +149,13 @@ def judge(defendant: Defendant, backend: Backend) -> Outcome:
 
 def _change(case: Case, wrong: Case, backend: Backend) -> str:
     """The gradient that differs most from the right one, and the difference; "" if all are equal."""
-    right, found = _gradients(case, backend), _gradients(wrong, backend)
+    right, got = _gradients(case, backend), _gradients(wrong, backend)
     most = largest(right.values())
     moved = {}
     for name, n in right.items():
-        if found[name].shape != n.shape:
+        if got[name].shape != n.shape:
             return f"the gradient of {name} changes its shape"
-        moved[name] = max_abs(found[name] - n) / scale_of(n, most)
+        moved[name] = max_abs(got[name] - n) / scale_of(n, most)
     worst = max(moved, key=lambda name: np.nan_to_num(moved[name], nan=np.inf))
     return "" if moved[worst] <= CHANGES else f"the gradient of {worst} changes by {moved[worst]:.1e} of its size"
 

@@ -81,9 +81,9 @@ class BatchNorm(Layer):
         xp = namespace(seen.mean)
         share = xp.max(seen.shares)  # 1/N, or 0 if no token counted
         unbiased = seen.variance / xp.where(share < 1, 1 - share, xp.ones_like(share))
-        for buffer, found in ((self.running_mean, seen.mean), (self.running_variance, unbiased)):
+        for buffer, of_batch in ((self.running_mean, seen.mean), (self.running_variance, unbiased)):
             step = xp.where(share > 0, xp.full_like(share, self.momentum), xp.zeros_like(share))
-            buffer.data[...] = buffer.data + step * (found - buffer.data)
+            buffer.data[...] = buffer.data + step * (of_batch - buffer.data)
 
     def _affine(self) -> tuple[Array, Array]:
         return self.gamma.data, self.beta.data

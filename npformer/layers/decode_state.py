@@ -88,7 +88,7 @@ class KeyValues(NamedTuple):
 class LayerState(NamedTuple):
     """The decode state of one layer."""
 
-    own: Past
+    past: Past
     memory: KeyValues | None
 
 
@@ -158,9 +158,9 @@ class DecodeState:
         """
         chosen = _row_numbers(rows, self.batch)
         on_device = self.backend.integers(chosen)
-        own = [layer.own.select(on_device, self.length) for layer in self.layers]
+        pasts = [layer.past.select(on_device, self.length) for layer in self.layers]
         visible = _selected(self.visible, on_device, self.length, axis=1)
-        return replace(self, **self._of_rows(chosen, own, visible))
+        return replace(self, **self._of_rows(chosen, pasts, visible))
 
     def reorder(self, rows: Any) -> None:
         """Replace the rows in place: host integers (n,), n <= B, give the parent of each new row.
@@ -175,17 +175,17 @@ class DecodeState:
         moves = Moves.of(chosen)
         if chosen.size == self.batch and not moves.changed.size:
             return
-        own = [layer.own.reorder(moves, self.length) for layer in self.layers]
+        pasts = [layer.past.reorder(moves, self.length) for layer in self.layers]
         _reorder(self.visible, moves, self.length, axis=1)
         if chosen.size == self.batch and np.array_equal(self.sources[chosen], self.sources):  # as in a beam
             self.begins = None if self.begins is None else self.begins[chosen]
-            if any(past is not layer.own for past, layer in zip(own, self.layers, strict=True)):  # else fused stays
-                self.layers = tuple(LayerState(past, old.memory) for past, old in zip(own, self.layers, strict=True))
+            if any(new is not layer.past for new, layer in zip(pasts, self.layers, strict=True)):  # else fused stays
+                self.layers = tuple(LayerState(new, old.memory) for new, old in zip(pasts, self.layers, strict=True))
             return
-        for name, value in self._of_rows(chosen, own, self.visible[: chosen.size, :]).items():
+        for name, value in self._of_rows(chosen, pasts, self.visible[: chosen.size, :]).items():
             setattr(self, name, value)
 
-    def _of_rows(self, chosen: HostArray, own: list[Past], visible: Array) -> dict[str, Any]:
+    def _of_rows(self, chosen: HostArray, pasts: list[Past], visible: Array) -> dict[str, Any]:
         """The fields of a state with these rows, by name, given the pasts of the layers."""
         mask, sources = self.memory_mask, self.sources[chosen]
         together = _in_turn(sources)
@@ -198,7 +198,7 @@ class DecodeState:
             if mask.key_visible is not None:
                 mask = replace(mask, key_visible=_take(mask.key_visible, on_device))
         return {
-            "layers": tuple(map(LayerState, own, memory)),
+            "layers": tuple(map(LayerState, pasts, memory)),
             "visible": visible,
             "memory_mask": mask,
             "sources": sources,
@@ -248,11 +248,11 @@ def _filled(buffer: Array, length: int, axis: int) -> tuple[slice, ...]:
 
 
 def _row_numbers(rows: Any, batch: int) -> HostArray:
-    found = np.asarray(rows)
-    if found.ndim != 1 or found.size == 0:
-        raise ShapeError(f"rows: expected row numbers (n,), at least one, got {tuple(found.shape)}")
-    if found.dtype.kind not in "iu":
-        raise DTypeError(f"rows: expected row numbers, got {found.dtype}; np.flatnonzero makes them of booleans")
-    if found.min() < 0 or found.max() >= batch:
-        raise ConfigError(f"rows: expected row numbers with 0 <= row < B={batch}, got {found.tolist()}")
-    return found
+    numbers = np.asarray(rows)
+    if numbers.ndim != 1 or numbers.size == 0:
+        raise ShapeError(f"rows: expected row numbers (n,), at least one, got {tuple(numbers.shape)}")
+    if numbers.dtype.kind not in "iu":
+        raise DTypeError(f"rows: expected row numbers, got {numbers.dtype}; np.flatnonzero makes them of booleans")
+    if numbers.min() < 0 or numbers.max() >= batch:
+        raise ConfigError(f"rows: expected row numbers with 0 <= row < B={batch}, got {numbers.tolist()}")
+    return numbers

@@ -111,11 +111,11 @@ class DecoderLayer(ResidualLayer):
         """
         cache, (at_entry, after_self, after_cross, at_end) = CacheStack(self), self._places()
         names = "self_attention", "cross_attention", "feed_forward"
-        own, cross, feed_forward = map(context.child, names)
+        self_attention, cross_attention, feed_forward = map(context.child, names)
         h = cache.keep(self.enter(x, at_entry, context))  # 1. (B, T, C)
-        f = cache.keep(self.self_attention.forward(h, context=own))  # 2. (B, T, C)
+        f = cache.keep(self.self_attention.forward(h, context=self_attention))  # 2. (B, T, C)
         x, h = cache.keep(self.join(x, f, "self_attention", after_self, context))  # 3. (B, T, C) each
-        f = cache.keep(self.cross_attention.forward(h, memory, context=cross))  # 4. (B, T, C)
+        f = cache.keep(self.cross_attention.forward(h, memory, context=cross_attention))  # 4. (B, T, C)
         x, h = cache.keep(self.join(x, f, "cross_attention", after_cross, context))  # 5. (B, T, C) each
         f = cache.keep(self.feed_forward.forward(h, context=feed_forward))  # 6. (B, T, C)
         y, _ = cache.keep(self.join(x, f, "feed_forward", at_end, context))  # 7. (B, T, C)
@@ -140,7 +140,7 @@ class DecoderLayer(ResidualLayer):
         """For decoding: x (B, n, C), the newest targets, to y (B, n, C); mask.query_offset tokens came before."""
         at_entry, after_self, after_cross, at_end = self._places()
         h, _ = self.enter(x, at_entry, context)
-        f = self.self_attention.step(h, state.own, context.mask)
+        f = self.self_attention.step(h, state.past, context.mask)
         (x, h), _ = self.join(x, f, "self_attention", after_self, context)
         assert state.memory is not None  # start projected it
         f = self.cross_attention.step_memory(h, state.memory, context.memory_mask)

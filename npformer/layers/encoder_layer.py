@@ -112,7 +112,7 @@ class EncoderLayer(ResidualLayer):
         """For decoding: x (B, n, C), the newest tokens, to y (B, n, C); mask.query_offset tokens came before."""
         at_entry, after_attention, at_end = self.places(self.norm1, self.norm2)
         h, _ = self.enter(x, at_entry, context)
-        f = self.self_attention.step(h, state.own, context.mask)
+        f = self.self_attention.step(h, state.past, context.mask)
         (x, h), _ = self.join(x, f, "self_attention", after_attention, context)
         f, _ = self.feed_forward.forward(h, context=context)
         return self.join(x, f, "feed_forward", at_end, context)[0][0]

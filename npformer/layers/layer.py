@@ -128,8 +128,8 @@ def things_in(name: str, value: Any, around: tuple[Any, ...] = ()) -> Iterator[t
 
 def concat_last(*parts: Any) -> Any:
     """Concatenate arrays (..., C_i) to (..., Σ C_i); a view if they are adjacent in memory already."""
-    found = side_by_side(parts)
-    return namespace(parts[0]).concat(parts, axis=-1) if found is None else found
+    whole = side_by_side(parts)
+    return namespace(parts[0]).concat(parts, axis=-1) if whole is None else whole
 
 
 #: The types that are looked for in containers. Other items, such as a vocabulary's words, are no part of a layer.

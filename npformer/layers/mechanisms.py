@@ -168,8 +168,8 @@ class LinearAttention(Owner):
         return linear_attention_weights(q, k, mask)
 
     def start(self, backend: Backend, batch: int, heads: int, max_len: int, width: int) -> Sums:
-        nothing = backend.zeros((batch, heads, width, width + 1))
-        return Sums(nothing, nothing)
+        zeros = backend.zeros((batch, heads, width, width + 1))
+        return Sums(zeros, zeros)
 
     def step(
         self, ops: Ops, q: Array, k: Array, v: Array, past: Sums, mask: AttentionMask, bias: Array | None

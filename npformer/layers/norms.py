@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Protocol, TypeGuard
+from typing import Any, Literal, Protocol, TypeAlias, TypeGuard
 
 from npformer.backend import Backend
 from npformer.errors import ConfigError
 from npformer.layers.batch_norm import BatchNorm
 from npformer.layers.layer_norm import LayerNorm
 from npformer.typing import Array
-
-NORMS: dict[str, type[LayerNorm | BatchNorm]] = {"layer": LayerNorm, "batch": BatchNorm}
 
 
 class Norm(Protocol):
@@ -26,7 +24,12 @@ class Norm(Protocol):
         """dy (B, T, C) to dx (B, T, C); adds to the gradients of its parameters."""
 
 
-def make_norm(norm: str, d_model: int, backend: Backend) -> LayerNorm | BatchNorm:
+#: How a configuration names a norm, and what makes it.
+NormName: TypeAlias = Literal["layer", "batch"]
+NORMS: dict[str, Callable[..., Norm]] = {"layer": LayerNorm, "batch": BatchNorm}
+
+
+def make_norm(norm: str, d_model: int, backend: Backend) -> Norm:
     """The norm with this name, over d_model columns. Raises ConfigError for another name."""
     if norm not in NORMS:
         raise ConfigError(f"norm: expected one of {', '.join(NORMS)}, got {norm!r}")
@@ -39,11 +42,11 @@ def joins(norm: Any) -> TypeGuard[LayerNorm]:
     A join belongs to the forward and backward of its class: a subclass, or an object, that has its own joins no longer.
     """
     kind: Any = type(norm)
-    own = getattr(norm, "__dict__", {})
-    return "forward" not in own and "backward" not in own and _joins(kind)
+    patched = getattr(norm, "__dict__", {})
+    return "forward" not in patched and "backward" not in patched and _joins(kind)
 
 
 @lru_cache(maxsize=256)
 def _joins(kind: type) -> bool:
-    owner = next((each for each in kind.__mro__ if {"forward", "backward", "join"} & vars(each).keys()), kind)
+    owner = next((base for base in kind.__mro__ if {"forward", "backward", "join"} & vars(base).keys()), kind)
     return "join" in vars(owner)

@@ -85,9 +85,9 @@ def _fixed(value: Any) -> Any:
     if type(value) is dict:
         return _Dict({key: _fixed(item) for key, item in value.items()})
     if isinstance(value, tuple):
-        found = [_fixed(item) for item in value]
-        if any(one is not other for one, other in zip(found, value, strict=True)):
-            return type(value)(*found) if hasattr(value, "_fields") else tuple(found)
+        fixed = [_fixed(item) for item in value]
+        if any(one is not other for one, other in zip(fixed, value, strict=True)):
+            return type(value)(*fixed) if hasattr(value, "_fields") else tuple(fixed)
     elif not isinstance(value, Owner | _Dict) and any(isinstance(item, Owner) for item in walk(value)):
         raise ConfigError(
             "layers: expected them in a tuple, a plain list or a plain dict, got them in one of type "
@@ -96,7 +96,7 @@ def _fixed(value: Any) -> Any:
     return value
 
 
-def _refused(*given: Any, **named: Any) -> NoReturn:
+def _refused(*arguments: Any, **named: Any) -> NoReturn:
     raise ConfigError(
         "a layer's list or dict: expected the attribute set anew, as in layer.layers = (*layer.layers, new) or "
         "layer.table = layer.table | {key: new}, got an edit in place, which would go unnoticed"
@@ -126,9 +126,9 @@ def patched_methods(kind: type) -> list[str]:
     """
     return [
         name
-        for each in kind.__mro__
-        for name, value in (vars(each).items() if issubclass(each, Owner) else ())
+        for base in kind.__mro__
+        for name, value in (vars(base).items() if issubclass(base, Owner) else ())
         if callable(value) and not isinstance(value, type) and (name == "__call__" or not name.startswith("__"))
-        if (value.__module__, getattr(value, "__qualname__", "")) != (each.__module__, f"{each.__qualname__}.{name}")
+        if (value.__module__, getattr(value, "__qualname__", "")) != (base.__module__, f"{base.__qualname__}.{name}")
         or hasattr(value, "__wrapped__")
     ]

@@ -12,7 +12,7 @@ from npformer.errors import ConfigError
 from npformer.functional.dropout import dropout_threshold
 from npformer.functional.feed_forward import ACTIVATIONS
 from npformer.layers.multi_head_attention import expect_divisible
-from npformer.layers.norms import NORMS
+from npformer.layers.norms import NORMS, NormName
 from npformer.layers.residual import expect_norm_order
 from npformer.layers.self_attention import SelfAttention
 
@@ -63,7 +63,7 @@ class ModelConfig:
     dropout: Annotated[float, "share of numbers that dropout sets to 0 in training"] = 0.1
     norm_order: Annotated[Literal["post", "pre"], "norm after the residual sum, or before the sub-layer"] = "post"
     final_norm: Annotated[bool | None, "a norm at the end of each stack; none: only with norm_order pre"] = None
-    norm: Annotated[Literal["layer", "batch"], "LayerNorm or BatchNorm"] = "layer"
+    norm: Annotated[NormName, "LayerNorm or BatchNorm"] = "layer"
     activation: Annotated[Literal["relu", "gelu"], "function inside the feed-forward"] = "relu"
     positions: Annotated[
         Literal["sinusoidal", "learned", "rotary", "relative", "none"],
@@ -81,11 +81,11 @@ class ModelConfig:
     pad_id: Annotated[int, "id of [PAD]; 0 in every run"] = 0
 
     def __post_init__(self) -> None:
-        for each in fields(self):  # a NumPy number would work in computations, but could not be saved
-            value = getattr(self, each.name)
+        for field in fields(self):  # a NumPy number would work in computations, but could not be saved
+            value = getattr(self, field.name)
             for theirs, ours in ((np.integer, int), (np.floating, float), (np.bool_, bool)):
                 if isinstance(value, theirs):
-                    object.__setattr__(self, each.name, ours(value))
+                    object.__setattr__(self, field.name, ours(value))
         self._expect_at_least_one("d_model", "d_ff", at_most=MOST_WIDTH)
         self._expect_at_least_one("max_seq_len")
         if not _is_whole(self.num_heads):
@@ -144,8 +144,8 @@ class ModelConfig:
             if value is not None and not _is_whole(value):
                 raise ConfigError(f"{name}: expected an integer, got {value!r}")
             if value is not None and value > most:
-                given = f"{value:,}" if value < 2**64 else f"a number of {value.bit_length()} bits"
-                raise ConfigError(f"{name}: expected at most {most:,}, got {given}")
+                number = f"{value:,}" if value < 2**64 else f"a number of {value.bit_length()} bits"
+                raise ConfigError(f"{name}: expected at most {most:,}, got {number}")
 
     def _expect_pad_in(self, *vocab_sizes: int) -> None:
         if not _is_whole(self.pad_id) or not 0 <= self.pad_id < min(vocab_sizes):

@@ -107,9 +107,9 @@ class Decoder(OneSequence):
 
 
 def _checked_begins(begins: HostArray, batch: int) -> HostArray:
-    found = np.asarray(begins)
-    if found.shape != (batch,):
-        raise ShapeError(f"begins: expected (B,) with B={batch}, one for each row, got {tuple(found.shape)}")
-    if found.dtype.kind not in "iu" or found.min() < 0:
-        raise ConfigError(f"begins: expected integers >= 0, the pads before each prompt, got {found.tolist()}")
-    return found
+    begins = np.asarray(begins)
+    if begins.shape != (batch,):
+        raise ShapeError(f"begins: expected (B,) with B={batch}, one for each row, got {tuple(begins.shape)}")
+    if begins.dtype.kind not in "iu" or begins.min() < 0:
+        raise ConfigError(f"begins: expected integers >= 0, the pads before each prompt, got {begins.tolist()}")
+    return begins

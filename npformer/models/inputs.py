@@ -37,18 +37,18 @@ def checked_batch(wanted: Sequence[Ids], batch: Sequence[Any], backend: Backend)
     names = ", ".join(ids.name for ids in wanted)
     if len(batch) != len(wanted):
         raise ShapeError(f"{names}: expected {len(wanted)} arrays, the targets last, got {len(batch)}")
-    found = [
-        checked_ids(ids.name, given, ids.below, backend, per_row=len(ids.shape) == 1)
-        for ids, given in zip(wanted, batch, strict=True)
+    checked = [
+        checked_ids(ids.name, x, ids.below, backend, per_row=len(ids.shape) == 1)
+        for ids, x in zip(wanted, batch, strict=True)
     ]
     lengths: dict[str, int] = {}
-    for ids, host in zip(wanted, found, strict=True):
+    for ids, host in zip(wanted, checked, strict=True):
         if any(
             lengths.setdefault(letter, length) != length for letter, length in zip(ids.shape, host.shape, strict=True)
         ):
             shapes = ", ".join(f"({', '.join(ids.shape)}{',' * (len(ids.shape) == 1)})" for ids in wanted)
-            raise ShapeError(f"{names}: expected {shapes}, got " + ", ".join(str(tuple(x.shape)) for x in found))
-    return found
+            raise ShapeError(f"{names}: expected {shapes}, got " + ", ".join(str(tuple(x.shape)) for x in checked))
+    return checked
 
 
 def checked_ids(name: str, ids: Any, vocab_size: int, backend: Backend, *, per_row: bool = False) -> HostArray:

@@ -41,8 +41,8 @@ def model_of_shapes(config: ModelConfig, limit: Limit | None = None) -> Model:
     Raises ConfigError at the first array beyond limit.
     """
     backend = _Shapes("shapes", PLAIN, _Nowhere(), limit=limit or Limit())
-    nothing: Any = _NoDraws()
-    return build_model(config, backend=backend, seed=nothing)
+    no_seed: Any = _NoDraws()
+    return build_model(config, backend=backend, seed=no_seed)
 
 
 class _Shape:

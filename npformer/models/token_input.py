@@ -78,5 +78,5 @@ def position_rows(positions: Positions, max_len: int, config: ModelConfig, backe
         raise ConfigError(f"max_len: expected an integer >= 1, got {max_len}")
     if config.positions == "learned" and max_len > config.max_seq_len:
         raise ConfigError(f"max_len: expected at most max_seq_len={config.max_seq_len}, got {max_len}")
-    nothing = backend.zeros((1, max_len, config.d_model))
-    return (nothing if positions is None else positions(nothing))[0, ...]
+    zeros = backend.zeros((1, max_len, config.d_model))
+    return (zeros if positions is None else positions(zeros))[0, ...]

@@ -23,7 +23,6 @@ Source: Kingma & Ba 2015, arXiv:1412.6980, algorithm 1; Loshchilov & Hutter 2019
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import NamedTuple
 
 from npformer.backend import Arena
@@ -73,7 +72,7 @@ class Adam:
         for run in self.arena.runs(decaying=self.weight_decay > 0):
             rate = lr * run.lr_scale
             decay = rate * self.weight_decay * run.weight_decay
-            self.arena.in_parts(partial(self._update, rate, decay), run.where)
+            self._update(rate, decay, run.where)
 
     def rates(self, lr: float, t: int) -> Rates:
         """The numbers of update t at this learning rate."""

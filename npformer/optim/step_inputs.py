@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from npformer.backend import Backend
-from npformer.optim.adam import Rates
+from npformer.backend import Backend, Segment
+from npformer.optim.adam import Adam, Rates
 from npformer.typing import Array
 
 
@@ -30,22 +30,29 @@ class Shard(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What a step does, independent of its batch."""
+    """What a step does, independent of its batch: all that a record of it depends on."""
 
     seed: int
     label_smoothing: float
+    clip_norm: float | None
+    optimizer: Adam
+    betas: tuple[float, float]
+    eps: float
+    weight_decay: float
+    m: Array  # the optimiser's moments
+    v: Array
+    segments: tuple[Segment, ...]  # of the arena, with the settings of its parts
     version: int  # of the model
-    static_arguments: tuple[Any, ...]  # all of the above, and everything else that a record of a step depends on
 
 
-def shards_of(given: StepInputs, backend: Backend) -> list[list[Shard]]:
+def shards_of(inputs: StepInputs, backend: Backend) -> list[list[Shard]]:
     """The shards of each micro-batch, their batches on the backend's device."""
-    found, batch = [], [backend.on_device(x) for x in (*given.inputs, given.targets)]
-    for micro, shares in enumerate(given.shares):
+    shards, batch = [], [backend.on_device(x) for x in (*inputs.inputs, inputs.targets)]
+    for micro, shares in enumerate(inputs.shares):
         first = shares[0][0].start
-        found.append([
-            Shard(given.number, micro, share, slice(rows.start - first, rows.stop - first),
+        shards.append([
+            Shard(inputs.number, micro, share, slice(rows.start - first, rows.stop - first),
                   tuple(x[rows, ...] for x in batch))
             for rows, share in shares
         ])  # fmt: skip
-    return found
+    return shards

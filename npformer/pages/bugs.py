@@ -103,9 +103,9 @@ def bug_traces(record: Callable[[], Trace], right: Trace, names: Sequence[str] |
     with noted({target for each in BUGS for target in each.targets}) as ran:
         record()
         reached = [each.id for each in BUGS if each.targets & ran and each.category not in _OUTSIDE]
-    found: list[BugTrace] = []
+    traces: list[BugTrace] = []
     for each in chosen:
-        if names is None and (each.id not in reached or len(found) == MOST):
+        if names is None and (each.id not in reached or len(traces) == MOST):
             continue
         if each.id not in reached:
             raise ConfigError(
@@ -113,10 +113,10 @@ def bug_traces(record: Callable[[], Trace], right: Trace, names: Sequence[str] |
             )
         one = with_bug(record, right, each)
         if one is not None:
-            found.append(one)
+            traces.append(one)
         elif names is not None:
             raise ConfigError(f"bugs: expected bugs that change a number of this trace, got {each.id}; leave it out")
-    return found
+    return traces
 
 
 def with_bug(record: Callable[[], Trace], right: Trace, one: Bug) -> BugTrace | None:
@@ -136,17 +136,17 @@ def with_bug(record: Callable[[], Trace], right: Trace, one: Bug) -> BugTrace | 
             if theirs[way] is None:
                 sizes.setdefault(ours["id"], {})[way] = np.inf
                 continue
-            found = {kind: _differing(ours, theirs, kind, right, wrong) for kind in kinds}
-            own = [size for kind in kinds[1:] for _, size in found[kind].values()]
-            if any(found.values()):
+            by_kind = {kind: _differing(ours, theirs, kind, right, wrong) for kind in kinds}
+            own_sizes = [size for kind in kinds[1:] for _, size in by_kind[kind].values()]
+            if any(by_kind.values()):
                 differences.setdefault(ours["id"], {}).update(
-                    {kind: {name: array for name, (array, _) in each.items()} for kind, each in found.items() if each}
+                    {kind: {name: array for name, (array, _) in each.items()} for kind, each in by_kind.items() if each}
                 )
-                sizes.setdefault(ours["id"], {})[way] = float(np.max(own, initial=0.0))  # NaN, if one is
+                sizes.setdefault(ours["id"], {})[way] = float(np.max(own_sizes, initial=0.0))  # NaN, if one is
     first = _first(right.document["calls"], len(pairs), differences, sizes)
     loss = wrong.document["loss"]
-    found_loss = loss if isinstance(loss, float) else None  # infinite or NaN in a trace is no number
-    return None if first is None else BugTrace(one, differences, sizes, first, found_loss, wrong)
+    by_kindloss = loss if isinstance(loss, float) else None  # infinite or NaN in a trace is no number
+    return None if first is None else BugTrace(one, differences, sizes, first, by_kindloss, wrong)
 
 
 def _alike(right: Trace, wrong: Trace) -> Iterator[tuple[Any, Any]]:
@@ -160,7 +160,7 @@ def _alike(right: Trace, wrong: Trace) -> Iterator[tuple[Any, Any]]:
 def _differing(ours: Any, theirs: Any, kind: str, right: Trace, wrong: Trace) -> dict[str, tuple[HostArray, float]]:
     """Name -> (wrong − right, its relative size), for the arrays that differ."""
     mine, others = _arrays(right, ours, kind), _arrays(wrong, theirs, kind)
-    found = {}
+    by_name = {}
     for name in mine | others:
         a, b = (x.get(name) for x in (mine, others))
         if kind in _MADE:  # a gradient that is not made counts as zeros
@@ -171,8 +171,8 @@ def _differing(ours: Any, theirs: Any, kind: str, right: Trace, wrong: Trace) ->
         largest = float(np.max(np.abs(a), initial=0.0)) or 1.0
         size = float(np.max(np.abs(difference), initial=0.0)) / largest
         if not size <= ROUNDING:
-            found[name] = (difference, size)
-    return found
+            by_name[name] = (difference, size)
+    return by_name
 
 
 def _arrays(trace: Trace, call: Any, kind: str) -> dict[str, HostArray]:
@@ -181,19 +181,19 @@ def _arrays(trace: Trace, call: Any, kind: str) -> dict[str, HostArray]:
         named = {each["parameter"]: each["array"] for each in call[kind] if call["kind"] == "layer"}
     else:
         named = {each["name"]: each["value"] for each in call[kind]}
-    found = {name: trace.arrays.get(value) for name, value in named.items() if isinstance(value, str)}
-    return {name: x for name, x in found.items() if x is not None and x.dtype == np.float64}
+    arrays = {name: trace.arrays.get(value) for name, value in named.items() if isinstance(value, str)}
+    return {name: x for name, x in arrays.items() if x is not None and x.dtype == np.float64}
 
 
 def _first(calls: Any, alike: int, differences: Differences, sizes: Sizes) -> First | None:
     """The first event with a difference. What a call receives was made wrong by the call around it."""
     events: list[tuple[int, First]] = []
     for number, ways in sizes.items():
-        call, found = calls[number], differences.get(number, {})
+        call, by_kind = calls[number], differences.get(number, {})
         around = number if call["parent"] is None else call["parent"]
         for way, kinds in _WAYS.items():
-            made = any(kind in found for kind in kinds[1:])
-            if kinds[0] in found or (way in ways and not made):  # that it did not run is not its own doing, either
+            made = any(kind in by_kind for kind in kinds[1:])
+            if kinds[0] in by_kind or (way in ways and not made):  # that it did not run is not its own doing, either
                 events.append((call[way]["start"], First(around, way, number)))
             if made:
                 events.append((call[way]["end"], First(number, way, None)))

@@ -50,8 +50,8 @@ def bundle(start: str) -> str:
     def add(name: str) -> None:
         if name not in ordered:
             text = web_file(f"{name}.js")
-            for found in _IMPORT.finditer(text):
-                add(found["name"])
+            for match in _IMPORT.finditer(text):
+                add(match["name"])
             ordered[name] = _EXPORT.sub("", _IMPORT.sub("", text))
 
     add(start)

@@ -1,7 +1,7 @@
 """Which call read which number: the edges of the drawn graph, and the uses whose gradients add up to a gradient.
 
 Layers move numbers between operations (they split heads, put blocks side by side, hand one array to two parts) and
-compute nothing themselves, as a rule. So a number that an operation reads is, to the last bit, a number that an earlier
+usually compute nothing themselves. So a number that an operation reads is, to the last bit, a number that an earlier
 operation made, and the latest one that made it is where it comes from. The gradient of a number is the sum over all
 its uses: ``fan_in`` lists them for every upstream gradient, and for every gradient that a layer returns. Each list is
 checked: only if its sum is the recorded gradient, to 1e-12 of the largest, does the page show it.
@@ -109,13 +109,13 @@ class Flows:
         """The uses, inside a layer, of each number that it read."""
         inputs = {name: array for _, name, array in self._floats(call, "inputs")}
         for _, name, total in self._floats(call, "gradients"):
-            given = inputs.get(next(entry["of"] for entry in call["gradients"] if entry["name"] == name))
-            if given is not None and given.shape == total.shape:
-                self._keep_inside((call["id"], "gradients", name), given, total)
+            inside = inputs.get(next(entry["of"] for entry in call["gradients"] if entry["name"] == name))
+            if inside is not None and inside.shape == total.shape:
+                self._keep_inside((call["id"], "gradients", name), inside, total)
 
-    def _keep_inside(self, key: tuple[int, str, str], given: HostArray, total: HostArray) -> None:
-        own = _bits(given)
-        places = {bits: k for k, bits in reversed(list(enumerate(own)))}
+    def _keep_inside(self, key: tuple[int, str, str], inside: HostArray, total: HostArray) -> None:
+        bits_inside = _bits(inside)
+        places = {bits: k for k, bits in reversed(list(enumerate(bits_inside)))}
         within = {call for call in self.calls if self._is_in(call, key[0])}
         uses = []
         for leaf in (each for each in self.leaves if each in within):
@@ -126,7 +126,7 @@ class Flows:
                 where = np.full(array.size, -1)
                 for k, (bits, spot) in enumerate(zip(_bits(array), origin, strict=True)):
                     if spot is None or spot[0] not in within:
-                        where[k] = k if k < given.size and own[k] == bits else places.get(bits, -1)
+                        where[k] = k if k < inside.size and bits_inside[k] == bits else places.get(bits, -1)
                 uses.append((leaf, name, where))
         self._keep_if_exact(key, uses, total)
 
@@ -162,5 +162,5 @@ class Flows:
 
 def _bits(array: HostArray) -> list[int]:
     """The 64 bits of each number, as an integer."""
-    found: list[int] = np.ascontiguousarray(array).reshape(-1).view(np.int64).tolist()
-    return found
+    bits: list[int] = np.ascontiguousarray(array).reshape(-1).view(np.int64).tolist()
+    return bits

@@ -131,12 +131,12 @@ def _examples(run: RunSummary) -> str:
     if continued or (run.evaluation is not None and run.evaluation.kind == "masked"):
         asked = [piece for one in run.predictions for piece in one.pieces if piece.asked]
         key = "the text, token by token, is what was to be written" if continued else "grey: given"
-        said = f"{sum(piece.is_right for piece in asked):,} of {len(asked):,} tokens are right"
+        summary = f"{sum(piece.is_right for piece in asked):,} of {len(asked):,} tokens are right"
     else:
-        said = f"{sum(one.is_right for one in run.predictions):,} of {len(run.predictions):,} are right"
+        summary = f"{sum(one.is_right for one in run.predictions):,} of {len(run.predictions):,} are right"
     more = f", and {len(shown) - first} more that are wrong" if len(shown) > first else ""
     return (
-        f"<p>{said}. Shown: the first {min(first, len(run.predictions))}{more}.</p>"
+        f"<p>{summary}. Shown: the first {min(first, len(run.predictions))}{more}.</p>"
         f'<p class="key"><span class="piece bad">wrong</span> {key}</p><ol class="examples">{rows}</ol>'
     )
 
@@ -158,7 +158,7 @@ def _continued(one: Prediction) -> str:
     parts = (
         escaped(piece.expected)
         if piece.is_right
-        else f'<span class="piece bad" title="likelier: {escaped(seen(piece.found))}">{escaped(piece.expected)}</span>'
+        else f'<span class="piece bad" title="likelier: {escaped(seen(piece.got))}">{escaped(piece.expected)}</span>'
         for piece in one.pieces[:MOST_PIECES]
     )
     return f'<li class="text"><span class="written">{one.glue.join(parts)}</span></li>'
@@ -166,16 +166,16 @@ def _continued(one: Prediction) -> str:
 
 def _marked(piece: Piece) -> str:
     """What was written, marked where it is not what was expected. A wrong space is one that is seen."""
-    found, expected = seen(piece.found), seen(piece.expected)
+    answer, expected = seen(piece.got), seen(piece.expected)
     if not piece.asked:
         return f'<span class="quiet">{escaped(piece.expected)}</span>'
-    if piece.found is None:
+    if piece.got is None:
         return f"<del>{escaped(expected)}</del>"
     if piece.expected is None:
-        return f"<ins>{escaped(found)}</ins>"
+        return f"<ins>{escaped(answer)}</ins>"
     if piece.is_right:
-        return escaped(piece.found)
-    return f'<span class="piece bad" title="expected {escaped(expected)}">{escaped(found)}</span>'
+        return escaped(piece.got)
+    return f'<span class="piece bad" title="expected {escaped(expected)}">{escaped(answer)}</span>'
 
 
 def _attention(run: RunSummary) -> str:
@@ -216,5 +216,5 @@ def _norms(run: RunSummary) -> str:
 
 def layer_of(part: str) -> str:
     """The layer of a part: encoder.layers.0 of encoder.layers.0.norm1; any other part is its own."""
-    found = _LAYER.match(part)
-    return found.group() if found else part
+    match = _LAYER.match(part)
+    return match.group() if match else part

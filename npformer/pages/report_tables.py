@@ -120,18 +120,18 @@ def norms_table(run: RunSummary) -> str:
 
 def confusion_table(run: RunSummary) -> str:
     """Classes against classes; for texts the pieces that are wrong most often."""
-    found = confusions(run.predictions)
+    counts = confusions(run.predictions)
     if run.evaluation is not None and run.evaluation.kind in ("classify", "tag"):
-        return _matrix(found)
-    wrong = [(pair, count) for pair, count in found.most_common() if pair[0] != pair[1]][:WRONG]
+        return _matrix(counts)
+    wrong = [(pair, count) for pair, count in counts.most_common() if pair[0] != pair[1]][:WRONG]
     if not wrong:
         return '<p class="right">Nothing was wrong.</p>'
-    total = sum(count for (one, other), count in found.items() if one != other)
+    total = sum(count for (one, other), count in counts.items() if one != other)
     rows = [
         [*(_piece(piece) for piece in pair), td(f"{count:,}", "number"), f"<td>{_bar(count / wrong[0][1])}</td>"]
         for pair, count in wrong
     ]
-    caption = f"The most frequent mistakes; {total:,} of {sum(found.values()):,} pieces are wrong"
+    caption = f"The most frequent mistakes; {total:,} of {sum(counts.values()):,} pieces are wrong"
     return table(caption, ["expected", "written", "times", ""], rows, "wrong")
 
 
@@ -150,17 +150,17 @@ def _bar(share: float) -> str:
     )
 
 
-def _matrix(found: Mapping[tuple[str | None, str | None], int]) -> str:
+def _matrix(counts: Mapping[tuple[str | None, str | None], int]) -> str:
     """Expected classes down, written ones across: the classes with most mistakes, if there are many."""
     wrong: Counter[str] = Counter()
-    for pair, count in found.items():
+    for pair, count in counts.items():
         for name in pair:
             wrong[str(name)] += count if pair[0] != pair[1] else 0
     chosen = sorted(sorted(wrong, key=lambda name: (-wrong[name], name))[:CLASSES])
-    totals = {name: sum(count for (one, _), count in found.items() if one == name) for name in chosen}
+    totals = {name: sum(count for (one, _), count in counts.items() if one == name) for name in chosen}
 
     def cell(row: str, column: str) -> str:
-        count = found.get((row, column), 0)
+        count = counts.get((row, column), 0)
         share = count / totals[row] if totals[row] else 0.0
         shade = 0 if not count else max(1, math.ceil(share * (SHADES - 1)))
         return td(f"{count:,}" if count else "·", f"number s{shade}{' diagonal' * (row == column)}")

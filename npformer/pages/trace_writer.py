@@ -115,9 +115,9 @@ def evidence_of(call: Call, seen: Seen, names: Mapping[str, str]) -> dict[str, S
     oracle = Oracle(checked, [upstream], fitness(checked, [upstream], 0).is_fit)
     shown = {}
     for name in sizes:
-        found = _asked(oracle, names[name])
-        by_complex = None if found is None or found.by_complex is None else found.by_complex[0]
-        shown[name] = Shown(split.get(names[name], ()), by_complex, None if found is None else found.by_central[0])
+        asked = _asked(oracle, names[name])
+        by_complex = None if asked is None or asked.by_complex is None else asked.by_complex[0]
+        shown[name] = Shown(split.get(names[name], ()), by_complex, None if asked is None else asked.by_central[0])
     return shown
 
 
@@ -131,14 +131,14 @@ def _asked(oracle: Oracle, of: str) -> Evidence | None:
 
 def _evidence(trace: Trace, pack: Pack) -> dict[str, Any]:
     """Call -> gradient -> the places of its terms and witnesses."""
-    found: dict[str, Any] = {}
+    by_number: dict[str, Any] = {}
     if trace.recording is None:
-        return found
+        return by_number
     for call in trace.document["calls"]:
         names = {gradient["name"]: gradient["of"] for gradient in call["gradients"]}
         number = call["id"]
         shown = evidence_of(trace.recording.calls[number], trace.recording.seen[number], names)
-        found[str(number)] = {
+        by_number[str(number)] = {
             name: {
                 "terms": [pack.add(part) for part in each.terms],
                 "complex": None if each.by_complex is None else pack.add(each.by_complex),
@@ -146,18 +146,18 @@ def _evidence(trace: Trace, pack: Pack) -> dict[str, Any]:
             }
             for name, each in shown.items()
         }
-    return found
+    return by_number
 
 
 def _flows(trace: Trace, pack: Pack) -> dict[str, Any]:
     """The edges of the graph, and the uses of each upstream gradient and of each gradient that a layer returns."""
-    found = Flows(trace.document["calls"], trace.arrays)
+    flows = Flows(trace.document["calls"], trace.arrays)
     fan_in: dict[str, dict[str, Any]] = {}
-    for (call, what, name), uses in found.fan_in.items():
+    for (call, what, name), uses in flows.fan_in.items():
         fan_in.setdefault(str(call), {})[f"{what}.{name}"] = [
             {"call": user, "gradient": gradient, "map": pack.add(where)} for user, gradient, where in uses
         ]
-    return {"edges": found.edges, "fan_in": fan_in}
+    return {"edges": flows.edges, "fan_in": fan_in}
 
 
 def opening(trace: Trace, place: Place) -> Opening | None:
@@ -189,9 +189,9 @@ def _parameter(trace: Trace, place: Place) -> Opening:
     ]
     if len(uses) == 1:
         ((call, of, part),) = uses
-        found = _gradient(trace, call, of, index_in(place.index, part["columns"], part["transposed"]))
-        if found is not None:
-            return found
+        opens = _gradient(trace, call, of, index_in(place.index, part["columns"], part["transposed"]))
+        if opens is not None:
+            return opens
     gradient = next(each["gradient"] for each in trace.document["parameters"] if each["name"] == place.name)
     flat = _flat(place.index, trace.arrays[gradient].shape)
     return {"call": 0, "what": "parameter", "name": place.name, "flat": flat}

@@ -79,9 +79,9 @@ def _attention_map(name: str, weights: Weights, source: Sequence[str], target: S
 
 
 def _title(name: str) -> str:
-    found = _LAYER_NUMBER.search(name)
+    match = _LAYER_NUMBER.search(name)
     stack, kind = name.split(".")[0].removesuffix("s"), name.rsplit(".", 1)[-1].replace("_", "-")
-    return f"{stack} {int(found[1]) + 1} · {kind}" if found else name
+    return f"{stack} {int(match[1]) + 1} · {kind}" if match else name
 
 
 def _check(name: str, weights: Weights, query: tuple[str, int], key: tuple[str, int]) -> None:

@@ -38,13 +38,13 @@ def cells(weights: npt.NDArray[np.floating], left: float, top: float, cell: floa
             at += count
             pens[level] = at, i
     kinds = {_LOST: 'class="warn"', _HIDDEN: 'class="hidden"', LEVELS: 'class="weight"'}
-    found = "".join(
+    body = "".join(
         f'<path {kinds.get(level) or _opaque(level)} d="{"".join(strokes[level])}"/>'
         for level in sorted(strokes)
         if level
     )
     place = f"translate({number(left)} {number(top + cell / 2)})scale({cell:.4g})"
-    return f'<g class="cells" transform="{place}">{found}</g>'
+    return f'<g class="cells" transform="{place}">{body}</g>'
 
 
 def _opaque(level: int) -> str:

@@ -112,18 +112,18 @@ def draw_charts(charts: Sequence[Chart], path: Path, title: str, notes: Sequence
 
 def chart_drawing(chart: Chart) -> Drawing:
     """A chart of at least one curve."""
-    found = [
+    drawn = [
         _Line(curve, f"c{(i if curve.colour is None else curve.colour) % LINES}", of_values(curve.x, curve.y))
         for i, curve in enumerate(chart.curves)
     ]
-    values = np.concatenate([line.data.values[np.isfinite(line.data.values)] for line in found])
+    values = np.concatenate([line.data.values[np.isfinite(line.data.values)] for line in drawn])
     log = bool(values.size and values.min() > 0 and values.max() > _LOG_RANGE * values.min())
     log = log if chart.log_y is None else chart.log_y
     y_label = ", ".join(filter(None, (chart.y_label, "log scale" * log)))
     top = 26.0 + _ROW * bool(y_label)
     bottom = top + _PLOT
     y = Axis(*_ends(values, chart, log), bottom, top, log)
-    places = [float(x) for line in found for x in line.data.steps]
+    places = [float(x) for line in drawn for x in line.data.steps]
     x = Axis(*_widened(min(places), max(places), chart.log_x), _LEFT, WIDTH - _RIGHT, chart.log_x)
     parts = [text(0, 12, one_line(chart.title, _TITLE), "ink bold title")]
     parts += [text(0, 12 + _ROW, y_label)] if y_label else []
@@ -137,18 +137,18 @@ def chart_drawing(chart: Chart) -> Drawing:
         parts.append(text(x.at(place) - 4 if near else x.at(place) + 4, bottom - 6, what, anchor="end" * near))
     if chart.level is not None and y.low < chart.level < y.high:
         parts.append(path("mark warn", f"M{_LEFT} {number(y.at(chart.level))}H{WIDTH - _RIGHT}"))
-    for line in sorted(found, key=lambda line: not line.curve.faint):
+    for line in sorted(drawn, key=lambda line: not line.curve.faint):
         parts += _drawn(line, x, y)
     if chart.x_label:
         bottom += _ROW
         parts.append(text(WIDTH - _RIGHT, bottom + 16, chart.x_label, anchor="end"))
-    height, said = _below(chart, found, bottom + 16)
+    height, below = _below(chart, drawn, bottom + 16)
     ends = "; ".join(
         f"{line.curve.name}: {chart.write(_last(line))} at {chart.x_label or 'step'} {line.data.steps[-1]:,.10g}"
-        for line in found
+        for line in drawn
         if not _is_without_end(line)
     )
-    return Drawing(WIDTH, height, "".join([*parts, *said]), f"{chart.title}. {ends}")
+    return Drawing(WIDTH, height, "".join([*parts, *below]), f"{chart.title}. {ends}")
 
 
 def _widened(low: float, high: float, log: bool) -> tuple[float, float]:
@@ -174,12 +174,12 @@ def _steps(x: Axis, height: float, places: Sequence[float]) -> Iterator[str]:
     measured = sorted(set(places))
     free = 0.0
     for value in measured if x.log and len(measured) <= _NAMED_TICKS else x.ticks():
-        said = f"{value:,.10g}"
-        half = len(said) * LETTER / 2
+        label = f"{value:,.10g}"
+        half = len(label) * LETTER / 2
         middle = min(x.at(value), WIDTH - half)
         if middle - half >= free:
             free = middle + half + LETTER
-            yield text(middle, height, said, anchor="middle")
+            yield text(middle, height, label, anchor="middle")
 
 
 def _smoothing(line: _Line) -> int:
@@ -195,27 +195,27 @@ def _drawn(line: _Line, x: Axis, y: Axis) -> Iterator[str]:
         pairs = zip(data.steps.tolist(), data.values.tolist(), strict=True)
         return [(x.at(place), y.at(value)) if math.isfinite(value) else None for place, value in pairs]
 
-    found, width = points(line.data), _smoothing(line)
+    places, width = points(line.data), _smoothing(line)
     if width > 1:
-        yield path(f"line pale {line.colour}", lines(found))
+        yield path(f"line pale {line.colour}", lines(places))
         mean = running_mean(line.data, width)
-        kept = sorted({*range(0, mean.steps.size, width // 3), mean.steps.size - 1, *_beside_gaps(found)})
+        kept = sorted({*range(0, mean.steps.size, width // 3), mean.steps.size - 1, *_beside_gaps(places)})
         yield path(_kind(line), lines(points(Series(mean.steps[kept], mean.values[kept]))))
     else:
-        yield path(_kind(line), lines(found))
+        yield path(_kind(line), lines(places))
     few = _is_dotted(line)
-    alone = [p for i, p in enumerate(found) if few or not any((found[i - 1 : i] or [None]) + found[i + 1 : i + 2])]
+    alone = [p for i, p in enumerate(places) if few or not any((places[i - 1 : i] or [None]) + places[i + 1 : i + 2])]
     yield path(f"line dots {line.colour}", dots(alone))
-    lost = (x.at(place) for place, point in zip(line.data.steps.tolist(), found, strict=True) if point is None)
+    lost = (x.at(place) for place, point in zip(line.data.steps.tolist(), places, strict=True) if point is None)
     apart = {round(at / 8): at for at in lost if line.curve.logged}  # more crosses would overlap
     yield path("line warn", "".join(f"M{number(at - 3)} {number(y.start - 3)}l6 6m0-6l-6 6" for at in apart.values()))
 
 
-def _beside_gaps(found: Sequence[Point]) -> Iterator[int]:
+def _beside_gaps(points: Sequence[Point]) -> Iterator[int]:
     """The gaps, and the points beside them."""
-    for i, point in enumerate(found):
+    for i, point in enumerate(points):
         if point is None:
-            yield from {max(i - 1, 0), i, min(i + 1, len(found) - 1)}
+            yield from {max(i - 1, 0), i, min(i + 1, len(points) - 1)}
 
 
 def _is_dotted(line: _Line) -> bool:
@@ -234,10 +234,10 @@ def _is_without_end(line: _Line) -> bool:
     return line.curve.faint or not (line.curve.logged or math.isfinite(_last(line)))
 
 
-def _below(chart: Chart, found: Sequence[_Line], y: float) -> tuple[float, list[str]]:
+def _below(chart: Chart, lines: Sequence[_Line], y: float) -> tuple[float, list[str]]:
     """The names and last values of the lines, and sentences on what is not drawn; and where they end."""
     parts, x, y = [], 0.0, y + _ROW + 3
-    for line in found:
+    for line in lines:
         value = "" if _is_without_end(line) else chart.write(_last(line))
         name = one_line(line.curve.name, max(8, int((WIDTH - 34) / LETTER) - len(value)))
         wide = 44 + LETTER * (len(name) + len(value))
@@ -248,13 +248,13 @@ def _below(chart: Chart, found: Sequence[_Line], y: float) -> tuple[float, list[
         bold = f' <tspan class="ink bold">{escaped(value)}</tspan>' if value else ""
         parts.append(f"{swatch}{spot}{text(x + 27, y, name, more=bold)}")
         x += wide
-    for line in found:
+    for line in lines:
         lost = line.data.steps[~np.isfinite(line.data.values)]
         if lost.size and line.curve.logged:
             y += _ROW
             count = f"{lost.size:,} of {line.data.steps.size:,} values not finite, first at {lost[0]:,.10g}"
             parts.append(text(0, y, f"× {one_line(line.curve.name, 14)}: {count}", "warn"))
-    width = max(map(_smoothing, found))
+    width = max(map(_smoothing, lines))
     if width > 1:
         y += _ROW
         parts.append(text(0, y, f"pale: as logged; solid: the mean of {width:,} values"))

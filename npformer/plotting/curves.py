@@ -65,18 +65,18 @@ def course_charts(runs: Sequence[Course]) -> list[Chart]:
     """
 
     def curves(kind: str, *fields: tuple[str, str], colour: int = 0, dashed: bool = False) -> list[Curve]:
-        found = []
+        curves = []
         for number, run in enumerate(runs):
             for i, (field, label) in enumerate(fields):
                 data = series(run.metrics, kind, field)
                 if data.steps.size:
                     named = label if len(runs) == 1 else f"{run.name}, {label}"
-                    own = number if len(runs) > 1 else i + colour
+                    its_colour = number if len(runs) > 1 else i + colour
                     is_dashed = dashed or (len(runs) > 1 and i > 0)
                     steps, values = data.steps.tolist(), data.values.tolist()
-                    curve = Curve(named, steps, values, is_dashed, own, kind == "eval", smooth=field == "loss")
-                    found.append(curve._replace(logged=True))
-        return found
+                    curve = Curve(named, steps, values, is_dashed, its_colour, kind == "eval", smooth=field == "loss")
+                    curves.append(curve._replace(logged=True))
+        return curves
 
     loss = [*curves("train", ("loss", "training")), *curves("eval", ("loss", "held-out"), colour=1, dashed=True)]
     plans = []

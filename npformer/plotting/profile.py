@@ -69,9 +69,9 @@ def profile_drawing(rows: Sequence[ProfileRow]) -> Drawing:
     for bar in bars:
         body += _drawn(bar, x)
     left_out = len(rows) - len(bars)
-    said = "milliseconds of one step; beside a bar its share of the step"
-    said += f" ({left_out} below {percent(_LEAST)} left out)" if left_out else ""
-    body.append(text(_LEFT, bottom + 32, said))
+    caption = "milliseconds of one step; beside a bar its share of the step"
+    caption += f" ({left_out} below {percent(_LEAST)} left out)" if left_out else ""
+    body.append(text(_LEFT, bottom + 32, caption))
     told = "; ".join(f"{bar.row.op}, {bar.row.direction}: {_numbers(bar.row)}" for bar in bars)
     return Drawing(_WIDTH, bottom + 38, "".join(body), f"Time of the parts of a step. {told}")
 
@@ -109,10 +109,10 @@ def _block(kind: str, top: float, end: float) -> str:
 def _numbers(row: ProfileRow) -> str:
     """Time, share, and share of the ceiling."""
     ms = 1e3 * row.seconds
-    said = f"{ms:,.{2 if ms < 10 else 1 if ms < 100 else 0}f} ms · {percent(row.share)}"
+    label = f"{ms:,.{2 if ms < 10 else 1 if ms < 100 else 0}f} ms · {percent(row.share)}"
     if row.bound_by is None:
-        return said
-    return f"{said} · {percent(row.bound_seconds / row.seconds, 0)} of its ceiling, {row.bound_by}"
+        return label
+    return f"{label} · {percent(row.bound_seconds / row.seconds, 0)} of its ceiling, {row.bound_by}"
 
 
 def _key() -> str:

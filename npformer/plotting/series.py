@@ -28,8 +28,8 @@ class Series(NamedTuple):
 
 def of_values(steps: Sequence[float], values: Sequence[float]) -> Series:
     """Steps and values as a series; values that are not finite, or too large, are NaN."""
-    found = np.array(values, dtype=np.float64)
-    return Series(np.array(steps, dtype=np.float64), np.where(np.abs(found) < _TOO_LARGE, found, np.nan))
+    array = np.array(values, dtype=np.float64)
+    return Series(np.array(steps, dtype=np.float64), np.where(np.abs(array) < _TOO_LARGE, array, np.nan))
 
 
 def series(metrics: Sequence[Mapping[str, Any]], kind: str, field: str) -> Series:

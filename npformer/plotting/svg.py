@@ -73,18 +73,18 @@ class Axis(NamedTuple):
         if self.log:
             decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
             for factors in ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0)):
-                found = [v for e in decades for f in factors if low <= (v := f * 10.0**e) <= high]
-                if len(found) >= 3:
-                    return found[:: -(-len(found) // 7)]
+                ticks = [v for e in decades for f in factors if low <= (v := f * 10.0**e) <= high]
+                if len(ticks) >= 3:
+                    return ticks[:: -(-len(ticks) // 7)]
         raw = (high - low) / 4
         unit = 10.0 ** math.floor(math.log10(raw))
         step = next(f * unit for f in (1, 2, 2.5, 5, 10) if f * unit >= raw * 0.999)
         return [i * step for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
 
 
-def escaped(said: object) -> str:
+def escaped(thing: object) -> str:
     """A text of anybody, as it stands in HTML, in SVG and in an attribute."""
-    return html.escape(visible(said))
+    return html.escape(visible(thing))
 
 
 def number(value: float) -> str:
@@ -97,10 +97,10 @@ def _tenths(count: int) -> str:
     return "-" * (count < 0) + (shown[1:] if shown.startswith("0.") else shown)
 
 
-def text(x: float, y: float, said: object, kind: str = "", anchor: str = "", more: str = "") -> str:
+def text(x: float, y: float, thing: object, kind: str = "", anchor: str = "", more: str = "") -> str:
     """A text at a place; anchor: "middle" or "end", if it does not start there; more: SVG within it."""
     kind, anchor = f' class="{kind}"' * bool(kind), f' text-anchor="{anchor}"' * bool(anchor)
-    return f'<text x="{number(x)}" y="{number(y)}"{kind}{anchor}>{escaped(said)}{more}</text>'
+    return f'<text x="{number(x)}" y="{number(y)}"{kind}{anchor}>{escaped(thing)}{more}</text>'
 
 
 def path(kind: str, d: str) -> str:
@@ -110,14 +110,14 @@ def path(kind: str, d: str) -> str:
 
 def lines(points: Iterable[Point]) -> str:
     """A path along points, from gap to gap."""
-    said, last = [], None
+    moves, last = [], None
     for point in points:
         here = None if point is None else (round(10 * point[0]), round(10 * point[1]))
         if here is not None:
             move = here if last is None else (here[0] - last[0], here[1] - last[1])
-            said.append(("l" if last else "M") + _tenths(move[0]) + " " * (move[1] >= 0) + _tenths(move[1]))
+            moves.append(("l" if last else "M") + _tenths(move[0]) + " " * (move[1] >= 0) + _tenths(move[1]))
         last = here
-    return "".join(said)
+    return "".join(moves)
 
 
 def dots(points: Iterable[Point]) -> str:
@@ -134,9 +134,9 @@ def sheet(title: str, notes: Sequence[str], sections: Sequence[Section], style: 
     shown = one_line(title, 400)
     headed = [(line, "title ink bold") for line in wrap(shown, int((width - 2 * _EDGE) / _TITLE_LETTER))]
     noted = [line for note in notes for line in wrap(one_line(note, 2000), int((width - 2 * _EDGE) / LETTER))]
-    for said, kind in [*headed, *((line, "") for line in noted)]:
+    for line, kind in [*headed, *((line, "") for line in noted)]:
         y += _LINE
-        parts.append(text(_EDGE, y, said, kind))
+        parts.append(text(_EDGE, y, line, kind))
     for heading, remark, drawn in sections:
         y += _GAP
         if heading:

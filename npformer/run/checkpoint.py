@@ -108,16 +108,16 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
     Raises CheckpointError if the folder cannot be read.
     """
-    found = {}
+    by_step = {}
     try:
         for path in sorted(folder.iterdir()):  # "….new" sorts after the checkpoint that it replaces, and is preferred
             if _NAME.fullmatch(path.name) and (path / ARRAYS).is_file() and (path / STATE).is_file():
-                found[_step(path)] = path
+                by_step[_step(path)] = path
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         raise CheckpointError(f"{folder}: expected to list it, got: {describe(error)}: allow it") from error
-    return [found[step] for step in sorted(found)]
+    return [by_step[step] for step in sorted(by_step)]
 
 
 def latest_checkpoint(folder: Path) -> Path | None:
@@ -159,9 +159,9 @@ def prune(folder: Path, keep_last: int) -> None:
 def _storable(name: str, array: HostArray) -> HostArray:
     """The array in C order and native byte order: safetensors 0.8 writes others wrongly and silently."""
     if not isinstance(array, np.ndarray | np.generic) or array.dtype.name not in _STORABLE.split():
-        given = getattr(array, "dtype", type(array).__name__)
+        dtype = getattr(array, "dtype", type(array).__name__)
         raise DTypeError(
-            f"array {name!r}: expected a NumPy array of one of {_STORABLE}, got {given}: "
+            f"array {name!r}: expected a NumPy array of one of {_STORABLE}, got {dtype}: "
             "convert it, or copy it from the device, first"
         )
     return np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
@@ -249,9 +249,9 @@ def _read_file(file: Path) -> bytes:
 
 def _verify(expected: Tensors, written: Path) -> None:
     """Read the checkpoint back as a resuming run would, and compare it bit by bit."""
-    found = _read(written).arrays
+    arrays = _read(written).arrays
     for name, array in expected.items():
-        back = found.get(name)
+        back = arrays.get(name)
         same = back is not None and (back.dtype, back.shape) == (array.dtype, array.shape)
         if back is None or not same or back.tobytes() != array.tobytes():
             raise CheckpointError(
@@ -274,7 +274,7 @@ def _save_failed(error: OSError, path: Path, needed: int, previous: Path | None)
     """The message of a failed save, after its files were removed."""
     name = previous.name.removesuffix(".new") if previous else None
     kept = f"The previous checkpoint {name} is intact" if name else "There is no earlier checkpoint"
-    remedy = "Free some space" if disk_is_full(error) else "Mend that"
+    remedy = "Free some space" if disk_is_full(error) else "Remove the cause"
     return CheckpointError(
         f"{path}: the checkpoint was not saved: {describe(error)} (it needs {needed} bytes). {kept}. "
         f"{remedy}, then resume the run"

@@ -23,7 +23,7 @@ from npformer.run.option_types import NONE, did_you_mean, fit, from_shell, kinds
 #: A larger file was not written by npformer, whose own have 6 kB.
 MOST_BYTES = 1 << 18
 
-COMMENTS = 34  # the column where meanings begin, as a rule
+COMMENTS = 34  # the column where meanings usually begin
 
 
 def read_toml(path: Path, sections: Mapping[str, type]) -> dict[str, dict[str, Any]]:
@@ -38,14 +38,14 @@ def read_toml(path: Path, sections: Mapping[str, type]) -> dict[str, dict[str, A
 def parse_toml(text: str, path: Path, sections: Mapping[str, type]) -> dict[str, dict[str, Any]]:
     """As ``read_toml``, from a text; messages name path as its source."""
     try:
-        given = tomllib.loads(text)
+        document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # its own error, too many digits, too many brackets
         at = re.search(r"at line (\d+)", str(error))
         line = at[1] if at else text.rstrip().count("\n") + 1
         raise ConfigError(f"{path}, line {line}: expected TOML, found something else: {error}") from None
     place = partial(_place, path, text)
     values: dict[str, dict[str, Any]] = {section: {} for section in sections}
-    for section, entries in given.items():
+    for section, entries in document.items():
         _check_section(section, entries, sections, place)
         kinds = kinds_of(sections[section])
         for key, value in entries.items():
@@ -63,7 +63,7 @@ def parse_assignment(text: str, sections: Mapping[str, type]) -> tuple[str, str,
 
     Raises ConfigError for an unknown or ambiguous name (naming the nearest) or a value of the wrong type.
     """
-    name, equals, given = text.partition("=")
+    name, equals, value = text.partition("=")
     name = name.strip()
     known = {f"{section}.{key}": kind for section in sections for key, kind in kinds_of(sections[section]).items()}
     if not equals or not name:
@@ -74,7 +74,7 @@ def parse_assignment(text: str, sections: Mapping[str, type]) -> tuple[str, str,
     if not matches:
         raise ConfigError(_unknown(f"{text!r}: option", name, known, sections))
     section, _, key = matches[0].partition(".")
-    return section, key, fit(from_shell(given, known[matches[0]]), known[matches[0]], matches[0])
+    return section, key, fit(from_shell(value, known[matches[0]]), known[matches[0]], matches[0])
 
 
 def write_toml(sections: Mapping[str, Any]) -> str:

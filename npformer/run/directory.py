@@ -61,11 +61,11 @@ class RunDirectory:
         if run.config_path.is_file() or run.checkpoints.is_dir():
             return run
         if path.is_dir():
-            found = f"a folder without {run.config_path.name}"
+            problem = f"a folder without {run.config_path.name}"
         else:
-            found = "a file" if path.exists() else "nothing"
+            problem = "a file" if path.exists() else "nothing"
         raise OutputError(
-            f"{path}: expected the folder of a run, with its {run.config_path.name}, found {found}: "
+            f"{path}: expected the folder of a run, with its {run.config_path.name}, found {problem}: "
             "give the folder that `npformer train` printed at its start"
         )
 

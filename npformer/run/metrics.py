@@ -115,20 +115,20 @@ def _lines(path: Path) -> list[tuple[bytes, dict[str, Any]]]:
         return []
     except OSError as error:
         raise DataError(f"{path}: expected to read it, got: {describe(error)}") from error
-    found = []
+    records = []
     lines = data.splitlines(keepends=True)
     for number, line in enumerate(lines, start=1):
         record = _decode(line)
         if record is not None:
-            found.append((line.rstrip() + b"\n", record))
+            records.append((line.rstrip() + b"\n", record))
         elif line.strip() and (number < len(lines) or line.endswith(b"\n")):
             raise DataError(f"{path}, line {number}: expected a JSON object, found {line[:60]!r}: mend or remove it")
-    return found
+    return records
 
 
 def _is_after(record: dict[str, Any], step: int) -> bool:
-    own = record.get("step")
-    return isinstance(own, int | float) and own > step
+    number = record.get("step")
+    return isinstance(number, int | float) and number > step
 
 
 def _append_whole(descriptor: int, line: bytes) -> None:

@@ -35,7 +35,7 @@ def arrays_in(model: Layer) -> dict[str, Any]:
     """Name -> device array, of every parameter and buffer: the model's state, without its configuration."""
     named: list[tuple[str, Any]] = [*model.named_parameters(), *model.named_buffers()]
     expect_unique(name for name, _ in named)
-    return {name: each.data for name, each in named}
+    return {name: array.data for name, array in named}
 
 
 def model_arrays_of(checkpoint: Checkpoint) -> HostArrays:
@@ -64,23 +64,23 @@ def table_of(arrays: Mapping[str, Any]) -> Table:
     return {name: (tuple(array.shape), str(array.dtype)) for name, array in arrays.items()}
 
 
-def misfits(config: ModelConfig, dtype: str, found: Table, model: Model | None = None) -> str:
+def misfits(config: ModelConfig, dtype: str, table: Table, model: Model | None = None) -> str:
     """How the found arrays, and the parts of model, differ from those that config describes, in dtype; "" if they fit.
 
     No model is built for this. The comparison stops early if the configuration needs far more arrays than were found.
     """
-    numbers = sum(math.prod(shape) for shape, _ in found.values())
+    numbers = sum(math.prod(shape) for shape, _ in table.values())
     try:
-        expected = model_of_shapes(config, Limit(2 * len(found) + 100, 2 * numbers + 1_000_000))
+        expected = model_of_shapes(config, Limit(2 * len(table) + 100, 2 * numbers + 1_000_000))
     except ConfigError as error:
         return str(error)
-    arrays = _differences({name: (array.shape, dtype) for name, array in arrays_in(expected).items()}, found)
+    arrays = _differences({name: (array.shape, dtype) for name, array in arrays_in(expected).items()}, table)
     return arrays or ("" if model is None else _first([*structure_differences("", expected, model)]))
 
 
-def expect_arrays(config: ModelConfig, dtype: str, found: Table, source: str) -> None:
+def expect_arrays(config: ModelConfig, dtype: str, table: Table, source: str) -> None:
     """Raise CheckpointError unless the found arrays fit the model that config describes; see ``misfits``."""
-    _expect_none(misfits(config, dtype, found), source)
+    _expect_none(misfits(config, dtype, table), source)
 
 
 def expect_finite_weights(arrays: Tensors, source: str, remedy: str) -> None:
@@ -88,18 +88,18 @@ def expect_finite_weights(arrays: Tensors, source: str, remedy: str) -> None:
     for name, array in arrays.items():
         finite = np.isfinite(array)
         if not finite.all():
-            found = f"{array[~finite][0]} in {name}"
-            raise CheckpointError(f"{source}: expected finite weights, got {found}: the model has diverged; {remedy}")
+            problem = f"{array[~finite][0]} in {name}"
+            raise CheckpointError(f"{source}: expected finite weights, got {problem}: the model has diverged; {remedy}")
 
 
-def _differences(expected: Table, found: Table) -> str:
+def _differences(expected: Table, got: Table) -> str:
     """The first five arrays that are missing, unknown or of another shape or dtype; "" if there are none."""
-    problems = [f"{name} is missing" for name in expected if name not in found]
-    problems += [f"{shown(name)[1:-1]} is not part of the model" for name in found if name not in expected]
+    problems = [f"{name} is missing" for name in expected if name not in got]
+    problems += [f"{shown(name)[1:-1]} is not part of the model" for name in got if name not in expected]
     problems += [
-        f"{name}: expected {shape} {dtype}, got {found[name][0]} {found[name][1]}"
+        f"{name}: expected {shape} {dtype}, got {got[name][0]} {got[name][1]}"
         for name, (shape, dtype) in expected.items()
-        if name in found and found[name] != (shape, dtype)
+        if name in got and got[name] != (shape, dtype)
     ]
     return _first(problems)
 

@@ -145,14 +145,14 @@ def _config_in(metadata: Mapping[str, str], source: str) -> ModelConfig:
     """The configuration that the metadata describes. Raises CheckpointError if there is none."""
     mark = metadata.get("format")
     if mark != FORMAT:
-        found = f"a file marked {shown(mark)}" if mark else "a file without its mark"
+        got = f"a file marked {shown(mark)}" if mark else "a file without its mark"
         if (mark or "").startswith("npformer"):
-            found += "; use the version that wrote it"
+            got += "; use the version that wrote it"
         elif Path(source).name == ARRAYS:
-            found = f"the arrays of a run's checkpoint; {OF_A_RUN}"
+            got = f"the arrays of a run's checkpoint; {OF_A_RUN}"
         else:
-            found += f", so of another library; {READS}"
-        raise CheckpointError(f"{source}: expected a model saved by npf.save, marked {FORMAT}, got {found}")
+            got += f", so of another library; {READS}"
+        raise CheckpointError(f"{source}: expected a model saved by npf.save, marked {FORMAT}, got {got}")
     kind = metadata.get("model")
     if kind not in MODELS:
         raise CheckpointError(
@@ -160,10 +160,10 @@ def _config_in(metadata: Mapping[str, str], source: str) -> ModelConfig:
             "wrote it"
         )
     try:
-        given = json.loads(metadata["config"], object_pairs_hook=_each_once)
-        if not isinstance(given, dict):
-            raise ConfigError(f"expected options by name, got {shown(given)}")
-        return MODELS[kind][1](**fitted(given, MODELS[kind][1]))
+        config = json.loads(metadata["config"], object_pairs_hook=_each_once)
+        if not isinstance(config, dict):
+            raise ConfigError(f"expected options by name, got {shown(config)}")
+        return MODELS[kind][1](**fitted(config, MODELS[kind][1]))
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         article = "an" if kind == "Encoder" else "a"
         raise CheckpointError(f"{source}: expected a configuration of {article} {kind}, got: {error}") from error
@@ -171,26 +171,26 @@ def _config_in(metadata: Mapping[str, str], source: str) -> ModelConfig:
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object; a name with two values is an error."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    by_name = dict(pairs)
+    if len(by_name) < len(pairs):
         raise ConfigError(f"expected each option once, got {', '.join(shown(name) for name, _ in pairs[:20])}")
-    return found
+    return by_name
 
 
 def digest(metadata: Mapping[str, str], arrays: Tensors) -> str:
     """The SHA-256 of the metadata without the digest, and of the arrays' names, dtypes, shapes and bytes."""
     told = sorted((name, text) for name, text in metadata.items() if name != "sha256")
-    found = hashlib.sha256(json.dumps([told, sorted(table_of(arrays).items())]).encode())
+    sha256 = hashlib.sha256(json.dumps([told, sorted(table_of(arrays).items())]).encode())
     for name in sorted(arrays):
-        found.update(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data)
-    return found.hexdigest()
+        sha256.update(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data)
+    return sha256.hexdigest()
 
 
 def _expect_digest(metadata: Mapping[str, str], arrays: Tensors, source: str) -> None:
-    expected, found = metadata.get("sha256"), digest(metadata, arrays)
-    if found != expected:
+    expected, got = metadata.get("sha256"), digest(metadata, arrays)
+    if got != expected:
         raise CheckpointError(
-            f"{source}: corrupt: expected content of SHA-256 {shown(expected)}, found {found}; restore it from a copy"
+            f"{source}: corrupt: expected content of SHA-256 {shown(expected)}, found {got}; restore it from a copy"
         )
 
 
@@ -198,7 +198,7 @@ def _read_header(path: Path) -> tuple[dict[str, str], Table]:
     """The header of a safetensors file: metadata, and the table of its arrays. Raises as ``read_arrays``."""
     with _opened(path) as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-        table = {name: (tuple(each.get_shape()), each.get_dtype()) for name, each in slices.items()}
+        table = {name: (tuple(part.get_shape()), part.get_dtype()) for name, part in slices.items()}
         metadata: dict[str, str] = file.metadata() or {}
     return metadata, {name: (shape, _DTYPES.get(dtype, dtype)) for name, (shape, dtype) in table.items()}
 
@@ -220,13 +220,13 @@ def _opened(path: Path) -> Iterator[Any]:
     except OSError as error:
         is_run = (path / "config.toml").is_file() or (path / "checkpoints").is_dir()
         folder = f"the folder of a run; {OF_A_RUN}" if is_run else "a folder; give the file in it"
-        found = folder if path.is_dir() else describe(error)
-        raise CheckpointError(f"{path}: expected a model file to read, got: {found}") from error
+        got = folder if path.is_dir() else describe(error)
+        raise CheckpointError(f"{path}: expected a model file to read, got: {got}") from error
     except (AttributeError, TypeError) as error:  # NumPy has no bfloat16, and no float8
         raise CheckpointError(f"{path}: expected arrays that NumPy has a dtype for, got: {error}") from error
     except (SafetensorError, ValueError, KeyError) as error:
-        found = _of_others(path) or f"one that is truncated or corrupt ({error})"
-        raise CheckpointError(f"{path}: expected a whole safetensors file, got {found}") from error
+        got = _of_others(path) or f"one that is truncated or corrupt ({error})"
+        raise CheckpointError(f"{path}: expected a whole safetensors file, got {got}") from error
 
 
 def _of_others(path: Path) -> str:

@@ -37,13 +37,13 @@ def option_rows(task: str | None = None) -> list[Row]:
             for row in _rows(task)
         ]
     every = [row for name in TASKS for row in _rows(name)]
-    found = []
+    rows = []
     for section, options in SECTIONS.items():
         for name in kinds_of(options):
             same = {row for row in every if (row.section, row.name) == (section, name)}
             one, *others = same
-            found.append(one._replace(default=BY_TASK) if others else one)
-    return found
+            rows.append(one._replace(default=BY_TASK) if others else one)
+    return rows
 
 
 def differences() -> dict[str, list[Row]]:

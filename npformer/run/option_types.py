@@ -40,9 +40,9 @@ def near(name: str, valid: Iterable[str]) -> list[str]:
         keys.setdefault(full.rpartition(".")[2], full)
     if wanted in keys:
         return [keys[wanted]]
-    found = difflib.get_close_matches(wanted, keys, n=3)
-    found += [key for key in keys if key not in found and len(wanted) > 2 and wanted in key]
-    return [keys[key] for key in found[:4]]
+    nearest = difflib.get_close_matches(wanted, keys, n=3)
+    nearest += [key for key in keys if key not in nearest and len(wanted) > 2 and wanted in key]
+    return [keys[key] for key in nearest[:4]]
 
 
 def did_you_mean(names: Sequence[str]) -> str:
@@ -51,16 +51,16 @@ def did_you_mean(names: Sequence[str]) -> str:
     return last and f"; did you mean {', '.join(others)}{' or ' if others else ''}{last}?"
 
 
-def fitted(given: Mapping[str, Any], options: type) -> dict[str, Any]:
+def fitted(values: Mapping[str, Any], options: type) -> dict[str, Any]:
     """Values converted to the annotations of a dataclass, by option.
 
     Raises ConfigError for an unknown option (naming the nearest) or a value of the wrong type.
     """
     kinds = kinds_of(options)
-    if unknown := [key for key in given if key not in kinds]:
+    if unknown := [key for key in values if key not in kinds]:
         guess = did_you_mean(near(unknown[0], kinds)) or f". Expected one of: {', '.join(kinds)}"
         raise ConfigError(f"option {shown(unknown[0])} is unknown{guess}")
-    return {key: fit(value, kinds[key], key) for key, value in given.items()}
+    return {key: fit(value, kinds[key], key) for key, value in values.items()}
 
 
 def fit(value: Any, kind: Any, name: str) -> Any:

@@ -174,15 +174,16 @@ class Options:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
 
-def complete(given: Sections, vocab_size: int, max_length: int, num_classes: int = 0) -> Options:
+def complete(sections: Sections, vocab_size: int, max_length: int, num_classes: int = 0) -> Options:
     """Fill in missing options; the model's sizes follow from the data, the warm-up from the steps.
 
-    given: section -> key -> value. Raises ConfigError where given sizes contradict the data, or the model that
+    sections: section -> key -> value. Raises ConfigError where given sizes contradict the data, or the model that
     the task uses has no such option.
     """
-    chosen, given = given, with_defaults(given)
-    run = RunOptions(**given["run"])
-    model = {"max_seq_len": max_length} | given["model"] | _follows(run.task, given["model"], vocab_size, num_classes)
+    chosen, sections = sections, with_defaults(sections)
+    run = RunOptions(**sections["run"])
+    model = sections["model"]
+    model = {"max_seq_len": max_length} | model | _follows(run.task, model, vocab_size, num_classes)
     config = ANSWERS[TASKS[run.task].kind].config
     fields = {option.name for option in dataclasses.fields(config)}
     if unknown := [name for name in model if name not in fields]:
@@ -197,11 +198,11 @@ def complete(given: Sections, vocab_size: int, max_length: int, num_classes: int
             f"model.max_seq_len: expected at least {max_length}, the longest sequence of the data, "
             f"got {model['max_seq_len']}; raise it, or use sinusoidal positions"
         )
-    training = given["training"]
+    training = sections["training"]
     most = max(1, training.get("steps", TrainingOptions.steps) // 5)  # so that a short run needs no second option
     warmup = {"warmup_steps": min(training.get("warmup_steps", TrainingOptions.warmup_steps), most)}
     training = training | warmup | dict(chosen["training"])
-    return Options(run, DataOptions(**given["data"]), config(**model), TrainingOptions(**training))
+    return Options(run, DataOptions(**sections["data"]), config(**model), TrainingOptions(**training))
 
 
 def _follows(task: str, model: Mapping[str, Any], vocab_size: int, num_classes: int) -> dict[str, Any]:
@@ -210,14 +211,14 @@ def _follows(task: str, model: Mapping[str, Any], vocab_size: int, num_classes: 
     vocabulary = (vocab_size, "the size of the data's vocabulary")
     translates = TASKS[task].kind == "translate"
     sizes = ("src_vocab_size", "tgt_vocab_size") if translates else ("vocab_size",)
-    found: dict[str, tuple[Any, str]] = dict.fromkeys(sizes, vocabulary)
+    fixed: dict[str, tuple[Any, str]] = dict.fromkeys(sizes, vocabulary)
     if answer.head is not None:
-        found["head"] = (answer.head, f"the one for the task {task}")
+        fixed["head"] = (answer.head, f"the one for the task {task}")
     if answer.head in ("sequence", "tokens"):
-        found["num_classes"] = (num_classes, "the number of the data's classes, [PAD] counted")
-    for name, (value, meaning) in found.items():
+        fixed["num_classes"] = (num_classes, "the number of the data's classes, [PAD] counted")
+    for name, (value, meaning) in fixed.items():
         if model.get(name, value) != value:
             raise ConfigError(
                 f"model.{name}: expected {value}, {meaning}, got {model[name]}; leave it out, it follows from the data"
             )
-    return {name: value for name, (value, _) in found.items()}
+    return {name: value for name, (value, _) in fixed.items()}

@@ -119,9 +119,9 @@ def tokenizer_of(task: str, data: Mapping[str, Any]) -> type[Tokenizer]:
     return TOKENIZERS[chosen] if chosen else TASKS[task].tokenizer
 
 
-def with_defaults(given: Sections) -> dict[str, dict[str, Any]]:
+def with_defaults(sections: Sections) -> dict[str, dict[str, Any]]:
     """The given options, by section and key, over the defaults of the task and of a small model."""
-    entry = TASKS[given["run"].get("task", "reverse")]
-    below: dict[str, dict[str, Any]] = {section: dict(entry.defaults.get(section, {})) for section in given}
+    entry = TASKS[sections["run"].get("task", "reverse")]
+    below: dict[str, dict[str, Any]] = {section: dict(entry.defaults.get(section, {})) for section in sections}
     below["model"] = SMALL_MODEL | _LAYERS[ANSWERS[entry.kind].config] | below["model"]
-    return {section: below[section] | dict(given[section]) for section in given}
+    return {section: below[section] | dict(sections[section]) for section in sections}

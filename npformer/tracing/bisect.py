@@ -131,9 +131,9 @@ def wrong_connection(call: Call) -> str:
             upstream = [np.asarray(rng.normal(size=part.shape)) for part in as_tuple(y)]
             layer.backward(like(y, list(upstream)), cache)
         for part in reversed(ear.calls[0].parts):
-            said = _wrongly_handed(part, call, upstream, rng)
-            if said:
-                return said
+            sentence = _wrongly_handed(part, call, upstream, rng)
+            if sentence:
+                return sentence
     except (TypeError, ValueError, AttributeError, np.exceptions.ComplexWarning):
         return ""
     finally:

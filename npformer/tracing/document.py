@@ -37,24 +37,24 @@ from npformer.tracing.schema import (
 
 
 def document_of(
-    found: Recording, arrays: Arrays, name: str | None, tokens: Mapping[str, Sequence[Sequence[str]]] | None
+    recording: Recording, arrays: Arrays, name: str | None, tokens: Mapping[str, Sequence[Sequence[str]]] | None
 ) -> Document:
     """The document; its arrays are added to arrays."""
-    target = _type(found.calls[0])
-    writer = _Writer(found, arrays)
+    target = _type(recording.calls[0])
+    writer = _Writer(recording, arrays)
     calls = writer.calls()
     return {
         "format": FORMAT,
         "version": VERSION,
         "npformer": __version__,
         "title": name or target,
-        "kind": found.kind,
+        "kind": recording.kind,
         "target": target,
         "tokens": None if tokens is None else {key: [list(row) for row in rows] for key, rows in tokens.items()},
-        "loss": arrays.value(found.loss),
-        "targets": found.how is not None,
+        "loss": arrays.value(recording.loss),
+        "targets": recording.how is not None,
         "sources": writer.sources,
-        "parameters": _parameters(found, arrays),
+        "parameters": _parameters(recording, arrays),
         "calls": calls,
         "residuals": [
             ResidualOf(
@@ -65,19 +65,19 @@ def document_of(
                 past=arrays.add(one.past),
                 into=arrays.add(one.into),
             )
-            for one in found.residuals
+            for one in recording.residuals
         ],
     }
 
 
-def _parameters(found: Recording, arrays: Arrays) -> list[ParameterOf]:
-    named, values = found.checked.parameters, found.checked.tensors
-    other = aliases(found.target, named)
+def _parameters(recording: Recording, arrays: Arrays) -> list[ParameterOf]:
+    named, values = recording.checked.parameters, recording.checked.tensors
+    other = aliases(recording.target, named)
     return [
         ParameterOf(
             name=name,
             value=arrays.add(values[name]),
-            gradient=arrays.add(found.gradients[name]),
+            gradient=arrays.add(recording.gradients[name]),
             aliases=other[name],
         )
         for name in named
@@ -94,7 +94,7 @@ def _type(call: Call) -> str:
 class _Writer:
     """Writes calls, and notes the sources of the functions in them."""
 
-    found: Recording
+    recording: Recording
     arrays: Arrays
     sources: dict[str, SourceOf] = field(default_factory=dict)
     _keys: dict[str, str] = field(default_factory=dict)  # path of a file -> its key in sources
@@ -102,15 +102,15 @@ class _Writer:
     def calls(self) -> list[CallOf]:
         """All calls."""
         uses: Counter[str] = Counter()
-        found = []
-        for call, seen in zip(self.found.calls, self.found.seen, strict=True):
+        calls = []
+        for call, seen in zip(self.recording.calls, self.recording.seen, strict=True):
             uses[call.name] += 1
-            found.append(self._call(call, seen, uses[call.name]))
-        return found
+            calls.append(self._call(call, seen, uses[call.name]))
+        return calls
 
     def _call(self, call: Call, seen: Seen, use: int) -> CallOf:
         is_pair = isinstance(call.target, tuple)
-        names = inputs_of(call) if call.number else self.found.checked.input_names
+        names = inputs_of(call) if call.number else self.recording.checked.input_names
         inputs = [*zip(names, seen.inputs, strict=True), *unpacked(call.options).items()]
         backward_time = call.backward_time
         return {

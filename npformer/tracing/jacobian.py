@@ -36,17 +36,17 @@ def terms(pair: Any, cache: Any, dy: Any, names: Sequence[str] | None = None) ->
     A gradient that is None has no terms. Raises ConfigError if there are too many terms.
     """
     backward, parts, gradients, keys = _opened(pair, cache, dy, names)
-    found: Terms = {}
+    by_key: Terms = {}
     for key, gradient in zip(keys, gradients, strict=True):
         if gradient is not None:
             shapes = [(*np.shape(gradient), *part.shape) for part in parts]
-            found[key] = tuple(np.zeros(_expected(key, shape)) for shape in shapes)
+            by_key[key] = tuple(np.zeros(_expected(key, shape)) for shape in shapes)
     for which, index, single in _singles(dy, parts):
         where: Any = (..., *index)
         for key, gradient in zip(keys, as_tuple(backward(single, cache)), strict=True):
             if gradient is not None:
-                found[key][which][where] = _host(gradient)
-    return found
+                by_key[key][which][where] = _host(gradient)
+    return by_key
 
 
 def terms_of(pair: Any, cache: Any, dy: Any, name: str, index: tuple[int, ...]) -> tuple[HostArray, ...]:
@@ -61,10 +61,10 @@ def terms_of(pair: Any, cache: Any, dy: Any, name: str, index: tuple[int, ...]) 
     shape = np.shape(gradients[place])
     if len(index) != len(shape) or any(not -size <= i < size for i, size in zip(index, shape, strict=True)):
         raise ShapeError(f"index: expected one of an entry of {name} {shape}, got {index}")
-    found = tuple(np.zeros(part.shape) for part in parts)
+    entries = tuple(np.zeros(part.shape) for part in parts)
     for which, where, single in _singles(dy, parts):
-        found[which][where] = _host(as_tuple(backward(single, cache))[place])[index]
-    return found
+        entries[which][where] = _host(as_tuple(backward(single, cache))[place])[index]
+    return entries
 
 
 def gradient_names(pair: Any, count: int) -> list[str]:

@@ -55,11 +55,11 @@ class Shown:
             tree = ast.parse(self.text or "")
         except SyntaxError:
             return {}
-        found: dict[int, ast.stmt] = {}
+        by_line: dict[int, ast.stmt] = {}
         for node in ast.walk(tree):  # outer statements first, so inner ones replace them
             if isinstance(node, ast.stmt):
-                found |= {line + self.code.co_firstlineno - 1: node for line in lines_of(node)}
-        return found
+                by_line |= {line + self.code.co_firstlineno - 1: node for line in lines_of(node)}
+        return by_line
 
     def statement(self, line: int) -> tuple[int, ast.stmt | None]:
         """(first line in the file, statement) of a line."""
@@ -223,8 +223,8 @@ def _of_operations() -> Iterator[Shown]:
     for module in dict.fromkeys(sys.modules[row.forward.__module__] for row in OPERATIONS.values()):
         path = str(Path(str(module.__file__)).relative_to(_PACKAGE))
         for function in vars(module).values():
-            own = isinstance(function, FunctionType) and function.__module__ == module.__name__
-            if own and not function.__name__.startswith("expect_"):  # these check shapes
+            defined_here = isinstance(function, FunctionType) and function.__module__ == module.__name__
+            if defined_here and not function.__name__.startswith("expect_"):  # these check shapes
                 yield Shown(function.__name__, function.__code__, path, module.__doc__ or "")
 
 
@@ -234,25 +234,25 @@ def _of_files(functions: Iterable[Any]) -> Iterator[Shown]:
         if function is None or str(function.__module__).partition(".")[0] == "npformer":
             continue
         names = function.__globals__
-        own = [function, *_functions_in(names, function.__code__.co_filename)]
-        for each in {one.__code__: one for one in own}.values():
+        in_file = [function, *_functions_in(names, function.__code__.co_filename)]
+        for shown in {one.__code__: one for one in in_file}.values():
             yield Shown(
-                each.__qualname__.rpartition("<locals>.")[2], each.__code__, _file(each), names.get("__doc__") or ""
+                shown.__qualname__.rpartition("<locals>.")[2], shown.__code__, _file(shown), names.get("__doc__") or ""
             )
 
 
 def _functions_in(names: dict[str, Any], file: str) -> Iterator[FunctionType]:
     """The functions and methods among these global names that stand in a file."""
     things = [*names.values()]
-    for thing in [*things, *(m for each in things if isinstance(each, type) for m in vars(each).values())]:
+    for thing in [*things, *(m for base in things if isinstance(base, type) for m in vars(base).values())]:
         if isinstance(thing, FunctionType) and thing.__code__.co_filename == file:
             yield thing
 
 
 def plain_function(callable_: Any) -> FunctionType | None:
     """The Python function in a method, a partial or a wrapper; None if there is none, as for compiled functions."""
-    found = unwrapped(callable_)
-    return found if isinstance(found, FunctionType) else None
+    function = unwrapped(callable_)
+    return function if isinstance(function, FunctionType) else None
 
 
 def _file(function: FunctionType) -> str:

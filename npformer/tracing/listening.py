@@ -135,11 +135,11 @@ class Ear:
         begun = self._tick()
         try:
             call.inputs = self.watch.inputs(self._shown(call), inputs)
-            found = forward(*call.inputs, **options)
+            returned = forward(*call.inputs, **options)
         finally:
             self._open.pop()
-        is_pair = isinstance(found, tuple) and len(found) == 2
-        call.output, call.cache = found if is_pair else (found, None)
+        is_pair = isinstance(returned, tuple) and len(returned) == 2
+        call.output, call.cache = returned if is_pair else (returned, None)
         call.output = self.watch.outputs(self._shown(call), call.output)
         call.forward_time = begun, self._tick()
         return (call.output, call.cache) if is_pair else call.output
@@ -168,9 +168,9 @@ class Ear:
 
     def _call_of(self, target: Any, cache: Any) -> Call | None:
         """The call that made this cache; of several, the last whose backward has not run yet."""
-        found = [call for call in self.calls if call.target is target and call.cache is cache]
-        waiting = [call for call in found if call.backward_time is None]
-        return next(reversed(waiting or found), None)
+        with_cache = [call for call in self.calls if call.target is target and call.cache is cache]
+        waiting = [call for call in with_cache if call.backward_time is None]
+        return next(reversed(waiting or with_cache), None)
 
     def _shown(self, call: Call) -> Call:
         """The call that watch sees."""

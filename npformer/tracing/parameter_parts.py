@@ -51,7 +51,9 @@ class Parameters:
         for owner in self._owners:
             places = _places(x, owner.data, owner.data_at, owner.memory)
             if places is not None:
-                return [part for name, own in owner.views.items() if (part := _part(name, places, own)) is not None]
+                return [
+                    part for name, entries in owner.views.items() if (part := _part(name, places, entries)) is not None
+                ]
         return []
 
     def split(self, total: Any, added: Any) -> HostArrays:
@@ -61,7 +63,7 @@ class Parameters:
             if places is not None:
                 whole = np.zeros(owner.memory.size)
                 whole[places] = self._host(added)
-                return {name: whole[own] for name, own in owner.views.items() if np.isin(own, places).any()}
+                return {name: whole[entries] for name, entries in owner.views.items() if np.isin(entries, places).any()}
         return {}
 
     def gradients(self) -> list[HostArray]:
@@ -70,25 +72,25 @@ class Parameters:
 
     def changes(self, before: list[HostArray]) -> HostArrays:
         """What was added to each parameter since then; those that nothing was added to are left out."""
-        found: HostArrays = {}
+        changed: HostArrays = {}
         for owner, old in zip(self._owners, before, strict=True):
             change = np.asarray(self._host(owner.grad) - old).reshape(-1)
             if change.any():
-                found |= {name: change[own] for name, own in owner.views.items() if change[own].any()}
-        return found
+                changed |= {name: change[entries] for name, entries in owner.views.items() if change[entries].any()}
+        return changed
 
 
 def aliases(target: Any, names: Mapping[str, Any]) -> dict[str, list[str]]:
     """Parameter -> its further names, if it is tied."""
-    found: dict[str, list[str]] = {name: [] for name in names}
+    others: dict[str, list[str]] = {name: [] for name in names}
     if isinstance(target, Layer):
         for alias, view in target._all_views(""):
             same = [name for name, one in names.items() if getattr(one, "owner", one) is view.owner]
             if view.owner.columns:
                 same = [name for name in same if names[name].name == view.name]
-            if alias not in found and same and alias not in found[same[0]]:
-                found[same[0]].append(alias)
-    return found
+            if alias not in others and same and alias not in others[same[0]]:
+                others[same[0]].append(alias)
+    return others
 
 
 def _owner(owner: Any, views: Mapping[str, Any], host: Any) -> _Owner:
@@ -96,8 +98,10 @@ def _owner(owner: Any, views: Mapping[str, Any], host: Any) -> _Owner:
     numbers = np.arange(data.size).reshape(data.shape)
     laid_out = np.empty_like(data, dtype=np.int64)
     laid_out[...] = numbers
-    own = {name: getattr(view, "_view", lambda x: x)(numbers) for name, view in views.items()}
-    return _Owner(owner.data, owner.grad, _address(owner.data), _address(owner.grad), laid_out.ravel(order="K"), own)
+    entries = {name: getattr(view, "_view", lambda x: x)(numbers) for name, view in views.items()}
+    return _Owner(
+        owner.data, owner.grad, _address(owner.data), _address(owner.grad), laid_out.ravel(order="K"), entries
+    )
 
 
 def _places(x: Any, base: Any, base_at: int, memory: HostArray) -> HostArray | None:
@@ -121,12 +125,12 @@ def _address(x: Any) -> int:
     return int(getattr(getattr(x, "data", None), "ptr", -1))
 
 
-def _part(name: str, places: HostArray, own: HostArray) -> Part | None:
-    inside = np.isin(places, own)
+def _part(name: str, places: HostArray, entries: HostArray) -> Part | None:
+    inside = np.isin(places, entries)
     if not inside.any():
         return None
     if inside.all():
-        turned = places.ndim == 2 and not np.array_equal(places, own) and np.array_equal(places, own.T)
+        turned = places.ndim == 2 and not np.array_equal(places, entries) and np.array_equal(places, entries.T)
         return Part(name, None, turned)
     columns = np.flatnonzero(inside.any(axis=tuple(range(inside.ndim - 1))))
     return Part(name, (int(columns[0]), int(columns[-1]) + 1), False)

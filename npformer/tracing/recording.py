@@ -83,12 +83,12 @@ class Recording:
     @property
     def residuals(self) -> list[Residual]:
         """The sums of the residual stream, in forward order; the second of one name is called "NAME (2)"."""
-        found: list[Residual] = []
+        residuals: list[Residual] = []
         for one in map(self._residual, self.calls):
             if one is not None:
-                uses = sum(one.name == other.name.partition(" (")[0] for other in found)
-                found.append(replace(one, name=f"{one.name} ({uses + 1})") if uses else one)
-        return found
+                uses = sum(one.name == other.name.partition(" (")[0] for other in residuals)
+                residuals.append(replace(one, name=f"{one.name} ({uses + 1})") if uses else one)
+        return residuals
 
     def value(self, replaced: Tensors = NOTHING_REPLACED) -> Any:
         """L with some parameters or inputs replaced by float64 or complex128 arrays."""
@@ -113,50 +113,53 @@ class Recording:
 
 
 @contextmanager
-def running(found: Recording, watch: Watch, known: Sequence[Call] = ()) -> Iterator[tuple[Ear, list[Any]]]:
+def running(recording: Recording, watch: Watch, known: Sequence[Call] = ()) -> Iterator[tuple[Ear, list[Any]]]:
     """Within this context the target is ready to run and is listened to; yields the ear, and the inputs."""
-    with in_float64(found.target, found.checked) as placed, listening(found.target, watch=watch, known=known) as ear:
+    with (
+        in_float64(recording.target, recording.checked) as placed,
+        listening(recording.target, watch=watch, known=known) as ear,
+    ):
         yield ear, placed
 
 
-def forward(found: Recording, ear: Ear, placed: list[Any]) -> Any:
+def forward(recording: Recording, ear: Ear, placed: list[Any]) -> Any:
     """The target's output. The loss, if there is one, is a call of its own after it."""
-    target, title, options = found.target, type(found.target).__name__, found.checked.options
+    target, title, options = recording.target, type(recording.target).__name__, recording.checked.options
     if isinstance(target, Layer):
         y, _ = target.forward(*placed, **options)
     else:
         operation = next((name for name, pair in vars(PLAIN).items() if pair is target), "")
-        y, _ = ear.forward(title, target, found.checked.target.forward, *placed, _operation=operation, **options)
-    if found.how is not None:
+        y, _ = ear.forward(title, target, recording.checked.target.forward, *placed, _operation=operation, **options)
+    if recording.how is not None:
         if isinstance(y, tuple | list):
             raise ConfigError(f"targets: expected a target with one output, the logits, got {len(y)} outputs")
         pair = PLAIN.cross_entropy
-        ear.forward(f"{title}.loss", pair, pair.forward, y, *found.how, _operation=LOSS)
+        ear.forward(f"{title}.loss", pair, pair.forward, y, *recording.how, _operation=LOSS)
     return y
 
 
-def backward(found: Recording, ear: Ear, upstream: Upstream | None) -> HostArrays:
+def backward(recording: Recording, ear: Ear, upstream: Upstream | None) -> HostArrays:
     """The gradients of parameters and inputs; upstream None: the recorded one."""
-    first, target, device = ear.calls[0], found.target, found.checked.device
-    if found.how is not None and upstream is None:
+    first, target, device = ear.calls[0], recording.target, recording.checked.device
+    if recording.how is not None and upstream is None:
         dy = ear.pair_backward(PLAIN.cross_entropy, device.array(np.ones(()), "float64"), ear.calls[-1].cache)
     else:
-        dy = like(first.output, [device.array(part, "float64") for part in upstream or found.upstream])
+        dy = like(first.output, [device.array(part, "float64") for part in upstream or recording.upstream])
     if isinstance(target, Layer):
         gradients = target.backward(dy, first.cache)
     else:
-        gradients = ear.backward(target, found.checked.target.backward, dy, first.cache)
-    return found.checked.inputs.named(gradients) | {
-        name: np.array(device.host(parameter.grad)) for name, parameter in found.checked.parameters.items()
+        gradients = ear.backward(target, recording.checked.target.backward, dy, first.cache)
+    return recording.checked.inputs.named(gradients) | {
+        name: np.array(device.host(parameter.grad)) for name, parameter in recording.checked.parameters.items()
     }
 
 
-def loss_of(found: Recording, ear: Ear, y: Any) -> Any:
+def loss_of(recording: Recording, ear: Ear, y: Any) -> Any:
     """L after a forward that returned y: what its last call returned, or Σ dy·y."""
-    host = found.checked.device.host
-    if found.how is not None:
+    host = recording.checked.device.host
+    if recording.how is not None:
         return host(ear.calls[-1].output)
-    return sum(np.sum(r * host(part)) for r, part in zip(found.upstream, as_tuple(y), strict=True))
+    return sum(np.sum(r * host(part)) for r, part in zip(recording.upstream, as_tuple(y), strict=True))
 
 
 def record(
@@ -194,30 +197,30 @@ def record(
     how = None
     if targets is not None:
         how = Loss(place(np.asarray(targets), checked.device), ignore_index, label_smoothing)
-    found = Recording(target, kind, checked, how)
+    recording = Recording(target, kind, checked, how)
     kinds = {type(layer) for layer in (target.all_layers() if isinstance(target, Layer) else [target])}
     methods = [vars(kind)[way] for kind in kinds for way in ("forward", "backward") if way in vars(kind)]
     functions = target if isinstance(target, tuple) else methods  # a user's, whose lines are shown
     with tracing_lines(functions) if lines else nullcontext(LineTracer(())) as tracer:
-        watch = _Noting(found, tracer)
-        with running(found, watch) as (ear, placed):
-            found.calls = ear.calls
+        watch = _Noting(recording, tracer)
+        with running(recording, watch) as (ear, placed):
+            recording.calls = ear.calls
             watch.parameters = Parameters(checked.parameters, checked.device)
-            y = forward(found, ear, placed)
+            y = forward(recording, ear, placed)
             if how is None:
-                found.upstream = _upstream(y, upstream, seed, checked.device)
-            found.gradients = backward(found, ear, None)
-            found.loss = float(loss_of(found, ear, y))
-    return found
+                recording.upstream = _upstream(y, upstream, seed, checked.device)
+            recording.gradients = backward(recording, ear, None)
+            recording.loss = float(loss_of(recording, ear, y))
+    return recording
 
 
-def _upstream(y: Any, given: Any, seed: int, device: Device) -> tuple[HostArray, ...]:
+def _upstream(y: Any, upstream: Any, seed: int, device: Device) -> tuple[HostArray, ...]:
     """dy for each output: given, or the first of those that ``npf.gradcheck`` draws."""
     shapes = [tuple(np.shape(part)) for part in as_tuple(y)]
-    if given is None:
+    if upstream is None:
         rng = np.random.default_rng([seed, 5, 0])
         return tuple(np.asarray(rng.normal(size=shape)) for shape in shapes)
-    parts = tuple(host64(part, device) for part in as_tuple(given))
+    parts = tuple(host64(part, device) for part in as_tuple(upstream))
     got = [part.shape for part in parts]
     if got != shapes:
         raise ShapeError(f"upstream: expected {shapes}, the shapes of the outputs, got {got}")
@@ -227,20 +230,20 @@ def _upstream(y: Any, given: Any, seed: int, device: Device) -> tuple[HostArray,
 class _Noting(Watch):
     """Keeps copies, since arrays may be changed later, and gives each call its lines and its share of the gradients."""
 
-    def __init__(self, found: Recording, tracer: LineTracer) -> None:
-        self.found, self.tracer = found, tracer
-        self.parameters = Parameters({}, found.checked.device)
+    def __init__(self, recording: Recording, tracer: LineTracer) -> None:
+        self.recording, self.tracer = recording, tracer
+        self.parameters = Parameters({}, recording.checked.device)
         self._running: list[Call | None] = []  # backwards that are running
         self._gradients: list[HostArray] | None = None  # of the parameters when they were looked at last
 
     def inputs(self, call: Call, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         params = {i: parts for i, x in enumerate(inputs) if is_array(x) and (parts := self.parameters.in_array(x))}
-        self.found.seen.append(Seen(inputs=kept(inputs), params=params))
+        self.recording.seen.append(Seen(inputs=kept(inputs), params=params))
         self.tracer.begin()
         return inputs
 
     def outputs(self, call: Call, output: Any) -> Any:
-        seen = self.found.seen[call.number]
+        seen = self.recording.seen[call.number]
         seen.forward = next(iter(self.tracer.end()), None)
         seen.output, seen.cache = kept(output), kept(call.cache)
         return output
@@ -249,19 +252,19 @@ class _Noting(Watch):
         self._note_direct()
         self._running.append(call)
         if call is not None:
-            self.found.seen[call.number].upstream = kept(dy)
+            self.recording.seen[call.number].upstream = kept(dy)
         self.tracer.begin()
         return dy
 
     def leaving(self, call: Call | None, dy: Any, gradients: Any, into: Sequence[Any]) -> Any:
         frame = next(iter(self.tracer.end()), None)
         if call is not None:
-            seen = self.found.seen[call.number]
+            seen = self.recording.seen[call.number]
             seen.backward, seen.gradients = frame, kept(gradients)
             apart = [self.parameters.split(x, dx) for x, dx in zip(call.into, call.added, strict=True) if x is not None]
             if apart and all(apart):  # else what has changed says it
-                for found in apart:
-                    _add(seen.added, found)
+                for added in apart:
+                    _add(seen.added, added)
                 self._gradients = self.parameters.gradients()
         self._note_direct()
         self._running.pop()
@@ -271,7 +274,7 @@ class _Noting(Watch):
         """What was added to parameters since the last look belongs to the innermost known call that is running."""
         running = next((call for call in reversed(self._running) if call is not None), None)
         if self._gradients is not None and running is not None:
-            _add(self.found.seen[running.number].added, self.parameters.changes(self._gradients))
+            _add(self.recording.seen[running.number].added, self.parameters.changes(self._gradients))
         self._gradients = self.parameters.gradients()
 
 

@@ -149,7 +149,7 @@ class Arrays:
     """The distinct arrays of a trace. Beyond ``most`` bytes they are only counted, for an error to say how many."""
 
     def __init__(self, host: Callable[[Any], Any], most: int) -> None:
-        self.found: HostArrays = {}
+        self.by_name: HostArrays = {}
         self.bytes = 0
         self._host, self._most = host, most
         self._names: dict[tuple[str, tuple[int, ...], bytes | int], str] = {}
@@ -169,7 +169,7 @@ class Arrays:
             name = self._names[key] = f"a{len(self._names)}"
             self.bytes += array.nbytes
             if not self.is_full:
-                self.found[name] = array.copy()
+                self.by_name[name] = array.copy()
         return name
 
     def value(self, x: Any) -> Value:
@@ -225,14 +225,14 @@ def encoded(arrays: HostArrays) -> dict[str, dict[str, Any]]:
 
 def decoded(arrays: Any) -> HostArrays:
     """The arrays that ``encoded`` made. Raises DataError for anything else."""
-    found: HostArrays = {}
+    by_name: HostArrays = {}
     try:
-        for name, each in arrays.items():
-            if each["dtype"] not in ("float64", "int64", "bool"):
-                raise ValueError(f"dtype {each['dtype']!r}")
-            kind = np.dtype(each["dtype"]).newbyteorder("<")
-            raw = base64.b64decode(each["data"], validate=True)
-            found[name] = np.frombuffer(raw, dtype=kind).reshape(each["shape"]).astype(each["dtype"])
+        for name, entry in arrays.items():
+            if entry["dtype"] not in ("float64", "int64", "bool"):
+                raise ValueError(f"dtype {entry['dtype']!r}")
+            kind = np.dtype(entry["dtype"]).newbyteorder("<")
+            raw = base64.b64decode(entry["data"], validate=True)
+            by_name[name] = np.frombuffer(raw, dtype=kind).reshape(entry["shape"]).astype(entry["dtype"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"trace: expected arrays of float64, int64 or bool in base64, got {error}") from error
-    return found
+    return by_name

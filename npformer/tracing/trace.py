@@ -38,21 +38,20 @@ class Trace:
     def from_json(cls, text: str | bytes) -> Trace:
         """The trace that ``to_json`` wrote. Raises DataError for anything else."""
         try:
-            found = json.loads(text)
+            document = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise DataError(f"trace: expected JSON, got: {error}") from error
-        if not isinstance(found, dict) or found.get("format") != FORMAT:
+        if not isinstance(document, dict) or document.get("format") != FORMAT:
             raise DataError(f"trace: expected JSON with the format {FORMAT!r}, got another document")
-        if found.get("version") != VERSION:
+        if document.get("version") != VERSION:
             raise DataError(
-                f"trace: expected version {VERSION}, got {found.get('version')!r}; make it again with this npformer"
+                f"trace: expected version {VERSION}, got {document.get('version')!r}; make it again with this npformer"
             )
-        arrays = decoded(found.pop("arrays", None))
-        missing = Document.__annotations__.keys() - found.keys()
+        arrays = decoded(document.pop("arrays", None))
+        missing = Document.__annotations__.keys() - document.keys()
         if missing:
             raise DataError(f"trace: expected a whole document, got one without {', '.join(sorted(missing))}")
-        document: Document = found  # type: ignore[assignment]
-        return cls(document, arrays)
+        return cls(document, arrays)  # type: ignore[arg-type]
 
     @property
     def calls(self) -> list[CallOf]:
@@ -103,17 +102,17 @@ def trace(
         raise _too_large(16 * most_numbers, limit, what)
     if ignore_index is None and targets is not None:
         ignore_index = getattr(getattr(target, "config", None), "pad_id", None)
-    found = record(
+    recording = record(
         target, *inputs, targets=targets, ignore_index=ignore_index, label_smoothing=label_smoothing,
         upstream=upstream, names=names, lines=lines, seed=seed, **options,
     )  # fmt: skip
-    arrays = Arrays(found.checked.device.host, limit)
-    document = document_of(found, arrays, name, tokens)
+    arrays = Arrays(recording.checked.device.host, limit)
+    document = document_of(recording, arrays, name, tokens)
     if arrays.is_full:
         without = ", or leave out the lines (lines=False, --no-lines)" if lines else ""
-        what = f"its {len(found.calls)} calls; make the batch, the sequences or the model smaller{without}"
+        what = f"its {len(recording.calls)} calls; make the batch, the sequences or the model smaller{without}"
         raise _too_large(arrays.bytes, limit, what)
-    return Trace(document, arrays.found, found)
+    return Trace(document, arrays.by_name, recording)
 
 
 def _too_large(size: int, limit: int, what: str) -> ConfigError:
@@ -163,27 +162,27 @@ def _rows(document: Document, arrays: HostArrays) -> Iterator[_Row]:
     for call in document["calls"]:
         depth = depths[call["id"]] = depths[call["parent"]] + 1
         name = names[call["id"]] = call["name"]
-        shape, largest = _told(call["outputs"], arrays)
-        _, upstream = _told(call["upstream"], arrays)
+        shape, largest = _shape_and_largest(call["outputs"], arrays)
+        _, upstream = _shape_and_largest(call["upstream"], arrays)
         again = f" ({call['use']})" if call["use"] > 1 else ""
         full, margin = visible(f"{name or document['target']}{again}"), "  " * depth
         around = names[call["parent"]]
-        own = full[len(visible(around)) :] if around and name.startswith(f"{around}.") else full
-        yield _Row(margin + full, margin + own, (shape, largest, upstream))
+        last = full[len(visible(around)) :] if around and name.startswith(f"{around}.") else full
+        yield _Row(margin + full, margin + last, (shape, largest, upstream))
 
 
 def _summary(document: Document, arrays: HostArrays) -> str:
-    told = f"{document['loss']:.6g}" if isinstance(document["loss"], float) else "no finite number"
-    loss = f"loss {told}" if document["targets"] else f"L = Σ dy·y = {told}"
+    total = f"{document['loss']:.6g}" if isinstance(document["loss"], float) else "no finite number"
+    loss = f"loss {total}" if document["targets"] else f"L = Σ dy·y = {total}"
     size = sum(x.nbytes for x in arrays.values())
     count = "1 call" if len(document["calls"]) == 1 else f"{len(document['calls'])} calls"
     return f"{loss}; {count}, {len(arrays)} arrays, {size:,} bytes of numbers"
 
 
-def _told(values: list[Named], arrays: HostArrays) -> tuple[str, str]:
+def _shape_and_largest(values: list[Named], arrays: HostArrays) -> tuple[str, str]:
     """The shape and the largest entry of the first array."""
-    for each in values:
-        if isinstance(each["value"], str):
-            x = arrays[each["value"]]
+    for named in values:
+        if isinstance(named["value"], str):
+            x = arrays[named["value"]]
             return "×".join(map(str, x.shape)) or "()", f"{max_abs(x):.3g}"
     return "", "–"

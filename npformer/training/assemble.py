@@ -55,40 +55,40 @@ class Assembled:
         return files
 
 
-def assemble(given: Sections, resumed: Checkpoint | None = None) -> Assembled:
+def assemble(sections: Sections, resumed: Checkpoint | None = None) -> Assembled:
     """Build task, model, optimiser and step from the options given, by section and key.
 
     resumed: the checkpoint to resume from. Data and model are compared with it before the model is built. Raises
     ConfigError, also for too little memory, DataError or DeviceError, and CheckpointError if data or model differ.
     """
-    full = with_defaults(given)
+    full = with_defaults(sections)
     run, data = RunOptions(**full["run"]), DataOptions(**full["data"])
     identity: Any = resumed.state.get("identity") if resumed else None
     if resumed and (not isinstance(identity, dict) or identity.get("task") != run.task):
         raise _other_data(data, run, {"task": identity.get("task")} if isinstance(identity, dict) else {}, {})
     task = make_task(run, data)
     digest = getattr(task, "digest", None)
-    found: dict[str, Any] = {"task": run.task, "digest": digest}
+    actual: dict[str, Any] = {"task": run.task, "digest": digest}
     if data.file is not None and (not resumed or "bytes" in identity):  # for words about a file that has changed
-        found["bytes"] = Path(data.file).stat().st_size
-    if resumed and identity != found:  # before sizes that depend on the data are compared
-        raise _other_data(data, run, identity, found)
+        actual["bytes"] = Path(data.file).stat().st_size
+    if resumed and identity != actual:  # before sizes that depend on the data are compared
+        raise _other_data(data, run, identity, actual)
     if data.file is not None:
-        given = {**given, "data": {**given["data"], "sha256": _expected_digest(data, str(digest))}}
-    options = complete(given, len(task.vocabulary), task.max_length, len(task.classes))
+        sections = {**sections, "data": {**sections["data"], "sha256": _expected_digest(data, str(digest))}}
+    options = complete(sections, len(task.vocabulary), task.max_length, len(task.classes))
     if resumed:
         expect_arrays(options.model, run.dtype, table_of(model_arrays_of(resumed)), str(resumed.path))
     backend = _backend(run, run.device)
     expect_memory(options, task, backend, resumed.step if resumed else 0)
     model = build_model(options.model, backend=backend, seed=run.seed)
-    return Assembled(options, task, make_step(model, options), found)
+    return Assembled(options, task, make_step(model, options), actual)
 
 
 def make_task(run: RunOptions, data: DataOptions) -> Task:
     """The task that the options name. Raises ConfigError or DataError."""
-    given = {name: getattr(data, name) for name in TASKS[run.task].data if getattr(data, name) is not None}
-    given.pop("sha256", None)
-    if data.file is not None and "file" not in given:
+    arguments = {name: getattr(data, name) for name in TASKS[run.task].data if getattr(data, name) is not None}
+    arguments.pop("sha256", None)
+    if data.file is not None and "file" not in arguments:
         owns = ", ".join(name for name, entry in TASKS.items() if "file" in entry.data)
         raise ConfigError(
             f"data.file: expected none for the task {run.task}, which is generated, got {data.file!r}; "
@@ -100,25 +100,25 @@ def make_task(run: RunOptions, data: DataOptions) -> Task:
                 "data.file: expected a TSV file of source<TAB>target lines for the task pairs, got none; "
                 "try --data examples/data/dates.tsv"
             )
-        return PairsTask.from_tsv(given.pop("file"), seed=run.seed, **given)
+        return PairsTask.from_tsv(arguments.pop("file"), seed=run.seed, **arguments)
     if run.task in ("copy", "reverse", "sort"):
-        return SequenceTask(run.task, seed=run.seed, **given)
+        return SequenceTask(run.task, seed=run.seed, **arguments)
     if data.file is not None:
-        return text_from_file(given.pop("file"), seed=run.seed, **given)
+        return text_from_file(arguments.pop("file"), seed=run.seed, **arguments)
     from npformer.data.real import REAL_TASKS  # slow to import, and needed only here
 
-    given.pop("held_out_fraction", None)
-    return REAL_TASKS[run.task](seed=run.seed, **given)
+    arguments.pop("held_out_fraction", None)
+    return REAL_TASKS[run.task](seed=run.seed, **arguments)
 
 
-def _expected_digest(data: DataOptions, found: str) -> str:
+def _expected_digest(data: DataOptions, digest: str) -> str:
     """The digest of the data's file. Raises ConfigError if the options name another."""
-    if data.sha256 not in (None, found):
+    if data.sha256 not in (None, digest):
         raise ConfigError(
-            f"data.sha256: expected {data.file} as it was, {_content(data.sha256)}, got {_content(found)}: the file "
+            f"data.sha256: expected {data.file} as it was, {_content(data.sha256)}, got {_content(digest)}: the file "
             "has changed; restore it, or take it as it is now: --set data.sha256=none"
         )
-    return found
+    return digest
 
 
 def _other_data(data: DataOptions, run: RunOptions, then: Mapping[str, Any], now: Mapping[str, Any]) -> CheckpointError:
@@ -206,8 +206,8 @@ def read_trained(run: RunDirectory, device: str = "auto", best: bool = False) ->
 
     Raises CheckpointError if there is no checkpoint or it is damaged, or ConfigError if a file does not fit it.
     """
-    given = read_toml(run.config_path, SECTIONS)
-    task = given["run"].get("task", RunOptions.task)
+    sections = read_toml(run.config_path, SECTIONS)
+    task = sections["run"].get("task", RunOptions.task)
     entry = TASKS[task]
     vocabulary = Vocabulary.load(run.vocabulary_path, ANSWERS[entry.kind].special)
     classes = tuple(read_lines(run.classes_path).lines) if entry.kind in ("classify", "tag") else ()
@@ -221,19 +221,19 @@ def read_trained(run: RunDirectory, device: str = "auto", best: bool = False) ->
         raise CheckpointError(f"{run.path}: expected at least one checkpoint, found none; train it first")
     arrays = model_arrays_of(checkpoint := _load(run, path))
     try:
-        options = complete(given, len(vocabulary), 1, len(classes))
+        options = complete(sections, len(vocabulary), 1, len(classes))
         expect_arrays(options.model, options.run.dtype, table_of(arrays), str(path))
     except (CheckpointError, ConfigError) as error:
-        raise _damaged(run, checkpoint, given, error) from error
+        raise _damaged(run, checkpoint, sections, error) from error
     model = build_model(options.model, backend=_backend_to_read(options.run, device), seed=options.run.seed)
     set_arrays(model, arrays, str(path))
-    return Trained(model, tokenizer_of(task, given["data"])(vocabulary), classes, entry.kind)
+    return Trained(model, tokenizer_of(task, sections["data"])(vocabulary), classes, entry.kind)
 
 
-def _damaged(run: RunDirectory, saved: Checkpoint, given: Sections, error: NpformerError) -> NpformerError:
+def _damaged(run: RunDirectory, saved: Checkpoint, sections: Sections, error: NpformerError) -> NpformerError:
     """The error with the file that is to blame: config.toml if it changed, else a list of words, or the checkpoint."""
     text, what, file = saved.state.get("config"), str(error), run.config_path
-    if not isinstance(text, str) or parse_toml(text, saved.path, SECTIONS) == given:
+    if not isinstance(text, str) or parse_toml(text, saved.path, SECTIONS) == sections:
         lists = {"vocab_size": run.vocabulary_path, "num_classes": run.classes_path}
         file = next((path for name, path in lists.items() if name in what), saved.path)
     mend = f"npformer train --resume {shell_words(run.path)} says how to mend it"

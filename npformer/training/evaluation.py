@@ -104,15 +104,15 @@ def evaluate_task(model: Model, task: Task, count: int) -> Evaluation:
     outputs = []
     for start in watched(range(0, len(examples), size), "held-out batches"):
         batch = task.collate(examples[start : start + size])
-        given, targets = batch[0], batch[-1]
-        logits = model(given)  # (B, K) or (B, T, K)
+        inputs, targets = batch[0], batch[-1]
+        logits = model(inputs)  # (B, K) or (B, T, K)
         loss, _ = model.ops.cross_entropy.forward(logits, model.backend.integers(targets), PAD_ID, 0.0)
-        found, counted = likeliest(model.backend.host(logits)), targets != PAD_ID
+        chosen, counted = likeliest(model.backend.host(logits)), targets != PAD_ID
         loss_sum += float(loss) * int(counted.sum())
         tokens += int(counted.sum())
-        right += int(((found == targets) & counted).sum())
-        whole += int(((found == targets) | ~counted).reshape(len(targets), -1).all(axis=1).sum())
-        outputs += [_told(task, *row) for row in zip(given, found, counted, strict=True)]
+        right += int(((chosen == targets) & counted).sum())
+        whole += int(((chosen == targets) | ~counted).reshape(len(targets), -1).all(axis=1).sum())
+        outputs += [_as_target(task, *row) for row in zip(inputs, chosen, counted, strict=True)]
     characters = sum(len(example.target) for example in examples)
     bits = loss_sum / math.log(2) / characters if task.kind == "causal" else math.nan
     shares = loss_sum / tokens, right / tokens, whole / len(examples)
@@ -125,10 +125,10 @@ def likeliest(logits: HostArray) -> HostArray:
     return chosen
 
 
-def _told(task: Task, tokens: HostArray, found: HostArray, counted: HostArray) -> str:
+def _as_target(task: Task, tokens: HostArray, chosen: HostArray, counted: HostArray) -> str:
     """The output for one example in the form of its target; for masked tokens, the text with them filled in."""
     if task.kind == "classify":
-        return task.classes[int(found)]
+        return task.classes[int(chosen)]
     if task.kind == "tag":
-        return " ".join(task.classes[i] for i in found[counted])
-    return task.tokenizer.decode(np.where(counted, found, tokens)) if task.kind == "masked" else ""
+        return " ".join(task.classes[i] for i in chosen[counted])
+    return task.tokenizer.decode(np.where(counted, chosen, tokens)) if task.kind == "masked" else ""

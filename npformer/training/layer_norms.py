@@ -23,8 +23,8 @@ _PART = re.compile(r"(?:.*?\blayers\.\d+\.[^.]+)(?=\.)|.*(?=\.)")
 
 def part_of(name: str) -> str:
     """The part that a parameter belongs to: decoder.layers.0.norm1, generator."""
-    found = _PART.match(name)
-    return found.group() if found else name
+    part = _PART.match(name)
+    return part.group() if part else name
 
 
 def layer_norms(arena: Arena, whole: float | None) -> dict[str, float]:

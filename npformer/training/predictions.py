@@ -24,13 +24,13 @@ class Piece(NamedTuple):
     """One piece. None: nothing stands there. Neither asked nor answered: both are the piece, and asked is False."""
 
     expected: str | None
-    found: str | None
+    got: str | None
     asked: bool = True  # False: it was given, and nothing was to be found
 
     @property
     def is_right(self) -> bool:
         """Whether what was found is what was expected."""
-        return self.expected == self.found
+        return self.expected == self.got
 
 
 class Prediction(NamedTuple):
@@ -46,37 +46,37 @@ class Prediction(NamedTuple):
         return all(piece.is_right for piece in self.pieces)
 
 
-def aligned(expected: Sequence[str], found: Sequence[str]) -> tuple[Piece, ...]:
+def aligned(expected: Sequence[str], got: Sequence[str]) -> tuple[Piece, ...]:
     """The pieces of both, with the fewest differences; of equally few, the one that replaces rather than shifts."""
-    rows, columns = len(expected), len(found)
+    rows, columns = len(expected), len(got)
     cost = [[rows + columns - i - j for j in range(columns + 1)] for i in range(rows + 1)]  # of the rest of both
     for i in reversed(range(rows)):
         for j in reversed(range(columns)):
-            replaced = cost[i + 1][j + 1] + (expected[i] != found[j])
+            replaced = cost[i + 1][j + 1] + (expected[i] != got[j])
             cost[i][j] = min(replaced, cost[i + 1][j] + 1, cost[i][j + 1] + 1)
     pieces = []
     i = j = 0
     while i < rows or j < columns:
         both = i < rows and j < columns
-        if both and cost[i][j] == cost[i + 1][j + 1] + (expected[i] != found[j]):
-            pieces.append(Piece(expected[i], found[j]))
+        if both and cost[i][j] == cost[i + 1][j + 1] + (expected[i] != got[j]):
+            pieces.append(Piece(expected[i], got[j]))
             i, j = i + 1, j + 1
         elif i < rows and cost[i][j] == cost[i + 1][j] + 1:
             pieces.append(Piece(expected[i], None))
             i += 1
         else:
-            pieces.append(Piece(None, found[j]))
+            pieces.append(Piece(None, got[j]))
             j += 1
     return tuple(pieces)
 
 
-def predictions_on(model: Model, task: Task, examples: Sequence[Example], found: Evaluation) -> list[Prediction]:
+def predictions_on(model: Model, task: Task, examples: Sequence[Example], evaluation: Evaluation) -> list[Prediction]:
     """Each example with what the model made of it; at most MOST_TEXTS of a language model's."""
     if task.kind in ("masked", "causal"):
         return _token_by_token(model, task, examples[:MOST_TEXTS])
     glue = "" if task.kind == "translate" and isinstance(task.tokenizer, Characters) else " "
     predictions = []
-    for (source, target), output in zip(examples, found.outputs, strict=True):
+    for (source, target), output in zip(examples, evaluation.outputs, strict=True):
         if task.kind == "translate":
             pieces = aligned(_pieces(task.tokenizer, target), _pieces(task.tokenizer, output))
         elif task.kind == "classify":
@@ -89,7 +89,7 @@ def predictions_on(model: Model, task: Task, examples: Sequence[Example], found:
 
 def confusions(predictions: Sequence[Prediction]) -> Counter[tuple[str | None, str | None]]:
     """How often each piece was expected and each was found in its place."""
-    return Counter((piece.expected, piece.found) for each in predictions for piece in each.pieces if piece.asked)
+    return Counter((piece.expected, piece.got) for one in predictions for piece in one.pieces if piece.asked)
 
 
 def _pieces(tokenizer: Tokenizer, text: str) -> Sequence[str]:
@@ -108,12 +108,12 @@ def _token_by_token(model: Model, task: Task, examples: Sequence[Example]) -> li
     predictions = []
     for example in examples:  # one at a time: long texts must not need more memory than training
         batch = task.collate([example])
-        given, targets = batch[0][0], batch[-1][0]
-        found = likeliest(model.backend.host(model(batch[0])))[0]  # type: ignore[call-arg]
+        inputs, targets = batch[0][0], batch[-1][0]
+        answers = likeliest(model.backend.host(model(batch[0])))[0]  # type: ignore[call-arg]
         pieces = tuple(
             Piece(names[t], names[f]) if t != PAD_ID else Piece(names[g], names[g], asked=False)
-            for g, t, f in zip(given, targets, found, strict=True)
+            for g, t, f in zip(inputs, targets, answers, strict=True)
         )
-        source = example.source if task.kind == "causal" else " ".join(names[g] for g in given)
+        source = example.source if task.kind == "causal" else " ".join(names[g] for g in inputs)
         predictions.append(Prediction(source, pieces, glue))
     return predictions

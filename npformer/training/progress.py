@@ -85,10 +85,10 @@ def describe(record: dict[str, Any]) -> str:
     return f"loss {record['loss']:.4f}  rate {record['learning_rate']:.2e}  {record['tokens_per_second']:,.0f} tokens/s"
 
 
-def measures(found: Mapping[str, Any], tokens: str = "tokens") -> list[str]:
+def measures(values: Mapping[str, Any], tokens: str = "tokens") -> list[str]:
     """The measures other than the loss, as text; tokens: the name of the token accuracy."""
     names = {"token_accuracy": tokens, "accuracy": "accuracy", "exact_match": "exact match"}
-    shares = [f"{words} {percent(found[name])}" for name, words in names.items() if name in found]
-    if "bits_per_character" in found:
-        shares.append(f"{found['bits_per_character']:.3f} bits per character")
+    shares = [f"{words} {percent(values[name])}" for name, words in names.items() if name in values]
+    if "bits_per_character" in values:
+        shares.append(f"{values['bits_per_character']:.3f} bits per character")
     return shares

@@ -129,12 +129,12 @@ def _expect_options(run: RunDirectory, checkpoint: Checkpoint, saved: Sections, 
     again = f"npformer train --resume {shell_words(run.path)}"
     anew = f"move the file away, and it is written anew from {checkpoint.path.name}: {_move(path)}"
     try:
-        found = read_toml(path, SECTIONS)
+        in_file = read_toml(path, SECTIONS)
     except ConfigError as error:
         raise ConfigError(f"{error}. Mend it, or {anew}; {again}") from error
-    if found in (saved, wanted):
+    if in_file in (saved, wanted):
         return
-    then, now = _flat(saved), _flat(found)
+    then, now = _flat(saved), _flat(in_file)
     differ = [name for name in {**then, **now} if then.get(name) != now.get(name) or (name in then) != (name in now)]
     told = "; ".join(f"{name} was {_word(then, name)} and is {_word(now, name)}" for name in differ[:MOST_NAMED])
     more = f"; and {len(differ) - MOST_NAMED} more" if len(differ) > MOST_NAMED else ""
@@ -162,17 +162,17 @@ def _expect_the_same_data(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -
 
 def _expect_content(path: Path, content: bytes) -> None:
     try:
-        found = read_regular(path)
+        in_file = read_regular(path)
     except FileNotFoundError:
         return  # it is rewritten
     except OSError as error:
         raise OutputError(f"{path}: expected to read it, got: {describe(error)}") from error
-    if found != content:
-        lines = zip([*found.split(b"\n"), b""], [*content.split(b"\n"), b""], strict=False)
+    if in_file != content:
+        lines = zip([*in_file.split(b"\n"), b""], [*content.split(b"\n"), b""], strict=False)
         number = next((i for i, (one, other) in enumerate(lines, start=1) if one != other), 1)
         raise CheckpointError(
             f"{path}, line {number}: expected what the run's data gives, {len(content)} bytes, found another text of "
-            f"{len(found)} bytes: it was cut or edited; move it away, and it is written anew: {_move(path)}"
+            f"{len(in_file)} bytes: it was cut or edited; move it away, and it is written anew: {_move(path)}"
         )
 
 

@@ -71,7 +71,7 @@ def summary_of(run: RunDirectory, count: int | None = None) -> RunSummary:
 
     Raises CheckpointError, ConfigError, DataError or TokenError if a file of the run is missing or damaged.
     """
-    given = read_toml(run.config_path, SECTIONS)
+    sections = read_toml(run.config_path, SECTIONS)
     trained = read_trained(run)
     records = metrics.read(run.metrics_path)
     if not records:
@@ -80,7 +80,7 @@ def summary_of(run: RunDirectory, count: int | None = None) -> RunSummary:
             f"go on: npformer train --resume {shell_words(run.path)}"
         )
     size, classes = len(trained.tokenizer.vocabulary), len(trained.classes)
-    options = complete(given, size, int(given["model"].get("max_seq_len", 1)), classes)
+    options = complete(sections, size, int(sections["model"].get("max_seq_len", 1)), classes)
     checkpoint = load_latest(run)
     task, note = None, ""
     try:
@@ -88,25 +88,25 @@ def summary_of(run: RunDirectory, count: int | None = None) -> RunSummary:
         _expect_same(task, checkpoint.state.get("identity"))
     except (NpformerError, ImportError) as error:
         task, note = None, f"Without examples and attention, which need the run's data. {error}"
-    found = None if task is None else evaluate_task(trained.model, task, count or options.training.final_examples)
-    return summarise(run, options, trained.model, checkpoint, task, found, note)
+    evaluation = None if task is None else evaluate_task(trained.model, task, count or options.training.final_examples)
+    return summarise(run, options, trained.model, checkpoint, task, evaluation, note)
 
 
 def summarise(
     run: RunDirectory, options: Options, model: Model, checkpoint: Checkpoint, task: Task | None,
-    found: Evaluation | None, note: str = "",
+    evaluation: Evaluation | None, note: str = "",
 ) -> RunSummary:  # fmt: skip
     """The summary of a run, with the model of this checkpoint, and what its evaluation found."""
     environment = checkpoint.state.get("versions")
     predictions = []
     attention = None
-    if task is not None and found is not None:
-        examples = task.held_out(found.count)
-        predictions = predictions_on(model, task, examples, found)
-        attention = task_attention_example(model, task, examples, found.outputs)
+    if task is not None and evaluation is not None:
+        examples = task.held_out(evaluation.count)
+        predictions = predictions_on(model, task, examples, evaluation)
+        attention = task_attention_example(model, task, examples, evaluation.outputs)
     return RunSummary(
         run, options, repeat_command(options, task), environment if isinstance(environment, dict) else {},
-        metrics.read(run.metrics_path), checkpoint.step, model.num_parameters(), found, predictions,
+        metrics.read(run.metrics_path), checkpoint.step, model.num_parameters(), evaluation, predictions,
         attention if attention is not None and attention.weights else None, note,
     )  # fmt: skip
 
@@ -127,24 +127,24 @@ def repeat_command(options: Options, task: Task | None) -> str:
     size = int(wanted["model.vocab_size" if "model.vocab_size" in wanted else "model.tgt_vocab_size"])
     classes = wanted.get("model.num_classes") or 0  # none for hidden tokens
     longest = task.max_length if task is not None else 1
-    given: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
-    given["run"]["task"] = options.run.task
+    chosen: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
+    chosen["run"]["task"] = options.run.task
     for _ in range(2):  # defaults follow from others: the warm-up from the steps
-        usual = flat(complete(given, size, longest, classes))
+        usual = flat(complete(chosen, size, longest, classes))
         for name in (name for name, value in wanted.items() if usual.get(name) != value):
             section, _, key = name.partition(".")
-            given[section][key] = wanted[name]
-    for section, key in [(section, key) for section, values in given.items() for key in values if key != "task"]:
-        fewer = given | {section: {name: value for name, value in given[section].items() if name != key}}
+            chosen[section][key] = wanted[name]
+    for section, key in [(section, key) for section, values in chosen.items() for key in values if key != "task"]:
+        fewer = chosen | {section: {name: value for name, value in chosen[section].items() if name != key}}
         with suppress(ConfigError):  # an option alone may not go with the others' defaults
             if flat(complete(fewer, size, longest, classes)) == wanted:  # it follows from the rest
-                given = fewer
+                chosen = fewer
     words = ["npformer", "train", options.run.task]
     if options.data.file is not None:
         words += ["--data", options.data.file]
     if options.run.seed:
         words += ["--seed", str(options.run.seed)]
-    for section, values in given.items():
+    for section, values in chosen.items():
         for key, value in values.items():
             if (section, key) not in (("run", "task"), ("run", "seed"), ("data", "file"), ("data", "sha256")):
                 words += ["--set", f"{section}.{key}={in_shell(value)}"]

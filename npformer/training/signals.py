@@ -39,8 +39,8 @@ def stop_on_signals() -> Iterator[StopRequest]:
 
     def note(number: int, frame: FrameType | None) -> None:
         request.number = number
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for other, handler in before.items():
+            signal.signal(other, handler)
 
     for number in before:
         signal.signal(number, note)

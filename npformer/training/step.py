@@ -108,21 +108,21 @@ class TrainStep:
         TokenError for bad ids, and then nothing has changed.
         """
         self._expect_trainable()
-        given = self._check(batch, self.step_number)
+        inputs = self._inputs_of(batch, self.step_number)
         if self.runner is not None:  # the same, by threads, from a record or on a GPU
-            loss, self.grad_norm = self.runner.make(self, [given])
+            loss, self.grad_norm = self.runner.make(self, [inputs])
             return loss
-        return self._make(given)
+        return self._make(inputs)
 
-    def _make(self, given: StepInputs) -> Array:
+    def _make(self, inputs: StepInputs) -> Array:
         """The step as it is written. Returns the loss ()."""
         with self.interrupt:
             self.model.arena.zero_grad()
             settings, losses = self.settings(), []
             seen: list[Statistics] | None = [] if self._has_batch_norm else None
-            for (shard,) in shards_of(given, self.model.backend):  # one for each micro-batch: only threads split more
+            for (shard,) in shards_of(inputs, self.model.backend):  # one for each micro-batch: only threads split more
                 losses.append(shard.share * backpropagate(self.model, settings, shard, seen))  # forward, loss, backward
-            self.grad_norm = self.update(given.rates, seen or [])  # clip, update
+            self.grad_norm = self.update(inputs.rates, seen or [])  # clip, update
         return sum(losses[1:], start=losses[0])
 
     def update(self, rates: Rates | Array, seen: list[Statistics]) -> Array | None:
@@ -149,41 +149,40 @@ class TrainStep:
         """
         self._expect_trainable()
         number = self.step_number
-        given = [self._check(batch, number + ahead, copy=True) for ahead, batch in enumerate(batches)]
-        if not given:
+        steps = [self._inputs_of(batch, number + ahead, copy=True) for ahead, batch in enumerate(batches)]
+        if not steps:
             raise ConfigError("batches: expected at least one, got none")
         xp = namespace(self.model.arena.values)
         if self.runner is None:
-            return xp.stack([self._make(each) for each in given])
-        losses, self.grad_norm = self.runner.make(self, given)
-        return xp.reshape(losses, (len(given),))
+            return xp.stack([self._make(inputs) for inputs in steps])
+        losses, self.grad_norm = self.runner.make(self, steps)
+        return xp.reshape(losses, (len(steps),))
 
     def settings(self) -> Settings:
         """What a step does, whatever its batch."""
-        optimizer, version = self.optimizer, version_of(self.model)
-        static_arguments = (
+        optimizer = self.optimizer
+        return Settings(
             self.seed, self.label_smoothing, self.clip_norm, optimizer, optimizer.betas, optimizer.eps,
-            optimizer.weight_decay, optimizer.m, optimizer.v, self.model.arena.segments, version,
+            optimizer.weight_decay, optimizer.m, optimizer.v, self.model.arena.segments, version_of(self.model),
         )  # fmt: skip
-        return Settings(self.seed, self.label_smoothing, version, static_arguments)
 
-    def _check(self, batch: Sequence[Array], number: int, *, copy: bool = False) -> StepInputs:
+    def _inputs_of(self, batch: Sequence[Array], number: int, *, copy: bool = False) -> StepInputs:
         """The batch, checked, with the numbers of its step. copy: the caller may write to its arrays before that."""
-        found = checked_batch(self.model.config.batch, batch, self.model.backend)
-        *inputs, targets = (x.astype(np.int64, copy=copy) for x in found)  # narrow integers would overflow
+        ids = checked_batch(self.model.config.batch, batch, self.model.backend)
+        *inputs, targets = (x.astype(np.int64, copy=copy) for x in ids)  # narrow integers would overflow
         rates = self.optimizer.rates(self._rate_of(number + 1), number + 1)
         return StepInputs(number, rates, self._shares(inputs, targets), tuple(inputs), targets)
 
     def _rate_of(self, step: int) -> float:
-        """The rate of a step, counted from 1. Raises ConfigError if it is none."""
-        given: Any = self.optimizer.lr if self.schedule is None else self.schedule(step)
+        """The rate of a step, counted from 1. Raises ConfigError if it is not a rate."""
+        lr: Any = self.optimizer.lr if self.schedule is None else self.schedule(step)
         try:
-            rate = math.nan if isinstance(given, str) else float(given)
+            rate = math.nan if isinstance(lr, str) else float(lr)
         except (TypeError, ValueError):
             rate = math.nan
         if not 0 <= rate < math.inf:
             name = "optimizer.lr" if self.schedule is None else "schedule"
-            raise ConfigError(f"{name}: expected a finite rate >= 0 for step {step}, got {given!r}")
+            raise ConfigError(f"{name}: expected a finite rate >= 0 for step {step}, got {lr!r}")
         return rate
 
     def _shares(self, inputs: Sequence[HostArray], targets: HostArray) -> list[list[tuple[slice, float]]]:
@@ -211,7 +210,7 @@ class TrainStep:
                     "optimizer: expected one over model.arena, got one of another model; it would train that"
                 )
             model.arena.expect_all(model.owned_parameters())
-            self._has_batch_norm = any(isinstance(each, BatchNorm) for each in model.all_layers())
+            self._has_batch_norm = any(isinstance(layer, BatchNorm) for layer in model.all_layers())
             self._checked = now
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TrainStep:

@@ -94,8 +94,8 @@ def _classes(trained: Trained, texts: Sequence[str], answers: Sequence[str] | No
     first = trained.tokenizer.vocabulary.id_of("[CLS]")
     tokens = padded([[first, *encode(trained, text)] for text in texts])
     ids = np.array(class_ids(answers, trained.classes)) if answers is not None else _likeliest(trained, tokens)
-    found = _example(trained, (tokens,), ids, {"source": tokens}, [trained.classes[i] for i in ids])
-    return found._replace(tokens=found.tokens | {"target_out": [[trained.classes[i]] for i in ids]})
+    example = _example(trained, (tokens,), ids, {"source": tokens}, [trained.classes[i] for i in ids])
+    return example._replace(tokens=example.tokens | {"target_out": [[trained.classes[i]] for i in ids]})
 
 
 def _tags(trained: Trained, texts: Sequence[str], answers: Sequence[str] | None) -> TextExample:
@@ -110,9 +110,9 @@ def _tags(trained: Trained, texts: Sequence[str], answers: Sequence[str] | None)
                 raise DataError(f"answer: expected {len(row)} classes for {text!r}, got {len(tag)}")
         ids = padded(tags)
     names = [[trained.classes[i] for i in row] for row in ids]
-    said = [" ".join(names[i][: len(row)]) for i, row in enumerate(rows)]
-    found = _example(trained, (tokens,), ids, {"source": tokens}, said)
-    return found._replace(tokens=found.tokens | {"target_out": names})
+    answered = [" ".join(names[i][: len(row)]) for i, row in enumerate(rows)]
+    example = _example(trained, (tokens,), ids, {"source": tokens}, answered)
+    return example._replace(tokens=example.tokens | {"target_out": names})
 
 
 def _hidden(trained: Trained, texts: Sequence[str], answers: Sequence[str] | None) -> TextExample:
@@ -127,8 +127,8 @@ def _hidden(trained: Trained, texts: Sequence[str], answers: Sequence[str] | Non
         if whole.shape != tokens.shape or not np.array_equal(whole[~hidden], tokens[~hidden]):
             raise DataError(f"answer: expected the text with one token in place of each {MASK}, got another text")
     targets = np.where(hidden, whole, PAD_ID)
-    said = [trained.tokenizer.decode(row) for row in whole]
-    return _example(trained, (tokens,), targets, {"source": tokens, "target_out": targets}, said)
+    answered = [trained.tokenizer.decode(row) for row in whole]
+    return _example(trained, (tokens,), targets, {"source": tokens, "target_out": targets}, answered)
 
 
 def _continued(trained: Trained, texts: Sequence[str], answers: Sequence[str] | None) -> TextExample:

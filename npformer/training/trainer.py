@@ -119,13 +119,13 @@ class Trainer:
         """Evaluate on the first count held-out examples."""
         return evaluate_task(self.step.model, self.task, count)
 
-    def expect_finite(self, found: Evaluation) -> Evaluation:
+    def expect_finite(self, evaluation: Evaluation) -> Evaluation:
         """found, or DivergedError if its loss is not finite: the last update broke the model."""
-        if not math.isfinite(found.loss):
+        if not math.isfinite(evaluation.loss):
             raise self._diverged(
-                f"a finite held-out loss, got {found.loss}", min(self._finite_at, self.step.step_number - 1)
+                f"a finite held-out loss, got {evaluation.loss}", min(self._finite_at, self.step.step_number - 1)
             )
-        return found
+        return evaluation
 
     def _one_step(self) -> None:
         number, options, every = self.step.step_number + 1, self.options, self.options.every
@@ -164,11 +164,17 @@ class Trainer:
     def _log_evaluation(self, number: int, count: int) -> float:
         """Evaluate. Returns the score that compares checkpoints."""
         self._metrics.append({"step": number, "kind": "gradient"} | self._norms())
-        found = self.last_evaluation = self.evaluate(count)
-        record = {"step": number, "kind": "eval", "loss": found.loss, **found.measures, "examples": found.count}
+        evaluation = self.last_evaluation = self.evaluate(count)
+        record = {
+            "step": number,
+            "kind": "eval",
+            "loss": evaluation.loss,
+            **evaluation.measures,
+            "examples": evaluation.count,
+        }
         self._metrics.append(record)
         self.progress.news(record)
-        return self.expect_finite(found).score
+        return self.expect_finite(evaluation).score
 
     def _norms(self) -> dict[str, float]:
         """The fields with the norm of each part's gradient in the last step."""
@@ -209,8 +215,8 @@ class Trainer:
         """Raise DivergedError unless all are finite. The loss is not enough, since it precedes the step's update."""
         odd = [name for name, array in arrays.items() if not np.isfinite(array).all()]
         if odd:
-            found = f"{len(odd)} of {len(arrays)} arrays that are not, the first {odd[0]}"
-            raise self._diverged(f"finite parameters and moments, got {found}", self._saved_at)
+            problem = f"{len(odd)} of {len(arrays)} arrays that are not, the first {odd[0]}"
+            raise self._diverged(f"finite parameters and moments, got {problem}", self._saved_at)
 
     def _diverged(self, expected: str, last: int) -> DivergedError:
         """The error for a diverged model, which is not saved; last: the last step that is known to be well."""

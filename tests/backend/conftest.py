@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from npformer.backend import PLAIN, get_backend
+from npformer.backend import PLAIN
 from npformer.backend.numpy.kernels import KERNELS
 from npformer.backend.select import numba_problem
 from npformer.check.cases.random_cases import usual_inputs
@@ -115,12 +115,6 @@ def laid_out(x, layout):
     x = x.view()
     x.flags.writeable = False
     return x
-
-
-@pytest.fixture
-def alone():
-    """The plain kernels in float32 on one thread."""
-    return get_backend("numpy", kernels="plain", threads=1)
 
 
 @pytest.fixture

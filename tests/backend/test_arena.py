@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from npformer.backend import Arena, Run, get_backend
-from npformer.engine.engine import FastEngine
 from npformer.errors import ConfigError
 from npformer.layers import Parameter
 from npformer.models import Transformer, TransformerConfig
@@ -160,44 +159,13 @@ def test_a_replica_shares_values_and_has_its_own_gradients(packed):
     assert not copies["b.weight"].grad.any()
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3])
-def test_gradients_of_replicas_are_added(threads, monkeypatch):
-    monkeypatch.setattr("npformer.engine.capabilities.WORTH_SHARING", 1)
-    arena, parameters = new_arena(get_backend("numpy", "float64", kernels="plain", threads=threads))
+def test_gradients_of_replicas_are_added(numpy64):
+    arena, parameters = new_arena(numpy64)
     replica = arena.replica((name, Parameter(name, p.data), ()) for name, p in parameters.items())
     arena.grads[...], replica.grads[...] = 3, np.arange(arena.size)
     arena.add_gradients(replica)
     assert np.array_equal(arena.grads, 3 + np.arange(arena.size))
     assert np.array_equal(replica.grads, np.arange(arena.size))
-
-
-@pytest.mark.parametrize("threads", [1, 2, 3, 8])
-@pytest.mark.parametrize("where", [slice(0, 0), slice(0, 1), slice(64, 128), slice(7, 1000), slice(128, 64 * 24 + 128)])
-def test_parts_are_all_of_it_once_on_cache_lines(threads, where, monkeypatch):
-    engine = FastEngine(threads)
-    assert engine.parts(where) == ([where] if where.stop > where.start else [])  # too short to be worth sharing
-    monkeypatch.setattr("npformer.engine.capabilities.WORTH_SHARING", 1)
-    parts = engine.parts(where)
-    assert [i for part in parts for i in range(part.start, part.stop)] == list(range(where.start, where.stop))
-    assert len(parts) <= threads
-    assert all((part.start - where.start) % 64 == 0 for part in parts)
-    if where.stop == 64 * 24 + 128:
-        assert len({part.stop - part.start for part in parts}) == 1
-        assert len(parts) == threads
-
-
-def test_an_update_in_parts_is_the_update(any64, monkeypatch):
-    values = []
-    for threads, worth in ((1, 1), (3, 1), (3, 1 << 18)):
-        monkeypatch.setattr("npformer.engine.capabilities.WORTH_SHARING", worth)
-        arena, _ = new_arena(get_backend("numpy", "float64", kernels=any64.kernels, threads=threads))
-        optimizer = AdamW(arena, lr=0.1, weight_decay=0.3)
-        for _ in range(3):
-            arena.grads[...] = np.random.default_rng(0).normal(size=arena.size)
-            optimizer.step()
-        values.append(np.concatenate([arena.values, optimizer.m, optimizer.v]))
-    np.testing.assert_allclose(values[1], values[0], rtol=1e-14)  # the ends of a part may be rounded otherwise
-    np.testing.assert_allclose(values[2], values[0], rtol=1e-14)
 
 
 def test_an_arena_of_nothing():

@@ -12,7 +12,7 @@ from npformer.engine.numba.kernel_folder import Place
 def two_kernels(monkeypatch, tmp_path):
     """Two small kernels that are not compiled yet; the folder for their files."""
     kept = [compiling.named(name) for name in ("elementwise.add", "adam.update")]
-    new = [compiling.Kernel(compiling.inlined(each.dispatcher.py_func), each.signature, "") for each in kept]
+    new = [compiling.Kernel(compiling.inlined(each.dispatcher.py_func)) for each in kept]
     monkeypatch.setattr(compiling, "_kernels", new)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     kernel_folder.place.cache_clear()

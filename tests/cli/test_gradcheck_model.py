@@ -14,7 +14,7 @@ import npformer as npf
 from npformer.layers import EncoderLayer
 
 backend = npf.get_backend("numpy", kernels="numpy")
-X = np.random.default_rng(0).normal(size=(2, 3, 4))
+X, KEY = np.random.default_rng(0).normal(size=(2, 3, 4)), npf.RandomKey(seed=0, step=0)
 
 class Real(EncoderLayer):
     def forward(self, x, **options):
@@ -29,7 +29,7 @@ class Sharp:
         return dy * sign
 
 def build():
-    return EncoderLayer(4, 2, 6, dropout=0.1, backend=backend), (X,), {"key": npf.RandomKey(seed=0, step=0)}
+    return EncoderLayer(4, 2, 6, dropout=0.1, backend=backend), (X,), {"context": npf.layers.Context(key=KEY)}
 
 def bad():
     return NoSkip(4, 2, 6, backend=backend), (X,)

@@ -38,7 +38,7 @@ import npformer as npf
 
 def build():
     layer = npf.layers.EncoderLayer(4, 2, 6, backend=npf.get_backend("numpy", kernels="plain"), dropout=0.5)
-    return layer, (np.ones((1, 2, 4)),), {"key": npf.RandomKey(0)}
+    return layer, (np.ones((1, 2, 4)),), {"context": npf.layers.Context(key=npf.RandomKey(0))}
 
 def with_limit():
     return *build()[:2], {"limit": 0.5}

@@ -134,7 +134,7 @@ def test_a_part_has_enough_numbers_to_pay(least, accumulate, parts):
     on = get_backend("numpy", "float64", kernels="numpy", threads=3)
     on = replace(on, engine=replace(on.engine, least_part=least))
     step = new_step(build(on, d_model=10), accumulate=accumulate)
-    given = step._check(EVEN, 0)
+    given = step._inputs_of(EVEN, 0)
     assert [len(some) for some in given.shares] == parts
     alone = new_step(
         build(get_backend("numpy", "float64", kernels="numpy", threads=1), d_model=10), accumulate=accumulate

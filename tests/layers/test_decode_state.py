@@ -68,7 +68,7 @@ def test_a_selection_holds_the_rows_asked_for(backend, rows):
     assert (chosen.batch, chosen.max_len, chosen.length) == (len(rows), 5, 3)
     assert chosen.sources.tolist() == list(rows)
     for new, old in zip(chosen.layers, state.layers, strict=True):
-        for now, before in zip(new.own.first(3), old.own.first(3), strict=True):
+        for now, before in zip(new.past.first(3), old.past.first(3), strict=True):
             assert np.array_equal(backend.host(now), backend.host(before)[rows])
     assert np.array_equal(backend.host(chosen.visible)[:, :3], backend.host(state.visible)[rows, :3])
     now, before = chosen.memory_mask.key_visible, state.memory_mask.key_visible
@@ -85,18 +85,18 @@ def test_rows_of_the_same_sources_read_the_same_memory(numpy64):
     twice = state_of(numpy64).select([0, 0, 2])
     swapped = twice.select([1, 0, 2])
     assert swapped.layers[0].memory is twice.layers[0].memory
-    assert swapped.layers[0].own is not twice.layers[0].own
+    assert swapped.layers[0].past is not twice.layers[0].past
 
 
 def test_a_selection_shares_nothing_that_is_written(numpy64):
     state = state_of(numpy64)
     copy = state.select([0, 1, 2])
-    before = [np.array(part) for layer in state.layers for part in layer.own]
+    before = [np.array(part) for layer in state.layers for part in layer.past]
     for layer in copy.layers:
-        layer.own.write(0, np.ones((3, 2, 5, layer.own.values.shape[-1])), np.ones(layer.own.values.shape))
+        layer.past.write(0, np.ones((3, 2, 5, layer.past.values.shape[-1])), np.ones(layer.past.values.shape))
     copy.visible[...] = False
     copy.length = 5
-    for now, then in zip([part for layer in state.layers for part in layer.own], before, strict=True):
+    for now, then in zip([part for layer in state.layers for part in layer.past], before, strict=True):
         assert np.array_equal(now, then)
     assert state.visible.any()
     assert state.length == 3
@@ -104,10 +104,10 @@ def test_a_selection_shares_nothing_that_is_written(numpy64):
 
 def test_positions_not_reached_yet_are_not_copied(numpy64):
     state = state_of(numpy64, length=2)
-    for part in state.layers[0].own:
+    for part in state.layers[0].past:
         part[:, :, 2:] = -12345.678
     chosen = state.select([0, 1])
-    assert not any((part[:, :, 2:] == -12345.678).any() for part in chosen.layers[0].own)
+    assert not any((part[:, :, 2:] == -12345.678).any() for part in chosen.layers[0].past)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_tokens_that_do_not_fit_are_refused_and_change_nothing(shape, text, nump
 def test_rows_change_places_and_leave_in_place(backend, start, rows):
     state = state_of(backend).select(start)
     state.begins = 5 + np.arange(len(start))
-    expected, before, memory = state.select(rows), [layer.own for layer in state.layers], state.layers[0].memory
+    expected, before, memory = state.select(rows), [layer.past for layer in state.layers], state.layers[0].memory
     untouched = [np.array(backend.host(part)) for part in memory]
     state.reorder(rows)
     assert (state.batch, state.together) == (expected.batch, expected.together)
@@ -167,14 +167,14 @@ def test_rows_change_places_and_leave_in_place(backend, start, rows):
     assert state.begins.tolist() == [5 + row for row in rows]
     for now, then in zip(state.layers, expected.layers, strict=True):
         for one, other in zip(
-            (*now.own.first(3), *(now.memory or ())), (*then.own.first(3), *(then.memory or ())), strict=True
+            (*now.past.first(3), *(now.memory or ())), (*then.past.first(3), *(then.memory or ())), strict=True
         ):
             assert np.array_equal(backend.host(one), backend.host(other))
     assert np.array_equal(backend.host(state.visible)[:, :3], backend.host(expected.visible)[:, :3])
     assert np.array_equal(*(backend.host(one.memory_mask.key_visible) for one in (state, expected)))
     for layer, own in zip(state.layers, before, strict=True):
-        assert len(start) != len(rows) or layer.own is own
-        assert backend.name != "numpy" or all(map(np.shares_memory, layer.own, own))
+        assert len(start) != len(rows) or layer.past is own
+        assert backend.name != "numpy" or all(map(np.shares_memory, layer.past, own))
     for part, then in zip(memory, untouched, strict=True):
         assert np.array_equal(backend.host(part), then), "others may be reading it"
 
@@ -194,7 +194,7 @@ def test_what_reorder_returns_is_the_new_past(numpy64, rows):
     state.layers = (LayerState(Anew(sums, sums, 3), None), state.layers[1])
     state.sources = np.array([0, 0, 2])
     state.reorder(rows)
-    assert np.array_equal(state.layers[0].own.state, sums[rows])
+    assert np.array_equal(state.layers[0].past.state, sums[rows])
 
 
 def test_each_row_has_the_positions_of_its_own_text(backend):

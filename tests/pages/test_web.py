@@ -364,7 +364,7 @@ def test_text_of_a_user_is_text(browser, tmp_path):
         "title": hostile,
         "tokens": {name: [[hostile, *row[1:]] for row in rows] for name, rows in sample.document["tokens"].items()},
     }
-    show(browser, tmp_path, npf.tracing.Trace(document, sample.arrays, sample.recording))
+    show(browser, tmp_path, npf.Trace(document, sample.arrays, sample.recording))
     assert browser.run("return document.querySelectorAll('img').length") == 0
     assert text(browser, "#title") == hostile
     assert hostile in browser.run(
@@ -388,7 +388,7 @@ def test_the_policy_stops_any_other_script(chromium, page):
 def test_the_page_of_an_operation_and_of_a_trace_read_from_json(browser, tmp_path):
     for name, sample in (("gru", npf.trace("gru")), ("add_norm", npf.trace("add_norm")), ("read", None)):
         path = tmp_path / f"{name}.html"
-        found = npf.tracing.Trace.from_json(npf.trace("linear").to_json()) if sample is None else sample
+        found = npf.Trace.from_json(npf.trace("linear").to_json()) if sample is None else sample
         path.write_text(trace_page(found), encoding="utf-8")
         browser.show(path)
         for _ in range(2):

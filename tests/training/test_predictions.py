@@ -9,7 +9,7 @@ from tests.training.test_evaluation import TASKS, causal, masked, model_for
 
 def spoken(pieces):
     """expected/found, with - for nothing."""
-    return " ".join(f"{piece.expected or '-'}{piece.found or '-'}" for piece in pieces)
+    return " ".join(f"{piece.expected or '-'}{piece.got or '-'}" for piece in pieces)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_both_texts_come_back_from_the_pieces():
     expected, found = "the cat sat on a mat", "a cart sits on the mat"
     pieces = aligned(expected, found)
     assert "".join(piece.expected or "" for piece in pieces) == expected
-    assert "".join(piece.found or "" for piece in pieces) == found
+    assert "".join(piece.got or "" for piece in pieces) == found
     assert sum(not piece.is_right for piece in pieces) == 9
 
 

@@ -55,10 +55,10 @@ def blas_function(*spellings: str) -> Any | None:
 def _libraries() -> list[ctypes.CDLL]:
     """NumPy's extension module and the libraries next to NumPy, as far as they can be loaded."""
     extension = Path(np._core._multiarray_umath.__file__)  # type: ignore[attr-defined]  # NumPy's name for it since 2.0
-    found = []
+    libraries = []
     for path in (extension, *sorted(Path(np.__file__).parent.parent.glob("numpy.libs/*openblas*"))):
         try:
-            found.append(ctypes.CDLL(str(path)))  # the copy that NumPy has loaded, not a second one
+            libraries.append(ctypes.CDLL(str(path)))  # the copy that NumPy has loaded, not a second one
         except OSError:
             continue
-    return found
+    return libraries

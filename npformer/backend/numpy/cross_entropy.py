@@ -71,12 +71,12 @@ def cross_entropy_backward(dloss: Array | float, cache: CrossEntropyCache, into:
     """As the plain kernel: gradient (dlogits (..., V),); dloss is a scalar, 1.0 for the loss itself."""
     powers, sums, counted, targets, at_target, elsewhere, num_counted = cache
     dlogits = empty(powers.shape, powers.dtype)
-    each = counted * (dloss / num_counted)  # (N,)
-    of_powers, at_target = (each / sums)[:, None], each * at_target
+    per_token = counted * (dloss / num_counted)  # (N,)
+    of_powers, at_target = (per_token / sums)[:, None], per_token * at_target
     power_rows, dlogits_rows = as_matrix(powers), as_matrix(dlogits)
     for rows in row_blocks(*power_rows.shape):
         block = np.multiply(power_rows[rows], of_powers[rows], out=dlogits_rows[rows])
         if elsewhere:
-            block -= (elsewhere * each[rows])[:, None]
+            block -= (elsewhere * per_token[rows])[:, None]
         block[np.arange(len(block)), targets[rows]] -= at_target[rows]
     return accumulate((dlogits,), into)

@@ -56,16 +56,16 @@ def norm_gradients(dy: Array, cache: LayerNormCache, into: Into) -> tuple[Array,
     dgamma, dbeta = np.zeros((2, *gamma.shape), dtype=x_hat.dtype)
     dy_rows, dx_rows, x_hat_rows, r_rows = map(as_matrix, (dy, dx, x_hat, r))
     for rows in row_blocks(*dx_rows.shape):
-        given, normed, block = dy_rows[rows], x_hat_rows[rows], dx_rows[rows]
-        scratch = np.multiply(given, normed, out=empty(block.shape, dx.dtype))  # dy·x̂
+        dy_block, x_hat_block, dx_block = dy_rows[rows], x_hat_rows[rows], dx_rows[rows]
+        scratch = np.multiply(dy_block, x_hat_block, out=empty(dx_block.shape, dx.dtype))  # dy·x̂
         dgamma += column_sums(scratch)
-        dbeta += column_sums(given)
+        dbeta += column_sums(dy_block)
         along_x_hat = np.vecdot(scratch, mean_of_gain)  # mean_C(g·x̂)
-        np.multiply(normed, along_x_hat[:, None], out=scratch)
-        scratch += np.vecdot(given, mean_of_gain)[:, None]  # mean_C g
-        np.multiply(given, gamma, out=block)
-        block -= scratch
-        block *= r_rows[rows]
+        np.multiply(x_hat_block, along_x_hat[:, None], out=scratch)
+        scratch += np.vecdot(dy_block, mean_of_gain)[:, None]  # mean_C g
+        np.multiply(dy_block, gamma, out=dx_block)
+        dx_block -= scratch
+        dx_block *= r_rows[rows]
     return dx, dgamma, dbeta
 
 

@@ -69,9 +69,9 @@ def linear_attention_backward(dout: Array, cache: LinearAttentionCache, into: In
         dout1 = empty((*fq[rows].shape[:3], v1.shape[3]), fq.dtype)
         np.multiply(dout[rows], inverse[rows], out=dout1[..., :-1])
         np.negative(np.vecdot(dout1[..., :-1], out[rows]), out=dout1[..., -1])
-        given = (fq[rows], fk[rows], v1[rows], dout1)
+        arguments = (fq[rows], fk[rows], v1[rows], dout1)
         wanted = (dq[rows], dk[rows], dv[rows])
-        (_slopes_causal if causal else _slopes_of_all)(*given, *wanted)
+        (_slopes_causal if causal else _slopes_of_all)(*arguments, *wanted)
         for slope, features in ((dq[rows], fq[rows]), (dk[rows], fk[rows])):
             slope *= np.minimum(features, 1)
     return accumulate((dq, dk, dv), into)

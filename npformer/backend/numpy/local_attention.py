@@ -129,8 +129,8 @@ def _products(rows: Array, keys: Array, parts: tuple[_Part, ...], y: Array) -> N
 
 def _of_keys(weights: Array, keys: Array, parts: tuple[_Part, ...]) -> Array:
     """Σ_j weights_tj key_j (b, H, T, D) over the gathered keys of each row; weights (b, H, T, M)."""
-    found = (part.rows(part.blocks(weights[..., part.columns]) @ part.keys(keys), keys.shape[2]) for part in parts)
-    return sum(found, start=next(found))
+    sums = (part.rows(part.blocks(weights[..., part.columns]) @ part.keys(keys), keys.shape[2]) for part in parts)
+    return sum(sums, start=next(sums))
 
 
 def _to_keys(weights: Array, rows: Array, parts: tuple[_Part, ...], dkeys: Array) -> None:
@@ -140,14 +140,14 @@ def _to_keys(weights: Array, rows: Array, parts: tuple[_Part, ...], dkeys: Array
 
 
 def _parts(mask: AttentionMask, length: int) -> tuple[_Part, ...]:
-    found, start = [], 0
+    parts, start = [], 0
     for pattern in patterns_of(mask):
         times = -(-length // pattern.size)
         spread = (2 if pattern.causal else 3) if isinstance(pattern, Window) else 0
         stop = start + (spread * pattern.size or times)
-        found.append(_Part(pattern.size, spread, slice(start, stop), times))
+        parts.append(_Part(pattern.size, spread, slice(start, stop), times))
         start = stop
-    return tuple(found)
+    return tuple(parts)
 
 
 def _caps(mask: AttentionMask, q: Array) -> HostArray:

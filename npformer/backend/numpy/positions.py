@@ -123,8 +123,8 @@ def relative_bias_forward(
 def relative_bias_backward(dbias: Array, cache: RelativeBiasCache, into: Into = ()) -> Any:
     """As the plain kernel: gradient (dtable (num_buckets, H),), given dbias (H, T, S)."""
     dtable = np.empty((cache.num_buckets, dbias.shape[0]), dtype=dbias.dtype)
-    for head, given in enumerate(dbias):
-        dtable[:, head] = np.bincount(cache.bucket, given.reshape(-1), cache.num_buckets)
+    for head, dbias_head in enumerate(dbias):
+        dtable[:, head] = np.bincount(cache.bucket, dbias_head.reshape(-1), cache.num_buckets)
     return accumulate((dtable,), into)
 
 

@@ -24,25 +24,25 @@ TABLES = (("params", "grads"), ("parameters", "gradients"), ("parameters", "grad
 _STORES, _LOADS = {"STORE_ATTR"}, {"LOAD_ATTR", "LOAD_METHOD"}
 
 
-def find(target: Any, given: Mapping[Path, Path | None]) -> list[tuple[Path, Path]]:
+def find(target: Any, named: Mapping[Path, Path | None]) -> list[tuple[Path, Path]]:
     """(place of a parameter, place of its gradient) for everything in target, given ones first.
 
     Raises ConfigError for an array that is used as a parameter and has no place for its gradient.
     """
-    found, arrays = [], set()
-    for array, gradient in given.items():
+    places, arrays = [], set()
+    for array, gradient in named.items():
         arrays.add(id(found_at(target, array)))
         if gradient is not None:
-            found.append((array, gradient))
+            places.append((array, gradient))
     for path, owner in owners_in(target):
         for array, gradient in _of_owner(owner):
             if (number := id(found_at(owner, array))) not in arrays:
                 arrays.add(number)
-                found.append((path + array, path + gradient))
-    gradients = {id(found_at(target, gradient)) for _, gradient in found}
+                places.append((path + array, path + gradient))
+    gradients = {id(found_at(target, gradient)) for _, gradient in places}
     for path, owner in owners_in(target):
         _expect_none_left(owner, path, arrays | gradients)
-    return found
+    return places
 
 
 def owners_in(x: Any, path: Path = (), seen: set[int] | None = None) -> Iterator[tuple[Path, Any]]:
@@ -69,7 +69,7 @@ def _of_owner(owner: Any) -> Iterator[tuple[Path, Path]]:
     uses = _uses(type(owner))
     for name, x in vars(owner).items():
         if is_array(x):
-            names = [each for each in _gradient_names(name) if hasattr(owner, each) or each in uses.mentioned]
+            names = [grad for grad in _gradient_names(name) if hasattr(owner, grad) or grad in uses.mentioned]
             if names:
                 yield (name,), (names[0],)
             continue

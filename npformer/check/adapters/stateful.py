@@ -64,11 +64,11 @@ class _Place(NamedTuple):
 class _Run:
     """The object as a forward and a backward without state."""
 
-    def __init__(self, pristine: Any, given: Mapping[str, str | None]) -> None:
+    def __init__(self, pristine: Any, parameters: Mapping[str, str | None]) -> None:
         self._pristine, self._takes_dy = pristine, _takes_dy(pristine.backward)
         places = {
             path_of(pristine, name): None if place is None else path_of(pristine, place)
-            for name, place in given.items()
+            for name, place in parameters.items()
         }
         self.places: list[_Place] = []
         for array, gradient in find(pristine, places):
@@ -91,7 +91,7 @@ class _Run:
         twin = used.twin = self._copy(used.twin) if used.passes else used.twin
         used.passes += 1
         with _draws_from(used.passes):
-            found = twin.backward(dy) if self._takes_dy else twin.backward()
+            gradients = twin.backward(dy) if self._takes_dy else twin.backward()
         scale = 1.0 if self._takes_dy else dy
         for place in self.places:
             gradient = found_at(twin, place.gradient)
@@ -101,10 +101,10 @@ class _Run:
                     f'there; from_object(…, parameters={{"{place.name}": "PLACE"}}) names another place'
                 )
             place.value.add(np.asarray(scale * np.asarray(gradient)))
-        if found is None:
+        if gradients is None:
             return None
-        several = isinstance(found, tuple | list)
-        return tuple(scale * np.asarray(g) for g in found) if several else scale * np.asarray(found)
+        several = isinstance(gradients, tuple | list)
+        return tuple(scale * np.asarray(g) for g in gradients) if several else scale * np.asarray(gradients)
 
     def _copy(self, target: Any) -> Any:
         """A copy of the object, with the check's numbers as its parameters and with zeros as its gradients."""

@@ -97,8 +97,8 @@ def _imports_beside(path: str) -> Iterator[None]:
             sys.path.remove(folder)
 
 
-def _other_form(path: str, name: str, given: str) -> ConfigError:
-    return ConfigError(f"{path}: expected {name}, {FORM}; {given}")
+def _other_form(path: str, name: str, problem: str) -> ConfigError:
+    return ConfigError(f"{path}: expected {name}, {FORM}; {problem}")
 
 
 def _kind(x: Any) -> str:

@@ -94,9 +94,9 @@ def layer_cases() -> Iterator[Case]:
     yield layer("LayerNorm", LayerNorm, {"d_model": 4}, x)
     yield layer("Dropout", Dropout, {"rate": 0.3}, x, context=Context(key=KEY))
     heads = {"d_model": 4, "num_heads": 2, "dropout": 0.3}
-    own, cross = Context(causal, key=KEY), Context(memory_mask=memory_visible, key=KEY)
-    yield layer("MultiHeadAttention: self", MultiHeadAttention, heads, x, context=own)
-    yield layer("MultiHeadAttention: cross", MultiHeadAttention, heads, x, memory, context=cross)
+    to_itself, to_memory = Context(causal, key=KEY), Context(memory_mask=memory_visible, key=KEY)
+    yield layer("MultiHeadAttention: self", MultiHeadAttention, heads, x, context=to_itself)
+    yield layer("MultiHeadAttention: cross", MultiHeadAttention, heads, x, memory, context=to_memory)
     alone = Context(AttentionMask(np.zeros((2, 3), dtype=bool) | [[True], [False]]))  # nothing is visible
     yield layer("MultiHeadAttention: a sequence of padding alone", MultiHeadAttention, heads, x, context=alone)
     for activation in ("relu", "gelu"):

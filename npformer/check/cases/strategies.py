@@ -76,7 +76,7 @@ def arrays(shape: int | Shape | SearchStrategy[Shape], dtype: str = "float64") -
     st = _hypothesis().strategies
     fixed = (shape,) if isinstance(shape, int) else shape
     if not isinstance(fixed, tuple):
-        return fixed.flatmap(lambda each: arrays(each, dtype))
+        return fixed.flatmap(lambda sides: arrays(sides, dtype))
     if any(side < 1 for side in fixed):
         raise ShapeError(f"arrays: expected sides of at least 1, got {fixed}: an empty check proves nothing")
     return st.integers(0, 2**32 - 1).map(lambda seed: generic(fixed, seed).astype(dtype))

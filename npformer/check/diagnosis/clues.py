@@ -28,11 +28,11 @@ EXPLANATIONS: list[Callable[[str], Sequence[Mutant]]] = []
 
 def clues_of(target: Any, inputs: Sequence[Any], options: Mapping[str, Any]) -> Clues:
     """Sizes, tokens, masks and heads, as far as they appear in inputs, options and the target's attributes."""
-    given = [*inputs, *unpacked(options).values()]
-    tokens = next((np.asarray(x) for x in given if isinstance(x, np.ndarray) and x.dtype.kind in "iu"), None)
-    masks = (x.key_visible for x in given if isinstance(x, AttentionMask) and x.key_visible is not None)
+    values = [*inputs, *unpacked(options).values()]
+    tokens = next((np.asarray(x) for x in values if isinstance(x, np.ndarray) and x.dtype.kind in "iu"), None)
+    masks = (x.key_visible for x in values if isinstance(x, AttentionMask) and x.key_visible is not None)
     return Clues(
-        sizes=_sizes(given, target),
+        sizes=_sizes(values, target),
         tokens=tokens,
         key_visible=next((np.asarray(mask) for mask in masks if isinstance(mask, np.ndarray)), None),
         num_heads=getattr(target, "num_heads", None),
@@ -61,13 +61,13 @@ def _with_pair(clues: Clues, checked: PairSubject, upstream: Upstream) -> Clues:
         return subject((forward, backward), clues.inputs, dict(clues.options), None)
 
     def rerun(mutant: Mutant) -> HostArrays:
-        found = ours(mutant.build).gradients(upstream)
-        return dict(zip(checked.tensors, found.values(), strict=True))
+        gradients = ours(mutant.build).gradients(upstream)
+        return dict(zip(checked.tensors, gradients.values(), strict=True))
 
     try:
         same = all(
-            own.shape == theirs.shape and np.allclose(own, theirs, rtol=1e-9, atol=1e-12)
-            for own, theirs in zip(ours(backward).outputs({}), checked.outputs({}), strict=True)
+            y.shape == their_y.shape and np.allclose(y, their_y, rtol=1e-9, atol=1e-12)
+            for y, their_y in zip(ours(backward).outputs({}), checked.outputs({}), strict=True)
         )
     except Exception:
         return clues  # another operation with the same name
@@ -94,7 +94,7 @@ def _with_parents(clues: Clues, checked: Subject, upstream: Upstream) -> Clues:
         for name, method in ours.items() if theirs else ():
             for mutant in mutants(method):
                 instead = theirs | {name: mutant.build}
-                places[id(mutant)] = [(layer, each, instead[each]) for layer in layers for each in instead]
+                places[id(mutant)] = [(layer, replaced, instead[replaced]) for layer in layers for replaced in instead]
                 mistakes.append(mutant)
 
     def rerun(mutant: Mutant) -> HostArrays:
@@ -116,10 +116,10 @@ def all_layers(target: Any) -> list[Layer]:
     return list(dict.fromkeys(target.all_layers())) if isinstance(target, Layer) else []
 
 
-def _sizes(given: Sequence[Any], target: Any) -> dict[str, float]:
+def _sizes(values: Sequence[Any], target: Any) -> dict[str, float]:
     """Named numbers that a wrong factor may equal, from the first float array, tokens and the target's attributes."""
     sizes: dict[str, float] = {}
-    arrays = [x for x in given if getattr(x, "ndim", 0) in (2, 3, 4)]
+    arrays = [x for x in values if getattr(x, "ndim", 0) in (2, 3, 4)]
     tokens = [("BT", x.shape) for x in arrays if x.ndim == 2 and str(x.dtype).startswith("int")]
     floats = [({2: "NC", 3: "BTC", 4: "BHTD"}[x.ndim], x.shape) for x in arrays if "float" in str(x.dtype)]
     for letters, shape in [*floats[:1], *tokens[:1]]:
@@ -135,12 +135,12 @@ def _sizes(given: Sequence[Any], target: Any) -> dict[str, float]:
         sizes.setdefault("D", sizes["C"] / sizes["H"])
     sizes = {letter: size for letter, size in sizes.items() if size > 1}
     sizes |= {f"√{letter}": math.sqrt(sizes[letter]) for letter in "CD" if letter in sizes}
-    return sizes | _dropout_scale(given, target)
+    return sizes | _dropout_scale(values, target)
 
 
-def _dropout_scale(given: Sequence[Any], target: Any) -> dict[str, float]:
+def _dropout_scale(values: Sequence[Any], target: Any) -> dict[str, float]:
     """1/(1−p) of active dropout: from an operation's draw, or from a layer's rate if there is a key."""
-    rates = [x.rate for x in given if isinstance(x, Draw)]
-    if any(isinstance(x, RandomKey) for x in given):
+    rates = [x.rate for x in values if isinstance(x, Draw)]
+    if any(isinstance(x, RandomKey) for x in values):
         rates += [rate for name in ("dropout", "rate") if isinstance(rate := getattr(target, name, None), float)]
     return {"1/(1−p)": dropout_threshold(rates[0])[1]} if rates and rates[0] > 0 else {}

@@ -66,19 +66,19 @@ def nested_mutants(function: Function) -> list[Mutant]:
 
     So attention with a mistake in its softmax is among the mutants of attention.
     """
-    found, code = mutants(function), function.__code__
+    all_mutants, code = mutants(function), function.__code__
     for name in code.co_names:
         part = function.__globals__.get(name)
         if name.endswith("_backward") and inspect.isfunction(part):
             for mutant in nested_mutants(part):
-                found.append(replace(mutant, build=_built(function, _code(function, code), {name: mutant.build})))
-    return found
+                all_mutants.append(replace(mutant, build=_built(function, _code(function, code), {name: mutant.build})))
+    return all_mutants
 
 
 def rebuilt(function: Function, instead: Mapping[str, Any]) -> Function:
     """The function, with other functions for some of the names that it uses."""
-    found: Function = _built(function, _code(function, function.__code__), instead)
-    return found
+    built: Function = _built(function, _code(function, function.__code__), instead)
+    return built
 
 
 class _Version(NamedTuple):
@@ -95,7 +95,7 @@ def _versions(function: Function, code: CodeType) -> tuple[_Version, ...]:
     tree, first = tree_of(function)
     slots = _slots(tree)
     seen = {ast.unparse(tree)}  # x·x with swapped factors is no mistake; two mistakes with the same result are one
-    found = []
+    versions = []
     for node in list(ast.walk(tree)):
         target = node.value if isinstance(node, ast.Return) and node.value is not None else node
         for operator, replacement in _mistakes(node):
@@ -108,9 +108,9 @@ def _versions(function: Function, code: CodeType) -> tuple[_Version, ...]:
             source = ast.unparse(tree)
             if source not in seen:
                 seen.add(source)
-                found.append(_Version(named, _compiled(function, tree), source))
+                versions.append(_Version(named, _compiled(function, tree), source))
             holder[place] = target
-    return tuple(sorted(found, key=lambda v: (v.named[2], v.named[0], v.named[3], v.named[4])))
+    return tuple(sorted(versions, key=lambda v: (v.named[2], v.named[0], v.named[3], v.named[4])))
 
 
 def _mistakes(node: ast.AST) -> Mistakes:
@@ -215,14 +215,14 @@ def _returned(value: ast.expr) -> Mistakes:
 
 def _slots(tree: ast.AST) -> dict[int, tuple[Any, Any]]:
     """Where each node stands, by its id: a list or the dictionary of a node's fields, and the place in it."""
-    found: dict[int, tuple[Any, Any]] = {}
+    slots: dict[int, tuple[Any, Any]] = {}
     for node in ast.walk(tree):
         for field, value in ast.iter_fields(node):
             if isinstance(value, list):
-                found.update((id(child), (value, i)) for i, child in enumerate(value))
+                slots.update((id(child), (value, i)) for i, child in enumerate(value))
             else:
-                found[id(value)] = vars(node), field
-    return found
+                slots[id(value)] = vars(node), field
+    return slots
 
 
 @cache

@@ -62,11 +62,11 @@ class Clues:
     is_theirs: bool = False
 
 
-def is_vague(found: Diagnosis | None) -> bool:
+def is_vague(diagnosis: Diagnosis | None) -> bool:
     """Whether a diagnosis leaves open what to change: it tells the error's place or size, or another code's term."""
-    if found is None or found == UNKNOWN or found.is_borrowed:
+    if diagnosis is None or diagnosis == UNKNOWN or diagnosis.is_borrowed:
         return True
-    label, _, name = found.cause.partition("scaled by ")
+    label, _, name = diagnosis.cause.partition("scaled by ")
     is_digits = name and "=" not in name and name not in ("2", "1/2")
     return bool(is_digits) or label.startswith(
         ("wrong at", "zero in places", "term missing", "not zero", "axis summed")
@@ -106,11 +106,12 @@ def explaining_mutant(claimed: Tensors, clues: Clues) -> Mutant | None:
     for mutant in sorted(clues.mistakes, key=lambda mutant: mutant.operator != "drop a term"):
         try:
             with np.errstate(all="ignore"):
-                found = clues.rerun(mutant)
+                gradients = clues.rerun(mutant)
         except Exception:
             continue
         if all(
-            name in found and _agree(found[name], claimed[name], max(max_abs(claimed[name]), floor)) for name in claimed
+            name in gradients and _agree(gradients[name], claimed[name], max(max_abs(claimed[name]), floor))
+            for name in claimed
         ):
             return mutant
     return None
@@ -123,9 +124,9 @@ def by_pattern(a: HostArray, n: HostArray, clues: Clues) -> Diagnosis:
     if max_abs(a) == 0:
         return Diagnosis("zero", "it is zero everywhere, where it should not be")
     for reader in (_ratio, _transposition, _place, _axis, _heads):
-        found = reader(a, n, clues)
-        if found is not None:
-            return found
+        diagnosis = reader(a, n, clues)
+        if diagnosis is not None:
+            return diagnosis
     return UNKNOWN
 
 

@@ -57,14 +57,14 @@ def against_float64(
     def gradients(on: Backend, rounding: Rounding | None = None) -> HostArrays:
         return _gradients(build(on), points, inputs, options, on, precision, rounding)
 
-    found, truth = gradients(backend), gradients(reference)
+    got, truth = gradients(backend), gradients(reference)
     level = Level(precision.u, precision.u)
     runs = [gradients(reference, Rounding(seed, level, level)) for seed in range(RUNS)]
     most, rows = largest(truth.values()), []
     for tensor, n in truth.items():
         scale = scale_of(n, most)
         errors = np.array([max_abs(run[tensor] - n) / scale for run in runs])
-        rows.append(_row(tensor, found[tensor], n, scale, LAMBDA * (rms(errors) + precision.u)))
+        rows.append(_row(tensor, got[tensor], n, scale, LAMBDA * (rms(errors) + precision.u)))
     return Report(name or type(target).__name__, tuple(rows))
 
 
@@ -103,8 +103,8 @@ def _gradients(
     rng = np.random.default_rng(3)
     upstream = [at(np.asarray(rng.normal(size=part.shape))) for part in as_tuple(y)]
     with during(False):
-        found = backward(like(y, upstream), cache)
-    gradients = {f"input {i}": gradient for i, gradient in enumerate(() if found is None else as_tuple(found))}
+        returned = backward(like(y, upstream), cache)
+    gradients = {f"input {i}": gradient for i, gradient in enumerate(() if returned is None else as_tuple(returned))}
     if isinstance(target, Layer):
         gradients |= {name: parameter.grad for name, parameter in target.named_parameters()}
     return {name: np.asarray(backend.host(gradient), dtype=np.float64) for name, gradient in gradients.items()}

@@ -32,8 +32,8 @@ class Format(NamedTuple):
 
 
 FORMATS = {
-    each.name: each
-    for each in (
+    one.name: one
+    for one in (
         Format("float64", 2.0**-53, 2.0**-1022, 2.0**-53),
         Format("float32", 2.0**-24, 2.0**-126, 2.0**-24),
         Format("tf32", 2.0**-24, 2.0**-126, 2.0**-11),

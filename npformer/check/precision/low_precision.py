@@ -58,15 +58,15 @@ class _Kernel(NamedTuple):
         sums = format_named("accumulate", how.accumulate or ("float64" if known.name == "float64" else "float32"))
         placed = [rounded(x, known) if is_float(x) and isinstance(x, np.ndarray) else x for x in inputs]
         dtype = known.name if known.name in ("float64", "float16") else "float32"
-        own = subject(target, placed, how.options, how.device, how.names, dtype)
-        return cls(with_structure(own, how.structure), placed, known, sums)
+        checked = subject(target, placed, how.options, how.device, how.names, dtype)
+        return cls(with_structure(checked, how.structure), placed, known, sums)
 
     @property
     def as_computed(self) -> Level:
         """One rounding of what the kernel computes inside."""
-        each = min(self.inside.u, 2.0**-24) if self.precision.name != "float64" else self.precision.u
-        product = self.precision.product if self.precision.name == "tf32" else each
-        return Level(each, product, partial=self.inside.u if self.inside.u > each else 0.0)
+        u = min(self.inside.u, 2.0**-24) if self.precision.name != "float64" else self.precision.u
+        product = self.precision.product if self.precision.name == "tf32" else u
+        return Level(u, product, partial=self.inside.u if self.inside.u > u else 0.0)
 
     def as_stored(self, is_forward: bool) -> Level:
         """One rounding of what it stores, at every result of its backward, and at every constant."""
@@ -74,7 +74,7 @@ class _Kernel(NamedTuple):
         if is_forward:
             return inside._replace(constant=u)
         return inside._replace(
-            each=u, product=max(u, inside.product), together=u, constant=u, tiny=self.precision.least / 2
+            entry=u, product=max(u, inside.product), together=u, constant=u, tiny=self.precision.least / 2
         )
 
     def moved(self, seed: Sequence[int]) -> HostArrays:
@@ -112,11 +112,11 @@ class _Comparison:
         self._kernel, self._how, self._upstream, self._claimed = kernel, how, upstream, claimed
 
         def make(target: Any, dtype: str = "float64") -> Called:
-            own = subject(target, kernel.inputs, how.options, how.device, kernel.checked.input_names, dtype)
-            return with_structure(own, how.structure)
+            called = subject(target, kernel.inputs, how.options, how.device, kernel.checked.input_names, dtype)
+            return with_structure(called, how.structure)
 
         self._reference = Reference(how.reference, make)
-        shapes = [[y.shape for y in each.outputs({})] for each in (self._kernel.checked, self._reference.subject)]
+        shapes = [[y.shape for y in called.outputs({})] for called in (self._kernel.checked, self._reference.subject)]
         if shapes[0] != shapes[1]:
             raise ConfigError(f"reference: expected outputs of the kernel's shapes, {shapes[0]}, got {shapes[1]}")
         self._notes: list[str] = []
@@ -135,7 +135,7 @@ class _Comparison:
             for tensor, n in exact.items()
         }
         errors = [self._errors(0, exact, others)]
-        if any(np.any(each.stays) for each in errors[0].values()):
+        if any(np.any(one.stays) for one in errors[0].values()):
             errors.append(self._errors(1, exact, others))
         most = largest(exact.values())
         rows = [
@@ -144,7 +144,7 @@ class _Comparison:
             else row_of(
                 Compared(
                     tensor, a, reference.places[tensor], exact[tensor], of[tensor], others[tensor],
-                    [each[tensor] for each in errors],
+                    [one[tensor] for one in errors],
                 ),
                 self._kernel.precision, most,
             )
@@ -158,7 +158,7 @@ class _Comparison:
         reference, how = self._reference, replace(self._how, explain=True, why=False)
         if reference.has_backward:
             how = replace(how, names=self._kernel.checked.input_names, allow_length_one=True)
-            report = at_one_point(reference.given, self._kernel.inputs, how)
+            report = at_one_point(reference.target, self._kernel.inputs, how)
             rows, problems = list(report.rows), [f"reference: {problem}" for problem in report.problems]
         elif (nowhere := not_finite(reference.subject)) is not None:
             rows, problems = list(nowhere.rows), [f"reference: {problem}" for problem in nowhere.problems]
@@ -183,9 +183,9 @@ class _Comparison:
         reference, rows = self._reference, []
         for tensor, places in reference.places.items():
             for index, direction in places.along():
-                found = kink(reference.subject, tensor, direction, self._upstream)
-                if found:
-                    rows.append(Row(tensor, places.shape, direction.size, 0.0, 0.0, index, 0.0, 0.0, 1.0, KINK, found))
+                note = kink(reference.subject, tensor, direction, self._upstream)
+                if note:
+                    rows.append(Row(tensor, places.shape, direction.size, 0.0, 0.0, index, 0.0, 0.0, 1.0, KINK, note))
                     break
         return rows
 
@@ -210,7 +210,7 @@ class _Comparison:
         return {
             tensor: errors_of(
                 np.reshape([e[tensor] for e in points], (len(points), len(exact[tensor]))),
-                [each[tensor] for each in draws],
+                [draw[tensor] for draw in draws],
                 places.sums_of_squares(kernel.precision.spacing(self._claimed[tensor])) ** 0.5,
                 ONCE * u * places.sizes(self._claimed[tensor]), others[tensor],
             )
@@ -226,13 +226,13 @@ class _Comparison:
             (kernel.as_stored(True), rounded_all),
             (rounded_all._replace(together=0),) * 2,
         ]
-        found = []
+        changes = []
         for which, (forward, backward) in enumerate(pairs):
             runs = [
                 reference.gradients(self._upstream, at, Rounding([*seed, 20, which, i], forward, backward))
                 for i in range(DRAWS)
             ]
-            found.append({tensor: np.array([run[tensor] - n for run in runs]) for tensor, n in exact.items()})
+            changes.append({tensor: np.array([run[tensor] - n for run in runs]) for tensor, n in exact.items()})
         if not reference.is_seen:
             self._notes.append(
                 "the reference computes outside of NumPy, so its operations could not be rounded one by one: what it "
@@ -243,15 +243,17 @@ class _Comparison:
                 for i in range(DRAWS)
             ]
         for which, (_, level) in enumerate(pairs):
-            u = max(level.each, level.product)
+            u = max(level.entry, level.product)
             if not reference.is_seen:
-                found[which] = {tensor: u / 2.0**-24 * np.array([e[tensor] for e in errors]) for tensor in exact}
+                changes[which] = {tensor: u / 2.0**-24 * np.array([e[tensor] for e in errors]) for tensor in exact}
             if not reference.is_elementary:  # a subtraction inside its backward is not seen
                 rng = np.random.default_rng([*seed, 31, which])
                 for tensor, n in exact.items():
                     most = UNSEEN * u * max_abs(n[: len(reference.places[tensor].entries)])
-                    found[which][tensor] = found[which][tensor] + most * rng.normal(size=found[which][tensor].shape)
-        return found
+                    changes[which][tensor] = changes[which][tensor] + most * rng.normal(
+                        size=changes[which][tensor].shape
+                    )
+        return changes
 
     def _another_function(self) -> list[str]:
         """Problems of outputs that differ from the reference's: its gradients then belong to another function."""
@@ -268,7 +270,7 @@ class _Comparison:
                     f"{kernel.precision.name}, all are in float64"
                 ]
             off, most = np.abs(np.asarray(y, dtype=np.float64) - expected), max_abs(expected)
-            spread = np.max([np.abs(each[i] - expected) for each in moves], axis=0)
+            spread = np.max([np.abs(move[i] - expected) for move in moves], axis=0)
             rounding = max(u, kernel.precision.product if kernel.precision.name == "tf32" else 0.0, kernel.inside.u)
             if np.any(off > ANOTHER * spread + 4 * rounding * np.sqrt(y.size + 1) * most):
                 return [
@@ -280,7 +282,7 @@ class _Comparison:
     def _carried(self, tensor: str, verdict: str, note: str) -> Row:
         """The row of a tensor about which the reference has the last word."""
         a = self._claimed[tensor]
-        said = UNCLEAR if verdict == WRONG else verdict
+        shown = UNCLEAR if verdict == WRONG else verdict
         why = "the reference's own gradient is wrong" if verdict == WRONG else f"by the reference in float64: {note}"
         place = worst_at(np.abs(a))
-        return Row(tensor, a.shape, a.size, np.nan, np.nan, place, float(a[place]), np.nan, 1.0, said, why)
+        return Row(tensor, a.shape, a.size, np.nan, np.nan, place, float(a[place]), np.nan, 1.0, shown, why)

@@ -67,7 +67,7 @@ def row_of(compared: Compared, precision: Format, most: float) -> Row:
     elif stays.any():
         verdict, note = WRONG if wrong.any() else UNCLEAR, _what_stays(compared, wrong if wrong.any() else stays)
         note = f"in {precision.name}, {note}" + ("" if wrong.any() else "; too little to be called a mistake")
-    elif all(each.excess > WORST and each.spread > rough * size for each in compared.errors):
+    elif all(one.excess > WORST and one.spread > rough * size for one in compared.errors):
         verdict = UNCLEAR
         much = f"{errors.excess:.2g} times as far as if every result were rounded once"
         share = percent(errors.spread / size, 1)

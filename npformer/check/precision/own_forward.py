@@ -31,13 +31,13 @@ def by_own_forward(checked: Subject, upstream: Upstream, claimed: HostArrays, pr
     oracle = Oracle(checked, [upstream], use_complex=False)
     oracle.rounding = max(oracle.rounding, precision.u)  # bfloat16 numbers come as float32: steps would be too small
     evidence = {tensor: oracle.every_element(tensor) for tensor in claimed}
-    most, count = largest(found.truth for found in evidence.values()), sum(y.size for y in outputs)
+    most, count = largest(slopes.truth for slopes in evidence.values()), sum(y.size for y in outputs)
     rows = []
-    for tensor, found in evidence.items():
-        a, n = claimed[tensor], found.truth[0]
+    for tensor, slopes in evidence.items():
+        a, n = claimed[tensor], slopes.truth[0]
         typical = rms(checked.tensors[tensor]) or 1.0
         floor = LAMBDA * precision.u * max(max_abs(n), terms(upstream, outputs) / count**0.5 / typical)
-        limit = LAMBDA * precision.u * np.sqrt(count) * found.reach[0] + floor + 8 * found.central_error[0]
+        limit = LAMBDA * precision.u * np.sqrt(count) * slopes.reach[0] + floor + 8 * slopes.central_error[0]
         scale, off = scale_of(n, most), np.abs(a - n)
         share = np.where(off == 0, 0.0, off / np.where(limit == 0, 1.0, limit))
         place = worst_at(share)

@@ -32,10 +32,10 @@ class Reference:
     has_backward: it is a pair, or an object with forward and backward; else a forward alone.
     """
 
-    def __init__(self, given: Any, make: Callable[..., Called]) -> None:
-        self.has_backward = isinstance(given, tuple) or hasattr(given, "backward")
-        self.given = given if self.has_backward else (_as_forward(given), None)
-        self._make, self._phased = make, Phased(self.given)
+    def __init__(self, reference: Any, make: Callable[..., Called]) -> None:
+        self.has_backward = isinstance(reference, tuple) or hasattr(reference, "backward")
+        self.target = reference if self.has_backward else (_as_forward(reference), None)
+        self._make, self._phased = make, Phased(self.target)
         self.subject = make(self._phased)
         self.places: dict[str, Places] = {}
         self._is_fit, self.bar = True, Bar("", 0)
@@ -86,8 +86,8 @@ class Reference:
         if self.has_backward:
             if rounding is not None:
                 at, upstream = rounding.arrays(at), tuple(map(rounding.of, upstream))
-            found = self._rounded(rounding, lambda: self.subject.gradients(upstream, at))
-            return {tensor: self.places[tensor].of(g) for tensor, g in found.items()}
+            by_tensor = self._rounded(rounding, lambda: self.subject.gradients(upstream, at))
+            return {tensor: self.places[tensor].of(g) for tensor, g in by_tensor.items()}
         return {tensor: self._along(tensor, upstream, dict(at), rounding) for tensor in self.places}
 
     def in_float32(self, upstream: Upstream, at: Tensors) -> HostArrays:
@@ -95,7 +95,7 @@ class Reference:
         if not self.has_backward:
             rng = np.random.default_rng(0)
             return {t: 2.0**-24 * n * rng.normal(size=n.shape) for t, n in self.gradients(upstream, at).items()}
-        exact, low = self.gradients(upstream, at), self._make(self.given, "float32").gradients(upstream, at)
+        exact, low = self.gradients(upstream, at), self._make(self.target, "float32").gradients(upstream, at)
         return {tensor: places.of(low[tensor]) - exact[tensor] for tensor, places in self.places.items()}
 
     def _rounded(self, rounding: Rounding | None, run: Callable[[], Any]) -> Any:
@@ -124,23 +124,23 @@ class Reference:
 
     def terms(self, upstream: Upstream, at: Tensors, exact: HostArrays) -> dict[str, HostArrays]:
         """What each term of the backward's formula adds to the gradients at the places, by its text."""
-        if not isinstance(self.given, tuple) or not self.has_backward:
+        if not isinstance(self.target, tuple) or not self.has_backward:
             return {}
         try:
-            versions = [m for m in mutants(self.given[1]) if m.operator == "drop a term"][:MOST_TERMS]
+            versions = [m for m in mutants(self.target[1]) if m.operator == "drop a term"][:MOST_TERMS]
         except Exception:  # no source
             return {}
-        found: dict[str, HostArrays] = {}
+        terms: dict[str, HostArrays] = {}
         for mutant in versions:
             try:
                 with np.errstate(all="ignore"):
-                    without = self._make((self.given[0], mutant.build)).gradients(upstream, at)
+                    without = self._make((self.target[0], mutant.build)).gradients(upstream, at)
                 lost = {tensor: exact[tensor] - self.places[tensor].of(g) for tensor, g in without.items()}
             except Exception:  # the formula does not run without it
                 continue
             if any(np.any(x != 0) for x in lost.values()) and all(np.all(np.isfinite(x)) for x in lost.values()):
-                found[_dropped(mutant.before, mutant.after)] = lost
-        return found
+                terms[_dropped(mutant.before, mutant.after)] = lost
+        return terms
 
 
 def _near(subject: Called, seed: int) -> Called:
@@ -180,7 +180,7 @@ def _as_forward(reference: Any) -> Callable[..., Any]:
     """A forward alone as the forward of a pair."""
 
     def forward(*inputs: Any, **options: Any) -> Any:
-        found = reference(*inputs, **options)
-        return found if isinstance(found, tuple) and len(found) == 2 else (found, None)
+        result = reference(*inputs, **options)
+        return result if isinstance(result, tuple) and len(result) == 2 else (result, None)
 
     return forward

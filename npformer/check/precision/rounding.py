@@ -37,7 +37,7 @@ _PRODUCT_FUNCTIONS = frozenset({"dot", "vdot", "inner", "einsum", "tensordot"})
 class Level(NamedTuple):
     """What one rounding amounts to, as unit roundoffs."""
 
-    each: float  # of a result, entry by entry
+    entry: float  # of a result, entry by entry
     product: float  # of the operands of a product
     together: float = 0.0  # one factor for a whole result, as a constant inside it has
     constant: float = 0.0  # of a constant that the precision cannot represent
@@ -125,11 +125,11 @@ class Phased:
                 return function(*args, **options)
             before = self.rounding.operations
             with self.rounding.during(is_forward):
-                found = function(*args, **options)
-            results = found[0] if is_forward else found  # a cache may hold the inputs, whatever was done with them
+                value = function(*args, **options)
+            results = value[0] if is_forward else value  # a cache may hold the inputs, whatever was done with them
             is_used = self.rounding.operations > before or any(isinstance(y, _Rounded) for y in _leaves(results))
             self.is_carried = is_used and (is_forward or self.is_carried)
-            return found
+            return value
 
         return call
 
@@ -175,7 +175,7 @@ class _Rounded(np.ndarray[Any, Any]):
             return _kept(rounding.moved(y, size, rounding.level.product), rounding)
         y = super().__array_function__(function, types, args, kwargs)
         if module.startswith(("numpy.linalg", "numpy.fft")) and _is_inexact(y):
-            y = rounding.moved(_plain(y), _plain(y), rounding.level.each)
+            y = rounding.moved(_plain(y), _plain(y), rounding.level.entry)
         return _kept(y, rounding)
 
 
@@ -192,11 +192,11 @@ def _result(rounding: Rounding, name: str, method: str, inputs: list[Any], y: An
         if level.partial:
             return rounding.moved(y, _lost_by_partial_sums(x, axis, kept, level.partial), 1.0)
         size = _size_of_terms(lambda part: np.add.reduce(part, *axis, **kept), [x], y)
-        return rounding.moved(y, size, level.each)
+        return rounding.moved(y, size, level.entry)
     if name in _APPROXIMATED:
-        return rounding.moved(y, y, APPROXIMATED * level.each)
+        return rounding.moved(y, y, APPROXIMATED * level.entry)
     if name in _ROUNDED and not (name in ("multiply", "divide") and any(map(_is_exact_factor, inputs))):
-        return rounding.moved(y, y, level.each)
+        return rounding.moved(y, y, level.entry)
     return y
 
 

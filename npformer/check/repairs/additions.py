@@ -174,7 +174,7 @@ def unused_names(here: Here) -> Texts:
 def unused_in_products(here: Here) -> Texts:
     """The same of its product with another name."""
     yield from _with_numbers(
-        here, [each for each in here.known.products if any(n in each[0] for n in here.known.unused)]
+        here, [product for product in here.known.products if any(n in product[0] for n in here.known.unused)]
     )
 
 

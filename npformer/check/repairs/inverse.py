@@ -92,7 +92,7 @@ def axes(site: Site, known: Known) -> Found:
         yield "summed axis", renamed(node, "mean" if called(node) == "sum" else "sum")
         yield from (("summed axis", inner) for inner in [array_of(node)] if inner is not None)
     inputs = [*node.args, *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
-    rank = max(np.ndim(v) for v in (value, *(known.values.get(id(each)) for each in inputs)))
+    rank = max(np.ndim(v) for v in (value, *(known.values.get(id(operand)) for operand in inputs)))
     others, kept = [word for word in node.keywords if word.arg != "axis"], ast.keyword("keepdims", literal(True))
     orders: list[Any] = [*range(rank)] if is_sum else []
     if len(others) < len(node.keywords):
@@ -143,7 +143,7 @@ def transposes(site: Site, known: Known) -> Found:
             for order in itertools.permutations(args) if is_short else ():
                 yield "transposed", ast.Call(func, list(order), keywords)
         case ast.Call(func, args, keywords) if called(node) == "reshape":
-            yield from (("reshaped", ast.Call(func, each, keywords)) for each in _exchanges(args, range(len(args))))
+            yield from (("reshaped", ast.Call(func, order, keywords)) for order in _exchanges(args, range(len(args))))
         case ast.BinOp(a, ast.MatMult(), b):
             a_t, b_t = transposed(a), transposed(b)
             for left, right in ((b, a), (a_t, b), (a, b_t), (a_t, b_t), (b_t, a), (b, a_t), (b_t, a_t)):
@@ -264,10 +264,10 @@ def constants(site: Site, known: Known) -> Found:
     match site.get():
         case ast.Constant(int() | float() as c) if not isinstance(c, bool) and not _is_axis(site):
             is_any, cause = isinstance(c, float), "wrong factor" if _is_right_of(site, ast.Pow) else "wrong constant"
-            own = [k for k in known.constants if is_any or (isinstance(k, int) and abs(k) <= MOST_INTEGER)]
+            known_numbers = [k for k in known.constants if is_any or (isinstance(k, int) and abs(k) <= MOST_INTEGER)]
             digits = [*(round(c, n) for n in range(8)), *(round(c * n, 0) / n for n in range(2, 13))]
             near = [k for k in (*known.constants, *digits) if c and abs(k - c) <= 0.02 * abs(c)]
-            others = [*near, *own, 2 * c, 3 * c, c + 1, c - 1, -c, *([c / 2, 1 / c] if c else [])]
+            others = [*near, *known_numbers, 2 * c, 3 * c, c + 1, c - 1, -c, *([c / 2, 1 / c] if c else [])]
             yield from ((cause, repr(other)) for other in others if other != c)
             for text, v in known.pool.items():
                 if not np.ndim(v) and isinstance(site.parent, ast.BinOp):

@@ -92,16 +92,16 @@ Found = Iterator[tuple[str, ast.AST | str]]
 
 def sites(function: ast.AST) -> list[Site]:
     """All places of expressions and statements in the body of a function, or of a module."""
-    found = []
+    places = []
     for parent in ast.walk(function):
         for field, value in ast.iter_fields(parent):
             if isinstance(parent, ast.FunctionDef | ast.arguments) and field != "body":
                 continue
             if isinstance(value, ast.expr | ast.stmt):
-                found.append(Site(parent, field, None))
+                places.append(Site(parent, field, None))
             elif isinstance(value, list):
-                found += [Site(parent, field, i) for i, x in enumerate(value) if isinstance(x, ast.expr | ast.stmt)]
-    return found
+                places += [Site(parent, field, i) for i, x in enumerate(value) if isinstance(x, ast.expr | ast.stmt)]
+    return places
 
 
 def is_value(site: Site, known: Known) -> bool:

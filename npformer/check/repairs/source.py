@@ -202,22 +202,22 @@ def helpers_of(forward: Callable[..., Any], source: Source) -> tuple[str, ...]:
 
 def pool(texts: Mapping[str, Any], unused: Sequence[str]) -> dict[str, Any]:
     """The values for changes, by their source: names that are not used yet, other names, longer expressions."""
-    found = {
+    values = {
         text: value
         for text, value in sorted(texts.items(), key=lambda item: (item[0] not in unused, len(item[0])))
         if _is_number_or_array(value) and not text.lstrip("-").replace(".", "").isdigit()
     }
-    names = [text for text in found if text.isidentifier()][:MOST_NAMES]
-    others = [text for text in found if not text.isidentifier()]
-    found = {text: found[text] for text in (*names, *others[: max(MOST_POOL - len(names), MOST_POOL // 4)])}
-    arrays = {text: value for text, value in found.items() if np.ndim(value)}
+    names = [text for text in values if text.isidentifier()][:MOST_NAMES]
+    others = [text for text in values if not text.isidentifier()]
+    values = {text: values[text] for text in (*names, *others[: max(MOST_POOL - len(names), MOST_POOL // 4)])}
+    arrays = {text: value for text, value in values.items() if np.ndim(value)}
     sizes: dict[str, Any] = {}
     for text, value in list(arrays.items())[:16]:
         if text.isidentifier():
             sizes |= {f"{text}.shape[{axis}]": length for axis, length in enumerate(np.shape(value))}
             sizes[f"{text}.shape[-1] ** 0.5"] = math.sqrt(np.shape(value)[-1])
             sizes |= {f"{text}.size": np.size(value)} | ({f"{text}.sum()": value.sum()} if is_mask(value) else {})
-    return found | {text: value for text, value in sizes.items() if value > 1}
+    return values | {text: value for text, value in sizes.items() if value > 1}
 
 
 def _is_number_or_array(value: Any) -> bool:
@@ -234,10 +234,10 @@ def constants_of(forward: Callable[..., Any]) -> tuple[float, ...]:
     if source is None:
         return tuple(known)
     nodes = [n.value for n in ast.walk(source.definition) if isinstance(n, ast.Constant)]
-    own = [n for n in nodes if isinstance(n, int | float) and not isinstance(n, bool)]
-    own += [
+    numbers = [n for n in nodes if isinstance(n, int | float) and not isinstance(n, bool)]
+    numbers += [
         value
         for name in sorted(source.function.__code__.co_names)
         if isinstance(value := source.names.get(name), float)
     ]
-    return tuple(dict.fromkeys([*own, *(3 * n for n in own), *known]))
+    return tuple(dict.fromkeys([*numbers, *(3 * n for n in numbers), *known]))

@@ -47,17 +47,17 @@ def trials_of(checked: Subject, upstreams: Sequence[Upstream]) -> list[Trial]:
 def _of_pair(checked: PairSubject, upstreams: Sequence[Upstream]) -> list[Trial]:
     forward, backward = checked.target
     try:
-        given = [checked.call(upstream) for upstream in upstreams]
-        copy.deepcopy(given[0])
+        calls = [checked.call(upstream) for upstream in upstreams]
+        copy.deepcopy(calls[0])
     except Exception:
         return []  # a cache that cannot be copied allows no repeated runs
-    return [Trial(backward, forward, lambda number: checked.inputs.named(backward(*copy.deepcopy(given[number]))))]
+    return [Trial(backward, forward, lambda number: checked.inputs.named(backward(*copy.deepcopy(calls[number]))))]
 
 
 def _of_methods(checked: LayerSubject, upstreams: Sequence[Upstream]) -> Iterator[Trial]:
     owner = checked.target.owner if isinstance(checked.target, Checkable) else checked.target
-    outermost_first = sorted(owners_in(owner), key=lambda found: len(found[0]))
-    for kind in dict.fromkeys(base for _, each in outermost_first for base in type(each).__mro__):
+    outermost_first = sorted(owners_in(owner), key=lambda place_and_owner: len(place_and_owner[0]))
+    for kind in dict.fromkeys(base for _, one in outermost_first for base in type(one).__mro__):
         for name, method in list(vars(kind).items()):
             if name.endswith("backward") and isinstance(method, FunctionType) and not is_installed(method):
                 forward = getattr(kind, "forward", method)

@@ -76,7 +76,7 @@ def ambiguous_forms(locales: Sequence[str] = LOCALES) -> frozenset[tuple[str, Fo
     These are all forms with the month or the year in two digits, since 3/4/05 can be three days, and forms with a
     name that means different months in two locales: "listopada" is November in Polish and October in Croatian.
     """
-    found = {(locale, form) for locale in locales for form in FORMS if _in_digits(locale, form)}
+    forms = {(locale, form) for locale in locales for form in FORMS if _in_digits(locale, form)}
     meanings: dict[str, set[tuple[str, Form, int]]] = {}
     for locale in locales:
         for form in FORMS:
@@ -86,8 +86,8 @@ def ambiguous_forms(locales: Sequence[str] = LOCALES) -> frozenset[tuple[str, Fo
                 meanings.setdefault(name, set()).add((locale, form, month))
     for uses in meanings.values():
         if len({month for _, _, month in uses}) > 1:
-            found |= {(locale, form) for locale, form, _ in uses}
-    return frozenset(found)
+            forms |= {(locale, form) for locale, form, _ in uses}
+    return frozenset(forms)
 
 
 def _in_digits(locale: str, form: Form) -> bool:

@@ -35,9 +35,9 @@ def numbers(*, seed: int = 0, below: int = 100_000, count: int = 20_000) -> Exam
     count = whole_number("count", count, at_least=100, at_most=1_000_000)
     version = expect_extra("num2words", "numbers")
     lines = cached_lines(f"numbers-{_VERSION}-{version}-{below}-{count}.tsv", lambda: _lines(below, count))
-    said = [(Example(english, french), number) for number, english, french in (line.split("\t") for line in lines)]
-    train, held_out = divided(said)
-    tokenizer = MarkedWords.learn((text for example, _ in said for text in example), special=SEQUENCE)
+    examples = [(Example(english, french), number) for number, english, french in (line.split("\t") for line in lines)]
+    train, held_out = divided(examples)
+    tokenizer = MarkedWords.learn((text for example, _ in examples for text in example), special=SEQUENCE)
     return ExampleTask("numbers", "translate", tokenizer, train, held_out, seed=seed, digest=digest(lines))
 
 

@@ -107,11 +107,11 @@ struct Team {
     }
 };
 
-// Calls found(i, j, Σ_k a(i, k)·b(k, j)) for i < rows, j < cols, k < inner. Each thread computes M × M sums at a time,
+// Calls write(i, j, Σ_k a(i, k)·b(k, j)) for i < rows, j < cols, k < inner. Each thread computes M × M sums at a time,
 // so that it uses each number that it reads M times. The M rows and columns are apart, so that adjacent threads read
 // adjacent numbers.
-template <int M, class A, class B, class Found>
-__device__ inline void product_by(int rows, int cols, int inner, A a, B b, Found found) {
+template <int M, class A, class B, class Write>
+__device__ inline void product_by(int rows, int cols, int inner, A a, B b, Write write) {
     const int down = (rows + M - 1) / M, across = (cols + M - 1) / M;
     for (Walk at(down, across); at.here(); at.next()) {
         int row[M], col[M];
@@ -140,13 +140,13 @@ __device__ inline void product_by(int rows, int cols, int inner, A a, B b, Found
         for (int u = 0; u < M; ++u) {
             UNROLLED
             for (int v = 0; v < M; ++v)
-                if (at.row + u * down < rows && at.col + v * across < cols) found(row[u], col[v], sum[u][v]);
+                if (at.row + u * down < rows && at.col + v * across < cols) write(row[u], col[v], sum[u][v]);
         }
     }
 }
 
-template <class A, class B, class Found>
-__device__ inline void product(int rows, int cols, int inner, A a, B b, Found found) {
-    if (rows * cols >= 8 * int(blockDim.x)) product_by<4>(rows, cols, inner, a, b, found);
-    else product_by<2>(rows, cols, inner, a, b, found);
+template <class A, class B, class Write>
+__device__ inline void product(int rows, int cols, int inner, A a, B b, Write write) {
+    if (rows * cols >= 8 * int(blockDim.x)) product_by<4>(rows, cols, inner, a, b, write);
+    else product_by<2>(rows, cols, inner, a, b, write);
 }

@@ -20,11 +20,11 @@ extern "C" __global__ void attend_dqueries(
     Tile tile(pattern, draw, head, heads, width, factor);
     tile.queries(blockIdx.x % tiles * most_rows, most_rows);
     Room room{numbers};
-    const Matrix own = room.matrix(most_rows, width), g = room.matrix(most_rows, width);
+    const Matrix query = room.matrix(most_rows, width), g = room.matrix(most_rows, width);
     const Matrix sums = room.matrix(most_rows, width), w = room.matrix(most_rows, most_cols);
     const Matrix key = room.matrix(most_cols, width), value = room.matrix(most_cols, width);
     real *const m = room.take(most_rows), *const inv = room.take(most_rows), *const shared = room.take(most_rows);
-    load(ROWS(q, tile.b, h), tile.t0, tile.rows, width, own);
+    load(ROWS(q, tile.b, h), tile.t0, tile.rows, width, query);
     load(ROWS(dout, tile.b, h), tile.t0, tile.rows, width, g);
     load(ROWS(out, tile.b, h), tile.t0, tile.rows, width, sums);
     load_row(top + tile.first_row(), tile.rows, m);
@@ -47,7 +47,7 @@ extern "C" __global__ void attend_dqueries(
         load(ROWS(v, tile.b, h), j0, tile.cols, width, value);
         tile.draw_bits();
         __syncthreads();
-        tile.signed_weights(own, key, m, inv, w);
+        tile.signed_weights(query, key, m, inv, w);
         tile.dproducts(g, value, shared, w);
         __syncthreads();
         tile.to_queries(w, key, [&](int i, int d, real sum) { sums(i, d) += sum; });
@@ -71,7 +71,7 @@ extern "C" __global__ void attend_dkeys(
     Room room{numbers};
     const Matrix key = room.matrix(most_cols, width), value = room.matrix(most_cols, width);
     const Matrix dkey = room.matrix(most_cols, width), dvalue = room.matrix(most_cols, width);
-    const Matrix own = room.matrix(most_rows, width), g = room.matrix(most_rows, width);
+    const Matrix query = room.matrix(most_rows, width), g = room.matrix(most_rows, width);
     const Matrix w = room.matrix(most_rows, most_cols);
     real *const m = room.take(most_rows), *const inv = room.take(most_rows), *const shared = room.take(most_rows);
     load(ROWS(k, tile.b, h), tile.j0, tile.cols, width, key);
@@ -82,19 +82,19 @@ extern "C" __global__ void attend_dkeys(
     for (whole t0 = pattern.first_query(tile.j0); t0 < end; t0 += most_rows) {
         __syncthreads();
         tile.queries(t0, most_rows);
-        load(ROWS(q, tile.b, h), t0, tile.rows, width, own);
+        load(ROWS(q, tile.b, h), t0, tile.rows, width, query);
         load(ROWS(dout, tile.b, h), t0, tile.rows, width, g);
         load_row(top + tile.first_row(), tile.rows, m);
         load_row(inverse + tile.first_row(), tile.rows, inv);
         load_row(delta + tile.first_row(), tile.rows, shared);
         tile.draw_bits();
         __syncthreads();
-        tile.signed_weights(own, key, m, inv, w);
+        tile.signed_weights(query, key, m, inv, w);
         tile.to_values(w, g, [&](int j, int d, real sum) { dvalue(j, d) += sum; });
         __syncthreads();
         tile.dproducts(g, value, shared, w);
         __syncthreads();
-        tile.to_keys(w, own, [&](int j, int d, real sum) { dkey(j, d) += sum; });
+        tile.to_keys(w, query, [&](int j, int d, real sum) { dkey(j, d) += sum; });
     }
     __syncthreads();
     store(dkey, nullptr, ROWS(dk, tile.b, h), tile.j0, tile.cols, width);

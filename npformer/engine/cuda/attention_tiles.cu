@@ -47,8 +47,8 @@ __device__ inline void next_weights(const Tile &tile, Matrix w, real *top, real 
             w(i, j) = tile.score(i, j, w(i, j));
             highest = Larger()(highest, w(i, j));
         }
-        const real before = top[i], found = Larger()(before, team.largest(highest));
-        const real from = found == -real(INFINITY) ? real(0) : found;
+        const real before = top[i], after = Larger()(before, team.largest(highest));
+        const real from = after == -real(INFINITY) ? real(0) : after;
         for (int j = team.rank; j < tile.cols; j += team.size) {
             const real weight = exp(w(i, j) - from);
             total += weight;
@@ -59,7 +59,7 @@ __device__ inline void next_weights(const Tile &tile, Matrix w, real *top, real 
         if (team.rank == 0) {
             shrink[i] = exp(before - from);
             sum[i] = sum[i] * shrink[i] + total;
-            top[i] = found;
+            top[i] = after;
         }
     }
 }
@@ -76,10 +76,10 @@ extern "C" __global__ void attend(
     Tile tile(pattern, draw, head, heads, width, factor);
     tile.queries(blockIdx.x % tiles * most_rows, most_rows);
     Room room{numbers};
-    const Matrix own = room.matrix(most_rows, width), sums = room.matrix(most_rows, width);
+    const Matrix query = room.matrix(most_rows, width), sums = room.matrix(most_rows, width);
     const Matrix other = room.matrix(most_cols, width), w = room.matrix(most_rows, most_cols);
     real *const m = room.take(most_rows), *const l = room.take(most_rows), *const shrink = room.take(most_rows);
-    load(ROWS(q, tile.b, h), tile.t0, tile.rows, width, own);
+    load(ROWS(q, tile.b, h), tile.t0, tile.rows, width, query);
     clear(sums, tile.rows, width);
     for (int i = threadIdx.x; i < tile.rows; i += blockDim.x) {
         m[i] = -real(INFINITY);
@@ -92,7 +92,7 @@ extern "C" __global__ void attend(
         load(ROWS(k, tile.b, h), j0, tile.cols, width, other);
         tile.draw_bits();
         __syncthreads();
-        tile.multiply(own, other, w);
+        tile.multiply(query, other, w);
         __syncthreads();
         load(ROWS(v, tile.b, h), j0, tile.cols, width, other);
         next_weights(tile, w, m, l, shrink);

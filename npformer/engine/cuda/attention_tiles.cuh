@@ -128,19 +128,19 @@ struct Tile {
             [&](int i, int j, real sum) { w(i, j) = dproduct(w(i, j), sum, shared[i]); });
     }
 
-    // Calls found(j, d, Σ_i (weight i, j after dropout)·x(i, d)), for the gradient of the values.
-    template <class Found>
-    __device__ void to_values(Matrix w, Matrix x, Found found) const {
+    // Calls write(j, d, Σ_i (weight i, j after dropout)·x(i, d)), for the gradient of the values.
+    template <class Write>
+    __device__ void to_values(Matrix w, Matrix x, Write write) const {
         product(cols, width, rows, [&](int j, int i) { return w(i, j) < 0 ? real(0) : w(i, j); },
-            [&](int i, int d) { return x(i, d); }, [&](int j, int d, real sum) { found(j, d, sum * draw.scale); });
+            [&](int i, int d) { return x(i, d); }, [&](int j, int d, real sum) { write(j, d, sum * draw.scale); });
     }
-    // Call found(j, d, Σ_i w(i, j)·x(i, d)), and found(i, d, Σ_j w(i, j)·x(j, d)).
-    template <class Found>
-    __device__ void to_keys(Matrix w, Matrix x, Found found) const {
-        product(cols, width, rows, [&](int j, int i) { return w(i, j); }, [&](int i, int d) { return x(i, d); }, found);
+    // Call write(j, d, Σ_i w(i, j)·x(i, d)), and write(i, d, Σ_j w(i, j)·x(j, d)).
+    template <class Write>
+    __device__ void to_keys(Matrix w, Matrix x, Write write) const {
+        product(cols, width, rows, [&](int j, int i) { return w(i, j); }, [&](int i, int d) { return x(i, d); }, write);
     }
-    template <class Found>
-    __device__ void to_queries(Matrix w, Matrix x, Found found) const {
-        product(rows, width, cols, [&](int i, int j) { return w(i, j); }, [&](int j, int d) { return x(j, d); }, found);
+    template <class Write>
+    __device__ void to_queries(Matrix w, Matrix x, Write write) const {
+        product(rows, width, cols, [&](int i, int j) { return w(i, j); }, [&](int j, int d) { return x(j, d); }, write);
     }
 };

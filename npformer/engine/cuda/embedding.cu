@@ -22,9 +22,9 @@ extern "C" __global__ void take_rows(
 ) {
     const whole token = tokens[blockIdx.x], at = blockIdx.x * width;
     const bool inside = token >= 0 && token < height;
-    const real nothing = real(INFINITY) - real(INFINITY);
+    const real not_a_number = real(INFINITY) - real(INFINITY);
     for (whole j = threadIdx.x; j < width; j += blockDim.x)
-        y[at + j] = inside ? real(scale) * table[token * width + j] : nothing;
+        y[at + j] = inside ? real(scale) * table[token * width + j] : not_a_number;
 }
 
 // order[p] = n and sorted[p] = token_n for the p-th token of the sorted order. One block for each `together` tokens.
@@ -34,9 +34,9 @@ extern "C" __global__ void sort_tokens(const whole *__restrict__ tokens, whole *
     for (int cell = threadIdx.x; cell < slices * together; cell += blockDim.x) {
         const whole n = first + cell % together, start = cell / together * slice;
         const whole end = start + slice < count ? start + slice : count, token = n < count ? tokens[n] : 0;
-        int found = 0;
-        for (whole m = start; m < end; ++m) found += tokens[m] < token + (m < n);
-        before[cell] = found;
+        int smaller = 0;
+        for (whole m = start; m < end; ++m) smaller += tokens[m] < token + (m < n);
+        before[cell] = smaller;
     }
     __syncthreads();
     for (int i = threadIdx.x; i < together && first + i < count; i += blockDim.x) {

@@ -132,14 +132,14 @@ def backward_of_activation(
     """
     rows, width = _rows_and_width(da)
     narrow = gpu.empty(da.shape, "uint16") if dh is None and is_rounded(gpu, da.size, da.dtype) else None
-    found = narrow if narrow is not None else da if dh is None else dh
+    result = narrow if narrow is not None else da if dh is None else dh
     partials = gpu.empty((parts_of(rows), width), da.dtype) if with_sums else None
     kept_as = (kept,) if is_gelu else (None, kept) if kept.dtype == "uint16" else (kept, None)
     gpu.launch(
         f"feed_forward.{'gelu' if is_gelu else 'relu'}_rows_backward", da.dtype, parts_of(rows), warps(width, 512),
-        da, *kept_as, None if found is narrow else found, narrow, partials, rows, width, *which,
+        da, *kept_as, None if result is narrow else result, narrow, partials, rows, width, *which,
     )  # fmt: skip
-    return found, partials
+    return result, partials
 
 
 def _rows_and_width(x: Array) -> tuple[int, int]:

@@ -69,8 +69,8 @@ def layer_norm_forward(
 
 
 def layer_norm_backward(gpu: DeviceRuntime, dy: Array, cache: NormCache, into: Into = ()) -> Any:
-    found = _backward(gpu, dy, None, cache, False, into)
-    return found if len(found) > 1 else found[0]
+    gradients = _backward(gpu, dy, None, cache, False, into)
+    return gradients if len(gradients) > 1 else gradients[0]
 
 
 def post_norm_forward(

@@ -2,15 +2,16 @@
 
 #include "common.cuh"
 
-// found (3, n0·n1): the addresses of a's, b's and out's matrices, from the first and the strides in bytes.
+// addresses (3, n0·n1): the addresses of a's, b's and out's matrices, from the first and the strides in bytes.
 extern "C" __global__ void matrix_addresses(
-    word *found, whole n0, whole n1, whole a, whole a0, whole a1, whole b, whole b0, whole b1, whole out, whole out0, whole out1
+    word *addresses, whole n0, whole n1, whole a, whole a0, whole a1, whole b, whole b0, whole b1, whole out,
+    whole out0, whole out1
 ) {
     const whole count = n0 * n1;
     for (whole i = first_of_all(); i < count; i += step_of_all()) {
         const whole outer = i / n1, inner = i % n1;
-        found[i] = word(a + outer * a0 + inner * a1);
-        found[count + i] = word(b + outer * b0 + inner * b1);
-        found[2 * count + i] = word(out + outer * out0 + inner * out1);
+        addresses[i] = word(a + outer * a0 + inner * a1);
+        addresses[count + i] = word(b + outer * b0 + inner * b1);
+        addresses[2 * count + i] = word(out + outer * out0 + inner * out1);
     }
 }

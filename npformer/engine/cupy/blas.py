@@ -133,7 +133,7 @@ class Blas:
         kind is the letter of a's and b's dtype; c is float64 if they are, else float32. tf32 (for
         float32 only) allows operands to be rounded to 10 bits.
         """
-        taken, given = DATA_TYPE[kind], R_64F if kind == "d" else R_32F
+        type_in, type_out = DATA_TYPE[kind], R_64F if kind == "d" else R_32F
         compute = COMPUTE_64F if kind == "d" else COMPUTE_32F_FAST_TF32 if tf32 else COMPUTE_32F
         number: Callable[[float], Any] = c_double if kind == "d" else c_float
         strided = count > 1 and not listed
@@ -145,13 +145,13 @@ class Blas:
         self._call(
             f"cublasGemm{'Batched' if listed else 'StridedBatched' if strided else ''}Ex",
             self._handle, int(a.lines.turned), int(b.lines.turned), *sizes,
-            byref(number(scale)), *operand(a, taken), *operand(b, taken), byref(number(float(add))), *operand(c, given),
-            *((count,) if strided or listed else ()), compute, DEFAULT_ALGORITHM,
+            byref(number(scale)), *operand(a, type_in), *operand(b, type_in), byref(number(float(add))),
+            *operand(c, type_out), *((count,) if strided or listed else ()), compute, DEFAULT_ALGORITHM,
         )  # fmt: skip
 
     def _call(self, name: str, *arguments: Any) -> None:
         status = getattr(self._library, name)(*arguments)
         if status:
-            said = STATUS.get(status, f"status {status}")
-            hint = f"; {HINTS[said]}" if said in HINTS else ""
-            raise DeviceError(f"{name}: cuBLAS says {said}{hint}")
+            problem = STATUS.get(status, f"status {status}")
+            hint = f"; {HINTS[problem]}" if problem in HINTS else ""
+            raise DeviceError(f"{name}: cuBLAS says {problem}{hint}")

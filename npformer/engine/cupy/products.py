@@ -81,7 +81,7 @@ def product(gpu: BlasRuntime, a: Array, b: Array, out: Array, add: bool = False,
 
 def _run(gpu: BlasRuntime, a: Array, b: Array, out: Array, add: bool, scale: float) -> None:
     """All products, for a, b and out with a contiguous axis each; out's rows are contiguous."""
-    kind, lies = a.dtype.char, [found for x in (a, b, out) if (found := lines(x))]
+    kind, lies = a.dtype.char, [layout for x in (a, b, out) if (layout := lines(x))]
     tf32 = kind == "f" and gpu.precision != "float32"
     starts = [gpu.address(x) for x in (a, b, out)]
     sizes = Sizes(out.shape[-1], out.shape[-2], a.shape[-1])
@@ -92,8 +92,8 @@ def _run(gpu: BlasRuntime, a: Array, b: Array, out: Array, add: bool, scale: flo
         gpu.blas.gemm(kind, tf32, sizes, scale, second, first, add, total, count, listed=listed)
 
     if len(repeated) == 2 and ((kind != "H" and not tf32) or _are_aligned(starts, repeated)):
-        found = _listed(gpu, starts, repeated)
-        call([gpu.address(addresses) for addresses in found], (0, 0, 0), found.shape[1], listed=True)
+        tables = _listed(gpu, starts, repeated)
+        call([gpu.address(addresses) for addresses in tables], (0, 0, 0), tables.shape[1], listed=True)
         return
     *outer, last = repeated or [Axis(1, (0, 0, 0))]
     apart = [step // x.dtype.itemsize for step, x in zip(last.apart, (a, b, out), strict=True)]
@@ -105,11 +105,11 @@ def _run(gpu: BlasRuntime, a: Array, b: Array, out: Array, add: bool, scale: flo
 def _listed(gpu: BlasRuntime, starts: list[int], two: list[Axis]) -> Array:
     """(3, count) addresses of a's, b's and out's matrices."""
     outer, inner = two
-    found = gpu.empty((3, outer.times * inner.times), "uint64")
+    addresses = gpu.empty((3, outer.times * inner.times), "uint64")
     places = itertools.chain(*zip(starts, outer.apart, inner.apart, strict=True))
-    blocks = whole_blocks(found.shape[1])
-    gpu.launch("products.matrix_addresses", "float32", blocks, 256, found, outer.times, inner.times, *places)
-    return found
+    blocks = whole_blocks(addresses.shape[1])
+    gpu.launch("products.matrix_addresses", "float32", blocks, 256, addresses, outer.times, inner.times, *places)
+    return addresses
 
 
 def _are_aligned(starts: list[int], repeated: list[Axis]) -> bool:
@@ -130,17 +130,17 @@ def lines(x: Array) -> Lines | None:
 
 def axes(a: Array, b: Array, out: Array) -> list[Axis]:
     """The batch axes of the products: axes with a common stride are merged, axes of length 1 are dropped."""
-    found: list[Axis] = []
+    merged: list[Axis] = []
     for i in range(out.ndim - 2):
         times = out.shape[i]
         apart = (_step(a, i - out.ndim), _step(b, i - out.ndim), out.strides[i])
         if times == 1:
             continue
-        if found and found[-1].apart == tuple(times * step for step in apart):
-            found[-1] = Axis(found[-1].times * times, apart)
+        if merged and merged[-1].apart == tuple(times * step for step in apart):
+            merged[-1] = Axis(merged[-1].times * times, apart)
         else:
-            found.append(Axis(times, apart))
-    return found
+            merged.append(Axis(times, apart))
+    return merged
 
 
 def _step(x: Array, axis: int) -> Any:

@@ -1,7 +1,7 @@
 """Compiled kernels: what NumPy cannot say in one pass over memory, turned into machine code by Numba.
 
-To import this compiles nothing; ``compiling`` says when kernels are compiled, and ``keeping`` where they are kept.
-``functional`` stays the truth; each pair here is held against its plain one by the tests.
+To import this compiles nothing. ``compiling`` says when kernels are compiled, ``kernel_folder`` where they are kept.
+``functional`` stays the truth: the tests hold each pair here against its plain one.
 """
 
 from __future__ import annotations

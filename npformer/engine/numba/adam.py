@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from npformer.engine.numba.arguments import OutVector, Vector
 from npformer.engine.numba.compiling import kernel
 from npformer.typing import Array
 
@@ -24,17 +25,20 @@ def adam_update(
     update(p, g, m, v, rate, beta1, beta2, eps, root, 1 - decay)
 
 
-@kernel("yxyyffffff", calls="adam")
-def update(p, g, m, v, rate, beta1, beta2, eps, root, shrink):
+@kernel(calls="adam")
+def update(
+    p: OutVector, g: Vector, m: OutVector, v: OutVector, rate: float, beta1: float, beta2: float, eps: float,
+    root: float, shrink: float,
+):  # fmt: skip
     """m, v and p after one step; root is √(1/(1 − β₂ᵗ)), rate holds m's correction."""
-    own = p.dtype.type
-    keep1, new1, keep2, new2 = own(beta1), own(1 - beta1), own(beta2), own(1 - beta2)
-    step, small, correction, factor = own(rate), own(eps), own(root), own(shrink)
-    negligible, nothing = own(NEGLIGIBLE), own(0)
+    dtype = p.dtype.type
+    keep1, new1, keep2, new2 = dtype(beta1), dtype(1 - beta1), dtype(beta2), dtype(1 - beta2)
+    step, small, correction, factor = dtype(rate), dtype(eps), dtype(root), dtype(shrink)
+    negligible, zero = dtype(NEGLIGIBLE), dtype(0)
     for i in range(p.size):
         mean = keep1 * m[i] + new1 * g[i]
         square = keep2 * v[i] + new2 * (g[i] * g[i])
-        mean = nothing if abs(mean) < negligible else mean
-        square = nothing if square < negligible else square
+        mean = zero if abs(mean) < negligible else mean
+        square = zero if square < negligible else square
         m[i], v[i] = mean, square
-        p[i] = p[i] * factor - step * mean / (own(math.sqrt(square)) * correction + small)
+        p[i] = p[i] * factor - step * mean / (dtype(math.sqrt(square)) * correction + small)

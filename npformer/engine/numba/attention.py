@@ -24,11 +24,12 @@ import numpy as np
 from npformer.backend.numpy.gradients import expect_gradients
 from npformer.backend.numpy.heads import empty_gradients, empty_heads
 from npformer.backend.workspace import empty
+from npformer.engine.numba.arguments import Heads, Mask, OutHeads, OutRows, OutVector, Vector
 from npformer.engine.numba.compiling import inlined, kernel
 from npformer.engine.numba.exponential import exponential
 from npformer.engine.numba.maximum import comparable, largest
 from npformer.engine.numba.philox import NOTHING_DROPPED, Numbers, draw_lanes, numbers, room_for_lanes
-from npformer.engine.numba.products import lent, lined_up, product
+from npformer.engine.numba.products import borrow, for_blas, product
 from npformer.engine.numba.rows import contiguous
 from npformer.functional.attention import expect_heads
 from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask, expect_key_visible
@@ -44,10 +45,9 @@ UNLIMITED = -1  # window or stride that is not there
 
 
 class Pattern(NamedTuple):
-    """An AttentionMask as the kernels read it."""
+    """An AttentionMask as the kernels read it, but for its hidden keys."""
 
-    visible: Array  # (B, S), or EVERYTHING
-    has_visible: bool
+    hides_keys: bool
     causal: bool
     offset: int
     window: int
@@ -60,6 +60,7 @@ class AttentionCache(NamedTuple):
     v: Array  # (B, H, S, D)
     weights: Array  # (B·H·T·S,)  negative where dropped, block after block; (0,): to be computed again
     at_once: int  # queries in a block
+    visible: Array  # (B, S), or EVERYTHING
     pattern: Pattern
     drawn: Numbers
 
@@ -68,28 +69,28 @@ def attention_forward(
     q: Array, k: Array, v: Array, mask: AttentionMask = ALL_VISIBLE, draw: Draw | None = None
 ) -> tuple[Array, AttentionCache]:
     expect_heads(q, k, v)
-    pattern = _pattern(mask, k.shape[0], k.shape[2])
+    visible, pattern = _pattern(mask, k.shape[0], k.shape[2])
     drawn, weights, few = NOTHING_DROPPED, NO_WEIGHTS[q.dtype.char], k.shape[2] <= KEPT_KEYS
     if draw is not None or few:
         every = empty((*q.shape[:3], k.shape[2]), q.dtype)
         drawn = numbers(draw, every)
         weights = every.reshape(every.size) if few or drawn.threshold > 0 else weights
     at_once = _queries_at_once(q.shape[2], k.shape[2], q.itemsize)
-    cache = AttentionCache(lined_up(q), lined_up(k), lined_up(v), weights, at_once, pattern, drawn)
+    cache = AttentionCache(for_blas(q), for_blas(k), for_blas(v), weights, at_once, visible, pattern, drawn)
     out = empty_heads(q)
-    attend(*cache[:3], out, weights, at_once, _scores(1, cache), *pattern, 1 / math.sqrt(q.shape[3]), *drawn)
+    attend(*cache[:3], out, weights, at_once, _scores(1, cache), visible, pattern, 1 / math.sqrt(q.shape[3]), drawn)
     return out, cache
 
 
 def attention_backward(
     dout: Array, cache: AttentionCache, into: Sequence[Array | None] = ()
 ) -> tuple[Array, Array, Array]:
-    q, k, v, weights, at_once, pattern, drawn = cache
+    q, k, v, weights, at_once, visible, pattern, drawn = cache
     expect_gradients(dout, q.shape)
     dq, dk, dv = empty_gradients(q, k, v)
     attend_backward(
-        lined_up(dout), q, k, v, dq, dk, dv, weights, at_once, _scores(2, cache), *pattern,
-        1 / math.sqrt(q.shape[3]), *drawn,
+        for_blas(dout), q, k, v, dq, dk, dv, weights, at_once, _scores(2, cache), visible, pattern,
+        1 / math.sqrt(q.shape[3]), drawn,
     )  # fmt: skip
     return dq, dk, dv
 
@@ -104,14 +105,14 @@ def _scores(count: int, cache: AttentionCache) -> Array:
     return empty((count, cache.at_once * cache.k.shape[2]), cache.q.dtype)
 
 
-def _pattern(mask: AttentionMask, batch: int, keys: int) -> Pattern:
-    """Raises ShapeError or DTypeError for a mask of another batch."""
+def _pattern(mask: AttentionMask, batch: int, keys: int) -> tuple[Array, Pattern]:
+    """The visible keys, or EVERYTHING, and the rest. Raises ShapeError or DTypeError for a mask of another batch."""
     visible = EVERYTHING
     if mask.key_visible is not None:
         expect_key_visible(mask.key_visible, batch, keys)
         visible = contiguous(mask.key_visible)
-    limits = (mask.window or UNLIMITED, mask.stride or UNLIMITED)
-    return Pattern(visible, mask.key_visible is not None, mask.causal, mask.query_offset, *limits)
+    limits = int(mask.window or UNLIMITED), int(mask.stride or UNLIMITED)
+    return visible, Pattern(mask.key_visible is not None, bool(mask.causal), int(mask.query_offset), *limits)
 
 
 @inlined
@@ -125,44 +126,44 @@ def _hide_far_keys(row, position, window, stride):
 
 
 @inlined
-def _draw_signs(weights, dropped, words, seed, site, step, micro, start, keys, threshold, scale):
-    """Give dropped weights (n, seen) of n queries a negative sign. The first one's number in the draw is start."""
-    own = weights.dtype.type
-    limit, grow, nothing = np.uint16(threshold), own(scale), own(0)
-    lanes = lent(words.view(np.uint16))
+def _draw_signs(weights, dropped, words, drawn, start, keys):
+    """Give dropped weights (n, seen) of n queries a negative sign. The first one is number start of all weights."""
+    dtype = weights.dtype.type
+    limit, grow, zero = np.uint16(drawn.threshold), dtype(drawn.scale), dtype(0)
+    lanes = borrow(words.view(np.uint16))
     count, seen = weights.shape
-    at_once = count if seen == keys else 1  # rows whose numbers follow upon each other
+    at_once = count if seen == keys else 1  # rows whose numbers follow each other
     size = at_once * seen
     every, every_dropped = weights.reshape(weights.size), dropped.reshape(weights.size)
     for i in range(0, count, at_once):
-        base = draw_lanes(words, seed, site, step, micro, start + i * keys, size)
+        base = draw_lanes(words, drawn, start + i * keys, size)
         first = i * seen
         bits, some, kept = lanes[base : base + size], every[first : first + size], every_dropped[first : first + size]
         for e in range(size):
             keep, weight = bits[e] >= limit, some[e]
-            kept[e] = weight * grow if keep else nothing
+            kept[e] = weight * grow if keep else zero
             some[e] = weight if keep else -weight
 
 
 @inlined
-def _weigh(q, k, scores, hidden, first, causal, window, stride, factor):
+def _weigh(q, k, scores, hidden, first, pattern, factor):
     """scores (n, seen) = softmax(q kᵀ·factor + hidden) of the queries at position first and after it."""
-    own = scores.dtype.type
-    shrink, nothing, nowhere = own(factor), own(0), own(-np.inf)
+    dtype = scores.dtype.type
+    shrink, zero, neg_inf = dtype(factor), dtype(0), dtype(-np.inf)
     count, seen = scores.shape
     product(q, k.T, 0, scores)
     compared = comparable(scores)
     for i in range(count):
-        end = min(max(first + i + 1, 0), seen) if causal else seen
+        end = min(max(first + i + 1, 0), seen) if pattern.causal else seen
         row = scores[i]
         for j in range(seen):
             score = row[j] * shrink + hidden[j]
-            row[j] = score if j < end else nowhere
-        if window > 0 or stride > 0:
-            _hide_far_keys(row, first + i, window, stride)
+            row[j] = score if j < end else neg_inf
+        if pattern.window > 0 or pattern.stride > 0:
+            _hide_far_keys(row, first + i, pattern.window, pattern.stride)
         top = largest(compared[i])
-        if top == nowhere:  # nothing to see: −∞ − (−∞) would be NaN
-            top = nothing
+        if top == neg_inf:  # nothing to see: −∞ − (−∞) would be NaN
+            top = zero
         for j in range(seen):
             row[j] -= top
     flat = scores.reshape(scores.size)
@@ -170,10 +171,10 @@ def _weigh(q, k, scores, hidden, first, causal, window, stride, factor):
         flat[e] = exponential(flat[e])
     for i in range(count):
         row = scores[i]
-        total = nothing
+        total = zero
         for j in range(seen):
             total += row[j]
-        inverse = own(1) / total if total > 0 else total  # 0 where nothing was seen; NaN stays NaN
+        inverse = dtype(1) / total if total > 0 else total  # 0 where nothing was seen; NaN stays NaN
         for j in range(seen):
             row[j] *= inverse
 
@@ -191,30 +192,30 @@ def _keys_seen(last, causal, keys):
     return min(max(last + 1, 0), keys) if causal else keys
 
 
-@kernel("hhhHyiY" + "B??iiif" + "iiiiiif", calls="attention.forward")
+@kernel(calls="attention.forward")
 def attend(
-    q, k, v, out, weights, at_once, scores, visible, has_visible, causal, offset, window, stride, factor,
-    seed, site, step, micro, start, threshold, scale,
+    q: Heads, k: Heads, v: Heads, out: OutHeads, weights: OutVector, at_once: int, scores: OutRows, visible: Mask,
+    pattern: Pattern, factor: float, drawn: Numbers,
 ):  # fmt: skip
     """Write out, and the weights if they are kept, with the signs of dropout."""
-    q, k, v, out, weights, scores = lent(q), lent(k), lent(v), lent(out), lent(weights), lent(scores)
+    q, k, v, out, weights, scores = borrow(q), borrow(k), borrow(v), borrow(out), borrow(weights), borrow(scores)
     (batch, heads, queries, _), keys = q.shape, k.shape[2]
-    words = room_for_lanes(at_once * keys if threshold > 0 else 0)
+    words = room_for_lanes(at_once * keys if drawn.threshold > 0 else 0)
     hidden = np.zeros(keys, q.dtype)
     for b in range(batch):
-        if has_visible:
+        if pattern.hides_keys:
             _hide_keys(visible, b, hidden)
         for h in range(heads):
             for t in range(0, queries, at_once):
                 end = min(t + at_once, queries)
-                seen = _keys_seen(end - 1 + offset, causal, keys)
+                seen = _keys_seen(end - 1 + pattern.offset, pattern.causal, keys)
                 size, place = (end - t) * seen, ((b * heads + h) * queries + t) * keys
                 here = dropped = scores[0, :size].reshape(end - t, seen)
                 if weights.size > 0:
                     here = weights[place : place + size].reshape(end - t, seen)
-                _weigh(q[b, h, t:end], k[b, h, :seen], here, hidden, t + offset, causal, window, stride, factor)
-                if threshold > 0:
-                    _draw_signs(here, dropped, words, seed, site, step, micro, start + place, keys, threshold, scale)
+                _weigh(q[b, h, t:end], k[b, h, :seen], here, hidden, t + pattern.offset, pattern, factor)
+                if drawn.threshold > 0:
+                    _draw_signs(here, dropped, words, drawn, place, keys)
                 elif weights.size > 0:
                     dropped = here
                 product(dropped, v[b, h, :seen], 0, out[b, h, t:end])
@@ -223,62 +224,62 @@ def attend(
 @inlined
 def _keep_positive(weights, scale, kept):
     """Turn signed weights into dropped ones: 0 where the sign is negative."""
-    grow, nothing = weights.dtype.type(scale), weights.dtype.type(0)
+    grow, zero = weights.dtype.type(scale), weights.dtype.type(0)
     for e in range(weights.size):
-        kept[e] = nothing if weights[e] <= nothing else weights[e] * grow  # NaN stays NaN
+        kept[e] = zero if weights[e] <= zero else weights[e] * grow  # NaN stays NaN
 
 
 @inlined
 def _weigh_backward(weights, dweights, scale, factor):
     """Turn the gradient of the dropped weights (n, seen) into that of the products of queries and keys."""
-    own = weights.dtype.type
-    grow, shrink, nothing = own(scale), own(factor), own(0)
+    dtype = weights.dtype.type
+    grow, shrink, zero = dtype(scale), dtype(factor), dtype(0)
     for i in range(weights.shape[0]):
         weight, d = weights[i], dweights[i]
         for j in range(weight.shape[0]):
-            d[j] = d[j] * grow if weight[j] > nothing else nothing
-        shared = nothing
+            d[j] = d[j] * grow if weight[j] > zero else zero
+        shared = zero
         for j in range(weight.shape[0]):
             shared += d[j] * abs(weight[j])
         for j in range(weight.shape[0]):
             d[j] = abs(weight[j]) * (d[j] - shared) * shrink
 
 
-@kernel("hhhhHHHxiY" + "B??iiif" + "iiiiiif", calls="attention.backward")
+@kernel(calls="attention.backward")
 def attend_backward(
-    dout, q, k, v, dq, dk, dv, weights, at_once, scores, visible, has_visible, causal, offset, window, stride, factor,
-    seed, site, step, micro, start, threshold, scale,
+    dout: Heads, q: Heads, k: Heads, v: Heads, dq: OutHeads, dk: OutHeads, dv: OutHeads, weights: Vector, at_once: int,
+    scores: OutRows, visible: Mask, pattern: Pattern, factor: float, drawn: Numbers,
 ):  # fmt: skip
     """Write dq, dk and dv."""
-    dout, q, k, v, dq, dk, dv = lent(dout), lent(q), lent(k), lent(v), lent(dq), lent(dk), lent(dv)
-    weights, scores = lent(weights), lent(scores)
+    dout, q, k, v, dq, dk, dv = borrow(dout), borrow(q), borrow(k), borrow(v), borrow(dq), borrow(dk), borrow(dv)
+    weights, scores = borrow(weights), borrow(scores)
     (batch, heads, queries, _), keys = q.shape, k.shape[2]
     hidden = np.zeros(keys, q.dtype)
-    first = _keys_seen(at_once - 1 + offset, causal, keys) if queries > 0 else 0  # by the first block
+    first = _keys_seen(at_once - 1 + pattern.offset, pattern.causal, keys) if queries > 0 else 0  # by the first block
     for b in range(batch):
-        if has_visible:
+        if pattern.hides_keys:
             _hide_keys(visible, b, hidden)
         for h in range(heads):
             dk[b, h, first:], dv[b, h, first:] = 0, 0
             for t in range(0, queries, at_once):
                 end = min(t + at_once, queries)
-                seen = _keys_seen(end - 1 + offset, causal, keys)
+                seen = _keys_seen(end - 1 + pattern.offset, pattern.causal, keys)
                 size, place = (end - t) * seen, ((b * heads + h) * queries + t) * keys
                 some_q, some_dout, some_k = q[b, h, t:end], dout[b, h, t:end], k[b, h, :seen]
                 dropped, dscores = scores[0, :size].reshape(end - t, seen), scores[1, :size].reshape(end - t, seen)
                 if weights.size > 0:
                     signed = weights[place : place + size]
                     here = signed.reshape(end - t, seen)
-                    if threshold > 0:
-                        _keep_positive(signed, scale, scores[0])
+                    if drawn.threshold > 0:
+                        _keep_positive(signed, drawn.scale, scores[0])
                     else:
                         dropped = here
                 else:
-                    _weigh(some_q, some_k, dropped, hidden, t + offset, causal, window, stride, factor)
+                    _weigh(some_q, some_k, dropped, hidden, t + pattern.offset, pattern, factor)
                     here = dropped
                 beta = 0 if t == 0 else 1
                 product(dropped.T, some_dout, beta, dv[b, h, :seen])
                 product(some_dout, v[b, h, :seen].T, 0, dscores)
-                _weigh_backward(here, dscores, scale, factor)
+                _weigh_backward(here, dscores, drawn.scale, factor)
                 product(dscores, some_k, 0, dq[b, h, t:end])
                 product(dscores.T, some_q, beta, dk[b, h, :seen])

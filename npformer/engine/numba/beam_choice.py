@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from npformer.backend.fallback import takes_real
 from npformer.backend.workspace import empty
+from npformer.engine.numba.arguments import OutDoubleRows, OutDoubles, OutRows, OutWhole, OutWholeRows, Rows
 from npformer.engine.numba.compiling import inlined, kernel
 from npformer.engine.numba.exponential import exponential
 from npformer.typing import Array, HostArray
 
-NOBODY = -math.inf  # the log P of a hypothesis that is none; what is no number is nobody's, too
+
+class Beams(NamedTuple):
+    """The hypotheses of n sources, w for each, and working memory for the k best tokens of each."""
+
+    log_p: OutDoubleRows  # (n, w)
+    room: OutWhole  # (n,) how many more may end
+    greedy: OutWhole  # (n,) which is the greedy one, or −1; updated
+    best: OutWholeRows  # (n·w, k) the k likeliest tokens
+    values: OutRows  # (n·w, k) and their logits
+    log_sums: OutDoubles  # (n·w,) log Σ exp of each row's logits
+
+
+NOBODY = -math.inf  # the log P of an empty slot; a NaN counts as one
 
 
 def beam_choice(
@@ -23,9 +37,10 @@ def beam_choice(
     if not (takes_real(logits.dtype.char) and flags.c_contiguous and flags.aligned):
         return None
     rows, tokens, total = np.empty((n, width), np.int64), np.empty((n, width), np.int64), np.empty((n, width))
-    leads, best, values = greedy.copy(), np.empty((n * w, k), np.int64), empty((n * w, k), logits.dtype)
-    choose_in_beams(logits, log_p, room, pad_id, best, values, np.empty(n * w), leads, rows, tokens, total)
-    return rows, tokens, total, leads
+    best, values = np.empty((n * w, k), np.int64), empty((n * w, k), logits.dtype)
+    beams = Beams(log_p, room, greedy.copy(), best, values, np.empty(n * w))
+    choose_in_beams(logits, beams, pad_id, rows, tokens, total)
+    return rows, tokens, total, beams.greedy
 
 
 @inlined
@@ -34,13 +49,13 @@ def best_of_row(row, tokens, values):
 
     Of equal numbers the first comes first. Returns NaN if the row has a NaN.
     """
-    k, found, nan = tokens.shape[0], 0, False
+    k, count, nan = tokens.shape[0], 0, False
     for v in range(row.shape[0]):
         x = row[v]
         nan = nan or x != x
-        if found < k or x > values[k - 1]:
-            found = min(found + 1, k)
-            place = found - 1
+        if count < k or x > values[k - 1]:
+            count = min(count + 1, k)
+            place = count - 1
             while place > 0 and x > values[place - 1]:
                 values[place], tokens[place] = values[place - 1], tokens[place - 1]
                 place -= 1
@@ -58,7 +73,7 @@ def rank(log_p, values, log_sums, greedy, parents, proposals, totals):
     if greedy >= 0 and most > 0:
         parents[0], proposals[0], count = greedy, 0, 1
         totals[0] = log_p[greedy] + min(values[greedy, 0] - log_sums[greedy], 0.0)
-    first = count  # whom nobody passes
+    first = count  # the greedy one keeps its place
     for p in range(w):
         for j in range(1 if p == greedy else 0, k):
             total = log_p[p] + min(values[p, j] - log_sums[p], 0.0)
@@ -93,31 +108,34 @@ def seat(parents, totals, taken, places):
 
 
 @inlined
-def choose(logits, log_p, room, pad, best, values, log_sums, greedy, rows, tokens, totals):
-    """Compute rows, tokens and totals (n, width) from log_p (n, w) and greedy (n,), which is updated."""
-    (n, w), width = log_p.shape, rows.shape[1]
+def choose(logits, beams, pad, rows, tokens, totals):
+    """Compute rows, tokens and totals (n, width), and the beams' new greedy."""
+    (n, w), width = beams.log_p.shape, rows.shape[1]
+    greedy, best, values, log_sums = beams.greedy, beams.best, beams.values, beams.log_sums
     for r in range(logits.shape[0]):
         log_sums[r] = best_of_row(logits[r], best[r], values[r])
     parents, proposals, places = np.empty(width, np.int64), np.empty(width, np.int64), np.empty(width, np.int64)
-    found, taken = np.empty(width), np.empty(width, np.bool_)
+    best_totals, taken = np.empty(width), np.empty(width, np.bool_)
     for i in range(n):
-        first, most = i * w, min(room[i], width)
+        first, most = i * w, min(beams.room[i], width)
         count = rank(
-            log_p[i], values[first : first + w], log_sums[first : first + w], greedy[i], parents, proposals,
-            found[:most],
+            beams.log_p[i], values[first : first + w], log_sums[first : first + w], greedy[i], parents, proposals,
+            best_totals[:most],
         )  # fmt: skip
-        seat(parents[:count], found[:count], taken, places)
+        seat(parents[:count], best_totals[:count], taken, places)
         for place in range(width):  # an empty one goes on from itself
             rows[i, place], tokens[i, place], totals[i, place] = first + place % w, pad, NOBODY
         for q in range(count):
             if places[q] >= 0:
                 row = first + parents[q]
                 rows[i, places[q]], tokens[i, places[q]] = row, best[row, proposals[q]]
-                totals[i, places[q]] = found[q]
+                totals[i, places[q]] = best_totals[q]
         greedy[i] = places[0] if greedy[i] >= 0 and count > 0 else -1
 
 
-@kernel("XDkiWYdsWWD", calls="beam_choice")
-def choose_in_beams(logits, log_p, room, pad, best, values, log_sums, greedy, rows, tokens, totals):
+@kernel(calls="beam_choice")
+def choose_in_beams(
+    logits: Rows, beams: Beams, pad: int, rows: OutWholeRows, tokens: OutWholeRows, totals: OutDoubleRows
+):  # fmt: skip
     """The kernel that Python calls: ``choose``."""
-    choose(logits, log_p, room, pad, best, values, log_sums, greedy, rows, tokens, totals)
+    choose(logits, beams, pad, rows, tokens, totals)

@@ -21,6 +21,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core.compiler_lock import global_compiler_lock
 
+from npformer.engine.numba.arguments import flat
 from npformer.engine.numba.compiling import Kernel, prepare
 from npformer.typing import HostArray
 
@@ -47,7 +48,7 @@ def program(calls: Sequence[tuple[Kernel, Sequence[int]]], dtype: str) -> tuple[
 def run(words: HostArray) -> None:
     """Execute the calls in order. Raises MemoryError if a kernel failed."""
     if _loop()(words.ctypes.data, words.size):
-        raise MemoryError("a kernel of a recorded step could not go on, as a rule for want of memory")
+        raise MemoryError("a kernel of a recorded step failed, most often for lack of memory")
 
 
 @cache
@@ -101,7 +102,7 @@ def _write_forwarder(module: Any, name: str, kernel: Kernel, kinds: Sequence[Any
     places = [builder.alloca(ADDRESS) for _ in range(2)]  # for what it returns, and for its error
     arguments: list[Any] = list(places)
     next_word = 0
-    for kind in kinds:
+    for kind in flat(kinds):
         is_array = isinstance(kind, numba.types.Array)
         if is_array:
             arguments += [ADDRESS(None)] * 2

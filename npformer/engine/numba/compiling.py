@@ -1,7 +1,7 @@
 """Declares kernels and compiles them: once per precision, stored on disk, with a message while it takes time.
 
-A kernel is a Python function of arrays that Numba turns into machine code. It is declared with its
-argument types, so that read-only and writable arrays, or Python and NumPy numbers, never lead to a
+A kernel is a Python function of arrays that Numba turns into machine code. It is declared with the types of
+its arguments, so that read-only and writable arrays, or Python and NumPy numbers, never lead to a
 second compilation in the middle of training. A kernel releases Python's lock and runs on one thread; the training
 step decides how many threads call kernels.
 
@@ -19,13 +19,13 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numba
 from numba import types
 from numba.core.compiler_lock import global_compiler_lock
 
+from npformer.engine.numba.arguments import InMemory, kinds_of, numba_type
 from npformer.engine.numba.kernel_files import KernelFiles
 from npformer.engine.numba.parallel_compile import compile_several
 from npformer.engine.numba.recording import here
@@ -34,55 +34,22 @@ from npformer.engine.numba.recording import here
 #: for NaN and infinity stay as they are.
 FASTMATH = {"reassoc", "contract", "nsz"}
 
-#: Letters of a kernel's signature: what each argument is, for a precision T.
-LETTERS: dict[str, Callable[[Any], Any]] = {
-    "x": lambda T: types.Array(T, 1, "C", readonly=True),  # read, one axis
-    "X": lambda T: types.Array(T, 2, "C", readonly=True),  # read, two axes
-    "y": lambda T: types.Array(T, 1, "C"),  # written, one axis
-    "Y": lambda T: types.Array(T, 2, "C"),  # written, two axes
-    "m": lambda T: types.Array(T, 2, "A", readonly=True),  # a matrix for products, read
-    "M": lambda T: types.Array(T, 2, "A"),  # a matrix for products, written
-    "h": lambda T: types.Array(T, 4, "A", readonly=True),  # heads for products, read
-    "H": lambda T: types.Array(T, 4, "A"),  # heads for products, written
-    "b": lambda T: types.Array(types.boolean, 1, "C", readonly=True),
-    "B": lambda T: types.Array(types.boolean, 2, "C", readonly=True),
-    "C": lambda T: types.Array(types.boolean, 2, "C"),  # written
-    "k": lambda T: types.Array(types.int64, 1, "C", readonly=True),
-    "K": lambda T: types.Array(types.int64, 2, "C", readonly=True),
-    "s": lambda T: types.Array(types.int64, 1, "C"),  # written, whole numbers
-    "W": lambda T: types.Array(types.int64, 2, "C"),
-    "c": lambda T: types.Array(types.boolean, 1, "C"),  # written, truth values
-    "Z": lambda T: types.Array(T, 3, "C"),  # written, three axes
-    "d": lambda T: types.Array(types.float64, 1, "C"),  # written, in double precision whatever T is
-    "D": lambda T: types.Array(types.float64, 2, "C"),
-    "i": lambda T: types.int64,
-    "f": lambda T: types.float64,
-    "?": lambda T: types.boolean,
-}
-
-OF_PRECISION = "xXyYmMhHZ"  # letters of arrays whose numbers are of precision T
-
-#: Files with what kernels in other files are made of: where one has changed, all kernels are compiled anew.
-PARTS = ("beam_choice.py", "compiling.py", "decode_parts.py", "exponential.py", "linear.py", "maximum.py", "philox.py",
-         "products.py", "work_sharing.py", "../../functional/erf.py", "../../functional/philox.py")  # fmt: skip
-
-_parts = tuple(Path(__file__).parent / name for name in PARTS)
 Part = Any  # a Numba dispatcher; compiled code calls it like the function it was made of
 DTYPES = ("float32", "float64")
 
 
 class Kernel:
-    """A compiled function that Python calls. signature has one of LETTERS for each argument.
+    """A compiled function that Python calls. It annotates its arguments, as ``arguments`` says.
 
     calls names its callers: a direction of an operation ("linear.forward"), or a user outside the table ("adam").
     """
 
-    def __init__(self, dispatcher: Part, signature: str, calls: str = "") -> None:
-        self.dispatcher, self.signature, self.calls = dispatcher, signature, frozenset(calls.split())
+    def __init__(self, dispatcher: Part, calls: str = "") -> None:
+        self.dispatcher, self.calls = dispatcher, frozenset(calls.split())
         self.__name__, self.__doc__ = dispatcher.__name__, dispatcher.__doc__
         function = dispatcher.py_func
         self.name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
-        self.kept = KernelFiles(self.name, (Path(function.__code__.co_filename), *_parts))
+        self.kinds, self.kept = kinds_of(function), KernelFiles(self.name, function)
         dispatcher._can_compile = False  # or a writable array where one is only read would have a kernel of its own
 
     def __call__(self, *arguments: Any) -> None:
@@ -100,7 +67,7 @@ class Kernel:
 
     def types(self, dtype: str) -> tuple[Any, ...]:
         """Numba's types of the arguments for this precision."""
-        return tuple(LETTERS[letter](getattr(types, dtype)) for letter in self.signature)
+        return tuple(numba_type(kind, getattr(types, dtype)) for kind in self.kinds.values())
 
     def is_ready(self, dtype: str) -> bool:
         """Whether the kernel can be called in this precision."""
@@ -129,11 +96,14 @@ class Kernel:
 
     def _compile_for(self, arguments: Sequence[Any]) -> bool:
         """Compile the kernel for the precision of these arguments. False if it was compiled, or if they have none."""
-        given = zip(self.signature, arguments, strict=True)
-        own = [str(getattr(x, "dtype", "")) for letter, x in given if letter in OF_PRECISION] or [DTYPES[0]]
-        if own[0] not in DTYPES or self.is_ready(own[0]):
+        pairs = zip(self.kinds.values(), arguments, strict=True)
+        dtypes = [
+            str(getattr(x, "dtype", "")) for kind, x in pairs if isinstance(kind, InMemory) and kind.number is None
+        ]
+        dtypes = dtypes or [DTYPES[0]]
+        if dtypes[0] not in DTYPES or self.is_ready(dtypes[0]):
             return False
-        prepare([self], own[0])
+        prepare([self], dtypes[0])
         return True
 
 
@@ -154,11 +124,11 @@ def exact(function: Callable[..., Any]) -> Part:
     return numba.njit(nogil=True, fastmath={"contract"}, error_model="numpy")(function)
 
 
-def kernel(signature: str, calls: str) -> Callable[[Callable[..., Any]], Kernel]:
-    """Declare a kernel that returns nothing; signature has one of LETTERS for each argument, calls is as in Kernel."""
+def kernel(calls: str) -> Callable[[Callable[..., Any]], Kernel]:
+    """Declare a kernel that returns nothing; calls is as in Kernel."""
 
     def declare(function: Callable[..., Any]) -> Kernel:
-        _kernels.append(Kernel(inlined(function), signature, calls))
+        _kernels.append(Kernel(inlined(function), calls))
         return _kernels[-1]
 
     return declare

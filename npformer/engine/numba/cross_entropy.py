@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from npformer.backend.workspace import empty
+from npformer.engine.numba.arguments import OutRows, OutVector, OutWhole, Rows, Vector, Whole
 from npformer.engine.numba.compiling import kernel
 from npformer.engine.numba.exponential import exponential
 from npformer.engine.numba.maximum import comparable, largest
@@ -53,10 +54,13 @@ def cross_entropy_backward(dloss: Array | float, cache: CrossEntropyCache, into:
     return dlogits
 
 
-@kernel("Xk" + "?if" + "yysy", calls="cross_entropy.forward")
-def token_losses(logits, targets, has_ignored, ignored, label_smoothing, top, inverse, num_counted, loss):
+@kernel(calls="cross_entropy.forward")
+def token_losses(
+    logits: Rows, targets: Whole, has_ignored: bool, ignored: int, label_smoothing: float,
+    top: OutVector, inverse: OutVector, num_counted: OutWhole, loss: OutVector,
+):  # fmt: skip
     """Write the mean loss, the number of counted tokens (at least 1), and what backward needs."""
-    own = logits.dtype.type
+    dtype = logits.dtype.type
     count, classes = logits.shape
     compared = comparable(logits)
     counted, losses = 0, 0.0
@@ -65,36 +69,37 @@ def token_losses(logits, targets, has_ignored, ignored, label_smoothing, top, in
             continue
         z = logits[n]
         highest = largest(compared[n])
-        total, shifted_sum = own(0), own(0)
+        total, shifted_sum = dtype(0), dtype(0)
         for v in range(classes):
             shifted = z[v] - highest
             total += exponential(shifted)
             shifted_sum += shifted
-        top[n], inverse[n] = highest, own(1) / total
-        expected = own(label_smoothing / classes) * shifted_sum if label_smoothing > 0 else own(0)
+        top[n], inverse[n] = highest, dtype(1) / total
+        expected = dtype(label_smoothing / classes) * shifted_sum if label_smoothing > 0 else dtype(0)
         if 0 <= targets[n] < classes:
-            expected += own(1 - label_smoothing) * (z[targets[n]] - highest)
+            expected += dtype(1 - label_smoothing) * (z[targets[n]] - highest)
         losses += np.log(total) - expected
         counted += 1
     num_counted[0] = max(1, counted)
     loss[0] = losses / num_counted[0]
 
 
-@kernel("Xk" + "?if" + "xxkfY", calls="cross_entropy.backward")
+@kernel(calls="cross_entropy.backward")
 def token_losses_backward(
-    logits, targets, has_ignored, ignored, label_smoothing, top, inverse, num_counted, dloss, dlogits
+    logits: Rows, targets: Whole, has_ignored: bool, ignored: int, label_smoothing: float,
+    top: Vector, inverse: Vector, num_counted: Whole, dloss: float, dlogits: OutRows,
 ):  # fmt: skip
     """Write dlogits = (p − q)·dloss/N; 0 for a token that does not count."""
-    own = logits.dtype.type
+    dtype = logits.dtype.type
     count, classes = logits.shape
-    part, even = own(dloss / num_counted[0]), own(label_smoothing / classes)
+    part, even = dtype(dloss / num_counted[0]), dtype(label_smoothing / classes)
     for n in range(count):
         z, dz = logits[n], dlogits[n]
         if has_ignored and targets[n] == ignored:
-            dz[:] = own(0)
+            dz[:] = dtype(0)
             continue
         highest, factor = top[n], inverse[n]
         for v in range(classes):
             dz[v] = (exponential(z[v] - highest) * factor - even) * part
         if 0 <= targets[n] < classes:
-            dz[targets[n]] -= own(1 - label_smoothing) * part
+            dz[targets[n]] -= dtype(1 - label_smoothing) * part

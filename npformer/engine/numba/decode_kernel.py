@@ -21,25 +21,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from npformer.engine.numba.beam_choice import NOBODY, choose
+from npformer.engine.numba.arguments import Flags, OutDoubleRows, OutDoubles, OutWhole, OutWholeRows
+from npformer.engine.numba.beam_choice import NOBODY, Beams, choose
 from npformer.engine.numba.compiling import inlined, kernel
 from npformer.engine.numba.decode_parts import (
     DECIDED,
     EMBEDDING,
-    HEADS,
     KEYS,
-    LOOKS,
     NORM,
-    PARTS,
     POSITION,
     POSITIONS,
-    PRE,
-    ROOM,
     SUB_LAYER,
     VALUES,
+    Run,
     do_part,
     norm,
 )
+from npformer.engine.numba.products import borrow
 from npformer.engine.numba.work_sharing import (
     LOST,
     PRESENT,
@@ -57,13 +55,13 @@ from npformer.engine.numba.work_sharing import (
 
 
 @inlined
-def help_with_steps(layers, model, sizes, shared, sums, given, logits, visible, memory_visible, patience):
+def help_with_steps(run, most_looks):
     """The helper's loop: take parts until none has come for a while, or until it is not wanted or wanted elsewhere."""
-    looks = 0
-    while looks < patience and load(shared, LOST) + load(shared, WANTED) == 0:
-        ticket = take(shared, sizes[PARTS], True)
+    shared, looks = run.shared, 0
+    while looks < most_looks and load(shared, LOST) + load(shared, WANTED) == 0:
+        ticket = take(shared, run.sizes.parts, True)
         if ticket >= 0:
-            do_part(layers, model, sizes, shared, given, sums, logits, visible, memory_visible, ticket)
+            do_part(run, ticket)
             looks = 0
         looks += 1
         pause()
@@ -71,14 +69,14 @@ def help_with_steps(layers, model, sizes, shared, sums, given, logits, visible, 
 
 
 @inlined
-def embed(tokens, model, position, scale, x):
+def embed(run, tokens, x):
     """Write x (B, C): the scaled embedding of the tokens plus their position."""
-    c = x.shape[1]
-    places = vector(model[POSITIONS] + position * c * x.itemsize, c, x)
+    c, model, scale = x.shape[1], run.model, x.dtype.type(run.scale)
+    places = vector(model[POSITIONS] + run.progress[POSITION] * c * x.itemsize, c, x)
     for r in range(x.shape[0]):
         row = vector(model[EMBEDDING] + tokens[r] * c * x.itemsize, c, x)
         for j in range(c):
-            x[r, j] = row[j] * x.dtype.type(scale) + places[j]
+            x[r, j] = row[j] * scale + places[j]
 
 
 @inlined
@@ -93,32 +91,33 @@ def add_up(x, bias, sums):
 
 
 @inlined
-def take_step(layers, model, sizes, shared, sums, given, logits, visible, memory_visible, tokens, scale, eps):
+def take_step(run, tokens):
     """Write the logits (B, V) after tokens (B,), and keep their keys and values. False: a helper is lost."""
-    batch, c, end = given.shape[0], given.shape[1], 3 * layers.shape[0]
-    x = np.empty_like(given)
-    embed(tokens, model, sizes[POSITION], scale, x)
+    layers, sizes, shared, inputs, eps = run.layers, run.sizes, run.shared, run.inputs, run.eps
+    batch, c, end = inputs.shape[0], inputs.shape[1], 3 * layers.shape[0]
+    x = np.empty_like(inputs)
+    embed(run, tokens, x)
     begin = (phase_of(shared) // (end + 1) + 1) * (end + 1)
     for phase in range(end + 1):
-        at = model[NORM:] if phase == end else layers[phase // 3][phase % 3 * SUB_LAYER + 3 :]  # b, γ, β
-        is_normed = at[1] != 0 if phase == end else sizes[PRE] != 0
+        at = run.model[NORM:] if phase == end else layers[phase // 3][phase % 3 * SUB_LAYER + 3 :]  # b, γ, β
+        is_normed = at[1] != 0 if phase == end else sizes.is_pre
         for r in range(batch):
             if is_normed:
-                norm(x[r], at[1:], eps, given[r])
+                norm(x[r], at[1:], eps, inputs[r])
             else:
                 for j in range(c):
-                    given[r, j] = x[r, j]
+                    inputs[r, j] = x[r, j]
         open_phase(shared, begin + phase)
-        ticket = take(shared, sizes[PARTS], False)
+        ticket = take(shared, sizes.parts, False)
         while ticket >= 0:
-            do_part(layers, model, sizes, shared, given, sums, logits, visible, memory_visible, ticket)
-            ticket = take(shared, sizes[PARTS], False)
-        if not finish(shared, sizes[PARTS], sizes[LOOKS]):
+            do_part(run, ticket)
+            ticket = take(shared, sizes.parts, False)
+        if not finish(shared, sizes.parts, sizes.looks):
             return False
         if phase < end:
-            add_up(x, vector(at[0], c, x), sums)
+            add_up(x, vector(at[0], c, x), run.sums)
             for r in range(batch):
-                if sizes[PRE] == 0:
+                if not sizes.is_pre:
                     norm(x[r], at[1:], eps, x[r])
     return True
 
@@ -134,7 +133,7 @@ def likeliest(row):
 
 
 @inlined
-def say_likeliest(logits, going, eos, pad, tokens):
+def write_likeliest(logits, going, eos, pad, tokens):
     """Write each row's likeliest token, or pad for a finished row. Returns whether an unfinished row chose eos."""
     is_over = False
     for r in range(tokens.shape[0]):
@@ -149,21 +148,22 @@ def is_over(tokens, totals, eos, best, longest, log_p):
 
     Copies totals to log_p.
     """
-    found = False
+    ended = False
     for i in range(tokens.shape[0]):
         top = NOBODY
         for p in range(tokens.shape[1]):
             log_p[i, p] = totals[i, p]
             top = max(top, totals[i, p])
-            found = found or (totals[i, p] > NOBODY and tokens[i, p] == eos)
-        found = found or (top > NOBODY and best[i] >= top / longest[i])
-    return found
+            ended = ended or (totals[i, p] > NOBODY and tokens[i, p] == eos)
+        ended = ended or (top > NOBODY and best[i] >= top / longest[i])
+    return ended
 
 
 @inlined
-def move(rows, layers, sizes, given, visible):
+def move(run, rows):
     """Move the kept keys and values: row r becomes what row rows[r] was."""
-    heads, room, stop, width = sizes[HEADS], sizes[ROOM], sizes[POSITION] + 1, given.shape[1] // sizes[HEADS]
+    layers, inputs, visible, heads, room = run.layers, run.inputs, run.visible, run.sizes.heads, run.sizes.room
+    stop, width = run.progress[POSITION] + 1, inputs.shape[1] // heads
     size = rows.shape[0] * heads * room
     for r in range(rows.shape[0]):
         if rows[r] == r:
@@ -172,7 +172,7 @@ def move(rows, layers, sizes, given, visible):
             visible[r, t] = visible[rows[r], t]
         for layer in range(layers.shape[0]):
             for part in (KEYS, VALUES):
-                kept = matrix(layers[layer, part], size, width, given)
+                kept = matrix(layers[layer, part], size, width, inputs)
                 for h in range(heads):
                     to, source = (r * heads + h) * room, (rows[r] * heads + h) * room
                     for t in range(stop):
@@ -180,43 +180,43 @@ def move(rows, layers, sizes, given, visible):
                             kept[to + t, j] = kept[source + t, j]
 
 
-@kernel("KkssZYYCBi" + "sff" + "iiWb" + "kdd" + "WYd" + "DsWD", calls="decoder_steps")
+@kernel(calls="decoder_steps")
 def steps_of_tokens(
-    layers, model, sizes, shared, sums, given, logits, visible, memory_visible, patience, tokens, scale, eps,
-    eos, pad, chosen, going, room, best_score, longest, best, values, log_sums, log_p, greedy, rows, totals,
+    run: Run, most_looks: int, tokens: OutWhole, eos: int, pad: int, chosen: OutWholeRows, going: Flags,
+    beams: Beams, best_score: OutDoubles, longest: OutDoubles, rows: OutWholeRows, totals: OutDoubleRows,
 ):  # fmt: skip
     """Without room in chosen (n, B), one step: logits after tokens (B,). Else up to n steps, fed with their choices.
 
-    Greedy decoding chooses each row's likeliest token. If log_p has beams, ``choose`` decides, and rows (n, B) are the
-    parents. The steps end once an unfinished row chooses eos, or once a source is done; sizes[DECIDED] is their number.
-    tokens are overwritten. If patience is given, the thread is a helper.
+    Greedy decoding chooses each row's likeliest token. If there are beams, ``choose`` decides, and rows (n, B) are the
+    parents. The steps end once an unfinished row chooses eos, or once a source is done; progress[DECIDED] is their
+    number. tokens are overwritten. If most_looks > 0, the thread is a helper.
     """
-    if patience > 0:
-        help_with_steps(layers, model, sizes, shared, sums, given, logits, visible, memory_visible, patience)
+    run, beams = borrow(run), borrow(beams)
+    if most_looks > 0:
+        help_with_steps(run, most_looks)
         return
-    sizes[DECIDED] = 0
+    progress, logits, log_p = run.progress, run.logits, beams.log_p
+    progress[DECIDED] = 0
     is_search = log_p.size > 0
-    while take_step(
-        layers, model, sizes, shared, sums, given, logits, visible, memory_visible, tokens, scale, eps
-    ):  # fmt: skip
+    while take_step(run, tokens):
         if chosen.shape[0] == 0:
             return
-        step = sizes[DECIDED]
+        step = progress[DECIDED]
         if is_search:
             parents, in_beams = rows[step].reshape(log_p.shape), chosen[step].reshape(log_p.shape)
-            choose(logits, log_p, room, pad, best, values, log_sums, greedy, parents, in_beams, totals)
+            choose(logits, beams, pad, parents, in_beams, totals)
             for r in range(tokens.shape[0]):
                 tokens[r] = chosen[step, r]
             over = is_over(in_beams, totals, eos, best_score, longest, log_p)
         else:
-            over = say_likeliest(logits, going, eos, pad, tokens)
+            over = write_likeliest(logits, going, eos, pad, tokens)
             for r in range(tokens.shape[0]):
                 chosen[step, r] = tokens[r]
-        sizes[DECIDED] += 1
-        if over or sizes[DECIDED] == chosen.shape[0]:
+        progress[DECIDED] += 1
+        if over or progress[DECIDED] == chosen.shape[0]:
             return
         if is_search:
-            move(rows[step], layers, sizes, given, visible)
-        sizes[POSITION] += 1
+            move(run, rows[step])
+        progress[POSITION] += 1
         for r in range(tokens.shape[0]):
-            visible[r, sizes[POSITION]] = tokens[r] != pad
+            run.visible[r, progress[POSITION]] = tokens[r] != pad

@@ -11,9 +11,11 @@ normalisation.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
+from npformer.engine.numba.arguments import OutCube, OutMask, OutRows, OutWhole, OutWholeRows
 from npformer.engine.numba.compiling import inlined
 from npformer.engine.numba.exponential import error_function, exponential
 from npformer.engine.numba.linear import AT_ONCE, FEW_TOKENS, add_product, affine, fill_and_map
@@ -21,12 +23,45 @@ from npformer.engine.numba.maximum import comparable, largest
 from npformer.engine.numba.products import product
 from npformer.engine.numba.work_sharing import DONE, MOST_PARTS, add, matrix, vector
 
-#: Where each number stands in sizes, and each address in model and in a row of layers (see decode_step.py).
-HEADS, F, V, ROOM, S, PRE, GELU, TIED, PARTS, LOOKS, POSITION, TOGETHER, DECIDED = range(13)
+#: Where each address stands in model and in a row of layers (see decode_step.py), and each number of a run's progress.
 EMBEDDING, POSITIONS, GENERATOR, GENERATOR_BIAS = range(4)
 NORM = GENERATOR_BIAS  # a bias comes before γ and β, 0 where there is no norm
 SUB_LAYER = 6  # addresses of a sub-layer: two weights with their biases, γ and β
 KEYS, VALUES, MEMORY_KEYS, MEMORY_VALUES = range(3 * SUB_LAYER, 3 * SUB_LAYER + 4)
+POSITION, DECIDED = range(2)
+
+
+class Sizes(NamedTuple):
+    """The sizes and options of a decoder and of a run."""
+
+    heads: int  # H
+    width: int  # F
+    vocabulary: int  # V
+    room: int  # tokens whose keys and values may be kept
+    source: int  # S
+    together: int  # rows that read the same source
+    is_pre: bool
+    is_gelu: bool
+    is_tied: bool  # the generator has the embedding's weight, one row per column
+    parts: int  # of a phase
+    looks: int  # of the leader before it gives a helper up
+
+
+class Run(NamedTuple):
+    """What the kernels that share a decoding run read and write."""
+
+    layers: OutWholeRows  # (L, 22) addresses: of three sub-layers, and of kept keys and values
+    model: OutWhole  # (6,) addresses
+    sizes: Sizes
+    scale: float  # of the embedding
+    eps: float  # of all norms
+    progress: OutWhole  # (2,) position of the next token; tokens decided in this call
+    shared: OutWhole  # see work_sharing.py
+    sums: OutCube  # (parts, B, C) what each part of a sub-layer adds
+    inputs: OutRows  # (B, C) the input of the open phase
+    logits: OutRows  # (B, V)
+    visible: OutMask  # (B, room)
+    memory_visible: OutMask  # (B/together, S)
 
 
 @inlined
@@ -73,20 +108,20 @@ def add_product_of_few(x, w, y):
 @inlined
 def softmax_of_visible(scores, visible, scale):
     """Softmax of scores (S,) in place, over the visible keys; all weights are 0 if no key is visible."""
-    own = scores.dtype.type
-    nowhere, nothing = own(-np.inf), own(0)
+    dtype = scores.dtype.type
+    neg_inf, zero = dtype(-np.inf), dtype(0)
     for j in range(scores.shape[0]):
-        scores[j] = scores[j] * scale if visible[j] else nowhere
+        scores[j] = scores[j] * scale if visible[j] else neg_inf
     top = largest(comparable(scores))
-    if top == nowhere:
-        scores[:] = nothing
+    if top == neg_inf:
+        scores[:] = zero
         return
-    total = nothing
+    total = zero
     for j in range(scores.shape[0]):
         scores[j] = exponential(scores[j] - top)
     for j in range(scores.shape[0]):
         total += scores[j]
-    inverse = own(1) / total
+    inverse = dtype(1) / total
     for j in range(scores.shape[0]):
         scores[j] *= inverse
 
@@ -94,16 +129,16 @@ def softmax_of_visible(scores, visible, scale):
 @inlined
 def norm(x, at, eps, y):
     """Write y = LN(x). at (2,) holds the addresses of γ and β; y may be x."""
-    own, n = x.dtype.type, x.shape[0]
+    dtype, n = x.dtype.type, x.shape[0]
     gamma, beta = vector(at[0], n, x), vector(at[1], n, x)
-    mean = own(0)
+    mean = dtype(0)
     for j in range(n):
         mean += x[j]
     mean /= n
-    square = own(0)
+    square = dtype(0)
     for j in range(n):
         square += (x[j] - mean) * (x[j] - mean)
-    r = own(1 / math.sqrt(square / n + eps))
+    r = dtype(1 / math.sqrt(square / n + eps))
     for j in range(n):
         y[j] = (x[j] - mean) * r * gamma[j] + beta[j]
 
@@ -119,16 +154,16 @@ def columns(x, at, first, stride, y):
 def attend(q, keys, values, visible, stop, first, heads, together, mixed):
     """Write mixed (B, n) from q (B, n), of heads first …, over stop keys and values (B/together·H·room, D)."""
     width, room = values.shape[1], keys.shape[0] // (q.shape[0] // together * heads)
-    own = q.dtype.type
-    scale = own(1 / math.sqrt(width))
+    dtype = q.dtype.type
+    scale = dtype(1 / math.sqrt(width))
     scores = np.empty(stop, q.dtype)
     for r in range(q.shape[0]):
-        mixed[r, :] = own(0)
+        mixed[r, :] = dtype(0)
         for i in range(0, q.shape[1], width):
             start = (r // together * heads + first + i // width) * room
             query = q[r, i : i + width]
             for j in range(stop):
-                key, total = keys[start + j], own(0)
+                key, total = keys[start + j], dtype(0)
                 for e in range(width):
                     total += query[e] * key[e]
                 scores[j] = total
@@ -149,9 +184,9 @@ def remember(k, v, first, heads, position, keys, values):
 
 
 @inlined
-def self_attention(x, at, sizes, visible, first, last, out):
+def self_attention(x, at, sizes, position, visible, first, last, out):
     """Add to out (B, C) what heads first … last − 1 contribute."""
-    batch, c, heads, room, position = x.shape[0], x.shape[1], sizes[HEADS], sizes[ROOM], sizes[POSITION]
+    batch, c, heads, room = x.shape[0], x.shape[1], sizes.heads, sizes.room
     start, n = first * (c // heads), (last - first) * (c // heads)
     q, k, v = np.empty((batch, n), x.dtype), np.empty((batch, n), x.dtype), np.empty((batch, n), x.dtype)
     columns(x, at, start, 3 * c, q)
@@ -167,30 +202,30 @@ def self_attention(x, at, sizes, visible, first, last, out):
 @inlined
 def cross_attention(x, at, sizes, visible, first, last, out):
     """Add to out (B, C) what heads first … last − 1 contribute."""
-    batch, c, heads, room = x.shape[0], x.shape[1], sizes[HEADS], sizes[S]
+    batch, c, heads, room, together = x.shape[0], x.shape[1], sizes.heads, sizes.source, sizes.together
     start, n = first * (c // heads), (last - first) * (c // heads)
     q, mixed = np.empty((batch, n), x.dtype), np.empty((batch, n), x.dtype)
     columns(x, at[SUB_LAYER:], start, 3 * c, q)
-    size = batch // sizes[TOGETHER] * heads * room
+    size = batch // together * heads * room
     keys, values = matrix(at[MEMORY_KEYS], size, c // heads, x), matrix(at[MEMORY_VALUES], size, c // heads, x)
-    attend(q, keys, values, visible, room, first, heads, sizes[TOGETHER], mixed)
+    attend(q, keys, values, visible, room, first, heads, together, mixed)
     add_products(mixed, matrix(at[SUB_LAYER + 2] + start * c * x.itemsize, n, c, x), out)
 
 
 @inlined
 def feed_forward(x, at, sizes, first, last, out):
     """Add to out (B, C) what columns first … last − 1 of W₁ contribute."""
-    own, c = x.dtype.type, x.shape[1]
+    dtype, c = x.dtype.type, x.shape[1]
     h = np.empty((x.shape[0], last - first), x.dtype)
-    columns(x, at, first, sizes[F], h)
-    flat, nothing = h.reshape(h.size), own(0)
-    if sizes[GELU]:
+    columns(x, at, first, sizes.width, h)
+    flat, zero = h.reshape(h.size), dtype(0)
+    if sizes.is_gelu:
         for j in range(h.size):
-            flat[j] *= own(0.5) * (own(1) + error_function(flat[j] * own(math.sqrt(0.5))))
+            flat[j] *= dtype(0.5) * (dtype(1) + error_function(flat[j] * dtype(math.sqrt(0.5))))
     else:
         for j in range(h.size):
             value = flat[j]
-            flat[j] = nothing if value < nothing else value  # so that a NaN passes and is seen
+            flat[j] = zero if value < zero else value  # so that a NaN passes and is seen
     w_down = matrix(at[2] + first * c * x.itemsize, last - first, c, x)
     if h.shape[0] == 1:
         add_product_of_few(h[0], w_down, out[0])
@@ -202,15 +237,15 @@ def feed_forward(x, at, sizes, first, last, out):
 def generate(x, model, sizes, first, last, logits):
     """Write columns first … last − 1 of the logits (B, V); a tied weight has one row per column."""
     c = x.shape[1]
-    if not sizes[TIED]:
-        own = np.empty((x.shape[0], last - first), x.dtype)  # one piece of memory, whose loops become vectors
-        columns(x, model[GENERATOR:], first, sizes[V], own)
+    if not sizes.is_tied:
+        some_logits = np.empty((x.shape[0], last - first), x.dtype)  # one piece of memory, whose loops become vectors
+        columns(x, model[GENERATOR:], first, sizes.vocabulary, some_logits)
         for r in range(x.shape[0]):
             for v in range(first, last):
-                logits[r, v] = own[r, v - first]
+                logits[r, v] = some_logits[r, v - first]
         return
-    bias = vector(model[GENERATOR_BIAS], sizes[V], x)
-    weight = matrix(model[GENERATOR], sizes[V], c, x)
+    bias = vector(model[GENERATOR_BIAS], sizes.vocabulary, x)
+    weight = matrix(model[GENERATOR], sizes.vocabulary, c, x)
     if x.shape[0] > FEW_TOKENS:
         for r in range(x.shape[0]):
             for v in range(first, last):
@@ -227,21 +262,22 @@ def generate(x, model, sizes, first, last, logits):
 
 
 @inlined
-def do_part(layers, model, sizes, shared, given, sums, logits, visible, memory_visible, ticket):
-    """Compute a part of the open phase from given (B, C): its slice of sums (parts, B, C), or of the logits (B, V)."""
-    part, parts = ticket % MOST_PARTS, sizes[PARTS]
+def do_part(run, ticket):
+    """Compute a part of the open phase from inputs (B, C): its slice of sums (parts, B, C), or of the logits (B, V)."""
+    layers, sizes, part = run.layers, run.sizes, ticket % MOST_PARTS
     phase = ticket // MOST_PARTS % (3 * layers.shape[0] + 1)
     kind = 3 if phase == 3 * layers.shape[0] else phase % 3
-    size = sizes[V] if kind == 3 else sizes[F] if kind == 2 else sizes[HEADS]
-    first, last = part * size // parts, (part + 1) * size // parts
-    out = sums[part]
-    out[:] = given.dtype.type(0)
+    size = sizes.vocabulary if kind == 3 else sizes.width if kind == 2 else sizes.heads
+    first, last = part * size // sizes.parts, (part + 1) * size // sizes.parts
+    out = run.sums[part]
+    out[:] = out.dtype.type(0)
+    inputs, at = run.inputs, layers[phase // 3 % layers.shape[0]]
     if kind == 0:
-        self_attention(given, layers[phase // 3], sizes, visible, first, last, out)
+        self_attention(inputs, at, sizes, run.progress[POSITION], run.visible, first, last, out)
     elif kind == 1:
-        cross_attention(given, layers[phase // 3], sizes, memory_visible, first, last, out)
+        cross_attention(inputs, at, sizes, run.memory_visible, first, last, out)
     elif kind == 2:
-        feed_forward(given, layers[phase // 3][2 * SUB_LAYER :], sizes, first, last, out)
+        feed_forward(inputs, at[2 * SUB_LAYER :], sizes, first, last, out)
     else:
-        generate(given, model, sizes, first, last, logits)
-    add(shared, DONE, 1)
+        generate(inputs, run.model, sizes, first, last, run.logits)
+    add(run.shared, DONE, 1)

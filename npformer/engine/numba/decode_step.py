@@ -19,14 +19,15 @@ from npformer.backend.fallback import takes_real
 from npformer.backend.numpy.blas_threads import one_blas_thread
 from npformer.backend.workspace import address
 from npformer.engine.numba import work_sharing
+from npformer.engine.numba.beam_choice import Beams
 from npformer.engine.numba.decode_kernel import steps_of_tokens
-from npformer.engine.numba.decode_parts import DECIDED, POSITION, POSITIONS
+from npformer.engine.numba.decode_parts import DECIDED, POSITION, POSITIONS, Run, Sizes
 from npformer.engine.numba.linear import FEW_TOKENS
 from npformer.typing import Array
 
 WORTH_SHARING = 1 << 20  # products of two numbers in a step; of one token: what it reads is in one core's own cache
 NUMBERS_A_LOOK = 50  # of a part: its reader has four times as long as it needs
-LONGEST_PATIENCE = 10 * work_sharing.PATIENCE  # of a helper between two steps, while a caller chooses many tokens
+MOST_HELPER_LOOKS = 10 * work_sharing.MOST_LOOKS  # of a helper between two steps, while a caller chooses many tokens
 ALONE = 32  # steps without help after a helper that fell asleep
 A_MOMENT = 1e-4  # seconds between two looks at whether it has left
 
@@ -59,10 +60,10 @@ class DecoderWeights:
             return None
         (batch, room), s, readers = state.visible.shape, source.shape[1], state.visible.shape[0] // state.together
         h, c = self.decoder.layers[0].heads, self.sizes[1]
-        own, memory = (batch, h, room, c // h), (readers, h, s, c // h)
+        past, memory = (batch, h, room, c // h), (readers, h, s, c // h)
         numbers: list[tuple[Array, tuple[int, ...]]] = [(state.positions, (room, c))]
         for kept in layers:
-            numbers += zip((*kept.own, *kept.memory), (own, own, memory, memory), strict=True)
+            numbers += zip((*kept.past, *kept.memory), (past, past, memory, memory), strict=True)
         masks = [(state.visible, (batch, room)), (source, (readers, s))]
         return TokenSteps(self, state) if are(numbers, dtype) and are(masks, np.bool_) else None
 
@@ -71,50 +72,50 @@ class TokenSteps:
     """The steps of one decoding run: from tokens (B, 1) at a position to logits (B, 1, V), or to further tokens."""
 
     def __init__(self, weights: DecoderWeights, state: Any) -> None:
-        first, threads = weights.decoder.layers[0], weights.threads
-        pasts = [(*own, *memory) for own, memory in state.layers]
+        first, decoder = weights.decoder.layers[0], weights.decoder
+        pasts = [(*past, *memory) for past, memory in state.layers]
         self._kept = weights, pasts, state.positions
         addresses = [[address(x) for x in past] for past in pasts]
-        self._layers = np.concatenate([weights.layers, addresses], axis=1)
-        self._model = weights.model.copy()
-        self._model[POSITIONS] = address(state.positions)
-        self._visible = state.visible, state.memory_mask.key_visible
-        self._scale, self._eps, self._dtype = weights.decoder.scale, weights.decoder.eps, weights.decoder.bias.dtype
+        layers, model = np.concatenate([weights.layers, addresses], axis=1), weights.model.copy()
+        model[POSITIONS] = address(state.positions)
         (batch, room), (tokens, c, f, v) = state.visible.shape, weights.sizes
-        self._shape, self._embedded = (batch, c, v), tokens
-        self._parts = 2 if threads > 1 and batch * weights.numbers >= WORTH_SHARING else 1
+        self._shape, self._embedded, self._dtype = (batch, c, v), tokens, decoder.bias.dtype
+        parts = 2 if weights.threads > 1 and batch * weights.numbers >= WORTH_SHARING else 1
         self._by_blas = batch > FEW_TOKENS
         self._alone = 0
-        looks = work_sharing.PATIENCE + batch * max(4 * c * c, 2 * c * f, c * v) // self._parts // NUMBERS_A_LOOK
-        self._patience = min(looks, LONGEST_PATIENCE)
-        self._sizes = np.array([
-            first.heads, f, v, room, self._visible[1].shape[1], first.norm_order == "pre", first.activation == "gelu",
-            weights.is_tied, self._parts, looks, 0, state.together, 0,
-        ])  # fmt: skip
-        self._everybody, self._nothing = np.ones(batch, dtype=np.bool_), np.empty((0, batch), dtype=np.int64)
-        none, of_none = np.empty(0, dtype=np.int64), np.empty(0)
-        self._no_beams = (none, of_none, of_none, *self._work(0, 0), np.empty((0, 0)), none)
+        looks = work_sharing.MOST_LOOKS + batch * max(4 * c * c, 2 * c * f, c * v) // parts // NUMBERS_A_LOOK
+        self._helper_looks = min(looks, MOST_HELPER_LOOKS)
+        memory_visible = np.array(state.memory_mask.key_visible)
+        sizes = Sizes(
+            first.heads, f, v, room, memory_visible.shape[1], state.together, first.norm_order == "pre",
+            first.activation == "gelu", weights.is_tied, parts, looks,
+        )  # fmt: skip
+        self._everybody, self._no_choices = np.ones(batch, dtype=np.bool_), np.empty((0, batch), dtype=np.int64)
+        none, self._no_scores = np.empty(0, dtype=np.int64), np.empty(0)
+        self._no_beams = Beams(np.empty((0, 0)), none, none, *self._work(0, 0))
+        sums, inputs, logits = (np.empty(shape, self._dtype) for shape in ((parts, batch, c), (batch, c), (batch, v)))
+        self.run = Run(
+            layers, model, sizes, float(decoder.scale), float(decoder.eps), none, none, sums, inputs, logits,
+            state.visible, memory_visible,
+        )  # fmt: skip
         self._new_place()
 
     def _new_place(self) -> None:
         """Allocate working memory that no helper has seen."""
-        batch, c, v = self._shape
         shared = np.zeros(work_sharing.SLOTS, dtype=np.int64)
         shared[work_sharing.TICKET] = work_sharing.MOST_PARTS - 1  # nothing to take
-        work = ((self._parts, batch, c), (batch, c), (batch, v))
-        self._shared = shared
-        self._given = (
-            self._layers, self._model, self._sizes.copy(), shared,
-            *(np.empty(shape, self._dtype) for shape in work), *self._visible,
-        )  # fmt: skip
+        sums, inputs, logits = map(np.empty_like, (self.run.sums, self.run.inputs, self.run.logits))
+        self.run = self.run._replace(
+            progress=np.zeros(2, dtype=np.int64), shared=shared, sums=sums, inputs=inputs, logits=logits
+        )
 
     def __call__(self, tokens: Array, position: int) -> Array | None:
         """The logits. Token ids have been checked. None unless there is one token for each row, and room for it."""
         batch, _, v = self._shape
         if not self._fit(tokens, position, 1):
             return None
-        self._take(tokens, position, (0, 0), self._nothing, self._everybody, self._no_beams, self._nothing)
-        return self._given[6].reshape(batch, 1, v).copy()
+        self._take(tokens, position, (0, 0), self._no_choices, self._everybody)
+        return self.run.logits.reshape(batch, 1, v).copy()
 
     def write(self, tokens: Array, position: int, going: Array, ends: tuple[int, int], count: int) -> Array | None:
         """Up to count tokens for each row, (n, B), as DecoderSteps says; None as for one step."""
@@ -122,7 +123,7 @@ class TokenSteps:
         if not self._fit(tokens, position, count) or v > self._embedded:  # a token might have no vector
             return None
         chosen = np.empty((count, batch), dtype=np.int64)
-        return chosen[: self._take(tokens, position, ends, chosen, going, self._no_beams, self._nothing)]
+        return chosen[: self._take(tokens, position, ends, chosen, going)]
 
     def search(
         self, tokens: Array, position: int, beams: tuple[Array, ...], ends: tuple[int, int], count: int
@@ -133,15 +134,13 @@ class TokenSteps:
         if not self._fit(tokens, position, count) or v > self._embedded or most > log_p.shape[1]:
             return None
         rows, chosen = np.empty((2, count, batch), dtype=np.int64)
-        work = self._work(batch, min(most, v))
-        done = self._take(
-            tokens, position, ends, chosen, self._everybody, (room, best, longest, *work, log_p, greedy), rows
-        )  # fmt: skip
+        run_beams = Beams(log_p, room, greedy, *self._work(batch, min(most, v)))
+        done = self._take(tokens, position, ends, chosen, self._everybody, (run_beams, best, longest), rows)
         return rows[:done], chosen[:done]
 
     def _fit(self, tokens: Array, position: int, count: int) -> bool:
         """Whether there is a token for each row, and room for so many steps."""
-        return bool(tokens.shape == (self._shape[0], 1) and 0 <= position <= self._visible[0].shape[1] - count)
+        return bool(tokens.shape == (self._shape[0], 1) and 0 <= position <= self.run.sizes.room - count)
 
     def _work(self, batch: int, k: int) -> tuple[Array, ...]:
         """Working memory for k proposals of each row, and for their sums."""
@@ -149,25 +148,26 @@ class TokenSteps:
 
     def _take(
         self, tokens: Array, position: int, ends: tuple[int, int], chosen: Array, going: Array,
-        beams: tuple[Array, ...], rows: Array,
+        search: tuple[Beams, Array, Array] | None = None, rows: Array | None = None,
     ) -> int:  # fmt: skip
         """Run the kernel; if it lost a helper, repeat that step and go on.
 
         A lost helper writes the keys and values of its part when it wakes up. The repeated step writes the same
         numbers, so this does no harm until rows are moved: by a search, or by the caller after the last step.
         """
-        totals = np.empty_like(beams[-2])
+        search = search or (self._no_beams, self._no_scores, self._no_scores)
+        rows, totals = self._no_choices if rows is None else rows, np.empty_like(search[0].log_p)
         ids, done, lost = np.array(tokens).reshape(-1), 0, list[Array]()
         while True:
-            self._given[2][POSITION] = position + done
-            rest = ids, self._scale, self._eps, *ends, chosen[done:], going, *beams, rows[done:], totals
+            self.run.progress[POSITION] = position + done
+            rest = ids, *ends, chosen[done:], going, *search, rows[done:], totals
             self._invite(len(chosen) - done, rest)
             with one_blas_thread() if self._by_blas else nullcontext():
-                steps_of_tokens(*self._given, 0, *rest)
-            done += int(self._given[2][DECIDED])
-            if not self._shared[work_sharing.LOST]:
+                steps_of_tokens(self.run, 0, *rest)
+            done += int(self.run.progress[DECIDED])
+            if not self.run.shared[work_sharing.LOST]:
                 break
-            lost.append(self._shared)
+            lost.append(self.run.shared)
             if rows.size:
                 until_left(lost)
             self._alone = ALONE
@@ -177,12 +177,12 @@ class TokenSteps:
 
     def _invite(self, steps: int, rest: tuple[Any, ...]) -> None:
         """Invite a helper for so many steps, if that pays and none is present; rest: arguments that it does not use."""
-        if self._parts == 1 or self._shared[work_sharing.PRESENT]:
+        if self.run.sizes.parts == 1 or self.run.shared[work_sharing.PRESENT]:
             return
         if self._alone:
             self._alone = max(0, self._alone - max(1, steps))
             return
-        work_sharing.helper.invite(partial(_help, self._kept, (*self._given, self._patience, *rest)), self._shared)
+        work_sharing.helper.invite(partial(_help, self._kept, (self.run, self._helper_looks, *rest)), self.run.shared)
 
 
 def until_left(places: Sequence[Array]) -> None:
@@ -206,10 +206,10 @@ def _fits(decoder: Any) -> bool:
         (weight, (c, v) if weight is decoder.weight else (v, c)),
         *zip(decoder.norm or (), [(c,), (c,)], strict=False),
     ]  # fmt: skip
-    for each in decoder.layers:
-        if each[:3] != first[:3]:
+    for layer_parts in decoder.layers:
+        if layer_parts[:3] != first[:3]:
             return False
-        expected += zip(each.weights, layer, strict=True)
+        expected += zip(layer_parts.weights, layer, strict=True)
     return c % first.heads == 0 and are(expected, decoder.bias.dtype)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from npformer.backend.workspace import empty
+from npformer.engine.numba.arguments import OutVector, Vector
 from npformer.engine.numba.compiling import kernel
 from npformer.engine.numba.philox import Numbers, draw_lanes, numbers, room_for_lanes
 from npformer.engine.numba.rows import contiguous
@@ -21,9 +22,7 @@ def _dropped(x: Array | None, f: Array, drawn: Numbers) -> Array:
     """x + Drop(f), or Drop(f) alone."""
     y = empty(f.shape, f.dtype)
     f_flat = contiguous(f).reshape(f.size)
-    add_dropped(
-        f_flat if x is None else contiguous(x).reshape(f.size), x is not None, f_flat, *drawn, y.reshape(f.size)
-    )
+    add_dropped(f_flat if x is None else contiguous(x).reshape(f.size), x is not None, f_flat, drawn, y.reshape(f.size))
     return y
 
 
@@ -46,23 +45,23 @@ def residual_backward(dy: Array, cache: Numbers, into: Sequence[Array | None] = 
     return dy, dropout_backward(dy, cache)
 
 
-@kernel("x?x" + "iiiiiif" + "y", calls="dropout.forward dropout.backward residual.forward residual.backward")
-def add_dropped(x, has_x, f, seed, site, step, micro, start, threshold, scale, y):
+@kernel(calls="dropout.forward dropout.backward residual.forward residual.backward")
+def add_dropped(x: Vector, has_x: bool, f: Vector, drawn: Numbers, y: OutVector):
     """y = x + Drop(f), or Drop(f) if has_x is false (then something is dropped)."""
     words = room_for_lanes(AT_ONCE)
     lanes = words.view(np.uint16)
-    limit, factor, nothing = np.uint16(threshold), f.dtype.type(scale), f.dtype.type(0)
+    limit, factor, zero = np.uint16(drawn.threshold), f.dtype.type(drawn.scale), f.dtype.type(0)
     for first in range(0, f.size, AT_ONCE):
         size = min(AT_ONCE, f.size - first)
-        base = draw_lanes(words, seed, site, step, micro, start + first, size) if threshold > 0 else 0
+        base = draw_lanes(words, drawn, first, size) if drawn.threshold > 0 else 0
         some_x, some_f, some_y = x[first : first + size], f[first : first + size], y[first : first + size]
         bits = lanes[base : base + size]
-        if threshold == 0:
+        if drawn.threshold == 0:
             for j in range(size):
                 some_y[j] = some_x[j] + some_f[j]
         elif has_x:
             for j in range(size):
-                some_y[j] = some_x[j] + (some_f[j] * factor if bits[j] >= limit else nothing)
+                some_y[j] = some_x[j] + (some_f[j] * factor if bits[j] >= limit else zero)
         else:
             for j in range(size):
-                some_y[j] = some_f[j] * factor if bits[j] >= limit else nothing
+                some_y[j] = some_f[j] * factor if bits[j] >= limit else zero

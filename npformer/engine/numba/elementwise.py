@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from npformer.backend.workspace import empty
+from npformer.engine.numba.arguments import OutFlags, OutVector, Vector, Whole
 from npformer.engine.numba.compiling import kernel
 from npformer.engine.numba.recording import NotRecordable, stands_for
 from npformer.typing import Array
@@ -39,8 +40,8 @@ def _flat(x: Array) -> Array:
     return x.reshape(x.size)
 
 
-@kernel("xxy", calls="recording")
-def add(a, b, y):
+@kernel(calls="recording")
+def add(a: Vector, b: Vector, y: OutVector):
     """y (k·n,) = a (k·n,) + b (n,), b repeated k times."""
     for first in range(0, a.size, b.size):
         some_a, some_y = a[first : first + b.size], y[first : first + b.size]
@@ -48,8 +49,8 @@ def add(a, b, y):
             some_y[i] = some_a[i] + b[i]
 
 
-@kernel("kic", calls="recording")
-def compare(a, b, y):
+@kernel(calls="recording")
+def compare(a: Whole, b: int, y: OutFlags):
     """y = a ≠ b."""
     for i in range(a.size):
         y[i] = a[i] != b

@@ -9,6 +9,7 @@ import numpy as np
 
 from npformer.backend.numpy.gradients import expect_gradients
 from npformer.backend.workspace import empty
+from npformer.engine.numba.arguments import OutRows, Rows, Whole
 from npformer.engine.numba.compiling import kernel
 from npformer.engine.numba.recording import Traced
 from npformer.engine.numba.rows import as_rows, contiguous, contiguous_rows
@@ -48,8 +49,8 @@ def _ids(tokens: Array) -> Array:
     return contiguous(tokens).reshape(tokens.size).astype(np.int64, copy=False)
 
 
-@kernel("XkfY", calls="embedding.forward")
-def take_rows(table, tokens, scale, y):
+@kernel(calls="embedding.forward")
+def take_rows(table: Rows, tokens: Whole, scale: float, y: OutRows):
     """y = scale·table[token]."""
     factor = table.dtype.type(scale)
     for n in range(y.shape[0]):
@@ -58,8 +59,8 @@ def take_rows(table, tokens, scale, y):
             y[n, j] = factor * row[j]
 
 
-@kernel("XkfY", calls="embedding.backward")
-def add_rows(dy, tokens, scale, dtable):
+@kernel(calls="embedding.backward")
+def add_rows(dy: Rows, tokens: Whole, scale: float, dtable: OutRows):
     """dtable[token] += scale·dy, token by token, always in the same order."""
     factor = dy.dtype.type(scale)
     for n in range(dy.shape[0]):

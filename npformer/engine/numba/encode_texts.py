@@ -9,31 +9,30 @@ So the shape of every array is checked before.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from npformer.backend.fallback import takes_real
 from npformer.backend.workspace import address, empty
+from npformer.engine.numba.arguments import Mask, OutRows, Whole, WholeRows
 from npformer.engine.numba.compiling import inlined, kernel
-from npformer.engine.numba.decode_parts import (
-    GELU,
-    HEADS,
-    PRE,
-    SUB_LAYER,
-    F,
-    add_products,
-    columns,
-    feed_forward,
-    norm,
-    softmax_of_visible,
-)
+from npformer.engine.numba.decode_parts import SUB_LAYER, add_products, columns, feed_forward, norm, softmax_of_visible
 from npformer.engine.numba.decode_step import are, attention_shapes, feed_forward_shapes
 from npformer.engine.numba.products import product
 from npformer.engine.numba.work_sharing import matrix, vector
 from npformer.typing import Array
 
 QUERIES = 64  # whose scores are computed at a time
+
+
+class Options(NamedTuple):
+    """The sizes and options of an encoder."""
+
+    heads: int
+    width: int  # F
+    is_pre: bool
+    is_gelu: bool
 
 
 class TextEncoder:
@@ -44,9 +43,8 @@ class TextEncoder:
         self._kept, self._eps, self._dtype = encoder, encoder.eps, first.weights[0].dtype
         self._layers = np.array([[address(x) for x in layer.weights] for layer in encoder.layers])
         self._final = np.array([0, 0] if encoder.norm is None else [address(x) for x in encoder.norm])
-        self._c, f = first.weights[6].shape
-        self._sizes = np.zeros(GELU + 1, dtype=np.int64)
-        self._sizes[[HEADS, F, PRE, GELU]] = first.heads, f, first.norm_order == "pre", first.activation == "gelu"
+        self._c, width = first.weights[6].shape
+        self._options = Options(first.heads, width, first.norm_order == "pre", first.activation == "gelu")
 
     def __call__(self, x: Array, visible: Array) -> Array | None:
         """From x (B, S, C) and visible (B, S) to memory (B, S, C); None if shape or dtype does not fit the weights."""
@@ -55,7 +53,7 @@ class TextEncoder:
         memory = empty(x.shape, x.dtype)
         rows = (-1, self._c)
         encode_texts(
-            self._layers, self._final, self._sizes, x.copy().reshape(rows), memory.reshape(rows),
+            self._layers, self._final, self._options, x.copy().reshape(rows), memory.reshape(rows),
             np.ascontiguousarray(visible), self._eps,
         )  # fmt: skip
         return memory
@@ -82,16 +80,16 @@ def attend_to_texts(qkv, visible, heads, mixed):
     width = c // heads
     scale, room = qkv.dtype.type(1 / math.sqrt(width)), np.empty((min(tokens, QUERIES), tokens), qkv.dtype)
     for b in range(texts):
-        of_text, found = qkv[b * tokens : (b + 1) * tokens], mixed[b * tokens : (b + 1) * tokens]
+        qkv_of_text, mixed_of_text = qkv[b * tokens : (b + 1) * tokens], mixed[b * tokens : (b + 1) * tokens]
         for i in range(0, c, width):
-            keys, values = of_text[:, c + i : c + i + width], of_text[:, 2 * c + i : 2 * c + i + width]
+            keys, values = qkv_of_text[:, c + i : c + i + width], qkv_of_text[:, 2 * c + i : 2 * c + i + width]
             for t in range(0, tokens, QUERIES):
-                queries = of_text[t : t + QUERIES, i : i + width]
+                queries = qkv_of_text[t : t + QUERIES, i : i + width]
                 scores = room[: queries.shape[0]]
                 product(queries, keys.T, 0, scores)
                 for j in range(scores.shape[0]):
                     softmax_of_visible(scores[j], visible[b], scale)
-                product(scores, values, 0, found[t : t + QUERIES, i : i + width])
+                product(scores, values, 0, mixed_of_text[t : t + QUERIES, i : i + width])
 
 
 @inlined
@@ -116,21 +114,23 @@ def norms(x, at, eps, y):
                 y[r, j] = x[r, j]
 
 
-@kernel("KkkYYBf", calls="encoder_of_texts")
-def encode_texts(layers, final, sizes, x, memory, visible, eps):
+@kernel(calls="encoder_of_texts")
+def encode_texts(
+    layers: WholeRows, final: Whole, options: Options, x: OutRows, memory: OutRows, visible: Mask, eps: float
+):  # fmt: skip
     """Write memory (B·S, C) from x (B·S, C), which is overwritten."""
     rows, c = x.shape
     qkv, mixed, f = np.empty((rows, 3 * c), x.dtype), np.empty((rows, c), x.dtype), np.empty((rows, c), x.dtype)
-    is_pre, nowhere = sizes[PRE] != 0, np.zeros(2, np.int64)
+    is_pre, no_norm = options.is_pre, np.zeros(2, np.int64)
     for at in layers:
-        norms(x, at[4:SUB_LAYER] if is_pre else nowhere, eps, memory)
+        norms(x, at[4:SUB_LAYER] if is_pre else no_norm, eps, memory)
         columns(memory, at, 0, 3 * c, qkv)
-        attend_to_texts(qkv, visible, sizes[HEADS], mixed)
+        attend_to_texts(qkv, visible, options.heads, mixed)
         f[:] = x.dtype.type(0)
         add_products(mixed, matrix(at[2], c, c, x), f)
         add_and_norm(x, f, at[3:], eps, not is_pre)
-        norms(x, at[SUB_LAYER + 4 :] if is_pre else nowhere, eps, memory)
+        norms(x, at[SUB_LAYER + 4 :] if is_pre else no_norm, eps, memory)
         f[:] = x.dtype.type(0)
-        feed_forward(memory, at[SUB_LAYER:], sizes, 0, sizes[F], f)
+        feed_forward(memory, at[SUB_LAYER:], options, 0, options.width, f)
         add_and_norm(x, f, at[SUB_LAYER + 3 :], eps, not is_pre)
     norms(x, final, eps, memory)

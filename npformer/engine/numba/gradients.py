@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from npformer.engine.numba.products import is_lined_up
+from npformer.engine.numba.products import fits_blas
 from npformer.typing import Array
 
 Into = Sequence[Array | None]
@@ -15,22 +15,22 @@ Into = Sequence[Array | None]
 def rooms(into: Into, dtype: np.dtype, *shapes: tuple[int, ...]) -> list[Array]:
     """For each parameter the array to which a kernel adds its gradient; an empty array if it is not wanted."""
     returned = len(shapes) - len(into)
-    found = []
+    arrays = []
     for i, shape in enumerate(shapes):
         place = None if i < returned else into[i - returned]
-        if place is not None and (is_lined_up(place) if place.ndim == 2 else place.flags.carray):
-            found.append(place)
+        if place is not None and (fits_blas(place) if place.ndim == 2 else place.flags.carray):
+            arrays.append(place)
         elif place is None and i >= returned:
-            found.append(np.empty((0,) * len(shape), dtype))
+            arrays.append(np.empty((0,) * len(shape), dtype))
         else:
-            found.append(np.zeros(shape, dtype))
-    return found
+            arrays.append(np.zeros(shape, dtype))
+    return arrays
 
 
-def settle_rooms(inputs: tuple[Array, ...], found: Sequence[Array], into: Into) -> tuple[Array, ...]:
+def settle_rooms(inputs: tuple[Array, ...], arrays: Sequence[Array], into: Into) -> tuple[Array, ...]:
     """Add what lies in temporary arrays to the gradients. Returns what a Pair's backward returns."""
-    returned = len(found) - len(into)
-    for place, room in zip(into, found[returned:], strict=True):
+    returned = len(arrays) - len(into)
+    for place, room in zip(into, arrays[returned:], strict=True):
         if place is not None and room is not place:
             place += room
-    return (*inputs, *found[:returned])
+    return (*inputs, *arrays[:returned])

@@ -15,14 +15,15 @@ import os
 import pickle
 import secrets
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
+from inspect import isfunction
 from pathlib import Path
 from typing import Any
 
 import llvmlite
 import numba
+import numpy as np
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
@@ -30,14 +31,16 @@ from npformer.engine.numba.kernel_folder import expect_own, place, say_once, usu
 
 MAGIC = b"npformer kernel 1\n"
 HEAD = len(MAGIC) + hashlib.sha256().digest_size
+PACKAGE = "npformer."
+HOW = str(Path(__file__).with_name("compiling.py"))  # it says how kernels are compiled
 NEWEST = 16  # files of one kernel that stay: of two precisions, from several checkouts and processors
 
 
 class KernelFiles:
-    """The stored files of one kernel. sources are the source files that it depends on."""
+    """The stored files of one kernel, which is compiled from this function."""
 
-    def __init__(self, name: str, sources: Sequence[Path]) -> None:
-        self._name, self._sources = name, sources
+    def __init__(self, name: str, function: Any) -> None:
+        self._name, self._function = name, function
 
     def load(self, signature: Any, target: Any) -> Any | None:
         """The stored code for this signature, or None."""
@@ -72,9 +75,35 @@ class KernelFiles:
     def _key(self, signature: Any, codegen: Any) -> bytes:
         """A digest of all that the code depends on."""
         versions = numba.__version__, llvmlite.__version__, sys.implementation.cache_tag
-        sources = [_digest_of(path) for path in self._sources]
-        everything = (self._name, str(signature), codegen.magic_tuple(), versions, sources)
+        everything = (self._name, str(signature), codegen.magic_tuple(), versions, made_of(self._function))
         return hashlib.sha256(repr(everything).encode()).digest()
+
+
+def made_of(function: Any) -> list[tuple[str, str]]:
+    """What the machine code of a function depends on: the files with code in it, each with the constants known there.
+
+    A constant of another file, as of ``functional``, counts by its value. The file in which a function is made for the
+    types of its arguments (Numba's ``overload``) counts as a whole.
+    """
+    functions: set[Any] = set()
+    _follow(function, functions)
+    files = {each.__code__.co_filename: each.__globals__ for each in functions} | {HOW: {}}
+    return sorted((_digest_of(Path(file)), _constants(names)) for file, names in files.items())
+
+
+def _follow(function: Any, seen: set[Any]) -> None:
+    """Add to seen the function, and those that are compiled together with it."""
+    seen.add(function)
+    for name in function.__code__.co_names:
+        value = function.__globals__.get(name)
+        value = getattr(value, "py_func", getattr(value, "_defn", value))
+        if isfunction(value) and value not in seen and value.__module__.startswith(PACKAGE):
+            _follow(value, seen)
+
+
+def _constants(names: dict[str, Any]) -> str:
+    """The numbers among a module's names, its own and those that it imports, and tuples of them."""
+    return repr(sorted(each for each in names.items() if isinstance(each[1], int | float | np.number | tuple)))
 
 
 @cache

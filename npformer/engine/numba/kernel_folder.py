@@ -48,15 +48,15 @@ def place() -> Place:
 
 def usual_folder() -> Path:
     """The usual folder: in $NUMBA_CACHE_DIR, or in the user's cache."""
-    given = os.environ.get(VARIABLE) or os.environ.get("XDG_CACHE_HOME")
-    return Path(given or os.path.expanduser("~/.cache")).absolute() / NAME
+    parent = os.environ.get(VARIABLE) or os.environ.get("XDG_CACHE_HOME")
+    return Path(parent or os.path.expanduser("~/.cache")).absolute() / NAME
 
 
-def expect_own(found: os.stat_result) -> None:
+def expect_own(status: os.stat_result) -> None:
     """Raise PermissionError unless a file or folder belongs to the user and nobody else may write to it."""
-    if hasattr(os, "getuid") and found.st_uid != os.getuid():
+    if hasattr(os, "getuid") and status.st_uid != os.getuid():
         raise PermissionError(0, "it is somebody else's")
-    if os.name == "posix" and found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if os.name == "posix" and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise PermissionError(0, "others can write to it")
 
 
@@ -65,10 +65,10 @@ def _make(folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode):
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(0, "it is no folder")
-    expect_own(found)
+    expect_own(status)
 
 
 def _passing_folder() -> Path | None:

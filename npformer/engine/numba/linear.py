@@ -8,9 +8,10 @@ import numpy as np
 
 from npformer.backend.numpy.gradients import expect_gradients
 from npformer.backend.workspace import empty
+from npformer.engine.numba.arguments import Matrix, OutMatrix, OutRows, OutVector, Rows, Vector
 from npformer.engine.numba.compiling import inlined, kernel
 from npformer.engine.numba.gradients import Into, rooms, settle_rooms
-from npformer.engine.numba.products import lined_up, product
+from npformer.engine.numba.products import for_blas, product
 from npformer.engine.numba.rows import as_rows, contiguous, contiguous_rows
 from npformer.functional.linear import LinearCache, expect_linear
 from npformer.typing import Array
@@ -28,7 +29,7 @@ def linear_forward(x: Array, weight: Array, bias: Array) -> tuple[Array, LinearC
     if y_rows.shape[0] <= FEW_TOKENS and weight.flags.c_contiguous:
         few_rows(contiguous_rows(x), weight, contiguous(bias), y_rows)
     else:
-        map_rows(lined_up(as_rows(x)), lined_up(weight), contiguous(bias), y_rows)
+        map_rows(for_blas(as_rows(x)), for_blas(weight), contiguous(bias), y_rows)
     return y, LinearCache(x, weight)
 
 
@@ -37,11 +38,11 @@ def linear_backward(dy: Array, cache: LinearCache, into: Into = ()) -> Any:
     shapes = weight.shape, weight.shape[1:]
     expect_gradients(dy, (*x.shape[:-1], weight.shape[1]), into, *shapes)
     dx = empty(x.shape, x.dtype)
-    dweight, dbias = found = rooms(into, x.dtype, *shapes)
+    dweight, dbias = gradients = rooms(into, x.dtype, *shapes)
     map_rows_backward(
-        contiguous_rows(dy), lined_up(as_rows(x)), lined_up(weight), as_rows(dx), dweight, dbias
+        contiguous_rows(dy), for_blas(as_rows(x)), for_blas(weight), as_rows(dx), dweight, dbias
     )  # fmt: skip
-    rest = settle_rooms((dx,), found, into)
+    rest = settle_rooms((dx,), gradients, into)
     return rest if len(rest) > 1 else dx
 
 
@@ -74,8 +75,8 @@ def affine(x, w, bias, y):
             add_product(x[r, i : i + AT_ONCE], w, i, y[r])
 
 
-@kernel("XXxY", calls="linear.forward")
-def few_rows(x, weight, bias, y):
+@kernel(calls="linear.forward")
+def few_rows(x: Rows, weight: Rows, bias: Vector, y: OutRows):
     """y = x weight + bias for a few tokens; it reads weight once, and wakes no other thread."""
     affine(x, weight, bias, y)
 
@@ -103,8 +104,8 @@ def fill_and_map(x, weight, bias, y):
     product(x, weight, 1, y)
 
 
-@kernel("mmxY", calls="linear.forward")
-def map_rows(x, weight, bias, y):
+@kernel(calls="linear.forward")
+def map_rows(x: Matrix, weight: Matrix, bias: Vector, y: OutRows):
     """y = x weight + bias."""
     fill_and_map(x, weight, bias, y)
 
@@ -123,8 +124,10 @@ def add_gradients(dy, x, dweight, dbias):
     add_columns(dy, dbias)
 
 
-@kernel("XmmYMy", calls="linear.backward")
-def map_rows_backward(dy, x, weight, dx, dweight, dbias):
+@kernel(calls="linear.backward")
+def map_rows_backward(
+    dy: Rows, x: Matrix, weight: Matrix, dx: OutRows, dweight: OutMatrix, dbias: OutVector
+):  # fmt: skip
     """Write dx, add to dweight and dbias."""
     product(dy, weight.T, 0, dx)
     add_gradients(dy, x, dweight, dbias)

@@ -101,10 +101,10 @@ class Progress:
         self._bar: Any = None
         self._alone = threading.Lock()
         kernels = "1 kernel" if total == 1 else f"{total} kernels"
-        said = f"npformer: compiling {kernels} for {dtype}, once ..."
+        message = f"npformer: compiling {kernels} for {dtype}, once ..."
         self._redraws = sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel.")
-        self._wipe = f"\r{' ' * len(said)}\r" if self._redraws and total == 1 else ""
-        print(said, end="" if self._wipe else "\n", file=sys.stderr, flush=True)
+        self._wipe = f"\r{' ' * len(message)}\r" if self._redraws and total == 1 else ""
+        print(message, end="" if self._wipe else "\n", file=sys.stderr, flush=True)
 
     def __enter__(self) -> Progress:
         if self._total > 1 and self._redraws:

@@ -59,7 +59,7 @@ def numbers(draw: Draw | None, like: Array) -> Numbers:
         return NOTHING_DROPPED
     threshold, scale = dropout_threshold(draw.rate)
     seed, site, step, micro = (number(word, _signed) for word in (draw.seed, draw.site, draw.step, draw.micro))
-    return Numbers(seed, site, step, micro, first_number(draw, like.size, like), threshold, scale)
+    return Numbers(seed, site, step, micro, int(first_number(draw, like.size, like)), threshold, scale)
 
 
 def _signed(of: Any) -> int:
@@ -69,16 +69,19 @@ def _signed(of: Any) -> int:
 
 
 @inlined
-def draw_lanes(out, seed, site, step, micro, start, size):
+def draw_lanes(out, drawn, first, size):
     """Write numbers start … start + size − 1 of a draw to out, from lane start % 16 on; returns that lane.
+
+    start is that of the array's number ``first``.
 
     out (uint64, read as uint16 lanes; little-endian) needs room for size + 30 lanes: whole blocks are written.
     """
+    start = drawn.start + first
     block = np.uint64(start // LANES)
     skipped = start % LANES
     for base in range(0, (skipped + size + LANES - 1) // LANES * WORDS, WORDS):
-        c0, c1, c2, c3 = block, np.uint64(step), np.uint64(micro), np.uint64(0)
-        k0, k1 = np.uint64(seed), np.uint64(site)
+        c0, c1, c2, c3 = block, np.uint64(drawn.step), np.uint64(drawn.micro), np.uint64(0)
+        k0, k1 = np.uint64(drawn.seed), np.uint64(drawn.site)
         for _ in range(ROUNDS):
             high_0, low_0 = _product(c0, M0)
             high_1, low_1 = _product(c2, M1)

@@ -6,6 +6,7 @@ from typing import Any
 
 from npformer.backend.numpy import positions
 from npformer.backend.numpy.gradients import expect_gradients
+from npformer.engine.numba.arguments import OutRows, Rows
 from npformer.engine.numba.compiling import kernel
 from npformer.engine.numba.rows import contiguous_rows
 from npformer.functional.positions import LearnedPositionsCache
@@ -25,8 +26,8 @@ def learned_positions_backward(dy: Array, cache: LearnedPositionsCache, into: An
     return dy
 
 
-@kernel("XY", calls="learned_positions.backward")
-def add_sequences(dy, table):
+@kernel(calls="learned_positions.backward")
+def add_sequences(dy: Rows, table: OutRows):
     """table (T, C) += Σ_b dy, the rows (B·T, C) of B sequences."""
     length, width = table.shape
     for n in range(dy.shape[0]):

@@ -72,18 +72,18 @@ def own_product(number: Any) -> Any:
 
 def provide(letter: str) -> Any:
     """Set the addresses of the products for this precision. Returns objects that must be kept alive."""
-    found = blas_product(letter) or own_product(PRECISIONS[letter])
-    alone = intel_product(letter) or found
-    for name, function in ((NAME, found), (NAME_ALONE, alone)):
+    shared = blas_product(letter) or own_product(PRECISIONS[letter])
+    alone = intel_product(letter) or shared
+    for name, function in ((NAME, shared), (NAME_ALONE, alone)):
         llvm.add_symbol(name.format(letter), _address(function))
-    return found, alone
+    return shared, alone
 
 
 def provide_thread_count() -> Any:
     """Let kernels ask how many threads NumPy's BLAS may use (0: unknown). Returns an object that must be kept alive."""
-    found = blas_thread_counter() or numba.cfunc(types.int32())(lambda: 0)
-    llvm.add_symbol(THREADS, _address(found))
-    return found
+    counter = blas_thread_counter() or numba.cfunc(types.int32())(lambda: 0)
+    llvm.add_symbol(THREADS, _address(counter))
+    return counter
 
 
 def _address(function: Any) -> int:
@@ -96,7 +96,7 @@ _kept = [provide_thread_count(), *(provide(letter) for letter in PRECISIONS)]
 
 
 def product(a, b, beta, c):
-    """c (m, n) = a (m, k) b (k, n) + beta·c, each ``lined_up``."""
+    """c (m, n) = a (m, k) b (k, n) + beta·c, each ``for_blas``."""
     raise NotImplementedError("product is called from compiled code only")
 
 
@@ -134,23 +134,33 @@ def _step(x, axis):
 
 
 @intrinsic
-def lent(typing_context: Any, x: Any) -> Any:
-    """x without reference counting: the caller holds its memory, so thousands of slices need not count references."""
+def borrow(typing_context: Any, x: Any) -> Any:
+    """x, an array or a NamedTuple, without reference counting: the caller holds the memory of all arrays.
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array = context.make_array(x)(context, builder, arguments[0])
+    So thousands of slices need not count references.
+    """
+
+    def borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+        if isinstance(kind, types.BaseTuple):
+            parts = (
+                borrowed(context, builder, part, builder.extract_value(value, i)) for i, part in enumerate(kind.types)
+            )
+            return context.make_tuple(builder, kind, list(parts))
+        if not isinstance(kind, types.Array):
+            return value
+        array = context.make_array(kind)(context, builder, value)
         array.meminfo = ir.Constant(array.meminfo.type, None)
         return array._getvalue()
 
-    return x(x), generate
+    return x(x), lambda context, builder, signature, arguments: borrowed(context, builder, x, arguments[0])
 
 
-def lined_up(x: Any) -> Any:
+def for_blas(x: Any) -> Any:
     """x (…, m, n) if each matrix is stored row by row or column by column, else a copy that is."""
-    return x if is_lined_up(x) else np.array(x, order="C")
+    return x if fits_blas(x) else np.array(x, order="C")
 
 
-def is_lined_up(x: Any) -> bool:
+def fits_blas(x: Any) -> bool:
     """Whether BLAS can read and write the matrices of x (…, m, n): one axis without gaps, the other without overlap."""
     flags = x.flags
     if not flags.aligned:

@@ -18,8 +18,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numba import types
 
 from npformer.backend.workspace import Pool, address
+from npformer.engine.numba.arguments import flat
 from npformer.typing import Array, HostArray
 
 ADDRESS_OF_NOTHING = 64  # of arrays without a number, which nobody reads
@@ -73,7 +75,7 @@ LOOKS = (
 
 
 def _refuse(self: Traced, *_: Any, **__: Any) -> Any:
-    raise NotRecordable("a number of an array is asked for, which has none yet")
+    raise NotRecordable("while a step is recorded its arrays have no numbers, and one is asked for")
 
 
 for _name in LOOKS:
@@ -123,20 +125,20 @@ class Tape:
     def call(self, kernel: Any, arguments: Sequence[Any]) -> None:
         """Record a call."""
         words: list[int] = []
-        for letter, argument in zip(kernel.signature, arguments, strict=True):
-            if letter in "if?":
-                self._add_number(letter, argument, words)
-            else:
+        for kind, argument in zip(flat(kernel.types(self.dtype)), flat(arguments), strict=True):
+            if isinstance(kind, types.Array):
                 self._add_array(argument, words)
+            else:
+                self._add_number(kind, argument, words)
         self.calls.append((kernel, words))
 
-    def _add_number(self, letter: str, x: Any, words: list[int]) -> None:
+    def _add_number(self, kind: Any, x: Any, words: list[int]) -> None:
         if isinstance(x, np.ndarray):
             if x.ndim != 0 or not isinstance(root_of(x), Staged):
                 raise NotRecordable("a kernel is given a number that was computed")
             self.live.append((len(self.calls), len(words), np.asarray(x)))
             words.append(0)
-        elif letter == "f":
+        elif kind == types.float64:
             words.append(struct.unpack("<q", struct.pack("<d", x))[0])
         else:
             words.append(int(x))

@@ -22,7 +22,7 @@ from npformer.engine.numba.recording import NotRecordable, Staged, Tape, Traced,
 from npformer.engine.staging import places
 from npformer.typing import HostArray
 
-#: Bytes that a thread's records may keep. A step that needs more is so long that Python's share of it is nothing.
+#: Bytes that a thread's records may keep. A step that needs more is so long that the time Python takes does not count.
 MOST_MEMORY = 1 << 28
 MOST_SHAPES = 64  # records of one thread: texts come in many lengths
 

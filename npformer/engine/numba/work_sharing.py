@@ -34,7 +34,7 @@ from npformer.engine.numba.compiling import inlined
 MOST_PARTS = 64
 #: Places in an array of int64, each with a cache line of its own, since another thread may be writing it.
 TICKET, DONE, PRESENT, LOST, WANTED, ASLEEP, SLOTS = 0, 8, 16, 24, 32, 40, 48
-PATIENCE = 10_000  # looks before a helper leaves, or is given up: some 0.4 ms
+MOST_LOOKS = 10_000  # looks before a helper leaves, or is given up: some 0.4 ms
 
 _HAS_PAUSE = platform.machine().lower() in ("x86_64", "amd64")
 
@@ -121,8 +121,8 @@ def pause(typing_context):
         if _HAS_PAUSE:
             kind = ir.FunctionType(ir.VoidType(), [])
             name = "llvm.x86.sse2.pause"
-            found = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-            builder.call(found, [])
+            function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+            builder.call(function, [])
         return context.get_dummy_value()
 
     return types.void(), generate
@@ -155,11 +155,11 @@ def take(shared, parts, from_back):
 
 
 @inlined
-def finish(shared, parts, patience):
+def finish(shared, parts, most_looks):
     """Wait until all parts of the open phase are done. False: a helper seems to be suspended with a part."""
     looks = 0
     while load(shared, DONE) < parts:
-        if looks == patience:
+        if looks == most_looks:
             store(shared, LOST, 1)
             return False
         looks += 1

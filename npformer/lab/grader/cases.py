@@ -42,7 +42,7 @@ class Case:
 def cases_of(exercise: Exercise) -> tuple[Case, ...]:
     """All cases of an exercise, with the same numbers at every call."""
     rng = np.random.default_rng(sum(map(ord, exercise.name)))
-    return tuple(_complete(exercise, rng, *given) for given in INPUTS[exercise.name](rng))
+    return tuple(_complete(exercise, rng, *inputs) for inputs in INPUTS[exercise.name](rng))
 
 
 def _complete(exercise: Exercise, rng: Rng, label: str, arguments: tuple[Any, ...], sizes: Mapping[str, float]) -> Case:

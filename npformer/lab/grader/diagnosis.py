@@ -43,11 +43,11 @@ class Explanation(NamedTuple):
 def explain(exercise: Exercise, gradient: str, outcomes: Sequence[Result]) -> Explanation:
     """Explain one wrong gradient; outcomes: all cases in which it was computed."""
     usable = [t for t in outcomes if gradient in t.gradients and not t.own_forward]
-    found = [t.gradients[gradient] for t in usable]
-    if not found:
+    compared = [t.gradients[gradient] for t in usable]
+    if not compared:
         return _unknown(exercise, gradient)
     for reader in (_kind, _typical, _shapes, _factor, _mutant, _pattern):
-        explanation = reader(exercise, gradient, usable, found)
+        explanation = reader(exercise, gradient, usable, compared)
         if explanation is not None:
             return explanation
     return _unknown(exercise, gradient)
@@ -58,10 +58,10 @@ def _unknown(exercise: Exercise, gradient: str) -> Explanation:
 
 
 def _kind(
-    exercise: Exercise, gradient: str, outcomes: Sequence[Result], found: Sequence[Compared]
+    exercise: Exercise, gradient: str, outcomes: Sequence[Result], compared: Sequence[Compared]
 ) -> Explanation | None:
     """float32 or NaN, if nothing else is wrong."""
-    problems = {c.problem for c in found if c.problem}
+    problems = {c.problem for c in compared if c.problem}
     if len(problems) != 1 or not problems <= {"precision", "not finite"}:
         return None
     (problem_,) = problems
@@ -69,13 +69,13 @@ def _kind(
 
 
 def _typical(
-    exercise: Exercise, gradient: str, outcomes: Sequence[Result], found: Sequence[Compared]
+    exercise: Exercise, gradient: str, outcomes: Sequence[Result], compared: Sequence[Compared]
 ) -> Explanation | None:
     problems = [problem(exercise, outcome.case) for outcome in outcomes]
     for mistake in mistakes_of(exercise):
         with np.errstate(all="ignore"):
             results = [mistake.wrong(p) for p in problems]
-        pairs = [(c, r[gradient]) for c, r in zip(found, results, strict=True) if gradient in r]
+        pairs = [(c, r[gradient]) for c, r in zip(compared, results, strict=True) if gradient in r]
         if any(c.problem for c, _ in pairs) and all(_agree(c.claimed, wrong) for c, wrong in pairs):
             return Explanation(mistake.cause, mistake.seen, mistake.hints, _covered(outcomes, results))
     return None
@@ -83,25 +83,25 @@ def _typical(
 
 def _covered(outcomes: Sequence[Result], results: Sequence[Mapping[str, Any]]) -> frozenset[str]:
     """The gradients that a mistake gives, with the learner's numbers on every case in which it gives them."""
-    given = frozenset().union(*results)
+    names = frozenset().union(*results)
     return frozenset(
         name
-        for name in given
+        for name in names
         if all(
-            name in outcome.gradients and _agree(outcome.gradients[name].claimed, found[name])
-            for outcome, found in zip(outcomes, results, strict=True)
-            if name in found
+            name in outcome.gradients and _agree(outcome.gradients[name].claimed, by_name[name])
+            for outcome, by_name in zip(outcomes, results, strict=True)
+            if name in by_name
         )
     )
 
 
 def _factor(
-    exercise: Exercise, gradient: str, outcomes: Sequence[Result], found: Sequence[Compared]
+    exercise: Exercise, gradient: str, outcomes: Sequence[Result], compared: Sequence[Compared]
 ) -> Explanation | None:
     """A constant factor, with the same value or the same letter in every case, including cases in which it is 1."""
     letters = {letter for outcome in outcomes for letter in outcome.case.sizes}
     names: set[str] | None = None
-    for outcome, c in zip(outcomes, found, strict=True):
+    for outcome, c in zip(outcomes, compared, strict=True):
         if c.problem not in ("", "precision", "numbers"):
             return None
         square = float(np.sum(c.truth * c.truth))
@@ -126,10 +126,10 @@ def _scaled(exercise: Exercise, gradient: str, names: set[str]) -> Explanation:
     if name == "−1":
         seen = f"{gradient} has the right numbers with the opposite sign."
     question = "Which factor is too many, or missing? Follow it through the forward, line by line."
-    said = {"−1": "A minus sign is too many, or missing.", "0": "It is lost on the way, or multiplied by 0."}.get(
+    hint = {"−1": "A minus sign is too many, or missing.", "0": "It is lost on the way, or multiplied by 0."}.get(
         name, f"The factor {name} should not be there."
     )
-    return Explanation(f"scaled by {name}", seen, (question, said, for_gradient(exercise, gradient)[2]))
+    return Explanation(f"scaled by {name}", seen, (question, hint, for_gradient(exercise, gradient)[2]))
 
 
 def _factors(sizes: Mapping[str, float]) -> Iterator[tuple[str, float]]:
@@ -140,34 +140,34 @@ def _factors(sizes: Mapping[str, float]) -> Iterator[tuple[str, float]]:
 
 
 def _shapes(
-    exercise: Exercise, gradient: str, outcomes: Sequence[Result], found: Sequence[Compared]
+    exercise: Exercise, gradient: str, outcomes: Sequence[Result], compared: Sequence[Compared]
 ) -> Explanation | None:
     """The cause that a wrong shape reveals."""
-    wrong = [c for c in found if c.problem == "shape"]
+    wrong = [c for c in compared if c.problem == "shape"]
     if not wrong:
         return None
     c = wrong[0]
     came, right = c.claimed, c.truth
     hints = for_gradient(exercise, gradient)
     question = f"{gradient} must have the shape of {gradient[1:]}. Which axes does yours have, in letters?"
-    said = f"{gradient} has the shape {came.shape}, expected {right.shape}."
+    hint = f"{gradient} has the shape {came.shape}, expected {right.shape}."
     cause = "wrong shape"
     if came.ndim == 2 and right.ndim == 2 and _agree(came.T, right):
-        cause, said = "transposed", f"{gradient} is right but transposed."
+        cause, hint = "transposed", f"{gradient} is right but transposed."
     elif came.size == right.size and _agree(came.reshape(right.shape), right):
-        cause, said = (
+        cause, hint = (
             "right numbers in another shape",
             f"The numbers of {gradient} are right; only a reshape is missing.",
         )
     elif came.ndim > right.ndim and _agree(came.sum(axis=tuple(range(came.ndim - right.ndim))), right):
-        cause, said = "axes not summed", f"{gradient} still has axes that {gradient[1:]} does not have: sum over them."
+        cause, hint = "axes not summed", f"{gradient} still has axes that {gradient[1:]} does not have: sum over them."
     elif came.ndim < right.ndim:
-        cause, said = "summed too far", f"{gradient} has lost an axis: one sum too many, or over too many axes."
-    return Explanation(cause, "", (question, said, hints[2]))
+        cause, hint = "summed too far", f"{gradient} has lost an axis: one sum too many, or over too many axes."
+    return Explanation(cause, "", (question, hint, hints[2]))
 
 
 def _mutant(
-    exercise: Exercise, gradient: str, outcomes: Sequence[Result], found: Sequence[Compared]
+    exercise: Exercise, gradient: str, outcomes: Sequence[Result], compared: Sequence[Compared]
 ) -> Explanation | None:
     """A single mistake in the reference backward that gives these numbers, preferably for all gradients at once."""
     best: Explanation | None = None
@@ -180,7 +180,7 @@ def _mutant(
                 ]
         except Exception:
             continue  # a mutant that does not run explains nothing
-        if not all(_agree(c.claimed, r.get(gradient)) for c, r in zip(found, results, strict=True)):
+        if not all(_agree(c.claimed, r.get(gradient)) for c, r in zip(compared, results, strict=True)):
             continue
         explained = Explanation(mutant.operator, "", for_mutant(mutant, gradient), _covered(outcomes, results))
         if all(outcome.gradients.keys() <= explained.covers for outcome in outcomes):
@@ -190,12 +190,12 @@ def _mutant(
 
 
 def _pattern(
-    exercise: Exercise, gradient: str, outcomes: Sequence[Result], found: Sequence[Compared]
+    exercise: Exercise, gradient: str, outcomes: Sequence[Result], compared: Sequence[Compared]
 ) -> Explanation | None:
     """The pattern that npformer.check finds in the numbers, if it is the same in every wrong case."""
     read = [
         by_pattern(c.claimed, c.truth, _clues(exercise, outcome))
-        for outcome, c in zip(outcomes, found, strict=True)
+        for outcome, c in zip(outcomes, compared, strict=True)
         if c.problem in ("numbers", "not finite") and c.truth.size > 1
     ]
     if not read or len({diagnosis.cause for diagnosis in read}) > 1 or read[0].cause == "unknown":
@@ -206,9 +206,9 @@ def _pattern(
 
 
 def _clues(exercise: Exercise, outcome: Result) -> Clues:
-    given = dict(zip(exercise.arguments, outcome.case.arguments, strict=True))
-    tokens = given.get("tokens")
-    return Clues(outcome.case.sizes, tokens=tokens, num_heads=given.get("num_heads"))
+    arguments = dict(zip(exercise.arguments, outcome.case.arguments, strict=True))
+    tokens = arguments.get("tokens")
+    return Clues(outcome.case.sizes, tokens=tokens, num_heads=arguments.get("num_heads"))
 
 
 def _agree(x: Any, y: Any) -> bool:

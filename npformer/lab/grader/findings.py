@@ -54,8 +54,8 @@ def forward_findings(exercise: Exercise, source: Source, outcomes: Sequence[Resu
         worst = next((t for t in bad if t.other_forward), bad[0])
         output, compared = max(worst.outputs.items(), key=lambda item: SEVERITY.index(item[1].problem))
         imprecise = compared.problem == "precision"
-        said = f"{output} {_imprecise(compared)}" if imprecise else f"does not compute the exercise's {output}"
-        return [Finding(name, False, said + _where(bad, outcomes), _numbers(output, worst, compared), _lacks(compared))]
+        text = f"{output} {_imprecise(compared)}" if imprecise else f"does not compute the exercise's {output}"
+        return [Finding(name, False, text + _where(bad, outcomes), _numbers(output, worst, compared), _lacks(compared))]
     done = [t for t in outcomes if t.outputs]
     return [Finding(name, True, f"computes what it should, on {counted(len(done), 'input')}")] if done else []
 
@@ -68,7 +68,7 @@ def backward_findings(exercise: Exercise, source: Source, outcomes: Sequence[Res
         return [Finding("backward", False, f"{exercise.name}_backward is still empty: fill it in")]
     order = order_of(exercise, tried)
     if order.held:
-        findings.append(Finding("order", False, order.said(exercise)))
+        findings.append(Finding("order", False, order.text(exercise)))
     complaints = [t for t in tried if t.complaint]
     if complaints and not order.held:
         findings.append(Finding("backward", False, complaints[0].complaint + _where(complaints, tried)))
@@ -85,9 +85,9 @@ def _gradient(name: str, outcomes: Sequence[Result]) -> list[Finding]:
     if not outcomes:
         return []
     bad = [t for t in outcomes if t.gradients[name].problem]
-    own = any(t.own_forward for t in outcomes)
+    is_of_own = any(t.own_forward for t in outcomes)
     if not bad:
-        of = "is the derivative of your own forward" if own else "is right"
+        of = "is the derivative of your own forward" if is_of_own else "is right"
         return [Finding(name, True, of)]
     worst = max(bad, key=lambda t: SEVERITY.index(t.gradients[name].problem))  # the first case with the worst error
     compared = worst.gradients[name]
@@ -120,22 +120,22 @@ def _imprecise(compared: Compared) -> str:
 
 def conduct_findings(exercise: Exercise, outcomes: Sequence[Result]) -> list[Finding]:
     """Whether the pair is pure: changes no input, gives the same answer twice, derives instead of measuring."""
-    found = []
+    findings = []
     changed = sorted({name for t in outcomes for name in t.changed})
     if changed:
         text = f"writes into its inputs: {', '.join(changed)}; other code still needs them, so work on a new array"
-        found.append(Finding("inputs", False, text))
+        findings.append(Finding("inputs", False, text))
     elif any(t.outputs for t in outcomes):
-        found.append(Finding("inputs", True, "are unchanged"))
+        findings.append(Finding("inputs", True, "are unchanged"))
     ran = [t for t in outcomes if t.gradients]
     if any(not t.stable for t in ran):
         text = "a second backward with the same cache gives other numbers: the first one writes into the cache"
-        found.append(Finding("cache", False, text))
+        findings.append(Finding("cache", False, text))
     signs = [sign for sign in SIGNS if any(sign in t.measuring for t in ran)]
     if signs:
         text = f"{SIGNS[signs[0]].format(exercise.name)}: a gradient is to be derived here, not measured"
-        found.append(Finding("backward", False, text))
-    return found
+        findings.append(Finding("backward", False, text))
+    return findings
 
 
 def _failure(
@@ -152,9 +152,9 @@ def _failure(
 
 def _shapes(exercise: Exercise, outcome: Result) -> list[str]:
     """The shapes of the inputs and of the upstream gradients."""
-    given = list(zip(exercise.arguments, outcome.case.arguments, strict=True))
-    given += list(named(exercise.upstream, outcome.case.upstream).items())
-    return [f"{name} {x.shape}" for name, x in given if isinstance(x, np.ndarray)]
+    named_arrays = list(zip(exercise.arguments, outcome.case.arguments, strict=True))
+    named_arrays += list(named(exercise.upstream, outcome.case.upstream).items())
+    return [f"{name} {x.shape}" for name, x in named_arrays if isinstance(x, np.ndarray)]
 
 
 def _where(bad: Sequence[Result], outcomes: Sequence[Result] | None) -> str:
@@ -207,7 +207,7 @@ class Order(NamedTuple):
     held: dict[str, str]  # place -> the gradient that stands there, for those in each other's places
     right: tuple[str, ...]  # the gradients in their own places
 
-    def said(self, exercise: Exercise) -> str:
+    def text(self, exercise: Exercise) -> str:
         """The finding in words."""
         came = [self.held.get(place, place) for place in exercise.gradients if place in {*self.held, *self.right}]
         wanted = ", ".join(exercise.gradients)
@@ -225,10 +225,10 @@ def order_of(exercise: Exercise, outcomes: Sequence[Result]) -> Order:
     held = {place: set.intersection(*(each[place] for each in fits)) for place in exercise.gradients}
     right = tuple(place for place in held if place in held[place])
     left = held.keys() - set(right)
-    found = {place: min(held[place] & left) for place in exercise.gradients if place in left and held[place] & left}
-    while found.keys() != set(found.values()):  # a gradient stands in two places, or where nothing was lost
-        found = {place: name for place, name in found.items() if place in found.values() and name in found}
-    return Order(found, right)
+    places = {place: min(held[place] & left) for place in exercise.gradients if place in left and held[place] & left}
+    while places.keys() != set(places.values()):  # a gradient stands in two places, or where nothing was lost
+        places = {place: name for place, name in places.items() if place in places.values() and name in places}
+    return Order(places, right)
 
 
 def _fits(exercise: Exercise, outcome: Result) -> dict[str, set[str]]:

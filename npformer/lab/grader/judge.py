@@ -65,12 +65,12 @@ class Result:
 
     @property
     def forward_ok(self) -> bool:
-        return bool(self.outputs) and not any(found.problem for found in self.outputs.values())
+        return bool(self.outputs) and not any(compared.problem for compared in self.outputs.values())
 
     @property
     def other_forward(self) -> bool:
         """Whether the forward differs from the exercise's by more than precision."""
-        return any(found.problem not in ("", "precision") for found in self.outputs.values())
+        return any(compared.problem not in ("", "precision") for compared in self.outputs.values())
 
     @property
     def blank(self) -> bool:
@@ -80,19 +80,19 @@ class Result:
 
 def outcomes_of(exercise: Exercise, cases: Sequence[Case], run: Run) -> list[Result]:
     """The outcomes from a run's events, case by case; cases that were not reached are left out."""
-    found: dict[int, Result] = {}
+    by_index: dict[int, Result] = {}
     for event in run.events:
         index = event["case"]
         if index is None:
             continue
-        outcome = found.setdefault(index, Result(cases[index]))
+        outcome = by_index.setdefault(index, Result(cases[index]))
         if event["event"] == "failed":
             outcome.failure = event
         elif event["event"] == "forward":
             _forward(exercise, outcome, event)
         elif event["event"] == "backward":
             _backward(exercise, outcome, event)
-    return [found[index] for index in sorted(found)]
+    return [by_index[index] for index in sorted(by_index)]
 
 
 def _forward(exercise: Exercise, outcome: Result, event: dict[str, Any]) -> None:
@@ -161,8 +161,8 @@ def against_own_forward(outcome: Result, slopes: HostArrays) -> None:
     most = largest(slopes.values())
     outcome.own_forward = True
     outcome.gradients = {
-        name: compare(found.claimed, slopes[name], most, MEASURED_TOLERANCE)
-        for name, found in outcome.gradients.items()
+        name: compare(compared.claimed, slopes[name], most, MEASURED_TOLERANCE)
+        for name, compared in outcome.gradients.items()
     }
 
 

@@ -164,16 +164,16 @@ class Begun(NamedTuple):
 
 def begun(folder: Path) -> dict[str, Begun]:
     """Exercise -> its file in the folder, one with a backward before an empty one; without files that do not parse."""
-    found: dict[str, Begun] = {}
+    files: dict[str, Begun] = {}
     for source in _sources(folder):
         if any(name.partition(".")[0] == "npformer" for name, _ in imported(source.tree)):
             continue  # no solution may import it: this is a pair of the reader's own, for npf.gradcheck
         for exercise in EXERCISES:
             if source.names.issuperset(exercise.functions):
                 here = Begun(source.path, _is_empty(source, f"{exercise.name}_backward"))
-                if exercise.name not in found or (found[exercise.name].is_empty and not here.is_empty):
-                    found[exercise.name] = here
-    return found
+                if exercise.name not in files or (files[exercise.name].is_empty and not here.is_empty):
+                    files[exercise.name] = here
+    return files
 
 
 def _sources(folder: Path) -> Iterator[Source]:

@@ -56,15 +56,15 @@ def verdict(grade: Grade) -> str:
     if grade.status == NOT_BEGUN:
         return f"{name}: not begun; the backward is still empty."
     wrong = {finding.name: finding.lacks for finding in grade.findings if not finding.ok}
-    said = [PHRASES[found].replace("is not right", lacks) for found, lacks in wrong.items() if found in PHRASES]
-    gradients = {found: lacks for found, lacks in wrong.items() if found not in PHRASES}
+    phrases = [PHRASES[name].replace("is not right", lacks) for name, lacks in wrong.items() if name in PHRASES]
+    gradients = {name: lacks for name, lacks in wrong.items() if name not in PHRASES}
     listed = [
         _list([n for n in gradients if gradients[n] == lacks], lacks) for lacks in dict.fromkeys(gradients.values())
     ]
-    line = f"{name}: not yet; {', '.join([*said, *listed])}."
+    line = f"{name}: not yet; {', '.join([*phrases, *listed])}."
     if len(line) <= columns():
         return line
-    return f"{name}: not yet; {', '.join([*said, f'{len(gradients)} gradients are not right'])}."
+    return f"{name}: not yet; {', '.join([*phrases, f'{len(gradients)} gradients are not right'])}."
 
 
 def to_dict(grade: Grade, level: int) -> dict[str, Any]:
@@ -110,12 +110,12 @@ def _clipped(line: str) -> str:
 
 def _folded(grade: Grade, ok: bool) -> list[Finding]:
     """The findings that hold or do not; of many gradients, only one of each fault is shown with its numbers."""
-    found = [finding for finding in grade.findings if finding.ok == ok]
-    gradients = [finding for finding in found if finding.name not in PHRASES]
+    findings = [finding for finding in grade.findings if finding.ok == ok]
+    gradients = [finding for finding in findings if finding.name not in PHRASES]
     if len(gradients) <= FEW:
-        return found
+        return findings
     shown = {*PHRASES, *(fault.gradients[-1] for fault in grade.faults if fault.gradients)}
-    apart = [finding for finding in found if finding.name in shown]
+    apart = [finding for finding in findings if finding.name in shown]
     listed = ", ".join(finding.name for finding in gradients if finding.name not in shown)
     text = f"{'right' if ok else 'also wrong'}: {listed}"
     return [*apart, Finding("gradients", ok, text)]

@@ -91,13 +91,13 @@ def run(
 
 def _leaves(exercise: Exercise, case: Case) -> list[tuple[str, list[Any], list[int]]]:
     """(name of the gradient, path in the arguments, shape) of every array to be differentiated."""
-    found = []
+    leaves = []
     for name in exercise.wrt:
         index = exercise.arguments.index(name)
         for path, array in paths(case.arguments[index], (index,)):
             dotted = ".".join(["d" + name, *path[1:]])
-            found.append((dotted, list(path), list(array.shape)))
-    return found
+            leaves.append((dotted, list(path), list(array.shape)))
+    return leaves
 
 
 def _environment() -> dict[str, str]:

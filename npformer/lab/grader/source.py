@@ -136,8 +136,8 @@ def _seen(source: Source) -> str:
         near = difflib.get_close_matches(name, sorted(_all_functions()), n=1, cutoff=0.75)
         if near:
             return f"got `{name}`; did you mean `{near[0]}`?"
-    found = ", ".join(sorted(source.names)[:6]) or "no function at all"
-    return f"such as softmax_forward and softmax_backward, got {found}; `npformer grade --list` names the exercises"
+    names = ", ".join(sorted(source.names)[:6]) or "no function at all"
+    return f"such as softmax_forward and softmax_backward, got {names}; `npformer grade --list` names the exercises"
 
 
 def refuse_answers(source: Source) -> None:

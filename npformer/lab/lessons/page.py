@@ -30,8 +30,8 @@ def _item(step: Step) -> str:
     return _filled(f"`{step.command}`. {text}" if step.command else text, "- ")
 
 
-def _link(found: re.Match[str]) -> str:
-    name = found[1]
+def _link(match: re.Match[str]) -> str:
+    name = match[1]
     return f"[{name}]({name.removeprefix('docs/') if name.startswith('docs/') else '../' + name})"
 
 

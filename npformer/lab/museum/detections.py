@@ -35,10 +35,10 @@ class Prepared(NamedTuple):
     def concerned(self, bug: Bug) -> list[tuple[Check, list[int]]]:
         """The checks that run a target of the bug, each with those of its parts that do."""
         changed = bug.targets
-        found = [
+        pairs = [
             (check, [i for i, ran in enumerate(self.reached[check.name]) if ran & changed]) for check in self.checks
         ]
-        return [(check, parts) for check, parts in found if parts]
+        return [(check, parts) for check, parts in pairs if parts]
 
 
 def prepare(checks: Iterable[Check], bugs: Iterable[Bug]) -> Prepared:
@@ -105,11 +105,11 @@ def examine(bug: Bug) -> Detections:
     chosen = prepared().concerned(bug)
     with patched(bug.edits) as backend:
         program = Program(backend)
-        found = {
+        by_check = {
             check.name: check(program, parts)
             for check, parts in watched(chosen, f"checks with {bug.id}", name=lambda chosen: chosen[0].name)
         }
-    problems = {name: lines[0] for name, lines in found.items() if lines}
+    problems = {name: lines[0] for name, lines in by_check.items() if lines}
     return Detections(bug, len(chosen), problems, diagnosis_of(bug, problems))
 
 
@@ -135,8 +135,8 @@ def prepared() -> Prepared:
 
 def only_detectors(table: Sequence[Detections]) -> dict[str, list[str]]:
     """Name of each check -> ids of the bugs that no other check detects, which would survive without it."""
-    found: dict[str, list[str]] = {}
+    by_detector: dict[str, list[str]] = {}
     for detections in table:
         if len(detections.problems) == 1:
-            found.setdefault(next(iter(detections.problems)), []).append(detections.bug.id)
-    return found
+            by_detector.setdefault(next(iter(detections.problems)), []).append(detections.bug.id)
+    return by_detector

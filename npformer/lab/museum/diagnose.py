@@ -30,9 +30,9 @@ def diagnosis_of(bug: Bug, problems: dict[str, str]) -> str:
     if kinds and right_forward and not kinds[0].startswith(_LARGE):
         for case in catalogue():
             if case.group != "model" and case.name.partition(":")[0] == kinds[0]:
-                found = _diagnosis(bug, case)
-                if found:
-                    return found
+                diagnosis = _diagnosis(bug, case)
+                if diagnosis:
+                    return diagnosis
     return problems[first]
 
 

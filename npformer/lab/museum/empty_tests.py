@@ -34,12 +34,12 @@ def _normal(*shape: int) -> HostArray:
 
 def _slope(f: Callable[[HostArray], HostArray], x: HostArray, upstream: HostArray) -> HostArray:
     """Central differences of Σ upstream·f(x), element by element."""
-    found = np.zeros_like(x)
+    slope = np.zeros_like(x)
     for index in np.ndindex(x.shape):
         step = np.zeros_like(x)
         step[index] = 1e-5
-        found[index] = np.sum(upstream * (f(x + step) - f(x - step))) / 2e-5
-    return found
+        slope[index] = np.sum(upstream * (f(x + step) - f(x - step))) / 2e-5
+    return slope
 
 
 def _said(check: Callable[[], Report]) -> str:
@@ -92,14 +92,14 @@ def _only_prints() -> bool:
 
 def _with_itself() -> bool:
     (dx,) = F.softmax_backward(ODD, F.softmax_forward(ROWS)[1])
-    each = [F.softmax_backward(dy, F.softmax_forward(x)[1])[0] for x, dy in zip(ROWS, ODD, strict=True)]
-    return bool(np.allclose(dx, np.stack(each), rtol=1e-6, atol=1e-8))
+    dx_rows = [F.softmax_backward(dy, F.softmax_forward(x)[1])[0] for x, dy in zip(ROWS, ODD, strict=True)]
+    return bool(np.allclose(dx, np.stack(dx_rows), rtol=1e-6, atol=1e-8))
 
 
 def _shapes_only() -> bool:
     inputs = _normal(3, 5), _normal(5), _normal(5)
-    found = F.layer_norm_backward(_normal(3, 5), F.layer_norm_forward(*inputs)[1])
-    return [g.shape for g in found] == [x.shape for x in inputs]
+    gradients = F.layer_norm_backward(_normal(3, 5), F.layer_norm_forward(*inputs)[1])
+    return [g.shape for g in gradients] == [x.shape for x in inputs]
 
 
 def _off_by(q: HostArray) -> float:

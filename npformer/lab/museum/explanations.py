@@ -22,12 +22,12 @@ def explanations(op: str) -> list[Mutant]:
     """The backward of a named operation with each bug that changes it or a backward that it calls."""
     backward = getattr(functional, f"{op}_backward")
     within = {backward.__name__, *backward.__code__.co_names}
-    found = []
+    mutants = []
     for bug in BUGS:
         if {target.rpartition(":")[2] for target in bug.targets} <= within and _is_of_functional(bug):
             with suppress(PatchError):  # the operation has changed, so its bugs explain nothing
-                found.append(_explanation(bug, backward))
-    return found
+                mutants.append(_explanation(bug, backward))
+    return mutants
 
 
 def _is_of_functional(bug: Bug) -> bool:
@@ -39,8 +39,8 @@ def _is_of_functional(bug: Bug) -> bool:
 
 def _explanation(bug: Bug, backward: Callable[..., Any]) -> Mutant:
     changed = {function.__name__: function for function in changed_functions(bug.edits)}
-    own = changed.pop(getattr(backward, "__name__", ""), None)
-    build = rebuilt(own or backward, changed) if changed else own
+    edited = changed.pop(getattr(backward, "__name__", ""), None)
+    build = rebuilt(edited or backward, changed) if changed else edited
     assert build is not None
     right, wrong = (formula.splitlines()[0] for formula in (bug.right, bug.wrong))
     line = inspect.unwrap(backward).__code__.co_firstlineno

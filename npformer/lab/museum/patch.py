@@ -85,16 +85,16 @@ def function_at(target: str) -> FunctionType:
     """The function that "module:name" or "module:Class.method" names. Raises PatchError if there is none."""
     module_name, _, path = target.partition(":")
     try:
-        found: Any = importlib.import_module(module_name)
+        thing: Any = importlib.import_module(module_name)
         for name in path.split("."):
-            found = vars(found)[name]  # not getattr, which would look a method up and bind it
+            thing = vars(thing)[name]  # not getattr, which would look a method up and bind it
     except (ImportError, KeyError) as error:
         raise PatchError(f"{target}: expected the name of a function, found none ({error}); was it renamed?") from error
-    if isinstance(found, property):
-        found = found.fget
-    if not isinstance(found, FunctionType):
-        raise PatchError(f"{target}: expected a function, got {type(found).__name__}; choose one inside it")
-    return found
+    if isinstance(thing, property):
+        thing = thing.fget
+    if not isinstance(thing, FunctionType):
+        raise PatchError(f"{target}: expected a function, got {type(thing).__name__}; choose one inside it")
+    return thing
 
 
 def edited_sources(edits: Iterable[Edit]) -> dict[str, tuple[str, str]]:

@@ -54,12 +54,12 @@ def stored(bug: Bug) -> Exhibit | None:
 
 def with_bug(lines: Mapping[str, Line], bug: Bug) -> dict[str, Line]:
     """The lines, with those of a bug: kept if they are of the bug as it is now, else made anew."""
-    found = dict(lines)
-    if bug.run is not None and _run(bug.run) not in found:
-        found[_run(bug.run)] = {"run": _run(bug.run)} | _line(right_course(bug.run))
-    if bug.id not in found or found[bug.id]["of"] != digest(bug):
-        found[bug.id] = _made_line(bug)
-    return found
+    known = dict(lines)
+    if bug.run is not None and _run(bug.run) not in known:
+        known[_run(bug.run)] = {"run": _run(bug.run)} | _line(right_course(bug.run))
+    if bug.id not in known or known[bug.id]["of"] != digest(bug):
+        known[bug.id] = _made_line(bug)
+    return known
 
 
 def as_text(lines: Mapping[str, Line], bugs: Iterable[Bug]) -> str:
@@ -90,9 +90,9 @@ def rounded(loss: float) -> float | None:
 
 
 def _made_line(bug: Bug) -> dict[str, Any]:
-    found = examine(bug)
-    line = {"bug": bug.id, "of": digest(bug), "tried": found.tried, "problems": found.problems}
-    line |= {"diagnosis": found.diagnosis}
+    detections = examine(bug)
+    line = {"bug": bug.id, "of": digest(bug), "tried": detections.tried, "problems": detections.problems}
+    line |= {"diagnosis": detections.diagnosis}
     return line if bug.run is None else line | _line(wrong_course(bug))
 
 

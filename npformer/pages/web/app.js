@@ -1,7 +1,7 @@
 // What is shown, and how it changes: the step, the line, the number, the bug.
 
 import { lineDifference, showBug } from "./bugs.js";
-import { byId } from "./dom.js";
+import { byId, setClasses } from "./dom.js";
 import { showEntry } from "./entry.js";
 import { markGraph } from "./graph.js";
 import { lightCards, showMiddle } from "./middle.js";
@@ -10,6 +10,10 @@ import { runOf } from "./moments.js";
 import { lightLine, showSource } from "./source.js";
 import { markTimeline } from "./timeline.js";
 import { markTree } from "./tree.js";
+
+const NOWHERE = { call: null, way: null };
+const BACKWARD = ["gradients", "upstream", "added", "parameter"];
+const STEP_TIME = 1100; // milliseconds, while the page plays
 
 export class App {
   constructor(model) {
@@ -23,27 +27,34 @@ export class App {
     this.revealed = new Set();
     this.right = this.tried = 0;
     this.timer = null;
-    model.goesTo = goesTo(model);
   }
 
   sources() {
-    return this.isFirstPlace() ? { ...this.model.trace.sources, ...this.bug.sources } : this.model.trace.sources;
+    const { sources } = this.model.trace;
+    return this.isFirstPlace() ? { ...sources, ...this.bug.sources } : sources;
   }
 
+  // The call and the way in which numbers differ first with the bug.
+  get first() {
+    return this.bug ? this.bug.first : NOWHERE;
+  }
+
+  // Whether the step shows the lines that the bug changed.
   isFirstPlace() {
-    return Boolean(this.bug) && this.bug.lines.length > 0 && this.bug.first.call === this.step.call.id && this.bug.first.way === this.step.way;
+    const { call, way } = this.step;
+    return this.first.call === call.id && this.first.way === way && this.bug.lines.length > 0;
   }
 
   // How much a call's results differ with the bug, from 0 to 1: by powers of ten, from 1e-6 to 1.
   sizeOf(call, way) {
-    const size = this.bug ? (this.bug.sizes[call] || {})[way] : 0;
+    const size = this.bug?.sizes[call]?.[way];
     if (size === null) return 1;
     return size ? Math.min(1, Math.max(0.15, 1 + Math.log10(size) / 6)) : 0;
   }
 
   differenceOf(place) {
     if (!this.bug || place.what === "line") return null;
-    const found = ((this.bug.calls[place.call] || {})[place.what] || {})[place.name];
+    const found = this.bug.calls[place.call]?.[place.what]?.[place.name];
     return found ? this.model.arrays.get(found) : null;
   }
 
@@ -56,21 +67,22 @@ export class App {
     this.step = this.model.steps[number];
     byId("middle").scrollTop = byId("code").scrollTop = 0;
     this.redraw(null);
-    const top = byId("middle").getBoundingClientRect().top;
+    const { top } = byId("middle").getBoundingClientRect();
     if (top < 0) window.scrollBy(0, top - 8); // a narrow page scrolls as a whole
     clearTimeout(this.address);
     this.address = setTimeout(() => setAddress(number + 1), 250);
   }
 
+  // Go to a call; to its forward, if it has no backward.
+  goCall(id, way) {
+    const step = stepOf(this.model, id, way) || stepOf(this.model, id, "forward");
+    this.go(step.number);
+  }
+
   redraw(entry) {
-    const { call, way } = this.step;
-    const names = way === "backward" ? call.gradients.map((each) => each.name) : call.outputs.map((each) => each.name);
-    this.run = call[way].function ? runOf(this.model, call[way], names) : { moments: [] };
-    this.rightRun = this.run;
-    if (this.isFirstPlace()) this.run = runOf(this.model, { function: this.bug.function, lines: this.bug.lines }, names);
+    this.readRun();
     this.moment = this.run.moments.length - 1;
-    this.pinned = entry;
-    document.documentElement.classList.toggle("haspin", Boolean(entry));
+    this.setPinned(entry);
     showMiddle(this);
     showSource(this);
     showBug(this);
@@ -79,8 +91,26 @@ export class App {
     markTree(this);
     markGraph(this);
     byId("previous").disabled = this.step.number === 0;
-    byId("next").disabled = this.step.number === this.model.steps.length - 1;
+    byId("next").disabled = this.isAtEnd();
     if (entry) this.cellOf(entry)?.classList.add("pinned");
+  }
+
+  // The lines of this step, at the bug's first place with it; rightRun without it.
+  readRun() {
+    const { call, way } = this.step;
+    const results = way === "backward" ? call.gradients : call.outputs;
+    const run = (event) => runOf(this.model, event, results.map((each) => each.name));
+    this.rightRun = call[way].function ? run(call[way]) : { moments: [] };
+    this.run = this.isFirstPlace() ? run(this.bug) : this.rightRun;
+  }
+
+  setPinned(entry) {
+    this.pinned = entry;
+    document.documentElement.classList.toggle("haspin", Boolean(entry));
+  }
+
+  isAtEnd() {
+    return this.step.number === this.model.steps.length - 1;
   }
 
   goMoment(number) {
@@ -96,9 +126,11 @@ export class App {
     this.go(stepFor(this.model, place).number);
     clearTimeout(this.address); // without a step in its address the page opens here again
     const cell = this.cellOf(place);
-    const line = cell ? this.run.moments.findIndex((moment) => moment.values.some(([, array]) => array.name === cell.entry.array.name)) : -1;
+    if (!cell) return;
+    const isMade = ([, array]) => array.name === cell.entry.array.name;
+    const line = this.run.moments.findIndex((moment) => moment.values.some(isMade));
     if (line >= 0) this.goMoment(line);
-    if (cell) this.pin(cell, true);
+    this.pin(cell, true);
   }
 
   // Go to the step that made a number, and keep that number in sight.
@@ -110,14 +142,14 @@ export class App {
   }
 
   cellOf(place) {
-    const cell = [...byId("arrays").querySelectorAll("td")].find((each) => each.entry && isSame(each.entry, place));
-    return cell || this.pictureOf(place);
+    const isIt = ({ entry }) => entry && isOfArray(entry, place) && entry.flat === place.flat;
+    return cells().find(isIt) || this.pictureOf(place);
   }
 
   // A large array's picture, with the number chosen in it.
   pictureOf(place) {
-    const isOf = (figure) => figure.spec.call === place.call && figure.spec.what === place.what && figure.spec.name === place.name;
-    const figure = [...byId("arrays").querySelectorAll("figure.card")].find(isOf);
+    const figures = [...byId("arrays").querySelectorAll("figure.card")];
+    const figure = figures.find(({ spec }) => isOfArray(spec, place));
     const found = figure && [...figure.querySelectorAll("canvas")].find((canvas) => canvas.holds(place.flat));
     if (found) found.choose(place.flat, false);
     return found;
@@ -126,36 +158,30 @@ export class App {
   pin(cell, focuses) {
     byId("arrays").querySelector(".pinned")?.classList.remove("pinned");
     cell.classList.add("pinned");
-    this.pinned = cell.entry;
-    document.documentElement.classList.add("haspin");
-    showEntry(this, cell.entry);
-    this.markTerms(cell.entry);
+    this.setPinned(cell.entry);
+    this.look(null);
     if (focuses) cell.focus({ preventScroll: false });
   }
 
   unpin() {
     byId("arrays").querySelector(".pinned")?.classList.remove("pinned");
-    this.pinned = null;
-    document.documentElement.classList.remove("haspin");
-    this.markTerms(null);
-    showEntry(this, null);
+    this.setPinned(null);
+    this.look(null);
   }
 
+  // Show a cell's number; without one, the number that is pinned.
   look(cell) {
-    showEntry(this, cell ? cell.entry : this.pinned);
-    this.markTerms(cell ? cell.entry : this.pinned);
+    const entry = cell ? cell.entry : this.pinned;
+    showEntry(this, entry);
+    this.markTerms(entry);
   }
 
   // Outline the entries whose terms add up to this one, as far as they are in sight.
   markTerms(entry) {
-    for (const cell of byId("arrays").querySelectorAll("td.term")) cell.classList.remove("term");
     const split = entry && this.split(entry);
-    if (!split) return;
-    const used = new Set(split.list.filter((each) => each.term !== 0).map((each) => `${each.call}.${each.what}.${each.name}.${each.flat}`));
-    for (const cell of byId("arrays").querySelectorAll("td")) {
-      const own = cell.entry;
-      if (own && used.has(`${own.call}.${own.what}.${own.name}.${own.flat}`)) cell.classList.add("term");
-    }
+    const terms = split ? split.list.filter((each) => each.term !== 0) : [];
+    const used = new Set(terms.map(entryKey));
+    for (const cell of cells()) setClasses(cell, { term: Boolean(cell.entry) && used.has(entryKey(cell.entry)) });
   }
 
   mark(place) {
@@ -174,29 +200,34 @@ export class App {
     byId("score").textContent = `${this.right} right of ${this.tried}`;
   }
 
+  // Play, or pause.
   play() {
-    const button = byId("play");
-    if (this.timer !== null) {
-      clearInterval(this.timer);
-      this.timer = null;
-    } else {
-      if (this.step.number === this.model.steps.length - 1) this.go(0);
-      this.timer = setInterval(() => {
-        this.go(this.step.number + 1);
-        if (this.step.number === this.model.steps.length - 1) this.play();
-      }, 1100);
-    }
+    if (this.timer === null) this.startTimer();
+    else this.stopTimer();
     const isOn = this.timer !== null;
+    const button = byId("play");
     button.textContent = isOn ? "❚❚" : "▶";
     button.setAttribute("aria-label", isOn ? "pause" : "play");
     button.setAttribute("aria-pressed", String(isOn));
+  }
+
+  startTimer() {
+    if (this.isAtEnd()) this.go(0);
+    this.timer = setInterval(() => {
+      this.go(this.step.number + 1);
+      if (this.isAtEnd()) this.play();
+    }, STEP_TIME);
+  }
+
+  stopTimer() {
+    clearInterval(this.timer);
+    this.timer = null;
   }
 }
 
 // The step that shows a number.
 function stepFor(model, place) {
-  const way = ["gradients", "upstream", "added", "parameter"].includes(place.what) ? "backward" : "forward";
-  return stepOf(model, place.call, way);
+  return stepOf(model, place.call, BACKWARD.includes(place.what) ? "backward" : "forward");
 }
 
 // The step stands in the page's address, for a link to it.
@@ -208,21 +239,15 @@ function setAddress(number) {
   }
 }
 
-function isSame(a, b) {
-  return a.call === b.call && a.what === b.what && a.name === b.name && a.flat === b.flat;
+// The cells of all tables in sight.
+function cells() {
+  return [...byId("arrays").querySelectorAll("td")];
 }
 
-// call.gradient -> the calls at which it arrives.
-function goesTo(model) {
-  const found = new Map();
-  for (const [id, uses] of Object.entries(model.flows.fan_in)) {
-    for (const [target, list] of Object.entries(uses)) {
-      if (!target.startsWith("upstream.")) continue;
-      for (const use of list) {
-        const key = `${use.call}.${use.gradient}`;
-        found.set(key, [...new Set([...(found.get(key) || []), Number(id)])]);
-      }
-    }
-  }
-  return found;
+function isOfArray(entry, place) {
+  return entry.call === place.call && entry.what === place.what && entry.name === place.name;
+}
+
+function entryKey({ call, what, name, flat }) {
+  return `${call}.${what}.${name}.${flat}`;
 }

@@ -39,6 +39,11 @@ export function entryName(name, flat, shape) {
   return shape.length ? `${name}[${unravel(flat, shape).join(",")}]` : name;
 }
 
+// One entry of an array on the page, whose spec is {call, what, name, array}.
+export function entryAt({ call, what, name, array }, flat) {
+  return { call, what, name, flat, array };
+}
+
 const MINUS = "\u2212";
 
 // A number for a cell: about four characters, with its sign.
@@ -46,12 +51,14 @@ export function short(number, kind) {
   if (kind === "b") return number ? "yes" : "no";
   if (kind === "i") return String(number).replace("-", MINUS);
   if (number === 0) return "0";
-  if (!Number.isFinite(number)) return Number.isNaN(number) ? "NaN" : number > 0 ? "∞" : `${MINUS}∞`;
-  const size = Math.abs(number);
-  const sign = number < 0 ? MINUS : "+";
-  if (size >= 0.0005 && size < 9.9995) return sign + size.toFixed(3);
-  if (size >= 9.9995 && size < 9999.5) return sign + size.toFixed(size < 99.995 ? 2 : size < 999.95 ? 1 : 0);
-  return sign + size.toExponential(0).replace("e-", `e${MINUS}`).replace("e+", "e");
+  if (!Number.isFinite(number)) return String(number).replace("-", MINUS).replace("Infinity", "∞");
+  return (number < 0 ? MINUS : "+") + shortSize(Math.abs(number));
+}
+
+function shortSize(size) {
+  if (size < 0.0005 || size >= 9999.5) return size.toExponential(0).replace("e-", `e${MINUS}`).replace("e+", "e");
+  const limits = [9.9995, 99.995, 999.95]; // below them there is room for three, two and one decimals
+  return size.toFixed(limits.filter((limit) => size < limit).length);
 }
 
 // The power of ten, a multiple of three, by which an array's numbers are shown: 3 shows 0.0218 as 21.8.
@@ -64,7 +71,9 @@ export function powerOf(array) {
 const RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 
 export function powerText(power) {
-  return power ? `× 10${power > 0 ? "⁻" : ""}${String(Math.abs(power)).replace(/\d/g, (digit) => RAISED[digit])}` : "";
+  if (!power) return "";
+  const digits = String(Math.abs(power)).replace(/\d/g, (digit) => RAISED[digit]);
+  return `× 10${power > 0 ? "⁻" : ""}${digits}`;
 }
 
 // A number with all of its digits, or with so many significant ones.
@@ -81,6 +90,12 @@ export function signed(number, digits) {
 // Three digits and the sign.
 export function brief(number) {
   const size = Math.abs(number);
-  const text = size >= 1e-3 && size < 1e4 ? number.toPrecision(3) : number === 0 ? "0" : number.toExponential(2);
+  if (size === 0) return "0";
+  const text = size >= 1e-3 && size < 1e4 ? number.toPrecision(3) : number.toExponential(2);
   return (number > 0 ? "+" : "") + text.replace("e+", "e").replace(/-/g, MINUS);
+}
+
+// The size of a difference.
+export function apartText(size) {
+  return `${size.toExponential(0).replace("-", MINUS)} apart`;
 }

@@ -1,15 +1,12 @@
 // The switch that puts one of the museum's bugs into the trace.
 
-import { byId, h, replace } from "./dom.js";
 import { long } from "./arrays.js";
-import { stepOf } from "./model.js";
+import { byId, h, replace } from "./dom.js";
+import { stepOf, wholeName } from "./model.js";
 
 export function buildBugs(app) {
   const select = byId("bug");
-  if (!app.model.bugs.length) {
-    byId("bugs").hidden = true;
-    return;
-  }
+  byId("bugs").hidden = !app.model.bugs.length;
   select.append(...app.model.bugs.map((bug) => h("option", { value: bug.id }, bug.title)));
   select.addEventListener("change", () => switchTo(app, select.value));
 }
@@ -25,42 +22,62 @@ export function openBug(app) {
 function switchTo(app, id, goes = true) {
   app.bug = app.model.bugs.find((bug) => bug.id === id) || null;
   document.documentElement.classList.toggle("bugged", Boolean(app.bug));
-  if (app.bug && goes) app.go(stepOf(app.model, app.bug.first.call, app.bug.first.way).number);
+  if (app.bug && goes) app.go(firstStep(app).number);
   else app.redraw(null);
+}
+
+function firstStep(app) {
+  return stepOf(app.model, app.first.call, app.first.way);
 }
 
 export function showBug(app) {
   const box = byId("bugtext");
   box.hidden = !app.bug;
-  if (!app.bug) return replace(box);
-  const { bug } = app;
-  const call = app.model.calls[bug.first.call];
-  const first = stepOf(app.model, bug.first.call, bug.first.way);
-  const button = h("button", { type: "button", id: "gofirst", onclick: () => app.go(first.number) }, "go to the first place that differs");
-  const { handed } = bug.first;
-  const inner = handed !== null && handed !== call.id ? `: what it hands to ${app.model.calls[handed].label}` : "";
-  const where = `${call.name || call.type}, ${bug.first.way}${inner}`;
-  const ways = Object.values(bug.sizes).flatMap((sizes) => Object.values(sizes)).filter((size) => size === null || size > 0);
-  const right = app.model.trace.loss;
-  const both = typeof bug.loss === "number" && typeof right === "number";
-  const other = both && bug.loss !== right ? ` The loss is ${long(bug.loss, 5)} instead of ${long(right, 5)}.` : "";
-  const loss = both && bug.loss === right ? " The loss is the same: it shows nothing." : other;
-  replace(
-    box,
+  replace(box, ...(app.bug ? aboutBug(app, app.bug) : []));
+}
+
+function aboutBug(app, bug) {
+  const onclick = () => app.go(firstStep(app).number);
+  const go = h("button", { type: "button", id: "gofirst", onclick }, "go to the first place that differs");
+  return [
     h("h3", {}, bug.title),
     h("dl", {}, h("dt", {}, "right"), h("dd", {}, bug.right), h("dt", {}, "wrong"), h("dd", {}, bug.wrong)),
-    h("pre", { class: "diff" }, ...bug.changed.map(([sign, text]) => h("span", { class: { "+": "plus", "-": "minus" }[sign] || "same" }, `${sign} ${text}\n`))),
-    h("p", {}, `First different: ${where}. ${ways.length} of ${app.model.steps.length} steps return other numbers.${loss} `, button),
+    h("pre", { class: "diff" }, ...bug.changed.map(changedLine)),
+    h("p", {}, `First different: ${firstPlace(app)}. ${howFar(app)}${lossText(app)} `, go),
     h("details", {}, h("summary", {}, "why it is wrong, and what it does to training"), h("p", {}, bug.story)),
-  );
+  ];
+}
+
+function changedLine([sign, text]) {
+  return h("span", { class: { "+": "plus", "-": "minus" }[sign] || "same" }, `${sign} ${text}\n`);
+}
+
+function firstPlace(app) {
+  const { call: id, way, handed } = app.first;
+  const call = app.model.calls[id];
+  const inner = handed !== null && handed !== id ? `: what it hands to ${app.model.calls[handed].label}` : "";
+  return `${wholeName(call)}, ${way}${inner}`;
+}
+
+function howFar(app) {
+  const sizes = Object.values(app.bug.sizes).flatMap((ways) => Object.values(ways));
+  const count = sizes.filter((size) => size === null || size > 0).length;
+  return `${count} of ${app.model.steps.length} steps return other numbers.`;
+}
+
+function lossText(app) {
+  const [wrong, right] = [app.bug.loss, app.model.trace.loss];
+  if (typeof wrong !== "number" || typeof right !== "number") return "";
+  if (wrong === right) return " The loss is the same: it shows nothing.";
+  return ` The loss is ${long(wrong, 5)} instead of ${long(right, 5)}.`;
 }
 
 // What a line of the first call that differs made with the bug, minus what it made without.
 export function lineDifference(app, moment, name, array) {
   if (!app.isFirstPlace()) return null;
-  const isSame = (each) => each.frame.key === moment.frame.key && each.values.some(([own]) => own === name);
-  const other = app.rightRun.moments.find(isSame);
-  const right = other && other.values.find(([own]) => own === name)[1];
+  const valueIn = (each) => each.values.find(([own]) => own === name);
+  const other = app.rightRun.moments.find((each) => each.frame.key === moment.frame.key && valueIn(each));
+  const [, right] = other ? valueIn(other) : [];
   if (!right || right.data.length !== array.data.length) return null;
   const data = array.data.map((number, i) => number - right.data[i]);
   return data.some((number) => number !== 0) ? { ...array, data } : null;

@@ -1,22 +1,38 @@
 // Elements made by hand: text is always set as text, so nothing of a trace is ever read as HTML.
 
+// An element of HTML. Of its properties on… are listeners, vars are variables of its style, all others attributes.
 export function h(tag, properties, ...children) {
-  return fill(document.createElement(tag), properties, children);
+  return filled(document.createElement(tag), properties, children);
 }
 
 export function svg(tag, properties, ...children) {
-  return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), properties, children);
+  return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), properties, children);
 }
 
-function fill(element, properties, children) {
-  for (const [name, value] of Object.entries(properties || {})) {
-    if (value === undefined || value === null || value === false) continue;
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (name === "vars") for (const [key, number] of Object.entries(value)) element.style.setProperty(key, number);
-    else element.setAttribute(name, value === true ? "" : value);
-  }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+function filled(element, properties, children) {
+  for (const [name, value] of Object.entries(properties)) if (isThere(value)) setProperty(element, name, value);
+  element.append(...children.flat().filter(isThere));
   return element;
+}
+
+function setProperty(element, name, value) {
+  if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+  else if (name === "vars") for (const [key, number] of Object.entries(value)) element.style.setProperty(key, number);
+  else element.setAttribute(name, value === true ? "" : value);
+}
+
+function isThere(value) {
+  return value !== undefined && value !== null && value !== false;
+}
+
+// A button that looks like a link.
+export function link(label, go) {
+  return h("button", { class: "link", type: "button", onclick: go }, label);
+}
+
+// A paragraph in small print.
+export function quiet(...children) {
+  return h("p", { class: "quiet" }, ...children);
 }
 
 export function byId(id) {
@@ -24,5 +40,19 @@ export function byId(id) {
 }
 
 export function replace(parent, ...children) {
-  parent.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  parent.replaceChildren(...children.flat().filter(isThere));
+}
+
+// Give an element each of these classes, or take it away: {class: whether}.
+export function setClasses(element, classes) {
+  for (const [name, isOn] of Object.entries(classes)) element.classList.toggle(name, isOn);
+}
+
+// Scroll a box, and nothing around it, so that an element in it can be seen.
+export function keepInView(element, box) {
+  const inner = element.getBoundingClientRect();
+  const outer = box.getBoundingClientRect();
+  if (box.scrollHeight <= box.clientHeight) return;
+  if (inner.top < outer.top + 20) box.scrollTop -= outer.top + 20 - inner.top;
+  else if (inner.bottom > outer.bottom - 40) box.scrollTop += inner.bottom - outer.bottom + 40;
 }

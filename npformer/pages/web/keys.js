@@ -2,55 +2,70 @@
 
 import { byId } from "./dom.js";
 
+const CELL = "td[role=gridcell]";
+const ACTIONS = {
+  ArrowRight: (app) => app.go(app.step.number + 1),
+  ArrowLeft: (app) => app.go(app.step.number - 1),
+  ArrowDown: (app) => app.goMoment(app.moment + 1),
+  ArrowUp: (app) => app.goMoment(app.moment - 1),
+  Home: (app) => app.go(0),
+  End: (app) => app.go(app.model.steps.length - 1),
+  l: (app) => app.go(app.model.half),
+  " ": (app) => app.play(),
+  p: () => byId("predict").click(),
+  b: () => byId("bug").focus(),
+  "?": () => byId("help").showModal(),
+  Escape: (app) => app.unpin(),
+};
+
 export function onKey(app, event) {
-  if (event.altKey || event.ctrlKey || event.metaKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
-  if (event.target.closest("dialog")) return;
-  const isCell = event.target.matches("td[role=gridcell]");
-  if (isCell && moveInGrid(app, event)) return event.preventDefault();
-  const actions = {
-    ArrowRight: () => app.go(app.step.number + 1),
-    ArrowLeft: () => app.go(app.step.number - 1),
-    ArrowDown: () => app.goMoment(app.moment + 1),
-    ArrowUp: () => app.goMoment(app.moment - 1),
-    Home: () => app.go(0),
-    End: () => app.go(app.model.steps.length - 1),
-    l: () => app.go(app.model.half),
-    " ": () => app.play(),
-    p: () => byId("predict").click(),
-    b: () => byId("bug").focus(),
-    "?": () => byId("help").showModal(),
-    Escape: () => app.unpin(),
-  };
-  if (event.key === " " && event.target.closest("button, summary")) return;
-  if (actions[event.key]) {
-    actions[event.key]();
-    event.preventDefault();
-  }
+  if (isForOthers(event)) return;
+  const isDone = event.target.matches(CELL) && onKeyInGrid(app, event);
+  const action = ACTIONS[event.key];
+  if (!isDone && !action) return;
+  if (!isDone) action(app);
+  event.preventDefault();
 }
 
-function moveInGrid(app, event) {
-  const cell = event.target;
-  const row = cell.parentElement;
-  const cells = [...row.querySelectorAll("td[role=gridcell]")];
-  const at = cells.indexOf(cell);
-  const rows = [...row.parentElement.children].filter((each) => each.querySelector("td[role=gridcell]"));
-  const beside = (by) => rows[rows.indexOf(row) + by]?.querySelectorAll("td[role=gridcell]")[at];
-  const to = { ArrowRight: cells[at + 1], ArrowLeft: cells[at - 1], ArrowDown: beside(1), ArrowUp: beside(-1) };
-  if (event.key === "Enter") {
-    app.pin(cell, false);
-    if (app.predict) byId("guess")?.focus();
-    return true;
-  }
-  if (event.key === "Escape") {
-    app.unpin();
-    byId("timeline").focus();
-    return true;
-  }
-  if (!(event.key in to)) return false;
-  if (to[event.key]) {
-    cell.tabIndex = -1;
-    to[event.key].tabIndex = 0;
-    to[event.key].focus();
-  }
+// Keys of the browser, of a field, of a dialog, or of a button.
+function isForOthers({ key, target, altKey, ctrlKey, metaKey }) {
+  if (altKey || ctrlKey || metaKey || /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)) return true;
+  const others = key === " " ? "dialog, button, summary" : "dialog";
+  return Boolean(target.closest(others));
+}
+
+// Whether the key was one for numbers.
+function onKeyInGrid(app, { key, target }) {
+  if (key === "Enter") keep(app, target);
+  else if (key === "Escape") letGo(app);
+  else if (key.startsWith("Arrow")) moveTo(neighbours(target)[key], target);
+  else return false;
   return true;
+}
+
+function keep(app, cell) {
+  app.pin(cell, false);
+  if (app.predict) byId("guess")?.focus();
+}
+
+function letGo(app) {
+  app.unpin();
+  byId("timeline").focus();
+}
+
+// The cells beside a cell, by the key that goes there; some are undefined.
+function neighbours(cell) {
+  const row = cell.parentElement;
+  const cells = [...row.querySelectorAll(CELL)];
+  const rows = [...row.parentElement.children].filter((each) => each.querySelector(CELL));
+  const at = cells.indexOf(cell);
+  const beside = (by) => rows[rows.indexOf(row) + by]?.querySelectorAll(CELL)[at];
+  return { ArrowRight: cells[at + 1], ArrowLeft: cells[at - 1], ArrowDown: beside(1), ArrowUp: beside(-1) };
+}
+
+function moveTo(next, cell) {
+  if (!next) return;
+  cell.tabIndex = -1;
+  next.tabIndex = 0;
+  next.focus();
 }

@@ -1,60 +1,108 @@
 // Which tokens an array's rows and columns are.
 
-// Whether the rows of a call's inputs and outputs are tokens of the source or of the target.
+const OF_SOURCE = /^(src|source|encoder)/;
+const OF_TARGET = /^(tgt|target|decoder|generator|loss)/;
+const OF_SCORES = /weight|score|drop|visible|shifted|power|^y$|^softmax/;
+
+// Whether rows are tokens of the source or of the target: those of `call.`, of all that a call reads and makes, and
+// those of `call.input`, where they are known by themselves.
 export function sidesOf(model) {
-  const tokens = model.trace.tokens;
   const sides = new Map();
+  const { tokens } = model.trace;
   if (!tokens) return sides;
-  const only = tokens.source ? (tokens.target_in ? null : "source") : "target_in";
   for (const call of model.calls) {
-    if (only) sides.set(`${call.id}.`, only);
-    else if (/^(src|source|encoder)/.test(call.name)) sides.set(`${call.id}.`, "source");
-    else if (/^(tgt|target|decoder|generator|loss)/.test(call.name)) sides.set(`${call.id}.`, "target_in");
+    const side = sideByName(call, tokens);
+    if (side) sides.set(`${call.id}.`, side);
   }
-  for (const [id, uses] of Object.entries(model.flows.fan_in)) {
-    const side = sides.get(`${id}.`);
-    if (side === undefined || model.calls[id].parts.length || !/^(src|source|encoder)/.test(model.calls[id].name)) continue;
-    for (const use of Object.values(uses).flat()) sides.set(`${use.call}.${use.gradient.slice(1)}`, side);
-  }
-  spread(model, sides);
-  for (const call of model.calls.filter((each) => each.parts.length)) {
-    for (const [target, [use]] of Object.entries(model.flows.fan_in[call.id] || {})) {
-      const side = use && (sides.get(`${use.call}.${use.gradient.slice(1)}`) || sides.get(`${use.call}.`));
-      if (target.startsWith("gradients.") && side) sides.set(`${call.id}.${target.slice("gradients.d".length)}`, side);
-    }
-  }
+  followSource(model, sides);
+  followMemory(model, sides);
+  nameInputsOfLayers(model, sides);
   return sides;
 }
 
-// An operation that reads the memory alone makes keys and values of it, so its rows are tokens of the source, too.
-function spread(model, sides) {
+function sideByName(call, tokens) {
+  if (!tokens.source) return "target_in";
+  if (!tokens.target_in) return "source";
+  if (OF_SOURCE.test(call.name)) return "source";
+  return OF_TARGET.test(call.name) ? "target_in" : null;
+}
+
+// The input that a use's gradient belongs to.
+function inputOf(use) {
+  return `${use.call}.${use.gradient.slice(1)}`;
+}
+
+// What an operation of the source makes is of the source, whoever reads it.
+function followSource(model, sides) {
   for (const call of model.calls) {
-    const own = call.inputs.filter((entry) => model.arrays.has(entry.value)).filter((entry) => !(call.params || {})[entry.name]);
+    const side = sides.get(`${call.id}.`);
+    if (!side || call.parts.length || !OF_SOURCE.test(call.name)) continue;
+    for (const use of Object.values(call.uses).flat()) sides.set(inputOf(use), side);
+  }
+}
+
+// An operation that reads the memory alone makes keys and values of it, so its rows are tokens of the source, too.
+function followMemory(model, sides) {
+  for (const call of model.calls) {
+    const own = call.inputs.filter((entry) => model.arrays.has(entry.value) && !call.params[entry.name]);
     const side = own.length === 1 ? sides.get(`${call.id}.${own[0].name}`) : undefined;
-    if (side === undefined) continue;
+    if (!side) continue;
     sides.set(`${call.id}.`, side);
-    for (const use of (model.flows.fan_in[call.id] || {})["upstream.dy"] || []) {
-      sides.set(`${use.call}.${use.gradient.slice(1)}`, side);
+    for (const use of call.uses["upstream.dy"] || []) sides.set(inputOf(use), side);
+  }
+}
+
+// An input of a layer is what the first of its parts that reads it says.
+function nameInputsOfLayers(model, sides) {
+  const start = "gradients.d";
+  for (const call of model.calls.filter((each) => each.parts.length)) {
+    for (const [target, [use]] of Object.entries(call.uses)) {
+      const side = use && (sides.get(inputOf(use)) || sides.get(`${use.call}.`));
+      if (target.startsWith("gradients.") && side) sides.set(`${call.id}.${target.slice(start.length)}`, side);
     }
   }
 }
 
-// What each id of the targets is called, as far as the tokens of this trace tell; and the arrays with a column for each.
+// Whether a call is the loss of the whole trace.
+export function isLoss(call) {
+  return call.type === "cross_entropy" && call.parent === null;
+}
+
+// What each id of the targets is called, as far as the tokens of this trace tell; and the arrays that have a column
+// for each.
 export function piecesOf(model) {
-  const loss = model.calls.find((call) => call.type === "cross_entropy" && call.parent === null);
-  const targets = loss && model.arrays.get(loss.inputs[1].value);
-  const labels = model.trace.tokens && model.trace.tokens.target_out;
-  const logits = loss && model.arrays.get(loss.inputs[0].value);
-  if (!targets || !labels || labels.flat().length !== targets.data.length || logits.shape.length !== 3) return null;
-  const names = Array.from({ length: logits.shape[2] }, (_, id) => String(id));
-  labels.flat().forEach((label, k) => (names[targets.data[k]] = label));
-  const given = (model.trace.tokens.target_in || []).flat();
-  for (const call of model.calls.filter((each) => each.type === "embedding" && model.sides.get(`${each.id}.`) === "target_in")) {
-    const ids = model.arrays.get(call.inputs[0].value);
-    if (ids && ids.data.length === given.length) given.forEach((label, k) => (names[ids.data[k]] = label));
-  }
+  const { tokens } = model.trace;
+  const loss = model.calls.find(isLoss);
+  if (!loss || !tokens?.target_out) return null;
+  const [logits, targets] = loss.inputs.slice(0, 2).map((entry) => model.arrays.get(entry.value));
+  const labels = tokens.target_out.flat();
+  if (labels.length !== targets?.data.length || logits.shape.length !== 3) return null;
   const arrays = new Set([logits.name, ...loss.gradients.map((entry) => entry.value)]);
-  return { names, arrays, rows: model.trace.tokens.target_in || model.trace.tokens.source || null, loss: loss.id };
+  const names = pieceNames(model, logits.shape[2], targets, labels);
+  return { names, arrays, rows: tokens.target_in || tokens.source, loss: loss.id };
+}
+
+function pieceNames(model, count, targets, labels) {
+  const names = Array.from({ length: count }, (_, id) => String(id));
+  labels.forEach((label, k) => (names[targets.data[k]] = label));
+  const given = (model.trace.tokens.target_in || []).flat();
+  for (const call of model.calls.filter((each) => each.type === "embedding")) {
+    const ids = model.arrays.get(call.inputs[0].value);
+    const isOfTarget = model.sides.get(`${call.id}.`) === "target_in";
+    if (!isOfTarget || !ids || ids.data.length !== given.length) continue;
+    given.forEach((label, k) => (names[ids.data[k]] = label));
+  }
+  return names;
+}
+
+// Labels of an array's rows and columns, where they are tokens: for each sequence of the batch a list, or null.
+export function labelsOf(model, call, name, array) {
+  const { tokens } = model.trace;
+  if (!tokens || array.shape.length < 2) return { rows: null, columns: null };
+  const classes = classesOf(model, call, array);
+  if (classes) return classes;
+  const bare = name.replace(/^d(?=.)/, "").split(/[.[]/)[0];
+  return array.shape.length === 2 ? idLabels(model, call, bare, array) : tokenLabels(model, call, bare, array);
 }
 
 // Logits, and what else has a column for each class.
@@ -67,24 +115,30 @@ function classesOf(model, call, array) {
   return { rows, columns };
 }
 
-// Labels of an array's rows and columns, where they are tokens: for each sequence of the batch a list, or null.
-export function labelsOf(model, call, name, array) {
-  const tokens = model.trace.tokens;
-  if (!tokens || array.shape.length < 2) return { rows: null, columns: null };
-  const classes = classesOf(model, call, array);
-  if (classes) return classes;
-  const bare = name.replace(/^d(?=.)/, "").split(/[.[]/)[0];
-  const side = model.sides.get(`${call.id}.${bare}`) || model.sides.get(`${call.id}.`);
-  const keys = model.sides.get(`${call.id}.k`) || model.sides.get(`${call.id}.`);
+function sideAt(model, call, input) {
+  return model.sides.get(`${call.id}.${input}`) || model.sides.get(`${call.id}.`);
+}
+
+// The tokens of a side, if there are as many.
+function tokensOf(model, side, length) {
+  const found = side && model.trace.tokens[side];
+  return found && found[0].length === length ? found : null;
+}
+
+// Of an array of ids each number is a token.
+function idLabels(model, call, bare, array) {
+  const [rows, columns] = array.shape;
+  const side = bare === "targets" ? "target_out" : sideAt(model, call, bare);
+  const found = array.kind === "i" ? tokensOf(model, side, columns) : null;
+  return { rows: null, columns: null, cells: found && found.length === rows ? found.flat() : null };
+}
+
+// Of scores the rows are those of q, the columns those of k.
+function tokenLabels(model, call, bare, array) {
   const [rows, columns] = array.shape.slice(-2);
-  const isScores = array.shape.length === 4 && /weight|score|drop|visible|shifted|power|^y$|^softmax/.test(bare);
-  const of = (which, length) => {
-    const found = which && tokens[which];
-    return found && found[0].length === length ? found : null;
-  };
-  if (array.shape.length === 2) {
-    const found = array.kind === "i" ? of(bare === "targets" ? "target_out" : side, columns) : null;
-    return { rows: null, columns: null, cells: found && found.length === rows ? found.flat() : null };
-  }
-  return { rows: of(isScores ? model.sides.get(`${call.id}.q`) || side : side, rows), columns: isScores ? of(keys, columns) : null };
+  const own = sideAt(model, call, bare);
+  const isScores = array.shape.length === 4 && OF_SCORES.test(bare);
+  if (!isScores) return { rows: tokensOf(model, own, rows), columns: null };
+  const asking = model.sides.get(`${call.id}.q`) || own;
+  return { rows: tokensOf(model, asking, rows), columns: tokensOf(model, sideAt(model, call, "k"), columns) };
 }

@@ -10,77 +10,99 @@ import { followTheme } from "./theme.js";
 import { buildTimeline } from "./timeline.js";
 import { buildTree } from "./tree.js";
 
-function listen(app) {
+const TOO_OLD = "This browser is too old: the page needs DecompressionStream, which all browsers have since 2023.";
+const MOST_APART = 1e-9; // of a right gradient from its complex step, relative to its array
+
+function listenToArrays(app) {
   const arrays = byId("arrays");
-  document.addEventListener("keydown", (event) => onKey(app, event));
-  arrays.addEventListener("pointerover", (event) => event.pointerType !== "touch" && event.target.entry && !app.predict && app.look(event.target));
+  const isPointing = (event) => event.pointerType !== "touch" && event.target.entry && !app.predict;
+  arrays.addEventListener("pointerover", (event) => isPointing(event) && app.look(event.target));
   arrays.addEventListener("pointerleave", () => !app.predict && app.look(null));
   arrays.addEventListener("look", (event) => !app.predict && app.look(event.target));
   arrays.addEventListener("focusin", (event) => event.target.entry && app.look(event.target));
   arrays.addEventListener("click", (event) => event.target.entry && app.pin(event.target, true));
-  byId("previous").addEventListener("click", () => app.go(app.step.number - 1));
-  byId("next").addEventListener("click", () => app.go(app.step.number + 1));
-  byId("toloss").addEventListener("click", () => app.go(app.model.half));
-  byId("play").addEventListener("click", () => app.play());
-  byId("close").addEventListener("click", () => app.unpin());
-  byId("helpbutton").addEventListener("click", () => byId("help").showModal());
-  byId("predict").addEventListener("click", () => {
-    app.predict = !app.predict;
-    byId("predict").setAttribute("aria-pressed", String(app.predict));
-    byId("score").hidden = !app.predict;
-    app.redraw(null);
-  });
 }
 
-// Every gradient against its witnesses and its own terms: the page's verdict on the whole trace.
-function verdict(app) {
-  let checked = 0;
-  let worst = 0;
-  for (const call of app.model.calls) {
-    for (const entry of call.gradients) {
-      const kept = (app.model.evidence[call.id] || {})[entry.name];
-      const array = arrayOf(app.model, entry.value);
-      if (!kept || !kept.complex || !array) continue;
-      const witness = app.model.arrays.get(kept.complex).data;
-      const most = Math.max(...array.data.map(Math.abs), 1e-300);
-      array.data.forEach((number, i) => (worst = Math.max(worst, Math.abs(number - witness[i]) / most)));
-      checked += array.data.length;
-    }
-  }
-  const box = byId("verdict");
+function listenToButtons(app) {
+  const onClick = (id, action) => byId(id).addEventListener("click", action);
+  onClick("previous", () => app.go(app.step.number - 1));
+  onClick("next", () => app.go(app.step.number + 1));
+  onClick("toloss", () => app.go(app.model.half));
+  onClick("play", () => app.play());
+  onClick("close", () => app.unpin());
+  onClick("helpbutton", () => byId("help").showModal());
+  onClick("predict", () => switchPredict(app));
+}
+
+function switchPredict(app) {
+  app.predict = !app.predict;
+  byId("predict").setAttribute("aria-pressed", String(app.predict));
+  byId("score").hidden = !app.predict;
+  app.redraw(null);
+}
+
+// Every gradient against its witnesses: the page's verdict on the whole trace.
+function showVerdict(model) {
+  const found = model.calls.flatMap((call) => call.gradients.map((entry) => compared(model, call, entry)));
+  const checked = found.reduce((total, each) => total + each.count, 0);
   if (!checked) return;
-  const isRight = worst < 1e-9;
+  const worst = Math.max(...found.map((each) => each.worst));
+  const isRight = worst < MOST_APART;
+  const box = byId("verdict");
   box.className = isRight ? "agrees" : "differs";
   box.textContent = isRight ? `✓ ${checked} gradients are right` : "✗ some gradients are wrong";
-  box.title = `compared with their complex steps; largest difference, relative to each array: ${worst.toExponential(1)}`;
+  const apart = worst.toExponential(1);
+  box.title = `compared with their complex steps; largest difference, relative to each array: ${apart}`;
+}
+
+// How many entries of a gradient have a witness, and how far the worst of them is from it.
+function compared(model, call, entry) {
+  const kept = call.evidence[entry.name];
+  const array = arrayOf(model, entry.value);
+  if (!kept || !kept.complex || !array) return { count: 0, worst: 0 };
+  const witness = model.arrays.get(kept.complex).data;
+  const largest = Math.max(...array.data.map(Math.abs), 1e-300);
+  const apart = array.data.map((number, i) => Math.abs(number - witness[i]) / largest);
+  return { count: apart.length, worst: Math.max(0, ...apart) };
 }
 
 async function start() {
   let app = null;
   followTheme(() => app && app.redraw(app.pinned));
+  if (typeof DecompressionStream === "undefined") throw new Error(TOO_OLD);
   const read = (id) => JSON.parse(byId(id).textContent);
-  if (typeof DecompressionStream === "undefined") throw new Error("This browser is too old: the page needs DecompressionStream, which all browsers have since 2023.");
-  const model = await load(read("data"), read("numbers"));
-  app = new App(model);
+  app = new App(await load(read("data"), read("numbers")));
+  build(app);
+  openFirst(app);
+  showVerdict(app.model);
+  openBug(app);
+  document.documentElement.dataset.ready = "yes";
+  window.npformerPage = app;
+}
+
+function build(app) {
   byId("title").textContent = app.model.trace.title;
   document.documentElement.classList.toggle("single", app.model.calls.length === 1);
   buildTree(app);
   buildGraph(app);
   buildTimeline(app);
   buildBugs(app);
-  listen(app);
+  document.addEventListener("keydown", (event) => onKey(app, event));
+  listenToArrays(app);
+  listenToButtons(app);
+}
+
+// The page opens at the step in its address, at the number that was asked for, or at the first step.
+function openFirst(app) {
+  const { steps, opens } = app.model;
   const asked = Number(location.hash.slice(1));
-  const { opens } = app.model;
-  if (asked >= 1 && asked <= app.model.steps.length) app.go(asked - 1);
+  if (asked >= 1 && asked <= steps.length) app.go(asked - 1);
   else if (opens) app.open(opens);
   else app.go(0);
-  verdict(app);
-  openBug(app);
-  document.documentElement.dataset.ready = "yes";
-  window.npformerPage = app;
 }
 
 start().catch((error) => {
-  byId("arrays").replaceChildren(h("p", { class: "problem", role: "alert" }, `The page cannot be shown. ${error.message}`));
+  const said = h("p", { class: "problem", role: "alert" }, `The page cannot be shown. ${error.message}`);
+  byId("arrays").replaceChildren(said);
   throw error;
 });

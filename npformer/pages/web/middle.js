@@ -1,136 +1,161 @@
 // The arrays of a step: what comes in, what each line makes, what goes on.
 
-import { arrayOf, entriesOf, nameOf, plain, stepOf, usersOf } from "./model.js";
-import { byId, h, replace } from "./dom.js";
+import { byId, h, keepInView, link, replace, setClasses } from "./dom.js";
 import { card, thumbnail } from "./heatmap.js";
-import { labelsOf } from "./labels.js";
+import { isLoss, labelsOf } from "./labels.js";
+import { arrayOf, entriesOf, nameOf, named, parametersAt, plain, usersOf, wholeName } from "./model.js";
 import { hides } from "./predict.js";
-import { keepInView, movedBy } from "./source.js";
+import { movedBy } from "./source.js";
 
 export function showMiddle(app) {
-  const { step } = app;
-  replace(byId("heading"), ...heading(app, step));
-  const seen = new Set();
-  const parts = step.way === "forward" ? forwardParts(app, step.call, seen) : backwardParts(app, step.call, seen);
-  replace(byId("arrays"), ...parts.filter(Boolean));
+  const { call, way } = app.step;
+  replace(byId("heading"), ...heading(app, call, way));
+  replace(byId("arrays"), ...(way === "forward" ? forwardSections(app, call) : backwardSections(app, call)));
 }
 
-function heading(app, step) {
-  const { call } = step;
-  const path = (call.name || call.type).split(".");
+function heading(app, call, way) {
+  const path = wholeName(call).split(".");
   const last = path.pop();
+  const before = path.length ? h("span", { class: "path" }, `${path.join(" › ")} › `) : null;
   const kind = call.kind === "operation" ? "operation" : `layer ${call.type}`;
+  const said = way === "forward" ? [forwardSentence(app, call)] : backwardSentences(app, call);
   return [
-    h("p", { class: `way ${step.way}` }, step.way, ` · ${kind}`),
-    h("h2", {}, path.length ? h("span", { class: "path" }, path.join(" › ") + " › ") : null, last, call.use > 1 ? ` (${call.use})` : ""),
-    h("p", { class: "says" }, ...sentence(app, step)),
+    h("p", { class: `way ${way}` }, way, ` · ${kind}`),
+    h("h2", {}, before, last, call.use > 1 ? ` (${call.use})` : ""),
+    h("p", { class: "says" }, ...said),
   ];
 }
 
-// What happens in this step, in words, with ways to the neighbours.
-function sentence(app, step) {
-  const { call } = step;
-  const link = (id, way) => {
-    const other = stepOf(app.model, id, way);
-    const label = app.model.calls[id];
-    return h("button", { class: "link", type: "button", onclick: () => other && app.go(other.number) }, nameOf(label));
-  };
-  if (step.way === "forward") {
-    const names = call.inputs.filter((entry) => arrayOf(app.model, entry.value)).map((entry) => entry.name);
-    return [`reads ${names.join(", ") || "no arrays"}, makes ${call.outputs.map((entry) => entry.name).join(", ")}.`];
-  }
-  const made = [];
-  for (const entry of entriesOf(app.model, call, "upstream")) {
-    const from = sources(app.model, call, entry.name);
-    made.push(`${entry.name} arrives`);
-    from.forEach((id, i) => made.push(i ? " and " : " from ", link(id, "backward")));
-    const isLoss = call.type === "cross_entropy" && call.parent === null;
-    made.push(from.length > 1 ? ": these gradients add. " : isLoss ? ": it is 1, since this is the loss itself. " : from.length ? ". " : " from outside: the trace was made with it. ");
-  }
-  for (const entry of entriesOf(app.model, call, "gradients")) {
-    const to = (app.model.goesTo.get(`${call.id}.${entry.name}`) || []).filter((id) => !app.model.calls[id].parts.length);
-    if (to.length) made.push(`${entry.name} goes on to `, ...to.flatMap((id, i) => (i ? [", ", link(id, "backward")] : [link(id, "backward")])), ". ");
-  }
-  if (call.added.length && call.kind === "operation") made.push("The other gradients are added to parameters.");
-  return made;
+function forwardSentence(app, call) {
+  const names = (entries) => entries.map((entry) => entry.name).join(", ");
+  return `reads ${names(entriesOf(app.model, call, "inputs")) || "no arrays"}, makes ${names(call.outputs)}.`;
 }
 
-function sources(model, call, name) {
-  const uses = (model.flows.fan_in[call.id] || {})[`upstream.${name}`] || [];
-  return [...new Set(uses.map((use) => use.call))];
+// What happens in a step of the backward, in words, with ways to the neighbours.
+function backwardSentences(app, call) {
+  const isAdding = call.added.length && call.kind === "operation";
+  return [
+    ...entriesOf(app.model, call, "upstream").flatMap((entry) => arrival(app, call, entry.name)),
+    ...entriesOf(app.model, call, "gradients").flatMap((entry) => departure(app, call, entry.name)),
+    isAdding ? "The other gradients are added to parameters." : null,
+  ];
 }
 
-function forwardParts(app, call, seen) {
-  const inputs = entriesOf(app.model, call, "inputs");
+function arrival(app, call, name) {
+  const uses = call.uses[`upstream.${name}`] || [];
+  const from = [...new Set(uses.map((use) => use.call))];
+  const ways = from.flatMap((id, i) => [i ? " and " : " from ", linkTo(app, id)]);
+  return [`${name} arrives`, ...ways, arrivalEnd(call, from.length)];
+}
+
+function arrivalEnd(call, count) {
+  if (count > 1) return ": these gradients add. ";
+  if (isLoss(call)) return ": it is 1, since this is the loss itself. ";
+  return count ? ". " : " from outside: the trace was made with it. ";
+}
+
+function departure(app, call, name) {
+  const goes = [...(app.model.goesTo.get(`${call.id}.${name}`) || [])];
+  const to = goes.filter((id) => !app.model.calls[id].parts.length);
+  if (!to.length) return [];
+  return [`${name} goes on to `, ...to.flatMap((id, i) => [i ? ", " : null, linkTo(app, id)]), ". "];
+}
+
+// A link to a call's backward.
+function linkTo(app, id) {
+  return link(nameOf(app.model.calls[id]), () => app.goCall(id, "backward"));
+}
+
+function forwardSections(app, call) {
+  const inputs = entriesOf(app.model, call, "inputs").map((entry) =>
+    cardOf(app, call, "inputs", entry, parametersAt(call, entry.name)),
+  );
+  const outputs = entriesOf(app.model, call, "outputs").map((entry) => cardOf(app, call, "outputs", entry, ""));
+  return [
+    section("Comes in", inputs, optionsText(app, call)),
+    insideSection(app, call),
+    section("Goes on", outputs, keptText(app, call)),
+  ];
+}
+
+function optionsText(app, call) {
   const options = call.inputs.filter((entry) => !arrayOf(app.model, entry.value) && plain(entry.value));
-  const taken = inputs.map((entry) => make(app, call, "inputs", entry, seen, parameter(call, entry.name)));
-  const outputs = entriesOf(app.model, call, "outputs");
-  const last = outputs.map((entry) => make(app, call, "outputs", entry, seen, ""));
-  const kept = call.cache.filter((entry) => arrayOf(app.model, entry.value) || (entry.value && entry.value.items));
-  return [
-    section("Comes in", taken, options.map((entry) => `${entry.name} = ${plain(entry.value)}`).join("  ·  ")),
-    parts(app, call) || section("Made, line by line", lineCards(app, call, seen), ""),
-    section("Goes on", last, kept.length ? `kept for the backward: ${kept.map((entry) => entry.name).join(", ")}` : ""),
-  ];
+  return options.map((entry) => `${entry.name} = ${plain(entry.value)}`).join("  ·  ");
 }
 
-function backwardParts(app, call, seen) {
-  const outputs = entriesOf(app.model, call, "outputs");
-  const arrived = entriesOf(app.model, call, "upstream").map((entry, i) => {
-    const value = outputs[i] && make(app, call, "outputs", outputs[i], seen, "went out");
-    return pair(value, make(app, call, "upstream", entry, seen, "its gradient arrives"));
-  });
-  const isParameter = (entry) => call.kind === "operation" && (call.params || {})[entry.of];
-  const below = [];
-  const trained = [];
-  for (const entry of entriesOf(app.model, call, "gradients")) {
-    const input = call.inputs.find((each) => each.name === entry.of);
-    const value = input && arrayOf(app.model, input.value) ? make(app, call, "inputs", input, seen, isParameter(entry) ? parameter(call, entry.of) : "came in") : null;
-    (isParameter(entry) ? trained : below).push(pair(value, make(app, call, "gradients", entry, seen, "")));
-  }
+function keptText(app, call) {
+  const kept = call.cache.filter(({ value }) => arrayOf(app.model, value) || (value && value.items));
+  return kept.length ? `kept for the backward: ${kept.map((entry) => entry.name).join(", ")}` : "";
+}
+
+function backwardSections(app, call) {
+  const isTrained = (entry) => call.kind === "operation" && call.params[entry.of];
+  const gradients = entriesOf(app.model, call, "gradients");
+  const pairOf = (entry) => gradientPair(app, call, entry, isTrained(entry) ? parametersAt(call, entry.of) : "came in");
+  const below = gradients.filter((entry) => !isTrained(entry)).map(pairOf);
   return [
-    section("Arrives from above", arrived, ""),
-    parts(app, call) || section("Made, line by line", lineCards(app, call, seen), ""),
+    section("Arrives from above", arrivedPairs(app, call), ""),
+    insideSection(app, call),
     section("Goes on down", below, below.length ? "" : "nothing: tokens have no gradient"),
-    section("Added to parameters", trained, ""),
+    section("Added to parameters", gradients.filter(isTrained).map(pairOf), ""),
     addedByBug(app, call),
-    call.parent === null && call.parts.length ? parameters(app, call) : null,
+    call.parent === null && call.parts.length ? parametersSection(app, call) : null,
   ];
 }
 
-// With a bug: what a layer's own code, which has no lines here, adds to parameters beyond what it should.
-function addedByBug(app, call) {
-  const found = Object.entries((app.bug && (app.bug.calls[call.id] || {}).added) || {});
-  const cards = found.map(([name, place]) => card({ call: call.id, what: "added", name, array: app.model.arrays.get(place), note: "wrong − right" }));
-  cards.forEach((each) => each.classList.add("differs"));
-  return section("Added to parameters by the layer itself", cards, "");
+function arrivedPairs(app, call) {
+  const outputs = entriesOf(app.model, call, "outputs");
+  return entriesOf(app.model, call, "upstream").map((entry, i) => {
+    const value = outputs[i] && cardOf(app, call, "outputs", outputs[i], "went out");
+    return pair(value, cardOf(app, call, "upstream", entry, "its gradient arrives"));
+  });
 }
 
-function parameter(call, name) {
-  const found = (call.params || {})[name];
-  return found ? found.map((part) => part.parameter).join(", ") : "";
-}
-
-function section(title, cards, note) {
-  if (!cards.length && !note) return null;
-  return h("section", { class: "part" }, h("h3", {}, title), note ? h("p", { class: "options" }, note) : null, h("div", { class: "cards" }, ...cards));
+function gradientPair(app, call, entry, note) {
+  const input = named(entriesOf(app.model, call, "inputs"), entry.of);
+  const value = input && cardOf(app, call, "inputs", input, note);
+  return pair(value, cardOf(app, call, "gradients", entry, ""));
 }
 
 function pair(value, gradient) {
   return value ? h("div", { class: "pair" }, value, gradient) : gradient;
 }
 
-function make(app, call, what, entry, seen, note) {
-  const array = arrayOf(app.model, entry.value);
-  seen.add(array.name);
+// With a bug: what a layer's own code, which has no lines here, adds to parameters beyond what it should.
+function addedByBug(app, call) {
+  const added = app.bug && app.bug.calls[call.id]?.added;
+  const cards = Object.entries(added || {}).map(([name, place]) => {
+    const array = app.model.arrays.get(place);
+    const made = card({ call: call.id, what: "added", name, array, note: "wrong − right" });
+    made.classList.add("differs");
+    return made;
+  });
+  return section("Added to parameters by the layer itself", cards, "");
+}
+
+function section(title, cards, note) {
+  if (!cards.length && !note) return null;
+  const options = note ? h("p", { class: "options" }, note) : null;
+  return part(title, options, h("div", { class: "cards" }, ...cards));
+}
+
+function part(title, ...children) {
+  return h("section", { class: "part" }, h("h3", {}, title), ...children);
+}
+
+function cardOf(app, call, what, entry, note) {
   const place = { call: call.id, what, name: entry.name };
-  const difference = app.differenceOf(place);
+  return placeCard(app, place, arrayOf(app.model, entry.value), note, app.differenceOf(place));
+}
+
+// The card of an array of the current call; with a bug it says where nothing changed.
+function placeCard(app, place, array, note, difference) {
   const isUnchanged = app.bug && !difference;
   const made = card({
     ...place,
     array,
     note: [note, isUnchanged ? "unchanged" : ""].filter(Boolean).join(" · "),
-    labels: labelsOf(app.model, call, entry.name, array),
+    labels: labelsOf(app.model, app.model.calls[place.call], place.name, array),
     difference,
     hides: hides(app, place, array),
   });
@@ -138,35 +163,32 @@ function make(app, call, what, entry, seen, note) {
   return made;
 }
 
-// A card for each array that a line made and that is neither an input nor shown before; results are shown below.
-function lineCards(app, call, seen) {
+// What a layer's parts or an operation's lines do.
+function insideSection(app, call) {
+  return call.parts.length ? partsSection(app, call) : section("Made, line by line", lineCards(app, call), "");
+}
+
+// A card for each array that a line made and that has no other one.
+function lineCards(app, call) {
   if (app.bug && !app.isFirstPlace()) return [];
-  const results = new Set(entriesOf(app.model, call, app.step.way === "forward" ? "outputs" : "gradients").map((entry) => entry.value));
-  entriesOf(app.model, call, "cache").forEach((entry) => app.step.way === "backward" && seen.add(entry.value));
-  entriesOf(app.model, call, "inputs").forEach((entry) => seen.add(entry.value));
-  const cards = [];
+  const seen = arraysBeside(app, call);
   const names = properNames(app.run.moments);
+  const cards = [];
   for (const moment of app.run.moments) {
-    for (const [first, array] of moment.values) {
-      const name = first === "returned" ? names.get(array.name) || first : first;
-      if (seen.has(array.name) || results.has(array.name) || array.kind !== "f") continue;
+    for (const [name, array] of moment.values) {
+      if (seen.has(array.name) || array.kind !== "f") continue;
       seen.add(array.name);
-      const place = { call: call.id, what: "line", name };
-      const difference = app.lineDifference(moment, first, array);
-      const made = card({
-        ...place,
-        array,
-        note: `line ${moment.line + movedBy(app, moment.frame.name)}${app.bug && !difference ? " · unchanged" : ""}`,
-        labels: labelsOf(app.model, call, name, array),
-        difference,
-        hides: hides(app, place, array),
-      });
-      made.moment = moment.number;
-      if (app.bug && !difference) made.classList.add("unchanged");
-      cards.push(made);
+      cards.push(lineCard(app, moment, name, array, names));
     }
   }
   return cards;
+}
+
+// The names of the arrays that stand in other sections, or that the forward kept.
+function arraysBeside(app, call) {
+  const isForward = app.step.way === "forward";
+  const kinds = isForward ? ["inputs", "outputs"] : ["outputs", "upstream", "inputs", "gradients", "cache"];
+  return new Set(kinds.flatMap((what) => entriesOf(app.model, call, what)).map((entry) => entry.value));
 }
 
 // What an inner function returns has no name there; its caller gives it one.
@@ -178,45 +200,66 @@ function properNames(moments) {
   return names;
 }
 
+function lineCard(app, moment, name, array, names) {
+  const place = {
+    call: app.step.call.id,
+    what: "line",
+    name: name === "returned" ? names.get(array.name) || name : name,
+  };
+  const line = `line ${moment.line + movedBy(app, moment.frame.name)}`;
+  const made = placeCard(app, place, array, line, app.lineDifference(moment, name, array));
+  made.moment = moment.number;
+  return made;
+}
+
 // A layer computes nothing itself: its parts do.
-function parts(app, call) {
-  if (!call.parts.length) return null;
-  const order = app.step.way === "forward" ? call.parts : [...call.parts].reverse();
-  const buttons = order.map((id) => {
-    const other = stepOf(app.model, id, app.step.way);
-    const go = () => other && app.go(other.number);
-    return h("li", {}, h("button", { class: "link", type: "button", onclick: go }, app.model.calls[id].label), ` ${app.model.calls[id].kind === "layer" ? app.model.calls[id].type : ""}`);
+function partsSection(app, call) {
+  const { way } = app.step;
+  const ids = way === "forward" ? call.parts : [...call.parts].reverse();
+  const rows = ids.map((id) => {
+    const { label, kind, type } = app.model.calls[id];
+    return h("li", {}, link(label, () => app.goCall(id, way)), ` ${kind === "layer" ? type : ""}`);
   });
-  const text = app.step.way === "forward" ? "Its parts, in the order in which they ran" : "Its parts, in the order in which their backward ran";
-  return h("section", { class: "part" }, h("h3", {}, text), h("ol", { class: "parts" }, ...buttons));
+  const title = `Its parts, in the order in which ${way === "forward" ? "they" : "their backward"} ran`;
+  return part(title, h("ol", { class: "parts" }, ...rows));
 }
 
 // Every parameter's gradient, and the calls that added to it; of a parameter with several uses, the sum.
-function parameters(app, call) {
-  const shared = [];
-  const rows = app.model.trace.parameters.map(({ name, value, gradient }) => {
-    const users = usersOf(app.model, name);
-    const links = users.flatMap((user, i) => {
-      const go = () => app.go(stepOf(app.model, user.id, "backward").number);
-      return [i ? ", " : "", h("button", { class: "link", type: "button", onclick: go }, nameOf(user))];
-    });
-    const array = app.model.arrays.get(gradient);
-    const isAsked = app.model.opens && app.model.opens.what === "parameter" && app.model.opens.name === name;
-    if (users.length > 1 || isAsked) shared.push(card({ call: call.id, what: "parameter", name, array, note: users.length > 1 ? `the gradient: the sum over ${users.length} calls` : "the gradient" }));
-    const small = [value, gradient].map((each) => h("td", {}, thumbnail(app.model.arrays.get(each))));
-    return h("tr", {}, h("th", { scope: "row" }, name), ...small, h("td", {}, ...links));
-  });
-  const head = h("tr", {}, ...["parameter", "value", "gradient", "added by"].map((title) => h("th", { scope: "col" }, title)));
-  return h("section", { class: "part" }, h("h3", {}, "Gradients of the parameters"), h("div", { class: "cards" }, ...shared), h("table", { class: "parameters" }, h("tbody", {}, head, ...rows)));
+function parametersSection(app, call) {
+  const { parameters } = app.model.trace;
+  const titles = ["parameter", "value", "gradient", "added by"];
+  const head = h("tr", {}, ...titles.map((title) => h("th", { scope: "col" }, title)));
+  const rows = parameters.map((parameter) => parameterRow(app, parameter));
+  return part(
+    "Gradients of the parameters",
+    h("div", { class: "cards" }, ...parameters.map((parameter) => parameterCard(app, call, parameter))),
+    h("table", { class: "parameters" }, h("tbody", {}, head, ...rows)),
+  );
+}
+
+function parameterRow(app, { name, value, gradient }) {
+  const links = usersOf(app.model, name).flatMap((user, i) => [i ? ", " : null, linkTo(app, user.id)]);
+  const pictures = [value, gradient].map((each) => h("td", {}, thumbnail(app.model.arrays.get(each))));
+  return h("tr", {}, h("th", { scope: "row" }, name), ...pictures, h("td", {}, ...links));
+}
+
+// Of a parameter that several calls added to, or at which the page opens.
+function parameterCard(app, call, { name, gradient }) {
+  const { opens } = app.model;
+  const uses = usersOf(app.model, name).length;
+  const isAsked = opens && opens.what === "parameter" && opens.name === name;
+  if (uses <= 1 && !isAsked) return null;
+  const note = uses > 1 ? `the gradient: the sum over ${uses} calls` : "the gradient";
+  return card({ call: call.id, what: "parameter", name, array: app.model.arrays.get(gradient), note });
 }
 
 // Cards of lines after the current one are dimmed, those of the current one are lit.
 export function lightCards(app) {
+  const isLast = app.moment === app.run.moments.length - 1;
   for (const figure of byId("arrays").querySelectorAll("figure.card")) {
     if (figure.moment === undefined) continue;
-    figure.classList.toggle("later", figure.moment > app.moment);
     const isNow = figure.moment === app.moment;
-    figure.classList.toggle("now", isNow && app.moment < app.run.moments.length - 1);
+    setClasses(figure, { later: figure.moment > app.moment, now: isNow && !isLast });
     if (isNow) keepInView(figure, byId("middle"));
   }
 }

@@ -1,8 +1,10 @@
 // Predict: what a step makes is hidden, and the reader types a number before seeing it.
 
-import { arrayOf, splitOf, sum } from "./model.js";
 import { entryName, largest, long, powerOf, powerText, short } from "./arrays.js";
-import { byId, h } from "./dom.js";
+import { byId, h, quiet } from "./dom.js";
+import { arrayOf, named, splitOf, sumOf } from "./model.js";
+
+const MOST_HINTS = 12;
 
 // Which arrays of a step are hidden: those that it makes. Those that come in stay in sight.
 function isMade(app, place) {
@@ -26,68 +28,91 @@ export function isHidden(app, entry) {
 }
 
 // Judge a number that was typed: [whether it is right, a sentence].
-export function judge(typed, entry) {
+function judge(typed, entry) {
   const value = entry.array.data[entry.flat];
-  const most = largest(entry.array);
-  const near = Math.max(0.02 * Math.abs(value), 0.005 * most);
-  const isNear = (number) => Math.abs(typed - number) <= near;
-  if (isNear(value)) return [true, `Right: ${long(value, 6)}.`];
-  if (isNear(-value)) return [false, "The size is right, the sign is not."];
-  const other = entry.array.data.findIndex((number, i) => i !== entry.flat && Math.abs(number) > 2 * near && Math.abs(typed - number) <= 0.01 * Math.abs(number));
-  if (other >= 0) return [false, `Not here: this is ${entryName(entry.name, other, entry.array.shape)}.`];
+  const near = Math.max(0.02 * Math.abs(value), 0.005 * largest(entry.array));
+  if (Math.abs(typed - value) <= near) return [true, `Right: ${long(value, 6)}.`];
+  if (Math.abs(typed + value) <= near) return [false, "The size is right, the sign is not."];
+  return [false, elsewhere(typed, entry, near) || wrongFactor(typed, value, near) || wrongWay(typed, value)];
+}
+
+// Another entry of the array has this value.
+function elsewhere(typed, entry, near) {
+  const isIt = (number) => Math.abs(number) > 2 * near && Math.abs(typed - number) <= 0.01 * Math.abs(number);
+  const flat = entry.array.data.findIndex((number, i) => i !== entry.flat && isIt(number));
+  return flat >= 0 ? `Not here: this is ${entryName(entry.name, flat, entry.array.shape)}.` : "";
+}
+
+function wrongFactor(typed, value, near) {
   for (const factor of [2, 3, 4, 5, 8, 10]) {
-    if (isNear(value * factor) || Math.abs(typed / factor - value) <= near / factor) return [false, `Too large by a factor of ${factor}.`];
-    if (Math.abs(typed * factor - value) <= near) return [false, `Too small by a factor of ${factor}.`];
+    const isLarge = Math.abs(typed - value * factor) <= near || Math.abs(typed / factor - value) <= near / factor;
+    if (isLarge) return `Too large by a factor of ${factor}.`;
+    if (Math.abs(typed * factor - value) <= near) return `Too small by a factor of ${factor}.`;
   }
-  if (Math.sign(typed) !== Math.sign(value) && value !== 0) return [false, "The sign is not right."];
-  return [false, Math.abs(typed) > Math.abs(value) ? "Too large." : "Too small."];
+  return "";
+}
+
+function wrongWay(typed, value) {
+  if (Math.sign(typed) !== Math.sign(value) && value !== 0) return "The sign is not right.";
+  return Math.abs(typed) > Math.abs(value) ? "Too large." : "Too small.";
 }
 
 export function question(app, entry, name) {
   const answer = h("p", { class: "verdict", role: "status" });
+  const power = powerText(powerOf(entry.array));
+  const scaled = power ? ` The array is shown ${power}; type the number itself, such as 2.1e-3.` : "";
+  const all = Array.from(entry.array.data.keys());
+  const show = (label, places) => h("button", { type: "button", onclick: () => reveal(app, entry, places) }, label);
+  return [
+    h("h3", {}, h("code", {}, name), " = ?"),
+    guessForm(app, entry, answer),
+    answer,
+    quiet("Right means: within 2 %, or within half a percent of the array's largest entry.", scaled),
+    hintOf(app, entry),
+    h("p", {}, show("Show it", [entry.flat]), " ", show("Show the whole array", all)),
+  ];
+}
+
+function guessForm(app, entry, answer) {
   const input = h("input", { id: "guess", inputmode: "decimal", autocomplete: "off", size: "12" });
   const check = (event) => {
     event.preventDefault();
-    const typed = Number(input.value.trim().replace(/[\u2212\u2013]/g, "-").replace(",", "."));
-    if (input.value.trim() === "" || !Number.isFinite(typed)) {
-      answer.textContent = "Type a number, such as -0.12.";
-      return;
-    }
-    const [isRight, text] = judge(typed, entry);
-    app.score(isRight);
-    answer.textContent = text;
-    answer.className = `verdict ${isRight ? "agrees" : "differs"}`;
-    if (isRight) reveal(app, entry, [entry.flat], text);
+    const text = input.value.trim();
+    const typed = Number(text.replace(/[\u2212\u2013]/g, "-").replace(",", "."));
+    if (text === "" || !Number.isFinite(typed)) answer.textContent = "Type a number, such as -0.12.";
+    else respond(app, entry, answer, judge(typed, entry));
   };
-  const all = Array.from(entry.array.data.keys());
-  const power = powerOf(entry.array);
-  const hint = hintOf(app, entry);
-  return [
-    h("h3", {}, h("code", {}, name), " = ?"),
-    h("form", { class: "guess", onsubmit: check }, h("label", { for: "guess" }, "Your prediction"), input, h("button", { type: "submit" }, "Check")),
-    answer,
-    h("p", { class: "quiet" }, "Right means: within 2 %, or within half a percent of the array's largest entry.", power ? ` The array is shown ${powerText(power)}; type the number itself, such as 2.1e-3.` : ""),
-    hint,
-    h("p", {}, h("button", { type: "button", onclick: () => reveal(app, entry, [entry.flat]) }, "Show it"), " ", h("button", { type: "button", onclick: () => reveal(app, entry, all) }, "Show the whole array")),
-  ];
+  const label = h("label", { for: "guess" }, "Your prediction");
+  return h("form", { class: "guess", onsubmit: check }, label, input, h("button", { type: "submit" }, "Check"));
+}
+
+function respond(app, entry, answer, [isRight, text]) {
+  app.score(isRight);
+  answer.textContent = text;
+  answer.className = `verdict ${isRight ? "agrees" : "differs"}`;
+  if (isRight) reveal(app, entry, [entry.flat], text);
 }
 
 // The factors of each term, without their products.
 function hintOf(app, entry) {
   const split = splitOf(app.model, entry);
   if (!split) return null;
-  const rows = split.list
-    .filter((each) => each.term !== 0)
-    .slice(0, 12)
-    .map((each) => {
-      const array = arrayOf(app.model, app.model.calls[each.call][each.what].find((other) => other.name === each.name).value);
-      const name = entryName(each.name, each.flat, array ? array.shape : []);
-      const factors = split.kind === "terms" ? `${short(each.dy, "f")} × ${short(each.term / each.dy, "f")}` : short(each.term, "f");
-      return h("li", {}, `${name}: ${factors}`);
-    });
-  const more = split.list.filter((each) => each.term !== 0).length - rows.length;
-  if (more > 0) rows.push(h("li", {}, `and ${more} more, which add ${short(sum(split.list.filter((each) => each.term !== 0).slice(12)), "f")}`));
+  const terms = split.list.filter((each) => each.term !== 0);
+  const rows = terms.slice(0, MOST_HINTS).map((each) => h("li", {}, hintText(app, each, split.kind)));
+  const rest = terms.slice(MOST_HINTS);
+  if (rest.length) rows.push(h("li", {}, `and ${rest.length} more, which add ${short(sumOf(rest), "f")}`));
   return h("details", {}, h("summary", {}, "a hint: what to add up"), h("ul", { class: "hint" }, ...rows));
+}
+
+function hintText(app, each, kind) {
+  const array = arrayOf(app.model, named(app.model.calls[each.call][each.what], each.name).value);
+  const name = entryName(each.name, each.flat, array ? array.shape : []);
+  return `${name}: ${kind === "terms" ? factorsOf(each) : short(each.term, "f")}`;
+}
+
+// An entry of dy, and the slope by which it is multiplied.
+export function factorsOf(each) {
+  return `${short(each.dy, "f")} × ${short(each.term / each.dy, "f")}`;
 }
 
 function reveal(app, entry, places, said) {

@@ -5,24 +5,15 @@ import { forgetColours } from "./picture.js";
 
 const THEMES = ["light", "dark", "auto"];
 
-// The page around this one sends {theme: one of THEMES}. Whatever else comes is no theme, and nothing more is read.
-function themeIn(event) {
-  const isFromAround = window.parent !== window && event.source === window.parent;
-  const theme = isFromAround && event.data ? event.data.theme : null;
-  return THEMES.includes(theme) ? theme : null;
-}
-
 // redraw: pictures are drawn in the colours of the theme.
 export function followTheme(redraw) {
-  const root = document.documentElement;
   const system = matchMedia("(prefers-color-scheme: dark)");
   const recolour = () => {
     forgetColours();
     redraw();
   };
   const wear = (theme) => {
-    if (theme === "auto") delete root.dataset.theme;
-    else root.dataset.theme = theme;
+    setTheme(theme);
     recolour();
   };
   system.addEventListener("change", recolour);
@@ -30,8 +21,22 @@ export function followTheme(redraw) {
     const theme = themeIn(event);
     if (theme) wear(theme);
   });
-  byId("theme").addEventListener("click", () => {
-    const isDark = root.dataset.theme ? root.dataset.theme === "dark" : system.matches;
-    wear(isDark ? "light" : "dark");
-  });
+  byId("theme").addEventListener("click", () => wear(isDark(system) ? "light" : "dark"));
+}
+
+function setTheme(theme) {
+  if (theme === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+}
+
+function isDark(system) {
+  const { theme } = document.documentElement.dataset;
+  return theme ? theme === "dark" : system.matches;
+}
+
+// The page around this one sends {theme: one of THEMES}. Whatever else comes is no theme, and nothing more is read.
+function themeIn(event) {
+  const isFromAround = window.parent !== window && event.source === window.parent;
+  const theme = isFromAround && event.data ? event.data.theme : null;
+  return THEMES.includes(theme) ? theme : null;
 }

@@ -1,65 +1,77 @@
 // The timeline: a column for each step, forward then backward, with the layers as brackets above their parts.
 
-import { byId, h, replace } from "./dom.js";
+import { byId, h, replace, setClasses } from "./dom.js";
+import { insideOf, wholeName } from "./model.js";
 
 const MOST_DEPTH = 4;
+const LEAST_NAMED = 6; // a shorter bracket has no room for its name
 
 export function buildTimeline(app) {
   const { steps, half } = app.model;
   const line = byId("timeline");
+  const isLayer = ({ call }) => call.parts.length && call.depth < MOST_DEPTH;
   line.style.setProperty("--steps", steps.length);
-  const cells = steps.map((step) => {
-    const cell = h("i", { class: `tick ${step.way} ${step.call.kind}`, title: `${step.call.name || step.call.type}, ${step.way}` });
-    cell.style.gridColumn = `${step.number + 1}`;
-    cell.style.gridRow = `${MOST_DEPTH + 1}`;
-    return cell;
-  });
-  const brackets = steps.filter((step) => step.call.parts.length && step.call.depth < MOST_DEPTH).map((step) => bracket(app, step));
-  replace(line, ...brackets, ...cells);
-  app.ticks = cells;
+  app.ticks = steps.map(tickOf);
+  replace(line, ...steps.filter(isLayer).map((step) => bracketOf(app.model, step)), ...app.ticks);
   byId("ends").textContent = `forward 1 … ${half}, then backward ${steps.length - half} … 1`;
-  const pick = (event) => {
-    const box = line.getBoundingClientRect();
-    const at = Math.floor(((event.clientX - box.left) / box.width) * steps.length);
-    app.go(Math.min(Math.max(at, 0), steps.length - 1));
-  };
-  line.addEventListener("pointerdown", (event) => {
-    line.setPointerCapture(event.pointerId);
-    pick(event);
-  });
-  line.addEventListener("pointermove", (event) => line.hasPointerCapture(event.pointerId) && pick(event));
+  listenToLine(app, line);
+}
+
+function tickOf({ call, way, number }) {
+  const tick = h("i", { class: `tick ${way} ${call.kind}`, title: `${wholeName(call)}, ${way}` });
+  return placed(tick, `${number + 1}`, MOST_DEPTH + 1);
 }
 
 // A layer's bracket spans the steps inside it and its own.
-function bracket(app, step) {
-  const inside = new Set([step.call.id]);
-  app.model.calls.forEach((call) => inside.has(call.parent) && inside.add(call.id));
-  const numbers = app.model.steps.filter((each) => each.way === step.way && inside.has(each.call.id)).map((each) => each.number);
-  const first = Math.min(...numbers);
-  const last = Math.max(...numbers);
-  const name = last - first > 5 ? step.call.label.replace(/^layers\./, "layer ").replace(/_/g, " ") : "";
-  const made = h("b", { class: `bracket ${step.way}`, title: step.call.name || step.call.type }, name);
-  made.style.gridColumn = `${first + 1} / ${last + 2}`;
-  made.style.gridRow = `${step.call.depth + 1}`;
-  return made;
+function bracketOf(model, { call, way }) {
+  const inside = insideOf(model, call);
+  const numbers = model.steps.filter((each) => each.way === way && inside.has(each.call.id)).map((each) => each.number);
+  const [first, last] = [Math.min(...numbers), Math.max(...numbers)];
+  const name = last - first < LEAST_NAMED ? "" : call.label.replace(/^layers\./, "layer ").replace(/_/g, " ");
+  const bracket = h("b", { class: `bracket ${way}`, title: wholeName(call) }, name);
+  return placed(bracket, `${first + 1} / ${last + 2}`, call.depth + 1);
+}
+
+function placed(element, column, row) {
+  element.style.gridColumn = column;
+  element.style.gridRow = `${row}`;
+  return element;
+}
+
+// Pressing and dragging go to the step under the pointer.
+function listenToLine(app, line) {
+  const { length } = app.model.steps;
+  const goUnder = (event) => {
+    const box = line.getBoundingClientRect();
+    const number = Math.floor(((event.clientX - box.left) / box.width) * length);
+    app.go(Math.min(Math.max(number, 0), length - 1));
+  };
+  line.addEventListener("pointerdown", (event) => {
+    line.setPointerCapture(event.pointerId);
+    goUnder(event);
+  });
+  line.addEventListener("pointermove", (event) => line.hasPointerCapture(event.pointerId) && goUnder(event));
 }
 
 export function markTimeline(app) {
-  const { step } = app;
-  const total = app.model.steps.length;
-  const number = step.way === "forward" ? step.number + 1 : total - step.number;
-  app.ticks.forEach((tick, i) => {
-    const each = app.model.steps[i];
-    tick.classList.toggle("current", i === step.number);
-    tick.classList.toggle("done", i < step.number);
-    tick.classList.toggle("first", Boolean(app.bug) && app.bug.first.call === each.call.id && app.bug.first.way === each.way);
-    tick.style.setProperty("--size", app.sizeOf(each.call.id, each.way));
-  });
+  app.ticks.forEach((tick, i) => markTick(app, tick, app.model.steps[i]));
+  const { way, call, number } = app.step;
+  const { steps, half } = app.model;
+  const [own, all] = way === "forward" ? [number + 1, half] : [steps.length - number, steps.length - half];
+  const text = `${way} ${own} of ${all}: ${wholeName(call)}`;
   const line = byId("timeline");
-  const text = `${step.way} ${number} of ${step.way === "forward" ? app.model.half : total - app.model.half}: ${step.call.name || step.call.type}`;
-  line.setAttribute("aria-valuemax", String(total));
-  line.setAttribute("aria-valuenow", String(step.number + 1));
+  line.setAttribute("aria-valuemax", String(steps.length));
+  line.setAttribute("aria-valuenow", String(number + 1));
   line.setAttribute("aria-valuetext", text);
-  byId("where").textContent = `step ${step.number + 1} of ${total} · ${step.way} ${number}`;
+  byId("where").textContent = `step ${number + 1} of ${steps.length} · ${way} ${own}`;
   byId("live").textContent = text;
+}
+
+function markTick(app, tick, { call, way, number }) {
+  setClasses(tick, {
+    current: number === app.step.number,
+    done: number < app.step.number,
+    first: app.first.call === call.id && app.first.way === way,
+  });
+  tick.style.setProperty("--size", app.sizeOf(call.id, way));
 }

@@ -15,7 +15,7 @@ from npformer.layers import LayerNorm
 
 PROBLEM = numba_problem()
 if PROBLEM is None:
-    from npformer.engine.numba import decode_parts, decode_step, work_sharing
+    from npformer.engine.numba import decode_step, work_sharing
 
 PATIENCE = 600  # seconds until a test gives up on what would never happen
 
@@ -88,13 +88,14 @@ def a_helper_falls_asleep(monkeypatch):
 
         def wake_up(lost):
             """Give back the part that was taken from the back, as if nobody had taken it, and do it."""
-            for layers, model, sizes, shared, *others in given:  # others: the helper's patience among them
+            for run, *others in given:  # others: how often the helper looks among them
+                shared = run.shared
                 if shared[work_sharing.PRESENT] and any(shared is place for place in lost):
                     late = shared.copy()
                     late[work_sharing.LOST] = late[work_sharing.ASLEEP] = 0
                     opened = shared[work_sharing.TICKET] // work_sharing.MOST_PARTS**2
-                    late[work_sharing.TICKET] = opened * work_sharing.MOST_PARTS**2 + sizes[decode_parts.PARTS] - 1
-                    decode_step.steps_of_tokens(layers, model, sizes, late, *others)
+                    late[work_sharing.TICKET] = opened * work_sharing.MOST_PARTS**2 + run.sizes.parts - 1
+                    decode_step.steps_of_tokens(run._replace(shared=late), *others)
                     assert late[work_sharing.DONE] == shared[work_sharing.DONE] + 1
                     shared[work_sharing.PRESENT] = 0
 

@@ -1,8 +1,15 @@
 """A model whose sizes four does not divide, with the same numbers for all kernels."""
 
+import numpy as np
+
 from npformer.backend import get_backend
 from npformer.check.cases.case import shaken
 from npformer.models import Transformer, TransformerConfig
+
+#: Texts of unequal length (B, 5), with pads in the middle of one.
+SOURCES = np.array(
+    [[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 0, 2, 2], [1, 5, 5, 8, 2], [2, 8, 1, 0, 0]]
+)
 
 
 def small_model(kernels, dtype="float64", encoders=1, decoders=1, **changes):

@@ -1,17 +1,20 @@
 """A program of calls does what the calls do, with every kind of argument, and stops where one fails."""
 
+from typing import NamedTuple
+
 import numba
 import numpy as np
 import pytest
 
 from npformer.backend.workspace import Pool
 from npformer.engine.numba import call_program, compiling
+from npformer.engine.numba.arguments import Flags, Heads, Mask, Matrix, OutVector, OutWhole, Rows, Vector
 from npformer.engine.numba.recording import Tape
 
 
-def kernel_of(function, signature, dtype):
+def kernel_of(function, dtype):
     """A kernel that is none of npformer's, compiled, and not kept on disk."""
-    kernel = compiling.Kernel(numba.njit(nogil=True)(function), signature)
+    kernel = compiling.Kernel(numba.njit(nogil=True)(function))
     kernel.dispatcher.disable_compile(False)
     kernel.dispatcher.compile(numba.types.void(*kernel.types(dtype)))
     kernel.dispatcher.disable_compile()
@@ -27,10 +30,25 @@ def run(dtype, *calls):
     call_program.run(words)
 
 
-def everything(x, big, heads, flags, mask, ids, matrix, flag, whole, fraction, rest, out):
+class Fractions(NamedTuple):
+    whole: int
+    fraction: float
+
+
+class Options(NamedTuple):
+    flag: bool
+    ids: OutWhole
+    numbers: Fractions
+
+
+def everything(
+    x: Vector, big: Rows, heads: Heads, flags: Flags, mask: Mask, options: Options, matrix: Matrix, rest: Rows,
+    out: OutVector,
+):  # fmt: skip
     """Something of every argument, and of its shape and strides."""
+    ids, (whole, fraction) = options.ids, options.numbers
     out[0] = x[1] + big[1, 2] + heads[1, 0, 1, 1] + ids[2] + matrix[2, 1]
-    out[1] = whole if flag else fraction
+    out[1] = whole if options.flag else fraction
     out[2] = flags[1] * 10 + mask[1, 0]
     out[3] = big.shape[1] + heads.shape[3] * 10 + x.size * 100 + matrix.strides[0] // matrix.itemsize * 1000
     out[4] = rest.shape[1] + rest.size
@@ -39,33 +57,35 @@ def everything(x, big, heads, flags, mask, ids, matrix, flag, whole, fraction, r
 
 @pytest.mark.parametrize("flag", [False, True])
 def test_every_kind_of_argument_arrives(dtype, flag):
-    kernel = kernel_of(everything, "xXhbBsm?ifmy", dtype)
+    kernel = kernel_of(everything, dtype)
     rng = np.random.default_rng(0)
     x, big = rng.random(3, dtype), rng.random((2, 3), dtype)
     heads = rng.random((2, 2, 2, 5), dtype).transpose(0, 2, 1, 3)[..., 1:]
     matrix = rng.random((3, 7), dtype)[:, 2:5]
-    given = (x, big, heads, np.array([False, True]), np.array([[False], [True]]), np.array([1, 2, 3]), matrix, flag,
-             -(2**40) if dtype == "float64" else -(2**20), 0.25, np.empty((0, 4), dtype))  # fmt: skip
+    numbers = Fractions(-(2**40) if dtype == "float64" else -(2**20), 0.25)
+    options = Options(flag, np.array([1, 2, 3]), numbers)
+    flags, mask, rest = np.array([False, True]), np.array([[False], [True]]), np.empty((0, 4), dtype)
+    given = (x, big, heads, flags, mask, options, matrix, rest)
     found, true = np.zeros(5, dtype), np.zeros(5, dtype)
     run(dtype, (kernel, (*given, found)))
-    assert given[5].tolist() == [9, 2, 3]
+    assert options.ids.tolist() == [9, 2, 3]
     kernel(*given, true)
     np.testing.assert_array_equal(found, true)
     assert found[3] == 3 + 40 + 300 + 7000
 
 
 def test_calls_are_made_in_order_until_one_fails():
-    def append(log, value):
+    def append(log: OutWhole, value: int):
         if value == 3:
             raise ValueError("three")
         log[log[0]] = value
         log[0] += 1
 
-    kernel = kernel_of(append, "si", "float64")
+    kernel = kernel_of(append, "float64")
     log = np.array([1, 0, 0, 0, 0])
     run("float64", *((kernel, (log, value)) for value in (7, 8)))
     assert log.tolist() == [3, 7, 8, 0, 0]
-    with pytest.raises(MemoryError, match="a kernel of a recorded step could not go on"):
+    with pytest.raises(MemoryError, match="a kernel of a recorded step failed"):
         run("float64", *((kernel, (log, value)) for value in (5, 3, 6)))
     assert log.tolist() == [4, 7, 8, 5, 0]
 

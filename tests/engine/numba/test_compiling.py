@@ -58,7 +58,7 @@ def test_it_is_said_once_and_what_is_on_disk_is_loaded_in_silence(tmp_path, run)
     stored.write_bytes(damaged)
     said += [run(program, package=package, NUMBA_CACHE_DIR=str(cache)) for _ in range(2)]
     assert "got files that are damaged or somebody else's" in said[2].pop(0)
-    part = package / "npformer/engine/numba/exponential.py"
+    part = package / "npformer/engine/numba/compiling.py"
     part.write_text(part.read_text(encoding="utf-8") + "\n# changed\n", encoding="utf-8")
     said += [run(program, package=package, NUMBA_CACHE_DIR=str(cache))]
     assert list(map(is_announced, said)) == [True, False, True, False, True]

@@ -8,10 +8,11 @@ import pytest
 from npformer import beam_search
 from npformer.decoding import beams
 from npformer.engine import fused_decode
+from npformer.engine.engine import FastEngine
 from npformer.engine.numba import work_sharing
-from tests.engine.numba.small_models import small_model
+from tests.engine.numba.small_models import SOURCES, small_model
 
-SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 0, 2, 2], [1, 5, 5, 8, 2]])
+SRC = SOURCES[:5]
 MAX_LEN = 30
 
 
@@ -76,7 +77,7 @@ def test_it_is_taken(monkeypatch):
     """But for the first step, after which there are more rows than before."""
     fast, steps = model("numba"), []
     expected, step = one_by_one(fast, SRC), fused_decode.step
-    monkeypatch.setattr(fused_decode, "step", lambda *given: steps.append(1) or step(*given))
+    monkeypatch.setattr(FastEngine, "step", staticmethod(lambda *given: steps.append(1) or step(*given)))
     same(beam_search(fast, SRC, MAX_LEN), expected)
     assert len(steps) == 1
     assert max(one.tokens.size for found in expected for one in found) > 8
@@ -116,7 +117,7 @@ def test_a_search_that_outgrows_its_slots_is_refused():
 
 def test_a_model_without_fused_steps_is_asked_once(monkeypatch):
     asked = []
-    monkeypatch.setattr(fused_decode, "search", lambda *given, **named: asked.append(given))
+    monkeypatch.setattr(FastEngine, "search", staticmethod(lambda *given, **named: asked.append(given)))
     same(beam_search(model("numba"), SRC, MAX_LEN), one_by_one(model("plain"), SRC))
     assert len(asked) == 1
 

@@ -15,9 +15,9 @@ from npformer.engine.numba import work_sharing
 from npformer.engine.numba.decode_kernel import likeliest
 from npformer.errors import ConfigError, TokenError
 from npformer.models import Transformer
+from tests.engine.numba.small_models import SOURCES as SRC
 from tests.engine.numba.small_models import part_of, small_model
 
-SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 0, 2, 2], [1, 5, 5, 8, 2], [2, 8, 1, 0, 0]])
 PADS = 1.5  # added to their logit, so that some are chosen
 MAX_LEN = 37
 

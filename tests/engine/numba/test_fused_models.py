@@ -13,9 +13,9 @@ from npformer.engine.numba.decode_step import FEW_TOKENS, decoder_steps
 from npformer.engine.numba.encode_texts import QUERIES
 from npformer.errors import DTypeError
 from npformer.layers import DecoderStack, EncoderStack
-from tests.engine.numba.small_models import part_of, small_model
+from tests.engine.numba.small_models import SOURCES, part_of, small_model
 
-SRC = np.array([[3, 5, 4, 6, 2], [8, 6, 2, 0, 0], [4, 2, 0, 0, 0], [7, 7, 0, 2, 2]])
+SRC = SOURCES[:4]
 MANY = np.concatenate([SRC, SRC[:, ::-1]])[: FEW_TOKENS + 3]  # more than are multiplied without BLAS
 MAX_LEN = 6
 TOLERANCE = {"float64": 1e-13, "float32": 1e-5}
@@ -26,6 +26,14 @@ def tokens(batch):
     found = np.random.default_rng(batch).integers(0, 9, (batch, MAX_LEN))
     found[-1, :2] = 0  # queries that see nothing
     return found
+
+
+def begun(**changes):
+    """A model with compiled steps, and a state that has made the first one."""
+    fast = model("numba", **changes)
+    state = fast.start(SRC, MAX_LEN)
+    step(fast, tokens(4)[:, 0], state)
+    return fast, state
 
 
 def logits(of, src, change=None):
@@ -136,9 +144,7 @@ def test_a_step_is_taken(monkeypatch):
 
 
 def test_a_step_is_prepared_once(monkeypatch):
-    fast = model("numba")
-    state = fast.start(SRC, MAX_LEN)
-    step(fast, tokens(4)[:, 0], state)
+    fast, state = begun()
     prepared = state.fused
     step(fast, tokens(4)[:, 1], state)
     assert state.fused is prepared
@@ -170,9 +176,7 @@ def test_weights_are_looked_at_once_for_all_states(change_stack):
 )  # fmt: skip
 def test_a_decoders_arrays_of_other_shapes_are_left_to_the_layers(name):
     """The kernel knows addresses alone, and would read on behind what is there."""
-    fast = model("numba", final_norm=True)
-    state = fast.start(SRC, MAX_LEN)
-    step(fast, tokens(4)[:, 0], state)
+    fast, state = begun(final_norm=True)
     assert state.fused[1] is not None
     parameter = part_of(fast, name)
     parameter.data = parameter.data[..., :-1].copy()
@@ -182,19 +186,14 @@ def test_a_decoders_arrays_of_other_shapes_are_left_to_the_layers(name):
 
 
 def test_a_layer_without_a_state_is_refused():
-    fast = model("numba")
-    state = fast.start(SRC, MAX_LEN)
-    step(fast, tokens(4)[:, 0], state)
+    fast, state = begun()
     fast.decoder.layers = fast.decoder.layers[:-1]
     with pytest.raises(ValueError, match="longer"):
         step(fast, tokens(4)[:, 1], state)
 
 
 def test_nothing_is_written_where_there_is_no_room():
-    fast = model("numba")
-    state = fast.start(SRC, MAX_LEN)
-    step(fast, tokens(4)[:, 0], state)
-    steps = state.fused[1]
+    steps = begun()[1].fused[1]
     assert steps(tokens(4)[:, :1], MAX_LEN - 1) is not None
     assert steps(tokens(4)[:, :1], MAX_LEN) is None
     assert steps(tokens(4)[:, :1], -1) is None
@@ -211,17 +210,14 @@ def test_a_helper_that_falls_asleep_is_given_up(a_helper_falls_asleep):
         lost.append([int(place[work_sharing.LOST]) for place in places])
     assert lost == [[0]] + [[1]] * (MAX_LEN - 1)  # nobody is invited for a while
     steps = state.fused[1]
-    assert steps._shared is not places[0]
+    assert steps.run.shared is not places[0]
     assert places[0][work_sharing.PRESENT] == 0  # it was waited for: the caller may move rows
     assert 0 < steps._alone <= decode_step.ALONE
 
 
 def test_a_helper_leaves_when_there_is_nothing_to_do(until, monkeypatch):
     monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
-    fast = model("numba")
-    state = fast.start(SRC, MAX_LEN)
-    step(fast, tokens(4)[:, 0], state)
-    shared = state.fused[1]._shared
+    shared = begun()[1].fused[1].run.shared
     until(lambda: shared[work_sharing.PRESENT] == 0)
     assert shared[work_sharing.PRESENT] == 0
 
@@ -229,13 +225,13 @@ def test_a_helper_leaves_when_there_is_nothing_to_do(until, monkeypatch):
 def test_a_helper_that_is_wanted_elsewhere_does_not_wait(until, monkeypatch):
     """As when rows leave a batch, and others' steps follow."""
     monkeypatch.setattr(decode_step, "WORTH_SHARING", 0)
-    monkeypatch.setattr(work_sharing, "PATIENCE", 10**15)  # looks: for ever
-    monkeypatch.setattr(decode_step, "LONGEST_PATIENCE", 10**15)
+    monkeypatch.setattr(work_sharing, "MOST_LOOKS", 10**15)  # looks: for ever
+    monkeypatch.setattr(decode_step, "MOST_HELPER_LOOKS", 10**15)
     fast = model("numba")
     states = [fast.start(SRC, MAX_LEN) for _ in range(2)]
     for state in states:
         step(fast, tokens(4)[:, 0], state)
-    one, two = (state.fused[1]._shared for state in states)
+    one, two = (state.fused[1].run.shared for state in states)
     until(lambda: one[work_sharing.PRESENT] == 0)
     helped = one[work_sharing.PRESENT], two[work_sharing.PRESENT]
     two[work_sharing.WANTED] = 1

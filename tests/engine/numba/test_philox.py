@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from npformer.engine.numba import OPS
 from npformer.engine.numba.compiling import inlined
 from npformer.engine.numba.philox import NOTHING_DROPPED, draw_lanes, numbers, room_for_lanes
 from npformer.errors import ConfigError
-from npformer.functional import Draw, philox_bits
+from npformer.functional import AttentionMask, Draw, philox_bits
 from npformer.functional.dropout import dropout_threshold
 from npformer.functional.philox import WORD
 
@@ -14,16 +15,16 @@ EXTREMES = [0, 1, 2**32, 2**63 - 1, 2**63, WORD - 1, WORD]
 
 
 @inlined
-def drawn(seed, site, step, micro, start, size):
+def drawn(numbers, size):
     room = room_for_lanes(size)
     words = np.full(room.size + 4, np.uint64(0))  # one block more than there is room for
-    base = draw_lanes(words, seed, site, step, micro, start, size)
+    base = draw_lanes(words, numbers, 0, size)
     return words, base, room.size
 
 
 def take_lanes(numbers, size):
     """So many numbers of a draw."""
-    words, base, room = drawn(*numbers[:5], size)
+    words, base, room = drawn(numbers, size)
     assert not words[room:].any(), "written past the room"
     return np.asarray(words.view(np.uint16)[base : base + size])
 
@@ -74,3 +75,12 @@ def test_the_arguments_of_a_kernel():
     assert numbers(Draw(0, 0, 0, 0, 1e-9), np.empty(3)).threshold == 0  # so little is nothing
     with pytest.raises(ConfigError, match="0 <= rate < 1"):
         numbers(Draw(0, 0, 0, 0, 1.0), np.empty(3))
+
+
+@pytest.mark.parametrize("kind", [int, np.int32, np.uint8])
+def test_numbers_of_any_kind_are_a_kernels(kind, dtype):
+    """A kernel takes the parts of a NamedTuple in their own types alone."""
+    x, mask = np.ones((2, 1, 3, 4), dtype), AttentionMask(causal=kind(1), query_offset=kind(1), window=kind(2))
+    draws = [Draw(cast(1), cast(2), cast(0), cast(3), 0.5, first_row=cast(5)) for cast in (int, kind)]
+    (y, _), (true, _) = (OPS.attention.forward(x, x, x, mask, draw) for draw in draws)
+    np.testing.assert_array_equal(y, true)

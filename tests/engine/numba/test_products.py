@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from npformer.engine.numba import compiling, products
-from npformer.engine.numba.products import is_lined_up, lined_up
+from npformer.engine.numba.arguments import Matrix, OutMatrix
+from npformer.engine.numba.products import fits_blas, for_blas
 
 BY_ROWS, BY_COLUMNS = 101, 102  # CBLAS's numbers for them
 #: (m, k, n): one number, one row, one column, no rows, nothing to sum, odd sizes, large ones.
@@ -25,11 +26,15 @@ LAYOUTS = {
 @pytest.fixture(scope="module")
 def product():
     """product(a, b, beta, c), compiled as kernels are, for any layout."""
-    letters = [[compiling.LETTERS[letter](number) for letter in "mmiM"] for number in (numba.float32, numba.float64)]
-    made = numba.njit([numba.void(*types) for types in letters], nogil=True)(
-        lambda a, b, beta, c: products.product(a, b, beta, c)
-    )
-    return made
+
+    def made(a: Matrix, b: Matrix, beta: int, c: OutMatrix):
+        products.product(a, b, beta, c)
+
+    kernel = compiling.Kernel(numba.njit(nogil=True)(made))
+    kernel.dispatcher._can_compile = True
+    for dtype in compiling.DTYPES:
+        kernel.dispatcher.compile(numba.void(*kernel.types(dtype)))
+    return kernel
 
 
 def test_a_product_or_a_product_added(product, dtype):
@@ -109,10 +114,10 @@ def test_adjacent_arrays_are_not_copied_and_others_are():
     heads = np.arange(48.0).reshape(2, 3, 2, 4).transpose(0, 2, 1, 3)
     fine = [x, x.T, x[:, 1:4], x[:, 1:4].T, x[::2], x[:1], x[:, :1].copy(), heads, heads.swapaxes(-1, -2), x[:0]]
     for y in fine:
-        assert lined_up(y) is y
+        assert for_blas(y) is y
     crooked = np.frombuffer(bytes(1) + x.tobytes(), dtype=np.uint8)[1:].view(x.dtype).reshape(x.shape)
     split = np.frombuffer(bytes(200), dtype=np.uint8)[:180].reshape(4, 45)[:, :40].view(x.dtype)
     for y in (x[:, ::2], x[:, ::-1], x[::-1], np.broadcast_to(x[0], (4, 6)), crooked, split, heads[..., ::2]):
-        assert not is_lined_up(y)
-        assert np.array_equal(lined_up(y), y)
-        assert lined_up(y).flags.carray
+        assert not fits_blas(y)
+        assert np.array_equal(for_blas(y), y)
+        assert for_blas(y).flags.carray

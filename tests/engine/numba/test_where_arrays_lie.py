@@ -9,6 +9,7 @@ import pytest
 from npformer.backend import get_backend
 from npformer.decoding import beam_search
 from npformer.engine.numba import compiling, elementwise
+from npformer.engine.numba.arguments import flat
 from npformer.engine.numba.compiling import Kernel
 from npformer.layers import RandomKey
 from npformer.models import Transformer, TransformerConfig
@@ -66,6 +67,14 @@ def moved(arrays, own, held, gap, seed):
     return [one(x) for x in arrays], read
 
 
+def with_arrays(x, others):
+    """x with the next of others in place of each array."""
+    if isinstance(x, tuple):
+        parts = [with_arrays(part, others) for part in x]
+        return type(x)(*parts) if hasattr(x, "_fields") else tuple(parts)
+    return next(others) if isinstance(x, np.ndarray) else x
+
+
 @pytest.fixture
 def moving(monkeypatch):
     """Every call of a kernel is made again with its arrays elsewhere; the names of those that were."""
@@ -75,16 +84,14 @@ def moving(monkeypatch):
         if kernel.__name__ in HANDED_ADDRESSES:
             kernel.dispatcher(*arguments)
             return
-        places = [i for i, x in enumerate(arguments) if isinstance(x, np.ndarray)]
-        arrays = [arguments[i] for i in places]
+        arrays = [x for x in flat(arguments) if isinstance(x, np.ndarray)]
         own = areas(arrays)
         held = [area.read() for area in own]
         again = [moved(arrays, own, held, gap, seed) for seed, gap in enumerate([0, 0, 16])]
         kernel.dispatcher(*arguments)
         expected = [area.read() for area in own]
         for others, read in again:
-            changed = dict(zip(places, others, strict=True))
-            kernel.dispatcher(*[changed.get(i, x) for i, x in enumerate(arguments)])
+            kernel.dispatcher(*with_arrays(arguments, iter(others)))
             assert read() == expected, f"{kernel.__name__}: other bits where arrays lie elsewhere"
         seen.add(kernel.__name__)
 

@@ -20,10 +20,10 @@ __all__ = ["IDENTITIES", "Claim", "Identity", "identity", "prove"]
 
 #: Every identity by its name, from single operations to whole networks.
 IDENTITIES: dict[str, Identity] = {
-    found.name: found
+    thing.name: thing
     for module in (maps, attention, heads, network, universal)
-    for found in vars(module).values()
-    if isinstance(found, Identity)
+    for thing in vars(module).values()
+    if isinstance(thing, Identity)
 }
 
 

@@ -34,8 +34,8 @@ def softmax_sum(probe: Probe) -> Claims:
     """Weights are a distribution over the visible entries. With nothing visible there is none: y = 0, dx = 0."""
     run = probe.run()
     y, dx = run.outputs["output"], run.gradients["x"]
-    given = probe.inputs.get("visible")
-    visible = np.broadcast_to(True if given is None else np.asarray(given), y.shape)
+    mask = probe.inputs.get("visible")
+    visible = np.broadcast_to(True if mask is None else np.asarray(mask), y.shape)
     yield Claim("Σ y", visible.any(axis=-1).astype(float), np.sum(y, axis=-1), 1.0)
     hidden = np.zeros(int(np.sum(~visible)))
     yield Claim("hidden y", hidden, y[~visible], exact=True)
@@ -210,8 +210,8 @@ def attention_nothing(probe: Probe) -> Claims:
 
 def _visible(probe: Probe, h: Heads) -> HostArray:
     """(B, 1, T, S): the pairs that may meet, by the mask that the operation is given."""
-    given: Any = probe.inputs.get("mask", probe.options.get("mask", ALL_VISIBLE))
-    mask = given if isinstance(given, AttentionMask) else ALL_VISIBLE
+    value: Any = probe.inputs.get("mask", probe.options.get("mask", ALL_VISIBLE))
+    mask = value if isinstance(value, AttentionMask) else ALL_VISIBLE
     return visible_pairs(mask, len(h.q), h.q.shape[2], h.k.shape[2])[:, None]
 
 

@@ -32,14 +32,14 @@ def _attentions(probe: Probe) -> Iterator[tuple[str, int]]:
 
 def _by_scores(probe: Probe) -> Iterator[tuple[str, int]]:
     """The attentions whose weights are softmax(q·k), without a rotation and without a feature map."""
-    by_prefix, found = dict(parts(probe.target)), False
+    by_prefix, is_any = dict(parts(probe.target)), False
     for prefix, num_heads in _attentions(probe):
         layer = by_prefix[prefix]
         turned = getattr(layer, "rotation", None) is not None
         if not turned and type(getattr(layer, "mechanism", None)).__name__ != "LinearAttention":
-            found = True
+            is_any = True
             yield prefix, num_heads
-    if not found:
+    if not is_any:
         raise DoesNotApply("its queries and keys are turned, or go through a feature map, before they meet")
 
 
@@ -63,7 +63,7 @@ def _moment(at: Tensors, gradients: Tensors, name: str, num_heads: int) -> tuple
     """Wᵀ dW + b ⊗ db of one projection, (H, D, D), and the size of its terms."""
     total, terms = np.zeros(()), np.zeros(())
     for part in ("weight", "bias"):
-        x, dx = (_by_head(found[f"{name}.{part}"], num_heads) for found in (at, gradients))
+        x, dx = (_by_head(tensors[f"{name}.{part}"], num_heads) for tensors in (at, gradients))
         total = total + np.swapaxes(x, 1, 2) @ dx
         terms = terms + np.swapaxes(np.abs(x), 1, 2) @ np.abs(dx)
     return total, size(terms)
@@ -98,7 +98,7 @@ def heads_value_output(probe: Probe) -> Claims:
     run, at = probe.run(), probe.tensors
     for prefix, num_heads in _attentions(probe):
         value, scale = _moment(at, run.gradients, f"{prefix}value", num_heads)
-        w, dw = (found[f"{prefix}output.weight"] for found in (at, run.gradients))
+        w, dw = (tensors[f"{prefix}output.weight"] for tensors in (at, run.gradients))
         w, dw = (x.reshape(num_heads, -1, x.shape[-1]) for x in (w, dw))  # (H, D, C)
         yield Claim(f"{prefix}value", dw @ np.swapaxes(w, 1, 2), value, scale)
 
@@ -144,8 +144,8 @@ def _expect_sight(probe: Probe) -> None:
     """Raise DoesNotApply if some query sees no key."""
     if hasattr(probe.target, "attention_weights"):
         probe.reset()
-        found = probe.target.attention_weights(*probe.placed())
-        blind = any(np.any(np.asarray(probe.device.host(w)).sum(axis=-1) == 0) for w in found.values())
+        weights = probe.target.attention_weights(*probe.placed())
+        blind = any(np.any(np.asarray(probe.device.host(w)).sum(axis=-1) == 0) for w in weights.values())
     else:
         x = probe.inputs[probe.float_inputs[0]]
         blind = any(at.any() for at in _blind(probe, x))
@@ -180,13 +180,13 @@ def relu_units(probe: Probe) -> Claims:
 def _relu_layers(probe: Probe) -> dict[str, tuple[str, str, str]]:
     """The names of (w1, b1, w2) of every feed-forward with ReLU. Raises DoesNotApply if there is none."""
     if probe.is_pair:
-        found = {"hidden units": ("w1", "b1", "w2")} if probe.inputs.get("activation") == "relu" else {}
+        layers = {"hidden units": ("w1", "b1", "w2")} if probe.inputs.get("activation") == "relu" else {}
     else:
-        found = {
+        layers = {
             f"{prefix}hidden units": (f"{prefix}up.weight", f"{prefix}up.bias", f"{prefix}down.weight")
             for prefix, layer in parts(probe.target)
             if getattr(layer, "activation", None) == "relu" and f"{prefix}up.weight" in probe.parameters
         }
-    if not found:
+    if not layers:
         raise DoesNotApply("its activation is not ReLU")
-    return found
+    return layers

@@ -182,8 +182,8 @@ def sinusoid(probe: Probe) -> Claims:
 
 
 def _offset(probe: Probe) -> int:
-    given: Any = probe.inputs.get("offset", probe.options.get("offset", 0))
-    return int(given)
+    offset: Any = probe.inputs.get("offset", probe.options.get("offset", 0))
+    return int(offset)
 
 
 OVER_A_BATCH = ("batch_norm", "batch_norm_inference", "BatchNorm")

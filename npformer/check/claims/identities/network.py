@@ -35,16 +35,16 @@ def norm_readers(probe: Probe) -> Claims:
     whose gradient is not summed over the layers.
     """
     run, at = probe.run(), probe.tensors
-    found = _readers(probe)
-    if not found:
+    readers = _readers(probe)
+    if not readers:
         raise DoesNotApply("no norm is read by matrices alone: in post-LN the residual sum reads it as well")
-    for norm, readers in found.items():
+    for norm, names in readers.items():
         gamma, beta = at[f"{norm}.gamma"], at[f"{norm}.beta"]
         dgamma, dbeta = run.gradients[f"{norm}.gamma"], run.gradients[f"{norm}.beta"]
-        by_bias = [(at[f"{name}.weight"], run.gradients[f"{name}.bias"]) for name in readers]
+        by_bias = [(at[f"{name}.weight"], run.gradients[f"{name}.bias"]) for name in names]
         scale = max(size(np.abs(w) @ np.abs(db)) for w, db in by_bias)
         yield Claim(f"gradient of {norm}.beta", sum(w @ db for w, db in by_bias), dbeta, scale)
-        pairs = [(at[f"{name}.weight"], run.gradients[f"{name}.weight"]) for name in readers]
+        pairs = [(at[f"{name}.weight"], run.gradients[f"{name}.weight"]) for name in names]
         scale = max(size(np.sum(np.abs(w * dw), axis=1)) for w, dw in pairs)
         expected = sum(np.sum(w * dw, axis=1) for w, dw in pairs)
         yield Claim(f"γ·dγ + β·dβ of {norm}", expected, gamma * dgamma + beta * dbeta, scale)
@@ -52,23 +52,23 @@ def norm_readers(probe: Probe) -> Claims:
 
 def _readers(probe: Probe) -> dict[str, list[str]]:
     """Norm -> the linear maps that read it, for norms that only linear maps read."""
-    found: dict[str, list[str]] = {}
+    readers: dict[str, list[str]] = {}
     for prefix, layer in parts(probe.target):
         if getattr(layer, "norm_order", "") != "pre":
             continue
         second = "cross_attention.query" if hasattr(layer, "cross_attention") else "feed_forward.up"
-        found[f"{prefix}norm1"] = [prefix + name for name in QKV]
-        found[f"{prefix}norm2"] = [prefix + second]
+        readers[f"{prefix}norm1"] = [prefix + name for name in QKV]
+        readers[f"{prefix}norm2"] = [prefix + second]
         if hasattr(layer, "norm3"):
-            found[f"{prefix}norm3"] = [f"{prefix}feed_forward.up"]
-    return found | _last_norms(probe.target)
+            readers[f"{prefix}norm3"] = [f"{prefix}feed_forward.up"]
+    return readers | _last_norms(probe.target)
 
 
 def _last_norms(model: Any) -> dict[str, list[str]]:
     """A Transformer's last norm on either side: the stack's own, or in post-LN its last layer's."""
-    found: dict[str, list[str]] = {}
+    readers: dict[str, list[str]] = {}
     if not (hasattr(model, "encoder") and hasattr(model, "decoder")):
-        return found
+        return readers
     names = {}
     for side, inner in (("encoder", "norm2"), ("decoder", "norm3")):
         stack = getattr(model, side)
@@ -79,10 +79,12 @@ def _last_norms(model: Any) -> dict[str, list[str]]:
             names[side] = f"{side}.layers.{last}.{inner}"
     if "encoder" in names:
         layers = range(len(model.decoder.layers))
-        found[names["encoder"]] = [f"decoder.layers.{i}.cross_attention.{x}" for i in layers for x in ("key", "value")]
+        readers[names["encoder"]] = [
+            f"decoder.layers.{i}.cross_attention.{x}" for i in layers for x in ("key", "value")
+        ]
     if "decoder" in names and not model.config.tie_embeddings:  # a tied W has other uses than this
-        found[names["decoder"]] = ["generator"]
-    return found
+        readers[names["decoder"]] = ["generator"]
+    return readers
 
 
 @identity("stream-shift", "what is written into a stream that norms read: Σ_C of its gradient is 0", *ALL)
@@ -145,8 +147,8 @@ def who_sees_whom(probe: Probe) -> Claims:
     probe.reset()
     src, *rest = (np.asarray(x) for x in probe.inputs.values())
     tgt = rest[0] if rest else src
-    found = probe.target.attention_weights(*probe.placed())
-    for name, weights in found.items():
+    by_attention = probe.target.attention_weights(*probe.placed())
+    for name, weights in by_attention.items():
         w = np.asarray(probe.device.host(weights))
         itself = "cross" not in name
         keys = tgt if itself and name.startswith("decoder") else src

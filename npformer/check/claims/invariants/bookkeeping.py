@@ -111,9 +111,9 @@ def reuse(probe: Probe) -> Violation | None:
         order = [("A", y_a, cache_a, a), ("B", y_b, cache_b, b)]
         violation = same_bits(kept, probe.outputs_of(y_a))
         for name, y, cache, alone in order[::-1] if b_first else order:
-            found = probe.backward(y, cache, alone.upstream)
-            expected = {x: alone.gradients[x] for x in found}
-            pair = [gradients_of(x, f", use {name}") for x in (expected, found)]
+            gradients = probe.backward(y, cache, alone.upstream)
+            expected = {x: alone.gradients[x] for x in gradients}
+            pair = [gradients_of(x, f", use {name}") for x in (expected, gradients)]
             violation = violation or same_bits(*pair)
         added = gradients_of(probe.parameter_gradients())
         violation = violation or same_to_rounding(gradients_of(total), added, a.upstream)
@@ -164,14 +164,14 @@ def _make_read_only(placed: list[Any]) -> None:
 
 def _held(probe: Probe, placed: list[Any], options: dict[str, Any]) -> HostArrays:
     """Copies of everything that a run may read but not write: inputs, masks, parameters."""
-    given = dict(zip(probe.inputs, placed, strict=True)) | unpacked(options)
-    found = {f"input {name}": x for name, x in given.items() if hasattr(x, "shape") and hasattr(x, "dtype")}
-    for name, value in given.items():
+    named = dict(zip(probe.inputs, placed, strict=True)) | unpacked(options)
+    arrays = {f"input {name}": x for name, x in named.items() if hasattr(x, "shape") and hasattr(x, "dtype")}
+    for name, value in named.items():
         if isinstance(value, AttentionMask) and value.key_visible is not None:
-            found[f"{name}.key_visible"] = value.key_visible
-    found = {name: np.array(probe.device.host(x)) for name, x in found.items()}
+            arrays[f"{name}.key_visible"] = value.key_visible
+    arrays = {name: np.array(probe.device.host(x)) for name, x in arrays.items()}
     parameters = {f"parameter {name}": np.array(probe.device.host(p.data)) for name, p in probe.parameters.items()}
-    return found | parameters
+    return arrays | parameters
 
 
 def _host(probe: Probe, name: str, parts: list[Any]) -> HostArrays:

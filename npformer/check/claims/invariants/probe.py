@@ -49,8 +49,8 @@ class Probe:
     ) -> None:
         self.target, self.seed = target, seed
         self.is_pair = isinstance(target, tuple)
-        own = getattr(getattr(target, "backend", None), "device", None)
-        self.device: Device = device or own or get_backend("numpy", kernels="plain").device
+        of_target = getattr(getattr(target, "backend", None), "device", None)
+        self.device: Device = device or of_target or get_backend("numpy", kernels="plain").device
         self.parameters = {} if self.is_pair else dict(getattr(target, "named_parameters", dict)())
         self.owners = {id(owner): owner for owner in map(owner_of, self.parameters.values())}
         self.takes_context = isinstance(options.get("context"), Context)
@@ -110,8 +110,8 @@ class Probe:
     def backward(self, y: Any, cache: Any, upstream: Tensors) -> HostArrays:
         """The gradients of the float inputs. Raises ShapeError if their number does not fit."""
         parts = [self.device.array(part, "float64") for part in upstream.values()]
-        found = self.function("backward")(like(y, parts), cache)
-        gradients = () if found is None else as_tuple(found)
+        returned = self.function("backward")(like(y, parts), cache)
+        gradients = () if returned is None else as_tuple(returned)
         if len(gradients) != len(self.float_inputs) or any(gradient is None for gradient in gradients):
             raise ShapeError(
                 f"backward: expected {len(self.float_inputs)} gradients, of "
@@ -150,9 +150,9 @@ class Probe:
         self.reset(changed)
         y, cache = self.forward(changed, options)
         outputs = self.outputs_of(y)
-        given = dict(upstream) if upstream is not None else self.random_upstream(outputs)
-        gradients = self.backward(y, cache, given)
-        return Run(outputs, given, gradients | self.parameter_gradients())
+        dy = dict(upstream) if upstream is not None else self.random_upstream(outputs)
+        gradients = self.backward(y, cache, dy)
+        return Run(outputs, dy, gradients | self.parameter_gradients())
 
     def without_dropout(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """(inputs to change, options) without dropout. Raises DoesNotApply if key cannot be left out."""
@@ -190,11 +190,11 @@ class Governed(NamedTuple):
 
 def governed(probe: Probe) -> list[Governed]:
     """Every mask of the probe's target, with the inputs to which it applies."""
-    given = {**probe.inputs, **probe.options}
-    found = [_inputs_of(name, mask, probe) for name, mask in given.items() if isinstance(mask, AttentionMask)]
-    if not found and getattr(probe.target, "causal", False) is True and probe.float_inputs:
+    values = {**probe.inputs, **probe.options}
+    masks = [_inputs_of(name, mask, probe) for name, mask in values.items() if isinstance(mask, AttentionMask)]
+    if not masks and getattr(probe.target, "causal", False) is True and probe.float_inputs:
         return [Governed(AttentionMask(causal=True), (probe.float_inputs[0],), True)]
-    return [one for one in found if one.inputs]
+    return [one for one in masks if one.inputs]
 
 
 def _inputs_of(name: str, mask: AttentionMask, probe: Probe) -> Governed:
@@ -248,5 +248,5 @@ def other_tokens(tokens: HostArray) -> HostArray:
 
 def pad_id_of(target: Any) -> int | None:
     """config.pad_id or pad_id of a model, if it has one."""
-    found = getattr(getattr(target, "config", target), "pad_id", None)
-    return None if found is None else int(found)
+    pad_id = getattr(getattr(target, "config", target), "pad_id", None)
+    return None if pad_id is None else int(pad_id)

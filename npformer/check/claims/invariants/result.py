@@ -74,10 +74,10 @@ class ClaimResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, for machines; numbers that JSON cannot hold become None."""
-        found = asdict(self)
+        fields = asdict(self)
         if self.violation is not None:
-            found["violation"] = {name: finite(value) for name, value in self.violation._asdict().items()}
-        return found
+            fields["violation"] = {name: finite(value) for name, value in self.violation._asdict().items()}
+        return fields
 
 
 @dataclass(frozen=True)
@@ -171,9 +171,9 @@ def close(
     return _at(where, expected, got, np.nan_to_num(error, nan=np.inf))
 
 
-def gradients_of(found: Tensors, suffix: str = "") -> HostArrays:
+def gradients_of(gradients: Tensors, suffix: str = "") -> HostArrays:
     """Gradients by the names that a violation shows."""
-    return {f"gradient of {name}{suffix}": x for name, x in found.items()}
+    return {f"gradient of {name}{suffix}": x for name, x in gradients.items()}
 
 
 def _bits(where: str, expected: HostArray, got: HostArray) -> Violation | None:
@@ -189,9 +189,9 @@ def _first(
     for name, value in expected.items():
         if value.shape != got[name].shape:
             return Violation(name, note=f"expected shape {value.shape}, got {got[name].shape}")
-        found = judge(name, value, got[name])
-        if found is not None:
-            return found
+        violation = judge(name, value, got[name])
+        if violation is not None:
+            return violation
     return None
 
 

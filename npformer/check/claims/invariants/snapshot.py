@@ -70,8 +70,8 @@ def _note_object(value: Any, undo: Undo) -> list[Any]:
     elif isinstance(value, random.Random):
         past = value.getstate()
         undo.append(lambda: value.setstate(past))
-    found = [value.__self__] if hasattr(value, "__self__") else []
-    return [*found, *_note_slots(value, undo), *_note_mapping(getattr(value, "__dict__", None), undo)]
+    owners = [value.__self__] if hasattr(value, "__self__") else []
+    return [*owners, *_note_slots(value, undo), *_note_mapping(getattr(value, "__dict__", None), undo)]
 
 
 def _note_mapping(mapping: Any, undo: Undo) -> list[Any]:

@@ -95,7 +95,7 @@ def _embedding_tables(probe: Probe) -> HostArrays:
 
 
 def _compared(
-    probe: Probe, given: dict[str, Any], poison: HostArrays, hidden: HostArray | None, tied_class: int | None
+    probe: Probe, inputs: dict[str, Any], poison: HostArrays, hidden: HostArray | None, tied_class: int | None
 ) -> Violation | None:
     """Two runs, with and without poison; padded queries, and the class that shares the pad's row, do not count."""
 
@@ -106,8 +106,8 @@ def _compared(
             values = {name: np.where(np.arange(x.shape[-1]) == tied_class, 0.0, x) for name, x in values.items()}
         return values
 
-    upstream = counting(probe.random_upstream(probe.outputs(given)))
-    clean, spoilt = (probe.run(given | more, upstream=upstream) for more in ({}, poison))
+    upstream = counting(probe.random_upstream(probe.outputs(inputs)))
+    clean, spoilt = (probe.run(inputs | more, upstream=upstream) for more in ({}, poison))
     return same_bits(counting(clean.outputs), counting(spoilt.outputs)) or same_bits(
         gradients_of(clean.gradients), gradients_of(spoilt.gradients)
     )
@@ -196,8 +196,8 @@ def _through_loss(
     logits = probe.outputs(changed, options)["output"]
     one: HostArrays = {"output": np.asarray(1.0)}
     dlogits = loss.run({"logits": logits, "targets": targets}, upstream=one).gradients["logits"]
-    found = probe.run(changed, options=options, upstream={"output": dlogits}).gradients
-    return gradients_of(found, ", target padded")
+    gradients = probe.run(changed, options=options, upstream={"output": dlogits}).gradients
+    return gradients_of(gradients, ", target padded")
 
 
 @invariant("tying", "a tied parameter receives the sum of the gradients of all its uses")

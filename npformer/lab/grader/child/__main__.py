@@ -118,8 +118,8 @@ def _run_case(job: Job, index: int, pair: Pair, reporter: Reporter) -> None:
     *arguments, upstream = values = [decode(form, gaps) for form in forms]
 
     def changed() -> list[str]:
-        given = zip(names, values, forms, strict=True)
-        return [name for name, value, form in given if json.dumps(encode(value)) != json.dumps(form)]
+        triples = zip(names, values, forms, strict=True)
+        return [name for name, value, form in triples if json.dumps(encode(value)) != json.dumps(form)]
 
     reporter.enter("forward", index)
     result = forward(*arguments)
@@ -129,17 +129,17 @@ def _run_case(job: Job, index: int, pair: Pair, reporter: Reporter) -> None:
     reporter.enter("backward", index)
     with Measuring(forward, arguments, LIBRARY) as seen:
         gradients = backward(upstream, result[1])
-    found, touched = encode(gradients, top=True), changed()
+    first, touched = encode(gradients, top=True), changed()
     with contextlib.redirect_stdout(io.StringIO()):  # a print is reported once
         gradients = backward(decode(case["upstream"], gaps), result[1])
-    stable = json.dumps(found) == json.dumps(encode(gradients, top=True))
-    reporter.say("backward", result=found, changed=touched, stable=stable, measuring=seen.signs())
+    stable = json.dumps(first) == json.dumps(encode(gradients, top=True))
+    reporter.say("backward", result=first, changed=touched, stable=stable, measuring=seen.signs())
 
 
 def _slopes(job: Job, index: int, pair: Pair, reporter: Reporter) -> None:
     reporter.enter("oracle", index)
-    found = slopes(pair[0], job["cases"][index], job["leaves"][index])
-    reporter.say("oracle", result=encode(found))
+    by_difference = slopes(pair[0], job["cases"][index], job["leaves"][index])
+    reporter.say("oracle", result=encode(by_difference))
 
 
 if __name__ == "__main__":

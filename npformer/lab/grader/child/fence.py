@@ -139,10 +139,10 @@ def _opening(secret: str, banned: frozenset[str]) -> Callable[[Any, int], str | 
     """A function that returns the reason why a file (its name, the flags of open) may not be opened, or None."""
     secret, roots, real = os.path.join(os.path.realpath(secret), ""), library(), os.path.realpath
 
-    def why_not(given: Any, flags: int) -> str | None:
-        if not isinstance(given, str | bytes):  # a descriptor: opened before
+    def why_not(path: Any, flags: int) -> str | None:
+        if not isinstance(path, str | bytes):  # a descriptor: opened before
             return None
-        name = real(os.fsdecode(given))
+        name = real(os.fsdecode(path))
         if flags & WRITING and name != os.devnull:
             return f"opens {os.path.basename(name)} for writing"
         if name.startswith(secret) and not name.startswith(real(HERE) + os.sep):

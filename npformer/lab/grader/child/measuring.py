@@ -50,28 +50,28 @@ class Measuring:
     def signs(self) -> list[str]:
         """The signs found: "forward" (called more than once), "moved", "complex", "unwatched" (hook removed)."""
         moved = any(np.count_nonzero(m) > max(1, m.size // 2) for m in self._moved)
-        found = {"forward": self._calls > 1, "moved": moved, "complex": self._complex, "unwatched": not self._watched}
-        return [sign for sign, seen in found.items() if seen]
+        signs = {"forward": self._calls > 1, "moved": moved, "complex": self._complex, "unwatched": not self._watched}
+        return [sign for sign, seen in signs.items() if seen]
 
     def _see(self, frame: FrameType, event: str, result: Any) -> None:
         if event not in ("call", "return"):
             return
         code, values = frame.f_code, list(frame.f_locals.values())
-        own = not code.co_filename.startswith(self._library)
+        is_theirs = not code.co_filename.startswith(self._library)
         if event == "call":
             self._calls += self._forward is not None and _instructions(code) == self._forward
-            self._complex |= own and any(isinstance(constant, complex) for constant in code.co_consts)
+            self._complex |= is_theirs and any(isinstance(constant, complex) for constant in code.co_consts)
             self._look(values)
-        if own or event == "call":
+        if is_theirs or event == "call":
             self._complex |= any(_is_complex(value) for value in [*values, result])
 
     def _look(self, values: list[Any]) -> None:
         """Note which number of an argument differs in one of these values."""
         for value in values:
             if isinstance(value, np.ndarray) and value.dtype.kind in "fc" and value.size > 1:
-                for given, moved in zip(self._given, self._moved, strict=True):
-                    if given.shape == value.shape:
-                        other = np.abs(value.real - given) > ROUNDING * np.maximum(1.0, np.abs(given))
+                for x, moved in zip(self._given, self._moved, strict=True):
+                    if x.shape == value.shape:
+                        other = np.abs(value.real - x) > ROUNDING * np.maximum(1.0, np.abs(x))
                         other |= value.imag != 0
                         if np.count_nonzero(other) == 1:
                             moved |= other

@@ -43,10 +43,10 @@ def slopes(forward: Callable[..., Any], case: dict[str, Any], leaves: list[Any])
 def _measured(path: list[Any], shape: list[int], central: Callable[..., float], exact: Callable[..., float]) -> Any:
     size = int(np.prod(shape))
     units = [np.eye(1, size, i).reshape(shape) for i in range(size)]
-    found = np.array([central(path, unit) for unit in units])
+    measured = np.array([central(path, unit) for unit in units])
     with contextlib.suppress(Exception), warnings.catch_warnings():
         warnings.simplefilter("error")  # an imaginary part was dropped, with a warning
         precise = np.array([exact(path, unit) for unit in units])
-        if np.allclose(precise, found, rtol=1e-4, atol=1e-6):
-            found = precise
-    return found.reshape(shape)
+        if np.allclose(precise, measured, rtol=1e-4, atol=1e-6):
+            measured = precise
+    return measured.reshape(shape)

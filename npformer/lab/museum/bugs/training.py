@@ -106,7 +106,7 @@ BUGS = (
     Bug(
         "resume-redraws-dropout", "dropout continues from a generator that was not saved",
         edit(
-            STEP + "_check",
+            STEP + "_inputs_of",
             "return StepInputs(number, rates, self._shares(inputs, targets), tuple(inputs), targets)",
             "self._made = getattr(self, '_made', -1) + 1\n"
             "return StepInputs(self._made, rates, self._shares(inputs, targets), tuple(inputs), targets)",

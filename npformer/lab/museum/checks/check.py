@@ -89,9 +89,9 @@ def small_config(vocabulary: int = 7, **changes: Any) -> TransformerConfig:
     return TransformerConfig(vocabulary, vocabulary, **(sizes | {"dropout": 0.0} | changes))
 
 
-def differ(what: str, found: object, expected: object, tolerance: float = 1e-12) -> list[str]:
+def differ(what: str, got: object, expected: object, tolerance: float = 1e-12) -> list[str]:
     """A sentence if found is not expected within tolerance·(1 + |expected|); NaN is never right."""
-    a, b = np.asarray(found), np.asarray(expected)
+    a, b = np.asarray(got), np.asarray(expected)
     if a.shape != b.shape:
         return [f"{what} has shape {a.shape}, expected {b.shape}"]
     wrong = ~(np.abs(a - b) <= tolerance * (1 + np.abs(b)))

@@ -37,9 +37,9 @@ def _alike(*compared: _Compared) -> Callable[[Backend], list[str]]:
     def find(backend: Backend) -> list[str]:
         problems = []
         for op, inputs, outputs, more in compared:
-            found, _ = getattr(backend.ops, op).forward(*inputs, *more)
+            y, _ = getattr(backend.ops, op).forward(*inputs, *more)
             expected, _ = FUNCTIONS[f"{op}_forward"](*inputs)
-            for name, one, other in zip(outputs, as_tuple(found), as_tuple(expected), strict=True):
+            for name, one, other in zip(outputs, as_tuple(y), as_tuple(expected), strict=True):
                 problems += differ(name, one, other)
         return problems
 
@@ -47,10 +47,10 @@ def _alike(*compared: _Compared) -> Callable[[Backend], list[str]]:
 
 
 def _positions(backend: Backend) -> list[str]:
-    found, _ = backend.ops.sinusoidal_positions.forward(np.zeros((1, 4, 6)), 3)
+    y, _ = backend.ops.sinusoidal_positions.forward(np.zeros((1, 4, 6)), 3)
     table, x = normals(6, (7, 6), (2, 3, 6))
     learned = _alike(_Compared("learned_positions", (x, table, 2), ("a learned position",)))
-    return differ("sinusoidal position 3 …", found[0], sines(4, 6, 3)) + learned(backend)
+    return differ("sinusoidal position 3 …", y[0], sines(4, 6, 3)) + learned(backend)
 
 
 def _heads(backend: Backend) -> list[str]:
@@ -70,8 +70,8 @@ def _mask(backend: Backend) -> list[str]:
             back = i + offset - j
             near = window is None or abs(back) < window
             expected[i, j] = keys[0, j] and near and (back >= 0 or not causal)
-        found = np.broadcast_to(np.asarray(seen), (1, 1, 4, 6))[0, 0].astype(int)
-        problems += differ(f"causal={causal}, offset={offset}, window={window}: visible", found, expected)
+        got = np.broadcast_to(np.asarray(seen), (1, 1, 4, 6))[0, 0].astype(int)
+        problems += differ(f"causal={causal}, offset={offset}, window={window}: visible", got, expected)
     return problems
 
 

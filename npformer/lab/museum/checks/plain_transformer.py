@@ -22,11 +22,11 @@ from npformer.typing import HostArray, Tensors
 
 def sines(length: int, width: int, offset: int = 0) -> HostArray:
     """The paper's table of positions from offset on, (length, width), number by number."""
-    found = np.zeros((length, width))
+    table = np.zeros((length, width))
     for p, c in product(range(length), range(width)):
         angle = (p + offset) / 10000 ** ((c - c % 2) / width)
-        found[p, c] = (math.sin(angle), math.cos(angle))[c % 2]
-    return found
+        table[p, c] = (math.sin(angle), math.cos(angle))[c % 2]
+    return table
 
 
 @dataclass(frozen=True)

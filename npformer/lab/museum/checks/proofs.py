@@ -46,5 +46,5 @@ def _problems(one: Invariant | Identity, case: Case, program: Program) -> list[s
         return []
     probe = program.shared(("probe", key), lambda: Probe(target, case.inputs, case.options, device))
     probe.outputs()
-    found = one.judged(probe)
-    return [f"{case.name}: {found.violation or found.reason}"] if found.fails else []
+    row = one.judged(probe)
+    return [f"{case.name}: {row.violation or row.reason}"] if row.fails else []

@@ -32,7 +32,7 @@ def _by_hand(backend: Backend) -> list[str]:
     step = TrainStep(built, Adam(built.arena, eps=1e-3), seed=9, label_smoothing=0.1, clip_norm=0.3, schedule=schedule)
     m, v = (np.zeros(mirror.arena.size) for _ in range(2))
     for t in range(1, 4):
-        found = step(SRC, TGT_IN, TGT_OUT)
+        loss_of_step = step(SRC, TGT_IN, TGT_OUT)
         logits, cache = mirror.forward(SRC, TGT_IN, key=RandomKey(9, t - 1))
         loss, loss_cache = backend.ops.cross_entropy.forward(logits, TGT_OUT, 0, 0.1)
         mirror.arena.grads[...] = 0
@@ -41,7 +41,7 @@ def _by_hand(backend: Backend) -> list[str]:
         g *= min(1.0, 0.3 / float(np.sqrt(np.sum(g * g))))
         m, v = 0.9 * m + 0.1 * g, 0.98 * v + 0.02 * g * g
         mirror.arena.values[...] -= schedule(t) * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.98**t)) + 1e-3)
-        problems = differ(f"the loss of step {t}", found, loss)
+        problems = differ(f"the loss of step {t}", loss_of_step, loss)
         problems += differ(f"a parameter after step {t}", built.arena.values, mirror.arena.values, tolerance=1e-11)
         if problems:
             return problems

@@ -51,15 +51,15 @@ def _decoding(backend: Backend) -> list[str]:
     rng = np.random.default_rng(1)  # a model that does not repeat one token
     for _, parameter in built.named_parameters():
         parameter.data[...] += rng.normal(size=parameter.data.shape)
-    found = greedy(built, SRC[:2], 6)
+    decoded = greedy(built, SRC[:2], 6)
     tokens = [[1], [1]]
     for row, ids in enumerate(tokens):
-        while len(ids) <= found.shape[1] and ids[-1] != 2:
+        while len(ids) <= decoded.shape[1] and ids[-1] != 2:
             ids.append(int(np.argmax(built(SRC[row : row + 1], np.array([ids]))[0, -1])))
-    expected = [(ids[1:] + [0] * found.shape[1])[: found.shape[1]] for ids in tokens]
+    expected = [(ids[1:] + [0] * decoded.shape[1])[: decoded.shape[1]] for ids in tokens]
     state = built.start(SRC[:2], 5)
     steps = np.stack([built.step(TGT_IN[:2, t], state) for t in range(5)], axis=1)  # (B, T, V)
-    return differ("a decoded token", found, expected) + differ("a logit of a step", steps, built(SRC[:2], TGT_IN[:2]))
+    return differ("a decoded token", decoded, expected) + differ("a logit of a step", steps, built(SRC[:2], TGT_IN[:2]))
 
 
 CHECKS = of_backend(
