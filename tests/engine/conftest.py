@@ -8,11 +8,11 @@ from npformer.models import Transformer, TransformerConfig
 from npformer.optim import AdamW
 from npformer.run.model_arrays import model_arrays, set_arrays
 from npformer.training import TrainStep
-from tests.backend.conftest import agree, alone, lay_out, refuses_wrong_shapes, table
+from tests.backend.conftest import agree, lay_out, refuses_wrong_shapes, table
 from tests.models.conftest import batch, small_model
 
 #: Fixtures, found by their names.
-__all__ = ["agree", "alone", "batch", "lay_out", "refuses_wrong_shapes", "small_model", "table"]
+__all__ = ["agree", "batch", "lay_out", "refuses_wrong_shapes", "small_model", "table"]
 
 SIZES = {"d_model": 12, "num_heads": 2, "d_ff": 13, "dropout": 0.3, "max_seq_len": 8}
 #: Changes of the configuration, and options of the step.

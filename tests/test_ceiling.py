@@ -1,0 +1,102 @@
+"""No room grows unnoticed: each has a ceiling of code tokens. Who raises one writes the reason beside it.
+
+Code tokens are Python's, without comments and docstrings; data written as code counts. A ceiling was set 5 % above what
+the room held. An addition that does not fit replaces something, or raises the ceiling here, with what it is for.
+"""
+
+import ast
+import io
+import tokenize
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+NO_CODE = {
+    tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,
+    tokenize.ENDMARKER,
+}  # fmt: skip
+
+#: Room -> its ceiling. A file at the root of the package or of the tests is in the room ".".
+CEILINGS = {
+    "npformer/.": 1_500,
+    "npformer/backend": 22_800,
+    "npformer/check": 94_700,
+    "npformer/cli": 20_800,
+    "npformer/data": 15_800,
+    "npformer/decoding": 6_600,
+    "npformer/engine": 58_000,
+    "npformer/explain": 26_000,
+    "npformer/functional": 17_100,
+    "npformer/interop": 5_000,
+    "npformer/io": 4_100,
+    "npformer/lab": 58_500,
+    "npformer/layers": 18_100,
+    "npformer/models": 7_300,
+    "npformer/optim": 1_800,
+    "npformer/pages": 9_700,
+    "npformer/plotting": 10_000,
+    "npformer/run": 12_400,
+    "npformer/tracing": 15_200,
+    "npformer/training": 16_800,
+    "tests/.": 21_700,
+    "tests/backend": 26_500,
+    "tests/benchmarks": 24_200,
+    "tests/check": 70_400,
+    "tests/cli": 29_500,
+    "tests/data": 17_800,
+    "tests/decoding": 9_600,
+    "tests/docs": 4_000,
+    "tests/engine": 65_600,
+    "tests/examples": 4_200,
+    "tests/explain": 8_800,
+    "tests/functional": 20_700,
+    "tests/interop": 13_200,
+    "tests/io": 4_700,
+    "tests/lab": 18_200,
+    "tests/layers": 14_200,
+    "tests/models": 12_000,
+    "tests/optim": 2_700,
+    "tests/pages": 10_200,
+    "tests/plotting": 11_600,
+    "tests/run": 16_700,
+    "tests/tracing": 12_500,
+    "tests/training": 27_300,
+    "benchmarks": 116_300,
+}
+
+
+def tokens(text):
+    """How many code tokens a Python file has."""
+    owners = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    described = [node.body[0] for node in ast.walk(ast.parse(text)) if isinstance(node, owners) and node.body]
+    docstrings = {
+        (first.lineno, first.col_offset)
+        for first in described
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+    }
+    return sum(
+        token.type not in NO_CODE and not (token.type == tokenize.STRING and token.start in docstrings)
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+    )
+
+
+def rooms():
+    """Room -> the code tokens in it: folders of the package and of the tests, and the benchmarks."""
+    found = {}
+    for top, deep in (("npformer", 2), ("tests", 2), ("benchmarks", 1)):
+        for path in sorted((ROOT / top).rglob("*.py")):
+            parts = path.relative_to(ROOT).parts[:deep]
+            room = "/".join(parts if not parts[-1].endswith(".py") else (*parts[:-1], "."))
+            found[room] = found.get(room, 0) + tokens(path.read_text(encoding="utf-8"))
+    return found
+
+
+def test_what_counts_as_code():
+    text = '"""Words."""\nx = 1  # a comment\n\n\ndef f():\n    """More words."""\n    return "no docstring"\n'
+    assert tokens(text) == len(["x", "=", "1", "def", "f", "(", ")", ":", "return", "''"])
+
+
+def test_no_room_is_above_its_ceiling():
+    sizes = rooms()
+    assert sizes.keys() == CEILINGS.keys(), "each room has a ceiling"
+    above = {room: f"{size:,} of {CEILINGS[room]:,}" for room, size in sizes.items() if size > CEILINGS[room]}
+    assert above == {}, "an addition replaces something, or raises the ceiling with its reason"
