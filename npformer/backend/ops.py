@@ -6,11 +6,12 @@ names (``with_kernels``): ``layer_norm_forward`` in any module of its folder. Us
 layer_norm=Pair(forward, backward))`` for a kernel of your own. Code above the backend does not change when a kernel
 does.
 
-An operation without a kernel in a folder keeps its plain pair there. A model computes some operations only inside
-another one, whose kernel then makes both fast:
+An operation without a kernel in a folder keeps the pair of the table below: numba's is NumPy's. A model computes
+some operations only inside another one, whose kernel then makes both fast:
 
     softmax   in attention and cross-entropy: files attention* and cross_entropy* of numpy, numba and cuda
     ReLU      in feed-forward: files feed_forward* of the same folders
+    GELU      likewise; alone it is numpy/gelu.py, with numba too
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The complex step is used where it is valid (``fitness.py``); differences confirm it, or decide alone, extrapolated
 (``oracles.py``). ``judge.py`` defines what counts as right. A check that could not fail is refused or
 *proves nothing* (``vacuity.py``); other requirements on a backward are checked too (``behaviour.py``). A wrong gradient
-is explained (``diagnosis.py``). Kernels in float32 or less are compared with a reference (``low_precision.py``).
+is explained (``diagnosis``, ``repairs``). Kernels in float32 or less are compared with a reference (``precision``).
 """
 
 from __future__ import annotations

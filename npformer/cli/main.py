@@ -1,6 +1,7 @@
 """The command line: one file per command, one place for errors and exit codes.
 
-0 done and holds · 1 ran and something failed · 2 bad input · 130/143/141 SIGINT/SIGTERM/a closed output, after saving
+0 done and holds · 1 ran and something failed · 2 bad input · 130/143/141 SIGINT/SIGTERM/a closed output; a training
+saves first, unless a second signal comes
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The norms by name, and the interface of a norm."""
+"""The norms by name, and the interface of a norm. To add one: ``docs/adding-an-operation.md``."""
 
 from __future__ import annotations
 

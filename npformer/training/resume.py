@@ -3,6 +3,9 @@
 Each checkpoint holds the text of config.toml. So a config.toml that was cut or edited is noticed and can be written
 again. ``--set`` changes an option on purpose (``--resume RUN --set learning_rate=0.001``), and lets a finished run go
 on (``--resume RUN --set steps=720``).
+
+No state of random numbers is restored, since there is none: masks and batches are functions of the seed and the step,
+and ``Trainer.restore`` sets the step (``trainer.py``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Orderly stopping: a signal is noted, the current step is finished, the state is saved, and training ends.
 
 Python can raise KeyboardInterrupt between any two instructions of the main thread, for example between an update of
-the parameters and the increment of the step number. ``HeldInterrupt`` prevents that.
+the parameters and the increment of the step number. ``HeldInterrupt`` prevents that. ``Trainer`` (``trainer.py``) saves
+and raises Interrupted after the step. A second signal ends the training without saving.
 """
 
 from __future__ import annotations
