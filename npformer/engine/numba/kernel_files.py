@@ -85,10 +85,14 @@ def made_of(function: Any) -> list[tuple[str, str]]:
     A constant of another file, as of ``functional``, counts by its value. The file in which a function is made for the
     types of its arguments (Numba's ``overload``) counts as a whole.
     """
+    return sorted((_digest_of(Path(file)), _constants(names)) for file, names in files_of(function).items())
+
+
+def files_of(function: Any) -> dict[str, dict[str, Any]]:
+    """The files with code that is compiled into a function, each with the names of its module."""
     functions: set[Any] = set()
     _follow(function, functions)
-    files = {each.__code__.co_filename: each.__globals__ for each in functions} | {HOW: {}}
-    return sorted((_digest_of(Path(file)), _constants(names)) for file, names in files.items())
+    return {part.__code__.co_filename: part.__globals__ for part in functions} | {HOW: {}}
 
 
 def _follow(function: Any, seen: set[Any]) -> None:
