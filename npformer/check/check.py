@@ -68,7 +68,8 @@ def gradcheck(
     inputs: float arrays, also in lists and dicts, are checked in order against backward's gradients; Python
     floats if backward returns a gradient for them; everything else is passed on. names: names of the inputs.
     constant: names or positions of inputs that want no gradient, so that backward may return None for them; so do
-    tensors of PyTorch that require none, beside others that do. options go to forward (``key=``, ``mask=``, …).
+    tensors of PyTorch that require none, beside others that do. options go to forward: ``context=`` of npformer's
+    layers, ``key=`` of its models, and whatever yours takes.
     elementwise: check each element (default for at most 2,000), or random directions, per tensor.
     complex_step False switches that witness off; if it is invalid for target, it is left out automatically, and the
     report says so. tolerance: an entry's largest error relative to the largest entry of its tensor, and relative to
@@ -120,9 +121,8 @@ def _checked(target: Any, inputs: Sequence[Any], how: How, sample: Sample | None
         ready = prepared(target, point, how.names, how.constant)
         if not how.is_low:
             return at_one_point(target, ready, how)
-        from npformer.check.precision.low_precision import (
-            in_low_precision,  # its modules are loaded only if they are needed
-        )
+        # its modules are loaded only if they are needed
+        from npformer.check.precision.low_precision import in_low_precision
 
         return _explained(in_low_precision(target, ready, how), target, ready, how)
 

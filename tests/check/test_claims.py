@@ -16,7 +16,7 @@ from npformer.check.claims.invariants import INVARIANTS, ClaimResults, certify
 from npformer.check.subject import name_of
 from npformer.errors import CacheUsedError, GradientError, ShapeError
 from npformer.functional import AttentionMask
-from npformer.layers import Context, EncoderLayer, FeedForward, LayerNorm, Linear, RandomKey
+from npformer.layers import BatchNorm, Context, EncoderLayer, FeedForward, LayerNorm, Linear, RandomKey
 from npformer.models import Decoder
 from tests.check.functions import SOFTMAX, normal, pair, scaled
 from tests.check.own_code import Gate
@@ -89,6 +89,19 @@ def test_a_decoder_that_looks_ahead_or_at_padding_is_found(numpy64, monkeypatch)
             model = case.build(numpy64)
             assert isinstance(model, Decoder)
             assert certify(model, np.array([[3, 0, 4, 6, 2], [6, 5, 0, 3, 1]]))[failing].fails
+
+
+def test_a_norm_that_is_told_to_train_normalises_by_the_batch(numpy64):
+    class Told(BatchNorm):
+        """A norm of somebody's own, with a flag in the place of a key."""
+
+        def forward(self, x, *, training):
+            return super().forward(x, context=Context(key=RandomKey(1) if training else None))
+
+    report = certify(Told(4, backend=numpy64), X, training=True)
+    assert report.ok, str(report)
+    assert not report["sequences-alone"].applies
+    assert certify(Told(4, backend=numpy64), X, training=False)["sequences-alone"].holds
 
 
 def test_sequences_under_batch_norm_are_alone_in_inference(numpy64):

@@ -1,7 +1,7 @@
 """Invariants: properties of a layer or a model beyond its gradient, each checked by name.
 
 ``certify(target, *inputs, **options)`` runs all of them on any pair, layer or model, your own included.
-``INVARIANTS`` holds each by its name, to be run alone: ``INVARIANTS["causality"](layer, x, mask=mask)``.
+``INVARIANTS`` holds each by its name, to be run alone: ``INVARIANTS["causality"](layer, x, context=Context(mask))``.
 """
 
 from __future__ import annotations
