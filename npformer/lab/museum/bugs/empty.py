@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from npformer.lab.museum.bug import CATEGORIES, OURS, SCRATCH, SEVERAL, Bug, Edit, edit
+from npformer.lab.museum.bugs.rows import GAMMA_OUTSIDE
 
 F = "npformer.functional."
 CATEGORY = CATEGORIES[-1]
@@ -45,15 +46,7 @@ BUGS = (
     ),
     _empty(
         "test-gamma-one", "LayerNorm tested at γ = 1, β = 0",
-        edit(
-            NORM,
-            "g = dy * gamma\n"
-            "...\n"
-            "return r * (g - along_one - x_hat * along_x_hat), dgamma, dbeta",
-            "g = dy\n"
-            "...\n"
-            "return gamma * r * (g - along_one - x_hat * along_x_hat), dgamma, dbeta",
-        ),
+        GAMMA_OUTSIDE,
         "γ and β random", "γ = 1, β = 0, as they are initialised",
         "γ on the wrong side of a mean is the commonest LayerNorm bug, and at γ = 1 both sides are equal. A freshly "
         "made layer is the one input at which its gradient must not be checked.",

@@ -5,6 +5,16 @@ from npformer.lab.museum.bug import OURS, Bug, edit
 F, L = "npformer.functional.", "npformer.layers."
 CATEGORY = "layer"
 ENCODER, DECODER = L + "encoder_layer:EncoderLayer.backward", L + "decoder_layer:DecoderLayer.backward"
+#: The gradient of x does not go through the norm.
+PAST_THE_NORM = edit(
+    F + "post_norm:post_norm_backward",
+    "dtotal, dgamma, dbeta = layer_norm_backward(dy, cache.norm)\n"
+    "...\n"
+    "return dx, df, dgamma, dbeta",
+    "dtotal, dgamma, dbeta = layer_norm_backward(dy, cache.norm)\n"
+    "...\n"
+    "return dy, df, dgamma, dbeta",
+)  # fmt: skip
 
 BUGS = (
     Bug(
@@ -35,15 +45,7 @@ BUGS = (
     ),
     Bug(
         "post-norm-bypassed", "post-LN's backward routed as pre-LN",
-        edit(
-            F + "post_norm:post_norm_backward",
-            "dtotal, dgamma, dbeta = layer_norm_backward(dy, cache.norm)\n"
-            "...\n"
-            "return dx, df, dgamma, dbeta",
-            "dtotal, dgamma, dbeta = layer_norm_backward(dy, cache.norm)\n"
-            "...\n"
-            "return dy, df, dgamma, dbeta",
-        ),
+        PAST_THE_NORM,
         "y = LN(x + f):   dx = LN's backward of dy", "dx = dy, past the norm",
         "In pre-LN the stream runs past the norms untouched; in post-LN it goes through each of them. Half of the code "
         "came from a description of one, half from the other. The gradient arrives strongly below, just not the right "
@@ -61,15 +63,7 @@ BUGS = (
             "...\n"
             "return x + y, PostNormCache(residual, norm)",
         )
-        + edit(
-            F + "post_norm:post_norm_backward",
-            "dtotal, dgamma, dbeta = layer_norm_backward(dy, cache.norm)\n"
-            "...\n"
-            "return dx, df, dgamma, dbeta",
-            "dtotal, dgamma, dbeta = layer_norm_backward(dy, cache.norm)\n"
-            "...\n"
-            "return dy, df, dgamma, dbeta",
-        ),
+        + PAST_THE_NORM,
         "LN(x + f(x)), or x + f(LN(x))", "x + LN(f(x))",
         "Its gradients are right, and it trains. It is simply another architecture under the name of the paper's, and "
         "nothing that is known of either order holds for it. When a program is compared with a paper, the wiring is "

@@ -7,6 +7,16 @@ CATEGORY = "operation"
 
 SOFTMAX = F + "softmax:softmax_forward"
 SOFTMAX_BACK = F + "softmax:softmax_backward"
+#: γ stands before the two means, where a norm that is tested at γ = 1 does not miss it.
+GAMMA_OUTSIDE = edit(
+    F + "layer_norm:layer_norm_backward",
+    "g = dy * gamma\n"
+    "...\n"
+    "return r * (g - along_one - x_hat * along_x_hat), dgamma, dbeta",
+    "g = dy\n"
+    "...\n"
+    "return gamma * r * (g - along_one - x_hat * along_x_hat), dgamma, dbeta",
+)  # fmt: skip
 
 BUGS = (
     Bug(
@@ -105,15 +115,7 @@ BUGS = (
     ),
     Bug(
         "layer-norm-gamma-outside", "LayerNorm's γ pulled out of the two means",
-        edit(
-            F + "layer_norm:layer_norm_backward",
-            "g = dy * gamma\n"
-            "...\n"
-            "return r * (g - along_one - x_hat * along_x_hat), dgamma, dbeta",
-            "g = dy\n"
-            "...\n"
-            "return gamma * r * (g - along_one - x_hat * along_x_hat), dgamma, dbeta",
-        ),
+        GAMMA_OUTSIDE,
         "g = γ·dy      dx = r·(g − mean g − x̂·mean(g·x̂))", "dx = γ·r·(dy − mean dy − x̂·mean(dy·x̂))",
         "γ differs from channel to channel, and a mean over channels cannot let it out. While γ is constant it can: "
         "at the start, γ = 1, the two formulas agree to the last digit, so a test on a fresh layer passes and the "
