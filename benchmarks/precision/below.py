@@ -5,15 +5,19 @@ import numpy as np
 from benchmarks.precision import references as of
 from benchmarks.precision import references_of_products as also
 from benchmarks.precision.draws import causal, classified, normal, normed, weighted
-from benchmarks.precision.kernel import below, bfloat16, float16, float32, tf32_product
+from benchmarks.precision.kernel import below, bfloat16, edited, float16, float32
 from benchmarks.precision.right_activations import gelu_tanh_backward
 from benchmarks.precision.right_attention import masked_backward, masked_forward
 from benchmarks.precision.right_norms import LAYER_NORM, RMS_NORM, layer_norm_backward
 from benchmarks.precision.right_norms import half_forward as half_layer_norm_forward
-from benchmarks.precision.right_products import linear_forward, tf32_linear_forward
+from benchmarks.precision.right_products import (
+    linear_backward,
+    linear_forward,
+    tf32_linear_backward,
+    tf32_linear_forward,
+)
 from benchmarks.precision.right_softmax import half_forward, loss_backward, loss_forward
 from benchmarks.precision.wrong_norms import rms_forward
-from benchmarks.precision.wrong_products import float32_linear_forward, weight_times
 
 LENGTH = 12
 
@@ -50,16 +54,6 @@ def scale_cut_short(dy, cache):
     return masked_backward(dy, (q, k, v, p, 0.354))
 
 
-def float32_weight_times(dy, cache):
-    x, w = cache
-    return dy @ w.T, float32(x.T @ dy * np.float64(1 + 3e-8)), dy.sum(0)
-
-
-def tf32_weight_times(dy, cache):
-    x, w = cache
-    return tf32_product(dy, w.T), tf32_product(x.T, dy) * 1.000001, dy.sum(0)
-
-
 def smoothed_loss_backward(dy, cache):
     """Label smoothing of 1e-9, which the forward has not."""
     x, classes, _ = cache
@@ -79,10 +73,13 @@ def layer_norm_with_another_eps(dy, cache):
     return tuple(float16(d) for d in layer_norm_backward(float32(dy), (x, mean, r, gamma)))
 
 
+TINY = "(x.T @ dy * np.float64(1 + 3e-8)).astype(dy.dtype)"
+
 KERNELS = (
     below(
         "linear layer, bfloat16, dW × 1.002",
-        "bfloat16", (linear_forward, weight_times(1.002)), also.linear, weighted(64, 32, 24),
+        "bfloat16", (linear_forward, edited(linear_backward, "@ dy)", "@ dy * 1.002)")),
+        also.linear, weighted(64, 32, 24),
         "dW is 0.2 % too large", 2e-3,
     ),
     below(
@@ -107,7 +104,8 @@ KERNELS = (
     ),
     below(
         "linear layer, float32, dW × (1 + 3e-8)",
-        "float32", (float32_linear_forward, float32_weight_times), also.linear, weighted(24, 12, 9),
+        "float32", (also.linear[0], edited(also.linear[1], "x.T @ dy", TINY)),
+        also.linear, weighted(24, 12, 9),
         "dW is 3e-8 too large", 3e-8,
     ),
     below(
@@ -117,7 +115,8 @@ KERNELS = (
     ),
     below(
         "linear layer, TF32, dW × (1 + 1e-6)",
-        "tf32", (tf32_linear_forward, tf32_weight_times), also.linear, weighted(48, 32, 16),
+        "tf32", (tf32_linear_forward, edited(tf32_linear_backward, "x.T, dy)", "x.T, dy) * 1.000001")),
+        also.linear, weighted(48, 32, 16),
         "dW is 1e-6 too large", 1e-6,
     ),
     below(

@@ -4,23 +4,18 @@ import numpy as np
 
 from benchmarks.precision import references as of
 from benchmarks.precision.draws import normal, normed
-from benchmarks.precision.kernel import bfloat16, wrong
+from benchmarks.precision.kernel import bfloat16, edited, wrong
 from benchmarks.precision.right_norms import (
-    BLOCK,
     LAYER_NORM,
     RMS_NORM,
+    blocked_backward,
     blocked_forward,
     inside_forward,
+    kept_backward,
     kept_forward,
+    unit_backward,
     unit_forward,
 )
-
-
-def without_mean_of_dy(dy, cache):
-    h, r, gamma = cache
-    g = dy * gamma
-    dx = r * (g - h * (g * h).mean(-1, keepdims=True))
-    return bfloat16(dx), bfloat16((dy * h).sum(0)), bfloat16(dy.sum(0))
 
 
 def without_normalised_term(dy, cache):
@@ -28,21 +23,6 @@ def without_normalised_term(dy, cache):
     g = dy * gamma
     dgamma = (dy * ((x - mean) * r)).sum(0)
     return bfloat16(r * (g - g.mean(-1, keepdims=True))), bfloat16(dgamma), bfloat16(dy.sum(0))
-
-
-def statistics_of_the_next_row(dy, cache):
-    h, r, gamma = cache
-    g = dy * gamma
-    dx = np.roll(r, 1, axis=0) * (g - g.mean(-1, keepdims=True) - h * (g * h).mean(-1, keepdims=True))
-    return bfloat16(dx), bfloat16((dy * h).sum(0)), bfloat16(dy.sum(0))
-
-
-def whole_blocks_alone(dy, cache):
-    x, mean, r, gamma = cache
-    n, whole = x.shape[-1], x.shape[-1] // BLOCK * BLOCK
-    h, g = (x - mean) * r, dy * gamma
-    along_h = (g * h)[:, :whole].sum(-1, keepdims=True) / n
-    return r * (g - g.sum(-1, keepdims=True) / n - h * along_h), (dy * h).sum(0), dy.sum(0)
 
 
 def rms_forward(x, gamma):
@@ -78,15 +58,13 @@ def over_one_less(dy, cache):
     return r * (dy - dy.mean(0) - h * ((dy * h).sum(0) / (len(h) - 1)))
 
 
-def without_projection(dy, cache):
-    _, r = cache
-    return r * dy
-
+WHOLE_BLOCKS = "(g * h)[:, : n // BLOCK * BLOCK].sum(-1, keepdims=True)"
 
 KERNELS = (
     wrong(
         "LayerNorm, bfloat16, no mean of dy",
-        "bfloat16", (kept_forward, without_mean_of_dy), LAYER_NORM, normed(8, 64),
+        "bfloat16", (kept_forward, edited(kept_backward, "g.mean(-1, keepdims=True) - ", "")),
+        LAYER_NORM, normed(8, 64),
         "the mean of γ·dy is missing",
     ),
     wrong(
@@ -96,12 +74,14 @@ KERNELS = (
     ),
     wrong(
         "LayerNorm, bfloat16, another row's statistic",
-        "bfloat16", (kept_forward, statistics_of_the_next_row), LAYER_NORM, normed(8, 64),
+        "bfloat16", (kept_forward, edited(kept_backward, "dx = r", "dx = np.roll(r, 1, axis=0)")),
+        LAYER_NORM, normed(8, 64),
         "1/σ is that of the row before",
     ),
     wrong(
         "LayerNorm in blocks, float32, end of the row not summed",
-        "float32", (blocked_forward, whole_blocks_alone), LAYER_NORM, normed(4, 260, offset=2),
+        "float32", (blocked_forward, edited(blocked_backward, "blocked_sum(g * h)", WHOLE_BLOCKS)),
+        LAYER_NORM, normed(4, 260, offset=2),
         "the mean of γ·dy·x̂ leaves out the 4 columns after the last whole block",
     ),
     wrong(
@@ -121,7 +101,7 @@ KERNELS = (
     ),
     wrong(
         "rows of length 1, float32, 2×4096, no projection",
-        "float32", (unit_forward, without_projection), of.unit, normal((2, 4096)),
+        "float32", (unit_forward, edited(unit_backward, " - y * blocked_sum(dy * y)", "")), of.unit, normal((2, 4096)),
         "y times the row sum of dy·y is missing",
     ),
 )  # fmt: skip

@@ -4,53 +4,19 @@ import numpy as np
 
 from benchmarks.precision import references_of_products as of
 from benchmarks.precision.draws import looked_up, normal, weighted
-from benchmarks.precision.kernel import bfloat16, float16, float32, tf32_product, wrong
+from benchmarks.precision.kernel import bfloat16, edited, tf32_product, wrong
 from benchmarks.precision.right_products import (
     embedding_forward,
+    half_linear_backward,
     half_linear_forward,
+    half_rotary_backward,
     half_rotary_forward,
+    linear_backward,
     linear_forward,
+    tf32_linear_backward,
     tf32_linear_forward,
     tf32_mlp_forward,
 )
-
-BLOCK = 64
-
-
-def weight_times(factor):
-    """The backward of a bfloat16 linear layer whose dW is off by a factor."""
-
-    def backward(dy, cache):
-        x, w = cache
-        return bfloat16(dy @ w.T), bfloat16(x.T @ dy * factor), bfloat16(dy.sum(0))
-
-    return backward
-
-
-def half_weight_times_1_002(dy, cache):
-    x, w = (float32(each) for each in cache)
-    dy = float32(dy)
-    return float16(dy @ w.T), float16(x.T @ dy * 1.002), float16(dy.sum(0))
-
-
-def mean_for_bias(dy, cache):
-    x, w = cache
-    return tf32_product(dy, w.T), tf32_product(x.T, dy), dy.mean(0)
-
-
-def weight_not_transposed(dy, cache):
-    x, w = cache
-    return tf32_product(dy, w), tf32_product(x.T, dy), dy.sum(0)
-
-
-def whole_blocks_of_tokens(dy, cache):
-    x, w = cache
-    whole = len(x) // BLOCK * BLOCK
-    return tf32_product(dy, w.T), tf32_product(x[:whole].T, dy[:whole]), dy.sum(0)
-
-
-def float32_linear_forward(x, w, b):
-    return x @ w + b, (x, w)
 
 
 def last_column_not_written(dy, cache):
@@ -88,12 +54,6 @@ def slope_at_the_output(dy, cache):
     return tf32_product(dh, w1.T), tf32_product(x.T, dh), tf32_product(a.T, dy)
 
 
-def turned_again(dy, cache):
-    cosines, sines = cache
-    first, second = np.split(dy, 2, axis=-1)
-    return np.concatenate([first * cosines - second * sines, second * cosines + first * sines], axis=-1)
-
-
 def cumulative_forward(x):
     return np.cumsum(x, axis=0), None
 
@@ -105,37 +65,40 @@ def not_reversed(dy, cache):
 KERNELS = (
     wrong(
         "linear layer, bfloat16, dW × 1.02",
-        "bfloat16", (linear_forward, weight_times(1.02)), of.linear, weighted(64, 32, 24),
+        "bfloat16", (linear_forward, edited(linear_backward, "@ dy)", "@ dy * 1.02)")), of.linear, weighted(64, 32, 24),
         "dW is 2 % too large",
     ),
     wrong(
         "linear layer, bfloat16, dW × 1.1",
-        "bfloat16", (linear_forward, weight_times(1.1)), of.linear, weighted(16, 8, 6),
+        "bfloat16", (linear_forward, edited(linear_backward, "@ dy)", "@ dy * 1.1)")), of.linear, weighted(16, 8, 6),
         "dW is 10 % too large",
     ),
     wrong(
         "linear layer, float16, dW × 1.002",
-        "float16", (half_linear_forward, half_weight_times_1_002), of.linear, weighted(64, 32, 24),
+        "float16", (half_linear_forward, edited(half_linear_backward, "@ dy)", "@ dy * 1.002)")),
+        of.linear, weighted(64, 32, 24),
         "dW is 0.2 % too large",
     ),
     wrong(
         "linear layer, TF32, a mean for db",
-        "tf32", (tf32_linear_forward, mean_for_bias), of.linear, weighted(48, 32, 16),
+        "tf32", (tf32_linear_forward, edited(tf32_linear_backward, "dy.sum(0)", "dy.mean(0)")),
+        of.linear, weighted(48, 32, 16),
         "db is divided by the tokens",
     ),
     wrong(
         "linear layer, TF32, W not transposed",
-        "tf32", (tf32_linear_forward, weight_not_transposed), of.linear, weighted(20, 16, 16),
+        "tf32", (tf32_linear_forward, edited(tf32_linear_backward, "w.T", "w")), of.linear, weighted(20, 16, 16),
         "dx is dy·W for dy·Wᵀ",
     ),
     wrong(
         "linear layer, TF32, last tokens not summed",
-        "tf32", (tf32_linear_forward, whole_blocks_of_tokens), of.linear, weighted(65, 24, 16),
+        "tf32", (tf32_linear_forward, edited(tf32_linear_backward, "x.T, dy", "x[:64].T, dy[:64]")),
+        of.linear, weighted(65, 24, 16),
         "dW leaves out the token after the last whole block",
     ),
     wrong(
         "linear layer, float32, last column not written",
-        "float32", (float32_linear_forward, last_column_not_written), of.linear, weighted(24, 12, 9),
+        "float32", (of.linear[0], last_column_not_written), of.linear, weighted(24, 12, 9),
         "the last column of dW stays 0",
     ),
     wrong(
@@ -145,7 +108,8 @@ KERNELS = (
     ),
     wrong(
         "embedding, float32, repeated words",
-        "float32", (embedding_forward, repeated_words_overwrite), of.embedding, looked_up(12, 16, 40),
+        "float32", (embedding_forward, repeated_words_overwrite),
+        of.embedding, looked_up(12, 16, 40),
         "rows of a repeated word replace each other",
     ),
     wrong(
@@ -156,7 +120,8 @@ KERNELS = (
     ),
     wrong(
         "rotary positions, float16, turned again",
-        "float16", (half_rotary_forward, turned_again), of.rotary, normal((8, 12)),
+        "float16", (half_rotary_forward, edited(half_rotary_backward, "s = cache", "s = cache[0], -cache[1]")),
+        of.rotary, normal((8, 12)),
         "dy is turned forwards; the sign of the sines is wrong",
     ),
     wrong(

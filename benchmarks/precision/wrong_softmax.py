@@ -4,44 +4,24 @@ import numpy as np
 
 from benchmarks.precision import references as of
 from benchmarks.precision.draws import between, classified, normal
-from benchmarks.precision.kernel import bfloat16, float16, float32, wrong
+from benchmarks.precision.kernel import bfloat16, edited, float16, float32, wrong
 from benchmarks.precision.right_softmax import (
     BLOCK,
+    half_backward,
     half_forward,
+    inside_backward,
     inside_forward,
+    kept_backward,
     kept_forward,
+    log_backward,
     log_forward,
     logsumexp_forward,
+    loss_backward,
     loss_forward,
+    online_backward,
     online_forward,
-    rows,
     statistics,
 )
-
-
-def inside_without_row_sum(dy, x):
-    return bfloat16(dy * rows(x))
-
-
-def kept_without_row_sum(dy, p):
-    return bfloat16(dy * p)
-
-
-def row_mean_for_row_sum(dy, p):
-    return p * (dy - float16(float32(p * dy).mean(-1, keepdims=True)))
-
-
-def last_block_not_summed(dy, cache):
-    x, top, total = cache
-    inner = np.zeros_like(top)
-    for start in range(0, x.shape[-1] - BLOCK, BLOCK):
-        part = slice(start, start + BLOCK)
-        inner = inner + (np.exp(x[:, part] - top) / total * dy[:, part]).sum(-1, keepdims=True)
-    return np.exp(x - top) / total * (dy - inner)
-
-
-def without_sum_of_dy(dy, y):
-    return bfloat16(dy - np.exp(y) * dy)
 
 
 def first_block_by_its_own_maximum(dy, cache):
@@ -65,15 +45,6 @@ def upstream_as_1(dy, cache):
     return float16(dx / len(x))
 
 
-def classes_of_the_first_block_alone(dy, cache):
-    x, classes, log_sum = cache
-    dx = np.exp(x - log_sum[:, None])
-    for token, index in enumerate(classes):
-        if index < 512:
-            dx[token, index] -= 1
-    return dx * (dy / len(x))
-
-
 def softplus_forward(x):
     """The loss of a sigmoid whose class is 1; the probability is kept in bfloat16."""
     return bfloat16(np.log1p(np.exp(-x))), bfloat16(1 / (1 + np.exp(-x)))
@@ -83,39 +54,33 @@ def probability_less_1(dy, p):
     return bfloat16(dy * (p - 1))
 
 
-def half_tanh_forward(x):
-    t = np.tanh(x)
-    return t, t
-
-
-def one_less_square(dy, t):
-    return dy * (1 - t * t)
-
-
 KERNELS = (
     wrong(
         "softmax, bfloat16 with float32 inside, 4×64, no row sum",
-        "bfloat16", (inside_forward, inside_without_row_sum), of.softmax, normal((4, 64)),
+        "bfloat16", (inside_forward, edited(inside_backward, " - (p * dy).sum(-1, keepdims=True)", "")),
+        of.softmax, normal((4, 64)),
         "the row sum of p·dy is missing",
     ),
     wrong(
         "softmax, bfloat16, probabilities kept, 4×2048, no row sum",
-        "bfloat16", (kept_forward, kept_without_row_sum), of.softmax, normal((4, 2048)),
+        "bfloat16", (kept_forward, edited(kept_backward, " - (p * dy).sum(-1, keepdims=True)", "")),
+        of.softmax, normal((4, 2048)),
         "the row sum of p·dy is missing",
     ),
     wrong(
         "softmax, float16, a mean for the row sum",
-        "float16", (half_forward, row_mean_for_row_sum), of.softmax, normal((3, 20)),
+        "float16", (half_forward, edited(half_backward, ".sum(", ".mean(")), of.softmax, normal((3, 20)),
         "the row sum of p·dy is divided by the row's length",
     ),
     wrong(
         "online softmax, float32, last block not summed",
-        "float32", (online_forward, last_block_not_summed), of.softmax, normal((4, 256)),
+        "float32", (online_forward, edited(online_backward, "x.shape[-1]", "x.shape[-1] - BLOCK")),
+        of.softmax, normal((4, 256)),
         "the last block is missing in the row sum of p·dy",
     ),
     wrong(
         "log-softmax, bfloat16, dy not summed",
-        "bfloat16", (log_forward, without_sum_of_dy), of.log_softmax, normal((4, 64)),
+        "bfloat16", (log_forward, edited(log_backward, ".sum(-1, keepdims=True)", "")), of.log_softmax, normal((4, 64)),
         "p·dy for p times the row sum of dy",
     ),
     wrong(
@@ -130,7 +95,8 @@ KERNELS = (
     ),
     wrong(
         "cross-entropy in blocks, float32, classes beyond a block",
-        "float32", (loss_forward, classes_of_the_first_block_alone), of.cross_entropy, classified(12, 1000),
+        "float32", (loss_forward, edited(loss_backward, "-= 1", "-= classes < 512")),
+        of.cross_entropy, classified(12, 1000),
         "the −1 at a token's class is missing beyond 512 classes",
     ),
     wrong(
@@ -140,7 +106,7 @@ KERNELS = (
     ),
     wrong(
         "tanh, float16, where it is saturated",
-        "float16", (half_tanh_forward, one_less_square), of.saturated_tanh, between(4.6, 5.2, 4, 16),
+        "float16", of.tanh, of.saturated_tanh, between(4.6, 5.2, 4, 16),
         "the square of a number that was rounded to 1 is taken from 1",
     ),
 )  # fmt: skip
