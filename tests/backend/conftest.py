@@ -19,10 +19,10 @@ BOUND = {"float32": 3e-5, "float64": 1e-12}
 FLOOR = {"float32": 1e-2, "float64": 1e-3}
 
 
-def scaled_errors(found, true):
+def scaled_errors(actual, true):
     """For each array max|f − t| over the largest of t, or FLOOR of the largest of all."""
     floor = max((float(np.max(np.abs(t), initial=0)) * FLOOR[t.dtype.name] for t in parts(true)), default=0.0)
-    for f, t in zip(parts(found), parts(true), strict=True):
+    for f, t in zip(parts(actual), parts(true), strict=True):
         assert np.shape(f) == np.shape(t)
         assert f.dtype == t.dtype
         assert np.isfinite(f).all() or not np.isfinite(t).all()
@@ -80,8 +80,8 @@ class Agreement:
             assert not isinstance(x, np.ndarray) or np.array_equal(x, was, equal_nan=x.dtype.kind == "f")
         return True
 
-    def near(self, found, true):
-        errors = list(scaled_errors(found, true))
+    def near(self, actual, true):
+        errors = list(scaled_errors(actual, true))
         assert max(errors, default=0) <= self.bound, f"scaled errors {errors}"
 
     def intos(self, gradients, count):

@@ -46,8 +46,8 @@ def test_fast_kernels_take_their_own(name, dtype):
 @pytest.mark.parametrize("dtype", ["complex128", "complex64", "int64", "int16", "float16", "longdouble", ">f4"])
 def test_for_everything_else_the_plain_pair_computes(name, dtype):
     inputs = usual_inputs(name, dtype)
-    true, found = (both_ways(ops, name, inputs) for ops in (PLAIN, with_fallback(REFUSING, PLAIN)))
-    for f, t in zip(found, true, strict=True):
+    true, actual = (both_ways(ops, name, inputs) for ops in (PLAIN, with_fallback(REFUSING, PLAIN)))
+    for f, t in zip(actual, true, strict=True):
         assert f.dtype == t.dtype
         np.testing.assert_array_equal(f, t)
 

@@ -49,9 +49,9 @@ def test_these_kernels_are_found_by_their_names_and_no_others(folder):
     problem = numba_problem() if folder == "numba" else None
     if problem is not None:
         pytest.skip(problem)
-    found = kernels_in(f"npformer.{'backend' if folder == 'numpy' else 'engine'}.{folder}")
-    assert set(found) == set(FOLDERS[folder].split())
-    for op, pair in found.items():
+    kernels = kernels_in(f"npformer.{'backend' if folder == 'numpy' else 'engine'}.{folder}")
+    assert set(kernels) == set(FOLDERS[folder].split())
+    for op, pair in kernels.items():
         assert [half.__name__ for half in pair] == [f"{op}_forward", f"{op}_backward"]
 
 
@@ -181,8 +181,8 @@ def test_a_gradient_of_another_kind_is_taken(table, dtype, other):
     plain = with_one_precision(PLAIN)
     for op, ops in product(OPERATIONS, (plain, with_fallback(table, plain))):  # what users have
         true = both_ways(PLAIN, op, usual_inputs(op, dtype))
-        found = both_ways(ops, op, usual_inputs(op, dtype), lambda y: np.ones(y.shape, other))
-        for f, t in zip(found, true, strict=True):
+        actual = both_ways(ops, op, usual_inputs(op, dtype), lambda y: np.ones(y.shape, other))
+        for f, t in zip(actual, true, strict=True):
             assert f.dtype == dtype, op  # two precisions at once would mean new kernels, in silence
             np.testing.assert_allclose(f, t, rtol=1e-3, atol=1e-5, err_msg=op)
 

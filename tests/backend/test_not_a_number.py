@@ -47,12 +47,12 @@ def upstream(y, poison=None):
     return dy.reshape(y.shape)
 
 
-def lost(case, found, true):
+def lost(case, actual, true):
     """Which arrays say a number where there is none, or none where there is one."""
-    missing = [np.isfinite(f) & ~np.isfinite(t) for f, t in zip(found, true, strict=True)]
+    missing = [np.isfinite(f) & ~np.isfinite(t) for f, t in zip(actual, true, strict=True)]
     if PARTLY.match(case):
-        missing = [m & np.isfinite(f).all() for f, m in zip(found, missing, strict=True)]
-    spread = [~np.isfinite(f) & np.isfinite(t) & (not FURTHER.match(case)) for f, t in zip(found, true, strict=True)]
+        missing = [m & np.isfinite(f).all() for f, m in zip(actual, missing, strict=True)]
+    spread = [~np.isfinite(f) & np.isfinite(t) & (not FURTHER.match(case)) for f, t in zip(actual, true, strict=True)]
     wrong = [*enumerate(missing), *enumerate(spread)]
     return [f"array {i} at {np.argwhere(m)[:3].tolist()}" for i, m in wrong if m.any()]
 
@@ -67,10 +67,10 @@ def test_no_number_where_there_is_none(table, case, dtype):
                 poisoned = x.copy()
                 poisoned.reshape(-1)[3 * x.size // 10] = value
                 given = (*inputs[:i], poisoned, *inputs[i + 1 :])
-                found, true = (both_ways(ops, op, given, upstream) for ops in (table, PLAIN))
-                problems += [f"{name} in input {i}: {place}" for place in lost(case, found, true)]
-        found, true = (both_ways(ops, op, inputs, partial(upstream, poison=value)) for ops in (table, PLAIN))
-        problems += [f"{name} in dy: {place}" for place in lost(case, found, true)]
+                actual, true = (both_ways(ops, op, given, upstream) for ops in (table, PLAIN))
+                problems += [f"{name} in input {i}: {place}" for place in lost(case, actual, true)]
+        actual, true = (both_ways(ops, op, inputs, partial(upstream, poison=value)) for ops in (table, PLAIN))
+        problems += [f"{name} in dy: {place}" for place in lost(case, actual, true)]
     assert not problems, "\n".join(problems)
 
 

@@ -78,9 +78,9 @@ def test_kernels_are_found_by_their_names_or_refused(source, message, tmp_path, 
         with pytest.raises(TypeError, match=message):
             with_kernels(PLAIN, folder)
         return
-    found, plain = vars(with_kernels(PLAIN, folder, "GPU")), vars(PLAIN)
-    assert [op for op in NAMES if found[op] is not plain[op]] == (["linear"] if "linear" in source else [])
-    assert "linear" not in source or found["linear"].forward.args == ("GPU",)
+    table, plain = vars(with_kernels(PLAIN, folder, "GPU")), vars(PLAIN)
+    assert [op for op in NAMES if table[op] is not plain[op]] == (["linear"] if "linear" in source else [])
+    assert "linear" not in source or table["linear"].forward.args == ("GPU",)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
@@ -168,9 +168,9 @@ def test_every_operation_that_draws_takes_other_bits(numpy64):
     assert tuple(name for name in NAMES if getattr(ops, name) is not getattr(PLAIN, name)) == DRAWING
     for op in DRAWING:
         inputs = usual_inputs(op)
-        found, usual = (parts(getattr(table, op).forward(*inputs)[0]) for table in (ops, PLAIN))
+        actual, usual = (parts(getattr(table, op).forward(*inputs)[0]) for table in (ops, PLAIN))
         assert len(calls) == 1, op
-        assert not np.array_equal(found[0], usual[0]), op
+        assert not np.array_equal(actual[0], usual[0]), op
         calls.clear()
     assert not ops.dropout.forward(np.ones((2, 3)), DRAW)[0].any()
     x = np.random.default_rng(2).normal(size=(2, 3, 4))

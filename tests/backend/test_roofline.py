@@ -22,8 +22,8 @@ def test_rates_come_from_the_best_time(memory, products_of_16, alone, monkeypatc
         return next(seconds)
 
     monkeypatch.setattr(roofline, "_best", known)
-    found = measure_roofline(alone, [(3, 4, 5), (16, 16, 16)], streamed=800)
-    assert found == Roofline(flops=4 * 2 * 16**3, bytes=8 * 2 * 800, shape=(16, 16, 16))
+    rates = measure_roofline(alone, [(3, 4, 5), (16, 16, 16)], streamed=800)
+    assert rates == Roofline(flops=4 * 2 * 16**3, bytes=8 * 2 * 800, shape=(16, 16, 16))
     assert next(seconds, None) is None
 
 
@@ -42,10 +42,10 @@ def test_the_best_of_several_rounds_without_the_first(alone, monkeypatch):
 
 def test_this_machine(alone, monkeypatch):
     monkeypatch.setattr(roofline, "ENOUGH", 0.0)
-    found = measure_roofline(alone, [(2, 2, 2)], streamed=1 << 20)
-    assert found.shape == (LARGE["numpy"],) * 3
-    assert 0 < found.flops < math.inf
-    assert 0 < found.bytes < math.inf
+    rates = measure_roofline(alone, [(2, 2, 2)], streamed=1 << 20)
+    assert rates.shape == (LARGE["numpy"],) * 3
+    assert 0 < rates.flops < math.inf
+    assert 0 < rates.bytes < math.inf
 
 
 def test_on_a_gpu_the_product_is_measured_by_the_linear_map(alone, monkeypatch):

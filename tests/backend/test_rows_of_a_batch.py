@@ -73,9 +73,9 @@ def test_parts_of_a_batch_are_parts_of_the_whole(any64, op, size, draw):
     for rows in PARTS:
         some = tuple(x[rows] if has_rows(x) else x for x in inputs)
         _, part = run(pair, some, draw._replace(first_row=rows.start), tuple(d[rows] for d in dy))
-        for found, true in zip(part, whole, strict=True):
-            assert np.array_equal(found == 0, true[rows] == 0), "other numbers are dropped"
-            np.testing.assert_allclose(found, true[rows], rtol=1e-9, atol=1e-9 * np.max(np.abs(true)))
+        for actual, true in zip(part, whole, strict=True):
+            assert np.array_equal(actual == 0, true[rows] == 0), "other numbers are dropped"
+            np.testing.assert_allclose(actual, true[rows], rtol=1e-9, atol=1e-9 * np.max(np.abs(true)))
 
 
 @pytest.mark.parametrize("op", DRAWING)
@@ -85,4 +85,4 @@ def test_rows_drawn_from_the_start_would_be_seen(any64, op):
     rows = slice(3, 7)
     some = tuple(x[rows] if has_rows(x) else x for x in inputs)
     _, part = run(pair, some, DRAWS["small"], tuple(d[rows] for d in dy))
-    assert any(not np.array_equal(found == 0, true[rows] == 0) for found, true in zip(part, whole, strict=True))
+    assert any(not np.array_equal(actual == 0, true[rows] == 0) for actual, true in zip(part, whole, strict=True))

@@ -40,9 +40,9 @@ class FakeTime:
 
 @pytest.fixture
 def fake(monkeypatch):
-    found = FakeTime()
-    monkeypatch.setattr("npformer.io.seconds.time", found)
-    return found
+    clock = FakeTime()
+    monkeypatch.setattr("npformer.io.seconds.time", clock)
+    return clock
 
 
 def test_a_call_is_timed_until_the_device_is_done(fake):
@@ -52,9 +52,9 @@ def test_a_call_is_timed_until_the_device_is_done(fake):
     _, cache = pair.forward(X)
     pair.forward(X)
     pair.backward(X, cache)
-    found = clock.stop()
+    timing = clock.stop()
     assert fake.events == ["wait", "body", "wait"] * 3
-    assert {part: (tally.calls, tally.seconds) for part, tally in found.items()} == {
+    assert {part: (tally.calls, tally.seconds) for part, tally in timing.items()} == {
         Part("relu", "forward"): (2, 22.0),  # ten for the kernel, one for the wait after it, twice
         Part("relu", "backward"): (1, 11.0),
     }
@@ -87,8 +87,8 @@ def test_work_is_counted_when_asked(alone):
         clock.start(counting)
         y, cache = relu.forward(X)
         relu.backward(y, cache)
-        found = clock.stop()
-        assert tuple(found[Part("relu", way)].work for way in ("forward", "backward")) == wanted
+        timing = clock.stop()
+        assert tuple(timing[Part("relu", way)].work for way in ("forward", "backward")) == wanted
 
 
 def test_every_operation_is_on_the_clock(alone):

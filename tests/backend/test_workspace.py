@@ -261,10 +261,10 @@ def columns(shape, *widths, dtype="float32"):
 def test_columns_of_one_array_are_joined_without_a_copy(shape, widths):
     whole, parts = columns(shape, *widths)
     for first in range(len(widths)):
-        found = side_by_side(parts[first:])
-        assert found is not None
-        assert np.array_equal(found, whole[..., sum(widths[:first]) :])
-        assert address(found) == address(whole) + sum(widths[:first]) * whole.itemsize
+        joined = side_by_side(parts[first:])
+        assert joined is not None
+        assert np.array_equal(joined, whole[..., sum(widths[:first]) :])
+        assert address(joined) == address(whole) + sum(widths[:first]) * whole.itemsize
 
 
 def test_arrays_that_are_not_adjacent_are_not_joined():

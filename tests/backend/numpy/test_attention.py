@@ -100,8 +100,8 @@ def test_local_attention_equals_attention_with_the_same_mask(table, mask):
     y, cache = table.local_attention.forward(*given, mask)
     true, plain = PLAIN.attention.forward(*given, mask)
     np.testing.assert_allclose(y, true, rtol=1e-12, atol=1e-14)
-    found, gradients = table.local_attention.backward(y, cache), PLAIN.attention.backward(y, plain)
-    for f, t in zip(found, gradients, strict=True):
+    actual, gradients = table.local_attention.backward(y, cache), PLAIN.attention.backward(y, plain)
+    for f, t in zip(actual, gradients, strict=True):
         np.testing.assert_allclose(f, t, rtol=1e-11, atol=1e-13)
 
 
@@ -190,7 +190,7 @@ def test_score_caps_are_the_masks(name, T):
         caps, visible = score_caps(given, T, 5, like), given.visible(T, 5, like)
         shape = (3, 1, T, 5)
         everything = np.ones(shape, bool)
-        found = np.full(shape, np.inf) if caps is None else np.broadcast_to(caps, shape)
+        expected = np.full(shape, np.inf) if caps is None else np.broadcast_to(caps, shape)
         assert caps is None or caps.dtype == np.float32
-        assert np.array_equal(found == np.inf, everything if visible is None else np.broadcast_to(visible, shape))
-        assert np.isinf(found).all()
+        assert np.array_equal(expected == np.inf, everything if visible is None else np.broadcast_to(visible, shape))
+        assert np.isinf(expected).all()

@@ -20,11 +20,11 @@ EXTENSION = Path(np._core._multiarray_umath.__file__)
 @pytest.fixture(autouse=True)
 def afresh():
     """Libraries are looked for again, then and afterwards."""
-    for found in (module._libraries, blas_function):
-        found.cache_clear()
+    for cached in (module._libraries, blas_function):
+        cached.cache_clear()
     yield
-    for found in (module._libraries, blas_function):
-        found.cache_clear()
+    for cached in (module._libraries, blas_function):
+        cached.cache_clear()
 
 
 def exports(**functions):

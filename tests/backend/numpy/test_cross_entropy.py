@@ -47,6 +47,6 @@ def test_the_loss_is_a_scalar_and_dloss_a_number_or_an_array(table):
     assert loss.shape == plain.shape == ()
     assert loss.dtype == plain.dtype == np.float32
     for dloss in (0.5, 2, np.float32(0.5), np.array(0.5, np.float32), np.array(0.5), np.array(3)):
-        found, true = table.cross_entropy.backward(dloss, cache), PLAIN.cross_entropy.backward(dloss, plain_cache)
-        np.testing.assert_allclose(found, true, rtol=0, atol=1e-7)
-        assert found.dtype == np.float32
+        actual, true = table.cross_entropy.backward(dloss, cache), PLAIN.cross_entropy.backward(dloss, plain_cache)
+        np.testing.assert_allclose(actual, true, rtol=0, atol=1e-7)
+        assert actual.dtype == np.float32
