@@ -37,11 +37,11 @@ def test_scores_are_those_of_whole_texts(beam, alpha, transformer, log_probabili
     model = transformer(any64, 2)
     model.generator.bias.data[2] += 3  # texts of many lengths
     lengths = set()
-    for src, found in zip(SRC, beam_search(model, SRC, 8, beam=beam, length_penalty=alpha), strict=True):
-        assert 1 <= len(found) <= beam
-        assert [one.score for one in found] == sorted([one.score for one in found], reverse=True)
-        assert len({tuple(one.tokens.tolist()) for one in found}) == len(found)
-        for one in found:
+    for src, hypotheses in zip(SRC, beam_search(model, SRC, 8, beam=beam, length_penalty=alpha), strict=True):
+        assert 1 <= len(hypotheses) <= beam
+        assert [one.score for one in hypotheses] == sorted([one.score for one in hypotheses], reverse=True)
+        assert len({tuple(one.tokens.tolist()) for one in hypotheses}) == len(hypotheses)
+        for one in hypotheses:
             log_p = log_probability(model, src, one.tokens)
             assert abs(one.log_probability - log_p) < 1e-10
             assert abs(one.score - log_p / penalty(len(one.tokens), alpha)) < 1e-10
@@ -58,8 +58,8 @@ def every_text(max_len):
 
 def test_a_beam_wide_enough_finds_the_best_text_there_is(transformer, log_probability, numpy64):
     model, texts = transformer(numpy64, 3), every_text(3)
-    found = beam_search(model, SRC[:1], 3, beam=len(texts), length_penalty=1.0)
-    for src, hypotheses in zip(SRC, found, strict=False):
+    best = beam_search(model, SRC[:1], 3, beam=len(texts), length_penalty=1.0)
+    for src, hypotheses in zip(SRC, best, strict=False):
         scores = [log_probability(model, src, text) / penalty(len(text), 1.0) for text in texts]
         assert abs(hypotheses[0].score - max(scores)) < 1e-10
         assert hypotheses[0].tokens.tolist() == texts[int(np.argmax(scores))]
@@ -100,8 +100,8 @@ def by_lists(model, log_probability, src, max_len, beam):
 def test_all_sources_together_are_searched_as_each_by_lists(seed, beam, transformer, log_probability, numpy64):
     model = transformer(numpy64, seed)
     model.generator.bias.data[2] += 0.5
-    for src, found in zip(SRC, beam_search(model, SRC, 5, beam=beam), strict=True):
-        assert [one.tokens.tolist() for one in found] == by_lists(model, log_probability, src, 5, beam)
+    for src, hypotheses in zip(SRC, beam_search(model, SRC, 5, beam=beam), strict=True):
+        assert [one.tokens.tolist() for one in hypotheses] == by_lists(model, log_probability, src, 5, beam)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -110,11 +110,11 @@ def test_the_best_score_is_at_least_the_score_of_greedy_decoding(seed, transform
     model.generator.weight.data[...] *= 3  # sharper, so that paths are lost
     src = np.random.default_rng(seed).integers(3, 9, (20, 5))
     better = 0
-    for row, given, found in zip(greedy(model, src, 10), src, beam_search(model, src, 10, beam=2), strict=True):
+    for row, given, hypotheses in zip(greedy(model, src, 10), src, beam_search(model, src, 10, beam=2), strict=True):
         text = cut(row)
         score = log_probability(model, given, text) / penalty(len(text))
-        assert found[0].score >= score - 1e-12
-        better += found[0].score > score + 1e-9
+        assert hypotheses[0].score >= score - 1e-12
+        better += hypotheses[0].score > score + 1e-9
     assert better
 
 
@@ -133,8 +133,8 @@ def test_rows_are_computed_no_longer_than_they_matter(transformer, numpy64, monk
 def test_a_stop_function_ends_texts(transformer, numpy64):
     model = transformer(numpy64, 1)
     model.generator.bias.data[2] -= 100
-    for found in beam_search(model, SRC, 9, stop=lambda ids: len(ids) >= 3 and ids[-1] == ids[-2]):
-        for one in found:
+    for hypotheses in beam_search(model, SRC, 9, stop=lambda ids: len(ids) >= 3 and ids[-1] == ids[-2]):
+        for one in hypotheses:
             tokens = one.tokens.tolist()
             ends = [i for i in range(2, len(tokens)) if tokens[i] == tokens[i - 1]]
             assert ends == [len(tokens) - 1] if ends else len(tokens) == 9
@@ -202,13 +202,13 @@ def test_a_later_hypothesis_that_is_worse_does_not_lower_the_best(numpy64):
 
 
 def test_a_pad_id_of_few_bits_cuts_no_token(numpy64):
-    found = []
+    hypotheses = []
     for pad_id in (0, np.int8(0)):
         config = TransformerConfig(9, 300, d_model=8, num_heads=2, d_ff=8, max_seq_len=8, pad_id=pad_id)
         model = Transformer(config, backend=numpy64)
         model.generator.bias.data[128:] = 9.0
-        found.append(beam_search(model, SRC[:2] % 9, 5, beam=3))
-    for one, other in zip(*found, strict=True):
+        hypotheses.append(beam_search(model, SRC[:2] % 9, 5, beam=3))
+    for one, other in zip(*hypotheses, strict=True):
         assert [each.tokens.tolist() for each in one] == [each.tokens.tolist() for each in other]
         assert max(max(each.tokens.tolist()) for each in one) > 127
 

@@ -56,8 +56,8 @@ def test_compiled_it_is_the_plain_choice(seed, w, beam, vocab_size, spoilt, comp
     logits, plain = logits.astype(compiled.dtype), get_backend("numpy", dtype="float64", kernels="plain")
     with np.errstate(invalid="ignore", divide="ignore"):
         expected = choose(logits.astype(np.float64), *others, 9, plain)
-        found = compiled.engine.beam_choice(logits, *others, expected[0].shape[1], 9)
-    for one, other in zip(found, expected, strict=True):
+        choice = compiled.engine.beam_choice(logits, *others, expected[0].shape[1], 9)
+    for one, other in zip(choice, expected, strict=True):
         assert one.dtype == other.dtype
         assert np.allclose(one, other, rtol=0, atol=1e-12 if compiled.dtype == "float64" else 1e-5)
 
@@ -81,8 +81,8 @@ def test_a_compiled_kernel_is_used(compiled, monkeypatch):
 def test_logits_in_another_order_are_left_to_numpy(compiled):
     logits, *others = beams(0, 3, 4, 4, 20)
     assert compiled.engine.beam_choice(np.asfortranarray(logits.astype(compiled.dtype)), *others, 4, 9) is None
-    found = choose(np.asfortranarray(logits.astype(compiled.dtype)), *others, 9, compiled)
-    for one, other in zip(found, choose(logits.astype(compiled.dtype), *others, 9, compiled), strict=True):
+    choice = choose(np.asfortranarray(logits.astype(compiled.dtype)), *others, 9, compiled)
+    for one, other in zip(choice, choose(logits.astype(compiled.dtype), *others, 9, compiled), strict=True):
         assert np.allclose(one, other, rtol=0, atol=1e-5)
 
 

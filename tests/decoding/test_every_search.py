@@ -52,16 +52,16 @@ def test_a_stop_that_always_says_no_changes_nothing(search, model, kernels, requ
     assert as_lists(search(made, src, most, eos_id=end, stop=lambda text: False)) == as_lists(expected)
 
 
-def texts_of(found):
+def texts_of(texts):
     """The texts of all rows, without padding."""
-    rows = found if isinstance(found, np.ndarray) else [each.tokens for hypotheses in found for each in hypotheses]
+    rows = texts if isinstance(texts, np.ndarray) else [each.tokens for hypotheses in texts for each in hypotheses]
     return [np.trim_zeros(row, "b").tolist() for row in rows]
 
 
-def as_lists(found):
-    if isinstance(found, np.ndarray):
-        return found.tolist()
-    return [[each.tokens.tolist() for each in hypotheses] for hypotheses in found]
+def as_lists(texts):
+    if isinstance(texts, np.ndarray):
+        return texts.tolist()
+    return [[each.tokens.tolist() for each in hypotheses] for hypotheses in texts]
 
 
 @pytest.mark.parametrize(

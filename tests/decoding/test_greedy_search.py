@@ -40,9 +40,9 @@ def test_a_batch_decodes_as_its_rows_alone_and_ends_row_by_row(build, numpy64):
     expected = [by_full_recomputation(model, row, 7, eos_id) for row in SRC]
     assert len({len(row) for row in expected}) > 1
     width = max(map(len, expected))
-    found = greedy(model, SRC, max_len=7, eos_id=eos_id)
-    assert found.dtype == np.int64
-    assert found.tolist() == [row + [0] * (width - len(row)) for row in expected]
+    rows = greedy(model, SRC, max_len=7, eos_id=eos_id)
+    assert rows.dtype == np.int64
+    assert rows.tolist() == [row + [0] * (width - len(row)) for row in expected]
     for row, alone in zip(SRC, expected, strict=True):
         assert greedy(model, [row], max_len=7, eos_id=eos_id).tolist() == [alone]
 
@@ -86,9 +86,9 @@ def test_learned_positions_may_end_before_max_len(build, numpy64):
 def test_no_row_is_longer_than_max_len(build, numpy64, max_len):
     model = build(numpy64)
     model.generator.bias.data[2] -= 100  # never [EOS]
-    found = greedy(model, SRC, max_len=max_len)
-    assert found.shape == (4, max_len)
-    assert found.tolist() == [by_full_recomputation(model, row, max_len) for row in SRC]
+    rows = greedy(model, SRC, max_len=max_len)
+    assert rows.shape == (4, max_len)
+    assert rows.tolist() == [by_full_recomputation(model, row, max_len) for row in SRC]
 
 
 def test_the_begin_token_is_the_one_given(build, numpy64):

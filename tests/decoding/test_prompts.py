@@ -20,9 +20,9 @@ MOVABLE = [kind for kind in KINDS if (kind["positions"], kind["attention"]) != (
 def test_each_row_goes_on_from_its_own_prompt(kind, decoder, numpy64):
     model = decoder(numpy64, **kind)
     model.generator.bias.data[0] -= 100  # pads are cut off below
-    found = greedy(model, PROMPTS, 12)
-    assert found.dtype == np.int64
-    for row, prompt in zip(found, PROMPTS, strict=True):
+    rows = greedy(model, PROMPTS, 12)
+    assert rows.dtype == np.int64
+    for row, prompt in zip(rows, PROMPTS, strict=True):
         expected = by_full_recomputation(model, prompt, 12)
         assert whole(row) == expected
         assert whole(greedy(model, [whole(prompt)], 12)[0]) == expected
@@ -50,9 +50,9 @@ def test_logits_of_unequal_rows_are_those_of_each_alone(kind, decoder, any64):
 def test_a_prompt_that_fills_its_row_is_returned(decoder, numpy64):
     model = decoder(numpy64)
     assert greedy(model, PROMPTS[:1], 6).tolist() == PROMPTS[:1].tolist()
-    found = greedy(model, PROMPTS, 6)
-    assert found[0].tolist() == PROMPTS[0].tolist()
-    assert whole(found[1])[:2] == [8, 6]
+    rows = greedy(model, PROMPTS, 6)
+    assert rows[0].tolist() == PROMPTS[0].tolist()
+    assert whole(rows[1])[:2] == [8, 6]
 
 
 def test_a_stop_function_ends_a_row(decoder, numpy64):
@@ -64,7 +64,7 @@ def test_a_stop_function_ends_a_row(decoder, numpy64):
         return len(seen[-1]) == 8
 
     model.generator.bias.data[[0, 2]] -= 100
-    found = greedy(model, PROMPTS[:2], 12, stop=stop)
-    assert [len(whole(row)) for row in found] == [8, 8]
-    assert [text for text in seen if len(text) == 8] == found.tolist()
-    assert whole(greedy(model, PROMPTS[:2], 12)[0])[:8] == found[0].tolist()
+    rows = greedy(model, PROMPTS[:2], 12, stop=stop)
+    assert [len(whole(row)) for row in rows] == [8, 8]
+    assert [text for text in seen if len(text) == 8] == rows.tolist()
+    assert whole(greedy(model, PROMPTS[:2], 12)[0])[:8] == rows[0].tolist()

@@ -67,8 +67,8 @@ def test_a_row_draws_as_it_does_alone(transformer, decoder, numpy64):
 
 
 def test_copies_of_a_row_draw_differently(transformer, numpy64):
-    found = sample(transformer(numpy64), np.repeat(SRC[:1], 8, axis=0), 12)
-    assert len({tuple(row) for row in found.tolist()}) == 8
+    rows = sample(transformer(numpy64), np.repeat(SRC[:1], 8, axis=0), 12)
+    assert len({tuple(row) for row in rows.tolist()}) == 8
 
 
 def test_the_likeliest_token_alone_is_greedy_decoding(transformer, any64):
