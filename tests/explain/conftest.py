@@ -9,15 +9,15 @@ from npformer.explain.models import model_setting
 @pytest.fixture(scope="module")
 def opened():
     """The showcase's Transformer, recorded and ready to run."""
-    with session(model_setting("transformer")) as found:
-        yield found
+    with session(model_setting("transformer")) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
 def pre():
     """The same in pre-LN."""
-    with session(model_setting("transformer-pre")) as found:
-        yield found
+    with session(model_setting("transformer-pre")) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,11 @@ from npformer.explain.checking import problems
 
 
 def test_twenty_random_numbers_are_explained_exactly():
-    found = list(random_checks(20, seed=3))
-    assert {each.name: each.problems for each in found if not each.ok} == {}
-    assert len({each.name for each in found}) >= 15
-    assert sum(each.value != 0 for each in found) >= 12
-    assert any("@" in each.place for each in found)
+    checks = list(random_checks(20, seed=3))
+    assert {each.name: each.problems for each in checks if not each.ok} == {}
+    assert len({each.name for each in checks}) >= 15
+    assert sum(each.value != 0 for each in checks) >= 12
+    assert any("@" in each.place for each in checks)
 
 
 def test_a_right_explanation_has_no_problem(found):

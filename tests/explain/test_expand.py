@@ -33,33 +33,33 @@ def test_the_products_of_each_entry_add_up_to_it(name):
     for number, gradient in enumerate(gradients):
         for index in np.ndindex(np.shape(gradient)):
             try:
-                found = expand(returned(run, run.root, number, index))
+                terms = expand(returned(run, run.root, number, index))
             except CannotExpand:
                 refused += 1
                 continue
-            products = [term.value for term in found.terms]
+            products = [term.value for term in terms.terms]
             largest = max(map(abs, products), default=0.0)
-            assert name in LOOPS or all(sum(f.spot is not None for f in term.factors) == 1 for term in found.terms)
+            assert name in LOOPS or all(sum(f.spot is not None for f in term.factors) == 1 for term in terms.terms)
             assert abs(sum(products) - gradient[index]) <= 1e-12 * max(largest, abs(gradient[index]))
     assert (refused > 0) == (name in LOOPS)
 
 
 def texts(name, number, index):
     run, _ = run_of(name)
-    found = expand(returned(run, run.root, number, index))
-    return [term.text for term in found.terms], found.line
+    terms = expand(returned(run, run.root, number, index))
+    return [term.text for term in terms.terms], terms.line
 
 
 def test_the_products_of_a_weight_are_those_of_its_derivation():
-    found, line = texts("linear", 1, (2, 1))
-    assert found == [f"x[0,{t},2]·dy[0,{t},1]" for t in range(3)]
+    terms, line = texts("linear", 1, (2, 1))
+    assert terms == [f"x[0,{t},2]·dy[0,{t},1]" for t in range(3)]
     assert line.file == "functional/linear.py"
     assert line.code.startswith("dweight = xp.matmul(")
 
 
 def test_the_terms_of_layer_norm_are_the_three_of_its_derivation():
-    found, line = texts("layer_norm", 0, (0, 2, 1))
-    assert found == [
+    terms, line = texts("layer_norm", 0, (0, 2, 1))
+    assert terms == [
         "r[0,2,0]·g[0,2,1]",
         "−r[0,2,0]·along_one[0,2,0]",
         "−r[0,2,0]·x_hat[0,2,1]·along_x_hat[0,2,0]",
@@ -68,9 +68,9 @@ def test_the_terms_of_layer_norm_are_the_three_of_its_derivation():
 
 
 def test_a_call_is_followed_into_the_function_that_it_calls():
-    found, line = texts("feed_forward", 1, (0, 1))
+    terms, line = texts("feed_forward", 1, (0, 1))
     assert line.file == "functional/linear.py"
-    assert found == [f"x[0,{t},0]·dh[0,{t},1]" for t in range(3)]
+    assert terms == [f"x[0,{t},0]·dh[0,{t},1]" for t in range(3)]
 
 
 def masked_backward(dy, cache):

@@ -37,8 +37,8 @@ def test_padding_and_a_lone_key_give_exactly_nothing(found):
 def test_a_sum_begins_at_zero_only_where_a_loop_adds_to_it():
     def zeros(name, at):
         with session(model_setting(name)) as opened:
-            found = explanation(opened, at)
-        groups = (*found.terms.groups, *(found.why.groups if found.why else ()))
+            explained = explanation(opened, at)
+        groups = (*explained.terms.groups, *(explained.why.groups if explained.why else ()))
         return {each.zero for group in groups for each in group.products if each.value == 0}
 
     assert "where the sum begins" in zeros("local", "encoder.layers.0.self_attention.query.weight[0,0]")
@@ -96,34 +96,34 @@ def test_tokens_that_do_not_count_give_nothing(found):
 
 def test_a_tied_table_has_a_term_for_each_use():
     with session(model_setting("transformer-tied")) as tied:
-        found = explanation(tied, "src_embedding.weight[4,2]")
-    assert [group.operation for group in found.terms.groups] == ["linear", "embedding", "embedding"]
-    assert "tied: also" in found.what
-    assert {each.zero for group in found.terms.groups for each in group.products} >= {"another token stands there"}
+        explained = explanation(tied, "src_embedding.weight[4,2]")
+    assert [group.operation for group in explained.terms.groups] == ["linear", "embedding", "embedding"]
+    assert "tied: also" in explained.what
+    assert {each.zero for group in explained.terms.groups for each in group.products} >= {"another token stands there"}
 
 
 def test_a_layer_used_twice_has_a_term_for_each_use():
     case = next(case for case in catalogue("one layer used twice"))
     with session(case_setting(case)) as twice:
-        found = explanation(twice, "feed_forward.up.weight[1,2]")
-    assert len(found.terms.groups) == 2
-    assert sum(group.value for group in found.terms.groups) == pytest.approx(found.value.analytic, rel=1e-12)
+        explained = explanation(twice, "feed_forward.up.weight[1,2]")
+    assert len(explained.terms.groups) == 2
+    assert sum(group.value for group in explained.terms.groups) == pytest.approx(explained.value.analytic, rel=1e-12)
 
 
 def test_an_activation_has_the_gradients_of_all_its_uses(opened):
-    found = explanation(opened, "encoder@output[0,1,2]")
-    assert found.what == 'feature 2 of token b0 t1 ("o") of what encoder returns'
-    assert [group.operation for group in found.terms.groups] == ["linear"]
-    assert "dK[" in "".join(each.up for each in found.terms.groups[0].products)
+    explained = explanation(opened, "encoder@output[0,1,2]")
+    assert explained.what == 'feature 2 of token b0 t1 ("o") of what encoder returns'
+    assert [group.operation for group in explained.terms.groups] == ["linear"]
+    assert "dK[" in "".join(each.up for each in explained.terms.groups[0].products)
 
 
 def test_what_a_users_layer_adds_itself_is_said_to_be_its_own(numpy64):
     with session(Setting("mine", Scaled(numpy64), (normal(4, 3),))) as mine:
-        found = explanation(mine, "scale[1]")
-    assert found.value.verdict == "right"
-    (group,) = found.terms.groups
+        explained = explanation(mine, "scale[1]")
+    assert explained.value.verdict == "right"
+    (group,) = explained.terms.groups
     assert group.products[0].text.endswith("its own code")
-    assert group.value == pytest.approx(found.value.analytic, rel=1e-12)
+    assert group.value == pytest.approx(explained.value.analytic, rel=1e-12)
 
 
 class Negated(Layer):
@@ -141,12 +141,12 @@ class Negated(Layer):
 def test_a_gradient_that_a_layer_negates_has_a_minus(numpy64):
     """Its products are those of the operation, times −1."""
     with session(Setting("negated", Negated(numpy64), (np.array([[1.0, 2.0]]),))) as opened:
-        found, above = explanation(opened, "relu@output[0,1]"), explanation(opened, "gelu@x[0,1]")
-    ((product,),) = (group.products for group in found.terms.groups)
+        explained, above = explanation(opened, "relu@output[0,1]"), explanation(opened, "gelu@x[0,1]")
+    ((product,),) = (group.products for group in explained.terms.groups)
     ((plain,),) = (group.products for group in above.terms.groups)
     assert product.text == f"−{plain.text}"
-    assert product.value == -plain.value == pytest.approx(found.value.analytic, rel=1e-14)
-    assert f" −{plain.text} " in "\n".join(lines(found, 160))
+    assert product.value == -plain.value == pytest.approx(explained.value.analytic, rel=1e-14)
+    assert f" −{plain.text} " in "\n".join(lines(explained, 160))
 
 
 def test_the_json_holds_every_section(found):

@@ -29,13 +29,13 @@ def attention():
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_every_operation_is_explained_and_right(name):
-    found = explained_operation(name)
-    assert found.report.ok
-    assert "    " in found.formula
-    assert "Backward" not in found.formula
-    assert all(line.code for _, line in (*lines_of(found.forward), *lines_of(found.backward)))
+    explained = explained_operation(name)
+    assert explained.report.ok
+    assert "    " in explained.formula
+    assert "Backward" not in explained.formula
+    assert all(line.code for _, line in (*lines_of(explained.forward), *lines_of(explained.backward)))
     for width in (60, 80, 100, 120, 160):
-        assert max(map(len, operation_lines(found, width))) <= width
+        assert max(map(len, operation_lines(explained, width))) <= width
 
 
 def test_a_value_that_is_too_wide_is_folded_and_not_cut(attention):
@@ -44,8 +44,8 @@ def test_a_value_that_is_too_wide_is_folded_and_not_cut(attention):
 
 
 def test_each_line_of_layer_norms_backward_has_its_formula(layer_norm):
-    found = {line.code.partition("  #")[0]: line.formulas for _, line in lines_of(layer_norm.backward)}
-    assert list(found.values()) == [
+    formulas = {line.code.partition("  #")[0]: line.formulas for _, line in lines_of(layer_norm.backward)}
+    assert list(formulas.values()) == [
         (),
         ("dγ = Σ_tokens dy·x̂", "dβ = Σ_tokens dy"),
         ("g = γ·dy",),
@@ -110,8 +110,8 @@ def test_a_formula_ends_where_the_next_begins_and_a_wide_equals_sign_parts_none(
 
 
 def test_a_docstring_is_split_at_backward():
-    found = split_docstring("A title.\n\n    y = x\n\nBackward:\n\n    dx = dy\n\nSource: a book.\n")
-    assert found == ("A title.", "    y = x", "Backward:\n\n    dx = dy", "a book.")
+    parts = split_docstring("A title.\n\n    y = x\n\nBackward:\n\n    dx = dy\n\nSource: a book.\n")
+    assert parts == ("A title.", "    y = x", "Backward:\n\n    dx = dy", "a book.")
 
 
 def test_prose_is_filled_anew_and_a_formula_keeps_its_lines(layer_norm):

@@ -26,31 +26,31 @@ def test_the_ways_are_those_of_closed_branches(request, fixture, at):
     """With every sum set to one of its branches, what is left is the way with these choices, and its beginnings."""
     opened = request.getfixturevalue(fixture)
     place = find(opened, at)
-    _, found = paths_to(opened, at)
-    assert len(found.ways) > 3
+    _, paths = paths_to(opened, at)
+    assert len(paths.ways) > 3
     rng = np.random.default_rng(1)
     for _ in range(6):
-        choices = {n: int(rng.integers(2)) for n in range(len(found.sums))}
-        gates = {found.sums[n].call.number: ((1.0, 0.0), (0.0, 1.0))[branch] for n, branch in choices.items()}
+        choices = {n: int(rng.integers(2)) for n in range(len(paths.sums))}
+        gates = {paths.sums[n].call.number: ((1.0, 0.0), (0.0, 1.0))[branch] for n, branch in choices.items()}
         left = place.gradient(opened, opened.run(_Gates(gates)))
-        own = sum(way.value for way in found.ways if all(choices[n] == branch for n, branch in way.choices))
+        own = sum(way.value for way in paths.ways if all(choices[n] == branch for n, branch in way.choices))
         assert left == pytest.approx(own, rel=1e-9, abs=1e-15)
 
 
 def test_a_way_to_the_encoder_leaves_the_decoder_through_cross_attention(opened):
-    _, found = paths_to(opened, "encoder.layers.0.feed_forward.down.weight[1,2]")
-    names = [each.name for each in found.sums]
+    _, paths = paths_to(opened, "encoder.layers.0.feed_forward.down.weight[1,2]")
+    names = [each.name for each in paths.sums]
     assert names[:2] == ["decoder.layers.0.feed_forward", "decoder.layers.0.cross_attention"]
     assert "decoder.layers.0.self_attention" not in names
     crossing = names.index("decoder.layers.0.cross_attention")
-    assert all((crossing, THROUGH) in way.choices for way in found.ways)
-    assert found.sums[crossing].past == 0
+    assert all((crossing, THROUGH) in way.choices for way in paths.ways)
+    assert paths.sums[crossing].past == 0
 
 
 def test_the_gain_of_a_sums_own_norm_ends_its_ways_before_the_sum(opened):
-    _, found = paths_to(opened, "decoder.layers.0.norm2.gamma[0]")
-    assert [each.name for each in found.sums] == ["decoder.layers.0.feed_forward"]
-    assert {way.choices for way in found.ways} == {((0, PAST),), ((0, THROUGH),)}
+    _, paths = paths_to(opened, "decoder.layers.0.norm2.gamma[0]")
+    assert [each.name for each in paths.sums] == ["decoder.layers.0.feed_forward"]
+    assert {way.choices for way in paths.ways} == {((0, PAST),), ((0, THROUGH),)}
 
 
 class SharedLayer(Layer):
@@ -71,15 +71,15 @@ class SharedLayer(Layer):
 
 def test_a_gain_that_is_used_in_several_sums_counts_once_for_each_way(numpy64):
     with session(Setting("shared", SharedLayer(numpy64), (normal(2, 3, 4),))) as shared:
-        value, found = paths_to(shared, "layer.norm1.gamma[1]")
-    assert len(found.sums) == 3
-    assert sum(way.value for way in found.ways) == pytest.approx(value, rel=1e-12)
-    assert () not in {way.choices for way in found.ways}
+        value, paths = paths_to(shared, "layer.norm1.gamma[1]")
+    assert len(paths.sums) == 3
+    assert sum(way.value for way in paths.ways) == pytest.approx(value, rel=1e-12)
+    assert () not in {way.choices for way in paths.ways}
 
 
 def test_no_sum_lies_before_the_last_map(opened):
-    value, found = paths_to(opened, "generator.weight[1,2]")
-    assert (found.sums, found.ways[0].value, found.exact) == ((), value, True)
+    value, paths = paths_to(opened, "generator.weight[1,2]")
+    assert (paths.sums, paths.ways[0].value, paths.exact) == ((), value, True)
 
 
 def test_with_many_sums_the_strongest_ways_are_found_and_the_rest_is_said(monkeypatch):

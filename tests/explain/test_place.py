@@ -22,8 +22,8 @@ from npformer.explain.place import find
     ],
 )
 def test_a_number_is_found(opened, text, kind, shown):
-    found = find(opened, text)
-    assert (found.kind, found.text) == (kind, shown)
+    place = find(opened, text)
+    assert (place.kind, place.text) == (kind, shown)
 
 
 @pytest.mark.parametrize(

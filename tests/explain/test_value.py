@@ -19,11 +19,11 @@ from tests.check.own_code import spoil
     ],
 )
 def test_both_witnesses_agree_with_a_right_gradient(opened, at):
-    found = value_of(opened, find(opened, at))
-    assert found.analytic != 0
-    assert found.by_complex == pytest.approx(found.analytic, rel=1e-10)
-    assert found.by_central == pytest.approx(found.analytic, rel=1e-5)
-    assert found.verdict == "right"
+    value = value_of(opened, find(opened, at))
+    assert value.analytic != 0
+    assert value.by_complex == pytest.approx(value.analytic, rel=1e-10)
+    assert value.by_central == pytest.approx(value.analytic, rel=1e-5)
+    assert value.verdict == "right"
 
 
 def test_a_wrong_gradient_is_called_wrong():
@@ -39,10 +39,10 @@ def test_a_wrong_gradient_is_called_wrong():
 @pytest.mark.parametrize("at", ["encoder.layers.0.feed_forward.down.weight[1,2]", "encoder@output[0,1,2]"])
 def test_half_the_step_leaves_a_quarter_of_the_error(opened, at):
     place = find(opened, at)
-    found = means_of(opened, place, value_of(opened, place).analytic)
-    assert found.falls_fourfold
-    assert found.half.step == found.whole.step / 2
-    assert 3.5 <= found.whole.error / found.half.error <= 4.5
+    value = means_of(opened, place, value_of(opened, place).analytic)
+    assert value.falls_fourfold
+    assert value.half.step == value.whole.step / 2
+    assert 3.5 <= value.whole.error / value.half.error <= 4.5
 
 
 @pytest.mark.parametrize("factor", [1.01, 0.5, -1])
@@ -53,20 +53,20 @@ def test_a_wrong_number_does_not(opened, factor):
 
 def test_a_step_over_a_kink_is_halved_first():
     errors = [3e-4, 2e-4, 1.5e-5, 3.75e-6, 9.4e-7, 5e-15]
-    found = [Prediction(0.01 / 2**i, 0.0, error) for i, error in enumerate(errors)]
-    assert steady(found, 1e-13) == (found[2], found[3], True)
-    assert not steady(found[:3], 1e-13).falls_fourfold
+    predictions = [Prediction(0.01 / 2**i, 0.0, error) for i, error in enumerate(errors)]
+    assert steady(predictions, 1e-13) == (predictions[2], predictions[3], True)
+    assert not steady(predictions[:3], 1e-13).falls_fourfold
 
 
 @pytest.mark.parametrize(("fall", "holds"), [(3.4, False), (3.6, True), (4.4, True), (4.6, False)])
 def test_the_error_falls_by_4_give_or_take_an_eighth(fall, holds):
-    found = [Prediction(0.01 / 2**i, 0.0, 1e-4 / fall**i) for i in range(3)]
-    assert steady(found, 1e-13).falls_fourfold == holds
+    predictions = [Prediction(0.01 / 2**i, 0.0, 1e-4 / fall**i) for i in range(3)]
+    assert steady(predictions, 1e-13).falls_fourfold == holds
 
 
 def test_rounding_alone_is_no_error():
-    found = [Prediction(0.01, 1e-3, 1e-3), Prediction(0.005, 5e-4, 5e-4 + 1e-16)]
-    assert steady(found, 1e-13).falls_fourfold
+    predictions = [Prediction(0.01, 1e-3, 1e-3), Prediction(0.005, 5e-4, 5e-4 + 1e-16)]
+    assert steady(predictions, 1e-13).falls_fourfold
 
 
 def test_the_target_is_as_before(opened):

@@ -68,8 +68,8 @@ def test_a_layer_alone_has_places_without_texts():
 
 
 def test_the_gradients_of_keys_and_values_have_their_names(opened):
-    found = explanation(opened, "encoder@output[0,1,2]")
-    ups = [each.up for group in found.terms.groups for each in group.products]
+    explained = explanation(opened, "encoder@output[0,1,2]")
+    ups = [each.up for group in explained.terms.groups for each in group.products]
     assert ups == [*(f"dK[0,1,{i}]" for i in range(4)), *(f"dV[0,1,{i}]" for i in range(4))]
 
 
@@ -78,8 +78,8 @@ def padded_apart():
     """A Transformer whose sources and targets are padded at different places of arrays of one shape."""
     src, tgt_in = np.array([[3, 4, 5, 2], [5, 4, 2, 0]]), np.array([[1, 5, 0, 0], [1, 4, 3, 5]])
     targets = np.array([[5, 2, 0, 0], [4, 3, 5, 0]])
-    with session(replace(model_setting("transformer"), inputs=(src, tgt_in), targets=targets, labels={})) as found:
-        yield found
+    with session(replace(model_setting("transformer"), inputs=(src, tgt_in), targets=targets, labels={})) as opened:
+        yield opened
 
 
 @pytest.mark.parametrize(
@@ -106,10 +106,10 @@ def test_a_lone_key_is_the_reason_for_its_query_alone():
     """In the second row one target counts: its query sees one key, so its key has no gradient either, but from it."""
     src, tgt_in = np.array([[3, 4, 5, 2], [5, 4, 2, 0]]), np.array([[1, 5, 4, 3], [1, 0, 0, 0]])
     targets = np.array([[5, 4, 3, 2], [5, 0, 0, 0]])
-    with session(replace(model_setting("transformer"), inputs=(src, tgt_in), targets=targets, labels={})) as found:
+    with session(replace(model_setting("transformer"), inputs=(src, tgt_in), targets=targets, labels={})) as opened:
         reasons = {}
         for name in ("query", "key"):
-            (group,) = explanation(found, f"decoder.layers.0.self_attention.{name}.weight[1,2]").terms.groups
+            (group,) = explanation(opened, f"decoder.layers.0.self_attention.{name}.weight[1,2]").terms.groups
             reasons[name] = {each.place: each.zero for each in group.products}["b1 t0"]
     assert reasons == {"query": ALONE, "key": GRADIENT}
 
@@ -118,15 +118,15 @@ def test_a_lone_key_is_the_reason_for_its_query_alone():
 def test_a_number_of_a_query_and_a_key_is_labelled_by_both(length):
     """If a head has as many dimensions as there are keys, the shape does not tell which of the two it is."""
     src, tgt_in = np.array([[3, 4, 5, 2][:length]]), np.array([[1, 5, 4, 3]])
-    with session(replace(model_setting("transformer"), inputs=(src, tgt_in), targets=tgt_in, labels={})) as found:
-        cross = names_of_calls(found)["decoder.layers.0.cross_attention.attention"]
-        own = names_of_calls(found)["decoder.layers.0.self_attention.attention"]
-        assert axis_words(found, cross, (1, 2, 4, length), (0, 1, 2, 1)) == "b0 h1 t2" + "→t1" * (length != 2)
-        assert axis_words(found, cross, (1, 2, 4, 2), (0, 1, 2, 1)) == "b0 h1 t2"
-        assert axis_words(found, own, (1, 2, 4, 4), (0, 1, 2, 3)) == "b0 h1 t2→t3"
-        assert axis_words(found, own, (1, 2, 4, 2), (0, 1, 2, 1)) == "b0 h1 t2"
-        assert axis_words(found, own, (1, 4, 8), (0, 2, 7)) == "b0 t2"
-        assert axis_words(found, own, (5, 8), (2, 7)) == ""
+    with session(replace(model_setting("transformer"), inputs=(src, tgt_in), targets=tgt_in, labels={})) as opened:
+        cross = names_of_calls(opened)["decoder.layers.0.cross_attention.attention"]
+        own = names_of_calls(opened)["decoder.layers.0.self_attention.attention"]
+        assert axis_words(opened, cross, (1, 2, 4, length), (0, 1, 2, 1)) == "b0 h1 t2" + "→t1" * (length != 2)
+        assert axis_words(opened, cross, (1, 2, 4, 2), (0, 1, 2, 1)) == "b0 h1 t2"
+        assert axis_words(opened, own, (1, 2, 4, 4), (0, 1, 2, 3)) == "b0 h1 t2→t3"
+        assert axis_words(opened, own, (1, 2, 4, 2), (0, 1, 2, 1)) == "b0 h1 t2"
+        assert axis_words(opened, own, (1, 4, 8), (0, 2, 7)) == "b0 t2"
+        assert axis_words(opened, own, (5, 8), (2, 7)) == ""
 
 
 def test_special_tokens_have_no_quotation_marks():
