@@ -36,9 +36,9 @@ def test_every_pair(key_visible, causal, query_offset):
     for window, stride in itertools.product([None, 1, 2, 100], [None, 1, 2, 3]):
         mask = AttentionMask(key_visible, causal, query_offset, window, stride)
         visible = mask.visible(T, S, LIKE)
-        found = np.broadcast_to(True if visible is None else visible, (B, 1, T, S))
+        visible_pairs = np.broadcast_to(True if visible is None else visible, (B, 1, T, S))
         wanted = [[[may_look(mask, b, i, j) for j in range(S)] for i in range(T)] for b in range(B)]
-        assert found[:, 0].tolist() == wanted, mask
+        assert visible_pairs[:, 0].tolist() == wanted, mask
 
 
 def test_nothing_hidden_is_nothing_computed():

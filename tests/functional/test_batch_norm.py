@@ -46,9 +46,9 @@ def test_padding_moves_no_statistic_and_gets_no_share_of_them(given):
     y, cache = batch_norm_forward(x, gamma, beta, COUNTS)
     other, other_cache = batch_norm_forward(spoilt, gamma, beta, COUNTS)
     assert np.array_equal(y[COUNTS], other[COUNTS])
-    found, again = batch_norm_backward(dy, cache), batch_norm_backward(dy, other_cache)
-    assert all(np.array_equal(a, b) for a, b in zip(found, again, strict=True))
-    assert not found[0][~COUNTS].any()
+    actual, again = batch_norm_backward(dy, cache), batch_norm_backward(dy, other_cache)
+    assert all(np.array_equal(a, b) for a, b in zip(actual, again, strict=True))
+    assert not actual[0][~COUNTS].any()
 
 
 def test_a_batch_of_padding_alone_is_finite(given):

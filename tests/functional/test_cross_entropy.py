@@ -72,6 +72,6 @@ def test_a_class_that_is_ruled_out(smoothing):
         return
     true, few = cross_entropy_forward(logits[:, 1:], targets - 1, None)
     assert loss == true
-    (found,), (expected,) = cross_entropy_backward(1.0, cache), cross_entropy_backward(1.0, few)
-    assert np.array_equal(found, np.concatenate([[[0.0]], expected], axis=1))
+    (actual,), (expected,) = cross_entropy_backward(1.0, cache), cross_entropy_backward(1.0, few)
+    assert np.array_equal(actual, np.concatenate([[[0.0]], expected], axis=1))
     assert cross_entropy_forward(logits, targets - 1, None)[0] == np.inf

@@ -42,13 +42,13 @@ def test_it_is_the_sum_over_pairs(length, causal, rng):
 
 def test_the_size_of_a_chunk_changes_nothing(rng, monkeypatch):
     q, k, v, dout = made(rng, 23, 23)
-    found = []
+    outputs = []
     for chunk in (1, 4, 23, 100):
         monkeypatch.setattr(linear_attention, "CHUNK", chunk)
         out, cache = linear_attention_forward(q, k, v, AttentionMask(causal=True))
-        found.append((out, *linear_attention_backward(dout, cache)))
-    for other in found[1:]:
-        for x, y in zip(found[0], other, strict=True):
+        outputs.append((out, *linear_attention_backward(dout, cache)))
+    for other in outputs[1:]:
+        for x, y in zip(outputs[0], other, strict=True):
             np.testing.assert_allclose(y, x, rtol=1e-11, atol=1e-13)
 
 

@@ -46,8 +46,8 @@ def test_the_backward_depends_on_what_it_needs_and_on_nothing_else(row):
         for i, x in enumerate(inputs):
             if is_of("fi", x):
                 moved = x + rng.normal(size=x.shape) ** 2 if is_of("f", x) else np.roll(x, 1, axis=-1)
-                found = row.backward(upstream, row.forward(*with_input(inputs, i, moved))[1])
-                if not all(map(np.array_equal, found, true)):
+                grads = row.backward(upstream, row.forward(*with_input(inputs, i, moved))[1])
+                if not all(map(np.array_equal, grads, true)):
                     needed.add(row.inputs[i])
     assert needed == set(row.needs.split())
 
@@ -70,8 +70,8 @@ def test_the_output_depends_linearly_on_what_the_row_says_and_on_nothing_else(ro
 
 @EVERY_ROW
 def test_inputs_without_numbers_are_declared_as_ids(row):
-    found = {row.inputs[i] for inputs in samples(row) for i, x in enumerate(inputs) if is_of("biu", x)}
-    assert found == set(row.ids.split())
+    ids = {row.inputs[i] for inputs in samples(row) for i, x in enumerate(inputs) if is_of("biu", x)}
+    assert ids == set(row.ids.split())
 
 
 @EVERY_ROW
