@@ -14,8 +14,8 @@ def tree(drawing):
 
 def texts(drawing, kind=None):
     """The texts, those of a class alone if one is named."""
-    found = [each for each in tree(drawing).iter("text") if kind is None or kind in each.get("class", "").split()]
-    return ["".join(each.itertext()) for each in found]
+    labels = [each for each in tree(drawing).iter("text") if kind is None or kind in each.get("class", "").split()]
+    return ["".join(each.itertext()) for each in labels]
 
 
 def paths(drawing, *kinds):

@@ -39,16 +39,16 @@ def softmax(rng, *shape):
 
 def colours(drawing):
     """(row, column) -> the opacity of each cell that is drawn, or what it is instead of a weight."""
-    found = {}
+    shades = {}
     (group,) = [each for each in tree(drawing).iter("g") if each.get("class") == "cells"]
     for path in group.iter("path"):
         shade = KINDS.get(path.get("class"), float(path.get("stroke-opacity", 1)))
         i = j = 0
         for dj, di, count in re.findall(r"m(-?\d+) (\d+)h(\d+)", path.get("d")):
             i, j = i + int(di), j + int(dj)
-            found |= {(i, j + k): shade for k in range(int(count))}
+            shades |= {(i, j + k): shade for k in range(int(count))}
             j += int(count)
-    return found
+    return shades
 
 
 def only(weights, source=("a", "b", "<i>"), target=("[BOS]", "x"), name="decoder.layers.1.cross_attention"):
@@ -164,8 +164,8 @@ def test_a_map_is_told_in_words():
 def test_tokens_and_titles_are_taken_as_they_are(tmp_path):
     weights = {"encoder.layers.0.self_attention": np.full((1, 3, 3), 1 / 3)}
     draw_attention(weights, ["<b>", "中", "&amp;"], [], tmp_path / "a.svg", title="cost: $5 → <i>\n中")
-    found = texts((tmp_path / "a.svg").read_text())
-    assert {"<b>", "中", "&amp;", "cost: $5 → <i>↵中"} <= set(found)
+    labels = texts((tmp_path / "a.svg").read_text())
+    assert {"<b>", "中", "&amp;", "cost: $5 → <i>↵中"} <= set(labels)
 
 
 def test_the_weights_are_left_as_they_were():

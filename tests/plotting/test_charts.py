@@ -36,8 +36,8 @@ def heights(drawing):
 
 def scale(drawing):
     """Number of the vertical axis -> its height, as text and as place of the text."""
-    found = [each for each in tree(drawing).iter("text") if each.get("text-anchor") == "end" and each.get("x") == "43"]
-    return {each.text: float(each.get("y")) - 3.5 for each in found}
+    labels = [each for each in tree(drawing).iter("text") if each.get("text-anchor") == "end" and each.get("x") == "43"]
+    return {each.text: float(each.get("y")) - 3.5 for each in labels}
 
 
 def test_values_stand_where_the_ticks_say():
@@ -107,8 +107,8 @@ def test_numbers_under_the_axis_do_not_touch(last):
 
 
 def expect_apart(drawing):
-    found = [each for each in tree(drawing).iter("text") if each.get("text-anchor") == "middle"]
-    edges = [(float(each.get("x")), 3.1 * len(each.text)) for each in found]
+    labels = [each for each in tree(drawing).iter("text") if each.get("text-anchor") == "middle"]
+    edges = [(float(each.get("x")), 3.1 * len(each.text)) for each in labels]
     assert len(edges) >= 2
     assert all(x + half < other - width for (x, half), (other, width) in pairwise(edges))
 
@@ -251,13 +251,13 @@ def test_bars_their_ceilings_and_their_order():
 
 
 def test_names_and_numbers():
-    found = texts(profile_drawing(ROWS))
-    assert [text for text in found if text in {row.op for row in ROWS}] == ["linear", "softmax", "layers, in Python"]
-    assert "2.00 ms · 20.0 % · 50 % of its ceiling, products" in found
-    assert "3.00 ms · 30.0 % · 200 % of its ceiling, memory" in found
-    assert "1.00 ms · 10.0 %" in found
-    assert {"forward", "backward"} <= set(found)
-    assert found[-1].endswith("(1 below 0.1 % left out)")
+    labels = texts(profile_drawing(ROWS))
+    assert [text for text in labels if text in {row.op for row in ROWS}] == ["linear", "softmax", "layers, in Python"]
+    assert "2.00 ms · 20.0 % · 50 % of its ceiling, products" in labels
+    assert "3.00 ms · 30.0 % · 200 % of its ceiling, memory" in labels
+    assert "1.00 ms · 10.0 %" in labels
+    assert {"forward", "backward"} <= set(labels)
+    assert labels[-1].endswith("(1 below 0.1 % left out)")
 
 
 def test_no_part_of_a_profile_sticks_out():

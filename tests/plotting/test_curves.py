@@ -35,17 +35,17 @@ def charts(metrics, **about):
 
 def test_a_run_with_everything(tmp_path):
     metrics = [*run([2.0, 1.5, 1.0]), held_out(200, 1.6), held_out(300, 1.2, 0.95, 0.7)]
-    found = charts(metrics)
-    assert list(found) == ["Loss, nats per token", "Held-out accuracy", "Learning rate"]
-    training, evaluated = found["Loss, nats per token"].curves
+    drawn_charts = charts(metrics)
+    assert list(drawn_charts) == ["Loss, nats per token", "Held-out accuracy", "Learning rate"]
+    training, evaluated = drawn_charts["Loss, nats per token"].curves
     assert (training.name, training.x, training.y) == ("training", [100, 200, 300], [2.0, 1.5, 1.0])
     assert (evaluated.name, evaluated.x, evaluated.y) == ("held-out", [200, 300], [1.6, 1.2])
-    shares = chart_drawing(found["Held-out accuracy"])
+    shares = chart_drawing(drawn_charts["Held-out accuracy"])
     assert {"tokens 95 %", "exact match 70 %", "100 %"} <= set(texts(shares))
     draw_curves(metrics, tmp_path / "curves.svg", "reverse <b> · run 1")
     said = texts((tmp_path / "curves.svg").read_text())
     assert said[:2] == ["reverse <b> · run 1", "Training curves · 300 steps · 40,000 tokens per second (median)"]
-    assert [text for text in said if text in found] == list(found)
+    assert [text for text in said if text in drawn_charts] == list(drawn_charts)
 
 
 def test_without_evaluation_or_without_training_only_the_rest_is_drawn():
@@ -64,8 +64,8 @@ def test_losses_that_are_not_finite_are_gaps_and_the_picture_says_so():
 
 
 def test_no_score_is_rounded_up_to_a_perfect_one():
-    found = texts(chart_drawing(charts([held_out(1, 0.1, 1.0, 0.9996)])["Held-out accuracy"]))
-    assert {"tokens 100 %", "exact match 99.9 %"} <= set(found)
+    labels = texts(chart_drawing(charts([held_out(1, 0.1, 1.0, 0.9996)])["Held-out accuracy"]))
+    assert {"tokens 100 %", "exact match 99.9 %"} <= set(labels)
 
 
 def test_the_norm_of_the_gradient_is_drawn_with_the_norm_that_clips():
@@ -93,8 +93,8 @@ def test_the_end_of_the_warm_up_is_marked():
 
 def test_several_runs_share_charts_and_have_a_colour_each():
     runs = [Course("one", run([2.0, 1.0]), clip_norm=1.0), Course("two", [*run([3.0]), held_out(100, 2.0)])]
-    found = {chart.title: chart for chart in course_charts(runs)}
-    named = [(curve.name, curve.colour, curve.dashed) for curve in found["Loss, nats per token"].curves]
+    drawn_charts = {chart.title: chart for chart in course_charts(runs)}
+    named = [(curve.name, curve.colour, curve.dashed) for curve in drawn_charts["Loss, nats per token"].curves]
     assert named == [("one, training", 0, False), ("two, training", 1, False), ("two, held-out", 1, True)]
 
 
@@ -123,21 +123,21 @@ def test_only_lines_of_the_kind_that_have_the_field_are_points():
         {"step": 3, "kind": "train"},
         point(4, 2.0),
     ]
-    found = series(lines, "train", "loss")
-    np.testing.assert_array_equal(found.steps, [1, 4])
-    np.testing.assert_array_equal(found.values, [3.0, 2.0])
+    points = series(lines, "train", "loss")
+    np.testing.assert_array_equal(points.steps, [1, 4])
+    np.testing.assert_array_equal(points.values, [3.0, 2.0])
 
 
 def test_steps_rise_and_the_last_word_on_a_step_counts():
-    found = series([point(1, 3.0), point(3, 1.0), point(2, 2.0), point(3, 0.5)], "train", "loss")
-    np.testing.assert_array_equal(found.steps, [1, 2, 3])
-    np.testing.assert_array_equal(found.values, [3.0, 2.0, 0.5])
+    points = series([point(1, 3.0), point(3, 1.0), point(2, 2.0), point(3, 0.5)], "train", "loss")
+    np.testing.assert_array_equal(points.steps, [1, 2, 3])
+    np.testing.assert_array_equal(points.values, [3.0, 2.0, 0.5])
 
 
 @pytest.mark.parametrize("lost", [float("nan"), float("inf"), float("-inf"), None, 1e99, np.float32("nan")])
 def test_what_is_not_finite_is_a_gap(lost):
-    found = series([point(1, 1.0), point(2, lost), point(3, 1.0)], "train", "loss")
-    np.testing.assert_array_equal(np.isfinite(found.values), [True, False, True])
+    points = series([point(1, 1.0), point(2, lost), point(3, 1.0)], "train", "loss")
+    np.testing.assert_array_equal(np.isfinite(points.values), [True, False, True])
 
 
 @pytest.mark.parametrize("wrong", ["0.5", True, [1.0], {}])

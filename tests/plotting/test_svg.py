@@ -27,8 +27,8 @@ def test_a_line_goes_through_its_points_to_a_tenth_and_stops_at_gaps():
     rng = np.random.default_rng(0)
     given = [tuple(pair) for pair in rng.uniform(-50, 400, size=(200, 2))]
     (first, second) = points(lines([*given[:90], None, None, *given[90:]]))
-    for found, wanted in zip([*first, *second], given, strict=True):
-        assert found == pytest.approx(wanted, abs=0.0501), "errors do not add up along the line"
+    for actual, wanted in zip([*first, *second], given, strict=True):
+        assert actual == pytest.approx(wanted, abs=0.0501), "errors do not add up along the line"
     assert (len(first), len(second)) == (90, 110)
     assert lines([None, (1.0, 2.5), (1.0, 2.0)]) == "M1 2.5l0-.5"
     assert dots([(1.0, 2.5), None, (3.0, 4.0)]) == "M1 2.5h0M3 4h0"
@@ -53,28 +53,28 @@ def test_values_stand_between_the_ends():
 def test_nobody_s_text_is_markup_and_every_sheet_is_xml():
     hostile = '</svg><script>alert("1")</script>\u202e\x00\ufffe & '
     drawing = Drawing(100, 50, text(1, 2, hostile), hostile)
-    found = sheet(hostile, [hostile], [Section(hostile, hostile, [drawing])])
-    assert "<script" not in found
-    assert "\u202e" not in found
-    assert [node.tag for node in tree(found)][:3] == ["title", "style", "rect"]
-    assert "</svg><script>" in tree(found)[0].text
+    page = sheet(hostile, [hostile], [Section(hostile, hostile, [drawing])])
+    assert "<script" not in page
+    assert "\u202e" not in page
+    assert [node.tag for node in tree(page)][:3] == ["title", "style", "rect"]
+    assert "</svg><script>" in tree(page)[0].text
 
 
 def test_a_sheet_holds_its_title_its_notes_and_its_drawings_one_below_the_other():
     small, high, wide = (
         Drawing(*size, "", name) for *size, name in ((30, 20, "small"), (30, 60, "high"), (700, 40, "wide"))
     )
-    found = tree(
+    page = tree(
         sheet("The title", ["a note " * 40], [Section("One", "remark", [small, high]), Section("", "", [wide])])
     )
     assert texts(sheet("The title", ["note"], []))[:2] == ["The title", "note"]
-    places = [(float(each.get("x")), float(each.get("y"))) for each in found.iter("svg") if each.get("x")]
+    places = [(float(each.get("x")), float(each.get("y"))) for each in page.iter("svg") if each.get("x")]
     assert places[0][1] == places[1][1] < places[2][1] - 60
     assert places[1][0] >= places[0][0] + 30
-    assert float(found.get("width")) >= 700
-    assert [each.get("aria-label") for each in found.iter("svg")][1:] == ["small", "high", "wide"]
-    assert {each.get("role") for each in found.iter("svg")} == {None, "img"}
-    notes = ["".join(each.itertext()) for each in found.iter("text")][1:-2]
+    assert float(page.get("width")) >= 700
+    assert [each.get("aria-label") for each in page.iter("svg")][1:] == ["small", "high", "wide"]
+    assert {each.get("role") for each in page.iter("svg")} == {None, "img"}
+    notes = ["".join(each.itertext()) for each in page.iter("text")][1:-2]
     assert len(notes) == 3
     assert " ".join(notes) == ("a note " * 40).strip()
 
