@@ -43,7 +43,7 @@ def summary(tmp_path):
         },
         {"step": 20, "kind": "eval", "loss": 2.5, "token_accuracy": 0.5, "exact_match": 0.25, "examples": 4},
     ]  # fmt: skip
-    found = Evaluation(2.5, 0.5, 0.25, 4, ("a", "b", "c", "d"))
+    evaluation = Evaluation(2.5, 0.5, 0.25, 4, ("a", "b", "c", "d"))
     made = [Prediction("ab", (Piece("b", "b"), Piece("a", "x")), "")]
     run = RunDirectory(tmp_path / "reverse-007")
-    return RunSummary(run, options, "npformer train reverse", {"numpy": "2"}, records, 20, 1234, found, made, None)
+    return RunSummary(run, options, "npformer train reverse", {"numpy": "2"}, records, 20, 1234, evaluation, made, None)

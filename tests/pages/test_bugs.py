@@ -33,9 +33,9 @@ def where(trace, one):
 
 
 def test_each_of_ten_bugs_differs_first_where_its_code_is(shown, bugs):
-    found = {one.bug.id: where(shown, one) for one in bugs}
-    assert found == FIRST
-    assert len(found) == MOST
+    places = {one.bug.id: where(shown, one) for one in bugs}
+    assert places == FIRST
+    assert len(places) == MOST
 
 
 def test_what_runs_before_the_first_place_is_the_same_to_the_last_bit(shown, bugs):

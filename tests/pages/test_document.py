@@ -82,9 +82,9 @@ def test_every_bit_comes_back():
     ]
     names = [pack.add(array) for array in arrays]
     for name, array in zip(names, arrays, strict=True):
-        found = unpacked(pack, name)
-        assert found.shape == array.shape
-        assert found.tobytes() == np.ascontiguousarray(array, dtype="<f8").tobytes()
+        unpacked_array = unpacked(pack, name)
+        assert unpacked_array.shape == array.shape
+        assert unpacked_array.tobytes() == np.ascontiguousarray(array, dtype="<f8").tobytes()
     assert [pack.places[name][0] for name in names] == ["f", "f", "f", "f", "i", "b"]
 
 

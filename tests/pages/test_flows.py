@@ -15,14 +15,14 @@ def named(trace, number):
 @pytest.mark.parametrize("changes", [{}, {"norm_order": "pre", "num_decoder_layers": 2}, {"tie_embeddings": True}])
 def test_the_uses_of_every_number_add_up_to_its_gradient(changes):
     trace = showcase(**changes)
-    found = Flows(trace.calls, trace.arrays)
+    flows = Flows(trace.calls, trace.arrays)
     for call in trace.calls:
         for what in ("upstream", "gradients"):
             listed = what == "upstream" or call["kind"] == "layer"
             for entry in call[what] if listed else ():
                 if call["parent"] is None and (what == "gradients" or call["type"] == "cross_entropy"):
                     continue
-                uses = found.fan_in[call["id"], what, entry["name"]]
+                uses = flows.fan_in[call["id"], what, entry["name"]]
                 total = np.zeros(trace.arrays[entry["value"]].size)
                 for user, gradient, where in uses:
                     value = next(g["value"] for g in trace.calls[user]["gradients"] if g["name"] == gradient)
@@ -32,19 +32,19 @@ def test_the_uses_of_every_number_add_up_to_its_gradient(changes):
 
 
 def test_a_value_that_is_used_twice_has_two_uses(shown):
-    found = Flows(shown.calls, shown.arrays)
+    flows = Flows(shown.calls, shown.arrays)
     norm = next(call for call in shown.calls if call["name"] == "encoder.layers.0.norm1.post_norm")
-    users = {named(shown, user) for user, _, _ in found.fan_in[norm["id"], "upstream", "dy"]}
+    users = {named(shown, user) for user, _, _ in flows.fan_in[norm["id"], "upstream", "dy"]}
     assert users == {"feed_forward.feed_forward", "norm2.post_norm"}
 
 
 def test_the_graph_has_an_edge_for_each_reading(shown):
-    found = Flows(shown.calls, shown.arrays)
-    edges = {(named(shown, a), named(shown, b)) for a, b, _ in found.edges}
+    flows = Flows(shown.calls, shown.arrays)
+    edges = {(named(shown, a), named(shown, b)) for a, b, _ in flows.edges}
     assert ("self_attention.linear", "self_attention.attention") in edges
     assert ("norm2.post_norm", "cross_attention.linear") in edges  # the memory
     assert ("generator.linear", "loss") in edges
-    readers = {b for _, b, _ in found.edges}
+    readers = {b for _, b, _ in flows.edges}
     leaves = {call["id"] for call in shown.calls} - {call["parent"] for call in shown.calls}
     assert {named(shown, leaf) for leaf in leaves - readers} == {"src_embedding.embedding", "tgt_embedding.embedding"}
 
@@ -64,12 +64,12 @@ class Second(npf.layers.Layer):
 
 def test_of_equal_numbers_the_one_in_the_same_place_is_linked(numpy64):
     trace = npf.trace(Second(numpy64), np.array([[7.0, 7.0, 3.0]]))
-    found = Flows(trace.calls, trace.arrays)
+    flows = Flows(trace.calls, trace.arrays)
     calls = {call["type"]: call["id"] for call in trace.calls}
     relu, gelu = calls["relu"], calls["gelu"]
-    assert found.source[gelu, 0] == [None, (relu, 0, 1), (relu, 0, 2)]
-    assert found.edges == [(relu, gelu, 0)]
-    ((user, gradient, where),) = found.fan_in[relu, "upstream", "dy"]
+    assert flows.source[gelu, 0] == [None, (relu, 0, 1), (relu, 0, 2)]
+    assert flows.edges == [(relu, gelu, 0)]
+    ((user, gradient, where),) = flows.fan_in[relu, "upstream", "dy"]
     assert (user, gradient, where.tolist()) == (gelu, "dx", [-1, 1, 2])
 
 
@@ -103,9 +103,9 @@ class Around(npf.layers.Layer):
 
 def test_what_a_layer_returns_and_reads_itself_arrives_from_outside_only(numpy64):
     trace = npf.trace(Around(numpy64), 0.5 + np.random.default_rng(0).random(size=(2, 3)))
-    found = Flows(trace.calls, trace.arrays)
+    flows = Flows(trace.calls, trace.arrays)
     calls = {call["name"]: call["id"] for call in trace.calls}
-    users = [trace.calls[user]["type"] for user, _, _ in found.fan_in[calls["both"], "upstream", "dy0"]]
+    users = [trace.calls[user]["type"] for user, _, _ in flows.fan_in[calls["both"], "upstream", "dy0"]]
     assert users == ["residual"]
-    users = {trace.calls[user]["type"] for user, _, _ in found.fan_in[calls["both.relu"], "upstream", "dy"]}
+    users = {trace.calls[user]["type"] for user, _, _ in flows.fan_in[calls["both.relu"], "upstream", "dy"]}
     assert users == {"residual", "gelu"}

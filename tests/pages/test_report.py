@@ -164,16 +164,16 @@ def test_options_that_differ_stand_in_one_row_each(summary):
 
 
 def test_what_was_trained(summary):
-    found = dict(rows(what_table([summary]))[1:])
-    assert found["task"] == "reverse"
-    assert found["steps"] == "20 of 40, each of 96 sequences"
-    assert found["model"] == "Transformer, 1,234 parameters"
-    assert found["speed"] == "300 tokens per second (median)"
+    table = dict(rows(what_table([summary]))[1:])
+    assert table["task"] == "reverse"
+    assert table["steps"] == "20 of 40, each of 96 sequences"
+    assert table["model"] == "Transformer, 1,234 parameters"
+    assert table["speed"] == "300 tokens per second (median)"
     slow, unknown = ({"kind": "train", "tokens_per_second": speed} for speed in (50.0, float("nan")))
     for records in ([*summary.records, unknown, slow], [unknown, *summary.records, slow, unknown]):
         assert dict(rows(what_table([replace(summary, records=records)]))[1:])["speed"].startswith("100 tokens")
     assert "speed" not in dict(rows(what_table([replace(summary, records=[unknown])]))[1:])
-    assert found["held-out"] == "tokens 50.0 %, exact match 25.0 % of 4 sequences"
+    assert table["held-out"] == "tokens 50.0 %, exact match 25.0 % of 4 sequences"
 
 
 def test_the_most_frequent_mistakes_come_first(summary):

@@ -43,18 +43,18 @@ def test_a_trace_read_from_json_has_a_page_without_evidence():
 
 
 def test_a_page_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
-    found = npf.trace("relu")
-    write_trace_page(found, tmp_path / "page.html")
+    record = npf.trace("relu")
+    write_trace_page(record, tmp_path / "page.html")
     before = (tmp_path / "page.html").read_bytes()
     with pytest.raises(OutputError, match=r"page.html.*: expected a path that can be written"):
-        write_trace_page(found, tmp_path / "page.html" / "inside.html")
+        write_trace_page(record, tmp_path / "page.html" / "inside.html")
 
     def full(path, data):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("npformer.pages.trace_writer.write_atomically", full)
     with pytest.raises(OutputError, match="the disk is full"):
-        write_trace_page(found, tmp_path / "page.html")
+        write_trace_page(record, tmp_path / "page.html")
     assert (tmp_path / "page.html").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
@@ -75,10 +75,10 @@ def shown_of(trace, number):
 def test_every_gradient_of_every_operation_has_its_terms_and_witnesses(shown):
     checked = 0
     for number, each in enumerate(shown.calls):
-        call, found = shown_of(shown, number)
-        assert set(found) == ({g["name"] for g in call["gradients"]} if each["kind"] == "operation" else set())
-        for gradient in call["gradients"] if found else ():
-            value, beside = shown.arrays[gradient["value"]], found[gradient["name"]]
+        call, entry = shown_of(shown, number)
+        assert set(entry) == ({g["name"] for g in call["gradients"]} if each["kind"] == "operation" else set())
+        for gradient in call["gradients"] if entry else ():
+            value, beside = shown.arrays[gradient["value"]], entry[gradient["name"]]
             total = sum(part.reshape(*value.shape, -1).sum(axis=-1) for part in beside.terms)
             size = max(float(np.max(np.abs(value))), *(float(np.max(np.abs(part))) for part in beside.terms))
             assert np.max(np.abs(total - value)) <= 1e-12 * size
@@ -95,9 +95,9 @@ def test_a_forward_that_cannot_be_asked_with_complex_numbers_has_one_witness():
     def backward(dy, x):
         return 2 * np.abs(x) * dy
 
-    _, found = shown_of(npf.trace((forward, backward), np.array([[0.5, -2.0]])), 0)
-    assert found["dx"].by_complex is None
-    assert found["dx"].by_central is not None
+    _, entry = shown_of(npf.trace((forward, backward), np.array([[0.5, -2.0]])), 0)
+    assert entry["dx"].by_complex is None
+    assert entry["dx"].by_central is not None
 
 
 def test_too_many_terms_are_left_out(monkeypatch):
@@ -109,15 +109,15 @@ def both(setting, *places):
     """For each place what the page would open at, and whether that number is the place's gradient."""
     about = {"targets": setting.targets, "tokens": setting.labels or None}
     trace = npf.trace(setting.target, *setting.inputs, **about, **setting.options)
-    found = []
+    entries = []
     with session(setting) as opened:
         gradients = opened.run()
         for text in places:
             place = find(opened, text)
             entry = opening(trace, place)
             value = place.gradient(opened, gradients)
-            found.append((entry, np.isclose(number(trace, entry), value, rtol=1e-12, atol=0)))
-    return trace, found
+            entries.append((entry, np.isclose(number(trace, entry), value, rtol=1e-12, atol=0)))
+    return trace, entries
 
 
 def number(trace, entry):
@@ -130,7 +130,7 @@ def number(trace, entry):
 
 
 def test_parameters_activations_and_what_went_in_open_where_they_are():
-    trace, found = both(
+    trace, shown_entry = both(
         model_setting("transformer"),
         "decoder.layers.0.self_attention.value.weight[3,1]",
         "decoder.layers.0.self_attention.key.bias[2]",
@@ -138,8 +138,8 @@ def test_parameters_activations_and_what_went_in_open_where_they_are():
         "decoder.layers.0.self_attention@x[0,1,2]",
         "decoder.layers.0.cross_attention.linear#2@output[0,1,0]",
     )
-    assert all(is_right for _, is_right in found)
-    entries = [(trace.calls[entry["call"]]["name"], entry["what"], entry["name"]) for entry, _ in found]
+    assert all(is_right for _, is_right in shown_entry)
+    entries = [(trace.calls[entry["call"]]["name"], entry["what"], entry["name"]) for entry, _ in shown_entry]
     assert entries == [
         ("decoder.layers.0.self_attention.linear", "gradients", "dweight"),
         ("decoder.layers.0.self_attention.linear", "gradients", "dbias"),
@@ -150,8 +150,8 @@ def test_parameters_activations_and_what_went_in_open_where_they_are():
 
 
 def test_a_tied_parameter_opens_with_the_sum_over_its_uses():
-    _, found = both(model_setting("transformer-tied"), "src_embedding.weight[4,2]")
-    assert found == [({"call": 0, "what": "parameter", "name": "src_embedding.weight", "flat": 18}, True)]
+    _, entry = both(model_setting("transformer-tied"), "src_embedding.weight[4,2]")
+    assert entry == [({"call": 0, "what": "parameter", "name": "src_embedding.weight", "flat": 18}, True)]
 
 
 @pytest.mark.parametrize(

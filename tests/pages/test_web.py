@@ -83,12 +83,12 @@ def test_the_page_is_small(page):
 
 
 def test_every_number_of_the_trace_is_on_the_page(opened, shown):
-    found = opened.run(
+    arrays = opened.run(
         "return [...npformerPage.model.arrays].filter(([name]) => name.startsWith('a'))"
         ".map(([name, each]) => [name, each.shape, [...each.data].map(String)])"
     )
-    assert {name for name, _, _ in found} == set(shown.arrays)
-    for name, shape, numbers in found:
+    assert {name for name, _, _ in arrays} == set(shown.arrays)
+    for name, shape, numbers in arrays:
         assert tuple(shape) == shown.arrays[name].shape
         given = shown.arrays[name].reshape(-1).astype(float)
         assert np.array_equal(np.array(numbers, dtype=float), given, equal_nan=True)
@@ -326,14 +326,14 @@ def test_what_can_be_operated_has_a_name(opened):
 
 def test_a_large_array_is_a_picture_whose_numbers_can_be_chosen(browser, tmp_path):
     rng = np.random.default_rng(0)
-    found = npf.trace("linear", rng.normal(size=(1, 3, 30)), rng.normal(size=(30, 40)), rng.normal(size=40))
-    show(browser, tmp_path, found, "2")
+    record = npf.trace("linear", rng.normal(size=(1, 3, 30)), rng.normal(size=(30, 40)), rng.normal(size=40))
+    show(browser, tmp_path, record, "2")
     browser.run(
         "[...document.querySelectorAll('figure.card')].find((card) => card.spec.name === 'dweight')"
         ".querySelector('canvas').focus()"
     )
     browser.press("ArrowRight", "ArrowDown", "ArrowDown")
-    dweight = found.arrays[found.calls[0]["gradients"][1]["value"]]
+    dweight = record.arrays[record.calls[0]["gradients"][1]["value"]]
     label = browser.run("return document.activeElement.getAttribute('aria-label')")
     assert label == f"dweight[2,1] = {dweight[2, 1]:+.3f}".replace("-", "\u2212")
     assert text(browser, "#entry h3").startswith("dweight[2,1]")
@@ -388,8 +388,8 @@ def test_the_policy_stops_any_other_script(chromium, page):
 def test_the_page_of_an_operation_and_of_a_trace_read_from_json(browser, tmp_path):
     for name, sample in (("gru", npf.trace("gru")), ("add_norm", npf.trace("add_norm")), ("read", None)):
         path = tmp_path / f"{name}.html"
-        found = npf.Trace.from_json(npf.trace("linear").to_json()) if sample is None else sample
-        path.write_text(trace_page(found), encoding="utf-8")
+        record = npf.Trace.from_json(npf.trace("linear").to_json()) if sample is None else sample
+        path.write_text(trace_page(record), encoding="utf-8")
         browser.show(path)
         for _ in range(2):
             browser.press("ArrowRight")
