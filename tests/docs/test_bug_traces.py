@@ -70,8 +70,8 @@ def test_the_first_call_that_differs_is_of_the_changed_operation(name):
 
 
 def test_a_bug_of_layers_differs_first_where_its_code_is():
-    found = {name: (recording, call["name"]) for name in OF_MODELS for recording, call in [first_call(name)]}
-    assert found == OF_MODELS
+    first_calls = {name: (recording, call["name"]) for name in OF_MODELS for recording, call in [first_call(name)]}
+    assert first_calls == OF_MODELS
 
 
 def test_every_bug_has_a_recording_or_a_reason():

@@ -31,9 +31,9 @@ def inside(browser, expression):
     """Wait until an expression is true within the trace."""
     browser.driver.switch_to.frame(0)
     browser.wait(READY)
-    found = browser.wait(expression)
+    value = browser.wait(expression)
     browser.driver.switch_to.default_content()
-    return found
+    return value
 
 
 def send(browser, message):

@@ -16,9 +16,9 @@ on two lines.
 
 
 def test_formulas_are_told_from_sentences():
-    found = blocks(TEXT)
-    assert [each.is_formula for each in found] == [False, True, False]
-    assert found[1].text == "y = x W + b         with * and _ in it\n\n    further in"
+    parts = blocks(TEXT)
+    assert [each.is_formula for each in parts] == [False, True, False]
+    assert parts[1].text == "y = x W + b         with * and _ in it\n\n    further in"
 
 
 def test_markdown():
@@ -33,9 +33,9 @@ def test_markdown():
 @pytest.mark.parametrize("text", ["a_ b_", "*a", "`a", "|a|", "a::", "[1]_", "\\", "x**2", "<a>", "``a`` and *b*"])
 def test_nothing_is_taken_for_a_mark(text):
     core = pytest.importorskip("docutils.core", reason="needs Sphinx: pip install 'npformer[docs]'")
-    found = core.publish_doctree("\n".join(rst(text)), settings_overrides={"report_level": 5})
-    assert found.astext() == text.replace("``", "")
-    assert "problematic" not in str(found)
+    tree = core.publish_doctree("\n".join(rst(text)), settings_overrides={"report_level": 5})
+    assert tree.astext() == text.replace("``", "")
+    assert "problematic" not in str(tree)
 
 
 def test_what_is_code_keeps_its_marks():

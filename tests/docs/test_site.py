@@ -49,7 +49,7 @@ def anchors(page):
 def addresses(text):
     """Everything that a page's tags point to; a page that shows code may hold the text of a tag as well."""
     tags = "".join(re.findall(r"<[a-z][^<>]*>", text))
-    return [html.unescape(found) for found in re.findall(r'\s(?:href|src|srcset|action|data)="([^"]*)"', tags)]
+    return [html.unescape(address) for address in re.findall(r'\s(?:href|src|srcset|action|data)="([^"]*)"', tags)]
 
 
 def test_all_links_lead_somewhere():
@@ -72,9 +72,9 @@ def test_nothing_is_asked_of_a_network():
     """A link that a reader follows may lead away; what a browser loads by itself may not."""
     loads = re.compile(r"<(?:script|img|iframe|source|link|video|audio|object|embed)\b[^>]*(?:https?:)?//[^>]*>")
     imports = re.compile(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//")
-    found = {page: hits for page, text in pages().items() if (hits := loads.findall(text) + imports.findall(text))}
+    requests = {page: hits for page, text in pages().items() if (hits := loads.findall(text) + imports.findall(text))}
     styles = [path for path in SITE.rglob("*.css") if imports.search(path.read_text(encoding="utf-8"))]
-    assert not found
+    assert not requests
     assert not styles
 
 
@@ -117,5 +117,5 @@ def test_the_search_finds_an_operation(browser):
     browser.find("input[name=q], .sidebar-search").send_keys("layer_norm\n")
     # results are shown one after the other
     browser.wait("document.querySelector('.search-summary')?.innerText.includes('finished')")
-    found = browser.run("return [...document.querySelectorAll('#search-results li a')].map(a => a.href)")
-    assert any("operations/layer_norm.html" in link for link in found)
+    links = browser.run("return [...document.querySelectorAll('#search-results li a')].map(a => a.href)")
+    assert any("operations/layer_norm.html" in link for link in links)
