@@ -35,8 +35,8 @@ def state_of(backend, length=3):
 @pytest.fixture(params=["numpy64", "strict64"])
 def backend(request):
     """NumPy, and a device that is not the host."""
-    found = request.getfixturevalue(request.param)
-    return found
+    backend = request.getfixturevalue(request.param)
+    return backend
 
 
 def test_keys_and_values_are_read_back_at_their_positions(backend):
@@ -44,9 +44,11 @@ def test_keys_and_values_are_read_back_at_their_positions(backend):
     room = KeyValues.empty(backend, 2, 3, 6, 4)
     keys, values = rng.normal(size=(2, 3, 5, 4)), rng.normal(size=(2, 3, 5, 4))
     for start, stop in ((0, 2), (2, 3), (3, 5)):
-        found = room.write(start, backend.array(keys[:, :, start:stop]), backend.array(values[:, :, start:stop]))
-        assert np.array_equal(backend.host(found[0]), keys[:, :, :stop])
-        assert np.array_equal(backend.host(found[1]), values[:, :, :stop])
+        room_contents = room.write(
+            start, backend.array(keys[:, :, start:stop]), backend.array(values[:, :, start:stop])
+        )
+        assert np.array_equal(backend.host(room_contents[0]), keys[:, :, :stop])
+        assert np.array_equal(backend.host(room_contents[1]), values[:, :, :stop])
 
 
 def test_the_memory_of_a_run_serves_the_next_one(numpy32):

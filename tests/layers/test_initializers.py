@@ -127,7 +127,7 @@ LAYERS = {
 @pytest.mark.parametrize("name", LAYERS)
 def test_parameters_start_as_their_layer_says(name, numpy64):
     make, promises = LAYERS[name]
-    found = {parameter: view.data for parameter, view in make(numpy64).named_parameters()}
+    arrays = {parameter: view.data for parameter, view in make(numpy64).named_parameters()}
     for parameter, expect, number in promises:
-        expect(found.pop(parameter), number)
-    assert not any(x.any() for x in found.values()), "all others are biases, which start at 0"
+        expect(arrays.pop(parameter), number)
+    assert not any(x.any() for x in arrays.values()), "all others are biases, which start at 0"

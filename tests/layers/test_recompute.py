@@ -52,7 +52,7 @@ def test_gradients_are_those_of_a_stack_that_remembers(kind, norm_order, key, dt
 @pytest.mark.parametrize("changes", [{}, {"norm_order": "pre", "activation": "gelu", "tie_embeddings": True}], ids=str)
 def test_a_model_recomputes_both_its_stacks(changes, any64, monkeypatch):
     src, tgt = np.array([[3, 5, 4, 6, 2], [4, 2, 0, 0, 0]]), np.array([[1, 6, 4], [1, 4, 0]])
-    found, forwards = [], []
+    grads, forwards = [], []
     for recompute in (False, True):
         config = TransformerConfig(7, 7, d_model=6, num_heads=2, num_encoder_layers=2, num_decoder_layers=3, d_ff=9,
                                    dropout=0.3, recompute=recompute, **changes)  # fmt: skip
@@ -68,9 +68,9 @@ def test_a_model_recomputes_both_its_stacks(changes, any64, monkeypatch):
             monkeypatch.setattr(layer, "forward", partial(noting, layer.forward))
         logits, cache = model.forward(src, tgt, key=KEY)
         model.backward(np.cos(logits), cache)
-        found.append((logits.tobytes(), model.arena.grads.tobytes()))
+        grads.append((logits.tobytes(), model.arena.grads.tobytes()))
         forwards.append(len(runs))
-    assert found[1] == found[0]
+    assert grads[1] == grads[0]
     assert forwards == [5, 10]
 
 
