@@ -46,8 +46,8 @@ def test_a_failure_at_any_call_costs_nothing(tmp_path, monkeypatch, code, lastin
             assert re.search(r"\(it needs [1-9]\d\d+ bytes\)", message)
             assert "The previous checkpoint step-00000002 is intact" in message
             assert message.endswith("then resume the run")
-        found = {load_checkpoint(path).step for path in list_checkpoints(folder)}
-        assert found in ({1, 2}, {1, 2, step})
+        steps = {load_checkpoint(path).step for path in list_checkpoints(folder)}
+        assert steps in ({1, 2}, {1, 2, step})
         if not again:
             assert not list(folder.glob(".tmp-*"))
         watched(monkeypatch, os)
@@ -173,10 +173,10 @@ def test_kills_at_every_moment(tmp_path):
     for moment, _, told in kills:
         folder = tmp_path / moment
         saved = [0] if told == "-" else list(bytes.fromhex(told))
-        found = [load_checkpoint(path) for path in list_checkpoints(folder)]
-        for one in found:
+        checkpoints = [load_checkpoint(path) for path in list_checkpoints(folder)]
+        for one in checkpoints:
             assert (one.arrays["w"] == one.step + one.state["turn"] / 2).all()
-        newest = 2 * found[-1].step + found[-1].state["turn"] if found else 0
+        newest = 2 * checkpoints[-1].step + checkpoints[-1].state["turn"] if checkpoints else 0
         assert newest in (saved[-1], max(saved[-1], 1) + 1), "one that was saved is lost"
         save(folder, 9)
         assert not list(folder.glob(".tmp-*"))

@@ -90,12 +90,12 @@ def test_a_place_that_cannot_be_written_is_refused_at_once(tmp_path, monkeypatch
 def test_open_wants_a_run(tmp_path):
     (tmp_path / "config.toml").touch()
     assert RunDirectory.open(tmp_path).path == tmp_path
-    for path, found in [
+    for path, kind in [
         (tmp_path / "absent", "nothing"),
         (tmp_path / "config.toml", "a file"),
         (tmp_path.parent, r"a folder without config\.toml"),
     ]:
-        with pytest.raises(OutputError, match=f"expected the folder of a run, .*found {found}: give"):
+        with pytest.raises(OutputError, match=f"expected the folder of a run, .*found {kind}: give"):
             RunDirectory.open(path)
 
 

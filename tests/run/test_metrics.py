@@ -56,11 +56,11 @@ def test_a_torn_last_line_is_left_out_at_every_length(log):
     data = log.path.read_bytes()
     for length in range(len(data)):
         log.path.write_bytes(data[:length])
-        found = read(log.path)
-        assert found == RECORDS[: len(found)]
-        assert len(found) >= data[:length].count(b"\n")
+        records = read(log.path)
+        assert records == RECORDS[: len(records)]
+        assert len(records) >= data[:length].count(b"\n")
         MetricsLog(log.path).append({"step": 9})
-        assert read(log.path) == [*found, {"step": 9}]
+        assert read(log.path) == [*records, {"step": 9}]
 
 
 @pytest.mark.parametrize("garbage", [b"{", b"5", b'{"a": \xff}', b"text", b'{"a": 1} {"b": 2}', b"[" * 9999])

@@ -56,11 +56,11 @@ def test_every_model_comes_back_to_the_bit(config, dtype, path):
     save(model, path)
     again = load(path, backend=backend)
     assert (type(again), again.config) == (type(model), config)
-    values, found = model_arrays(model), model_arrays(again)
-    assert list(values) == list(found)
+    values, loaded = model_arrays(model), model_arrays(again)
+    assert list(values) == list(loaded)
     for name, value in values.items():
-        assert found[name].dtype == dtype
-        assert found[name].tobytes() == value.tobytes(), name
+        assert loaded[name].dtype == dtype
+        assert loaded[name].tobytes() == value.tobytes(), name
     assert ("encoder.layers.0.norm1.running_mean" in values) == (config.norm == "batch")
     inputs = [[[3, 4, 2]], [[1, 3]]][: len(config.batch) - 1]
     assert np.array_equal(model(*inputs), again(*inputs))
@@ -68,8 +68,8 @@ def test_every_model_comes_back_to_the_bit(config, dtype, path):
 
 def test_a_model_saved_on_a_device_is_loaded_on_the_host(path, strict64, numpy64):
     save(build(strict64), path)
-    found, expected = model_arrays(load(path, backend=numpy64)), model_arrays(build(numpy64))
-    assert all(np.array_equal(found[name], expected[name]) for name in expected)
+    actual, expected = model_arrays(load(path, backend=numpy64)), model_arrays(build(numpy64))
+    assert all(np.array_equal(actual[name], expected[name]) for name in expected)
 
 
 def test_every_truncation_is_refused(saved, numpy64):
@@ -217,9 +217,9 @@ def test_a_subclass_is_saved_as_the_model_it_is_made_of(path, numpy64):
 
     model = Mine(DecoderConfig(5, num_layers=2, **SIZES), backend=numpy64)
     save(model, path)
-    found = load(path, backend=numpy64)
-    assert type(found) is Decoder
-    assert np.array_equal(found.arena.values, model.arena.values)
+    loaded = load(path, backend=numpy64)
+    assert type(loaded) is Decoder
+    assert np.array_equal(loaded.arena.values, model.arena.values)
     with pytest.raises(CheckpointError, match="model: expected one of Transformer, Encoder, Decoder, got LayerNorm"):
         save(model.decoder.layers[0].norm1, path)
 

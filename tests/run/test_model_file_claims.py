@@ -85,7 +85,7 @@ OF_A_DECODER = "expected a configuration of a Decoder, got: "
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        *(({"config": config}, OF_A_DECODER + found) for config, found in (
+        *(({"config": config}, OF_A_DECODER + problem) for config, problem in (
             ('{"vocab_size": 5, "d_model": 4, "d_model": 8}', "expected each option once, got 'vocab_size', "),
             ('{"vocab_size": ' + "[" * 100_000, "maximum recursion depth exceeded"),
             ('{"vocab_size": ' + "9" * 5000 + "}", "Exceeds the limit"),
@@ -178,8 +178,8 @@ def test_a_diverged_model_is_told_and_taken_only_on_demand(number, path, numpy64
     save(model, path, expect_finite=False)
     with pytest.raises(CheckpointError, match=rf"model: {text}"):
         load(path, backend=numpy64)
-    found = load(path, backend=numpy64, expect_finite=False)
-    assert np.array_equal(found.arena.values, model.arena.values, equal_nan=True)
+    loaded = load(path, backend=numpy64, expect_finite=False)
+    assert np.array_equal(loaded.arena.values, model.arena.values, equal_nan=True)
 
 
 def test_running_statistics_are_weights_too(path, numpy64):

@@ -43,8 +43,8 @@ def given(**sections):
 
 def test_sections_are_those_of_options():
     assert list(SECTIONS) == [field.name for field in dataclasses.fields(Options)]
-    found = complete(EMPTY, 20, 9)
-    for name, value in found.sections().items():
+    sections = complete(EMPTY, 20, 9)
+    for name, value in sections.sections().items():
         assert name == "model" or type(value) is SECTIONS[name]
 
 
