@@ -23,15 +23,15 @@ def model():
     return small_model(num_encoder_layers=2, num_decoder_layers=1, dropout=0.1)
 
 
-def names(found):
-    return [call.name for call, _ in found.path]
+def names(bisection):
+    return [call.name for call, _ in bisection.path]
 
 
 def test_nothing_to_look_for(model):
-    found = bisect(model, SRC, TGT, key=KEY)
-    assert found.ok
-    assert found.path == ()
-    assert str(found) == "every gradient is right: there is nothing to look for"
+    bisection = bisect(model, SRC, TGT, key=KEY)
+    assert bisection.ok
+    assert bisection.path == ()
+    assert str(bisection) == "every gradient is right: there is nothing to look for"
 
 
 def test_a_wrong_operation_in_one_layer_of_a_model(model, monkeypatch):
@@ -43,25 +43,25 @@ def test_a_wrong_operation_in_one_layer_of_a_model(model, monkeypatch):
         return gradcheck(*given, **named)
 
     monkeypatch.setattr(sys.modules[bisect.__module__], "gradcheck", noting)
-    found = bisect(model, SRC, TGT, key=KEY)
+    bisection = bisect(model, SRC, TGT, key=KEY)
     assert len(checked) == 15  # what is right is not looked into, and what comes before the culprit not looked at
     assert not any(name.startswith(("Transformer.decoder.", "Transformer.encoder.layers.0")) for name in checked)
     inside = "Transformer.encoder.layers.1"
-    assert names(found) == ["Transformer", "Transformer.encoder", inside, f"{inside}.self_attention",
+    assert names(bisection) == ["Transformer", "Transformer.encoder", inside, f"{inside}.self_attention",
                             f"{inside}.self_attention.attention"]  # fmt: skip
-    text = str(found)
+    text = str(bisection)
     assert "first wrong part is Transformer.encoder.layers.1.self_attention.attention:" in text
     assert "puts them together wrongly" not in text
-    _, report = found.path[-1]
+    _, report = bisection.path[-1]
     assert [row.verdict for row in report.rows] == ["WRONG", "right", "right"]
     assert not report.rows[0].by_direction  # the culprit is looked at element by element
 
 
 def test_a_layer_that_puts_right_parts_together_wrongly(model):
     model.encoder.layers[0].__class__ = NoSkip
-    found = bisect(model, SRC, TGT, key=KEY)
-    assert names(found) == ["Transformer", "Transformer.encoder", "Transformer.encoder.layers.0"]
-    text = str(found)
+    bisection = bisect(model, SRC, TGT, key=KEY)
+    assert names(bisection) == ["Transformer", "Transformer.encoder", "Transformer.encoder.layers.0"]
+    text = str(bisection)
     assert "all of its parts are right: it puts them together wrongly" in text
     said = " ".join(text.partition("it puts them together wrongly\n")[2].split())
     assert said.startswith("the gradient that it passes to NoSkip.norm1.post_norm is wrong: ")
@@ -80,10 +80,10 @@ def test_of_two_wrong_places_the_one_that_backward_meets_first(model):
     layer = EncoderLayer(4, 2, 6, backend=model.backend)
     spoil(layer.self_attention, "attention")
     spoil(layer.norm1, "post_norm")
-    found = bisect(layer, X)
-    assert names(found) == ["EncoderLayer", "EncoderLayer.norm1.post_norm"]
-    assert max(map(len, found.lines(60))) <= 60 < max(map(len, found.lines(100)))
-    assert "\n".join(found.lines()) == str(found)
+    bisection = bisect(layer, X)
+    assert names(bisection) == ["EncoderLayer", "EncoderLayer.norm1.post_norm"]
+    assert max(map(len, bisection.lines(60))) <= 60 < max(map(len, bisection.lines(100)))
+    assert "\n".join(bisection.lines()) == str(bisection)
 
 
 class Twice(Layer):
@@ -113,18 +113,18 @@ def test_a_shared_layer(numpy64):
 
 def state(model):
     """What bisect must leave alone: parameters, gradients, backends, attributes of every layer."""
-    found = []
+    arrays = []
     for name, p in model.named_parameters():
-        found.append((name, id(p.data.base), p.data.tobytes(), p.grad.tobytes()))
+        arrays.append((name, id(p.data.base), p.data.tobytes(), p.grad.tobytes()))
 
     def walk(layer):
-        found.append((layer.backend, [(key, id(value)) for key, value in vars(layer).items()]))
+        arrays.append((layer.backend, [(key, id(value)) for key, value in vars(layer).items()]))
         for _, part in layer._members():
             if isinstance(part, Layer):
                 walk(part)
 
     walk(model)
-    return found
+    return arrays
 
 
 def test_everything_is_restored(model):
@@ -181,9 +181,9 @@ class Absolute(Layer):
 def test_without_the_complex_step(numpy64):
     assert bisect(Absolute(numpy64), X).ok
     assert bisect(Absolute(numpy64), X, complex_step=False).ok
-    found = bisect(Absolute(numpy64, times=2), X, complex_step=False)
-    assert names(found) == ["Absolute"]
-    assert {row.verdict for row in found.path[0][1].rows} == {"WRONG"}
+    bisection = bisect(Absolute(numpy64, times=2), X, complex_step=False)
+    assert names(bisection) == ["Absolute"]
+    assert {row.verdict for row in bisection.path[0][1].rows} == {"WRONG"}
 
 
 def test_what_has_no_parts_is_refused():

@@ -26,10 +26,10 @@ def test_the_terms_sum_to_the_gradient(case):
     draw = normals(7)
     dys = tuple(draw(*np.shape(part)) for part in as_tuple(y))
     dy = dys if isinstance(y, tuple) else dys[0]
-    found = terms(row, cache, dy)
+    gradient_terms = terms(row, cache, dy)
     gradients = [g for g in row.backward(dy, cache) if g is not None]
-    assert len(found) == len(gradients) > 0
-    for (name, parts), gradient in zip(found.items(), gradients, strict=True):
+    assert len(gradient_terms) == len(gradients) > 0
+    for (name, parts), gradient in zip(gradient_terms.items(), gradients, strict=True):
         flat = np.concatenate([part.reshape(*gradient.shape, -1) for part in parts], axis=-1)
         assert [part.shape for part in parts] == [gradient.shape + one.shape for one in dys]
         assert np.all(np.abs(flat.sum(axis=-1) - gradient) <= 1e-12 * np.abs(flat).max()), name
@@ -65,9 +65,9 @@ def test_the_names_of_gradients():
 
 
 def test_a_gradient_that_is_none_has_no_terms():
-    found = terms((None, lambda dy, cache: (2 * dy, None)), None, np.ones(3), names=("x", "n"))
-    assert list(found) == ["x"]
-    assert found["x"][0].tolist() == np.diag([2.0, 2.0, 2.0]).tolist()
+    gradient_terms = terms((None, lambda dy, cache: (2 * dy, None)), None, np.ones(3), names=("x", "n"))
+    assert list(gradient_terms) == ["x"]
+    assert gradient_terms["x"][0].tolist() == np.diag([2.0, 2.0, 2.0]).tolist()
 
 
 def test_wrong_requests(monkeypatch):

@@ -100,8 +100,8 @@ def test_a_users_file_with_the_name_of_an_operations_has_sources_of_its_own(tmp_
     mine = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "mine", mine)
     spec.loader.exec_module(mine)
-    found = trace(mine.Double(numpy64), np.array([[1.0, -2.0]]))
-    sources, (outer, inner) = found.document["sources"], found.calls
+    record = trace(mine.Double(numpy64), np.array([[1.0, -2.0]]))
+    sources, (outer, inner) = record.document["sources"], record.calls
     files = {call["type"]: sources[call["forward"]["function"].partition(".")[0]]["file"] for call in (outer, inner)}
     assert files == {"Double": "relu.py", "relu": "npformer/functional/relu.py"}
 
@@ -129,10 +129,10 @@ def test_the_locals_before_a_statement_are_as_they_were_then():
 
 @pytest.mark.parametrize("op", list(OPERATIONS))
 def test_the_last_line_of_every_operation_returns_what_the_call_returned(op):
-    found = trace(op)
-    (call,) = found.calls
+    record = trace(op)
+    (call,) = record.calls
     assert call["type"] == op
-    source = found.document["sources"]
+    source = record.document["sources"]
     for way, expected in (("forward", call["outputs"]), ("backward", call["gradients"])):
         file, name = call[way]["function"].split(".")
         assert name == f"{op}_{way}"
@@ -149,8 +149,8 @@ def test_the_last_line_of_every_operation_returns_what_the_call_returned(op):
 
 def test_no_operation_leaves_a_function_of_its_file_unshown():
     """Helpers that compute are inside the line that calls them."""
-    found = trace("attention")
-    (call,) = found.calls
+    record = trace("attention")
+    (call,) = record.calls
     inner = [frame["function"] for line in call["forward"]["lines"] for frame in line.get("inside", [])]
     assert inner == ["attention._weights", "dropout.dropout_forward"]
     back = [frame["function"] for line in call["backward"]["lines"] for frame in line.get("inside", [])]
@@ -218,8 +218,8 @@ def test_lists_and_dicts_are_kept_as_they_were_then():
 
 
 def test_a_list_that_grows_in_a_loop_of_an_operation():
-    found = trace("gru")
-    lines = found.calls[0]["backward"]["lines"]
+    record = trace("gru")
+    lines = record.calls[0]["backward"]["lines"]
     sizes = [len(line["values"]["da"]["items"]) for line in lines if isinstance(line["values"].get("da"), dict)]
     assert sizes == [0, 1, 2, 3, 4, 5]
 
@@ -244,22 +244,22 @@ def test_the_function_in_a_method_a_partial_and_a_wrapper():
 def test_a_function_without_source_has_lines_without_text():
     names = {}
     exec("def typed_forward(x):\n    y = x * 2\n    return y, None\n", names)
-    found = trace((names["typed_forward"], lambda dy, cache: (2 * dy,)), np.ones((2, 2)))
-    (call,) = found.calls
+    record = trace((names["typed_forward"], lambda dy, cache: (2 * dy,)), np.ones((2, 2)))
+    (call,) = record.calls
     assert [sorted(line["values"]) for line in call["forward"]["lines"]] == [["y"], ["return"]]
     file, name = call["forward"]["function"].split(".")
-    assert found.document["sources"][file]["functions"][name]["text"] is None
+    assert record.document["sources"][file]["functions"][name]["text"] is None
 
 
 def test_no_lines_on_request():
-    found = trace("linear", lines=False)
-    assert found.document["sources"] == {}
-    assert [found.calls[0][way]["lines"] for way in ("forward", "backward")] == [[], []]
+    record = trace("linear", lines=False)
+    assert record.document["sources"] == {}
+    assert [record.calls[0][way]["lines"] for way in ("forward", "backward")] == [[], []]
 
 
 def test_several_outputs_have_several_gradients():
-    found = trace("add_norm")
-    (call,) = found.calls
+    record = trace("add_norm")
+    (call,) = record.calls
     assert [one["name"] for one in call["outputs"]] == ["y0", "y1"]
     assert [one["name"] for one in call["upstream"]] == ["dy0", "dy1"]
-    assert len(as_tuple(found.recording.upstream)) == 2
+    assert len(as_tuple(record.recording.upstream)) == 2

@@ -87,10 +87,10 @@ def test_a_watch_may_change_what_is_passed():
     once = layer.weight.grad.copy()
     with listening(layer, watch=watch) as ear:
         y, cache = layer.forward(X)
-        found = layer.backward(np.ones_like(y), cache)
+        returned = layer.backward(np.ones_like(y), cache)
     assert watch.seen == ["Linear", "Linear.linear"]
     assert np.array_equal(y, expected + 1)
-    assert np.allclose(found, dx)
+    assert np.allclose(returned, dx)
     assert np.allclose(layer.weight.grad, 3 * once), "once without the watch, twice with it"
     assert np.array_equal(ear.calls[1].upstream, 2 * np.ones_like(y))
 

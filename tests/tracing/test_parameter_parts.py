@@ -48,9 +48,9 @@ def test_what_is_added_to_a_part_belongs_to_its_parameter(blocks):
     added = np.arange(15.0).reshape(5, 3)
     assert parameters.split(layer.output.weight.grad, added)["table"].tolist() == added.T.tolist()
     columns = np.arange(9.0).reshape(3, 3)
-    found = parameters.split(layer.block.grad[:, 1:4], columns)
-    assert found["a"].tolist() == np.hstack([np.zeros((3, 1)), columns[:, :1]]).tolist()
-    assert found["b"].tolist() == np.hstack([columns[:, 1:], np.zeros((3, 2))]).tolist()
+    parts = parameters.split(layer.block.grad[:, 1:4], columns)
+    assert parts["a"].tolist() == np.hstack([np.zeros((3, 1)), columns[:, :1]]).tolist()
+    assert parts["b"].tolist() == np.hstack([columns[:, 1:], np.zeros((3, 2))]).tolist()
     assert parameters.split(np.zeros((3, 3)), columns) == {}
 
 
@@ -59,12 +59,12 @@ def test_changes(blocks):
     before = parameters.gradients()
     layer.block.grad[:, 2:] += 1
     layer.output.bias.grad[1] += 2
-    found = parameters.changes(before)
-    assert {name: x.tolist() for name, x in found.items()} == {"b": [[1.0] * 4] * 3, "output.bias": [0, 2, 0]}
+    changes = parameters.changes(before)
+    assert {name: x.tolist() for name, x in changes.items()} == {"b": [[1.0] * 4] * 3, "output.bias": [0, 2, 0]}
 
 
 def test_further_names_of_a_tied_parameter(blocks):
     layer, _ = blocks
-    found = aliases(layer, dict(layer.named_parameters()))
-    assert found == {"table": ["output.weight"], "a": [], "b": [], "output.bias": []}
+    names = aliases(layer, dict(layer.named_parameters()))
+    assert names == {"table": ["output.weight"], "a": [], "b": [], "output.bias": []}
     assert aliases(object(), {"weight": object()}) == {"weight": []}

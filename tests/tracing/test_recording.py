@@ -19,25 +19,25 @@ def recorded(**changes):
 
 @pytest.mark.parametrize("norm_order", ORDERS)
 def test_the_sums_of_the_residual_stream(norm_order):
-    found = recorded(norm_order=norm_order)
+    recording = recorded(norm_order=norm_order)
     layers = ("encoder.layers.0.", "decoder.layers.0.")
     expected = [layers[0] + "self_attention", layers[0] + "feed_forward"]
     expected += [layers[1] + name for name in ("self_attention", "cross_attention", "feed_forward")]
-    assert [one.name for one in found.residuals] == expected
-    for residual in found.residuals:
+    assert [one.name for one in recording.residuals] == expected
+    for residual in recording.residuals:
         assert residual.through is not None
         assert np.array_equal(residual.past, residual.into), "without dropout a sum hands on one gradient"
 
 
 def test_l_with_a_parameter_moved_has_the_gradient_as_its_slope():
-    found = recorded(norm_order="pre")
-    assert found.value() == found.loss
+    recording = recorded(norm_order="pre")
+    assert recording.value() == recording.loss
     rng = np.random.default_rng(0)
     for name in ("src_embedding.weight", "decoder.layers.0.cross_attention.value.weight", "generator.bias"):
-        direction = rng.normal(size=found.checked.tensors[name].shape)
-        moved = found.value({name: found.checked.tensors[name] + 1j * COMPLEX_H * direction})
-        slope, claimed = moved.imag / COMPLEX_H, np.sum(found.gradients[name] * direction)
-        assert abs(slope - claimed) <= 1e-13 * np.sum(np.abs(found.gradients[name] * direction)), name
+        direction = rng.normal(size=recording.checked.tensors[name].shape)
+        moved = recording.value({name: recording.checked.tensors[name] + 1j * COMPLEX_H * direction})
+        slope, claimed = moved.imag / COMPLEX_H, np.sum(recording.gradients[name] * direction)
+        assert abs(slope - claimed) <= 1e-13 * np.sum(np.abs(recording.gradients[name] * direction)), name
 
 
 @pytest.mark.parametrize("seed", [0, 3])
@@ -54,8 +54,8 @@ def test_the_default_upstream_is_the_first_that_gradcheck_draws(seed):
 
     x = np.random.default_rng(1).normal(size=(2, 3))
     gradcheck((forward, backward), x, seed=seed)
-    for found, drawn in zip(record((forward, backward), x, seed=seed).upstream, given[0], strict=True):
-        assert np.array_equal(found, drawn)
+    for actual, drawn in zip(record((forward, backward), x, seed=seed).upstream, given[0], strict=True):
+        assert np.array_equal(actual, drawn)
 
 
 def test_the_second_sum_of_one_name_is_called_so(numpy64):
@@ -77,8 +77,8 @@ def test_the_second_sum_of_one_name_is_called_so(numpy64):
                 dy = self.layer.backward(dy, each)
             return dy
 
-    found = record(Again(), np.random.default_rng(0).normal(size=(1, 3, 4)), lines=False)
-    assert [one.name for one in found.residuals] == [
+    recording = record(Again(), np.random.default_rng(0).normal(size=(1, 3, 4)), lines=False)
+    assert [one.name for one in recording.residuals] == [
         f"layer.{part}{again}" for again in ("", " (2)", " (3)") for part in ("self_attention", "feed_forward")
     ]
 
@@ -99,7 +99,7 @@ class InPlace(Layer):
 
 def test_arrays_are_kept_as_they_were_when_they_were_passed(numpy64):
     x = np.array([[1.0, 2.0, -3.0]])
-    found = record(InPlace(numpy64), x, upstream=np.ones((1, 3)))
-    root, relu = found.seen
+    recording = record(InPlace(numpy64), x, upstream=np.ones((1, 3)))
+    root, relu = recording.seen
     assert (root.upstream.tolist(), root.gradients.tolist()) == ([[1, 1, 1]], [[2, 2, 0]])
     assert relu.gradients.tolist() == [[1, 1, 0]]

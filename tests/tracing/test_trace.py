@@ -30,36 +30,36 @@ CASES = [case for case in catalogue() if case.group != "op"]
 ROWS, TOKENS = normal(2, 3), normal(2, 3, 4)
 
 
-def added(found):
+def added(record):
     """The sum of what all calls added to each parameter."""
     total = {}
-    for call in found.calls:
+    for call in record.calls:
         for each in call["added"]:
-            total[each["parameter"]] = total.get(each["parameter"], 0) + found.arrays[each["array"]]
+            total[each["parameter"]] = total.get(each["parameter"], 0) + record.arrays[each["array"]]
     return total
 
 
-def called(found, name):
+def called(record, name):
     """The one call of this name."""
-    (call,) = (call for call in found.calls if call["name"] == name)
+    (call,) = (call for call in record.calls if call["name"] == name)
     return call
 
 
-def gradients(found):
-    return {one["name"]: found.arrays[one["gradient"]] for one in found.document["parameters"]}
+def gradients(record):
+    return {one["name"]: record.arrays[one["gradient"]] for one in record.document["parameters"]}
 
 
-def expect_gradients(found, target):
+def expect_gradients(record, target):
     """The trace has the gradients that the target has now, to the bit."""
     expected = {name: parameter.grad for name, parameter in target.named_parameters()}
-    assert gradients(found).keys() == expected.keys()
-    for name, gradient in gradients(found).items():
+    assert gradients(record).keys() == expected.keys()
+    for name, gradient in gradients(record).items():
         assert np.array_equal(gradient, expected[name]), name
 
 
-def expect_same_sums(found):
-    total = added(found)
-    for name, gradient in gradients(found).items():
+def expect_same_sums(record):
+    total = added(record)
+    for name, gradient in gradients(record).items():
         contribution = total.get(name, np.zeros_like(gradient))
         assert contribution.shape == gradient.shape
         assert np.abs(contribution - gradient).max() <= 4e-16 * np.abs(gradient).max(), name
@@ -69,8 +69,8 @@ def expect_same_sums(found):
 def test_a_trace_is_what_the_target_computes_itself(case):
     """The output, every parameter's gradient, and every operation's numbers from its own inputs and upstream."""
     target = case.build(BACKEND)
-    found = trace(target, *case.inputs, lines=False, **case.options)
-    recording = found.recording
+    record = trace(target, *case.inputs, lines=False, **case.options)
+    recording = record.recording
     own = case.build(BACKEND)
     options = {name: place(value, BACKEND.device) for name, value in case.options.items()}
     y, cache = own.forward(*case.inputs, **options)
@@ -78,14 +78,14 @@ def test_a_trace_is_what_the_target_computes_itself(case):
         assert np.array_equal(one, other)
     own.zero_grad()
     own.backward(recording.upstream if isinstance(y, tuple) else recording.upstream[0], cache)
-    expect_gradients(found, own)
-    expect_same_sums(found)
-    expect_same_operations(found)
+    expect_gradients(record, own)
+    expect_same_sums(record)
+    expect_same_operations(record)
 
 
-def expect_same_operations(found):
+def expect_same_operations(record):
     """Each recorded operation, run alone on what it was given."""
-    recording = found.recording
+    recording = record.recording
     operations = [call for call in recording.calls if call.operation]
     assert operations
     for call in operations:
@@ -104,29 +104,29 @@ def expect_same_operations(found):
 
 def test_the_loss_and_its_gradient():
     model, inputs, targets, tokens = showcase_model()
-    found = trace(model, *inputs, targets=targets, tokens=tokens)
+    record = trace(model, *inputs, targets=targets, tokens=tokens)
     logits, cache = model.forward(*inputs)
     loss, of_loss = npf.functional.cross_entropy_forward(logits, targets, 0)
     model.zero_grad()
     model.backward(npf.functional.cross_entropy_backward(1.0, of_loss)[0], cache)
-    assert found.document["loss"] == float(loss)
-    expect_gradients(found, model)
-    last = found.calls[-1]
+    assert record.document["loss"] == float(loss)
+    expect_gradients(record, model)
+    last = record.calls[-1]
     assert (last["name"], last["type"], last["parent"]) == ("loss", "cross_entropy", None)
-    assert found.document["tokens"]["target_out"] == [["t", "o", "b", "<end>"], ["o", "t", "<end>", "<pad>"]]
+    assert record.document["tokens"]["target_out"] == [["t", "o", "b", "<end>"], ["o", "t", "<end>", "<pad>"]]
 
 
 def test_the_times_are_those_of_one_walk_there_and_back():
-    found = showcase()
-    ways = [call[way] for call in found.calls for way in ("forward", "backward")]
+    record = showcase()
+    ways = [call[way] for call in record.calls for way in ("forward", "backward")]
     times = sorted(time for way in ways for time in (way["start"], way["end"]))
-    assert times == list(range(4 * len(found.calls)))
-    for call in found.calls:
+    assert times == list(range(4 * len(record.calls)))
+    for call in record.calls:
         if call["parent"] is not None:
             for way in ("forward", "backward"):
-                outer = found.calls[call["parent"]][way]
+                outer = record.calls[call["parent"]][way]
                 assert outer["start"] < call[way]["start"] < call[way]["end"] < outer["end"]
-    forward = [call["forward"]["start"] for call in found.calls]
+    forward = [call["forward"]["start"] for call in record.calls]
     assert forward == sorted(forward)
 
 
@@ -150,14 +150,14 @@ def with_numbers_of(one, other):
 def test_a_float32_model_is_traced_in_float64_and_left_as_it_was(kernels):
     model = small_model(backend=get_backend("numpy", kernels=kernels), recompute=True, dropout=0.1)
     before = {id(x): vars(x).copy() for x in (model, *model.all_layers())}
-    found = trace(model, SRC, TGT, key=KEY)
+    record = trace(model, SRC, TGT, key=KEY)
     own = with_numbers_of(model, small_model(dropout=0.1))
     y, cache = own.forward(SRC, TGT, key=KEY)
-    own.backward(found.recording.upstream[0], cache)
+    own.backward(record.recording.upstream[0], cache)
     same = trace(own, SRC, TGT, key=KEY, lines=False)
-    assert [call["name"] for call in found.calls] == [call["name"] for call in same.calls]
-    assert np.array_equal(found.recording.seen[0].output, y)
-    expect_gradients(found, own)
+    assert [call["name"] for call in record.calls] == [call["name"] for call in same.calls]
+    assert np.array_equal(record.recording.seen[0].output, y)
+    expect_gradients(record, own)
     after = {id(x): vars(x) for x in (model, *model.all_layers())}
     for each, attributes in before.items():
         assert attributes.keys() == after[each].keys()
@@ -177,55 +177,57 @@ def test_running_statistics_are_read_in_float64():
 
 def test_tied_weights_have_a_contribution_from_each_use():
     model, inputs, targets, _ = showcase_model(tie_embeddings=True)
-    found = trace(model, *inputs, targets=targets)
-    (table,) = [one for one in found.document["parameters"] if one["name"] == "src_embedding.weight"]
+    record = trace(model, *inputs, targets=targets)
+    (table,) = [one for one in record.document["parameters"] if one["name"] == "src_embedding.weight"]
     assert table["aliases"] == ["tgt_embedding.weight", "generator.weight"]
-    uses = [call["name"] for call in found.calls for one in call["added"] if one["parameter"] == "src_embedding.weight"]
+    uses = [
+        call["name"] for call in record.calls for one in call["added"] if one["parameter"] == "src_embedding.weight"
+    ]
     assert uses == ["src_embedding.embedding", "src_embedding.embedding", "generator.linear"]
-    assert [call["use"] for call in found.calls if call["name"] == "src_embedding.embedding"] == [1, 2]
-    params = called(found, "generator.linear")["params"]
+    assert [call["use"] for call in record.calls if call["name"] == "src_embedding.embedding"] == [1, 2]
+    params = called(record, "generator.linear")["params"]
     assert params["weight"] == [{"parameter": "src_embedding.weight", "columns": None, "transposed": True}]
-    expect_same_sums(found)
+    expect_same_sums(record)
 
 
 def test_a_layer_used_twice_has_two_calls_and_two_contributions():
-    found = trace(Twice(4, 6, backend=BACKEND), TOKENS, context=Context(key=KEY))
-    calls = [call for call in found.calls if call["type"] == "feed_forward"]
+    record = trace(Twice(4, 6, backend=BACKEND), TOKENS, context=Context(key=KEY))
+    calls = [call for call in record.calls if call["type"] == "feed_forward"]
     assert [call["use"] for call in calls] == [1, 2]
     first, second = ({one["parameter"]: one["array"] for one in call["added"]} for call in calls)
-    assert first.keys() == second.keys() == gradients(found).keys()
+    assert first.keys() == second.keys() == gradients(record).keys()
     assert all(first[name] != second[name] for name in first)
-    expect_same_sums(found)
+    expect_same_sums(record)
     masks = [call["cache"][3]["value"]["items"][0] for call in calls]
     assert masks[0] != masks[1], "each use draws a mask of its own"
-    names = [line.strip().partition("   ")[0] for line in found.text().splitlines() if "feed_forward" in line]
+    names = [line.strip().partition("   ")[0] for line in record.text().splitlines() if "feed_forward" in line]
     assert names == [f"{name}{use}" for use in ("", " (2)") for name in ("feed_forward", "feed_forward.feed_forward")]
 
 
 def test_the_columns_of_a_block_are_three_parameters():
-    found = showcase()
-    call = called(found, "encoder.layers.0.self_attention.linear")
+    record = showcase()
+    call = called(record, "encoder.layers.0.self_attention.linear")
     names = [f"encoder.layers.0.self_attention.{name}.weight" for name in ("query", "key", "value")]
     assert [(one["parameter"], one["columns"]) for one in call["params"]["weight"]] == [
         (name, [4 * i, 4 * i + 4]) for i, name in enumerate(names)
     ]
     (whole,) = [one["value"] for one in call["gradients"] if one["of"] == "weight"]
-    cut = {one["parameter"]: found.arrays[one["array"]] for one in call["added"]}
-    assert np.array_equal(found.arrays[whole], np.hstack([cut[name] for name in names]))
+    cut = {one["parameter"]: record.arrays[one["array"]] for one in call["added"]}
+    assert np.array_equal(record.arrays[whole], np.hstack([cut[name] for name in names]))
 
 
 def test_a_users_layer_shows_its_lines_and_its_own_contributions():
-    found = trace(Scaled(BACKEND), ROWS)
-    root = found.calls[0]
+    record = trace(Scaled(BACKEND), ROWS)
+    root = record.calls[0]
     assert [one["parameter"] for one in root["added"]] == ["scale"]
-    expect_same_sums(found)
+    expect_same_sums(record)
     assert root["backward"]["function"] == "own_code.Scaled.backward"
     changed = [set(line["values"]) for line in root["backward"]["lines"]]
     assert changed == [{"x", "h", "inner"}, set(), {"dx"}, set(), {"return"}]
     assert root["forward"]["lines"][-1]["values"]["return"]["items"][0] == root["outputs"][0]["value"]
     (dx,) = [one["value"] for one in root["gradients"]]
     assert root["backward"]["lines"][-1]["values"]["return"] == dx
-    text = found.document["sources"]["own_code"]["functions"]["Scaled.backward"]["text"]
+    text = record.document["sources"]["own_code"]["functions"]["Scaled.backward"]["text"]
     assert text.startswith("def backward(self, dy, cache):")
 
 
@@ -253,13 +255,13 @@ class Bare(Layer):
 def test_another_device_gives_the_same_trace(strict64):
     """On one whose arrays have no addresses, contributions are what has changed."""
     x = TOKENS
-    found, expected = (trace(EncoderLayer(4, 2, 6, backend=backend), x) for backend in (strict64, BACKEND))
-    expect_same_sums(found)
-    assert added(found).keys() == added(expected).keys()
-    assert all(np.array_equal(total, added(expected)[name]) for name, total in added(found).items())
-    assert found.arrays.keys() == expected.arrays.keys()
+    record, expected = (trace(EncoderLayer(4, 2, 6, backend=backend), x) for backend in (strict64, BACKEND))
+    expect_same_sums(record)
+    assert added(record).keys() == added(expected).keys()
+    assert all(np.array_equal(total, added(expected)[name]) for name, total in added(record).items())
+    assert record.arrays.keys() == expected.arrays.keys()
     lines = [
-        [call[way]["lines"] for call in each.calls for way in ("forward", "backward")] for each in (found, expected)
+        [call[way]["lines"] for call in each.calls for way in ("forward", "backward")] for each in (record, expected)
     ]
     assert lines[0] == lines[1]
 
@@ -272,28 +274,28 @@ class OwnCache(Passing):
 
 
 def test_what_an_unknown_call_adds_belongs_to_the_layer_around_it():
-    found = trace(OwnCache(BACKEND), ROWS)
-    layer, operation = found.calls
+    record = trace(OwnCache(BACKEND), ROWS)
+    layer, operation = record.calls
     assert operation["backward"] is None
     assert [one["parameter"] for one in layer["added"]] == ["inner.weight", "inner.bias"]
-    expect_same_sums(found)
+    expect_same_sums(record)
 
 
 def test_a_part_whose_backward_does_not_run_has_none():
-    found = trace(Silent(), ROWS)
-    calls = {call["name"]: call for call in found.calls}
+    record = trace(Silent(), ROWS)
+    calls = {call["name"]: call for call in record.calls}
     assert calls["forgotten.linear"]["backward"] is calls["bare"]["backward"] is None
     assert calls["forgotten.linear"]["upstream"] == calls["forgotten.linear"]["gradients"] == []
-    assert found.arrays[calls["bare"]["outputs"][0]["value"]].shape == (2, 3)
+    assert record.arrays[calls["bare"]["outputs"][0]["value"]].shape == (2, 3)
     assert calls["bare"]["forward"]["function"] == "test_trace.Bare.forward"
     assert calls["used.linear"]["backward"]["function"] == "linear.linear_backward"
-    assert not gradients(found)["forgotten.weight"].any()
-    expect_same_sums(found)
+    assert not gradients(record)["forgotten.weight"].any()
+    expect_same_sums(record)
 
 
 def test_numbers_that_json_lacks():
-    found = trace("relu", np.array([[np.nan, np.inf]]), upstream=np.ones((1, 2)))
-    back = Trace.from_json(found.to_json())
+    record = trace("relu", np.array([[np.nan, np.inf]]), upstream=np.ones((1, 2)))
+    back = Trace.from_json(record.to_json())
     assert back.document["loss"] == {"number": "nan"}
     assert "no finite number" in str(back)
 
@@ -301,14 +303,14 @@ def test_numbers_that_json_lacks():
 def test_an_object_of_another_class():
     target, x = Gate(), TOKENS
     target.w.grad = target.c.grad = None
-    found = trace(target, x)
+    record = trace(target, x)
     assert target.w.grad is target.c.grad is None
     target.w.grad, target.c.grad = np.zeros(4), np.zeros(4)
-    target.backward(found.recording.upstream[0], x)
-    expect_gradients(found, target)
-    assert np.array_equal(added(found)["w"], target.w.grad)
-    assert [call["type"] for call in found.calls] == ["Gate"]
-    assert [line["values"] for line in found.calls[0]["forward"]["lines"]]
+    target.backward(record.recording.upstream[0], x)
+    expect_gradients(record, target)
+    assert np.array_equal(added(record)["w"], target.w.grad)
+    assert [call["type"] for call in record.calls] == ["Gate"]
+    assert [line["values"] for line in record.calls[0]["forward"]["lines"]]
 
 
 def cube_forward(x):
@@ -323,13 +325,13 @@ def cube_backward(dy, cache):
 def test_a_users_pair():
     x = np.array([[1.0, -2.0]])
     for target in ((cube_forward, cube_backward), Pair(cube_forward, cube_backward)):
-        found = trace(target, x, upstream=np.ones((1, 2)))
-        (call,) = found.calls
-        assert (call["type"], call["kind"], found.document["kind"]) == ("cube", "operation", "operation")
-        assert found.arrays[call["gradients"][0]["value"]].tolist() == [[3.0, 12.0]]
+        record = trace(target, x, upstream=np.ones((1, 2)))
+        (call,) = record.calls
+        assert (call["type"], call["kind"], record.document["kind"]) == ("cube", "operation", "operation")
+        assert record.arrays[call["gradients"][0]["value"]].tolist() == [[3.0, 12.0]]
         assert call["gradients"][0]["of"] == "x"
         first, last = call["forward"]["lines"]
-        assert found.arrays[first["values"]["square"]].tolist() == [[1.0, 4.0]]
+        assert record.arrays[first["values"]["square"]].tolist() == [[1.0, 4.0]]
         assert last["values"]["return"]["items"][0] == call["outputs"][0]["value"]
 
 
@@ -340,50 +342,52 @@ def test_a_pair_that_a_user_put_into_the_table_of_operations_is_the_one_that_run
     backend = get_backend("numpy", kernels="numpy")
     layer = Linear(3, 2, backend=replace(backend, ops=replace(backend.ops, linear=Pair(PLAIN.linear.forward, wrong))))
     x = ROWS
-    found = trace(layer, x)
+    record = trace(layer, x)
     right = trace(Linear(3, 2, backend=backend), x)
-    twice, once = (f.arrays[f.calls[0]["gradients"][0]["value"]] for f in (found, right))
+    twice, once = (f.arrays[f.calls[0]["gradients"][0]["value"]] for f in (record, right))
     assert np.array_equal(twice, 2 * once)
 
 
 @pytest.mark.parametrize("target", ["layer_norm", LAYER_NORM, PLAIN.layer_norm, get_backend("numpy").ops.layer_norm])
 def test_an_operation_by_name_row_or_pair(target):
     inputs = normal(2, 3, 4), normal(4, seed=1), normal(4, seed=2), 1e-5
-    found = trace(target, *inputs)
-    (call,) = found.calls
+    record = trace(target, *inputs)
+    (call,) = record.calls
     assert call["type"] == "layer_norm"
     assert [one["name"] for one in call["inputs"]] == ["x", "gamma", "beta", "eps"]
     assert call["inputs"][3]["value"] == 1e-5
     assert [one["of"] for one in call["gradients"]] == ["x", "gamma", "beta"]
     y, cache = npf.functional.layer_norm_forward(*inputs)
-    assert np.array_equal(found.arrays[call["outputs"][0]["value"]], y)
-    dx = npf.functional.layer_norm_backward(found.recording.upstream[0], cache)[0]
-    assert np.array_equal(found.arrays[call["gradients"][0]["value"]], dx)
+    assert np.array_equal(record.arrays[call["outputs"][0]["value"]], y)
+    dx = npf.functional.layer_norm_backward(record.recording.upstream[0], cache)[0]
+    assert np.array_equal(record.arrays[call["gradients"][0]["value"]], dx)
 
 
 def test_json_comes_back_to_the_last_bit():
-    found = showcase(norm_order="pre", dropout=0.0)
-    back = Trace.from_json(found.to_json())
+    record = showcase(norm_order="pre", dropout=0.0)
+    back = Trace.from_json(record.to_json())
     assert back.recording is None
-    assert back.document == json.loads(json.dumps(found.document))
-    assert back.arrays.keys() == found.arrays.keys()
-    for name, x in found.arrays.items():
+    assert back.document == json.loads(json.dumps(record.document))
+    assert back.arrays.keys() == record.arrays.keys()
+    for name, x in record.arrays.items():
         assert back.arrays[name].dtype == x.dtype
         assert np.array_equal(back.arrays[name], x, equal_nan=x.dtype.kind == "f"), name
-    assert str(back) == str(found)
+    assert str(back) == str(record)
 
 
 @pytest.mark.parametrize("width", [None, 60, 80, 120])
 def test_the_tree_of_calls_fits_the_terminal(width):
     """Where names do not fit, each leaves out that of the call around it; a name that is too long has its own line."""
-    found = showcase()
-    lines = found.text(width).splitlines()
-    assert len(lines) == len(found.calls) + 3
+    record = showcase()
+    lines = record.text(width).splitlines()
+    assert len(lines) == len(record.calls) + 3
     assert max(map(len, lines)) <= (width or 100)
     names = [line.split()[0] for line in lines[2:-1]]
     assert ("decoder.layers.0.cross_attention.attention" in names) == (width in (None, 120))
     assert names.count(".attention") == (0 if width in (None, 120) else 3)
-    long = replace(found, document=found.document | {"calls": [call | {"name": "x" * 70} for call in found.calls[:1]]})
+    long = replace(
+        record, document=record.document | {"calls": [call | {"name": "x" * 70} for call in record.calls[:1]]}
+    )
     assert long.text(60).splitlines()[2:4] == ["x" * 70, " " * 4 + "   2×4×8        1     0.136"]
 
 
