@@ -15,8 +15,8 @@ def prose(paragraphs, seed=0, glue="\n\n", words=40):
 
 
 def both(text, fraction=0.1):
-    found = split_text(text, fraction)
-    return found
+    sides = split_text(text, fraction)
+    return sides
 
 
 @pytest.mark.parametrize("glue", ["\n\n", "\n \t\n\n", "\n"])

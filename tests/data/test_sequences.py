@@ -87,9 +87,9 @@ def test_held_out_examples_are_distinct_and_begin_alike_whatever_the_count():
 
 def test_fewer_held_out_words_than_asked_are_all_there_is():
     task = SequenceTask("copy", seed=0, symbols=2, max_length=8)
-    found = task.held_out(10**9)
-    assert 1 < len(found) == len(set(found)) < 2**9
-    assert task.held_out(len(found) + 1) == found
+    words = task.held_out(10**9)
+    assert 1 < len(words) == len(set(words)) < 2**9
+    assert task.held_out(len(words) + 1) == words
 
 
 def test_lengths_are_uniform_and_letters_are_those_asked_for():

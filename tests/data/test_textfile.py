@@ -57,12 +57,12 @@ READERS = [read_text, read_lines, Vocabulary.load, partial(PairsTask.from_tsv, s
 
 
 @pytest.mark.parametrize("read", [*READERS, pretrained_width])
-@pytest.mark.parametrize(("name", "found"), [("missing", "No such file or directory"), (".", "Is a directory")])
-def test_a_path_that_is_no_file_is_refused(tmp_path, read, name, found):
+@pytest.mark.parametrize(("name", "kind"), [("missing", "No such file or directory"), (".", "Is a directory")])
+def test_a_path_that_is_no_file_is_refused(tmp_path, read, name, kind):
     with pytest.raises(DataError) as caught:
         read(tmp_path / name)
-    text = f"{tmp_path / name}: expected a readable UTF-8 text file, got: {found}; check the path"
-    vectors = f"{tmp_path / name}: expected a readable file of word vectors, got: {found}"
+    text = f"{tmp_path / name}: expected a readable UTF-8 text file, got: {kind}; check the path"
+    vectors = f"{tmp_path / name}: expected a readable file of word vectors, got: {kind}"
     assert str(caught.value) == (vectors if read is pretrained_width else text)
 
 

@@ -69,15 +69,15 @@ def test_tags_name_each_word():
 
 
 def test_a_known_phrase_is_tagged_as_it_should_be():
-    found = dict(tags(count=5_000).held_out())
-    locale_first = [(source, target) for source, target in found.items() if source.startswith("en_US ")]
+    tagged = dict(tags(count=5_000).held_out())
+    locale_first = [(source, target) for source, target in tagged.items() if source.startswith("en_US ")]
     assert locale_first
     for source, target in locale_first:
         assert target == "other other other month other day other year", source
 
 
 def test_a_word_that_begins_with_a_sign_is_tagged_by_what_follows():
-    found = {source: target for source, target in tags(count=5_000).held_out() if "曜日" in source}
-    assert found
-    for source, target in found.items():  # "ja 1987年3月5日木曜日": 日 belongs to no field
+    tagged = {source: target for source, target in tags(count=5_000).held_out() if "曜日" in source}
+    assert tagged
+    for source, target in tagged.items():  # "ja 1987年3月5日木曜日": 日 belongs to no field
         assert target == "other year other month other day weekday", source
