@@ -54,8 +54,8 @@ export class App {
 
   differenceOf(place) {
     if (!this.bug || place.what === "line") return null;
-    const found = this.bug.calls[place.call]?.[place.what]?.[place.name];
-    return found ? this.model.arrays.get(found) : null;
+    const arrayId = this.bug.calls[place.call]?.[place.what]?.[place.name];
+    return arrayId ? this.model.arrays.get(arrayId) : null;
   }
 
   lineDifference(moment, name, array) {
@@ -99,7 +99,7 @@ export class App {
   readRun() {
     const { call, way } = this.step;
     const results = way === "backward" ? call.gradients : call.outputs;
-    const run = (event) => runOf(this.model, event, results.map((each) => each.name));
+    const run = (event) => runOf(this.model, event, results.map((result) => result.name));
     this.rightRun = call[way].function ? run(call[way]) : { moments: [] };
     this.run = this.isFirstPlace() ? run(this.bug) : this.rightRun;
   }
@@ -150,9 +150,9 @@ export class App {
   pictureOf(place) {
     const figures = [...byId("arrays").querySelectorAll("figure.card")];
     const figure = figures.find(({ spec }) => isOfArray(spec, place));
-    const found = figure && [...figure.querySelectorAll("canvas")].find((canvas) => canvas.holds(place.flat));
-    if (found) found.choose(place.flat, false);
-    return found;
+    const heatmap = figure && [...figure.querySelectorAll("canvas")].find((canvas) => canvas.holds(place.flat));
+    if (heatmap) heatmap.choose(place.flat, false);
+    return heatmap;
   }
 
   pin(cell, focuses) {
@@ -179,7 +179,7 @@ export class App {
   // Outline the entries whose terms add up to this one, as far as they are in sight.
   markTerms(entry) {
     const split = entry && this.split(entry);
-    const terms = split ? split.list.filter((each) => each.term !== 0) : [];
+    const terms = split ? split.list.filter((item) => item.term !== 0) : [];
     const used = new Set(terms.map(entryKey));
     for (const cell of cells()) setClasses(cell, { term: Boolean(cell.entry) && used.has(entryKey(cell.entry)) });
   }

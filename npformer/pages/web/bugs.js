@@ -75,8 +75,8 @@ function lossText(app) {
 // What a line of the first call that differs made with the bug, minus what it made without.
 export function lineDifference(app, moment, name, array) {
   if (!app.isFirstPlace()) return null;
-  const valueIn = (each) => each.values.find(([own]) => own === name);
-  const other = app.rightRun.moments.find((each) => each.frame.key === moment.frame.key && valueIn(each));
+  const valueIn = (one) => one.values.find(([valueName]) => valueName === name);
+  const other = app.rightRun.moments.find((one) => one.frame.key === moment.frame.key && valueIn(one));
   const [, right] = other ? valueIn(other) : [];
   if (!right || right.data.length !== array.data.length) return null;
   const data = array.data.map((number, i) => number - right.data[i]);

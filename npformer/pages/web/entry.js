@@ -45,17 +45,17 @@ function wrongAndRight(app, entry, value) {
 function originOf(app, entry, call) {
   if (entry.what === "gradients") return [gradientText(app, entry, call)];
   if (entry.what in ORIGINS) return [ORIGINS[entry.what]];
-  const said = entry.what === "inputs" ? "came in" : "went out";
-  const found = backwardOf(app, entry, call);
-  if (!found) return [said];
-  const [place, number] = found;
-  return [`${said}; its gradient is ${brief(number)}: `, link("see it in the backward pass", () => app.follow(place))];
+  const moved = entry.what === "inputs" ? "came in" : "went out";
+  const backward = backwardOf(app, entry, call);
+  if (!backward) return [moved];
+  const [place, number] = backward;
+  return [`${moved}; its gradient is ${brief(number)}: `, link("see it in the backward pass", () => app.follow(place))];
 }
 
 function gradientText(app, entry, call) {
   const input = differentiatedBy(call, entry);
-  const found = named(entriesOf(app.model, call, "inputs"), input);
-  const value = found ? ` = ${short(arrayOf(app.model, found.value).data[entry.flat], "f")}` : "";
+  const operand = named(entriesOf(app.model, call, "inputs"), input);
+  const value = operand ? ` = ${short(arrayOf(app.model, operand.value).data[entry.flat], "f")}` : "";
   const parameters = parametersAt(call, input);
   const where = parameters ? ` of ${parameters}` : "";
   return `gradient of ${entryName(input, entry.flat, entry.array.shape)}${where}${value}`;
@@ -69,12 +69,12 @@ function differentiatedBy(call, entry) {
 // The gradient of a value that came in or went out: where it stands in the same call's backward, and the number.
 function backwardOf(app, entry, call) {
   const isOutput = entry.what === "outputs";
-  const at = call.outputs.findIndex((each) => each.name === entry.name);
-  const found = isOutput ? call.upstream[at] : call.gradients.find((each) => each.of === entry.name);
-  const array = found && arrayOf(app.model, found.value);
+  const at = call.outputs.findIndex((output) => output.name === entry.name);
+  const gradient = isOutput ? call.upstream[at] : call.gradients.find(({ of }) => of === entry.name);
+  const array = gradient && arrayOf(app.model, gradient.value);
   if (!array) return null;
   const what = isOutput ? "upstream" : "gradients";
-  return [{ call: call.id, what, name: found.name, flat: entry.flat }, array.data[entry.flat]];
+  return [{ call: call.id, what, name: gradient.name, flat: entry.flat }, array.data[entry.flat]];
 }
 
 // The terms of a sum as bars, and their sum.
@@ -83,12 +83,12 @@ function madeOf(app, entry, call, value) {
   const isMissing = !split && entry.what === "gradients" && call.kind === "operation";
   if (isMissing) return [h("p", { class: "quiet missing" }, whyNone(app, call))];
   if (!split) return [];
-  const terms = split.list.filter((each) => each.term !== 0).sort((a, b) => Math.abs(b.term) - Math.abs(a.term));
+  const terms = split.list.filter((item) => item.term !== 0).sort((a, b) => Math.abs(b.term) - Math.abs(a.term));
   const count = terms.length > MOST_BARS + 1 ? MOST_BARS : terms.length;
   const most = count ? Math.abs(terms[0].term) : 1;
   return [
     h("p", { class: "madeof" }, sumTitle(split.kind, terms.length, call, entry)),
-    h("ul", { class: "bars" }, ...terms.slice(0, count).map((each) => bar(app, each, most, split.kind))),
+    h("ul", { class: "bars" }, ...terms.slice(0, count).map((item) => bar(app, item, most, split.kind))),
     leftOut(terms.slice(count), split.list.length - terms.length),
     sumLine(sumOf(split.list), value, scaleOf(app.model, entry)),
   ];
@@ -97,12 +97,12 @@ function madeOf(app, entry, call, value) {
 // Why the terms and witnesses of an operation's gradient are not on the page, and what shows them.
 function whyNone(app, call) {
   const { most_terms: most, trace } = app.model;
-  const [made, came] = [numbersIn(app, call, "gradients"), numbersIn(app, call, "upstream") || 1];
+  const [outgoing, came] = [numbersIn(app, call, "gradients"), numbersIn(app, call, "upstream") || 1];
   const isExplained = trace.kind === "model" || trace.kind === "layer";
   const shows = isExplained ? " npformer explain … --at NAME[INDEX] shows those of one number." : "";
-  if (made * came <= most) return `Its terms and witnesses were not kept with this trace.${shows}`;
+  if (outgoing * came <= most) return `Its terms and witnesses were not kept with this trace.${shows}`;
   const many = (number) => number.toLocaleString("en");
-  const terms = `${many(made)} gradients × ${many(came)} entries of dy = ${many(made * came)} terms`;
+  const terms = `${many(outgoing)} gradients × ${many(came)} entries of dy = ${many(outgoing * came)} terms`;
   const kept = `a page keeps those of calls with at most ${many(most)}.${shows}`;
   return `Its terms and witnesses are not on this page: this call has ${terms}, and ${kept}`
     + " A smaller model, batch or text has fewer.";
@@ -139,48 +139,48 @@ function sumLine(total, value, scale) {
 }
 
 // One term. most: the largest, whose bar fills its half.
-function bar(app, each, most, kind) {
-  const share = `${(50 * Math.abs(each.term)) / most}%`;
-  const fill = h("i", { class: each.term > 0 ? "pos" : "neg", vars: { "--share": share } });
-  const hasFactors = kind === "terms" && each.dy !== 0;
+function bar(app, item, most, kind) {
+  const share = `${(50 * Math.abs(item.term)) / most}%`;
+  const fill = h("i", { class: item.term > 0 ? "pos" : "neg", vars: { "--share": share } });
+  const hasFactors = kind === "terms" && item.dy !== 0;
   return h(
     "li",
     { class: kind },
-    termButton(app, each, kind),
-    hasFactors ? h("span", { class: "factors" }, factorsOf(each)) : null,
-    h("span", { class: "number" }, brief(each.term)),
+    termButton(app, item, kind),
+    hasFactors ? h("span", { class: "factors" }, factorsOf(item)) : null,
+    h("span", { class: "number" }, brief(item.term)),
     h("span", { class: "track", "aria-hidden": "true" }, fill),
   );
 }
 
-function termButton(app, each, kind) {
-  const call = app.model.calls[each.call];
-  const name = each.what === "added" ? "" : termName(app, each, call);
+function termButton(app, item, kind) {
+  const call = app.model.calls[item.call];
+  const name = item.what === "added" ? "" : termName(app, item, call);
   const properties = {
     type: "button",
     class: "term",
     title: "go to this number",
-    onclick: () => app.follow(each),
-    onpointerenter: () => app.mark(each),
+    onclick: () => app.follow(item),
+    onpointerenter: () => app.mark(item),
     onpointerleave: () => app.mark(null),
   };
   return h("button", properties, kind === "uses" ? `${nameOf(call)} ${name}` : name);
 }
 
-function termName(app, each, call) {
-  const array = arrayOf(app.model, named(call[each.what], each.name).value);
-  return entryName(each.name, each.flat, array ? array.shape : []);
+function termName(app, item, call) {
+  const array = arrayOf(app.model, named(call[item.what], item.name).value);
+  return entryName(item.name, item.flat, array ? array.shape : []);
 }
 
 function witnessTable(app, call, entry, value) {
-  const found = witnessesOf(app.model, call, entry.name, entry.flat);
-  if (!found) return null;
+  const witnesses = witnessesOf(app.model, call, entry.name, entry.flat);
+  if (!witnesses) return null;
   const scale = Math.max(largest(entry.array), 1e-300);
   const body = h(
     "tbody",
     {},
-    witnessRow("complex step", found.complex, value, 1e-9 * scale),
-    witnessRow("central difference", found.central, value, 1e-6 * scale),
+    witnessRow("complex step", witnesses.complex, value, 1e-9 * scale),
+    witnessRow("central difference", witnesses.central, value, 1e-6 * scale),
   );
   return h("table", { class: "witnesses", "aria-label": "numerical witnesses" }, body);
 }

@@ -34,7 +34,7 @@ function layout(model) {
   const places = new Map();
   const taken = new Set();
   let columns = 0;
-  for (const call of model.calls.filter((each) => !each.parts.length)) {
+  for (const call of model.calls.filter((part) => !part.parts.length)) {
     const above = makersOf(model, call).map((id) => places.get(id));
     const row = Math.max(-1, ...above.map((place) => place.row)) + 1;
     let column = above.length ? above[0].column : columns;
@@ -101,11 +101,11 @@ export function markGraph(app) {
 function markNode(app, node, inside) {
   const { way, call, number } = app.step;
   const isCurrent = node.call === call.id;
-  const own = stepOf(app.model, node.call, way);
+  const step = stepOf(app.model, node.call, way);
   setClasses(node, {
     current: isCurrent,
     inside: inside.has(node.call) && !isCurrent,
-    done: Boolean(own) && own.number < number,
+    done: Boolean(step) && step.number < number,
     backward: way === "backward",
     first: app.first.call === node.call,
   });

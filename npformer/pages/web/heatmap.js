@@ -89,28 +89,28 @@ function gridHead(labels, rowLabels) {
 }
 
 function cell(spec, shown, flat) {
-  const made = h("td", { role: "gridcell", tabindex: "-1" });
-  made.entry = entryAt(spec, flat);
+  const td = h("td", { role: "gridcell", tabindex: "-1" });
+  td.entry = entryAt(spec, flat);
   const name = entryName(spec.name, flat, spec.array.shape);
   if (spec.hides && spec.hides(flat)) {
-    made.className = "hidden";
-    made.textContent = "?";
-    made.setAttribute("aria-label", `${name}: hidden, press Enter to predict it`);
+    td.className = "hidden";
+    td.textContent = "?";
+    td.setAttribute("aria-label", `${name}: hidden, press Enter to predict it`);
   } else {
-    paint(made, shown, shown.data[flat], spec.labels?.cells?.[flat]);
-    made.setAttribute("aria-label", `${name} = ${short(shown.data[flat], shown.kind)}`);
+    paint(td, shown, shown.data[flat], spec.labels?.cells?.[flat]);
+    td.setAttribute("aria-label", `${name} = ${short(shown.data[flat], shown.kind)}`);
   }
-  return made;
+  return td;
 }
 
 // token: what an id stands for.
-function paint(made, shown, number, token) {
+function paint(td, shown, number, token) {
   const hasStrength = shown.kind === "f" && shown.most > 0 && Number.isFinite(number);
   const strength = hasStrength ? Math.abs(number) / shown.most : 0;
-  made.className = colourClass(number, shown.kind);
-  if (strength > 0.55) made.classList.add("strong");
-  made.style.setProperty("--t", `${(100 * strength).toFixed(1)}%`);
-  made.textContent = short(number * 10 ** shown.power, shown.kind) + (token === undefined ? "" : ` ${token}`);
+  td.className = colourClass(number, shown.kind);
+  if (strength > 0.55) td.classList.add("strong");
+  td.style.setProperty("--t", `${(100 * strength).toFixed(1)}%`);
+  td.textContent = short(number * 10 ** shown.power, shown.kind) + (token === undefined ? "" : ` ${token}`);
 }
 
 function colourClass(number, kind) {

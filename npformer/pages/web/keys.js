@@ -57,7 +57,7 @@ function letGo(app) {
 function neighbours(cell) {
   const row = cell.parentElement;
   const cells = [...row.querySelectorAll(CELL)];
-  const rows = [...row.parentElement.children].filter((each) => each.querySelector(CELL));
+  const rows = [...row.parentElement.children].filter((tableRow) => tableRow.querySelector(CELL));
   const at = cells.indexOf(cell);
   const beside = (by) => rows[rows.indexOf(row) + by]?.querySelectorAll(CELL)[at];
   return { ArrowRight: cells[at + 1], ArrowLeft: cells[at - 1], ArrowDown: beside(1), ArrowUp: beside(-1) };

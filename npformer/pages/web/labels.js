@@ -44,8 +44,8 @@ function followSource(model, sides) {
 // An operation that reads the memory alone makes keys and values of it, so its rows are tokens of the source, too.
 function followMemory(model, sides) {
   for (const call of model.calls) {
-    const own = call.inputs.filter((entry) => model.arrays.has(entry.value) && !call.params[entry.name]);
-    const side = own.length === 1 ? sides.get(`${call.id}.${own[0].name}`) : undefined;
+    const data = call.inputs.filter((entry) => model.arrays.has(entry.value) && !call.params[entry.name]);
+    const side = data.length === 1 ? sides.get(`${call.id}.${data[0].name}`) : undefined;
     if (!side) continue;
     sides.set(`${call.id}.`, side);
     for (const use of call.uses["upstream.dy"] || []) sides.set(inputOf(use), side);
@@ -55,7 +55,7 @@ function followMemory(model, sides) {
 // An input of a layer is what the first of its parts that reads it says.
 function nameInputsOfLayers(model, sides) {
   const start = "gradients.d";
-  for (const call of model.calls.filter((each) => each.parts.length)) {
+  for (const call of model.calls.filter((layer) => layer.parts.length)) {
     for (const [target, [use]] of Object.entries(call.uses)) {
       const side = use && (sides.get(inputOf(use)) || sides.get(`${use.call}.`));
       if (target.startsWith("gradients.") && side) sides.set(`${call.id}.${target.slice(start.length)}`, side);
@@ -85,12 +85,12 @@ export function piecesOf(model) {
 function pieceNames(model, count, targets, labels) {
   const names = Array.from({ length: count }, (_, id) => String(id));
   labels.forEach((label, k) => (names[targets.data[k]] = label));
-  const given = (model.trace.tokens.target_in || []).flat();
-  for (const call of model.calls.filter((each) => each.type === "embedding")) {
+  const targetTokens = (model.trace.tokens.target_in || []).flat();
+  for (const call of model.calls.filter((embedding) => embedding.type === "embedding")) {
     const ids = model.arrays.get(call.inputs[0].value);
     const isOfTarget = model.sides.get(`${call.id}.`) === "target_in";
-    if (!isOfTarget || !ids || ids.data.length !== given.length) continue;
-    given.forEach((label, k) => (names[ids.data[k]] = label));
+    if (!isOfTarget || !ids || ids.data.length !== targetTokens.length) continue;
+    targetTokens.forEach((label, k) => (names[ids.data[k]] = label));
   }
   return names;
 }
@@ -121,24 +121,24 @@ function sideAt(model, call, input) {
 
 // The tokens of a side, if there are as many.
 function tokensOf(model, side, length) {
-  const found = side && model.trace.tokens[side];
-  return found && found[0].length === length ? found : null;
+  const sideTokens = side && model.trace.tokens[side];
+  return sideTokens && sideTokens[0].length === length ? sideTokens : null;
 }
 
 // Of an array of ids each number is a token.
 function idLabels(model, call, bare, array) {
   const [rows, columns] = array.shape;
   const side = bare === "targets" ? "target_out" : sideAt(model, call, bare);
-  const found = array.kind === "i" ? tokensOf(model, side, columns) : null;
-  return { rows: null, columns: null, cells: found && found.length === rows ? found.flat() : null };
+  const tokenRows = array.kind === "i" ? tokensOf(model, side, columns) : null;
+  return { rows: null, columns: null, cells: tokenRows && tokenRows.length === rows ? tokenRows.flat() : null };
 }
 
 // Of scores the rows are those of q, the columns those of k.
 function tokenLabels(model, call, bare, array) {
   const [rows, columns] = array.shape.slice(-2);
-  const own = sideAt(model, call, bare);
+  const side = sideAt(model, call, bare);
   const isScores = array.shape.length === 4 && OF_SCORES.test(bare);
-  if (!isScores) return { rows: tokensOf(model, own, rows), columns: null };
-  const asking = model.sides.get(`${call.id}.q`) || own;
+  if (!isScores) return { rows: tokensOf(model, side, rows), columns: null };
+  const asking = model.sides.get(`${call.id}.q`) || side;
   return { rows: tokensOf(model, asking, rows), columns: tokensOf(model, sideAt(model, call, "k"), columns) };
 }

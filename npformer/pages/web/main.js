@@ -43,10 +43,10 @@ function switchPredict(app) {
 
 // Every gradient against its witnesses: the page's verdict on the whole trace.
 function showVerdict(model) {
-  const found = model.calls.flatMap((call) => call.gradients.map((entry) => compared(model, call, entry)));
-  const checked = found.reduce((total, each) => total + each.count, 0);
+  const comparisons = model.calls.flatMap((call) => call.gradients.map((entry) => compared(model, call, entry)));
+  const checked = comparisons.reduce((total, comparison) => total + comparison.count, 0);
   if (!checked) return;
-  const worst = Math.max(...found.map((each) => each.worst));
+  const worst = Math.max(...comparisons.map((comparison) => comparison.worst));
   const isRight = worst < MOST_APART;
   const box = byId("verdict");
   box.className = isRight ? "agrees" : "differs";
@@ -102,7 +102,7 @@ function openFirst(app) {
 }
 
 start().catch((error) => {
-  const said = h("p", { class: "problem", role: "alert" }, `The page cannot be shown. ${error.message}`);
-  byId("arrays").replaceChildren(said);
+  const problem = h("p", { class: "problem", role: "alert" }, `The page cannot be shown. ${error.message}`);
+  byId("arrays").replaceChildren(problem);
   throw error;
 });

@@ -18,11 +18,11 @@ function heading(app, call, way) {
   const last = path.pop();
   const before = path.length ? h("span", { class: "path" }, `${path.join(" › ")} › `) : null;
   const kind = call.kind === "operation" ? "operation" : `layer ${call.type}`;
-  const said = way === "forward" ? [forwardSentence(app, call)] : backwardSentences(app, call);
+  const sentences = way === "forward" ? [forwardSentence(app, call)] : backwardSentences(app, call);
   return [
     h("p", { class: `way ${way}` }, way, ` · ${kind}`),
     h("h2", {}, before, last, call.use > 1 ? ` (${call.use})` : ""),
-    h("p", { class: "says" }, ...said),
+    h("p", { class: "says" }, ...sentences),
   ];
 }
 
@@ -126,9 +126,9 @@ function addedByBug(app, call) {
   const added = app.bug && app.bug.calls[call.id]?.added;
   const cards = Object.entries(added || {}).map(([name, place]) => {
     const array = app.model.arrays.get(place);
-    const made = card({ call: call.id, what: "added", name, array, note: "wrong − right" });
-    made.classList.add("differs");
-    return made;
+    const element = card({ call: call.id, what: "added", name, array, note: "wrong − right" });
+    element.classList.add("differs");
+    return element;
   });
   return section("Added to parameters by the layer itself", cards, "");
 }
@@ -151,7 +151,7 @@ function cardOf(app, call, what, entry, note) {
 // The card of an array of the current call; with a bug it says where nothing changed.
 function placeCard(app, place, array, note, difference) {
   const isUnchanged = app.bug && !difference;
-  const made = card({
+  const element = card({
     ...place,
     array,
     note: [note, isUnchanged ? "unchanged" : ""].filter(Boolean).join(" · "),
@@ -159,8 +159,8 @@ function placeCard(app, place, array, note, difference) {
     difference,
     hides: hides(app, place, array),
   });
-  if (isUnchanged) made.classList.add("unchanged");
-  return made;
+  if (isUnchanged) element.classList.add("unchanged");
+  return element;
 }
 
 // What a layer's parts or an operation's lines do.
@@ -207,9 +207,9 @@ function lineCard(app, moment, name, array, names) {
     name: name === "returned" ? names.get(array.name) || name : name,
   };
   const line = `line ${moment.line + movedBy(app, moment.frame.name)}`;
-  const made = placeCard(app, place, array, line, app.lineDifference(moment, name, array));
-  made.moment = moment.number;
-  return made;
+  const element = placeCard(app, place, array, line, app.lineDifference(moment, name, array));
+  element.moment = moment.number;
+  return element;
 }
 
 // A layer computes nothing itself: its parts do.
@@ -239,7 +239,7 @@ function parametersSection(app, call) {
 
 function parameterRow(app, { name, value, gradient }) {
   const links = usersOf(app.model, name).flatMap((user, i) => [i ? ", " : null, linkTo(app, user.id)]);
-  const pictures = [value, gradient].map((each) => h("td", {}, thumbnail(app.model.arrays.get(each))));
+  const pictures = [value, gradient].map((arrayId) => h("td", {}, thumbnail(app.model.arrays.get(arrayId))));
   return h("tr", {}, h("th", { scope: "row" }, name), ...pictures, h("td", {}, ...links));
 }
 

@@ -29,8 +29,8 @@ function complete(model, call) {
 function shortName(call, parent) {
   const whole = wholeName(call);
   const before = parent && parent.name ? `${parent.name}.` : "";
-  const own = before && whole.startsWith(before) ? whole.slice(before.length) : whole;
-  return call.use > 1 ? `${own} (${call.use})` : own;
+  const shortened = before && whole.startsWith(before) ? whole.slice(before.length) : whole;
+  return call.use > 1 ? `${shortened} (${call.use})` : shortened;
 }
 
 // A call is a step when it is complete: its parts first. Forward, then backward.
@@ -47,15 +47,15 @@ function stepsOf(calls) {
 
 // call.gradient -> the calls at which it arrives.
 function goesTo(calls) {
-  const found = new Map();
+  const callsByKey = new Map();
   for (const { id, uses } of calls) {
     const arriving = Object.entries(uses).filter(([target]) => target.startsWith("upstream."));
     for (const use of arriving.flatMap(([, list]) => list)) {
       const key = `${use.call}.${use.gradient}`;
-      found.set(key, (found.get(key) || new Set()).add(id));
+      callsByKey.set(key, (callsByKey.get(key) || new Set()).add(id));
     }
   }
-  return found;
+  return callsByKey;
 }
 
 export function wholeName(call) {
@@ -75,7 +75,7 @@ export function stepOf(model, id, way) {
 // The ids of a call and of all that ran within it.
 export function insideOf(model, call) {
   const inside = new Set([call.id]);
-  for (const each of model.calls) if (inside.has(each.parent)) inside.add(each.id);
+  for (const { id, parent } of model.calls) if (inside.has(parent)) inside.add(id);
   return inside;
 }
 
@@ -155,25 +155,25 @@ function termsBy(model, call, upstream, terms, flat) {
 
 // The uses whose gradients add up to one entry, for what arrives at a call and for what a layer returns.
 function usesOf(model, uses, flat) {
-  const found = [];
+  const terms = [];
   for (const use of uses) {
     const gradient = arrayOf(model, named(model.calls[use.call].gradients, use.gradient).value);
     const place = { call: use.call, what: "gradients", name: use.gradient };
     model.arrays.get(use.map).data.forEach((target, k) => {
-      if (target === flat) found.push({ ...place, flat: k, term: gradient.data[k] });
+      if (target === flat) terms.push({ ...place, flat: k, term: gradient.data[k] });
     });
   }
-  return found;
+  return terms;
 }
 
 // The calls that added to a parameter's gradient: operations, and layers whose own code does.
 export function usersOf(model, parameter) {
-  return model.calls.filter((call) => call.added.some((each) => each.parameter === parameter));
+  return model.calls.filter((call) => call.added.some((addition) => addition.parameter === parameter));
 }
 
 function addedTo(model, parameter, flat) {
   return usersOf(model, parameter).map((call) => {
-    const array = model.arrays.get(call.added.find((each) => each.parameter === parameter).array);
+    const array = model.arrays.get(call.added.find((addition) => addition.parameter === parameter).array);
     return { term: array.data[flat], call: call.id, what: "added", name: parameter, flat };
   });
 }
@@ -186,7 +186,7 @@ export function scaleOf(model, entry) {
 }
 
 export function sumOf(terms) {
-  return terms.reduce((total, each) => total + each.term, 0);
+  return terms.reduce((total, item) => total + item.term, 0);
 }
 
 export function witnessesOf(model, call, gradient, flat) {

@@ -12,11 +12,11 @@ export function runOf(model, event, names) {
 }
 
 // names: of what the function returns; null for one that a line calls.
-function frameOf(model, run, given, callers, names) {
-  const times = run.timesRun.get(given.function) || 0;
-  run.timesRun.set(given.function, times + 1);
-  const frame = { name: given.function, key: `${given.function} ${times}`, lines: [], callers };
-  for (const line of given.lines) {
+function frameOf(model, run, functionTrace, callers, names) {
+  const times = run.timesRun.get(functionTrace.function) || 0;
+  run.timesRun.set(functionTrace.function, times + 1);
+  const frame = { name: functionTrace.function, key: `${functionTrace.function} ${times}`, lines: [], callers };
+  for (const line of functionTrace.lines) {
     const moment = { line: line.line, frame, ...valuesOf(model, line, names) };
     moment.inside = (line.inside || []).map((inner) => innerFrame(model, run, inner, [...callers, moment]));
     if (!names) moment.values = withoutKnown(moment.values, frame.lines);
@@ -37,9 +37,9 @@ function valuesOf(model, line, names) {
   const values = [];
   const notes = [];
   for (const [name, value] of Object.entries(line.values)) {
-    const found = name === "return" ? returned(model, value, names || []) : arraysIn(model, name, value);
-    values.push(...found);
-    const text = found.length ? "" : plain(value);
+    const arrays = name === "return" ? returned(model, value, names || []) : arraysIn(model, name, value);
+    values.push(...arrays);
+    const text = arrays.length ? "" : plain(value);
     if (text) notes.push([name, text]);
   }
   return { values, notes };
@@ -63,8 +63,8 @@ function withoutKnown(values, lines) {
 function makesNothing(model, frame) {
   const arraysOf = (values) => Object.values(values).flatMap((value) => arraysIn(model, "", value));
   const namesIn = (values) => arraysOf(values).map(([, array]) => array.name);
-  const given = new Set(namesIn(frame.arguments || {}));
-  const isOld = (line) => namesIn(line.values).every((name) => given.has(name)) && (line.inside || []).every(areOld);
+  const passed = new Set(namesIn(frame.arguments || {}));
+  const isOld = (line) => namesIn(line.values).every((name) => passed.has(name)) && (line.inside || []).every(areOld);
   const areOld = (inner) => inner.lines.every(isOld);
   const file = frame.function.split(".")[0];
   return areOld(frame) && (file === "dropout" || frame.lines.length < 2);
@@ -73,10 +73,10 @@ function makesNothing(model, frame) {
 // The source of a function, named file.function; null if it is not known.
 export function sourceOf(sources, name) {
   const [file, ...rest] = (name || "").split(".");
-  const own = rest.join(".");
-  const found = sources[file];
-  const code = found && found.functions[own];
-  return code && code.text ? { key: file, file: found.file, doc: found.doc, ...code, name: own } : null;
+  const functionName = rest.join(".");
+  const source = sources[file];
+  const code = source && source.functions[functionName];
+  return code && code.text ? { key: file, file: source.file, doc: source.doc, ...code, name: functionName } : null;
 }
 
 // [number, text] of each line of a function, without its docstring.

@@ -97,26 +97,26 @@ function respond(app, entry, answer, [isRight, text]) {
 function hintOf(app, entry) {
   const split = splitOf(app.model, entry);
   if (!split) return null;
-  const terms = split.list.filter((each) => each.term !== 0);
-  const rows = terms.slice(0, MOST_HINTS).map((each) => h("li", {}, hintText(app, each, split.kind)));
+  const terms = split.list.filter((item) => item.term !== 0);
+  const rows = terms.slice(0, MOST_HINTS).map((item) => h("li", {}, hintText(app, item, split.kind)));
   const rest = terms.slice(MOST_HINTS);
   if (rest.length) rows.push(h("li", {}, `and ${rest.length} more, which add ${short(sumOf(rest), "f")}`));
   return h("details", {}, h("summary", {}, "a hint: what to add up"), h("ul", { class: "hint" }, ...rows));
 }
 
-function hintText(app, each, kind) {
-  const array = arrayOf(app.model, named(app.model.calls[each.call][each.what], each.name).value);
-  const name = entryName(each.name, each.flat, array ? array.shape : []);
-  return `${name}: ${kind === "terms" ? factorsOf(each) : short(each.term, "f")}`;
+function hintText(app, item, kind) {
+  const array = arrayOf(app.model, named(app.model.calls[item.call][item.what], item.name).value);
+  const name = entryName(item.name, item.flat, array ? array.shape : []);
+  return `${name}: ${kind === "terms" ? factorsOf(item) : short(item.term, "f")}`;
 }
 
 // An entry of dy, and the slope by which it is multiplied.
-export function factorsOf(each) {
-  return `${short(each.dy, "f")} × ${short(each.term / each.dy, "f")}`;
+export function factorsOf(item) {
+  return `${short(item.dy, "f")} × ${short(item.term / item.dy, "f")}`;
 }
 
-function reveal(app, entry, places, said) {
+function reveal(app, entry, places, sentence) {
   places.forEach((flat) => app.revealed.add(keyOf(app, entry, flat)));
   app.redraw(entry);
-  if (said) byId("entry").prepend(h("p", { class: "verdict agrees", role: "status" }, said));
+  if (sentence) byId("entry").prepend(h("p", { class: "verdict agrees", role: "status" }, sentence));
 }

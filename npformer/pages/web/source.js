@@ -142,8 +142,8 @@ function showFormula(app, current) {
   const shown = app.step.way === "forward" || !backward.length ? forward : backward;
   const names = new Set(current.values.map(([name]) => letters[name] || name));
   const blocks = shown.map((block) => h("pre", { class: "maths" }, ...marked(block, names)));
-  const whole = h("details", {}, h("summary", {}, "derivation"), h("pre", { class: "doc" }, source.doc));
-  replace(byId("formula"), h("p", { class: "title" }, title), ...blocks, whole);
+  const derivation = h("details", {}, h("summary", {}, "derivation"), h("pre", { class: "doc" }, source.doc));
+  replace(byId("formula"), h("p", { class: "title" }, title), ...blocks, derivation);
 }
 
 // A formula with the names that the current line makes marked.

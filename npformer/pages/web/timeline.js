@@ -25,7 +25,7 @@ function tickOf({ call, way, number }) {
 // A layer's bracket spans the steps inside it and its own.
 function bracketOf(model, { call, way }) {
   const inside = insideOf(model, call);
-  const numbers = model.steps.filter((each) => each.way === way && inside.has(each.call.id)).map((each) => each.number);
+  const numbers = model.steps.filter((step) => step.way === way && inside.has(step.call.id)).map((step) => step.number);
   const [first, last] = [Math.min(...numbers), Math.max(...numbers)];
   const name = last - first < LEAST_NAMED ? "" : call.label.replace(/^layers\./, "layer ").replace(/_/g, " ");
   const bracket = h("b", { class: `bracket ${way}`, title: wholeName(call) }, name);
@@ -57,13 +57,13 @@ export function markTimeline(app) {
   app.ticks.forEach((tick, i) => markTick(app, tick, app.model.steps[i]));
   const { way, call, number } = app.step;
   const { steps, half } = app.model;
-  const [own, all] = way === "forward" ? [number + 1, half] : [steps.length - number, steps.length - half];
-  const text = `${way} ${own} of ${all}: ${wholeName(call)}`;
+  const [done, all] = way === "forward" ? [number + 1, half] : [steps.length - number, steps.length - half];
+  const text = `${way} ${done} of ${all}: ${wholeName(call)}`;
   const line = byId("timeline");
   line.setAttribute("aria-valuemax", String(steps.length));
   line.setAttribute("aria-valuenow", String(number + 1));
   line.setAttribute("aria-valuetext", text);
-  byId("where").textContent = `step ${number + 1} of ${steps.length} · ${way} ${own}`;
+  byId("where").textContent = `step ${number + 1} of ${steps.length} · ${way} ${done}`;
   byId("live").textContent = text;
 }
 
