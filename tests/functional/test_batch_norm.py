@@ -15,14 +15,14 @@ COUNTS = np.array([[True, True, True], [True, False, False]])
 
 
 @pytest.fixture
-def given(rng):
+def inputs(rng):
     """x (2, 3, 4), gamma, beta (4,), dy (2, 3, 4)."""
     return tuple(rng.normal(size=shape) for shape in ((2, 3, 4), 4, 4, (2, 3, 4)))
 
 
 @pytest.mark.parametrize("counts", [None, COUNTS])
-def test_values_column_by_column(given, counts):
-    x, gamma, beta, _ = given
+def test_values_column_by_column(inputs, counts):
+    x, gamma, beta, _ = inputs
     y, cache = batch_norm_forward(x, gamma, beta, counts, 0.02)
     for c in range(4):
         column = (x[..., c] if counts is None else x[counts][:, c]).ravel().tolist()
@@ -33,14 +33,14 @@ def test_values_column_by_column(given, counts):
         assert (float(cache.mean[c]), float(cache.variance[c])) == pytest.approx((mean, variance), rel=1e-12)
 
 
-def test_a_large_mean_costs_no_digits(given):
-    x, gamma, beta, _ = given
+def test_a_large_mean_costs_no_digits(inputs):
+    x, gamma, beta, _ = inputs
     y, _ = batch_norm_forward(x, gamma, beta)
     np.testing.assert_allclose(batch_norm_forward(x + 1e6, gamma, beta)[0], y, atol=1e-8)
 
 
-def test_padding_moves_no_statistic_and_gets_no_share_of_them(given):
-    x, gamma, beta, dy = given
+def test_padding_moves_no_statistic_and_gets_no_share_of_them(inputs):
+    x, gamma, beta, dy = inputs
     dy = np.where(COUNTS[..., None], dy, 0)
     spoilt = np.where(COUNTS[..., None], x, 1e3)
     y, cache = batch_norm_forward(x, gamma, beta, COUNTS)
@@ -51,8 +51,8 @@ def test_padding_moves_no_statistic_and_gets_no_share_of_them(given):
     assert not actual[0][~COUNTS].any()
 
 
-def test_a_batch_of_padding_alone_is_finite(given):
-    x, gamma, beta, dy = given
+def test_a_batch_of_padding_alone_is_finite(inputs):
+    x, gamma, beta, dy = inputs
     y, cache = batch_norm_forward(x, gamma, beta, np.zeros((2, 3), dtype=bool))
     assert not cache.mean.any()
     assert not cache.variance.any()
@@ -60,8 +60,8 @@ def test_a_batch_of_padding_alone_is_finite(given):
     assert all(np.isfinite(part).all() for part in batch_norm_backward(dy, cache))
 
 
-def test_inference_on_the_batchs_own_statistics_is_training(given):
-    x, gamma, beta, _ = given
+def test_inference_on_the_batchs_own_statistics_is_training(inputs):
+    x, gamma, beta, _ = inputs
     y, cache = batch_norm_forward(x, gamma, beta)
     constant, _ = batch_norm_inference_forward(x, gamma, beta, cache.mean, cache.variance)
     np.testing.assert_allclose(constant, y, rtol=1e-13, atol=1e-15)

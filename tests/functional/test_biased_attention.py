@@ -19,21 +19,21 @@ DRAW = Draw(seed=1, step=2, micro=3, site=4, rate=0.4)
 
 
 @pytest.fixture
-def given(rng):
+def inputs(rng):
     """q, k, v and bias (H, T, S)."""
     shapes = ((B, H, T, D), (B, H, S, D), (B, H, S, D), (H, T, S))
     return tuple(rng.normal(size=shape) for shape in shapes)
 
 
-def test_a_bias_of_zeros_is_attention_bits_of_dropout_among_them(given):
-    q, k, v, bias = given
+def test_a_bias_of_zeros_is_attention_bits_of_dropout_among_them(inputs):
+    q, k, v, bias = inputs
     out, _ = biased_attention_forward(q, k, v, 0 * bias, MASK, DRAW)
     plain, _ = attention_forward(q, k, v, MASK, DRAW)
     np.testing.assert_allclose(out, plain, rtol=1e-13, atol=1e-15)
 
 
-def test_values_query_by_query(given):
-    q, k, v, bias = given
+def test_values_query_by_query(inputs):
+    q, k, v, bias = inputs
     out, _ = biased_attention_forward(q, k, v, bias)
     for b, h, t in np.ndindex(B, H, T):
         powers = [math.exp(q[b, h, t] @ k[b, h, s] / math.sqrt(D) + bias[h, t, s]) for s in range(S)]

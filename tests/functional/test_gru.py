@@ -14,7 +14,7 @@ SHAPES = {"x": (B, T, C_IN), "start": (B, C), "weight": (C_IN, 3 * C), "bias": (
 
 
 @pytest.fixture
-def given(rng):
+def inputs(rng):
     return tuple(rng.normal(size=shape) for shape in SHAPES.values())
 
 
@@ -22,9 +22,9 @@ def sigmoid(x):
     return 1 / (1 + math.exp(-x))
 
 
-def by_loops(given, visible):
+def by_loops(inputs, visible):
     """y (B, T, C), number by number."""
-    x, h, weight, bias, recurrent, recurrent_bias = (part.tolist() for part in given)
+    x, h, weight, bias, recurrent, recurrent_bias = (part.tolist() for part in inputs)
     y = np.zeros((B, T, C))
     for b, t in np.ndindex(B, T):
         if visible is None or visible[b, t]:
@@ -41,13 +41,13 @@ def by_loops(given, visible):
 
 
 @pytest.mark.parametrize("visible", [None, VISIBLE])
-def test_values_number_by_number(given, visible):
-    y, _ = gru_forward(*given, visible)
-    np.testing.assert_allclose(y, by_loops(given, visible), rtol=1e-12, atol=1e-14)
+def test_values_number_by_number(inputs, visible):
+    y, _ = gru_forward(*inputs, visible)
+    np.testing.assert_allclose(y, by_loops(inputs, visible), rtol=1e-12, atol=1e-14)
 
 
-def test_gates_that_are_shut_do_not_overflow(given):
-    x, start, weight, bias, *rest = given
+def test_gates_that_are_shut_do_not_overflow(inputs):
+    x, start, weight, bias, *rest = inputs
     y, cache = gru_forward(x, start, weight, bias + 1000, *rest)  # z = 1: the state stays
     np.testing.assert_allclose(y, np.repeat(start[:, None], T, axis=1), rtol=1e-12)
     assert all(np.isfinite(part).all() for part in gru_backward(np.ones_like(y), cache))

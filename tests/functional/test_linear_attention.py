@@ -57,9 +57,9 @@ def test_scores_are_made_within_a_chunk_and_one_matrix_is_handed_on(rng, monkeyp
     q, k, v, _ = made(rng, 200, 200)
     library, shapes = namespace(q), []
 
-    def matmul(a, b, own=library.matmul):
+    def matmul(a, b, left=library.matmul):
         shapes.append((a.shape[-2], b.shape[-1]))
-        return np.asarray(own(a, b))
+        return np.asarray(left(a, b))
 
     monkeypatch.setattr(library, "matmul", matmul)
     linear_attention_forward(q, k, v, AttentionMask(causal=True))

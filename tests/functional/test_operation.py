@@ -79,8 +79,8 @@ def test_the_plain_forwards_products_take_the_flops_that_the_row_says(row, monke
     """None takes fewer; some take more than is least: what a mask hides, and sums over what came before."""
     library, took = namespace(np.ones(1)), [0]
 
-    def matmul(a, b, own=library.matmul):
-        product = own(a, b)
+    def matmul(a, b, left=library.matmul):
+        product = left(a, b)
         took[0] += 2 * product.size * a.shape[-1]
         return product
 

@@ -73,10 +73,10 @@ def expect_everywhere(draw, *shape):
         step=strict.asarray(host.step, device=device), micro=strict.asarray(host.micro, device=device)
     )
     plain = philox_bits(draw, size, np.ones(shape))
-    for bits, given in ((philox_bits, host), (numpy_bits, draw), (numpy_bits, host)):
-        assert np.array_equal(plain, bits(given, size, np.ones(shape)))
-    for given in (draw, there):
-        far = philox_bits(given, size, strict.ones(shape, device=device))
+    for bits, draw_form in ((philox_bits, host), (numpy_bits, draw), (numpy_bits, host)):
+        assert np.array_equal(plain, bits(draw_form, size, np.ones(shape)))
+    for draw_form in (draw, there):
+        far = philox_bits(draw_form, size, strict.ones(shape, device=device))
         assert far.device == device
         assert np.array_equal(plain, np.asarray(far.to_device(strict.Device("CPU_DEVICE"))))
     return plain
