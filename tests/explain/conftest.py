@@ -21,6 +21,6 @@ def pre():
 
 
 @pytest.fixture(scope="module")
-def found(opened):
+def explained(opened):
     """An explanation of a number of a query's weight, with the nine steps up to the loss."""
     return explanation(opened, "decoder.layers.0.self_attention.query.weight[3,1]", ["9"])

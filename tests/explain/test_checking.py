@@ -14,25 +14,30 @@ def test_twenty_random_numbers_are_explained_exactly():
     assert any("@" in each.place for each in checks)
 
 
-def test_a_right_explanation_has_no_problem(found):
-    assert list(problems(found)) == []
+def test_a_right_explanation_has_no_problem(explained):
+    assert list(problems(explained)) == []
 
 
-def test_each_wrong_part_is_a_problem(found):
-    share = found.tokens[1]
-    way, value = found.paths.ways[0], found.value
-    group = found.terms.groups[0]
+def test_each_wrong_part_is_a_problem(explained):
+    share = explained.tokens[1]
+    way, value = explained.paths.ways[0], explained.value
+    group = explained.terms.groups[0]
     assert share.value != 0
     wrong = {
-        "gradcheck's verdict is WRONG": replace(found, value=value._replace(verdict="WRONG")),
-        "tokens:": replace(found, tokens=(share._replace(value=share.value * (1 + 1e-9)), *found.tokens[2:])),
-        "paths:": replace(found, paths=replace(found.paths, ways=found.paths.ways[1:])),
+        "gradcheck's verdict is WRONG": replace(explained, value=value._replace(verdict="WRONG")),
+        "tokens:": replace(explained, tokens=(share._replace(value=share.value * (1 + 1e-9)), *explained.tokens[2:])),
+        "paths:": replace(explained, paths=replace(explained.paths, ways=explained.paths.ways[1:])),
         "the sum of decoder": replace(
-            found, paths=replace(found.paths, sums=(found.paths.sums[0]._replace(past=0.0), *found.paths.sums[1:]))
+            explained,
+            paths=replace(
+                explained.paths, sums=(explained.paths.sums[0]._replace(past=0.0), *explained.paths.sums[1:])
+            ),
         ),
-        "terms:": replace(found, terms=replace(found.terms, groups=(group._replace(products=group.products[:5]),))),
-        "up: dQ": replace(found, up=(replace(found.up[0], value=found.up[0].value * 2), *found.up[1:])),
-        "does not fall fourfold": replace(found, means=found.means._replace(falls_fourfold=False)),
+        "terms:": replace(
+            explained, terms=replace(explained.terms, groups=(group._replace(products=group.products[:5]),))
+        ),
+        "up: dQ": replace(explained, up=(replace(explained.up[0], value=explained.up[0].value * 2), *explained.up[1:])),
+        "does not fall fourfold": replace(explained, means=explained.means._replace(falls_fourfold=False)),
     }
     assert way.value != 0
     for words, changed in wrong.items():

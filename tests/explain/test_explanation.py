@@ -18,17 +18,17 @@ from tests.check.own_code import Scaled
 QUERY = "decoder.layers.0.self_attention.query.weight[3,1]"
 
 
-def test_the_terms_name_the_tokens_and_the_gradient_that_a_reader_knows(found):
-    (group,) = found.terms.groups
+def test_the_terms_name_the_tokens_and_the_gradient_that_a_reader_knows(explained):
+    (group,) = explained.terms.groups
     assert (group.operation, group.line.file) == ("linear", "functional/linear.py")
     assert {(each.place, each.up) for each in group.sorted} <= {
         (f"b{b} t{t}", f"dQ[{b},{t},1]") for b in range(2) for t in range(4)
     }
-    assert sum(each.value for each in group.products) == pytest.approx(found.value.analytic, rel=1e-13)
+    assert sum(each.value for each in group.products) == pytest.approx(explained.value.analytic, rel=1e-13)
 
 
-def test_padding_and_a_lone_key_give_exactly_nothing(found):
-    zeros = {each.place: each.zero for each in found.terms.groups[0].products if each.value == 0}
+def test_padding_and_a_lone_key_give_exactly_nothing(explained):
+    zeros = {each.place: each.zero for each in explained.terms.groups[0].products if each.value == 0}
     assert zeros.keys() == {"b0 t0", "b1 t0", "b1 t3"}
     assert "padding" in zeros["b1 t3"]
     assert "a single key" in zeros["b0 t0"]
@@ -45,8 +45,8 @@ def test_a_sum_begins_at_zero_only_where_a_loop_adds_to_it():
     assert zeros("GRU: padding", "bias[0]") == {"its gradient is 0"}
 
 
-def test_why_is_the_line_of_attention_that_computes_dq(found):
-    (group,) = found.why.groups
+def test_why_is_the_line_of_attention_that_computes_dq(explained):
+    (group,) = explained.why.groups
     assert group.line.code == "dq = xp.matmul(dscores, k) * scale"
     assert any("the mask" in each.zero for each in group.products)
 
@@ -63,16 +63,16 @@ def test_why_is_asked_of_the_largest_product_whatever_its_sign(opened):
     assert signs == {False, True}
 
 
-def test_a_walk_leads_to_the_loss(found):
-    names = [step.name.partition("[")[0] for step in found.up]
+def test_a_walk_leads_to_the_loss(explained):
+    names = [step.name.partition("[")[0] for step in explained.up]
     assert names[:2] == ["dQ", "dscores"]
     assert len(names) == 9
-    assert all(step.groups or step.begins for step in found.up)
+    assert all(step.groups or step.begins for step in explained.up)
 
 
-def test_a_walk_goes_on_by_a_name(opened, found):
-    name = found.terms.groups[0].sorted[1].up
-    assert name != found.why.name
+def test_a_walk_goes_on_by_a_name(opened, explained):
+    name = explained.terms.groups[0].sorted[1].up
+    assert name != explained.why.name
     assert explanation(opened, QUERY, [name]).up[0].name == name
     with pytest.raises(ConfigError, match="--up: expected a gradient that the last step names, such as dQ"):
         explanation(opened, QUERY, ["dZ[0]"])
@@ -88,8 +88,8 @@ def test_what_comes_next_can_be_typed(opened):
     assert len(up) == 5
 
 
-def test_tokens_that_do_not_count_give_nothing(found):
-    by_name = {each.name: each.value for each in found.tokens}
+def test_tokens_that_do_not_count_give_nothing(explained):
+    by_name = {each.name: each.value for each in explained.tokens}
     assert by_name["<pad> at b1 t3"] == 0
     assert by_name["<end> at b1 t2"] != 0
 
@@ -149,8 +149,8 @@ def test_a_gradient_that_a_layer_negates_has_a_minus(numpy64):
     assert f" −{plain.text} " in "\n".join(lines(explained, 160))
 
 
-def test_the_json_holds_every_section(found):
-    document = to_dict(found)
+def test_the_json_holds_every_section(explained):
+    document = to_dict(explained)
     assert (document["format"], document["version"]) == ("npformer-explanation", 1)
     sections = ("value", "what", "terms", "why", "up", "paths", "tokens", "means")
     assert all(document[name] for name in sections)

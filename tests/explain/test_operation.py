@@ -56,8 +56,8 @@ def test_each_line_of_layer_norms_backward_has_its_formula(layer_norm):
 
 
 def test_each_line_of_attentions_backward_has_its_formula(attention):
-    own = [line for name, line in lines_of(attention.backward) if name == "attention_backward"]
-    assert [line.formulas for line in own] == [
+    lines = [line for name, line in lines_of(attention.backward) if name == "attention_backward"]
+    assert [line.formulas for line in lines] == [
         (),
         (),
         (),

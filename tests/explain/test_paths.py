@@ -33,8 +33,8 @@ def test_the_ways_are_those_of_closed_branches(request, fixture, at):
         choices = {n: int(rng.integers(2)) for n in range(len(paths.sums))}
         gates = {paths.sums[n].call.number: ((1.0, 0.0), (0.0, 1.0))[branch] for n, branch in choices.items()}
         left = place.gradient(opened, opened.run(_Gates(gates)))
-        own = sum(way.value for way in paths.ways if all(choices[n] == branch for n, branch in way.choices))
-        assert left == pytest.approx(own, rel=1e-9, abs=1e-15)
+        value = sum(way.value for way in paths.ways if all(choices[n] == branch for n, branch in way.choices))
+        assert left == pytest.approx(value, rel=1e-9, abs=1e-15)
 
 
 def test_a_way_to_the_encoder_leaves_the_decoder_through_cross_attention(opened):

@@ -31,9 +31,9 @@ def test_the_two_ways_at_a_sum_add_up_to_the_gradient(request, fixture):
         past, into, neither = (
             opened.run(_Gates({residual.call.number: shares})) for shares in ((1, 0), (0, 1), (0, 0))
         )
-        own = [name for name in whole if name.startswith(residual.name)]
-        assert own
-        assert all(not past[name].any() and into[name].any() for name in own if not name.endswith("key.bias"))
+        branch_names = [name for name in whole if name.startswith(residual.name)]
+        assert branch_names
+        assert all(not past[name].any() and into[name].any() for name in branch_names if not name.endswith("key.bias"))
         assert any(np.abs(neither[name] - g).max() > 1e-3 for name, g in whole.items())
         for name, g in whole.items():
             assert np.allclose(past[name] + into[name] - g, neither[name], rtol=0, atol=1e-15 * 20), name

@@ -13,7 +13,7 @@ from npformer.explain.words import ALONE, GRADIENT, PADDED, axis_words, quoted, 
 
 
 @pytest.mark.parametrize(
-    ("at", "said"),
+    ("at", "description"),
     [
         ("encoder.layers.0.self_attention.query.weight[1,3]",
          "the layer's input's feature 1 → head 1, dimension 1 of every query"),
@@ -34,12 +34,12 @@ from npformer.explain.words import ALONE, GRADIENT, PADDED, axis_words, quoted, 
         ("encoder@output[0,0,3]", 'feature 3 of token b0 t0 ("b") of what encoder returns'),
     ],
 )  # fmt: skip
-def test_a_number_in_words(opened, at, said):
-    assert what(opened, find(opened, at)) == said
+def test_a_number_in_words(opened, at, description):
+    assert what(opened, find(opened, at)) == description
 
 
 @pytest.mark.parametrize(
-    ("model", "at", "said"),
+    ("model", "at", "description"),
     [
         ("learned-positions", "tgt_positions.weight[2,1]", "feature 1 of the vector of position 2"),
         (
@@ -51,9 +51,9 @@ def test_a_number_in_words(opened, at, said):
         ("encoder", "head.bias[3]", 'added to the logit of class 3 ("b") at every token'),
     ],
 )
-def test_a_number_of_another_model(model, at, said):
+def test_a_number_of_another_model(model, at, description):
     with session(model_setting(model)) as other:
-        assert what(other, find(other, at)) == said
+        assert what(other, find(other, at)) == description
 
 
 def test_classes_have_their_names():
@@ -120,13 +120,13 @@ def test_a_number_of_a_query_and_a_key_is_labelled_by_both(length):
     src, tgt_in = np.array([[3, 4, 5, 2][:length]]), np.array([[1, 5, 4, 3]])
     with session(replace(model_setting("transformer"), inputs=(src, tgt_in), targets=tgt_in, labels={})) as opened:
         cross = names_of_calls(opened)["decoder.layers.0.cross_attention.attention"]
-        own = names_of_calls(opened)["decoder.layers.0.self_attention.attention"]
+        calls = names_of_calls(opened)["decoder.layers.0.self_attention.attention"]
         assert axis_words(opened, cross, (1, 2, 4, length), (0, 1, 2, 1)) == "b0 h1 t2" + "→t1" * (length != 2)
         assert axis_words(opened, cross, (1, 2, 4, 2), (0, 1, 2, 1)) == "b0 h1 t2"
-        assert axis_words(opened, own, (1, 2, 4, 4), (0, 1, 2, 3)) == "b0 h1 t2→t3"
-        assert axis_words(opened, own, (1, 2, 4, 2), (0, 1, 2, 1)) == "b0 h1 t2"
-        assert axis_words(opened, own, (1, 4, 8), (0, 2, 7)) == "b0 t2"
-        assert axis_words(opened, own, (5, 8), (2, 7)) == ""
+        assert axis_words(opened, calls, (1, 2, 4, 4), (0, 1, 2, 3)) == "b0 h1 t2→t3"
+        assert axis_words(opened, calls, (1, 2, 4, 2), (0, 1, 2, 1)) == "b0 h1 t2"
+        assert axis_words(opened, calls, (1, 4, 8), (0, 2, 7)) == "b0 t2"
+        assert axis_words(opened, calls, (5, 8), (2, 7)) == ""
 
 
 def test_special_tokens_have_no_quotation_marks():
