@@ -18,7 +18,7 @@ from tests.backend.conftest import both_ways
 NAMES = list(OPERATIONS)
 
 
-def refuse(*given, **options):
+def refuse(*args, **options):
     raise AssertionError("the other kernel was asked")
 
 

@@ -57,9 +57,9 @@ def test_these_kernels_are_found_by_their_names_and_no_others(folder):
 
 def test_numpys_table_has_them_all(table):
     """And the compiled table has more."""
-    own = FOLDERS["numpy"] if table is KERNELS else f"{FOLDERS['numpy']} {FOLDERS['numba']}"
+    ops_of_table = FOLDERS["numpy"] if table is KERNELS else f"{FOLDERS['numpy']} {FOLDERS['numba']}"
     for op, pair in vars(PLAIN).items():
-        assert (getattr(table, op) is pair) == (op not in own.split()), op
+        assert (getattr(table, op) is pair) == (op not in ops_of_table.split()), op
 
 
 @EVERY_SHAPE

@@ -26,9 +26,9 @@ def unpadded(x):
 #: The catalogue's cases of operations, each with dropout, if it has any, and without.
 CASES = {}
 for each in op_cases():
-    op, given = each.name.partition(":")[0], [unpadded(x) for x in each.inputs]
-    CASES[each.name] = op, given
-    CASES[each.name.replace("dropout", "inference")] = op, [None if isinstance(x, Draw) else x for x in given]
+    op, poisoned_inputs = each.name.partition(":")[0], [unpadded(x) for x in each.inputs]
+    CASES[each.name] = op, poisoned_inputs
+    CASES[each.name.replace("dropout", "inference")] = op, [None if isinstance(x, Draw) else x for x in poisoned_inputs]
 
 #: Where the plain pair multiplies by 0 what is hidden, padding, or another token's row, NaN spreads to places that it
 #: need not reach; somewhere in the same array it must be seen.
@@ -59,15 +59,15 @@ def lost(case, actual, true):
 
 @pytest.mark.parametrize("case", CASES)
 def test_no_number_where_there_is_none(table, case, dtype):
-    (op, given), problems = CASES[case], []
-    inputs = tuple(x.astype(dtype) if is_float(x) else x for x in given)
+    (op, poisoned_inputs), problems = CASES[case], []
+    inputs = tuple(x.astype(dtype) if is_float(x) else x for x in poisoned_inputs)
     for name, value in SPECIAL.items():
         for i, x in enumerate(inputs):
             if is_float(x):
                 poisoned = x.copy()
                 poisoned.reshape(-1)[3 * x.size // 10] = value
-                given = (*inputs[:i], poisoned, *inputs[i + 1 :])
-                actual, true = (both_ways(ops, op, given, upstream) for ops in (table, PLAIN))
+                poisoned_inputs = (*inputs[:i], poisoned, *inputs[i + 1 :])
+                actual, true = (both_ways(ops, op, poisoned_inputs, upstream) for ops in (table, PLAIN))
                 problems += [f"{name} in input {i}: {place}" for place in lost(case, actual, true)]
         actual, true = (both_ways(ops, op, inputs, partial(upstream, poison=value)) for ops in (table, PLAIN))
         problems += [f"{name} in dy: {place}" for place in lost(case, actual, true)]

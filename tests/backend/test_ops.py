@@ -114,7 +114,7 @@ def test_plain_kernels_run_the_text_of_functional(op, numpy64):
             y, cache = pair.forward(*case.inputs, **case.options)
             pair.backward(y, cache)
             assert targets <= ran
-            assert (bits in ran) == any(isinstance(given, Draw) for given in case.inputs)
+            assert (bits in ran) == any(isinstance(x, Draw) for x in case.inputs)
 
 
 WRONG = {

@@ -31,9 +31,9 @@ def on_a_new_thread(function):
     """The function, run on a thread of its own, whose pool is empty; it raises what it raised there."""
 
     @wraps(function)
-    def run(*given, **named):
+    def run(*args, **named):
         with ThreadPoolExecutor(1) as pool:
-            pool.submit(function, *given, **named).result()
+            pool.submit(function, *args, **named).result()
 
     return run
 

@@ -96,9 +96,9 @@ def test_local_attention_equals_the_plain_pair(agree, dtype, shape, mask, draw):
 
 @EVERY_PATTERN
 def test_local_attention_equals_attention_with_the_same_mask(table, mask):
-    given, mask = three_of_one("float64", 2, 3, 7, 4), padded(mask, 2, 7)
-    y, cache = table.local_attention.forward(*given, mask)
-    true, plain = PLAIN.attention.forward(*given, mask)
+    inputs, mask = three_of_one("float64", 2, 3, 7, 4), padded(mask, 2, 7)
+    y, cache = table.local_attention.forward(*inputs, mask)
+    true, plain = PLAIN.attention.forward(*inputs, mask)
     np.testing.assert_allclose(y, true, rtol=1e-12, atol=1e-14)
     actual, gradients = table.local_attention.backward(y, cache), PLAIN.attention.backward(y, plain)
     for f, t in zip(actual, gradients, strict=True):
@@ -186,8 +186,8 @@ def test_merging_what_comes_out_copies_nothing(table, op):
 @pytest.mark.parametrize("T", [1, 4])
 def test_score_caps_are_the_masks(name, T):
     like, mask = np.empty((3, 1, T, 2), np.float32), POSITIONS[name]
-    for given in (mask, padded(mask, 3, 5), AttentionMask(np.ones((3, 5), bool), mask.causal, window=mask.window)):
-        caps, visible = score_caps(given, T, 5, like), given.visible(T, 5, like)
+    for mask_form in (mask, padded(mask, 3, 5), AttentionMask(np.ones((3, 5), bool), mask.causal, window=mask.window)):
+        caps, visible = score_caps(mask_form, T, 5, like), mask_form.visible(T, 5, like)
         shape = (3, 1, T, 5)
         everything = np.ones(shape, bool)
         expected = np.full(shape, np.inf) if caps is None else np.broadcast_to(caps, shape)
