@@ -26,13 +26,13 @@ def by_hand(p, gradients, lr, decay=0.0):
 def run(optimizer, tensors, steps=20):
     """Make steps with random gradients, one of them 0; returns the gradients by name."""
     arena, rng = optimizer.arena, np.random.default_rng(1)
-    given = {segment.name: [] for segment in arena.segments}
+    changed_options = {segment.name: [] for segment in arena.segments}
     for step in range(steps):
         for name, gradient in tensors(arena, arena.grads).items():
             gradient[...] = rng.normal(size=gradient.shape) * (0 if step == 7 else 10.0 ** (step % 3))
-            given[name].append(gradient.copy())
+            changed_options[name].append(gradient.copy())
         optimizer.step()
-    return given
+    return changed_options
 
 
 FROZEN_AND_SCALED = {"first": {"trainable": False}, "second.bias": {"lr_scale": 0.5}}
@@ -54,13 +54,20 @@ def test_twenty_steps_equal_the_algorithm_tensor_by_tensor(weight_decay, configu
     assert optimizer.t == 20
     moments = tensors(arena, optimizer.m)
     for name, p in tensors(arena, arena.values).items():
-        own = {key: x for names, given in configured.items() if name.startswith(names) for key, x in given.items()}
-        if not own.get("trainable", True):
+        options_of_tensor = {
+            key: x
+            for names, changed_options in configured.items()
+            if name.startswith(names)
+            for key, x in changed_options.items()
+        }
+        if not options_of_tensor.get("trainable", True):
             assert np.array_equal(p, before[name])
             assert not moments[name].any()
             continue
-        decay = own.get("weight_decay", 1) * (weight_decay or 0) * name.endswith("weight")  # biases and gains: none
-        expected = by_hand(before[name], gradients[name], 0.03 * own.get("lr_scale", 1), decay)
+        decay = (
+            options_of_tensor.get("weight_decay", 1) * (weight_decay or 0) * name.endswith("weight")
+        )  # biases and gains: none
+        expected = by_hand(before[name], gradients[name], 0.03 * options_of_tensor.get("lr_scale", 1), decay)
         np.testing.assert_allclose(p, expected, rtol=1e-13, atol=2e-15, err_msg=name)
 
 
