@@ -43,10 +43,10 @@ def targets(seed=0, batch=3):
 
 def random_cuts(seed):
     """Where MAX_LEN positions are cut into pieces of random length."""
-    rng, found = np.random.default_rng(seed), [0]
-    while found[-1] < MAX_LEN:
-        found.append(min(MAX_LEN, found[-1] + int(rng.choice([1, 1, 2, 3]))))
-    return found
+    rng, cuts = np.random.default_rng(seed), [0]
+    while cuts[-1] < MAX_LEN:
+        cuts.append(min(MAX_LEN, cuts[-1] + int(rng.choice([1, 1, 2, 3]))))
+    return cuts
 
 
 def start(model):
@@ -60,8 +60,8 @@ def whole(model, src, tokens):
     return model.backend.host(model.decode(tokens, *model.encode(src)))
 
 
-def close(found, expected, scale=1.0):
-    return found.shape == expected.shape and bool(np.max(np.abs(found - expected)) < TOLERANCE * scale)
+def close(actual, expected, scale=1.0):
+    return actual.shape == expected.shape and bool(np.max(np.abs(actual - expected)) < TOLERANCE * scale)
 
 
 @MODELS
@@ -71,11 +71,11 @@ def test_every_step_equals_the_whole_prefix(of, kind, small_model, any64):
     for cuts in (range(MAX_LEN + 1), (0, 3, 4, 6, 8), random_cuts(0), random_cuts(1)):
         state = start(model)
         for first, last in itertools.pairwise(cuts):
-            found = any64.host(model.step(tokens[:, first:last], state))
+            actual = any64.host(model.step(tokens[:, first:last], state))
             expected = whole(model, SRC, tokens[:, :last])[:, first:]
             # statistics that nobody learned let logits grow to hundreds
             scale = max(1.0, np.max(np.abs(expected))) if "norm" in kind else 1.0
-            assert close(found, expected, scale), (first, last)
+            assert close(actual, expected, scale), (first, last)
         assert state.length == MAX_LEN
 
 
@@ -104,7 +104,7 @@ def test_a_step_that_breaks_off_half_way_can_be_taken_again(of, kind, small_mode
     state = start(model)
     model.step(tokens[:, 0], state)
     with monkeypatch.context() as patch:
-        patch.setattr(model.decoder.layers[1], "step", lambda *given, **masks: 1 / 0)
+        patch.setattr(model.decoder.layers[1], "step", lambda *args, **masks: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             model.step(np.full((3, 2), 8), state)
     assert close(any64.host(model.step(tokens[:, 1], state)), whole(model, SRC, tokens[:, :2])[:, -1])
@@ -123,12 +123,12 @@ def test_any_number_of_rows(batch, final_norm, small_model, any64):
 @pytest.mark.gpu
 def test_cupy_decodes_the_same(small_model, numpy64, cupy64):
     tokens = targets()
-    found = []
+    logits = []
     for backend in (numpy64, cupy64):
         model = small_model(backend)
         state = model.start(SRC, MAX_LEN)
-        found.append([backend.host(model.step(tokens[:, t], state)) for t in range(MAX_LEN)])
-    assert np.allclose(*found, rtol=0, atol=1e-10)
+        logits.append([backend.host(model.step(tokens[:, t], state)) for t in range(MAX_LEN)])
+    assert np.allclose(*logits, rtol=0, atol=1e-10)
 
 
 def test_rows_go_on_as_if_nothing_else_were_there(small_model, any64):

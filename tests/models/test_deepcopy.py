@@ -54,13 +54,13 @@ def test_a_copy_is_equal_apart_and_packed(backend, small_model, batch, of, chang
     assert twin.arena.segments == model.arena.segments
     expected = model(*inputs)
     assert np.array_equal(twin(*inputs), expected)
-    for own, other in zip(arrays(twin), arrays(model), strict=True):
-        assert np.array_equal(own, other)
-        assert not np.shares_memory(own, other)
+    for array, other in zip(arrays(twin), arrays(model), strict=True):
+        assert np.array_equal(array, other)
+        assert not np.shares_memory(array, other)
     for _, parameter, _ in twin.owned_parameters():
-        for own, flat in ((parameter.data, twin.arena.values), (parameter.grad, twin.arena.grads)):
-            assert np.shares_memory(own, flat)
-            assert own.ctypes.data % 64 == 0
+        for array, flat in ((parameter.data, twin.arena.values), (parameter.grad, twin.arena.grads)):
+            assert np.shares_memory(array, flat)
+            assert array.ctypes.data % 64 == 0
     twin.arena.values *= 2
     assert np.array_equal(model(*inputs), expected)
     assert not np.array_equal(twin(*inputs), expected)

@@ -47,9 +47,9 @@ def made(kind, backend, seed=0, **changes):
 
 def parts(model, *kinds):
     """Every layer of these kinds in the model; there are some."""
-    found = [layer for layer in model.all_layers() if isinstance(layer, kinds)]
-    assert found, kinds
-    return found
+    layers = [layer for layer in model.all_layers() if isinstance(layer, kinds)]
+    assert layers, kinds
+    return layers
 
 
 def self_attentions(model):
@@ -62,7 +62,7 @@ def cross_attentions(model):
 
 @EVERY_KIND
 @pytest.mark.parametrize(
-    ("option", "value", "parts_of", "attribute", "found"),
+    ("option", "value", "parts_of", "attribute", "expected"),
     [
         ("dropout", 0.25, [Dropout], "rate", 0.25),
         ("dropout", 0.25, [EncoderLayer, DecoderLayer, MultiHeadAttention, FeedForward], "dropout", 0.25),
@@ -72,9 +72,9 @@ def cross_attentions(model):
         *(("num_heads", count, [MultiHeadAttention], "num_heads", count) for count in (2, 4)),
     ],
 )
-def test_an_option_reaches_every_part(kind, option, value, parts_of, attribute, found, numpy64):
+def test_an_option_reaches_every_part(kind, option, value, parts_of, attribute, expected, numpy64):
     model = made(kind, numpy64, **{option: value})
-    assert {getattr(one, attribute) for one in parts(model, *parts_of)} == {found}
+    assert {getattr(one, attribute) for one in parts(model, *parts_of)} == {expected}
 
 
 @EVERY_KIND
@@ -143,8 +143,8 @@ def test_a_layer_of_self_attention_hands_on_all_its_words(numpy64):
 
 def drawn(model):
     """Name -> numbers of each parameter that is drawn at random; the others start at 0 or 1 throughout."""
-    found = {name: view.data for name, view in model.named_parameters()}
-    return {name: x for name, x in found.items() if np.unique(x).size > 1}
+    arrays = {name: view.data for name, view in model.named_parameters()}
+    return {name: x for name, x in arrays.items() if np.unique(x).size > 1}
 
 
 def of_one_stream(a, b):

@@ -69,9 +69,9 @@ def test_a_cache_keeps_its_own_copy_of_the_ids(numpy64, small_model):
     ids = np.array([[1, 2], [3, 4]])
     grads = []
     for later in (ids.copy(), np.full_like(ids, 5)):
-        given = ids.copy()
-        logits, cache = model.forward(given, given)
-        given[...] = later
+        ids_copy = ids.copy()
+        logits, cache = model.forward(ids_copy, ids_copy)
+        ids_copy[...] = later
         model.zero_grad()
         model.backward(np.ones_like(logits), cache)
         grads.append(model.arena.grads.copy())

@@ -45,8 +45,8 @@ def test_a_batch_of_padding_alone_has_loss_0_and_gradient_0(
     dtype, norm_order, activation, backends, small_model, forward_backward
 ):
     model = small_model(backends[dtype], norm_order=norm_order, activation=activation)
-    nothing = np.zeros((2, 3), dtype=int)
-    logits, loss, gradients = forward_backward(model, nothing, nothing, nothing)
+    pads = np.zeros((2, 3), dtype=int)
+    logits, loss, gradients = forward_backward(model, pads, pads, pads)
     assert np.all(np.isfinite(logits))
     assert loss == 0
     assert not any(gradient.any() for gradient in gradients.values())

@@ -36,7 +36,7 @@ def test_more_padding_changes_nothing(of, changes, numpy64, small_model, batch, 
     extra = (3, 2, 2) if of is Transformer else (3, 3)
     wider = [np.pad(ids, ((0, 0), (0, more))) for ids, more in zip(narrow, extra, strict=True)]
     (logits, loss, gradients), (wide, wide_loss, wide_gradients) = (
-        forward_backward(model, *given) for given in (narrow, wider)
+        forward_backward(model, *padded_batch) for padded_batch in (narrow, wider)
     )
     assert wide_loss == pytest.approx(loss, rel=1e-13)
     np.testing.assert_allclose(wide[:, : logits.shape[1]], logits, rtol=1e-12, atol=1e-13)
@@ -47,8 +47,8 @@ def test_more_padding_changes_nothing(of, changes, numpy64, small_model, batch, 
 @pytest.mark.parametrize("of", [Transformer, Decoder, Encoder])
 def test_padding_is_the_token_that_the_configuration_names(of, numpy64, small_model, batch):
     exchanged = [8, *range(1, 8), 0]
-    given = batch[:2] if of is Transformer else batch[:1]
+    padded_ids = batch[:2] if of is Transformer else batch[:1]
     usual, model = small_model(numpy64, of), small_model(numpy64, of, pad_id=8)
     for (name, parameter), (_, other) in zip(model.named_parameters(), usual.named_parameters(), strict=True):
         parameter.data[...] = other.data[exchanged] if "embedding" in name else other.data
-    assert np.array_equal(model(*(np.choose(ids, exchanged) for ids in given)), usual(*given))
+    assert np.array_equal(model(*(np.choose(ids, exchanged) for ids in padded_ids)), usual(*padded_ids))
