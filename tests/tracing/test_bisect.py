@@ -38,9 +38,9 @@ def test_a_wrong_operation_in_one_layer_of_a_model(model, monkeypatch):
     spoil(model.encoder.layers[1].self_attention, "attention")
     checked = []
 
-    def noting(*given, **named):
+    def noting(*args, **named):
         checked.append(named["name"])
-        return gradcheck(*given, **named)
+        return gradcheck(*args, **named)
 
     monkeypatch.setattr(sys.modules[bisect.__module__], "gradcheck", noting)
     bisection = bisect(model, SRC, TGT, key=KEY)
@@ -63,8 +63,8 @@ def test_a_layer_that_puts_right_parts_together_wrongly(model):
     assert names(bisection) == ["Transformer", "Transformer.encoder", "Transformer.encoder.layers.0"]
     text = str(bisection)
     assert "all of its parts are right: it puts them together wrongly" in text
-    said = " ".join(text.partition("it puts them together wrongly\n")[2].split())
-    assert said.startswith("the gradient that it passes to NoSkip.norm1.post_norm is wrong: ")
+    rest = " ".join(text.partition("it puts them together wrongly\n")[2].split())
+    assert rest.startswith("the gradient that it passes to NoSkip.norm1.post_norm is wrong: ")
     assert "missing term: small_models.py, line " in " ".join(text.split())
     assert text.splitlines()[0].startswith("one cause of ")
     assert text.splitlines()[1].startswith("Transformer: ")

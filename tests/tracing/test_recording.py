@@ -43,18 +43,18 @@ def test_l_with_a_parameter_moved_has_the_gradient_as_its_slope():
 @pytest.mark.parametrize("seed", [0, 3])
 def test_the_default_upstream_is_the_first_that_gradcheck_draws(seed):
     """So that a number of a trace can be found again in a check."""
-    given = []
+    drawn_upstreams = []
 
     def forward(x):
         return (x * x, 3 * x), x
 
     def backward(dy, x):
-        given.append(tuple(np.array(part) for part in dy))
+        drawn_upstreams.append(tuple(np.array(part) for part in dy))
         return 2 * x * dy[0] + 3 * dy[1]
 
     x = np.random.default_rng(1).normal(size=(2, 3))
     gradcheck((forward, backward), x, seed=seed)
-    for actual, drawn in zip(record((forward, backward), x, seed=seed).upstream, given[0], strict=True):
+    for actual, drawn in zip(record((forward, backward), x, seed=seed).upstream, drawn_upstreams[0], strict=True):
         assert np.array_equal(actual, drawn)
 
 

@@ -71,14 +71,14 @@ def test_a_trace_is_what_the_target_computes_itself(case):
     target = case.build(BACKEND)
     record = trace(target, *case.inputs, lines=False, **case.options)
     recording = record.recording
-    own = case.build(BACKEND)
+    untraced = case.build(BACKEND)
     options = {name: place(value, BACKEND.device) for name, value in case.options.items()}
-    y, cache = own.forward(*case.inputs, **options)
+    y, cache = untraced.forward(*case.inputs, **options)
     for one, other in zip(as_tuple(recording.seen[0].output), as_tuple(y), strict=True):
         assert np.array_equal(one, other)
-    own.zero_grad()
-    own.backward(recording.upstream if isinstance(y, tuple) else recording.upstream[0], cache)
-    expect_gradients(record, own)
+    untraced.zero_grad()
+    untraced.backward(recording.upstream if isinstance(y, tuple) else recording.upstream[0], cache)
+    expect_gradients(record, untraced)
     expect_same_sums(record)
     expect_same_operations(record)
 
@@ -96,9 +96,9 @@ def expect_same_operations(record):
         if call.backward_time is None:
             assert seen.upstream is None
             continue
-        given = [*(() if seen.gradients is None else as_tuple(seen.gradients)), *call.added]
+        gradients_seen = [*(() if seen.gradients is None else as_tuple(seen.gradients)), *call.added]
         again = row.backward(seen.upstream, cache)
-        for one, other in zip(given, again, strict=True):
+        for one, other in zip(gradients_seen, again, strict=True):
             assert one is None or np.array_equal(one, other), call.name
 
 
@@ -151,13 +151,13 @@ def test_a_float32_model_is_traced_in_float64_and_left_as_it_was(kernels):
     model = small_model(backend=get_backend("numpy", kernels=kernels), recompute=True, dropout=0.1)
     before = {id(x): vars(x).copy() for x in (model, *model.all_layers())}
     record = trace(model, SRC, TGT, key=KEY)
-    own = with_numbers_of(model, small_model(dropout=0.1))
-    y, cache = own.forward(SRC, TGT, key=KEY)
-    own.backward(record.recording.upstream[0], cache)
-    same = trace(own, SRC, TGT, key=KEY, lines=False)
+    wide_model = with_numbers_of(model, small_model(dropout=0.1))
+    y, cache = wide_model.forward(SRC, TGT, key=KEY)
+    wide_model.backward(record.recording.upstream[0], cache)
+    same = trace(wide_model, SRC, TGT, key=KEY, lines=False)
     assert [call["name"] for call in record.calls] == [call["name"] for call in same.calls]
     assert np.array_equal(record.recording.seen[0].output, y)
-    expect_gradients(record, own)
+    expect_gradients(record, wide_model)
     after = {id(x): vars(x) for x in (model, *model.all_layers())}
     for each, attributes in before.items():
         assert attributes.keys() == after[each].keys()
