@@ -8,8 +8,8 @@ from npformer.plotting.labels import label_width
 
 def tree(drawing):
     """A drawing, or the text of a sheet, as a tree without name spaces."""
-    given = drawing if isinstance(drawing, str) else drawing.svg()
-    return ElementTree.fromstring(given.replace(' xmlns="http://www.w3.org/2000/svg"', ""))
+    text = drawing if isinstance(drawing, str) else drawing.svg()
+    return ElementTree.fromstring(text.replace(' xmlns="http://www.w3.org/2000/svg"', ""))
 
 
 def texts(drawing, kind=None):
@@ -38,11 +38,11 @@ def points(d):
 def expect_inside(drawing):
     """Fails, and says which, if a text of the drawing reaches over its edge, as far as its width is known."""
     root = tree(drawing)
-    given = {text: group.get("text-anchor") for group in root.iter("g") for text in group.iter("text")}
+    anchors = {text: group.get("text-anchor") for group in root.iter("g") for text in group.iter("text")}
     for each in root.iter("text"):
         if "transform" not in each.attrib:
             wide = 0.92 * label_width("".join(each.itertext()), 10.5)
-            anchor = each.get("text-anchor", given.get(each))
+            anchor = each.get("text-anchor", anchors.get(each))
             left = float(each.get("x")) - {None: 0.0, "middle": 0.5, "end": 1.0}[anchor] * wide
             assert -2 <= left < left + wide <= drawing.width + 14, "".join(each.itertext())
             assert 0 < float(each.get("y")) <= drawing.height, "".join(each.itertext())

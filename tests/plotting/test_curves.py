@@ -43,9 +43,9 @@ def test_a_run_with_everything(tmp_path):
     shares = chart_drawing(drawn_charts["Held-out accuracy"])
     assert {"tokens 95 %", "exact match 70 %", "100 %"} <= set(texts(shares))
     draw_curves(metrics, tmp_path / "curves.svg", "reverse <b> · run 1")
-    said = texts((tmp_path / "curves.svg").read_text())
-    assert said[:2] == ["reverse <b> · run 1", "Training curves · 300 steps · 40,000 tokens per second (median)"]
-    assert [text for text in said if text in drawn_charts] == list(drawn_charts)
+    labels = texts((tmp_path / "curves.svg").read_text())
+    assert labels[:2] == ["reverse <b> · run 1", "Training curves · 300 steps · 40,000 tokens per second (median)"]
+    assert [text for text in labels if text in drawn_charts] == list(drawn_charts)
 
 
 def test_without_evaluation_or_without_training_only_the_rest_is_drawn():

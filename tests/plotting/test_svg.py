@@ -25,9 +25,9 @@ def test_numbers_are_short(value, written):
 
 def test_a_line_goes_through_its_points_to_a_tenth_and_stops_at_gaps():
     rng = np.random.default_rng(0)
-    given = [tuple(pair) for pair in rng.uniform(-50, 400, size=(200, 2))]
-    (first, second) = points(lines([*given[:90], None, None, *given[90:]]))
-    for actual, wanted in zip([*first, *second], given, strict=True):
+    pairs = [tuple(pair) for pair in rng.uniform(-50, 400, size=(200, 2))]
+    (first, second) = points(lines([*pairs[:90], None, None, *pairs[90:]]))
+    for actual, wanted in zip([*first, *second], pairs, strict=True):
         assert actual == pytest.approx(wanted, abs=0.0501), "errors do not add up along the line"
     assert (len(first), len(second)) == (90, 110)
     assert lines([None, (1.0, 2.5), (1.0, 2.0)]) == "M1 2.5l0-.5"

@@ -37,12 +37,12 @@ def test_curves_and_their_names():
     ((level,), _) = sorted(lines(drawing, "warn"), key=lambda parts: np.ptp([y for _, y in parts[0]]))
     assert len({y for _, y in level}) == 1, "0.5 at every step"
     assert names(drawing) == ["linear · weight", "relu · x", "softmax · x"]  # what is wrong first
-    said = [text for text in texts(drawing) if ", lowest error " in text]
-    assert said[0] == "WRONG, lowest error 5e-01"
-    assert said[1].startswith("KINK HERE, ")
-    assert said[2].startswith("right, ")
-    assert {*said[:2]} <= {*texts(drawing, "warn")}
-    assert said[2] in texts(drawing, "c0")
+    labels = [text for text in texts(drawing) if ", lowest error " in text]
+    assert labels[0] == "WRONG, lowest error 5e-01"
+    assert labels[1].startswith("KINK HERE, ")
+    assert labels[2].startswith("right, ")
+    assert {*labels[:2]} <= {*texts(drawing, "warn")}
+    assert labels[2] in texts(drawing, "c0")
     assert "linear · weight: WRONG, lowest error 5e-01; relu" in drawing.told
 
 
