@@ -14,8 +14,8 @@ HOSTILE = "</script><script>alert(1)</script><!-- \u2028 & \" ' \u202e"
 
 
 def page(**changes):
-    given = {"style": "p { color: red }", "script": 'console.log("ü")', "data": {"numbers": [1.5, HOSTILE]}}
-    return html_page(HOSTILE, **given | changes)
+    parts = {"style": "p { color: red }", "script": 'console.log("ü")', "data": {"numbers": [1.5, HOSTILE]}}
+    return html_page(HOSTILE, **parts | changes)
 
 
 def test_the_policy_names_the_one_script_and_the_one_style_by_their_hashes():

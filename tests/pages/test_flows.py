@@ -27,8 +27,8 @@ def test_the_uses_of_every_number_add_up_to_its_gradient(changes):
                 for user, gradient, where in uses:
                     value = next(g["value"] for g in trace.calls[user]["gradients"] if g["name"] == gradient)
                     np.add.at(total, where[where >= 0], trace.arrays[value].reshape(-1)[where >= 0])
-                given = trace.arrays[entry["value"]].reshape(-1)
-                assert np.max(np.abs(total - given)) <= 1e-12 * np.max(np.abs(given))
+                values = trace.arrays[entry["value"]].reshape(-1)
+                assert np.max(np.abs(total - values)) <= 1e-12 * np.max(np.abs(values))
 
 
 def test_a_value_that_is_used_twice_has_two_uses(shown):

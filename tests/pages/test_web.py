@@ -90,8 +90,8 @@ def test_every_number_of_the_trace_is_on_the_page(opened, shown):
     assert {name for name, _, _ in arrays} == set(shown.arrays)
     for name, shape, numbers in arrays:
         assert tuple(shape) == shown.arrays[name].shape
-        given = shown.arrays[name].reshape(-1).astype(float)
-        assert np.array_equal(np.array(numbers, dtype=float), given, equal_nan=True)
+        values = shown.arrays[name].reshape(-1).astype(float)
+        assert np.array_equal(np.array(numbers, dtype=float), values, equal_nan=True)
 
 
 def test_the_terms_of_every_gradient_add_up_to_it_on_the_page(opened):
@@ -137,8 +137,8 @@ def test_the_terms_of_every_gradient_add_up_to_it_on_the_page(opened):
     ],
 )
 def test_a_page_opens_at_the_number_that_is_asked(browser, tmp_path, numpy64, at, step, line):
-    own = Setting("scaled", Scaled(numpy64), (np.random.default_rng(0).normal(size=(2, 3)),))
-    setting = own if at == "scale[1]" else model_setting("transformer-tied")
+    scaled_setting = Setting("scaled", Scaled(numpy64), (np.random.default_rng(0).normal(size=(2, 3)),))
+    setting = scaled_setting if at == "scale[1]" else model_setting("transformer-tied")
     trace = npf.trace(setting.target, *setting.inputs, targets=setting.targets, **setting.options)
     with session(setting) as asked:
         place = find(asked, at)
@@ -162,9 +162,9 @@ def test_a_call_with_too_many_terms_says_how_many_and_what_shows_them(browser, t
     layer = npf.layers.EncoderLayer(4, 2, 6, backend=npf.get_backend("numpy", kernels="plain"))
     trace = npf.trace(layer, np.random.default_rng(0).normal(size=(1, 3, 4)))
     show(browser, tmp_path, trace, opens={"call": 8, "what": "gradients", "name": "dw1", "flat": 1})
-    said = text(browser, "#entry .missing")
-    assert re.search(r"([\d,]+) gradients × 12 entries of dy = [\d,]+ terms, .* at most 50\.", said)
-    assert "npformer explain … --at NAME[INDEX]" in said
+    shown_text = text(browser, "#entry .missing")
+    assert re.search(r"([\d,]+) gradients × 12 entries of dy = [\d,]+ terms, .* at most 50\.", shown_text)
+    assert "npformer explain … --at NAME[INDEX]" in shown_text
 
 
 def test_keys_walk_through_the_steps_and_lines(opened, shown):
@@ -197,10 +197,10 @@ def test_pointing_at_a_number_shows_what_it_is_made_of(opened):
     assert abs(total - value) <= 1e-12 * scale
     assert "✓ the gradient" in sum_line.text
     assert len(opened.driver.find_elements("css selector", "#entry .bars li")) == 4
-    said = text(opened, ".witnesses")
-    assert "complex step" in said
-    assert "central difference" in said
-    assert said.count("✓") == 2
+    shown_text = text(opened, ".witnesses")
+    assert "complex step" in shown_text
+    assert "central difference" in shown_text
+    assert shown_text.count("✓") == 2
 
 
 def test_a_term_leads_to_the_number_it_came_from_up_to_the_loss(opened):
@@ -290,11 +290,11 @@ def test_predicting_hides_numbers_and_judges_what_is_typed(opened):
     opened.click("#cell")
     assert str(abs(value))[:5] not in text(opened, "#entry")
     guess = opened.find("#guess")
-    for typed, said in (("", "Type a number"), (repr(-value), "the sign is not"), (repr(2 * value), "factor of 2")):
+    for typed, reply in (("", "Type a number"), (repr(-value), "the sign is not"), (repr(2 * value), "factor of 2")):
         guess.clear()
         guess.send_keys(typed)
         opened.click("form.guess button")
-        assert said in text(opened, "#entry .verdict")
+        assert reply in text(opened, "#entry .verdict")
     guess.clear()
     guess.send_keys(repr(value).replace(".", ","))
     opened.click("form.guess button")
