@@ -45,8 +45,8 @@ def live_caches(monkeypatch):
 
     make = CacheStack.__init__
 
-    def counting(self, *given, **how):
-        make(self, *given, **how)
+    def counting(self, *args, **how):
+        make(self, *args, **how)
         alive.add(self)
         counts.append(len(alive))
 

@@ -174,9 +174,9 @@ def test_rows_change_places_and_leave_in_place(backend, start, rows):
             assert np.array_equal(backend.host(one), backend.host(other))
     assert np.array_equal(backend.host(state.visible)[:, :3], backend.host(expected.visible)[:, :3])
     assert np.array_equal(*(backend.host(one.memory_mask.key_visible) for one in (state, expected)))
-    for layer, own in zip(state.layers, before, strict=True):
-        assert len(start) != len(rows) or layer.past is own
-        assert backend.name != "numpy" or all(map(np.shares_memory, layer.past, own))
+    for layer, rows_before in zip(state.layers, before, strict=True):
+        assert len(start) != len(rows) or layer.past is rows_before
+        assert backend.name != "numpy" or all(map(np.shares_memory, layer.past, rows_before))
     for part, then in zip(memory, untouched, strict=True):
         assert np.array_equal(backend.host(part), then), "others may be reading it"
 
