@@ -39,17 +39,17 @@ def same(a, b):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_arrays_come_back_bit_for_bit(tmp_path, dtype, shape):
     array = make(dtype, shape)
-    given = {
+    arrays = {
         "plain": array,
         "transposed": array.T,
         "reversed": array[..., ::-1] if shape else array,
         "fortran": np.asfortranarray(array),
         "big endian": array.astype(array.dtype.newbyteorder(">")),
     }
-    loaded = load_checkpoint(save(tmp_path, 1, given)).arrays
-    assert sorted(loaded) == sorted(given)
+    loaded = load_checkpoint(save(tmp_path, 1, arrays)).arrays
+    assert sorted(loaded) == sorted(arrays)
     for name, back in loaded.items():
-        native = given[name].astype(array.dtype)
+        native = arrays[name].astype(array.dtype)
         assert same(back, native), name
         assert back.dtype.isnative
         assert back.flags.writeable

@@ -236,7 +236,7 @@ def test_an_unchanged_model_is_compared_once(path, numpy64, monkeypatch):
     """A save after each evaluation costs no more than writing; any change is looked at again."""
     model = build_model(CONFIGS["encoder-decoder"], backend=numpy64)
     made, real = [], shapes.model_of_shapes
-    monkeypatch.setattr(model_arrays, "model_of_shapes", lambda *given: made.append(given) or real(*given))
+    monkeypatch.setattr(model_arrays, "model_of_shapes", lambda *args: made.append(args) or real(*args))
     for _ in range(3):
         save(model, path)
         model.arena.values[...] *= 1.5  # as an optimiser does

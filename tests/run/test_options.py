@@ -37,7 +37,7 @@ OTHER = {
 }  # fmt: skip
 
 
-def given(**sections):
+def config(**sections):
     return EMPTY | sections
 
 
@@ -53,7 +53,7 @@ def test_every_task_has_its_model_and_a_file_says_so(task, tmp_path):
     """Whatever a task's own defaults are, others can be given, and what is written gives the same again."""
     entry = TASKS[task]
     classes = 5 if entry.kind in ("classify", "tag") else 0
-    chosen = given(run={"task": task}, model={"d_model": 24, "d_ff": 12}, training={"steps": 3, "optimizer": "adam"})
+    chosen = config(run={"task": task}, model={"d_model": 24, "d_ff": 12}, training={"steps": 3, "optimizer": "adam"})
     options = complete(chosen, 20, 9, classes)
     assert type(options.model) is ANSWERS[entry.kind].config
     assert getattr(options.model, "head", None) == ANSWERS[entry.kind].head
@@ -69,16 +69,16 @@ def test_what_is_not_given_follows_from_the_data_and_the_preset():
     model = complete(EMPTY, 29, 13).model
     assert (model.src_vocab_size, model.tgt_vocab_size, model.max_seq_len) == (29, 29, 13)
     assert {name: getattr(model, name) for name in SMALL_MODEL} == SMALL_MODEL
-    assert complete(given(model={"d_ff": 7, "max_seq_len": 99}), 29, 13).model.d_ff == 7
-    assert complete(given(model={"max_seq_len": 99}), 29, 13).model.max_seq_len == 99
+    assert complete(config(model={"d_ff": 7, "max_seq_len": 99}), 29, 13).model.d_ff == 7
+    assert complete(config(model={"max_seq_len": 99}), 29, 13).model.max_seq_len == 99
 
 
 @pytest.mark.parametrize(("steps", "warmup"), [(1, 1), (4, 1), (30, 6), (999, 199), (1000, 200), (10**6, 200)])
 def test_a_short_run_has_a_short_warm_up(steps, warmup):
     pairs = {"task": "pairs"}  # which has no warm-up of its own
-    assert complete(given(run=pairs, training={"steps": steps}), 5, 5).training.warmup_steps == warmup
-    assert complete(given(run=pairs, training={"steps": steps, "warmup_steps": 0}), 5, 5).training.warmup_steps == 0
-    assert complete(given(training={"steps": 20}), 5, 5).training.warmup_steps == 4, "of 30 that the task reverse has"
+    assert complete(config(run=pairs, training={"steps": steps}), 5, 5).training.warmup_steps == warmup
+    assert complete(config(run=pairs, training={"steps": steps, "warmup_steps": 0}), 5, 5).training.warmup_steps == 0
+    assert complete(config(training={"steps": 20}), 5, 5).training.warmup_steps == 4, "of 30 that the task reverse has"
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_what_makes_no_sense_is_refused(section, options, message):
     section, _, task = section.partition(" of ")
     run = {"run": {"task": task}} if task else {}
     with pytest.raises(ConfigError, match=message):
-        complete(given(**run | {section: options}), 20, 9, 5)
+        complete(config(**run | {section: options}), 20, 9, 5)
 
 
 def test_schedules():
