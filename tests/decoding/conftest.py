@@ -18,8 +18,8 @@ def whole(row):
 
 def by_full_recomputation(model, row, max_len, eos_id=2):
     """What greedy decoding gives for one row without its padding: the whole model anew for every token."""
-    given = whole(row)
-    tokens, before = (given, []) if isinstance(model, Decoder) else ([1], [[given]])
+    prefix = whole(row)
+    tokens, before = (prefix, []) if isinstance(model, Decoder) else ([1], [[prefix]])
     first, most = len(tokens), max_len + len(before)
     while len(tokens) < most and (len(tokens) == first or tokens[-1] != eos_id):
         logits = model.backend.host(model(*before, [tokens]))
@@ -53,13 +53,13 @@ def decoder():
 def log_probability():
     """log_probability(model, given, tokens): of a whole text at once, without padding; a prompt counts nothing."""
 
-    def score(model, given, tokens):
-        given, tokens = [int(t) for t in given if t], [int(t) for t in tokens]
+    def score(model, source, tokens):
+        source, tokens = [int(t) for t in source if t], [int(t) for t in tokens]
         if isinstance(model, Decoder):
-            logits, first = model.backend.host(model([tokens[:-1]]))[0], len(given)
+            logits, first = model.backend.host(model([tokens[:-1]]))[0], len(source)
             logits, tokens = logits[first - 1 :], tokens[first:]
         else:
-            logits = model.backend.host(model([given], [[1, *tokens[:-1]]]))[0]
+            logits = model.backend.host(model([source], [[1, *tokens[:-1]]]))[0]
         peak = logits.max(axis=-1, keepdims=True)
         log_p = logits - peak - np.log(np.exp(logits - peak).sum(axis=-1, keepdims=True))
         return float(log_p[np.arange(len(tokens)), tokens].sum())

@@ -110,9 +110,9 @@ def test_the_best_score_is_at_least_the_score_of_greedy_decoding(seed, transform
     model.generator.weight.data[...] *= 3  # sharper, so that paths are lost
     src = np.random.default_rng(seed).integers(3, 9, (20, 5))
     better = 0
-    for row, given, hypotheses in zip(greedy(model, src, 10), src, beam_search(model, src, 10, beam=2), strict=True):
+    for row, source, hypotheses in zip(greedy(model, src, 10), src, beam_search(model, src, 10, beam=2), strict=True):
         text = cut(row)
-        score = log_probability(model, given, text) / penalty(len(text))
+        score = log_probability(model, source, text) / penalty(len(text))
         assert hypotheses[0].score >= score - 1e-12
         better += hypotheses[0].score > score + 1e-9
     assert better

@@ -52,7 +52,7 @@ def test_decoding_stops_once_all_rows_have_ended(build, numpy64, monkeypatch):
     model.generator.bias.data[2] += 100  # [EOS] at once
     calls = []
     step = model.step
-    monkeypatch.setattr(model, "step", lambda *given: calls.append(1) or step(*given))
+    monkeypatch.setattr(model, "step", lambda *args: calls.append(1) or step(*args))
     assert greedy(model, SRC, max_len=30).tolist() == [[2]] * 4
     assert len(calls) == 1
 
