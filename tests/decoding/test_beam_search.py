@@ -167,7 +167,7 @@ def test_hypotheses_stay_where_they_are_when_a_source_leaves(numpy64):
     beams.go_on(logits, numpy64, 2, None)  # one hypothesis of the first source ends, all of the second
     assert beams.rows.tolist() == [0, 1, 2]
     assert beams.tokens.tolist() == [0, 6, 7]
-    assert [[each[0].tolist() for each in texts] for texts in beams.hypotheses()] == [
+    assert [[text[0].tolist() for text in texts] for texts in beams.hypotheses()] == [
         [[3, 2]],
         [[3, 2], [4, 2], [5, 2]],
     ]
@@ -198,7 +198,7 @@ def test_a_later_hypothesis_that_is_worse_does_not_lower_the_best(numpy64):
         beams.go_on(np.log(p), numpy64, 2, None)
         assert beams.best == pytest.approx([-1.0] * beams.best.size, abs=1e-6)
     assert not beams.rows.size
-    assert [each[0].tolist() for each in beams.hypotheses()[0]] == [[2], [3, 2]]
+    assert [hypothesis[0].tolist() for hypothesis in beams.hypotheses()[0]] == [[2], [3, 2]]
 
 
 def test_a_pad_id_of_few_bits_cuts_no_token(numpy64):

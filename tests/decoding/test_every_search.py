@@ -54,14 +54,18 @@ def test_a_stop_that_always_says_no_changes_nothing(search, model, kernels, requ
 
 def texts_of(texts):
     """The texts of all rows, without padding."""
-    rows = texts if isinstance(texts, np.ndarray) else [each.tokens for hypotheses in texts for each in hypotheses]
+    rows = (
+        texts
+        if isinstance(texts, np.ndarray)
+        else [hypothesis.tokens for hypotheses in texts for hypothesis in hypotheses]
+    )
     return [np.trim_zeros(row, "b").tolist() for row in rows]
 
 
 def as_lists(texts):
     if isinstance(texts, np.ndarray):
         return texts.tolist()
-    return [[each.tokens.tolist() for each in hypotheses] for hypotheses in texts]
+    return [[hypothesis.tokens.tolist() for hypothesis in hypotheses] for hypotheses in texts]
 
 
 @pytest.mark.parametrize(

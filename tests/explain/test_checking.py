@@ -8,10 +8,10 @@ from npformer.explain.checking import problems
 
 def test_twenty_random_numbers_are_explained_exactly():
     checks = list(random_checks(20, seed=3))
-    assert {each.name: each.problems for each in checks if not each.ok} == {}
-    assert len({each.name for each in checks}) >= 15
-    assert sum(each.value != 0 for each in checks) >= 12
-    assert any("@" in each.place for each in checks)
+    assert {check.name: check.problems for check in checks if not check.ok} == {}
+    assert len({check.name for check in checks}) >= 15
+    assert sum(check.value != 0 for check in checks) >= 12
+    assert any("@" in check.place for check in checks)
 
 
 def test_a_right_explanation_has_no_problem(explained):

@@ -24,11 +24,11 @@ def test_the_terms_name_the_tokens_and_the_gradient_that_a_reader_knows(explaine
     assert {(each.place, each.up) for each in group.sorted} <= {
         (f"b{b} t{t}", f"dQ[{b},{t},1]") for b in range(2) for t in range(4)
     }
-    assert sum(each.value for each in group.products) == pytest.approx(explained.value.analytic, rel=1e-13)
+    assert sum(product.value for product in group.products) == pytest.approx(explained.value.analytic, rel=1e-13)
 
 
 def test_padding_and_a_lone_key_give_exactly_nothing(explained):
-    zeros = {each.place: each.zero for each in explained.terms.groups[0].products if each.value == 0}
+    zeros = {product.place: product.zero for product in explained.terms.groups[0].products if product.value == 0}
     assert zeros.keys() == {"b0 t0", "b1 t0", "b1 t3"}
     assert "padding" in zeros["b1 t3"]
     assert "a single key" in zeros["b0 t0"]
@@ -39,7 +39,7 @@ def test_a_sum_begins_at_zero_only_where_a_loop_adds_to_it():
         with session(model_setting(name)) as opened:
             explained = explanation(opened, at)
         groups = (*explained.terms.groups, *(explained.why.groups if explained.why else ()))
-        return {each.zero for group in groups for each in group.products if each.value == 0}
+        return {product.zero for group in groups for product in group.products if product.value == 0}
 
     assert "where the sum begins" in zeros("local", "encoder.layers.0.self_attention.query.weight[0,0]")
     assert zeros("GRU: padding", "bias[0]") == {"its gradient is 0"}
@@ -48,7 +48,7 @@ def test_a_sum_begins_at_zero_only_where_a_loop_adds_to_it():
 def test_why_is_the_line_of_attention_that_computes_dq(explained):
     (group,) = explained.why.groups
     assert group.line.code == "dq = xp.matmul(dscores, k) * scale"
-    assert any("the mask" in each.zero for each in group.products)
+    assert any("the mask" in product.zero for product in group.products)
 
 
 def test_why_is_asked_of_the_largest_product_whatever_its_sign(opened):
@@ -56,7 +56,9 @@ def test_why_is_asked_of_the_largest_product_whatever_its_sign(opened):
     signs = set()
     for i in range(4):
         one = explanation(opened, f"decoder.layers.0.cross_attention.query.bias[{i}]")
-        largest = max((each for group in one.terms.groups for each in group.products), key=lambda each: abs(each.value))
+        largest = max(
+            (product for group in one.terms.groups for product in group.products), key=lambda each: abs(each.value)
+        )
         assert one.why.name == largest.up
         assert one.why.value == pytest.approx(largest.value, rel=1e-12), "a bias has one factor"
         signs.add(largest.value > 0)
@@ -89,7 +91,7 @@ def test_what_comes_next_can_be_typed(opened):
 
 
 def test_tokens_that_do_not_count_give_nothing(explained):
-    by_name = {each.name: each.value for each in explained.tokens}
+    by_name = {token.name: token.value for token in explained.tokens}
     assert by_name["<pad> at b1 t3"] == 0
     assert by_name["<end> at b1 t2"] != 0
 
@@ -99,7 +101,9 @@ def test_a_tied_table_has_a_term_for_each_use():
         explained = explanation(tied, "src_embedding.weight[4,2]")
     assert [group.operation for group in explained.terms.groups] == ["linear", "embedding", "embedding"]
     assert "tied: also" in explained.what
-    assert {each.zero for group in explained.terms.groups for each in group.products} >= {"another token stands there"}
+    assert {product.zero for group in explained.terms.groups for product in group.products} >= {
+        "another token stands there"
+    }
 
 
 def test_a_layer_used_twice_has_a_term_for_each_use():
@@ -114,7 +118,7 @@ def test_an_activation_has_the_gradients_of_all_its_uses(opened):
     explained = explanation(opened, "encoder@output[0,1,2]")
     assert explained.what == 'feature 2 of token b0 t1 ("o") of what encoder returns'
     assert [group.operation for group in explained.terms.groups] == ["linear"]
-    assert "dK[" in "".join(each.up for each in explained.terms.groups[0].products)
+    assert "dK[" in "".join(product.up for product in explained.terms.groups[0].products)
 
 
 def test_what_a_users_layer_adds_itself_is_said_to_be_its_own(numpy64):

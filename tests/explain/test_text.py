@@ -41,7 +41,7 @@ def told(explained, **changes):
 def test_the_largest_products_are_shown_and_the_rest_is_summed(explained, count, rest):
     """Six of them; a seventh has the line that would say so."""
     products = tuple(Product("", f"p{n}", (float(n),), float(n), "", "") for n in range(1, count + 1))
-    total = sum(each.value for each in products)
+    total = sum(product.value for product in products)
     text = told(explained, terms=Sums("the number", total, (Group("linear", "linear", None, products, total),)))
     shown = [n for n in range(1, count + 1) if f" p{n} " in text]
     assert shown == [*range(1, count + 1)][-(count if count < 8 else 6) :]

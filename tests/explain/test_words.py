@@ -69,7 +69,7 @@ def test_a_layer_alone_has_places_without_texts():
 
 def test_the_gradients_of_keys_and_values_have_their_names(opened):
     explained = explanation(opened, "encoder@output[0,1,2]")
-    ups = [each.up for group in explained.terms.groups for each in group.products]
+    ups = [product.up for group in explained.terms.groups for product in group.products]
     assert ups == [*(f"dK[0,1,{i}]" for i in range(4)), *(f"dV[0,1,{i}]" for i in range(4))]
 
 
@@ -97,7 +97,7 @@ def padded_apart():
 def test_padding_is_that_of_the_sequence_which_a_part_works_on(padded_apart, at, of_targets):
     """The memory's projections, in the decoder, work on the source; a target that does not count is no padding."""
     groups = explanation(padded_apart, at).terms.groups
-    zeros = {each.place: each.zero for group in groups for each in group.products if each.value == 0}
+    zeros = {product.place: product.zero for group in groups for product in group.products if product.value == 0}
     sources, targets = {"b1 t3": PADDED}, {"b0 t2": PADDED, "b0 t3": PADDED, "b1 t3": GRADIENT}
     assert zeros == (targets if of_targets else sources)
 
@@ -110,7 +110,7 @@ def test_a_lone_key_is_the_reason_for_its_query_alone():
         reasons = {}
         for name in ("query", "key"):
             (group,) = explanation(opened, f"decoder.layers.0.self_attention.{name}.weight[1,2]").terms.groups
-            reasons[name] = {each.place: each.zero for each in group.products}["b1 t0"]
+            reasons[name] = {product.place: product.zero for product in group.products}["b1 t0"]
     assert reasons == {"query": ALONE, "key": GRADIENT}
 
 

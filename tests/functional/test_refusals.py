@@ -165,6 +165,6 @@ REFUSED = [
     [(forward, arguments, error, text) for forward, error, rows in REFUSED for text, *arguments in rows],
 )
 def test_what_does_not_fit_is_refused_with_the_reason(forward, arguments, error, text):
-    inputs = [np.ones(each) if type(each) is tuple else each for each in arguments]
+    inputs = [np.ones(argument) if type(argument) is tuple else argument for argument in arguments]
     with pytest.raises(error, match=f"^{re.escape(text)}$"):
         forward(*inputs)

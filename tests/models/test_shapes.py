@@ -15,7 +15,7 @@ def shapes(model):
 
 
 def segments(model):
-    return [(each.name, tuple(each.shape), each.aliases) for each in model.arena.segments]
+    return [(segment.name, tuple(segment.shape), segment.aliases) for segment in model.arena.segments]
 
 
 @EVERY_KIND

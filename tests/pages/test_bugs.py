@@ -64,7 +64,7 @@ def gradient(trace, call, name):
 
 
 def test_a_difference_is_wrong_minus_right(shown, bugs):
-    one = next(each for each in bugs if each.bug.id == "loss-by-batch")
+    one = next(bug for bug in bugs if bug.bug.id == "loss-by-batch")
     right, wrong = (gradient(trace, one.first.call, "dlogits") for trace in (shown, one.wrong))
     assert np.array_equal(one.differences[one.first.call]["gradients"]["dlogits"], wrong - right)
 

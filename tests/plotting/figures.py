@@ -15,7 +15,7 @@ def tree(drawing):
 def texts(drawing, kind=None):
     """The texts, those of a class alone if one is named."""
     labels = [each for each in tree(drawing).iter("text") if kind is None or kind in each.get("class", "").split()]
-    return ["".join(each.itertext()) for each in labels]
+    return ["".join(label.itertext()) for label in labels]
 
 
 def paths(drawing, *kinds):

@@ -37,7 +37,7 @@ def heights(drawing):
 def scale(drawing):
     """Number of the vertical axis -> its height, as text and as place of the text."""
     labels = [each for each in tree(drawing).iter("text") if each.get("text-anchor") == "end" and each.get("x") == "43"]
-    return {each.text: float(each.get("y")) - 3.5 for each in labels}
+    return {label.text: float(label.get("y")) - 3.5 for label in labels}
 
 
 def test_values_stand_where_the_ticks_say():
@@ -108,7 +108,7 @@ def test_numbers_under_the_axis_do_not_touch(last):
 
 def expect_apart(drawing):
     labels = [each for each in tree(drawing).iter("text") if each.get("text-anchor") == "middle"]
-    edges = [(float(each.get("x")), 3.1 * len(each.text)) for each in labels]
+    edges = [(float(label.get("x")), 3.1 * len(label.text)) for label in labels]
     assert len(edges) >= 2
     assert all(x + half < other - width for (x, half), (other, width) in pairwise(edges))
 
@@ -200,7 +200,7 @@ def test_everything_stays_inside_the_picture():
         drawing = drawn(*curves, log_y=log)
         expect_inside(drawing)
         keys = [each for each in tree(drawing).iter("text") if each.text and each.text.startswith("a rather")]
-        assert len({each.get("y") for each in keys}) >= 3
+        assert len({key.get("y") for key in keys}) >= 3
 
 
 def test_shares_lose_a_last_zero_and_less_than_all_is_not_all():

@@ -49,7 +49,7 @@ def test_curves_and_their_names():
 def numbers(drawing):
     """The places of the circles on the curves."""
     circles = [each for each in tree(drawing).iter("circle") if "frame" in each.get("class")]
-    return [(float(each.get("cx")), float(each.get("cy"))) for each in circles]
+    return [(float(circle.get("cx")), float(circle.get("cy"))) for circle in circles]
 
 
 def test_each_name_has_the_number_that_is_on_its_curve():
