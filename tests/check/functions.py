@@ -29,7 +29,7 @@ def normal(*shape, seed=0):
 
 def forward_alone(forward, *inputs):
     """The subject of a forward whose backward is not asked."""
-    return subject((functools.wraps(forward)(lambda *given: (forward(*given), None)), None), inputs, {}, None)
+    return subject((functools.wraps(forward)(lambda *args: (forward(*args), None)), None), inputs, {}, None)
 
 
 def only_row(pair, *inputs, **options):

@@ -142,8 +142,8 @@ def spoil(layer, op):
     forward, backward = getattr(layer.ops, op)
 
     def wrong(dy, cache, into=()):
-        found = backward(dy, cache, into=into)
-        return (1.001 * found[0], *found[1:]) if isinstance(found, tuple) else 1.001 * found
+        grads = backward(dy, cache, into=into)
+        return (1.001 * grads[0], *grads[1:]) if isinstance(grads, tuple) else 1.001 * grads
 
     layer.backend = replace(layer.backend, ops=replace(layer.backend.ops, **{op: Pair(forward, wrong)}))
 

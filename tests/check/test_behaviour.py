@@ -47,9 +47,9 @@ def changing_input(x):
 
 def changing_input_late(dy, x):
     """The cache is the input itself."""
-    found = slope(dy, x)
+    dx = slope(dy, x)
     x[...] = 0
-    return found
+    return dx
 
 
 def raw_memory(dy, x):
@@ -144,9 +144,9 @@ def test_what_keeps_to_all_that_has_no_problem(pair):
 def test_a_layer_that_changes_dy_or_its_input(numpy64):
     class Hasty(LayerNorm):
         def backward(self, dy, cache):
-            found = super().backward(dy, cache)
+            dx = super().backward(dy, cache)
             dy *= 0
-            return found
+            return dx
 
     x = normal(2, 3, 4)
     assert gradcheck(LayerNorm(4, backend=numpy64), x).problems == ()

@@ -37,15 +37,15 @@ def result(claim, name):
 @pytest.mark.parametrize("name", BREAKERS)
 def test_what_is_broken_is_caught(name):
     claim = BREAKERS[name].claim
-    found = result(claim, name)
-    assert found.fails, str(found)
-    assert found.violation is not None or claim in INVARIANTS, found.reason
+    outcome = result(claim, name)
+    assert outcome.fails, str(outcome)
+    assert outcome.violation is not None or claim in INVARIANTS, outcome.reason
 
 
 def test_the_same_pairs_without_a_flaw_pass():
     for name, broken in OPERATIONS.items():
-        found = IDENTITIES[broken.claim](pair(name), *broken.inputs)
-        assert found.holds, f"{name}: {found}"
+        result = IDENTITIES[broken.claim](pair(name), *broken.inputs)
+        assert result.holds, f"{name}: {result}"
 
 
 def test_every_identity_and_every_invariant_has_a_breaker():
@@ -79,11 +79,11 @@ def test_a_check_looks_for_one_thing(name, holds):
 
 
 def test_a_violation_says_where_and_both_numbers():
-    found = result("causality", "wiring: next token visible, model")
-    assert "tgt_in[:, " in found.violation.where
-    assert len(found.violation.place) == 3
-    assert math.isfinite(found.violation.expected)
-    assert found.violation.expected != found.violation.got
+    outcome = result("causality", "wiring: next token visible, model")
+    assert "tgt_in[:, " in outcome.violation.where
+    assert len(outcome.violation.place) == 3
+    assert math.isfinite(outcome.violation.expected)
+    assert outcome.violation.expected != outcome.violation.got
 
 
 def test_a_network_wired_wrongly_has_right_gradients():

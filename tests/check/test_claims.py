@@ -161,10 +161,10 @@ def test_the_text_fits_80_columns_and_names_what_failed():
 
 def test_results_are_data():
     report = certify(LayerNorm(4, backend=backend64()), X)
-    found = json.loads(report.to_json())
-    assert found["ok"] is True
-    assert found["name"] == "LayerNorm"
-    assert [row["name"] for row in found["claims"]] == list(INVARIANTS)
+    document = json.loads(report.to_json())
+    assert document["ok"] is True
+    assert document["name"] == "LayerNorm"
+    assert [row["name"] for row in document["claims"]] == list(INVARIANTS)
     assert report["tying"].reason
     assert not report["tying"].applies
     assert report["determinism"].holds
@@ -175,17 +175,17 @@ def test_a_report_on_nothing_is_not_ok():
 
 
 def test_a_identity_about_something_else_does_not_apply():
-    found = IDENTITIES["softmax-rows"](LayerNorm(4, backend=backend64()), X)
-    assert not found.applies
-    assert found.reason == "it is about softmax"
+    result = IDENTITIES["softmax-rows"](LayerNorm(4, backend=backend64()), X)
+    assert not result.applies
+    assert result.reason == "it is about softmax"
 
 
 def test_a_claim_about_zeros_proves_nothing():
     layer = FeedForward(4, 6, backend=backend64())
     layer.up.bias.data[...] = -100.0  # every gate is shut
-    found = IDENTITIES["relu-units"](layer, X)
-    assert not found.applies
-    assert "prove nothing" in found.reason
+    result = IDENTITIES["relu-units"](layer, X)
+    assert not result.applies
+    assert "prove nothing" in result.reason
 
 
 def test_kind_names_a_pair_whose_forward_does_not():
@@ -226,9 +226,9 @@ def test_a_gradient_that_raises_does_not_hold():
     def broken(dy, cache):
         raise RuntimeError("no derivative today")
 
-    found = IDENTITIES["gate"]((F.relu_forward, broken), X)
-    assert found.fails
-    assert "no derivative today" in found.reason
+    result = IDENTITIES["gate"]((F.relu_forward, broken), X)
+    assert result.fails
+    assert "no derivative today" in result.reason
     assert "raised RuntimeError: tired" in str(certify(Careless(), X)["determinism"])
 
 

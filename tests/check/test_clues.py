@@ -70,8 +70,8 @@ def test_a_pair_of_the_same_name_and_value_is_compared_with_npformers():
     clues = referenced(pair, X)
     generic = [mistake for mistake in clues.mistakes if not mistake.operator.startswith("museum bug")]
     assert len(generic) == len(nested_mutants(functional.softmax_backward)) > 5
-    found = clues.rerun(clues.mistakes[0])
-    assert {name: g.shape for name, g in found.items()} == {"x": X.shape}
+    rerun = clues.rerun(clues.mistakes[0])
+    assert {name: g.shape for name, g in rerun.items()} == {"x": X.shape}
     assert referenced((other_forward, pair[1]), X).mistakes == ()
     softmax_forward.__name__ = "relu_forward"
     assert referenced(pair, X).mistakes == ()
@@ -101,9 +101,9 @@ def test_layers_are_compared_with_the_method_that_they_override(numpy64):
 def test_all_layers(numpy64):
     layer = EncoderLayer(4, 2, 6, backend=numpy64)
     layer.norm2 = layer.norm1
-    found = all_layers(layer)
-    assert found[0] is layer
-    assert len(found) == len(set(map(id, found)))
-    names = {type(part).__name__ for part in found}
+    layers = all_layers(layer)
+    assert layers[0] is layer
+    assert len(layers) == len(set(map(id, layers)))
+    names = {type(part).__name__ for part in layers}
     assert names == {"EncoderLayer", "MultiHeadAttention", "Linear", "LayerNorm", "FeedForward"}
     assert all_layers(object()) == []

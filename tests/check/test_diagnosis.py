@@ -27,8 +27,8 @@ VISIBLE = np.arange(T) < np.array([[5], [3], [2]])
 
 
 def cause(a, n=N, **clues):
-    found = diagnose({"x": a}, {"x": n}, Clues(**clues))
-    return found["x"].cause
+    diagnosis = diagnose({"x": a}, {"x": n}, Clues(**clues))
+    return diagnosis["x"].cause
 
 
 @pytest.mark.parametrize(
@@ -51,9 +51,9 @@ def cause(a, n=N, **clues):
     ],
 )
 def test_a_constant_factor_and_what_it_equals(factor, name, text):
-    found = by_pattern(factor * N, N, Clues(sizes=SIZES))
-    assert found.cause.split(" = ")[0] == f"scaled by {name}"
-    assert found.text == text
+    diagnosis = by_pattern(factor * N, N, Clues(sizes=SIZES))
+    assert diagnosis.cause.split(" = ")[0] == f"scaled by {name}"
+    assert diagnosis.text == text
 
 
 SQUARE, HEADS = normal(2, 4, 4), N.reshape(B, T, H, D)
@@ -94,8 +94,8 @@ def test_a_true_gradient_of_rounding_alone_counts_as_zero():
     noise = 1e-17 * normal(4)
     truth = {"bias": noise, "weight": N}
     assert diagnose({"bias": -noise, "weight": N}, truth) == {}
-    found = diagnose({"bias": np.array([0.1, 0.2, 0.3, -0.4]), "weight": N}, truth)
-    assert {name: d.cause for name, d in found.items()} == {"bias": "not zero"}
+    diagnosis = diagnose({"bias": np.array([0.1, 0.2, 0.3, -0.4]), "weight": N}, truth)
+    assert {name: d.cause for name, d in diagnosis.items()} == {"bias": "not zero"}
 
 
 def test_names_of_numbers():
@@ -111,9 +111,9 @@ def test_repeated_tokens_assigned_instead_of_accumulated():
     np.add.at(table, TOKENS, dy)
     assigned = np.zeros_like(table)
     assigned[TOKENS] = dy
-    found = by_pattern(assigned, table, Clues(tokens=TOKENS))
-    assert found.cause == "wrong at repeated tokens"
-    assert found.text == "only rows 0, 3 are wrong, those of repeated tokens: assigned instead of accumulated?"
+    diagnosis = by_pattern(assigned, table, Clues(tokens=TOKENS))
+    assert diagnosis.cause == "wrong at repeated tokens"
+    assert diagnosis.text == "only rows 0, 3 are wrong, those of repeated tokens: assigned instead of accumulated?"
     everywhere = np.where(table != 0, table + normal(*table.shape), 0)
     assert cause(everywhere, table, tokens=TOKENS) == UNKNOWN.cause
 
@@ -139,9 +139,9 @@ def test_masked_positions():
 def test_one_end_of_an_axis(axis, index, where):
     wrong = N.copy()
     np.moveaxis(wrong, axis, 0)[index] += normal(*wrong.shape[:axis] + wrong.shape[axis + 1 :])
-    found = by_pattern(wrong, N, Clues())
+    diagnosis = by_pattern(wrong, N, Clues())
     number = range(N.shape[axis])[index]
-    assert found == Diagnosis(
+    assert diagnosis == Diagnosis(
         f"wrong at the {where} position", f"only index {number} of axis {axis} is wrong, the {where}"
     )
 
@@ -156,8 +156,8 @@ def test_sums_over_an_axis():
     for axis in range(3):
         total = np.broadcast_to(N.sum(axis=axis, keepdims=True), N.shape)
         for wrong, word in ((total, "summed"), (total / N.shape[axis], "averaged")):
-            found = by_pattern(wrong, N, Clues())
-            assert found == Diagnosis("axis summed twice", f"it is {word} over axis {axis} once too often")
+            diagnosis = by_pattern(wrong, N, Clues())
+            assert diagnosis == Diagnosis("axis summed twice", f"it is {word} over axis {axis} once too often")
 
 
 @pytest.mark.parametrize("size", [1.0, 1e-3, 1e-5, 3e-7])

@@ -120,8 +120,8 @@ class Hidden:
         self._called, self._times = partial(function, **options), times
 
     def __call__(self, dy, cache):
-        found = self._called(dy, cache)
-        return tuple(map(operator.mul, self._times, found)) if self._times else found
+        grads = self._called(dy, cache)
+        return tuple(map(operator.mul, self._times, grads)) if self._times else grads
 
 
 def check(op, inputs=None, **mistake):
@@ -134,8 +134,8 @@ def check(op, inputs=None, **mistake):
 
 def shortened(text):
     """The sentence on another's code as that on npformer's own: `a` became `b` (function)."""
-    said = r"where npformer's (\w+) computes (`.*?`), these numbers come from (`.*`)"
-    return re.sub(said, r"\2 became \3 (\1)", text)
+    pattern = r"where npformer's (\w+) computes (`.*?`), these numbers come from (`.*`)"
+    return re.sub(pattern, r"\2 became \3 (\1)", text)
 
 
 @pytest.mark.parametrize("op", INPUTS)
@@ -185,9 +185,9 @@ def test_the_users_own_operations_are_right(op):
     ids=str,
 )
 def test_the_sentence_names_the_wrong_term(op, mistake, tensors, words):
-    found = check(op, **mistake)
-    assert list(found) == tensors.split()
-    for text in found.values():
+    diagnosis = check(op, **mistake)
+    assert list(diagnosis) == tensors.split()
+    for text in diagnosis.values():
         for word in words.split(" … "):
             assert word in text
         assert text.endswith((f"({op}_backward)", "(softmax_backward)", "assigned instead of accumulated?"))
@@ -216,8 +216,8 @@ def test_the_same_name_for_something_else_is_not_compared():
 
 def test_a_large_input_checked_along_directions_is_explained_as_well():
     large = normal(40, 9, 8), normal(8), normal(8), 1e-5
-    found = check("layer_norm", large, without="z")
-    assert found["gamma"].startswith("drop a factor: `dy * x_hat` became `dy`")
+    diagnosis = check("layer_norm", large, without="z")
+    assert diagnosis["gamma"].startswith("drop a factor: `dy * x_hat` became `dy`")
 
 
 class Doubled(LayerNorm):
@@ -256,7 +256,7 @@ def test_a_derived_layer_inside_another(numpy64):
 def test_a_method_put_into_a_layer_stays_there(numpy64):
     """While explanations are tried, methods are exchanged for a moment; afterwards all is as it was."""
     layer = NoSkip(4, 2, 6, backend=numpy64)
-    own = layer.backward
-    layer.backward = own
+    method = layer.backward
+    layer.backward = method
     assert not gradcheck(layer, X[..., :4], elementwise=False).ok
-    assert vars(layer)["backward"] is own
+    assert vars(layer)["backward"] is method

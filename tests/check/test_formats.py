@@ -38,6 +38,6 @@ def test_the_coarsest_of_several_inputs_counts():
 
 @pytest.mark.parametrize(("name", "least"), [("float32", 2.0**-149), ("float16", 2.0**-24), ("bfloat16", 2.0**-133)])
 def test_the_least_number_is_kept_and_a_constant_stays_one(name, least):
-    found = rounded(np.array([least, 0.4 * least]).view(Constant), FORMATS[name])
-    np.testing.assert_array_equal(found, [least, 0])
-    assert isinstance(found, Constant)
+    stored = rounded(np.array([least, 0.4 * least]).view(Constant), FORMATS[name])
+    np.testing.assert_array_equal(stored, [least, 0])
+    assert isinstance(stored, Constant)

@@ -89,9 +89,9 @@ CHECKS = {
 }
 
 
-@pytest.mark.parametrize("given", CHECKS)
-def test_each_array_and_float_with_a_gradient_is_checked_and_what_is_passed_on_is_named(given):
-    forward, backward, inputs, names, unchecked = CHECKS[given]
+@pytest.mark.parametrize("passed", CHECKS)
+def test_each_array_and_float_with_a_gradient_is_checked_and_what_is_passed_on_is_named(passed):
+    forward, backward, inputs, names, unchecked = CHECKS[passed]
     for factor, last in ((1, RIGHT), (1.001, WRONG)):
         report = gradcheck((forward, partial(backward, factor=factor)), *inputs, explain=False)
         assert verdicts(report) == dict.fromkeys(names, RIGHT) | {names[-1]: last}
@@ -180,11 +180,11 @@ def test_a_constant_beside_a_reference():
     assert verdicts(report) == {"x": RIGHT}
 
 
-@pytest.mark.parametrize(("constant", "said"), [("q", "q"), ([0, 2], "2"), ("p['u']", r"p\['u'\]")])
-def test_a_constant_that_is_no_input_is_refused(constant, said):
+@pytest.mark.parametrize(("constant", "shown"), [("q", "q"), ([0, 2], "2"), ("p['u']", r"p\['u'\]")])
+def test_a_constant_that_is_no_input_is_refused(constant, shown):
     pair = (lambda x, p: (x * p["w"], None), lambda dy, _: (dy, None))
     with pytest.raises(
-        ConfigError, match=rf"^constant: expected names or positions of inputs, among x, p, got {said}$"
+        ConfigError, match=rf"^constant: expected names or positions of inputs, among x, p, got {shown}$"
     ):
         gradcheck(pair, X, {"w": X}, constant=constant)
 

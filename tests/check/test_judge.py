@@ -264,8 +264,8 @@ def test_noise_is_no_excuse_for_itself():
 
 def first_upstream(pair):
     """The first upstream gradient that is judged."""
-    (found,) = random_upstreams(subject(pair, (X,), {}, None), 0, 1)[0]
-    return found
+    (upstream,) = random_upstreams(subject(pair, (X,), {}, None), 0, 1)[0]
+    return upstream
 
 
 def of_tanh():

@@ -110,8 +110,8 @@ def test_a_right_kernel_is_right_by_a_pair_and_by_a_forward_and_never_wrong(make
 @pytest.mark.parametrize("seed", range(6))
 def test_a_right_bfloat16_kernel_is_not_wrong_by_differences_of_its_own(seed):
     """Its numbers come as float32, but steps and noise must be those of bfloat16."""
-    given = [x.astype(np.float32) for x in inputs_of(seed)]
-    report = gradcheck(layer_norm(bfloat16), *given, precision="bfloat16", seed=seed)
+    inputs = [x.astype(np.float32) for x in inputs_of(seed)]
+    report = gradcheck(layer_norm(bfloat16), *inputs, precision="bfloat16", seed=seed)
     assert WRONG not in verdicts(report).values()
 
 
@@ -129,17 +129,17 @@ def test_a_softmax_without_its_sum_is_wrong(name):
 
 
 @pytest.mark.parametrize(
-    ("mistake", "said"),
+    ("mistake", "note"),
     [
         ({"has_x_hat_term": False}, r"as if `- along` were missing: -1(\.0\d*)? ± 0\.\d+ of it"),
         ({"factor": 1.1}, r"1\.(09|1)\d* ± 0\.\d+ times the reference's gradient"),
     ],
     ids=["term", "factor"],
 )
-def test_a_missing_term_and_a_factor_are_named_by_their_coefficients(mistake, said):
+def test_a_missing_term_and_a_factor_are_named_by_their_coefficients(mistake, note):
     row = checked(layer_norm, "bfloat16", layer_norm(), **mistake).rows[0]
     assert row.verdict == WRONG
-    assert re.fullmatch(f"in bfloat16, {said}, at 12 points nearby", row.note)
+    assert re.fullmatch(f"in bfloat16, {note}, at 12 points nearby", row.note)
 
 
 def test_what_would_not_have_shown_is_told():

@@ -77,10 +77,10 @@ def places(mutant, function):
 
 @pytest.mark.parametrize("function", [everything, softmax_backward, layer_norm_backward, linear_backward])
 def test_each_mutant_differs_in_exactly_one_place(function):
-    found = mutants(function)
+    mutated = mutants(function)
     original = ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(function))))
-    assert len({m.source for m in found} | {original}) == len(found) + 1
-    for mutant in found:
+    assert len({m.source for m in mutated} | {original}) == len(mutated) + 1
+    for mutant in mutated:
         assert places(mutant, function) == 1, mutant.describe()
 
 
@@ -144,19 +144,19 @@ def test_nested_mutants_hold_a_mistake_of_a_part_inside_the_whole():
 
 
 def test_there_are_at_least_300_over_operations_and_layers():
-    found = defendants()
-    assert len(found) >= 300
-    assert {d.op for d in found if d.op} == {
+    suspects = defendants()
+    assert len(suspects) >= 300
+    assert {d.op for d in suspects if d.op} == {
         name.removesuffix("_backward") for name in functional.__all__ if name.endswith("_backward")
     }
-    assert {d.owner.__name__ for d in found if d.owner} >= {
+    assert {d.owner.__name__ for d in suspects if d.owner} >= {
         "EncoderLayer",
         "DecoderLayer",
         "MultiHeadAttention",
         "LayerNorm",
     }
-    assert all(d.cases for d in found)
-    assert len({(d.mutant.function, d.mutant.line, d.mutant.before, d.mutant.after) for d in found}) > 300
+    assert all(d.cases for d in suspects)
+    assert len({(d.mutant.function, d.mutant.line, d.mutant.before, d.mutant.after) for d in suspects}) > 300
 
 
 def test_a_function_whose_code_was_exchanged_has_the_mutants_of_its_new_code():

@@ -26,9 +26,9 @@ def row(*sets, n=N, terms=None, precision="bfloat16", claimed=None):
         spread = share * float(np.sqrt(np.mean(np.square(n))))
         return Errors(mean, **sizes, once=once, excess=excess, spread=spread)
 
-    given = [errors(mean, **sizes) for mean, sizes in sets]
+    point_errors = [errors(mean, **sizes) for mean, sizes in sets]
     claimed = n + sets[0][0] if claimed is None else claimed
-    return row_of(Compared("x", claimed, PLACES, n, terms, coefficients, given), FORMATS[precision], 4.0)
+    return row_of(Compared("x", claimed, PLACES, n, terms, coefficients, point_errors), FORMATS[precision], 4.0)
 
 
 OFF = np.array([0.0, 0.0, 0.5, 0.0])
@@ -42,30 +42,32 @@ def test_what_does_not_stay_twice_at_the_same_place_is_no_mistake(second, expect
 @pytest.mark.parametrize(("stored", "expected"), [(0.16, WRONG), (0.17, UNCLEAR)])
 def test_what_stays_is_told_in_roundings_and_wrong_beyond_three_that_are_stored(stored, expected):
     """A rounding is √3 of its root mean square."""
-    found = row((OFF, {"scatter": 0.0, "floor": 0.01, "stored": stored}))
-    assert (found.verdict, found.worst_index) == (expected, (2,))
-    assert found.note.startswith(f"in bfloat16, as if rounded {0.5 / 0.01 / 3**0.5:.3g} times, at 12 points nearby")
-    assert found.note.endswith("too little to be called a mistake") == (expected == UNCLEAR)
+    judged_row = row((OFF, {"scatter": 0.0, "floor": 0.01, "stored": stored}))
+    assert (judged_row.verdict, judged_row.worst_index) == (expected, (2,))
+    assert judged_row.note.startswith(
+        f"in bfloat16, as if rounded {0.5 / 0.01 / 3**0.5:.3g} times, at 12 points nearby"
+    )
+    assert judged_row.note.endswith("too little to be called a mistake") == (expected == UNCLEAR)
 
 
 @pytest.mark.parametrize(("hidden", "expected"), [([4, 0, 0, 0], UNCLEAR), ([0, 4, 0, 4], RIGHT)])
 def test_right_is_told_by_entries_that_have_half_of_the_gradient_s_squares(hidden, expected):
-    found = row((0 * N, {"floor": np.array(hidden) + 1e-9}))
-    assert (found.verdict, found.unjudged) == (expected, np.count_nonzero(hidden))
-    assert ("most of the gradient is less than what scatters" in found.note) == (expected == UNCLEAR)
+    judged_row = row((0 * N, {"floor": np.array(hidden) + 1e-9}))
+    assert (judged_row.verdict, judged_row.unjudged) == (expected, np.count_nonzero(hidden))
+    assert ("most of the gradient is less than what scatters" in judged_row.note) == (expected == UNCLEAR)
 
 
 def test_an_entry_of_0_that_is_exact_is_not_counted_as_hidden():
-    found = row((0 * N, {"scatter": 0.0, "floor": 0.0}), n=np.array([4.0, 0.0, 0.0, 1.0]))
-    assert (found.verdict, found.unjudged) == (RIGHT, 0)
+    judged_row = row((0 * N, {"scatter": 0.0, "floor": 0.0}), n=np.array([4.0, 0.0, 0.0, 1.0]))
+    assert (judged_row.verdict, judged_row.unjudged) == (RIGHT, 0)
 
 
 @pytest.mark.parametrize("excess", [(4.0, 4.0), (4.0, 1.0)])
 def test_errors_are_rough_if_they_are_at_every_set_of_points(excess):
-    found = row(*((0 * N, {"excess": each, "share": 0.02}) for each in excess))
-    assert found.verdict == (UNCLEAR if min(excess) > 3 else RIGHT)
+    judged_row = row(*((0 * N, {"excess": each, "share": 0.02}) for each in excess))
+    assert judged_row.verdict == (UNCLEAR if min(excess) > 3 else RIGHT)
     text = "errors scatter 4 times as far as if every result were rounded once, by 2.0 % of the gradient: imprecise"
-    assert (text in found.note) == (min(excess) > 3)
+    assert (text in judged_row.note) == (min(excess) > 3)
 
 
 TERM = np.array([1.0, 2.0, -1.0, 3.0])  # not along N
@@ -83,13 +85,13 @@ TERM = np.array([1.0, 2.0, -1.0, 3.0])  # not along N
     ids=["term", "term and factor", "factor", "half of a term", "an entry"],
 )
 def test_a_term_or_a_factor_that_explains_all_is_named(mean, note):
-    found = row((mean, {"scatter": 0.0}), terms={"t": TERM})
-    assert found.verdict == WRONG
-    assert found.note.startswith(f"in bfloat16, {note}"), found.note
+    judged_row = row((mean, {"scatter": 0.0}), terms={"t": TERM})
+    assert judged_row.verdict == WRONG
+    assert judged_row.note.startswith(f"in bfloat16, {note}"), judged_row.note
 
 
 def test_entries_that_are_not_finite_or_too_small_for_float16_are_counted():
-    found = row((0 * N, {}), claimed=np.array([4, np.nan, 3, np.inf]))
-    assert (found.verdict, found.note) == (WRONG, "2 of 4 entries are not finite in bfloat16")
+    judged_row = row((0 * N, {}), claimed=np.array([4, np.nan, 3, np.inf]))
+    assert (judged_row.verdict, judged_row.note) == (WRONG, "2 of 4 entries are not finite in bfloat16")
     small = np.array([4.0, 1e-5, -6e-5, 7e-5])
     assert "; 2 of 4 entries are below float16's smallest" in row((0 * N, {}), n=small, precision="float16").note

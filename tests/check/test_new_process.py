@@ -38,11 +38,11 @@ def test_a_first_check_compiles_nothing_and_asks_for_no_folder(tmp_path):
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
     )
-    found = json.loads(run.stdout)
-    assert (found["ok"], found["wrong"]) == (True, False)
-    packages = {name.partition(".")[0] for name in found["modules"]}
+    document = json.loads(run.stdout)
+    assert (document["ok"], document["wrong"]) == (True, False)
+    packages = {name.partition(".")[0] for name in document["modules"]}
     assert packages.isdisjoint({"numba", "llvmlite", "matplotlib", "torch", "jax", "cupy", "hypothesis", "pytest"})
-    assert not [name for name in found["modules"] if name.startswith("npformer.engine.numba")]
-    assert found["touched"] == []
+    assert not [name for name in document["modules"] if name.startswith("npformer.engine.numba")]
+    assert document["touched"] == []
     assert list(home.iterdir()) == []
     assert run.stderr == ""

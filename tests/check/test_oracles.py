@@ -33,35 +33,35 @@ def curve(x):
 
 
 def test_the_complex_step_is_exact_and_central_differences_confirm_it():
-    found = of(curve, X).every_element("x")
-    np.testing.assert_allclose(found.truth, SLOPES, rtol=1e-15)
-    np.testing.assert_allclose(found.by_central, SLOPES, rtol=1e-8)
-    np.testing.assert_allclose(found.reach, np.abs(SLOPES), rtol=1e-12)  # one output each: nothing cancels
-    assert np.all(np.abs(found.by_central - SLOPES) <= found.central_error * (1 + 1e-6) + 1e-15)
+    numeric = of(curve, X).every_element("x")
+    np.testing.assert_allclose(numeric.truth, SLOPES, rtol=1e-15)
+    np.testing.assert_allclose(numeric.by_central, SLOPES, rtol=1e-8)
+    np.testing.assert_allclose(numeric.reach, np.abs(SLOPES), rtol=1e-12)  # one output each: nothing cancels
+    assert np.all(np.abs(numeric.by_central - SLOPES) <= numeric.central_error * (1 + 1e-6) + 1e-15)
 
 
 def test_extrapolated_differences_are_better_than_1e_11_and_know_it():
-    found = of(curve, X, use_complex=False).every_element("x")
-    assert found.by_complex is None
-    assert found.truth is found.by_central
-    np.testing.assert_allclose(found.truth, SLOPES, rtol=1e-11)
-    assert np.all(np.abs(found.truth - SLOPES) <= 8 * found.central_error)
-    assert np.all(found.central_error <= 1e-10 * np.abs(SLOPES))
+    numeric = of(curve, X, use_complex=False).every_element("x")
+    assert numeric.by_complex is None
+    assert numeric.truth is numeric.by_central
+    np.testing.assert_allclose(numeric.truth, SLOPES, rtol=1e-11)
+    assert np.all(np.abs(numeric.truth - SLOPES) <= 8 * numeric.central_error)
+    assert np.all(numeric.central_error <= 1e-10 * np.abs(SLOPES))
 
 
 @pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
 def test_steps_are_of_the_size_of_x(size):
     """log and its like have a scale of their own; a step that is no part of it would leave the domain."""
     x = size * np.array([0.5, 1.5, 3.0])
-    found = by_differences(np.log, x)
-    np.testing.assert_allclose(found.truth[0], 1 / x, rtol=1e-10)
+    numeric = by_differences(np.log, x)
+    np.testing.assert_allclose(numeric.truth[0], 1 / x, rtol=1e-10)
 
 
 def test_reach_is_what_would_be_there_if_nothing_cancelled():
     oracle = of(lambda x: np.stack([3 * x[0], -3 * x[0] + x[1]]), np.array([0.3, 0.7]), [(np.ones(2),)])
-    found = oracle.every_element("x")
-    np.testing.assert_allclose(found.truth[0], [0, 1], atol=1e-15)
-    np.testing.assert_allclose(found.reach[0], [6, 1])
+    numeric = oracle.every_element("x")
+    np.testing.assert_allclose(numeric.truth[0], [0, 1], atol=1e-15)
+    np.testing.assert_allclose(numeric.reach[0], [6, 1])
 
 
 def test_noise_is_told():
@@ -69,10 +69,10 @@ def test_noise_is_told():
     for seed in range(20):
         x = normal(4, seed=seed)
         rough = of(lambda x: np.tanh(x.astype(np.float32)).astype(np.float64), x, [(np.ones(4),)], use_complex=False)
-        found = rough.every_element("x")
-        error = np.abs(found.truth[0] - (1 - np.tanh(x) ** 2))
-        assert np.all(found.central_error[0] > 1e-8)
-        assert np.all(error <= 8 * found.central_error[0])
+        numeric = rough.every_element("x")
+        error = np.abs(numeric.truth[0] - (1 - np.tanh(x) ** 2))
+        assert np.all(numeric.central_error[0] > 1e-8)
+        assert np.all(error <= 8 * numeric.central_error[0])
 
 
 @pytest.mark.parametrize("rounding", [2.0**-11, 2.0**-8], ids=["float16", "bfloat16"])
@@ -90,24 +90,24 @@ def test_noise_of_16_bits_is_told_too(rounding):
         x = normal(4, seed=seed)
         oracle = of(forward, x, [(np.ones(4),)], use_complex=False)
         oracle.rounding = rounding
-        found = oracle.every_element("x")
-        assert np.all(np.abs(found.truth[0] - (1 - np.tanh(x) ** 2)) <= 8 * found.central_error[0])
+        numeric = oracle.every_element("x")
+        assert np.all(np.abs(numeric.truth[0] - (1 - np.tanh(x) ** 2)) <= 8 * numeric.central_error[0])
 
 
 def test_a_step_that_moves_nothing_is_not_believed():
     x = np.array([0.1234567, 1.7654321])
-    found = by_differences(lambda x: np.round(x, 4), x)
-    assert np.all(np.abs(found.truth[0] - 1) <= 8 * found.central_error[0])
+    numeric = by_differences(lambda x: np.round(x, 4), x)
+    assert np.all(np.abs(numeric.truth[0] - 1) <= 8 * numeric.central_error[0])
 
 
 def test_beside_a_kink_a_smaller_step_is_found_and_at_a_kink_none():
     def bent(x):
         return np.where(x.real > 0, x, 0)
 
-    found = of(bent, np.array([2e-6, 1.0, 1e-12]), [(np.ones(3),)]).every_element("x")
-    np.testing.assert_allclose(found.truth[0], 1)
-    np.testing.assert_allclose(found.by_central[0, :2], 1, rtol=1e-9)
-    assert found.by_central[0, 2] == pytest.approx(0.5)  # what every step size says at a kink
+    numeric = of(bent, np.array([2e-6, 1.0, 1e-12]), [(np.ones(3),)]).every_element("x")
+    np.testing.assert_allclose(numeric.truth[0], 1)
+    np.testing.assert_allclose(numeric.by_central[0, :2], 1, rtol=1e-9)
+    assert numeric.by_central[0, 2] == pytest.approx(0.5)  # what every step size says at a kink
 
 
 def test_steps_that_leave_the_domain_are_made_smaller():
@@ -116,16 +116,16 @@ def test_steps_that_leave_the_domain_are_made_smaller():
             raise np.linalg.LinAlgError
         return np.sqrt(x)
 
-    found = by_differences(root, np.array([1e-3, 1.0]))
-    np.testing.assert_allclose(found.truth[0], [0.5 / np.sqrt(1e-3), 0.5], rtol=1e-9)
+    numeric = by_differences(root, np.array([1e-3, 1.0]))
+    np.testing.assert_allclose(numeric.truth[0], [0.5 / np.sqrt(1e-3), 0.5], rtol=1e-9)
 
 
 def test_a_direction_gives_the_slope_along_it():
     directions = [np.array([[1.0, 0.0], [0.0, -2.0]]), np.array([[0.5, 1.0], [3.0, 1.0]])]
     expected = [[np.sum(slope * direction) for direction in directions] for slope in SLOPES]
     for use_complex in (True, False):
-        found = of(curve, X, use_complex=use_complex).along_directions("x", directions)
-        np.testing.assert_allclose(found.truth, expected, rtol=1e-10)
+        numeric = of(curve, X, use_complex=use_complex).along_directions("x", directions)
+        np.testing.assert_allclose(numeric.truth, expected, rtol=1e-10)
 
 
 def test_the_slope_at_another_point_is_that_of_all_tensors_there():
@@ -210,10 +210,10 @@ def test_without_the_complex_step_the_claim_alone_is_asked():
 def test_of_claims_is_of_every_entry_and_the_first_upstream_gradient():
     _, jitter = jitter_of((SINE[0], lambda dy, x: np.array([0.0, dy[1] * np.cos(x[1]), 5.0])))
     claimed = np.array([0.0, OF_POINT[0][0][1] * np.cos(POINT[1]), 7.0])
-    found = jitter.of_claims("x", claimed)
-    assert found[0] == 0
-    assert 0 < found[1] < 1e-15
-    assert found[2] == 2
+    numeric = jitter.of_claims("x", claimed)
+    assert numeric[0] == 0
+    assert 0 < numeric[1] < 1e-15
+    assert numeric[2] == 2
 
 
 @pytest.mark.parametrize("use_complex", [True, False])

@@ -18,8 +18,8 @@ X = np.array([0.8, -0.5, 0.2])
 
 def row(forward, truth, upstream, off=0.0, x=X):
     """The row of a claim that is off by so much."""
-    (found,) = by_own_forward(forward_alone(lambda x: forward(x), x), (upstream,), {"x": truth + off}, BFLOAT16)
-    return found
+    (row,) = by_own_forward(forward_alone(lambda x: forward(x), x), (upstream,), {"x": truth + off}, BFLOAT16)
+    return row
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.98, RIGHT), (1.02, WRONG), (-1.02, WRONG), (np.nan, WRONG)])
@@ -31,9 +31,9 @@ def test_both_sides_of_the_limit(place, share, expected):
     n, reach = np.sum(r * w, axis=0), np.sum(np.abs(r * w), axis=0)
     terms = np.sum(np.abs(r * w * X)) / 12**0.5 / np.sqrt(np.mean(X**2))
     limit = LAMBDA * U * (12**0.5 * reach + max(n.max(), terms))
-    found = row(lambda x: w * x, n, r, share * limit * (np.arange(3) == place))
-    assert found.verdict == expected
-    assert found.worst_index == ((place,) if np.isfinite(share) else (0,))
+    judged_row = row(lambda x: w * x, n, r, share * limit * (np.arange(3) == place))
+    assert judged_row.verdict == expected
+    assert judged_row.worst_index == ((place,) if np.isfinite(share) else (0,))
 
 
 def test_a_forward_with_noise_may_be_off_by_eight_times_its_error():
@@ -45,8 +45,8 @@ def test_a_forward_with_noise_may_be_off_by_eight_times_its_error():
 
     for seed in range(5):
         x = np.random.default_rng(seed).normal(size=6)
-        found = row(lambda x: rounded(np.tanh(4 * x)), 4 / np.cosh(4 * x) ** 2, np.ones(6), x=x)
-        assert found.verdict in (RIGHT, UNCLEAR), found
+        judged_row = row(lambda x: rounded(np.tanh(4 * x)), 4 / np.cosh(4 * x) ** 2, np.ones(6), x=x)
+        assert judged_row.verdict in (RIGHT, UNCLEAR), judged_row
 
 
 #: x₁ cancels in these outputs: its reach is 2K times its slope.
@@ -65,9 +65,9 @@ def cancelling(first, k):
 )
 def test_right_needs_half_of_the_gradient_to_be_told(first, k, off, expected):
     x = np.array([0.7, 1e-3])
-    found = row(cancelling(first, k), np.array([first, 1.0]), np.ones(3), off * np.array([0, 1]), x)
-    assert found.verdict == expected
-    assert found.note.endswith("give reference=, a float64 pair or forward") == (expected == UNCLEAR)
+    judged_row = row(cancelling(first, k), np.array([first, 1.0]), np.ones(3), off * np.array([0, 1]), x)
+    assert judged_row.verdict == expected
+    assert judged_row.note.endswith("give reference=, a float64 pair or forward") == (expected == UNCLEAR)
 
 
 def test_small_entries_are_told_by_the_scale_of_the_largest():
@@ -75,5 +75,5 @@ def test_small_entries_are_told_by_the_scale_of_the_largest():
     small, x = np.full(8, 1e-6), 100 * np.arange(8.0)
     checked = forward_alone(lambda a, x: np.concatenate([a, small * x]), X[:2], x)
     rows = by_own_forward(checked, (np.ones(10),), {"a": np.ones(2), "x": small}, BFLOAT16)
-    assert [each.verdict for each in rows] == [RIGHT, RIGHT]
+    assert [row.verdict for row in rows] == [RIGHT, RIGHT]
     assert rows[1].scale == pytest.approx(1e-3)

@@ -23,8 +23,8 @@ def constants(inputs, constant=()):
     ids=str,
 )
 def test_names_positions_and_leaves_are_constants(constant, expected):
-    leaves, found = constants((X, [X, X.copy()], np.arange(2)), constant)
-    assert found == [bool(e) for e in expected]
+    leaves, constants_by_name = constants((X, [X, X.copy()], np.arange(2)), constant)
+    assert constants_by_name == [bool(e) for e in expected]
     np.testing.assert_array_equal(leaves[0], X)
     np.testing.assert_array_equal(leaves[3], [0, 1])
 
@@ -33,7 +33,7 @@ def test_tensors_that_require_no_gradient_are_constants_if_others_do():
     """NumPy's arrays cannot require one, and count as those that do."""
     torch = pytest.importorskip("torch")
     free, kept = torch.tensor(X), torch.tensor(X, requires_grad=True)
-    leaves, found = constants((kept, [free, X], np.arange(2)))
-    assert found == [False, True, False, False]
+    leaves, constants_by_name = constants((kept, [free, X], np.arange(2)))
+    assert constants_by_name == [False, True, False, False]
     assert all(isinstance(leaf, np.ndarray) for leaf in leaves)
     assert constants((free, [free, X], np.arange(2)))[1] == [False] * 4

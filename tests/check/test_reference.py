@@ -21,9 +21,11 @@ def backward(dy, cache):
     return dy * np.cos(x) * w, np.sum(dy * np.sin(x), axis=0)
 
 
-def looked(given, x=X, w=W, upstream=R):
+def looked(reference_target, x=X, w=W, upstream=R):
     """The reference, with its places chosen for gradients that grow with their index; and what it says of them."""
-    reference = Reference(given, lambda target, dtype="float64": subject(target, [x, w], {}, None, ("x", "w"), dtype))
+    reference = Reference(
+        reference_target, lambda target, dtype="float64": subject(target, [x, w], {}, None, ("x", "w"), dtype)
+    )
     claimed = {"x": np.arange(x.size, dtype=float).reshape(x.shape), "w": np.zeros(w.shape)}
     return reference, reference.look(claimed, upstream, 0)
 
@@ -39,13 +41,13 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("moved", [0.0, 0.3])
 def test_gradients_at_places_are_of_the_point_that_is_asked_for(way, moved):
-    reference, said = looked(WAYS[way])
-    assert (said, reference.has_backward) == ("", way == "pair")
+    reference, remark = looked(WAYS[way])
+    assert (remark, reference.has_backward) == ("", way == "pair")
     x, w = X + moved, W + moved
     dx, dw = backward(R[0], (x, w))
-    found = reference.gradients(R, {"x": x, "w": w})
-    np.testing.assert_allclose(found["x"], [*dx.ravel(), *dx.sum(axis=0), *dx.sum(axis=1), dx.sum()], rtol=1e-9)
-    np.testing.assert_allclose(found["w"], [*dw, dw.sum()], rtol=1e-9)
+    numeric = reference.gradients(R, {"x": x, "w": w})
+    np.testing.assert_allclose(numeric["x"], [*dx.ravel(), *dx.sum(axis=0), *dx.sum(axis=1), dx.sum()], rtol=1e-9)
+    np.testing.assert_allclose(numeric["w"], [*dw, dw.sum()], rtol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -60,23 +62,23 @@ def test_sums_are_over_each_axis_of_several_entries_and_over_all(shape, axes):
 
 def test_of_many_entries_the_largest_are_sampled_and_others_and_directions():
     x, w = normal(4, 400), np.ones(400)
-    reference, said = looked(WAYS["forward"], x, w, (normal(4, 400, seed=1),))
+    reference, remark = looked(WAYS["forward"], x, w, (normal(4, 400, seed=1),))
     entries = reference.places["x"].entries
     assert len(np.unique(entries)) == SAMPLED
     assert np.all(np.isin(np.arange(1600 - SAMPLED // 2, 1600), entries))
     assert reference.places["x"].directions.shape == (DIRECTIONS, 1600)
     assert reference.places["x"].axes == ()
-    assert said.startswith("a forward alone is differentiated once for each entry: 200 of 2000 entries and 4 random")
-    pair, said = looked(WAYS["pair"], x, w)
-    assert (said, len(pair.places["x"].entries)) == ("", 1600)
+    assert remark.startswith("a forward alone is differentiated once for each entry: 200 of 2000 entries and 4 random")
+    pair, remark = looked(WAYS["pair"], x, w)
+    assert (remark, len(pair.places["x"].entries)) == ("", 1600)
 
 
 def test_a_kink_at_the_point_does_not_spoil_the_complex_step():
     """Whether that is fit is looked at nearby; at the kink itself differences would say ½."""
     x = np.where(np.arange(6).reshape(2, 3) == 4, 0, X)
     reference, _ = looked(lambda x, w: np.where(x.real > 0, x, 0) * w, x, W)
-    found = reference.gradients(R, {"x": x, "w": W})["x"][:6]
-    np.testing.assert_allclose(found.reshape(2, 3), R[0] * W * (x > 0), rtol=1e-15)
+    numeric = reference.gradients(R, {"x": x, "w": W})["x"][:6]
+    np.testing.assert_allclose(numeric.reshape(2, 3), R[0] * W * (x > 0), rtol=1e-15)
 
 
 def with_terms(dy, cache):
@@ -98,19 +100,19 @@ def test_the_terms_of_a_formula_are_named_with_what_they_add():
 
 def test_what_it_errs_in_float32_is_some_roundings_and_none_if_the_result_is_exact():
     reference, _ = looked(WAYS["pair"])
-    found = reference.in_float32(R, {"x": X.astype(np.float32).astype(float), "w": W})["x"]
-    assert np.all(np.abs(found) < 20 * 2.0**-24)
-    assert np.any(found != 0)
+    numeric = reference.in_float32(R, {"x": X.astype(np.float32).astype(float), "w": W})["x"]
+    assert np.all(np.abs(numeric) < 20 * 2.0**-24)
+    assert np.any(numeric != 0)
 
 
 def test_roundings_go_through_a_pair_and_are_seen_to():
     level = Level(2.0**-8, 2.0**-8)
     at = {"x": X, "w": W}
     outside = (lambda x, w: (np.sin(np.asarray(x)) * np.asarray(w), (x, w)), backward)
-    for given, is_seen, is_elementary in (
+    for way, is_seen, is_elementary in (
         (WAYS["pair"], True, True), (WAYS["forward"], True, False), (outside, False, False),
     ):  # fmt: skip
-        reference, _ = looked(given)
+        reference, _ = looked(way)
         exact = reference.gradients(R, at)
         moved = reference.gradients(R, at, Rounding(0, level, level))
         assert (reference.is_seen, reference.is_elementary) == (is_seen, is_elementary)

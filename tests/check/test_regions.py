@@ -46,8 +46,8 @@ def test_the_region_of_a_mistake_is_named(region):
     row = checked(X, times(1.01, *PLACES[region]))
     assert (row.verdict, row.region) == (WRONG, region)
     assert row.by_direction
-    said = "wrong everywhere" if region == "everywhere" else f"wrong in {region}"
-    assert said in " ".join(" ".join(row.lines()).split())
+    cause = "wrong everywhere" if region == "everywhere" else f"wrong in {region}"
+    assert cause in " ".join(" ".join(row.lines()).split())
 
 
 @pytest.mark.parametrize("region", ["[3, 7, 11]", "[:, 16:24, 3]", "[5, :, :]"])

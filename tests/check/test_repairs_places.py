@@ -122,7 +122,7 @@ def test_a_lambda():
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "expected"),
     [
         ("y * dy", "missing term: … `y * dy` should be `y * dy - y * (y * dy).sum(axis=-1, keepdims=True)`"),
         (
@@ -132,9 +132,9 @@ def test_a_lambda():
         ("y * (dy - dy.sum(axis=-1, keepdims=True))", "missing factor: … `dy` should be `dy * y`"),
     ],
 )
-def test_what_a_softmax_lacks(body, said):
+def test_what_a_softmax_lacks(body, expected):
     """A sum that is nowhere in the source is made."""
-    assert told((softmax_forward, eval_with_source(f"lambda dy, y: {body}")), X) == said.replace(
+    assert told((softmax_forward, eval_with_source(f"lambda dy, y: {body}")), X) == expected.replace(
         "…", "line 1 of its cell:"
     )
 

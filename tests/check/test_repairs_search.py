@@ -100,7 +100,7 @@ SQUARE = normal(4, 4), normal(4, 4), 0.1
 
 
 @pytest.mark.parametrize(
-    ("forward", "backward", "inputs", "said"),
+    ("forward", "backward", "inputs", "expected"),
     [
         (rms_over_rows, rms_over_rows_backward, (normal(6, 6), normal(6)), "`corr[None, :]` should be `corr[:, None]`"),
         (unreduced, unreduced_backward, (normal(5, 4), normal(5, 4)), "`dy[0]` should be `dy[:, None]`"),
@@ -114,9 +114,9 @@ SQUARE = normal(4, 4), normal(4, 4), 0.1
     ],
     ids=["rows for columns", "one row for all", "a factor of a z loss", "a whole z loss", "k1 for k2", "+ dy", "1 - z"],
 )  # fmt: skip
-def test_mistakes_in_pairs_of_many_lines(forward, backward, inputs, said):
+def test_mistakes_in_pairs_of_many_lines(forward, backward, inputs, expected):
     text = told((forward, backward), *inputs)
-    for part in said.split(" … "):
+    for part in expected.split(" … "):
         assert part in text
 
 
@@ -185,7 +185,7 @@ def tanh(x):
 
 
 @pytest.mark.parametrize(
-    ("forward", "backward", "inner", "said"),
+    ("forward", "backward", "inner", "expected"),
     [
         (tanh, decorated, decorated.__wrapped__, "`1 + y * y` should be `1 - y * y`"),
         (tanh, functools.partial(of_two, one=1), of_two, "`one + y * y` should be `one - y * y`"),
@@ -193,10 +193,10 @@ def tanh(x):
     ],
     ids=["decorated", "partial", "bound"],
 )
-def test_a_function_inside_another_is_changed(forward, backward, inner, said):
+def test_a_function_inside_another_is_changed(forward, backward, inner, expected):
     text = told((forward, backward), X34)
     line = line_of(inner, "return dy")
-    assert text == f"sign: test_repairs_search.py, line {line}, in {inner.__name__}: {said}"
+    assert text == f"sign: test_repairs_search.py, line {line}, in {inner.__name__}: {expected}"
 
 
 def test_a_compiled_backward_is_changed_as_python():
@@ -234,16 +234,16 @@ def test_what_is_zero_gets_no_sign():
     """-np.zeros(shape) is no other number."""
 
     def backward(dy, shape):
-        found = np.zeros(shape)
-        found[:2] += 3 * dy[:2]
-        return found
+        dx = np.zeros(shape)
+        dx[:2] += 3 * dy[:2]
+        return dx
 
     source = source_of(backward)
     (place,) = [s for s in sites(source.definition) if ast.unparse(s.get()) == "np.zeros(shape)"]
     for value, signs in ((np.zeros((4, 3)), []), (np.ones((4, 3)), ["-np.zeros(shape)"])):
         known = Known({id(place.get()): value}, {}, (), (), (), (), [])
-        found = [ast.unparse(edit.node) for edit in edits(source.definition, known) if edit.cause == "sign"]
-        assert [text for text in found if "zeros" in text] == signs
+        sources = [ast.unparse(edit.node) for edit in edits(source.definition, known) if edit.cause == "sign"]
+        assert [text for text in sources if "zeros" in text] == signs
 
 
 def long_backward(dy, cache):

@@ -15,9 +15,9 @@ LAST = {"axis": -1, "keepdims": True}
 
 def told(forward, backward, *inputs, **options):
     """The diagnoses of the wrong tensors, without place."""
-    found = diagnoses((forward, backward), *inputs, **options)
-    assert found
-    return {tensor: text[max(0, text.find("`")) :] for tensor, text in found.items()}
+    by_tensor = diagnoses((forward, backward), *inputs, **options)
+    assert by_tensor
+    return {tensor: text[max(0, text.find("`")) :] for tensor, text in by_tensor.items()}
 
 
 def gelu(x):
@@ -88,8 +88,8 @@ def test_what_is_right_but_for_small_entries_is_no_cause():
     def backward(dy, s):
         return 2 * dy * s + dy * (s < 2)
 
-    found = told(lambda x: (x * sizes, sizes), backward, X43)["x"]
-    assert "should be `dy" not in found
+    diagnosis = told(lambda x: (x * sizes, sizes), backward, X43)["x"]
+    assert "should be `dy" not in diagnosis
 
 
 def test_two_small_errors_are_not_told_by_one():
@@ -173,8 +173,8 @@ def test_a_rate_is_taken_from_one():
         keep, _rate = cache
         return dy * keep
 
-    found = told(dropped, backward, X43, X43 > -0.5, rate=0.5)["x"]
-    assert found == "`dy * keep` should be `dy * keep / (1 - _rate)`"
+    diagnosis = told(dropped, backward, X43, X43 > -0.5, rate=0.5)["x"]
+    assert diagnosis == "`dy * keep` should be `dy * keep / (1 - _rate)`"
 
 
 def test_an_option_that_backward_has_by_itself_stays():
@@ -264,9 +264,9 @@ def masked_backward(dy, cache):
     ids=["2·3 = 6", "one axis for another", "5 = 6 - 1", "no axis grows by itself", "a square"],
 )
 def test_lengths_that_fit_by_chance(forward, backward, inputs, text):
-    (found,) = set(told(forward, backward, *inputs).values())
-    assert found.startswith(text)
-    assert "swapaxes(0, 2)" not in found
+    (diagnosis,) = set(told(forward, backward, *inputs).values())
+    assert diagnosis.startswith(text)
+    assert "swapaxes(0, 2)" not in diagnosis
 
 
 def chosen(z, t):
@@ -293,8 +293,8 @@ def test_a_point_counts_only_where_the_right_gradients_are_right():
         x, _ = cache
         return dy * np.sin(x), dy[:4].sum(axis=0)
 
-    found = told(lambda x, b: (np.sin(x) + b, (x, b)), backward, X43, X43[0])
-    assert found == {"x": "`dy * np.sin(x)` should be `dy * np.cos(x)`"} or found == {
+    diagnosis = told(lambda x, b: (np.sin(x) + b, (x, b)), backward, X43, X43[0])
+    assert diagnosis == {"x": "`dy * np.sin(x)` should be `dy * np.cos(x)`"} or diagnosis == {
         "x": "`np.sin(x)` should be `np.cos(x)`"
     }
 
@@ -306,8 +306,8 @@ def test_a_mask_that_is_all_true_is_not_dropped_as_the_cause():
         x, mask = cache
         return dy * np.cos(x) * (mask & (x > -9) & (x < 0.3))
 
-    found = told(masked, backward, X43.T, np.ones((3, 4), bool))["x"]
-    assert "should be `dy * np.cos(x)`" not in found
+    diagnosis = told(masked, backward, X43.T, np.ones((3, 4), bool))["x"]
+    assert "should be `dy * np.cos(x)`" not in diagnosis
 
 
 def test_a_gradient_that_is_not_the_same_twice_has_no_cause():
@@ -318,11 +318,11 @@ def test_a_gradient_that_is_not_the_same_twice_has_no_cause():
 
     def lossy(dy, cache):
         ids, shape = cache
-        found = np.zeros(shape)
+        dx = np.zeros(shape)
         for row, update in zip(ids, dy, strict=True):
             if rng.random() > 0.1:
-                found[row] += update
-        return found
+                dx[row] += update
+        return dx
 
     for seed in range(6):
         ids = np.random.default_rng(seed).integers(6, size=12)
@@ -344,8 +344,8 @@ def test_what_spoils_a_right_tensor_is_refused():
         dh = 2 * dy
         return dh @ w.T, x.T @ dh * 0.5
 
-    found = told(linear, backward, X43, W35)
-    assert found == {"x": "`dh @ w.T` should be `dy @ w.T`"}
+    diagnosis = told(linear, backward, X43, W35)
+    assert diagnosis == {"x": "`dh @ w.T` should be `dy @ w.T`"}
 
 
 def test_a_closure_keeps_its_variables():
@@ -357,8 +357,8 @@ def test_a_closure_keeps_its_variables():
 
         return backward
 
-    found = told(lambda x: (np.sin(x), x), made(3.0), X43)
-    assert found == {"x": "`dy * np.cos(x) + factor * x` should be `dy * np.cos(x)`"}
+    diagnosis = told(lambda x: (np.sin(x), x), made(3.0), X43)
+    assert diagnosis == {"x": "`dy * np.cos(x) + factor * x` should be `dy * np.cos(x)`"}
 
 
 def test_a_product_of_matrices_that_is_missing():
@@ -370,8 +370,8 @@ def test_a_product_of_matrices_that_is_missing():
         dh = dy
         return dh @ w.T, x.T @ dh, (x @ w).T @ dy
 
-    found = told(forward, backward, X43, S33, V33)
-    assert set(found.values()) == {"`dy` should be `dy @ _v.mT`"}
+    diagnosis = told(forward, backward, X43, S33, V33)
+    assert set(diagnosis.values()) == {"`dy` should be `dy @ _v.mT`"}
 
 
 def test_a_symmetric_matrix():

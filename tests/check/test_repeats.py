@@ -29,24 +29,24 @@ def scatter(is_lost):
 
     def backward(dy, shape):
         last = len(IDS) - is_lost(next(runs))
-        found = np.zeros(shape)
-        np.add.at(found, IDS[:last], dy[:last])
-        return found
+        dx = np.zeros(shape)
+        np.add.at(dx, IDS[:last], dy[:last])
+        return dx
 
     return (lambda table: (table[IDS], table.shape)), backward
 
 
 @pytest.mark.parametrize("period", [2, 3, 5, 7, 40])
 def test_a_lost_update_is_neither_wrong_nor_blamed_on_anything(period):
-    found = 0
+    flagged = 0
     for offset in range(period):
         report = gradcheck(scatter(lambda run, at=offset: run % period == at), X)
         row = report.rows[0]
         assert not row.diagnosis
         assert all(problem.startswith(LOST) for problem in report.problems)
         assert row.verdict == (UNCLEAR if report.problems else RIGHT)
-        found += not report.ok
-    assert found == period or period == 40
+        flagged += not report.ok
+    assert flagged == period or period == 40
 
 
 def test_what_is_lost_rarely_is_found_if_runs_are_asked_for():
@@ -120,9 +120,9 @@ def test_what_the_tolerance_allows_is_no_fault(first, tolerance, ok):
 @pytest.mark.parametrize("shape", [(5, 3), (40, 50)])
 def test_memory_that_was_never_written(shape):
     def backward(dy, x):
-        found = np.empty(x.shape)
-        found[1:] = 2 * dy[1:] * x[1:]
-        return found
+        dx = np.empty(x.shape)
+        dx[1:] = 2 * dy[1:] * x[1:]
+        return dx
 
     report = gradcheck((square, backward), normal(*shape))
     assert [problem[: len(LOST)] for problem in report.problems] == [LOST]
@@ -221,9 +221,9 @@ def test_a_cache_that_is_changed_is_named_in_every_form(form):
 
     def backward(dy, cache):
         x = array(cache)
-        found = 2 * dy * x
+        dx = 2 * dy * x
         x += 1
-        return found
+        return dx
 
     report = gradcheck((lambda x: (x * x, kept(x.copy())), backward), X)
     assert [problem.rpartition(": ")[2] for problem in report.problems] == ["backward changes its cache"]

@@ -15,12 +15,12 @@ SPREAD = 3**-0.5  # of a number that is uniform in [−1, 1]
 def moves(run, *arrays, level=Level(U, U), draws=400):  # noqa: B008 - a tuple
     """The changes of run's results, in roundings: (draws, …)."""
     exact = np.asarray(run(*arrays))
-    found = []
+    moved = []
     for seed in range(draws):
         rounding = Rounding(seed, level, level)
         with rounding.during(True):
-            found.append(np.asarray(run(*map(rounding.of, arrays))) - exact)
-    return np.array(found) / U
+            moved.append(np.asarray(run(*map(rounding.of, arrays))) - exact)
+    return np.array(moved) / U
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def of_product(x):
     ids=["sum of two", "product", "quotient", "exp", "tanh", "sum", "matmul", "einsum", "dot"],
 )
 def test_a_result_moves_by_its_rounding(run, roundings):
-    found = np.sqrt(np.mean(np.square(moves(run, X)), axis=0))
-    np.testing.assert_allclose(found, SPREAD * roundings(X), rtol=0.2)
+    spread = np.sqrt(np.mean(np.square(moves(run, X)), axis=0))
+    np.testing.assert_allclose(spread, SPREAD * roundings(X), rtol=0.2)
 
 
 def test_a_result_is_written_in_place_with_its_rounding():
@@ -177,9 +177,9 @@ def test_what_is_computed_outside_of_numpy_is_told_though_the_cache_holds_the_in
 def test_a_sum_of_complex_numbers_moves_each_part_by_its_own_terms():
     other = normal(4, 6, seed=1)
     changes = moves(lambda x: x.sum(axis=-1), X + 1e-30j * other)
-    found = np.sqrt(np.mean(np.square(changes.imag), axis=0))
+    spread = np.sqrt(np.mean(np.square(changes.imag), axis=0))
     expected = np.sqrt(np.square(other).sum(axis=-1) + 2 * other.sum(axis=-1) ** 2)
-    np.testing.assert_allclose(found, SPREAD * 1e-30 * expected, rtol=0.2)
+    np.testing.assert_allclose(spread, SPREAD * 1e-30 * expected, rtol=0.2)
 
 
 @pytest.mark.parametrize("run", [lambda x: x @ W, lambda x: np.einsum("ij,jk->ik", x, W), lambda x: np.dot(x, W)])

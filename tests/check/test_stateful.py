@@ -287,9 +287,9 @@ class Doing(Tanh):
         return super().forward(x)
 
     def backward(self, dy):
-        found = super().backward(dy)
-        self.deed(self, dy, found)
-        return found
+        dx = super().backward(dy)
+        self.deed(self, dy, dx)
+        return dx
 
 
 AGAIN = (
@@ -304,12 +304,12 @@ def spoil(array, number):
 @pytest.mark.parametrize(
     ("deed", "problem"),
     [
-        (lambda own, dy, dx: spoil(own.y, 1), f"{AGAIN}its cache or draws random numbers anew"),
-        (lambda own, dy, dx: spoil(own.x, 0), "forward or backward changes its input x; work on a copy"),
-        (lambda own, dy, dx: spoil(dy, 0), "backward changes dy, the upstream gradient, which other code still needs; "
+        (lambda x, dy, dx: spoil(x.y, 1), f"{AGAIN}its cache or draws random numbers anew"),
+        (lambda x, dy, dx: spoil(x.x, 0), "forward or backward changes its input x; work on a copy"),
+        (lambda x, dy, dx: spoil(dy, 0), "backward changes dy, the upstream gradient, which other code still needs; "
          "work on a copy"),
-        (lambda own, dy, dx: setattr(own, "y", None), ""),  # a cache may be freed
-        (lambda own, dy, dx: spoil(own.scratch, dy[0]), ""),
+        (lambda x, dy, dx: setattr(x, "y", None), ""),  # a cache may be freed
+        (lambda x, dy, dx: spoil(x.scratch, dy[0]), ""),
     ],
     ids=["kept", "input", "dy", "freed", "scratch"],
 )  # fmt: skip

@@ -20,9 +20,9 @@ def swept(forward, x=X):
     return sweep(forward_alone(lambda x: forward(x), x), "x", FIRST, (UPSTREAM,))
 
 
-def judged(found, *claims, scale=1.0):
+def judged(sweep, *claims, scale=1.0):
     """The verdicts on claims of a slope."""
-    return [found.verdict(claim, scale, 1e-7) for claim in claims]
+    return [sweep.verdict(claim, scale, 1e-7) for claim in claims]
 
 
 def in_float32(forward):
@@ -42,20 +42,20 @@ each_smooth = pytest.mark.parametrize("name", SMOOTH)
 @each_smooth
 def test_the_slope_of_a_smooth_function_settles(name):
     forward, derivative = SMOOTH[name]
-    found = swept(forward)
+    sweep = swept(forward)
     truth = UPSTREAM[0] * derivative(X)[0]
-    assert found.slope == pytest.approx(truth, rel=1e-8)
-    assert abs(found.slope - truth) <= found.noise < 1e-7 * abs(truth)
-    assert abs(found.jump) < 1e-6
+    assert sweep.slope == pytest.approx(truth, rel=1e-8)
+    assert abs(sweep.slope - truth) <= sweep.noise < 1e-7 * abs(truth)
+    assert abs(sweep.jump) < 1e-6
 
 
 def test_the_error_is_a_v():
-    found = swept(np.exp)
-    error = np.abs(found.central - UPSTREAM[0] * np.exp(X[0]))
-    assert np.array_equal(found.h, STEPS)
+    sweep = swept(np.exp)
+    error = np.abs(sweep.central - UPSTREAM[0] * np.exp(X[0]))
+    assert np.array_equal(sweep.h, STEPS)
     assert error[2] / error[4] == pytest.approx(100, rel=0.1)  # h², at h = 1e-2 and 1e-3
     assert error[8] < 1e-9 < error[-4:].max()  # 1e-5 is better than the smallest
-    np.testing.assert_array_equal(found.central, (found.right + found.left) / 2)
+    np.testing.assert_array_equal(sweep.central, (sweep.right + sweep.left) / 2)
 
 
 @each_smooth
@@ -82,9 +82,9 @@ def relu(x):
 
 
 def test_a_kink_at_the_very_point():
-    found = swept(relu, np.array([0.0, -0.8, 1.1]))
-    assert found.jump == pytest.approx(UPSTREAM[0])
-    assert judged(found, 0.0, 0.5 * UPSTREAM[0], UPSTREAM[0]) == [KINK] * 3
+    sweep = swept(relu, np.array([0.0, -0.8, 1.1]))
+    assert sweep.jump == pytest.approx(UPSTREAM[0])
+    assert judged(sweep, 0.0, 0.5 * UPSTREAM[0], UPSTREAM[0]) == [KINK] * 3
 
 
 def test_a_kink_is_told_with_the_slopes_to_the_left_and_to_the_right():
@@ -95,9 +95,9 @@ def test_a_kink_is_told_with_the_slopes_to_the_left_and_to_the_right():
 
 @pytest.mark.parametrize("distance", [1e-6, -1e-6, 1e-5, 1e-3, 0.05])
 def test_beside_a_kink_there_is_a_slope(distance):
-    found = swept(relu, np.array([distance, -0.8, 1.1]))
+    sweep = swept(relu, np.array([distance, -0.8, 1.1]))
     truth = UPSTREAM[0] * ((distance > 0) + 0.4 * distance)
-    assert judged(found, truth, truth + 0.5) == [RIGHT, WRONG]
+    assert judged(sweep, truth, truth + 0.5) == [RIGHT, WRONG]
 
 
 def test_float32_inside_cannot_tell_and_never_accuses():
@@ -117,9 +117,9 @@ def test_float32_inside_still_shows_what_is_badly_wrong_and_where_a_kink_is():
 
 
 def test_a_claim_beyond_three_times_the_noise_is_wrong():
-    found = swept(in_float32(np.tanh))
-    claims = (found.slope + factor * found.noise for factor in (2.9, 3.1))
-    assert judged(found, *claims, scale=1e5 * found.noise) == [UNCLEAR, WRONG]
+    sweep = swept(in_float32(np.tanh))
+    claims = (sweep.slope + factor * sweep.noise for factor in (2.9, 3.1))
+    assert judged(sweep, *claims, scale=1e5 * sweep.noise) == [UNCLEAR, WRONG]
 
 
 def test_noise_alone_cannot_tell():

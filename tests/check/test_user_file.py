@@ -99,7 +99,7 @@ LINES = len(START.splitlines())
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (
             "def build(): return 1 / 0",
@@ -115,14 +115,14 @@ LINES = len(START.splitlines())
         ),
     ],
 )
-def test_a_file_that_does_not_run(write, text, said):
-    with pytest.raises(DataError, match=f"^mine.py{re.escape(said)}"):
+def test_a_file_that_does_not_run(write, text, message):
+    with pytest.raises(DataError, match=f"^mine.py{re.escape(message)}"):
         user_case(write(text))
     assert not any("nowhere" in path for path in sys.path)
 
 
 @pytest.mark.parametrize(
-    ("text", "given"),
+    ("text", "form"),
     [
         ("", "there is no such function"),
         ("def build(more, *, axis, eps=1e-5, **rest): pass", "build(more, axis) is a function with inputs"),
@@ -135,8 +135,8 @@ def test_a_file_that_does_not_run(write, text, said):
         ("def build(): return Model(), [X]", "it returned (target, an object of type list)"),
     ],
 )
-def test_another_form(write, text, given):
-    with pytest.raises(ConfigError, match=f"^{re.escape(f'mine.py: expected build, {FORM}; {given}')}$"):
+def test_another_form(write, text, form):
+    with pytest.raises(ConfigError, match=f"^{re.escape(f'mine.py: expected build, {FORM}; {form}')}$"):
         user_case(write(text))
 
 
