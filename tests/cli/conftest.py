@@ -140,8 +140,8 @@ def environment():
 
     One thread, since results depend on the number of threads in the last bits; buffered output, as for users.
     """
-    own = {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-    return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"} | own
+    variables = {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"} | variables
 
 
 @pytest.fixture

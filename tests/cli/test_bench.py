@@ -16,8 +16,8 @@ FAST = "--device numpy --kernels plain --steps 3"
 @pytest.fixture(autouse=True)
 def known_ceilings(monkeypatch):
     """Fixed peak rates, since measuring them takes a second."""
-    found = Roofline(flops=2e11, bytes=4e10, shape=(8, 8, 8))
-    monkeypatch.setattr(bench, "measure_roofline", lambda backend, shapes: found)
+    roofline = Roofline(flops=2e11, bytes=4e10, shape=(8, 8, 8))
+    monkeypatch.setattr(bench, "measure_roofline", lambda backend, shapes: roofline)
 
 
 def test_a_step_in_words(cli):
@@ -34,31 +34,36 @@ def test_a_step_in_words(cli):
 
 
 def test_a_step_in_numbers(cli):
-    found = cli(f"bench {FAST} --dropout 0 --dtype float64 --json").document
-    assert (found["size"], found["dropout"], found["dtype"], found["kernels"]) == ("tiny", 0, "float64", "plain")
-    assert found["preset"]["d_model"] == 64
-    assert len(found["all_ms"]) == found["steps"] == 3
-    assert min(found["all_ms"]) == found["best_ms"] <= found["median_ms"] == sorted(found["all_ms"])[1]
-    assert found["tokens_per_second"] == pytest.approx(768e3 / found["median_ms"])
-    assert found["last_loss"] < found["first_loss"]
-    assert found["threads"] >= 1
+    document = cli(f"bench {FAST} --dropout 0 --dtype float64 --json").document
+    assert (document["size"], document["dropout"], document["dtype"], document["kernels"]) == (
+        "tiny",
+        0,
+        "float64",
+        "plain",
+    )
+    assert document["preset"]["d_model"] == 64
+    assert len(document["all_ms"]) == document["steps"] == 3
+    assert min(document["all_ms"]) == document["best_ms"] <= document["median_ms"] == sorted(document["all_ms"])[1]
+    assert document["tokens_per_second"] == pytest.approx(768e3 / document["median_ms"])
+    assert document["last_loss"] < document["first_loss"]
+    assert document["threads"] >= 1
 
 
 @pytest.mark.parametrize(
-    ("kernels", "threads", "said"),
+    ("kernels", "threads", "note"),
     [
         ("plain", 1, "(plain) on CPU, float32; BLAS threads: "),
         ("numpy", 1, "2 threads; a batch this small runs on one, "),
         ("numba", 2, "2 threads; one BLAS thread each"),
     ],
 )
-def test_it_says_how_many_threads_share_the_batch(cli, monkeypatch, kernels, threads, said):
+def test_it_says_how_many_threads_share_the_batch(cli, monkeypatch, kernels, threads, note):
     if kernels == "numba":
         pytest.importorskip("numba")
     monkeypatch.setattr("npformer.engine.host.default_threads", lambda: 2)
     monkeypatch.setattr(command, "can_set_blas_threads", lambda: True)
     command_line = f"bench --device numpy --kernels {kernels} --steps 1"
-    assert said in cli(command_line).lines[1]
+    assert note in cli(command_line).lines[1]
     assert cli(f"{command_line} --json").document["threads"] == threads
 
 
@@ -84,11 +89,11 @@ def test_the_table_of_a_profile(cli, tmp_path):
     assert (tmp_path / "profile-tiny.svg").read_bytes().startswith(b"<svg ")
 
 
-def a_millisecond_each(*given):
+def a_millisecond_each(*args):
     """A profile whose parts take a millisecond each, on however slow a machine: its numbers are as wide everywhere."""
-    found = bench.profile_step(*given)
-    rows = tuple(replace(row, seconds=1e-3, share=1 / len(found.rows)) for row in found.rows)
-    return replace(found, rows=rows, seconds=1e-3 * len(rows))
+    profile = bench.profile_step(*args)
+    rows = tuple(replace(row, seconds=1e-3, share=1 / len(profile.rows)) for row in profile.rows)
+    return replace(profile, rows=rows, seconds=1e-3 * len(rows))
 
 
 @pytest.mark.parametrize(
@@ -100,8 +105,8 @@ def test_the_report_fits_the_terminal(cli, monkeypatch, terminal, columns, left_
     monkeypatch.setattr("npformer.cli.bench.draw_profile", lambda *shown: None)
     if columns is not None:
         terminal(columns)
-    said = [cli(f"bench {FAST} --steps 1 {profile}").out for profile in ("", "--profile")]
-    lines = "\n".join(said).splitlines()
+    reports = [cli(f"bench {FAST} --steps 1 {profile}").out for profile in ("", "--profile")]
+    lines = "\n".join(reports).splitlines()
     assert max(map(len, lines[7 if columns is None else 0 :])) <= (columns or 100)
     header = next(line for line in lines if line.startswith("operation"))
     shown = {name: name in header for name in ("calls", "ms", "share", "GFLOP", "MB", "rate", "of the ceiling")}
@@ -110,15 +115,15 @@ def test_the_report_fits_the_terminal(cli, monkeypatch, terminal, columns, left_
 
 
 def test_the_numbers_of_a_profile(cli, tmp_path):
-    found = cli(f"bench --profile {FAST} --json --picture mine.svg").document
-    assert sum(row["seconds"] for row in found["rows"]) == pytest.approx(found["step_seconds"])
-    assert found["threads"] == 1
-    assert found["ceilings"] == {"flops_per_second": 2e11, "bytes_per_second": 4e10, "product_shape": [8, 8, 8]}
-    for row in found["rows"]:
+    document = cli(f"bench --profile {FAST} --json --picture mine.svg").document
+    assert sum(row["seconds"] for row in document["rows"]) == pytest.approx(document["step_seconds"])
+    assert document["threads"] == 1
+    assert document["ceilings"] == {"flops_per_second": 2e11, "bytes_per_second": 4e10, "product_shape": [8, 8, 8]}
+    for row in document["rows"]:
         if row["flops"] / 2e11 > row["bytes"] / 4e10:
             assert row["bound_by"] == "products"
             assert row["of_ceiling"] == pytest.approx(row["flops"] / 2e11 / row["seconds"])
-    assert found["picture"] == "mine.svg"
+    assert document["picture"] == "mine.svg"
     assert [path.name for path in tmp_path.iterdir()] == ["mine.svg"]
 
 

@@ -31,8 +31,8 @@ def test_every_claim_holds_for_what_is_selected(cli):
 
 def test_it_computes_with_plain_kernels_by_default(cli):
     for options, kernels in (("", "plain"), ("--kernels numpy", "numpy")):
-        found = cli(f"certify --only softmax --json {options}").fine().document
-        assert found["backend"].startswith(f"numpy ({kernels}) on CPU, float64")
+        document = cli(f"certify --only softmax --json {options}").fine().document
+        assert document["backend"].startswith(f"numpy ({kernels}) on CPU, float64")
 
 
 def test_the_chosen_kernels_are_certified(monkeypatch, cli):
@@ -47,10 +47,10 @@ def test_the_chosen_kernels_are_certified(monkeypatch, cli):
 
 def test_a_claim_that_fails_is_named(tmp_path, cli):
     (tmp_path / "leaky.py").write_text(LEAKY)
-    found, document = cli("certify --model leaky.py"), cli("certify --model leaky.py --json")
-    assert (found.code, document.code, document.document["ok"]) == (1, 1, False)
-    assert "Leaky: accumulation" in found.out
-    assert found.width <= 80
+    outcome, document = cli("certify --model leaky.py"), cli("certify --model leaky.py --json")
+    assert (outcome.code, document.code, document.document["ok"]) == (1, 1, False)
+    assert "Leaky: accumulation" in outcome.out
+    assert outcome.width <= 80
 
 
 def test_the_list_gives_every_claim_a_meaning(cli):

@@ -73,9 +73,9 @@ def test_lists_fit_the_terminal(cli, terminal, tmp_path, words, wide):
 
 @pytest.mark.parametrize("words", ["decode nowhere bot", "bench --siz small", "explain rotary --at 'nothing[1]'"])
 def test_errors_fit_the_terminal_and_stay_on_a_line_in_a_pipe(cli, terminal, words):
-    said = cli(words).err.split("npformer")[-1]
+    stderr = cli(words).err.split("npformer")[-1]
     terminal(60, "stderr")
     folded = cli(words).err.split("npformer")[-1]
-    assert said.count("\n") == 1 < folded.count("\n")
+    assert stderr.count("\n") == 1 < folded.count("\n")
     assert max(map(len, folded.splitlines())) <= 60
-    assert folded.split() == said.split()
+    assert folded.split() == stderr.split()

@@ -17,7 +17,9 @@ def two_kernels(monkeypatch, tmp_path):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     kernel_folder.place.cache_clear()
     kernel_folder.say_once.cache_clear()
-    monkeypatch.setattr(compiling, "compile_several", lambda kernels, dtype: [each.compile(dtype) for each in kernels])
+    monkeypatch.setattr(
+        compiling, "compile_several", lambda kernels, dtype: [kernel.compile(dtype) for kernel in kernels]
+    )
     yield tmp_path / "npformer"
     kernel_folder.place.cache_clear()
 
@@ -28,8 +30,8 @@ def test_it_compiles_missing_kernels(cli, two_kernels):
     assert first == "float32: 2 kernels, 2 of them compiled now"
     assert last.startswith(f"kept in {two_kernels} (")
     assert len(list(two_kernels.iterdir())) == 2
-    found = cli("compile --json").fine()
-    assert found.document | {"seconds": 0} == {
+    outcome = cli("compile --json").fine()
+    assert outcome.document | {"seconds": 0} == {
         "ok": True, "folder": str(two_kernels), "not_kept": 0, "seconds": 0, "dtypes": {
             "float32": {"kernels": 2, "compiled": []},
             "float64": {"kernels": 2, "compiled": ["elementwise.add", "adam.update"]},

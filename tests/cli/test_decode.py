@@ -50,9 +50,9 @@ def test_arguments_and_standard_input_give_the_same_output(cli, trained, typed):
     for end in ("\n", "\r\n"):
         typed(end.join(texts).encode())
         assert cli(f"decode {trained}").out == by_argument.out
-    found = cli(f"decode {trained} --json", *texts).document
-    assert [entry["input"] for entry in found] == texts
-    assert [entry["output"] for entry in found] == by_argument.out.split("\n")[:-1]
+    document = cli(f"decode {trained} --json", *texts).document
+    assert [entry["input"] for entry in document] == texts
+    assert [entry["output"] for entry in document] == by_argument.out.split("\n")[:-1]
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_arguments_and_standard_input_give_the_same_output(cli, trained, typed):
      "RUN --json -- a bc", "RUN a --json -- bc", "--json -- RUN a bc"],
 )  # fmt: skip
 def test_options_may_stand_anywhere(order, cli, trained):
-    found = cli(f"decode {order.replace('RUN', str(trained))}").document
-    assert [entry["input"] for entry in found] == ["a", "bc"]
+    document = cli(f"decode {order.replace('RUN', str(trained))}").document
+    assert [entry["input"] for entry in document] == ["a", "bc"]
 
 
 def test_a_texts_output_does_not_depend_on_the_batch(cli, trained):
@@ -116,7 +116,7 @@ def test_max_len_bounds_the_output(cli, trained):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("stdin", "message"),
     [
         ("abc abC", ["text 2: expected a text of the 29 pieces", "got 'C' (U+0043) in 'abC'; leave"]),
         ("a ''", ["text 2: expected at least one character, got an empty text"]),
@@ -128,9 +128,9 @@ def test_max_len_bounds_the_output(cli, trained):
         ("--best -- -abc", ["text 1: expected a text of the 29", "got '-' (U+002D)"]),
     ],
 )
-def test_bad_texts_and_options(given, message, cli, trained, unchanged):
+def test_bad_texts_and_options(stdin, message, cli, trained, unchanged):
     with unchanged(trained):
-        cli(f"decode {trained} {given}").refused(*message)
+        cli(f"decode {trained} {stdin}").refused(*message)
 
 
 @pytest.mark.parametrize(
@@ -152,11 +152,11 @@ def test_a_folder_without_a_run_or_a_checkpoint_is_refused(cli, copied):
     cli("decode nowhere a").refused("nowhere: expected the folder of a run", "found nothing")
     run = copied("run")
     for path in list_checkpoints(run / "checkpoints"):
-        found = load_checkpoint(path)
+        checkpoint = load_checkpoint(path)
         shutil.rmtree(path)
     for words in ("", "--best"):
         cli(f"decode run a {words}").refused("expected at least one checkpoint, found none")
-    save_checkpoint(run / "checkpoints", 1, found.arrays, found.state, None)
+    save_checkpoint(run / "checkpoints", 1, checkpoint.arrays, checkpoint.state, None)
     cli("decode run a").fine()
     cli("decode run a --best").refused("expected a checkpoint with a score", "leave --best out")
     (run / "vocabulary.txt").write_text("[PAD]\n")

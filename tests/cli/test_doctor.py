@@ -21,15 +21,15 @@ def finding(cli):
 def test_text_and_json_agree(cli):
     text, machine = cli("doctor"), cli("doctor --json")
     assert (text.code, text.err, machine.code) == (0, "", 0)
-    found = machine.document
-    assert found["npformer"] == __version__
-    assert found["numpy"] == np.__version__
-    assert found["safetensors"] == importlib.metadata.version("safetensors")
-    assert found["arithmetic"] == "ok"
-    width = max(map(len, found)) + 2
+    document = machine.document
+    assert document["npformer"] == __version__
+    assert document["numpy"] == np.__version__
+    assert document["safetensors"] == importlib.metadata.version("safetensors")
+    assert document["arithmetic"] == "ok"
+    width = max(map(len, document)) + 2
     lines = text.lines
-    assert [line[:width].strip() for line in lines if line[0] != " "] == list(found)
-    assert " ".join(line[width:] for line in lines) == " ".join(found.values())
+    assert [line[:width].strip() for line in lines if line[0] != " "] == list(document)
+    assert " ".join(line[width:] for line in lines) == " ".join(document.values())
     assert text.width <= 80
 
 
@@ -41,12 +41,12 @@ def test_nothing_is_said_twice(cli):
 
 
 def test_what_auto_picks_and_why(cli):
-    problem, found = cupy_problem(), cli("doctor --json").document
+    problem, outcome = cupy_problem(), cli("doctor --json").document
     if problem is None:
-        assert found["--device auto"] == "cupy, because a GPU answers"
+        assert outcome["--device auto"] == "cupy, because a GPU answers"
     else:
-        assert problem.endswith(found["CuPy"])
-        assert found["--device auto"] == "numpy, because CuPy cannot be used"
+        assert problem.endswith(outcome["CuPy"])
+        assert outcome["--device auto"] == "numpy, because CuPy cannot be used"
 
 
 def test_the_limit_of_threads(finding, monkeypatch):
@@ -57,33 +57,33 @@ def test_the_limit_of_threads(finding, monkeypatch):
     assert "not limited" in finding("BLAS threads")
 
 
-@pytest.mark.parametrize(("now", "said"), [(3, "3; "), (None, "unknown; ")])
-def test_the_threads_of_a_product(finding, monkeypatch, now, said):
+@pytest.mark.parametrize(("now", "expected"), [(3, "3; "), (None, "unknown; ")])
+def test_the_threads_of_a_product(finding, monkeypatch, now, expected):
     monkeypatch.setattr(doctor, "blas_threads", lambda: now)
-    assert finding("BLAS threads").startswith(said)
+    assert finding("BLAS threads").startswith(expected)
 
 
 @pytest.mark.parametrize(
-    ("core", "asked", "said"),
+    ("core", "asked", "expected"),
     [
         ("SkylakeX", None, "SkylakeX"),
         ("Haswell", "Zen", "Haswell (OPENBLAS_CORETYPE=Zen)"),
         (None, "Zen", "unknown: NumPy's BLAS is not OpenBLAS"),
     ],
 )
-def test_the_core_type_of_the_blas(finding, monkeypatch, core, asked, said):
+def test_the_core_type_of_the_blas(finding, monkeypatch, core, asked, expected):
     monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
     if asked is not None:
         monkeypatch.setenv("OPENBLAS_CORETYPE", asked)
     monkeypatch.setattr(doctor, "blas_core", lambda: core)
-    assert finding("BLAS core") == said
+    assert finding("BLAS core") == expected
 
 
 def test_compiled_kernels_are_the_default_where_numba_is_installed(cli):
     pytest.importorskip("numba")
-    found = cli("doctor --json").document
-    assert found["Numba"] == importlib.metadata.version("numba")
-    assert found["--kernels auto"] == "numba, because Numba is installed, and NumPy's BLAS has a product to call"
+    document = cli("doctor --json").document
+    assert document["Numba"] == importlib.metadata.version("numba")
+    assert document["--kernels auto"] == "numba, because Numba is installed, and NumPy's BLAS has a product to call"
 
 
 def test_a_blas_whose_product_is_not_known(finding, monkeypatch):
@@ -114,7 +114,7 @@ def test_without_numba_the_extra_is_recommended(cli, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("version", "compiled", "problem", "said"),
+    ("version", "compiled", "problem", "expected"),
     [
         (
             "missing",
@@ -127,14 +127,14 @@ def test_without_numba_the_extra_is_recommended(cli, monkeypatch):
         ("9.9", None, "", "9.9"),
     ],
 )
-def test_intels_library(version, compiled, problem, said, finding, monkeypatch):
+def test_intels_library(version, compiled, problem, expected, finding, monkeypatch):
     if compiled is None:
         module = pytest.importorskip("npformer.engine.numba.intel")
         monkeypatch.setattr(module, "intel", lambda: module.Intel(None, version, problem))
     known = doctor._version
     monkeypatch.setattr(doctor, "_version", lambda name: version if name == "mkl" else known(name))
     monkeypatch.setattr(doctor, "numba_problem", lambda: compiled)
-    assert finding("MKL") == said
+    assert finding("MKL") == expected
 
 
 def test_a_numba_that_cannot_be_imported(cli, monkeypatch):

@@ -11,9 +11,9 @@ AT = "decoder.layers.0.self_attention.query.weight[3,5]"
 
 
 def test_an_operation_is_explained(cli):
-    found = cli("explain layer_norm").fine()
-    assert "dx = r·(g − mean_C g − x̂·mean_C(g·x̂))" in found.out
-    assert " ".join(found.out.split()).endswith("So every gradient is right.")
+    outcome = cli("explain layer_norm").fine()
+    assert "dx = r·(g − mean_C g − x̂·mean_C(g·x̂))" in outcome.out
+    assert " ".join(outcome.out.split()).endswith("So every gradient is right.")
 
 
 def test_an_operation_as_json(cli):
@@ -23,14 +23,14 @@ def test_an_operation_as_json(cli):
 
 
 def test_a_number_of_a_run_is_explained(cli, trained):
-    found = cli(f"explain {trained} --text bot --answer tob --at {AT}").fine()
-    found.says(f"w = {AT}", '"b" at b0 t2')
-    assert "right" in found.out.split()
+    outcome = cli(f"explain {trained} --text bot --answer tob --at {AT}").fine()
+    outcome.says(f"w = {AT}", '"b" at b0 t2')
+    assert "right" in outcome.out.split()
 
 
 def test_a_run_without_an_answer_is_held_to_its_own(cli, trained):
-    found = cli(f"explain {trained} --text bot --at 'generator.bias[4]'").fine()
-    assert found.out.startswith("The targets are the model's own answer:")
+    outcome = cli(f"explain {trained} --text bot --at 'generator.bias[4]'").fine()
+    assert outcome.out.startswith("The targets are the model's own answer:")
 
 
 def test_a_number_of_a_small_model_as_json(cli):
@@ -53,7 +53,7 @@ def test_random_numbers_are_checked(cli):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ("", "TARGET: expected an operation, the folder of a run, a small model"),
         ("transformr --at 'x[0]'", "did you mean transformer"),
@@ -67,8 +67,8 @@ def test_random_numbers_are_checked(cli):
         ("--random 3 transformer", "and no model"),
     ],
 )
-def test_bad_input_is_refused_with_what_would_be_right(cli, words, said):
-    cli(f"explain {words}").refused(said)
+def test_bad_input_is_refused_with_what_would_be_right(cli, words, message):
+    cli(f"explain {words}").refused(message)
 
 
 MINE = """
@@ -113,9 +113,9 @@ def test_a_run_may_have_the_name_of_an_operation(cli, trained, tmp_path):
 
 
 def test_without_a_terminal_there_are_80_columns_and_no_colours(cli):
-    found = cli("explain transformer --at 'encoder.layers.0.norm1.gamma[1]'")
-    assert "\x1b" not in found.out
-    assert 70 < found.width <= 80
+    outcome = cli("explain transformer --at 'encoder.layers.0.norm1.gamma[1]'")
+    assert "\x1b" not in outcome.out
+    assert 70 < outcome.width <= 80
 
 
 def test_the_verdict_is_green(cli):

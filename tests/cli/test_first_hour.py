@@ -54,16 +54,16 @@ def hour(tmp_path, typed, quick_museum, usual_signals):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "page.md").write_text(PAGE, encoding="utf-8")
     quick_museum(CHECKS, [bug.id for bug in BUGS])
-    said = []
+    outputs = []
     for language, block in blocks(r"(\w+)", PAGE)[1:]:
         if language == "python":
             write_backward(tmp_path / "softmax.py", block)
         elif language == "sh":
-            found = [(line, typed(line)) for line in block.splitlines()]
-            said += [(line, done.code, done.out + done.err) for line, done in found if done]
+            typed_lines = [(line, typed(line)) for line in block.splitlines()]
+            outputs += [(line, done.code, done.out + done.err) for line, done in typed_lines if done]
         else:
-            assert block in said[-1][-1], said[-1]
-    return said
+            assert block in outputs[-1][-1], outputs[-1]
+    return outputs
 
 
 def write_backward(path, body):

@@ -47,8 +47,8 @@ def test_the_table(cli):
 
 
 def test_only_chooses_by_a_part_of_the_name(cli):
-    found = cli("gradcheck --only layer_norm --json").document
-    names = [check["name"] for check in found["checks"]]
+    document = cli("gradcheck --only layer_norm --json").document
+    names = [check["name"] for check in document["checks"]]
     assert names == [case.name for case in catalogue() if "layer_norm" in case.name]
     assert 0 < len(names) < len(catalogue())
 
@@ -60,10 +60,10 @@ def test_only_with_no_match_is_refused(cli):
 
 def test_json_holds_every_number(cli):
     done = cli("gradcheck --only softmax --json")
-    found = done.document
-    assert (done.code, found["ok"]) == (0, True)
-    assert "float64" in found["backend"]
-    tensor = found["checks"][0]["tensors"][0]
+    document = done.document
+    assert (done.code, document["ok"]) == (0, True)
+    assert "float64" in document["backend"]
+    tensor = document["checks"][0]["tensors"][0]
     assert {"tensor", "shape", "elements", "scaled_error", "analytic", "numeric", "ratio", "verdict"} <= tensor.keys()
 
 

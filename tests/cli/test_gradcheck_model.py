@@ -60,11 +60,11 @@ def test_a_right_model(cli):
     assert done.lines[2] == "EncoderLayer"
     assert done.out.startswith(f"gradients with {BACKEND}, against")
     done.says("norm2.gamma", "all 17 gradients of 1 check are right")
-    found = cli("gradcheck --model mine.py --json").document
-    assert found["ok"]
-    assert [check["name"] for check in found["checks"]] == ["EncoderLayer"]
-    assert "path" not in found["checks"][0]
-    assert found["backend"] == str(BACKEND)
+    document = cli("gradcheck --model mine.py --json").document
+    assert document["ok"]
+    assert [check["name"] for check in document["checks"]] == ["EncoderLayer"]
+    assert "path" not in document["checks"][0]
+    assert document["backend"] == str(BACKEND)
 
 
 def test_the_backend_is_the_models_own(cli):
@@ -91,9 +91,9 @@ def test_bisect(cli):
     done = cli("gradcheck --model mine.py:bad --bisect")
     assert done.code == 1
     done.says("the first wrong part is NoSkip:", "all of its parts are right: it puts them together wrongly")
-    found = cli("gradcheck --model mine.py:bad --bisect --json").document
-    assert found["checks"][0]["path"] == ["NoSkip"]
-    assert any("missing term" in tensor["diagnosis"] for tensor in found["checks"][0]["tensors"])
+    document = cli("gradcheck --model mine.py:bad --bisect --json").document
+    assert document["checks"][0]["path"] == ["NoSkip"]
+    assert any("missing term" in tensor["diagnosis"] for tensor in document["checks"][0]["tensors"])
 
 
 def test_bisect_of_a_right_target_or_one_without_parts(cli):
@@ -136,9 +136,9 @@ def test_bad_input_is_refused(cli):
 
 
 def test_a_file_goes_after_model(cli):
-    for given in ("mine.py", "mine.py:bad"):
-        cli(f"gradcheck {given}").refused(
-            f"unknown argument '{given}': a word too many; a file of your own goes after --model: --model {given}"
+    for file in ("mine.py", "mine.py:bad"):
+        cli(f"gradcheck {file}").refused(
+            f"unknown argument '{file}': a word too many; a file of your own goes after --model: --model {file}"
         )
 
 

@@ -105,8 +105,8 @@ def test_the_list_sees_what_is_begun_in_this_folder(cli, tmp_path):
         (tmp_path / "gelu2.py").read_text().replace("raise NotImpl", "return 0  # NotImpl")
     )
     cli("grade parts.py --template parts")
-    own = "import npformer\ndef linear_forward(x): return x, x\ndef linear_backward(dy, x): return dy"
-    (tmp_path / "taste.py").write_text(own)  # a pair of the reader's own, checked by npf.gradcheck
+    source = "import npformer\ndef linear_forward(x): return x, x\ndef linear_backward(dy, x): return dy"
+    (tmp_path / "taste.py").write_text(source)  # a pair of the reader's own, checked by npf.gradcheck
     (tmp_path / "relu.py").write_text("def relu_forward(x:\ndef relu_backward")
     (tmp_path / "folder_backward.py").mkdir()
     rows = {row["name"]: row for row in cli("grade --list --json").document["exercises"]}

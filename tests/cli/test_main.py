@@ -153,12 +153,12 @@ def test_an_output_closed_in_the_middle_ends_the_command_quietly(trained, enviro
         child.stdout.close()
         child.stdin.write(b"abc\n")
         child.stdin.close()
-        said = child.stderr.read()
-    assert (child.returncode, said) == (141, b"")
+        stderr = child.stderr.read()
+    assert (child.returncode, stderr) == (141, b"")
 
 
 @pytest.mark.parametrize(
-    ("line", "code", "said"),
+    ("line", "code", "message"),
     [
         ("doctor >&-", 0, ""),
         ("decode nowhere x 2>&-", 2, ""),  # the error message does not go to standard output instead
@@ -169,10 +169,10 @@ def test_an_output_closed_in_the_middle_ends_the_command_quietly(trained, enviro
         ),
     ],
 )
-def test_an_output_closed_before_the_command_began_and_a_full_disk(line, code, said, environment, tmp_path):
+def test_an_output_closed_before_the_command_began_and_a_full_disk(line, code, message, environment, tmp_path):
     argv = ["bash", "-c", f'"$0" -m npformer {line}', sys.executable]
     done = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=600)
-    assert (done.returncode, done.stdout, done.stderr) == (code, "", said)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", message)
 
 
 def test_a_terminal_that_lacks_the_characters(shell, environment):

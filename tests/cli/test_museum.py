@@ -39,9 +39,9 @@ def test_a_survivor_is_exit_1(cli):
     done = cli("museum --only noam --without schedules")
     assert done.code == 1
     done.says("1 of 2 bugs detected without schedules", "SURVIVES: noam-max")
-    found = cli("museum --only noam --without schedules --json").document
-    assert (found["ok"], found["survivors"]) == (False, ["noam-max"])
-    assert found["bugs"][0]["detected_by"].keys() == {"schedules"}
+    document = cli("museum --only noam --without schedules --json").document
+    assert (document["ok"], document["survivors"]) == (False, ["noam-max"])
+    assert document["bugs"][0]["detected_by"].keys() == {"schedules"}
 
 
 SHOWN = ("right   n = √Σ g²", "wrong   n = Σ g²", "- return xp.sqrt(", "+ return xp.asarray(", "clipping: the norm is")
@@ -54,9 +54,9 @@ def test_show_tells_and_draws_what_is_stored(cli, tmp_path, monkeypatch):
     done = cli("museum show clip-squared --picture", str(picture)).quiet()
     assert picture.read_bytes().startswith(b"<svg ")
     done.says(*SHOWN, f"after {demonstration.STEPS} steps", f"picture {picture}")
-    found = cli("museum show clip-squared --json").document
-    assert found["stored"] is True
-    assert len(found["detected_by"]) >= 2
+    document = cli("museum show clip-squared --json").document
+    assert document["stored"] is True
+    assert len(document["detected_by"]) >= 2
 
 
 def test_show_fresh_runs_the_checks_and_trains(cli, tmp_path):
@@ -74,12 +74,12 @@ def test_show_makes_what_is_not_stored_and_says_so(cli, monkeypatch):
 
 
 def test_show_without_a_picture_says_so(cli, tmp_path):
-    found = cli("museum show test-gamma-one --json").fine().document
-    assert (found["picture"], found["training"]) == (None, None)
-    assert found["instead"]
-    assert "PROVES NOTHING" in found["diagnosis"]
+    document = cli("museum show test-gamma-one --json").fine().document
+    assert (document["picture"], document["training"]) == (None, None)
+    assert document["instead"]
+    assert "PROVES NOTHING" in document["diagnosis"]
     text = " ".join(cli("museum show test-gamma-one").out.split())
-    assert f"There is no picture of this bug. {found['instead']}" in text
+    assert f"There is no picture of this bug. {document['instead']}" in text
     assert list(tmp_path.iterdir()) == []
 
 

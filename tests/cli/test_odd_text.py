@@ -54,7 +54,7 @@ def test_the_errors_prints_and_warnings_of_a_graded_file(cli, tmp_path, where):
 
 def test_decoded_texts(cli, trained, monkeypatch):
     pieces = [f"a{BAD}b", "two\nlines", "früh 語"]
-    monkeypatch.setattr(decode, "answer", lambda *given: [{"output": text} for text in pieces])
+    monkeypatch.setattr(decode, "answer", lambda *args: [{"output": text} for text in pieces])
     monkeypatch.setattr(decode, "expect_text", lambda *anything: None)
     done = cli(f"decode {trained} x y z")
     assert done.lines == ["a\\x1b[2Jgone\\u202e\\x9b\\x7fb", "two\\nlines", "früh 語"]

@@ -23,8 +23,8 @@ def test_the_options_of_all_tasks(cli):
 
 @pytest.mark.parametrize("task", [None, "scan"])
 def test_json(cli, task):
-    found = cli(f"train {task or ''} --options --json").document
-    assert found == {"task": task, "options": [row._asdict() for row in option_rows(task)]}
+    document = cli(f"train {task or ''} --options --json").document
+    assert document == {"task": task, "options": [row._asdict() for row in option_rows(task)]}
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])

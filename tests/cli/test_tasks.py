@@ -88,10 +88,10 @@ QUESTIONS = {
 def test_a_run_can_decode(task, runs, cli):
     texts, options = QUESTIONS[task]
     run = runs(task)
-    found = cli(f"decode {run} --json {options}", *texts).quiet()
-    assert [entry["input"] for entry in found.document] == texts
+    outcome = cli(f"decode {run} --json {options}", *texts).quiet()
+    assert [entry["input"] for entry in outcome.document] == texts
     plain = cli(f"decode {run} {options}", *texts)
-    assert plain.out == "".join(f"{entry['output']}\n" for entry in found.document)
+    assert plain.out == "".join(f"{entry['output']}\n" for entry in outcome.document)
     assert cli(f"decode {run} {options}", *texts).out == plain.out, "the same again"
     alone = "".join(cli(f"decode {run} {options}", text).out for text in texts)
     assert alone == plain.out, "a text's output does not depend on the batch"
@@ -106,18 +106,18 @@ def test_a_run_resumes(task, runs, cli, tmp_path, same_run):
 
 
 def test_answers_have_the_form_of_their_kind(runs, cli):
-    (found,) = cli("decode", runs("language"), "5 mars 1987", "--json").document
-    assert found["output"] in (runs("language") / "classes.txt").read_text().split()[1:]
-    assert 0 < found["probability"] < 1
-    (found,) = cli("decode", runs("tags"), "5. mars 1987", "--json").document
-    assert found["tokens"] == ["5", ".", "mars", "1987"]
-    assert len(found["output"].split()) == 4
-    (found,) = cli("decode", runs("mlm"), "the [MASK] is", "--json").document
-    assert re.fullmatch(r"the ?.* is", found["output"])
-    assert "[MASK]" not in found["output"]
-    (found,) = cli("decode", runs("lm"), "The for", "--max-len", 5, "--json").document
-    assert found["output"].startswith("The for")
-    assert len(found["output"]) <= len("The for") + 5
+    (document,) = cli("decode", runs("language"), "5 mars 1987", "--json").document
+    assert document["output"] in (runs("language") / "classes.txt").read_text().split()[1:]
+    assert 0 < document["probability"] < 1
+    (document,) = cli("decode", runs("tags"), "5. mars 1987", "--json").document
+    assert document["tokens"] == ["5", ".", "mars", "1987"]
+    assert len(document["output"].split()) == 4
+    (document,) = cli("decode", runs("mlm"), "the [MASK] is", "--json").document
+    assert re.fullmatch(r"the ?.* is", document["output"])
+    assert "[MASK]" not in document["output"]
+    (document,) = cli("decode", runs("lm"), "The for", "--max-len", 5, "--json").document
+    assert document["output"].startswith("The for")
+    assert len(document["output"]) <= len("The for") + 5
 
 
 def endless(positions, window=8):
@@ -139,8 +139,8 @@ def test_a_text_may_grow_beyond_the_window(positions, monkeypatch):
     monkeypatch.setattr(
         answers, "_rows", lambda model, src, *rest: read.extend(src.tolist()) or rows(model, src, *rest)
     )
-    found = answers.answer(trained, ["abcabcabcabc", "a"], 10, answers.Way())
-    texts = [each["output"] for each in found]
+    answer = answers.answer(trained, ["abcabcabcabc", "a"], 10, answers.Way())
+    texts = [each["output"] for each in answer]
     assert [len(text) for text in texts] == [22, 11]
     assert texts[0].startswith("abcabcabcabc")
     assert texts[1].startswith("a")
@@ -155,29 +155,29 @@ def test_a_search_continues_beyond_the_window(positions, monkeypatch):
     made = []
 
     def search(model, prompts, max_len, **options):
-        found = beam_search(model, prompts, max_len, **options)
-        made.append((len(prompts[0]), max_len, found[0][0].log_probability))
-        return found
+        texts = beam_search(model, prompts, max_len, **options)
+        made.append((len(prompts[0]), max_len, texts[0][0].log_probability))
+        return texts
 
     monkeypatch.setattr(answers, "beam_search", search)
     for text, searches in (("abcabcabcabc", 3), ("a", 2), ("abcdef", 4)):
         made.clear()
-        (found,) = answers.answer(trained, [text], 10, answers.Way(beam=3))
-        assert found["output"].startswith(text)
-        assert len(found["output"]) == len(text) + 10
+        (answer,) = answers.answer(trained, [text], 10, answers.Way(beam=3))
+        assert answer["output"].startswith(text)
+        assert len(answer["output"]) == len(text) + 10
         assert [each[:2] for each in made[1:-1]] == [(4, 8)] * (searches - 2)  # the last half of the window
         assert len(made) == searches
         assert max(room for _, room, _ in made) <= 8
-        assert found["score"] == pytest.approx(sum(each[2] for each in made) / ((5 + 10) / 6) ** 0.6, abs=1e-6)
+        assert answer["score"] == pytest.approx(sum(each[2] for each in made) / ((5 + 10) / 6) ** 0.6, abs=1e-6)
     both = answers.answer(trained, ["ab", "abcd"], 3, answers.Way(beam=3))
     assert [len(each["output"]) for each in both] == [5, 7]  # each as long as alone
     assert both[0] == answers.answer(trained, ["ab"], 3, answers.Way(beam=3))[0]
 
 
 def test_a_window_of_two_leaves_room_for_a_new_token():
-    (found,) = answers.answer(endless("sinusoidal", 2), ["abc"], 5, answers.Way())
-    assert len(found["output"]) == 8
-    assert found["output"].startswith("abc")
+    (answer,) = answers.answer(endless("sinusoidal", 2), ["abc"], 5, answers.Way())
+    assert len(answer["output"]) == 8
+    assert answer["output"].startswith("abc")
 
 
 @pytest.mark.parametrize(

@@ -15,16 +15,16 @@ from tests.training.runs import failing
 
 
 def test_an_operation(cli):
-    found = cli("trace layer_norm").quiet()
-    assert found.out.startswith("layer_norm\ncall")
-    assert "; 1 call, " in found.out
+    outcome = cli("trace layer_norm").quiet()
+    assert outcome.out.startswith("layer_norm\ncall")
+    assert "; 1 call, " in outcome.out
     document = cli("trace layer_norm --json").document
     assert document["calls"][0]["type"] == "layer_norm"
 
 
 def test_a_model_in_a_file(cli, tmp_path):
-    found = cli("trace transformer --out trace.json").quiet()
-    assert found.lines[-1].startswith("the trace is in trace.json (0.")
+    outcome = cli("trace transformer --out trace.json").quiet()
+    assert outcome.lines[-1].startswith("the trace is in trace.json (0.")
     text = (tmp_path / "trace.json").read_text()
     assert Trace.from_json(text).document["title"] == "transformer"
     cli("trace transformer --no-lines --out trace.json").fine()  # npformer's own file is written again
@@ -59,9 +59,9 @@ def of_a_pair():
 )
 def test_whatever_explain_takes_and_pairs_of_a_file(cli, tmp_path, name, type_):
     (tmp_path / "own.py").write_text(OWN)
-    found = cli("trace", name, "--json").quiet()
-    assert found.document["calls"][0]["type"] == type_
-    assert any(call["backward"] for call in found.document["calls"])
+    outcome = cli("trace", name, "--json").quiet()
+    assert outcome.document["calls"][0]["type"] == type_
+    assert any(call["backward"] for call in outcome.document["calls"])
 
 
 def test_a_run_is_held_to_an_answer_with_padding(cli, trained):
@@ -70,20 +70,20 @@ def test_a_run_is_held_to_an_answer_with_padding(cli, trained):
     assert document["tokens"]["target_out"] == [["d", "a", "b", "[EOS]"], ["a", "[EOS]", "[PAD]", "[PAD]"]]
     assert document["title"] == "reverse: bad → dab, a → a"
     model, tokenizer, *_ = read_trained(RunDirectory.open(trained), "numpy")
-    found = Trace.from_json(json.dumps(document))
+    trace = Trace.from_json(json.dumps(document))
     ids = [
         [[tokenizer.vocabulary.id_of(piece) for piece in row] for row in rows] for rows in document["tokens"].values()
     ]
     logits = model.backend.host(model(np.array(ids[0]), np.array(ids[1]))).astype(np.float64)
     loss, _ = npf.functional.cross_entropy_forward(logits, np.array(ids[2]), 0)
     assert document["loss"] == pytest.approx(float(loss), rel=1e-5)
-    assert len(found.document["parameters"]) == len(list(model.named_parameters()))
+    assert len(trace.document["parameters"]) == len(list(model.named_parameters()))
 
 
 def test_a_run_is_held_to_its_own_answer(cli, trained):
-    own = cli(f"decode {trained} bad").out.strip()
-    found = cli(f"trace {trained} --text bad --no-lines").quiet()
-    assert found.lines[0] == f"reverse: bad → {own}"
+    answer = cli(f"decode {trained} bad").out.strip()
+    outcome = cli(f"trace {trained} --text bad --no-lines").quiet()
+    assert outcome.lines[0] == f"reverse: bad → {answer}"
 
 
 def test_refused_targets(cli, trained, tmp_path):

@@ -36,8 +36,8 @@ def test_every_task_trains_and_leaves_a_run(task, train_small, tmp_path):
 
 
 def test_config_and_vocabulary_read_back_equal(trained):
-    given = options_of(trained)
-    assembled = assemble(given)
+    options = options_of(trained)
+    assembled = assemble(options)
     assert write_toml(assembled.options.sections()) == (trained / "config.toml").read_text()
     assert assembled.options.training.log_every == 7
     assert assembled.options.model.dropout == 0.2
@@ -46,17 +46,17 @@ def test_config_and_vocabulary_read_back_equal(trained):
 
 def test_json_is_one_document_and_nothing_else_is_on_stdout(train_small, tmp_path):
     done = train_small("copy --json --out 'my run'").fine()
-    found = done.document
+    document = done.document
     assert done.out.count("\n") == 1
     last = metrics.read(tmp_path / "my run" / "metrics.jsonl")[-1]
-    assert found["run"] == "my run"
-    assert found["step"] == 30
-    assert found["sequences"] == last["examples"] == 20
-    assert [found[name] for name in ("loss", "token_accuracy", "exact_match")] == [
+    assert document["run"] == "my run"
+    assert document["step"] == 30
+    assert document["sequences"] == last["examples"] == 20
+    assert [document[name] for name in ("loss", "token_accuracy", "exact_match")] == [
         last[name] for name in ("loss", "token_accuracy", "exact_match")
     ]
-    assert found["pictures"] == ["my run/curves.svg", "my run/attention.svg"]
-    assert "numpy" in found["backend"]
+    assert document["pictures"] == ["my run/curves.svg", "my run/attention.svg"]
+    assert "numpy" in document["backend"]
 
 
 def test_a_measure_of_nan_is_null_in_json(train_small, monkeypatch):
@@ -64,8 +64,8 @@ def test_a_measure_of_nan_is_null_in_json(train_small, monkeypatch):
 
     monkeypatch.setattr(Trainer, "evaluate", lambda self, count: Evaluation(1.0, float("nan"), 0.0, 1, ("a",)))
     done = train_small("copy --json")
-    found = json.loads(done.out, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
-    assert (found["loss"], found["token_accuracy"]) == (1.0, None)
+    document = json.loads(done.out, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+    assert (document["loss"], document["token_accuracy"]) == (1.0, None)
 
 
 def test_what_to_try_next_can_be_pasted(train_small, cli, tmp_path):
@@ -101,9 +101,9 @@ def test_the_config_of_a_run_trains_it_again(cli, trained, same_run, tmp_path):
 def test_set_overrides_the_file_and_the_short_flag_overrides_set(cli, trained, tmp_path):
     short = ("copy", "--config", trained / "config.toml", "--out", "new", "--seed", 3)
     cli("train", *short, "--set", "run.seed=2", "--set", "steps=2", "--set", "warmup_steps=1").fine()
-    found = options_of(tmp_path / "new")
-    assert (found["run"]["task"], found["run"]["seed"], found["training"]["steps"]) == ("copy", 3, 2)
-    assert found["model"]["dropout"] == 0.2
+    options = options_of(tmp_path / "new")
+    assert (options["run"]["task"], options["run"]["seed"], options["training"]["steps"]) == ("copy", 3, 2)
+    assert options["model"]["dropout"] == 0.2
 
 
 def test_a_log_has_whole_lines_and_no_bar(train_small):
@@ -138,7 +138,7 @@ def test_a_run_that_diverges_fails_and_says_what_to_try(train_small, tmp_path):
 def test_pictures_name_the_task_and_the_run(train_small, tmp_path, monkeypatch, words, title):
     drawn = {}
     for name in ("draw_curves", "draw_attention"):
-        monkeypatch.setattr(train, name, lambda *given, name=name: drawn.update({name: given}))
+        monkeypatch.setattr(train, name, lambda *args, name=name: drawn.update({name: args}))
     (tmp_path / "own.tsv").write_text(PAIRS)
     train_small(words, steps=5, warmup_steps=3, clip_norm=0.5).fine()
     metrics_drawn, path, *rest = drawn["draw_curves"]

@@ -46,10 +46,10 @@ def test_continues_to_the_same_end_from_any_folder(cli, run, trained, same_run):
 
 
 def test_no_other_option_is_taken(run, resume, unchanged):
-    given = {"copy": "TASK", "--seed 0": "--seed", "--out x": "--out", "--device numpy": "--device",
+    refused_options = {"copy": "TASK", "--seed 0": "--seed", "--out x": "--out", "--device numpy": "--device",
              "--data x": "--data", "--config x": "--config"}  # fmt: skip
     with unchanged(run):
-        for line, named in given.items():
+        for line, named in refused_options.items():
             resume(line).refused("--resume: expected no other options", f"got {named};")
 
 
@@ -147,9 +147,9 @@ def test_changed_data_are_told_in_words(cli, pairs_run, tmp_path):
 
 def test_a_checkpoint_without_the_files_size_is_known_by_its_content(cli, pairs_run, tmp_path):
     for path in sorted((pairs_run / "checkpoints").iterdir()):
-        found = load_checkpoint(path)
-        del found.state["identity"]["bytes"]
-        save_checkpoint(path.parent, found.step, found.arrays, found.state, found.score)
+        checkpoint = load_checkpoint(path)
+        del checkpoint.state["identity"]["bytes"]
+        save_checkpoint(path.parent, checkpoint.step, checkpoint.arrays, checkpoint.state, checkpoint.score)
     cli("train --resume", pairs_run).fine()
     (tmp_path / "own.tsv").write_text("".join(f"{n}\t{n}\n" for n in range(70)))
     cli("train --resume", pairs_run).refused("trained on, content of SHA-256 ")
@@ -260,9 +260,9 @@ def test_a_run_from_before_meanings_stood_in_its_options_resumes(run, trained, s
     assert bare != text
     (run / "config.toml").write_text(bare)
     path = run / "checkpoints" / "step-00000020"
-    found = load_checkpoint(path)
+    checkpoint = load_checkpoint(path)
     shutil.rmtree(path)
-    save_checkpoint(run / "checkpoints", 20, found.arrays, found.state | {"config": bare}, found.score)
+    save_checkpoint(run / "checkpoints", 20, checkpoint.arrays, checkpoint.state | {"config": bare}, checkpoint.score)
     saved = (path / "state.json").read_bytes()
     resume().fine()
     same_run(run, trained)
@@ -275,18 +275,20 @@ def test_a_run_that_has_diverged_is_not_told_to_go_on(train_small, cli, tmp_path
     """Its checkpoints are finite, and worth nothing; resuming it says so, instead of the same again."""
     line = "reverse --out run"
     options = {"learning_rate": 1e9, "steps": 20, "save_every": 1, "eval_every": 2, "log_every": 1}
-    for found in (train_small(line, **options), cli("train --resume run")):
-        assert found.code == 1
-        found.warns(
+    for outcome in (train_small(line, **options), cli("train --resume run")):
+        assert outcome.code == 1
+        outcome.warns(
             "a finite held-out loss, got nan: training has diverged", "no checkpoint has a sound held-out loss. "
         )
-        found.warns("Start a new run with a learning_rate below 1e+09")
-        assert "go on" not in found.err
+        outcome.warns("Start a new run with a learning_rate below 1e+09")
+        assert "go on" not in outcome.err
     assert not (tmp_path / "run" / "report.html").exists()
     train_small("reverse --out other", steps=2).fine()
     checkpoint = load_checkpoint(tmp_path / "other" / "checkpoints" / "step-00000002")
     arrays = {name: array * 1e30 if array.ndim else array for name, array in checkpoint.arrays.items()}
     save_checkpoint(checkpoint.path.parent, 2, arrays, checkpoint.state, checkpoint.score)
-    found = cli("train --resume other")
-    assert found.code == 1
-    found.warns("expected a finite held-out loss, got nan: training has diverged at step 2; no checkpoint has a sound")
+    outcome = cli("train --resume other")
+    assert outcome.code == 1
+    outcome.warns(
+        "expected a finite held-out loss, got nan: training has diverged at step 2; no checkpoint has a sound"
+    )

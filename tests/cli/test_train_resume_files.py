@@ -123,15 +123,17 @@ def littered(run):
 
 def test_leftovers_of_kills_are_removed_when_the_run_is_resumed(littered, monkeypatch, resume):
     """They are removed before the first new save, which may be hours later."""
-    found = list[str]()
+    leftovers = list[str]()
 
     def look(self):
-        found.extend(sorted(path.name for folder in (littered, littered / "checkpoints") for path in folder.iterdir()))
+        leftovers.extend(
+            sorted(path.name for folder in (littered, littered / "checkpoints") for path in folder.iterdir())
+        )
         raise DivergedError("enough")
 
     monkeypatch.setattr(Trainer, "train", look)
     assert resume().code == 1
-    assert [name for name in found if name.startswith((".tmp-", "step-"))] == ["step-00000006", "step-00000020"]
+    assert [name for name in leftovers if name.startswith((".tmp-", "step-"))] == ["step-00000006", "step-00000020"]
 
 
 def test_a_refusal_removes_nothing(littered, resume, unchanged):

@@ -59,8 +59,8 @@ def stopped(words, environment, stop):
         stop(child)
         child.stdin.write("go on\n")
         child.stdin.close()
-        said = "" if child.stderr.closed else child.stderr.read()
-        return child.wait(), child.stdout.read(), said
+        stderr = "" if child.stderr.closed else child.stderr.read()
+        return child.wait(), child.stdout.read(), stderr
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -68,13 +68,13 @@ def test_after_a_signal_the_run_is_saved_and_resumes_to_the_same_end(
     number, code, begin, long_run, environment, shell, same_run, tmp_path
 ):
     run = tmp_path / "run"
-    *ended, said = stopped([*begin, str(run)], environment, lambda child: child.send_signal(number))
+    *ended, stderr = stopped([*begin, str(run)], environment, lambda child: child.send_signal(number))
     assert ended == [code, ""]
-    found = re.search(r"npformer: stopped at step 21 of 99; saved\. Continue with: npformer (.*)\n$", said)
-    assert found, said
+    match = re.search(r"npformer: stopped at step 21 of 99; saved\. Continue with: npformer (.*)\n$", stderr)
+    assert match, stderr
     assert load_checkpoint(latest_checkpoint(run / "checkpoints")).step == 21
-    assert "Traceback" not in said
-    shell(*found[1].split()).fine().warns("steps 21 to 99")
+    assert "Traceback" not in stderr
+    shell(*match[1].split()).fine().warns("steps 21 to 99")
     same_run(run, long_run)
 
 
@@ -181,9 +181,9 @@ def test_a_full_disk_costs_nothing_that_was_saved(small, environment, shell, sam
         timeout=600,
     )
     assert done.returncode == 0, done.stderr
-    said = re.findall(r"^(code|kept) (.*)$", done.stdout, re.M)
-    assert [word for name, word in said if name == "code"] == ["1", "1", "0"], done.stderr
-    kept = [int(step) for step in dict(said)["kept"].split()]
+    lines = re.findall(r"^(code|kept) (.*)$", done.stdout, re.M)
+    assert [word for name, word in lines if name == "code"] == ["1", "1", "0"], done.stderr
+    kept = [int(step) for step in dict(lines)["kept"].split()]
     assert kept == list(range(3, kept[-1] + 1, 3))
     assert 3 <= kept[-1] < 27
     assert done.stderr.count("the checkpoint was not saved: the disk is full (it needs") == 2

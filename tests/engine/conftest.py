@@ -43,18 +43,18 @@ def new_step(model, **options):
     return TrainStep(model, AdamW(model.arena, lr=0.01, eps=1e-4), seed=7, **options)  # eps: noise stays noise
 
 
-def trained(step, given):
+def trained(step, batches):
     """(loss, gradient of what is trained, parameters) after each batch."""
-    arena, found = step.model.arena, []
-    for inputs in given:
+    arena, losses = step.model.arena, []
+    for inputs in batches:
         loss = np.asarray(step(*inputs))
-        found.append((loss, np.concatenate([arena.grads[run.where] for run in arena.runs()]), arena.values.copy()))
-    return found
+        losses.append((loss, np.concatenate([arena.grads[run.where] for run in arena.runs()]), arena.values.copy()))
+    return losses
 
 
-def bits(found):
+def bits(losses):
     """Of what trained returns."""
-    return [tuple(map(np.ndarray.tobytes, arrays)) for arrays in found]
+    return [tuple(map(np.ndarray.tobytes, arrays)) for arrays in losses]
 
 
 def _other_bias(step):
@@ -77,10 +77,10 @@ CHANGES = [
 ]
 
 
-def trained_through_changes(step, given):
+def trained_through_changes(step, batches):
     """trained, at first and after each change."""
-    found = trained(step, given)
+    losses = trained(step, batches)
     for change in CHANGES:
         change(step)
-        found += trained(step, given)
-    return found
+        losses += trained(step, batches)
+    return losses

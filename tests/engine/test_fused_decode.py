@@ -32,12 +32,12 @@ def test_a_static_subclass_decodes_as_the_model_s_own_step(place, kind, small_mo
     model = small_model(get_backend("numpy", dtype="float64", kernels="numba"))
     src, tgt_in, _ = batch
     usual, mine = [], []
-    for found in (usual, mine):
+    for texts in (usual, mine):
         states = [model.start(src, tgt_in.shape[1]) for _ in range(2)]
         for tokens in tgt_in.T:
             logits = step(model, tokens, states[0])
             np.testing.assert_allclose(logits, model.step(tokens, states[1]), rtol=1e-10, atol=1e-12)
-            found.append(logits)
-        assert (states[0].fused[1] is None) == (found is mine)
+            texts.append(logits)
+        assert (states[0].fused[1] is None) == (texts is mine)
         getattr(model, place).__class__ = kind
     assert all((np.abs(one - other) > 1e-3).any() for one, other in zip(usual, mine, strict=True))

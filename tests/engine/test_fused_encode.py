@@ -55,6 +55,6 @@ def test_a_model_with_a_start_of_its_own_does_as_that_says(place, small_model, b
         model.__class__ = type("Backwards", (type(model),), {"start": backwards})
     else:
         model.start = lambda src, max_len: backwards(model, src, max_len)
-    found = module.start(model, batch[0], 8).layers[0].memory.keys
-    np.testing.assert_allclose(found, start(model, batch[0][:, ::-1].copy(), 8).layers[0].memory.keys, atol=1e-12)
-    assert not np.allclose(found, expected)
+    keys = module.start(model, batch[0], 8).layers[0].memory.keys
+    np.testing.assert_allclose(keys, start(model, batch[0][:, ::-1].copy(), 8).layers[0].memory.keys, atol=1e-12)
+    assert not np.allclose(keys, expected)

@@ -41,11 +41,11 @@ def records(step):
     return [part._records for part in step.runner.shards.computes]
 
 
-def records_of(make, given, on=None, train=trained):
+def records_of(make, batches, on=None, train=trained):
     """How many records each thread makes of make(backend)'s steps, which equal unrecorded ones to the bit."""
     on = on or backend()
     step = make(on)
-    assert bits(train(step, given)) == bits(train(make(replace(on, engine=on.engine.eager())), given))
+    assert bits(train(step, batches)) == bits(train(make(replace(on, engine=on.engine.eager())), batches))
     return records(step)
 
 
@@ -60,12 +60,12 @@ def test_recorded_steps_are_the_steps(case, threads):
 
 
 def test_in_float32_a_replay_equals_the_first_run(monkeypatch):
-    given = batches(5, (7, 5, 4))
+    train_batches = batches(5, (7, 5, 4))
     step = new_step(build(backend(dtype="float32")))
-    found = bits(trained(step, given))
+    replayed = bits(trained(step, train_batches))
     monkeypatch.setattr(replay, "MOST_MEMORY", 0)
     other = new_step(build(backend(dtype="float32")))
-    assert found == bits(trained(other, given))
+    assert replayed == bits(trained(other, train_batches))
     assert (records(step), records(other)) == ([1, 1], [0, 0])
 
 
@@ -84,21 +84,21 @@ def test_a_case_without_a_kernel_runs_layer_by_layer(case):
 )
 def test_the_other_models(kind, config, recorded):
     whole = getattr(config, "head", "") == "sequence"
-    given = [(ids, other[:, 0] if whole else other) for ids, other, _ in batches(5, (6, 5, 5))]
-    assert records_of(lambda on: new_step(kind(config, backend=on)), given) == [int(recorded)] * 2
+    train_batches = [(ids, other[:, 0] if whole else other) for ids, other, _ in batches(5, (6, 5, 5))]
+    assert records_of(lambda on: new_step(kind(config, backend=on)), train_batches) == [int(recorded)] * 2
 
 
 def test_changes_between_steps_are_seen():
-    given = batches(4, (6, 5, 4))
-    made = records_of(lambda on: new_step(build(on)), given, train=trained_through_changes)
+    train_batches = batches(4, (6, 5, 4))
+    made = records_of(lambda on: new_step(build(on)), train_batches, train=trained_through_changes)
     assert made == [1 + len(CHANGES) - 1] * 2  # new values in the same memory need no new record
 
 
 def test_more_shapes_than_records(monkeypatch):
     monkeypatch.setattr(replay, "MOST_SHAPES", 3)
     shapes = [(2, 3 + i, 3) for i in range(5)]
-    given = batches(3 * len(shapes), *shapes) + batches(4, shapes[0])
-    assert records_of(lambda on: new_step(build(on)), given) == [1, 1]
+    train_batches = batches(3 * len(shapes), *shapes) + batches(4, shapes[0])
+    assert records_of(lambda on: new_step(build(on)), train_batches) == [1, 1]
 
 
 def test_a_record_takes_the_memory_of_the_run_before_it(monkeypatch):
@@ -111,10 +111,10 @@ def test_a_record_takes_the_memory_of_the_run_before_it(monkeypatch):
 
     monkeypatch.setattr(replay.HostDriver, "_written_down", counted)
     step = new_step(build(backend(threads=1)))
-    given = batches(2, (64, 40, 40))
-    trained(step, given[:1])
+    train_batches = batches(2, (64, 40, 40))
+    trained(step, train_batches[:1])
     assert kept_bytes() > 0
-    trained(step, given[1:])
+    trained(step, train_batches[1:])
     assert (at_start, records(step)) == ([0, 0], [1])
 
 
@@ -124,8 +124,8 @@ def test_records_share_their_memory():
     pools = [part._driver._pool for part in step.runner.shards.computes]
     trained(step, batches(3, (8, 6, 6)))
     first = [sum(pool.sizes) for pool in pools]
-    given = batches(12, (8, 6, 6), (8, 6, 5), (8, 5, 6), (8, 5, 5))
-    trained(step, given)
+    train_batches = batches(12, (8, 6, 6), (8, 6, 5), (8, 5, 6), (8, 5, 5))
+    trained(step, train_batches)
     assert records(step) == [4, 4]
     assert all(sum(pool.sizes) < 2 * size for pool, size in zip(pools, first, strict=True))
 
@@ -135,9 +135,9 @@ class Mixed(Layer):
 
     static = True
 
-    def __init__(self, own, spelled):
-        super().__init__(own.backend)
-        self.own, self.spelled = own, spelled
+    def __init__(self, linear, spelled):
+        super().__init__(linear.backend)
+        self.own, self.spelled = linear, spelled
         self.amount = np.array([0.5])
 
     def forward(self, x):

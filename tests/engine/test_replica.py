@@ -22,15 +22,15 @@ def backpropagate(model, batch, key=KEY):
 
 def parts(thing):
     """(attribute, value) of a layer or parameter and of all those in it."""
-    found = []
+    arrays = []
     for name, value in vars(thing).items():
         if name == "_version":
             continue
         for part in value if isinstance(value, tuple) else (value,):
-            found.append((name, part))
+            arrays.append((name, part))
             if isinstance(part, Layer | Parameter | ParameterView):
-                found += parts(part)
-    return found
+                arrays += parts(part)
+    return arrays
 
 
 @EVERY_KIND
@@ -45,19 +45,19 @@ def test_it_computes_the_same_and_its_gradients_are_its_own(numpy64, small_model
     assert np.array_equal(backpropagate(replica, batch), logits)
     assert np.array_equal(model.arena.grads, true)
     assert np.array_equal(replica.arena.grads, true)
-    for (name, own), (_, other) in zip(replica.named_parameters(), model.named_parameters(), strict=True):
-        assert np.shares_memory(own.data, other.data), name
-        assert np.shares_memory(own.grad, replica.arena.grads), name
-        assert not np.shares_memory(own.grad, model.arena.grads), name
-        assert np.array_equal(own.grad, other.grad), name
+    for (name, parameter), (_, other) in zip(replica.named_parameters(), model.named_parameters(), strict=True):
+        assert np.shares_memory(parameter.data, other.data), name
+        assert np.shares_memory(parameter.grad, replica.arena.grads), name
+        assert not np.shares_memory(parameter.grad, model.arena.grads), name
+        assert np.array_equal(parameter.grad, other.grad), name
 
 
 @EVERY_KIND
 def test_it_shares_all_but_layers_and_gradients(numpy64, small_model, changes):
     model = small_model(numpy64, **changes)
-    theirs, own = parts(model), parts(gradient_replica(model))
-    assert [name for name, _ in own] == [name for name, _ in theirs]
-    for (name, mine), (_, other) in zip(own, theirs, strict=True):
+    theirs, replica_parts = parts(model), parts(gradient_replica(model))
+    assert [name for name, _ in replica_parts] == [name for name, _ in theirs]
+    for (name, mine), (_, other) in zip(replica_parts, theirs, strict=True):
         if name in ("_grad", "arena") or isinstance(other, Layer | Parameter | ParameterView):
             assert mine is not other, name
         elif name == "columns":

@@ -23,8 +23,8 @@ TWO = tuple(ids[1:3] for ids in EVEN)
 BATCHES = [UNEQUAL, EVEN, ONE, TWO, UNEQUAL]
 
 
-def same(found, true):
-    for step, (some, others) in enumerate(zip(found, true, strict=True)):
+def same(actual, true):
+    for step, (some, others) in enumerate(zip(actual, true, strict=True)):
         for name, a, b in zip(("loss", "gradient", "parameters"), some, others, strict=True):
             np.testing.assert_allclose(a, b, rtol=0, atol=1e-12 * max(1, np.max(np.abs(b))), err_msg=f"{name}, {step}")
 
@@ -53,13 +53,13 @@ def test_rows_are_counted_from_the_first_of_their_micro_batch(numpy_on_threads):
     """So a micro-batch draws the masks that it would draw wherever it stood in the batch."""
     backend = numpy_on_threads(1)
     shares = [[(slice(0, 2), 0.3), (slice(2, 4), 0.3)], [(slice(4, 6), 0.3), (slice(6, 7), 0.1)]]
-    found = shards_of(StepInputs(0, None, shares, EVEN[:2], EVEN[2]), backend)
-    assert [[each.rows for each in micro] for micro in found] == [
+    shards = shards_of(StepInputs(0, None, shares, EVEN[:2], EVEN[2]), backend)
+    assert [[each.rows for each in micro] for micro in shards] == [
         [slice(0, 2), slice(2, 4)],
         [slice(0, 2), slice(2, 3)],
     ]
-    for micro, given in zip(found, shares, strict=True):
-        for shard, (rows, share) in zip(micro, given, strict=True):
+    for micro, micro_share in zip(shards, shares, strict=True):
+        for shard, (rows, share) in zip(micro, micro_share, strict=True):
             assert shard.share == share
             assert all(np.array_equal(here, ids[rows]) for here, ids in zip(shard.batch, EVEN, strict=True))
 
@@ -69,7 +69,7 @@ def test_the_cases_can_tell_a_wrong_share_and_a_wrong_mask(numpy_on_threads, mon
     alone = trained(new_step(build(numpy_on_threads(1))), BATCHES)
     with monkeypatch.context() as patch:
         shares = TrainStep._shares
-        patch.setattr(TrainStep, "_shares", lambda *given: [[(rows, 1 / 3) for rows, _ in shares(*given)[0]]])
+        patch.setattr(TrainStep, "_shares", lambda *args: [[(rows, 1 / 3) for rows, _ in shares(*args)[0]]])
         with pytest.raises(AssertionError, match="loss, 0"):
             same(trained(new_step(build(numpy_on_threads(3))), BATCHES), alone)
     monkeypatch.setattr("npformer.training.step.RandomKey", lambda *words, first_row: RandomKey(*words))
@@ -134,8 +134,8 @@ def test_a_part_has_enough_numbers_to_pay(least, accumulate, parts):
     on = get_backend("numpy", "float64", kernels="numpy", threads=3)
     on = replace(on, engine=replace(on.engine, least_part=least))
     step = new_step(build(on, d_model=10), accumulate=accumulate)
-    given = step._inputs_of(EVEN, 0)
-    assert [len(some) for some in given.shares] == parts
+    step_inputs = step._inputs_of(EVEN, 0)
+    assert [len(some) for some in step_inputs.shares] == parts
     alone = new_step(
         build(get_backend("numpy", "float64", kernels="numpy", threads=1), d_model=10), accumulate=accumulate
     )

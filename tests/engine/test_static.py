@@ -43,7 +43,7 @@ def less(self, x, *, context=INFERENCE):
     return y - 3 * np.sign(x), cache
 
 
-WRAPPED = wraps(OWN_FORWARD)(lambda *given, **how: less(*given, **how))
+WRAPPED = wraps(OWN_FORWARD)(lambda *args, **how: less(*args, **how))
 
 
 @pytest.mark.parametrize(("statement", "expected"), [

@@ -221,10 +221,10 @@ def test_a_second_interrupt_at_any_moment_of_dropping_hangs_nothing(moment, in_t
         calls.append(1)
         if len(calls) == moment // 2 + 1 and moment % 2 == 0:
             raise KeyboardInterrupt
-        found = drop(task)
+        result = drop(task)
         if len(calls) == moment // 2 + 1 and moment % 2 == 1:
             raise KeyboardInterrupt
-        return found
+        return result
 
     monkeypatch.setattr(module._Task, "drop", interrupted)
     pool, done, begun = ThreadPool(4), [], threading.Event()
@@ -234,12 +234,12 @@ def test_a_second_interrupt_at_any_moment_of_dropping_hangs_nothing(moment, in_t
         assert waited_for.wait(PATIENCE)
         done.append(1)
 
-    def own():
+    def interrupted():
         begun.wait(PATIENCE)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        in_time(lambda: pool.run([own, other, other, other]))
+        in_time(lambda: pool.run([interrupted, other, other, other]))
     ended = len(done)
     assert len(calls) >= 3
     assert 1 <= ended <= 3

@@ -11,18 +11,18 @@ from npformer.io.output_files import OWN_JSON, OWN_PAGE, OWN_PICTURE, expect_pla
 KINDS = (OWN_JSON, OWN_PAGE, OWN_PICTURE)
 
 
-@pytest.mark.parametrize("own", KINDS)
-def test_free_names_and_own_files(tmp_path, own):
+@pytest.mark.parametrize("taken", KINDS)
+def test_free_names_and_own_files(tmp_path, taken):
     path = tmp_path / "t"
-    expect_place(path, "--out", own)
-    write_file(path, "--out", own + b" and more")
-    expect_place(path, "--out", own)
-    other = KINDS[KINDS.index(own) - 1]
+    expect_place(path, "--out", taken)
+    write_file(path, "--out", taken + b" and more")
+    expect_place(path, "--out", taken)
+    other = KINDS[KINDS.index(taken) - 1]
     with pytest.raises(OutputError, match=r"--html: expected a free name, but '.*t' is there; choose another, or move"):
         expect_place(path, "--html", other)
-    path.write_bytes(b" " * 5000 + own)
+    path.write_bytes(b" " * 5000 + taken)
     with pytest.raises(OutputError, match="expected a free name"):
-        expect_place(path, "--out", own)
+        expect_place(path, "--out", taken)
 
 
 def test_a_file_that_holds_a_picture_is_no_picture(tmp_path):

@@ -31,8 +31,8 @@ def test_less_than_the_whole_is_not_shown_as_the_whole():
 
 def test_nothing_else_writes_shares():
     """Whoever multiplies by 100, or asks Python's % for it, rounds in a way of his own."""
-    own = re.compile(r"""\{[^{}]*:[^{}]*%\}|\{100 \* [^{}]*\} ?%|\{[^{}]*\* ?100[^{}]*\} ?%""")
+    pattern = re.compile(r"""\{[^{}]*:[^{}]*%\}|\{100 \* [^{}]*\} ?%|\{[^{}]*\* ?100[^{}]*\} ?%""")
     files = [path for path in ROOT.rglob("*.py") if path != ROOT / "io/percent.py"]
-    assert own.search("{share:.0%}")
-    assert own.search("{100 * share:.1f} %")
-    assert [str(path) for path in files if own.search(path.read_text())] == []
+    assert pattern.search("{share:.0%}")
+    assert pattern.search("{100 * share:.1f} %")
+    assert [str(path) for path in files if pattern.search(path.read_text())] == []

@@ -75,10 +75,10 @@ def test_the_width_of_standard_error_is_that_of_its_own_terminal(monkeypatch):
 
 def test_a_message_is_folded_on_a_terminal_alone(monkeypatch):
     monkeypatch.setattr(terminal, "columns", lambda stream: 30)
-    said = "npformer: a/very/long/path/that-has-no/blank: expected 0 < x <= 1, got 2\n  gamma (4,)"
-    assert terminal.folded(said, io.StringIO()) == said
+    message = "npformer: a/very/long/path/that-has-no/blank: expected 0 < x <= 1, got 2\n  gamma (4,)"
+    assert terminal.folded(message, io.StringIO()) == message
     lines = ["npformer:", "  a/very/long/path/that-has-no/blank:", "  expected 0 < x <= 1, got 2", "  gamma (4,)"]
-    assert terminal.folded(said, Terminal()).split("\n") == lines
+    assert terminal.folded(message, Terminal()).split("\n") == lines
 
 
 def test_a_number_and_its_unit_stay_on_one_line():

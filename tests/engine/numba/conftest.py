@@ -78,17 +78,17 @@ def a_helper_falls_asleep(monkeypatch):
     """
 
     def make(phase):
-        given = []
+        invited_runs = []
         places = []
 
         def invite(job, shared):
             shared[work_sharing.PRESENT], shared[work_sharing.ASLEEP] = 1, phase
-            given.append(job.args[1])
+            invited_runs.append(job.args[1])
             places.append(shared)
 
         def wake_up(lost):
             """Give back the part that was taken from the back, as if nobody had taken it, and do it."""
-            for run, *others in given:  # others: how often the helper looks among them
+            for run, *others in invited_runs:  # others: how often the helper looks among them
                 shared = run.shared
                 if shared[work_sharing.PRESENT] and any(shared is place for place in lost):
                     late = shared.copy()

@@ -65,13 +65,13 @@ def test_every_kind_of_argument_arrives(dtype, flag):
     numbers = Fractions(-(2**40) if dtype == "float64" else -(2**20), 0.25)
     options = Options(flag, np.array([1, 2, 3]), numbers)
     flags, mask, rest = np.array([False, True]), np.array([[False], [True]]), np.empty((0, 4), dtype)
-    given = (x, big, heads, flags, mask, options, matrix, rest)
-    found, true = np.zeros(5, dtype), np.zeros(5, dtype)
-    run(dtype, (kernel, (*given, found)))
+    arguments = (x, big, heads, flags, mask, options, matrix, rest)
+    actual, true = np.zeros(5, dtype), np.zeros(5, dtype)
+    run(dtype, (kernel, (*arguments, actual)))
     assert options.ids.tolist() == [9, 2, 3]
-    kernel(*given, true)
-    np.testing.assert_array_equal(found, true)
-    assert found[3] == 3 + 40 + 300 + 7000
+    kernel(*arguments, true)
+    np.testing.assert_array_equal(actual, true)
+    assert actual[3] == 3 + 40 + 300 + 7000
 
 
 def test_calls_are_made_in_order_until_one_fails():

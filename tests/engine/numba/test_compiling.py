@@ -30,20 +30,20 @@ print(p[0])
 def run(run_apart):
     """run(program, …): what it says on stderr; on stdout only PREPARE says something."""
 
-    def said(program, **options):
+    def lines_of(program, **options):
         out, lines = run_apart(program, **options)
         assert out == ("" if PREPARE not in program else "0.0\n")
         return lines
 
-    return said
+    return lines_of
 
 
-def is_announced(said):
+def is_announced(output):
     """Whether compiling was, in two lines, and nothing else said; or nothing at all."""
-    assert not said or len(said) == 2
-    assert not said or said[0] == "npformer: compiling 1 kernel for float32, once ..."
-    assert not said or said[1].startswith("npformer: compiled in ")
-    return bool(said)
+    assert not output or len(output) == 2
+    assert not output or output[0] == "npformer: compiling 1 kernel for float32, once ..."
+    assert not output or output[1].startswith("npformer: compiled in ")
+    return bool(output)
 
 
 def test_it_is_said_once_and_what_is_on_disk_is_loaded_in_silence(tmp_path, run):
@@ -51,17 +51,17 @@ def test_it_is_said_once_and_what_is_on_disk_is_loaded_in_silence(tmp_path, run)
     program = PREPARE + 'assert adam.update.is_kept("float32")\n'
     package, cache = tmp_path / "package", tmp_path / "cache"
     shutil.copytree(Path(npformer.__file__).parent, package / "npformer", ignore=shutil.ignore_patterns("__pycache__"))
-    said = [run(program, package=package, NUMBA_CACHE_DIR=str(cache)) for _ in range(2)]
+    outputs = [run(program, package=package, NUMBA_CACHE_DIR=str(cache)) for _ in range(2)]
     (stored,) = (cache / "npformer").iterdir()
     damaged = bytearray(stored.read_bytes())
     damaged[len(damaged) // 2] ^= 4  # no more than a bit
     stored.write_bytes(damaged)
-    said += [run(program, package=package, NUMBA_CACHE_DIR=str(cache)) for _ in range(2)]
-    assert "got files that are damaged or somebody else's" in said[2].pop(0)
+    outputs += [run(program, package=package, NUMBA_CACHE_DIR=str(cache)) for _ in range(2)]
+    assert "got files that are damaged or somebody else's" in outputs[2].pop(0)
     part = package / "npformer/engine/numba/compiling.py"
     part.write_text(part.read_text(encoding="utf-8") + "\n# changed\n", encoding="utf-8")
-    said += [run(program, package=package, NUMBA_CACHE_DIR=str(cache))]
-    assert list(map(is_announced, said)) == [True, False, True, False, True]
+    outputs += [run(program, package=package, NUMBA_CACHE_DIR=str(cache))]
+    assert list(map(is_announced, outputs)) == [True, False, True, False, True]
     assert len(list((cache / "npformer").iterdir())) == 2  # the old version's is left to a checkout that has it
 
 
@@ -74,9 +74,9 @@ def refuse(*given, **more):
     raise OSError(30, "Read-only file system")
 tempfile.mkdtemp = refuse
 """
-    said = run(nowhere + PREPARE, NUMBA_CACHE_DIR=str(tmp_path))
-    assert f"{tmp_path / 'npformer'}: expected a folder for compiled kernels" in said[0]
-    assert is_announced(said[1:])
+    output = run(nowhere + PREPARE, NUMBA_CACHE_DIR=str(tmp_path))
+    assert f"{tmp_path / 'npformer'}: expected a folder for compiled kernels" in output[0]
+    assert is_announced(output[1:])
 
 
 def test_a_full_disk_costs_time_and_is_told(tmp_path, run):
@@ -86,9 +86,9 @@ def no_space(*given):
     raise OSError(28, "No space left on device")
 os.replace = no_space
 """
-    said = run(full + PREPARE, NUMBA_CACHE_DIR=str(tmp_path))
-    assert "expected room for compiled kernels, got: No space left on device" in said.pop(1)
-    assert is_announced(said)
+    output = run(full + PREPARE, NUMBA_CACHE_DIR=str(tmp_path))
+    assert "expected room for compiled kernels, got: No space left on device" in output.pop(1)
+    assert is_announced(output)
     assert list((tmp_path / "npformer").iterdir()) == []
 
 

@@ -28,8 +28,8 @@ def one_by_one(of, src, **options):
     return beam_search(of, src, MAX_LEN, stop=lambda text: False, **options)
 
 
-def same(found, expected, atol=1e-11):
-    for ones, others in zip(found, expected, strict=True):
+def same(actual, expected, atol=1e-11):
+    for ones, others in zip(actual, expected, strict=True):
         assert [one.tokens.tolist() for one in ones] == [other.tokens.tolist() for other in others]
         for place in (1, 2):  # the score, and log P
             scores, due = ([each[place] for each in each_of] for each_of in (ones, others))
@@ -77,10 +77,10 @@ def test_it_is_taken(monkeypatch):
     """But for the first step, after which there are more rows than before."""
     fast, steps = model("numba"), []
     expected, step = one_by_one(fast, SRC), fused_decode.step
-    monkeypatch.setattr(FastEngine, "step", staticmethod(lambda *given: steps.append(1) or step(*given)))
+    monkeypatch.setattr(FastEngine, "step", staticmethod(lambda *args: steps.append(1) or step(*args)))
     same(beam_search(fast, SRC, MAX_LEN), expected)
     assert len(steps) == 1
-    assert max(one.tokens.size for found in expected for one in found) > 8
+    assert max(one.tokens.size for arrays in expected for one in arrays) > 8
 
 
 def test_rows_have_moved_when_it_is_over():
@@ -89,9 +89,9 @@ def test_rows_have_moved_when_it_is_over():
     fast.generator.bias.data[2] = plain.generator.bias.data[2] = -100
     first, log_p = np.array([1, 3, 4, 5]), np.log(np.array([[0.4, 0.3, 0.2, 0.1]]))
     states = [of.start(SRC[:1], MAX_LEN).select([0] * 4) for of in (fast, plain)]
-    given = (log_p, np.array([0]), np.array([4]), np.array([-np.inf]), np.array([1.0]))
-    found = fused_decode.search(fast, first, states[0], given, 7, 99)
-    rows, tokens = found
+    beam_state = (log_p, np.array([0]), np.array([4]), np.array([-np.inf]), np.array([1.0]))
+    choice = fused_decode.search(fast, first, states[0], beam_state, 7, 99)
+    rows, tokens = choice
     assert rows.shape == tokens.shape == (7, 4)
     assert np.any(rows != np.arange(4))
     for fed, onward in zip((first, *tokens[:-1]), (None, *rows[:-1]), strict=True):
@@ -110,14 +110,14 @@ def test_rows_have_moved_when_it_is_over():
 
 def test_a_search_that_outgrows_its_slots_is_refused():
     fast, one = model("numba"), np.array([0.0])
-    state, given = fast.start(SRC[:1], MAX_LEN), (one[None], np.array([0]), np.array([2]), one, one)
-    assert fused_decode.search(fast, np.array([1]), state, given, 3, 2) is None
+    state, beam_state = fast.start(SRC[:1], MAX_LEN), (one[None], np.array([0]), np.array([2]), one, one)
+    assert fused_decode.search(fast, np.array([1]), state, beam_state, 3, 2) is None
     assert state.length == 0
 
 
 def test_a_model_without_fused_steps_is_asked_once(monkeypatch):
     asked = []
-    monkeypatch.setattr(FastEngine, "search", staticmethod(lambda *given, **named: asked.append(given)))
+    monkeypatch.setattr(FastEngine, "search", staticmethod(lambda *args, **named: asked.append(args)))
     same(beam_search(model("numba"), SRC, MAX_LEN), one_by_one(model("plain"), SRC))
     assert len(asked) == 1
 
@@ -134,5 +134,5 @@ def test_a_helper_that_falls_asleep_on_the_way_costs_no_step(phase, at_once, a_h
 
 
 def test_numbers_of_few_bits_are_as_good():
-    found = beam_search(model("numba"), SRC, np.int8(MAX_LEN), beam=np.int8(3), eos_id=np.int16(2))
-    same(found, one_by_one(model("plain"), SRC, beam=3))
+    hypotheses = beam_search(model("numba"), SRC, np.int8(MAX_LEN), beam=np.int8(3), eos_id=np.int16(2))
+    same(hypotheses, one_by_one(model("plain"), SRC, beam=3))

@@ -74,7 +74,7 @@ def test_in_other_forms_and_in_float32(changes):
 def test_it_is_taken(monkeypatch):
     fast = model("numba")
     expected = greedy(fast, SRC, MAX_LEN, eos_id=99)
-    monkeypatch.setattr(Transformer.step, "__code__", (lambda *given, **named: 1 / 0).__code__)
+    monkeypatch.setattr(Transformer.step, "__code__", (lambda *args, **named: 1 / 0).__code__)
     assert np.array_equal(greedy(fast, SRC, MAX_LEN, eos_id=99), expected)
 
 
@@ -100,10 +100,10 @@ def test_the_state_goes_on_from_there():
         plain.step(tokens, states[1])
     assert states[0].length == states[1].length == len(chosen) == 7
     assert np.array_equal(states[0].visible, states[1].visible)
-    found, expected = (
+    actual, expected = (
         fused_decode.step(of, chosen[-1], state) for of, state in zip((fast, plain), states, strict=True)
     )
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-12)
 
 
 def test_not_more_than_there_is_room_for():
@@ -157,9 +157,9 @@ def test_an_operation_of_ones_own_is_obeyed():
     models = [Transformer(made.config, backend=on, seed=2) for on in backends]
     for each in models[1:]:
         each.arena.values[...] = models[0].arena.values
-    found = [greedy(each, SRC, MAX_LEN, eos_id=99) for each in models]
-    assert np.array_equal(found[1], found[2])
-    assert not np.array_equal(found[1], found[0])
+    rows = [greedy(each, SRC, MAX_LEN, eos_id=99) for each in models]
+    assert np.array_equal(rows[1], rows[2])
+    assert not np.array_equal(rows[1], rows[0])
 
 
 @pytest.mark.parametrize("where", ["encoder.layers.0.feed_forward", "decoder.layers.1.norm2"])
@@ -184,9 +184,9 @@ def test_a_forward_of_ones_own_is_called(where):
 
 def test_without_an_end_token_texts_reach_max_len():
     for kernels in ("plain", "numba"):
-        found = greedy(model(kernels), SRC, MAX_LEN, eos_id=None)
-        assert np.array_equal(found, one_by_one(model("plain"), len(SRC), 99))
-        assert np.array_equal(found, greedy(model(kernels), SRC, MAX_LEN, eos_id=2**70))
+        rows = greedy(model(kernels), SRC, MAX_LEN, eos_id=None)
+        assert np.array_equal(rows, one_by_one(model("plain"), len(SRC), 99))
+        assert np.array_equal(rows, greedy(model(kernels), SRC, MAX_LEN, eos_id=2**70))
         with pytest.raises(ConfigError, match="eos_id: expected a token id, or None"):
             greedy(model(kernels), SRC, MAX_LEN, eos_id=2.0)
 

@@ -32,9 +32,9 @@ def true_erf(x):
     return np.array([math.erf(v) for v in x.astype(np.float64)])
 
 
-def ulps(found, true):
+def ulps(actual, true):
     """The largest error in units in the last place of float32."""
-    return float(np.max(np.abs(found - true) / np.spacing(np.abs(true).astype(np.float32)).astype(np.float64)))
+    return float(np.max(np.abs(actual - true) / np.spacing(np.abs(true).astype(np.float32)).astype(np.float64)))
 
 
 def test_exp_is_within_2_ulp_on_a_dense_grid():

@@ -23,9 +23,9 @@ model = partial(small_model, encoders=3, decoders=3)  # more layers than one
 
 
 def tokens(batch):
-    found = np.random.default_rng(batch).integers(0, 9, (batch, MAX_LEN))
-    found[-1, :2] = 0  # queries that see nothing
-    return found
+    ids = np.random.default_rng(batch).integers(0, 9, (batch, MAX_LEN))
+    ids[-1, :2] = 0  # queries that see nothing
+    return ids
 
 
 def begun(**changes):
@@ -38,12 +38,12 @@ def begun(**changes):
 
 def logits(of, src, change=None):
     """Of all steps (T, B, V); the model is changed in the middle."""
-    state, found = of.start(src, MAX_LEN), []
+    state, rows = of.start(src, MAX_LEN), []
     for t, now in enumerate(tokens(len(src)).T):
         if t == MAX_LEN // 2 and change is not None:
             change(of)
-        found.append(step(of, now, state))
-    return np.array(found)
+        rows.append(step(of, now, state))
+    return np.array(rows)
 
 
 def memory(of, src, change=None):
@@ -52,9 +52,9 @@ def memory(of, src, change=None):
     assert (fused_encode(of, src) is not None) == is_fused
     if change is not None:
         change(of)
-    found = encode(of, src)[0]
+    encoded = encode(of, src)[0]
     assert (fused_encode(of, src) is not None) == is_fused
-    return found
+    return encoded
 
 
 #: What is computed of a model, and the stack of layers that computes it.
@@ -139,7 +139,7 @@ def test_a_nan_is_seen(stack, activation):
 def test_a_step_is_taken(monkeypatch):
     fast = model("numba")
     assert fast.backend.engine.decoder_steps is decoder_steps
-    monkeypatch.setattr(DecoderStack.step, "__code__", (lambda *given, **named: 1 / 0).__code__)
+    monkeypatch.setattr(DecoderStack.step, "__code__", (lambda *args, **named: 1 / 0).__code__)
     assert logits(fast, MANY).shape == (MAX_LEN, len(MANY), 9)
 
 
@@ -283,7 +283,7 @@ def test_an_encoders_arrays_of_other_shapes_are_left_to_the_layers():
 def test_the_encoder_is_prepared_once_and_taken(monkeypatch):
     fast, made = model("numba"), []
     prepare = fast.backend.engine.encoder_of_texts
-    monkeypatch.setattr(EncoderStack.__call__, "__code__", (lambda *given, **named: 1 / 0).__code__)
+    monkeypatch.setattr(EncoderStack.__call__, "__code__", (lambda *args, **named: 1 / 0).__code__)
     object.__setattr__(fast.backend.engine, "encoder_of_texts", lambda parts: made.append(parts) or prepare(parts))
     for texts in (1, 2, 4):
         assert encode(fast, SRC[:texts])[0].shape == (texts, 5, 15)

@@ -33,8 +33,8 @@ def test_added_where_it_lives(where, monkeypatch):
 
 def test_no_array_for_a_frozen_gradient_and_zeros_for_a_returned_one():
     place = np.ones((2, 3))
-    returned, own, frozen = rooms((place, None), np.dtype("float64"), (4, 5), (2, 3), (3,))
+    returned, new, frozen = rooms((place, None), np.dtype("float64"), (4, 5), (2, 3), (3,))
     assert returned.shape == (4, 5)
     assert not returned.any()
-    assert own is place
+    assert new is place
     assert frozen.shape == (0,)

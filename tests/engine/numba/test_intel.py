@@ -84,9 +84,9 @@ def test_left_alone_if_another_package_has_given_it_threads(anew, monkeypatch):
 
 def test_what_cannot_be_loaded_or_found(anew, monkeypatch):
     installed(monkeypatch, "libmkl_rt.so.3")
-    found = anew.intel()
-    assert found.library is None
-    assert found.problem.startswith("it cannot be loaded (")
+    library = anew.intel()
+    assert library.library is None
+    assert library.problem.startswith("it cannot be loaded (")
     intel.cache_clear()
     installed(monkeypatch, "libmkl_core.so.3")
     assert anew.intel() == Intel(None, "9.9", "its mkl_rt is not among its files")

@@ -46,8 +46,8 @@ def test_no_bit_of_a_file_can_be_another(kept):
 def test_it_is_said_once(kept, capsys):
     kept.write_bytes(b"")
     assert [kernel_files.read(kept, KEY) for _ in range(2)] == [None, None]
-    said = capsys.readouterr().err.splitlines()
-    assert said == [
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
         f"npformer: {kept.parent}: expected compiled kernels as they were kept, got files that are damaged or "
         "somebody else's, kernel the first; what was in them is compiled anew"
     ]

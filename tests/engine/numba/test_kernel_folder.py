@@ -20,12 +20,12 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "cache" / "npformer"
 
 
-def passing(found):
+def passing(folder):
     """The folder that ends with the process."""
-    assert found.to_write.name == "npformer"
-    assert found.to_write.parent.name.startswith("npformer-kernels-")
-    assert found.to_write.stat().st_mode & 0o777 == 0o700
-    return found.to_write
+    assert folder.to_write.name == "npformer"
+    assert folder.to_write.parent.name.startswith("npformer-kernels-")
+    assert folder.to_write.stat().st_mode & 0o777 == 0o700
+    return folder.to_write
 
 
 def test_it_is_made_and_closed_to_others(folder, capsys):
@@ -39,11 +39,11 @@ def test_where_it_is(monkeypatch):
     monkeypatch.setenv("HOME", "/home/somebody")
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
     monkeypatch.setenv("NUMBA_CACHE_DIR", "/given")
-    found = []
+    folders = []
     for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", ""):
-        found.append(str(kernel_folder.usual_folder()))
+        folders.append(str(kernel_folder.usual_folder()))
         monkeypatch.delenv(name, raising=False)
-    assert found == ["/given/npformer", "/caches/npformer", "/home/somebody/.cache/npformer"]
+    assert folders == ["/given/npformer", "/caches/npformer", "/home/somebody/.cache/npformer"]
 
 
 def others_may_write(folder, monkeypatch):
@@ -78,13 +78,13 @@ REFUSED = {others_may_write: "others can write to it", of_somebody_else: "it is 
 @pytest.mark.parametrize("make", REFUSED)
 def test_somebody_elses_folder_is_neither_read_nor_written(make, folder, monkeypatch, capsys):
     make(folder, monkeypatch)
-    found = place()
-    assert found.folders == (passing(found),)
-    said = capsys.readouterr().err
-    assert said.startswith(
+    kernel_folder = place()
+    assert kernel_folder.folders == (passing(kernel_folder),)
+    stderr = capsys.readouterr().err
+    assert stderr.startswith(
         f"npformer: {folder}: expected a folder for compiled kernels that is yours alone to write, got: {REFUSED[make]}"
     )
-    assert said.endswith("Set that right, or set NUMBA_CACHE_DIR to another folder\n")
+    assert stderr.endswith("Set that right, or set NUMBA_CACHE_DIR to another folder\n")
 
 
 def test_read_only_arrays_are_accepted(folder, monkeypatch, capsys):

@@ -12,17 +12,17 @@ NAMES = ["elementwise.add", "elementwise.compare"]
 #: Two small kernels; says which of them this process compiled itself.
 PROGRAM = """
 from npformer.engine.numba import compiling, elementwise, parallel_compile
-own, before = [], compiling.Kernel.compile
-compiling.Kernel.compile = lambda kernel, dtype: own.append(kernel.name) or before(kernel, dtype)
+compiled_here, before = [], compiling.Kernel.compile
+compiling.Kernel.compile = lambda kernel, dtype: compiled_here.append(kernel.name) or before(kernel, dtype)
 parallel_compile.cores = lambda: CORES
 BEFORE
 missing = compiling.prepare([elementwise.add, elementwise.compare], "float32")
 assert [kernel.name for kernel in missing] == ["elementwise.add", "elementwise.compare"]
 assert all(kernel.is_ready("float32") for kernel in missing)
-print(*own)
+print(*compiled_here)
 """
 DYING = """
-def dying(*given):
+def dying(*args):
     popen, python = parallel_compile.subprocess.Popen, parallel_compile.sys.executable
     return popen([python, "-c", ""], stdin=-1, stdout=-1, text=True)
 parallel_compile._child = dying
@@ -35,20 +35,20 @@ def compiled(run_apart, tmp_path):
 
     def run(cores, before=""):
         program = PROGRAM.replace("CORES", str(cores)).replace("BEFORE", before)
-        out, said = run_apart(program, NUMBA_CACHE_DIR=str(tmp_path))
-        return out.split(), said
+        out, stderr = run_apart(program, NUMBA_CACHE_DIR=str(tmp_path))
+        return out.split(), stderr
 
     return run
 
 
 def test_processes_compile_and_this_one_takes_what_they_kept(compiled):
-    own, said = compiled(2)
-    assert own == []
-    assert said[0] == "npformer: compiling 2 kernels for float32, once ..."
-    assert [line.partition(",")[0] for line in said[1:3]] == ["npformer: 1 of 2", "npformer: 2 of 2"]
-    assert sorted(line.partition(", ")[2] for line in said[1:3]) == NAMES
-    assert said[3].startswith("npformer: compiled in ")
-    assert len(said) == 4
+    kernels, lines = compiled(2)
+    assert kernels == []
+    assert lines[0] == "npformer: compiling 2 kernels for float32, once ..."
+    assert [line.partition(",")[0] for line in lines[1:3]] == ["npformer: 1 of 2", "npformer: 2 of 2"]
+    assert sorted(line.partition(", ")[2] for line in lines[1:3]) == NAMES
+    assert lines[3].startswith("npformer: compiled in ")
+    assert len(lines) == 4
 
 
 @pytest.mark.parametrize(
@@ -57,10 +57,10 @@ def test_processes_compile_and_this_one_takes_what_they_kept(compiled):
     ids=["one core", "processes that die", "no program to start"],
 )
 def test_what_processes_do_not_bring_about_this_one_does(cores, before, compiled):
-    own, said = compiled(cores, before)
-    assert own == NAMES
-    assert [line.partition(", ")[2] for line in said[1:3]] == NAMES
-    assert len(said) == 4
+    kernels, lines = compiled(cores, before)
+    assert kernels == NAMES
+    assert [line.partition(", ")[2] for line in lines[1:3]] == NAMES
+    assert len(lines) == 4
 
 
 class Compilable:
@@ -86,10 +86,10 @@ def test_on_a_terminal_it_is_a_bar(monkeypatch):
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(parallel_compile, "cores", lambda: 1)
     parallel_compile.compile_several([Compilable(name) for name in "abc"], "float32")
-    said = terminal.getvalue()
-    assert "3 of 3 |" in said
-    assert ", b" not in said
-    assert said.splitlines()[-1].strip().startswith("npformer: compiled in ")
+    text = terminal.getvalue()
+    assert "3 of 3 |" in text
+    assert ", b" not in text
+    assert text.splitlines()[-1].strip().startswith("npformer: compiled in ")
 
 
 class Notebook(io.StringIO):
@@ -106,11 +106,11 @@ def test_kernels_that_are_compiled_one_by_one_leave_no_lines(stream, monkeypatch
     monkeypatch.setattr(sys, "stderr", shown)
     for name in "abcdefghijklm":
         parallel_compile.compile_several([Compilable(name)], "float64")
-    said = shown.getvalue()
-    assert said.count("npformer: compiling 1 kernel for float64, once ...") == 13
-    assert "\n" not in said
-    assert said.endswith("\r")
-    assert not said.split("\r")[-2].strip(), "what was shown is overwritten"
+    text = shown.getvalue()
+    assert text.count("npformer: compiling 1 kernel for float64, once ...") == 13
+    assert "\n" not in text
+    assert text.endswith("\r")
+    assert not text.split("\r")[-2].strip(), "what was shown is overwritten"
 
 
 def test_in_a_notebook_several_kernels_are_one_bar(monkeypatch):

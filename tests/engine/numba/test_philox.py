@@ -40,8 +40,8 @@ def test_many_draws():
         seed, step, micro, site = (int(n) for n in rng.integers(0, WORD, size=4, dtype=np.uint64, endpoint=True))
         shape, first_row = tuple(int(n) for n in rng.integers(1, 12, size=3)), int(rng.integers(0, 1000))
         draw = Draw(seed, step, micro, site, 0.5, first_row)
-        found = take(draw, shape)
-        assert np.array_equal(found, philox_bits(draw, found.size, np.empty(shape))), draw
+        draws = take(draw, shape)
+        assert np.array_equal(draws, philox_bits(draw, draws.size, np.empty(shape))), draw
 
 
 @pytest.mark.parametrize("step", EXTREMES)

@@ -93,10 +93,10 @@ def test_the_replacement_of_a_missing_product(order, turned, beta, dtype):
 
 def test_two_threads_at_once(product):
     rng = np.random.default_rng(0)
-    given = [(rng.normal(size=(120, 80)), rng.normal(size=(80, 90)), np.zeros((120, 90))) for _ in range(2)]
+    triples = [(rng.normal(size=(120, 80)), rng.normal(size=(80, 90)), np.zeros((120, 90))) for _ in range(2)]
 
     def work(i):
-        a, b, c = given[i]
+        a, b, c = triples[i]
         for _ in range(50):
             product(a, b, 1, c)
 
@@ -105,7 +105,7 @@ def test_two_threads_at_once(product):
         thread.start()
     for thread in threads:
         thread.join()
-    for a, b, c in given:
+    for a, b, c in triples:
         np.testing.assert_allclose(c, 50 * (a @ b), rtol=1e-10)
 
 

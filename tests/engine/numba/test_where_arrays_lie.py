@@ -32,18 +32,18 @@ class Area:
 
 def areas(arrays):
     """The memory that they lie in, in the order of addresses."""
-    found = []
+    areas_seen = []
     for low, high in sorted(np.lib.array_utils.byte_bounds(x) for x in arrays if x.size):
-        if found and low < found[-1].high:
-            found[-1].high = max(found[-1].high, high)
+        if areas_seen and low < areas_seen[-1].high:
+            areas_seen[-1].high = max(areas_seen[-1].high, high)
         else:
-            found.append(Area(low, high))
-    return found
+            areas_seen.append(Area(low, high))
+    return areas_seen
 
 
-def moved(arrays, own, held, gap, seed):
+def moved(arrays, areas, held, gap, seed):
     """(arrays with these numbers in memory of their own, areas in any order, gap bytes between; a reader of that)."""
-    order = [int(i) for i in np.random.default_rng(seed).permutation(len(own))]
+    order = [int(i) for i in np.random.default_rng(seed).permutation(len(areas))]
     starts, end = {}, 0
     for i in order:
         starts[i] = end
@@ -55,14 +55,14 @@ def moved(arrays, own, held, gap, seed):
 
     def one(x):
         low = np.lib.array_utils.byte_bounds(x)[0] if x.size else 0
-        for i, area in enumerate(own):
+        for i, area in enumerate(areas):
             if area.low <= low < area.high:
                 offset = first + starts[i] + low - area.low
                 return np.ndarray(x.shape, x.dtype, memory.data, offset, x.strides)
         return x
 
     def read():
-        return [memory[first + starts[i] :][: len(held[i])].tobytes() for i in range(len(own))]
+        return [memory[first + starts[i] :][: len(held[i])].tobytes() for i in range(len(areas))]
 
     return [one(x) for x in arrays], read
 
@@ -85,11 +85,11 @@ def moving(monkeypatch):
             kernel.dispatcher(*arguments)
             return
         arrays = [x for x in flat(arguments) if isinstance(x, np.ndarray)]
-        own = areas(arrays)
-        held = [area.read() for area in own]
-        again = [moved(arrays, own, held, gap, seed) for seed, gap in enumerate([0, 0, 16])]
+        held_areas = areas(arrays)
+        held = [area.read() for area in held_areas]
+        again = [moved(arrays, held_areas, held, gap, seed) for seed, gap in enumerate([0, 0, 16])]
         kernel.dispatcher(*arguments)
-        expected = [area.read() for area in own]
+        expected = [area.read() for area in held_areas]
         for others, read in again:
             kernel.dispatcher(*with_arrays(arguments, iter(others)))
             assert read() == expected, f"{kernel.__name__}: other bits where arrays lie elsewhere"
