@@ -106,12 +106,12 @@ def test_windows_are_parts_of_the_text(path, tokenizer, kind):
 
 
 def test_words_are_learnt_from_the_training_side_alone(tmp_path):
-    own = [f"q{a}{b}" for a in "klmnp" for b in "stvwxyz"]  # a word for each passage
-    verse = [f"{words} {word} {word} {word}" for word, words in zip(own, prose(35).split("\n\n"), strict=True)]
+    train_words = [f"q{a}{b}" for a in "klmnp" for b in "stvwxyz"]  # a word for each passage
+    verse = [f"{words} {word} {word} {word}" for word, words in zip(train_words, prose(35).split("\n\n"), strict=True)]
     path = tmp_path / "mine.txt"
     path.write_text("\n\n".join(each.replace("\n", " ") for each in verse), encoding="utf-8")
     train, held_out = both(path.read_text(encoding="utf-8"))
     learnt = text_from_file(path, tokenizer="words", max_length=20).vocabulary.text_pieces
-    assert [word for word in own if word in held_out]
-    assert {word for word in own if f" {word}" in learnt} == {word for word in own if word in train}
+    assert [word for word in train_words if word in held_out]
+    assert {word for word in train_words if f" {word}" in learnt} == {word for word in train_words if word in train}
     assert len(text_from_file(path, tokenizer="words", max_length=20, max_pieces=60).vocabulary) == 60

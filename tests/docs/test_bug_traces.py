@@ -76,27 +76,27 @@ def test_a_bug_of_layers_differs_first_where_its_code_is():
 
 def test_every_bug_has_a_recording_or_a_reason():
     """Which of both is told by the changed code alone; where a recording is to be, its own code runs."""
-    without = {each.id for each in BUGS if bug_traces.reason(each)}
+    without = {bug.id for bug in BUGS if bug_traces.reason(bug)}
     assert without == set().union(*WITHOUT.values())
     for words, names in WITHOUT.items():
-        assert {each.id for each in BUGS if words in bug_traces.reason(each)} == names, words
+        assert {bug.id for bug in BUGS if words in bug_traces.reason(bug)} == names, words
     for start in bug_traces.OUTSIDE:
-        assert any(target.startswith(start) for each in BUGS for target in each.targets), start
+        assert any(target.startswith(start) for bug in BUGS for target in bug.targets), start
     models = [recordings.model(name) for name in recordings.MODELS]
     ran = frozenset().union(*map(recordings.runs, models))
-    for each in BUGS:
-        if each.id not in without:
-            assert each.targets & ran or bug_traces.operations_of(each), each.id
+    for one in BUGS:
+        if one.id not in without:
+            assert one.targets & ran or bug_traces.operations_of(one), one.id
 
 
 def test_a_page_says_where_the_numbers_first_differ():
     for name, (recording, call) in OF_MODELS.items():
-        said = museum.differing(bug_traces.of_bug(name))
-        assert recordings.MODELS[recording] in said
-        assert f"The first call that differs is `{call}" in said
-    said = museum.differing(bug_traces.of_bug("relu-no-gate"))
-    assert "small input. In the Transformer of [the walk](../walk.md), the first call that differs is" in said
-    assert said.endswith(
+        sentence = museum.differing(bug_traces.of_bug(name))
+        assert recordings.MODELS[recording] in sentence
+        assert f"The first call that differs is `{call}" in sentence
+    sentence = museum.differing(bug_traces.of_bug("relu-no-gate"))
+    assert "small input. In the Transformer of [the walk](../walk.md), the first call that differs is" in sentence
+    assert sentence.endswith(
         '<a href="../traces/transformer.html?bug=relu-no-gate">Step through the walk with the bug in it</a>.'
     )
     assert museum.differing(bug_traces.of_bug("softmax-empty-row")).endswith("on which this bug changes a number.")
@@ -119,6 +119,6 @@ def test_a_bug_without_both_is_refused(monkeypatch):
 
 
 def test_every_target_of_a_reason_is_a_function():
-    for each in BUGS:
-        if bug_traces.reason(each):
-            assert all(function_at(target) for target in each.targets)
+    for one in BUGS:
+        if bug_traces.reason(one):
+            assert all(function_at(target) for target in one.targets)

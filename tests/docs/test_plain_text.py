@@ -17,7 +17,7 @@ on two lines.
 
 def test_formulas_are_told_from_sentences():
     parts = blocks(TEXT)
-    assert [each.is_formula for each in parts] == [False, True, False]
+    assert [part.is_formula for part in parts] == [False, True, False]
     assert parts[1].text == "y = x W + b         with * and _ in it\n\n    further in"
 
 

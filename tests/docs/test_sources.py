@@ -46,8 +46,8 @@ def test_a_page_has_title_derivation_and_code(name):
 def test_bugs_and_exercises_are_on_the_pages_of_their_operations():
     listed = {bug.id for name in places.FILES for bug in operations.bugs_of(name)}
     assert listed == {bug.id for bug in BUGS if any("npformer.functional." in edit.target for edit in bug.edits)}
-    asked = {each.name for name in places.FILES for each in operations.exercises(name)}
-    assert asked == {each.name for each in EXERCISES if "npformer.functional." in each.docs}
+    asked = {exercise.name for name in places.FILES for exercise in operations.exercises(name)}
+    assert asked == {exercise.name for exercise in EXERCISES if "npformer.functional." in exercise.docs}
 
 
 @pytest.mark.parametrize("category", sorted({bug.category for bug in BUGS}))
@@ -67,7 +67,7 @@ def test_every_bug_has_its_change_and_its_card():
 
 def test_the_course_is_in_order():
     pages = re.findall(r"^(\w+)$", course.index().partition(":hidden:")[2], re.M)
-    assert pages == [each.name for each in EXERCISES]
+    assert pages == [exercise.name for exercise in EXERCISES]
     for number, each in enumerate(EXERCISES, 1):
         assert course.page(each).startswith(f"# {number}. {each.title}\n")
         assert f"npformer grade --template {each.name}" in course.page(each)

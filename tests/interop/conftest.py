@@ -112,15 +112,15 @@ class Comparison:
     def batches(self, config, count):
         """(src, tgt_in, tgt_out) of other lengths on each side, none fully masked; every second one has padding."""
         rng, rows, longest = np.random.default_rng(3), 5, config.max_seq_len
-        found = []
+        batches = []
         for number in range(count):
             src = rng.integers(1, config.src_vocab_size, size=(rows, longest - number % 3))
             tgt = rng.integers(1, config.tgt_vocab_size, size=(rows, longest - 2 + number % 4))
             for row in range(rows if number % 2 == 0 else 0):
                 src[row, rng.integers(1, src.shape[1] + 1) :] = 0
                 tgt[row, rng.integers(2, tgt.shape[1] + 1) :] = 0
-            found.append((src, tgt[:, :-1], tgt[:, 1:]))
-        return found
+            batches.append((src, tgt[:, :-1], tgt[:, 1:]))
+        return batches
 
     def tensors(self, batch):
         return [self.torch.tensor(np.ascontiguousarray(x)) for x in batch]

@@ -24,12 +24,12 @@ AXES = {
 
 def reordered(state, order):
     """The arrays with their channels and hidden units in the order of order["C"] and order["F"]."""
-    found = {}
+    outputs = {}
     for name, array in state.items():
         for axis, letter in enumerate(next((axes for end, axes in AXES.items() if name.endswith(end)), "C")):
             array = np.take(array, order[letter], axis=axis) if letter in order else array
-        found[name] = np.ascontiguousarray(array)
-    return found
+        outputs[name] = np.ascontiguousarray(array)
+    return outputs
 
 
 def reordered_measures(comparison, model, data, seed):

@@ -54,8 +54,8 @@ def expect_parity(torch, model, stack, head, *, causal, first=False):
     model.backward(upstream, cache)
     gradients = {name: p.grad.numpy() for name, p in net.named_parameters()}
     largest = max(np.abs(gradient).max() for gradient in gradients.values())
-    for name, found in state_of(model, grads=True).items():
-        np.testing.assert_allclose(found, gradients[name], rtol=0, atol=1e-12 * largest, err_msg=name)
+    for name, array in state_of(model, grads=True).items():
+        np.testing.assert_allclose(array, gradients[name], rtol=0, atol=1e-12 * largest, err_msg=name)
 
 
 def options(norm_order, activation):
@@ -92,13 +92,13 @@ def test_a_gru_is_pytorchs(visible, comparison, numpy64):
     }
     ours = {there: getattr(layer, here) for there, here in names.items()}
     theirs.load_state_dict({there: torch.tensor(each.data.T.copy()) for there, each in ours.items()})
-    given = torch.tensor(x, requires_grad=True)
-    expected, _ = theirs(given)
+    torch_x = torch.tensor(x, requires_grad=True)
+    expected, _ = theirs(torch_x)
     (expected * torch.tensor(dy)).sum().backward()
     y, cache = layer.forward(x, visible=visible)
     dx, _ = layer.backward(dy, cache)
     counted = slice(None) if visible is None else visible
     np.testing.assert_allclose(y[counted], expected.detach().numpy()[counted], rtol=0, atol=1e-13)
-    np.testing.assert_allclose(dx, given.grad.numpy(), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(dx, torch_x.grad.numpy(), rtol=0, atol=1e-12)
     for there, each in ours.items():
         np.testing.assert_allclose(each.grad, getattr(theirs, there).grad.numpy().T, rtol=0, atol=1e-11, err_msg=there)

@@ -53,11 +53,11 @@ VARIANTS = {
 def test_a_round_trip_changes_no_bit(config, place, request, numpy64):
     model, other = a_model(numpy64, config), a_model(request.getfixturevalue(place), config, seed=5)
     load_state_dict(other, to_state_dict(model))
-    expected, found, gradients = to_state_dict(model), to_state_dict(other), to_state_dict(other, grads=True)
-    assert list(expected) == list(found) == list(gradients)
+    expected, actual, gradients = to_state_dict(model), to_state_dict(other), to_state_dict(other, grads=True)
+    assert list(expected) == list(actual) == list(gradients)
     for name, array in expected.items():
-        np.testing.assert_array_equal(found[name], array)
-        assert type(found[name]) is type(gradients[name]) is np.ndarray
+        np.testing.assert_array_equal(actual[name], array)
+        assert type(actual[name]) is type(gradients[name]) is np.ndarray
 
 
 def test_names_and_layouts(numpy64):

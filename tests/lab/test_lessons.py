@@ -31,8 +31,8 @@ def test_there_are_eight_in_order():
 def test_what_a_lesson_names_exists(one):
     assert bug(one.bug)
     assert all(find(name) for name in one.exercises)
-    said = [step.text for _, steps in one.parts for step in steps]
-    for name in re.findall(r"(?:npformer|docs|examples)/[\w/]+\.\w+", " ".join(said)):
+    texts = [step.text for _, steps in one.parts for step in steps]
+    for name in re.findall(r"(?:npformer|docs|examples)/[\w/]+\.\w+", " ".join(texts)):
         assert (ROOT / name).is_file(), name
     assert all(command.startswith("npformer ") for command in one.commands)
     assert all(step.text for _, steps in one.parts for step in steps)
@@ -98,9 +98,9 @@ def test_the_last_lessons_file_has_one_fault(tmp_path, monkeypatch):
         "params['norm1']['beta']",
     }
     assert len(report.rows) == 17
-    (found,) = grade_file(path)
-    assert not found.ok
+    (grade,) = grade_file(path)
+    assert not grade.ok
     path.write_text(path.read_text(encoding="utf-8").replace(WRONG, RIGHT), encoding="utf-8")
-    (found,) = grade_file(path)
-    assert found.ok
+    (grade,) = grade_file(path)
+    assert grade.ok
     assert np.all([row.ok for row in gradcheck(user_case(str(path)).build(None), *case.inputs).rows])

@@ -78,17 +78,17 @@ def test_bugs_and_results_travel_between_processes():
 
 
 def test_a_short_run_is_wrong_with_the_bug_and_right_without():
-    found = compare(bug("causal-off"), steps=12)
-    assert len(found.right.losses) == len(found.wrong.losses) == 12
-    assert found.right.losses[0] != found.wrong.losses[0]
-    assert found == compare(bug("causal-off"), steps=12)
+    comparison = compare(bug("causal-off"), steps=12)
+    assert len(comparison.right.losses) == len(comparison.wrong.losses) == 12
+    assert comparison.right.losses[0] != comparison.wrong.losses[0]
+    assert comparison == compare(bug("causal-off"), steps=12)
 
 
 def test_a_run_that_breaks_is_told_not_raised():
-    found = compare(bug("adam-t-zero"), steps=3)
-    assert found.wrong.trouble == "training stops with ZeroDivisionError: float division by zero"
-    assert found.to_dict()["wrong"]["loss"] is None
-    assert found.right.trouble == ""
+    comparison = compare(bug("adam-t-zero"), steps=3)
+    assert comparison.wrong.trouble == "training stops with ZeroDivisionError: float division by zero"
+    assert comparison.to_dict()["wrong"]["loss"] is None
+    assert comparison.right.trouble == ""
 
 
 @pytest.mark.parametrize("name", sorted({option for one in BUGS for option in one.run or ()}))

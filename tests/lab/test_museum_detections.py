@@ -55,8 +55,10 @@ def test_names_are_distinct_and_every_check_says_what_it_means():
 
 def test_all_checks_hold_on_the_correct_program():
     """To find which functions each check runs it is run, and refused if it fails: see below."""
-    found = prepared()
-    assert [len(check.parts) for check in all_checks()] == [len(found.reached[check.name]) for check in found.checks]
+    prepared_checks = prepared()
+    assert [len(check.parts) for check in all_checks()] == [
+        len(prepared_checks.reached[check.name]) for check in prepared_checks.checks
+    ]
 
 
 @pytest.mark.parametrize(("name", "check", "diagnosis"), SAMPLE)
@@ -83,19 +85,19 @@ def test_each_bug_is_detected_by_one_check_at_least():
 
     One finding is compared with the stored one: its numbers come from the models that the checks make.
     """
-    survivors, said = [], dict[str, list[str]]()
+    survivors, reports = [], dict[str, list[str]]()
     for one in (one for one in BUGS if not one.test):
         chosen = prepared().concerned(one)
         with patched(one.edits) as backend:
             program = Program(backend)
-            found = ((check.name, check(program, parts)) for check, parts in chosen)
-            first, said[one.id] = next(((name, problems) for name, problems in found if problems), ("none", []))
+            results = ((check.name, check(program, parts)) for check, parts in chosen)
+            first, reports[one.id] = next(((name, problems) for name, problems in results if problems), ("none", []))
         known = stored(one)
         if first == "none" or known is None or first != next(iter(known.detections.problems)):
             survivors.append(f"{one.id}, found by {first}")
     assert survivors == [], "these survive, or python -m benchmarks.museum --all must store them anew"
     known = stored(bug("decoding-first-position"))
-    was, now = known.detections.problems["decoding"], said["decoding-first-position"][0]
+    was, now = known.detections.problems["decoding"], reports["decoding-first-position"][0]
     assert [float(each) for each in NUMBER.findall(now)] == pytest.approx(
         [float(each) for each in NUMBER.findall(was)], rel=2e-5
     ), "python -m benchmarks.museum --all must store it anew"
@@ -145,8 +147,8 @@ def test_only_killers_and_without():
 def test_reach_finds_the_checks_that_run_the_code():
     checks = [check for check in all_checks() if check.name in ("clipping", "schedules", "values of softmax")]
     chosen = [bug(name) for name in ("clip-squared", "noam-max", "softmax-overflow", "layer-norm-no-eps")]
-    found = prepare(checks, chosen)
-    assert [[check.name for check, _ in found.concerned(one)] for one in chosen] == [
+    prepared_checks = prepare(checks, chosen)
+    assert [[check.name for check, _ in prepared_checks.concerned(one)] for one in chosen] == [
         ["clipping"],
         ["schedules"],
         ["values of softmax"],

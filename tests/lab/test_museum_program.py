@@ -18,8 +18,8 @@ def counted(monkeypatch):
 
     def count(module, name):
         calls = []
-        own = getattr(module, name)
-        monkeypatch.setattr(module, name, lambda *given: (calls.append(given), own(*given))[1])
+        function = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *args: (calls.append(args), function(*args))[1])
         return calls
 
     return count
@@ -35,11 +35,11 @@ def test_all_proofs_share_the_layers_that_they_are_about(counted):
 
 
 def test_only_parts_that_run_what_is_changed_are_run():
-    found = prepared()
-    for check, parts in found.concerned(BACKWARD):
+    prepared_checks = prepared()
+    for check, parts in prepared_checks.concerned(BACKWARD):
         assert 0 < len(parts) <= len(check.parts)
-        assert all(found.reached[check.name][part] & BACKWARD.targets for part in parts)
-    few = {check.name: (len(parts), len(check.parts)) for check, parts in found.concerned(BACKWARD)}
+        assert all(prepared_checks.reached[check.name][part] & BACKWARD.targets for part in parts)
+    few = {check.name: (len(parts), len(check.parts)) for check, parts in prepared_checks.concerned(BACKWARD)}
     some, of = few["invariant: determinism"]
     assert 0 < some < of / 2
 

@@ -17,15 +17,15 @@ STALE = "run python -m benchmarks.museum"
 
 @pytest.mark.parametrize("one", BUGS, ids=lambda one: one.id)
 def test_every_bug_is_stored_as_it_is_now(one):
-    found = stored(one)
-    assert found is not None, STALE
-    assert (found.comparison is None) == (one.run is None)
-    assert found.detections.bug == one
-    assert not found.detections.survives()
-    if found.comparison is not None:
-        assert len(found.comparison.right.losses) == len(found.comparison.wrong.losses) == STEPS, STALE
-        assert str(found.comparison.right)
-        assert found.comparison.right.last_loss < 1.5, "the run without a bug learns"
+    kept = stored(one)
+    assert kept is not None, STALE
+    assert (kept.comparison is None) == (one.run is None)
+    assert kept.detections.bug == one
+    assert not kept.detections.survives()
+    if kept.comparison is not None:
+        assert len(kept.comparison.right.losses) == len(kept.comparison.wrong.losses) == STEPS, STALE
+        assert str(kept.comparison.right)
+        assert kept.comparison.right.last_loss < 1.5, "the run without a bug learns"
 
 
 def test_nothing_else_is_stored():
@@ -39,10 +39,10 @@ def test_the_beginning_of_a_course_made_anew_is_the_stored_one(name):
     The first steps only, since rounding grows from step to step.
     """
     one, steps = bug(name), 20
-    found = stored(one)
+    kept = stored(one)
     for course, anew in (
-        (found.comparison.right, right_course(one.run or {}, steps)),
-        (found.comparison.wrong, wrong_course(one, steps)),
+        (kept.comparison.right, right_course(one.run or {}, steps)),
+        (kept.comparison.wrong, wrong_course(one, steps)),
     ):
         for was, now in zip(course.losses, anew.losses, strict=False):
             assert abs(was - now) <= 1.5 * 10 ** (math.floor(math.log10(was)) + 1 - module.DIGITS), STALE
@@ -72,11 +72,11 @@ def test_only_what_is_missing_is_made(monkeypatch):
     monkeypatch.setattr(module, "examine", lambda one: pytest.fail("made again"))
     assert with_bug(lines, one) == lines
     monkeypatch.setattr(module, "known", lambda: lines)
-    found = stored(broken)
-    assert math.isnan(found.comparison.wrong.losses[0])
-    assert math.isnan(found.comparison.wrong.exact_match)
-    assert found.comparison.wrong.trouble.startswith("training stops with ZeroDivisionError")
-    assert found.detections == Detections(broken, 3, {"a check": "a problem"}, "why")
+    kept = stored(broken)
+    assert math.isnan(kept.comparison.wrong.losses[0])
+    assert math.isnan(kept.comparison.wrong.exact_match)
+    assert kept.comparison.wrong.trouble.startswith("training stops with ZeroDivisionError")
+    assert kept.detections == Detections(broken, 3, {"a check": "a problem"}, "why")
 
 
 @pytest.mark.parametrize(

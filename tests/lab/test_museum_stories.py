@@ -24,12 +24,12 @@ def arena_of(backend, *gradients):
 
 def lengths(optimizer, steps=200):
     """How far one number moves at each step, if its gradient is always 3."""
-    found = []
+    lengths = []
     for _ in range(steps):
         before = float(optimizer.arena.values[0])
         optimizer.step()
-        found.append(before - float(optimizer.arena.values[0]))
-    return found
+        lengths.append(before - float(optimizer.arena.values[0]))
+    return lengths
 
 
 @pytest.mark.parametrize(
@@ -37,11 +37,11 @@ def lengths(optimizer, steps=200):
 )
 def test_adam_without_its_corrections(betas, first, most, at):
     with patched(bug("adam-no-correction").edits) as backend:
-        found = lengths(Adam(arena_of(backend, 3.0), lr=1.0, betas=betas, eps=1e-12))
-    assert found[0] == pytest.approx(first, rel=0.02)
-    assert (max(found), found.index(max(found)) + 1) == (pytest.approx(most, rel=0.005), at)
+        norms = lengths(Adam(arena_of(backend, 3.0), lr=1.0, betas=betas, eps=1e-12))
+    assert norms[0] == pytest.approx(first, rel=0.02)
+    assert (max(norms), norms.index(max(norms)) + 1) == (pytest.approx(most, rel=0.005), at)
     if betas == (0.9, 0.98):
-        assert [length < 1 for length in found] == [step <= 2 for step in range(1, 201)]
+        assert [length < 1 for length in norms] == [step <= 2 for step in range(1, 201)]
 
 
 def test_adam_with_its_corrections_takes_whole_steps_from_the_first(numpy64):
@@ -51,8 +51,8 @@ def test_adam_with_its_corrections_takes_whole_steps_from_the_first(numpy64):
 def test_a_resume_that_loses_the_moments(numpy64):
     optimizer = Adam(arena_of(numpy64, 3.0), lr=1.0, betas=(0.9, 0.999), eps=1e-12)
     optimizer.t = 10**6
-    found = lengths(optimizer, 40)
-    assert (round(found[0], 1), round(max(found), 1), found.index(max(found))) == (3.2, 6.6, 11)
+    norms = lengths(optimizer, 40)
+    assert (round(norms[0], 1), round(max(norms), 1), norms.index(max(norms))) == (3.2, 6.6, 11)
 
 
 def test_a_schedule_that_counts_a_hundred_tensors():
@@ -72,13 +72,14 @@ def test_clipping_each_tensor_lets_through_the_root_of_their_number():
 
 
 @pytest.mark.parametrize(
-    ("limit", "norm", "found"), [(1, 2, 1 / 2), (1, 0.5, 0.5), (0.25, 0.6, 0.25 / 0.6), (0.25, 0.4, 0.4), (4, 3, 4 / 3)]
+    ("limit", "norm", "scaled_norm"),
+    [(1, 2, 1 / 2), (1, 0.5, 0.5), (0.25, 0.6, 0.25 / 0.6), (0.25, 0.4, 0.4), (4, 3, 4 / 3)],
 )
-def test_a_norm_without_its_root(limit, norm, found):
+def test_a_norm_without_its_root(limit, norm, scaled_norm):
     with patched(bug("clip-squared").edits) as backend:
         arena = arena_of(backend, 0.6 * norm, 0.8 * norm)
         clip_by_global_norm(arena, limit)
-    assert np.linalg.norm(arena.grads) == pytest.approx(found)
+    assert np.linalg.norm(arena.grads) == pytest.approx(scaled_norm)
 
 
 @pytest.mark.parametrize("width", [6, 7])

@@ -40,8 +40,8 @@ def test_no_mutant_of_a_sample_survives(outcomes):
 
 
 def test_most_of_the_killed_are_named(outcomes):
-    found = summary(outcomes)
-    judged, killed = found["diagnosis"], found[KILLED]
+    summed = summary(outcomes)
+    judged, killed = summed["diagnosis"], summed[KILLED]
     assert sum(judged.values()) == killed > 20
     assert judged["right"] + judged["same effect"] >= 0.8 * killed
     assert judged["wrong"] <= 0.05 * killed
@@ -65,17 +65,17 @@ def test_inherited_methods_are_changed_too():
 
 
 def test_one_mutant(numpy64):
-    found = judge(of("layer_norm", "drop a term", "`g - along_one` became `g`"), numpy64)
-    assert (found.fate, found.case, found.operator, found.cause) == (
+    outcome = judge(of("layer_norm", "drop a term", "`g - along_one` became `g`"), numpy64)
+    assert (outcome.fate, outcome.case, outcome.operator, outcome.cause) == (
         KILLED,
         "layer_norm",
         "drop a term",
         "drop a term",
     )
-    assert found.diagnosis == found.description
-    assert found.judgement == "right"
-    found = judge(of("linear", "swap outputs"), numpy64)
-    assert (found.fate, found.diagnosis) == (CRASHED, "ShapeError")
+    assert outcome.diagnosis == outcome.description
+    assert outcome.judgement == "right"
+    outcome = judge(of("linear", "swap outputs"), numpy64)
+    assert (outcome.fate, outcome.diagnosis) == (CRASHED, "ShapeError")
 
 
 def test_a_mutant_of_a_layer_leaves_the_class_alone(numpy64):
@@ -109,14 +109,14 @@ def test_what_changes_a_gradient_is_killed_and_nothing_else(build, fate, numpy64
 
 
 def test_a_blind_check_lets_mutants_survive_and_it_is_said_what_they_change(monkeypatch, numpy64):
-    own = Judge.row
-    monkeypatch.setattr(Judge, "row", lambda *given: replace(own(*given), verdict="right"))
-    found = judge(of("layer_norm", "scale by 2", "(layer_norm_backward"), numpy64)
-    assert (found.fate, found.case) == (SURVIVED, "layer_norm")
-    assert found.diagnosis.startswith("the gradient of ")
-    assert "changes by" in found.diagnosis
-    assert found.diagnosis.endswith("of its size, and passed as right")
-    assert summary([found])[SURVIVED] == 1
+    judge_row = Judge.row
+    monkeypatch.setattr(Judge, "row", lambda *args: replace(judge_row(*args), verdict="right"))
+    outcome = judge(of("layer_norm", "scale by 2", "(layer_norm_backward"), numpy64)
+    assert (outcome.fate, outcome.case) == (SURVIVED, "layer_norm")
+    assert outcome.diagnosis.startswith("the gradient of ")
+    assert "changes by" in outcome.diagnosis
+    assert outcome.diagnosis.endswith("of its size, and passed as right")
+    assert summary([outcome])[SURVIVED] == 1
 
 
 def test_a_check_that_is_blind_to_one_per_cent_of_an_error(monkeypatch, numpy64):
@@ -126,8 +126,8 @@ def test_a_check_that_is_blind_to_one_per_cent_of_an_error(monkeypatch, numpy64)
         "gradcheck",
         lambda *args, **options: own_gradcheck(*args, tolerance=0.1, **options),
     )
-    found = judge(with_backward(scaled("softmax", 1.01)), numpy64)
-    assert (found.fate, found.diagnosis) == (
+    outcome = judge(with_backward(scaled("softmax", 1.01)), numpy64)
+    assert (outcome.fate, outcome.diagnosis) == (
         SURVIVED,
         "the gradient of x changes by 1.0e-02 of its size, and passed as right",
     )
@@ -154,8 +154,10 @@ def test_the_summary():
     def outcome(fate, cause=""):
         return Outcome("…", "drop a term", fate, "", cause)
 
-    found = summary([outcome(KILLED, "drop a term"), outcome(KILLED, "unknown"), outcome(CRASHED), outcome(EQUIVALENT)])
-    assert found == {
+    summed = summary(
+        [outcome(KILLED, "drop a term"), outcome(KILLED, "unknown"), outcome(CRASHED), outcome(EQUIVALENT)]
+    )
+    assert summed == {
         "mutants": 4, KILLED: 2, CRASHED: 1, EQUIVALENT: 1, SURVIVED: 0,
         "diagnosis": {"right": 1, "same effect": 0, "unknown": 1, "wrong": 0},
     }  # fmt: skip
