@@ -12,14 +12,14 @@ def kill_at(moment):
     calls = 0
 
     def counted(name, real):
-        def call(*given, **named):
+        def call(*args, **named):
             nonlocal calls
             calls += 1
             if calls == moment:
                 if name == "write":
-                    real(given[0], given[1][: len(given[1]) // 2])
+                    real(args[0], args[1][: len(args[1]) // 2])
                 os.kill(os.getpid(), signal.SIGKILL)
-            return real(*given, **named)
+            return real(*args, **named)
 
         return call
 

@@ -50,7 +50,7 @@ def stop_at(number):
     return Told(lambda step: signal.raise_signal(signal.SIGTERM) if step == number else None)
 
 
-def given(**sections):
+def small_sections(**sections):
     """The options of a small run, as they are read from a file."""
     return {"run": {"device": "numpy"}, "data": {}, "model": SMALL, "training": {"steps": 10}} | sections
 

@@ -12,7 +12,7 @@ from npformer.run import RunDirectory
 from npformer.run.checkpoint import save_checkpoint
 from npformer.training import assemble as module
 from npformer.training.assemble import assemble, read_trained, write_run
-from tests.training.runs import failing, given
+from tests.training.runs import failing, small_sections
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def pairs(tmp_path):
 
 def test_every_option_reaches_its_part():
     parts = assemble(
-        given(
+        small_sections(
             run={"device": "numpy", "task": "sort", "seed": 5, "dtype": "float64"},
             data={"symbols": 3, "min_length": 2, "max_length": 6},
             training={
@@ -51,18 +51,18 @@ def test_what_decodes_amid_training_is_compiled_before_it(monkeypatch):
     asked = []
     before = module.get_backend
 
-    def get_backend(*given, **options):
-        backend = before(*given, **options)
+    def get_backend(*args, **options):
+        backend = before(*args, **options)
         return replace(backend, engine=replace(backend.engine, prepare=lambda calls: asked.append(set(calls))))
 
     monkeypatch.setattr(module, "get_backend", get_backend)
-    assemble(given(run={"device": "numpy", "kernels": "numpy"}))
+    assemble(small_sections(run={"device": "numpy", "kernels": "numpy"}))
     (once,) = asked
     assert once > {"attention.backward", "cross_entropy.forward", "adam", "encoder_of_texts", "decoder_steps"}
 
 
 def test_the_seed_decides_parameters_and_batches():
-    one, same, other = (assemble(given(run={"device": "numpy", "seed": seed})) for seed in (1, 1, 2))
+    one, same, other = (assemble(small_sections(run={"device": "numpy", "seed": seed})) for seed in (1, 1, 2))
     assert type(one.step.optimizer) is Adam, "by default"
     for first, second, third in zip(
         *(dict(p.step.model.named_parameters()).values() for p in (one, same, other)), strict=True
@@ -74,7 +74,7 @@ def test_the_seed_decides_parameters_and_batches():
 
 
 def test_pairs_come_from_their_file(pairs):
-    parts = assemble(given(run={"task": "pairs"}, data={"file": str(pairs), "held_out_fraction": 0.5}))
+    parts = assemble(small_sections(run={"task": "pairs"}, data={"file": str(pairs), "held_out_fraction": 0.5}))
     assert isinstance(parts.task, PairsTask)
     assert parts.identity == {"task": "pairs", "digest": parts.task.digest, "bytes": pairs.stat().st_size}
     assert parts.task.train_size < 40
@@ -83,12 +83,12 @@ def test_pairs_come_from_their_file(pairs):
 def test_a_run_that_cannot_be_written(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "write_atomically", failing())
     with pytest.raises(OutputError, match=r"vocabulary.txt: expected to write it, got: the disk is full; make room"):
-        write_run(RunDirectory(tmp_path), assemble(given()))
+        write_run(RunDirectory(tmp_path), assemble(small_sections()))
 
 
 def test_a_new_run_s_files_and_their_names_are_durable(tmp_path, is_durable):
     run = RunDirectory(tmp_path)
-    write_run(run, assemble(given(run={"device": "numpy", "task": "copy"})))
+    write_run(run, assemble(small_sections(run={"device": "numpy", "task": "copy"})))
     save_checkpoint(run.checkpoints, 1, {}, {}, None)
     for path in (run.config_path, run.vocabulary_path, run.path, run.checkpoints):
         assert is_durable(path), path

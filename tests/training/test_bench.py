@@ -38,9 +38,9 @@ class FakeTime:
 @pytest.fixture
 def clock(monkeypatch):
     """What a profile looks at."""
-    found = FakeTime()
-    monkeypatch.setattr(seconds, "time", found)
-    return found
+    clock = FakeTime()
+    monkeypatch.setattr(seconds, "time", clock)
+    return clock
 
 
 def with_ops(backend, **pairs):
@@ -118,10 +118,10 @@ def test_threads_whose_times_overlap_are_refused():
 
 
 def test_timing_steps(alone):
-    found = time_steps(PRESET, alone, 0.0, Budget(steps=30))
-    assert len(found.seconds) == 30
-    assert min(found.seconds) > 0
-    assert found.last_loss < found.first_loss  # the steps do train
+    timing = time_steps(PRESET, alone, 0.0, Budget(steps=30))
+    assert len(timing.seconds) == 30
+    assert min(timing.seconds) > 0
+    assert timing.last_loss < timing.first_loss  # the steps do train
 
 
 def test_how_long_to_measure(monkeypatch):

@@ -101,8 +101,8 @@ class Nested(Layer):
 
     def backward(self, dy, cache):
         first, second = self.maps()
-        found = first.backward(second.backward(dy, cache[1]), cache[0])
-        return found / 2 if self.notes else found
+        dx = first.backward(second.backward(dy, cache[1]), cache[0])
+        return dx / 2 if self.notes else dx
 
 
 def nested_decoder(on, kind):
@@ -195,12 +195,12 @@ def values_after(model, statement, anew=False):
 
 @pytest.mark.parametrize("statement", OBEYED)
 def test_a_change_between_steps_is_obeyed(statement, backend):
-    found, anew, before = (
-        values_after(nested_decoder(backend, OBEYED[statement]), *given)
-        for given in ((statement,), (statement, True), ("",))
+    changed, anew, before = (
+        values_after(nested_decoder(backend, OBEYED[statement]), *arguments)
+        for arguments in ((statement,), (statement, True), ("",))
     )
-    assert np.array_equal(found, anew)
-    assert not np.array_equal(found, before)
+    assert np.array_equal(changed, anew)
+    assert not np.array_equal(changed, before)
 
 
 #: What is done to a model, whose parameters are then not all in its arena, and what is said to that.

@@ -63,8 +63,8 @@ class Copier(Transformer):
         logits = np.zeros((*tgt_in.shape, self.size))
         for row, t in np.ndindex(tgt_in.shape):
             said_c = self.c in tgt_in[row, : t + 1]
-            said = self.b if said_c else memory[row, t] if t < memory.shape[1] else EOS_ID
-            logits[row, t, said] = 3.0
+            token = self.b if said_c else memory[row, t] if t < memory.shape[1] else EOS_ID
+            logits[row, t, token] = 3.0
         return logits
 
     def __call__(self, src, tgt_in):
@@ -95,21 +95,21 @@ RIGHT_TOKENS, TOKENS = 5 + 2 + 2 + 3, 5 + 2 + 3 + 5
 def test_all_numbers_are_those_counted_by_hand(batch_size, copier, vocabulary, monkeypatch):
     """Whatever the size of batches: the loss is a mean over tokens, not over batches."""
     monkeypatch.setattr(evaluation, "BATCH_SIZE", batch_size)
-    found = evaluate(copier, EXAMPLES, vocabulary, max_len=6)
-    assert found.outputs == ("abab", "a", "ab", "acbbbb")  # in the order of the examples
-    assert found.count == 4
-    assert found.exact_match == 2 / 4
-    assert found.token_accuracy == pytest.approx(RIGHT_TOKENS / TOKENS, rel=1e-15)
+    result = evaluate(copier, EXAMPLES, vocabulary, max_len=6)
+    assert result.outputs == ("abab", "a", "ab", "acbbbb")  # in the order of the examples
+    assert result.count == 4
+    assert result.exact_match == 2 / 4
+    assert result.token_accuracy == pytest.approx(RIGHT_TOKENS / TOKENS, rel=1e-15)
     rest = len(vocabulary) - 1
     surprise_right, surprise_wrong = np.log(1 + rest * np.exp(-3)), np.log(np.exp(3) + rest)
     loss = (RIGHT_TOKENS * surprise_right + (TOKENS - RIGHT_TOKENS) * surprise_wrong) / TOKENS
-    assert found.loss == pytest.approx(loss, rel=1e-13)
+    assert result.loss == pytest.approx(loss, rel=1e-13)
 
 
 def test_an_output_cut_at_max_len_is_no_match(copier, vocabulary):
-    found = evaluate(copier, EXAMPLES[:2], vocabulary, max_len=3)
-    assert found.outputs == ("aba", "a")
-    assert found.exact_match == 0.5
+    evaluation = evaluate(copier, EXAMPLES[:2], vocabulary, max_len=3)
+    assert evaluation.outputs == ("aba", "a")
+    assert evaluation.exact_match == 0.5
 
 
 def test_nothing_to_evaluate_is_refused(copier, vocabulary):
@@ -191,25 +191,25 @@ def test_numbers_are_those_counted_by_hand(make, batch_size, numpy64, monkeypatc
         asked = [(row, target) for row, target in zip(p, np.atleast_1d(targets[0]), strict=True) if target != 0]
         surprise += [-math.log(row[target]) for row, target in asked]
         right.append([int(np.argmax(row[least:])) + least == target for row, target in asked])
-    found = evaluate_task(model, task, 5)
-    assert (found.kind, found.count, len(found.outputs)) == (task.kind, 5, 5)
-    assert found.loss == pytest.approx(np.mean(surprise), rel=1e-12)
-    assert found.token_accuracy == pytest.approx(np.mean([each for row in right for each in row]), rel=1e-12)
+    result = evaluate_task(model, task, 5)
+    assert (result.kind, result.count, len(result.outputs)) == (task.kind, 5, 5)
+    assert result.loss == pytest.approx(np.mean(surprise), rel=1e-12)
+    assert result.token_accuracy == pytest.approx(np.mean([each for row in right for each in row]), rel=1e-12)
     if task.kind == "translate":  # free-running; words are cut by the task's tokenizer, not letter by letter
-        assert all(set(output.split()) <= set(task.vocabulary.pieces) for output in found.outputs)
+        assert all(set(output.split()) <= set(task.vocabulary.pieces) for output in result.outputs)
     else:
-        assert found.exact_match == np.mean([all(row) for row in right])
-        assert found.exact_match > 0 or task.kind in ("masked", "causal")
+        assert result.exact_match == np.mean([all(row) for row in right])
+        assert result.exact_match > 0 or task.kind in ("masked", "causal")
     if task.kind == "causal":
         characters = sum(len(example.source) for example in examples)
         assert (characters > len(surprise)) == (make is words)
-        assert found.bits_per_character == pytest.approx(sum(surprise) / math.log(2) / characters, rel=1e-12)
+        assert result.bits_per_character == pytest.approx(sum(surprise) / math.log(2) / characters, rel=1e-12)
     else:
-        assert math.isnan(found.bits_per_character)
+        assert math.isnan(result.bits_per_character)
     if task.kind in ("classify", "tag"):
-        assert np.mean([output == example.target for output, example in zip(found.outputs, examples, strict=True)]) == (
-            found.exact_match
-        )
+        assert np.mean(
+            [output == example.target for output, example in zip(result.outputs, examples, strict=True)]
+        ) == (result.exact_match)
 
 
 def test_padding_is_never_an_answer(numpy64):
@@ -241,6 +241,6 @@ def test_outputs_of_hidden_words_are_the_text_with_them_filled_in(numpy64):
     ],
 )
 def test_what_is_told_of_each_kind_and_what_is_best(kind, measures, score):
-    found = Evaluation(2.0, 0.5, 0.25, 4, (), kind, 3.0)
-    assert found.measures == measures
-    assert found.score == pytest.approx(score, rel=1e-12)
+    evaluation = Evaluation(2.0, 0.5, 0.25, 4, (), kind, 3.0)
+    assert evaluation.measures == measures
+    assert evaluation.score == pytest.approx(score, rel=1e-12)

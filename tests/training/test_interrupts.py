@@ -60,11 +60,11 @@ def test_the_state_is_the_one_that_the_count_names(kernels, options, make, press
         pytest.importorskip("numba")
     subject = Subject(kernels, **options)
     subject.go_to(1)
-    found = set()
+    counts = set()
     for first in places(pressing_at((), lambda: make(subject))):
         subject.go_to(1)
         with pytest.raises(KeyboardInterrupt):
             pressing_at(range(first, first + presses), lambda: make(subject))
-        found.add(subject.step.step_number)
+        counts.add(subject.step.step_number)
         assert subject.verdict() == "whole", f"line {first}"
-    assert found == {1, 2, 3}
+    assert counts == {1, 2, 3}

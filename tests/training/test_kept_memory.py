@@ -49,8 +49,8 @@ def test_a_step_keeps_what_is_counted(size, recompute):
     tracemalloc.start()
     try:
         with ThreadPoolExecutor(1) as thread:
-            found = thread.submit(step).result()
+            kept = thread.submit(step).result()
     finally:
         tracemalloc.stop()
     most = 1.45 if recompute else 1.35  # the rest is temporary memory of operations
-    assert 1 < found / kept_bytes(size, recompute) < most
+    assert 1 < kept / kept_bytes(size, recompute) < most

@@ -16,11 +16,11 @@ def arena():
     """Three parts with gradients of norm 3, 4 and 12, and a frozen one."""
     backend = get_backend("numpy", kernels="plain")
     names = ["encoder.layers.0.norm1.gamma", "encoder.layers.0.norm1.beta", "generator.bias", "a.b.weight", "frozen.w"]
-    found = Arena([(name, Parameter(name, backend.zeros((4,))), ()) for name in names], backend)
-    found.configure("frozen", trainable=False)
-    for segment, number in zip(found.segments, (1.0, math.sqrt(5 / 4), 2.0, 6.0, 99.0), strict=True):
-        found.view(found.grads, segment)[...] = number
-    return found
+    arena = Arena([(name, Parameter(name, backend.zeros((4,))), ()) for name in names], backend)
+    arena.configure("frozen", trainable=False)
+    for segment, number in zip(arena.segments, (1.0, math.sqrt(5 / 4), 2.0, 6.0, 99.0), strict=True):
+        arena.view(arena.grads, segment)[...] = number
+    return arena
 
 
 def test_parts_are_sub_layers_or_what_has_parameters_itself():

@@ -12,7 +12,7 @@ from npformer.models import EncoderConfig
 from npformer.training import memory
 from npformer.training.assemble import assemble
 from npformer.training.memory import host_memory, least_bytes
-from tests.training.runs import given
+from tests.training.runs import small_sections
 
 ROWS = 200
 #: Models and trainings whose steps are measured, each with its task.
@@ -86,7 +86,7 @@ def test_a_step_takes_what_it_is_said_to_need_at_least(case, kernels, dtype, tex
 
 @pytest.mark.parametrize("training", [{"steps": 5}, {"steps": 1}])
 def test_a_step_that_fits_exactly_is_let_through(monkeypatch, training):
-    sections = given(training={"batch_size": 50} | training)
+    sections = small_sections(training={"batch_size": 50} | training)
     parts = assemble(sections)
     model, batch = least_bytes(parts.options, *shape_of(parts.task, 50), parts.step.model.backend.threads)
     monkeypatch.setattr(memory, "host_memory", lambda: model + batch)
@@ -112,7 +112,7 @@ def test_nothing_large_is_made_before_it_is_refused(monkeypatch):
     ):
         tracemalloc.start()
         with pytest.raises(ConfigError) as caught:
-            assemble(given(**changes))
+            assemble(small_sections(**changes))
         assert tracemalloc.get_traced_memory()[1] < 1e8
         tracemalloc.stop()
         assert text in str(caught.value)
@@ -124,12 +124,12 @@ def test_more_rows_than_the_data_have_are_no_more(monkeypatch, tmp_path):
     path.write_text("".join(f"{n}\t{n}\n" for n in range(100)))
     monkeypatch.setattr(memory, "host_memory", lambda: 20e6)
     run = {"device": "numpy", "task": "pairs"}
-    parts = assemble(given(run=run, data={"file": str(path)}, training={"batch_size": 10**7, "steps": 3}))
+    parts = assemble(small_sections(run=run, data={"file": str(path)}, training={"batch_size": 10**7, "steps": 3}))
     assert np.isfinite(float(parts.step(*parts.task.batch(1, 10**7))))
 
 
 def test_a_device_s_own_memory_is_what_counts(monkeypatch):
-    parts = assemble(given())
+    parts = assemble(small_sections())
     backend = parts.step.model.backend
     monkeypatch.setattr(memory, "host_memory", lambda: 0)
     monkeypatch.setattr(backend.device, "memory", 10**9, raising=False)
@@ -142,7 +142,7 @@ def test_a_device_s_own_memory_is_what_counts(monkeypatch):
 
 def test_what_is_counted():
     """Two layers of 8 + 5·8 numbers a token, and the logits, for the tokens of one shard; the ids of all rows."""
-    parts = assemble(given())
+    parts = assemble(small_sections())
     options, parameters = parts.options, parts.step.model.num_parameters()
     classes = options.model.tgt_vocab_size
     sequence = EncoderConfig(9, head="sequence", num_classes=4, d_model=8, num_heads=2, d_ff=8, num_layers=3)

@@ -8,12 +8,12 @@ from tests.training.test_evaluation import TASKS, causal, masked, model_for
 
 
 def spoken(pieces):
-    """expected/found, with - for nothing."""
+    """expected/actual, with - for nothing."""
     return " ".join(f"{piece.expected or '-'}{piece.got or '-'}" for piece in pieces)
 
 
 @pytest.mark.parametrize(
-    ("expected", "found", "made"),
+    ("expected", "actual", "made"),
     [
         ("", "", ""),
         ("abc", "abc", "aa bb cc"),
@@ -26,15 +26,15 @@ def spoken(pieces):
         ("ab", "ba", "ab ba"),
     ],
 )
-def test_as_few_pieces_as_possible_differ(expected, found, made):
-    assert spoken(aligned(expected, found)) == made
+def test_as_few_pieces_as_possible_differ(expected, actual, made):
+    assert spoken(aligned(expected, actual)) == made
 
 
 def test_both_texts_come_back_from_the_pieces():
-    expected, found = "the cat sat on a mat", "a cart sits on the mat"
-    pieces = aligned(expected, found)
+    expected, actual = "the cat sat on a mat", "a cart sits on the mat"
+    pieces = aligned(expected, actual)
     assert "".join(piece.expected or "" for piece in pieces) == expected
-    assert "".join(piece.got or "" for piece in pieces) == found
+    assert "".join(piece.got or "" for piece in pieces) == actual
     assert sum(not piece.is_right for piece in pieces) == 9
 
 
@@ -52,11 +52,11 @@ def test_confusions_count_only_what_was_asked():
 def test_the_shares_of_right_pieces_are_those_of_the_evaluation(make, numpy64):
     task = make()
     model, examples = model_for(task, numpy64), task.held_out(5)
-    found = evaluate_task(model, task, 5)
-    made = predictions_on(model, task, examples, found)
+    evaluation = evaluate_task(model, task, 5)
+    made = predictions_on(model, task, examples, evaluation)
     asked = [piece.is_right for each in made for piece in each.pieces if piece.asked]
-    assert sum(asked) / len(asked) == pytest.approx(found.token_accuracy)
-    assert sum(each.is_right for each in made) / len(made) == pytest.approx(found.exact_match)
+    assert sum(asked) / len(asked) == pytest.approx(evaluation.token_accuracy)
+    assert sum(each.is_right for each in made) / len(made) == pytest.approx(evaluation.exact_match)
 
 
 def test_a_text_that_is_continued_comes_back_from_what_was_expected(numpy64):

@@ -122,18 +122,18 @@ def test_complex_numbers_that_are_none_are_refused(names, run):
     "state", [{}, {"loss_count": 1}, {"loss_count": "1", "versions": {}}, {"loss_count": 1, "versions": None}]
 )
 def test_a_checkpoint_of_another_program_is_not_resumed(state, run):
-    found = load_latest(run)
-    parts = assemble(read_toml(run.config_path, SECTIONS), found)
-    save_checkpoint(run.checkpoints, 3, found.arrays, state | {"identity": parts.identity}, None)
+    checkpoint = load_latest(run)
+    parts = assemble(read_toml(run.config_path, SECTIONS), checkpoint)
+    save_checkpoint(run.checkpoints, 3, checkpoint.arrays, state | {"identity": parts.identity}, None)
     other = r"step-00000003: expected loss_count and versions, as a run saves them"
     with unchanged(parts.step.model.arena), pytest.raises(CheckpointError, match=other):
         parts.trainer(run).restore(load_latest(run))
 
 
 def test_diverged_weights_are_told(run):
-    found = load_latest(run)
-    found.arrays["parameters.generator.bias"][1] = np.nan
-    save_checkpoint(run.checkpoints, 3, found.arrays, found.state, None)
+    checkpoint = load_latest(run)
+    checkpoint.arrays["parameters.generator.bias"][1] = np.nan
+    save_checkpoint(run.checkpoints, 3, checkpoint.arrays, checkpoint.state, None)
     for read in (read_trained, resumed):
         with pytest.raises(CheckpointError, match=r"003: expected finite weights, got nan in generator.bias: .* away"):
             read(run)

@@ -35,18 +35,18 @@ def ended(tmp_path_factory):
 
 def test_the_folder_alone_gives_what_the_training_found(ended):
     trainer, options = ended
-    found = summary_of(trainer.run)
-    assert found.options == options
-    assert (found.name, found.step, found.note) == ("a run", 6, "")
-    assert found.parameters == trainer.step.model.num_parameters()
-    assert found.evaluation.outputs == trainer.last_evaluation.outputs
-    assert found.evaluation.loss == pytest.approx(trainer.last_evaluation.loss, rel=1e-6)
-    assert [one.source for one in found.predictions] == [example.source for example in trainer.task.held_out(9)]
-    for one, output in zip(found.predictions, found.evaluation.outputs, strict=True):
+    summary = summary_of(trainer.run)
+    assert summary.options == options
+    assert (summary.name, summary.step, summary.note) == ("a run", 6, "")
+    assert summary.parameters == trainer.step.model.num_parameters()
+    assert summary.evaluation.outputs == trainer.last_evaluation.outputs
+    assert summary.evaluation.loss == pytest.approx(trainer.last_evaluation.loss, rel=1e-6)
+    assert [one.source for one in summary.predictions] == [example.source for example in trainer.task.held_out(9)]
+    for one, output in zip(summary.predictions, summary.evaluation.outputs, strict=True):
         assert "".join(piece.got or "" for piece in one.pieces) == output
-    assert {line["kind"] for line in found.records} == {"train", "eval", "gradient"}
-    assert found.environment["kernels"] == "numpy"
-    assert set(found.attention.weights) == {
+    assert {line["kind"] for line in summary.records} == {"train", "eval", "gradient"}
+    assert summary.environment["kernels"] == "numpy"
+    assert set(summary.attention.weights) == {
         "encoder.layers.0.self_attention",
         "decoder.layers.0.self_attention",
         "decoder.layers.0.cross_attention",
@@ -54,19 +54,19 @@ def test_the_folder_alone_gives_what_the_training_found(ended):
 
 
 def test_the_norms_of_an_evaluated_step_make_up_the_logged_one(ended):
-    found = summary_of(ended[0].run, 1)
-    logged = {line["step"]: line["grad_norm"] for line in found.records if line["kind"] == "train"}
-    (norms,) = (line for line in found.records if line["kind"] == "gradient" and line["step"] == 6)
+    summary = summary_of(ended[0].run, 1)
+    logged = {line["step"]: line["grad_norm"] for line in summary.records if line["kind"] == "train"}
+    (norms,) = (line for line in summary.records if line["kind"] == "gradient" and line["step"] == 6)
     squares = [value**2 for name, value in norms.items() if name.startswith("norm.")]
     assert sum(squares) ** 0.5 == pytest.approx(logged[6], rel=1e-6)
-    assert [line["step"] for line in found.records if line["kind"] == "gradient"] == [3, 6]
+    assert [line["step"] for line in summary.records if line["kind"] == "gradient"] == [3, 6]
 
 
 def test_the_command_gives_the_same_options(ended):
     trainer, options = ended
     _, *words = shlex.split(summary_of(trainer.run, 1).repeat)
-    given = _given(build_parser().parse_args(words))
-    assert flat(assemble(given).options) == flat(options)
+    given_options = _given(build_parser().parse_args(words))
+    assert flat(assemble(given_options).options) == flat(options)
 
 
 def test_the_command_is_short_where_the_defaults_serve(ended):
@@ -100,10 +100,10 @@ def test_the_planned_rate_ends_and_turns_where_the_schedule_does(ended):
 def test_the_planned_rate_begins_at_step_1(ended, warmup, step):
     trainer, options = ended
     training = dataclasses.replace(options.training, warmup_steps=warmup)
-    found = dataclasses.replace(
+    summary = dataclasses.replace(
         summary_of(trainer.run, 1), options=dataclasses.replace(options, training=training), step=step
     )
-    steps, rates = found.rates()
+    steps, rates = summary.rates()
     assert (steps[0], steps[-1]) == (1.0, max(step, 1))
     assert rates[0] == training.make_schedule(8)(1)
 
@@ -113,9 +113,9 @@ def test_without_the_data_it_says_why(ended, tmp_path, monkeypatch):
 
     gone = Mock(side_effect=DataError("words.tsv: nothing there"))
     monkeypatch.setattr("npformer.training.run_summary.make_task", gone)
-    found = summary_of(trainer.run)
-    assert (found.predictions, found.evaluation, found.attention) == ([], None, None)
-    assert found.note.endswith("words.tsv: nothing there")
+    summary = summary_of(trainer.run)
+    assert (summary.predictions, summary.evaluation, summary.attention) == ([], None, None)
+    assert summary.note.endswith("words.tsv: nothing there")
 
 
 def test_other_data_than_trained_on_are_not_used(ended, monkeypatch):

@@ -47,22 +47,22 @@ def test_a_rate_by_a_clock_that_goes_on(monkeypatch):
 
 
 def test_measuring_steps_comes_to_an_end(clock, alone):
-    found = time_steps(PRESET, alone, 0.0, Budget(seconds=5.0))
-    assert min(found.seconds) > 0
-    assert found.first > 0
+    timing = time_steps(PRESET, alone, 0.0, Budget(seconds=5.0))
+    assert min(timing.seconds) > 0
+    assert timing.first > 0
 
 
 def test_a_profile_has_shares(clock, alone, ceilings):
-    found = profile_step(PRESET, alone, 0.0, Budget(steps=2))
-    assert all(row.seconds >= 0 and math.isfinite(row.share) for row in found.rows)
-    assert min(found.seconds, found.unclocked) > 0
+    timing = profile_step(PRESET, alone, 0.0, Budget(steps=2))
+    assert all(row.seconds >= 0 and math.isfinite(row.share) for row in timing.rows)
+    assert min(timing.seconds, timing.unclocked) > 0
 
 
 def test_the_roofline_is_finite(clock, alone, monkeypatch):
     monkeypatch.setitem(roofline.LARGE, "numpy", 8)
-    found = measure_roofline(alone, streamed=800)
-    assert 0 < found.flops < math.inf
-    assert 0 < found.bytes < math.inf
+    rates = measure_roofline(alone, streamed=800)
+    assert 0 < rates.flops < math.inf
+    assert 0 < rates.bytes < math.inf
 
 
 def test_an_operation_takes_some_time(clock, alone):
@@ -91,5 +91,5 @@ def test_training_goes_on_and_its_speed_is_unknown(clock, tmp_path):
 def test_one_place_reads_the_clock():
     """What reads it elsewhere might divide by a difference."""
     reads = re.compile(r"^\s*(?:import|from) time\b", re.M)
-    found = [path for path in Path(npformer.__file__).parent.rglob("*.py") if reads.search(path.read_text("utf-8"))]
-    assert [path.name for path in found] == ["seconds.py"]
+    readers = [path for path in Path(npformer.__file__).parent.rglob("*.py") if reads.search(path.read_text("utf-8"))]
+    assert [path.name for path in readers] == ["seconds.py"]

@@ -61,17 +61,17 @@ def test_what_is_ignored_stays_ignored():
 
 
 def test_in_another_thread_nothing_is_noted_and_nothing_breaks():
-    found = []
+    signals = []
     before = [signal.getsignal(number) for number in ALL]
 
     def work():
         with stop_on_signals() as stop:
-            found.append(stop)
+            signals.append(stop)
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert [stop.number for stop in found] == [None]
+    assert [stop.number for stop in signals] == [None]
     assert [signal.getsignal(number) for number in ALL] == before
 
 

@@ -229,16 +229,16 @@ def test_the_loss_is_a_fresh_array_each_time(numpy32):
 
 
 def test_a_step_on_a_device_that_is_not_the_cpu(numpy64, strict64):
-    found = []
+    devices = []
     for backend in (numpy64, strict64):
         model = build(backend, dropout=0.2)
         step = step_for(model, accumulate=2, clip_norm=0.5)
         batch = BATCH if backend is numpy64 else tuple(backend.integers(ids) for ids in BATCH)
         loss = step(*batch)
         assert backend.device.owns(loss) or backend is numpy64
-        found.append((float(loss), float(step.grad_norm), backend.host(model.arena.values)))
-    assert found[0][:2] == pytest.approx(found[1][:2], rel=1e-12)
-    np.testing.assert_allclose(found[1][2], found[0][2], rtol=1e-9, atol=1e-12)
+        devices.append((float(loss), float(step.grad_norm), backend.host(model.arena.values)))
+    assert devices[0][:2] == pytest.approx(devices[1][:2], rel=1e-12)
+    np.testing.assert_allclose(devices[1][2], devices[0][2], rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_every_norm_remembers_what_it_saw_once(case, norm_order, any64):
     batch = CASES[case][1]
     _, cache = mirror.forward(*batch[:-1], key=RandomKey(4, 0))
     seen = list(statistics_in(cache))
-    norms = [each for each in mirror.all_layers() if isinstance(each, BatchNorm)]
+    norms = [layer for layer in mirror.all_layers() if isinstance(layer, BatchNorm)]
     assert sorted(id(one.norm) for one in seen) == sorted(map(id, norms)), "each of them once"
     for one in seen:
         one.norm.remember(one)

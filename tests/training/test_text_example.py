@@ -36,13 +36,13 @@ def ids(text, *more):
 
 
 def test_a_translation(trained):
-    found = text_example(trained("translate"), ["abc", "d"], ["cba", "d"])
-    assert [x.tolist() for x in found.inputs] == [
+    example = text_example(trained("translate"), ["abc", "d"], ["cba", "d"])
+    assert [x.tolist() for x in example.inputs] == [
         [ids("abc", EOS), ids("d", EOS, PAD, PAD)],
         [[BOS, *ids("cba")], [BOS, *ids("d", PAD, PAD)]],
     ]
-    assert found.targets.tolist() == [ids("cba", EOS), ids("d", EOS, PAD, PAD)]
-    assert found.tokens["target_in"] == [["[BOS]", "c", "b", "a"], ["[BOS]", "d", "[PAD]", "[PAD]"]]
+    assert example.targets.tolist() == [ids("cba", EOS), ids("d", EOS, PAD, PAD)]
+    assert example.tokens["target_in"] == [["[BOS]", "c", "b", "a"], ["[BOS]", "d", "[PAD]", "[PAD]"]]
 
 
 @pytest.mark.parametrize("kind", ["translate", "classify", "tag", "masked", "causal"])
@@ -65,32 +65,32 @@ def test_letters_that_the_vocabulary_lacks_are_refused_by_name(trained, kind):
 def test_without_an_answer_a_translation_is_the_models_own(trained, positions):
     model = trained("translate", positions=positions)
     model.model.generator.bias.data[LETTERS.id_of("a")] = 1e9  # it writes the same letter for ever
-    found = text_example(model, ["abc"])
-    again = text_example(model, ["abc"], found.answers)
-    assert np.array_equal(found.targets, again.targets)
-    model.model.forward(*found.inputs)  # it fits the learned positions
+    example = text_example(model, ["abc"])
+    again = text_example(model, ["abc"], example.answers)
+    assert np.array_equal(example.targets, again.targets)
+    model.model.forward(*example.inputs)  # it fits the learned positions
 
 
 def test_a_class(trained):
     model = trained("classify")
-    found = text_example(model, ["ab", "c"], ["verb", "noun"])
+    example = text_example(model, ["ab", "c"], ["verb", "noun"])
     cls = LETTERS.id_of("[CLS]")
-    assert found.inputs[0].tolist() == [[cls, *ids("ab")], [cls, *ids("c", PAD)]]
-    assert (found.targets.tolist(), found.tokens["target_out"]) == ([2, 1], [["verb"], ["noun"]])
-    own = text_example(model, ["ab", "c"])
-    assert own.targets.tolist() == likeliest(model.model(own.inputs[0])).tolist()
+    assert example.inputs[0].tolist() == [[cls, *ids("ab")], [cls, *ids("c", PAD)]]
+    assert (example.targets.tolist(), example.tokens["target_out"]) == ([2, 1], [["verb"], ["noun"]])
+    without_answer = text_example(model, ["ab", "c"])
+    assert without_answer.targets.tolist() == likeliest(model.model(without_answer.inputs[0])).tolist()
     with pytest.raises(TokenError, match="expected one of noun, verb, got 'adverb'"):
         text_example(model, ["ab"], ["adverb"])
 
 
 def test_a_class_for_each_token(trained):
     model = trained("tag")
-    found = text_example(model, ["ab", "c"], ["verb noun", "noun"])
-    assert found.targets.tolist() == [[2, 1], [1, PAD]]
-    assert found.answers == ("verb noun", "noun")
-    own = text_example(model, ["ab", "c"])
-    assert own.targets[1, 1] == PAD
-    assert len(own.answers[0].split()) == 2
+    example = text_example(model, ["ab", "c"], ["verb noun", "noun"])
+    assert example.targets.tolist() == [[2, 1], [1, PAD]]
+    assert example.answers == ("verb noun", "noun")
+    without_answer = text_example(model, ["ab", "c"])
+    assert without_answer.targets[1, 1] == PAD
+    assert len(without_answer.answers[0].split()) == 2
     with pytest.raises(DataError, match="expected 2 classes for 'ab', got 1"):
         text_example(model, ["ab"], ["verb"])
 
@@ -98,14 +98,14 @@ def test_a_class_for_each_token(trained):
 def test_hidden_tokens(trained):
     model = trained("masked")
     assert encode(model, "a[MASK]c") == [*ids("a"), MASK, *ids("c")]
-    found = text_example(model, ["a[MASK]c"], ["abc"])
-    assert (found.inputs[0].tolist(), found.targets.tolist()) == (
+    example = text_example(model, ["a[MASK]c"], ["abc"])
+    assert (example.inputs[0].tolist(), example.targets.tolist()) == (
         [[*ids("a"), MASK, *ids("c")]],
         [[PAD, *ids("b"), PAD]],
     )
-    assert found.answers == ("abc",)
-    own = text_example(model, ["a[MASK]c"])
-    assert (own.targets[0] != PAD).tolist() == [False, True, False]
+    assert example.answers == ("abc",)
+    without_answer = text_example(model, ["a[MASK]c"])
+    assert (without_answer.targets[0] != PAD).tolist() == [False, True, False]
     with pytest.raises(DataError, match="expected the text with one token in place of each"):
         text_example(model, ["a[MASK]c"], ["dbc"])
     with pytest.raises(DataError, match=r"expected a \[MASK\] in each"):
@@ -114,11 +114,11 @@ def test_hidden_tokens(trained):
 
 def test_the_next_tokens(trained):
     model = trained("causal")
-    found = text_example(model, ["abc"])
-    assert (found.inputs[0].tolist(), found.targets.tolist()) == ([[BOS, *ids("ab")]], [ids("abc")])
-    found = text_example(model, ["ab", "c"], ["cd", "d"])
-    assert found.inputs[0].tolist() == [[BOS, *ids("abc")], [BOS, *ids("c", PAD, PAD)]]
-    assert found.targets.tolist() == [[PAD, PAD, *ids("cd")], [PAD, *ids("d"), PAD, PAD]]
+    example = text_example(model, ["abc"])
+    assert (example.inputs[0].tolist(), example.targets.tolist()) == ([[BOS, *ids("ab")]], [ids("abc")])
+    example = text_example(model, ["ab", "c"], ["cd", "d"])
+    assert example.inputs[0].tolist() == [[BOS, *ids("abc")], [BOS, *ids("c", PAD, PAD)]]
+    assert example.targets.tolist() == [[PAD, PAD, *ids("cd")], [PAD, *ids("d"), PAD, PAD]]
 
 
 def test_another_number_of_answers(trained):
@@ -138,22 +138,22 @@ def model(backend, **changes):
 
 def test_it_is_the_one_nearest_to_ten_characters_with_its_own_output(numpy64):
     texts = ["ab", "abcdefghi", "abcdefghijabcd", "abc"]
-    found = attention_example(model(numpy64), TEN, [Example(text, "?") for text in texts], ["a", "fgh", "b", "c"])
-    assert found.source == [*"abcdefghi", "[EOS]"]
-    assert found.target == ["[BOS]", *"fgh"]
-    assert found.title == "abcdefghi → fgh"
-    shapes = {name: weights.shape for name, weights in found.weights.items()}
+    example = attention_example(model(numpy64), TEN, [Example(text, "?") for text in texts], ["a", "fgh", "b", "c"])
+    assert example.source == [*"abcdefghi", "[EOS]"]
+    assert example.target == ["[BOS]", *"fgh"]
+    assert example.title == "abcdefghi → fgh"
+    shapes = {name: weights.shape for name, weights in example.weights.items()}
     assert sorted(shapes.values()) == [(2, 4, 4), (2, 4, 10), (2, 10, 10), (2, 10, 10)]
-    for weights in found.weights.values():
+    for weights in example.weights.values():
         np.testing.assert_allclose(np.sum(weights, axis=-1), 1, rtol=1e-12)
 
 
 @pytest.mark.parametrize(("positions", "read"), [("learned", "abcd"), ("sinusoidal", "abcdefgh")])
 def test_an_output_that_never_ended_fits_learned_positions(numpy64, positions, read):
     """With five positions the decoder has read [BOS] and four characters; the fifth it only said."""
-    found = attention_example(model(numpy64, positions=positions), TEN, [Example("abcd", "abcd")], ["abcdefgh"])
-    assert found.target == ["[BOS]", *read]
-    assert found.title == "abcd → abcdefgh"
+    example = attention_example(model(numpy64, positions=positions), TEN, [Example("abcd", "abcd")], ["abcdefgh"])
+    assert example.target == ["[BOS]", *read]
+    assert example.title == "abcd → abcdefgh"
 
 
 def test_an_empty_output_is_an_output(numpy64):

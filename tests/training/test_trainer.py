@@ -14,7 +14,7 @@ from npformer.training import Evaluation, Trainer, TrainStep, divergence
 from npformer.training import trainer as module
 from npformer.training.assemble import assemble, load_latest
 from tests.outputs import unchanged
-from tests.training.runs import SMALL, Told, failing, given, stop_at
+from tests.training.runs import SMALL, Told, failing, small_sections, stop_at
 
 TRAINING = {"steps": 6, "batch_size": 4, "eval_every": 250, "eval_examples": 3, "final_examples": 5}
 
@@ -24,7 +24,7 @@ def make(tmp_path):
     """A trainer of a small run, always in the same folder."""
 
     def build(told=None, **training):
-        return assemble(given(training=TRAINING | training)).trainer(RunDirectory(tmp_path), told or Told())
+        return assemble(small_sections(training=TRAINING | training)).trainer(RunDirectory(tmp_path), told or Told())
 
     return build
 
@@ -80,11 +80,11 @@ def test_a_logged_loss_is_the_mean_since_the_last_line(make, monkeypatch):
     monkeypatch.setattr(TrainStep, "__call__", watched)
     rates = [trainer.step.schedule(number) for number in range(1, 8)]
     trainer.train()
-    found = records(trainer, "train")
+    lines = records(trainer, "train")
     means = [losses[0], np.mean(losses[1:3]), np.mean(losses[3:6]), losses[6]]
-    assert [r["loss"] for r in found] == pytest.approx(means, rel=1e-6)
-    assert [r["grad_norm"] for r in found] == [float(norms[i]) for i in (0, 2, 5, 6)]
-    assert [r["learning_rate"] for r in found] == [rates[i] for i in (0, 2, 5, 6)]
+    assert [r["loss"] for r in lines] == pytest.approx(means, rel=1e-6)
+    assert [r["grad_norm"] for r in lines] == [float(norms[i]) for i in (0, 2, 5, 6)]
+    assert [r["learning_rate"] for r in lines] == [rates[i] for i in (0, 2, 5, 6)]
 
 
 def test_the_speed_is_that_of_training_alone(make, monkeypatch):
@@ -179,9 +179,9 @@ def test_numbers_that_no_loss_shows_are_looked_at_before_they_are_saved(make_spo
             trainer._arrays()[array].flat[SMALL["d_model"]] = value
 
     trainer = make_spoiled(break_it, save_every=2, keep_last=1)
-    with pytest.raises(DivergedError) as found:
+    with pytest.raises(DivergedError) as error:
         trainer.train()
-    message = str(found.value)
+    message = str(error.value)
     assert message.startswith("step 4: expected finite parameters and moments, got 1 of ")
     assert f"arrays that are not, the first {array}" in message
     assert "training has diverged after step 2 and at step 4 at the latest, so nothing of it was saved" in message
@@ -269,7 +269,7 @@ def test_an_infinite_loss_is_not_sound_without_metrics_either(make_spoiled, monk
             trainer.step.model.arena.values.fill(np.nan)
 
     trainer = make_spoiled(spoil, save_every=1, log_every=9)
-    monkeypatch.setattr(divergence, "evaluate_task", lambda *given: Evaluation(np.inf, 0.0, 0.0, 3, ()))
+    monkeypatch.setattr(divergence, "evaluate_task", lambda *args: Evaluation(np.inf, 0.0, 0.0, 3, ()))
     with pytest.raises(DivergedError, match="no checkpoint has a sound held-out loss"):
         trainer.train()
 
@@ -321,9 +321,9 @@ def test_versions_name_the_library_of_products_that_compiled_kernels_use():
 def test_versions_name_the_core_whose_kernels_multiply(monkeypatch):
     """Two machines of one architecture may have different ones, and then other last bits."""
     backend = get_backend("numpy", kernels="numpy")
-    for core, found in (("Haswell", "Haswell"), (None, None)):
+    for core, expected in (("Haswell", "Haswell"), (None, None)):
         monkeypatch.setattr(module, "blas_core", lambda core=core: core)
-        assert module.versions(backend).get("BLAS core") == found
+        assert module.versions(backend).get("BLAS core") == expected
 
 
 def test_other_versions_are_noted(make, monkeypatch):
