@@ -42,7 +42,7 @@ def main():
 
 
 def _measured(args):
-    batches = [int(each) for each in numbers("--batch", args.batch, 1, 4097)]
+    batches = [int(number) for number in numbers("--batch", args.batch, 1, 4097)]
     run = RunDirectory.open(args.run)
     model = read_trained(run, "numpy").model
     if not isinstance(model, Transformer):
@@ -53,13 +53,13 @@ def _measured(args):
     src = task.collate(task.held_out(args.texts))[0]
     about = machine.describe([], False, "numpy", ["float32"])
     report.say(f"{report.head(about)}\n\n{LEGEND}\n", args.json)
-    found = [compared(model, src, batch, args.rounds, beam=args.beam, max_len=args.max_len) for batch in batches]
+    results = [compared(model, src, batch, args.rounds, beam=args.beam, max_len=args.max_len) for batch in batches]
     rows = [
         [str(row["batch"]), *(report.milliseconds(row[way]) for way in ("greedy", "beam")), report.ratio(row["ratio"])]
-        for row in found
+        for row in results
     ]
     report.say(report.table(COLUMNS, rows), args.json)
-    document = {"benchmark": "beam", "machine": about, "run": args.run.name, "beam": args.beam, "results": found}
+    document = {"benchmark": "beam", "machine": about, "run": args.run.name, "beam": args.beam, "results": results}
     report.keep(document, args.save)
     if args.json:
         print(json.dumps(document))

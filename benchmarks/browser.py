@@ -122,8 +122,8 @@ class Browser:
 
     def picture(self, path):
         """Write a PNG of what is in sight."""
-        found = self.driver.execute_cdp_cmd("Page.captureScreenshot", {})
-        path.write_bytes(base64.b64decode(found["data"]))
+        picture = self.driver.execute_cdp_cmd("Page.captureScreenshot", {})
+        path.write_bytes(base64.b64decode(picture["data"]))
 
     def errors(self):
         """What pages have logged as errors since ``begin``: exceptions, broken files, forbidden content."""

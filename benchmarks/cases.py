@@ -48,9 +48,9 @@ def case(op, size: Preset):
 
     Its usual sample inputs with dropout 0.1; sequences without padding, with their masks.
     """
-    given = getattr(op_samples, op)(_Sizes(op, size))
-    arrays = tuple(x for x in given if isinstance(x, np.ndarray))
-    return Case(arrays, given[len(arrays) :], OPERATIONS[op].parameters)
+    sample = getattr(op_samples, op)(_Sizes(op, size))
+    arrays = tuple(x for x in sample if isinstance(x, np.ndarray))
+    return Case(arrays, sample[len(arrays) :], OPERATIONS[op].parameters)
 
 
 class _Sizes(UsualSizes):

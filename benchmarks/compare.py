@@ -55,19 +55,19 @@ def best_peer(measured):
 
 def rows(children, measured):
     """A JSON row for each contender that has the task, in the order of children; times in seconds."""
-    peer, found = best_peer(measured), []
+    peer, lines = best_peer(measured), []
     for child in children:
         if child.name not in measured:
             continue
         rounds, memory = measured[child.name].rounds, child.memory()
-        found.append(
+        lines.append(
             {"name": child.name, **child.about, **times(rounds)._asdict(),
              "times_as_fast": ratio(rounds, measured[peer].rounds)._asdict() if peer else None,
              "round_medians": [times([one]).median for one in rounds],
              "others_share": others_share(measured[child.name]),
              "peak_bytes": memory["peak"] - memory["imports"], "imports_bytes": memory["imports"], **child.device()}
         )  # fmt: skip
-    return found
+    return lines
 
 
 def others_share(measured):

@@ -86,8 +86,8 @@ class Usage:
         start, end = self._start, self._now()
         if start is None or end is None:
             return 0.0, 0.0
-        busy, total, own = (b - a for a, b in zip(start, end, strict=True))
-        return busy - own, total
+        busy, total, of_child = (b - a for a, b in zip(start, end, strict=True))
+        return busy - of_child, total
 
     @staticmethod
     def _now():

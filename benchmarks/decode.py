@@ -38,15 +38,15 @@ def main():
 
 def benchmark(options):
     """Measure all sizes at all batches and report. Returns the exit code."""
-    batches = [int(each) for each in numbers("--batch", options.batch, 1, 4097)]
+    batches = [int(number) for number in numbers("--batch", options.batch, 1, 4097)]
     tokens = options.tokens
     environment, about = report.opening(options, LEGEND)
-    found = []
+    rows = []
     for result in results(options, batches, tokens, environment):
-        found.append(result)
+        rows.append(result)
         report.say("\n" + describe(result), options.json)
-    report.finish("decode", about, options, found)
-    return 0 if all(agrees(result) for result in found) else 1
+    report.finish("decode", about, options, rows)
+    return 0 if all(agrees(result) for result in rows) else 1
 
 
 def results(options, batches, tokens, environment, seconds=None):
@@ -67,10 +67,10 @@ def results(options, batches, tokens, environment, seconds=None):
 def entries(options, what, weights):
     """npformer with each requested kernel table, and PyTorch."""
     common = {**what, "device": options.device}
-    found = own_entries(options.kernels, "benchmarks.own.decode:decode", common)
+    contenders = own_entries(options.kernels, "benchmarks.own.decode:decode", common)
     if options.torch:
-        found.append(Entry("torch", "benchmarks.peers.torch_decode:decode", {**common, "weights": weights}))
-    return found
+        contenders.append(Entry("torch", "benchmarks.peers.torch_decode:decode", {**common, "weights": weights}))
+    return contenders
 
 
 def measure(options, size, batch, tokens, children):
@@ -88,8 +88,8 @@ def measure(options, size, batch, tokens, children):
 
 def agreement(measured):
     """The share of tokens that all contenders chose alike."""
-    said = [[token for row in each.values[0] for token in row] for each in measured.values()]
-    alike = [len(set(choices)) == 1 for choices in zip(*said, strict=True)]
+    tokens_of_each = [[token for row in each.values[0] for token in row] for each in measured.values()]
+    alike = [len(set(choices)) == 1 for choices in zip(*tokens_of_each, strict=True)]
     return sum(alike) / len(alike)
 
 

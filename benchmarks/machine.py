@@ -20,9 +20,9 @@ _SETTINGS = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 
 def contenders_environment(keep):
     """(the environment for contenders, the names of removed variables); keep removes none."""
-    given = dict(os.environ)
-    removed = [] if keep else sorted(name for name in given if name in _SETTINGS or name.endswith("_NUM_THREADS"))
-    return {name: value for name, value in given.items() if name not in removed}, removed
+    variables = dict(os.environ)
+    removed = [] if keep else sorted(name for name in variables if name in _SETTINGS or name.endswith("_NUM_THREADS"))
+    return {name: value for name, value in variables.items() if name not in removed}, removed
 
 
 def describe(removed, kept, device, precisions):
@@ -72,21 +72,21 @@ def _processor():
 
 
 def _versions():
-    found = {}
+    versions = {}
     for name in (*PACKAGES, *CUPY):
         try:
-            found[name] = importlib.metadata.version(name)
+            versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             if name in PACKAGES:
-                found[name] = "missing"
-    return found
+                versions[name] = "missing"
+    return versions
 
 
 def _gpu():
     """Name, driver and memory, from nvidia-smi."""
     command = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
+        gpu = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return "unknown: nvidia-smi does not tell"
-    return "; ".join(found.splitlines())
+    return "; ".join(gpu.splitlines())

@@ -101,12 +101,12 @@ def main():
 def kept(name, path):
     """Run one command and keep its output. Returns 0, or 1 if it failed."""
     print(f"{name}: {COMMANDS[name].words}", flush=True)
-    found = measured(name)
-    if found["exit_code"]:
-        print("\n".join([*found["output"], f"measured: {name} ended with {found['exit_code']}"]), file=sys.stderr)
+    document = measured(name)
+    if document["exit_code"]:
+        print("\n".join([*document["output"], f"measured: {name} ended with {document['exit_code']}"]), file=sys.stderr)
         return 1
-    report.keep(found, path)
-    print("\n".join([*shown(found), f"in {found['seconds']:.0f} s, kept in {path.name}"]), flush=True)
+    report.keep(document, path)
+    print("\n".join([*shown(document), f"in {document['seconds']:.0f} s, kept in {path.name}"]), flush=True)
     return 0
 
 
@@ -126,10 +126,12 @@ def measured(name):
     }  # fmt: skip
 
 
-def shown(found):
+def shown(document):
     """The lines of a document that hold the result."""
-    pattern = COMMANDS[found["name"]].shows
-    return [line.strip("= ") for line in found["output"] if re.search(pattern, line)] if pattern else found["output"]
+    pattern = COMMANDS[document["name"]].shows
+    return (
+        [line.strip("= ") for line in document["output"] if re.search(pattern, line)] if pattern else document["output"]
+    )
 
 
 def runnable(words):

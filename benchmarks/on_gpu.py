@@ -32,7 +32,7 @@ LEGEND = (
 def entries(options, size, rate, weights, precision):
     """npformer with all kernels and ways to launch, PyTorch in all forms."""
     common = {"size": size, "dropout": rate, "device": options.device, "precision": precision}
-    found = [
+    contenders = [
         Entry(
             f"npformer-{kernels}{name}", "benchmarks.own.train:train", {**common, "kernels": kernels, "launch": launch}
         )
@@ -41,16 +41,18 @@ def entries(options, size, rate, weights, precision):
     ]
     for name, factory in FORMS.items() if options.torch else ():
         where = f"benchmarks.peers.torch_train:{factory}"
-        found.append(Entry(f"torch-{name}", where, {**common, "weights": weights}, optional=name in COMPILED))
-    return found
+        contenders.append(Entry(f"torch-{name}", where, {**common, "weights": weights}, optional=name in COMPILED))
+    return contenders
 
 
 def measure_roofline(options, environment, seconds=None):
     """The best rates that either side measures, and the bytes of a step of each size, within so many seconds."""
-    given = {"device": options.device, "precisions": options.precisions}
-    started = [Entry("npformer-ceilings", "benchmarks.own.once:ceilings", {**given, "kernels": options.kernels[0]})]
+    options_for_child = {"device": options.device, "precisions": options.precisions}
+    started = [
+        Entry("npformer-ceilings", "benchmarks.own.once:ceilings", {**options_for_child, "kernels": options.kernels[0]})
+    ]
     if options.torch:
-        started.append(Entry("torch-ceilings", "benchmarks.peers.torch_device:ceilings", given))
+        started.append(Entry("torch-ceilings", "benchmarks.peers.torch_device:ceilings", options_for_child))
     with contenders(started, environment, seconds) as children:
         seen = [child.run("ceilings", 1)["values"][0] for child in children]  # one at a time
         moved = {size: children[0].run(f"bytes {size}", 1)["values"][0] for size in options.sizes}

@@ -45,7 +45,7 @@ def benchmark(options):
     names, threads = listed("--op", options.op, NAMES), options.threads
     environment, about = report.opening(options, LEGEND, threads=f"{threads} for each contender")
     environment |= {f"{library}_NUM_THREADS": str(threads) for library in ("OPENBLAS", "OMP", "MKL")}
-    found = []
+    table_rows = []
     for table, rows in itertools.groupby(
         results(options, names, threads, environment), lambda result: (result["size"], result["precision"])
     ):
@@ -53,10 +53,10 @@ def benchmark(options):
         title = report.wrapped(f"{table[0]}, {table[1]}: {PRESETS[table[0]]}")
         cells = [_cells(result, options) for result in measured]
         report.say(f"\n{title}\n{report.table(_titles(options), cells)}", options.json)
-        found += measured
-    for line in compare.others(_each_contender(found)):
+        table_rows += measured
+    for line in compare.others(_each_contender(table_rows)):
         report.say(line, options.json)
-    report.finish("ops", about, options, found)
+    report.finish("ops", about, options, table_rows)
     return 0
 
 
@@ -75,16 +75,16 @@ def results(options, names, threads, environment, seconds=None):
 def entries(options, size, threads, precision="float32"):
     """npformer with each requested kernel table, and PyTorch."""
     common = {"size": size, "device": options.device, "threads": threads, "precision": precision}
-    found = own_entries(options.kernels, "benchmarks.own.ops:ops", common)
+    contenders = own_entries(options.kernels, "benchmarks.own.ops:ops", common)
     if options.torch:
-        found.append(Entry("torch", "benchmarks.peers.torch_ops:ops", common))
-    return found
+        contenders.append(Entry("torch", "benchmarks.peers.torch_ops:ops", common))
+    return contenders
 
 
 def work_at(name, size):
     """The least work of (forward, backward)."""
-    given = case(name, PRESETS[size])
-    inputs = (*given.arrays, *given.options)
+    sample = case(name, PRESETS[size])
+    inputs = (*sample.arrays, *sample.options)
     y, _ = getattr(get_backend("numpy", kernels="numpy").ops, name).forward(*inputs)
     return work_of(name, y, inputs)
 

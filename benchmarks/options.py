@@ -42,11 +42,11 @@ def bare_parser(name, summary, examples=None, json=True):
     return parser
 
 
-def at_least_1(given):
+def at_least_1(text):
     """The integer that an option was given. Raises UsageError if it is none, or below 1."""
-    if not given.isdecimal() or int(given) < 1:
-        raise UsageError(f"expected an integer >= 1, got {given}")
-    return int(given)
+    if not text.isdecimal() or int(text) < 1:
+        raise UsageError(f"expected an integer >= 1, got {text}")
+    return int(text)
 
 
 def new_parser(name, summary, examples, sizes, kernels, seconds):
@@ -77,9 +77,9 @@ def add_save(parser):
     parser.add_argument("--save", type=_result_file, metavar="FILE", help="write the JSON document to this file, too")
 
 
-def _result_file(given):
+def _result_file(text):
     """A file that can be written once everything is measured. Raises UsageError, before, if it cannot."""
-    path = Path(given)
+    path = Path(text)
     if path.suffix != ".json" or not path.parent.is_dir():
         raise UsageError(f"expected a .json file in an existing folder, got {path}")
     return path
@@ -97,8 +97,10 @@ def checked(args):
               "save"}  # fmt: skip
     args.own = {name: value for name, value in vars(args).items() if name not in common}
     args.sizes = listed("--size", args.size, PRESETS)
-    given = args.kernels or (args.on_cpu if args.device == "numpy" else "auto")
-    kernels = [_resolved(name, args.device) for name in listed("--kernels", given, (*KERNELS[args.device], "auto"))]
+    kernel_names = args.kernels or (args.on_cpu if args.device == "numpy" else "auto")
+    kernels = [
+        _resolved(name, args.device) for name in listed("--kernels", kernel_names, (*KERNELS[args.device], "auto"))
+    ]
     args.kernels, args.precisions = list(dict.fromkeys(kernels)), _precisions(args)
     args.torch, args.budget = args.against == "torch", Budget(args.seconds, args.rounds)
     if args.torch and not installed("torch"):
@@ -128,25 +130,25 @@ def _precisions(args):
     return names
 
 
-def listed(option, given, known):
+def listed(option, text, known):
     """The names in a list separated by commas. Raises UsageError for an unknown name."""
-    names = [name.strip() for name in given.split(",")]
+    names = [name.strip() for name in text.split(",")]
     for name in names:
         if name not in known:
             raise UsageError(f"{option}: expected names from {', '.join(known)}, separated by commas, got {name!r}")
     return names
 
 
-def numbers(option, given, low, below):
+def numbers(option, text, low, below):
     """The numbers in a list separated by commas. Raises UsageError unless low ≤ each < below."""
     try:
-        found = [float(each) for each in given.split(",")]
+        values = [float(each) for each in text.split(",")]
     except ValueError:
-        raise UsageError(f"{option}: expected numbers separated by commas, got {given!r}") from None
-    for number in found:
+        raise UsageError(f"{option}: expected numbers separated by commas, got {text!r}") from None
+    for number in values:
         if not low <= number < below:
             raise UsageError(f"{option}: expected {low:g} <= number < {below:g}, got {number:g}")
-    return found
+    return values
 
 
 def installed(package):

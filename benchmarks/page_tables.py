@@ -52,9 +52,9 @@ def origins(documents):
     return "\n" + "".join(map(origin, documents))
 
 
-def measured(found, head, rows, command):
+def measured(sources, head, rows, command):
     """A table of these documents and where they come from; without rows, the command that makes them."""
-    return table(head, rows) + origins(found) if rows else not_measured(f"python -m benchmarks.{command}")
+    return table(head, rows) + origins(sources) if rows else not_measured(f"python -m benchmarks.{command}")
 
 
 def reverse(documents):
@@ -69,15 +69,15 @@ def reverse(documents):
 
 def steps(documents):
     """Training on a CPU: processor -> (kernels, dropout, size) -> the latest measurement."""
-    found = {}
+    by_processor = {}
     for document in of(documents, "train_step"):
         if document["settings"]["device"] == "numpy":
-            here = found.setdefault(document["machine"]["processor"], {})
+            here = by_processor.setdefault(document["machine"]["processor"], {})
             for result in document["results"]:
                 peer = next((x for x in result["contenders"] if x["name"] == result["times_as_fast_as"]), None)
                 for row in result["contenders"]:
                     here[row["name"], result["dropout"], result["size"]] = row | {"peer": peer}
-    return found
+    return by_processor
 
 
 STEP_ROWS = {
@@ -101,22 +101,22 @@ def busy(share):
 def training(documents):
     """A table for each processor: kernels and dropout down, sizes across."""
     texts = []
-    for processor, found in steps(documents).items():
-        sizes, rows = [size for size in SIZES if any(key[2] == size for key in found)], []
+    for processor, by_size in steps(documents).items():
+        sizes, rows = [size for size in SIZES if any(key[2] == size for key in by_size)], []
         for name, kernels in KERNELS.items():
-            for rate in sorted({key[1] for key in found if key[0] == name}, reverse=True):
-                row = [found.get((name, rate, size)) for size in sizes]
+            for rate in sorted({key[1] for key in by_size if key[0] == name}, reverse=True):
+                row = [by_size.get((name, rate, size)) for size in sizes]
                 rows.append([f"**{kernels}, dropout {rate:g}**", *[""] * len(sizes)])
                 rows += [[what, *(cell(x) if x else "–" for x in row)] for what, cell in STEP_ROWS.items()]
-        own = [x for x in of(documents, "train_step") if x["machine"]["processor"] == processor]
-        texts.append(f"**{processor}**\n\n{table(('', *sizes), rows)}{origins(own)}")
+        results = [x for x in of(documents, "train_step") if x["machine"]["processor"] == processor]
+        texts.append(f"**{processor}**\n\n{table(('', *sizes), rows)}{origins(results)}")
     return "\n".join(texts) or not_measured("python -m benchmarks.train_step --save benchmarks/results/train_step.json")
 
 
 def decoding(documents):
     """A row for each size and number of sentences."""
-    rows, found = [], of(documents, "decode")
-    for document in found:
+    rows, decodes = [], of(documents, "decode")
+    for document in decodes:
         for result in document["results"]:
             for row in result["contenders"]:
                 if row["name"] in KERNELS:
@@ -126,43 +126,43 @@ def decoding(documents):
                          busy(row["others_share"]), document["machine"]["processor"]]
                     )  # fmt: skip
     head = ("size", "sentences", "kernels", "tokens a second", "times as fast as PyTorch", "others", "processor")
-    return measured(found, head, rows, "decode --size tiny,small,mid --save benchmarks/results/decode.json")
+    return measured(decodes, head, rows, "decode --size tiny,small,mid --save benchmarks/results/decode.json")
 
 
 def beam(documents):
     """A row for each run and number of texts."""
-    found = of(documents, "beam")
+    beams = of(documents, "beam")
     rows = [
         [document["run"], str(document["beam"]), str(row["batch"]), report.milliseconds(row["greedy"]),
          report.milliseconds(row["beam"]), report.ratio(row["ratio"])]
-        for document in found for row in document["results"]
+        for document in beams for row in document["results"]
     ]  # fmt: skip
     head = ("run", "hypotheses", "texts at once", "greedy, ms", "beam search, ms", "times as long")
-    return measured(found, head, rows, "beam runs/numbers-001 --save benchmarks/results/beam-numbers.json")
+    return measured(beams, head, rows, "beam runs/numbers-001 --save benchmarks/results/beam-numbers.json")
 
 
 def checks(documents):
     """How long a gradient check of user code takes."""
-    found = of(documents, "gradcheck_time")
+    timings = of(documents, "gradcheck_time")
     rows = [
         [row["case"], row["target"], f"{row['middle_s']:.2f}", f"{row['fastest_s']:.2f}", f"{row['limit_s']:g}"]
-        for document in found
+        for document in timings
         for row in document["results"]
     ]
     head = ("case", "of", "middle, s", "fastest, s", "limit, s")
-    return measured(found, head, rows, "gradcheck_time --save benchmarks/results/gradcheck_time.json")
+    return measured(timings, head, rows, "gradcheck_time --save benchmarks/results/gradcheck_time.json")
 
 
 def foreign(documents):
     """How the check judged foreign pairs, first and last; zero counts are left out, except false accusations."""
-    found = {document["file"]: document for document in of(documents, "foreign")}
-    if not {"foreign-first.json", "foreign-last.json"} <= found.keys():
+    scores = {document["file"]: document for document in of(documents, "foreign")}
+    if not {"foreign-first.json", "foreign-last.json"} <= scores.keys():
         return not_measured("python -m benchmarks.foreign --save benchmarks/results/foreign-last.json")
-    first, last = found["foreign-first.json"], found["foreign-last.json"]
+    first, last = scores["foreign-first.json"], scores["foreign-last.json"]
     rows = []
-    for kind, said in SAID.items():
+    for kind, meaning in SAID.items():
         a, b = first["summary"][kind], last["summary"][kind]
-        rows.append([f"**{said}**", str(a["pairs"]), str(b["pairs"])])
+        rows.append([f"**{meaning}**", str(a["pairs"]), str(b["pairs"])])
         for key, words in (OF_RIGHT if kind == "right" else OF_WRONG).items():
             counts = a.get(key, 0), b.get(key, 0)
             if any(counts) or (kind, key) == ("right", "WRONG"):
@@ -172,43 +172,43 @@ def foreign(documents):
 
 def precision(documents):
     """How the check judged kernels in low precision against their references, over all seeds."""
-    found, rows = of(documents, "precision"), []
+    scores, rows = of(documents, "precision"), []
     verdicts = ("right", "WRONG", "CANNOT TELL")
-    for each in found:
+    for score in scores:
         for name, what in (("listed", "the list"), ("blind", "written without sight of the check")):
-            for expected, said in (("right", "right"), ("wrong", "wrong"), ("below", "wrong by less than shows")):
-                kernels = [row for row in each["results"] if (row["list"], row["expected"]) == (name, expected)]
-                given = [verdict for row in kernels for verdict in row["verdicts"]]
-                rows.append([f"{what}: {said}", str(len(kernels)), *(str(given.count(v)) for v in verdicts)])
+            for expected, label in (("right", "right"), ("wrong", "wrong"), ("below", "wrong by less than shows")):
+                kernels = [row for row in score["results"] if (row["list"], row["expected"]) == (name, expected)]
+                outcomes = [verdict for row in kernels for verdict in row["verdicts"]]
+                rows.append([f"{what}: {label}", str(len(kernels)), *(str(outcomes.count(v)) for v in verdicts)])
     head = ("kernels", "number", "called right", "called WRONG", "CANNOT TELL")
-    return measured(found, head, rows, "precision --save benchmarks/results/precision.json")
+    return measured(scores, head, rows, "precision --save benchmarks/results/precision.json")
 
 
 def commands(documents):
     """A row for each command whose result is a line or two; commands without a file follow in a list."""
-    found = {document["name"]: document for document in of(documents, "command")}
+    by_name = {document["name"]: document for document in of(documents, "command")}
     rows, origin_of = [], []
     for name, command in COMMANDS.items():
-        if command.shows and name in found:
-            one = found[name]
-            said = "; ".join(f"`{line}`" for line in shown(one))
-            rows.append([command.what, f"`{command.words}`", said, took(one["seconds"]), busy(one["others_share"])])
+        if command.shows and name in by_name:
+            one = by_name[name]
+            lines = "; ".join(f"`{line}`" for line in shown(one))
+            rows.append([command.what, f"`{command.words}`", lines, took(one["seconds"]), busy(one["others_share"])])
             origin_of.append(one)
     text = table(("what", "command", "came out", "took", "others"), rows) + origins(origin_of) if rows else ""
-    return "\n".join(filter(None, (text, missing(found, in_a_table=True))))
+    return "\n".join(filter(None, (text, missing(by_name, in_a_table=True))))
 
 
 def outputs(documents):
     """The output of commands that print a table."""
-    found = {document["name"]: document for document in of(documents, "command")}
+    by_name = {document["name"]: document for document in of(documents, "command")}
     texts = [
-        f"### {command.what}\n\n```text\n" + "\n".join(found[name]["output"]) + "\n```\n"
-        f"Took {took(found[name]['seconds'])}; others used {busy(found[name]['others_share'])} of the cores.\n"
-        f"{origins([found[name]])}"
+        f"### {command.what}\n\n```text\n" + "\n".join(by_name[name]["output"]) + "\n```\n"
+        f"Took {took(by_name[name]['seconds'])}; others used {busy(by_name[name]['others_share'])} of the cores.\n"
+        f"{origins([by_name[name]])}"
         for name, command in COMMANDS.items()
-        if not command.shows and name in found
+        if not command.shows and name in by_name
     ]
-    return "\n".join(filter(None, (*texts, missing(found, in_a_table=False))))
+    return "\n".join(filter(None, (*texts, missing(by_name, in_a_table=False))))
 
 
 def options(documents):
@@ -230,9 +230,9 @@ def defaults(documents):
     return table(("task", "its defaults"), [(", ".join(names), told) for told, names in tasks.items()])
 
 
-def missing(found, *, in_a_table):
+def missing(results, *, in_a_table):
     """The commands to run for missing measurements."""
-    names = [name for name, command in COMMANDS.items() if bool(command.shows) == in_a_table and name not in found]
+    names = [name for name, command in COMMANDS.items() if bool(command.shows) == in_a_table and name not in results]
     if not names:
         return ""
     rows = [[COMMANDS[name].what, f"`{COMMANDS[name].words}`", f"`{name}`"] for name in names]
@@ -247,8 +247,8 @@ def took(seconds):
 
 def gpu(documents):
     """Training steps on a GPU, alone or beside PyTorch, and what the other parts found."""
-    found = of(documents, "gpu")
-    parts = [(part, result) for document in found for part, result in document["results"].items()]
+    runs = of(documents, "gpu")
+    parts = [(part, result) for document in runs for part, result in document["results"].items()]
     rows = [
         [f"{result['size']}, {result['precision']}", row["name"], report.milliseconds(row["median"]),
          report.ratio(row["times_as_fast"]), report.share(row["of_bound"]), report.digits(row["kernels"])]
@@ -263,4 +263,4 @@ def gpu(documents):
         if target.found
     ]
     text = table(("target", "wanted", "found", "holds"), others) + "\n" if others else ""
-    return text + measured(found, head, rows, "gpu")
+    return text + measured(runs, head, rows, "gpu")

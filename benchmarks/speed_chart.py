@@ -14,16 +14,16 @@ WIDTH, LEFT, RIGHT, TOP, BOTTOM = 600, 32, 60, 60, 310  # pixels
 
 def latest(documents):
     """The processor of the latest measurement, and the rows that have a peer."""
-    found = steps(documents)
-    if not found:
+    by_processor = steps(documents)
+    if not by_processor:
         return "", {}
     last = max(
-        (x for x in documents if x["benchmark"] == "train_step" and x["machine"]["processor"] in found),
+        (x for x in documents if x["benchmark"] == "train_step" and x["machine"]["processor"] in by_processor),
         key=lambda document: document["machine"]["date"],
     )
     processor = last["machine"]["processor"]
     return processor.removesuffix(" for this process"), {
-        key: row for key, row in found[processor].items() if key[:2] in BARS and row["times_as_fast"]
+        key: row for key, row in by_processor[processor].items() if key[:2] in BARS and row["times_as_fast"]
     }
 
 
@@ -61,7 +61,7 @@ def markdown(documents, folder):
 
 def sentence(processor, rows):
     """The range of the compiled kernels with dropout, or of the first measured row."""
-    name, rate = next(each for each in BARS if any(key[:2] == each for key in rows))
+    name, rate = next(bar for bar in BARS if any(key[:2] == bar for key in rows))
     ratios = [row["times_as_fast"]["median"] for key, row in rows.items() if key[:2] == (name, rate)]
     sizes = [size for size in SIZES if (name, rate, size) in rows]
     where = f"{sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else sizes[0]

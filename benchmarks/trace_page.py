@@ -96,9 +96,9 @@ def measured(browser, page, rounds):
     ]
 
 
-def _row(name, unit, found, limit):
-    numbers = [f"{number:.4g}" for number in (statistics.median(found), max(found), limit)]
-    return [name, unit, *numbers, "ok" if max(found) <= limit else "OVER"]
+def _row(name, unit, row, limit):
+    numbers = [f"{number:.4g}" for number in (statistics.median(row), max(row), limit)]
+    return [name, unit, *numbers, "ok" if max(row) <= limit else "OVER"]
 
 
 def draw(browser, page, folder):

@@ -49,12 +49,12 @@ def benchmark(options):
     roofline = on_gpu.measure_roofline(options, environment) if on_device else None
     if roofline:
         report.say("\n" + on_gpu.roofline_line(roofline), options.json)
-    found = []
+    table_rows = []
     for result in results(options, rates, environment, roofline):
-        found.append(result)
+        table_rows.append(result)
         report.say("\n" + describe(result), options.json)
-    report.finish("train_step", about, options, found)
-    return 0 if all(result["same"]["holds"] for result in found) else 1
+    report.finish("train_step", about, options, table_rows)
+    return 0 if all(result["same"]["holds"] for result in table_rows) else 1
 
 
 def results(options, rates, environment, roofline=None, seconds=None):
@@ -78,19 +78,23 @@ def entries(options, size, rate, weights, precision):
         return on_gpu.entries(options, size, rate, weights, precision)
     common = {"size": size, "dropout": rate, "device": options.device}
     ways = (False, True) if options.recompute else (False,)
-    found = [
+    contenders = [
         Entry(f"npformer-{kernels}{'-recompute' * again}", "benchmarks.own.train:train",
               {**common, "kernels": kernels, "recompute": again}, imports_of(kernels))
         for kernels in options.kernels for again in ways
     ]  # fmt: skip
     for form in FORMS if options.torch else ():
-        found.append(Entry(f"torch-{form}", f"benchmarks.peers.torch_train:{form}", {**common, "weights": weights}))
+        contenders.append(
+            Entry(f"torch-{form}", f"benchmarks.peers.torch_train:{form}", {**common, "weights": weights})
+        )
     products, one_thread = "benchmarks.own.products:products", {"OPENBLAS_NUM_THREADS": "1"}
-    found.append(Entry("products", products, {"size": size, "split": False}))
-    found.append(Entry("products-split", products, {"size": size, "split": True}, environment=one_thread))
+    contenders.append(Entry("products", products, {"size": size, "split": False}))
+    contenders.append(Entry("products-split", products, {"size": size, "split": True}, environment=one_thread))
     if kernels_multiply_by_intel():
-        found.append(Entry("products-intel", products, {"size": size, "split": True, "library": "intel"}, ("numba",)))
-    return found
+        contenders.append(
+            Entry("products-intel", products, {"size": size, "split": True, "library": "intel"}, ("numba",))
+        )
+    return contenders
 
 
 def kernels_multiply_by_intel():
@@ -136,10 +140,10 @@ def describe(result):
     if result["left_out"]:
         lines.append(report.wrapped(f"left out for the reasons above: {', '.join(result['left_out'])}"))
     lines += [compare.threads(rows), *compare.others(rows)]
-    found = result["same"]
-    losses = ", ".join(f"{name} {loss:.6f}" for name, loss in found["losses"].items())
-    verdict = "the same" if found["holds"] else "NOT THE SAME COMPUTATION"
-    compared = f"{found['compared']} compared, largest difference {found['difference']:.0e}: {verdict}"
+    same = result["same"]
+    losses = ", ".join(f"{name} {loss:.6f}" for name, loss in same["losses"].items())
+    verdict = "the same" if same["holds"] else "NOT THE SAME COMPUTATION"
+    compared = f"{same['compared']} compared, largest difference {same['difference']:.0e}: {verdict}"
     return "\n".join([*lines, report.wrapped(f"first loss without dropout: {losses}; {compared}")])
 
 
@@ -155,7 +159,7 @@ def _table(rows):
 
 def bound(size, products):
     """The time of the products of a step at the rate of the linear maps, each in its fastest way; None without any."""
-    runs = [value for each in products.values() for value in each.values]
+    runs = [value for product in products.values() for value in product.values]
     if not runs:
         return None
     best = [min(seconds) for seconds in zip(*runs, strict=True)]  # three for each linear map

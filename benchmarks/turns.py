@@ -102,9 +102,9 @@ class Child:
         if not line:
             code = self._process.wait()
             self._errors.seek(0)
-            said = self._errors.read().strip().splitlines()[-12:]
+            lines = self._errors.read().strip().splitlines()[-12:]
             ended = f"{self.name}: expected an answer, it ended with code {code}:"
-            raise ContenderError("\n    ".join([ended, *(said or [SILENT])]))
+            raise ContenderError("\n    ".join([ended, *(lines or [SILENT])]))
         return json.loads(line)
 
 
@@ -151,24 +151,24 @@ def take_turns(children, task, budget):
     """Measure a task of all contenders that have it: name -> Measured."""
     able = []
     steps = {}
-    found = {}
+    measured = {}
     for child in children:
         time.sleep(PAUSE)
         warm = _warm_up(child, task, budget.warm_up)
         if warm is not None:
             able.append(child)
             steps[child.name] = min(MOST_STEPS, max(1, round(budget.turn / warm[0])))
-            found[child.name] = Measured([], warm[1], [])
+            measured[child.name] = Measured([], warm[1], [])
     start, number = time.perf_counter(), 0
     while able and not _enough(number, time.perf_counter() - start, budget):
         for child in able if number % 2 == 0 else able[::-1]:
             time.sleep(PAUSE)
             answer = child.run(task, steps[child.name])
-            found[child.name].rounds.append(answer["seconds"])
-            found[child.name].values.extend(answer["values"])
-            found[child.name].others.append(answer["others"])
+            measured[child.name].rounds.append(answer["seconds"])
+            measured[child.name].values.extend(answer["values"])
+            measured[child.name].others.append(answer["others"])
         number += 1
-    return found
+    return measured
 
 
 def _warm_up(child, task, count):

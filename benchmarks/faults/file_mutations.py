@@ -89,10 +89,10 @@ def _zero(data, draw):
 
 def _swapped(pattern, others):
     def swap(data, draw):
-        found = list(pattern.finditer(data[:20_000]))
-        if not found:
+        matches = list(pattern.finditer(data[:20_000]))
+        if not matches:
             return _insert(data, draw)
-        match = draw.choice(found)
+        match = draw.choice(matches)
         return data[: match.start()] + draw.choice(others) + data[match.end() :]
 
     return swap

@@ -86,13 +86,13 @@ def _make_tagger(path):
     """A run whose model classifies tokens, with the files of a trained run."""
     vocabulary, classes = Vocabulary(("[PAD]", "[UNK]", *"abcdef")), ("[PAD]", "day", "month")
     options = {"device": "numpy", "kernels": "plain", "task": "tags"}
-    given = {"run": options, "data": {}, "model": _SMALL | {"num_layers": 1}, "training": _ENDS}
-    found = complete(given, len(vocabulary), 5, len(classes))
+    tables = {"run": options, "data": {}, "model": _SMALL | {"num_layers": 1}, "training": _ENDS}
+    sections = complete(tables, len(vocabulary), 5, len(classes))
     run = RunDirectory.create(path, path, "tags")
-    run.config_path.write_text(write_toml(found.sections()))
+    run.config_path.write_text(write_toml(sections.sections()))
     vocabulary.save(run.vocabulary_path)
     run.classes_path.write_text("".join(f"{name}\n" for name in classes))
-    arrays = model_arrays(build_model(found.model, backend=_backend()))
+    arrays = model_arrays(build_model(sections.model, backend=_backend()))
     save_checkpoint(run.checkpoints, 1, {f"parameters.{name}": each for name, each in arrays.items()}, {}, None)
 
 
@@ -165,8 +165,13 @@ def _model(root):
 
 
 def _checkpoint(root):
-    found = load_checkpoint(root / _STEP)
-    return found.step, found.score, str(found.state), {name: each.tobytes() for name, each in found.arrays.items()}
+    checkpoint = load_checkpoint(root / _STEP)
+    return (
+        checkpoint.step,
+        checkpoint.score,
+        str(checkpoint.state),
+        {name: each.tobytes() for name, each in checkpoint.arrays.items()},
+    )
 
 
 def _decode(folder, root):

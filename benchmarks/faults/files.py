@@ -59,10 +59,10 @@ def outcomes(numbers, seed, root, limited=True):
         changed = subject.change(files, draw)
         for path, data in changed.items():
             (root / path).write_bytes(data)
-        found = _outcome(subject, root, known[subject.name], limited)
+        outcome = _outcome(subject, root, known[subject.name], limited)
         for path in {*changed, "run/metrics.jsonl"}:
             (root / path).write_bytes(files[path])
-        yield {"number": number, "kind": subject.name} | found
+        yield {"number": number, "kind": subject.name} | outcome
 
 
 def _outcome(subject, root, known, limited):
@@ -116,9 +116,9 @@ def in_processes(count, seed, each=1000):
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as child:
             for line in child.stdout:
-                found = json.loads(line)
-                number = found["number"] + 1
-                yield found
+                document = json.loads(line)
+                number = document["number"] + 1
+                yield document
         if number < stop:
             from benchmarks.faults.file_subjects import SUBJECTS
 
@@ -134,16 +134,16 @@ def _work(numbers, seed):
     warnings.simplefilter("error")
     signal.alarm(int(GUARD))
     with tempfile.TemporaryDirectory() as folder:
-        for found in outcomes(numbers, seed, Path(folder)):
-            print(json.dumps(found), flush=True)
+        for outcome in outcomes(numbers, seed, Path(folder)):
+            print(json.dumps(outcome), flush=True)
             signal.alarm(int(GUARD))
 
 
-def summary(found):
+def summary(outcomes):
     """For each kind of file and for all: counts of outcomes, peak memory and longest time."""
     rows = []
-    for kind in [*dict.fromkeys(each["kind"] for each in found), "all"]:
-        those = [each for each in found if kind in (each["kind"], "all")]
+    for kind in [*dict.fromkeys(outcome["kind"] for outcome in outcomes), "all"]:
+        those = [outcome for outcome in outcomes if kind in (outcome["kind"], "all")]
         counts = {name: sum(each["outcome"] == name for each in those) for name in ("read", "refused", *FAULTS)}
         worst = {name: max(each[name] for each in those) for name in ("memory", "seconds")}
         rows.append({"kind": kind, "files": len(those)} | counts | worst)
@@ -170,17 +170,17 @@ def main():
 
 
 def _reported(args):
-    found = list(in_processes(args.count, args.seed))
-    rows, faults = summary(found), [each for each in found if each["outcome"] in FAULTS]
+    outcomes = list(in_processes(args.count, args.seed))
+    rows, faults = summary(outcomes), [outcome for outcome in outcomes if outcome["outcome"] in FAULTS]
     cells = [
         [row["kind"], *(f"{row[name]:,}" for name in ("files", "read", "refused", *FAULTS)),
          f"{row['memory'] / MEGABYTE:.1f}", f"{row['seconds']:.2f}"]
         for row in rows
     ]  # fmt: skip
     report.say(report.table(COLUMNS, cells), args.json)
-    for each in faults[:10]:
-        last = each["text"].strip().splitlines()[-1:] or [""]
-        print(f"file {each['number']}, {each['kind']}: {each['outcome']}: {last[0][:200]}", file=sys.stderr)
+    for fault in faults[:10]:
+        last = fault["text"].strip().splitlines()[-1:] or [""]
+        print(f"file {fault['number']}, {fault['kind']}: {fault['outcome']}: {last[0][:200]}", file=sys.stderr)
     if args.json:
         print(json.dumps({"benchmark": "files", "seed": args.seed, "results": rows, "faults": faults}))
     return int(bool(faults))

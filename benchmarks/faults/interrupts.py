@@ -140,13 +140,13 @@ def interrupted(subject, sender, count, length, presses):
 
 def seconds_of(subject, count):
     """The median time of count steps."""
-    found = []
+    seconds = []
     for _ in range(5):
         subject.go_to(1)
         began = time.perf_counter()
         subject.make(count)
-        found.append(time.perf_counter() - began)
-    return sorted(found)[2]
+        seconds.append(time.perf_counter() - began)
+    return sorted(seconds)[2]
 
 
 def measure(kernels, wanted, presses, sender):
@@ -169,7 +169,7 @@ def main():
     parser.add_argument("--kernels", nargs="+", default=["plain", "numpy", "numba"], help="tables of kernels")
     parser.add_argument("--interrupts", type=int, default=200, help="interrupts for each table (default 200)")
     parser.add_argument("--presses", type=int, nargs="+", default=[1, 2], help="presses of Ctrl-C, one after the other")
-    given = parser.parse_args()
+    args = parser.parse_args()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores SIGINT for background jobs
     sys.setswitchinterval(1e-4)  # so that the sender thread wakes on time
     random.seed(0)
@@ -177,15 +177,17 @@ def main():
     sender.start()
     harmed = 0
     print(f"{'kernels':<9}{'presses':>8}{'interrupts':>12}{'torn':>7}{'miscounted':>12}{'off course':>12}")
-    for kernels in given.kernels:
+    for kernels in args.kernels:
         if kernels == "numba" and (problem := numba_problem()):
             print(f"numba    left out: {problem}")
             continue
-        for presses in given.presses:
-            found = measure(kernels, given.interrupts, presses, sender)
-            bad = [found[name] for name in ("torn", "miscounted", "off course")]
+        for presses in args.presses:
+            measured = measure(kernels, args.interrupts, presses, sender)
+            bad = [measured[name] for name in ("torn", "miscounted", "off course")]
             harmed += sum(bad)
-            print(f"{kernels:<9}{presses:>8}{sum(found.values()):>12}{bad[0]:>7}{bad[1]:>12}{bad[2]:>12}", flush=True)
+            print(
+                f"{kernels:<9}{presses:>8}{sum(measured.values()):>12}{bad[0]:>7}{bad[1]:>12}{bad[2]:>12}", flush=True
+            )
     return 1 if harmed else 0
 
 

@@ -82,9 +82,9 @@ def main():
     if problem := numba_problem():
         parser.error(problem)
     with tempfile.TemporaryDirectory(prefix="kernel-cache-") as folder:
-        found = measure(Path(folder), args.count, args.seed, args.unchecked)
-    rows = summary(found)
-    bad = sum(not (outcome.noticed and outcome.result == "right") for _, outcome in found)
+        measured = measure(Path(folder), args.count, args.seed, args.unchecked)
+    rows = summary(measured)
+    bad = sum(not (outcome.noticed and outcome.result == "right") for _, outcome in measured)
     if args.json:
         print(json.dumps({"benchmark": "kernel_cache", "count": args.count, "seed": args.seed,
                           "checked": not args.unchecked, "results": rows}))  # fmt: skip
@@ -93,11 +93,11 @@ def main():
     return 1 if bad else 0
 
 
-def summary(found):
+def summary(tallies):
     """A row for each kind of damage, and one for all."""
     rows = []
     for kind in (*DAMAGES, "all"):
-        outcomes = [outcome for case, outcome in found if kind in (case.kind, "all")]
+        outcomes = [outcome for case, outcome in tallies if kind in (case.kind, "all")]
         results = Counter(outcome.result for outcome in outcomes)
         rows.append(
             {"damage": kind, "files": len(outcomes), "noticed": sum(each.noticed for each in outcomes)}
@@ -137,8 +137,13 @@ def tried(cases, unchecked):
     """The outcome of each file. After a crash, a new process continues with the next file."""
     rest = list(cases)
     while rest:
-        given = [[case.kernel, str(case.folder)] for case in rest]
-        command = [sys.executable, "-m", "benchmarks.faults.kernel_cache_child", json.dumps([given, unchecked])]
+        kernels_and_folders = [[case.kernel, str(case.folder)] for case in rest]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.faults.kernel_cache_child",
+            json.dumps([kernels_and_folders, unchecked]),
+        ]
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE * len(rest))
             lines = done.stdout.splitlines()

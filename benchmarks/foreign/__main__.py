@@ -38,15 +38,15 @@ def main(argv=None):
     if not pairs:
         print(f"benchmarks: --only: expected a part of a pair's name, got {args.only!r}", file=sys.stderr)
         return 2
-    found = []
+    outcomes = []
     for number, pair in enumerate(pairs, 1):
         report.progress(f"{number} of {len(pairs)}: {pair.name}")
-        found.append(outcome(pair, args.dtype))
+        outcomes.append(outcome(pair, args.dtype))
     report.progress("")
-    report.say(text(found), args.json)
+    report.say(text(outcomes), args.json)
     about = machine.describe([], True, "numpy", [args.dtype])
     head = {"benchmark": "foreign, blind" if args.blind else "foreign", "machine": about, "dtype": args.dtype}
-    report.finish_rows(head | {"summary": summary(found)}, map(as_dict, found), args)
+    report.finish_rows(head | {"summary": summary(outcomes)}, map(as_dict, outcomes), args)
     return 0
 
 
@@ -58,22 +58,22 @@ def selected(part, is_blind=False):
     return [*(pair for pair in right if part.lower() in pair.name.lower() or pair.name in needed), *wrong]
 
 
-def text(found):
+def text(outcomes):
     """List every failure, then print the tables."""
-    counts = summary(found)
+    counts = summary(outcomes)
     verdicts = [[o, *(str(counts[o].get(c, 0)) for c in ("pairs", *COLUMNS))] for o in ORIGINS if o in counts]
     causes = [[o, *(str(counts[o].get(c, 0)) for c in CAUSES)] for o in ORIGINS[1:] if o in counts]
-    parts = [report.wrapped(line(each)) for each in found if each.is_failure]
+    parts = [report.wrapped(line(outcome)) for outcome in outcomes if outcome.is_failure]
     parts += ["", report.table(("", "pairs", *COLUMNS), verdicts)]
     return "\n".join(parts + (["", report.table(("called WRONG", *CAUSES), causes)] if causes else []))
 
 
 def line(each):
     """A failure: the pair and its outcome."""
-    said = f"{each.verdict}: {each.message}" if each.message else each.verdict
+    outcome = f"{each.verdict}: {each.message}" if each.message else each.verdict
     if each.cause_is:
-        said = f"cause {each.cause_is}" + (f": {each.cause}" if each.cause else "")
-    return f"{each.origin:<8} {each.name} | {said}"
+        outcome = f"cause {each.cause_is}" + (f": {each.cause}" if each.cause else "")
+    return f"{each.origin:<8} {each.name} | {outcome}"
 
 
 if __name__ == "__main__":

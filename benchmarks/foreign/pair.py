@@ -61,8 +61,7 @@ def written(source, original):
     names, file = dict(original.__globals__), f"<wrong {next(_numbers)}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     exec(compile(source, file, "exec"), names)
-    found = names[original.__name__]
-    return found
+    return names[original.__name__]
 
 
 def wrong(what, old, new, *kinds):
@@ -157,8 +156,8 @@ def gradients(pair, backward, dtype="float64"):
 def upstream(y):
     """A random gradient of each output, in its shape and dtype."""
     rng = np.random.default_rng(5)
-    found = tuple(np.asarray(rng.normal(size=np.shape(part)), dtype=part.dtype) for part in as_tuple(y))
-    return found if isinstance(y, tuple) else found[0]
+    dys = tuple(np.asarray(rng.normal(size=np.shape(part)), dtype=part.dtype) for part in as_tuple(y))
+    return dys if isinstance(y, tuple) else dys[0]
 
 
 def as_tuple(x):

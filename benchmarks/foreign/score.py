@@ -122,15 +122,15 @@ def summary(outcomes):
 
     told apart: the wrong pair is called WRONG and its right pair is called right.
     """
-    found = {}
-    trusted = {each.pair for each in outcomes if each.origin == "right" and each.verdict == RIGHT}
-    for each in outcomes:
-        counts = found.setdefault(each.origin, {"pairs": 0})
-        keys = ["pairs", each.verdict] + ([f"cause {each.cause_is}"] if each.cause_is else [])
-        keys += ["told apart"] if each.verdict == WRONG and each.pair in trusted else []
+    tally = {}
+    trusted = {outcome.pair for outcome in outcomes if outcome.origin == "right" and outcome.verdict == RIGHT}
+    for outcome in outcomes:
+        counts = tally.setdefault(outcome.origin, {"pairs": 0})
+        keys = ["pairs", outcome.verdict] + ([f"cause {outcome.cause_is}"] if outcome.cause_is else [])
+        keys += ["told apart"] if outcome.verdict == WRONG and outcome.pair in trusted else []
         for key in keys:
             counts[key] = counts.get(key, 0) + 1
-    return found
+    return tally
 
 
 def as_dict(each):

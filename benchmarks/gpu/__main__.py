@@ -127,8 +127,8 @@ def write(document, folder):
 
 def targets_table(targets):
     """The table of targets: wanted, found, and whether each holds."""
-    rows = [[each["what"], each["wanted"], each["found"] or "–", VERDICTS[each["holds"]]] for each in targets]
-    held = sum(bool(each["holds"]) for each in targets)
+    rows = [[target["what"], target["wanted"], target["found"] or "–", VERDICTS[target["holds"]]] for target in targets]
+    held = sum(bool(target["holds"]) for target in targets)
     return f"{report.table(('target', 'wanted', 'found', ''), rows)}\n{held} of {len(targets)} targets hold"
 
 

@@ -129,9 +129,9 @@ def operations(setting):
     return list(ops.results(options, ops.NAMES, 1, setting.environment, setting.seconds))
 
 
-def single(task, given, setting):
+def single(task, words, setting):
     """The value of one task of ``own.once``."""
-    entry = Entry(task, f"benchmarks.own.once:{task}", {"device": "cupy", **given})
+    entry = Entry(task, f"benchmarks.own.once:{task}", {"device": "cupy", **words})
     with contenders([entry], setting.environment, setting.seconds) as (child,):
         return child.run(task, 1)["values"][0]
 
@@ -139,12 +139,12 @@ def single(task, given, setting):
 def tests(setting):
     """Run the tests marked gpu; meanwhile torch.compile fills its cache for the later measurements."""
     log, start = setting.folder / "tests.txt", time.monotonic()
-    with log.open("w", encoding="utf-8") as said:
+    with log.open("w", encoding="utf-8") as log_file:
         running = subprocess.Popen(
             pytest_command(),
             cwd=ROOT,
-            stdout=said,
-            stderr=said,
+            stdout=log_file,
+            stderr=log_file,
             start_new_session=True,
             env={**os.environ, **FOR_TESTS},
         )
@@ -169,9 +169,9 @@ def pytest_command():
     return [sys.executable, "-m", "pytest", "-p", "no:benchmark", "-m", "gpu", "-q", *shared, *TESTS]
 
 
-def summary(said, code):
+def summary(output, code):
     """pytest's last line and the number of passed tests; code None: pytest was stopped."""
-    lines = [line.strip("= ") for line in said.splitlines() if line.strip()] or ["no output"]
+    lines = [line.strip("= ") for line in output.splitlines() if line.strip()] or ["no output"]
     passed = re.search(r"(\d+) passed", lines[-1])
     last = lines[-1] if code is not None else f"stopped in the middle of: {lines[-1]}"
     return {"code": code, "passed": int(passed[1]) if passed else 0, "summary": last}

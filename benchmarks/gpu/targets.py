@@ -31,8 +31,8 @@ def targets(results):
 
 def best(rows):
     """npformer's fastest captured row."""
-    own = [row for row in rows if row["name"].startswith("npformer-cuda") and not row["name"].endswith("-eager")]
-    return min(own, key=lambda row: row["median"])
+    cuda_rows = [row for row in rows if row["name"].startswith("npformer-cuda") and not row["name"].endswith("-eager")]
+    return min(cuda_rows, key=lambda row: row["median"])
 
 
 def times_as_fast(ours, theirs):
@@ -52,17 +52,20 @@ def against_part(size, precision):
 
 
 def _tests(results):
-    found, judged = results.get("tests"), ()
-    if found:
-        judged = found["summary"], found["code"] == 0 and found["passed"] > 0  # skipped tests alone prove nothing
+    document, judged = results.get("tests"), ()
+    if document:
+        judged = (
+            document["summary"],
+            document["code"] == 0 and document["passed"] > 0,
+        )  # skipped tests alone prove nothing
     yield Target("tests marked gpu", "all pass", *judged)
 
 
 def _milliseconds(results):
     for size, most in zip(SIZES, MILLISECONDS, strict=True):
-        found, judged = results.get(train_part(size, "tf32")), ()
-        if found:
-            row = best(found["contenders"])
+        document, judged = results.get(train_part(size, "tf32")), ()
+        if document:
+            row = best(document["contenders"])
             judged = f"{row['median'] * 1e3:.3g} ms ({row['name']})", row["median"] * 1e3 <= most
         yield Target(f"{size}, tf32", f"≤ {most:g} ms a step", *judged)
 
@@ -70,19 +73,19 @@ def _milliseconds(results):
 def _ratios(results):
     for precision, peer, wanted in RATIOS:
         for size, least in zip(SIZES, wanted, strict=True):
-            found, judged = results.get(against_part(size, precision)), ()
-            rows = {row["name"]: row for row in found["contenders"]} if found else {}
+            document, judged = results.get(against_part(size, precision)), ()
+            rows = {row["name"]: row for row in document["contenders"]} if document else {}
             if peer in rows:
-                ratio = times_as_fast(best(found["contenders"]), rows[peer])
+                ratio = times_as_fast(best(document["contenders"]), rows[peer])
                 judged = f"{ratio:.2f}", ratio >= least
             yield Target(f"{size}, {precision}: times as fast as {peer}", f"≥ {least:g}", *judged)
 
 
 def _reverse(results):
-    found, judged = results.get("reverse"), ()
-    if found:
-        holds = found["exact_match"] >= REVERSE_MATCH and found["seconds"] <= REVERSE_SECONDS
-        judged = f"{percent(found['exact_match'])} in {found['seconds']:.2f} s", holds
+    document, judged = results.get("reverse"), ()
+    if document:
+        holds = document["exact_match"] >= REVERSE_MATCH and document["seconds"] <= REVERSE_SECONDS
+        judged = f"{percent(document['exact_match'])} in {document['seconds']:.2f} s", holds
     yield Target("train reverse", f"≥ {percent(REVERSE_MATCH)} exact in ≤ {REVERSE_SECONDS:g} s", *judged)
 
 
@@ -96,12 +99,12 @@ def _others(results):
     )
     for precision in ("float32", "tf32", "bfloat16"):
         names = (name(size, precision) for name in (train_part, against_part) for size in SIZES)
-        found = [part for each in names if (part := results.get(each))]
+        tables = [part for each in names if (part := results.get(each))]
         yield Target(
             f"{precision}: losses of all contenders",
             "the same computation",
-            f"in {len(found)} tables, furthest apart {max(part['same']['difference'] for part in found):.0e}"
-            if found
+            f"in {len(tables)} tables, furthest apart {max(part['same']['difference'] for part in tables):.0e}"
+            if tables
             else None,
-            all(part["same"]["holds"] for part in found) if found else None,
+            all(part["same"]["holds"] for part in tables) if tables else None,
         )

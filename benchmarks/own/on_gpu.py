@@ -38,11 +38,11 @@ def count_kernels(driver, graph):
     _expect_success(driver.cuGraphGetNodes(handle, None, ctypes.byref(count)))
     nodes = (ctypes.c_void_p * count.value)()
     _expect_success(driver.cuGraphGetNodes(handle, nodes, ctypes.byref(count)))
-    kind, found = ctypes.c_int(), 0
+    kind, kernels = ctypes.c_int(), 0
     for node in nodes:
         _expect_success(driver.cuGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind)))
-        found += kind.value == KERNEL_NODE
-    return found
+        kernels += kind.value == KERNEL_NODE
+    return kernels
 
 
 def _expect_success(code):

@@ -36,13 +36,13 @@ def gradients(device, kernels):
     config = CHECKED.config(0.1)
 
     def compare():
-        found = against_float64(
+        errors = against_float64(
             lambda on: npf.Transformer(config, backend=on, seed=0), (src, tgt_in), {"key": npf.RandomKey(0, 1)}, chosen
         )
         rows = [
             {"tensor": row.tensor, "shape": list(row.shape), "error": row.scaled_error, "note": row.note,
              "holds": row.ok}
-            for row in found.rows
+            for row in errors.rows
         ]  # fmt: skip
         return {"rows": rows, "wrong": sum(not row["holds"] for row in rows)}
 
@@ -76,9 +76,9 @@ def trained(assembled):
         start = time.perf_counter()
         trainer.train()
         seconds = time.perf_counter() - start
-        found = trainer.last_evaluation
-    assert found is not None  # the last step is always evaluated
-    return {"seconds": seconds, "exact_match": found.exact_match, "sequences": found.count}
+        evaluation = trainer.last_evaluation
+    assert evaluation is not None  # the last step is always evaluated
+    return {"seconds": seconds, "exact_match": evaluation.exact_match, "sequences": evaluation.count}
 
 
 def ceilings(device, kernels, precisions):
@@ -87,9 +87,9 @@ def ceilings(device, kernels, precisions):
     first = chosen[precisions[0]]
 
     def measure():
-        found = {name: measure_roofline(each) for name, each in chosen.items()}
-        products = {name: each.flops for name, each in found.items()}
-        return {"products": products, "memory": max(each.bytes for each in found.values())}
+        roofline = {name: measure_roofline(each) for name, each in chosen.items()}
+        products = {name: each.flops for name, each in roofline.items()}
+        return {"products": products, "memory": max(each.bytes for each in roofline.values())}
 
     tasks = {"ceilings": lambda: measure}
     for size in PRESETS:

@@ -28,8 +28,8 @@ def ops(size, device, kernels, threads, precision="float32"):
     return Contender(about, tasks, synchronize=chosen.device.synchronize, together=together)
 
 
-def _forward(pair, given, chosen):
-    inputs = _on_device(given, chosen)
+def _forward(pair, sample, chosen):
+    inputs = _on_device(sample, chosen)
 
     def run():
         pair.forward(*inputs)
@@ -37,11 +37,11 @@ def _forward(pair, given, chosen):
     return run
 
 
-def _backward(pair, given, chosen):
-    inputs = _on_device(given, chosen)
+def _backward(pair, sample, chosen):
+    inputs = _on_device(sample, chosen)
     y, cache = pair.forward(*inputs)
-    dy = _placed(given.dy(y), chosen)
-    parameters = given.arrays[len(given.arrays) - given.parameters :]
+    dy = _placed(sample.dy(y), chosen)
+    parameters = sample.arrays[len(sample.arrays) - sample.parameters :]
     into = tuple(chosen.zeros(x.shape) for x in parameters)
 
     def run():
@@ -50,8 +50,8 @@ def _backward(pair, given, chosen):
     return run
 
 
-def _on_device(given, chosen):
-    return tuple(_placed(x, chosen) for x in (*given.arrays, *given.options))
+def _on_device(sample, chosen):
+    return tuple(_placed(x, chosen) for x in (*sample.arrays, *sample.options))
 
 
 def _placed(x, chosen):

@@ -86,7 +86,7 @@ def _timed(operands, repeats, multiply):
             multiply(a, b, out)
 
     def run():
-        others = [threading.Thread(target=repeat, args=each) for each in operands[1:]]
+        others = [threading.Thread(target=repeat, args=operand) for operand in operands[1:]]
         start = time.perf_counter()
         for thread in others:
             thread.start()

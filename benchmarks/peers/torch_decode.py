@@ -41,7 +41,7 @@ def greedy(net, src, positions, end):
     """src (B, S), without padding, to tokens (B, T), up to the end token or the number of positions."""
     memory = net.encode(src, (src != 0)[:, None, None, :])
     states = [State(block, memory, len(positions)) for block in net.decoder]
-    said = torch.zeros(src.shape[0], len(positions), dtype=torch.int64, device=src.device)
+    tokens = torch.zeros(src.shape[0], len(positions), dtype=torch.int64, device=src.device)
     ended = torch.zeros(src.shape[0], dtype=torch.bool, device=src.device)
     token = torch.full((src.shape[0], 1), BEGIN, device=src.device)
     for t in range(len(positions)):
@@ -49,11 +49,11 @@ def greedy(net, src, positions, end):
         for state in states:
             x = state.step(x, t)
         token = net.generator(x).argmax(-1)  # (B, 1)
-        said[:, t] = token[:, 0].masked_fill(ended, 0)
+        tokens[:, t] = token[:, 0].masked_fill(ended, 0)
         ended |= token[:, 0] == end
         if ended.all():
-            return said[:, : t + 1]
-    return said
+            return tokens[:, : t + 1]
+    return tokens
 
 
 class State:
@@ -61,8 +61,8 @@ class State:
 
     def __init__(self, block, memory, length):
         self.block, self.own, self.cross = block, block.self_attn, block.multihead_attn
-        own, cross = self.own, self.cross
-        shape = (memory.shape[0], own.heads, length, own.width // own.heads)
+        self_cache, cross = self.own, self.cross
+        shape = (memory.shape[0], self_cache.heads, length, self_cache.width // self_cache.heads)
         self.keys, self.values = memory.new_empty(shape), memory.new_empty(shape)
         k, v = cross.inputs[1](memory).chunk(2, -1)
         self.memory_keys, self.memory_values = (cross.split_heads(each).contiguous() for each in (k, v))

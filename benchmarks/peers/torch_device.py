@@ -21,11 +21,11 @@ def place(device, precision):
 
     bfloat16 is autocast's: see ``autocast``. Raises RuntimeError if PyTorch sees no such device.
     """
-    found = torch.device(DEVICES[device])
-    if found.type == "cuda" and not torch.cuda.is_available():
+    at = torch.device(DEVICES[device])
+    if at.type == "cuda" and not torch.cuda.is_available():
         raise RuntimeError(f"torch {torch.__version__}: expected a GPU that PyTorch sees, got none; use --against none")
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
-    return found
+    return at
 
 
 def autocast(at, precision):

@@ -22,10 +22,10 @@ def ops(size, device, threads, precision="float32"):
     at, together = place(device, precision), TOGETHER[device]
 
     def make(name, backward):
-        function, inputs, given = prepared(name, PRESETS[size], RATE, at)
+        function, inputs, sample = prepared(name, PRESETS[size], RATE, at)
         if precision == "bfloat16":
             function = autocast(at, precision)(function)
-        return repeated(_backward(function, inputs, given) if backward else _forward(function, inputs), together)
+        return repeated(_backward(function, inputs, sample) if backward else _forward(function, inputs), together)
 
     tasks = {}
     for name in spellings(PRESETS[size], RATE, at):
@@ -36,13 +36,13 @@ def ops(size, device, threads, precision="float32"):
 
 def prepared(name, size: Preset, rate, at):
     """(the function, its inputs, their case) for the operation of that name."""
-    given = case(name, size)
+    sample = case(name, size)
     inputs = []
-    for i, array in enumerate(given.arrays):
+    for i, array in enumerate(sample.arrays):
         turned = np.ascontiguousarray(array.T) if i in TRANSPOSED.get(name, ()) else array
         tensor = torch.from_numpy(turned).to(at)
         inputs.append(tensor.requires_grad_() if tensor.is_floating_point() else tensor)
-    return spellings(size, rate, at)[name], inputs, given
+    return spellings(size, rate, at)[name], inputs, sample
 
 
 def _forward(function, inputs):
@@ -52,19 +52,19 @@ def _forward(function, inputs):
     return run
 
 
-def upstream(given, outputs):
+def upstream(sample, outputs):
     """The upstream gradients: one for each output, with the output's device and dtype."""
     return [
         torch.from_numpy(np.asarray(dy, dtype=np.float32)).to(y)
-        for dy, y in zip(given.dy(outputs), outputs, strict=True)
+        for dy, y in zip(sample.dy(outputs), outputs, strict=True)
     ]
 
 
-def _backward(function, inputs, given):
+def _backward(function, inputs, sample):
     outputs = function(*inputs)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     wanted = [x for x in inputs if x.requires_grad]
-    like = upstream(given, outputs)
+    like = upstream(sample, outputs)
 
     def run():
         torch.autograd.grad(outputs, wanted, like, retain_graph=True)
@@ -110,7 +110,7 @@ def _of_attention(size: Preset, rate, at):
     past = torch.ones(length, length, dtype=torch.bool, device=at).tril()
     some = torch.ones(size.batch, 1, 1, length, dtype=torch.bool, device=at)
     visible, near = some & past, some & past.triu(1 - window(size))
-    nothing = torch.zeros(visible.shape, device=at).masked_fill(~visible, -math.inf)
+    hidden_bias = torch.zeros(visible.shape, device=at).masked_fill(~visible, -math.inf)
     entries = _buckets(length).to(at)
     wide = size.d_model // size.num_heads
     angle = torch.arange(length)[:, None] * 10000.0 ** (torch.arange(0, wide, 2) * (-1 / wide))
@@ -128,7 +128,7 @@ def _of_attention(size: Preset, rate, at):
         "rotary": rotary,
         "relative_bias": lambda weight: F.embedding(entries, weight).permute(2, 0, 1),
         "attention": lambda q, k, v: attend(q, k, v, attn_mask=visible, dropout_p=rate),
-        "biased_attention": lambda q, k, v, bias: attend(q, k, v, attn_mask=bias + nothing, dropout_p=rate),
+        "biased_attention": lambda q, k, v, bias: attend(q, k, v, attn_mask=bias + hidden_bias, dropout_p=rate),
         "local_attention": lambda q, k, v: attend(q, k, v, attn_mask=near, dropout_p=rate),
         "linear_attention": linear_attention,
     }

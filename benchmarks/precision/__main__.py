@@ -30,29 +30,29 @@ def outcome(kernel, seed):
     """The verdict on one kernel at one seed: its gravest row's, or "problem"; with the report."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = npf.gradcheck(
+        report = npf.gradcheck(
             kernel.target, *kernel.inputs(seed), reference=kernel.reference, precision=kernel.precision,
             accumulate=kernel.accumulate, seed=seed, **kernel.options,
         )  # fmt: skip
-    verdicts = [row.verdict for row in found.rows]
+    verdicts = [row.verdict for row in report.rows]
     for verdict in ("WRONG", "KINK HERE", "PROVES NOTHING", "CANNOT TELL"):
         if verdict in verdicts:
-            return verdict, found
-    return ("problem" if found.problems else "right"), found
+            return verdict, report
+    return ("problem" if report.problems else "right"), report
 
 
-def is_misjudged(kernel, verdict, found):
+def is_misjudged(kernel, verdict, report):
     """Whether the verdict contradicts the list; CANNOT TELL contradicts nothing."""
     if kernel.verdict == RIGHT:
         return verdict not in ("right", "CANNOT TELL")
     if kernel.verdict == WRONG:
         return verdict not in ("WRONG", "CANNOT TELL", "problem")
-    return verdict == "WRONG" or (verdict == "right" and not would_hide(kernel, found))
+    return verdict == "WRONG" or (verdict == "right" and not would_hide(kernel, report))
 
 
-def would_hide(kernel, found):
+def would_hide(kernel, report):
     """Whether some row says that a mistake of this size would not have shown."""
-    shown = [float(x) for row in found.rows for x in re.findall(r"an error of ([\d.e+-]+) of", row.note)]
+    shown = [float(x) for row in report.rows for x in re.findall(r"an error of ([\d.e+-]+) of", row.note)]
     return any(least > kernel.size for least in shown)
 
 
@@ -79,15 +79,15 @@ def judged(group, kernel):
     """One kernel at every seed, for JSON."""
     report.progress(kernel.name)
     began = time.perf_counter()
-    found = [outcome(kernel, seed) for seed in SEEDS]
+    outcomes = [outcome(kernel, seed) for seed in SEEDS]
     spent = time.perf_counter() - began
-    bad = [seed for seed, each in zip(SEEDS, found, strict=True) if is_misjudged(kernel, *each)]
-    notes = sorted({row.note for _, each in found for row in each.rows if row.verdict != "right"})
-    problems = sorted({problem for _, each in found for problem in each.problems})
+    bad = [seed for seed, each in zip(SEEDS, outcomes, strict=True) if is_misjudged(kernel, *each)]
+    notes = sorted({row.note for _, each in outcomes for row in each.rows if row.verdict != "right"})
+    problems = sorted({problem for _, each in outcomes for problem in each.problems})
     return {
         "list": group, "name": kernel.name, "precision": kernel.precision, "expected": kernel.verdict,
-        "verdicts": [verdict for verdict, _ in found], "misjudged": bad, "notes": notes[:3], "problems": problems[:2],
-        "seconds": round(spent / len(SEEDS), 3),
+        "verdicts": [verdict for verdict, _ in outcomes], "misjudged": bad, "notes": notes[:3],
+        "problems": problems[:2], "seconds": round(spent / len(SEEDS), 3),
     }  # fmt: skip
 
 

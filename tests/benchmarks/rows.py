@@ -26,23 +26,23 @@ def slowed(result):
 
 def training(size, precision, **seconds):
     """One table of a training step: seconds of some contenders, by name, with _ for -."""
-    given = SECONDS | {name.replace("_", "-"): value for name, value in seconds.items()}
+    all_seconds = SECONDS | {name.replace("_", "-"): value for name, value in seconds.items()}
     return {
         "size": size, "precision": precision, "dropout": 0.1, "left_out": [], "bound": None,
-        "contenders": [row(name, value) for name, value in given.items()],
+        "contenders": [row(name, value) for name, value in all_seconds.items()],
         "same": {"losses": {"npformer-cuda": 3.0}, "compared": 1, "difference": 1e-6, "holds": True},
     }  # fmt: skip
 
 
 def without_peers(table):
     """Only npformer's rows."""
-    own = [each for each in table["contenders"] if each["name"].startswith("npformer")]
-    return table | {"contenders": own}
+    npformer_rows = [each for each in table["contenders"] if each["name"].startswith("npformer")]
+    return table | {"contenders": npformer_rows}
 
 
 def results():
     """The results of all parts when everything succeeds."""
-    found = {
+    results = {
         "tests": {"code": 0, "passed": 400, "summary": "400 passed in 60 s", "compile_seconds": {"tiny, tf32": 20.0}},
         "ceilings": {"products": {"tf32": 4e14, "bfloat16": 8e14, "float32": 5e13}, "memory": 4e12, "bytes": {}},
         "reverse": {"seconds": 2.5, "exact_match": 0.999, "sequences": 1000},
@@ -54,9 +54,9 @@ def results():
     }  # fmt: skip
     for precision in ("tf32", "bfloat16", "float32"):
         for size, seconds in zip(("tiny", "small", "mid", "base"), (0.0003, 0.0005, 0.001, 0.003), strict=True):
-            found[f"against {precision} {size}"] = training(size, precision, npformer_cuda_many=seconds)
-            found[f"train {precision} {size}"] = without_peers(training(size, precision, npformer_cuda_many=seconds))
-    return found
+            results[f"against {precision} {size}"] = training(size, precision, npformer_cuda_many=seconds)
+            results[f"train {precision} {size}"] = without_peers(training(size, precision, npformer_cuda_many=seconds))
+    return results
 
 
 def gradient(tensor, holds):

@@ -27,10 +27,10 @@ def test_both_ways_decode_every_text_in_each_round(monkeypatch):
     seen = []
     monkeypatch.setattr(npf, "greedy", lambda model, part, max_len: seen.append(("greedy", len(part))))
     monkeypatch.setattr(npf, "beam_search", lambda model, part, max_len, beam: seen.append((f"beam {beam}", len(part))))
-    found = beam.compared(None, np.ones((5, 3)), 2, 3, beam=4, max_len=7)  # type: ignore[arg-type]
+    result = beam.compared(None, np.ones((5, 3)), 2, 3, beam=4, max_len=7)  # type: ignore[arg-type]
     once = [("greedy", 2), ("greedy", 2), ("greedy", 1), ("beam 4", 2), ("beam 4", 2), ("beam 4", 1)]
     assert seen == once * 4, "one round to warm up, and three"
-    assert 0 < found["ratio"]["low"] <= found["ratio"]["median"] <= found["ratio"]["high"]
+    assert 0 < result["ratio"]["low"] <= result["ratio"]["median"] <= result["ratio"]["high"]
 
 
 def test_a_run_is_measured(runs, call):

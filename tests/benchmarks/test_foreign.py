@@ -35,11 +35,11 @@ def moved(pair, which, index, h):
 def differences(pair, which):
     """Central differences of Σ dy·y, element by element."""
     dy = as_tuple(upstream(pair.forward(*pair.inputs, **pair.options)[0]))
-    found = np.zeros(pair.inputs[which].shape)
-    for index in np.ndindex(found.shape):
+    slopes = np.zeros(pair.inputs[which].shape)
+    for index in np.ndindex(slopes.shape):
         above, below = (moved(pair, which, index, step) for step in (H, -H))
-        found[index] = sum(np.sum(d * (a - b)) for d, a, b in zip(dy, above, below, strict=True)) / (2 * H)
-    return found
+        slopes[index] = sum(np.sum(d * (a - b)) for d, a, b in zip(dy, above, below, strict=True)) / (2 * H)
+    return slopes
 
 
 def test_the_list_is_long_and_its_names_are_unique():
@@ -86,11 +86,11 @@ def test_the_files_are_short():
 @pytest.mark.parametrize("pair", [*RIGHT, *BLIND_RIGHT], ids=lambda pair: pair.name)
 def test_a_right_pair_agrees_with_central_differences(pair):
     places = [i for i, x in enumerate(pair.inputs) if is_float(x)]
-    found = gradients(pair, pair.backward)
-    assert [g.shape for g in found] == [pair.inputs[i].shape for i in places]
+    claimed = gradients(pair, pair.backward)
+    assert [g.shape for g in claimed] == [pair.inputs[i].shape for i in places]
     expected = [differences(pair, i) for i in places]
     size = max(np.max(np.abs(n)) for n in expected)
-    assert [float(np.max(np.abs(a - n))) / size for a, n in zip(found, expected, strict=True)] == pytest.approx(
+    assert [float(np.max(np.abs(a - n))) / size for a, n in zip(claimed, expected, strict=True)] == pytest.approx(
         [0.0] * len(places), abs=1e-6
     )
 
@@ -110,11 +110,11 @@ def error(wrong):
     """The largest difference from the right backward, over its tensor's largest entry; infinite if not finite."""
     right = gradients(wrong.pair, wrong.pair.backward)
     with np.errstate(all="ignore"):
-        found = gradients(wrong.pair, wrong.backward)
-    assert [g.shape for g in found] == [g.shape for g in right]
+        claimed = gradients(wrong.pair, wrong.backward)
+    assert [g.shape for g in claimed] == [g.shape for g in right]
     sizes = [max(float(np.max(np.abs(n))), 1e-300) for n in right]
-    errors = [float(np.max(np.abs(a - n)) / size) for a, n, size in zip(found, right, sizes, strict=True)]
-    return max(each if np.isfinite(each) else np.inf for each in errors)
+    errors = [float(np.max(np.abs(a - n)) / size) for a, n, size in zip(claimed, right, sizes, strict=True)]
+    return max(error if np.isfinite(error) else np.inf for error in errors)
 
 
 @pytest.mark.parametrize(
@@ -167,15 +167,15 @@ def test_the_score_of_a_report(rows, verdict, cause_is, monkeypatch):
     made = Report("x", tuple(row(*each) for each in rows))
     monkeypatch.setattr(score, "check", lambda *_: made)
     wrong = Wrong("w", RIGHT[0], RIGHT[0].backward, True, frozenset({"sign"}))
-    found = score.outcome(wrong)
-    assert (found.verdict, found.cause_is) == (verdict, cause_is)
-    assert found.is_failure == (cause_is != "right")
+    outcome = score.outcome(wrong)
+    assert (outcome.verdict, outcome.cause_is) == (verdict, cause_is)
+    assert outcome.is_failure == (cause_is != "right")
 
 
 def test_a_report_that_is_not_ok_has_a_problem():
-    said = ("backward changes its input x",)
-    assert score.verdict_of(Report("x", (row("right", ""),), said)) == "problem"
-    assert score.verdict_of(Report("x", (row("WRONG", ""),), said)) == "WRONG"
+    problems = ("backward changes its input x",)
+    assert score.verdict_of(Report("x", (row("right", ""),), problems)) == "problem"
+    assert score.verdict_of(Report("x", (row("WRONG", ""),), problems)) == "WRONG"
 
 
 def test_a_pairs_options_go_to_gradcheck(monkeypatch):
@@ -203,21 +203,21 @@ def test_an_exception_is_a_result(monkeypatch):
         raise RuntimeError("no")
 
     monkeypatch.setattr(score, "check", fails)
-    found = score.outcome(RIGHT[0])
-    assert (found.verdict, found.message, found.is_failure) == ("raised", "RuntimeError: no", True)
+    outcome = score.outcome(RIGHT[0])
+    assert (outcome.verdict, outcome.message, outcome.is_failure) == ("raised", "RuntimeError: no", True)
 
 
 def test_a_wrong_pair_is_told_apart_only_if_its_right_pair_is_right():
     told = score.Outcome("a: edit", "a", "by hand", "WRONG", "sign", "right")
     for verdict, count in (("right", 1), ("WRONG", 0)):
-        found = score.summary([score.Outcome("a", "a", "right", verdict), told])
-        assert found["by hand"].get("told apart", 0) == count
+        summary = score.summary([score.Outcome("a", "a", "right", verdict), told])
+        assert summary["by hand"].get("told apart", 0) == count
 
 
 def test_the_first_score_adds_up():
     document = json.loads((RESULTS / "foreign-first.json").read_text(encoding="utf-8"))
-    found = [score.Outcome(**each) for each in document["results"]]
-    assert document["summary"] == score.summary(found)
+    outcomes = [score.Outcome(**each) for each in document["results"]]
+    assert document["summary"] == score.summary(outcomes)
 
 
 def test_the_command(call, tmp_path):

@@ -117,26 +117,26 @@ def test_npformers_own_rows_wait_for_no_peer(tmp_path, monkeypatch):
         yield []
 
     monkeypatch.setattr(train_step, "contenders", contenders)
-    monkeypatch.setattr(train_step, "measure", lambda *given: training("tiny", "tf32"))
+    monkeypatch.setattr(train_step, "measure", lambda *args: training("tiny", "tf32"))
     monkeypatch.setattr(train_step, "save_weights", lambda preset, folder: "")
     chosen = [part for part in parts() if part.name in ("train tf32 tiny", "against tf32 tiny")]
     document, states = done(Clock(), tmp_path, 300, *chosen)
     assert states == {"train tf32 tiny": "done", "against tf32 tiny": "FAILED"}
     assert not any(name.startswith("torch") for name in started[0])
-    (own,) = (each for each in document["targets"] if each["what"] == "tiny, tf32")
-    assert own["holds"] is not None
+    (target,) = (each for each in document["targets"] if each["what"] == "tiny, tf32")
+    assert target["holds"] is not None
 
 
 def test_the_tests_of_a_gpu_are_found_without_collecting_all():
     """The parts name the files with GPU tests, and no other file uses a GPU."""
     asking = re.compile(r"mark\.gpu|\bcupy64\b|\bcupy32\b|^def test_.*[( ]gpu[,)]", re.MULTILINE)
-    found = {
+    files = {
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "tests").rglob("test_*.py")
         if path != Path(__file__) and asking.search(path.read_text(encoding="utf-8"))
     }
-    assert found == set(gpu_parts.TESTS)
-    assert pytest_command()[-len(found) :] == list(gpu_parts.TESTS)
+    assert files == set(gpu_parts.TESTS)
+    assert pytest_command()[-len(files) :] == list(gpu_parts.TESTS)
 
 
 def test_every_test_that_uses_a_gpu_is_marked():
@@ -186,15 +186,15 @@ def test_numba_is_not_compiled_for_tests_of_a_gpu(marked, expected):
 
 
 def test_the_table_of_targets_tells_what_holds_and_what_nobody_measured():
-    for found, verdict in ((results(), "holds"), ({}, "not measured")):
-        judged = [target._asdict() for target in targets(found)]
+    for measured, verdict in ((results(), "holds"), ({}, "not measured")):
+        judged = [target._asdict() for target in targets(measured)]
         text = command.targets_table(judged)
         assert text.count(verdict) == len(judged)
-        assert text.endswith(f"{len(judged) if found else 0} of {len(judged)} targets hold")
+        assert text.endswith(f"{len(judged) if measured else 0} of {len(judged)} targets hold")
 
 
 @pytest.mark.parametrize(
-    ("said", "code", "found"),
+    ("output", "code", "counts"),
     [
         ("....\n== 12 passed, 3 skipped in 4.5s ==\n", 0, (12, "12 passed, 3 skipped in 4.5s")),
         ("F\n1 failed, 2 passed in 1s\n", 1, (2, "1 failed, 2 passed in 1s")),
@@ -202,9 +202,9 @@ def test_the_table_of_targets_tells_what_holds_and_what_nobody_measured():
         ("", 4, (0, "no output")),
     ],
 )
-def test_what_pytest_said(said, code, found):
-    known = summary(said, code)
-    assert (known["passed"], known["summary"], known["code"]) == (*found, code)
+def test_what_pytest_said(output, code, counts):
+    known = summary(output, code)
+    assert (known["passed"], known["summary"], known["code"]) == (*counts, code)
 
 
 def instead_of_python(monkeypatch, path, script):
@@ -229,15 +229,15 @@ def test_tests_that_take_too_long_are_stopped(tmp_path, monkeypatch):
             return looks[-1]
 
     monkeypatch.setattr(gpu_parts, "time", FakeTime())
-    found = gpu_parts.tests(Setting(600.0, tmp_path, dict(os.environ), torch=False))
+    outcome = gpu_parts.tests(Setting(600.0, tmp_path, dict(os.environ), torch=False))
     assert looks == [0, 1e6]
-    assert (found["code"], found["summary"]) == (None, "stopped in the middle of: begun")
+    assert (outcome["code"], outcome["summary"]) == (None, "stopped in the middle of: begun")
 
 
 def test_cupys_reductions_are_not_compiled_with_cub_for_tests(tmp_path, monkeypatch):
     instead_of_python(monkeypatch, tmp_path / "says", 'echo "accelerators: <${CUPY_ACCELERATORS-cub}>"\n')
-    found = gpu_parts.tests(Setting(20.0, tmp_path, dict(os.environ), torch=False))
-    assert found["summary"] == "accelerators: <>"
+    outcome = gpu_parts.tests(Setting(20.0, tmp_path, dict(os.environ), torch=False))
+    assert outcome["summary"] == "accelerators: <>"
 
 
 def test_a_contender_that_takes_too_long_is_stopped(monkeypatch):
@@ -251,18 +251,18 @@ def test_a_contender_that_takes_too_long_is_stopped(monkeypatch):
 
 @pytest.mark.skipif(cupy_problem() is None, reason="a GPU answers")
 def test_without_a_gpu_one_error_says_what_is_missing(tmp_path, refused):
-    said = refused(command.main, "--against none --out", tmp_path / "out")
-    assert said.startswith("benchmarks: --device cupy: ")
-    assert len(said.splitlines()) == 1
+    message = refused(command.main, "--against none --out", tmp_path / "out")
+    assert message.startswith("benchmarks: --device cupy: ")
+    assert len(message.splitlines()) == 1
     assert not (tmp_path / "out").exists()
 
 
 def test_the_pages_commands_are_understood_and_leave_nothing_out():
     page = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
     lines = re.findall(r"^python -m benchmarks\.gpu (.*?)(?: *#.*)?$", page, re.MULTILINE)
-    found = [[part.name for part in command.checked(command._parser().parse_args(line.split()))] for line in lines]
-    assert sorted(set().union(*found)) == sorted(part.name for part in parts())
-    assert not any(name.startswith("against") for name in found[0] + found[1])
+    part_names = [[part.name for part in command.checked(command._parser().parse_args(line.split()))] for line in lines]
+    assert sorted(set().union(*part_names)) == sorted(part.name for part in parts())
+    assert not any(name.startswith("against") for name in part_names[0] + part_names[1])
 
 
 def test_the_pages_extras_exist():
@@ -279,8 +279,8 @@ def test_with_a_gpu_results_are_never_overwritten(tmp_path, monkeypatch, call, r
     clock = Clock()
     monkeypatch.setattr(command, "check_gpu", lambda torch: None)
     monkeypatch.setattr(command, "parts", lambda: [clock.part("train a", 1), clock.part("decode", 1)])
-    given = "--against none --only train --out", tmp_path / "new"
-    ended = call(command.main, *given).says("train a                done", "0 of 22 targets hold")
+    options = "--against none --only train --out", tmp_path / "new"
+    ended = call(command.main, *options).says("train a                done", "0 of 22 targets hold")
     assert ended.code == 1, "hardly anything was measured"
     assert "decode" not in ended.out
-    assert "choose another folder, since nothing is overwritten" in refused(command.main, *given)
+    assert "choose another folder, since nothing is overwritten" in refused(command.main, *options)

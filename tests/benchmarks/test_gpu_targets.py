@@ -6,24 +6,24 @@ from benchmarks.gpu.targets import MILLISECONDS, RATIOS, SIZES, best, targets, t
 from tests.benchmarks.rows import gradient, results, row, training
 
 
-def judged(found):
+def judged(measured):
     """Targets by description; all descriptions differ."""
-    all_of_them = targets(found)
+    all_of_them = targets(measured)
     by_name = {target.what: target for target in all_of_them}
     assert len(by_name) == len(all_of_them)
     return by_name
 
 
 def test_where_everything_is_reached_all_hold():
-    found = targets(results())
-    assert len(found) == 1 + 4 + 12 + 1 + 1 + 3
-    assert [target.what for target in found if not target.holds] == []
+    judgements = targets(results())
+    assert len(judgements) == 1 + 4 + 12 + 1 + 1 + 3
+    assert [target.what for target in judgements if not target.holds] == []
 
 
 def test_what_was_not_measured_neither_holds_nor_fails():
-    found = targets({})
-    assert len(found) == len(targets(results()))
-    assert {(target.found, target.holds) for target in found} == {(None, None)}
+    judgements = targets({})
+    assert len(judgements) == len(targets(results()))
+    assert {(target.found, target.holds) for target in judgements} == {(None, None)}
 
 
 @pytest.mark.parametrize(("size", "most"), list(zip(SIZES, MILLISECONDS, strict=True)))
@@ -42,17 +42,17 @@ def test_ratios(precision, peer, wanted):
                 "npformer_cuda_many": 0.002,
                 peer.replace("-", "_"): 0.001 * least * factor,
             }
-            found = judged(results() | {f"against {precision} {size}": training(size, precision, **seconds)})
-            target = found[f"{size}, {precision}: times as fast as {peer}"]
+            judgements = judged(results() | {f"against {precision} {size}": training(size, precision, **seconds)})
+            target = judgements[f"{size}, {precision}: times as fast as {peer}"]
             assert (target.holds, target.wanted) == (holds, f"≥ {least:g}")
 
 
 def test_a_peer_that_was_left_out_is_not_measured():
     table = training("tiny", "tf32")
     table["contenders"] = [each for each in table["contenders"] if each["name"] != "torch-reduce-overhead"]
-    found = judged(results() | {"against tf32 tiny": table})
-    assert found["tiny, tf32: times as fast as torch-reduce-overhead"].holds is None
-    assert found["tiny, tf32: times as fast as torch-fast"].holds
+    judgements = judged(results() | {"against tf32 tiny": table})
+    assert judgements["tiny, tf32: times as fast as torch-reduce-overhead"].holds is None
+    assert judgements["tiny, tf32: times as fast as torch-fast"].holds
 
 
 def test_the_fastest_captured_row_counts_round_by_round():
@@ -75,15 +75,15 @@ def test_the_fastest_captured_row_counts_round_by_round():
     ],
 )
 def test_each_of_the_others_can_fail(part, change, what):
-    found = results()
-    failed = [name for name, target in judged(found | {part: found[part] | change}).items() if not target.holds]
+    measured = results()
+    failed = [name for name, target in judged(measured | {part: measured[part] | change}).items() if not target.holds]
     assert failed == [what]
 
 
 def test_another_computation_fails_whatever_its_speed():
     for part in ("train bfloat16 mid", "against bfloat16 mid"):
-        found = results()
-        found[part]["same"]["holds"] = False
-        assert [name for name, target in judged(found).items() if not target.holds] == [
+        measured = results()
+        measured[part]["same"]["holds"] = False
+        assert [name for name, target in judged(measured).items() if not target.holds] == [
             "bfloat16: losses of all contenders"
         ]

@@ -34,15 +34,15 @@ def asked(torch=True, precisions=("tf32",)):
 
 
 def test_contenders_of_a_training_step():
-    found = train_step.entries(asked(), "tiny", 0.1, "weights", "tf32")
-    assert [entry.name for entry in found] == [
+    entries = train_step.entries(asked(), "tiny", 0.1, "weights", "tf32")
+    assert [entry.name for entry in entries] == [
         "npformer-cuda", "npformer-cuda-many", "npformer-cuda-eager",
         "torch-textbook", "torch-fast", "torch-compile", "torch-reduce-overhead",
     ]  # fmt: skip
-    assert {(entry.options["precision"], entry.options["dropout"], entry.options["device"]) for entry in found} == {
+    assert {(entry.options["precision"], entry.options["dropout"], entry.options["device"]) for entry in entries} == {
         ("tf32", 0.1, "cupy")
     }
-    assert [entry.name for entry in found if entry.optional] == ["torch-compile", "torch-reduce-overhead"]
+    assert [entry.name for entry in entries if entry.optional] == ["torch-compile", "torch-reduce-overhead"]
     assert len(train_step.entries(asked(torch=False), "tiny", 0.1, "", "tf32")) == 3
 
 
@@ -55,7 +55,7 @@ def test_each_named_factory_exists_and_accepts_its_options(peer, monkeypatch):
         *train_step.entries(asked(), "tiny", 0.1, "weights", "tf32"), *decode.entries(asked(), what, "weights"),
         *ops.entries(asked(), "tiny", 1, "tf32"),
     ]  # fmt: skip
-    monkeypatch.setattr(on_gpu, "contenders", lambda entries, *given: started.extend(entries) or nullcontext([]))
+    monkeypatch.setattr(on_gpu, "contenders", lambda entries, *args: started.extend(entries) or nullcontext([]))
     with suppress(IndexError):  # nobody has measured
         on_gpu.measure_roofline(asked(), {})
     modules = set()
@@ -71,11 +71,11 @@ def test_each_named_factory_exists_and_accepts_its_options(peer, monkeypatch):
 def test_rates_beside_the_ceilings(size, bound):
     child = object.__new__(Child)
     child.facts = {"ready_seconds": 2.0}
-    found = on_gpu.with_rates({"median": 0.01}, child, size, "tf32", CEILINGS)
-    assert found["flop_per_second"] == pytest.approx(step_flop(PRESETS[size]) / 0.01)
-    assert found["bytes_per_second"] == pytest.approx(CEILINGS["bytes"][size] / 0.01)
-    assert found["of_bound"] == pytest.approx(bound / 0.01)
-    assert (found["ready_seconds"], found["kernels"], found["device_bytes"]) == (2.0, None, None)
+    rates = on_gpu.with_rates({"median": 0.01}, child, size, "tf32", CEILINGS)
+    assert rates["flop_per_second"] == pytest.approx(step_flop(PRESETS[size]) / 0.01)
+    assert rates["bytes_per_second"] == pytest.approx(CEILINGS["bytes"][size] / 0.01)
+    assert rates["of_bound"] == pytest.approx(bound / 0.01)
+    assert (rates["ready_seconds"], rates["kernels"], rates["device_bytes"]) == (2.0, None, None)
 
 
 def test_the_table_on_a_gpu():
@@ -151,15 +151,15 @@ def test_an_optional_contender_that_cannot_start_is_left_out(capsys):
     with contenders([broken, good], os.environ) as children:
         assert [child.name for child in children] == ["good"]
         assert children[0].run("nap", 1)["seconds"]
-    said = capsys.readouterr().err
-    assert said.startswith("benchmarks: left out: broken: expected an answer")
-    assert "No module named 'no_such_module'" in said
+    stderr = capsys.readouterr().err
+    assert stderr.startswith("benchmarks: left out: broken: expected an answer")
+    assert "No module named 'no_such_module'" in stderr
 
 
 def test_the_bytes_of_a_step_are_those_of_the_profile(numpy32):
     alone = npf.get_backend("numpy", kernels="numpy", threads=1)
     rows = profile_step(PRESETS["tiny"], alone, 0.1, StepBudget(steps=1)).rows
-    assert step_bytes(PRESETS["tiny"], alone) == sum(each.bytes for each in rows)
+    assert step_bytes(PRESETS["tiny"], alone) == sum(row.bytes for row in rows)
 
 
 GRAPH = SimpleNamespace(graph=77)
@@ -200,12 +200,12 @@ def test_without_a_graph_there_is_no_count_of_kernels(numpy32):
 
 
 def test_gradients_are_held_against_float64():
-    found = gradients("numpy", "numpy").task("gradients")()
-    assert found["wrong"] == 0
+    errors = gradients("numpy", "numpy").task("gradients")()
+    assert errors["wrong"] == 0
     assert {"generator.weight", "encoder.layers.1.self_attention.query.weight"} <= {
-        each["tensor"] for each in found["rows"]
+        error["tensor"] for error in errors["rows"]
     }
-    assert all("% of the budget" in each["note"] and each["error"] > 0 for each in found["rows"])
+    assert all("% of the budget" in error["note"] and error["error"] > 0 for error in errors["rows"])
 
 
 def checked(*arguments, kernels="auto,numpy,plain"):
@@ -218,8 +218,8 @@ ON_GPU = ("--device", "cupy")
 
 
 def test_other_precisions_need_a_gpu():
-    given = checked(*ALONE, kernels="plain")
-    assert (given.precisions, given.kernels) == (["float32"], ["plain"])
+    chosen = checked(*ALONE, kernels="plain")
+    assert (chosen.precisions, chosen.kernels) == (["float32"], ["plain"])
     with pytest.raises(options.UsageError, match=r"--precision: expected float32 on a CPU, got 'tf32'; .* cupy"):
         checked(*ALONE, "--precision", "tf32")
     with pytest.raises(options.UsageError, match="--precision: expected names from float32, tf32, bfloat16"):
@@ -228,8 +228,8 @@ def test_other_precisions_need_a_gpu():
 
 def test_with_a_gpu_all_precisions_and_kernels_are_the_default(monkeypatch):
     monkeypatch.setattr(options, "cupy_problem", lambda: None)
-    given = checked(*ALONE, *ON_GPU)
-    assert (given.precisions, given.kernels) == (["float32", "tf32", "bfloat16"], ["cuda"])
+    chosen = checked(*ALONE, *ON_GPU)
+    assert (chosen.precisions, chosen.kernels) == (["float32", "tf32", "bfloat16"], ["cuda"])
     assert checked(*ALONE, *ON_GPU, "--kernels", "plain,auto").kernels == ["plain", "cuda"]
     with pytest.raises(options.UsageError, match=r"--kernels: expected names from cuda, plain, auto, .* got 'numpy'"):
         checked(*ALONE, *ON_GPU, "--kernels", "numpy")
@@ -265,8 +265,8 @@ def test_reverse_is_trained_as_the_command_does_it_after_what_compiles(monkeypat
     monkeypatch.setattr(Trainer, "train", train)
     task = reverse("numpy", "float32", "numpy", steps=2).task("reverse")
     assert evaluated == [COMPILING]
-    found = task()
+    result = task()
     assert evaluated == [COMPILING, 2]
-    assert found["sequences"] == 1000
-    assert 0 <= found["exact_match"] < 0.5
-    assert found["seconds"] > 0
+    assert result["sequences"] == 1000
+    assert 0 <= result["exact_match"] < 0.5
+    assert result["seconds"] > 0

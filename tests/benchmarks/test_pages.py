@@ -22,9 +22,9 @@ ABOUT = {"processor": "A Processor, 2 cores for this process", "date": "2030-01-
 def training(size, rate, kernels, ratio, **more):
     """A table of one size, with one row of npformer and one of PyTorch, made up."""
     fast = {"median": ratio, "low": ratio - 0.1, "high": ratio + 0.1}
-    own = rows.row(f"npformer-{kernels}", 0.01, times_as_fast=fast, **more)
+    row = rows.row(f"npformer-{kernels}", 0.01, times_as_fast=fast, **more)
     peer = rows.row("torch-fast", 0.01 * ratio, peak_bytes=2 * 10**8)
-    return {"size": size, "dropout": rate, "contenders": [own, peer], "times_as_fast_as": "torch-fast"}
+    return {"size": size, "dropout": rate, "contenders": [row, peer], "times_as_fast_as": "torch-fast"}
 
 
 def document(*results, benchmark="train_step", **about):
@@ -64,12 +64,12 @@ def test_readme_and_the_help_say_how_long_the_first_command_takes():
     """As it was measured without compiled kernels, which the first command does not install."""
     words = {5: "about five seconds", 10: "about ten seconds", 20: "about twenty seconds", 40: "less than a minute",
              60: "about a minute", 120: "about two minutes"}  # fmt: skip
-    (seconds,) = (found["seconds"] for found in DOCUMENTS if found.get("name") == "reverse-numpy")
-    said = words[min(words, key=lambda each: abs(math.log(each / seconds)))]
-    assert said == train.TAKES
-    assert f"After {said} on two cores it ends like this:" in (pages.ROOT / "README.md").read_text()
-    assert f"train reverse                                   {said} on two CPU cores" in train.EXAMPLES
-    assert f"train reverse           reverse words, in {said}\n" in build_parser().epilog
+    (seconds,) = (page["seconds"] for page in DOCUMENTS if page.get("name") == "reverse-numpy")
+    words_in_page = words[min(words, key=lambda each: abs(math.log(each / seconds)))]
+    assert words_in_page == train.TAKES
+    assert f"After {words_in_page} on two cores it ends like this:" in (pages.ROOT / "README.md").read_text()
+    assert f"train reverse                                   {words_in_page} on two CPU cores" in train.EXAMPLES
+    assert f"train reverse           reverse words, in {words_in_page}\n" in build_parser().epilog
 
 
 #: A score of made-up pairs.
@@ -175,10 +175,10 @@ def test_a_command_is_measured_and_kept(monkeypatch, tmp_path, call, refused):
     monkeypatch.setitem(measured.COMMANDS, "bad", measured.Command("bad", "python -c 'raise SystemExit(3)'"))
     monkeypatch.setattr(measured, "RESULTS", tmp_path)
     call(measured.main, "two").fine()
-    found = json.loads((tmp_path / "two.json").read_text())
-    assert found["output"] == ["1", "2"]
-    assert found["machine"]["command"] == f"python -c '{code}'"
-    assert measured.shown(found) == ["2"]
+    document = json.loads((tmp_path / "two.json").read_text())
+    assert document["output"] == ["1", "2"]
+    assert document["machine"]["command"] == f"python -c '{code}'"
+    assert measured.shown(document) == ["2"]
     assert call(measured.main, "bad").code == 1
     assert not (tmp_path / "bad.json").exists(), "what failed is not kept"
     assert "expected names from --list, got nothing" in refused(measured.main, "nothing")

@@ -39,18 +39,18 @@ def as_tuple(x):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_operation_is_the_same_without_dropout(name):
-    function, inputs, given = torch_ops.prepared(name, SMALL, 0.0, torch.device("cpu"))
+    function, inputs, call_options = torch_ops.prepared(name, SMALL, 0.0, torch.device("cpu"))
     outputs = as_tuple(function(*inputs))
     wanted = [x for x in inputs if x.requires_grad]
-    theirs = [x.numpy() for x in torch.autograd.grad(outputs, wanted, torch_ops.upstream(given, outputs))]
+    theirs = [x.numpy() for x in torch.autograd.grad(outputs, wanted, torch_ops.upstream(call_options, outputs))]
     for i in torch_ops.TRANSPOSED.get(name, ()):
         theirs[i] = theirs[i].T
 
-    options = [without_dropout(option) for option in given.options]
+    options = [without_dropout(option) for option in call_options.options]
     pair = getattr(PLAIN, name)
-    y, cache = pair.forward(*given.arrays, *options)
-    into = [np.zeros_like(x) for x in given.arrays[len(given.arrays) - given.parameters :]]
-    ours = [*as_tuple(pair.backward(given.dy(y), cache, into=into)), *into]
+    y, cache = pair.forward(*call_options.arrays, *options)
+    into = [np.zeros_like(x) for x in call_options.arrays[len(call_options.arrays) - call_options.parameters :]]
+    ours = [*as_tuple(pair.backward(call_options.dy(y), cache, into=into)), *into]
     for mine, other in zip(as_tuple(y), outputs, strict=True):
         np.testing.assert_allclose(mine, other.detach().numpy(), rtol=1e-4, atol=1e-4)
     for mine, other in zip(ours, theirs, strict=True):
@@ -131,10 +131,10 @@ def test_operations_in_bfloat16_run_both_ways(name):
 
     class Output(torch.overrides.TorchFunctionMode):
         def __torch_function__(self, function, types, args=(), kwargs=None):
-            found = function(*args, **(kwargs or {}))
-            if isinstance(found, torch.Tensor):
-                precisions.append(found.dtype)
-            return found
+            output = function(*args, **(kwargs or {}))
+            if isinstance(output, torch.Tensor):
+                precisions.append(output.dtype)
+            return output
 
     made = torch_ops.ops("tiny", "numpy", 1, "bfloat16")
     for way in ("forward", "backward"):
@@ -147,13 +147,13 @@ def test_operations_in_bfloat16_run_both_ways(name):
 def test_tf32_is_a_setting_of_products():
     before = torch.get_float32_matmul_precision()
     try:
-        found = []
+        settings = []
         for precision in ("tf32", "float32", "bfloat16"):
             place("numpy", precision)
-            found.append(torch.get_float32_matmul_precision())
+            settings.append(torch.get_float32_matmul_precision())
     finally:
         torch.set_float32_matmul_precision(before)
-    assert found == ["high", "highest", "highest"]
+    assert settings == ["high", "highest", "highest"]
 
 
 @pytest.mark.skipif(cupy_problem() is None, reason="a GPU answers")
@@ -163,6 +163,6 @@ def test_pytorch_without_a_gpu_says_so():
 
 
 def test_ceilings_are_rates():
-    found = ceilings("numpy", ["float32", "bfloat16"], large=32, copied=1 << 16).task("ceilings")()
-    assert set(found["products"]) == {"float32", "bfloat16"}
-    assert min(*found["products"].values(), found["memory"]) > 0
+    rates = ceilings("numpy", ["float32", "bfloat16"], large=32, copied=1 << 16).task("ceilings")()
+    assert set(rates["products"]) == {"float32", "bfloat16"}
+    assert min(*rates["products"].values(), rates["memory"]) > 0

@@ -25,8 +25,8 @@ def pair_of(target):
 
 def gradients(pair, inputs, dy):
     forward, backward = pair
-    found = backward(dy, forward(*inputs)[1])
-    return found if isinstance(found, tuple) else (found,)
+    grads = backward(dy, forward(*inputs)[1])
+    return grads if isinstance(grads, tuple) else (grads,)
 
 
 def wide(inputs):
@@ -87,9 +87,9 @@ def rounding_of(kernel, seed):
     total = [np.square(u * rms(each)) for each in right]
     for _ in range(4):
         cache = moved(forward(*moved(inputs, u, rng))[1], u, rng)
-        found = backward(moved(dy, u, rng), cache)
-        found = found if isinstance(found, tuple) else (found,)
-        total = [t + np.square(rms(a - b)) / 4 for t, a, b in zip(total, found, right, strict=True)]
+        grads = backward(moved(dy, u, rng), cache)
+        grads = grads if isinstance(grads, tuple) else (grads,)
+        total = [t + np.square(rms(a - b)) / 4 for t, a, b in zip(total, grads, right, strict=True)]
     return [np.sqrt(each) for each in total]
 
 
@@ -103,7 +103,7 @@ def unrounded(monkeypatch):
 
 
 def named(kernels):
-    return pytest.mark.parametrize("kernel", kernels, ids=[each.name for each in kernels])
+    return pytest.mark.parametrize("kernel", kernels, ids=[kernel.name for kernel in kernels])
 
 
 def test_the_list_has_100_kernels():
@@ -125,10 +125,10 @@ def test_a_kernel_takes_its_inputs_and_returns_numbers_of_its_precision(kernel, 
     inputs = kernel.inputs(seed)
     dy = upstream(kernel, inputs, seed)
     y = np.asarray(pair_of(kernel.target)[0](*inputs)[0])
-    found = gradients(pair_of(kernel.target), inputs, dy)
+    grads = gradients(pair_of(kernel.target), inputs, dy)
     assert y.shape == dy.shape
-    assert [x.shape for x in found] == [x.shape for x in inputs if is_float(x)]
-    for x in (y, *found):
+    assert [x.shape for x in grads] == [x.shape for x in inputs if is_float(x)]
+    for x in (y, *grads):
         assert x.dtype == (np.float16 if kernel.precision == "float16" else np.float32)
         assert np.isfinite(x).all()
         np.testing.assert_array_equal(x, rounded(x, kernel.precision))
@@ -138,8 +138,8 @@ def directions(x, seed):
     """Every entry of x alone; of a large x some entries alone and one move of them all."""
     rng, few = np.random.default_rng([seed, 5]), x.size <= 8 * SAMPLED
     alone = np.arange(x.size) if few else rng.choice(x.size, SAMPLED, replace=False)
-    found = [(np.arange(x.size) == i).reshape(x.shape).astype(x.dtype) for i in alone]
-    return found if few else [*found, rng.normal(size=x.shape)]
+    moves = [(np.arange(x.size) == i).reshape(x.shape).astype(x.dtype) for i in alone]
+    return moves if few else [*moves, rng.normal(size=x.shape)]
 
 
 @named(ALL)
@@ -202,7 +202,7 @@ def test_a_small_mistake_alone_is_of_its_size_and_no_rounding(kernel, unrounded)
         pairs = list(zip(*claims(kernel, seed), strict=True))
         worst = max(rms(claim - right) / rms(right) for claim, right in pairs)
         assert kernel.size / 2 <= worst <= kernel.size * 2
-        assert max(roundings(kernel, *each) for each in pairs) < 3
+        assert max(roundings(kernel, *pair) for pair in pairs) < 3
 
 
 def test_three_roundings_are_told_from_two():

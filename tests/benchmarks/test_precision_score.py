@@ -20,8 +20,8 @@ STORED = Path(__file__).parents[2] / "benchmarks" / "results" / "precision.json"
 @pytest.mark.parametrize("kernel", ALL, ids=lambda kernel: kernel.name)
 def test_no_kernel_is_misjudged(kernel):
     """At a seed that no table counts."""
-    verdict, found = outcome(kernel, 7)
-    assert kernel.name in MISSED or not is_misjudged(kernel, verdict, found), found
+    verdict, report = outcome(kernel, 7)
+    assert kernel.name in MISSED or not is_misjudged(kernel, verdict, report), report
 
 
 def test_the_stored_score_is_of_these_lists_and_nothing_else_is_misjudged():
@@ -35,22 +35,22 @@ def test_the_stored_score_is_of_these_lists_and_nothing_else_is_misjudged():
 
 def test_a_misjudged_kernel_is_counted():
     kernel = next(each for each in ALL if each.verdict == RIGHT and isinstance(each.target, tuple))
-    verdict, found = outcome(kernel, 0)
-    assert not is_misjudged(kernel, verdict, found)
-    assert is_misjudged(replace(kernel, verdict=WRONG), verdict, found)
-    assert is_misjudged(kernel, "WRONG", found)
-    assert is_misjudged(kernel, "problem", found)
-    assert not is_misjudged(kernel, "CANNOT TELL", found)
-    assert not would_hide(replace(kernel, size=0.5), found)
-    assert is_misjudged(replace(kernel, verdict=BELOW, size=0.5), verdict, found)
-    assert not is_misjudged(replace(kernel, verdict=BELOW, size=1e-9), verdict, found)
+    verdict, report = outcome(kernel, 0)
+    assert not is_misjudged(kernel, verdict, report)
+    assert is_misjudged(replace(kernel, verdict=WRONG), verdict, report)
+    assert is_misjudged(kernel, "WRONG", report)
+    assert is_misjudged(kernel, "problem", report)
+    assert not is_misjudged(kernel, "CANNOT TELL", report)
+    assert not would_hide(replace(kernel, size=0.5), report)
+    assert is_misjudged(replace(kernel, verdict=BELOW, size=0.5), verdict, report)
+    assert not is_misjudged(replace(kernel, verdict=BELOW, size=1e-9), verdict, report)
     row = judged("listed", replace(kernel, verdict=WRONG))
     assert row["misjudged"] == [0, 1, 2, 3, 4]
     assert kernel.name in text([row])
 
 
 def test_the_command(call, tmp_path):
-    found = call(command.main, "--only 'weight-norm' --json --save", tmp_path / "found.json").fine()
-    assert (tmp_path / "found.json").read_text(encoding="utf-8") == found.out
-    assert [(row["name"], row["list"]) for row in found.document["results"]] == [("weight-norm", "blind")]
+    outcome = call(command.main, "--only 'weight-norm' --json --save", tmp_path / "found.json").fine()
+    assert (tmp_path / "found.json").read_text(encoding="utf-8") == outcome.out
+    assert [(row["name"], row["list"]) for row in outcome.document["results"]] == [("weight-norm", "blind")]
     assert call(command.main, "--only 'no such kernel'").code == 2

@@ -17,12 +17,12 @@ from npformer.models.presets import PRESETS, Preset
 
 def counted_step(size, backend, monkeypatch):
     """The operations of all products in a step of the plain pairs."""
-    found = []
+    shapes = []
     multiply = np.matmul
 
     def counting(a, b):
         product = multiply(a, b)
-        found.append(2 * math.prod(product.shape) * a.shape[-1])
+        shapes.append(2 * math.prod(product.shape) * a.shape[-1])
         return product
 
     model = npf.Transformer(size.config(0.0), backend=replace(backend, ops=PLAIN))
@@ -31,7 +31,7 @@ def counted_step(size, backend, monkeypatch):
     logits, cache = model.forward(src, tgt_in)
     _, loss_cache = PLAIN.cross_entropy.forward(logits, tgt_out, 0, 0.0)
     model.backward(PLAIN.cross_entropy.backward(1.0, loss_cache), cache)
-    return sum(found)
+    return sum(shapes)
 
 
 @pytest.mark.parametrize("size", [Preset(7, 12, 3, 1, 20, 5, 2), Preset(11, 8, 2, 3, 8, 6, 3)], ids=str)

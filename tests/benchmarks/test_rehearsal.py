@@ -60,16 +60,16 @@ def test_ceilings_and_bytes(machine, monkeypatch):
     monkeypatch.setitem(STREAMED, "cupy", 1 << 12)
     monkeypatch.setattr("npformer.backend.roofline.ENOUGH", 0.0)
     made = once.ceilings("cupy", "cuda", ["float32", "tf32"])
-    found = made.task("ceilings")()
-    assert set(found["products"]) == {"float32", "tf32"}
-    assert min(*found["products"].values(), found["memory"]) > 0
+    rates = made.task("ceilings")()
+    assert set(rates["products"]) == {"float32", "tf32"}
+    assert min(*rates["products"].values(), rates["memory"]) > 0
     on_host = npf.get_backend("numpy", kernels="plain", threads=1)
     assert made.task("bytes tiny")() == once.step_bytes(SMALL, on_host)
 
 
 def test_decoding(machine):
-    said = decode.decode("tiny", 4, [2], "cupy", "cuda").task("batch 2")()
-    assert [len(row) for row in said] == [4, 4]
+    output = decode.decode("tiny", 4, [2], "cupy", "cuda").task("batch 2")()
+    assert [len(row) for row in output] == [4, 4]
 
 
 @pytest.mark.parametrize("name", ops.NAMES)
@@ -81,6 +81,6 @@ def test_operations(name, machine):
 
 def test_gradients(machine, monkeypatch):
     monkeypatch.setattr(once, "CHECKED", SMALL)
-    found = once.gradients("cupy", "cuda").task("gradients")()
-    assert found["wrong"] == 0
-    assert len(found["rows"]) > 20
+    errors = once.gradients("cupy", "cuda").task("gradients")()
+    assert errors["wrong"] == 0
+    assert len(errors["rows"]) > 20

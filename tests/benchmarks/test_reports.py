@@ -87,24 +87,24 @@ def test_a_peer_that_computes_something_else_is_no_peer():
     assert train_step.same(children, curves, 0.0)["compared"] == 3
     curves["torch-fast"].values[1] = 2.95  # another second step: another gradient, or another update
     assert train_step.same(children, curves, 0.1)["holds"], "with dropout the steps differ anyway"
-    found = train_step.same(children, curves, 0.0)
-    assert not found["holds"]
-    assert found["difference"] == pytest.approx(0.05)
+    problem = train_step.same(children, curves, 0.0)
+    assert not problem["holds"]
+    assert problem["difference"] == pytest.approx(0.05)
     children[1] = child("torch-fast", 3.1)
     assert not train_step.same(children, curves, 0.1)["holds"]
 
 
 def test_agreement_counts_tokens_that_all_contenders_chose():
-    said = {name: Measured([], [[[5, 6], [7, last]]], []) for name, last in (("a", 8), ("b", 9), ("c", 8))}
-    assert decode.agreement(said) == 0.75
+    tokens_of = {name: Measured([], [[[5, 6], [7, last]]], []) for name, last in (("a", 8), ("b", 9), ("c", 8))}
+    assert decode.agreement(tokens_of) == 0.75
 
 
 def test_the_core_time_of_other_processes_is_counted(tmp_path, monkeypatch):
     """The system's ticks: user, nice, system, idle, waiting for a disk, interrupts, soft interrupts, stolen."""
     stat, tick = tmp_path / "stat", os.sysconf("SC_CLK_TCK")
     monkeypatch.setattr(contender, "open", lambda path, **how: stat.open(**how), raising=False)
-    own = iter([10.0, 11.0])
-    monkeypatch.setattr(contender.time, "process_time", lambda: next(own))
+    core_seconds = iter([10.0, 11.0])
+    monkeypatch.setattr(contender.time, "process_time", lambda: next(core_seconds))
     usage = []
     for seconds in ((1, 1, 1, 1, 1, 1, 1, 1), (3, 2, 1, 5, 2, 1, 1, 2)):
         stat.write_text(" ".join(["cpu", *(str(each * tick) for each in seconds), "0", "0"]) + "\n")
@@ -116,9 +116,9 @@ def test_the_core_time_of_other_processes_is_counted(tmp_path, monkeypatch):
 
 def test_a_benchmark_warns_of_busy_processes(monkeypatch, call):
     line = "--size tiny --op linear --kernels plain --against none --rounds 1"
-    for share, said in ((0.6, True), (0.0, False)):
+    for share, warns in ((0.6, True), (0.0, False)):
         monkeypatch.setattr(compare, "others_share", lambda measured, share=share: share)
-        assert ("DISTURBED: other processes used 60 % of the cores" in call(ops.main, line).fine().out) == said
+        assert ("DISTURBED: other processes used 60 % of the cores" in call(ops.main, line).fine().out) == warns
 
 
 def test_the_share_of_others_covers_all_rounds():

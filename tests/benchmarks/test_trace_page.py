@@ -9,15 +9,15 @@ from npformer.tracing.showcase import showcase
 
 @pytest.mark.browser
 def test_every_step_is_timed_and_every_round_is_silent(browser, tmp_path, monkeypatch):
-    found, silent = showcase(), []
+    record, silent = showcase(), []
     monkeypatch.setattr(browser, "expect_silence", lambda: silent.append(browser.errors() + browser.requests()))
-    write_trace_page(found, tmp_path / "page.html")
+    write_trace_page(record, tmp_path / "page.html")
     rows = trace_page.measured(browser, tmp_path / "page.html", rounds=2)
     assert silent == [[], []]
-    made = f"of {2 * len(found.calls) - 1} steps"
+    made = f"of {2 * len(record.calls) - 1} steps"
     names = ["size", "first paint", f"script and layout, {made}", f"until the frame is drawn, {made}"]
     assert [row[0] for row in rows] == names
-    assert browser.run("return npformerPage.step.number") == 2 * len(found.calls) - 1
+    assert browser.run("return npformerPage.step.number") == 2 * len(record.calls) - 1
     assert all(0 < float(row[2]) <= float(row[3]) for row in rows)
 
 
@@ -30,7 +30,7 @@ def test_the_verdict_is_on_the_largest(monkeypatch, call, most, verdict, code):
     monkeypatch.setattr(trace_page, "browser_problem", lambda: None)
     monkeypatch.setattr(trace_page, "Browser", Page)
     monkeypatch.setattr(trace_page, "printed", lambda words: "")
-    monkeypatch.setattr(trace_page, "measured", lambda *given: [row])
+    monkeypatch.setattr(trace_page, "measured", lambda *args: [row])
     ended = call(trace_page.main)
     assert ended.code == code
     assert ended.out.split()[-5:] == ["ms", "2", f"{most:g}", "50", verdict]
