@@ -36,9 +36,9 @@ def check(forward: Callable[..., Any], backward: Callable[..., Any], *inputs: Ar
     """
     y, cache = forward(*inputs)
     dy = np.random.default_rng(0).normal(size=np.shape(y))  # a dy of ones would hide what sums to 0
-    found = backward(dy, cache)
+    claimed = backward(dy, cache)
     verdicts = []
-    for i, gradient in enumerate(found if isinstance(found, tuple) else (found,)):
+    for i, gradient in enumerate(claimed if isinstance(claimed, tuple) else (claimed,)):
 
         def loss(x: Array, i: int = i) -> Any:
             return np.sum(dy * forward(*inputs[:i], x, *inputs[i + 1 :])[0])

@@ -78,13 +78,13 @@ def measure(setting: Setting) -> Found:
         "npformer": npf.TrainStep(model, npf.Adam(model.arena, **ADAM)),
         "PyTorch": TorchStep(npf.interop.torch.to_state_dict(model), config, setting.dtype),
     }
-    found = Found({name: [] for name in sides}, {name: [] for name in sides})
+    curves = Found({name: [] for name in sides}, {name: [] for name in sides})
     for batch in batches(setting):
         for name, step in sides.items():
             start = time.perf_counter()
-            found.losses[name].append(float(step(*batch)))
-            found.seconds[name].append(time.perf_counter() - start)
-    return found
+            curves.losses[name].append(float(step(*batch)))
+            curves.seconds[name].append(time.perf_counter() - start)
+    return curves
 
 
 class TorchStep:
@@ -141,21 +141,27 @@ def sinusoids(length: int, width: int) -> Array:
 
 def experiment(setting: Setting, path: Path) -> None:
     """Measure, print the table, draw the picture."""
-    found = measure(setting)
-    ours, theirs = (np.array(found.losses[name]) for name in ("npformer", "PyTorch"))
+    measured = measure(setting)
+    ours, theirs = (np.array(measured.losses[name]) for name in ("npformer", "PyTorch"))
     apart = np.abs(ours - theirs) / theirs
     steps = range(1, setting.steps + 1)
     print_table(
         ["step", "npformer", "PyTorch", "relative difference", "s, npformer", "s, PyTorch"],
         [
-            (str(step), f"{a:.6f}", f"{b:.6f}", f"{d:.1e}", *(found.seconds[name][step - 1] for name in found.seconds))
+            (
+                str(step),
+                f"{a:.6f}",
+                f"{b:.6f}",
+                f"{d:.1e}",
+                *(measured.seconds[name][step - 1] for name in measured.seconds),
+            )
             for step, a, b, d in zip(steps, ours, theirs, apart, strict=True)
         ],
     )
     charts = [
         Chart(
             "training loss", "step", "nats per token",
-            [Curve(name, steps, values, dashed=name == "PyTorch") for name, values in found.losses.items()],
+            [Curve(name, steps, values, dashed=name == "PyTorch") for name, values in measured.losses.items()],
         ),
         Chart(
             "how far apart", "step", "relative difference of the losses",

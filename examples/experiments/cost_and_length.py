@@ -78,13 +78,13 @@ def measure(setting: Setting) -> dict[str, Cost]:
                 start = time.perf_counter()
                 run(layer, x)
                 seconds[name][i].append(time.perf_counter() - start)
-    found = {}
+    by_name = {}
     for name, layer in kinds.items():
         best = [min(times[1:]) for times in seconds[name]]
         most = [peak(lambda layer=layer, x=x: run(layer, x)) / 1e6 for x in inputs]
         slopes = exponent(setting.lengths, best), exponent(setting.lengths, most)
-        found[name] = Cost(best, most, *slopes)
-    return found
+        by_name[name] = Cost(best, most, *slopes)
+    return by_name
 
 
 def run(layer: Layer, x: np.ndarray) -> None:
@@ -110,18 +110,20 @@ def exponent(lengths: tuple[int, ...], costs: list[float]) -> float:
 
 def experiment(setting: Setting, path: Path) -> None:
     """Measure, print the table, draw the picture."""
-    found, last = measure(setting), setting.lengths[-1]
+    measured, last = measure(setting), setting.lengths[-1]
     rows = [
         (name, 1e3 * c.seconds[0], 1e3 * c.seconds[-1], c.megabytes[-1], c.time_exponent, c.memory_exponent)
-        for name, c in found.items()
+        for name, c in measured.items()
     ]
     headings = ["", f"ms at {setting.lengths[0]}", f"ms at {last}", f"MB at {last}", "time ∝ T^", "memory ∝ T^"]
     print_table(headings, rows)
     milliseconds = [
         Curve(f"{name}  T^{c.time_exponent:.2f}", setting.lengths, [1e3 * s for s in c.seconds])
-        for name, c in found.items()
+        for name, c in measured.items()
     ]
-    megabytes = [Curve(f"{name}  T^{c.memory_exponent:.2f}", setting.lengths, c.megabytes) for name, c in found.items()]
+    megabytes = [
+        Curve(f"{name}  T^{c.memory_exponent:.2f}", setting.lengths, c.megabytes) for name, c in measured.items()
+    ]
     charts = [
         Chart("time", "length T (tokens)", "milliseconds", milliseconds, log_x=True, log_y=True),
         Chart("memory", "length T (tokens)", "megabytes at the peak", megabytes, log_x=True, log_y=True),

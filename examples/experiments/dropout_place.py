@@ -52,26 +52,26 @@ def tagger(setting: Setting, vocab_size: int, depth: int, after: bool) -> Tagger
 def surviving(setting: Setting) -> dict[str, list[float]]:
     """The cosine between the stream with and without dropout, before the first sub-layer and after each."""
     tokens = np.random.default_rng(0).integers(3, 20, (16, 12))
-    found = {}
+    by_name = {}
     for name, after in PLACES.items():
         model = tagger(setting, 20, setting.deep, after)
         pairs = zip(model.streams(tokens, key=npf.RandomKey(0)), model.streams(tokens), strict=True)
-        found[name] = [float((a * b).sum() / np.linalg.norm(a) / np.linalg.norm(b)) for a, b in pairs]
-    return found
+        by_name[name] = [float((a * b).sum() / np.linalg.norm(a) / np.linalg.norm(b)) for a, b in pairs]
+    return by_name
 
 
 def trained(setting: Setting) -> dict[str, list[float]]:
     """The loss on held-out words, in inference, at each depth."""
     task = SequenceTask("reverse", seed=0, min_length=4)
     test = collate(task.held_out(300), task.vocabulary)
-    found: dict[str, list[float]] = {name: [] for name in PLACES}
+    by_name: dict[str, list[float]] = {name: [] for name in PLACES}
     for depth in setting.depths:
         for name, after in PLACES.items():
             model = tagger(setting, len(task.vocabulary), depth, after)
             batches = (task.batch(step + 1, setting.batch_size) for step in range(setting.steps))
             fit(model, ((batch.src, batch.tgt_out) for batch in batches), lr=1e-3)
-            found[name].append(float(model.ops.cross_entropy.forward(model(test.src), test.tgt_out, 0, 0.0)[0]))
-    return found
+            by_name[name].append(float(model.ops.cross_entropy.forward(model(test.src), test.tgt_out, 0, 0.0)[0]))
+    return by_name
 
 
 def experiment(setting: Setting, path: Path) -> None:

@@ -75,7 +75,7 @@ def read_dates() -> Dates:
             if any(map(str.isalpha, word)):
                 months[word].add(int(target[5:7]) - 1)
     target = np.array([[marks[character] for character in target] for _, target in lines])
-    month_of = {word: found.pop() for word, found in months.items() if len(found) == 1}  # "de" is in all of them
+    month_of = {word: month.pop() for word, month in months.items() if len(month) == 1}  # "de" is in all of them
     return Dates(src, target, words, characters, month_of)
 
 

@@ -38,12 +38,12 @@ SMALL = Setting(distances=(1, 4, 16, 64), d_model=16, seeds=3)
 
 def measure(setting: Setting) -> dict[str, list[float]]:
     """Name of the net -> |dx_first| / |dy_last| at each distance, the median over the seeds."""
-    found: dict[str, list[list[float]]] = {}
+    by_name: dict[str, list[list[float]]] = {}
     for seed in range(setting.seeds):
         for name, layers in nets(setting, seed).items():
             ratios = [ratio(layers, distance + 1, setting.d_model, seed) for distance in setting.distances]
-            found.setdefault(name, []).append(ratios)
-    return {name: np.median(rows, axis=0).tolist() for name, rows in found.items()}
+            by_name.setdefault(name, []).append(ratios)
+    return {name: np.median(rows, axis=0).tolist() for name, rows in by_name.items()}
 
 
 def nets(setting: Setting, seed: int) -> dict[str, list[Layer]]:
@@ -82,12 +82,12 @@ def ratio(layers: list[Layer], length: int, width: int, seed: int) -> float:
 
 def experiment(setting: Setting, path: Path) -> None:
     """Measure, print the table, draw the picture."""
-    found = measure(setting)
+    measured = measure(setting)
     print_table(
-        ["tokens between", *found],
-        [(str(d), *(f"{found[name][i]:.1e}" for name in found)) for i, d in enumerate(setting.distances)],
+        ["tokens between", *measured],
+        [(str(d), *(f"{measured[name][i]:.1e}" for name in measured)) for i, d in enumerate(setting.distances)],
     )
-    curves = [Curve(name, setting.distances, [y or float("nan") for y in ys]) for name, ys in found.items()]
+    curves = [Curve(name, setting.distances, [y or float("nan") for y in ys]) for name, ys in measured.items()]
     chart = Chart(
         "gradient at the first token", "distance to the output (tokens)", "share of the gradient sent from the end",
         curves, log_x=True, log_y=True,

@@ -56,7 +56,7 @@ SMALL = Setting(steps=25, d_model=16, num_heads=2, num_layers=1, batch_size=16, 
 
 def source_fields(source: str) -> dict[str, slice]:
     """The positions of year, month and day: four digits, the longest word, one or two digits."""
-    words = max(re.finditer(r"[^\W\d]+", source), key=lambda found: len(found.group()))
+    words = max(re.finditer(r"[^\W\d]+", source), key=lambda match: len(match.group()))
     year = re.search(r"\d{4}", source)
     day = re.search(r"(?<!\d)\d{1,2}(?!\d)", source)
     if year is None or day is None:
@@ -84,14 +84,14 @@ def measure(setting: Setting) -> Found:
 
 def shares_of(examples: list[Example], weights: dict[str, Array]) -> dict[str, dict[str, list[float]]]:
     """What each head attends to: fields in cross-attention, neighbours and fields in the encoder."""
-    found: dict[str, dict[str, list[float]]] = {}
+    by_name: dict[str, dict[str, list[float]]] = {}
     for name, maps in weights.items():  # (B, H, T, S)
         if "cross" in name:
-            found[name] = {field: _mean(_on_field(examples, maps, field)) for field in FIELDS}
+            by_name[name] = {field: _mean(_on_field(examples, maps, field)) for field in FIELDS}
         elif name.startswith("encoder"):
-            found[name] = {word: _mean(_on_neighbour(examples, maps, by)) for word, by in NEIGHBOURS.items()}
-            found[name][OWN] = _mean(_on_own_field(examples, maps))
-    return found
+            by_name[name] = {word: _mean(_on_neighbour(examples, maps, by)) for word, by in NEIGHBOURS.items()}
+            by_name[name][OWN] = _mean(_on_own_field(examples, maps))
+    return by_name
 
 
 def _on_field(examples: list[Example], maps: Array, field: str) -> Iterator[Array]:

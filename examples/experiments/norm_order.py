@@ -70,27 +70,27 @@ def trained(setting: Setting) -> dict[str, list[float]]:
         "with warm-up": WarmUp(setting.rate, setting.warmup_steps),
         "without": Constant(setting.rate),
     }
-    found: dict[str, list[float]] = {}
+    by_name: dict[str, list[float]] = {}
     for order, word in ORDERS.items():
         for name, rate in rates.items():
             for depth in setting.depths:
                 model = encoder(setting, len(task.vocabulary), depth, word)
                 losses = fit(model, pairs, lr=rate, clip_norm=None)
-                found.setdefault(f"{order} {name}", []).append(float(np.mean(losses[-max(1, setting.steps // 10) :])))
-    return found
+                by_name.setdefault(f"{order} {name}", []).append(float(np.mean(losses[-max(1, setting.steps // 10) :])))
+    return by_name
 
 
 def gradients(setting: Setting) -> dict[str, list[float]]:
     """The norm of the gradient of each layer's last matrix, before any training, in the deepest net."""
     task = SequenceTask("reverse", seed=0, min_length=4)
     batch = task.batch(1, 64)
-    found = {}
+    by_name = {}
     for order, word in ORDERS.items():
         model = encoder(setting, len(task.vocabulary), setting.depths[-1], word)
         fit(model, [(batch.src, batch.tgt_out)], lr=0.0, clip_norm=None)
         layers = model.encoder.layers
-        found[order] = [float(np.linalg.norm(layer.feed_forward.down.weight.grad)) for layer in layers]
-    return found
+        by_name[order] = [float(np.linalg.norm(layer.feed_forward.down.weight.grad)) for layer in layers]
+    return by_name
 
 
 def experiment(setting: Setting, path: Path) -> None:

@@ -48,7 +48,7 @@ def moved_by_padding(shares: tuple[float, ...], d_model: int) -> dict[str, list[
     """The relative change of the same tokens' outputs when this share of the batch is padding."""
     backend, rng = npf.get_backend("numpy", "float64", kernels="plain"), np.random.default_rng(0)
     tokens, pad = rng.normal(size=(1, 900, d_model)), rng.normal(size=d_model)  # [PAD] has a vector, too
-    found: dict[str, list[float]] = {LAYER: [], COUNTING: [], MASKED: []}
+    by_name: dict[str, list[float]] = {LAYER: [], COUNTING: [], MASKED: []}
     for share in shares:
         count = round(900 * share / (1 - share))
         x = np.concatenate([tokens, np.broadcast_to(pad, (1, count, d_model))], axis=1)
@@ -62,8 +62,8 @@ def moved_by_padding(shares: tuple[float, ...], d_model: int) -> dict[str, list[
                 norm(y, context=Context(npf.AttentionMask(m), key=npf.RandomKey(0)))[:, :900]
                 for y, m in ((tokens, None), (x, mask))
             )
-            found[name].append(float(np.linalg.norm(beside - alone) / np.linalg.norm(alone)))
-    return found
+            by_name[name].append(float(np.linalg.norm(beside - alone) / np.linalg.norm(alone)))
+    return by_name
 
 
 def trained(setting: Setting) -> dict[str, list[float]]:
@@ -71,15 +71,15 @@ def trained(setting: Setting) -> dict[str, list[float]]:
     backend = npf.get_backend("numpy", kernels="numpy", threads=1)
     task = SequenceTask("reverse", seed=0, min_length=4)
     test = collate(task.held_out(setting.held_out), task.vocabulary)
-    found: dict[str, list[float]] = {}
+    by_name: dict[str, list[float]] = {}
     for name, norm in ((LAYER, LayerNorm), ("BatchNorm", BatchNorm)):
         for size in setting.batch_sizes:
             make = partial(norm, setting.d_model, backend=backend)
             model = Tagger(len(task.vocabulary), setting.d_model, setting.num_layers, norm=make, backend=backend)
             batches = (task.batch(step + 1, size) for step in range(setting.steps))
             fit(model, ((batch.src, batch.tgt_out) for batch in batches), lr=2e-3)
-            found.setdefault(name, []).append(100 * accuracy(model(test.src), test.tgt_out))
-    return found
+            by_name.setdefault(name, []).append(100 * accuracy(model(test.src), test.tgt_out))
+    return by_name
 
 
 def experiment(setting: Setting, path: Path) -> None:

@@ -85,16 +85,16 @@ def measure(setting: Setting) -> Found:
 
 def experiment(setting: Setting, path: Path) -> None:
     """Measure, print the table, draw the picture."""
-    found, last = measure(setting), setting.lengths[-1]
+    measured, last = measure(setting), setting.lengths[-1]
     print_table(
         ["", *(f"ms at T={length}" for length in setting.lengths), f"chain at T={last}", "loss at the end"],
         [
-            (name, *times, chain(setting, last)[name], float(np.mean(found.losses[name][-20:])))
-            for name, times in found.milliseconds.items()
+            (name, *times, chain(setting, last)[name], float(np.mean(measured.losses[name][-20:])))
+            for name, times in measured.milliseconds.items()
         ],
     )
-    times = [Curve(name, setting.lengths, values) for name, values in found.milliseconds.items()]
-    losses = [Curve(name, *blocks(values)) for name, values in found.losses.items()]
+    times = [Curve(name, setting.lengths, values) for name, values in measured.milliseconds.items()]
+    losses = [Curve(name, *blocks(values)) for name, values in measured.losses.items()]
     charts = [
         Chart("time for each step", "length of source and target (tokens)", "milliseconds", times, True, True),
         Chart("reversing words of 1 to 12 letters", "training step", "loss (nats per token)", losses),

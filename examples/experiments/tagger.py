@@ -104,10 +104,10 @@ class Tagger(Layer):
     def streams(self, tokens: Array, *, key: npf.RandomKey | None = None) -> list[Array]:
         """The residual stream (B, T, C): before the first layer, and after each."""
         x, context = self.positions(self.embedding(tokens)), Context(npf.AttentionMask(tokens != 0), key=key)
-        found = [x]
+        outputs = [x]
         for i, layer in enumerate(self.layers):
-            found.append(layer(found[-1], context=context.child(f"layers.{i}")))
-        return found
+            outputs.append(layer(outputs[-1], context=context.child(f"layers.{i}")))
+        return outputs
 
     def backward(self, dlogits: Array, cache: CacheStack) -> None:
         """Add to the gradient of every parameter, given dlogits (B, T, V)."""

@@ -41,7 +41,7 @@ def softmax_backward(dw: Array, w: Array) -> Array:
 
 def show(mistakes: tuple[Mistake, ...]) -> None:
     """Print both tables of each mistake."""
-    for each in mistakes:
-        print(f"{each.what}\n")
-        for label, backward in (("right", each.right), ("wrong", each.wrong)):
-            print(f"{label}:\n{npf.gradcheck((each.forward, backward), *each.inputs)}\n")
+    for mistake in mistakes:
+        print(f"{mistake.what}\n")
+        for label, backward in (("right", mistake.right), ("wrong", mistake.wrong)):
+            print(f"{label}:\n{npf.gradcheck((mistake.forward, backward), *mistake.inputs)}\n")

@@ -37,8 +37,8 @@ def test_one_wrong_gradient_is_found(name):
     (forward, backward), inputs = PAIRS[name]
 
     def wrong(dy, cache):
-        found = backward(dy, cache)
-        return (*found[:-1], 1.001 * found[-1]) if isinstance(found, tuple) else 1.001 * found
+        grads = backward(dy, cache)
+        return (*grads[:-1], 1.001 * grads[-1]) if isinstance(grads, tuple) else 1.001 * grads
 
     assert both((forward, wrong), inputs) == [True] * (len(inputs) - 1) + [False]
 

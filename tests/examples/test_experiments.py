@@ -49,8 +49,8 @@ def test_every_experiment_is_listed():
 
 
 def test_memory_grows_as_the_text_says():
-    found = cost_and_length.measure(cost_and_length.SMALL._replace(rounds=1))
-    exponents = {name: cost.memory_exponent for name, cost in found.items()}
+    measured = cost_and_length.measure(cost_and_length.SMALL._replace(rounds=1))
+    exponents = {name: cost.memory_exponent for name, cost in measured.items()}
     assert exponents.pop("full attention") > 1.8
     assert max(exponents.values()) < 1.15
 
@@ -60,11 +60,11 @@ def test_an_exponent_is_a_slope():
 
 
 def test_the_gradient_of_a_recurrent_net_dies_out_and_a_transformers_does_not():
-    found = first_token.measure(first_token.SMALL)
-    assert found["GRU"][-1] < 1e-6 * found["GRU"][0]
-    assert found["Transformer"][-1] > 1e-2 * found["Transformer"][0]
+    measured = first_token.measure(first_token.SMALL)
+    assert measured["GRU"][-1] < 1e-6 * measured["GRU"][0]
+    assert measured["Transformer"][-1] > 1e-2 * measured["Transformer"][0]
     beyond = [d > 2 * first_token.SMALL.convolutions for d in first_token.SMALL.distances]
-    assert [share == 0 for share in found["convolution"]] == beyond
+    assert [share == 0 for share in measured["convolution"]] == beyond
 
 
 def test_padding_moves_batch_norm_alone_and_only_if_it_is_counted():
@@ -125,15 +125,15 @@ def test_fields_of_a_date_are_found(source, parts):
 
 def test_weights_are_counted_where_they_fall():
     example = Example("1. Mai 1950", "1950-05-01")
-    cross, own = np.zeros((1, 2, 11, 12)), np.zeros((1, 2, 12, 12))
+    cross, self_weights = np.zeros((1, 2, 11, 12)), np.zeros((1, 2, 12, 12))
     cross[0, 0, :4, 7:11] = 1 / 4  # head 1 attends to the year while it is written,
     cross[0, 0, 5:7, 3:6] = 1 / 3  # to the month likewise,
     cross[0, 0, 8:10, 0] = 0.5, 1.0  # and to the day
     cross[0, 1, :, 3] = 1.0  # head 2 always attends to the a of Mai
-    own[0, 0, 1:, :-1] = np.eye(11)  # head 1 attends to the previous character, head 2 to its own field
+    self_weights[0, 0, 1:, :-1] = np.eye(11)  # head 1 attends to the previous character, head 2 to its own field
     for field in heads.source_fields(example.source).values():
-        own[0, 1, field, field] = 1 / (field.stop - field.start)
-    shares = heads.shares_of([example], {"decoder.layers.0.cross_attention": cross, "encoder.layers.0": own})
+        self_weights[0, 1, field, field] = 1 / (field.stop - field.start)
+    shares = heads.shares_of([example], {"decoder.layers.0.cross_attention": cross, "encoder.layers.0": self_weights})
     first, second = shares.values()
     assert first == {"year": [1.0, 0.0], "month": [1.0, 1.0], "day": [0.75, 0.0]}
     assert (second["one before"][0], second["itself"][0], second["one behind"][0]) == (1, 0, 0)

@@ -75,7 +75,7 @@ def test_the_right_one_is_right_and_the_wrong_one_wrong_where_it_is(each, printe
 
 
 def test_the_lists_name_every_pair():
-    assert list(WRONG) == [each.what for theme in THEMES for each in theme.MISTAKES]
+    assert list(WRONG) == [mistake.what for theme in THEMES for mistake in theme.MISTAKES]
     assert set(SAID) <= set(WRONG)
     files = {path.stem for path in FOLDER.glob("*.py")} - {"__init__", "__main__", "common"}
     assert files == {Path(theme.__file__).stem for theme in THEMES}
@@ -91,4 +91,4 @@ def test_all_are_printed(printed):
 def test_one_theme_is_printed_alone(capsys):
     runpy.run_path(str(FOLDER / "linear.py"), run_name="__main__")
     printed = capsys.readouterr().out
-    assert [line for line in printed.splitlines() if line in WRONG] == [each.what for each in linear.MISTAKES]
+    assert [line for line in printed.splitlines() if line in WRONG] == [mistake.what for mistake in linear.MISTAKES]
