@@ -15,9 +15,9 @@ def chromium():
     problem = browser_problem()
     if problem is not None:
         pytest.skip(f"no browser: {problem}")
-    found = Browser()
-    yield found
-    found.driver.quit()
+    browser = Browser()
+    yield browser
+    browser.driver.quit()
 
 
 @pytest.fixture

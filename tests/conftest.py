@@ -186,17 +186,17 @@ def cupy32(gpu):
 @pytest.fixture
 def is_durable(monkeypatch):
     """is_durable(path): whether that file or folder has been through fsync."""
-    found, real = set(), os.fsync
+    synced, real = set(), os.fsync
 
     def identity(status):
         return status.st_dev, status.st_ino
 
     def fsync(descriptor):
-        found.add(identity(os.fstat(descriptor)))
+        synced.add(identity(os.fstat(descriptor)))
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    return lambda path: identity(path.stat()) in found
+    return lambda path: identity(path.stat()) in synced
 
 
 @pytest.fixture

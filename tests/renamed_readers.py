@@ -20,7 +20,7 @@ from npformer.pages.trace_writer import trace_page
 from npformer.tracing import trace
 
 
-def said(name):
+def readings(name):
     """Reader -> what it says."""
     exercise, home = BY_NAME[name], f"npformer.functional.{name}:"
     bugs = [bug for bug in BUGS if any(target.startswith(home) for target in bug.targets)]
@@ -48,4 +48,4 @@ def on_page(name):
 
 
 if __name__ == "__main__":
-    json.dump(said(sys.argv[1]), sys.stdout, indent=0, ensure_ascii=False)
+    json.dump(readings(sys.argv[1]), sys.stdout, indent=0, ensure_ascii=False)

@@ -40,18 +40,18 @@ def _kept(function: str, items: list[pytest.Item]) -> set[str]:
         return {item.nodeid for item in items}
     on_gpu = {item.nodeid for item in items if item.get_closest_marker("gpu") or "gpu" in item.fixturenames}
     of_others = _of_others(function, parameters)
-    return on_gpu | sample({name: values_of(given) for name, given in parameters.items() if name not in of_others})
+    return on_gpu | sample({name: values_of(values) for name, values in parameters.items() if name not in of_others})
 
 
 def _of_others(function: str, parameters: Mapping[str, Mapping[str, object]]) -> set[str]:
     """The cases that go over a part of the catalogue that other functions go over."""
-    found = {
-        name: next((x.name for x in given.values() if isinstance(x, Case)), "") for name, given in parameters.items()
+    case_names = {
+        name: next((x.name for x in values.values() if isinstance(x, Case)), "") for name, values in parameters.items()
     }
-    named = set(found.values()) - {""}
+    named = set(case_names.values()) - {""}
     others = {case for case in named if _hash(f"{function} {case}")[0] % SHARES}
     few = len(named) <= MANY or others == named
-    return set() if few else {name for name, case in found.items() if case in others}
+    return set() if few else {name for name, case in case_names.items() if case in others}
 
 
 def sample(cases: Mapping[str, frozenset[Value]]) -> set[str]:

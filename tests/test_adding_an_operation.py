@@ -22,7 +22,7 @@ class Block(NamedTuple):
     text: str
 
 
-BLOCKS = [Block(*found) for found in blocks(r"(python|diff) (\S+)", TEXT)]
+BLOCKS = [Block(*match) for match in blocks(r"(python|diff) (\S+)", TEXT)]
 
 
 def changed(lines, diff):
@@ -32,10 +32,10 @@ def changed(lines, diff):
         if mark == "+":
             yield line
             continue
-        for found in rest:
-            if found == line:
+        for block in rest:
+            if block == line:
                 break
-            yield found
+            yield block
         else:
             pytest.fail(f"the page shows a line that is not in the file, or not in this order: {line}")
         if mark == " ":
@@ -98,14 +98,14 @@ def test_the_page_makes_an_operation_that_everything_takes_up(copy):
     for line in commands(TEXT):
         program, *words = shlex.split(line)
         if program == "npformer":
-            found = python(copy, "-m", "npformer", *words)  # it refuses a name that nothing has
+            outcome = python(copy, "-m", "npformer", *words)  # it refuses a name that nothing has
         else:
             assert [program, *words[:2]] == ["python", "-m", "pytest"], line
-            found = run_tests(copy, *words[2:])
-            assert " passed" in found.stdout
-        assert found.returncode == 0, f"{line}\n{found.stdout}{found.stderr}"
-    found = run_tests(copy, *ELSEWHERE, "-k", "rms_norm or test_every or test_these")
-    assert found.returncode == 0, found.stdout + found.stderr
+            outcome = run_tests(copy, *words[2:])
+            assert " passed" in outcome.stdout
+        assert outcome.returncode == 0, f"{line}\n{outcome.stdout}{outcome.stderr}"
+    outcome = run_tests(copy, *ELSEWHERE, "-k", "rms_norm or test_every or test_these")
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
 
 
 MUTANTS = """
@@ -126,8 +126,8 @@ assert KERNELS.rms_norm.forward.__module__ == "npformer.backend.numpy.rms_norm"
 
 def test_mutation_testing_the_profile_and_the_tables_know_it(copy):
     follow(copy, BLOCKS)
-    found = python(copy, "-c", MUTANTS)
-    assert found.returncode == 0, found.stderr
+    outcome = python(copy, "-c", MUTANTS)
+    assert outcome.returncode == 0, outcome.stderr
 
 
 def test_few_files_name_it(copy):
@@ -138,7 +138,9 @@ def test_few_files_name_it(copy):
         if path.suffix in (".py", ".md") and "rms_norm" in path.read_text("utf-8") and path.parent.name != "precision"
     ]  # the kernels that the check is scored on are other people's
     pages = {"adding-an-operation.md", Path(__file__).name}
-    assert {str(path.relative_to(copy)) for path in naming if path.name not in pages} == {each.file for each in BLOCKS}
+    assert {str(path.relative_to(copy)) for path in naming if path.name not in pages} == {
+        block.file for block in BLOCKS
+    }
     assert len(BLOCKS) <= 10
 
 
@@ -154,8 +156,8 @@ OMISSIONS = {
 
 @pytest.mark.parametrize("file", OMISSIONS)
 def test_a_step_that_is_left_out_is_noticed(file, copy):
-    without = [each for each in BLOCKS if each.file != file]
+    without = [block for block in BLOCKS if block.file != file]
     follow(copy, [each for each in without if "numpy" not in each.file] if "__init__" in file else without)
-    found = run_tests(copy, OMISSIONS[file])
-    assert found.returncode == 1, found.stdout + found.stderr
-    assert "rms_norm" in found.stdout
+    outcome = run_tests(copy, OMISSIONS[file])
+    assert outcome.returncode == 1, outcome.stdout + outcome.stderr
+    assert "rms_norm" in outcome.stdout

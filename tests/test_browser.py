@@ -59,7 +59,7 @@ def test_a_picture_of_what_is_in_sight(browser, page, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ("<script>throw new Error('thrown here')</script>", "thrown here"),
         ("<script>console.error('logged here')</script>", "logged here"),
@@ -67,12 +67,12 @@ def test_a_picture_of_what_is_in_sight(browser, page, tmp_path):
         ("<img src='missing.png'>", "missing.png"),
     ],
 )
-def test_an_error_is_seen(chromium, page, more, said):
+def test_an_error_is_seen(chromium, page, more, message):
     chromium.begin()
     page(chromium, more)
-    assert any(said in line for line in chromium.errors())
+    assert any(message in line for line in chromium.errors())
     assert not chromium.requests()
-    with pytest.raises(AssertionError, match=said):
+    with pytest.raises(AssertionError, match=message):
         chromium.expect_silence()
     chromium.begin()
     chromium.expect_silence()

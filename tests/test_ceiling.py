@@ -81,13 +81,13 @@ def tokens(text):
 
 def rooms():
     """Room -> the code tokens in it: folders of the package and of the tests, and the benchmarks."""
-    found = {}
+    sizes = {}
     for top, deep in (("npformer", 2), ("tests", 2), ("benchmarks", 1)):
         for path in sorted((ROOT / top).rglob("*.py")):
             parts = path.relative_to(ROOT).parts[:deep]
             room = "/".join(parts if not parts[-1].endswith(".py") else (*parts[:-1], "."))
-            found[room] = found.get(room, 0) + tokens(path.read_text(encoding="utf-8"))
-    return found
+            sizes[room] = sizes.get(room, 0) + tokens(path.read_text(encoding="utf-8"))
+    return sizes
 
 
 def test_what_counts_as_code():

@@ -121,13 +121,13 @@ def test_every_verdict_is_explained():
 def test_what_is_explained_is_said_somewhere(heading):
     folder = Path(npformer.check.__file__).parent
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in folder.rglob("*.py")]
-    said = [
+    texts = [
         n.value for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)
     ]
-    found = rows_of(heading)
-    assert len(found) >= 7
-    assert all(found), "a row without a phrase"
-    missing = [phrase for row in found for phrase in row if not any(phrase in text for text in said)]
+    rows = rows_of(heading)
+    assert len(rows) >= 7
+    assert all(rows), "a row without a phrase"
+    missing = [phrase for row in rows for phrase in row if not any(phrase in text for text in texts)]
     assert missing == []
 
 

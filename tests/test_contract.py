@@ -181,16 +181,16 @@ def test_numbers_of_another_precision_are_refused_with_the_reason(case, dtype, a
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
 def test_gradients_of_another_precision_are_converted(case, dtype, any32):
     """To the bit as if they had come in float32: dx, and what parameters receive."""
-    found = []
+    results = []
     for converted in (False, True):
         layer = case.build(any32)
         y, cache = layer.forward(*[frozen(x, "float32") for x in case.inputs], **case.options)
         dy = [np.round(part, 1).astype(dtype) for part in parts(upstream_for(y))]
-        given = [part.astype(np.float32) for part in dy] if converted else dy
-        returned = parts(layer.backward(tuple(given) if isinstance(y, tuple) else given[0], cache))
+        upstream = [part.astype(np.float32) for part in dy] if converted else dy
+        returned = parts(layer.backward(tuple(upstream) if isinstance(y, tuple) else upstream[0], cache))
         assert {part.dtype for part in returned} <= {np.dtype("float32")}
-        found.append((*returned, *(p.grad.copy() for _, p in layer.named_parameters())))
-    assert same_bits(*found)
+        results.append((*returned, *(p.grad.copy() for _, p in layer.named_parameters())))
+    assert same_bits(*results)
 
 
 @EVERY_PAIR
@@ -228,12 +228,12 @@ def expected_of(name):
 def expect_plain(case, backend, rtol=1e-12):
     """Fail unless outputs and gradients equal the plain pairs' to rtol."""
     expected = expected_of(case.name)
-    found = computed(case, backend)
-    assert found.keys() == expected.keys()
+    actual = computed(case, backend)
+    assert actual.keys() == expected.keys()
     largest = max(float(np.max(np.abs(x))) for x in expected.values())
     for name, x in expected.items():
         where = f"{case.name}: {name}"
-        np.testing.assert_allclose(found[name], x, rtol=rtol, atol=1e-12 * max(1, largest), err_msg=where)
+        np.testing.assert_allclose(actual[name], x, rtol=rtol, atol=1e-12 * max(1, largest), err_msg=where)
 
 
 @EVERY_CASE
@@ -283,11 +283,11 @@ def test_a_gradient_that_is_off_makes_no_other_wrong(op, numpy64):
 @functools.cache
 def uses():
     """The operations that layers call: each case in which one does, and the places that it hands backward."""
-    plain, found = get_backend("numpy", dtype="float64", kernels="plain"), dict[str, list[tuple[Case, Any]]]()
+    plain, places = get_backend("numpy", dtype="float64", kernels="plain"), dict[str, list[tuple[Case, Any]]]()
 
     def noting(op, pair, case):
         def backward(dy, cache, into=()):
-            found.setdefault(op, []).append((case, into))
+            places.setdefault(op, []).append((case, into))
             return pair.backward(dy, cache, into)
 
         return Pair(pair.forward, backward)
@@ -298,7 +298,7 @@ def uses():
             layer = case.build(dataclasses.replace(plain, ops=ops))
             y, cache = layer.forward(*case.inputs, **case.options)
             layer.backward(upstream_for(y), cache)
-    return found
+    return places
 
 
 @pytest.mark.parametrize("op", OPERATIONS)

@@ -65,6 +65,6 @@ def test_the_command_is_for_this_install(files, prefix, command, installed, monk
 def test_what_the_doctor_says_is_that_command(installed, monkeypatch):
     installed({"INSTALLER": "pip"}, "/venv")
     monkeypatch.setattr("npformer.cli.doctor._version", lambda name: "missing" if name in ("numba", "mkl") else "1.0")
-    found = examine()
-    assert found["Numba"].startswith("not installed: pip install 'npformer[fast]' brings compiled kernels")
-    assert found["MKL"].startswith("not installed: pip install 'npformer[mkl]' makes Numba kernels faster")
+    examined = examine()
+    assert examined["Numba"].startswith("not installed: pip install 'npformer[fast]' brings compiled kernels")
+    assert examined["MKL"].startswith("not installed: pip install 'npformer[mkl]' makes Numba kernels faster")

@@ -105,7 +105,7 @@ def test_thousands_of_replays_leak_nothing(cupy32, monkeypatch):
 
 @pytest.mark.parametrize("precision", UNITS)
 def test_a_product_is_rounded_as_its_precision_says(precision, gpu):
-    """|found − A·B| ≤ (2u + u² + 2K·2⁻²⁴)·|A|·|B|, and more than float32's rounding where u says so."""
+    """|actual − A·B| ≤ (2u + u² + 2K·2⁻²⁴)·|A|·|B|, and more than float32's rounding where u says so."""
     backend = get_backend("cupy", dtype="float32", precision=precision)
     rng = np.random.default_rng(0)
     u, off = UNITS[precision], []
@@ -116,9 +116,9 @@ def test_a_product_is_rounded_as_its_precision_says(precision, gpu):
         turned = backend.array(np.ascontiguousarray(weight.T)).T
         exact = x.astype(np.float64) @ weight
         size = np.abs(x).astype(np.float64) @ np.abs(weight)
-        for given in (backend.array(weight), wide[:, ::2], turned):
-            found, _ = backend.ops.linear.forward(backend.array(x), given, zero)
-            off.append(np.max(np.abs(backend.host(found) - exact) / size))
+        for weights in (backend.array(weight), wide[:, ::2], turned):
+            actual, _ = backend.ops.linear.forward(backend.array(x), weights, zero)
+            off.append(np.max(np.abs(backend.host(actual) - exact) / size))
             assert off[-1] <= 2 * u + u * u + 2 * inner * 2.0**-24, (rows, inner, width)
     assert (max(off) > 2.0**-16) == (precision != "float32")
 
@@ -131,8 +131,8 @@ def test_long_attention_is_that_of_the_host(mask, cupy32, numpy64):
     true, cache = numpy64.ops.attention.forward(q, k, v, mask, draw)
     expected = (true, *numpy64.ops.attention.backward(dout, cache))
     y, cache = cupy32.ops.attention.forward(*map(cupy32.array, (q, k, v)), mask, draw)
-    found = (y, *cupy32.ops.attention.backward(cupy32.array(dout), cache))
-    for a, b in zip(found, expected, strict=True):
+    actual = (y, *cupy32.ops.attention.backward(cupy32.array(dout), cache))
+    for a, b in zip(actual, expected, strict=True):
         assert np.max(np.abs(cupy32.host(a) - b)) <= 2e-5 * np.max(np.abs(b))
 
 

@@ -77,16 +77,16 @@ def tree_of(path):
 @cache
 def imports(path):
     """(dotted module, whether at the top of the file) of every import in a file."""
-    tree, found = tree_of(path), []
+    tree, names = tree_of(path), []
     for node in ast.walk(tree):
         at_top = node in tree.body
         if isinstance(node, ast.Import):
-            found += [(alias.name, at_top) for alias in node.names]
+            names += [(alias.name, at_top) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
             module = node.module or ""
-            found += [(f"{module}.{alias.name}" if module == "npformer" else module, at_top) for alias in node.names]
-    return found
+            names += [(f"{module}.{alias.name}" if module == "npformer" else module, at_top) for alias in node.names]
+    return names
 
 
 def own_parts(path):
@@ -111,7 +111,7 @@ def test_every_part_has_its_place():
 
 def wrong(found_in):
     """Place -> what a function finds wrong with a file, for the files in which it finds something."""
-    return {place_of(path): found for path in FILES if (found := found_in(path))}
+    return {place_of(path): imported for path in FILES if (imported := found_in(path))}
 
 
 def test_imports_run_downwards():
@@ -256,12 +256,12 @@ def at_run_time(path):
     tree = tree_of(path)
     blocks = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
     typed = {id(inner) for block in blocks for child in block.body for inner in ast.walk(child)}
-    found = set()
+    modules = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and id(node) not in typed:
             names = {f"{node.module}.{alias.name}": alias for alias in node.names}
-            found |= {name if name in MODULES else str(node.module) for name in names}
-    return found & MODULES.keys()
+            modules |= {name if name in MODULES else str(node.module) for name in names}
+    return modules & MODULES.keys()
 
 
 def dotted(path):
@@ -276,10 +276,10 @@ def circles():
     """Modules that import each other, directly or by way of others; the largest such sets."""
     reached = {name: at_run_time(path) for name, path in MODULES.items()}
     while (
-        more := {name: found.union(*(reached[other] for other in found)) for name, found in reached.items()}
+        more := {name: others.union(*(reached[other] for other in others)) for name, others in reached.items()}
     ) != reached:
         reached = more
-    together = {frozenset({other for other in found if name in reached[other]}) for name, found in reached.items()}
+    together = {frozenset({other for other in others if name in reached[other]}) for name, others in reached.items()}
     return sorted(map(set, together - {frozenset()}), key=sorted)
 
 

@@ -53,7 +53,7 @@ CONFIG = {
 }  # fmt: skip
 
 
-def found(name):
+def attribute(name):
     """npformer.NAME, dots followed."""
     thing = npf
     for part in name.split("."):
@@ -63,7 +63,7 @@ def found(name):
 
 @pytest.mark.parametrize("name", SIGNATURES)
 def test_documented_signatures(name):
-    parameters = inspect.signature(found(name)).parameters
+    parameters = inspect.signature(attribute(name)).parameters
     wanted = SIGNATURES[name]
     order = [parameter for parameter in parameters if parameter in wanted]
     assert order == list(wanted)

@@ -133,8 +133,8 @@ def test_it_is_short():
 @EVERY_PAGE
 def test_no_measured_number_is_typed_by_hand(page):
     prose = re.sub(r"^```.*?^```$", "", GENERATED.sub("", PAGES[page]), flags=re.S | re.M)
-    found = set(FIGURE.findall(prose)) - NO_MEASUREMENT.get(page, set())
-    assert not found, "python -m benchmarks.measured keeps it, python -m benchmarks.pages writes it"
+    figures = set(FIGURE.findall(prose)) - NO_MEASUREMENT.get(page, set())
+    assert not figures, "python -m benchmarks.measured keeps it, python -m benchmarks.pages writes it"
 
 
 def test_what_is_counted_is_there():

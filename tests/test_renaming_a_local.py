@@ -38,11 +38,11 @@ def with_another_name(text, old, new):
     lines = text.splitlines(keepends=True)
     for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef | ast.Assign):
-            own = slice(node.lineno - 1, node.end_lineno)
-            code = renamed("".join(lines[own]), names)
+            span = slice(node.lineno - 1, node.end_lineno)
+            code = renamed("".join(lines[span]), names)
             if isinstance(node, ast.Assign):
                 code = re.sub(r'"[^"]*"', lambda found: re.sub(rf"\b{old}\b", new, found[0]), code)
-            lines[own] = code.splitlines(keepends=True)
+            lines[span] = code.splitlines(keepends=True)
     text, listed = re.subn(rf"^(Names in the code: .* is ){old}\b", rf"\g<1>{new}", "".join(lines), flags=re.M)
     if not listed:
         text, listed = re.subn(r"^(Names in the code: .*)\.$", rf"\g<1>, {old} is {new}.", text, flags=re.M)

@@ -43,7 +43,7 @@ def test_functions_share_the_catalogue():
     """A function takes one case in four of it, or a few, and hardly two take the same."""
     cases = {case.name: {"case": case} for case in catalogue()}
     left = [set(cases) - sampling._of_others(f"test_{i}", cases) for i in range(24)]
-    assert all(len(cases) / 8 < len(own) < len(cases) / 2 for own in left)
+    assert all(len(cases) / 8 < len(names_left) < len(cases) / 2 for names_left in left)
     assert set().union(*left) == set(cases)
     few = dict(list(cases.items())[: sampling.MANY])
     assert sampling._of_others("test_few", few) == set()
@@ -51,17 +51,17 @@ def test_functions_share_the_catalogue():
 
 def test_each_function_has_a_case_for_each_table_of_kernels():
     """Of those collected here; and what needs a GPU is there as a whole."""
-    said = run("--collect-only", "--full", "tests/test_contract.py", "tests/backend/test_rows_of_a_batch.py")
+    output = run("--collect-only", "--full", "tests/test_contract.py", "tests/backend/test_rows_of_a_batch.py")
     kept = run("--collect-only", "tests/test_contract.py", "tests/backend/test_rows_of_a_batch.py")
     tables = []
-    for text in (said, kept):
+    for text in (output, kept):
         names = re.findall(r"^(\S+?)\[(.*)\]$", text, re.M)
         tables.append({(name, word) for name, case in names for word in re.findall(r"\b(plain|numpy|numba)\b", case)})
     assert tables[0] == tables[1]
     assert len(tables[0]) > 15
-    functions = [set(re.findall(r"^(\S+::\w+)", text, re.M)) for text in (said, kept)]
+    functions = [set(re.findall(r"^(\S+::\w+)", text, re.M)) for text in (output, kept)]
     assert functions[0] == functions[1]
-    assert kept.count("::") < said.count("::") / 3
+    assert kept.count("::") < output.count("::") / 3
 
 
 def test_the_sample_is_said_and_the_same_in_every_process():
@@ -77,9 +77,9 @@ def test_the_sample_is_said_and_the_same_in_every_process():
 
 
 def test_processes_that_share_the_tests_say_it_too(tmp_path):
-    said = run("-n", "2", "--basetemp", str(tmp_path / "base"), "-m", "smoke", "tests/optim")
-    assert SAID in said
-    assert re.search(r"^([1-9]\d*) passed", said, re.M)
+    output = run("-n", "2", "--basetemp", str(tmp_path / "base"), "-m", "smoke", "tests/optim")
+    assert SAID in output
+    assert re.search(r"^([1-9]\d*) passed", output, re.M)
 
 
 def test_the_quick_look_compiles_nothing():

@@ -30,17 +30,17 @@ def test_every_key_is_told(kind):
     assert missing == set()
 
 
-def expect(kind, found):
+def expect(kind, part):
     """Fail unless a part of a document has the keys that its type says, and so have all parts in it."""
     if is_typeddict(kind):
-        assert found.keys() | OPTIONAL >= kind.__annotations__.keys() >= found.keys()
+        assert part.keys() | OPTIONAL >= kind.__annotations__.keys() >= part.keys()
         for name, inner in get_type_hints(kind).items():
-            expect(inner, found.get(name))
-    elif get_origin(kind) in (list, dict) and found is not None:
-        for each in found.values() if isinstance(found, dict) else found:
+            expect(inner, part.get(name))
+    elif get_origin(kind) in (list, dict) and part is not None:
+        for each in part.values() if isinstance(part, dict) else part:
             expect(get_args(kind)[-1], each)
-    elif is_typeddict(next(iter(get_args(kind)), None)) and found is not None:
-        expect(get_args(kind)[0], found)
+    elif is_typeddict(next(iter(get_args(kind)), None)) and part is not None:
+        expect(get_args(kind)[0], part)
 
 
 def test_a_document_has_the_keys_of_the_schema():

@@ -35,9 +35,9 @@ def run(copy, *words):
 
 
 def test_it_is_learnt_and_decoded(copy):
-    said = run(copy, "-c", LEARN)
-    assert said.returncode == 0, said.stderr
-    assert said.stdout.split() == ["None", "True", "True"]
+    output = run(copy, "-c", LEARN)
+    assert output.returncode == 0, output.stderr
+    assert output.stdout.split() == ["None", "True", "True"]
 
 
 LEARN = """
@@ -58,13 +58,13 @@ print(backend.engine, losses[-1] < 0.1 < losses[0], npf.greedy(model, src, max_l
 def test_a_look_at_its_tests_passes(copy):
     asked = [f"tests/{room}" for room in (*ROOMS, *STEP)]
     left_out = [f"--deselect=tests/{place}" for place in THREADS]
-    said = run(copy, "-m", "pytest", "-m", "smoke", "-q", "-p", "no:cacheprovider", *left_out, *asked)
-    assert said.returncode == 0, said.stdout[-3000:]
-    assert int(said.stdout.split(" passed")[0].split()[-1]) > 150
+    output = run(copy, "-m", "pytest", "-m", "smoke", "-q", "-p", "no:cacheprovider", *left_out, *asked)
+    assert output.returncode == 0, output.stdout[-3000:]
+    assert int(output.stdout.split(" passed")[0].split()[-1]) > 150
 
 
 def test_kernels_that_an_engine_has_are_refused_with_the_reason(copy):
     for options in ('kernels="numba"', "threads=2"):
-        said = run(copy, "-c", f"import npformer; npformer.get_backend('numpy', {options})")
-        assert said.returncode == 1
-        assert "npformer/engine" in said.stderr.splitlines()[-1]
+        output = run(copy, "-c", f"import npformer; npformer.get_backend('numpy', {options})")
+        assert output.returncode == 1
+        assert "npformer/engine" in output.stderr.splitlines()[-1]
