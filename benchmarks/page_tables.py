@@ -273,5 +273,6 @@ def gpu(documents):
     ]  # fmt: skip
     text = table(("target", "wanted", "found", "holds"), others) + "\n" if others else ""
     if decoded:
-        text += table(("size, precision", "sentences", "", "tokens a second", "times as fast as PyTorch"), decoded) + "\n"
+        columns = ("size, precision", "sentences", "", "tokens a second", "times as fast as PyTorch")
+        text += table(columns, decoded) + "\n"
     return text + measured(found, head, rows, "gpu")
