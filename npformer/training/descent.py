@@ -34,12 +34,12 @@ def update(settings: Settings, rates: Rates | Array, seen: list[Statistics], int
     """
     optimizer, clip_norm, norm = settings.optimizer, settings.clip_norm, None
     with interrupt.firmly():
-        if not isinstance(rates, Rates):  # numbers on the device, for a CUDA graph
-            norm = optimizer.step_on_device(rates, clip_norm)
-        else:
+        if isinstance(rates, Rates):
             if clip_norm is not None:
                 norm = clip_by_global_norm(optimizer.arena, clip_norm)
             optimizer.step(rates.lr)
+        else:  # numbers on the device, for a CUDA graph
+            norm = optimizer.step_on_device(rates, clip_norm)
         for statistics in seen:
             statistics.norm.remember(statistics)
     return norm

@@ -17,11 +17,10 @@ clip_norm says so (``optim/clip.py``), updates the parameters (``optim/adam.py``
 statistics of the batch.
 
 Threads, a recording or a CUDA graph make the same step faster: the backend's engine says whether the model allows it
-(``engine/runner.py``), and calls the same two functions.
+(``engine/runner.py``), and calls the same two functions with the step's ``settings``.
 
-Ctrl-C stops no update in the middle: the run ends before or after it (``training/signals.py``). A second Ctrl-C ends
-the run at once, or after the update that is being made. Parameters, moments and running statistics always belong to
-the same ``step_number``.
+Ctrl-C stops no update in the middle (``training/signals.py``, which says what it does to a run). Parameters, moments
+and running statistics always belong to the same ``step_number``.
 """
 
 from __future__ import annotations
