@@ -41,7 +41,8 @@ def not_measured(command):
 def origin(document):
     """Where, when and how a document was made, as a list item."""
     about = document["machine"]
-    facts = [about["processor"].removesuffix(" for this process"), about["date"]]
+    facts = [about["GPU"].split(",")[0]] if "GPU" in about else []
+    facts += [about["processor"].removesuffix(" for this process"), about["date"]]
     facts += [f"commit {about['commit']}"] if "commit" in about else []
     command = f"`{about['command']}`; " if "command" in about else ""
     return f"- [`{document['file']}`](../benchmarks/results/{document['file']}): {command}{'; '.join(facts)}\n"
@@ -262,5 +263,16 @@ def gpu(documents):
         for target in targets(dict(parts))
         if target.found
     ]
+    decoded = [
+        [f"{result['size']}, {result['precision']}", str(result["batch"]), row["name"],
+         f"{row['tokens_per_second']:,.0f}", report.ratio(row["times_as_fast"])]
+        for part, results in parts
+        if part == "decode"
+        for result in results
+        for row in result["contenders"]
+    ]  # fmt: skip
     text = table(("target", "wanted", "found", "holds"), others) + "\n" if others else ""
+    if decoded:
+        columns = ("size, precision", "sentences", "", "tokens a second", "times as fast as PyTorch")
+        text += table(columns, decoded) + "\n"
     return text + measured(runs, head, rows, "gpu")

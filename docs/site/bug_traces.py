@@ -26,7 +26,7 @@ OUTSIDE = {
     "gradient is right.",
     "npformer.training.step:TrainStep._rate_of": "The bug acts after the backward, in the learning rate of each "
     "update; every gradient is right.",
-    "npformer.training.step:TrainStep.update": "The bug acts after the backward, in the order of clipping and update; "
+    "npformer.training.descent:update": "The bug acts after the backward, in the order of clipping and update; "
     "every gradient is right.",
     "npformer.training.step:TrainStep._make": "The bug acts between two steps, when old gradients are not removed; "
     "the gradients of one step alone are right.",
@@ -34,8 +34,8 @@ OUTSIDE = {
     "one step; those of each batch alone are right.",
     "npformer.training.step:TrainStep._inputs_of": "The bug acts when a run is resumed, in the random numbers of later "
     "steps; within one step every gradient is right.",
-    "npformer.training.step:backpropagate": "The bug acts from one step to the next, when the same random numbers come "
-    "again; within one step every gradient is right.",
+    "npformer.training.descent:backpropagate": "The bug acts from one step to the next, when the same random numbers "
+    "come again; within one step every gradient is right.",
     "npformer.training.trainer": "The bug acts when a run is saved or resumed; in one step every gradient is right.",
     "npformer.data": "The bug acts before the forward, when a batch is made of its texts; the gradients are right for "
     "that batch.",

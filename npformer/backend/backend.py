@@ -77,7 +77,7 @@ class Engine(Protocol):
     def compile_ahead(self, model: Any, *purposes: str) -> None:
         """Compile the kernels that the model needs for "training", "decoding" or "beams", before their first call."""
 
-    def runner_for(self, model: Any, backpropagate: Callable[..., Array]) -> Any:
+    def runner_for(self, model: Any) -> Any:
         """What makes the steps of ``TrainStep`` for this model, or None if it would not help."""
 
     def start(self, model: Any, src: Array, max_len: int) -> Any:

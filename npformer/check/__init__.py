@@ -2,13 +2,16 @@
 
 The files in the order in which a user's pair goes through them:
 
-    check                                       the call
-    prepared, inputs, subject                   what is checked, and the target of the check
-    one_point, look                             the check at one point
-    oracles, sweep, fitness, jitter, regions    the witnesses
-    judge, vacuity                              the verdict
-    behaviour, repeats                          what else a backward owes
-    report                                      the table
+    check                                                the call: its options, and what it refuses
+    prepared, checkable, inputs                          what is checked
+    one_point, subject, symmetric                        the check at one point, and its target
+    look                                                 what is asked there: the rest of this list, in this order
+    fitness, oracles                                     the witnesses
+    behaviour, repeats                                   what else a backward owes
+    judge, with jitter, sweep, measures and regions      the verdict
+    report                                               the table
+
+``vacuity`` asks first whether the inputs are fit for a check, and last whether it could have failed.
 
 ``diagnosis`` and ``repairs`` say why a gradient is wrong, ``precision`` judges float32 and less, ``adapters`` takes
 users' classes and files, ``claims`` holds identities and invariants, ``cases`` npformer's own cases.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -37,16 +36,14 @@ class Jitter:
             points.append((at, upstreams, [subject.gradients(upstream, at) for upstream in upstreams]))
         return points
 
-    def noise(
-        self, tensor: str, index: tuple[Any, ...], direction: HostArray, true: HostArray, claimed: HostArray, cap: float
-    ) -> HostArray:
-        """s + t of ``judge.py`` of one entry, whose slope and claim are given, each (K,): t up to its cap."""
+    def noise(self, tensor: str, direction: HostArray, true: HostArray, claimed: HostArray, cap: float) -> HostArray:
+        """s + t of ``judge.py`` along a direction, with its slope and claim, each (K,): t up to its cap."""
         of_witness, of_claim = [np.zeros(len(claimed))], []
         for at, upstreams, gradients in self._points:
             if self._oracle.use_complex:
                 there = Oracle(self._oracle.subject, upstreams).complex_step(tensor, direction, at)
                 of_witness.append(np.abs(there.value - true))
-            of_claim.append(np.abs(np.array([claim[tensor][index] for claim in gradients]) - claimed))
+            of_claim.append(np.abs(np.array([_along(direction, claim[tensor]) for claim in gradients]) - claimed))
         return np.asarray(np.max(of_witness, axis=0) + np.minimum(np.max(of_claim, axis=0), cap))
 
     def of_claims(self, tensor: str, claimed: HostArray) -> HostArray:
@@ -54,13 +51,17 @@ class Jitter:
         moved = [np.abs(gradients[0][tensor] - claimed) for _, _, gradients in self._points]
         return np.asarray(np.max(moved, axis=0))
 
-    def fresh(
-        self, tensor: str, index: tuple[Any, ...], direction: HostArray, count: int
-    ) -> tuple[HostArray, HostArray, HostArray]:
-        """(error, reach, error estimate of the witness) of one entry, for new upstream gradients."""
+    def fresh(self, tensor: str, direction: HostArray, count: int) -> tuple[HostArray, HostArray, HostArray]:
+        """(error, reach, error estimate of the witness) along a direction, for new upstream gradients."""
         rng, subject = np.random.default_rng([self._seed, 4]), self._oracle.subject
         upstreams = [tuple(np.asarray(rng.normal(size=y.shape)) for y in self.outputs) for _ in range(count)]
         oracle = Oracle(subject, upstreams, self._oracle.use_complex)
         slope = oracle.complex_step(tensor, direction) if oracle.use_complex else oracle.extrapolated(tensor, direction)
-        claimed = np.array([subject.gradients(upstream)[tensor][index] for upstream in upstreams])
+        claimed = np.array([_along(direction, subject.gradients(upstream)[tensor]) for upstream in upstreams])
         return np.abs(claimed - slope.value), slope.reach, slope.error
+
+
+def _along(direction: HostArray, gradient: HostArray) -> float:
+    """The sum of a gradient's entries times the direction's; entries where the direction is 0 do not count."""
+    moved = direction != 0
+    return float(np.sum(direction[moved] * gradient[moved]))

@@ -21,6 +21,8 @@ their sizes, the reach. The reach does not include rounding inside the forward a
                the terms of L; 512u where differences alone decide, whose first step is 2e-3 of x: u/2e-3 is 500u.
                An entry with no larger reach is not judged by itself; the row counts such entries
 
+Along a random direction the first rule holds alone, with the slope, the claim and their s and t along it.
+
 So ratios beyond about 1e13 stay hidden in float64. WRONG by the second rule alone requires that the entry fails again
 for three new upstream gradients.
 
@@ -146,9 +148,7 @@ class Judge:
         return by_tensor, by_entry & ~by_tensor
 
     def _unexplained(self, case: _Case, failing: HostArray) -> HostArray:
-        """The failing elements that rounding does not explain; stops at the worst one."""
-        if case.directions is not None:
-            return failing
+        """The failing places that rounding does not explain; stops at the worst one."""
         left = failing.copy()
         for place in _by_size(case.error / case.scale, failing)[:MOST_ENTRIES]:
             scale = case.scale[place[0]].item()
@@ -161,9 +161,15 @@ class Judge:
 
     def _noise(self, case: _Case, place: Place) -> float:
         """s_i + t_i, the latter up to its cap."""
-        direction, cap = unit(case.error.shape[1:], place[1:]), self._tolerance * case.scale[place[0]].item()
         true, claimed = case.evidence.truth[:, *place[1:]], case.claimed[:, *place[1:]]
-        return float(self._jitter.noise(case.tensor, place[1:], direction, true, claimed, cap)[place[0]])
+        cap = self._tolerance * case.scale[place[0]].item()
+        return float(self._jitter.noise(case.tensor, self._direction(case, place), true, claimed, cap)[place[0]])
+
+    def _direction(self, case: _Case, place: Place) -> HostArray:
+        """The direction at a place, of its tensor's shape: one of the check's, or the unit of an element."""
+        if case.directions is not None:
+            return case.directions[int(place[1])]
+        return unit(self._oracle.subject.tensors[case.tensor].shape, place[1:])
 
     def _by_both(self, case: _Case) -> _Verdict:
         """The complex step decides, and differences confirm."""
@@ -227,9 +233,8 @@ class Judge:
         return swept if swept.verdict == KINK or self._unsettled(case)[place] else _Verdict(place, WRONG)
 
     def _swept(self, case: _Case, place: Place) -> _Verdict:
-        x, scale = self._oracle.subject.tensors[case.tensor], case.scale[place[0]].item()
-        direction = unit(x.shape, place[1:]) if case.directions is None else case.directions[int(place[1])]
-        swept = sweep(self._oracle.subject, case.tensor, direction, self._oracle.upstreams[int(place[0])])
+        scale, upstream = case.scale[place[0]].item(), self._oracle.upstreams[int(place[0])]
+        swept = sweep(self._oracle.subject, case.tensor, self._direction(case, place), upstream)
         verdict = swept.verdict(float(case.claimed[place]), scale, self._central_tolerance)
         return _Verdict(place, verdict, f"by a sweep of h, which settles to {swept.noise / scale:.0e}")
 
@@ -239,14 +244,14 @@ class Judge:
             return None
         limit = self._tolerance * case.reach + case.worth + case.floor
         for place in _by_size(case.error / np.where(limit == 0, 1.0, limit), failing)[:MOST_ENTRIES]:
-            direction, noise = unit(case.error.shape[1:], place[1:]), self._noise(case, place)
-            if case.error[place] > limit[place] + 8 * noise and self._holds_again(case, place, direction, noise):
+            noise = self._noise(case, place)
+            if case.error[place] > limit[place] + 8 * noise and self._holds_again(case, place, noise):
                 return _Verdict(place, WRONG, _HIDDEN, by_entry=True)
         return None
 
-    def _holds_again(self, case: _Case, place: Place, direction: HostArray, noise: float) -> bool:
+    def _holds_again(self, case: _Case, place: Place, noise: float) -> bool:
         """Whether the entry also fails for each of several new upstream gradients."""
-        error, reach, worth = self._jitter.fresh(case.tensor, place[1:], direction, FRESH)
+        error, reach, worth = self._jitter.fresh(case.tensor, self._direction(case, place), FRESH)
         return bool(np.all(error > self._tolerance * reach + 8 * (noise + worth) + case.floor.max()))
 
 

@@ -110,11 +110,11 @@ class _Look:
         slope = self._oracle.complex_step(self._tensor, direction)
         claimed = self._claimed[index]
         cap = self._tolerance * max_abs(self._claimed)
-        noise = jitter.noise(self._tensor, index, direction, slope.value, np.array([claimed]), cap)
+        noise = jitter.noise(self._tensor, direction, slope.value, np.array([claimed]), cap)
         worth = 8 * float(noise[0]) + self._floor_at(direction)
         if abs(claimed - slope.value[0]) <= self._tolerance * slope.reach[0] + worth:
             return False
-        error, reach, _ = jitter.fresh(self._tensor, index, direction, FRESH)
+        error, reach, _ = jitter.fresh(self._tensor, direction, FRESH)
         return bool(np.all(error > self._tolerance * reach + worth))
 
 

@@ -6,62 +6,39 @@ once, and write the numbers to the buffers that the record reads.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any
 
 from npformer.engine.capabilities import capabilities_of, run_eagerly
 from npformer.engine.compile_ahead import compile_ahead
-from npformer.engine.shards import Backpropagate, Shards
+from npformer.engine.shards import Shards
 from npformer.errors import DeviceMemoryError
 from npformer.layers.batch_norm import Statistics
 from npformer.models import Model
-from npformer.optim import Adam, Rates
+from npformer.optim import Rates
 from npformer.optim.step_inputs import Settings, StepInputs, shards_of
+from npformer.training.descent import update
+from npformer.training.step import TrainStep
 from npformer.typing import Array
 
 
-class Interrupt(AbstractContextManager[None], Protocol):
-    """A context that delays Ctrl-C: ``training/signals.py``."""
-
-    def firmly(self) -> AbstractContextManager[None]:
-        """Inside, Ctrl-C is delayed even if it is pressed twice."""
-
-
-class Step(Protocol):
-    """The part of ``TrainStep`` that the runner uses."""
-
-    model: Model
-    optimizer: Adam
-
-    @property
-    def interrupt(self) -> Interrupt:
-        """The context that delays Ctrl-C during a step."""
-
-    def settings(self) -> Settings:
-        """The settings of the step, independent of its batch."""
-
-    def update(self, rates: Rates | Array, seen: list[Statistics]) -> Array | None:
-        """Clip, update the parameters and the running statistics. Returns the gradient's norm (), if computed."""
-
-
-def runner_for(model: Model, backpropagate: Backpropagate) -> Runner | None:
+def runner_for(model: Model) -> Runner | None:
     """A runner for steps of the model; None if it would not help: one thread, and nothing to record."""
     compile_ahead(model, "training")
     engine = capabilities_of(model)
     if engine.threads == 1 and engine.capture is engine.capture_part is run_eagerly:
         return None
-    return Runner(model, backpropagate)
+    return Runner(model)
 
 
 class Runner:
     """Runs the steps of one ``TrainStep``."""
 
-    def __init__(self, model: Model, backpropagate: Backpropagate) -> None:
-        self.shards = Shards(model, backpropagate)
+    def __init__(self, model: Model) -> None:
+        self.shards = Shards(model)
         # not bound methods: the reference cycle would keep the replicas' memory until garbage collection
         self.compute = capabilities_of(model).capture(_updates, _static_arguments)
 
-    def make(self, step: Step, steps: list[StepInputs]) -> tuple[Array, Array | None]:
+    def make(self, step: TrainStep, steps: list[StepInputs]) -> tuple[Array, Array | None]:
         """Run these steps, or only the first of them, and count them.
 
         Returns the loss (), or for several steps the losses (k,), and the norm () of the last gradient, if computed.
@@ -81,14 +58,14 @@ class Runner:
                 raise MemoryError(f"{error}; an update was begun and not finished: this model is of no use") from None
             raise DeviceMemoryError(f"{error}. {self._what_fits(step, steps)}") from None
 
-    def _compute(self, step: Step, steps: list[StepInputs]) -> tuple[Array, Array | None]:
+    def _compute(self, step: TrainStep, steps: list[StepInputs]) -> tuple[Array, Array | None]:
         """The steps, captured if the backend can."""
         self.shards.look()
         compute: Any = self.compute if self.shards.may_record else _updates
         losses_and_norm: tuple[Array, Array | None] = compute((self, step), steps)
         return losses_and_norm
 
-    def _what_fits(self, step: Step, steps: list[StepInputs]) -> str:
+    def _what_fits(self, step: TrainStep, steps: list[StepInputs]) -> str:
         """Advice for the error, found by trying fewer and fewer rows without an update."""
         if len(steps) > 1:
             return f"Make fewer than {len(steps)} steps at once"
@@ -111,12 +88,12 @@ class Runner:
         return "Not even one sequence of this batch fits: make the model smaller, or its sequences shorter"
 
 
-def _static_arguments(subject: tuple[Runner, Step]) -> Settings:
+def _static_arguments(subject: tuple[Runner, TrainStep]) -> Settings:
     """The static arguments of a record of a step."""
     return subject[1].settings()
 
 
-def _updates(subject: tuple[Runner, Step], steps: list[StepInputs]) -> tuple[Array, Array | None]:
+def _updates(subject: tuple[Runner, TrainStep], steps: list[StepInputs]) -> tuple[Array, Array | None]:
     """The loss (), or for several steps the losses (k,), and the norm () of the last gradient, if computed."""
     if len(steps) == 1:
         return _update(subject, steps[0])
@@ -126,13 +103,13 @@ def _updates(subject: tuple[Runner, Step], steps: list[StepInputs]) -> tuple[Arr
     return losses, norm
 
 
-def _update(subject: tuple[Runner, Step], inputs: StepInputs) -> tuple[Array, Array | None]:
+def _update(subject: tuple[Runner, TrainStep], inputs: StepInputs) -> tuple[Array, Array | None]:
     seen: list[Statistics] = []
     (loss,) = _loss(subject, inputs, seen)
-    return loss, subject[1].update(inputs.rates, seen)
+    return loss, update(subject[1].settings(), inputs.rates, seen, subject[1].interrupt)
 
 
-def _loss(subject: tuple[Runner, Step], inputs: StepInputs, seen: list[Statistics] | None = None) -> tuple[Array]:
+def _loss(subject: tuple[Runner, TrainStep], inputs: StepInputs, seen: list[Statistics] | None = None) -> tuple[Array]:
     """The loss () of a batch; its gradient is in the arena. BatchNorm statistics are appended to seen, if given."""
     runner, step = subject
     step.model.arena.zero_grad()

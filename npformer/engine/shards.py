@@ -10,9 +10,7 @@ one micro-batch after the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias
 
 from npformer.engine.capabilities import capabilities_of
 from npformer.engine.replica import Replicas
@@ -21,19 +19,15 @@ from npformer.layers.batch_norm import BatchNorm, Statistics
 from npformer.layers.owner import version_of
 from npformer.models import Model
 from npformer.optim.step_inputs import Settings, Shard
+from npformer.training.descent import backpropagate
 from npformer.typing import Array
-
-#: (model, settings, shard, list for BatchNorm statistics) -> the mean loss of the shard's rows; adds share × its
-#: gradient to the model's gradients.
-Backpropagate: TypeAlias = Callable[[Model, Settings, Shard, "list[Statistics] | None"], Array]
 
 
 class Shards:
-    """The backend's threads, each with the model or a replica of it. backpropagate is the step's function."""
+    """The backend's threads, each with the model or a replica of it."""
 
-    def __init__(self, model: Model, backpropagate: Backpropagate) -> None:
+    def __init__(self, model: Model) -> None:
         self.replicas = Replicas(model)
-        self._backpropagate = backpropagate
         self._models = [model]
         self._settings: Settings  # of the step that is being made
         self._version = -1
@@ -66,7 +60,7 @@ class Shards:
         """
         self._settings, model = settings, self._models[0]
         if self._is_whole:
-            return [shard.share * self._backpropagate(model, settings, shard, seen) for shard in shards]
+            return [shard.share * backpropagate(model, settings, shard, seen) for shard in shards]
         self._models = [model, *self.replicas.first(len(shards) - 1, settings.version)]
         losses: list[Array] = [None] * len(shards)
 
@@ -85,7 +79,7 @@ class Shards:
 
 def _compute(thread: int, shards: Shards, shard: Shard) -> tuple[Array]:
     """A shard's loss, on this thread's model."""
-    return (shards._backpropagate(shards._models[thread], shards._settings, shard, None),)
+    return (backpropagate(shards._models[thread], shards._settings, shard, None),)
 
 
 def _static_arguments(shards: Shards) -> Settings:

@@ -1,8 +1,10 @@
-"""Orderly stopping: a signal is noted, the current step is finished, the state is saved, and training ends.
+"""Orderly stopping: a signal is noted, the current step is finished, the state is saved, and training ends with 130.
+
+A step includes the evaluation that is due after it. After the last step nothing is left to stop.
 
 Python can raise KeyboardInterrupt between any two instructions of the main thread, for example between an update of
 the parameters and the increment of the step number. ``HeldInterrupt`` prevents that. ``Trainer`` (``trainer.py``) saves
-and raises Interrupted after the step. A second signal ends the training without saving.
+and raises Interrupted after the step. A second signal ends the training without saving, though never amid an update.
 """
 
 from __future__ import annotations

@@ -12,15 +12,15 @@ token in a padded micro-batch weigh more.) N is counted on the host, where batch
 A step checks once that every parameter of the model will be trained, and again when a part has been replaced, which
 gives the model a new version. It refuses a parameter that is not in the arena.
 
-After backward, ``update`` clips the gradients by their norm if clip_norm says so (``optim/clip.py``), updates the
-parameters (``optim/adam.py``), and lets BatchNorm remember the statistics of the batch.
+``backpropagate`` and ``update`` (``training/descent.py``) do the work: the latter clips the gradients by their norm if
+clip_norm says so (``optim/clip.py``), updates the parameters (``optim/adam.py``), and lets BatchNorm remember the
+statistics of the batch.
 
 Threads, a recording or a CUDA graph make the same step faster: the backend's engine says whether the model allows it
-(``engine/runner.py``), and ``runner.make`` ends in the same ``update``.
+(``engine/runner.py``), and calls the same two functions with the step's ``settings``.
 
-Ctrl-C stops no update in the middle: the run ends before or after it (``training/signals.py``). A second Ctrl-C ends
-the run at once, or after the update that is being made. Parameters, moments and running statistics always belong to
-the same ``step_number``.
+Ctrl-C stops no update in the middle (``training/signals.py``, which says what it does to a run). Parameters, moments
+and running statistics always belong to the same ``step_number``.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ import numpy as np
 
 from npformer.errors import ConfigError
 from npformer.functional.arrays import namespace
-from npformer.layers import RandomKey
-from npformer.layers.batch_norm import BatchNorm, Statistics, statistics_in
+from npformer.layers.batch_norm import BatchNorm, Statistics
 from npformer.layers.owner import version_of
 from npformer.models import Model
 from npformer.models.inputs import checked_batch
-from npformer.optim import Adam, Rates, Schedule, clip_by_global_norm
-from npformer.optim.step_inputs import Settings, Shard, StepInputs, shards_of
+from npformer.optim import Adam, Schedule
+from npformer.optim.step_inputs import Settings, StepInputs, shards_of
+from npformer.training.descent import backpropagate, update
 from npformer.training.signals import HeldInterrupt
 from npformer.typing import Array, HostArray
 
@@ -87,7 +87,7 @@ class TrainStep:
         self._checked: tuple[Any, ...] = (None, None, None)  # model version, optimizer and segments at the last check
         self._expect_trainable()
         engine = model.backend.engine  # None: steps are made as they are written here
-        self.runner = None if engine is None else engine.runner_for(model, backpropagate)
+        self.runner = None if engine is None else engine.runner_for(model)
 
     @property
     def step_number(self) -> int:
@@ -122,25 +122,8 @@ class TrainStep:
             seen: list[Statistics] | None = [] if self._has_batch_norm else None
             for (shard,) in shards_of(inputs, self.model.backend):  # one for each micro-batch: only threads split more
                 losses.append(shard.share * backpropagate(self.model, settings, shard, seen))  # forward, loss, backward
-            self.grad_norm = self.update(inputs.rates, seen or [])  # clip, update
+            self.grad_norm = update(settings, inputs.rates, seen or [], self.interrupt)  # clip, update
         return sum(losses[1:], start=losses[0])
-
-    def update(self, rates: Rates | Array, seen: list[Statistics]) -> Array | None:
-        """Clip the gradients and update the parameters; BatchNorms remember what they saw. Never left half done.
-
-        Returns the norm () before clipping, if it was taken.
-        """
-        norm = None
-        with self.interrupt.firmly():
-            if not isinstance(rates, Rates):  # numbers on the device, for a CUDA graph
-                norm = self.optimizer.step_on_device(rates, self.clip_norm)
-            else:
-                if self.clip_norm is not None:
-                    norm = clip_by_global_norm(self.model.arena, self.clip_norm)
-                self.optimizer.step(rates.lr)
-            for statistics in seen:
-                statistics.norm.remember(statistics)
-        return norm
 
     def many(self, batches: Iterable[Sequence[Array]]) -> Array:
         """Train on several batches in turn, as so many calls would; where it pays, all in one launch.
@@ -222,22 +205,6 @@ class TrainStep:
         )  # fmt: skip
         other.grad_norm = deepcopy(self.grad_norm)
         return other
-
-
-def backpropagate(model: Model, settings: Settings, shard: Shard, seen: list[Statistics] | None) -> Array:
-    """Forward, loss, backward: adds shard.share × the gradient of its rows' mean loss to the model's.
-
-    Returns that loss (). seen, if given, gets what every BatchNorm saw.
-    """
-    *inputs, targets = shard.batch
-    cross_entropy = model.ops.cross_entropy
-    key = RandomKey(settings.seed, shard.number, shard.micro, first_row=shard.rows.start)
-    logits, cache = model.forward(*inputs, key=key, checked=True)
-    loss, loss_cache = cross_entropy.forward(logits, targets, model.config.pad_id, settings.label_smoothing)
-    if seen is not None:
-        seen += statistics_in(cache)
-    model.backward(cross_entropy.backward(shard.share, loss_cache), cache)
-    return loss
 
 
 def _split(rows: slice, parts: int) -> list[slice]:

@@ -233,7 +233,8 @@ def test_a_saturated_softmax_may_return_0_where_the_truth_is_1e_20(rounds_to_0, 
 
 
 @WITNESSES
-def test_a_variance_far_from_0_may_be_differentiated_by_terms_that_cancel(options):
+@pytest.mark.parametrize("elementwise", [True, False], ids=["by element", "along directions"])
+def test_a_variance_far_from_0_may_be_differentiated_by_terms_that_cancel(elementwise, options):
     """x/n − Σx/n² of 1e6 is 1e-10 off, by the rounding of x alone; what is wrong by more than that is WRONG."""
     n = MATRIX.shape[-1]
 
@@ -244,6 +245,7 @@ def test_a_variance_far_from_0_may_be_differentiated_by_terms_that_cancel(option
     def backward(dy, x):
         return 2 * dy[:, None] * (x / n - np.sum(x / n**2, axis=-1, keepdims=True))
 
+    options = options | {"elementwise": elementwise}
     for offset in (0.0, 1e4, 1e6):
         assert verdict((forward, backward), MATRIX + offset, **options) == RIGHT
         wrong = (forward, lambda dy, x: backward(dy, x) * (1 + 1e-8))

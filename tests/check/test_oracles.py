@@ -159,7 +159,7 @@ def moves(pair, i, x=POINT, **options):
     direction = unit(x.shape, (i,))
     true = oracle.complex_step("x", direction).value
     claimed = np.array([oracle.subject.gradients(each)["x"][i] for each in oracle.upstreams])
-    witness, both = (jitter.noise("x", (i,), direction, true, claimed, cap) for cap in (0.0, np.inf))
+    witness, both = (jitter.noise("x", direction, true, claimed, cap) for cap in (0.0, np.inf))
     return witness, both - witness
 
 
@@ -226,7 +226,7 @@ def test_fresh_upstream_gradients_are_new_ones(use_complex):
         return dy * np.cos(x) * (1 if is_known else 1.5)
 
     _, jitter = jitter_of((SINE[0], backward), use_complex=use_complex)
-    error, reach, worth = jitter.fresh("x", (0,), unit(POINT.shape, (0,)), 3)
+    error, reach, worth = jitter.fresh("x", unit(POINT.shape, (0,)), 3)
     np.testing.assert_allclose(error, 0.5 * reach, rtol=1e-6)
     assert len(set(error)) == 3
     assert np.all(worth <= 1e-9 * reach)

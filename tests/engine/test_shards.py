@@ -72,7 +72,7 @@ def test_the_cases_can_tell_a_wrong_share_and_a_wrong_mask(numpy_on_threads, mon
         patch.setattr(TrainStep, "_shares", lambda *args: [[(rows, 1 / 3) for rows, _ in shares(*args)[0]]])
         with pytest.raises(AssertionError, match="loss, 0"):
             same(trained(new_step(build(numpy_on_threads(3))), BATCHES), alone)
-    monkeypatch.setattr("npformer.training.step.RandomKey", lambda *words, first_row: RandomKey(*words))
+    monkeypatch.setattr("npformer.training.descent.RandomKey", lambda *words, first_row: RandomKey(*words))
     with pytest.raises(AssertionError, match="loss, 0"):
         same(trained(new_step(build(numpy_on_threads(3))), BATCHES), alone)
 

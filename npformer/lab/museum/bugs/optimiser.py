@@ -4,7 +4,7 @@ from npformer.lab.museum.bug import OURS, SEVERAL, Bug, edit
 
 ADAM = "npformer.optim.adam:Adam."
 CLIP = "npformer.optim.clip:"
-STEP = "npformer.training.step:TrainStep."
+DESCENT, STEP = "npformer.training.descent:", "npformer.training.step:TrainStep."
 CATEGORY = "optimiser"
 
 BUGS = (
@@ -210,12 +210,12 @@ BUGS = (
     Bug(
         "clip-after-update", "clipping after the update",
         edit(
-            STEP + "update",
-            "if self.clip_norm is not None:\n"
+            DESCENT + "update",
+            "if clip_norm is not None:\n"
             "    ...\n"
-            "self.optimizer.step(rates.lr)",
-            "self.optimizer.step(rates.lr)\n"
-            "if self.clip_norm is not None:\n"
+            "optimizer.step(rates.lr)",
+            "optimizer.step(rates.lr)\n"
+            "if clip_norm is not None:\n"
             "    ...",
         ),
         "backward, clip, update", "backward, update, clip",

@@ -3,7 +3,7 @@
 from npformer.lab.museum.bug import OURS, SEVERAL, Bug, edit
 
 STEP = "npformer.training.step:TrainStep."
-BACKPROPAGATE, RUNNER = "npformer.training.step:backpropagate", "npformer.engine.runner:"
+BACKPROPAGATE, RUNNER = "npformer.training.descent:backpropagate", "npformer.engine.runner:"
 TRAINER = "npformer.training.trainer:Trainer."
 CATEGORY = "training"
 UNBROKEN = "A run that is never interrupted is right to the last bit, so its curve shows nothing. "
