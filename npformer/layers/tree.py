@@ -73,8 +73,11 @@ def _known(kept: Any, name: str, first: dict[tuple[int, str], str]) -> str:
     """Why these numbers do not count: they are a buffer, or have counted under another name. "" if they do."""
     if isinstance(kept, Buffer):
         return " (buffer)"
-    before = first.setdefault((id(kept.owner), kept.name if kept.owner.columns else ""), name)
-    return "" if before == name else f" = {before}"
+    part = id(kept.owner), kept.name if kept.owner.columns else ""
+    if part in first:
+        return f" = {first[part]}"
+    first[part] = name
+    return ""
 
 
 def _joined(parts: Iterable[Part]) -> Iterator[Part]:
