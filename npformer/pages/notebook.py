@@ -1,8 +1,7 @@
 """What a notebook shows: a check, claims and a model as tables; a trace and a run as their pages, in a frame.
 
 A table has the notebook's own ink and paper, light or dark; a verdict brings both with it. All text is escaped. A frame
-is a sandbox: the script of its page runs, but reaches nothing of the notebook. Where a notebook is not trusted, or on
-a site that shows it without frames, the plain text stands instead.
+is a sandbox: the script of its page runs, but reaches nothing of the notebook.
 """
 
 from __future__ import annotations
