@@ -14,7 +14,6 @@ from typing import Any
 from npformer.check.claims.invariants.result import FAILS, HOLDS, NOT_APPLICABLE, ClaimResults
 from npformer.check.report import HEADER, RIGHT, WRONG, Report
 from npformer.io.printable import visible
-from npformer.io.terminal import counted
 from npformer.layers import Layer
 from npformer.layers.tree import HEADER as PARTS
 from npformer.layers.tree import tree_of
@@ -68,7 +67,7 @@ def _(claims: ClaimResults) -> str:
 @html_of.register
 def _(layer: Layer) -> str:
     rows = [[th(part), *map(td, cells)] for part, *cells in tree_of(layer).rows()]
-    return _shown(f"{type(layer).__name__}: {counted(layer.num_parameters(), 'parameter')}", PARTS, rows, kind="model")
+    return _shown(f"{type(layer).__name__}: {layer.num_parameters():,} parameters", PARTS, rows, kind="model")
 
 
 @html_of.register
@@ -98,7 +97,7 @@ def framed(page: str, title: str) -> str:
 
 def _verdict(verdict: str, notes: str = "") -> str:
     mark = f'<b class="{_MARKS.get(verdict, "unclear")}">{escaped(verdict)}</b>'
-    return f"<td>{mark} {escaped(notes)}</td>"
+    return f"<td>{mark}{escaped(f': {notes}') if notes else ''}</td>"
 
 
 def _shown(

@@ -40,7 +40,7 @@ def test_a_report_is_a_table_with_its_verdicts_marked_and_its_diagnosis_below():
     head, first, second, *_ = cells(text)
     assert head == ["tensor", "shape", "elements", "error", "worst", "analytic", "numeric", "ratio", "verdict"]
     assert first == ["gamma", "4×2", "8", "1.0e-16", "1,0", "5.00e-01", "2.50e-01", "2", "right"]
-    assert second[-1] == "WRONG look here"
+    assert second[-1] == "WRONG: look here"
     assert marks(text)[:2] == [("right", "right"), ("wrong", "WRONG")]
     assert {kind for kind, _ in marks(text)[2:]} == {"unclear"}
     assert re.findall("<p>(.*?)</p>", text) == ["weight: too large by 2", "PROBLEM: it changes x"]
@@ -54,8 +54,8 @@ def test_claims_are_a_table():
     assert cells(text) == [
         ["claim", "verdict"],
         ["causality", "holds"],
-        ["causality", "DOES NOT HOLD y[0, 1]: expected 1, got 2 (claimed: what comes later changes nothing)"],
-        ["tying", "does not apply nothing is tied"],
+        ["causality", "DOES NOT HOLD: y[0, 1]: expected 1, got 2 (claimed: what comes later changes nothing)"],
+        ["tying", "does not apply: nothing is tied"],
     ]
     assert [kind for kind, _ in marks(text)] == ["right", "wrong", "quiet"]
     assert "<p>1 hold, 1 do not hold, 1 do not apply</p>" in text
