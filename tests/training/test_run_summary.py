@@ -136,5 +136,7 @@ def test_a_run_is_read_by_its_path_and_a_prompt_shows_it_in_a_line(ended):
 
 
 def test_what_is_no_run_is_refused(tmp_path):
-    with pytest.raises(OutputError, match="nowhere: expected the folder of a run, with its config.toml, found nothing"):
+    with pytest.raises(
+        OutputError, match=r"nowhere: expected the folder of a run, with its config\.toml, found nothing"
+    ):
         read_run(tmp_path / "nowhere")
