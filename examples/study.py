@@ -37,13 +37,13 @@ x = np.random.default_rng(0).normal(size=(2, 3, 4))
 npf.gradcheck((rms_norm, rms_norm_backward), x)
 
 # %% [markdown]
-# The second term is what $y$ loses because $r$ depends on $x$. Leave it out, and the check says what is missing.
+# The second term is what $y$ loses because $r$ depends on $x$. Forget a factor in it, and the check says which one.
 
 
 # %%
 def forgetful_backward(dy, cache):
-    _, r = cache
-    return r * dy
+    y, r = cache
+    return r * (dy - y * np.mean(dy, axis=-1, keepdims=True))
 
 
 npf.gradcheck((rms_norm, forgetful_backward), x)

@@ -68,7 +68,7 @@ def test_it_runs_from_top_to_bottom_and_each_output_is_small(run):
     assert shown["text/plain"].startswith("<Backend numpy")
     assert checked["text/plain"].endswith("right")
     assert found["text/plain"].splitlines()[1].endswith("WRONG")
-    assert "forgetful_backward" in found["text/plain"]
+    assert "missing factor: line 3 of its cell, in forgetful_backward" in found["text/plain"]
     assert "2 × EncoderLayer" in tree["text/plain"]
     assert [claim["text/plain"].splitlines()[-1] for (claim,) in claims] == [
         "  12 hold, 0 do not hold, 1 do not apply"
