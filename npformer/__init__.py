@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from npformer.tracing.bisect import bisect
     from npformer.tracing.trace import Trace, trace
     from npformer.training import TrainStep
+    from npformer.training.run_summary import read_run
 else:
     #: The public names by the module that defines them.
     _HOMES = {
@@ -43,6 +44,7 @@ else:
         "npformer.run": ("load", "save"),
         "npformer.tracing": ("Trace", "bisect", "trace"),
         "npformer.training": ("TrainStep",),
+        "npformer.training.run_summary": ("read_run",),
     }
     _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
     _PARTS = {"errors", "functional", "interop", "layers", *(home.partition(".")[2] for home in _HOMES)}
@@ -103,6 +105,7 @@ __all__ = [
     "layers",
     "load",
     "prove",
+    "read_run",
     "sample",
     "save",
     "trace",

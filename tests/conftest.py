@@ -89,6 +89,13 @@ def endless_patience():
 
 
 @pytest.fixture
+def notebook(monkeypatch):
+    """A cell of a notebook: what its kernel sets for all that it starts."""
+    for name, value in {"TERM": "xterm-color", "PAGER": "cat", "GIT_PAGER": "cat"}.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
 def usual_signals():
     """SIGINT, SIGTERM and SIGHUP do what they do at a terminal, however these tests were started.
 

@@ -192,6 +192,9 @@ class Backend:
         """x as a NumPy array."""
         return self.device.host(x)
 
+    def __repr__(self) -> str:
+        return f"<Backend {self}>"
+
     def __str__(self) -> str:
         threads = f", {self.threads} threads" if self.threads > 1 else ""
         return f"{self.name} ({self.kernels}) on {self.device.name}, {self.dtype}{self._products()}{threads}"

@@ -80,6 +80,9 @@ class _Table:
         """A line for each operation: the module that its kernel comes from."""
         return "\n".join(f"{name:<22} {_home(getattr(self, name).forward)}" for name in OPERATIONS)
 
+    def __repr__(self) -> str:
+        return f"<Ops: {len(OPERATIONS)} operations; print shows where their kernels come from>"
+
     def __getattr__(self, name: str) -> Pair:
         near = get_close_matches(name, OPERATIONS, 1) or list(OPERATIONS)
         raise AttributeError(f"{name}: expected the name of an operation, such as {near[0]}")
@@ -99,7 +102,7 @@ if TYPE_CHECKING:
         def __init__(self, **pairs: Pair) -> None: ...
 
 else:
-    Ops = make_dataclass("Ops", [(name, Pair) for name in OPERATIONS], bases=(_Table,), frozen=True)
+    Ops = make_dataclass("Ops", [(name, Pair) for name in OPERATIONS], bases=(_Table,), frozen=True, repr=False)
     Ops.__module__ = __name__
     Ops.__doc__ = "One Pair for each operation of ``functional``, in its teaching order: ``ops.linear.forward(…)``."
 

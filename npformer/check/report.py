@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from npformer.errors import GradientError
+from npformer.io.notebook import Displayed
 from npformer.io.percent import finite
 from npformer.typing import Shape
 
@@ -61,18 +62,26 @@ class Row:
             return f"{self.unjudged} of {self.elements} entries too small beside the largest to be judged"
         return ""
 
-    def lines(self, indent: int = 0, columns: int = 80) -> list[str]:
-        """The row of the table in so many columns, 60 or more; a long name and a note have lines of their own."""
+    def cells(self) -> tuple[str, ...]:
+        """What stands below HEADER, but for the verdict."""
         index = ("dir " if self.by_direction else "") + ",".join(map(str, self.worst_index))
         shape = "×".join(map(str, self.shape)) or "scalar"
         ratio = f"{self.ratio:.3g}" if math.isfinite(self.ratio) else "–"
         numbers = (f"{self.scaled_error:.1e}", index, f"{self.analytic:.2e}", f"{self.numeric:.2e}", ratio)
         if math.isnan(self.analytic) and math.isnan(self.numeric):
             numbers = ("–",) * 5  # nothing was compared
-        is_short = len(self.verdict) <= 7
-        cells = (self.tensor, shape, str(self.elements), *numbers, self.verdict if is_short else "note:")
+        return self.tensor, shape, str(self.elements), *numbers
+
+    @property
+    def notes(self) -> str:
+        """The note, the extent of an error, and what the verdict does not cover."""
+        return "; ".join(filter(None, (self.note, self._limits())))
+
+    def lines(self, indent: int = 0, columns: int = 80) -> list[str]:
+        """The row of the table in so many columns, 60 or more; a long name and a note have lines of their own."""
+        is_short, notes = len(self.verdict) <= 7, self.notes
+        cells = (*self.cells(), self.verdict if is_short else "note:")
         verdict = "" if is_short else self.verdict
-        notes = "; ".join(filter(None, (self.note, self._limits())))
         text = f"{verdict} ({notes})".strip() if notes else verdict
         margin = " " * (indent + 4)
         note = textwrap.wrap(text, columns, initial_indent=margin, subsequent_indent=margin) if text else []
@@ -99,8 +108,8 @@ def table_line(cells: tuple[str, ...], indent: int = 0, columns: int = 80) -> st
     return " ".join(aligned if columns >= 80 else [aligned[i] for i in NARROW])
 
 
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, repr=False)
+class Report(Displayed):
     """What ``gradcheck`` returns. ``ok``, ``str(report)``, ``to_dict()``, ``raise_if_failed()``."""
 
     name: str
@@ -147,17 +156,20 @@ class Report:
         return [table_line(HEADER, 0, columns), *rows, *self.explanations(0, columns)]
 
     def explanations(self, indent: int = 0, columns: int = 80) -> list[str]:
-        """Each diagnosis, wrapped at so many columns, once for all its tensors; then problems and notes."""
+        """The remarks, each wrapped at so many columns."""
+        margin = " " * indent
+        return [
+            line
+            for text in self.remarks()
+            for line in textwrap.wrap(text, columns, initial_indent=margin, subsequent_indent=margin + "    ")
+        ]
+
+    def remarks(self) -> list[str]:
+        """Each diagnosis, once for all its tensors; then problems and notes."""
         by_text: dict[str, list[str]] = {}
         for row in self.rows:
             if row.diagnosis:
                 by_text.setdefault(row.diagnosis, []).append(row.tensor)
-        margin = " " * indent
         texts = [f"{', '.join(tensors)}: {text}" for text, tensors in by_text.items()]
         texts += [f"PROBLEM: {problem}" for problem in self.problems]
-        texts += [f"note: {note}" for note in self.notes]
-        return [
-            line
-            for text in texts
-            for line in textwrap.wrap(text, columns, initial_indent=margin, subsequent_indent=margin + "    ")
-        ]
+        return texts + [f"note: {note}" for note in self.notes]

@@ -3,8 +3,8 @@
     for case in watched(cases, "gradcheck", name=lambda case: case.name): ...
 
 The commands of npformer show bars (``show_bars``). A program that calls npformer sees one alone, that of a long search
-for a cause. A bar is drawn on standard error, if that is a terminal, and is removed at the end. In a log or a pipe
-nothing is written.
+for a cause. A bar is drawn on standard error, if that is a terminal, and is removed at the end. In a log, a pipe or a
+notebook nothing is written.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import Any, TextIO, TypeVar
 
 from npformer.io.printable import visible
-from npformer.io.terminal import is_terminal
+from npformer.io.terminal import in_notebook, is_terminal
 
 Item = TypeVar("Item")
 
@@ -49,7 +49,7 @@ class Bar:
     ) -> None:  # fmt: skip
         self._drawn: Any = None
         shown = stream if stream is not None else sys.stderr if _shown else None
-        if shown is not None and is_terminal(shown):
+        if shown is not None and is_terminal(shown) and not in_notebook():
             self._drawn = _tqdm()(what, total=total, initial=done, file=shown, leave=stays, delay=after)
 
     @property

@@ -19,6 +19,9 @@ COLOURS = ("auto", "always", "never")
 GREEN, RED, YELLOW = "32", "31", "33"  # the codes of ANSI
 NARROWEST, USUAL, WIDEST = 60, 80, 100  # columns of prose; the usual ones where there is no terminal
 
+#: What IPython's kernel sets for all that it starts.
+_KERNEL = {"TERM": "xterm-color", "PAGER": "cat", "GIT_PAGER": "cat"}
+
 _chosen = "auto"
 _CODES = re.compile("\x1b\\[[0-9;]*m")
 _UNITS = re.compile(r"(?<=\d) (?=%|m?s\b|G\w+/s)")  # the blank between a number and its unit
@@ -31,8 +34,16 @@ def choose_colour(choice: str) -> None:
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether a bar can move there: a terminal that can go back to the start of a line."""
+    """Whether it is a terminal that understands its codes, such as colours."""
     return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def in_notebook() -> bool:
+    """Whether a cell of a Jupyter notebook runs this, in its own process or by ``!npformer``.
+
+    A command after ``!`` may have a terminal, but the notebook keeps every line that is drawn there.
+    """
+    return all(os.environ.get(name) == value for name, value in _KERNEL.items())
 
 
 def is_coloured() -> bool:

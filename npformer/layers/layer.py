@@ -8,11 +8,13 @@ from typing import Any
 from npformer.backend import Backend, Ops
 from npformer.backend.workspace import side_by_side
 from npformer.functional.arrays import namespace
+from npformer.io.notebook import Displayed
 from npformer.layers.owner import Owner
 from npformer.layers.parameter import Buffer, Parameter, ParameterView
+from npformer.layers.tree import tree_text
 
 
-class Layer(Owner):
+class Layer(Owner, Displayed):
     """Base of every layer and model. Forward and backward change only a layer's gradients, by adding to them.
 
     Subclasses define ``forward(...) -> (y, cache)`` and ``backward(dy, cache)``, which returns the
@@ -47,6 +49,10 @@ class Layer(Owner):
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         """The output without a cache, for inference."""
         return self.forward(*inputs, **options)[0]
+
+    def __repr__(self) -> str:
+        """The tree of its parts, with their parameters' shapes and counts."""
+        return tree_text(self)
 
     def _inside(self, prefix: str = "", around: tuple[Layer, ...] = ()) -> Iterator[tuple[str, str, Any]]:
         """(prefix, name, object) for all parameters and sub-layers in this layer, at any depth, without cycles."""

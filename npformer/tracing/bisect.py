@@ -25,6 +25,7 @@ from npformer.check.oracles import COMPLEX_H
 from npformer.check.report import WRONG, Report
 from npformer.check.subject import subject
 from npformer.errors import ConfigError
+from npformer.io.notebook import Displayed
 from npformer.layers import Layer
 from npformer.tracing.listening import Call, Moving, listening
 from npformer.typing import HostArray
@@ -47,8 +48,8 @@ def check_of(call: Call, complex_step: bool, explain: bool = False) -> Report:
     )
 
 
-@dataclass(frozen=True)
-class Bisection:
+@dataclass(frozen=True, repr=False)
+class Bisection(Displayed):
     """The calls from the whole to the first wrong part, outermost first, with reports; empty if all are right."""
 
     path: tuple[tuple[Call, Report], ...]

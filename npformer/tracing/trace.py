@@ -12,6 +12,7 @@ import numpy as np
 
 from npformer.check.measures import max_abs
 from npformer.errors import ConfigError, DataError
+from npformer.io.notebook import Displayed
 from npformer.io.printable import visible
 from npformer.tracing.document import document_of
 from npformer.tracing.recording import Recording, record
@@ -22,8 +23,8 @@ from npformer.typing import HostArrays
 LIMIT = 64_000_000
 
 
-@dataclass(frozen=True, eq=False)
-class Trace:
+@dataclass(frozen=True, eq=False, repr=False)
+class Trace(Displayed):
     """A recorded forward and backward. ``docs/trace-format.md`` describes the document."""
 
     document: Document
@@ -57,6 +58,9 @@ class Trace:
     def calls(self) -> list[CallOf]:
         """The calls of the document, in forward order."""
         return self.document["calls"]
+
+    def __repr__(self) -> str:
+        return f"<Trace of {visible(self.document['title'])}: {_summary(self.document, self.arrays)}>"
 
     def __str__(self) -> str:
         """The tree of calls, with the shapes and the largest entries of outputs and upstream gradients."""

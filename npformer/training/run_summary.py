@@ -10,11 +10,13 @@ import dataclasses
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from npformer.data import Task
 from npformer.errors import CheckpointError, ConfigError, DataError, NpformerError
-from npformer.io.printable import shell_words
+from npformer.io.notebook import Displayed
+from npformer.io.printable import shell_words, visible
 from npformer.models import Model
 from npformer.run import metrics
 from npformer.run.checkpoint import Checkpoint
@@ -31,9 +33,9 @@ from npformer.training.predictions import Prediction, predictions_on
 RATES = 240
 
 
-@dataclass(frozen=True)
-class RunSummary:
-    """A run in plain values."""
+@dataclass(frozen=True, repr=False)
+class RunSummary(Displayed):
+    """A run in plain values. A notebook shows it as the page that ``npformer report`` writes."""
 
     run: RunDirectory
     options: Options
@@ -57,6 +59,11 @@ class RunSummary:
         """The command that trains with the same config.toml."""
         return shell_words("npformer", "train", "--config", self.run.config_path)
 
+    def __str__(self) -> str:
+        loss = "" if self.evaluation is None else f", held-out loss {self.evaluation.loss:.4f}"
+        steps = f"step {self.step:,} of {self.options.training.steps:,}"
+        return f"<run {visible(self.name)}: {self.options.run.task}, {self.parameters:,} parameters, {steps}{loss}>"
+
     def rates(self) -> tuple[list[float], list[float]]:
         """The learning rate that the options give: steps and rates, up to the checkpoint's step."""
         training, last = self.options.training, max(self.step, 1)
@@ -64,6 +71,15 @@ class RunSummary:
         turn = max(1, training.warmup_steps) if training.schedule != "constant" else 1
         steps = sorted({1 + round(i * (last - 1) / RATES) for i in range(RATES + 1)} | {min(turn, last)})
         return [float(step) for step in steps], [rate(step) for step in steps]
+
+
+def read_run(path: Path | str, examples: int | None = None) -> RunSummary:
+    """The run in a folder of ``npformer train``: options, metrics, held-out examples, attention; a report in notebooks.
+
+    examples: how many to decode; None: as many as the run's last evaluation.
+    Raises OutputError if there is no run, and what ``summary_of`` raises if one of its files is missing or damaged.
+    """
+    return summary_of(RunDirectory.open(Path(path)), examples)
 
 
 def summary_of(run: RunDirectory, count: int | None = None) -> RunSummary:

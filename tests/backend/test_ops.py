@@ -178,3 +178,9 @@ def test_every_operation_that_draws_takes_other_bits(numpy64):
     calls.clear()
     layer.forward(x, context=Context(key=RandomKey()))
     assert calls == [36, 24, 36, 24]  # weights, sub-layer, inside the feed-forward, sub-layer
+
+
+def test_a_prompt_shows_a_backend_and_its_table_in_a_line():
+    backend = get_backend("numpy", kernels="plain")
+    assert repr(backend) == f"<Backend {backend}>" == "<Backend numpy (plain) on CPU, float32>"
+    assert repr(backend.ops) == f"<Ops: {len(F.OPERATIONS)} operations; print shows where their kernels come from>"

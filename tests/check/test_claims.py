@@ -319,3 +319,8 @@ def test_masks_of_layers_are_found_whatever_they_govern():
     assert report["causality"].holds
     assert report["padding-invariance"].holds
     assert not certify(layer, X)["padding-invariance"].applies
+
+
+def test_a_prompt_shows_the_claims():
+    report = certify(LayerNorm(4, backend=get_backend("numpy")), X)
+    assert repr(report) == str(report)

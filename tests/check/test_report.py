@@ -149,3 +149,9 @@ def test_json_has_problems_notes_and_all_fields_of_a_row():
     _, large = document["tensors"]
     assert large.keys() == {field.name for field in fields(Row)} | {"ratio"}
     assert large.items() >= {"region": "[512:768, :, 3]", "unjudged": 4, "upstream": 2}.items()
+
+
+def test_a_prompt_shows_the_table():
+    report = Report("check", (GOOD, BAD))
+    assert repr(report) == str(report)
+    assert len(repr(report)) < 400

@@ -93,6 +93,12 @@ def test_a_log_has_no_bar(screen, monkeypatch):
         assert stream is None or stream.getvalue() == ""
 
 
+def test_a_notebook_has_no_bar_where_a_command_has_a_terminal(screen, notebook):
+    with show_bars():
+        assert list(watched([1, 2], "numbers")) == [1, 2]
+    assert screen.getvalue() == ""
+
+
 def test_text_is_printed_above_the_bar(screen):
     with show_bars(), Bar("work", 3) as one:
         one.move()

@@ -53,6 +53,15 @@ def test_a_bar_moves_on_terminals_that_go_back_in_a_line(monkeypatch):
     assert not terminal.is_terminal(Terminal())
 
 
+def test_a_cell_of_a_notebook_is_known_by_what_its_kernel_sets(notebook, monkeypatch):
+    assert terminal.in_notebook()
+    assert terminal.paint("WRONG", terminal.RED) == "WRONG"  # no terminal
+    monkeypatch.setattr("sys.stdout", Terminal())
+    assert terminal.paint("WRONG", terminal.RED) == RED, "a command in a cell may be coloured"
+    monkeypatch.setenv("GIT_PAGER", "less")
+    assert not terminal.in_notebook()
+
+
 @pytest.mark.parametrize(("wide", "columns"), [(20, 60), (60, 60), (80, 80), (97, 97), (300, 100)])
 def test_the_width_of_prose_is_the_terminals_within_limits(wide, columns, monkeypatch):
     monkeypatch.setattr("shutil.get_terminal_size", lambda fallback: os.terminal_size((wide, 24)))

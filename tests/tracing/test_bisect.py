@@ -183,6 +183,7 @@ def test_without_the_complex_step(numpy64):
     assert bisect(Absolute(numpy64), X, complex_step=False).ok
     bisection = bisect(Absolute(numpy64, times=2), X, complex_step=False)
     assert names(bisection) == ["Absolute"]
+    assert repr(bisection) == str(bisection)
     assert {row.verdict for row in bisection.path[0][1].rows} == {"WRONG"}
 
 

@@ -444,3 +444,11 @@ def test_bad_arguments():
         trace("relu", x, upstream=np.ones(3))
     with pytest.raises(ConfigError, match="expected a pair"):
         trace(np.tanh, x)
+
+
+def test_a_prompt_shows_one_line():
+    recorded = trace("relu", np.array([1.5, -2.0, 0.25]), name="two\nlines", upstream=np.ones(3))
+    assert repr(recorded) == (
+        "<Trace of two\\nlines: L = Σ dy·y = 1.75; 1 call, "
+        f"{len(recorded.arrays)} arrays, {sum(x.nbytes for x in recorded.arrays.values())} bytes of numbers>"
+    )

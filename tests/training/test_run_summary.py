@@ -8,10 +8,10 @@ import pytest
 
 from npformer.cli.main import build_parser
 from npformer.cli.train import _given
-from npformer.errors import DataError
+from npformer.errors import DataError, OutputError
 from npformer.run import RunDirectory
 from npformer.training.assemble import assemble, write_run
-from npformer.training.run_summary import flat, repeat_command, summary_of
+from npformer.training.run_summary import flat, read_run, repeat_command, summary_of
 from tests.training.runs import SMALL, Told
 
 OPTIONS = {
@@ -123,3 +123,20 @@ def test_other_data_than_trained_on_are_not_used(ended, monkeypatch):
     other = dataclasses.make_dataclass("Other", [("digest", str)])("another")
     monkeypatch.setattr("npformer.training.run_summary.make_task", lambda *_: other)
     assert "not the one" in summary_of(trainer.run).note
+
+
+def test_a_run_is_read_by_its_path_and_a_prompt_shows_it_in_a_line(ended):
+    trainer, _ = ended
+    found = read_run(str(trainer.run.path), examples=5)
+    assert found.evaluation.count == 5
+    assert repr(found) == (
+        f"<run a run: reverse, {trainer.step.model.num_parameters():,} parameters, step 6 of 6, "
+        f"held-out loss {found.evaluation.loss:.4f}>"
+    )
+
+
+def test_what_is_no_run_is_refused(tmp_path):
+    with pytest.raises(
+        OutputError, match=r"nowhere: expected the folder of a run, with its config\.toml, found nothing"
+    ):
+        read_run(tmp_path / "nowhere")

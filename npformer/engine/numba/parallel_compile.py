@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from npformer.engine.numba.kernel_folder import VARIABLE, place
 from npformer.io.seconds import now, since
+from npformer.io.terminal import in_notebook
 
 PACKAGE = Path(__file__).resolve().parents[3]  # the folder that npformer is in
 
@@ -94,7 +95,10 @@ def _feed(child: subprocess.Popen[str], queue: deque[str], progress: Progress) -
 
 
 class Progress:
-    """Reports progress: a bar on a terminal and in a notebook, lines in a log. One kernel's line is wiped out there."""
+    """Reports progress: a bar on a terminal, lines in a log. One kernel's line is wiped out on a terminal.
+
+    A notebook shows when several kernels begin and end, and nothing of one: its checks compile one by one.
+    """
 
     def __init__(self, total: int, dtype: str) -> None:
         self._total, self._done, self._began = total, set[str](), now()
@@ -102,9 +106,9 @@ class Progress:
         self._alone = threading.Lock()
         kernels = "1 kernel" if total == 1 else f"{total} kernels"
         message = f"npformer: compiling {kernels} for {dtype}, once ..."
-        self._redraws = sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel.")
+        self._redraws, self._in_notebook = sys.stderr.isatty() and not in_notebook(), in_notebook()
         self._wipe = f"\r{' ' * len(message)}\r" if self._redraws and total == 1 else ""
-        print(message, end="" if self._wipe else "\n", file=sys.stderr, flush=True)
+        self._say(message, end="" if self._wipe else "\n")
 
     def __enter__(self) -> Progress:
         if self._total > 1 and self._redraws:
@@ -122,13 +126,17 @@ class Progress:
             self._done.add(name)
             if self._bar is not None:
                 self._bar.update()
-            elif self._total > 1:
-                print(f"npformer: {len(self._done)} of {self._total}, {name}", file=sys.stderr, flush=True)
+            elif self._total > 1 and not self._in_notebook:
+                self._say(f"npformer: {len(self._done)} of {self._total}, {name}")
 
     def __exit__(self, kind: object, *_: object) -> None:
         if self._bar is not None:
             self._bar.close()
         if self._wipe:
-            print(self._wipe, end="", file=sys.stderr, flush=True)
+            self._say(self._wipe, end="")
         elif kind is None:
-            print(f"npformer: compiled in {since(self._began):.0f} s", file=sys.stderr, flush=True)
+            self._say(f"npformer: compiled in {since(self._began):.0f} s")
+
+    def _say(self, text: str, end: str = "\n") -> None:
+        if self._total > 1 or not self._in_notebook:
+            print(text, end=end, file=sys.stderr, flush=True)

@@ -92,36 +92,36 @@ def test_on_a_terminal_it_is_a_bar(monkeypatch):
     assert text.splitlines()[-1].strip().startswith("npformer: compiled in ")
 
 
-class Notebook(io.StringIO):
-    """What a cell of a notebook has for standard error: no terminal, but text after a \\r replaces the line."""
-
-
-Notebook.__module__ = "ipykernel.iostream"
-
-
-@pytest.mark.parametrize("stream", [Notebook, Terminal])
-def test_kernels_that_are_compiled_one_by_one_leave_no_lines(stream, monkeypatch):
-    """As in the first check of a model: each operation compiles its kernel when it is first called."""
-    shown = stream()
+def compiled_one_by_one(monkeypatch):
+    """What a terminal shows of the first check of a model: each operation compiles its kernel at its first call."""
+    shown = Terminal()
     monkeypatch.setattr(sys, "stderr", shown)
     for name in "abcdefghijklm":
         parallel_compile.compile_several([Compilable(name)], "float64")
-    text = shown.getvalue()
+    return shown.getvalue()
+
+
+def test_kernels_that_are_compiled_one_by_one_leave_no_lines(monkeypatch):
+    text = compiled_one_by_one(monkeypatch)
     assert text.count("npformer: compiling 1 kernel for float64, once ...") == 13
     assert "\n" not in text
     assert text.endswith("\r")
     assert not text.split("\r")[-2].strip(), "what was shown is overwritten"
 
 
-def test_in_a_notebook_several_kernels_are_one_bar(monkeypatch):
-    notebook = Notebook()
-    monkeypatch.setattr(sys, "stderr", notebook)
+def test_a_notebook_shows_nothing_of_the_kernels_of_a_check(notebook, monkeypatch):
+    assert compiled_one_by_one(monkeypatch) == ""
+
+
+@pytest.mark.parametrize("stream", [io.StringIO, Terminal], ids=["cell", "command"])
+def test_a_notebook_shows_when_several_kernels_begin_and_end(notebook, stream, monkeypatch):
+    shown = stream()
+    monkeypatch.setattr(sys, "stderr", shown)
     monkeypatch.setattr(parallel_compile, "cores", lambda: 1)
     parallel_compile.compile_several([Compilable(name) for name in "abcdefg"], "float32")
-    first, *bar, last, end = notebook.getvalue().split("\n")
-    assert (first, bar, end) == ("npformer: compiling 7 kernels for float32, once ...", [], "")
-    assert "7 of 7 |" in last
-    assert last.rpartition("\r")[2].startswith("npformer: compiled in ")
+    first, last, end = shown.getvalue().split("\n")
+    assert (first, end) == ("npformer: compiling 7 kernels for float32, once ...", "")
+    assert last.startswith("npformer: compiled in ")
 
 
 def test_an_interrupt_ends_the_processes(monkeypatch):

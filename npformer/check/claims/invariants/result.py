@@ -16,6 +16,7 @@ import numpy as np
 
 from npformer.check.measures import NEGLIGIBLE, largest, max_abs, worst_at
 from npformer.errors import GradientError
+from npformer.io.notebook import Displayed
 from npformer.io.percent import finite
 from npformer.typing import HostArray, HostArrays, Tensors
 
@@ -80,8 +81,8 @@ class ClaimResult:
         return fields
 
 
-@dataclass(frozen=True)
-class ClaimResults:
+@dataclass(frozen=True, repr=False)
+class ClaimResults(Displayed):
     """What ``certify`` and ``prove`` return. ``ok``, ``str()`` at 80 columns, ``to_dict()``, ``raise_if_failed()``."""
 
     name: str
