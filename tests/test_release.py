@@ -187,3 +187,9 @@ def test_the_changelog_has_the_usual_sections():
     for section in re.split(r"^## ", text_of("CHANGELOG.md"), flags=re.M)[1:]:
         order = [usual.index(part) for part in re.findall(r"^### (\w+)$", section, re.M)]
         assert order == sorted(set(order)), section.splitlines()[0]
+
+
+def test_every_folder_with_code_is_a_package():
+    """What is none is not in the wheel, and the repository's own folder hides that."""
+    folders = {path.parent for path in (ROOT / "npformer").rglob("*.py")}
+    assert [str(folder.relative_to(ROOT)) for folder in folders if not (folder / "__init__.py").exists()] == []
