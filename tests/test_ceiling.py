@@ -37,7 +37,7 @@ CEILINGS = {
     "npformer/run": 12_400,
     "npformer/tracing": 15_200,
     "npformer/training": 16_800,
-    "tests/.": 21_700,
+    "tests/.": 22_500,  # what is published and what refuses a release (test_release.py)
     "tests/backend": 26_500,
     "tests/benchmarks": 24_200,
     "tests/check": 70_400,

@@ -166,7 +166,9 @@ def test_no_address_is_invented():
         assert all(repository and url.startswith(repository) for url in urls), (page, urls)
 
 
-@pytest.mark.parametrize("form", [form for form in FORMS if form.name in ("bug.yml", "gradient.yml")], ids=str)
+@pytest.mark.parametrize(
+    "form", [form for form in FORMS if form.name in ("bug.yml", "gradient.yml")], ids=lambda form: form.name
+)
 def test_a_form_asks_for_what_the_doctor_says(form):
     (asked,) = [part for part in form.read_text(encoding="utf-8").split("  - type: ") if "id: doctor" in part]
     command = re.search(r"label: npformer (.*)", asked)[1]
