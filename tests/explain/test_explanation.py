@@ -90,8 +90,8 @@ def test_what_comes_next_can_be_typed(opened):
 
 def test_tokens_that_do_not_count_give_nothing(found):
     by_name = {each.name: each.value for each in found.tokens}
-    assert by_name["<pad> at b1 t3"] == 0
-    assert by_name["<end> at b1 t2"] != 0
+    assert by_name["[PAD] at b1 t3"] == 0
+    assert by_name["[EOS] at b1 t2"] != 0
 
 
 def test_a_tied_table_has_a_term_for_each_use():
