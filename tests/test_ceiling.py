@@ -44,7 +44,7 @@ CEILINGS = {
     "tests/cli": 29_500,
     "tests/data": 17_800,
     "tests/decoding": 9_600,
-    "tests/docs": 4_000,
+    "tests/docs": 4_300,  # what a build of the site says (test_build.py)
     "tests/engine": 65_600,
     "tests/examples": 4_600,  # mistakes that people make, for the check on one page
     "tests/explain": 8_800,
