@@ -37,14 +37,14 @@ CEILINGS = {
     "npformer/run": 12_400,
     "npformer/tracing": 15_200,
     "npformer/training": 16_800,
-    "tests/.": 21_700,
+    "tests/.": 22_500,  # what is published and what refuses a release (test_release.py)
     "tests/backend": 26_500,
     "tests/benchmarks": 24_200,
     "tests/check": 70_400,
     "tests/cli": 29_500,
     "tests/data": 17_800,
     "tests/decoding": 9_600,
-    "tests/docs": 4_000,
+    "tests/docs": 4_300,  # what a build of the site says (test_build.py)
     "tests/engine": 65_600,
     "tests/examples": 5_100,  # mistakes that people make, for the check on one page; the notebook, run by a kernel
     "tests/explain": 8_800,
@@ -75,8 +75,18 @@ def tokens(text):
     }
     return sum(
         token.type not in NO_CODE and not (token.type == tokenize.STRING and token.start in docstrings)
-        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        for token in whole_strings(tokenize.generate_tokens(io.StringIO(text).readline))
     )
+
+
+def whole_strings(parts):
+    """The tokens, of each f-string its first alone: from Python 3.12 on it has several."""
+    first, last = getattr(tokenize, "FSTRING_START", None), getattr(tokenize, "FSTRING_END", None)
+    inside = 0
+    for token in parts:
+        if not inside:
+            yield token
+        inside += (token.type == first) - (token.type == last)
 
 
 def rooms():
@@ -93,6 +103,7 @@ def rooms():
 def test_what_counts_as_code():
     text = '"""Words."""\nx = 1  # a comment\n\n\ndef f():\n    """More words."""\n    return "no docstring"\n'
     assert tokens(text) == len(["x", "=", "1", "def", "f", "(", ")", ":", "return", "''"])
+    assert tokens("""y = f"a {f'{x}' + '-'} b" + f''""") == len(["y", "=", "f", "+", "f"])
 
 
 def test_no_room_is_above_its_ceiling():

@@ -97,7 +97,7 @@ def test_the_python_example_learns_to_reverse(tmp_path, monkeypatch):
     names = {}
     exec(compile(blocks("python", README)[1], "README.md", "exec"), names)
     assert float(names["loss"]) < 0.2
-    decoded = names["npf"].greedy(names["model"], np.hstack([names["words"], names["end"]]), max_len=9)
+    decoded = names["npf"].greedy(names["model"], np.hstack([names["words"], names["eos"]]), max_len=9)
     assert np.mean(np.all(decoded[:, :8] == names["words"][:, ::-1], axis=1)) > 0.8
     assert (tmp_path / "reverse.safetensors").is_file()
 

@@ -14,7 +14,7 @@ from benchmarks.peers.torch_model import Fused, Transformer, sinusoids
 from benchmarks.tasks import Contender
 from npformer.models.presets import PRESETS
 
-BEGIN = 1  # the first token's id
+BOS_ID = 1
 
 
 def decode(size, tokens, batches, device, weights, precision="float32"):
@@ -43,7 +43,7 @@ def greedy(net, src, positions, end):
     states = [State(block, memory, len(positions)) for block in net.decoder]
     tokens = torch.zeros(src.shape[0], len(positions), dtype=torch.int64, device=src.device)
     ended = torch.zeros(src.shape[0], dtype=torch.bool, device=src.device)
-    token = torch.full((src.shape[0], 1), BEGIN, device=src.device)
+    token = torch.full((src.shape[0], 1), BOS_ID, device=src.device)
     for t in range(len(positions)):
         x = net.tgt_embed(token) * net.scale + positions[t]  # (B, 1, C)
         for state in states:

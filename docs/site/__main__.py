@@ -10,7 +10,9 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from docs.site.places import BUILD, SITE, SOURCES
+from docs.site.places import BUILD, SITE, SOURCES, written
+from npformer.io.progress_bar import show_bars
+from npformer.io.terminal import is_terminal
 
 NEEDED = ("sphinx", "myst_parser", "furo", "ziamath")
 
@@ -33,12 +35,15 @@ def main() -> int:
 
     from docs.site import assemble
 
-    assemble.write_all()
+    with show_bars():
+        assemble.write_all()
+    print(f"{len(written)} sources are in {SOURCES}; Sphinx makes pages of them", flush=True)
     made = BUILD / "site-doctrees" / "environment.pickle"
     code = max(path.stat().st_mtime for path in Path(__file__).parent.glob("*.py"))
     if made.exists() and made.stat().st_mtime < code:
         made.unlink()  # what makes the pages has changed: Sphinx reads all of them again
-    words = ["-q", "-W", "--keep-going", "-j", args.jobs, "-c", str(Path(__file__).parent), "-d"]
+    log = () if is_terminal(sys.stdout) else ("-q",)  # Sphinx's own progress is for a terminal
+    words = [*log, "-W", "--keep-going", "-j", args.jobs, "-c", str(Path(__file__).parent), "-d"]
     failed = build_main([*words, str(BUILD / "site-doctrees"), str(SOURCES), str(args.out)])
     if not failed:
         print(f"{args.out}/index.html")

@@ -13,6 +13,7 @@ from docs.site.operations import contents, formula_line
 from docs.site.places import address, write
 from docs.site.plain_text import sentences
 from docs.site.recordings import MODELS, SHOWCASE
+from npformer.io.progress_bar import watched
 from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.bugs import BUGS
 from npformer.lab.museum.checks import all_checks
@@ -39,7 +40,7 @@ CATEGORY = {
 
 def write_all() -> None:
     """The gallery and all pages."""
-    for bug in BUGS:
+    for bug in watched(BUGS, "museum", name=lambda bug: bug.id):
         write(f"museum/{bug.id}.md", page(bug))
     write("museum/index.md", gallery())
 

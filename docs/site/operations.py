@@ -16,6 +16,7 @@ from docs.site.places import FILES, ROOT, address, text_page, write
 from docs.site.plain_text import blocks, sentences, shown
 from npformer import functional
 from npformer.functional import OPERATIONS, Operation
+from npformer.io.progress_bar import watched
 from npformer.lab.grader import EXERCISES, Exercise
 from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.bugs import BUGS
@@ -29,7 +30,7 @@ KERNELS = {"numpy": "NumPy", "numba": "compiled", "cuda": "CUDA"}
 
 def write_all() -> None:
     """The pages, and the list of them in reading order."""
-    for name in FILES:
+    for name in watched(FILES, "operations", name=str):
         write(f"operations/{name}.md", page(name))
     write("operations/index.md", index())
 

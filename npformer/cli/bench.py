@@ -71,12 +71,14 @@ def run(args: argparse.Namespace) -> int:
     if args.profile:
         return _profile(args, preset, backend, budget)
     if not args.json:
-        print(folded(f"{_title(args, preset)}\n{backend}; {_blas(backend, preset)}", sys.stdout), flush=True)
+        print(folded(f"training steps of size {args.size} with {backend}", sys.stdout), flush=True)
     times = time_steps(preset, backend, args.dropout, budget)
     if args.json:
         print(json.dumps(_about(args, backend) | _times(times, preset)))
     else:
-        print(folded(text.times(times, preset.batch * preset.length), sys.stdout, " " * text.NAMES))
+        facts = {"size": f"{preset}, dropout {args.dropout:g}", "threads": _threads(backend, preset)}
+        told = text.times(times, preset.batch * preset.length) | facts
+        print(folded(text.lines(told), sys.stdout, " " * text.NAMES))
     return 0
 
 
@@ -92,14 +94,15 @@ def _profile(args: argparse.Namespace, preset: Preset, backend: Backend, budget:
     check_place(place)  # before the measurement, not after it
     where = f"{backend}; {_one_thread(backend)}"
     if not args.json:
-        print(folded(f"{_title(args, preset)}\n{where}", sys.stdout), flush=True)
+        print(folded(f"the parts of a training step of size {args.size} with {backend}", sys.stdout), flush=True)
     profile = profile_step(preset, backend, args.dropout, budget)
     notes = [f"{_title(args, preset)}; {where}", text.roofline(profile), text.reading(profile)]
     draw_profile(profile.rows, place, f"Where a training step's {1e3 * profile.seconds:,.1f} ms go", notes)
     if args.json:
         print(json.dumps(_about(args, backend) | _numbers(profile) | {"picture": str(place)}))
     else:
-        print(folded(text.roofline(profile), sys.stdout), text.table(profile, width_of(sys.stdout)), sep="\n\n")
+        facts = "\n".join((_title(args, preset), _one_thread(backend), text.roofline(profile)))
+        print(folded(facts, sys.stdout), text.table(profile, width_of(sys.stdout)), sep="\n\n")
         print(f"\n{fill(text.reading(profile))}\ndrawn in {visible(place)}")
     return 0
 
@@ -113,16 +116,15 @@ def _parts(backend: Backend, preset: Preset) -> int:
     return 1 if backend.engine is None else backend.engine.parts_of(preset.batch * preset.length * preset.d_model)
 
 
-def _blas(backend: Backend, preset: Preset) -> str:
-    """How many threads a matrix product uses, in words."""
+def _threads(backend: Backend, preset: Preset) -> str:
+    """How many threads share the batch, and how many a matrix product uses, in words."""
+    parts = _parts(backend, preset)
+    few = ", for a batch this small" if parts < backend.threads else ""
     if backend.name == "cupy":
-        return "products by cuBLAS"
+        return "1; products by cuBLAS"
     if not can_set_blas_threads():
-        return "BLAS threads unknown"
-    if _parts(backend, preset) > 1:
-        return "one BLAS thread each"
-    few = "" if backend.threads == 1 else "a batch this small runs on one, "
-    return f"{few}BLAS threads: {blas_threads()}"
+        return f"{parts}{few}; BLAS threads unknown"
+    return f"{parts}, with one BLAS thread each" if parts > 1 else f"1{few}; BLAS threads: {blas_threads()}"
 
 
 def _one_thread(backend: Backend) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -26,11 +26,11 @@ MEANINGS = {
 PYTHON = "layers, in Python: everything between the operations, such as copies of views and setting gradients to 0."
 
 
-def times(measured: StepTimes, tokens: int) -> str:
-    """The summary of timed steps with so many target tokens each."""
+def times(measured: StepTimes, tokens: int) -> dict[str, str]:
+    """The summary of timed steps with so many target tokens each: names and texts."""
     seconds = np.asarray(measured.seconds)
     low, middle, high = (_ms(float(value)) for value in np.quantile(seconds, (0.25, 0.5, 0.75)))
-    told = {
+    return {
         "median": f"{middle} a step",
         "spread": f"best {_ms(min(seconds))}, middle half {low} to {high}, worst {_ms(max(seconds))}; the first step, "
         f"not counted, {_ms(measured.first)}",
@@ -38,6 +38,10 @@ def times(measured: StepTimes, tokens: int) -> str:
         "tokens/s": f"{tokens / float(np.median(seconds)):,.0f} target tokens ({tokens:,} a step)",
         "loss": f"{measured.first_loss:.4f} at first, {measured.last_loss:.4f} at last",
     }
+
+
+def lines(told: Mapping[str, str]) -> str:
+    """Names and texts, one a line."""
     return "\n".join(f"{name:<{NAMES}}{text}" for name, text in told.items())
 
 

@@ -27,7 +27,7 @@ from npformer.plotting.svg import check_place
 
 SUMMARY = "Show backward bugs, their effects, and which check finds each."
 EXAMPLES = """examples:
-  npformer museum                          every bug against every check, in minutes
+  npformer museum                          every bug against every check, in about a minute
   npformer museum list                     the list of bugs
   npformer museum show causal-off          one bug explained, with a picture of its effect
   npformer museum --only dropout           the bugs with dropout in id, category or title

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from npformer.decoding.beams import LENGTH_PENALTY, Beams
-from npformer.decoding.opening import Writer, advance, end_token, expect_count, open_texts
+from npformer.decoding.opening import Writer, advance, eos_token, expect_count, open_texts
 from npformer.decoding.writing import Stop
 from npformer.errors import ConfigError
 from npformer.typing import Array, HostArray
@@ -53,7 +53,7 @@ def beam_search(
     beam = expect_count("beam", beam)
     _expect_penalty(length_penalty)
     by_row: dict[int, list[Hypothesis]] = {}
-    openings, end = open_texts(model, src, max_len, bos_id, "beams"), end_token(eos_id)
+    openings, end = open_texts(model, src, max_len, bos_id, "beams"), eos_token(eos_id)
     engine = model.backend.engine
     search = partial(engine.search, model, eos_id=end) if engine is not None and stop is None else None
     for opening in openings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from npformer.decoding.opening import Writer, end_token, open_texts
+from npformer.decoding.opening import Writer, eos_token, open_texts
 from npformer.decoding.writing import Stop, write
 from npformer.functional.arrays import namespace
 from npformer.typing import Array, HostArray
@@ -21,7 +21,7 @@ def greedy(
 ) -> HostArray:
     """Decode src (B, S), token ids, into at most max_len tokens per row.
 
-    Returns (B, T) int64 on the host, T ≤ max_len, without the begin token. A row ends with
+    Returns (B, T) int64 on the host, T ≤ max_len, without [BOS]. A row ends with
     eos_id, or where stop, called with the row's tokens so far (T,), returns True, or at max_len. The rest is filled
     with the pad id. Decoding stops when all rows have ended. eos_id None: no token ends a row.
 
@@ -35,7 +35,7 @@ def greedy(
     def likeliest(logits: Array, rows: HostArray, t: int) -> HostArray:
         return model.backend.host(namespace(logits).argmax(logits, axis=-1))
 
-    openings, end = open_texts(model, src, max_len, bos_id), end_token(eos_id)
+    openings, end = open_texts(model, src, max_len, bos_id), eos_token(eos_id)
     engine = model.backend.engine
     several = partial(engine.likeliest, model, eos_id=end) if engine is not None and stop is None else None
     return write(model, openings, likeliest, eos_id=end, stop=stop, several=several)

@@ -1,6 +1,6 @@
 """The start of decoding: sources or prompts become a decode state and the first tokens to feed.
 
-A Transformer's texts begin empty, and it is fed the begin token. A Decoder's texts begin with their
+A Transformer's texts begin empty, and it is fed [BOS]. A Decoder's texts begin with their
 prompts. All prompts are fed in one call, padded on the left so that they end at the same position, and each row
 continues from its last token.
 """
@@ -108,7 +108,7 @@ def advance(model: Writer, tokens: Array, state: DecodeState) -> Array:
     return logits if logits.ndim == 2 else logits[:, -1, :]
 
 
-def end_token(eos_id: Any) -> int:
+def eos_token(eos_id: Any) -> int:
     """eos_id as an int, or −1, which is no token id, for None. Raises ConfigError for anything else."""
     if eos_id is None:
         return -1

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from npformer.decoding.opening import Opening, Writer, end_token, expect_count, open_texts
+from npformer.decoding.opening import Opening, Writer, eos_token, expect_count, open_texts
 from npformer.decoding.writing import Stop, write
 from npformer.errors import ConfigError
 from npformer.typing import Array, HostArray
@@ -53,7 +53,7 @@ def sample(
         p = probabilities(model.backend.host(logits), temperature, top_k, top_p)
         return drawn(p, np.array([sources[row].random() for row in rows]))
 
-    return write(model, openings, draw, eos_id=end_token(eos_id), stop=stop)
+    return write(model, openings, draw, eos_id=eos_token(eos_id), stop=stop)
 
 
 def probabilities(

@@ -89,7 +89,7 @@ def case_setting(case: Case) -> Setting:
     if not isinstance(config, ModelConfig):
         return Setting(case.name, target, case.inputs, case.options)
     targets = some_targets(config, case.inputs[-1])
-    letters = ("<pad>", "<begin>", "<end>", *(chr(ord("a") + i) for i in range(config.batch[0].below - 3)))
+    letters = ("[PAD]", "[BOS]", "[EOS]", *(chr(ord("a") + i) for i in range(config.batch[0].below - 3)))
     labels = _labels(config, case.inputs, targets, letters)
     return Setting(case.name, target, case.inputs, case.options, targets, labels=labels, pieces=letters)
 
@@ -111,7 +111,7 @@ def _one_sequence(name: str, kind: type[ModelConfig], changes: dict[str, Any]) -
     config: Any = kind(vocab_size=len(PIECES), **(_SIZE | changes))  # type: ignore[call-arg]
     make: Any = Decoder if isinstance(config, DecoderConfig) else Encoder
     model: Layer = shaken(make(config, backend=get_backend("numpy", dtype="float64", kernels="plain")))
-    tokens = ids_of([["<begin>", *word] for word in WORDS])
+    tokens = ids_of([["[BOS]", *word] for word in WORDS])
     targets = some_targets(config, tokens)
     return Setting(
         name, model, (tokens,), {}, targets, labels=_labels(config, (tokens,), targets, PIECES), pieces=PIECES

@@ -82,7 +82,7 @@ def label(session: Session, row: int, position: int, length: int, owner: str) ->
 
 def quoted(piece: str) -> str:
     """A piece of text as it is shown; special ones without quotation marks."""
-    is_special = len(piece) > 2 and (piece[0], piece[-1]) in (("[", "]"), ("<", ">"))
+    is_special = len(piece) > 2 and (piece[0], piece[-1]) == ("[", "]")
     return visible(piece) if is_special or piece.startswith("class ") else f'"{visible(piece)}"'
 
 

@@ -19,6 +19,7 @@ from npformer.pages.report_tables import (
     norms_of,
     norms_table,
     options_table,
+    sample_of,
     seen,
     what_table,
 )
@@ -96,7 +97,19 @@ def _curves(runs: Sequence[RunSummary]) -> str:
         training = run.options.training
         warmup = 0 if training.schedule == "constant" else training.warmup_steps
         courses.append(Course(run.name, _numbers(run.records), warmup, training.clip_norm, run.rates()))
-    return f'<div class="charts">{"".join(map(_figure, course_charts(courses)))}</div>'
+    return f'<div class="charts">{"".join(map(_figure, course_charts(courses)))}</div>{"".join(map(_samples, runs))}'
+
+
+def _samples(run: RunSummary) -> str:
+    """On how many sequences the curves' held-out values were measured."""
+    counts = {int(line["step"]): int(line["examples"]) for line in _numbers(run.records) if "examples" in line}
+    if not counts:
+        return ""
+    *earlier, last = counts.values()
+    few, many = min(earlier, default=last), max(earlier, default=last)
+    said = f"{few:,}" if few == many else f"{few:,} to {many:,}"
+    said += f" sequences; the last, at step {max(counts):,}, on {last:,}." if last != many else " sequences."
+    return f'<p class="quiet">{escaped(run.name)}: each held-out value was measured on {said}</p>'
 
 
 def _figure(chart: Chart) -> str:
@@ -131,9 +144,11 @@ def _examples(run: RunSummary) -> str:
     if continued or (run.evaluation is not None and run.evaluation.kind == "masked"):
         asked = [piece for one in run.predictions for piece in one.pieces if piece.asked]
         key = "the text, token by token, is what was to be written" if continued else "grey: given"
-        summary = f"{sum(piece.is_right for piece in asked):,} of {len(asked):,} tokens are right"
+        right = sum(piece.is_right for piece in asked)
+        summary = f"{right:,} of {len(asked):,} tokens are right{sample_of(run)}"
     else:
-        summary = f"{sum(one.is_right for one in run.predictions):,} of {len(run.predictions):,} are right"
+        right = sum(one.is_right for one in run.predictions)
+        summary = f"{right:,} of {len(run.predictions):,} are right"
     more = f", and {len(shown) - first} more that are wrong" if len(shown) > first else ""
     return (
         f"<p>{summary}. Shown: the first {min(first, len(run.predictions))}{more}.</p>"

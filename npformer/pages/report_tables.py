@@ -131,8 +131,14 @@ def confusion_table(run: RunSummary) -> str:
         [*(_piece(piece) for piece in pair), td(f"{count:,}", "number"), f"<td>{_bar(count / wrong[0][1])}</td>"]
         for pair, count in wrong
     ]
-    caption = f"The most frequent mistakes; {total:,} of {sum(counts.values()):,} pieces are wrong"
+    caption = f"The most frequent mistakes; {total:,} of {sum(counts.values()):,} pieces are wrong{sample_of(run)}"
     return table(caption, ["expected", "written", "times", ""], rows, "wrong")
+
+
+def sample_of(run: RunSummary) -> str:
+    """Which sequences the predictions are of, if the evaluation's shares are of more."""
+    few, many = len(run.predictions), 0 if run.evaluation is None else run.evaluation.count
+    return f" in the first {few:,} sequences of {many:,}" if few < many else ""
 
 
 def _piece(piece: str | None) -> str:

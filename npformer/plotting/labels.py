@@ -1,33 +1,25 @@
 """Labels of tokens on an axis: visible and short.
 
-A space, a line break or a lone combining mark would be invisible, so a sign replaces it; the
-names of special tokens are shortened to the form used in papers, ⟨s⟩ and ⟨/s⟩.
+A space, a line break or a lone combining mark would be invisible, so a sign replaces it.
 """
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Mapping
 
 from npformer.io.printable import visible
 
-_SPECIAL_NAME = re.compile(r"\[([A-Z]+)\]")
-_SHORT_NAMES = {"BOS": "⟨s⟩", "EOS": "⟨/s⟩", "UNK": "⟨?⟩"}
 _SIGNS = {" ": "␣", "\u00a0": "␣", "\t": "⇥", "\n": "↵", "\r": "↵"}
 _LONGEST = 12
 
-#: The width of a wide letter of DejaVu Sans, in units of the font size; and those of the signs of special tokens.
+#: The width of a wide letter of DejaVu Sans, in units of the font size; and those of narrow signs.
 _LETTER_EM = 0.62
-_SIGN_EM = {"⟨": 0.4, "⟩": 0.4, "/": 0.35}
+_SIGN_EM = {"[": 0.4, "]": 0.4, "/": 0.35}
 
 
 def token_label(token: str) -> str:
     """The token's label on an axis: at most 12 characters, all of them visible."""
-    special = _SPECIAL_NAME.fullmatch(token)
-    if special:
-        name = special.group(1)
-        return _SHORT_NAMES.get(name, f"⟨{name.lower()[:_LONGEST]}⟩")
     if token == "":
         return "∅"
     shown = _drawn(token)

@@ -13,7 +13,7 @@ from npformer.tracing.trace import Trace, trace
 from npformer.typing import HostArray
 
 #: The tokens by id.
-PIECES = ("<pad>", "<begin>", "<end>", "b", "o", "t", "a", "d")
+PIECES = ("[PAD]", "[BOS]", "[EOS]", "b", "o", "t", "a", "d")
 #: What the model reads and is to write, backward: the second word is shorter, so that its row is padded.
 WORDS = ("bot", "to")
 
@@ -36,9 +36,9 @@ def showcase_model(**changes: Any) -> Showcase:
     config = TransformerConfig(len(PIECES), len(PIECES), **({"dropout": 0.0, "max_seq_len": 4} | size | changes))
     model = Transformer(config, backend=get_backend("numpy", dtype="float64", kernels="plain"), seed=0)
     shaken(model)
-    src = ids_of([[*word, "<end>"] for word in WORDS])
-    tgt_in = ids_of([["<begin>", *reversed(word)] for word in WORDS])
-    tgt_out = ids_of([[*reversed(word), "<end>"] for word in WORDS])
+    src = ids_of([[*word, "[EOS]"] for word in WORDS])
+    tgt_in = ids_of([["[BOS]", *reversed(word)] for word in WORDS])
+    tgt_out = ids_of([[*reversed(word), "[EOS]"] for word in WORDS])
     labels = {"source": src, "target_in": tgt_in, "target_out": tgt_out}
     tokens = {name: [[PIECES[i] for i in row] for row in ids.tolist()] for name, ids in labels.items()}
     return Showcase(model, (src, tgt_in), tgt_out, tokens)
@@ -53,4 +53,4 @@ def showcase(*, lines: bool = True, **changes: Any) -> Trace:
 def ids_of(rows: list[list[str]]) -> HostArray:
     """The token ids (B, T) of these rows, padded."""
     width = max(map(len, rows))
-    return np.array([[PIECES.index(piece) for piece in [*row, *["<pad>"] * (width - len(row))]] for row in rows])
+    return np.array([[PIECES.index(piece) for piece in [*row, *["[PAD]"] * (width - len(row))]] for row in rows])

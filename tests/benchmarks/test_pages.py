@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import machine, measured, page_tables, pages, report, speed_chart
-from npformer.cli import train
+from npformer.cli import gradcheck, museum, train
 from npformer.cli.main import build_parser
 from tests.benchmarks import rows
 
@@ -60,16 +60,28 @@ def test_the_charts_are_up_to_date(tmp_path):
     assert speed_chart.write([], tmp_path) == []
 
 
-def test_readme_and_the_help_say_how_long_the_first_command_takes():
-    """As it was measured without compiled kernels, which the first command does not install."""
+def told(command):
+    """How long a command took when it was measured, in the words of a help text."""
     words = {5: "about five seconds", 10: "about ten seconds", 20: "about twenty seconds", 40: "less than a minute",
              60: "about a minute", 120: "about two minutes"}  # fmt: skip
-    (seconds,) = (page["seconds"] for page in DOCUMENTS if page.get("name") == "reverse-numpy")
-    words_in_page = words[min(words, key=lambda each: abs(math.log(each / seconds)))]
-    assert words_in_page == train.TAKES
-    assert f"After {words_in_page} on two cores it ends like this:" in (pages.ROOT / "README.md").read_text()
-    assert f"train reverse                                   {words_in_page} on two CPU cores" in train.EXAMPLES
-    assert f"train reverse           reverse words, in {words_in_page}\n" in build_parser().epilog
+    (seconds,) = (found["seconds"] for found in DOCUMENTS if found.get("name") == command)
+    return words[min(words, key=lambda each: abs(math.log(each / seconds)))]
+
+
+@pytest.mark.parametrize("command", [gradcheck, museum])
+def test_the_help_says_how_long_a_command_took(command):
+    name = command.__name__.rpartition(".")[2]
+    said = re.search(rf"^  npformer {name}  +every.*, in (.*)$", command.EXAMPLES, re.M)[1]
+    assert said == told(name)
+
+
+def test_readme_and_the_help_say_how_long_the_first_command_takes():
+    """As it was measured without compiled kernels, which the first command does not install."""
+    said = told("reverse-numpy")
+    assert said == train.TAKES
+    assert f"After {said} on two cores it ends like this:" in (pages.ROOT / "README.md").read_text()
+    assert f"train reverse                                   {said} on two CPU cores" in train.EXAMPLES
+    assert f"train reverse           reverse words, in {said}\n" in build_parser().epilog
 
 
 #: A score of made-up pairs.

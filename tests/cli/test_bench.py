@@ -23,14 +23,14 @@ def known_ceilings(monkeypatch):
 def test_a_step_in_words(cli):
     done = cli(f"bench {FAST}").quiet()
     lines = done.lines
-    assert lines[0].startswith("size tiny: V 16, d_model 64,")
-    assert lines[0].endswith("batch 64, dropout 0.1")
-    assert "(plain) on CPU, float32" in lines[1]
-    words = [line.split()[0] for line in lines[2:]]
-    assert words == ["median", "spread", "steps", "tokens/s", "loss"]
-    assert lines[4].split()[:2] == ["steps", "3"]
-    median = float(lines[2].split()[1].replace(",", ""))  # of more than a second it has one
-    assert float(lines[5].split()[1].replace(",", "")) == pytest.approx(768e3 / median, rel=0.01)
+    assert lines[0] == "training steps of size tiny with numpy (plain) on CPU, float32"
+    told = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines[1:]}
+    assert list(told) == ["median", "spread", "steps", "tokens/s", "loss", "size", "threads"]
+    assert told["steps"].startswith("3 in ")
+    median = float(told["median"].split()[0].replace(",", ""))  # of more than a second it has one
+    assert float(told["tokens/s"].split()[0].replace(",", "")) == pytest.approx(768e3 / median, rel=0.01)
+    assert told["size"].startswith("V 16, d_model 64,")
+    assert told["size"].endswith("batch 64, dropout 0.1")
 
 
 def test_a_step_in_numbers(cli):
@@ -52,9 +52,9 @@ def test_a_step_in_numbers(cli):
 @pytest.mark.parametrize(
     ("kernels", "threads", "note"),
     [
-        ("plain", 1, "(plain) on CPU, float32; BLAS threads: "),
-        ("numpy", 1, "2 threads; a batch this small runs on one, "),
-        ("numba", 2, "2 threads; one BLAS thread each"),
+        ("plain", 1, "1; BLAS threads: "),
+        ("numpy", 1, "1, for a batch this small; BLAS threads: "),
+        ("numba", 2, "2, with one BLAS thread each"),
     ],
 )
 def test_it_says_how_many_threads_share_the_batch(cli, monkeypatch, kernels, threads, note):
@@ -63,7 +63,7 @@ def test_it_says_how_many_threads_share_the_batch(cli, monkeypatch, kernels, thr
     monkeypatch.setattr("npformer.engine.host.default_threads", lambda: 2)
     monkeypatch.setattr(command, "can_set_blas_threads", lambda: True)
     command_line = f"bench --device numpy --kernels {kernels} --steps 1"
-    assert note in cli(command_line).lines[1]
+    assert note in cli(command_line).lines[-1]
     assert cli(f"{command_line} --json").document["threads"] == threads
 
 
@@ -71,7 +71,8 @@ def test_the_table_of_a_profile(cli, tmp_path):
     done = cli(f"bench --profile {FAST}").quiet()
     lines = done.lines
     assert done.width <= 100
-    assert lines[2] == "ceilings measured now: products 200 GFLOP/s (at 8×8·8×8), memory 40.0 GB/s"
+    assert lines[0] == "the parts of a training step of size tiny with numpy (plain) on CPU, float32"
+    assert lines[3] == "ceilings measured now: products 200 GFLOP/s (at 8×8·8×8), memory 40.0 GB/s"
     top = next(i for i, line in enumerate(lines) if line.startswith("operation "))
     rule = next(i for i, line in enumerate(lines) if line.startswith("----"))
     rows, total = lines[top + 1 : rule], lines[rule + 1].split()

@@ -92,8 +92,8 @@ def test_what_comes_next_can_be_typed(opened):
 
 def test_tokens_that_do_not_count_give_nothing(explained):
     by_name = {token.name: token.value for token in explained.tokens}
-    assert by_name["<pad> at b1 t3"] == 0
-    assert by_name["<end> at b1 t2"] != 0
+    assert by_name["[PAD] at b1 t3"] == 0
+    assert by_name["[EOS] at b1 t2"] != 0
 
 
 def test_a_tied_table_has_a_term_for_each_use():

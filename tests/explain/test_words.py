@@ -29,7 +29,7 @@ from npformer.explain.words import ALONE, GRADIENT, PADDED, axis_words, quoted, 
         ("encoder.layers.0.norm1.beta[2]", "added to feature 2 of every token"),
         ("src_embedding.weight[4,1]", 'feature 1 of the vector of token 4 ("o")'),
         ("generator.weight[1,3]", 'feature 1 of each token → the logit of class 3 ("b")'),
-        ("generator.bias[2]", "added to the logit of class 2 (<end>) at every token"),
+        ("generator.bias[2]", "added to the logit of class 2 ([EOS]) at every token"),
         ("decoder.layers.0@output[1,2,3]", 'feature 3 of token b1 t2 ("t") of what decoder.layers.0 returns'),
         ("encoder@output[0,0,3]", 'feature 3 of token b0 t0 ("b") of what encoder returns'),
     ],
@@ -130,10 +130,10 @@ def test_a_number_of_a_query_and_a_key_is_labelled_by_both(length):
 
 
 def test_special_tokens_have_no_quotation_marks():
-    assert [quoted(piece) for piece in ("a", "[EOS]", "<pad>", "[", "\x1b")] == [
+    assert [quoted(piece) for piece in ("a", "[EOS]", "<i>", "[", "\x1b")] == [
         '"a"',
         "[EOS]",
-        "<pad>",
+        '"<i>"',
         '"["',
         '"\\x1b"',
     ]

@@ -52,6 +52,34 @@ def test_a_language_model_s_text_is_marked_where_another_token_was_likelier(summ
     assert "8 of 16 tokens are right. Shown: the first 5." in text
 
 
+def test_shares_of_another_sample_say_so(summary):
+    """The table above has those of the whole evaluation; a language model's texts are looked at one by one."""
+    evaluation = replace(summary.evaluation, kind="causal", count=300)
+    predictions = [Prediction("ab", (Piece("a", "a"), Piece("b", " ")), "")] * 64
+    looked_at = replace(summary, predictions=predictions, evaluation=evaluation)
+    assert "of 300 sequences" in section("what", looked_at)
+    assert "64 of 128 tokens are right in the first 64 sequences of 300. Shown" in section("examples", looked_at)
+    assert "64 of 128 pieces are wrong in the first 64 sequences of 300" in section("mistakes", looked_at)
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ([4, 4], "measured on 4 sequences."),
+        ([200, 1000], "measured on 200 sequences; the last, at step 20, on 1,000."),
+        ([9, 200, 1000], "measured on 9 to 200 sequences; the last, at step 20, on 1,000."),
+        ([7], "measured on 7 sequences."),
+        ([], None),
+    ],
+)
+def test_curves_say_on_how_many_sequences(summary, counts, said):
+    steps = [5, 10, 20][3 - len(counts) :]
+    evaluated = [{"step": s, "kind": "eval", "loss": 1.0, "examples": n} for s, n in zip(steps, counts, strict=True)]
+    records = [line for line in summary.records if line["kind"] != "eval"] + evaluated
+    told = re.findall(r'<p class="quiet">(.*?)</p>', section("curves", replace(summary, records=records)))
+    assert told == ([] if said is None else [f"reverse-007: each held-out value was {said}"])
+
+
 def test_warm_ups_of_several_runs_have_one_text(summary):
     training = replace(summary.options.training, warmup_steps=5)
     other = replace(summary, options=replace(summary.options, training=training))

@@ -89,8 +89,8 @@ def test_each_kind_of_attention_has_its_own_tokens():
     rows = attention_maps(weights, ["a", " "], ["[BOS]", "b", "[EOS]"])
     encoder, decoder, cross = ([text for text in texts(row.drawings()[0]) if "head" not in text] for row in rows)
     assert encoder == ["a", "␣", "a", "␣"]
-    assert decoder == ["⟨s⟩", "b", "⟨/s⟩", "⟨s⟩", "b", "⟨/s⟩"]
-    assert cross == ["⟨s⟩", "b", "⟨/s⟩", "a", "␣"]
+    assert decoder == ["[BOS]", "b", "[EOS]", "[BOS]", "b", "[EOS]"]
+    assert cross == ["[BOS]", "b", "[EOS]", "a", "␣"]
     assert [row.reading for row in rows] == [
         "source tokens, down, look at source tokens, across",
         "target tokens, down, look at target tokens, across",
@@ -136,7 +136,7 @@ def test_a_token_is_named_beside_its_row_and_below_its_column():
 def test_wide_names_of_keys_are_written_upwards():
     drawing = only(np.full((1, 2, 3), 1 / 3), ["fox", "a", "[EOS]"])
     turned = {each.text: each.get("transform", "") for each in tree(drawing).iter("text")}
-    assert ["rotate(-90)" in turned[name] for name in ("fox", "a", "⟨/s⟩")] == [True, False, True]
+    assert ["rotate(-90)" in turned[name] for name in ("fox", "a", "[EOS]")] == [True, False, True]
 
 
 @pytest.mark.parametrize("length", [1, 3, 12, 24, 40, 100])
@@ -158,7 +158,7 @@ def test_forty_tokens_fit_on_a_narrow_screen():
 
 def test_a_map_is_told_in_words():
     drawing = only(np.array([[[0.25, 0.75, 0.0], [1.0, 0.0, 0.0]]]))
-    assert drawing.told == "Head 1; the largest weight of each query: ⟨s⟩ to b 0.75, x to a 1.00"
+    assert drawing.told == "Head 1; the largest weight of each query: [BOS] to b 0.75, x to a 1.00"
 
 
 def test_tokens_and_titles_are_taken_as_they_are(tmp_path):

@@ -113,7 +113,7 @@ def test_the_loss_and_its_gradient():
     expect_gradients(record, model)
     last = record.calls[-1]
     assert (last["name"], last["type"], last["parent"]) == ("loss", "cross_entropy", None)
-    assert record.document["tokens"]["target_out"] == [["t", "o", "b", "<end>"], ["o", "t", "<end>", "<pad>"]]
+    assert record.document["tokens"]["target_out"] == [["t", "o", "b", "[EOS]"], ["o", "t", "[EOS]", "[PAD]"]]
 
 
 def test_the_times_are_those_of_one_walk_there_and_back():
