@@ -37,7 +37,7 @@ ASIDE = {
     "plotting": {"errors", "io", "typing"},
 }
 #: Parts that use what lives beside the house.
-USERS_OF = {"data": {"layers", "run", "training", "cli", "lab"}, "plotting": {"cli", "pages"}}
+USERS_OF = {"data": {"layers", "models", "run", "training", "cli", "lab"}, "plotting": {"cli", "pages"}}
 #: Foreign packages that these places alone import.
 ALONE = {
     "babel": "data/real/date_phrases.py",
