@@ -78,8 +78,9 @@ def make_trained(path):
     _trainer(run, parts).train()
     log, records = metrics.MetricsLog(run.metrics_path), metrics.read(run.metrics_path)
     run.metrics_path.unlink()
-    for record in records:  # its speed is not the same twice, so nor would its mutations be
-        log.append(record | ({"tokens_per_second": 1000.0} if "tokens_per_second" in record else {}))
+    clocked = {"tokens_per_second": 1000.0, "time": 1.5e9, "elapsed": 2.5}
+    for record in records:  # clocks do not say the same twice, so nor would the mutations be the same
+        log.append(record | {name: value for name, value in clocked.items() if name in record})
 
 
 def _make_tagger(path):

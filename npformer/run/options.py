@@ -101,10 +101,13 @@ class TrainingOptions:
     final_examples: Annotated[int, "held-out examples of the last evaluation"] = 1000
     save_every: Annotated[int | None, "steps between checkpoints; none: as eval_every"] = None
     keep_last: Annotated[int, "checkpoints to keep, besides the best"] = 2
+    patience: Annotated[
+        int | None, "evaluations without a lower held-out loss after which the run ends; none: it makes all steps"
+    ] = None
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "accumulate", "log_every", "eval_every", "eval_examples",
-                     "final_examples", "save_every", "keep_last"):  # fmt: skip
+                     "final_examples", "save_every", "keep_last", "patience"):  # fmt: skip
             value = getattr(self, name)
             if value is not None and not 1 <= value <= MOST:
                 bound = ">= 1" if value < 1 else f"<= {MOST}"

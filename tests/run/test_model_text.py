@@ -52,7 +52,9 @@ def test_every_tokenizer_comes_back(kind, path, numpy32):
 def test_without_a_tokenizer_the_file_is_what_it_was(path, numpy32):
     save(decoder(MADE["Words"], numpy32), path)
     assert load(path, backend=numpy32).tokenizer is None
-    with pytest.raises(CheckpointError, match=r"found none in the file: save it with one, by npf\.save\(model, path, t"):
+    with pytest.raises(
+        CheckpointError, match=r"found none in the file: save it with one, by npf\.save\(model, path, t"
+    ):
         load_trained(path, "numpy")
 
 
@@ -63,7 +65,9 @@ def test_classes_go_along(path, numpy32):
     save(model, path, tokenizer=tokenizer, classes=["[PAD]", "de", "fr"])
     trained = load_trained(path, "numpy")
     assert (trained.kind, trained.classes) == ("classify", ("[PAD]", "de", "fr"))
-    with pytest.raises(CheckpointError, match=r"^classes: expected 3 names, \[PAD\] first.*got 0; nothing was written$"):
+    with pytest.raises(
+        CheckpointError, match=r"^classes: expected 3 names, \[PAD\] first.*got 0; nothing was written$"
+    ):
         save(model, path, tokenizer=tokenizer)
 
 
@@ -75,7 +79,10 @@ class Own(Characters):
     ("tokenizer", "problem"),
     [
         (Characters.learn("ab"), r"tokenizer: expected a vocabulary of \d+ pieces, as the model has, got 9"),
-        (Own(MADE["Characters"].vocabulary), "tokenizer: expected one of Characters, MarkedWords, .*, got Own; leave it"),
+        (
+            Own(MADE["Characters"].vocabulary),
+            "tokenizer: expected one of Characters, MarkedWords, .*, got Own; leave it",
+        ),
     ],
 )
 def test_a_tokenizer_that_does_not_fit_is_not_saved(tokenizer, problem, path, numpy32):
@@ -94,7 +101,9 @@ def test_a_forged_tokenizer_is_refused(text, path, numpy32):
     metadata["config"] = json.dumps(asdict(model.config))
     arrays = {name: np.ascontiguousarray(array) for name, array in model_arrays(model).items()}
     path.write_bytes(safetensors_bytes(arrays, metadata | {"sha256": digest(metadata, arrays)}))
-    with pytest.raises(CheckpointError, match=f"^{re.escape(str(path))}: expected a tokenizer that fits the model, got: "):
+    with pytest.raises(
+        CheckpointError, match=f"^{re.escape(str(path))}: expected a tokenizer that fits the model, got: "
+    ):
         load(path, backend=numpy32)
 
 
@@ -102,7 +111,9 @@ def test_a_forged_tokenizer_is_refused(text, path, numpy32):
 def run(tmp_path_factory):
     """A run with two checkpoints, of which the first is the best."""
     run = RunDirectory(tmp_path_factory.mktemp("runs"))
-    parts = assemble(given(training={"steps": 4, "batch_size": 4, "save_every": 2, "eval_every": 4, "eval_examples": 3}))
+    parts = assemble(
+        given(training={"steps": 4, "batch_size": 4, "save_every": 2, "eval_every": 4, "eval_examples": 3})
+    )
     write_run(run, parts)
     trainer = parts.trainer(run, Told())
     save_it, scores = trainer.save, iter([0.9, 0.1])
@@ -132,13 +143,13 @@ def test_a_run_in_a_file_is_the_run(run, path):
 
 
 def test_what_is_no_run(run, tmp_path, path, numpy32, numpy64):
-    with pytest.raises(CheckpointError, match="got: a folder that is no run; give the file in it$"):
+    with pytest.raises(CheckpointError, match=r"got: a folder that is no run; give the file in it$"):
         npf.load(tmp_path)
-    with pytest.raises(CheckpointError, match="step-00000077.*expected a checkpoint's step-00000077, found nothing"):
+    with pytest.raises(CheckpointError, match=r"step-00000077.*expected a checkpoint's step-00000077, found nothing"):
         load_trained(run.checkpoints / "step-00000077")
     with pytest.raises(OutputError, match="expected the folder of a run"):
         load_trained(tmp_path)
-    with pytest.raises(CheckpointError, match="float64, got .* float32.*; is it of another configuration or dtype"):
+    with pytest.raises(CheckpointError, match=r"float64, got .* float32.*; is it of another configuration or dtype"):
         npf.load(run.path, backend=numpy64)
     save(decoder(MADE["Words"], numpy32), path)
     with pytest.raises(ConfigError, match=r"^best: expected the folder of a run"):
