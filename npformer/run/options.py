@@ -53,6 +53,10 @@ class RunOptions:
         "float32"
     )
 
+    init_from: Annotated[str | None, "a run whose weights are the first, its checkpoint, or a model's file: --from"] = (
+        None
+    )
+
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**64:
             raise ConfigError(f"run.seed: expected an integer with 0 <= seed < 2**64, got {self.seed}")
@@ -109,7 +113,8 @@ class TrainingOptions:
         for name in ("steps", "batch_size", "accumulate", "log_every", "eval_every", "eval_examples",
                      "final_examples", "save_every", "keep_last", "patience"):  # fmt: skip
             value = getattr(self, name)
-            if value is not None and not 1 <= value <= MOST:
+            least = 0 if name == "steps" else 1  # none at all, where the weights are another run's
+            if value is not None and not least <= value <= MOST:
                 bound = ">= 1" if value < 1 else f"<= {MOST}"
                 raise ConfigError(f"training.{name}: expected an integer {bound}, got {value}")
         for name in ("learning_rate", "eps", "clip_norm"):
@@ -202,7 +207,10 @@ def complete(sections: Sections, vocab_size: int, max_length: int, num_classes: 
             f"got {model['max_seq_len']}; raise it, or use sinusoidal positions"
         )
     training = sections["training"]
-    most = max(1, training.get("steps", TrainingOptions.steps) // 5)  # so that a short run needs no second option
+    steps = training.get("steps", TrainingOptions.steps)
+    if steps == 0 and run.init_from is None:
+        raise ConfigError("training.steps: expected an integer >= 1, got 0")
+    most = max(min(1, steps), steps // 5)  # so that a short run needs no second option
     warmup = {"warmup_steps": min(training.get("warmup_steps", TrainingOptions.warmup_steps), most)}
     training = training | warmup | dict(chosen["training"])
     return Options(run, DataOptions(**sections["data"]), config(**model), TrainingOptions(**training))

@@ -23,8 +23,10 @@ from npformer.run.trained import Trained as Trained
 from npformer.run.trained import backend_of
 from npformer.run.trained import load_latest as load_latest
 from npformer.run.trained import read_trained as read_trained
+from npformer.training.journal import Listeners
 from npformer.training.memory import expect_memory
 from npformer.training.progress import Progress
+from npformer.training.start_from import Base, base_in, source_of
 from npformer.training.step import TrainStep
 from npformer.training.trainer import Trainer
 
@@ -37,14 +39,18 @@ class Assembled:
     task: Task
     step: TrainStep
     identity: dict[str, Any]  # describes the data; must be equal when the run is resumed
+    note: str = ""  # on the run that this one starts from
 
     def config(self) -> str:
         """The text of config.toml."""
         return write_toml(self.options.sections())
 
-    def trainer(self, run: RunDirectory, progress: Progress | None = None) -> Trainer:
+    def trainer(
+        self, run: RunDirectory, progress: Progress | None = None, listeners: Listeners | None = None
+    ) -> Trainer:
         """The Trainer of these parts in the run's folder."""
-        return Trainer(run, self.task, self.step, self.options.training, self.identity, progress, self.config())
+        training = self.options.training
+        return Trainer(run, self.task, self.step, training, self.identity, progress, self.config(), listeners)
 
     def word_lists(self, run: RunDirectory) -> dict[Path, bytes]:
         """The contents of vocabulary.txt and, if there are classes, classes.txt, by path in the run."""
@@ -60,27 +66,43 @@ def assemble(sections: Sections, resumed: Checkpoint | None = None) -> Assembled
     resumed: the checkpoint to resume from. Data and model are compared with it before the model is built. Raises
     ConfigError, also for too little memory, DataError or DeviceError, and CheckpointError if data or model differ.
     """
+    source = None
+    if sections["run"].get("init_from") is not None and resumed is None:
+        source = source_of(Path(sections["run"]["init_from"]))
+        sections = source.fill(sections)
+        sections["run"]["init_from"] = source.path
     full = with_defaults(sections)
     run, data = RunOptions(**full["run"]), DataOptions(**full["data"])
     identity: Any = resumed.state.get("identity") if resumed else None
     if resumed and (not isinstance(identity, dict) or identity.get("task") != run.task):
         raise _other_data(data, run, {"task": identity.get("task")} if isinstance(identity, dict) else {}, {})
+    base = source.base if source else base_in(identity)
     task = make_task(run, data)
+    own = Base(task.vocabulary.pieces, task.classes)
+    if base is not None:
+        base.extend(task)
     digest = getattr(task, "digest", None)
     actual: dict[str, Any] = {"task": run.task, "digest": digest}
     if data.file is not None and (not resumed or "bytes" in identity):  # for words about a file that has changed
         actual["bytes"] = Path(data.file).stat().st_size
+    if base is not None:
+        actual["from"] = base.identity()
     if resumed and identity != actual:  # before sizes that depend on the data are compared
         raise _other_data(data, run, identity, actual)
     if data.file is not None:
         sections = {**sections, "data": {**sections["data"], "sha256": _expected_digest(data, str(digest))}}
+    if source:
+        source.fill_length(full["model"], task)
+        sections = {**sections, "model": full["model"]}
     options = complete(sections, len(task.vocabulary), task.max_length, len(task.classes))
     if resumed:
         expect_arrays(options.model, run.dtype, table_of(model_arrays_of(resumed)), str(resumed.path))
     backend = backend_of(run, run.device)
     expect_memory(options, task, backend, resumed.step if resumed else 0)
     model = build_model(options.model, backend=backend, seed=run.seed)
-    return Assembled(options, task, make_step(model, options), actual)
+    if source:
+        source.set_weights(model)
+    return Assembled(options, task, make_step(model, options), actual, source.note(own, task) if source else "")
 
 
 def make_task(run: RunOptions, data: DataOptions) -> Task:
