@@ -53,9 +53,7 @@ class RunOptions:
         "float32"
     )
 
-    init_from: Annotated[str | None, "a run whose weights are the first, its checkpoint, or a model's file: --from"] = (
-        None
-    )
+    init_from: Annotated[str | None, "where the first weights come from: a run, a checkpoint of one, or a file"] = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**64:
@@ -106,7 +104,7 @@ class TrainingOptions:
     save_every: Annotated[int | None, "steps between checkpoints; none: as eval_every"] = None
     keep_last: Annotated[int, "checkpoints to keep, besides the best"] = 2
     patience: Annotated[
-        int | None, "evaluations without a lower held-out loss after which the run ends; none: it makes all steps"
+        int | None, "evaluations without a lower loss after which the run ends; none: it makes all steps"
     ] = None
 
     def __post_init__(self) -> None:

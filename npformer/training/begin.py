@@ -54,7 +54,7 @@ def begun(sections: Sections, path: Path | None, listeners: Listeners) -> Iterat
     with folder.lock():
         trainer = assembled.trainer(folder, Progress(assembled.options.training.steps), listeners)
         if doubt := getattr(assembled.task, "doubt", ""):
-            trainer.progress.say(f"warning: {doubt}")
+            trainer.progress.say(f"npformer: warning: {doubt}")
         if assembled.note:
             trainer.progress.say(assembled.note)
         write_run(folder, assembled)

@@ -58,10 +58,10 @@ class Journal:
 
     def begin(self, step: int) -> None:
         """Begin after this step. A new file begins with its version."""
-        self._began = now()
         if not self._run.metrics_path.exists():
             self._log.append({"kind": "run", "version": VERSION, "npformer": __version__, "time": wall_clock()})
-        self._sinks.open(self._run, step)
+        self._sinks.open(self._run, step)  # some import much
+        self._began = now()
 
     def write(self, record: Mapping[str, Any], *, shown: bool = True) -> None:
         """Add a line, show it, and tell it. Raises OutputError if it cannot be written to metrics.jsonl."""
