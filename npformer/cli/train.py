@@ -37,7 +37,6 @@ from npformer.training.begin import begun, continued
 from npformer.training.journal import Listeners
 from npformer.training.progress import measures
 from npformer.training.run_summary import summarise
-from npformer.training.start_from import task_of
 from npformer.training.still_falling import way_further
 from npformer.training.text_example import MASK
 
@@ -150,9 +149,6 @@ def _given(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
     if args.data is not None:
         sections["data"]["file"] = args.data
     _make_absolute(sections)
-    source = sections["run"].get("init_from")
-    if "task" not in sections["run"] and source is not None and (task := task_of(Path(source))):
-        sections["run"]["task"] = task
     if "task" not in sections["run"]:
         raise ConfigError(f"task: expected one of {', '.join(TASKS)} (or --resume RUN), got none")
     return sections

@@ -24,12 +24,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
 from npformer.backend import Backend, get_backend
-from npformer.data import Kind, Tokenizer
+from npformer.data import Tokenizer
 from npformer.errors import CheckpointError, ConfigError, DeviceMemoryError
 from npformer.io.atomic_files import describe, write_atomically
 from npformer.layers.owner import version_of
-from npformer.models import Model, Transformer, build_model
-from npformer.models.config import EncoderConfig, ModelConfig
+from npformer.models import Model, build_model
+from npformer.models.config import ModelConfig
 from npformer.models.kinds import MODELS
 from npformer.run.checkpoint import ARRAYS
 from npformer.run.model_arrays import (
@@ -43,6 +43,7 @@ from npformer.run.model_arrays import (
 )
 from npformer.run.model_text import text_in, text_metadata
 from npformer.run.option_types import fitted, shown
+from npformer.run.tasks import ANSWERS
 from npformer.run.trained import Trained, read_trained, run_of
 from npformer.typing import HostArrays, Tensors
 
@@ -148,9 +149,8 @@ def load_trained(path: Path, device: str = "auto", best: bool = False) -> Traine
             f"{path}: expected a model with its tokenizer, found none in the file: save it with one, by "
             "npf.save(model, path, tokenizer=tokenizer), or give the folder of a run"
         )
-    kinds: dict[str, Kind] = {"sequence": "classify", "tokens": "tag", "masked": "masked"}
-    kind: Kind = "translate" if isinstance(model, Transformer) else "causal"
-    kind = kinds[model.config.head] if isinstance(model.config, EncoderConfig) else kind
+    like = (type(model.config), getattr(model.config, "head", None))
+    kind = next(kind for kind, answer in ANSWERS.items() if (answer.config, answer.head) == like)
     return Trained(model, model.tokenizer, model.classes, kind)
 
 

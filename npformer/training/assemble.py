@@ -26,7 +26,7 @@ from npformer.run.trained import read_trained as read_trained
 from npformer.training.journal import Listeners
 from npformer.training.memory import expect_memory
 from npformer.training.progress import Progress
-from npformer.training.start_from import Base, base_in, source_of
+from npformer.training.start_from import extend, source_of
 from npformer.training.step import TrainStep
 from npformer.training.trainer import Trainer
 
@@ -76,24 +76,21 @@ def assemble(sections: Sections, resumed: Checkpoint | None = None) -> Assembled
     identity: Any = resumed.state.get("identity") if resumed else None
     if resumed and (not isinstance(identity, dict) or identity.get("task") != run.task):
         raise _other_data(data, run, {"task": identity.get("task")} if isinstance(identity, dict) else {}, {})
-    base = source.base if source else base_in(identity)
+    base = source.base if source else (identity or {}).get("from")
     task = make_task(run, data)
-    own = Base(task.vocabulary.pieces, task.classes)
-    if base is not None:
-        base.extend(task)
+    note = "" if base is None else extend(task, base)
     digest = getattr(task, "digest", None)
     actual: dict[str, Any] = {"task": run.task, "digest": digest}
     if data.file is not None and (not resumed or "bytes" in identity):  # for words about a file that has changed
         actual["bytes"] = Path(data.file).stat().st_size
     if base is not None:
-        actual["from"] = base.identity()
+        actual["from"] = base
     if resumed and identity != actual:  # before sizes that depend on the data are compared
         raise _other_data(data, run, identity, actual)
     if data.file is not None:
         sections = {**sections, "data": {**sections["data"], "sha256": _expected_digest(data, str(digest))}}
     if source:
-        source.fill_length(full["model"], task)
-        sections = {**sections, "model": full["model"]}
+        sections = {**sections, "model": {"max_seq_len": source.longest(task), **full["model"]}}
     options = complete(sections, len(task.vocabulary), task.max_length, len(task.classes))
     if resumed:
         expect_arrays(options.model, run.dtype, table_of(model_arrays_of(resumed)), str(resumed.path))
@@ -102,7 +99,8 @@ def assemble(sections: Sections, resumed: Checkpoint | None = None) -> Assembled
     model = build_model(options.model, backend=backend, seed=run.seed)
     if source:
         source.set_weights(model)
-    return Assembled(options, task, make_step(model, options), actual, source.note(own, task) if source else "")
+        note = f"note: the weights are those of {source.path}{note}"
+    return Assembled(options, task, make_step(model, options), actual, note if source else "")
 
 
 def make_task(run: RunOptions, data: DataOptions) -> Task:

@@ -43,9 +43,9 @@ class Progress:
             self._bar.move()
             self._done += 1
 
-    def expect(self, seconds: float | None) -> None:
+    def expect(self, seconds: float) -> None:
         """Show in the bar how long the rest will take."""
-        if self._bar is not None and seconds is not None:
+        if self._bar is not None:
             self._bar.expect(seconds)
 
     def news(self, record: dict[str, Any]) -> None:

@@ -26,7 +26,7 @@ from npformer.training.assemble import load_latest, make_task, read_trained
 from npformer.training.attention_example import AttentionExample, task_attention_example
 from npformer.training.evaluation import Evaluation, evaluate_task
 from npformer.training.predictions import Prediction, predictions_on
-from npformer.training.start_from import FREE, base_in
+from npformer.training.start_from import FREE, extend
 
 #: Points of the drawn learning rate.
 RATES = 240
@@ -86,9 +86,10 @@ def summary_of(run: RunDirectory, count: int | None = None) -> RunSummary:
     task, note = None, ""
     try:
         task = make_task(options.run, options.data)
-        if base := base_in(checkpoint.state.get("identity")):
-            base.extend(task)
-        _expect_same(task, checkpoint.state.get("identity"))
+        identity = checkpoint.state.get("identity")
+        if isinstance(identity, dict) and "from" in identity:
+            extend(task, identity["from"])
+        _expect_same(task, identity)
     except (NpformerError, ImportError) as error:
         task, note = None, f"Without examples and attention, which need the run's data. {error}"
     evaluation = None if task is None else evaluate_task(trained.model, task, count or options.training.final_examples)

@@ -24,9 +24,8 @@ class TimeLeft:
     """
 
     def __init__(self, options: TrainingOptions, held_out: int, generates: bool) -> None:
-        self._options, self._held_out = options, held_out
-        self._factor = GENERATED if generates else READ
-        self._made = 0
+        self._options, self._held_out, self._made = options, held_out, 0
+        self._factor = (GENERATED if generates else READ) / options.batch_size
         self._step: float | None = None  # seconds
         self._example: float | None = None
         self._save: float | None = None
@@ -34,11 +33,8 @@ class TimeLeft:
     def stepped(self, seconds: float) -> None:
         """A step was made."""
         self._made += 1
-        if self._step is None or self._made == 2:  # the first one counts as long as it is alone
-            self._step = seconds
-        else:
-            share = max(1 / (self._made - 1), 2 / (self._made + _PLAIN))
-            self._step += (seconds - self._step) * share
+        share = 1.0 if self._made < 3 else max(1 / (self._made - 1), 2 / (self._made + _PLAIN))
+        self._step = seconds if self._step is None else self._step + (seconds - self._step) * share
 
     def evaluated(self, seconds: float, examples: int) -> None:
         """An evaluation was made."""
@@ -48,18 +44,16 @@ class TimeLeft:
         """A checkpoint was saved."""
         self._save = seconds
 
-    def seconds(self, step: int) -> float | None:
-        """The time after this step until the end; None before the first step."""
-        if self._step is None:
-            return None
-        options, every = self._options, self._options.every
-        example = self._step * self._factor / options.batch_size if self._example is None else self._example
-        save = self._step * SAVED if self._save is None else self._save
-        evaluations, saves = (_times(step, options.steps, often) for often in (every.evaluate, every.save))
-        examples = evaluations * min(options.eval_examples, self._held_out) + self._held_out
+    def seconds(self, step: int) -> float:
+        """The time after this step, which was just made, until the end."""
+        options, every, one = self._options, self._options.every, self._step or 0.0
         if step >= options.steps:
             return 0.0
-        return (options.steps - step) * self._step + examples * example + (saves + 1) * save
+        example = one * self._factor if self._example is None else self._example
+        save = one * SAVED if self._save is None else self._save
+        evaluations, saves = (_times(step, options.steps, often) for often in (every.evaluate, every.save))
+        examples = evaluations * min(options.eval_examples, self._held_out) + self._held_out
+        return (options.steps - step) * one + examples * example + (saves + 1) * save
 
 
 def _times(step: int, steps: int, often: int) -> int:

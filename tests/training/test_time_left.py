@@ -60,8 +60,7 @@ def test_a_machine_that_slows_down_is_noticed():
     assert all(found == pytest.approx(true, rel=0.2) for number, found, true in told if 220 <= number < 400)
 
 
-def test_nothing_is_known_before_a_step_and_nothing_is_left_at_the_end():
-    assert TimeLeft(OPTIONS, 10, True).seconds(0) is None
+def test_nothing_is_left_at_the_end():
     assert simulate(OPTIONS, 10, lambda n: 1.0, lambda n: 1.0, lambda n: 1.0)[-1] == (400, 0.0, 0.0)
 
 
