@@ -138,16 +138,16 @@ class Trainer:
         return evaluation
 
     def _one_step(self) -> None:
-        began, number, every = now(), self.step.step_number + 1, self.options.every
+        began, number, options, every = now(), self.step.step_number + 1, self.options, self.options.every
         learning_rate = self.step.learning_rate
-        batch = self.task.batch(number, self.options.batch_size)
+        batch = self.task.batch(number, options.batch_size)
         loss = self.step(*batch)
         self._loss_sum = self._loss_sum + loss
         self._loss_count += 1
         self._tokens += int(np.count_nonzero(batch[-1] != PAD_ID))
         self.progress.advance()
         self._journal.stepped(number, loss, learning_rate, self.step.grad_norm)
-        last = number == self.options.steps
+        last = number == options.steps
         if number % every.log == 0 or number == 1 or last:  # the first: curves begin at step 1
             self._log(number, learning_rate)
         evaluates, saves = (last or number % often == 0 for often in (every.evaluate, every.save))
