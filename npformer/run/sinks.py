@@ -63,6 +63,7 @@ class TensorBoard:
 
     A line becomes scalars named after its kind and fields: train/loss, eval/loss, gradient/norm.PART. They are written
     here and not by tensorboardX's SummaryWriter, whose thread ends at a full disk and then lets the next call wait.
+    They are in the file after each evaluation and at the end: its flush waits for the disk.
     """
 
     def __init__(self, run: RunDirectory, step: int) -> None:
@@ -74,7 +75,8 @@ class TensorBoard:
         self._protocol: Any = event_pb2
         self._writer: Any = EventsWriter(str(folder / "events"), f".{os.getpid()}.{step}")
         began = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-        self._add(event_pb2.Event(step=step + 1, session_log=began))  # later events of earlier files do not count
+        # so that TensorBoard drops later events of earlier files
+        self._writer.write_event(event_pb2.Event(step=step + 1, session_log=began))
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Add the numbers of a line as scalars."""
@@ -83,15 +85,13 @@ class TensorBoard:
             for name, value in record.items():
                 if isinstance(value, int | float) and name not in ("step", "time"):
                     event.summary.value.add(tag=f"{record['kind']}/{name}", simple_value=value)
-            self._add(event)
+            self._writer.write_event(event)
+        if record["kind"] == "eval":
+            self._writer.flush()
 
     def close(self) -> None:
         """Close the file."""
         self._writer.close()
-
-    def _add(self, event: Any) -> None:
-        self._writer.write_event(event)
-        self._writer.flush()
 
 
 #: Name -> what makes the sink, from the run and its step.
