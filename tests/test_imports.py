@@ -37,7 +37,7 @@ ASIDE = {
     "plotting": {"errors", "io", "typing"},
 }
 #: Parts that use what lives beside the house.
-USERS_OF = {"data": {"layers", "run", "training", "cli", "lab"}, "plotting": {"cli", "pages"}}
+USERS_OF = {"data": {"layers", "models", "run", "training", "cli", "lab"}, "plotting": {"cli", "pages"}}
 #: Foreign packages that these places alone import.
 ALONE = {
     "babel": "data/real/date_phrases.py",
@@ -50,6 +50,7 @@ ALONE = {
     "numba": "engine/numba/",
     "pytest": "pytest_plugin.py",
     "safetensors": ("interop/", "run/"),
+    "tensorboardX": "run/sinks.py",
     "torch": "interop/",
     "tqdm": ("engine/numba/", "io/progress_bar.py"),
 }
@@ -135,7 +136,7 @@ def test_foreign_packages_are_imported_where_they_belong():
 
 
 def test_cupy_and_other_extras_are_imported_when_they_are_needed():
-    late = ("babel", "cupy", "cupyx", "hypothesis", "jax", "num2words", "torch")
+    late = ("babel", "cupy", "cupyx", "hypothesis", "jax", "num2words", "tensorboardX", "torch")
 
     def too_early(path):
         at_top = {name for name, is_at_top in imports(path) if is_at_top}

@@ -18,8 +18,8 @@ from npformer.io.printable import visible
 from npformer.io.terminal import folded
 from npformer.models import Decoder, DecoderConfig, Encoder
 from npformer.models.config import ModelConfig
-from npformer.run import RunDirectory
-from npformer.training.assemble import Trained, read_trained
+from npformer.run.model_file import load_trained
+from npformer.run.trained import Trained
 from npformer.training.text_example import MASK, encode
 
 SUMMARY = "Run a trained model on texts."
@@ -29,6 +29,7 @@ EXAMPLES = f"""examples:
   npformer decode runs/numbers-001 --beam 4 "forty-two thousand and one"
   npformer decode runs/language-001 "5. maj 1987"    the class of a text; runs/tags-001 gives one for each word
   npformer decode runs/mlm-001 "the value of the [MASK] is returned"
+  npformer decode numerals.safetensors 1987          a file of npf.save with its tokenizer
   npformer decode runs/lm-001 --temperature 0.8 --top-k 20 --max-len 400 "The for statement"
 
 Translation is greedy unless --beam or a sampling option is given. Continuing a text samples at temperature
@@ -40,7 +41,7 @@ BATCH_SIZE = 250
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add = parser.add_argument
-    add("run_folder", metavar="RUN", type=Path, help="the folder of a run of npformer train")
+    add("run_folder", metavar="RUN", type=Path, help="the folder of a run of npformer train, or a file of npf.save")
     add("texts", metavar="TEXT", nargs="*", default=[], help="what to decode (default: lines of standard input)")
     add("--best", action="store_true", help="use the best checkpoint instead of the latest")
     add("--max-len", type=int, help="the most tokens of an output (default: the longest in training)")
@@ -70,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     """Print one output per input, as soon as its batch is decoded."""
     expect_at_least_1(args, "max_len")
     way = Way(args.beam, args.temperature, args.top_k, args.top_p, args.seed)
-    trained = read_trained(RunDirectory.open(args.run_folder), args.device, args.best)
+    trained = load_trained(args.run_folder, args.device, args.best)
     if isinstance(trained.model, Encoder) and not way.is_greedy:
         raise ConfigError(f"{args.run_folder}: expected no generation option, since this model writes no text")
     max_len = _max_len(args.max_len, trained.model.config)

@@ -8,8 +8,8 @@ import os
 import re
 import sys
 from argparse import SUPPRESS
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +24,20 @@ from npformer.io.percent import finite
 from npformer.io.printable import shell_words, visible
 from npformer.io.terminal import folded
 from npformer.plotting import draw_attention, draw_curves
-from npformer.run import RunDirectory, metrics
+from npformer.run import metrics
 from npformer.run.config_file import parse_assignment, read_toml
 from npformer.run.option_types import kinds_of
 from npformer.run.options import SECTIONS
+from npformer.run.sinks import SINKS
 from npformer.run.tasks import TASKS
 from npformer.training import Evaluation, Trainer
-from npformer.training.assemble import Assembled, Trained, assemble, load_latest, write_run
+from npformer.training.assemble import Assembled, Trained, load_latest
 from npformer.training.attention_example import task_attention_example
-from npformer.training.progress import Progress, measures
-from npformer.training.resume import assemble_again, is_changed, schedule_note, tidy
+from npformer.training.begin import begun, continued
+from npformer.training.journal import Listeners
+from npformer.training.progress import measures
 from npformer.training.run_summary import summarise
+from npformer.training.still_falling import way_further
 from npformer.training.text_example import MASK
 
 SAMPLE_LENGTH, SAMPLES = 400, 100
@@ -52,6 +55,8 @@ EXAMPLES = f"""examples:
   npformer train lm --data mine.txt                        a language model of any UTF-8 text file of your own
   npformer train lm --data mine.txt --set tokenizer=words  the same by words; without --data: Python's manual
   npformer train sort --set steps=3000 --set d_model=128
+  npformer train pairs --data mine.tsv --from runs/pairs-001  start from the weights of another run
+  npformer train lm --data mine.txt --log-to tensorboard,csv  metrics for TensorBoard, and as a table
   npformer train --resume runs/reverse-001                 continue, bit for bit
   npformer train --resume runs/reverse-001 --set steps=800  let a finished run go on
   npformer train lm --options                              every option of a task, with its default
@@ -78,10 +83,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--set", metavar="KEY=VALUE", action="append", default=[], help="an option; may be repeated")
     add("--seed", type=int, help="the seed of parameters, data order and dropout (default 0)")
     add("--out", metavar="DIR", type=Path, help="the run's folder (default runs/TASK-001, -002, …)")
+    add("--from", metavar="RUN", dest="init_from", help="start from the weights of a run or of a file of npf.save")
+    add("--log-to", metavar="SINKS", help=f"write the metrics to these, too, with commas: {', '.join(SINKS)}")
     add("--resume", metavar="RUN", type=Path, help="continue the run in this folder")
     add_device(parser, default=None)
     add_precision(parser, default=None)
-    taken = {"device", "precision", "seed"}
+    taken = {"device", "init_from", "precision", "seed"}
     for name in {name for options in SECTIONS.values() for name in kinds_of(options)} - taken:
         spellings = {f"--{name}", f"--{name.replace('_', '-')}"}
         add(*sorted(spellings), nargs="?", action=_Setting, dest=name, default=SUPPRESS, help=SUPPRESS)
@@ -117,31 +124,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-@contextmanager
-def _opened(args: argparse.Namespace) -> Iterator[tuple[Trainer, Assembled]]:
+def _opened(args: argparse.Namespace) -> AbstractContextManager[tuple[Trainer, Assembled]]:
     """A new run or the one to resume, ready to train and locked against other processes."""
+    listeners = Listeners(log_to=[name for name in (args.log_to or "").split(",") if name])
     if args.resume is None:
-        assembled = assemble(_given(args))  # bad options are refused before the folder is created
-        folder = RunDirectory.create(args.out, Path("runs"), assembled.options.run.task)
-        with folder.lock():
-            if doubt := getattr(assembled.task, "doubt", ""):
-                say(f"warning: {doubt}")
-            write_run(folder, assembled)
-            yield _trainer(folder, assembled), assembled
-    else:
-        _refuse_other_options(args)
-        folder = RunDirectory.open(args.resume)
-        with folder.lock():
-            checkpoint = load_latest(folder)
-            assembled = assemble_again(folder, checkpoint, _changes(args.set))
-            trainer = _trainer(folder, assembled, done=checkpoint.step)
-            trainer.restore(checkpoint)
-            tidy(folder, assembled)
-            if note := schedule_note(folder, checkpoint, assembled):
-                trainer.progress.say(note)
-            if is_changed(checkpoint, assembled):
-                trainer.save(checkpoint.score)
-            yield trainer, assembled
+        return begun(_given(args), args.out, listeners)
+    _refuse_other_options(args)
+    return continued(args.resume, _changes(args.set), listeners)
 
 
 def _given(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
@@ -154,11 +143,12 @@ def _given(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
         sections["data"].pop("sha256", None)  # of the file that --config names
     for section, options in changes.items():
         sections[section] |= options
-    short = {"task": args.task, "seed": args.seed, "device": args.device, "precision": args.precision}
+    names = ("task", "seed", "device", "precision", "init_from")
+    short = {name: getattr(args, name) for name in names}
     sections["run"] |= {key: value for key, value in short.items() if value is not None}
     if args.data is not None:
         sections["data"]["file"] = args.data
-    _make_absolute(sections["data"])
+    _make_absolute(sections)
     if "task" not in sections["run"]:
         raise ConfigError(f"task: expected one of {', '.join(TASKS)} (or --resume RUN), got none")
     return sections
@@ -170,19 +160,21 @@ def _changes(assignments: Sequence[str]) -> dict[str, dict[str, Any]]:
     for assignment in assignments:
         section, key, value = parse_assignment(assignment, SECTIONS)
         sections[section][key] = value
-    _make_absolute(sections["data"])
+    _make_absolute(sections)
     return sections
 
 
-def _make_absolute(data: dict[str, Any]) -> None:
-    """Make the data path absolute, so that the run can be resumed from any folder."""
-    if data.get("file") is not None:
-        data["file"] = os.path.abspath(data["file"])
+def _make_absolute(sections: dict[str, dict[str, Any]]) -> None:
+    """Make paths absolute, so that the run can be resumed or repeated from any folder."""
+    for section, name in (("data", "file"), ("run", "init_from")):
+        if sections[section].get(name) is not None:
+            sections[section][name] = os.path.abspath(sections[section][name])
 
 
 def _refuse_other_options(args: argparse.Namespace) -> None:
     fixed = {"TASK": args.task, "--data": args.data, "--config": args.config, "--seed": args.seed,
-             "--out": args.out, "--device": args.device, "--precision": args.precision}  # fmt: skip
+             "--out": args.out, "--from": args.init_from, "--device": args.device,
+             "--precision": args.precision}  # fmt: skip
     clash = [name for name, value in fixed.items() if value is not None]
     if clash:
         raise ConfigError(
@@ -191,14 +183,13 @@ def _refuse_other_options(args: argparse.Namespace) -> None:
         )
 
 
-def _trainer(folder: RunDirectory, assembled: Assembled, done: int = 0) -> Trainer:
-    return assembled.trainer(folder, Progress(assembled.options.training.steps, done))
-
-
 def _introduction(trainer: Trainer, assembled: Assembled) -> str:
     model, training, made = trainer.step.model, assembled.options.training, trainer.step.step_number
     path = visible(trainer.run.path)
-    if made >= training.steps:
+    if trainer.is_out_of_patience:
+        again = f"npformer train --resume {shell_words(trainer.run.path)} --set patience=none"
+        return folded(f"{path} has ended by patience at step {made}; to let it go on: {again}", sys.stderr)
+    if made >= training.steps > 0:
         again = f"npformer train --resume {shell_words(trainer.run.path)} --set steps={2 * training.steps}"
         return folded(f"{path} has made all of its {training.steps} steps; to let it go on: {again}", sys.stderr)
     text = (
@@ -258,6 +249,14 @@ def _report(trainer: Trainer, assembled: Assembled, evaluation: Evaluation) -> s
     return str(place)
 
 
+def _further(trainer: Trainer, evaluation: Evaluation) -> str:
+    """The command with which a run goes on that ended too soon, or ""."""
+    made = trainer.step.step_number
+    is_whole = made == trainer.options.steps > 0
+    records = metrics.read(trainer.run.metrics_path)
+    return way_further(trainer.run, records, evaluation, made) if is_whole else ""
+
+
 def _as_text(
     trainer: Trainer, evaluation: Evaluation, pictures: list[str], sample: str | None, report: str | None
 ) -> str:
@@ -269,6 +268,8 @@ def _as_text(
         f"pictures: {' '.join(pictures)}",
         *([] if report is None else [f"report: {report}"]),
     ]
+    if further := _further(trainer, evaluation):
+        told.append(f"the held-out loss was still falling; to let the run go on: {further}")
     text = _prompt(trainer.task)
     again = shell_words("npformer", "decode", trainer.run.path, *["--"] * text.startswith("-"), text)
     lines = [*map(visible, written), *(folded(visible(line), sys.stdout) for line in told), f"try: {again}"]
@@ -288,6 +289,7 @@ def _as_json(
             "sequences": evaluation.count,
             "pictures": pictures,
             "report": report,
+            "still_falling": _further(trainer, evaluation) or None,
         }
         | ({} if sample is None else {"sample": sample})
     )

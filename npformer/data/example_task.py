@@ -42,15 +42,19 @@ class ExampleTask:
     ) -> None:
         self.name = name
         self.kind: Literal["translate", "classify", "tag"] = kind
-        self.tokenizer, self.digest = tokenizer, digest
-        self.classes = ("[PAD]", *classes) if classes else ()
-        self._held_out = held_out
-        self.train_size = len(train)
-        self._train = [self._ids(example) for example in train]
+        self.digest, self.train_size, self._seed = digest, len(train), seed
+        self._examples, self._held_out = train, held_out
+        self.retokenize(tokenizer, ("[PAD]", *classes) if classes else ())
+
+    def retokenize(self, tokenizer: Tokenizer, classes: tuple[str, ...]) -> None:
+        """Read the texts by another tokenizer, and give classes other ids; classes: all of them, [PAD] first."""
+        self.tokenizer, self.classes = tokenizer, classes
+        self._train = [self._ids(example) for example in self._examples]
         lengths = np.array([(len(target), len(source)) for source, target in self._train]).T
-        self._epochs = Epochs(lengths, seed)
-        longest = max(len(ids) for rows in (self._train, map(self._ids, held_out)) for row in rows for ids in row)
-        self.max_length = longest + (kind == "translate")  # [BOS] or [EOS]
+        self._epochs = Epochs(lengths, self._seed)
+        held_out = map(self._ids, self._held_out)
+        longest = max(len(ids) for rows in (self._train, held_out) for row in rows for ids in row)
+        self.max_length = longest + (self.kind == "translate")  # [BOS] or [EOS]
 
     @property
     def vocabulary(self) -> Vocabulary:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from npformer.data.batches import Batch, Example, collate
 from npformer.data.checks import whole_number
-from npformer.data.tokenizer import Characters
+from npformer.data.tokenizer import Characters, Tokenizer
 from npformer.data.vocabulary import SEQUENCE, Vocabulary
 from npformer.errors import ConfigError
 
@@ -61,7 +61,7 @@ class SequenceTask:
         self._shortest = whole_number("min_length", min_length, at_least=1, at_most=MOST_LETTERS)
         self._longest = whole_number("max_length", max_length, at_least=self._shortest, at_most=MOST_LETTERS)
         self.max_length = self._longest + 1
-        self.tokenizer = Characters.learn(map(chr, self._letters), special=SEQUENCE)
+        self.tokenizer: Tokenizer = Characters.learn(map(chr, self._letters), special=SEQUENCE)
         self._check_both_sides()
 
     def batch(self, step: int, batch_size: int) -> Batch:
@@ -83,6 +83,10 @@ class SequenceTask:
         """The first `count` (None: 1000) held-out examples, or all that exist if they are fewer."""
         count = 1000 if count is None else whole_number("count", count, at_least=1)
         return [self._example(word) for word in itertools.islice(self._held_out_words(), count)]
+
+    def retokenize(self, tokenizer: Tokenizer, classes: tuple[str, ...]) -> None:
+        """Read the words by another tokenizer; there are no classes."""
+        self.tokenizer = tokenizer
 
     @property
     def vocabulary(self) -> Vocabulary:

@@ -47,18 +47,24 @@ class TextTask:
         digest: str,
         max_length: int = 128,
     ) -> None:
-        self.name, self.tokenizer, self.digest = name, tokenizer, digest
+        self.name, self.digest, self._sides = name, digest, (train, held_out)
         self.kind: Literal["masked", "causal"] = kind
         self._seed = whole_number("seed", seed, at_least=0)
         self.max_length = whole_number("max_length", max_length, at_least=2)
+        self.retokenize(tokenizer, ())
+
+    def retokenize(self, tokenizer: Tokenizer, classes: tuple[str, ...]) -> None:
+        """Read the text by another tokenizer; there are no classes. Raises ConfigError if its tokens are too few."""
+        train, held_out = self._sides
+        self.tokenizer = tokenizer
         self._ids, self._starts = _encoded(train, tokenizer)
-        stop = int(np.searchsorted(self._starts, len(self._ids) - max_length, "right"))
+        stop = int(np.searchsorted(self._starts, len(self._ids) - self.max_length, "right"))
         if stop < 1:
             raise ConfigError(
-                f"max_length: expected at most {len(self._ids)}, the tokens of the training text of {name}, "
-                f"got {max_length}; shorten the windows, or add text"
+                f"max_length: expected at most {len(self._ids)}, the tokens of the training text of {self.name}, "
+                f"got {self.max_length}; shorten the windows, or add text"
             )
-        self._windows = _cut(held_out, tokenizer, max_length)
+        self._windows = _cut(held_out, tokenizer, self.max_length)
         self._first_starts = self._starts[:stop]  # starts with a whole window after them
         pieces = tokenizer.vocabulary
         self._text_ids = np.array(sorted(set(range(len(pieces))) - pieces.special_ids), dtype=np.int64)

@@ -16,6 +16,11 @@ def now() -> float:
     return time.perf_counter()
 
 
+def wall_clock() -> float:
+    """The time of day in seconds since 1970, to the millisecond."""
+    return round(time.time(), 3)
+
+
 def since(began: float) -> float:
     """Seconds from that moment to this one, at least TICK."""
     return max(time.perf_counter() - began, TICK)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from npformer.backend import Backend, get_backend
@@ -11,12 +13,19 @@ from npformer.models.inputs import token_ids
 from npformer.models.token_input import new_embedding, new_positions
 from npformer.typing import Array
 
+if TYPE_CHECKING:
+    from npformer.data import Tokenizer
+
 
 class OneSequence(Layer):
     """Embedding, positions and dropout of a model whose ``_run`` computes logits from token ids (B, T) on the device.
 
     rng draws these parameters first, then those of the subclass.
     """
+
+    state_names = ("tokenizer", "classes")
+    tokenizer: Tokenizer | None = None  #: of its run or its file, if ``npf.load`` found one
+    classes: tuple[str, ...] = ()  #: by id, the first one [PAD]; () where there are none
 
     def __init__(
         self, config: EncoderConfig | DecoderConfig, backend: Backend | None, rng: np.random.Generator

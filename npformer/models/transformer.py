@@ -28,6 +28,7 @@ Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -51,6 +52,9 @@ from npformer.models.inputs import next_tokens, token_ids
 from npformer.models.token_input import embed, embed_backward, new_embedding, new_output, new_positions, position_rows
 from npformer.typing import Array
 
+if TYPE_CHECKING:
+    from npformer.data import Tokenizer
+
 
 class Transformer(Layer):
     """The model that ``config`` describes, on ``backend`` (default: get_backend("auto")).
@@ -59,6 +63,9 @@ class Transformer(Layer):
     """
 
     static = True
+    state_names = ("tokenizer", "classes")
+    tokenizer: Tokenizer | None = None  #: of its run or its file, if ``npf.load`` found one
+    classes: tuple[str, ...] = ()  #: by id, the first one [PAD]; () where there are none
 
     def __init__(self, config: TransformerConfig, *, backend: Backend | None = None, seed: int = 0) -> None:
         super().__init__(backend or get_backend())

@@ -2,7 +2,7 @@
 
 A file may come from an untrusted source. Its configuration is compared with its table of arrays before any number is
 read or a model is built. A SHA-256 in the metadata covers the rest of the file's content. A model that could not be
-loaded again is not saved.
+loaded again is not saved. A tokenizer goes along in the metadata, so that ``npformer decode FILE`` can read texts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
 from npformer.backend import Backend, get_backend
+from npformer.data import Tokenizer
 from npformer.errors import CheckpointError, ConfigError, DeviceMemoryError
 from npformer.io.atomic_files import describe, write_atomically
 from npformer.layers.owner import version_of
@@ -40,7 +41,10 @@ from npformer.run.model_arrays import (
     set_arrays,
     table_of,
 )
+from npformer.run.model_text import text_in, text_metadata
 from npformer.run.option_types import fitted, shown
+from npformer.run.tasks import ANSWERS
+from npformer.run.trained import Trained, read_trained, run_of
 from npformer.typing import HostArrays, Tensors
 
 FORMAT = "npformer-model-2"
@@ -55,14 +59,19 @@ _OTHERS = (
     (rb"version https://git-lfs", "a pointer of Git LFS, for which git lfs pull fetches the file"),
 )  # fmt: skip
 READS = "npf.load reads what npf.save wrote, npf.interop.torch.load_state_dict a torch.nn.Transformer's state_dict()"
-OF_A_RUN = "its model, for npf.save: npformer.training.assemble.read_trained(RunDirectory.open(Path(RUN))).model"
+OF_A_RUN = "npf.load reads the model of a run from the run's folder"
 
 _DTYPES = {"F16": "float16", "F32": "float32", "F64": "float64"}  # safetensors' names for NumPy's
 
 
-def save(model: Model, path: str | os.PathLike[str], *, expect_finite: bool = True) -> None:
+def save(
+    model: Model, path: str | os.PathLike[str], *, tokenizer: Tokenizer | None = None, classes: Sequence[str] = (),
+    expect_finite: bool = True,
+) -> None:  # fmt: skip
     """Write model's arrays and configuration to path (a .safetensors file), replacing it atomically.
 
+    tokenizer (default: model.tokenizer) goes into the same file, and so do classes, the names by id, the first one
+    [PAD]. Then ``npformer decode`` takes the file, and ``load`` sets them on the model.
     A subclass of an npformer model is saved, and loaded, as that model if it redefines nothing.
     Raises CheckpointError if model is not an npformer model, or not what ``load`` would build, has weights that are not
     finite (unless expect_finite is False), or cannot be written; an existing file is then unchanged.
@@ -72,8 +81,11 @@ def save(model: Model, path: str | os.PathLike[str], *, expect_finite: bool = Tr
         raise CheckpointError(f"model: expected one of {', '.join(MODELS)}, got {type(model).__name__}")
     metadata = {"format": FORMAT, "model": kind, "config": json.dumps(dataclasses.asdict(model.config))}
     arrays = {name: np.ascontiguousarray(array) for name, array in model_arrays(model).items()}
+    if tokenizer is None:
+        tokenizer, classes = model.tokenizer, model.classes
     try:
         _expect_readable(metadata, model, arrays)
+        metadata |= text_metadata(tokenizer, classes, model.config)
         if expect_finite:
             expect_finite_weights(arrays, "model", AS_IT_IS)
     except CheckpointError as error:
@@ -82,20 +94,33 @@ def save(model: Model, path: str | os.PathLike[str], *, expect_finite: bool = Tr
     write_safetensors(path, data)
 
 
-def load(path: str | os.PathLike[str], *, backend: Backend | None = None, expect_finite: bool = True) -> Model:
-    """The model saved at path, a Transformer, Encoder or Decoder, on backend (default: get_backend("auto")).
+def load(
+    path: str | os.PathLike[str], *, backend: Backend | None = None, best: bool = False, expect_finite: bool = True
+) -> Model:
+    """The model in a run's folder, or in a file of ``save``: a Transformer, Encoder or Decoder.
+
+    Its ``tokenizer`` is set, and ``classes``, of a file if it was saved with them. Of a run it is the last checkpoint,
+    or the best one if best is True; the path of a checkpoint's folder names another. backend: by default, for a file
+    get_backend("auto"), for a run what it was trained with.
 
     Raises CheckpointError if the file is missing, truncated, corrupt or not a model of npformer, if its arrays are not
     those of its configuration in the backend's dtype, or if weights are not finite: the model had diverged
-    (expect_finite=False loads it anyway). Raises DeviceMemoryError for a model that does not fit into memory.
-    The file's content raises no other error. No memory is allocated before its header is checked.
+    (expect_finite=False loads the file anyway). Raises DeviceMemoryError for a model that does not fit into memory.
+    The file's content raises no other error. No memory is allocated before its header is checked. A run's files raise
+    CheckpointError, ConfigError, DataError or OutputError.
     """
+    place = Path(path)
+    if _is_run(place):
+        run, at = run_of(place)
+        return read_trained(run, best=best, at=at, backend=backend).model
+    if best:
+        raise ConfigError(f"best: expected the folder of a run, which has checkpoints, got {path}; leave it out")
     backend = backend or get_backend()
-    metadata, table = _read_header(Path(path))
+    metadata, table = _read_header(place)
     config = _config_in(metadata, str(path))
     expect_arrays(config, backend.dtype, table, str(path))
     try:
-        _, arrays = read_arrays(Path(path))
+        _, arrays = read_arrays(place)
         _expect_digest(metadata, arrays, str(path))
         if expect_finite:
             expect_finite_weights(arrays, str(path), AS_IT_IS)
@@ -106,7 +131,27 @@ def load(path: str | os.PathLike[str], *, backend: Backend | None = None, expect
         raise DeviceMemoryError(
             f"{path}: expected memory for a model of {numbers:,} numbers, got: {error}; use one with more memory"
         ) from error
+    model.tokenizer, model.classes = text_in(metadata, config, str(path))
     return model
+
+
+def load_trained(path: Path, device: str = "auto", best: bool = False) -> Trained:
+    """The trained model in a run's folder, or in a file of ``save`` with its tokenizer.
+
+    Raises what ``load`` does, and CheckpointError for a file without a tokenizer.
+    """
+    if not path.is_file():
+        run, at = run_of(path)
+        return read_trained(run, device, best, at=at)
+    model = load(path, backend=get_backend(device), best=best)
+    if model.tokenizer is None:
+        raise CheckpointError(
+            f"{path}: expected a model with its tokenizer, found none in the file: save it with one, by "
+            "npf.save(model, path, tokenizer=tokenizer), or give the folder of a run"
+        )
+    like = (type(model.config), getattr(model.config, "head", None))
+    kind = next(kind for kind, answer in ANSWERS.items() if (answer.config, answer.head) == like)
+    return Trained(model, model.tokenizer, model.classes, kind)
 
 
 def write_safetensors(path: str | os.PathLike[str], data: bytes) -> None:
@@ -218,15 +263,18 @@ def _opened(path: Path) -> Iterator[Any]:
     except FileNotFoundError as error:
         raise CheckpointError(f"{path}: expected a model file, found nothing; check the name") from error
     except OSError as error:
-        is_run = (path / "config.toml").is_file() or (path / "checkpoints").is_dir()
-        folder = f"the folder of a run; {OF_A_RUN}" if is_run else "a folder; give the file in it"
-        got = folder if path.is_dir() else describe(error)
+        got = "a folder that is no run; give the file in it" if path.is_dir() else describe(error)
         raise CheckpointError(f"{path}: expected a model file to read, got: {got}") from error
     except (AttributeError, TypeError) as error:  # NumPy has no bfloat16, and no float8
         raise CheckpointError(f"{path}: expected arrays that NumPy has a dtype for, got: {error}") from error
     except (SafetensorError, ValueError, KeyError) as error:
         got = _of_others(path) or f"one that is truncated or corrupt ({error})"
         raise CheckpointError(f"{path}: expected a whole safetensors file, got {got}") from error
+
+
+def _is_run(path: Path) -> bool:
+    is_checkpoint = path.parent.name == "checkpoints" and path.is_dir()
+    return is_checkpoint or (path / "config.toml").is_file() or (path / "checkpoints").is_dir()
 
 
 def _of_others(path: Path) -> str:

@@ -13,7 +13,7 @@ from npformer.layers.parameter import Buffer, Parameter, ParameterView
 from npformer.run.option_types import shown
 
 #: Compared elsewhere, or without effect on what is computed.
-_ELSEWHERE = {"arena", "backend", "config", "_version", "_seen"}
+_ELSEWHERE = {"arena", "backend", "classes", "config", "tokenizer", "_version", "_seen"}
 
 
 def structure_differences(path: str, wanted: Any, there: Any) -> Iterator[str]:

@@ -53,6 +53,8 @@ class RunOptions:
         "float32"
     )
 
+    init_from: Annotated[str | None, "where the first weights come from: a run, a checkpoint of one, or a file"] = None
+
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**64:
             raise ConfigError(f"run.seed: expected an integer with 0 <= seed < 2**64, got {self.seed}")
@@ -101,12 +103,16 @@ class TrainingOptions:
     final_examples: Annotated[int, "held-out examples of the last evaluation"] = 1000
     save_every: Annotated[int | None, "steps between checkpoints; none: as eval_every"] = None
     keep_last: Annotated[int, "checkpoints to keep, besides the best"] = 2
+    patience: Annotated[
+        int | None, "evaluations without a lower loss after which the run ends; none: it makes all steps"
+    ] = None
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "accumulate", "log_every", "eval_every", "eval_examples",
-                     "final_examples", "save_every", "keep_last"):  # fmt: skip
+                     "final_examples", "save_every", "keep_last", "patience"):  # fmt: skip
             value = getattr(self, name)
-            if value is not None and not 1 <= value <= MOST:
+            least = 0 if name == "steps" else 1  # none at all, where the weights are another run's
+            if value is not None and not least <= value <= MOST:
                 bound = ">= 1" if value < 1 else f"<= {MOST}"
                 raise ConfigError(f"training.{name}: expected an integer {bound}, got {value}")
         for name in ("learning_rate", "eps", "clip_norm"):
@@ -199,7 +205,10 @@ def complete(sections: Sections, vocab_size: int, max_length: int, num_classes: 
             f"got {model['max_seq_len']}; raise it, or use sinusoidal positions"
         )
     training = sections["training"]
-    most = max(1, training.get("steps", TrainingOptions.steps) // 5)  # so that a short run needs no second option
+    steps = training.get("steps", TrainingOptions.steps)
+    if steps == 0 and run.init_from is None:
+        raise ConfigError("training.steps: expected an integer >= 1, got 0")
+    most = max(min(1, steps), steps // 5)  # so that a short run needs no second option
     warmup = {"warmup_steps": min(training.get("warmup_steps", TrainingOptions.warmup_steps), most)}
     training = training | warmup | dict(chosen["training"])
     return Options(run, DataOptions(**sections["data"]), config(**model), TrainingOptions(**training))

@@ -5,29 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from npformer.backend import Backend, get_backend
-from npformer.data import Kind, PairsTask, SequenceTask, Task, Tokenizer, Vocabulary, text_from_file
-from npformer.data.textfile import read_lines
-from npformer.errors import CheckpointError, ConfigError, NpformerError, OutputError
+from npformer.data import PairsTask, SequenceTask, Task, text_from_file
+from npformer.errors import CheckpointError, ConfigError, OutputError
 from npformer.io.atomic_files import describe, write_atomically
-from npformer.io.printable import shell_words
 from npformer.models import Model, Transformer, build_model
 from npformer.optim import Adam, AdamW
-from npformer.run.checkpoint import Checkpoint, best_checkpoint, latest_checkpoint, load_checkpoint, nearest_sound
-from npformer.run.config_file import parse_toml, read_toml, write_toml
+from npformer.run.checkpoint import Checkpoint
+from npformer.run.config_file import write_toml
 from npformer.run.directory import RunDirectory
-from npformer.run.model_arrays import expect_arrays, expect_finite_weights, model_arrays_of, set_arrays, table_of
+from npformer.run.model_arrays import expect_arrays, model_arrays_of, table_of
 from npformer.run.option_types import shown
-from npformer.run.options import SECTIONS, DataOptions, Options, RunOptions, TrainingOptions, complete
-from npformer.run.tasks import ANSWERS, TASKS, Sections, tokenizer_of, with_defaults
+from npformer.run.options import DataOptions, Options, RunOptions, TrainingOptions, complete
+from npformer.run.tasks import TASKS, Sections, with_defaults
+from npformer.run.trained import Trained as Trained
+from npformer.run.trained import backend_of
+from npformer.run.trained import load_latest as load_latest
+from npformer.run.trained import read_trained as read_trained
+from npformer.training.journal import Listeners
 from npformer.training.memory import expect_memory
 from npformer.training.progress import Progress
+from npformer.training.start_from import extend, source_of
 from npformer.training.step import TrainStep
 from npformer.training.trainer import Trainer
-
-DIVERGED = "move this checkpoint away, to go on from the one before it"
 
 
 @dataclass(frozen=True)
@@ -38,14 +39,18 @@ class Assembled:
     task: Task
     step: TrainStep
     identity: dict[str, Any]  # describes the data; must be equal when the run is resumed
+    note: str = ""  # on the run that this one starts from
 
     def config(self) -> str:
         """The text of config.toml."""
         return write_toml(self.options.sections())
 
-    def trainer(self, run: RunDirectory, progress: Progress | None = None) -> Trainer:
+    def trainer(
+        self, run: RunDirectory, progress: Progress | None = None, listeners: Listeners | None = None
+    ) -> Trainer:
         """The Trainer of these parts in the run's folder."""
-        return Trainer(run, self.task, self.step, self.options.training, self.identity, progress, self.config())
+        training = self.options.training
+        return Trainer(run, self.task, self.step, training, self.identity, progress, self.config(), listeners)
 
     def word_lists(self, run: RunDirectory) -> dict[Path, bytes]:
         """The contents of vocabulary.txt and, if there are classes, classes.txt, by path in the run."""
@@ -61,27 +66,41 @@ def assemble(sections: Sections, resumed: Checkpoint | None = None) -> Assembled
     resumed: the checkpoint to resume from. Data and model are compared with it before the model is built. Raises
     ConfigError, also for too little memory, DataError or DeviceError, and CheckpointError if data or model differ.
     """
+    source = None
+    if sections["run"].get("init_from") is not None and resumed is None:
+        source = source_of(Path(sections["run"]["init_from"]))
+        sections = source.fill(sections)
+        sections["run"]["init_from"] = source.path
     full = with_defaults(sections)
     run, data = RunOptions(**full["run"]), DataOptions(**full["data"])
     identity: Any = resumed.state.get("identity") if resumed else None
     if resumed and (not isinstance(identity, dict) or identity.get("task") != run.task):
         raise _other_data(data, run, {"task": identity.get("task")} if isinstance(identity, dict) else {}, {})
+    base = source.base if source else (identity or {}).get("from")
     task = make_task(run, data)
+    note = "" if base is None else extend(task, base)
     digest = getattr(task, "digest", None)
     actual: dict[str, Any] = {"task": run.task, "digest": digest}
     if data.file is not None and (not resumed or "bytes" in identity):  # for words about a file that has changed
         actual["bytes"] = Path(data.file).stat().st_size
+    if base is not None:
+        actual["from"] = base
     if resumed and identity != actual:  # before sizes that depend on the data are compared
         raise _other_data(data, run, identity, actual)
     if data.file is not None:
         sections = {**sections, "data": {**sections["data"], "sha256": _expected_digest(data, str(digest))}}
+    if source:
+        sections = {**sections, "model": {"max_seq_len": source.longest(task), **full["model"]}}
     options = complete(sections, len(task.vocabulary), task.max_length, len(task.classes))
     if resumed:
         expect_arrays(options.model, run.dtype, table_of(model_arrays_of(resumed)), str(resumed.path))
-    backend = _backend(run, run.device)
+    backend = backend_of(run, run.device)
     expect_memory(options, task, backend, resumed.step if resumed else 0)
     model = build_model(options.model, backend=backend, seed=run.seed)
-    return Assembled(options, task, make_step(model, options), actual)
+    if source:
+        source.set_weights(model)
+        note = f"note: the weights are those of {source.path}{note}"
+    return Assembled(options, task, make_step(model, options), actual, note if source else "")
 
 
 def make_task(run: RunOptions, data: DataOptions) -> Task:
@@ -138,18 +157,6 @@ def _content(digest: Any, size: Any = None) -> str:
     return f"{count} of SHA-256 {str(digest)[:8]}…"
 
 
-def _backend(run: RunOptions, device: str) -> Backend:
-    return get_backend(device, dtype=run.dtype, kernels=run.kernels, precision=run.precision)
-
-
-def _backend_to_read(run: RunOptions, device: str) -> Backend:
-    """The backend of the training run; the device's default if it lacks the run's kernels or precision."""
-    try:
-        return _backend(run, device)
-    except ConfigError:  # kernels or a precision that this device does not have
-        return get_backend(device, dtype=run.dtype)
-
-
 def make_step(model: Model, options: Options) -> TrainStep:
     """The training step that the options describe."""
     decoding = ["decoding"] if isinstance(model, Transformer) else []  # held-out examples, during training
@@ -190,77 +197,3 @@ def write_file(path: Path, content: bytes) -> None:
         raise OutputError(
             f"{path}: expected to write it, got: {describe(error)}; make room, or choose another --out"
         ) from error
-
-
-class Trained(NamedTuple):
-    """A trained model with everything needed to use it."""
-
-    model: Model
-    tokenizer: Tokenizer
-    classes: tuple[str, ...]  # by id, the first one [PAD]; () where there are none
-    kind: Kind
-
-
-def read_trained(run: RunDirectory, device: str = "auto", best: bool = False) -> Trained:
-    """The trained model of a run, from its latest or its best checkpoint. The data file is not needed.
-
-    Raises CheckpointError if there is no checkpoint or it is damaged, or ConfigError if a file does not fit it.
-    """
-    sections = read_toml(run.config_path, SECTIONS)
-    task = sections["run"].get("task", RunOptions.task)
-    entry = TASKS[task]
-    vocabulary = Vocabulary.load(run.vocabulary_path, ANSWERS[entry.kind].special)
-    classes = tuple(read_lines(run.classes_path).lines) if entry.kind in ("classify", "tag") else ()
-    path = (best_checkpoint if best else latest_checkpoint)(run.checkpoints)
-    if path is None and best and latest_checkpoint(run.checkpoints):
-        raise CheckpointError(
-            f"{run.path}: expected a checkpoint with a score, found none, since no evaluation came before a save; "
-            "leave --best out to take the latest"
-        )
-    if path is None:
-        raise CheckpointError(f"{run.path}: expected at least one checkpoint, found none; train it first")
-    arrays = model_arrays_of(checkpoint := _load(run, path))
-    try:
-        options = complete(sections, len(vocabulary), 1, len(classes))
-        expect_arrays(options.model, options.run.dtype, table_of(arrays), str(path))
-    except (CheckpointError, ConfigError) as error:
-        raise _damaged(run, checkpoint, sections, error) from error
-    model = build_model(options.model, backend=_backend_to_read(options.run, device), seed=options.run.seed)
-    set_arrays(model, arrays, str(path))
-    return Trained(model, tokenizer_of(task, sections["data"])(vocabulary), classes, entry.kind)
-
-
-def _damaged(run: RunDirectory, saved: Checkpoint, sections: Sections, error: NpformerError) -> NpformerError:
-    """The error with the file that is to blame: config.toml if it changed, else a list of words, or the checkpoint."""
-    text, what, file = saved.state.get("config"), str(error), run.config_path
-    if not isinstance(text, str) or parse_toml(text, saved.path, SECTIONS) == sections:
-        lists = {"vocab_size": run.vocabulary_path, "num_classes": run.classes_path}
-        file = next((path for name, path in lists.items() if name in what), saved.path)
-    mend = f"npformer train --resume {shell_words(run.path)} says how to mend it"
-    return error if file == saved.path else type(error)(f"{file}: does not fit {saved.path.name}: {what}; {mend}")
-
-
-def load_latest(run: RunDirectory) -> Checkpoint:
-    """The checkpoint to resume from. Raises CheckpointError if there is none or it is damaged."""
-    path = latest_checkpoint(run.checkpoints)
-    if path is None:
-        raise CheckpointError(
-            f"{run.path}: expected at least one checkpoint to resume from, found none: it stopped before the first; "
-            f"start it again: npformer train --config {shell_words(run.config_path)}"
-        )
-    return _load(run, path)
-
-
-def _load(run: RunDirectory, path: Path) -> Checkpoint:
-    """The checkpoint at path. If it is damaged, or its weights are not finite, the error says how to continue."""
-    try:
-        checkpoint = load_checkpoint(path)
-    except CheckpointError as error:
-        if nearest_sound(path) is None:
-            raise
-        away = shell_words("mv", path, run.path / f"{path.name}-damaged")
-        raise CheckpointError(
-            f"{error}. To go on from there, move the damaged one away and try again: {away}"
-        ) from error
-    expect_finite_weights(model_arrays_of(checkpoint), str(path), DIVERGED)
-    return checkpoint

@@ -43,6 +43,11 @@ class Progress:
             self._bar.move()
             self._done += 1
 
+    def expect(self, seconds: float) -> None:
+        """Show in the bar how long the rest will take."""
+        if self._bar is not None:
+            self._bar.expect(seconds)
+
     def news(self, record: dict[str, Any]) -> None:
         """Show a line of metrics, and in the bar the loss."""
         self.say(f"step {record['step']:>{len(str(self._total))}}/{self._total}  {describe(record)}")

@@ -28,6 +28,7 @@ from npformer.training.assemble import load_latest, make_task, read_trained
 from npformer.training.attention_example import AttentionExample, task_attention_example
 from npformer.training.evaluation import Evaluation, evaluate_task
 from npformer.training.predictions import Prediction, predictions_on
+from npformer.training.start_from import FREE, extend
 
 #: Points of the drawn learning rate.
 RATES = 240
@@ -101,7 +102,10 @@ def summary_of(run: RunDirectory, count: int | None = None) -> RunSummary:
     task, note = None, ""
     try:
         task = make_task(options.run, options.data)
-        _expect_same(task, checkpoint.state.get("identity"))
+        identity = checkpoint.state.get("identity")
+        if isinstance(identity, dict) and "from" in identity:
+            extend(task, identity["from"])
+        _expect_same(task, identity)
     except (NpformerError, ImportError) as error:
         task, note = None, f"Without examples and attention, which need the run's data. {error}"
     evaluation = None if task is None else evaluate_task(trained.model, task, count or options.training.final_examples)
@@ -156,13 +160,17 @@ def repeat_command(options: Options, task: Task | None) -> str:
             if flat(complete(fewer, size, longest, classes)) == wanted:  # it follows from the rest
                 chosen = fewer
     words = ["npformer", "train", options.run.task]
+    followed = [("run", "task"), ("run", "seed"), ("run", "init_from"), ("data", "file"), ("data", "sha256")]
+    if options.run.init_from is not None:  # its model is that one's
+        words += ["--from", options.run.init_from]
+        followed += [("model", key) for key in chosen["model"] if key not in FREE]
     if options.data.file is not None:
         words += ["--data", options.data.file]
     if options.run.seed:
         words += ["--seed", str(options.run.seed)]
     for section, values in chosen.items():
         for key, value in values.items():
-            if (section, key) not in (("run", "task"), ("run", "seed"), ("data", "file"), ("data", "sha256")):
+            if (section, key) not in followed:
                 words += ["--set", f"{section}.{key}={in_shell(value)}"]
     return shell_words(*words)
 

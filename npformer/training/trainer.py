@@ -9,35 +9,30 @@ uninterrupted one bit for bit (on the same machine, with the same versions, BLAS
 from __future__ import annotations
 
 import math
-import os
-import platform
 import signal
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from npformer.backend import Backend
-from npformer.backend.numpy.blas import blas_core
 from npformer.data import PAD_ID, Task
 from npformer.errors import CheckpointError, DeviceMemoryError, DivergedError, Interrupted
 from npformer.io.printable import shell_words
 from npformer.io.seconds import now, rate, since
+from npformer.models import Transformer
 from npformer.run.checkpoint import Checkpoint, prune, save_checkpoint
 from npformer.run.directory import RunDirectory
-from npformer.run.metrics import MetricsLog
 from npformer.run.model_arrays import copy_arrays
 from npformer.run.options import TrainingOptions
+from npformer.training.conditions import versions
 from npformer.training.divergence import way_on
 from npformer.training.evaluation import Evaluation, evaluate_task
+from npformer.training.journal import Journal, Listeners
 from npformer.training.progress import Progress
 from npformer.training.signals import StopRequest, stop_on_signals
 from npformer.training.step import TrainStep
+from npformer.training.time_left import TimeLeft
 from npformer.typing import HostArrays, Tensors
-
-#: Environment variables that limit the threads of NumPy's matrix products; the first one that is set counts.
-THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class Trainer:
@@ -45,7 +40,7 @@ class Trainer:
 
     identity (any JSON values, for example a description of the data) is stored with each checkpoint and must be equal
     when it is restored. config, the text of config.toml, is stored too, for ``resume``. Call ``restore`` before
-    ``train`` to continue.
+    ``train`` to continue. listeners are told of each step and evaluation.
     """
 
     def __init__(
@@ -57,6 +52,7 @@ class Trainer:
         identity: Mapping[str, Any] | None = None,
         progress: Progress | None = None,
         config: str | None = None,
+        listeners: Listeners | None = None,
     ) -> None:
         self.run = run
         self.task = task
@@ -65,7 +61,10 @@ class Trainer:
         self.progress = progress or Progress(options.steps)
         self.last_evaluation: Evaluation | None = None
         self._identity, self._config = dict(identity or {}), config
-        self._metrics = MetricsLog(run.metrics_path)
+        self._journal = Journal(run, self.progress, listeners or Listeners())
+        held_out = len(task.held_out(options.final_examples))
+        self._left = TimeLeft(options, held_out, isinstance(step.model, Transformer))
+        self._lowest, self._waited = math.inf, 0  # held-out loss, and the evaluations since
         self._loss_sum = step.model.backend.zeros(())  # since the last log line, on the device
         self._loss_count = 0
         self._tokens = 0
@@ -85,10 +84,12 @@ class Trainer:
                 f"{checkpoint.path}: expected loss_count and versions, as a run saves them, got {', '.join(state)}; "
                 "resume from a checkpoint of npformer train"
             )
+        patience = _patience_in(checkpoint)
         copy_arrays(self._arrays(), checkpoint.arrays, self.step.model.backend, str(checkpoint.path))
         self.step.optimizer.t = self._saved_at = self._finite_at = checkpoint.step
         self._loss_count = count
-        self._metrics.truncate_after(checkpoint.step)
+        self._journal.go_back(checkpoint.step)
+        self._lowest, self._waited = patience
         now = versions(self.step.model.backend)
         if trained_with != now:
             self.progress.say(
@@ -104,16 +105,25 @@ class Trainer:
         a parameter or a moment is no longer finite; earlier checkpoints are intact. Raises DeviceMemoryError, after
         saving, if a batch is too large.
         """
+        self._journal.begin(self.step.step_number)
         self._clock = now()
         try:
             with stop_on_signals() as stop:
-                while self.step.step_number < self.options.steps:
+                if self.options.steps == 0:  # a run that is another's weights
+                    self._look_and_save(0, evaluates=True, saves=True, last=True)
+                while self.step.step_number < self.options.steps and not self.is_out_of_patience:
                     self._one_step()
                     self._stop_if_asked(stop)
         except DeviceMemoryError as error:
             raise DeviceMemoryError(f"{error}. {self._kept()}") from None
         finally:
             self.progress.close()
+            self._journal.close()
+
+    @property
+    def is_out_of_patience(self) -> bool:
+        """Whether the held-out loss has not fallen for so many evaluations that the run ends."""
+        return self.options.patience is not None and self._waited >= self.options.patience
 
     def evaluate(self, count: int) -> Evaluation:
         """Evaluate on the first count held-out examples."""
@@ -128,25 +138,46 @@ class Trainer:
         return evaluation
 
     def _one_step(self) -> None:
-        number, options, every = self.step.step_number + 1, self.options, self.options.every
+        began, number, options, every = now(), self.step.step_number + 1, self.options, self.options.every
         learning_rate = self.step.learning_rate
         batch = self.task.batch(number, options.batch_size)
-        self._loss_sum = self._loss_sum + self.step(*batch)
+        loss = self.step(*batch)
+        self._loss_sum = self._loss_sum + loss
         self._loss_count += 1
         self._tokens += int(np.count_nonzero(batch[-1] != PAD_ID))
         self.progress.advance()
+        self._journal.stepped(number, loss, learning_rate, self.step.grad_norm)
         last = number == options.steps
         if number % every.log == 0 or number == 1 or last:  # the first: curves begin at step 1
             self._log(number, learning_rate)
         evaluates, saves = (last or number % often == 0 for often in (every.evaluate, every.save))
-        if evaluates or saves:  # tokens per second count training only
+        if evaluates or saves:
             self.step.model.backend.device.synchronize()
-            began, score = now(), None
-            if evaluates:
-                score = self._log_evaluation(number, options.final_examples if last else options.eval_examples)
-            if saves:
-                self.save(score)
-            self._clock += since(began)
+        self._left.stepped(since(began))
+        if evaluates or saves:
+            self._look_and_save(number, evaluates, saves, last)
+        self.progress.expect(self._left.seconds(number))
+
+    def _look_and_save(self, number: int, evaluates: bool, saves: bool, last: bool) -> None:
+        """Evaluate, save, or both; tokens per second count training only."""
+        began, score = now(), None
+        if evaluates:
+            score = self._log_evaluation(number, self.options.final_examples if last else self.options.eval_examples)
+        if saves or self.is_out_of_patience:
+            saving = now()
+            self.save(score)
+            self._left.saved(since(saving))
+        if self.is_out_of_patience and not last:
+            self._end_early(number)
+        self._clock += since(began)
+
+    def _end_early(self, number: int) -> None:
+        """Say why no step follows; the last evaluation of the run is still to be made."""
+        self.last_evaluation = None
+        self.progress.say(
+            f"the held-out loss has not been below {self._lowest:.4f} for {self._waited} evaluations (patience): the "
+            f"run ends at step {number} of {self.options.steps}"
+        )
 
     def _log(self, number: int, learning_rate: float) -> None:
         loss = float(self._loss_sum) / self._loss_count
@@ -154,8 +185,7 @@ class Trainer:
         if self.step.grad_norm is not None:
             record["grad_norm"] = float(self.step.grad_norm)
         record["tokens_per_second"] = rate(self._tokens, self._clock)
-        self._metrics.append(record)
-        self.progress.news(record)
+        self._journal.write(record)
         self._expect_finite_loss(loss)
         self._finite_at = number
         self._loss_sum, self._loss_count = self.step.model.backend.zeros(()), 0
@@ -163,8 +193,11 @@ class Trainer:
 
     def _log_evaluation(self, number: int, count: int) -> float:
         """Evaluate. Returns the score that compares checkpoints."""
-        self._metrics.append({"step": number, "kind": "gradient"} | self._norms())
+        if number:
+            self._journal.write({"step": number, "kind": "gradient"} | self._norms(), shown=False)
+        began = now()
         evaluation = self.last_evaluation = self.evaluate(count)
+        self._left.evaluated(since(began), evaluation.count)
         record = {
             "step": number,
             "kind": "eval",
@@ -172,9 +205,11 @@ class Trainer:
             **evaluation.measures,
             "examples": evaluation.count,
         }
-        self._metrics.append(record)
-        self.progress.news(record)
-        return self.expect_finite(evaluation).score
+        self._journal.write(record)
+        self.expect_finite(evaluation)
+        fell = evaluation.loss < self._lowest
+        self._lowest, self._waited = (evaluation.loss, 0) if fell else (self._lowest, self._waited + 1)
+        return evaluation.score
 
     def _norms(self) -> dict[str, float]:
         """The fields with the norm of each part's gradient in the last step."""
@@ -202,6 +237,7 @@ class Trainer:
             "loss_count": self._loss_count,
             "versions": versions(backend),
             "config": self._config,
+            "patience": [self._lowest, self._waited],
         }
         save_checkpoint(self.run.checkpoints, number, arrays, state, score)
         prune(self.run.checkpoints, self.options.keep_last)
@@ -241,7 +277,7 @@ class Trainer:
     def _stop_if_asked(self, stop: StopRequest) -> None:
         number = self.step.step_number
         came = signal.SIGPIPE if stop.number is None and self.progress.reader_has_gone else stop.number
-        if came is None or number == self.options.steps:
+        if came is None or number == self.options.steps or self.is_out_of_patience:
             return
         if self._saved_at != number:
             self.save()
@@ -252,20 +288,11 @@ class Trainer:
         )
 
 
-def versions(backend: Backend) -> dict[str, str]:
-    """The conditions of bit-exact resuming: versions, machine, backend, BLAS core, number of threads."""
-    threads = next((os.environ[name] for name in THREAD_VARIABLES if name in os.environ), str(os.cpu_count()))
-    here = {
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "machine": platform.machine(),
-        "threads": threads,
-        "kernels": backend.kernels,
-    }
-    if backend.kernels == "numba":
-        here["products"] = import_module("npformer.engine.numba.intel").product_library()
-    core = blas_core() if backend.name == "numpy" else None
-    if core is not None:
-        here["BLAS core"] = core
-    on_gpu = {"device": backend.device.name, "precision": backend.precision}
-    return here | (on_gpu if backend.name == "cupy" else {})
+def _patience_in(checkpoint: Checkpoint) -> tuple[float, int]:
+    """The lowest held-out loss and the evaluations since; of an older checkpoint, as at the beginning."""
+    match checkpoint.state.get("patience", [math.inf, 0]):
+        case [float(lowest), int(waited)]:
+            return lowest, waited
+    raise CheckpointError(
+        f"{checkpoint.path}: expected patience as a run saves it, got another; restore it from a copy"
+    )

@@ -22,6 +22,7 @@ from npformer.lab.museum.detections import prepare
 from npformer.run import metrics
 from npformer.run.config_file import read_toml
 from npformer.run.options import SECTIONS
+from tests.training.runs import timeless
 
 #: A small run.
 SMALL = {
@@ -174,15 +175,11 @@ def same_run():
             files = (max((run / "checkpoints").glob("step-*")) / name for run in (one, other))
             digests = {hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
             assert len(digests) == 1, f"{name} differs"  # digests, since a diff of two such files takes minutes
-        records = [[_timeless(record) for record in metrics.read(path / "metrics.jsonl")] for path in (one, other)]
+        records = [[timeless(record) for record in metrics.read(path / "metrics.jsonl")] for path in (one, other)]
         assert records[0] == records[1]
         assert len(records[0]) > 4, "too little happened to compare"
 
     return check
-
-
-def _timeless(record):
-    return {key: value for key, value in record.items() if key != "tokens_per_second"}
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from npformer.data import Batch, Example, ExampleTask, PairsTask, SequenceTask, Task, TokenBatch
+from npformer.data import Batch, Example, ExampleTask, PairsTask, SequenceTask, Task, TokenBatch, Vocabulary
 from npformer.data.own_text import continuing
 from npformer.data.real import REAL_TASKS
 from npformer.errors import ConfigError, DataError
@@ -182,3 +182,22 @@ def test_options_that_make_no_sense_are_refused(name, options, message):
         make = SequenceTask
     with pytest.raises((ConfigError, DataError), match=message):
         make(**({"seed": 0} | options))
+
+
+@EVERY_TASK
+def test_another_tokenizer_gives_other_ids_and_the_same_texts(name):
+    """With the vocabulary of another run first, as where a run starts from that."""
+    task = MAKERS[name](seed=0)
+    pieces, first, classes = task.vocabulary.pieces, task.batch(3, 8), task.classes
+    task.retokenize(task.tokenizer, classes)
+    assert as_bytes(task.batch(3, 8)) == as_bytes(first)
+    special = len(task.vocabulary.special_ids)
+    more = (*pieces[:special], "\N{SNOWMAN}", *pieces[special:])
+    task.retokenize(type(task.tokenizer)(Vocabulary(more)), classes)
+    again = task.batch(3, 8)
+    moved = np.array([more.index(piece) for piece in pieces])
+    inputs = 1 if name in ("language", "tags") else len(first)  # the others are classes
+    for ids, were in zip(again[:inputs], first[:inputs], strict=True):
+        if name != "mlm":  # what replaces a token is drawn from all
+            assert np.array_equal(ids, moved[were])
+    assert task.vocabulary.pieces == more

@@ -130,19 +130,11 @@ def test_files_of_others_are_told_as_what_they_are(content, what, tmp_path, nump
     assert told.endswith("npf.interop.torch.load_state_dict a torch.nn.Transformer's state_dict()")
 
 
-def test_a_run_is_told_and_so_are_its_checkpoints_arrays(tmp_path, numpy64, saved):
-    """With the way to its model."""
-    run = tmp_path / "lm-001"
-    place = save_checkpoint(run / "checkpoints", 1, {"parameters.x": np.ones(2)}, {}, None)
-    way = r"its model, for npf\.save: npformer\.training\.assemble\.read_trained\(RunDirectory\.open\(Path\(RUN\)\)\)"
-    with pytest.raises(
-        CheckpointError, match=rf"lm-001: expected a model file to read, got: the folder of a run; {way}"
-    ):
-        load(run, backend=numpy64)
+def test_the_arrays_of_a_checkpoint_are_told_with_the_way_to_their_model(tmp_path, numpy64, saved):
+    place = save_checkpoint(tmp_path / "lm-001" / "checkpoints", 1, {"parameters.x": np.ones(2)}, {}, None)
+    way = "npf.load reads the model of a run from the run's folder"
     with pytest.raises(CheckpointError, match=rf"got the arrays of a run's checkpoint; {way}"):
         load(place / "arrays.safetensors", backend=numpy64)
-    with pytest.raises(CheckpointError, match=r"expected a model file to read, got: a folder; give the file in it$"):
-        load(tmp_path, backend=numpy64)
 
 
 def test_another_dtype_is_refused_not_rounded(saved, numpy32):

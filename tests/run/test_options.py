@@ -18,7 +18,7 @@ EMPTY = {name: {} for name in SECTIONS}
 #: Every option, each with a value that is not its default.
 OTHER = {
     "run": {"task": "pairs", "seed": 7, "device": "numpy", "dtype": "float64", "kernels": "plain",
-            "precision": "tf32"},
+            "precision": "tf32", "init_from": "runs/lm-001"},
     "data": {"file": "a \"b\"\\ü.tsv", "held_out_fraction": 0.25, "symbols": 5, "min_length": 2, "max_length": 9,
              "split": "jump", "count": 30, "sha256": "0" * 64, "tokenizer": "words", "max_pieces": 77},
     "model": {
@@ -32,7 +32,7 @@ OTHER = {
         "steps": 123, "batch_size": 5, "optimizer": "adamw", "learning_rate": 1e-5, "schedule": "noam",
         "warmup_steps": 12, "beta1": 0.8, "beta2": 0.999, "eps": 1e-12, "weight_decay": 0.5, "clip_norm": None,
         "label_smoothing": 0.1, "accumulate": 3, "log_every": 4, "eval_every": 6, "eval_examples": 8,
-        "final_examples": 9, "save_every": 11, "keep_last": 13,
+        "final_examples": 9, "save_every": 11, "keep_last": 13, "patience": 17,
     },
 }  # fmt: skip
 
@@ -136,7 +136,7 @@ def test_every_option_can_be_set_in_a_shell():
     [
         *[("training", {name: 0}, rf"training\.{name}: expected an integer >= 1, got 0") for name in
           ("steps", "batch_size", "accumulate", "log_every", "eval_every", "eval_examples", "final_examples",
-           "save_every", "keep_last")],
+           "save_every", "keep_last", "patience")],
         *[("training", {name: value}, rf"training\.{name}: expected a finite number > 0, got {value}")
           for name in ("learning_rate", "eps", "clip_norm") for value in (0.0, -1.0, float("nan"), float("inf"))],
         ("training", {"batch_size": 2**31}, r"training\.batch_size: expected an integer <= 2147483647, got 2147483648"),

@@ -8,7 +8,7 @@ import pytest
 from npformer.data import PairsTask, SequenceTask
 from npformer.errors import ConfigError, OutputError
 from npformer.optim import Adam, AdamW, Noam
-from npformer.run import RunDirectory
+from npformer.run import RunDirectory, trained
 from npformer.run.checkpoint import save_checkpoint
 from npformer.training import assemble as module
 from npformer.training.assemble import assemble, read_trained, write_run
@@ -49,13 +49,13 @@ def test_every_option_reaches_its_part():
 
 def test_what_decodes_amid_training_is_compiled_before_it(monkeypatch):
     asked = []
-    before = module.get_backend
+    before = trained.get_backend
 
     def get_backend(*args, **options):
         backend = before(*args, **options)
         return replace(backend, engine=replace(backend.engine, prepare=lambda calls: asked.append(set(calls))))
 
-    monkeypatch.setattr(module, "get_backend", get_backend)
+    monkeypatch.setattr(trained, "get_backend", get_backend)
     assemble(small_sections(run={"device": "numpy", "kernels": "numpy"}))
     (once,) = asked
     assert once > {"attention.backward", "cross_entropy.forward", "adam", "encoder_of_texts", "decoder_steps"}

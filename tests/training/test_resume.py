@@ -9,7 +9,7 @@ from npformer.errors import Interrupted
 from npformer.run import RunDirectory, metrics
 from npformer.run.checkpoint import list_checkpoints, load_checkpoint
 from npformer.training.assemble import assemble, load_latest
-from tests.training.runs import SMALL, Told, stop_at
+from tests.training.runs import SMALL, Told, stop_at, timeless
 
 pytestmark = pytest.mark.usefixtures("usual_signals")
 
@@ -59,12 +59,11 @@ def train(folder, options, stop_after=None):
 
 
 def end(folder):
-    """The bits of the last checkpoint, its state and score, and the metrics but for the speed."""
+    """The bits of the last checkpoint, its state and score, and the metrics but for what clocks say."""
     last = load_latest(RunDirectory(folder))
     lines = metrics.read(folder / "metrics.jsonl")
     arrays = {name: (array.dtype, array.shape, array.tobytes()) for name, array in last.arrays.items()}
-    timeless = [{key: value for key, value in line.items() if key != "tokens_per_second"} for line in lines]
-    return last.step, last.score, last.state, timeless, arrays
+    return last.step, last.score, last.state, [timeless(line) for line in lines], arrays
 
 
 @pytest.fixture(params=VARIANTS.values(), ids=list(VARIANTS))

@@ -44,7 +44,7 @@ def test_the_folder_alone_gives_what_the_training_found(ended):
     assert [one.source for one in summary.predictions] == [example.source for example in trainer.task.held_out(9)]
     for one, output in zip(summary.predictions, summary.evaluation.outputs, strict=True):
         assert "".join(piece.got or "" for piece in one.pieces) == output
-    assert {line["kind"] for line in summary.records} == {"train", "eval", "gradient"}
+    assert {line["kind"] for line in summary.records} == {"run", "train", "eval", "gradient"}
     assert summary.environment["kernels"] == "numpy"
     assert set(summary.attention.weights) == {
         "encoder.layers.0.self_attention",

@@ -10,7 +10,7 @@ from npformer.backend import get_backend
 from npformer.errors import CheckpointError, DeviceMemoryError, DivergedError, Interrupted
 from npformer.run import RunDirectory, metrics
 from npformer.run.checkpoint import list_checkpoints, load_checkpoint
-from npformer.training import Evaluation, Trainer, TrainStep, divergence
+from npformer.training import Evaluation, Trainer, TrainStep, conditions, divergence
 from npformer.training import trainer as module
 from npformer.training.assemble import assemble, load_latest
 from tests.outputs import unchanged
@@ -314,16 +314,16 @@ def test_a_checkpoint_of_other_data_or_another_model_changes_nothing(make, spoil
 
 def test_versions_name_the_library_of_products_that_compiled_kernels_use():
     intel = pytest.importorskip("npformer.engine.numba.intel")
-    assert module.versions(get_backend("numpy", kernels="numba"))["products"] == intel.product_library()
-    assert "products" not in module.versions(get_backend("numpy", kernels="numpy"))
+    assert conditions.versions(get_backend("numpy", kernels="numba"))["products"] == intel.product_library()
+    assert "products" not in conditions.versions(get_backend("numpy", kernels="numpy"))
 
 
 def test_versions_name_the_core_whose_kernels_multiply(monkeypatch):
     """Two machines of one architecture may have different ones, and then other last bits."""
     backend = get_backend("numpy", kernels="numpy")
     for core, expected in (("Haswell", "Haswell"), (None, None)):
-        monkeypatch.setattr(module, "blas_core", lambda core=core: core)
-        assert module.versions(backend).get("BLAS core") == expected
+        monkeypatch.setattr(conditions, "blas_core", lambda core=core: core)
+        assert conditions.versions(backend).get("BLAS core") == expected
 
 
 def test_other_versions_are_noted(make, monkeypatch):

@@ -1,0 +1,80 @@
+"""Begins a run, or goes on with one: its folder, locked, with its files, and a Trainer ready to train.
+
+with new_run({"run": {"task": "reverse"}}, on_evaluate=print) as trainer:
+    trainer.train()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from npformer.errors import ConfigError
+from npformer.run.directory import RunDirectory
+from npformer.run.option_types import fitted
+from npformer.run.options import SECTIONS
+from npformer.run.sinks import expect_sinks
+from npformer.run.tasks import Sections
+from npformer.run.trained import load_latest
+from npformer.training.assemble import Assembled, assemble, write_run
+from npformer.training.journal import Listeners, OnEvaluate, OnStep
+from npformer.training.progress import Progress
+from npformer.training.resume import assemble_again, is_changed, schedule_note, tidy
+from npformer.training.trainer import Trainer
+
+
+@contextmanager
+def new_run(
+    options: Mapping[str, Mapping[str, Any]], path: str | PathLike[str] | None = None, *,
+    on_step: OnStep | None = None, on_evaluate: OnEvaluate | None = None, log_to: Iterable[str] = (),
+) -> Iterator[Trainer]:  # fmt: skip
+    """A new run in the folder path (default: runs/TASK-001, …), as ``npformer train`` makes it.
+
+    options: section -> option -> value, as config.toml holds them. on_step is called after each step with its number,
+    loss, learning rate and gradient norm; on_evaluate with each line of kind "eval" of metrics.jsonl; log_to names
+    sinks. Raises ConfigError, DataError, DeviceError or OutputError, before anything is written.
+    """
+    if unknown := [section for section in options if section not in SECTIONS]:
+        raise ConfigError(f"options: expected sections of {', '.join(SECTIONS)}, got {unknown[0]!r}")
+    sections = {section: fitted(options.get(section, {}), kind) for section, kind in SECTIONS.items()}
+    place = None if path is None else Path(path)
+    with begun(sections, place, Listeners(on_step, on_evaluate, [*log_to])) as (trainer, _):
+        yield trainer
+
+
+@contextmanager
+def begun(sections: Sections, path: Path | None, listeners: Listeners) -> Iterator[tuple[Trainer, Assembled]]:
+    """A new run. Bad options are refused before its folder is made."""
+    expect_sinks(listeners.log_to)
+    assembled = assemble(sections)
+    folder = RunDirectory.create(path, Path("runs"), assembled.options.run.task)
+    with folder.lock():
+        trainer = assembled.trainer(folder, Progress(assembled.options.training.steps), listeners)
+        if doubt := getattr(assembled.task, "doubt", ""):
+            trainer.progress.say(f"npformer: warning: {doubt}")
+        if assembled.note:
+            trainer.progress.say(assembled.note)
+        write_run(folder, assembled)
+        yield trainer, assembled
+
+
+@contextmanager
+def continued(path: Path, changes: Sections, listeners: Listeners) -> Iterator[tuple[Trainer, Assembled]]:
+    """The run in a folder, to go on from its latest checkpoint with these changes of its options."""
+    expect_sinks(listeners.log_to)
+    folder = RunDirectory.open(path)
+    with folder.lock():
+        checkpoint = load_latest(folder)
+        assembled = assemble_again(folder, checkpoint, changes)
+        progress = Progress(assembled.options.training.steps, checkpoint.step)
+        trainer = assembled.trainer(folder, progress, listeners)
+        trainer.restore(checkpoint)
+        tidy(folder, assembled)
+        if note := schedule_note(folder, checkpoint, assembled):
+            progress.say(note)
+        if is_changed(checkpoint, assembled):
+            trainer.save(checkpoint.score)
+        yield trainer, assembled

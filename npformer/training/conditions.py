@@ -1,0 +1,34 @@
+"""The conditions under which a resumed run repeats the uninterrupted one bit for bit."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import import_module
+
+import numpy as np
+
+from npformer.backend import Backend
+from npformer.backend.numpy.blas import blas_core
+
+#: Environment variables that limit the threads of NumPy's matrix products; the first one that is set counts.
+THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def versions(backend: Backend) -> dict[str, str]:
+    """The conditions of bit-exact resuming: versions, machine, backend, BLAS core, number of threads."""
+    threads = next((os.environ[name] for name in THREAD_VARIABLES if name in os.environ), str(os.cpu_count()))
+    here = {
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "machine": platform.machine(),
+        "threads": threads,
+        "kernels": backend.kernels,
+    }
+    if backend.kernels == "numba":
+        here["products"] = import_module("npformer.engine.numba.intel").product_library()
+    core = blas_core() if backend.name == "numpy" else None
+    if core is not None:
+        here["BLAS core"] = core
+    on_gpu = {"device": backend.device.name, "precision": backend.precision}
+    return here | (on_gpu if backend.name == "cupy" else {})
