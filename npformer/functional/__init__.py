@@ -5,7 +5,8 @@ The files, in the order in which a Transformer is explained: ``linear``, ``relu`
 ``relative_bias``, ``layer_norm``, ``batch_norm``, ``attention_mask``, ``attention``,
 ``biased_attention``, ``local_attention`` (with ``attention_pattern``), ``linear_attention``, ``heads``,
 ``residual``, ``post_norm``, ``add_norm``, ``feed_forward``, ``cross_entropy``; and its predecessors ``gru``,
-``conv1d``. Each file ends with its operation's row (``operation``); ``arrays`` holds what they share.
+``conv1d``. Each file ends with its operation's row (``operation``); ``arrays`` holds what they share,
+and ``derivation`` reads the formulas of a docstring.
 README.md in this folder states the contract that every pair keeps, the symbols, and ten things to see in the
 derivations.
 """

@@ -2,10 +2,10 @@
 
 Sinusoidal: position pos gets, for each pair of columns, a point on a circle,
 
-    PE(pos, 2i) = sin(pos·ω_i)      PE(pos, 2i+1) = cos(pos·ω_i)      ω_i = 10000^(−2i/C)
+    y = x + PE      PE(pos, 2i) = sin(pos·ω_i)      PE(pos, 2i+1) = cos(pos·ω_i)      ω_i = 10000^(−2i/C)
 
 so PE(pos + k) is PE(pos) with each pair rotated by the angle k·ω_i (clockwise, since the sine comes first), for every
-pos. There is no last position. With an odd C the last sine has no cosine. Nothing is learned: y = x + PE.
+pos. There is no last position. With an odd C the last sine has no cosine. Nothing is learned.
 
 Learned: row pos of a table (P, C) is added to the token at that position, in every sequence,
 

@@ -2,8 +2,8 @@
 
 Each pair of columns (2i, 2i+1) of a head is a point in the plane; at position pos it is rotated by pos·ω_i,
 
-    y_2i   = x_2i·cos(pos·ω_i) − x_2i+1·sin(pos·ω_i)
-    y_2i+1 = x_2i·sin(pos·ω_i) + x_2i+1·cos(pos·ω_i)          ω_i = base^(−2i/D)
+    y_2i = x_2i·cos(pos·ω_i) − x_{2i+1}·sin(pos·ω_i)          ω_i = base^(−2i/D)
+    y_{2i+1} = x_2i·sin(pos·ω_i) + x_{2i+1}·cos(pos·ω_i)
 
 With R_pos for the rotation of all pairs, a query at position t and a key at position j have the score
 
