@@ -75,7 +75,8 @@ def npformers(name, case, backend):
     if name in ("dropout", "residual", "post_norm", "add_norm", "feed_forward"):
         return _with_mask(name, a)
     if name == "attention":
-        return (F.attention_forward(a["q"], a["k"], a["v"], _mask(a["visible"]))[0],)
+        weights = F.attention_weights(a["q"], a["k"], _mask(a["visible"]))
+        return ((weights if a["keep"] is None else weights * a["keep"] * a["scale"]) @ a["v"],)
     if name in ("multi_head_attention", "encoder_layer_post", "encoder_layer_pre", "decoder_layer"):
         return (_layer(name, a, backend),)
     return (getattr(F, f"{name}_forward")(*case.arguments)[0],)
