@@ -54,7 +54,7 @@ def test_kernels_are_found_by_their_names(folder):
         pytest.skip(problem)
     found = kernels_in(f"npformer.{folder}")
     assert set(found) == kernels_of(folder)
-    assert len(found) == FOLDERS[folder]
+    assert len(found) == FOLDERS[folder], ", ".join(found)
     for op, pair in found.items():
         assert [half.__name__ for half in pair] == [f"{op}_forward", f"{op}_backward"]
 
