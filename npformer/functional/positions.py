@@ -2,7 +2,8 @@
 
 Sinusoidal: position pos gets, for each pair of columns, a point on a circle,
 
-    y = x + PE      PE(pos, 2i) = sin(pos·ω_i)      PE(pos, 2i+1) = cos(pos·ω_i)      ω_i = 10000^(−2i/C)
+    y = x + PE                      ω_i = 10000^(−2i/C)
+    PE(pos, 2i) = sin(pos·ω_i)      PE(pos, 2i+1) = cos(pos·ω_i)
 
 so PE(pos + k) is PE(pos) with each pair rotated by the angle k·ω_i (clockwise, since the sine comes first), for every
 pos. There is no last position. With an odd C the last sine has no cosine. Nothing is learned.
@@ -17,8 +18,7 @@ Backward. The sum hands dy on, and a row of the table was used by every sequence
 
 Rows that no position used have gradient 0.
 
-Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5; learned: Gehring et al. 2017,
-arXiv:1705.03122.
+Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5; learned: Gehring et al. 2017, arXiv:1705.03122.
 """
 
 from __future__ import annotations
