@@ -28,7 +28,7 @@ EXAMPLES = """examples:
 
 exit code: 0 no wrong result, no crash and no unnoticed damage; 1 at least one of them; 2 it cannot run"""
 
-KERNELS = ("elementwise.compare", "elementwise.add")
+KERNELS = ("add_and_compare.compare", "add_and_compare.add")
 BATCH = 25  # damaged files that one process tries
 PATIENCE = 120.0  # seconds without output; compiling a kernel takes one or two
 

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 
-from npformer.engine.numba import elementwise, kernel_files, kernel_folder
+from npformer.engine.numba import add_and_compare, kernel_files, kernel_folder
 from npformer.engine.numba.compiling import Kernel, inlined, named
 
 
@@ -46,7 +46,7 @@ def _adds(kernel):
     return bool(np.array_equal(y, a + np.tile(b, 10)))
 
 
-RUNS = {elementwise.compare.name: _compares, elementwise.add.name: _adds}
+RUNS = {add_and_compare.compare.name: _compares, add_and_compare.add.name: _adds}
 
 if __name__ == "__main__":
     main()

@@ -8,7 +8,7 @@ from docs.site.formulas import FORMULAS
 from docs.site.operations import contents, display, sentences
 from docs.site.places import address, write
 from npformer.lab.grader import EXERCISES, Exercise
-from npformer.lab.grader.templates import _plain
+from npformer.lab.grader.parts.functions import TEXTS
 
 
 def write_all() -> None:
@@ -70,7 +70,7 @@ def page(exercise: Exercise) -> str:
 ## The forward
 
 ```python
-{_plain(exercise.forward)}
+{TEXTS[f"{exercise.name}_forward"]}
 ```
 
 ## The backward that you write
@@ -82,7 +82,7 @@ def page(exercise: Exercise) -> str:
 ```
 
 {{.think}}
-**Think first.** {sentences(exercise.read)}
+**Think first.** {sentences(exercise.hint)}
 
 ## Begin
 

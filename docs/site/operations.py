@@ -23,7 +23,7 @@ from npformer.lab.museum.bugs import BUGS
 
 PACKAGE = "npformer.functional"
 #: How the line of a formula begins that says what comes out.
-OUTPUT = re.compile(r"(?:y|y_\w+|y_\{\w+\}|O|o_t|h_t|\\text\{(?:out|loss|total|bias)\}(?:_\{hts\})?) = ")
+OUTPUT = re.compile(r"(?:y|y_\{\w+\}|h_\{t\}|\\(?:text|mathrm)\{(?:out|loss|total|bias)\}(?:_\{\w+\})?) = ")
 COMMANDS = ("gradcheck --only ", "certify --only ", "explain ")
 KERNELS = {"numpy": "NumPy", "numba": "compiled", "cuda": "CUDA"}
 
@@ -95,7 +95,7 @@ def inline(name: str) -> str:
     """What the first operation of a file returns, in one short formula, for a table; empty for a file without one."""
     rows = operations(name)
     parts = [part for line in FORMULAS[rows[0].name].forward for part in line.split(r", \qquad ")] if rows else []
-    found = min(filter(OUTPUT.match, parts), key=lambda part: (part[0] != "y", len(part)), default="")
+    found = min(filter(OUTPUT.match, parts), key=lambda part: (part[0] != "y", "'" in part, len(part)), default="")
     return f"${found}$" if found else ""
 
 

@@ -29,7 +29,7 @@ PAGES: dict[str, str] = {
 FILES: tuple[str, ...] = tuple(
     name
     for name in (functional.__doc__ or "").split("``")[1::2]
-    if (ROOT / "npformer" / "functional" / f"{name}.py").is_file() and name not in ("operation", "arrays")
+    if (ROOT / "npformer" / "functional" / f"{name}.py").is_file() and name not in ("operation", "arrays", "derivation")
 )
 
 

@@ -17,6 +17,8 @@ _LETTERS = {
 _SIGNS = {
     "−": "-", "·": r"\cdot ", "≥": r"\geq ", "≤": r"\leq ", "…": r"\dots ", ",": r",\; ", "∈": r"\in ", ":": r"\,:\, ",
 } | {sign: sign for sign in "+=<>"}  # fmt: skip
+#: Opening bracket -> the closing one, and both in TeX.
+_BRACKETS = {"(": (")", "(", ")"), "[": ("]", "[", "]"), "⌊": ("⌋", r"\lfloor", r"\rfloor")}
 _FUNCTIONS = ("exp", "log", "max", "sin", "cos", "tanh")
 _WORD = re.compile(r"[A-Za-zα-ωΦ]+")
 
@@ -59,7 +61,7 @@ class _Reader:
     def neighbours(self) -> str:
         """Values and sums side by side, as far apart as they are in the docstring."""
         found, gap = "", False
-        while self.left and self.left[0] not in "/)]}" and self.left[0] not in _SIGNS:
+        while self.left and self.left[0] not in "/)]}⌋" and self.left[0] not in _SIGNS:
             value = self.value()
             is_word = r"\text" in (value[:5], found[found.rfind("\\") :][:5])
             found += (r"\;" if is_word else r"\,") + value if gap else value
@@ -75,24 +77,27 @@ class _Reader:
         if first == "√":
             self.skip()
             return rf"\sqrt{{{_bare(self.value())}}}"
-        if first in "([":
+        if first in _BRACKETS:
             self.skip()
-            closing = ")" if first == "(" else "]"
+            closing, opens, closes = _BRACKETS[first]
             inner = self.row(closing)
             self.expect(closing)
-            if re.fullmatch(r"\\frac\{[^{}]*(?:_\{\w+\})?\}\{\w+\}", inner):
+            if first != "⌊" and re.fullmatch(r"\\frac\{[^{}]*(?:_\{\w+\})?\}\{\w+\}", inner):
                 return inner
             large = "frac" in inner or "sum" in inner
-            found = rf"\left{first} {inner} \right{closing}" if large else f"{first}{inner}{closing}"
+            found = rf"\left{opens} {inner} \right{closes}" if large else f"{opens}{inner}{closes}"
         elif first == "Σ":
             self.left = self.left[1:]
             found = r"\sum"
         elif first == "∂":
             self.left = self.left[1:]
             return r"\partial " + self.value()
-        elif number := re.match(r"\d+(\.\d+)?", self.left):
+        elif number := re.match(r"\d+(\.\d+)?|½", self.left):
             self.left = self.left[number.end() :]
-            found = number[0]
+            found = number[0].replace("½", r"\tfrac12")
+        elif name := re.match(r"[a-z]{2,}_[a-z]{4,}", self.left):
+            self.left = self.left[name.end() :]
+            found = rf"\text{{{name[0].replace('_', ' ')}}}"
         elif word := _WORD.match(self.left):
             self.left = self.left[word.end() :]
             found = self.word(word[0])
@@ -105,7 +110,7 @@ class _Reader:
         if self.left.startswith("\u0302"):
             self.left = self.left[1:]
             return rf"\hat{{{word}}}"
-        letter = word.removeprefix("d") or word
+        letter = word if word == "distance" else word.removeprefix("d") or word
         before = "d" if letter != word else ""
         if word in _FUNCTIONS:
             return rf"\{word}"

@@ -16,10 +16,10 @@ from npformer.check.cases.case import Sizes
 from npformer.check.check import gradcheck
 from npformer.check.inputs import as_tuple, like
 from npformer.errors import ConfigError
-from npformer.explain.derivation import split_docstring
 from npformer.explain.reading import OperationStory, Reader
 from npformer.explain.spots import Run
 from npformer.functional import OPERATIONS, Draw
+from npformer.functional.derivation import split_docstring
 from npformer.tracing.jacobian import gradient_names
 from npformer.tracing.lines import tracing_lines
 

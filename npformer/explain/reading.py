@@ -16,10 +16,10 @@ from npformer.backend import PLAIN
 from npformer.check.inputs import as_tuple
 from npformer.check.report import Report
 from npformer.explain.as_json import as_json
-from npformer.explain.derivation import formulas_of
 from npformer.explain.expand import Expansion, Term, expand
 from npformer.explain.spots import CannotExpand, Run, Spot, call_of
 from npformer.functional import OPERATIONS
+from npformer.functional.derivation import formulas_of
 from npformer.tracing.jacobian import gradient_names
 from npformer.tracing.lines import Frame, Step, lines_of
 

@@ -5,87 +5,64 @@ The files, in the order in which a Transformer is explained: ``linear``, ``relu`
 ``relative_bias``, ``layer_norm``, ``batch_norm``, ``attention_mask``, ``attention``,
 ``biased_attention``, ``local_attention`` (with ``attention_pattern``), ``linear_attention``, ``heads``,
 ``residual``, ``post_norm``, ``add_norm``, ``feed_forward``, ``cross_entropy``; and its predecessors ``gru``,
-``conv1d``. Each file ends with its operation's row (``operation``); ``arrays`` holds what they share.
+``conv1d``. Each file ends with its operation's row (``operation``); ``arrays`` holds what they share,
+and ``derivation`` reads the formulas of a docstring.
 README.md in this folder states the contract that every pair keeps, the symbols, and ten things to see in the
 derivations.
 """
 
-from npformer.functional.add_norm import ADD_NORM, add_norm_backward, add_norm_forward
-from npformer.functional.attention import ATTENTION, attention_backward, attention_forward, attention_weights
+from importlib import import_module
+from pkgutil import iter_modules
+
+from npformer.functional.add_norm import add_norm_backward, add_norm_forward
+from npformer.functional.attention import attention_backward, attention_forward, attention_weights
 from npformer.functional.attention_mask import ALL_VISIBLE, AttentionMask
 from npformer.functional.batch_norm import (
-    BATCH_NORM,
-    BATCH_NORM_INFERENCE,
     batch_norm_backward,
     batch_norm_forward,
     batch_norm_inference_backward,
     batch_norm_inference_forward,
 )
 from npformer.functional.biased_attention import (
-    BIASED_ATTENTION,
     biased_attention_backward,
     biased_attention_forward,
     biased_attention_weights,
 )
-from npformer.functional.conv1d import CONV1D, conv1d_backward, conv1d_forward
-from npformer.functional.cross_entropy import CROSS_ENTROPY, cross_entropy_backward, cross_entropy_forward
-from npformer.functional.dropout import DROPOUT, dropout_backward, dropout_forward
-from npformer.functional.embedding import EMBEDDING, embedding_backward, embedding_forward
+from npformer.functional.conv1d import conv1d_backward, conv1d_forward
+from npformer.functional.cross_entropy import cross_entropy_backward, cross_entropy_forward
+from npformer.functional.dropout import dropout_backward, dropout_forward
+from npformer.functional.embedding import embedding_backward, embedding_forward
 from npformer.functional.erf import erf
-from npformer.functional.feed_forward import FEED_FORWARD, feed_forward_backward, feed_forward_forward
-from npformer.functional.gelu import GELU, gelu_backward, gelu_forward
-from npformer.functional.gru import GRU, gru_backward, gru_forward
+from npformer.functional.feed_forward import feed_forward_backward, feed_forward_forward
+from npformer.functional.gelu import gelu_backward, gelu_forward
+from npformer.functional.gru import gru_backward, gru_forward
 from npformer.functional.heads import merge_heads, split_heads
-from npformer.functional.layer_norm import LAYER_NORM, layer_norm_backward, layer_norm_forward
-from npformer.functional.linear import LINEAR, linear_backward, linear_forward
-from npformer.functional.linear_attention import LINEAR_ATTENTION, linear_attention_backward, linear_attention_forward
-from npformer.functional.local_attention import LOCAL_ATTENTION, local_attention_backward, local_attention_forward
+from npformer.functional.layer_norm import layer_norm_backward, layer_norm_forward
+from npformer.functional.linear import linear_backward, linear_forward
+from npformer.functional.linear_attention import linear_attention_backward, linear_attention_forward
+from npformer.functional.local_attention import local_attention_backward, local_attention_forward
 from npformer.functional.operation import Operation
 from npformer.functional.philox import Draw, philox_bits
 from npformer.functional.positions import (
-    LEARNED_POSITIONS,
-    SINUSOIDAL_POSITIONS,
     learned_positions_backward,
     learned_positions_forward,
     sinusoidal_positions_backward,
     sinusoidal_positions_forward,
 )
-from npformer.functional.post_norm import POST_NORM, post_norm_backward, post_norm_forward
-from npformer.functional.relative_bias import RELATIVE_BIAS, relative_bias_backward, relative_bias_forward
-from npformer.functional.relu import RELU, relu_backward, relu_forward
-from npformer.functional.residual import RESIDUAL, residual_backward, residual_forward
-from npformer.functional.rotary import ROTARY, rotary_backward, rotary_forward
-from npformer.functional.softmax import SOFTMAX, softmax_backward, softmax_forward
+from npformer.functional.post_norm import post_norm_backward, post_norm_forward
+from npformer.functional.relative_bias import relative_bias_backward, relative_bias_forward
+from npformer.functional.relu import relu_backward, relu_forward
+from npformer.functional.residual import residual_backward, residual_forward
+from npformer.functional.rotary import rotary_backward, rotary_forward
+from npformer.functional.softmax import softmax_backward, softmax_forward
 
-#: The row of every operation by its name, in the order in which a Transformer is explained.
+_files = sorted((info.name for info in iter_modules(__path__)), key=lambda name: (__doc__ or "").find(f"``{name}``"))
+#: The row of every operation by its name, in the order of the files in the docstring above.
 OPERATIONS: dict[str, Operation] = {
     row.name: row
-    for row in (
-        LINEAR,
-        RELU,
-        GELU,
-        SOFTMAX,
-        DROPOUT,
-        EMBEDDING,
-        SINUSOIDAL_POSITIONS,
-        LEARNED_POSITIONS,
-        ROTARY,
-        RELATIVE_BIAS,
-        LAYER_NORM,
-        BATCH_NORM,
-        BATCH_NORM_INFERENCE,
-        ATTENTION,
-        BIASED_ATTENTION,
-        LOCAL_ATTENTION,
-        LINEAR_ATTENTION,
-        RESIDUAL,
-        POST_NORM,
-        ADD_NORM,
-        FEED_FORWARD,
-        CROSS_ENTROPY,
-        GRU,
-        CONV1D,
-    )
+    for file in _files
+    for row in vars(import_module(f"{__name__}.{file}")).values()
+    if isinstance(row, Operation)
 }
 
 __all__ = [

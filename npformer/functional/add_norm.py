@@ -39,8 +39,8 @@ def add_norm_forward(
 
     Raises ShapeError if the shapes do not meet.
     """
-    total, residual = residual_forward(x, f, draw, bits)
-    normed, norm = layer_norm_forward(total, gamma, beta, eps)
+    total, residual = residual_forward(x, f, draw, bits)  # 1. (..., C)
+    normed, norm = layer_norm_forward(total, gamma, beta, eps)  # 2. (..., C)
     return (total, normed), AddNormCache(residual, norm)
 
 
@@ -50,8 +50,8 @@ def add_norm_backward(dy: tuple[Array, Array], cache: AddNormCache) -> tuple[Arr
     dy is the pair (dtotal, dnormed), both (..., C).
     """
     dtotal, dnormed = dy
-    through_norm, dgamma, dbeta = layer_norm_backward(dnormed, cache.norm)
-    dx, df = residual_backward(dtotal + through_norm, cache.residual)
+    through_norm, dgamma, dbeta = layer_norm_backward(dnormed, cache.norm)  # back through 2
+    dx, df = residual_backward(dtotal + through_norm, cache.residual)  # back through 1; total was used twice
     return dx, df, dgamma, dbeta
 
 

@@ -65,7 +65,7 @@ def attention_forward(
     """Attend from q (B, H, T, D) to k and v (B, H, S, D). Returns out (B, H, T, D).
 
     mask says which keys each query may look at, draw (or None) which weights are dropped.
-    Raises ShapeError if the shapes do not meet, DTypeError if mask.key_visible is not boolean.
+    Raises ShapeError if the shapes do not meet, DTypeError if mask.key_visible is not boolean: expect_key_visible.
     """
     expect_heads(q, k, v)
     weights, softmax = _weights(q, k, mask)  # 1. (B, H, T, S)

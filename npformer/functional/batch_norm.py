@@ -22,8 +22,9 @@ Derivation of dx, as in ``layer_norm.py`` with tokens for columns: with u = x �
 
 and Σ_j du_j = r·Σ_j g_j because Σ_j c_j x̂_j = 0. Padding has c_i = 0: it moves no statistic, and its gradient is r·g_i.
 
-Inference: the same map with μ and σ² given, two more inputs. u = x − μ and r = (σ² + ε)^(−1/2) give
+Inference: the same map with μ and σ² given, two more inputs. With u = x − μ,
 
+    r = 1/√(σ² + ε)      x̂ = (x − μ)·r      y = γ·x̂ + β
     dx = r·g      dμ = −Σ r·g      dσ² = Σ g·u·(−r³/2) = −½·r²·Σ g·x̂
 
 Source: Ioffe & Szegedy 2015, arXiv:1502.03167, algorithm 1.

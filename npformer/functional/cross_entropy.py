@@ -71,7 +71,7 @@ def cross_entropy_backward(dloss: Array | float, cache: CrossEntropyCache) -> tu
 
 
 def _target_distribution(logits: Array, targets: Array, label_smoothing: float) -> Array:
-    """q (..., V) of the docstring above; smoothing/V everywhere if the target is outside [0, V)."""
+    """q (..., V) of the formulas above; smoothing/V everywhere if the target is outside [0, V)."""
     xp = namespace(logits)
     num_classes = logits.shape[-1]
     # int64, not targets.dtype: in uint8 the classes would wrap at 256

@@ -12,6 +12,9 @@ Backward. The mask does not depend on x,
 
 with the mask of the forward: drawing a new one, or forgetting s, is the classical bug.
 
+Its fast kernels are the files dropout* of ``backend/numpy``, ``engine/numba`` and ``engine/cuda``, with x + Drop(f) in
+one pass. Inside attention and feed-forward the kernels of these drop out, too.
+
 Source: Srivastava et al. 2014, JMLR 15 (here with the scale applied while training).
 """
 

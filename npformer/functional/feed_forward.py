@@ -5,6 +5,10 @@
 Backward is the forward read bottom-up: every line below undoes one line above it, and what each
 operation does with its gradient is derived in its own file.
 
+    da = (dy W₂ᵀ)·keep·s      dW₂ = Drop(a)ᵀ dy      db₂ = Σ_n dy_n
+    dh = da·act'(h)
+    dx = dh W₁ᵀ               dW₁ = xᵀ dh            db₁ = Σ_n dh_n
+
 Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 2; dropout after the activation is common in implementations.
 """
 

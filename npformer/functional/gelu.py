@@ -9,6 +9,9 @@ Backward, by the product rule:
 The popular tanh approximation is another function with another derivative. A backward of one for the forward
 of the other gives gradients that are wrong by up to 9e-4 of dy.
 
+Alone its fast kernel is ``backend/numpy/gelu.py``, with Numba too, and ``engine/cuda/feed_forward.py`` on a GPU; inside
+a feed-forward it is in the files feed_forward* of ``backend/numpy``, ``engine/numba`` and ``engine/cuda``.
+
 Source: Hendrycks & Gimpel 2016, arXiv:1606.08415, section 2.
 """
 
@@ -30,14 +33,14 @@ class GeluCache(NamedTuple):
 
 def gelu_forward(x: Array) -> tuple[Array, GeluCache]:
     """Weight each number of x (...) by Φ(x). Returns y (...)."""
-    phi_below = 0.5 * (1 + erf(x * math.sqrt(0.5)))
-    return x * phi_below, GeluCache(x, phi_below)
+    phi_below = 0.5 * (1 + erf(x * math.sqrt(0.5)))  # 1. Φ(x)
+    return x * phi_below, GeluCache(x, phi_below)  # 2.
 
 
 def gelu_backward(dy: Array, cache: GeluCache) -> tuple[Array]:
     """Gradient (dx (...),) of gelu_forward."""
     x, phi_below = cache
-    density = namespace(x).exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi))
+    density = namespace(x).exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi))  # φ(x)
     return (dy * (phi_below + x * density),)
 
 

@@ -15,7 +15,7 @@ tanh' = 1 − tanh²:
 
     dn = dh·(1 − z)             dz = dh·(h_(t−1) − n)
     dp_n = dn·(1 − n²)          dp_r = (dp_n·u_n)·r(1 − r)          dp_z = dz·z(1 − z)
-    da_t = [dp_r, dp_z, dp_n]   du_t = [dp_r, dp_z, dp_n·r]         sent back: dh·z + du_t Uᵀ
+    da_t = [dp_r, dp_z, dp_n]   du_t = [dp_r, dp_z, dp_n·r]         dh_(t−1) = dy_(t−1) + dh·z + du_t Uᵀ
 
 At padding h_t is a copy: dh is sent back as it is, and da_t = du_t = 0. Over all steps dx = da Wᵀ, dW = Σ xᵀ da,
 db = Σ da, dU = Σ_t h_(t−1)ᵀ du_t, dc = Σ du.

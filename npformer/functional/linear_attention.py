@@ -7,7 +7,7 @@ The products may be taken in another order: φ(q_t) is multiplied by Σ_j φ(k_j
 does not depend on the number of keys. So the cost grows as T + S, not as T·S. With a column of ones appended to the
 values, v' = [v 1], numerator and denominator are columns of one product (hidden keys: φ(k) = 0):
 
-    A = φ(K)ᵀ V'       (D, D+1)             out' = φ(Q) A       out = out'_[:D]/out'_D
+    A = φ(K)ᵀ V'       (D, D+1)             out' = φ(Q) A       out = out'_{:D}/out'_D
 
 Causal: A_t sums only j ≤ t. In chunks of CHUNK tokens, with the state A before the chunk,
 

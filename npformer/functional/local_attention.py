@@ -10,7 +10,11 @@ memory grow as T·w, as T²/stride, or as their sum: a stride of about √T cost
 how the keys are gathered for their queries.
 
 Backward is the forward read bottom-up. A key that was gathered for several queries receives the sum of their
-gradients.
+gradients:
+
+    dv_j = Σ_t Drop(weights)_tj dout_t        dweights_tj = (dout_t·v_j)·keep·s
+    dscores = weights·(dweights − Σ_j dweights·weights)
+    dq_t = Σ_j dscores_tj k_j/√D              dk_j = Σ_t dscores_tj q_t/√D
 
 Source: Child et al. 2019, arXiv:1904.10509; Beltagy et al. 2020, arXiv:2004.05150.
 """

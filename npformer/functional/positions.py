@@ -2,10 +2,11 @@
 
 Sinusoidal: position pos gets, for each pair of columns, a point on a circle,
 
-    PE(pos, 2i) = sin(pos·ω_i)      PE(pos, 2i+1) = cos(pos·ω_i)      ω_i = 10000^(−2i/C)
+    y = x + PE                      ω_i = 10000^(−2i/C)
+    PE(pos, 2i) = sin(pos·ω_i)      PE(pos, 2i+1) = cos(pos·ω_i)
 
 so PE(pos + k) is PE(pos) with each pair rotated by the angle k·ω_i (clockwise, since the sine comes first), for every
-pos. There is no last position. With an odd C the last sine has no cosine. Nothing is learned: y = x + PE.
+pos. There is no last position. With an odd C the last sine has no cosine. Nothing is learned.
 
 Learned: row pos of a table (P, C) is added to the token at that position, in every sequence,
 
@@ -17,8 +18,7 @@ Backward. The sum hands dy on, and a row of the table was used by every sequence
 
 Rows that no position used have gradient 0.
 
-Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5; learned: Gehring et al. 2017,
-arXiv:1705.03122.
+Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5; learned: Gehring et al. 2017, arXiv:1705.03122.
 """
 
 from __future__ import annotations

@@ -39,15 +39,15 @@ def post_norm_forward(
 
     Raises ShapeError if the shapes do not meet.
     """
-    total, residual = residual_forward(x, f, draw, bits)
-    y, norm = layer_norm_forward(total, gamma, beta, eps)
+    total, residual = residual_forward(x, f, draw, bits)  # 1. (..., C)
+    y, norm = layer_norm_forward(total, gamma, beta, eps)  # 2. (..., C)
     return y, PostNormCache(residual, norm)
 
 
 def post_norm_backward(dy: Array, cache: PostNormCache) -> tuple[Array, Array, Array, Array]:
     """Gradients (dx (..., C), df (..., C), dgamma (C,), dbeta (C,)) of post_norm_forward."""
-    dtotal, dgamma, dbeta = layer_norm_backward(dy, cache.norm)
-    dx, df = residual_backward(dtotal, cache.residual)
+    dtotal, dgamma, dbeta = layer_norm_backward(dy, cache.norm)  # back through 2
+    dx, df = residual_backward(dtotal, cache.residual)  # back through 1
     return dx, df, dgamma, dbeta
 
 

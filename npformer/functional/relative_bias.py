@@ -6,8 +6,8 @@ bucket(·) sorts distances into num_buckets buckets. Small distances have one bu
 whose width grows with the distance, and all beyond max_distance share the last. With share buckets per direction,
 exact = ⌊share/2⌋ and distance = |j − t|,
 
-    bucket = distance                                                            distance < exact
-    bucket = exact + ⌊log(distance/exact)/log(max_distance/exact)·(share − exact)⌋      else, at most share − 1
+    bucket = distance  where distance < exact,  else
+    bucket = exact + ⌊log(distance/exact)/log(max_distance/exact)·(share − exact)⌋,  at most share − 1
 
 Without causal each direction has half of the buckets, share = num_buckets/2, and later keys use the second half. With
 causal there are no later keys: share = num_buckets, and distance = max(t − j, 0).

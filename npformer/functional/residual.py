@@ -38,14 +38,14 @@ def residual_forward(x: Array, f: Array, draw: Draw | None, bits: Bits = philox_
     Raises ShapeError if the two shapes differ.
     """
     expect_shape("f", f, "the shape of x", *x.shape)
-    dropped, dropout = dropout_forward(f, draw, bits)
-    return x + dropped, ResidualCache(dropout)
+    dropped, dropout = dropout_forward(f, draw, bits)  # 1.
+    return x + dropped, ResidualCache(dropout)  # 2.
 
 
 def residual_backward(dy: Array, cache: ResidualCache) -> tuple[Array, Array]:
     """Gradients (dx (..., C), df (..., C)) of residual_forward."""
-    (df,) = dropout_backward(dy, cache.dropout)
-    return dy, df
+    (df,) = dropout_backward(dy, cache.dropout)  # back through 1
+    return dy, df  # back through 2
 
 
 def _moved(y: Array, x: Array, f: Array, draw: Draw | None) -> tuple[int, int]:

@@ -2,12 +2,12 @@
 
 Each pair of columns (2i, 2i+1) of a head is a point in the plane; at position pos it is rotated by pos·ω_i,
 
-    y_2i   = x_2i·cos(pos·ω_i) − x_2i+1·sin(pos·ω_i)
-    y_2i+1 = x_2i·sin(pos·ω_i) + x_2i+1·cos(pos·ω_i)          ω_i = base^(−2i/D)
+    y_2i = x_2i·cos(pos·ω_i) − x_{2i+1}·sin(pos·ω_i)          ω_i = base^(−2i/D)
+    y_{2i+1} = x_2i·sin(pos·ω_i) + x_{2i+1}·cos(pos·ω_i)
 
-With R_pos for the rotation of all pairs, a query at position t and a key at position j have the score
+Let R_pos rotate all pairs. A query at position t and a key at position j then have the score on the right,
 
-    (R_t q)·(R_j k) = qᵀ R_tᵀ R_j k = qᵀ R_(j−t) k
+    y = R_pos x      (R_t q)·(R_j k) = qᵀ R_tᵀ R_j k = qᵀ R_(j−t) k
 
 which depends on their distance, not on their positions. Values are not rotated. A bias added to all keys is rotated
 differently at each of them, so its gradient is not 0, as it is without a rotation (``attention.py``).

@@ -47,19 +47,13 @@ def softmax_forward(x: Array, visible: Array | None = None) -> tuple[Array, Soft
     Raises ShapeError if visible does not fit x.
     """
     xp = namespace(x)
-    scores = real_part(x)
-    if visible is not None:
-        expect_fits(visible, x)
-        hidden_score = xp.full_like(scores, -xp.inf)
-        scores = xp.where(visible, scores, hidden_score)
-    top = xp.max(scores, axis=-1, keepdims=True)  # (..., 1)
+    expect_fits(visible, x)
+    scores = x if visible is None else xp.where(visible, x, xp.full_like(x, -xp.inf))  # 1. a hidden entry gets 0
+    top = xp.max(real_part(scores), axis=-1, keepdims=True)  # 2. (..., 1)
     top = xp.where(xp.isfinite(top), top, xp.zeros_like(top))  # a row of nothing: −∞ − −∞ is NaN
-    shifted = x - top
-    if visible is not None:
-        shifted = xp.where(visible, shifted, xp.full_like(shifted, -xp.inf))
-    powers = xp.exp(shifted)
-    total = xp.sum(powers, axis=-1, keepdims=True)  # (..., 1)
-    y = powers / xp.where(total == 0, xp.ones_like(total), total)
+    powers = xp.exp(scores - top)  # 3. cannot overflow
+    total = xp.sum(powers, axis=-1, keepdims=True)  # 4. (..., 1)
+    y = powers / xp.where(total == 0, xp.ones_like(total), total)  # 5. a row of nothing stays 0
     return y, SoftmaxCache(y)
 
 
@@ -70,8 +64,10 @@ def softmax_backward(dy: Array, cache: SoftmaxCache) -> tuple[Array]:
     return (y * (dy - shared),)
 
 
-def expect_fits(visible: Array, x: Array) -> None:
+def expect_fits(visible: Array | None, x: Array) -> None:
     """Raise ShapeError unless visible broadcasts to x's shape: a mask with more rows would make y larger than x."""
+    if visible is None:
+        return
     missing = x.ndim - visible.ndim
     if missing < 0 or any(side not in (1, size) for side, size in zip(visible.shape, x.shape[missing:], strict=True)):
         raise ShapeError(f"visible: expected a shape that broadcasts to x {tuple(x.shape)}, got {tuple(visible.shape)}")

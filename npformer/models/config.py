@@ -63,7 +63,7 @@ class ModelConfig:
     dropout: Annotated[float, "share of numbers that dropout sets to 0 in training"] = 0.1
     norm_order: Annotated[Literal["post", "pre"], "norm after the residual sum, or before the sub-layer"] = "post"
     final_norm: Annotated[bool | None, "a norm at the end of each stack; none: only with norm_order pre"] = None
-    norm: Annotated[NormName, "LayerNorm or BatchNorm"] = "layer"
+    norm: Annotated[NormName, "layer: LayerNorm, batch: BatchNorm; to add one: docs/adding-an-operation.md"] = "layer"
     activation: Annotated[Literal["relu", "gelu"], "function inside the feed-forward"] = "relu"
     positions: Annotated[
         Literal["sinusoidal", "learned", "rotary", "relative", "none"],

@@ -24,9 +24,9 @@ from npformer.check.inputs import as_tuple
 from npformer.check.oracles import Evidence, Oracle
 from npformer.check.subject import subject
 from npformer.errors import NpformerError, OutputError
-from npformer.explain.derivation import for_page
 from npformer.explain.graph import index_in
 from npformer.explain.place import Place
+from npformer.functional.derivation import for_page
 from npformer.io.atomic_files import describe, write_atomically
 from npformer.pages.bugs import BugTrace
 from npformer.pages.document import Pack, bundle, html_page, web_file

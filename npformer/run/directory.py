@@ -3,7 +3,9 @@
 runs/copy-001/
     config.toml  vocabulary.txt  metrics.jsonl
     classes.txt                   where texts or words are classified
-    checkpoints/step-00000500/…
+    checkpoints/step-00000500/
+        arrays.safetensors        the parameters, the optimiser's moments, running statistics, the sum of the losses
+        state.json                the step, its score, the options, versions; random numbers follow from seed and step
     curves.svg  attention.svg  report.html    written at its end
     lock                          held by the training process; released by the system if it dies
 """

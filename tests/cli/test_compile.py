@@ -11,7 +11,7 @@ from npformer.engine.numba.kernel_folder import Place
 @pytest.fixture(autouse=True)
 def two_kernels(monkeypatch, tmp_path):
     """Two small kernels that are not compiled yet; the folder for their files."""
-    kept = [compiling.named(name) for name in ("elementwise.add", "adam.update")]
+    kept = [compiling.named(name) for name in ("add_and_compare.add", "adam.update")]
     new = [compiling.Kernel(compiling.inlined(each.dispatcher.py_func)) for each in kept]
     monkeypatch.setattr(compiling, "_kernels", new)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
@@ -34,7 +34,7 @@ def test_it_compiles_missing_kernels(cli, two_kernels):
     assert outcome.document | {"seconds": 0} == {
         "ok": True, "folder": str(two_kernels), "not_kept": 0, "seconds": 0, "dtypes": {
             "float32": {"kernels": 2, "compiled": []},
-            "float64": {"kernels": 2, "compiled": ["elementwise.add", "adam.update"]},
+            "float64": {"kernels": 2, "compiled": ["add_and_compare.add", "adam.update"]},
         },
     }  # fmt: skip
     assert len(list(two_kernels.iterdir())) == 4

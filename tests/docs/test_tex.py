@@ -19,6 +19,7 @@ from docs.site.tex import tex
         ("Φ(x) = (1 + erf(x/√2))/2", r"\Phi(x) = \frac{1 + \mathrm{erf}\left( \frac{x}{\sqrt{2}} \right)}{2}"),
         ("ω_i = 10000^(−2i/C)", r"\omega_{i} = 10000^{- \frac{2i}{C}}"),
         ("dv'_j = [a, b₁]", r"dv'_{j} = [a ,\; b_{1}]"),
+        ("n = ⌊a/2⌋", r"n = \left\lfloor \frac{a}{2} \right\rfloor"),
         ("y = (c_i/N)·Σ_{n: w_n = v} dy_n", r"y = \frac{c_{i}}{N} \cdot \sum_{n \,:\, w_{n} = v}\,dy_{n}"),
     ],
 )
@@ -26,7 +27,7 @@ def test_a_formula_as_tex(formula, expected):
     assert tex(formula) == expected
 
 
-@pytest.mark.parametrize("formula", ["y = ⌊x⌋", "y = (x", "y = x)", "y = /x", "y = x_[2]"])
+@pytest.mark.parametrize("formula", ["y = ⌈x⌉", "y = (x", "y = x)", "y = /x", "y = x_[2]"])
 def test_what_it_does_not_know_is_an_error(formula):
     with pytest.raises(ValueError, match="expected"):
         tex(formula)

@@ -25,7 +25,7 @@ VARIANTS = {
 #: Models of one sequence.
 OTHERS = {"Encoder": (Encoder, EncoderConfig), "Decoder": (Decoder, DecoderConfig)}
 #: Only where a step is recorded, which some layers do not allow.
-RECORDING = {"elementwise.add", "elementwise.compare"}
+RECORDING = {"add_and_compare.add", "add_and_compare.compare"}
 
 
 @pytest.fixture

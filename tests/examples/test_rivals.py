@@ -12,7 +12,7 @@ from npformer.layers import BatchNorm, LayerNorm
 
 SRC = np.array([[3, 4, 5, 2, 0], [6, 3, 2, 0, 0]])
 TGT = np.array([[1, 5, 4], [1, 3, 6]])
-RIVALS = {"gru": partial(GruTranslator, 7, 4), "conv": partial(ConvTranslator, 7, 4, 2, 3)}
+RIVALS = {"recurrent": partial(GruTranslator, 7, 4), "conv": partial(ConvTranslator, 7, 4, 2, 3)}
 
 
 @pytest.mark.parametrize("target", [TGT, np.tile(TGT, (1, 3))], ids=["shorter", "longer"])

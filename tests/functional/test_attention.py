@@ -54,14 +54,14 @@ def test_weights_for_a_reader_are_before_dropout_and_sum_to_1(qkv):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("name", ["attention", "biased_attention", "local_attention", "linear_attention"])
+@pytest.mark.parametrize("name", [name for name in F.OPERATIONS if name.endswith("attention")])
 def test_a_query_that_sees_nothing_has_output_0_and_gradient_0(name, dtype, rng):
     inputs = list(rng.normal(size=(3, B, H, S, D)).astype(dtype))
-    if name == "biased_attention":
+    row = F.OPERATIONS[name]
+    if "bias" in row.inputs:
         inputs.append(rng.normal(size=(H, S, S)).astype(dtype))
-    window = 9 if name == "local_attention" else None
+    window, draw = (9, (DRAW._replace(rate=0.1),)) if row.draws else (None, ())
     nothing_in_the_second = AttentionMask(np.array([[True] * S, [False] * S]), window=window)
-    draw = () if name == "linear_attention" else (DRAW._replace(rate=0.1),)
     out, cache = getattr(F, f"{name}_forward")(*inputs, nothing_in_the_second, *draw)
     assert not out[1].any()
     assert out[0].all()

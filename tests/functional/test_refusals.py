@@ -21,6 +21,7 @@ NOT_CAUSAL = (
 )
 BUCKETS = "num_buckets: expected an even number >= 4 (>= 2 of any kind if causal), got {}"
 DISTANCE = "max_distance: expected more than {}, as nearer ones have their own buckets, got {}"
+RATE = "dropout: expected a rate with 0 <= rate < 1 (at most 65535/65536), got {}"
 EVEN = "x: expected (..., T, D) with an even D, since columns turn in pairs, got {}"
 
 
@@ -40,12 +41,19 @@ REFUSED = [
     (F.feed_forward_forward, ShapeError, [
         ("x: expected (..., C_in=6), got (2, 3, 4)", (2, 3, 4), (6, 4), (4,), (4, 6), (6,), "relu", None),
         ("bias: expected (C_out,) = (6,), got (4,)", (2, 3, 4), (4, 6), (4,), (6, 4), (4,), "relu", None),
+        ("bias: expected (C_out,) = (4,), got (6,)", (2, 3, 4), (4, 6), (6,), (6, 4), (6,), "gelu", None),
+        ("x: expected (..., C_in=5), got (2, 3, 6)", (2, 3, 4), (4, 6), (6,), (5, 4), (4,), "gelu", None),
     ]),
     (F.feed_forward_forward, ConfigError, [
         ("activation: expected one of relu, gelu, got 'swish'", (2, 3, 4), (4, 6), (6,), (6, 4), (4,), "swish", None),
+        (RATE.format(1.0), (2, 3, 4), (4, 6), (6,), (6, 4), (4,), "relu", F.Draw(1, 2, 3, 4, 1.0)),
     ]),
     (F.residual_forward, ShapeError, [
         ("f: expected the shape of x = (2, 3, 4), got (1, 3, 4)", (2, 3, 4), (1, 3, 4), None),  # broadcasts
+    ]),
+    (F.residual_forward, ConfigError, [(RATE.format(1.0), (2, 4), (2, 4), F.Draw(1, 2, 3, 4, 1.0))]),
+    (F.post_norm_forward, ConfigError, [
+        (RATE.format(1.0), (2, 4), (2, 4), (4,), (4,), 1e-5, F.Draw(1, 2, 3, 4, 1.0)),
     ]),
     (F.post_norm_forward, ShapeError, [
         ("f: expected the shape of x = (2, 4), got (2, 3)", (2, 4), (2, 3), (4,), (4,), 1e-5, None),
@@ -72,9 +80,7 @@ REFUSED = [
         for shape in ((4,), (2, 4), (5, 3, 1), (2, 5, 2, 3))
     ]),
     (F.dropout_forward, ConfigError, [
-        (f"dropout: expected a rate with 0 <= rate < 1 (at most 65535/65536), got {rate}",
-         (3,), F.Draw(5, 2, 1, 99, rate))
-        for rate in (-0.1, 1.0, 1.5, math.nan, math.inf, 0.999999)
+        (RATE.format(rate), (3,), F.Draw(5, 2, 1, 99, rate)) for rate in (-0.1, 1.0, 1.5, math.nan, math.inf, 0.999999)
     ]),
     (F.embedding_forward, DTypeError, [
         ("tokens: expected integers (token ids), got float64; convert with astype first", (3,), (4, 2)),
@@ -110,6 +116,10 @@ REFUSED = [
         ("k: expected (B=2, H=3, S, D=6), got (1, 3, 5, 6)", QUERIES, (1, 3, 5, 6), (1, 3, 5, 6)),
         ("v: expected the shape of k = (2, 3, 5, 6), got (2, 3, 4, 6)", QUERIES, HEADS, QUERIES),
         ("key_visible: expected (B, S) = (1, 5), got (2, 5)", (1, 3, 4, 6), (1, 3, 5, 6), (1, 3, 5, 6), seen(2, 5)),
+    ]),
+    (F.attention_forward, DTypeError, [
+        ("key_visible: expected booleans, True = this key may be looked at, got float64; a mask of scores to be added "
+         "(0 or -inf) becomes one by mask == 0", QUERIES, HEADS, HEADS, AttentionMask(np.ones((2, 5)))),
     ]),
     (F.biased_attention_forward, ShapeError, [
         (f"bias: expected (H, T, S) = (3, 4, 5), got {shape}", QUERIES, HEADS, HEADS, shape)
@@ -160,11 +170,15 @@ REFUSED = [
 ]  # fmt: skip
 
 
+def filled(arguments):
+    """Arguments with ones for shapes."""
+    return [np.ones(each) if type(each) is tuple else each for each in arguments]
+
+
 @pytest.mark.parametrize(
     ("forward", "arguments", "error", "text"),
     [(forward, arguments, error, text) for forward, error, rows in REFUSED for text, *arguments in rows],
 )
 def test_what_does_not_fit_is_refused_with_the_reason(forward, arguments, error, text):
-    inputs = [np.ones(argument) if type(argument) is tuple else argument for argument in arguments]
     with pytest.raises(error, match=f"^{re.escape(text)}$"):
-        forward(*inputs)
+        forward(*filled(arguments))

@@ -138,16 +138,14 @@ def feed_forward_backward(dy, cache):
 
 def cross_entropy_backward(dloss, cache):
     p, q, counted, num_counted = cache
-    dlogits = dloss * (p - q) / num_counted
-    dlogits[~counted] = 0.0
-    return dlogits
+    return dloss * (p - q) / num_counted * counted
 
 
 def attention_backward(dout, cache):
-    q, k, v, weights = cache[:4]
+    q, k, v, weights, dropout = cache
     scale = q.shape[-1] ** -0.5
-    dv = np.einsum("bhts,bhtd->bhsd", weights, dout)
-    dweights = np.einsum("bhtd,bhsd->bhts", dout, v)
+    dv = np.einsum("bhts,bhtd->bhsd", dropout_backward(weights, dropout), dout)
+    dweights = dropout_backward(np.einsum("bhtd,bhsd->bhts", dout, v), dropout)
     dscores = scale * weights * (dweights - (dweights * weights).sum(-1, keepdims=True))
     return np.einsum("bhts,bhsd->bhtd", dscores, k), np.einsum("bhts,bhtd->bhsd", dscores, q), dv
 

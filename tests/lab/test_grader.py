@@ -70,27 +70,15 @@ def test_the_order_leads_from_parts_to_wholes():
 
 
 def npformers(name, case, backend):
-    """The outputs of npformer's own operation or layer on a case."""
+    """The outputs of npformer's own operation or layer on a case; a rate of 0.375 is the scale 1.6 of the cases."""
     a = dict(zip(find(name).arguments, case.arguments, strict=True))
-    if name in ("dropout", "residual", "post_norm", "add_norm", "feed_forward"):
-        return _with_mask(name, a)
-    if name == "attention":
-        return (F.attention_forward(a["q"], a["k"], a["v"], _mask(a["visible"]))[0],)
-    if name in ("multi_head_attention", "encoder_layer_post", "encoder_layer_pre", "decoder_layer"):
+    if name not in F.OPERATIONS:
         return (_layer(name, a, backend),)
-    return (getattr(F, f"{name}_forward")(*case.arguments)[0],)
-
-
-def _with_mask(name, a):
-    """npformer draws its masks itself: x·keep·s is put in, and the operation run without dropout."""
-    dropped = lambda x: x if a["keep"] is None else x * a["keep"] * a["scale"]  # noqa: E731
-    if name == "dropout":
-        return (dropped(a["x"]),)
-    if name == "feed_forward":
-        h = F.linear_forward(a["x"], a["w1"], a["b1"])[0]
-        return (F.linear_forward(dropped(F.relu_forward(h)[0]), a["w2"], a["b2"])[0],)
-    more = () if name == "residual" else (a["gamma"], a["beta"], 1e-5)
-    y, _ = getattr(F, f"{name}_forward")(a["x"], dropped(a["f"]), *more, None)
+    draw = None if a.get("keep") is None else F.Draw(0, 0, 0, 0, 0.375)
+    a |= {"activation": "relu", "mask": _mask(a.get("visible")) if name == "attention" else None, "draw": draw}
+    a["bits"] = lambda *_: np.where(a["keep"], 65535, 0).ravel()
+    row = F.OPERATIONS[name]
+    y, _ = row.forward(*(a[each] for each in row.inputs))
     return y if isinstance(y, tuple) else (y,)
 
 

@@ -20,8 +20,8 @@ LN += "    m = lambda z: z.mean(-1, keepdims=True)\n    "
 LN_SUMS = "(dy * x_hat).sum(tokens), dy.sum(tokens)"
 CE = "p, q, counted, n = cache\n    "
 AT = (
-    "q, k, v, w, c = cache; s = q.shape[-1] ** -0.5; t = np.matrix_transpose\n"
-    "    dv = t(w) @ dout; dw = dout @ t(v); ds = softmax_backward(dw, c)\n    "
+    "q, k, v, w, d = cache; s = q.shape[-1] ** -0.5; t = np.matrix_transpose; drop = dropout_backward\n"
+    "    dv = t(drop(w, d)) @ dout; dw = drop(dout @ t(v), d); ds = softmax_backward(dw, w)\n    "
 )
 FF = (
     "up, relu, drop, down = cache\n    dd, dw2, db2 = linear_backward(dy, down)\n"
@@ -160,13 +160,13 @@ WRONG = {
         (FF + "dh = relu_backward(dd, relu)" + FF_END, "db1", "dropout left out"),
     ],
     "cross_entropy": [
-        (CE + "return (p - q) * np.where(counted, dloss / counted.size, 0)[..., None]", "dlogits",
+        (CE + "return (p - q) * np.where(counted, dloss / counted.size, 0)", "dlogits",
          "mean over all tokens"),
-        (CE + "return (p - q) * np.where(counted, dloss / len(counted), 0)[..., None]", "dlogits",
+        (CE + "return (p - q) * np.where(counted, dloss / len(counted), 0)", "dlogits",
          "divided by the batch"),
         (CE + "return (p - q) * dloss / n", "dlogits", "padding counts"),
-        (CE + "return (p - q) * np.where(counted, 1 / n, 0)[..., None]", "dlogits", "dloss left out"),
-        (CE + "return (q - p) * np.where(counted, dloss / n, 0)[..., None]", "dlogits", "sign"),
+        (CE + "return (p - q) * np.where(counted, 1 / n, 0)", "dlogits", "dloss left out"),
+        (CE + "return (q - p) * np.where(counted, dloss / n, 0)", "dlogits", "sign"),
     ],
     "attention": [
         (AT + "return ds @ k, t(ds) @ q, dv", "dk", "scale left out"),
@@ -175,6 +175,7 @@ WRONG = {
         (AT + "ds = w * dw; return ds @ k * s, t(ds) @ q * s, dv", "dk", "shared term of the softmax missing"),
         (AT + "return ds @ k * s, t(ds) @ q * s, w @ dout", "", "ValueError"),
         (AT + "return t(ds) @ q * s, ds @ k * s, dv", "", "order"),
+        (AT + "return ds @ k * s, t(ds) @ q * s, t(w) @ dout", "dv", "weights before dropout"),
         (AT + "return ds @ k * s / len(q), t(ds) @ q * s / len(q), dv", "dk", "scaled by 1/B"),
         (AT + "return ds @ k * s / 2, t(ds) @ q * s / 2, dv", "dk", "scaled by 1/2"),
     ],

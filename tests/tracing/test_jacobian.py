@@ -8,7 +8,9 @@ from npformer.backend import PLAIN
 from npformer.check.cases.op_samples import op_cases
 from npformer.check.inputs import as_tuple
 from npformer.errors import ConfigError, ShapeError
-from npformer.functional import LAYER_NORM, LINEAR, OPERATIONS
+from npformer.functional import OPERATIONS
+from npformer.functional.layer_norm import LAYER_NORM
+from npformer.functional.linear import LINEAR
 from npformer.tracing import jacobian
 from npformer.tracing.jacobian import gradient_names, terms, terms_of
 from tests.check.functions import normals

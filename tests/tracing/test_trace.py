@@ -15,7 +15,8 @@ from npformer.check.cases.case import KEY, shaken
 from npformer.check.cases.catalogue import Twice
 from npformer.check.inputs import as_tuple, place
 from npformer.errors import ConfigError, DataError, ShapeError
-from npformer.functional import LAYER_NORM, OPERATIONS
+from npformer.functional import OPERATIONS
+from npformer.functional.layer_norm import LAYER_NORM
 from npformer.layers import BatchNorm, Context, EncoderLayer, Layer
 from npformer.layers.linear import Linear
 from npformer.tracing.showcase import showcase, showcase_model

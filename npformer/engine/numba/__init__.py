@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from npformer.backend.numpy.kernels import KERNELS
 from npformer.backend.ops import Ops, with_kernels
-from npformer.engine.numba import elementwise  # noqa: F401 - declares kernels
+from npformer.engine.numba import add_and_compare  # noqa: F401 - declares kernels
 from npformer.engine.numba.adam import adam_update
 from npformer.engine.numba.beam_choice import beam_choice
 from npformer.engine.numba.compiling import compile_ahead, compile_all

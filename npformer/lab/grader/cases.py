@@ -142,7 +142,7 @@ def _residual(rng: Rng) -> Iterator[Given]:
 def _norm_and_sum(rng: Rng) -> Iterator[Given]:
     for label, (x, f, *dropped), sizes in _residual(rng):
         width = x.shape[-1]
-        yield label, (x, f, normal(rng, width), normal(rng, width), *dropped), sizes
+        yield label, (x, f, normal(rng, width), normal(rng, width), 1e-5, *dropped), sizes
 
 
 def _feed_forward(rng: Rng) -> Iterator[Given]:
@@ -194,6 +194,9 @@ def _attention(rng: Rng) -> Iterator[Given]:
         q, k, v = (normal(rng, batch, heads, length, width) for length in (queries, keys, keys))
         sizes = {"B": batch, "H": heads, "T": queries, "S": keys, "D": width, "√D": math.sqrt(width)}
         yield label, (q, k, v, visible), sizes
+    q, k, v = (normal(rng, 3, 2, length, 4) for length in (4, 5, 5))
+    sizes = {"B": 3, "H": 2, "T": 4, "S": 5, "D": 4, "√D": 2.0, "s": 1.6}
+    yield "dropped weights", (q, k, v, None, keep(rng, 3, 2, 4, 5), 1.6), sizes
 
 
 def _multi_head_attention(rng: Rng) -> Iterator[Given]:

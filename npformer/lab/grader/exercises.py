@@ -1,19 +1,24 @@
 """The exercises, from the linear map to a decoder layer: the function to differentiate, and reading hints.
 
-Each is one pair of ``parts``: the learner gets its forward and writes its backward. The list is
-in order; an exercise may use the pairs named in its ``parts``, which come before it.
+Each is one pair of ``parts``: the learner gets its forward and writes its backward. The list is in order: an exercise
+may use the pairs that its own solution calls, which come before it. What an operation's file says of it (its title,
+its formula) is taken from there.
 """
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib import import_module
 from typing import Any
 
 from npformer.errors import ConfigError
-from npformer.lab.grader.parts import FUNCTIONS
+from npformer.functional import OPERATIONS
+from npformer.functional.derivation import for_page
+from npformer.lab.grader.parts.functions import FUNCTIONS, TEXTS
 
 
 @dataclass(frozen=True)
@@ -23,11 +28,8 @@ class Exercise:
     name: str
     title: str
     formula: str  # the forward, in symbols that match the names in the code
-    read: str  # hints to read first
-    wrt: tuple[str, ...]  # the arguments that have a gradient, in the order in which backward returns them
+    hint: str  # what to think of first
     docs: str  # the module of npformer whose docstring derives the gradient, or several with spaces between
-    parts: tuple[str, ...] = ()  # the functions of earlier exercises that a solution may call
-    outputs: tuple[str, ...] = ("y",)
 
     @property
     def forward(self) -> Callable[..., Any]:
@@ -42,12 +44,30 @@ class Exercise:
     @property
     def functions(self) -> tuple[str, ...]:
         """The names of the pair in a learner's file."""
-        return _pairs(self.name)
+        return f"{self.name}_forward", f"{self.name}_backward"
+
+    @property
+    def read(self) -> str:
+        """What to think of first, and what may be called."""
+        names = dict.fromkeys(re.sub("_(for|back)ward$", "", part) for part in self.parts)
+        return f"{self.hint} Your part{'s' * (len(names) > 1)}: {', '.join(names)}." if names else self.hint
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The functions of earlier exercises that a solution may call: those that the reference calls."""
+        called = set(re.findall(r"\w+", "".join(TEXTS[name] for name in self.functions)))
+        return tuple(name for name in TEXTS if name in called and name not in self.functions)
 
     @property
     def arguments(self) -> tuple[str, ...]:
         """The names of the forward's arguments."""
         return tuple(inspect.signature(self.forward).parameters)
+
+    @property
+    def wrt(self) -> tuple[str, ...]:
+        """The arguments that have a gradient, in the order in which backward returns them."""
+        returned = (inspect.getdoc(self.backward) or "").rpartition("Returns ")[2]
+        return tuple(name for name in self.arguments if re.search(rf"\bd{name}\b", returned))
 
     @property
     def gradients(self) -> tuple[str, ...]:
@@ -57,7 +77,14 @@ class Exercise:
     @property
     def upstream(self) -> tuple[str, ...]:
         """The names of the upstream gradients that backward gets."""
-        return tuple(f"d{name}" for name in self.outputs)
+        dy = next(iter(inspect.signature(self.backward).parameters))
+        several = re.search(rf"^ +(d\w+(?:, d\w+)+) = {dy}$", TEXTS[f"{self.name}_backward"], re.M)
+        return tuple(several[1].split(", ")) if several else (dy,)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of what they are the gradients of."""
+        return tuple(name[1:] for name in self.upstream)
 
     @property
     def available(self) -> frozenset[str]:
@@ -66,119 +93,84 @@ class Exercise:
         return frozenset(self.parts).union(*(exercise.available for exercise in earlier))
 
 
-def _pairs(*names: str) -> tuple[str, ...]:
-    return tuple(f"{name}_{direction}" for name in names for direction in ("forward", "backward"))
+def _of_operation(name: str, hint: str, title: str = "", formula: str = "") -> Exercise:
+    """An exercise of which the operation's file says what is not given here."""
+    row = OPERATIONS[name]
+    docs = row.forward.__module__
+    shown = for_page(import_module(docs).__doc__ or "", row)
+    title, formula = title or shown["title"].partition(": ")[0], formula or "\n".join(shown["forward"])
+    return Exercise(name, title, formula, hint, docs)
 
-
-_NORM = ("x", "f", "gamma", "beta")
 
 EXERCISES: tuple[Exercise, ...] = (
-    Exercise(
-        "linear", "Linear map", "y = x W + b",
+    _of_operation(
+        "linear",
         "Write out one entry, y_nj = Σ_i x_ni W_ij + b_j, and ask for each of x_ni, W_ij, b_j: which y does it "
         "reach? Its gradient is the sum over all of them. Then write shapes under every product.",
-        ("x", "weight", "bias"), "npformer.functional.linear",
     ),
-    Exercise(
-        "relu", "ReLU", "y = x where x > 0, else 0",
-        "Draw the function. What is its slope left and right of 0?",
-        ("x",), "npformer.functional.relu",
-    ),
-    Exercise(
-        "gelu", "GELU, the exact form", "y = x·Φ(x)      Φ(x) = (1 + erf(x/√2))/2",
-        "The product rule; and that Φ is the integral of the density φ(x) = exp(−x²/2)/√(2π).",
-        ("x",), "npformer.functional.gelu",
-    ),
-    Exercise(
-        "softmax", "Softmax", "y_j = exp(x_j)/Σ_k exp(x_k), over the visible entries of a row",
+    _of_operation("relu", "Draw the function. What is its slope left and right of 0?"),
+    _of_operation("gelu", "The product rule; and that Φ is the integral of the density φ."),
+    _of_operation(
+        "softmax",
         "∂y_j/∂x_i for i = j and for i ≠ j. Then dx_i = Σ_j dy_j·∂y_j/∂x_i, and simplify. No matrix (S, S) is needed.",
-        ("x",), "npformer.functional.softmax",
     ),
-    Exercise(
-        "dropout", "Dropout, its mask given", "y = x·s where keep, else 0      s = 1/(1 − rate)",
-        "The mask does not depend on x: for the derivative it is a constant.",
-        ("x",), "npformer.functional.dropout",
+    _of_operation(
+        "dropout", "The mask does not depend on x: for the derivative it is a constant.",
+        "Dropout, its mask given", "y = x·s where keep, else 0      s = 1/(1 − rate)",
     ),
-    Exercise(
-        "embedding", "Token embedding", "y_n = scale·table[token_n]",
-        "How often does a row of the table appear in y if its token is repeated? np.add.at may help.",
-        ("table",), "npformer.functional.embedding",
+    _of_operation(
+        "embedding", "How often does a row of the table appear in y if its token is repeated? np.add.at may help."
     ),
-    Exercise(
-        "learned_positions", "Learned positions", "y_t = x_t + table[t + offset], in every sequence",
-        "Row t of the table is added in every sequence of the batch: who uses it?",
-        ("x", "table"), "npformer.functional.positions",
+    _of_operation(
+        "learned_positions", "Row t of the table is added in every sequence of the batch: who uses it?",
+        "Learned positions",
     ),
-    Exercise(
-        "layer_norm", "Layer normalisation",
-        "μ = mean_C x      r = 1/√(mean_C (x − μ)² + ε)      x̂ = (x − μ)·r      y = γ·x̂ + β",
+    _of_operation(
+        "layer_norm",
         "x reaches x̂ by three ways: directly, through μ, and through r. Name the gradient that reaches x̂ g = γ·dy, "
         "then follow each way.",
-        ("x", "gamma", "beta"), "npformer.functional.layer_norm",
     ),
-    Exercise(
-        "residual", "Residual sum", "y = x + Drop(f)",
-        "What does a sum do with its gradient? Your parts: dropout.",
-        ("x", "f"), "npformer.functional.residual", _pairs("dropout"),
-    ),
-    Exercise(
-        "post_norm", "Post-LN", "y = LayerNorm(x + Drop(f))",
-        "Number the lines of the forward and undo them from the last to the first. Your parts: residual, layer_norm.",
-        _NORM, "npformer.functional.post_norm", _pairs("residual", "layer_norm"),
-    ),
-    Exercise(
-        "add_norm", "Pre-LN, between two sub-layers", "total = x + Drop(f)      normed = LayerNorm(total)",
+    _of_operation("residual", "What does a sum do with its gradient?"),
+    _of_operation("post_norm", "Number the lines of the forward and undo them from the last to the first."),
+    _of_operation(
+        "add_norm",
         "There are two outputs, so two gradients come in: dy = (dtotal, dnormed). Where was total used?",
-        _NORM, "npformer.functional.add_norm", _pairs("residual", "layer_norm"),
-        ("total", "normed"),
     ),
-    Exercise(
-        "feed_forward", "Feed-forward", "y = Drop(relu(x W₁ + b₁)) W₂ + b₂",
-        "The forward has four lines; the backward has the same four, from the last to the first.",
-        ("x", "w1", "b1", "w2", "b2"), "npformer.functional.feed_forward", _pairs("linear", "relu", "dropout"),
+    _of_operation(
+        "feed_forward",
+        "The forward has four lines; the backward has the same four, from the last to the first. act is ReLU.",
     ),
-    Exercise(
-        "cross_entropy", "Cross-entropy",
-        "p = softmax(z)   q = (1 − smoothing)·onehot + smoothing/V   loss = (1/N)·Σ_counted −Σ_v q_v log p_v",
+    _of_operation(
+        "cross_entropy",
         "log p_v = z_v − log Σ exp z, and Σ_v q_v = 1: write a token's loss with that, then differentiate. "
         "Over how many tokens is the mean?",
-        ("logits",), "npformer.functional.cross_entropy", outputs=("loss",),
     ),
-    Exercise(
-        "attention", "Scaled dot-product attention", "out = softmax(Q Kᵀ/√D) V, over the visible keys",
+    _of_operation(
+        "attention",
         "Two matrix products with a softmax between them: the linear exercise twice, the softmax exercise once. "
-        "Mind 1/√D. Your part: softmax.",
-        ("q", "k", "v"), "npformer.functional.attention", _pairs("softmax"), ("out",),
+        "Mind 1/√D, and which weights met V: those before dropout, or those after.",
     ),
     Exercise(
         "multi_head_attention", "Multi-head attention",
         "y = merge(attention(split(x W_q), split(memory W_k), split(memory W_v))) W_o",
-        "split and merge only move numbers, so each is the other's backward. How often is memory used? "
-        "Your parts: linear, attention, split_heads, merge_heads.",
-        ("x", "memory", "params"), "npformer.layers.multi_head_attention",
-        ("split_heads", "merge_heads", *_pairs("linear", "attention")),
+        "split and merge only move numbers, so each is the other's backward. How often is memory used?",
+        "npformer.layers.multi_head_attention",
     ),
     Exercise(
         "encoder_layer_post", "Encoder layer, post-LN", "x ← LN₁(x + Attention(x))      x ← LN₂(x + FeedForward(x))",
-        "Every value that is used twice receives two gradients. In self-attention x is query and memory. "
-        "Your parts: multi_head_attention, post_norm, feed_forward.",
-        ("x", "params"), "npformer.layers.residual npformer.layers.encoder_layer",
-        _pairs("multi_head_attention", "post_norm", "feed_forward"),
+        "Every value that is used twice receives two gradients. In self-attention x is query and memory.",
+        "npformer.layers.residual npformer.layers.encoder_layer",
     ),
     Exercise(
         "encoder_layer_pre", "Encoder layer, pre-LN", "x ← x + Attention(LN₁(x))      x ← x + FeedForward(LN₂(x))",
-        "Draw the stream x as a straight line, and where each sub-layer leaves and joins it. "
-        "Your parts: multi_head_attention, layer_norm, add_norm, residual, feed_forward.",
-        ("x", "params"), "npformer.layers.residual npformer.layers.encoder_layer",
-        _pairs("multi_head_attention", "layer_norm", "add_norm", "residual", "feed_forward"),
+        "Draw the stream x as a straight line, and where each sub-layer leaves and joins it.",
+        "npformer.layers.residual npformer.layers.encoder_layer",
     ),
     Exercise(
         "decoder_layer", "Decoder layer, post-LN",
         "x ← LN₁(x + Attention(x, x))\nx ← LN₂(x + Attention(x, memory))\nx ← LN₃(x + FeedForward(x))",
-        "Six lines to undo. The memory is an input here: its gradient goes out to the encoder. "
-        "Your parts: multi_head_attention, post_norm, feed_forward.",
-        ("x", "memory", "params"), "npformer.layers.residual npformer.layers.decoder_layer",
-        _pairs("multi_head_attention", "post_norm", "feed_forward"),
+        "Six lines to undo. The memory is an input here: its gradient goes out to the encoder.",
+        "npformer.layers.residual npformer.layers.decoder_layer",
     ),
 )  # fmt: skip
 

@@ -106,7 +106,7 @@ BY_GRADIENT: dict[tuple[str, str], Hints] = {
     ("cross_entropy", "*"): (
         "Write a token's loss as log Σ exp z − Σ q z. What is its slope in z_v?",
         "It is p_v − q_v, for tokens that count, over their number, times dloss.",
-        "(p - q) * np.where(counted, dloss / num_counted, 0.0)[..., None]"),
+        "(p - q) * np.where(counted, dloss / num_counted, 0.0)"),
     ("attention", "dv"): (
         "out = weights V is a linear map of V. What was dW in the linear exercise?",
         "Each v_s meets every query with the weight it got: a product with weights transposed.",
@@ -189,9 +189,10 @@ def for_kind(problem: str, gradient: str) -> Hints:
 
 def for_forward(exercise: Exercise) -> Hints:
     """The hints for a forward that computes something else."""
+    formula = " ; ".join(re.split(r" {3,}|\n", exercise.formula))
     return (
         "Follow one row of the report by hand. Which line is the first to differ from the formula?",
-        f"The formula is {' ; '.join(exercise.formula.split('      '))}. A backward can only be the derivative of the "
+        f"The formula is {formula}. A backward can only be the derivative of the "
         "forward that is there, so the forward comes first.",
         f"`npformer grade original.py --template {exercise.name}` writes the forward as it was given.",
     )

@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 
 from npformer.lab.grader.mistake import Mistake
-from npformer.lab.grader.parts.composite import (
-    attention_backward,
-)
 from npformer.lab.grader.parts.operations import (
+    attention_backward,
     dropout_backward,
     layer_norm_backward,
     linear_backward,
@@ -34,7 +32,7 @@ def _through_norm(c: Any, dy: HostArray) -> Any:
 
 def _dweights(c: Any) -> Any:
     """The gradient of the weights of an attention problem."""
-    return c.dout @ np.matrix_transpose(c.v)
+    return _drop(c, c.dout @ np.matrix_transpose(c.v))
 
 
 def _from_scores(c: Any, dscores: HostArray) -> HostArrays:
@@ -57,7 +55,7 @@ def _ff_gate_from_gradient(c: Any) -> HostArrays:
     return _ff_down(c, np.where(da > 0, da, 0.0))
 
 
-def _back_to_heads(c: Any) -> tuple[HostArray, ...]:
+def _back_to_heads(c: Any) -> Any:
     """The gradients of the heads' queries, keys and values."""
     dmerged = linear_backward(c.dy, c.cache[4])[0]
     return attention_backward(split_heads(dmerged, c.num_heads), c.cache[3])
@@ -129,10 +127,10 @@ COMPOSITE: dict[str, list[Mistake]] = {
         Mistake("gate from the gradient", "dw1 is wrong where the signs of h and of its gradient differ.",
                 "Who sets the gate of the ReLU: what went in, or what comes back?",
                 "The gate is set by h of the forward, not by the sign of the gradient.",
-                "dh = relu_backward(da, relu_cache)", _ff_gate_from_gradient),
+                "dh = relu_backward(da, active_cache)", _ff_gate_from_gradient),
         Mistake("activation left out", "dw1 is as if there were no ReLU.",
                 "The forward has four lines. Which of them has no counterpart in your backward?",
-                "The ReLU is missing on the way back.", "dh = relu_backward(da, relu_cache)",
+                "The ReLU is missing on the way back.", "dh = relu_backward(da, active_cache)",
                 lambda c: _ff_down(c, _drop(c, c.dy @ c.w2.T))),
         Mistake("dropout left out", "dw1 is right without dropout and wrong with it.",
                 "The forward has four lines. Which of them has no counterpart in your backward?",
@@ -161,6 +159,10 @@ COMPOSITE: dict[str, list[Mistake]] = {
                 "The softmax's backward lacks its shared term, Σ_S dweights·weights.",
                 "dscores = weights * (dweights - sum(dweights * weights, axis=-1, keepdims=True))",
                 lambda c: _from_scores(c, c.cache[3] * _dweights(c))),
+        Mistake("weights before dropout", "dv is right without dropout and wrong with it.",
+                "Which array did V meet in the forward, to the letter?",
+                "V met the weights after dropout, not those before it.", "dv = np.matrix_transpose(dropped) @ dout",
+                lambda c: {"dv": np.matrix_transpose(c.cache[3]) @ c.dout}),
     ],
     "multi_head_attention": [
         Mistake("heads merged without moving their axis", "dx has the right shape, its numbers are shuffled.",

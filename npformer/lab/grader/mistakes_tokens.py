@@ -35,7 +35,7 @@ def _unmasked(c: Any) -> HostArrays:
 def _unsmoothed(c: Any) -> HostArrays:
     p, _, counted, num_counted = c.cache
     one_hot = c.targets[..., None] == np.arange(p.shape[-1])
-    return {"dlogits": (p - one_hot) * counted[..., None] * c.dloss / num_counted}
+    return {"dlogits": (p - one_hot) * counted * c.dloss / num_counted}
 
 
 def _counted_instead(divisor: Any) -> Any:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from npformer.errors import OutputError
 from npformer.lab.grader.exercises import EXERCISES, Exercise
-from npformer.lab.grader.parts import FUNCTIONS
+from npformer.lab.grader.parts.functions import TEXTS
+from npformer.lab.grader.parts.operations import imports
 
 GLOSSARY = """B batch        T query or target time     C model width, C = H·D
 N tokens       S key or source time       H heads, D width of a head
@@ -22,7 +22,7 @@ V vocabulary   F feed-forward width"""
 def template(exercise: Exercise) -> str:
     """The file to fill in."""
     number = EXERCISES.index(exercise) + 1
-    asked = textwrap.dedent(inspect.getdoc(exercise.backward) or "")
+    asked = inspect.getdoc(exercise.backward) or ""
     opening = f"""Exercise {number} of {len(EXERCISES)}: {exercise.title}.
 
 {textwrap.indent(exercise.formula, "    ")}
@@ -44,20 +44,21 @@ Then: npformer grade {exercise.name}.py"""  # noqa: E501
 
 def pair_source(exercise: Exercise, body: str | None = None) -> str:
     """The imports, the forward, and the backward with its own body or another one."""
-    return "\n\n\n".join([_imports(exercise), _plain(exercise.forward), _plain(exercise.backward, body)])
+    forward, backward = map(TEXTS.__getitem__, exercise.functions)
+    return "\n\n\n".join([_imports(exercise, forward), forward, with_body(backward, body) if body else backward])
 
 
 def answer(exercise: Exercise) -> str:
     """The derivation, from npformer's own docstring, and the backward in plain NumPy."""
     derivation = "\n\n\n".join(inspect.getdoc(import_module(name)) or "" for name in exercise.docs.split())
-    return f"{derivation}\n\n\n{_plain(exercise.backward)}\n"
+    return f"{derivation}\n\n\n{TEXTS[f'{exercise.name}_backward']}\n"
 
 
 def parts_source(names: Iterable[str]) -> str:
     """The source of these functions of earlier exercises, with everything that they call, as one module."""
     wanted = set(names)
-    texts = [_plain(function) for name, function in FUNCTIONS.items() if name in wanted]
-    return "import math\n\nimport numpy as np\n\n\n" + "\n\n\n".join(texts) + "\n"
+    text = "\n\n\n".join(text for name, text in TEXTS.items() if name in wanted)
+    return f"{imports(text)}\n\n\n{text}\n"
 
 
 def all_parts() -> str:
@@ -80,25 +81,17 @@ def write_new(path: Path, text: str) -> None:
         raise OutputError(f"{path}: cannot be written: {error.strerror}; choose another folder") from error
 
 
-def _plain(function: Callable[..., Any], body: str | None = None) -> str:
-    """A function's source without annotations; with another body, its docstring kept."""
-    source = textwrap.dedent(inspect.getsource(function))
-    node = ast.parse(source).body[0]
-    assert isinstance(node, ast.FunctionDef)  # the parts are functions
-    for argument in node.args.args:
-        argument.annotation = None
-    first = node.body[0]
-    start, end = first.lineno, (first.end_lineno or first.lineno)
-    lines = source.splitlines()
-    kept = [*lines[start - 1 : end], f"    {body}"] if body else lines[start - 1 :]
-    return "\n".join([f"def {node.name}({ast.unparse(node.args)}):", *kept])
+def with_body(text: str, body: str) -> str:
+    """The text of a function with another body, its docstring kept."""
+    (function,) = ast.parse(text).body
+    assert isinstance(function, ast.FunctionDef)  # the parts are functions
+    return "\n".join([*text.splitlines()[: function.body[0].end_lineno], f"    {body}"])
 
 
-def _imports(exercise: Exercise) -> str:
-    """The file's imports: math where the forward uses it, NumPy, and the parts."""
-    math = "import math\n\n" if "math." in inspect.getsource(exercise.forward) else ""
+def _imports(exercise: Exercise, forward: str) -> str:
+    """The file's imports: NumPy, what else the forward uses, and the parts."""
     if not exercise.parts:
-        return f"{math}import numpy as np"
+        return imports(forward)
     listed = "".join(f"    {name},\n" for name in exercise.parts)
     note = "# the grader brings parts; to run this file yourself: npformer grade parts.py --template parts\n"
-    return f"{math}import numpy as np\n\n{note}from parts import (\n{listed})"
+    return f"{imports(forward)}\n\n{note}from parts import (\n{listed})"

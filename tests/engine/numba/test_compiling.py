@@ -139,28 +139,28 @@ def test_the_first_call_compiles_once_whoever_makes_it(tmp_path, run):
     program = """
 import threading
 import numpy as np
-from npformer.engine.numba import compiling, elementwise
+from npformer.engine.numba import compiling, add_and_compare
 compiled = []
 before = compiling.Kernel.compile
 compiling.Kernel.compile = lambda kernel, dtype: compiled.append((kernel.name, dtype)) or before(kernel, dtype)
 def call():
     a, b, y = np.ones((3, 4), "float32")
-    elementwise.add(a, b, y)
+    add_and_compare.add(a, b, y)
     assert y.tolist() == [2.0] * 4
 threads = [threading.Thread(target=call) for _ in range(3)]
 for thread in threads:
     thread.start()
 for thread in threads:
     thread.join()
-assert compiled == [("elementwise.add", "float32")]
-assert len(elementwise.add.dispatcher.signatures) == 1
+assert compiled == [("add_and_compare.add", "float32")]
+assert len(add_and_compare.add.dispatcher.signatures) == 1
 for wrong in (np.ones((4, 1), "float32"), np.ones(4, "int64"), "a"):
     try:
-        elementwise.add(wrong, np.ones(4, "float32"), np.ones(4, "float32"))
+        add_and_compare.add(wrong, np.ones(4, "float32"), np.ones(4, "float32"))
     except TypeError:
         continue
     raise AssertionError(wrong)
-assert compiled == [("elementwise.add", "float32")]
+assert compiled == [("add_and_compare.add", "float32")]
 """
     assert is_announced(run(program, NUMBA_CACHE_DIR=str(tmp_path)))
 

@@ -100,8 +100,8 @@ def test_read_only_arrays_are_accepted(folder, monkeypatch, capsys):
 def test_the_passing_folder_goes_with_the_process(folder, tmp_path, run_apart):
     others_may_write(folder, pytest.MonkeyPatch())
     program = """
-from npformer.engine.numba import elementwise, kernel_folder
-elementwise.compare.compile("float32")
+from npformer.engine.numba import add_and_compare, kernel_folder
+add_and_compare.compare.compile("float32")
 assert len(list(kernel_folder.place().to_write.iterdir())) == 1
 """
     run_apart(program, TMPDIR=str(tmp_path), NUMBA_CACHE_DIR=str(folder.parent))

@@ -8,16 +8,16 @@ import pytest
 
 from npformer.engine.numba import parallel_compile
 
-NAMES = ["elementwise.add", "elementwise.compare"]
+NAMES = ["add_and_compare.add", "add_and_compare.compare"]
 #: Two small kernels; says which of them this process compiled itself.
 PROGRAM = """
-from npformer.engine.numba import compiling, elementwise, parallel_compile
+from npformer.engine.numba import compiling, add_and_compare, parallel_compile
 compiled_here, before = [], compiling.Kernel.compile
 compiling.Kernel.compile = lambda kernel, dtype: compiled_here.append(kernel.name) or before(kernel, dtype)
 parallel_compile.cores = lambda: CORES
 BEFORE
-missing = compiling.prepare([elementwise.add, elementwise.compare], "float32")
-assert [kernel.name for kernel in missing] == ["elementwise.add", "elementwise.compare"]
+missing = compiling.prepare([add_and_compare.add, add_and_compare.compare], "float32")
+assert [kernel.name for kernel in missing] == ["add_and_compare.add", "add_and_compare.compare"]
 assert all(kernel.is_ready("float32") for kernel in missing)
 print(*compiled_here)
 """

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from npformer.backend.workspace import Pool, empty, from_pool
-from npformer.engine.numba import elementwise, recording
+from npformer.engine.numba import add_and_compare, recording
 from npformer.layers.layer import concat_last
 
 #: Methods and attributes that say nothing of the numbers, or show the same memory in another way.
@@ -95,7 +95,7 @@ def test_views_are_views_and_sums_are_calls(tape):
     ids = empty((2, 3), np.int64)
     mask = ids != 0
     assert (type(mask), mask.shape, mask.dtype) == (recording.Traced, (2, 3), np.bool_)
-    assert [kernel for kernel, _ in tape.calls] == [elementwise.add, elementwise.add, elementwise.compare]
+    assert [kernel for kernel, _ in tape.calls] == [add_and_compare.add, add_and_compare.add, add_and_compare.compare]
     assert [root is table for root, _ in tape.lasting] == [True]
     whole = empty((2, 3, 8), np.float64)
     assert recording.root_of(concat_last(whole[..., :4], whole[..., 4:])) is recording.root_of(whole)
@@ -113,4 +113,4 @@ def test_memory_is_used_again_as_it_will_be(tape):
 def test_a_number_that_was_computed_is_refused(tape):
     total = empty((1,), np.float64)
     with pytest.raises(recording.NotRecordable, match="number that was computed"):
-        elementwise.compare(empty((3,), np.int64), total.reshape(()), empty((3,), np.bool_))
+        add_and_compare.compare(empty((3,), np.int64), total.reshape(()), empty((3,), np.bool_))

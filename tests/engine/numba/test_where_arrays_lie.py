@@ -8,7 +8,7 @@ import pytest
 
 from npformer.backend import get_backend
 from npformer.decoding import beam_search
-from npformer.engine.numba import compiling, elementwise
+from npformer.engine.numba import add_and_compare, compiling
 from npformer.engine.numba.arguments import flat
 from npformer.engine.numba.compiling import Kernel
 from npformer.layers import RandomKey
@@ -121,8 +121,8 @@ def test_its_bits_do_not_depend_on_memory_addresses(dtype, moving):
         a, b = rng.normal(size=(2, 3, width)).astype(dtype)
         backend.ops.linear.forward(a[:1], np.resize(b, (width, width)), b[0])
         backend.ops.linear.forward(a, np.resize(b, (width, width)), b[0])
-        elementwise.add(a.ravel(), b[0], np.empty_like(a).ravel())
-        elementwise.compare(np.arange(width), 3, np.empty(width, np.bool_))
+        add_and_compare.add(a.ravel(), b[0], np.empty_like(a).ravel())
+        add_and_compare.compare(np.arange(width), 3, np.empty(width, np.bool_))
         for options, tokens in product(({}, {"norm_order": "pre", "activation": "gelu"}), (3, 9)):
             model = train(backend, width, tokens, **options)
     beam_search(model, np.array([[3, 4, 5, 2]]), 4, beam=2)

@@ -1,131 +1,28 @@
-"""The pairs that call earlier ones: from the residual sum to a decoder layer."""
+"""The pairs that are no operation of npformer, where layers do what they do: attention with its maps, whole layers."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import numpy as np
-
 from npformer.lab.grader.parts.operations import (
-    dropout_backward,
-    dropout_forward,
+    add_norm_backward,
+    add_norm_forward,
+    attention_backward,
+    attention_forward,
+    feed_forward_backward,
+    feed_forward_forward,
     layer_norm_backward,
     layer_norm_forward,
     linear_backward,
     linear_forward,
     merge_heads,
-    relu_backward,
-    relu_forward,
-    softmax_backward,
-    softmax_forward,
+    post_norm_backward,
+    post_norm_forward,
+    residual_backward,
+    residual_forward,
     split_heads,
 )
 from npformer.typing import Array
-
-
-# Residual sum with dropout
-def residual_forward(x: Array, f: Array, keep: Array | None = None, scale: float = 1.0) -> tuple[Array, Any]:
-    """x (..., C), the sub-layer's output f (..., C), keep and scale of its dropout. Returns y (..., C) and a cache."""
-    dropped, dropout_cache = dropout_forward(f, keep, scale)  # 1.
-    return x + dropped, dropout_cache  # 2.
-
-
-def residual_backward(dy: Array, cache: Any) -> tuple[Array, Array]:
-    """dy (..., C). Returns (dx (..., C), df (..., C)), in this order."""
-    dropout_cache = cache
-    df = dropout_backward(dy, dropout_cache)
-    return dy, df
-
-
-# Post-LN: normalise the residual sum
-def post_norm_forward(
-    x: Array, f: Array, gamma: Array, beta: Array, keep: Array | None = None, scale: float = 1.0
-) -> tuple[Array, Any]:
-    """x and f (..., C), gamma and beta (C,), keep and scale of the dropout on f. Returns y (..., C) and a cache."""
-    total, residual_cache = residual_forward(x, f, keep, scale)  # 1. (..., C)
-    y, norm_cache = layer_norm_forward(total, gamma, beta)  # 2. (..., C)
-    return y, (residual_cache, norm_cache)
-
-
-def post_norm_backward(dy: Array, cache: Any) -> tuple[Array, Array, Array, Array]:
-    """dy (..., C). Returns (dx (..., C), df (..., C), dgamma (C,), dbeta (C,)), in this order."""
-    residual_cache, norm_cache = cache
-    dtotal, dgamma, dbeta = layer_norm_backward(dy, norm_cache)  # back through 2
-    dx, df = residual_backward(dtotal, residual_cache)  # back through 1
-    return dx, df, dgamma, dbeta
-
-
-# Pre-LN: finish one residual sum and normalise it for the next sub-layer
-def add_norm_forward(
-    x: Array, f: Array, gamma: Array, beta: Array, keep: Array | None = None, scale: float = 1.0
-) -> tuple[tuple[Array, Array], Any]:
-    """x and f (..., C), gamma and beta (C,), keep and scale of the dropout on f.
-
-    Returns ((total, normed), cache): two outputs, both (..., C); the stream runs on as total.
-    """
-    total, residual_cache = residual_forward(x, f, keep, scale)  # 1. (..., C)
-    normed, norm_cache = layer_norm_forward(total, gamma, beta)  # 2. (..., C)
-    return (total, normed), (residual_cache, norm_cache)
-
-
-def add_norm_backward(dy: tuple[Array, Array], cache: Any) -> tuple[Array, Array, Array, Array]:
-    """dy = (dtotal, dnormed), both (..., C). Returns (dx (..., C), df (..., C), dgamma (C,), dbeta (C,))."""
-    dtotal, dnormed = dy
-    residual_cache, norm_cache = cache
-    through_norm, dgamma, dbeta = layer_norm_backward(dnormed, norm_cache)  # back through 2
-    dx, df = residual_backward(dtotal + through_norm, residual_cache)  # back through 1: total was used twice
-    return dx, df, dgamma, dbeta
-
-
-# Feed-forward
-def feed_forward_forward(
-    x: Array, w1: Array, b1: Array, w2: Array, b2: Array, keep: Array | None = None, scale: float = 1.0
-) -> tuple[Array, Any]:
-    """x (..., C), w1 (C, F), b1 (F,), w2 (F, C), b2 (C,), keep (..., F) and scale of the dropout inside.
-
-    Returns y (..., C) and a cache.
-    """
-    h, up_cache = linear_forward(x, w1, b1)  # 1. (..., F)
-    a, relu_cache = relu_forward(h)  # 2. (..., F)
-    dropped, dropout_cache = dropout_forward(a, keep, scale)  # 3. (..., F)
-    y, down_cache = linear_forward(dropped, w2, b2)  # 4. (..., C)
-    return y, (up_cache, relu_cache, dropout_cache, down_cache)
-
-
-def feed_forward_backward(dy: Array, cache: Any) -> tuple[Array, Array, Array, Array, Array]:
-    """dy (..., C). Returns (dx (..., C), dw1 (C, F), db1 (F,), dw2 (F, C), db2 (C,)), in this order."""
-    up_cache, relu_cache, dropout_cache, down_cache = cache
-    ddropped, dw2, db2 = linear_backward(dy, down_cache)  # back through 4
-    da = dropout_backward(ddropped, dropout_cache)  # back through 3
-    dh = relu_backward(da, relu_cache)  # back through 2
-    dx, dw1, db1 = linear_backward(dh, up_cache)  # back through 1
-    return dx, dw1, db1, dw2, db2
-
-
-# Scaled dot-product attention
-def attention_forward(q: Array, k: Array, v: Array, visible: Array | None = None) -> tuple[Array, Any]:
-    """q (B, H, T, D), k and v (B, H, S, D), visible boolean, broadcastable to (B, H, T, S), True = may be looked at.
-
-    Returns out (B, H, T, D) and a cache.
-    """
-    scale = 1.0 / math.sqrt(q.shape[-1])
-    scores = q @ np.matrix_transpose(k) * scale  # 1. (B, H, T, S)
-    weights, softmax_cache = softmax_forward(scores, visible)  # 2. (B, H, T, S)
-    out = weights @ v  # 3. (B, H, T, D)
-    return out, (q, k, v, weights, softmax_cache)
-
-
-def attention_backward(dout: Array, cache: Any) -> tuple[Array, Array, Array]:
-    """dout (B, H, T, D). Returns (dq (B, H, T, D), dk (B, H, S, D), dv (B, H, S, D)), in this order."""
-    q, k, v, weights, softmax_cache = cache
-    scale = 1.0 / math.sqrt(q.shape[-1])
-    dv = np.matrix_transpose(weights) @ dout  # back through 3
-    dweights = dout @ np.matrix_transpose(v)
-    dscores = softmax_backward(dweights, softmax_cache)  # back through 2
-    dq = dscores @ k * scale  # back through 1
-    dk = np.matrix_transpose(dscores) @ q * scale
-    return dq, dk, dv
 
 
 # Multi-head attention, from x to a memory

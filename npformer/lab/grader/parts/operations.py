@@ -1,183 +1,174 @@
-"""The pairs that call no other. Each of split_heads and merge_heads is the other's backward."""
+"""The exercises that are operations: pairs of ``npformer.functional``, rewritten as a learner would write them.
+
+The text is that of the operation's own file, with NumPy alone, caches as tuples, no checks of shapes, and dropout's
+mask and the visible keys as arguments. ``from npformer.lab.grader.parts.operations import softmax_forward`` has the
+function that it makes.
+"""
 
 from __future__ import annotations
 
-import math
+import inspect
+import linecache
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from inspect import Parameter
 from typing import Any
 
-import numpy as np
+from npformer.functional import OPERATIONS, Operation, heads
+from npformer.lab.grader.parts import dropout
 
-from npformer.typing import Array
+Function = Callable[..., Any]
 
-
-def split_heads(x: Array, num_heads: int) -> Array:
-    """x (B, T, C) as heads (B, H, T, D), C = H·D."""
-    batch, length, width = x.shape
-    return x.reshape(batch, length, num_heads, width // num_heads).transpose(0, 2, 1, 3)
-
-
-def merge_heads(heads: Array) -> Array:
-    """Heads (B, H, T, D) side by side as x (B, T, C)."""
-    batch, num_heads, length, width = heads.shape
-    return heads.transpose(0, 2, 1, 3).reshape(batch, length, num_heads * width)
-
-
-# Linear map
-def linear_forward(x: Array, weight: Array, bias: Array) -> tuple[Array, Any]:
-    """x (..., C_in), weight (C_in, C_out), bias (C_out,). Returns y (..., C_out) and a cache."""
-    y = x @ weight + bias  # 1. (..., C_out)
-    return y, (x, weight)
-
-
-def linear_backward(dy: Array, cache: Any) -> tuple[Array, Array, Array]:
-    """dy (..., C_out). Returns (dx (..., C_in), dweight (C_in, C_out), dbias (C_out,)), in this order."""
-    x, weight = cache
-    x_rows, dy_rows = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])  # (N, C_in), (N, C_out)
-    dweight = np.matrix_transpose(x_rows) @ dy_rows
-    dbias = np.sum(dy_rows, axis=0)
-    dx = dy @ np.matrix_transpose(weight)
-    return dx, dweight, dbias
-
-
-# ReLU
-def relu_forward(x: Array) -> tuple[Array, Any]:
-    """x (...). Returns y (...) and a cache."""
-    is_open = x > 0
-    return np.where(is_open, x, 0.0), is_open
-
-
-def relu_backward(dy: Array, cache: Any) -> Array:
-    """dy (...). Returns dx (...)."""
-    is_open = cache
-    return np.where(is_open, dy, 0.0)
+#: The operations that are exercises, those that others call before them.
+NAMES = (
+    "linear", "relu", "gelu", "softmax", "embedding", "learned_positions", "layer_norm", "residual", "post_norm",
+    "add_norm", "feed_forward", "cross_entropy", "attention",
+)  # fmt: skip
+#: What a learner's forward has in the place of an argument, by its type, and what the docstring says of it.
+_ARGUMENTS = {
+    "AttentionMask": ("visible=None", "visible is boolean, fits (B, H, T, S) and is True where a query may look."),
+    "Draw | None": ("keep=None", "keep is dropout's mask, scale its factor; keep None: nothing is dropped."),
+    "Bits": ("scale=1.0", ""),
+}
+#: What is written in another way, one after the other.
+_REWRITTEN = (
+    (r"^ +expect_\w+\(.*\n", ""),
+    (r"^ +if .*:\n +raise .*\n", ""),
+    (r"^ +# int64.*\n", ""),
+    (r" +# (NumPy 2|not tokens|not x > 0).*", ""),
+    (r"\bnamespace\(\w+\)\.", "np."),
+    (r"\breal_part\((\w+)\)", r"\1"),
+    (r"\bas_rows\((\w+)\)", r"\1.reshape(-1, \1.shape[-1])"),
+    (r", (device=device_of\(\w+\)|dtype=np\.int64|dtype=dy\.dtype)", ""),
+    (r"np\.astype\((\w+|np\.reshape\(.*\)), np\.int64(, copy=False)?\)", r"\1"),
+    (r"np\.astype\((.*), \w+\.dtype\)", r"\1"),
+    (r"np\.zeros_like\(\w+\)", "0.0"),
+    (r"np\.ones_like\(\w+\)", "1.0"),
+    (r"np\.full_like\(\w+, (.*?)\)", r"\1"),
+    (r"\bvisible\.visible\(.*, \w+\)", "visible"),
+    (r"ACTIVATIONS\[\w+\]\[0\]", "relu_forward"),
+    (r"ACTIVATIONS\[\w+\]\[1\]", "relu_backward"),
+    (r"\bactivation, ", ""),
+    (r"\b[A-Z]\w+Cache\(([^,()]*)\)", r"\1"),
+    (r"\b[A-Z]\w+Cache\(", "("),
+    (r"return \((.*),\)", r"return \1"),
+    (r"^( +)\((\w+),\) = ", r"\1\2 = "),
+    (r"\b(\w+)\.y\b", r"\1"),
+)
+_NUMPY_HAS_NO_ERF = "erf = np.vectorize(math.erf, otypes=[float])  # NumPy has none"
 
 
-# GELU, the exact form
-def gelu_forward(x: Array) -> tuple[Array, Any]:
-    """x (...). Returns y (...) and a cache."""
-    erf = np.vectorize(math.erf, otypes=[float])  # NumPy has none
-    phi_below = 0.5 * (1.0 + erf(x / math.sqrt(2.0)))  # 1. the probability that a normal variable is below x
-    return x * phi_below, (x, phi_below)  # 2.
+def imports(text: str) -> str:
+    """What these functions need beside each other."""
+    erf = _NUMPY_HAS_NO_ERF if re.search(r"\berf\b", text) else ""
+    return "\n\n".join(filter(None, ("import math" if "math." in text + erf else "", "import numpy as np", erf)))
 
 
-def gelu_backward(dy: Array, cache: Any) -> Array:
-    """dy (...). Returns dx (...)."""
-    x, phi_below = cache
-    density = np.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)  # the derivative of phi_below
-    return dy * (phi_below + x * density)
+def plain(function: Function) -> str:
+    """The text of a function without annotations."""
+    return _text(function, inspect.getdoc(function) or "", _code(function))
 
 
-# Softmax over the visible entries of each row
-def softmax_forward(x: Array, visible: Array | None = None) -> tuple[Array, Any]:
-    """x (..., S), visible boolean and broadcastable to x (None: all). Returns y (..., S) and a cache."""
-    scores = x if visible is None else np.where(visible, x, -np.inf)  # 1. a hidden entry gets weight 0
-    top = np.max(scores, axis=-1, keepdims=True)  # 2. (..., 1), so that exp cannot overflow
-    top = np.where(np.isfinite(top), top, 0.0)  # a row in which nothing is visible
-    powers = np.exp(scores - top)  # 3. (..., S)
-    total = np.sum(powers, axis=-1, keepdims=True)  # 4. (..., 1)
-    y = powers / np.where(total == 0, 1.0, total)  # 5. (..., S); a row of nothing stays 0
-    return y, y
+def _text(function: Function, doc: str, code: str) -> str:
+    arguments = filter(None, map(_head, inspect.signature(function).parameters.values()))
+    quoted = f'"""{doc}\n"""\n' if "\n" in doc else f'"""{doc}"""\n' if doc else ""
+    return f"def {function.__name__}({', '.join(arguments)}):\n{textwrap.indent(quoted, '    ')}{code}"
 
 
-def softmax_backward(dy: Array, cache: Any) -> Array:
-    """dy (..., S). Returns dx (..., S)."""
-    y = cache
-    shared = np.sum(dy * y, axis=-1, keepdims=True)  # (..., 1)
-    return y * (dy - shared)
+def _head(argument: Parameter) -> str:
+    """An argument without its annotation; an activation is ReLU."""
+    if argument.annotation in _ARGUMENTS:
+        return _ARGUMENTS[argument.annotation][0]
+    default = {"eps": "=1e-5", "activation": None}.get(argument.name, f"={argument.default}")
+    return argument.name + default.replace(f"={Parameter.empty}", "") if default else ""
 
 
-# Dropout with its random decisions given
-def dropout_forward(x: Array, keep: Array | None, scale: float) -> tuple[Array, Any]:
-    """x (...), keep boolean like x, scale = 1/(1 − rate). Returns y (...) and a cache.
-
-    keep None: nothing is dropped and nothing scaled.
-    """
-    if keep is None:
-        keep, scale = True, 1.0
-    return np.where(keep, x * scale, 0.0), (keep, scale)
+def _code(function: Function) -> str:
+    """The lines of a function below its docstring."""
+    head = r'def .*? -> .*?:\n(?: +""".*?"""\n)?'
+    return re.sub(head, "", inspect.getsource(function), count=1, flags=re.S).rstrip()
 
 
-def dropout_backward(dy: Array, cache: Any) -> Array:
-    """dy (...). Returns dx (...)."""
-    keep, scale = cache
-    return np.where(keep, dy * scale, 0.0)
+def _rewritten(function: Function, doc: str, fields: dict[str, str]) -> str:
+    """The text of a function of npformer's; fields: those of its operation's cache, with their types."""
+    code = _code(function)
+    if "cache." in code:
+        code = f"    {', '.join(fields)} = cache\n{code}".replace("cache.", "")
+    library = re.search(r"^ +(\w+)(, device)? = namespace\(\w+\)(, .*)?\n", code, re.M)
+    if library:
+        code = code.replace(library[0], "").replace(f"{library[1]}.", "np.")
+    for name, (given, _) in _other_arguments(function).items():
+        code = re.sub(rf"\b{name}\b", given.partition("=")[0], code)
+    for pattern, new in _REWRITTEN:
+        code = re.sub(pattern, new, code, flags=re.M)
+    for field, kind in fields.items():
+        if "Cache" in kind:
+            code = re.sub(rf"\b{field}\b", f"{field}_cache", code)
+    return _text(function, doc, code)
 
 
-# Token embedding
-def embedding_forward(tokens: Array, table: Array, scale: float = 1.0) -> tuple[Array, Any]:
-    """tokens (...) integers in [0, V), table (V, C). Returns y (..., C) and a cache."""
-    y = scale * table[tokens]  # 1. (..., C)
-    return y, (tokens, table.shape[0], scale)
+def _other_arguments(function: Function) -> dict[str, tuple[str, str]]:
+    """Name -> what a learner's forward has in its place."""
+    given = inspect.signature(function).parameters.values()
+    return {argument.name: _ARGUMENTS[argument.annotation] for argument in given if argument.annotation in _ARGUMENTS}
 
 
-def embedding_backward(dy: Array, cache: Any) -> Array:
-    """dy (..., C). Returns dtable (V, C); token ids have no gradient."""
-    tokens, num_rows, scale = cache
-    dtable = np.zeros((num_rows, dy.shape[-1]))
-    np.add.at(dtable, tokens, scale * dy)
-    return dtable
+def _doc(function: Function) -> str:
+    """A docstring in one line."""
+    return " ".join((inspect.getdoc(function) or "").split())
 
 
-# Learned positions
-def learned_positions_forward(x: Array, table: Array, offset: int = 0) -> tuple[Array, Any]:
-    """x (B, T, C), table (P, C), offset + T <= P. Returns y (B, T, C) and a cache."""
-    length = x.shape[1]
-    y = x + table[offset : offset + length]  # 1. the same rows for each of the B sequences
-    return y, (offset, table.shape[0])
+def _told(row: Operation) -> str:
+    """What the docstring of a learner's forward says."""
+    other = _other_arguments(row.forward)
+    left_out = re.compile(r"Raises |.*\b(" + "|".join(("checked where", *other)) + r")\b")
+    kept = " ".join(text for text in re.split(r"(?<=\.) ", _doc(row.forward)) if not left_out.match(text))
+    kept = kept.replace('the activation "relu" or "gelu"', "ReLU")
+    told = re.sub(r"(Returns .*?)\.(?= |$)", r"\1, and a cache.", kept), " ".join(said for _, said in other.values())
+    return "\n\n".join(textwrap.fill(text, 110) for text in told if text)
 
 
-def learned_positions_backward(dy: Array, cache: Any) -> tuple[Array, Array]:
-    """dy (B, T, C). Returns (dx (B, T, C), dtable (P, C)), in this order."""
-    offset, num_rows = cache
-    dtable = np.zeros((num_rows, dy.shape[-1]))
-    dtable[offset : offset + dy.shape[1]] = np.sum(dy, axis=0)
-    return dy, dtable
+def _asked(row: Operation) -> str:
+    """What the docstring of a learner's backward says."""
+    gradients, more = re.findall(r"Gradients? \((.*?),?\) of \w+[.;] ?(.*)", _doc(row.backward))[0]
+    dy = next(iter(inspect.signature(row.backward).parameters))
+    shape = re.findall(rf"Returns {dy[1:]} (\(.*?\))\.", _doc(row.forward))
+    returned = f"({gradients}), in this order" if " d" in gradients else gradients
+    return textwrap.fill(f"{more or f'{dy} {shape[0]} is the gradient of {dy[1:]}.'} Returns {returned}.", 110)
 
 
-# Layer normalisation
-def layer_norm_forward(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> tuple[Array, Any]:
-    """x (..., C), gamma and beta (C,). Returns y (..., C) and a cache."""
-    centred = x - np.mean(x, axis=-1, keepdims=True)  # 1. (..., C)
-    r = 1.0 / np.sqrt(np.mean(centred * centred, axis=-1, keepdims=True) + eps)  # 2. (..., 1)
-    x_hat = centred * r  # 3. (..., C)
-    y = gamma * x_hat + beta  # 4. (..., C)
-    return y, (x_hat, r, gamma)
+def _pair(row: Operation) -> Iterator[str]:
+    """The texts of an operation."""
+    module = vars(sys.modules[row.forward.__module__])
+    cache = module[inspect.signature(row.backward).parameters["cache"].annotation]
+    fields = {name: str(kind) for name, kind in cache.__annotations__.items() if name != "activation"}
+    helpers = [module[name] for name in row.forward.__code__.co_names if name.startswith("_")]
+    texts = [_rewritten(helper, inspect.getdoc(helper) or "", {}) for helper in helpers]
+    yield "\n\n\n".join([*texts, _rewritten(row.forward, _told(row), fields)])
+    yield _rewritten(row.backward, _asked(row), fields)
 
 
-def layer_norm_backward(dy: Array, cache: Any) -> tuple[Array, Array, Array]:
-    """dy (..., C). Returns (dx (..., C), dgamma (C,), dbeta (C,)), in this order."""
-    x_hat, r, gamma = cache
-    tokens = tuple(range(dy.ndim - 1))
-    dgamma, dbeta = np.sum(dy * x_hat, axis=tokens), np.sum(dy, axis=tokens)  # back through 4
-    g = dy * gamma  # the gradient of x_hat
-    along_x_hat = np.mean(g * x_hat, axis=-1, keepdims=True)  # back through 2 and 3
-    along_one = np.mean(g, axis=-1, keepdims=True)  # back through 1
-    dx = r * (g - along_one - x_hat * along_x_hat)
-    return dx, dgamma, dbeta
+def _texts() -> Iterator[str]:
+    for function in (heads.split_heads, heads.merge_heads):
+        yield _rewritten(function, _doc(function).partition(" Raises")[0], {})
+    yield plain(dropout.dropout_forward)
+    yield plain(dropout.dropout_backward)
+    for name in NAMES:
+        yield from _pair(OPERATIONS[name])
 
 
-# Cross-entropy over the tokens that count
-def cross_entropy_forward(
-    logits: Array, targets: Array, ignore_index: int = 0, label_smoothing: float = 0.0
-) -> tuple[Array, Any]:
-    """logits (B, T, V), targets (B, T) integers. Returns the mean loss over counted tokens, (), and a cache.
-
-    A token whose target is ignore_index does not count; if none counts, the loss is 0.
-    """
-    num_classes = logits.shape[-1]
-    shifted = logits - np.max(logits, axis=-1, keepdims=True)  # 1. (B, T, V), so that exp cannot overflow
-    log_p = shifted - np.log(np.sum(np.exp(shifted), axis=-1, keepdims=True))  # 2. (B, T, V)
-    one_hot = targets[..., None] == np.arange(num_classes)  # (B, T, V)
-    q = (1.0 - label_smoothing) * one_hot + label_smoothing / num_classes  # 3. what p should be
-    token_loss = -np.sum(q * log_p, axis=-1)  # 4. (B, T)
-    counted = targets != ignore_index  # (B, T)
-    num_counted = max(int(np.sum(counted)), 1)
-    loss = np.sum(np.where(counted, token_loss, 0.0)) / num_counted  # 5. ()
-    return loss, (np.exp(log_p), q, counted, num_counted)
+#: The text of every function, with those that it alone calls before it.
+TEXTS = {re.findall(r"^def ([a-z]\w+)", text, re.M)[-1]: text for text in _texts()}
+_FILE = f"<{__name__}>"
+_whole = f"{imports(_NUMPY_HAS_NO_ERF)}\n\n\n" + "\n\n\n".join(TEXTS.values())
+linecache.cache[_FILE] = (len(_whole), None, _whole.splitlines(keepends=True), _FILE)  # for inspect.getsource
+_functions: dict[str, Any] = {}
+exec(compile(_whole, _FILE, "exec"), _functions)
 
 
-def cross_entropy_backward(dloss: Array, cache: Any) -> Array:
-    """dloss, a number. Returns dlogits (B, T, V)."""
-    p, q, counted, num_counted = cache
-    dtoken_loss = np.where(counted, dloss / num_counted, 0.0)  # back through 5, (B, T)
-    return (p - q) * dtoken_loss[..., None]  # back through 4, 2, 1
+def __getattr__(name):  # type: ignore[no-untyped-def] # in a cycle of imports mypy does not know Any yet
+    if name not in TEXTS:
+        raise AttributeError(name)
+    return _functions[name]

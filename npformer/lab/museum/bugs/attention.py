@@ -141,14 +141,12 @@ BUGS = (
         "mask-after-softmax", "hidden weights set to 0 after softmax",
         edit(
             SOFTMAX,
-            "if visible is not None:\n"
-            "    shifted = xp.where(visible, shifted, xp.full_like(shifted, -xp.inf))\n"
+            "scores = x if visible is None else xp.where(visible, x, xp.full_like(x, -xp.inf))\n"
             "...\n"
             "return y, SoftmaxCache(y)",
-            "before = visible\n"
-            "visible = None\n"
+            "scores = x\n"
             "...\n"
-            "y = y if before is None else xp.where(before, y, xp.zeros_like(y))\n"
+            "y = y if visible is None else xp.where(visible, y, xp.zeros_like(y))\n"
             "return y, SoftmaxCache(y)",
         ),
         "softmax over the visible keys: weights sum to 1", "softmax over all keys, then hidden ones × 0",

@@ -72,7 +72,7 @@ BUGS = (
     ),
     Bug(
         "softmax-overflow", "softmax without subtracting the maximum",
-        edit(SOFTMAX, "shifted = x - top", "shifted = x"),
+        edit(SOFTMAX, "powers = xp.exp(scores - top)", "powers = xp.exp(scores)"),
         "exp(x − max)/Σ exp(x − max)", "exp(x)/Σ exp(x)",
         "The two are equal on paper. In float32 exp overflows at 88.7, and infinity divided by infinity is NaN. A new "
         "model has scores of about 1 and nothing happens; thousands of steps later a head becomes sure of itself, and "
@@ -95,16 +95,7 @@ BUGS = (
     ),
     Bug(
         "softmax-minus-1e9", "hidden scores set to −1e9 instead of −∞",
-        edit(SOFTMAX, "hidden_score = xp.full_like(scores, -xp.inf)", "hidden_score = xp.full_like(scores, -1e9)")
-        + edit(
-            SOFTMAX,
-            "shifted = x - top\n"
-            "if visible is not None:\n"
-            "    shifted = xp.where(visible, shifted, xp.full_like(shifted, -xp.inf))",
-            "shifted = x - top\n"
-            "if visible is not None:\n"
-            "    shifted = xp.where(visible, shifted, xp.full_like(shifted, -1e9) - top)",
-        ),
+        edit(SOFTMAX, "xp.full_like(x, -xp.inf)", "xp.full_like(x, -1e9)"),
         "weights of a row of nothing: 0", "exp(−1e9 − (−1e9))/S = 1/S each",
         "Where anything at all is visible, exp(−1e9) is exactly 0 and no difference can be measured. Where nothing is, "
         "all scores are equal, and the query attends evenly to the padding: silently, without NaN. It is the trick by "

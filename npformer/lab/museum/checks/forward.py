@@ -1,4 +1,4 @@
-"""Values of every forward, compared with a second implementation in plain NumPy: the pairs of the exercises.
+"""Values of every forward, compared with a second implementation in plain NumPy (``second.py``).
 
 A gradient check shows that backward is the derivative of *that* forward. It cannot show that the forward is
 right; these checks do. Two more are of values that no claim of ``proof`` is about: huge scores, and the share that
@@ -16,10 +16,10 @@ import numpy as np
 
 from npformer.backend import Backend
 from npformer.functional import AttentionMask, Draw, merge_heads, split_heads
-from npformer.lab.grader.parts import FUNCTIONS
 from npformer.lab.grader.tree import as_tuple
 from npformer.lab.museum.checks.check import differ, normal, normals, of_backend
 from npformer.lab.museum.checks.plain_transformer import sines
+from npformer.lab.museum.checks.second import FORWARD
 
 
 class _Compared(NamedTuple):
@@ -38,7 +38,7 @@ def _alike(*compared: _Compared) -> Callable[[Backend], list[str]]:
         problems = []
         for op, inputs, outputs, more in compared:
             y, _ = getattr(backend.ops, op).forward(*inputs, *more)
-            expected, _ = FUNCTIONS[f"{op}_forward"](*inputs)
+            expected = FORWARD[op](*inputs)
             for name, one, other in zip(outputs, as_tuple(y), as_tuple(expected), strict=True):
                 problems += differ(name, one, other)
         return problems
@@ -55,7 +55,7 @@ def _positions(backend: Backend) -> list[str]:
 
 def _heads(backend: Backend) -> list[str]:
     x = normal(14, 2, 3, 6)
-    heads = FUNCTIONS["split_heads"](x, 2)
+    heads = FORWARD["heads"](x, 2)
     return differ("split", split_heads(x, 2), heads) + differ("merged", merge_heads(heads), x)
 
 

@@ -1,4 +1,4 @@
-"""A Transformer's forward from the pairs of the exercises, wired from the paper; it shares no line with npformer's own.
+"""A Transformer's forward from the second implementation of its parts (``second.py``), wired from the paper.
 
 A gradient check cannot notice a wrongly wired network with right gradients. This forward is short enough to compare
 with the paper.
@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from npformer.lab.grader.parts.composite import multi_head_attention_forward
-from npformer.lab.grader.parts.operations import gelu_forward, layer_norm_forward, linear_forward, relu_forward
+from npformer.lab.museum.checks.second import FORWARD, layer_norm
 from npformer.models import TransformerConfig
 from npformer.typing import HostArray, Tensors
 
@@ -66,17 +65,19 @@ class Plain:
         return self.norm(f"{name}.norm", x) if pre else x
 
     def norm(self, name: str, x: HostArray) -> HostArray:
-        return np.asarray(layer_norm_forward(x, self.of[f"{name}.gamma"], self.of[f"{name}.beta"])[0])
+        return np.asarray(layer_norm(x, self.of[f"{name}.gamma"], self.of[f"{name}.beta"]))
 
     def linear(self, name: str, x: HostArray) -> HostArray:
-        return np.asarray(linear_forward(x, self.of[f"{name}.weight"], self.of[f"{name}.bias"])[0])
+        return np.asarray(x @ self.of[f"{name}.weight"] + self.of[f"{name}.bias"])
 
     def feed_forward(self, name: str, x: HostArray) -> HostArray:
-        activation = gelu_forward if self.config.activation == "gelu" else relu_forward
-        return self.linear(f"{name}.down", activation(self.linear(f"{name}.up", x))[0])
+        return self.linear(f"{name}.down", FORWARD[self.config.activation](self.linear(f"{name}.up", x)))
 
     def attend(self, name: str, memory: HostArray | None, visible: HostArray, x: HostArray) -> HostArray:
-        maps = product(("query", "key", "value", "output"), ("weight", "bias"))
-        params = {kind[0] + part[0]: self.of[f"{name}.{part}.{kind}"] for part, kind in maps}
-        heads = self.config.num_heads
-        return np.asarray(multi_head_attention_forward(x, x if memory is None else memory, params, heads, visible)[0])
+        others = x if memory is None else memory
+        heads = (
+            FORWARD["heads"](self.linear(f"{name}.{part}", y), self.config.num_heads)
+            for part, y in (("query", x), ("key", others), ("value", others))
+        )
+        out = FORWARD["attention"](*heads, visible)
+        return self.linear(f"{name}.output", np.concatenate(list(out.swapaxes(0, 1)), axis=-1))
