@@ -17,7 +17,7 @@ from npformer.run.model_arrays import model_arrays
 from npformer.run.model_file import FORMAT, digest, load_trained
 from npformer.run.model_file import to_bytes as safetensors_bytes
 from npformer.training.assemble import assemble, write_run
-from tests.training.runs import Told, given
+from tests.training.runs import Told, small_sections
 
 TEXT = "der Hund, der bellt; die Katze\nmiaut. der Hund"
 MADE = {
@@ -112,7 +112,7 @@ def run(tmp_path_factory):
     """A run with two checkpoints, of which the first is the best."""
     run = RunDirectory(tmp_path_factory.mktemp("runs"))
     parts = assemble(
-        given(training={"steps": 4, "batch_size": 4, "save_every": 2, "eval_every": 4, "eval_examples": 3})
+        small_sections(training={"steps": 4, "batch_size": 4, "save_every": 2, "eval_every": 4, "eval_examples": 3})
     )
     write_run(run, parts)
     trainer = parts.trainer(run, Told())

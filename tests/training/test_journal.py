@@ -12,7 +12,7 @@ from npformer.training import journal
 from npformer.training.assemble import assemble, load_latest
 from npformer.training.begin import new_run
 from npformer.training.journal import Listeners
-from tests.training.runs import SMALL, Told, given, timeless
+from tests.training.runs import SMALL, Told, small_sections, timeless
 
 DOCS = Path(__file__).parents[2] / "docs" / "runs.md"
 TRAINING = {"steps": 6, "batch_size": 4, "log_every": 2, "eval_every": 3, "eval_examples": 3, "final_examples": 5}
@@ -24,7 +24,7 @@ def make(tmp_path):
     """make(listeners, **training): a trainer of a small run, always in the same folder."""
 
     def build(listeners=None, **training):
-        parts = assemble(given(training=TRAINING | training))
+        parts = assemble(small_sections(training=TRAINING | training))
         return parts.trainer(RunDirectory(tmp_path), Told(), listeners)
 
     return build
@@ -112,8 +112,8 @@ class Counting:
 def test_listeners_change_no_bit_and_cost_no_read_of_the_device(make, monkeypatch, tmp_path):
     """A device is waited for where its numbers are read: nothing reads them for a callback or a sink."""
     made, read_off = [], []
-    monkeypatch.setitem(sinks.SINKS, "counting", lambda *given: made.append(Counting(*given)) or made[-1])
-    host = type(assemble(given()).step.model.backend).host
+    monkeypatch.setitem(sinks.SINKS, "counting", lambda *args: made.append(Counting(*args)) or made[-1])
+    host = type(assemble(small_sections()).step.model.backend).host
     monkeypatch.setattr("npformer.backend.Backend.host", lambda self, x: read_off.append(1) or host(self, x))
     ends = []
     for listeners in (None, Listeners(lambda step: None, lambda line: None, ["counting"])):

@@ -8,7 +8,7 @@ from npformer.run.checkpoint import list_checkpoints
 from npformer.training import Evaluation, Trainer
 from npformer.training.assemble import assemble, load_latest
 from npformer.training.still_falling import way_further
-from tests.training.runs import Told, given, stop_at
+from tests.training.runs import Told, small_sections, stop_at
 
 TRAINING = {"steps": 9, "batch_size": 4, "eval_every": 1, "save_every": 4}
 LOSSES = [3.0, 2.0, 2.5, 2.0, 1.5, 1.6, 1.7, 1.4, 1.3]
@@ -22,7 +22,7 @@ def make(tmp_path, monkeypatch):
     )
 
     def build(told=None, **training):
-        return assemble(given(training=TRAINING | training)).trainer(RunDirectory(tmp_path), told or Told())
+        return assemble(small_sections(training=TRAINING | training)).trainer(RunDirectory(tmp_path), told or Told())
 
     return build
 

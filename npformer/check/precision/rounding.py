@@ -88,9 +88,10 @@ class Rounding:
         if level is None:
             return y
         y = np.asarray(y)
-        noise = factor * np.asarray(size) * self.draw(y.shape)
+        finite = np.isfinite(y)  # infinity, as the score of a hidden key, is exact
+        noise = factor * np.where(finite, size, 0) * self.draw(y.shape)
         if level.together:
-            noise = noise + level.together * float(self.draw(())) * y
+            noise = noise + level.together * float(self.draw(())) * np.where(finite, y, 0)
         if level.tiny:
             noise = noise + np.where(y != 0, level.tiny, 0.0) * self.draw(y.shape)
         return y + noise
