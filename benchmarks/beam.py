@@ -13,7 +13,8 @@ from npformer.models import Transformer
 from npformer.run import RunDirectory
 from npformer.run.config_file import read_toml
 from npformer.run.options import SECTIONS
-from npformer.training.assemble import assemble, read_trained
+from npformer.run.trained import read_trained
+from npformer.training.assemble import assemble
 
 COLUMNS = ("batch", "greedy ms", "beam ms", "times as long")
 LEGEND = """ms               time to decode all texts, batch by batch: median over rounds, in turns

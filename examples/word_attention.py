@@ -19,7 +19,7 @@ from npformer.data import EOS_ID, Example, Tokenizer
 from npformer.models import Transformer
 from npformer.plotting import draw_attention
 from npformer.run import RunDirectory
-from npformer.training.assemble import read_trained
+from npformer.run.trained import read_trained
 from npformer.training.attention_example import attention_example
 
 

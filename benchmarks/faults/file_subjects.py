@@ -28,8 +28,9 @@ from npformer.run.checkpoint import best_checkpoint, load_checkpoint, save_check
 from npformer.run.config_file import read_toml, write_toml
 from npformer.run.model_arrays import model_arrays
 from npformer.run.options import SECTIONS, complete
+from npformer.run.trained import load_latest, read_trained
 from npformer.training import Trainer
-from npformer.training.assemble import assemble, load_latest, read_trained, write_run
+from npformer.training.assemble import assemble, write_run
 from npformer.training.progress import Progress
 
 Files = Mapping[str, bytes]  # by path below the folder

@@ -20,7 +20,7 @@ from npformer.decoding import beam_search, greedy, sample
 from npformer.decoding.beams import LENGTH_PENALTY, penalty
 from npformer.errors import ConfigError
 from npformer.models import Decoder, Encoder, Transformer
-from npformer.training.assemble import Trained
+from npformer.run.trained import Trained
 from npformer.training.evaluation import likeliest
 from npformer.training.text_example import text_example
 from npformer.typing import HostArray

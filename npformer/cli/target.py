@@ -17,8 +17,8 @@ from npformer.explain import Setting
 from npformer.explain.models import model_setting
 from npformer.functional import OPERATIONS
 from npformer.run import RunDirectory
+from npformer.run.trained import Trained, read_trained
 from npformer.tracing.trace import Trace, trace
-from npformer.training.assemble import Trained, read_trained
 from npformer.training.text_example import TextExample, text_example
 
 TARGET = (

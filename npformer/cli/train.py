@@ -30,8 +30,9 @@ from npformer.run.option_types import kinds_of
 from npformer.run.options import SECTIONS
 from npformer.run.sinks import SINKS
 from npformer.run.tasks import TASKS
+from npformer.run.trained import Trained, load_latest
 from npformer.training import Evaluation, Trainer
-from npformer.training.assemble import Assembled, Trained, load_latest
+from npformer.training.assemble import Assembled
 from npformer.training.attention_example import task_attention_example
 from npformer.training.begin import begun, continued
 from npformer.training.journal import Listeners

@@ -19,10 +19,7 @@ from npformer.run.model_arrays import expect_arrays, model_arrays_of, table_of
 from npformer.run.option_types import shown
 from npformer.run.options import DataOptions, Options, RunOptions, TrainingOptions, complete
 from npformer.run.tasks import TASKS, Sections, with_defaults
-from npformer.run.trained import Trained as Trained
 from npformer.run.trained import backend_of
-from npformer.run.trained import load_latest as load_latest
-from npformer.run.trained import read_trained as read_trained
 from npformer.training.journal import Listeners
 from npformer.training.memory import expect_memory
 from npformer.training.progress import Progress

@@ -24,7 +24,8 @@ from npformer.run.config_file import read_toml
 from npformer.run.directory import RunDirectory
 from npformer.run.option_types import in_shell
 from npformer.run.options import SECTIONS, Options, complete
-from npformer.training.assemble import load_latest, make_task, read_trained
+from npformer.run.trained import load_latest, read_trained
+from npformer.training.assemble import make_task
 from npformer.training.attention_example import AttentionExample, task_attention_example
 from npformer.training.evaluation import Evaluation, evaluate_task
 from npformer.training.predictions import Prediction, predictions_on

@@ -22,7 +22,7 @@ from npformer.data.batches import TokenIds, class_ids, padded
 from npformer.decoding import greedy
 from npformer.errors import DataError, TokenError
 from npformer.models import Encoder, Transformer
-from npformer.training.assemble import Trained
+from npformer.run.trained import Trained
 from npformer.training.evaluation import likeliest
 
 MASK = "[MASK]"

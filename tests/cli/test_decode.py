@@ -11,7 +11,7 @@ import pytest
 from npformer.cli import decode
 from npformer.run import RunDirectory
 from npformer.run.checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
-from npformer.training.assemble import read_trained
+from npformer.run.trained import read_trained
 
 
 @pytest.fixture

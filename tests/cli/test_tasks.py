@@ -14,7 +14,8 @@ from npformer.decoding import beam_search
 from npformer.models import Decoder, DecoderConfig, Encoder, Transformer
 from npformer.run import RunDirectory, metrics
 from npformer.run.tasks import ANSWERS, TASKS
-from npformer.training.assemble import Trained, assemble, read_trained
+from npformer.run.trained import Trained, read_trained
+from npformer.training.assemble import assemble
 from tests.cli.conftest import TINY, assignments, options_of
 from tests.training.runs import timeless
 

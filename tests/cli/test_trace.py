@@ -9,8 +9,8 @@ import pytest
 import npformer as npf
 from npformer.cli import trace as command
 from npformer.run import RunDirectory
+from npformer.run.trained import read_trained
 from npformer.tracing.trace import Trace
-from npformer.training.assemble import read_trained
 from tests.training.runs import failing
 
 

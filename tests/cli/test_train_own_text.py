@@ -7,7 +7,8 @@ import shutil
 import pytest
 
 from npformer.run import RunDirectory
-from npformer.training.assemble import assemble, read_trained
+from npformer.run.trained import read_trained
+from npformer.training.assemble import assemble
 from tests.cli.conftest import TINY, assignments, options_of
 
 SMALL = TINY | {"kernels": "numpy", "num_layers": 1, "max_length": 16}

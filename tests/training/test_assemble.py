@@ -10,8 +10,9 @@ from npformer.errors import ConfigError, OutputError
 from npformer.optim import Adam, AdamW, Noam
 from npformer.run import RunDirectory, trained
 from npformer.run.checkpoint import save_checkpoint
+from npformer.run.trained import read_trained
 from npformer.training import assemble as module
-from npformer.training.assemble import assemble, read_trained, write_run
+from npformer.training.assemble import assemble, write_run
 from tests.training.runs import failing, small_sections
 
 

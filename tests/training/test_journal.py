@@ -8,8 +8,9 @@ import pytest
 
 from npformer.errors import ConfigError
 from npformer.run import RunDirectory, metrics, sinks
+from npformer.run.trained import load_latest
 from npformer.training import journal
-from npformer.training.assemble import assemble, load_latest
+from npformer.training.assemble import assemble
 from npformer.training.begin import new_run
 from npformer.training.journal import Listeners
 from tests.training.runs import SMALL, Told, small_sections, timeless

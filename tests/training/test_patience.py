@@ -5,8 +5,9 @@ import pytest
 from npformer.errors import CheckpointError
 from npformer.run import RunDirectory, metrics
 from npformer.run.checkpoint import list_checkpoints
+from npformer.run.trained import load_latest
 from npformer.training import Evaluation, Trainer
-from npformer.training.assemble import assemble, load_latest
+from npformer.training.assemble import assemble
 from npformer.training.still_falling import way_further
 from tests.training.runs import Told, small_sections, stop_at
 

@@ -8,7 +8,8 @@ import pytest
 from npformer.errors import Interrupted
 from npformer.run import RunDirectory, metrics
 from npformer.run.checkpoint import list_checkpoints, load_checkpoint
-from npformer.training.assemble import assemble, load_latest
+from npformer.run.trained import load_latest
+from npformer.training.assemble import assemble
 from tests.training.runs import SMALL, Told, stop_at, timeless
 
 pytestmark = pytest.mark.usefixtures("usual_signals")

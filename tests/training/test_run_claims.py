@@ -17,8 +17,9 @@ from npformer.run.checkpoint import (
 )
 from npformer.run.config_file import read_toml
 from npformer.run.options import SECTIONS
+from npformer.run.trained import load_latest, read_trained
 from npformer.training import assemble as module
-from npformer.training.assemble import assemble, load_latest, read_trained
+from npformer.training.assemble import assemble
 from tests.outputs import unchanged
 
 

@@ -7,7 +7,7 @@ from npformer.data import Characters, Example, Vocabulary
 from npformer.data.vocabulary import SPECIAL
 from npformer.errors import DataError, TokenError
 from npformer.models import Transformer, TransformerConfig
-from npformer.training.assemble import Trained
+from npformer.run.trained import Trained
 from npformer.training.attention_example import attention_example
 from npformer.training.evaluation import likeliest
 from npformer.training.text_example import encode, text_example

@@ -10,9 +10,10 @@ from npformer.backend import get_backend
 from npformer.errors import CheckpointError, DeviceMemoryError, DivergedError, Interrupted
 from npformer.run import RunDirectory, metrics
 from npformer.run.checkpoint import list_checkpoints, load_checkpoint
+from npformer.run.trained import load_latest
 from npformer.training import Evaluation, Trainer, TrainStep, conditions, divergence
 from npformer.training import trainer as module
-from npformer.training.assemble import assemble, load_latest
+from npformer.training.assemble import assemble
 from tests.outputs import unchanged
 from tests.training.runs import SMALL, Told, failing, small_sections, stop_at
 
