@@ -29,13 +29,12 @@ def cross_entropy_reference(x, classes):
     e = np.exp(z)
     total = e.sum(axis=-1, keepdims=True)
     hot = np.eye(x.shape[-1])[classes]
-    return ((np.log(total) - z) * hot).sum() / len(x), (e, total, hot)
+    return ((np.log(total) - z) * hot).sum() / len(x), (e / total, hot)
 
 
 def cross_entropy_reference_backward(dy, cache):
-    e, total, hot = cache
-    others = (e * (1 - hot)).sum(axis=-1, keepdims=True)  # 1 - p of the true class, without a subtraction
-    return dy * (e * (1 - hot) - others * hot) / total / len(e)
+    p, hot = cache
+    return dy * (p - hot) / len(p)
 
 
 # A sigmoid from its stored output.
@@ -45,7 +44,7 @@ def sigmoid_forward(x):
 
 def sigmoid_backward(dy, x):
     s = sigmoid(x)
-    return bfloat16(dy * s * sigmoid(-x))
+    return bfloat16(dy * s / (1 + np.exp(x)))
 
 
 def sigmoid_reference(x):
@@ -156,7 +155,7 @@ BUGS = (
         (*single(normal(21, 4, 8)), CLASSES), "p.copy()", "bfloat16(p)",
         "the true class is certain", "linkedin/Liger-Kernel#1329", CROSS_ENTROPY, "bfloat16"),
     Bug("sigmoid: s(1 − s) of a stored s", sigmoid_forward, sigmoid_backward, single(within(22, 1.5, 4, 6)),
-        "s * sigmoid(-x)", "bfloat16(s) * (1 - bfloat16(s))",
+        "s / (1 + np.exp(x))", "bfloat16(s) * (1 - bfloat16(s))",
         "inputs above 6", "tenstorrent/tt-metal#55724", (sigmoid_reference, sigmoid_reference_backward), "bfloat16"),
     Bug("tanh: 1 − t² of a stored t²", tanh_forward, tanh_backward, single(within(23, 1.0, 4, 6)),
         "dy * 4 * e / (1 + e) ** 2", "dy * (1 - bfloat16(np.tanh(x) ** 2))",

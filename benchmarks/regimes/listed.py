@@ -4,3 +4,9 @@ from benchmarks.regimes import bugs_ids, bugs_rounding, bugs_saturated, bugs_siz
 
 THEMES = (bugs_saturated, bugs_rounding, bugs_zeros, bugs_ids, bugs_sizes)
 BUGS = tuple(bug for theme in THEMES for bug in theme.BUGS)
+
+#: Foreign pairs that are not right in a regime, by name: the regime, and why their backward is no derivative there.
+NOT_RIGHT = {
+    "cumprod": {"zeros": "divides by x, so it is not finite where x is 0"},
+    "product of rows": {"zeros": "divides by x, so it is not finite where x is 0"},
+}
