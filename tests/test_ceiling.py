@@ -19,7 +19,7 @@ NO_CODE = {
 CEILINGS = {
     "npformer/.": 1_500,
     "npformer/backend": 22_800,
-    "npformer/check": 94_700,
+    "npformer/check": 97_000,  # the walk over regimes and sizes, and rounding told from mistakes there
     "npformer/cli": 20_800,
     "npformer/data": 15_800,
     "npformer/decoding": 6_600,
@@ -40,7 +40,7 @@ CEILINGS = {
     "tests/.": 21_700,
     "tests/backend": 26_500,
     "tests/benchmarks": 24_200,
-    "tests/check": 70_400,
+    "tests/check": 72_000,  # that walk
     "tests/cli": 29_500,
     "tests/data": 17_800,
     "tests/decoding": 9_600,

@@ -8,5 +8,6 @@ BUGS = tuple(bug for theme in THEMES for bug in theme.BUGS)
 #: Foreign pairs that are not right in a regime, by name: the regime, and why their backward is no derivative there.
 NOT_RIGHT = {
     "cumprod": {"zeros": "divides by x, so it is not finite where x is 0"},
+    "layer norm, np.std": {"sizes": "divides by the standard deviation, so it is not finite in a row of one number"},
     "product of rows": {"zeros": "divides by x, so it is not finite where x is 0"},
 }

@@ -26,6 +26,8 @@ from npformer.typing import HostArray, HostArrays
 DRAWS = 8
 #: Of what was drawn: a right entry is beyond it once in some thousand times.
 LIMIT = 6.0
+#: Roundings are drawn so many times as large, since float64 itself holds none of the right size, and divided again.
+SCALE = 8
 #: So many of the largest errors of a tensor are looked at.
 MOST_ENTRIES = 64
 LOST = "digits are lost here: rounding of its own operations explains the error"
@@ -72,7 +74,11 @@ class _Noise:
         self._claims = [self._drawn(partial(self._pulled, r)) for r in look.upstreams]
         if not self._phased.is_carried:
             points = Jitter(Oracle(checked, look.upstreams), seed, DRAWS).points
-            self._claims = [[gradients[k] for _, _, gradients in points] for k in range(len(look.upstreams))]
+            moved = [[gradients[k] for _, _, gradients in points] for k in range(len(look.upstreams))]
+            self._claims = [
+                [{name: c[name] + SCALE * (draw[name] - c[name]) for name in draw} for draw in draws]
+                for c, draws in zip(look.claims, moved, strict=True)
+            ]
 
     def along(self, tensor: str, direction: HostArray, k: int) -> float:
         """LIMIT times the rounding along a direction, for one upstream gradient."""
@@ -81,7 +87,7 @@ class _Noise:
         if self._look.is_complex:
             exact = Oracle(self.checked, [self._look.upstreams[k]]).complex_step(tensor, direction).value[0]
             of_slope = [slope - exact for slope in self._drawn(partial(self._slope, tensor, direction, k))]
-        return LIMIT * float(np.sqrt(np.mean(np.square(of_claim)) + np.mean(np.square(of_slope))))
+        return LIMIT / SCALE * float(np.sqrt(np.mean(np.square(of_claim)) + np.mean(np.square(of_slope))))
 
     def _pulled(self, upstream: Upstream, rounding: Rounding) -> HostArrays:
         return self._subject.gradients(tuple(map(rounding.of, upstream)), rounding.arrays(self.checked.tensors))
@@ -95,7 +101,7 @@ class _Noise:
     def _drawn(self, call: Callable[[Rounding], Any]) -> list[Any]:
         drawn = []
         for i in range(DRAWS):
-            self._phased.rounding = rounding = Rounding([self._seed, 40, i], Level(U, U), Level(U, U))
+            self._phased.rounding = rounding = Rounding([self._seed, 40, i], *[Level(SCALE * U, SCALE * U)] * 2)
             with np.errstate(all="ignore"):
                 drawn.append(call(rounding))
         self._phased.rounding = None

@@ -173,7 +173,8 @@ class Report:
 
     def regime_lines(self, indent: int = 0, columns: int = 80) -> list[str]:
         """A row for each regime: how often each verdict, and the first that is not right, with its reason."""
-        margin, lines = " " * indent, []
+        margin = " " * indent
+        lines = [f"{margin}{'regime':<16} verdicts"] if self.regimes else []
         for regime in dict.fromkeys(tried.regime for tried in self.regimes):
             found = [tried for tried in self.regimes if tried.regime == regime]
             counts = [(sum(t.verdict == verdict for t in found), verdict) for verdict in _IN_ORDER]

@@ -47,7 +47,12 @@ def in_regimes(
     if not report.ok:
         return replace(report, notes=(*report.notes, "regimes: not tried, for a gradient is not right as it is"))
     edges = EDGES if sizes is None or callable(sizes) else tuple(sizes)
-    tried, failing = Walk(target, ready, how, check).over(regimes, edges)
+    with np.errstate(all="ignore"):  # that is the point of a regime
+        return _told(report, how, check, *Walk(target, ready, how, check).over(regimes, edges))
+
+
+def _told(report: Report, how: How, check: Check, tried: Sequence[Tried], failing: Point | None) -> Report:
+    """The report with what was tried; the first failure with its cause, and the smallest input that shows it."""
     report = replace(report, regimes=tuple(tried))
     if failing is None:
         return report
@@ -148,8 +153,7 @@ class Walk:
     def _why_not(self, point: Point) -> str:
         """Why a point cannot be tried; "" if it can."""
         try:
-            with np.errstate(all="ignore"):
-                outputs = self._subject(point).outputs({})
+            outputs = self._subject(point).outputs({})
         except Exception as error:
             return f"forward refuses it: {_said(error)}"
         return "" if all(np.all(np.isfinite(y)) for y in outputs) else "forward is not finite"
@@ -172,8 +176,7 @@ class Walk:
         how = replace(how, options=point.options)
         if regime == AT_SIZES and not how.is_low and sum(x.size for x in point.arrays.values()) > FEW:
             how = replace(how, elementwise=False)
-        with np.errstate(all="ignore"):
-            report = self._check(point.values, how)
+        report = self._check(point.values, how)
         for verdict in (WRONG, UNCLEAR, KINK):
             rows = [row for row in report.rows if row.verdict == verdict]
             if rows:

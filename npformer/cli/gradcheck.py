@@ -14,6 +14,7 @@ from npformer.check.adapters.user_file import UserCase, user_case
 from npformer.check.cases.random_cases import random_cases
 from npformer.check.curves import v_curves
 from npformer.check.precision.budget import against_float64
+from npformer.check.regimes import chosen
 from npformer.check.report import HEADER, WRONG, table_line
 from npformer.cli.common import add_backend_of_checks, backend_of, backend_of_checks, tell
 from npformer.errors import ConfigError
@@ -135,6 +136,8 @@ def _tell(case: Case, report: Report, bisection: Bisection | None, args: argpars
 
 def _cases(args: argparse.Namespace) -> list[Case]:
     """The checks to run. Raises ConfigError for options that do not go together or select nothing."""
+    if args.regimes:
+        chosen(args.regimes, ())  # before the checks, not after them
     if args.random is not None:
         if args.random < 1 or args.model or args.seed < 0:
             raise ConfigError("--random: expected N >= 1, --seed >= 0 and no --model")
