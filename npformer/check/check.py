@@ -98,6 +98,8 @@ def gradcheck(
     inside target is raised unchanged.
     """
     refuse_wide(tolerance)
+    if not (sizes is None or callable(sizes) or all(type(n) is int and n > 0 for n in sizes)):
+        raise ConfigError(f"sizes: expected a function of a size, or whole numbers >= 1, got {sizes!r}")
     if repeat is not None and repeat < 2:
         raise ConfigError(f"repeat: expected at least 2 runs of the backward, or None for a few, got {repeat}")
     how = How(
@@ -118,12 +120,7 @@ def gradcheck(
 
 
 def _checked(
-    target: Any,
-    inputs: Sequence[Any],
-    how: How,
-    sample: Sample | None,
-    sizes: Sized | Sequence[int] | None,
-    regimes: Regimes | None,
+    target: Any, inputs: Sequence[Any], how: How, sample: Sample | None, sizes: Any, regimes: Regimes | None
 ) -> Report:
     """Run the check in float64 at all points, or in the target's own precision."""
     if how.reference is not None and any("bfloat16" in str(getattr(x, "dtype", "")) for x in inputs):

@@ -35,13 +35,7 @@ Check = Callable[[Sequence[Any], How], Report]
 
 
 def in_regimes(
-    report: Report,
-    target: Any,
-    ready: Sequence[Any],
-    how: How,
-    check: Check,
-    regimes: Regimes | None,
-    sizes: Any,
+    report: Report, target: Any, ready: Sequence[Any], how: How, check: Check, regimes: Regimes | None, sizes: Any
 ) -> Report:
     """The report with a walk over regimes and sizes; without one if a gradient is not right where it is."""
     if not report.ok:
@@ -83,9 +77,7 @@ class Point(NamedTuple):
 
     def at(self, arrays: Mapping[str, Array]) -> Point:
         """The point with other arrays."""
-        inputs = []
-        for name, x in self.inputs:
-            inputs.append((name, rebuilt(x, iter([arrays.get(n, old) for n, old in leaves_of(name, x)]))))
+        inputs = [(n, rebuilt(x, iter([arrays.get(*leaf) for leaf in leaves_of(n, x)]))) for n, x in self.inputs]
         options = {name: arrays.get(name, x) if name in self.arrays else x for name, x in self.options.items()}
         return Point(tuple(inputs), options, {**self.arrays, **arrays})
 

@@ -6,6 +6,7 @@ import pytest
 import npformer as npf
 from npformer.check.regimes import REGIMES
 from npformer.check.report import KINK, NOT_TRIED, UNCLEAR, WRONG
+from npformer.errors import ConfigError
 
 X = np.random.default_rng(0).normal(size=(4, 3))
 
@@ -206,6 +207,12 @@ def test_a_kernel_of_few_digits():
     assert [tried.verdict for tried in report.regimes] == [WRONG]
     right = walked(square_backward, X.astype("f4"), reference=(square, square_backward), regimes="gates", sizes=(33,))
     assert {tried.verdict for tried in right.regimes} == {"right"}
+
+
+@pytest.mark.parametrize("sizes", ["all", (0,), (3.5,)])
+def test_sizes_are_whole_numbers(sizes):
+    with pytest.raises(ConfigError, match="sizes: expected a function of a size, or whole numbers >= 1"):
+        walked(square_backward, sizes=sizes)
 
 
 def test_the_table_and_the_json():
