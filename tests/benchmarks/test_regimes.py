@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks import page_tables
 from benchmarks.foreign.listed import RIGHT
+from benchmarks.measured import RESULTS
 from benchmarks.regimes import __main__ as command
 from benchmarks.regimes.listed import BUGS, NOT_RIGHT
 from benchmarks.regimes.score import judged, listed, summary
@@ -24,6 +25,17 @@ def test_the_list():
 def test_bug_and_twin_are_right_at_normal_inputs(bug):
     for backward in (bug.backward, bug.wrong):
         assert bug.judged(backward, explain=False).ok
+
+
+def test_what_is_stored():
+    stored = json.loads((RESULTS / "regimes.json").read_text(encoding="utf-8"))
+    assert [(row["kind"], row["name"]) for row in stored["results"]] == [case[:2] for case in listed()]
+    assert stored["summary"] == summary(stored["results"])
+    found = stored["summary"]
+    assert found["bug"]["called_wrong"] >= 36
+    assert found["twin"]["called_wrong"] == found["foreign"]["called_wrong"] == 0
+    right = [found[kind] for kind in ("twin", "foreign")]
+    assert sum(kind["cannot_tell"] for kind in right) <= 0.05 * sum(kind["points"] for kind in right)
 
 
 AT_ZERO = {"cumprod": lambda x: x * (np.arange(x.shape[-1]) > 0), "product of rows": lambda x: x * 0,
