@@ -8,6 +8,7 @@ gradients. The first failing point is made smaller as long as it fails.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from npformer.check.checkable import Constant
 from npformer.check.inputs import Leaf, leaves_of, parameter_names, rebuilt
 from npformer.check.look import How
 from npformer.check.regimes import REGIMES, Around, Regimes, chosen, variants
-from npformer.check.report import KINK, NOT_TRIED, NOTHING, RIGHT, UNCLEAR, WRONG, Report, Tried
+from npformer.check.report import KINK, NOT_TRIED, NOTHING, RIGHT, UNCLEAR, WRONG, Report, Row, Tried
 from npformer.check.shapes import EDGES, MOST, Array, Size, elements, resized, sizes_of
 from npformer.check.subject import Subject, subject
 from npformer.io.progress_bar import watched
@@ -27,6 +28,9 @@ from npformer.io.progress_bar import watched
 FEW = 40
 #: Checks that may be spent on making a failing point smaller.
 MOST_SHRINKS = 40
+#: Of a tensor's scale, or in roundings: in few digits, a smaller error in a regime accuses nobody. What approximated
+#: functions, large arguments and underflow lose there is known too roughly.
+VISIBLE, SOME, MANY = 0.1, 30.0, 1000.0
 AT_SIZES = "sizes"
 #: An array of at most so many numbers is shown.
 MOST_SHOWN = 12
@@ -169,6 +173,9 @@ class Walk:
         if regime == AT_SIZES and not how.is_low and sum(x.size for x in point.arrays.values()) > FEW:
             how = replace(how, elementwise=False)
         report = self._check(point.values, how)
+        if how.is_low and regime != AT_SIZES:
+            small = [row for row in report.rows if not _is_gross(row)]
+            report = report.changed({r.tensor: {"verdict": UNCLEAR} for r in small if r.verdict == WRONG})
         for verdict in (WRONG, UNCLEAR, KINK):
             rows = [row for row in report.rows if row.verdict == verdict]
             if rows:
@@ -232,6 +239,13 @@ def _ignored(forward: Any, options: Mapping[str, Any]) -> tuple[int, ...]:
         known = {}
     known |= options
     return tuple(x for n, x in known.items() if ("pad" in n or "ignore" in n) and type(x) is int)
+
+
+def _is_gross(row: Row) -> bool:
+    """Whether a row of few digits tells of NaN, of very many roundings, or of a visible error and some roundings."""
+    found = re.search(r"as if rounded (\S+) times", row.note)
+    times = float(found[1]) if found else MANY
+    return "not finite" in row.note or times > MANY or (row.scaled_error > VISIBLE and times > SOME)
 
 
 def _said(error: Exception) -> str:
