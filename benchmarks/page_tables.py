@@ -185,6 +185,19 @@ def precision(documents):
     return measured(scores, head, rows, "precision --save benchmarks/results/precision.json")
 
 
+def regimes(documents):
+    """What was found in regimes and at sizes, and what was called wrong there though it is right."""
+    found, rows = of(documents, "regimes"), []
+    for document in found:
+        bugs, twins, foreign = (document["summary"][kind] for kind in ("bug", "twin", "foreign"))
+        rows.append(["bugs that show in a regime alone", str(bugs["pairs"]), str(bugs["called_wrong"]), "–", "–"])
+        for said, counts in (("their right twins", twins), ("right foreign pairs", foreign)):
+            told = f"{counts['cannot_tell']:,} of {counts['points']:,}"
+            rows.append([said, str(counts["pairs"]), str(counts["called_wrong"]), str(counts["not_right"]), told])
+    head = ("pairs", "number", "called WRONG", "not right in a regime", "CANNOT TELL, of regimes and sizes tried")
+    return measured(found, head, rows, "regimes --save benchmarks/results/regimes.json")
+
+
 def commands(documents):
     """A row for each command whose result is a line or two; commands without a file follow in a list."""
     by_name = {document["name"]: document for document in of(documents, "command")}

@@ -39,6 +39,7 @@ PARTS = {
     "checks": page_tables.checks,
     "foreign": page_tables.foreign,
     "precision": page_tables.precision,
+    "regimes": page_tables.regimes,
     "gpu": page_tables.gpu,
     "commands": page_tables.commands,
     "outputs": page_tables.outputs,

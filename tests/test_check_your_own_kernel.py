@@ -13,6 +13,8 @@ import pytest
 import npformer as npf
 import npformer.check
 from npformer.check import report as reports
+from npformer.check.regimes import KINDS, REGIMES
+from npformer.cli.gradcheck import EXAMPLES
 from tests.markdown import ROOT, blocks, text_of
 
 PAGE = "docs/check_your_own_kernel.md"
@@ -186,3 +188,11 @@ def test_the_middle_of_a_kink_is_called_right(slope_at_0, verdict):
 
     (row,) = npf.gradcheck((lambda x: (np.abs(x), x), backward), np.array([0.0, 1.0, -2.0])).rows
     assert row.verdict == verdict
+
+
+def test_the_page_and_the_help_name_every_regime():
+    section = TEXT[TEXT.index("## Regimes and sizes") : TEXT.index("## Other points")]
+    for kind, regimes in KINDS.items():
+        (row,) = (line for line in section.splitlines() if line.startswith("|") and f'`"{kind}"`' in line)
+        assert row.split("|")[2].strip() == ", ".join(regimes)
+    assert ", ".join(REGIMES) in " ".join(EXAMPLES.split())

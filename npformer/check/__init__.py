@@ -11,7 +11,9 @@ The files in the order in which a user's pair goes through them:
     judge, with jitter, sweep, measures and regions      the verdict
     report                                               the table
 
-``vacuity`` asks first whether the inputs are fit for a check, and last whether it could have failed.
+``vacuity`` asks first whether the inputs are fit for a check, and last whether it could have failed. ``walk`` goes over
+regimes and sizes, if that is asked for: ``regimes`` and ``shapes`` change the inputs, ``lost_digits`` tells rounding
+there from mistakes.
 
 ``diagnosis`` and ``repairs`` say why a gradient is wrong, ``precision`` judges float32 and less, ``adapters`` takes
 users' classes and files, ``claims`` holds identities and invariants, ``cases`` npformer's own cases.
@@ -26,7 +28,7 @@ from npformer.check.adapters.stateful import from_object
 from npformer.check.cases.case import Case
 from npformer.check.cases.catalogue import catalogue
 from npformer.check.check import gradcheck
-from npformer.check.report import Report, Row
+from npformer.check.report import Report, Row, Tried
 from npformer.errors import GradientError
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ __all__ = [
     "GradientError",
     "Report",
     "Row",
+    "Tried",
     "against_float64",
     "catalogue",
     "certify",

@@ -26,13 +26,21 @@ NO_LINE = "check a torch.autograd.Function or a jax.custom_vjp by itself, or as 
 
 def at_one_point(target: Any, inputs: Sequence[Any], how: How) -> Report:
     """The whole check at one point."""
-    checked = with_structure(subject(target, inputs, how.options, how.device, how.names), how.structure)
+
+    def make(target: Any) -> Called:
+        return with_structure(subject(target, inputs, how.options, how.device, how.names), how.structure)
+
+    checked = make(target)
     _expect_something(checked)
     if not how.allow_length_one:
         refuse_length_one(inputs, checked.input_names)
     if (nowhere := not_finite(checked)) is not None:
         return replace(nowhere, notes=tuple(behaviour.notes(checked)))
     look = look_at(checked, how)
+    if how.in_regime:
+        from npformer.check.lost_digits import without_lost_digits
+
+        look = look._replace(report=without_lost_digits(look, checked, make, how))
     report, without = look.report, checked.inputs.none
     if report.rows and all(row.verdict == NOTHING for row in report.rows):
         return report

@@ -31,8 +31,8 @@ class UserCase(Case):
 
     how: dict[str, Any] = field(default_factory=dict)  # options of gradcheck, such as ``complex_step=False``
 
-    def check(self, backend: Backend) -> Report:
-        return gradcheck(self.build(backend), *self.inputs, **{"name": self.name} | self.how, **self.options)
+    def check(self, backend: Backend, **more: Any) -> Report:
+        return gradcheck(self.build(backend), *self.inputs, **{"name": self.name} | self.how | more, **self.options)
 
 
 def names_python_file(spec: str) -> bool:

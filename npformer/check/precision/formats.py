@@ -30,7 +30,13 @@ class Format(NamedTuple):
         fraction, exponent = np.frexp(np.asarray(x, dtype=np.float64))
         return np.asarray(np.maximum(np.where(fraction == 0, 0.0, np.ldexp(self.u, exponent)), self.least))
 
+    def stored(self, x: HostArray) -> HostArray:
+        """What x loses where it is stored: its spacing, or all of a subnormal number of a wide range, as on a GPU."""
+        return np.maximum(self.spacing(x), self.smallest if self.smallest < WIDE else 0.0)
 
+
+#: A format whose least normal number is below this has range enough that nobody scales a loss.
+WIDE = 1e-30
 FORMATS = {
     one.name: one
     for one in (
