@@ -258,28 +258,6 @@ def test_a_step_that_reads_the_device_runs_unrecorded_and_says_why_once(new_step
     assert machine.launches == 0
 
 
-#: What is not recorded on a GPU, for the reason that CuPy gives.
-UNRECORDED = {
-    "relative positions": {"positions": "relative"},
-    "local attention": {"attention": "local", "window": 2},
-    "linear attention": {"attention": "linear"},
-}
-
-
-@pytest.mark.parametrize("part", UNRECORDED)
-def test_what_cupy_does_not_record_is_right_all_the_same_and_said_once(part, new_step, machine, capsys):
-    changes, given = UNRECORDED[part], batches(4)
-    alone = run(unrecorded(new_step(changes)), given)
-    capsys.readouterr()
-    step = new_step(changes)
-    same(run(step, given), alone)
-    said = capsys.readouterr().err
-    assert said.count("npformer: steps are not recorded as CUDA graphs, and so are slower: ") == 1
-    assert "cuBLAS API during stream capture" in said
-    assert step.runner.compute.refusal is not None
-    assert (machine.records, machine.launches) == (0, 0)
-
-
 @pytest.mark.parametrize(("name", "count", "refused"), [("concat", 8, False), ("concat", 9, True), ("stack", 9, True)])
 def test_the_machine_refuses_to_record_what_cupy_does(name, count, refused, cupy):
     """More than eight arrays are put side by side by a list of their addresses, which comes from the host."""
