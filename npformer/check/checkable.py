@@ -113,6 +113,11 @@ def as_numpy(x: Any) -> Any:
     return np.array((x.float() if str(x.dtype) == "torch.bfloat16" else x).numpy())
 
 
+def is_cupys(x: Any) -> bool:
+    """Whether x is an array of CuPy's."""
+    return type(x).__module__.partition(".")[0] == "cupy"
+
+
 def unwrapped(function: Any) -> Any:
     """The function in a partial, a bound method or a decorator."""
     inner = getattr(function, "func" if isinstance(function, partial) else "__wrapped__", None)
