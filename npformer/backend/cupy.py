@@ -16,6 +16,10 @@ from npformer.extras import install
 from npformer.typing import Array, HostArray
 
 
+#: A problem of which "auto" speaks: this GPU could be used.
+NO_CUBLAS = "but CuPy cannot load cuBLAS"
+
+
 def cupy_problem() -> str | None:
     """Why CuPy cannot run here, in words, or None if a GPU answers.
 
@@ -37,6 +41,13 @@ def cupy_problem() -> str | None:
             return f"CuPy {cupy.__version__} computes wrong sums on this GPU; check driver and CUDA version"
     except Exception as error:
         return f"CuPy {cupy.__version__} is installed but the GPU fails: {type(error).__name__}: {error}"
+    try:
+        from cupy.cuda import cublas  # noqa: F401 - loads the library, which CuPy's plain wheel leaves out
+    except ImportError as error:
+        return (
+            f"a GPU answers, {NO_CUBLAS} ({error}); "
+            f"{install('cuda12')}, or the extra cuda13 if your driver is for CUDA 13"
+        )
     return None
 
 

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import Device
-from npformer.check.inputs import is_float, within
+from npformer.check.checkable import within
+from npformer.check.inputs import is_float
 from npformer.check.judge import TOLERANCE
 from npformer.check.look import How
 from npformer.check.one_point import at_one_point

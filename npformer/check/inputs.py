@@ -225,19 +225,6 @@ def place(x: Any, device: Device) -> Any:
     return x
 
 
-def within(*given: Any) -> Iterator[Any]:
-    """All that is in lists, tuples, dicts, contexts and masks, however deep."""
-    for x in given:
-        if isinstance(x, dict):
-            yield from within(*x.values())
-        elif isinstance(x, list | tuple):
-            yield from within(*x)
-        elif isinstance(x, Context | AttentionMask):
-            yield from within(*vars(x).values())
-        else:
-            yield x
-
-
 def _is_container(x: Any) -> bool:
     """A list, tuple or dict with an array of numbers that are no integers in it."""
     parts = x.values() if isinstance(x, dict) else x if isinstance(x, list | tuple) else ()

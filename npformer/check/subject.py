@@ -15,8 +15,8 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from npformer.backend import Device, Pair, get_backend
-from npformer.check.checkable import COMPLEX, is_cupys
-from npformer.check.inputs import Inputs, as_tuple, host64, host_copies, like, place, within
+from npformer.check.checkable import COMPLEX, is_cupys, within
+from npformer.check.inputs import Inputs, as_tuple, host64, host_copies, like, place
 from npformer.check.measures import with_gaps
 from npformer.errors import ConfigError, DTypeError
 from npformer.typing import HostArray, HostArrays, Tensors
