@@ -12,9 +12,9 @@ import numpy as np
 from npformer.backend.backend import Backend
 from npformer.backend.fallback import with_one_precision
 from npformer.backend.ops import PLAIN
+from npformer.errors import DeviceError
 from npformer.extras import install
 from npformer.typing import Array, HostArray
-
 
 #: A problem of which "auto" speaks: this GPU could be used.
 NO_CUBLAS = "but CuPy cannot load cuBLAS"
@@ -65,6 +65,7 @@ class CupyDevice:
         self.memory: int | None = properties.get("totalGlobalMem")
 
     def array(self, host: HostArray, dtype: str) -> Array:
+        expect_current(self.cupy, self.number)
         with self.cupy.cuda.using_allocator(self._allocator):  # arrays that stay do not come from a graph's pool
             return self.cupy.array(host, dtype=dtype)
 
@@ -75,10 +76,21 @@ class CupyDevice:
         return isinstance(x, self.cupy.ndarray)
 
     def zeros(self, shape: tuple[int, ...], dtype: str) -> Array:
+        expect_current(self.cupy, self.number)
         return self.cupy.zeros(shape, dtype=dtype)  # CuPy allocates on 512-byte boundaries
 
     def synchronize(self) -> None:
         self.cupy.cuda.Device(self.number).synchronize()
+
+
+def expect_current(cupy: Any, number: int) -> None:
+    """Raise DeviceError unless the GPU with this number is the current one."""
+    current = cupy.cuda.Device().id
+    if current != number:
+        raise DeviceError(
+            f"device: expected GPU {number} to be the current one, as it was when this backend was made, got GPU "
+            f"{current}; leave cupy.cuda.Device({current}), or make the backend and the model within it"
+        )
 
 
 def plain_cupy_backend(dtype: str, kernels: str, precision: str) -> Backend:

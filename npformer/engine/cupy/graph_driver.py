@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from npformer.backend.cupy import expect_current
 from npformer.engine.staging import places
 from npformer.typing import Array, HostArray
 
@@ -32,7 +33,7 @@ class CupyDriver:
 
         self.cupy, self.name = cupy, name
         self.stream = cupy.cuda.Stream(non_blocking=True)
-        self.number = cupy.cuda.Device().id
+        self._number = cupy.cuda.Device().id
 
     def pool(self) -> Any:
         return self.cupy.cuda.MemoryPool(self._memory)
@@ -66,10 +67,12 @@ class CupyDriver:
         self.cupy.get_default_pinned_memory_pool().free_all_blocks()
 
     def stage(self, like: Sequence[HostArray]) -> CupyStage:
+        expect_current(self.cupy, self._number)
         return CupyStage(self.cupy, like)
 
     @contextmanager
     def using(self, pool: Any) -> Iterator[None]:
+        expect_current(self.cupy, self._number)
         caller = self.cupy.cuda.get_current_stream()
         self.stream.wait_event(caller.record(self._event()))
         try:
@@ -95,6 +98,7 @@ class CupyDriver:
                 gc.enable()
 
     def launch(self, graph: Any) -> None:
+        expect_current(self.cupy, self._number)
         graph.launch()
 
     def fresh(self, x: Array) -> Array:

@@ -12,7 +12,7 @@ from npformer.backend import get_backend
 from npformer.backend.select import cupy_backend
 from npformer.engine.cupy import cupy_runtime
 from npformer.engine.cupy.graph_driver import CupyDriver
-from npformer.errors import ConfigError, DeviceMemoryError, ShapeError, TokenError
+from npformer.errors import ConfigError, DeviceError, DeviceMemoryError, ShapeError, TokenError
 from npformer.models import Transformer, TransformerConfig
 from npformer.optim import AdamW, WarmupCosine
 from npformer.training import TrainStep
@@ -269,11 +269,27 @@ def test_the_machine_refuses_to_record_what_cupy_does(name, count, refused, cupy
             driver.record(lambda: function(parts, axis=0))
 
 
-def test_recording_is_announced(new_step, capsys):
-    step = new_step()
-    capsys.readouterr()
-    run(step, batches(3))
-    assert re.fullmatch(r"npformer: recorded a step as one CUDA graph in \d+\.\d\d s\n", capsys.readouterr().err)
+def test_another_device_is_noticed(new_step, cupy):
+    """The arrays of the model, and the graphs, are on the one before."""
+    step, given = new_step(), batches(4)
+    said = "expected GPU 0 to be the current one, as it was when this backend was made, got GPU 1; leave cupy"
+    for batch in given[:3]:  # run, recorded, launched
+        before = state(step)
+        with cupy.cuda.Device(1), pytest.raises(DeviceError, match=said):
+            step(*batch)
+        same(state(step), before)
+        step(*batch)
+    for make in (lambda on: on.array(np.ones(2)), lambda on: on.zeros((2,))):
+        with cupy.cuda.Device(1), pytest.raises(DeviceError, match=said):
+            make(step.model.backend)
+
+
+def test_recording_is_announced_once_above_the_progress_bar(new_step, monkeypatch):
+    said = []
+    monkeypatch.setattr("npformer.engine.capture.say", lambda text, stream: said.append(text))
+    run(new_step(), batches(3) + batches(3, 2))
+    assert len(said) == 1
+    assert re.fullmatch(r"npformer: recorded a step as one CUDA graph in \d+\.\d\d s", said[0])
 
 
 def test_a_bad_batch_changes_nothing(new_step):

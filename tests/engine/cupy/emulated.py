@@ -42,6 +42,7 @@ class Machine:
         self.pools = []  # to the end: as with CuPy's, what is not given back is nobody's, and still taken
         self.most_used = 0  # bytes that all pools had at most
         self.current = self.in_use = None  # stream and pool
+        self.device = 0  # the number of the current one: there are others, on which nothing can be done
         self.memory = host_runtime.guarded
         self.works_at_once = lambda stream: True
 
@@ -244,7 +245,14 @@ def _classes(machine):
 
     class Device:
         def __init__(self, device=None):
-            self.id = 0
+            self.id = machine.device if device is None else device
+
+        def __enter__(self):
+            self._before, machine.device = machine.device, self.id
+            return self
+
+        def __exit__(self, *args):
+            machine.device = self._before
 
         def synchronize(self):
             for stream in machine.streams:
