@@ -100,12 +100,17 @@ def test_a_step_of_every_kind_of_model_is_recorded(kind, backend, cupy):
     assert (cupy.machine.records, cupy.machine.launches) == (1, 3)
 
 
+def batches_for(config, count, length=12):
+    """Batches of three sequences for a model."""
+    rng = np.random.default_rng(length)
+    shapes = {ids: (3, length)[: len(ids.shape)] for ids in config.batch}
+    return [[rng.integers(1, min(ids.below, 9), shape) for ids, shape in shapes.items()] for _ in range(count)]
+
+
 def trained(step):
     """Losses of four batches, and the parameters."""
-    rng, config = np.random.default_rng(0), step.model.config
-    shapes = {ids: (3, 12)[: len(ids.shape)] for ids in config.batch}
-    batches = [[rng.integers(1, min(ids.below, 9), shape) for ids, shape in shapes.items()] for _ in range(4)]
-    return [*(float(step(*batch)) for batch in batches), step.model.backend.host(step.model.arena.values).copy()]
+    losses = [float(step(*batch)) for batch in batches_for(step.model.config, 4)]
+    return [*losses, step.model.backend.host(step.model.arena.values).copy()]
 
 
 class OfMyOwn(Transformer):
