@@ -12,8 +12,9 @@ arrays in device memory:
 
 static_arguments(subject) lists everything else that function depends on. If it changes, the captures are dropped.
 ``capture_part`` is the same for the work of one thread on its shard of a batch; each thread has its own capture.
-A captured function returns new arrays. It runs uncaptured the first time it sees new shapes,
-so it must reset any state that an interrupted call may have left incomplete.
+A captured function returns new arrays. It may run uncaptured the first time it sees new shapes,
+so it must reset any state that an interrupted call may have left incomplete. It keeps no array that it computes
+for a later call: calls with other shapes use the same memory.
 """
 
 from __future__ import annotations

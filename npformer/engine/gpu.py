@@ -11,6 +11,7 @@ from npformer.engine.cuda import cuda_ops
 from npformer.engine.cuda.adam import DeviceUpdates
 from npformer.engine.cupy.cupy_runtime import CupyRuntime
 from npformer.engine.cupy.graph_driver import CupyDriver
+from npformer.engine.cupy.namespace import with_products
 from npformer.engine.engine import FastEngine
 
 
@@ -21,7 +22,8 @@ def with_engine(plain: Backend) -> Backend:
         engine = FastEngine(capture=lambda function, static_arguments: Uncaptured(function, driver))
         return replace(plain, engine=engine)
     gpu = CupyRuntime(plain.precision)
-    ops = with_fallback(cuda_ops(gpu), plain.ops, arrays=driver.cupy.ndarray)
+    table = with_fallback(cuda_ops(gpu), plain.ops, arrays=driver.cupy.ndarray)
+    ops = with_products(table, gpu, driver.cupy.empty(0))
     updates = DeviceUpdates(gpu, plain.device.array)
     engine = FastEngine(
         adam_update=updates.by_host_numbers, updates=updates,

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,8 +16,10 @@ from npformer.engine.cuda.source import source
 from npformer.engine.cupy.blas import WORKSPACE, Blas, loaded_library
 from npformer.engine.cupy.products import product
 from npformer.errors import ConfigError, DeviceError
+from npformer.io.progress_bar import say
 from npformer.typing import Array
 
+PATIENCE = 0.5  # seconds after which a compilation is announced
 #: How NVRTC compiles the kernels. Division and square roots are rounded as IEEE asks, and there is no --use_fast_math.
 #: fmad: a·b + c may be rounded once instead of twice, which is more exact and never the same bits as NumPy's.
 #: CuPy adds the architecture, and -ftz=true: float32 numbers below 1.2e-38 become 0.
@@ -72,12 +78,11 @@ class CupyRuntime:
 
     def _compiled(self, kernel: str, dtype: str) -> Any:
         file, _, name = kernel.partition(".")
-        module = self._modules.get((file, dtype))
-        if module is None:
-            if not self._modules:
-                announce()
-            module = self._modules[file, dtype] = self._cupy.RawModule(code=source(file, dtype), options=OPTIONS)
-        return module.get_function(name)
+        with announced():
+            module = self._modules.get((file, dtype))
+            if module is None:
+                module = self._modules[file, dtype] = self._cupy.RawModule(code=source(file, dtype), options=OPTIONS)
+            return module.get_function(name)  # that of a new module makes it compile
 
 
 def as_argument(x: Any) -> Any:
@@ -97,10 +102,23 @@ def as_argument(x: Any) -> Any:
     return np.float64(x) if isinstance(x, (float, np.floating)) else x
 
 
+@contextmanager
+def announced() -> Iterator[None]:
+    """Announce a pause for compilation, once a process. What CuPy finds in its cache takes milliseconds."""
+    timer = threading.Timer(PATIENCE, announce)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+@cache
 def announce() -> None:
-    """Announce the pause for compilation, once."""
-    print(
+    """Say what takes so long, above a progress bar; once."""
+    say(
         "npformer: preparing kernels for this GPU; the first run compiles them, which takes a while,"
         " later ones find them in CuPy's cache",
-        file=sys.stderr,
+        sys.stderr,
     )

@@ -103,9 +103,9 @@ def test_all_that_is_emulated_is_cupys(there, cupy):
             found = getattr(kind, method)
             if inspect.isfunction(function):
                 fits(function, found, f"{name}.{method}")
-    for name in ("Stream", "Event", "RawModule", "MemoryPool"):
+    for name in ("Stream", "Event", "RawModule", "Memory", "MemoryPointer", "MemoryPool"):
         own, kind = getattr(there.classes, name), real_part(cupy, ELSEWHERE.get(name, f"cuda.{name}"))
-        fits(own.__init__, kind if name in ("RawModule", "MemoryPool") else kind.__init__, name)
+        fits(own.__init__, kind.__init__ if name in ("Stream", "Event") else kind, name)
     assert "ptr" in cupy.cuda.Stream.__doc__, "each stream has its own, the class none"
     for name, attributes in {"Device": ["id"], "MemoryPointer": ["ptr"], "PinnedMemoryPointer": ["ptr"]}.items():
         assert all(hasattr(real_part(cupy, f"cuda.{name}"), each) for each in attributes), name
