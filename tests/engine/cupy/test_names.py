@@ -109,7 +109,7 @@ def test_all_that_is_emulated_is_cupys(there, cupy):
     assert "ptr" in cupy.cuda.Stream.__doc__, "each stream has its own, the class none"
     for name, attributes in {"Device": ["id"], "MemoryPointer": ["ptr"], "PinnedMemoryPointer": ["ptr"]}.items():
         assert all(hasattr(real_part(cupy, f"cuda.{name}"), each) for each in attributes), name
-    assert {"data", "copy", "strides", "flags", "view", "reshape"} <= set(dir(cupy.ndarray))
+    assert {"base", "data", "copy", "strides", "flags", "view", "reshape"} <= set(dir(cupy.ndarray))
 
 
 @pytest.mark.parametrize(("own", "words"), [
