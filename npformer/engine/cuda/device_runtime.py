@@ -7,13 +7,14 @@ same kernel sources compiled as C++. So all code here and in the kernels can run
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from npformer.functional.dropout import dropout_threshold
 from npformer.functional.philox import Draw, first_number
-from npformer.typing import Array
+from npformer.typing import Array, HostArray
 
 
 class DeviceRuntime(Protocol):
@@ -33,11 +34,16 @@ class DeviceRuntime(Protocol):
         """Run ``FILE.KERNEL`` of the .cu files, compiled for real numbers of dtype, as blocks × threads.
 
         Arrays become pointers to their first element, None a null pointer, Python integers (and
-        booleans) 64-bit integers, Python floats doubles. ``threads`` is a suggestion: a kernel gives correct
-        results for every number of threads in a block.
+        booleans) 64-bit integers, Python floats doubles, and what ``by_value`` makes a struct. ``threads`` is a
+        suggestion: a kernel gives correct results for every number of threads in a block.
         """
 
-    def product(self, a: Array, b: Array, out: Array, *, add: bool = False, scale: float = 1.0) -> Array:
+    def lists(self, *arrays: Array) -> Any:
+        """For several products of these (B, H, ·, ·): the lists of addresses that they need, by one kernel."""
+
+    def product(
+        self, a: Array, b: Array, out: Array, *, add: bool = False, scale: float = 1.0, lists: Any = None
+    ) -> Array:
         """out (…, M, N) = scale · a (…, M, K) b (…, K, N), added to out if ``add``. Returns out.
 
         a, b and out may be views whose last two axes are transposed or have gaps, as long as one of the two
@@ -78,6 +84,13 @@ def signed(word: Any) -> int:
     """The signed number with the same 64 bits."""
     number = int(word)
     return number - 2**64 if number >= 2**63 else number
+
+
+def by_value(numbers: Sequence[int], size: int) -> HostArray:
+    """A kernel argument that is a struct of ``size`` 64-bit integers, the first of which are these."""
+    struct = np.zeros((), [("numbers", np.int64, (size,))])
+    struct["numbers"][: len(numbers)] = numbers
+    return struct
 
 
 def warps(width: int, most: int = 1024) -> int:
