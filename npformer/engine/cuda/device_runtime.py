@@ -23,6 +23,11 @@ class DeviceRuntime(Protocol):
     #: Of the operands of float32 products, one of ``backend.PRECISIONS``: unrounded, rounded to 10 bits, or, where that
     #: pays off (bfloat16.py), to 7. Sums are always float32, and float64 numbers are never rounded.
     precision: str
+    #: What a backward pass puts off to its end (``sums.Later``); None: nothing, outside of one.
+    later: Any
+
+    def address(self, x: Array) -> int:
+        """The address of x's first number."""
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
         """An uninitialised, row-major array."""

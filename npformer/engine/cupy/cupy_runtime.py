@@ -32,6 +32,7 @@ class CupyRuntime:
         if precision not in PRECISIONS:
             raise ConfigError(f"precision: expected one of {', '.join(PRECISIONS)}, got {precision!r}")
         self.precision = precision
+        self.later: Any = None
         self._cupy = cupy
         self._blas = Blas(loaded_library())
         self._workspace = cupy.empty(WORKSPACE, dtype=cupy.uint8)

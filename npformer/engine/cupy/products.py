@@ -49,9 +49,6 @@ class BlasRuntime(DeviceRuntime, Protocol):
     def blas(self) -> Blas:
         """The cuBLAS handle, on the stream of the kernels."""
 
-    def address(self, x: Array) -> int:
-        """The address of x's first number."""
-
 
 class Axis(NamedTuple):
     """An axis over which products are repeated: how many, and the bytes from one to the next in a, b and out."""

@@ -198,6 +198,8 @@ class HostRuntime:
     ``backwards`` in which order blocks and threads run.
     """
 
+    later = None
+
     def __init__(self, precision="float32", block=1, backwards=False):
         self.precision = precision
         self.block, self.backwards = block, backwards
