@@ -55,6 +55,9 @@ class DeviceRuntime(Protocol):
         axes is contiguous; no operand is copied to transpose it. a and b may both be in bfloat16 (uint16).
         """
 
+    def biased_product(self, a: Array, b: Array, bias: Array, out: Array) -> bool:
+        """out = a (M, K) b (K, N) + bias (N,), by one kernel. False if there is none for these: nothing was done."""
+
 
 class Drawn(NamedTuple):
     """A draw as kernel arguments: the parameters DRAW of ``philox.cuh``, in their order."""

@@ -10,7 +10,7 @@ import numpy as np
 from npformer.backend.backend import PRECISIONS
 from npformer.engine.cuda.source import source
 from npformer.engine.cupy.blas import WORKSPACE, Blas, loaded_library
-from npformer.engine.cupy.products import Lists, product
+from npformer.engine.cupy.products import Lists, biased_product, product
 from npformer.errors import ConfigError, DeviceError
 from npformer.typing import Array
 
@@ -75,6 +75,9 @@ class CupyRuntime:
         self, a: Array, b: Array, out: Array, *, add: bool = False, scale: float = 1.0, lists: Lists | None = None
     ) -> Array:
         return product(self, a, b, out, add, scale, lists)
+
+    def biased_product(self, a: Array, b: Array, bias: Array, out: Array) -> bool:
+        return biased_product(self, a, b, bias, out)
 
     def _compiled(self, kernel: str, dtype: str) -> Any:
         file, _, name = kernel.partition(".")

@@ -107,6 +107,19 @@ def product(
     return out
 
 
+def biased_product(gpu: BlasRuntime, a: Array, b: Array, bias: Array, out: Array) -> bool:
+    """Implements DeviceRuntime.biased_product."""
+    expect_product(a, b, out)
+    a, b = (x if lines(x) else gpu.contiguous(x) for x in rounded_together(gpu, a, b))
+    lies = [layout for x in (a, b, out) if (layout := lines(x))]
+    if 0 in (out.size, a.size) or len(lies) < 3 or lies[2].turned or not bias.flags.c_contiguous:
+        return False
+    sizes = Sizes(out.shape[-1], out.shape[-2], a.shape[-1])
+    first, second, total = (Matrix(gpu.address(x), lie, 0) for x, lie in zip((a, b, out), lies, strict=True))
+    tf32 = a.dtype.char == "f" and gpu.precision != "float32"
+    return gpu.blas.gemm_with_bias(a.dtype.char, tf32, sizes, second, first, gpu.address(bias), total)
+
+
 def _run(gpu: BlasRuntime, a: Array, b: Array, out: Array, add: bool, scale: float, lists: Lists) -> None:
     """All products, for a, b and out with a contiguous axis each; out's rows are contiguous."""
     kind, lies = a.dtype.char, [layout for x in (a, b, out) if (layout := lines(x))]

@@ -24,7 +24,7 @@ import numpy as np
 from npformer.engine.cuda.source import REAL, files, kernels, source
 from npformer.engine.cupy.blas import Blas
 from npformer.engine.cupy.cupy_runtime import as_argument
-from npformer.engine.cupy.products import Lists, product
+from npformer.engine.cupy.products import Lists, biased_product, product
 from tests.engine.cuda import fake_cublas
 
 HERE = Path(__file__).parent
@@ -238,6 +238,9 @@ class HostRuntime:
 
     def product(self, a, b, out, *, add=False, scale=1.0, lists=None):
         return product(self, a, b, out, add, scale, lists)
+
+    def biased_product(self, a, b, bias, out):
+        return biased_product(self, a, b, bias, out)
 
     def address(self, x):
         """Where x's first number is."""

@@ -307,6 +307,6 @@ def _cublas(machine):
         return called
 
     for name in fake_cublas.DECLARED:
-        if "Gemm" in name:
+        if "Gemm" in name or name == "cublasLtMatmul":
             setattr(library, name, waiting(getattr(library, name)))
     return library
