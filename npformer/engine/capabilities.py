@@ -23,7 +23,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from npformer.backend.backend import AdamUpdate, ArenaUpdates, BeamChoice
+from npformer.backend.backend import AdamUpdate, ArenaUpdates, BeamChoice, Branches
 from npformer.typing import Array
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -85,6 +85,7 @@ class Capabilities:
     capture_part: Callable[..., Any] = run_eagerly
     adam_update: AdamUpdate | None = None
     updates: ArenaUpdates | None = None
+    branches: Branches | None = None
     backward_pass: Callable[[], AbstractContextManager[None]] = nullcontext
     decoder_steps: PrepareSteps | None = None
     encoder_of_texts: PrepareEncoder | None = None

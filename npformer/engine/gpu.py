@@ -10,7 +10,7 @@ from npformer.backend.fallback import with_fallback
 from npformer.engine.capture import Captured, Uncaptured
 from npformer.engine.cuda import cuda_ops
 from npformer.engine.cuda.adam import DeviceUpdates
-from npformer.engine.cuda.sums import backward_pass
+from npformer.engine.cuda.sums import DeviceBranches, backward_pass
 from npformer.engine.cupy.cupy_runtime import CupyRuntime
 from npformer.engine.cupy.graph_driver import CupyDriver
 from npformer.engine.engine import FastEngine
@@ -27,6 +27,7 @@ def with_engine(plain: Backend) -> Backend:
     updates = DeviceUpdates(gpu, plain.device.array)
     engine = FastEngine(
         adam_update=updates.by_host_numbers, updates=updates, backward_pass=partial(backward_pass, gpu),
+        branches=DeviceBranches(gpu),
         capture=lambda function, static_arguments: Captured(function, static_arguments, driver, plain.dtype),
     )  # fmt: skip
     return replace(plain, ops=ops, own_ops=ops, engine=engine)

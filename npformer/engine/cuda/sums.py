@@ -36,12 +36,14 @@ class Sum(NamedTuple):
 class Later:
     """Sums that are put off to the end of a backward pass, or until they fill a launch, since their arrays take memory.
 
-    Until then nobody may read their totals.
+    Until then nobody may read their totals. And the gradient to which a product may add another one of the same array.
     """
 
     def __init__(self, gpu: DeviceRuntime) -> None:
         self._gpu = gpu
         self._sums: list[Sum] = []
+        self._open: tuple[Array, Array] | None = None  # an array, and a gradient of it
+        self._closed: Array | None = None  # a gradient to which another was added
 
     def put(self, sums: Iterable[Sum]) -> None:
         """Put off sums. One whose total is another's, of a layer used twice, comes after it."""
@@ -55,10 +57,45 @@ class Later:
         if any(_overlap(self._gpu, x, each.x) for each in self._sums):
             self.make()
 
+    def open(self, x: Array, dx: Array) -> None:
+        """``Branches.open``."""
+        self._open, self._closed = (x, dx), None
+
+    def closed(self, dx: Array) -> bool:
+        """``Branches.closed``."""
+        self._open = None
+        return self._closed is dx
+
+    def gradient_of(self, x: Array) -> Array | None:
+        """The open gradient, if it is one of x (N, C): whoever asks adds the other to it. None: there is none."""
+        if self._open is None:
+            return None
+        whole, dx = self._open
+        there = (whole.size, whole.dtype) == (x.size, x.dtype) and self._gpu.address(whole) == self._gpu.address(x)
+        if not there or not (whole.flags.c_contiguous and x.flags.c_contiguous and dx.flags.c_contiguous):
+            return None
+        self.before_writing(dx)
+        self._open, self._closed = None, dx
+        return dx
+
     def make(self) -> None:
         """Make all of them."""
         sums, self._sums = self._sums, []
         make_sums(self._gpu, sums)
+
+
+class DeviceBranches:
+    """``backend.Branches`` on a GPU, within a backward pass."""
+
+    def __init__(self, gpu: DeviceRuntime) -> None:
+        self._gpu = gpu
+
+    def open(self, x: Array, dx: Array) -> None:
+        if self._gpu.later is not None:
+            self._gpu.later.open(x, dx)
+
+    def closed(self, dx: Array) -> bool:
+        return self._gpu.later is not None and bool(self._gpu.later.closed(dx))
 
 
 def _overlap(gpu: DeviceRuntime, x: Array, y: Array) -> bool:
