@@ -15,6 +15,7 @@ from npformer.engine.cuda.linear import (
     add_bias_gradient,
     add_weight_gradient,
     affine,
+    input_gradient,
     place,
     returned,
     rows_at_once,
@@ -76,8 +77,7 @@ def feed_forward_backward(gpu: DeviceRuntime, dy: Array, cache: FeedForwardCache
     db1 = None if partials is None else add_bias_gradient(gpu, partials, place(into, 3))
     dh, w1 = rounded_together(gpu, dh, w1)
     dw1 = add_weight_gradient(gpu, x, dh, place(into, 4), dy.dtype)
-    dx = gpu.empty(shape, dy.dtype)
-    gpu.product(dh, w1.swapaxes(0, 1), as_rows(dx))
+    dx = input_gradient(gpu, x, dh, w1, shape, dy.dtype)
     return returned(dx, dw1, db1, dw2, db2)
 
 

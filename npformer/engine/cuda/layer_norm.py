@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from npformer.backend.numpy.gradients import Into, expect_gradients
 from npformer.engine.cuda.device_runtime import NOTHING_DROPPED, DeviceRuntime, Drawn, drawn, warps
-from npformer.engine.cuda.sums import PARTS, add_both, parts_of
+from npformer.engine.cuda.sums import ONE_PASS, add_both, parts_of
 from npformer.functional.arrays import as_rows, expect_shape
 from npformer.functional.philox import Draw
 from npformer.typing import Array
@@ -51,7 +51,7 @@ def _backward(
         expect_gradients(dsum, dy.shape)
     dx = gpu.empty(dy.shape, dy.dtype)
     df = gpu.empty(dy.shape, dy.dtype) if with_f and dropped.threshold > 0 else None
-    partials = gpu.empty((parts_of(rows, 2 * PARTS), 2, width), dy.dtype)  # small blocks: more of them at a time
+    partials = gpu.empty((parts_of(rows, ONE_PASS), 2, width), dy.dtype)  # small blocks: more of them at a time
     gpu.launch(
         "layer_norm.norm_rows_backward", dy.dtype, partials.shape[0], warps(-(-width // 2), MOST),
         gpu.contiguous(dy), x_hat, r, gamma, None if dsum is None else gpu.contiguous(dsum), dx, df, partials,

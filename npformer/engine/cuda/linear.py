@@ -1,4 +1,4 @@
-"""The linear map: cuBLAS computes the products and adds dW directly to the gradient array; a kernel adds the bias."""
+"""The linear map: cuBLAS computes the products, adds dW directly to the gradient array, and, where it can, the bias."""
 
 from __future__ import annotations
 
@@ -39,13 +39,22 @@ def linear_backward(gpu: DeviceRuntime, dy: Array, cache: LinearCache, into: Int
     bias_gradient = add_bias_gradient(gpu, dy_rows, place(into, 1))
     taken, weight = rounded_together(gpu, dy_rows, weight)
     weight_gradient = add_weight_gradient(gpu, x, taken, place(into, 2), dy.dtype)
-    dx = gpu.empty(shape, dy.dtype)
-    gpu.product(taken, weight.swapaxes(0, 1), as_rows(dx))
+    dx = input_gradient(gpu, x, taken, weight, shape, dy.dtype)
     return returned(dx, weight_gradient, bias_gradient)
+
+
+def input_gradient(gpu: DeviceRuntime, x: Array, dy: Array, weight: Array, shape: tuple[int, ...], dtype: Any) -> Array:
+    """dy (N, C_out) Wᵀ, the gradient (..., C_in) of x (N, C_in); added to another one of x if that is open."""
+    stream = None if gpu.later is None else gpu.later.gradient_of(x)
+    dx = gpu.empty(shape, dtype) if stream is None else stream
+    gpu.product(dy, weight.swapaxes(0, 1), as_rows(dx), add=stream is not None)
+    return dx
 
 
 def affine(gpu: DeviceRuntime, x: Array, weight: Array, bias: Array, y: Array) -> None:
     """y (N, C_out) = x (N, C_in) weight (C_in, C_out) + bias (C_out,)."""
+    if gpu.biased_product(x, weight, bias, y):
+        return
     gpu.product(x, weight, y)
     rows, width = y.shape
     at_once = rows_at_once(rows, width)

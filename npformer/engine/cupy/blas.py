@@ -13,9 +13,8 @@ Each call gives the precision of its products (its compute type); the handle's m
 default. "float32" is CUBLAS_COMPUTE_32F: float32 products and sums, in an order that cuBLAS chooses.
 Its PEDANTIC variant would forbid some kernels without making any promised result more exact.
 
-cuBLASLt could add a bias within the product, which saves one kernel and one pass over y per linear map.
-It is not used: only a GPU can tell which of its variants support which dtypes, and its GELU is
-the tanh approximation, which is another function.
+A bias is added within its product by cuBLASLt (``blas_lt.py``), which saves one kernel and one pass over y per linear
+map.
 """
 
 from __future__ import annotations
@@ -23,9 +22,11 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from ctypes import byref, c_double, c_float, c_int, c_longlong, c_size_t, c_void_p
+from functools import partial
 from typing import Any, NamedTuple
 from weakref import finalize
 
+from npformer.engine.cupy import blas_lt
 from npformer.errors import DeviceError
 
 #: Bytes of workspace: the default of cuBLAS on Hopper.
@@ -65,6 +66,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
         *SCALARS_AND_SHAPE, c_void_p, c_int, c_int, c_void_p, c_int, c_int,
         c_void_p, c_void_p, c_int, c_int, c_int, c_int, c_int,
     ),
+    **blas_lt.SIGNATURES,
 }  # fmt: skip
 
 
@@ -118,11 +120,14 @@ class Blas:
         self._call("cublasCreate_v2", byref(self._handle))
         # the end of the process destroys it, maybe before Python gets here
         finalize(self, library.cublasDestroy_v2, self._handle).atexit = False
+        self._biased = blas_lt.BiasedProducts(library, self._handle, partial(_call, library))
+        self._used: tuple[int, int, int] = (0, 0, 0)  # stream, workspace and its size
 
     def use(self, stream: int, workspace: int, size: int) -> None:
         """Set the stream, then a workspace of size bytes: in this order, since a new stream resets the workspace."""
         self._call("cublasSetStream_v2", self._handle, stream)
         self._call("cublasSetWorkspace_v2", self._handle, workspace, size)
+        self._used = stream, workspace, size
 
     def gemm(
         self, kind: str, tf32: bool, sizes: Sizes, scale: float, a: Matrix, b: Matrix, add: bool, c: Matrix,
@@ -133,8 +138,7 @@ class Blas:
         kind is the letter of a's and b's dtype; c is float64 if they are, else float32. tf32 (for
         float32 only) allows operands to be rounded to 10 bits.
         """
-        type_in, type_out = DATA_TYPE[kind], R_64F if kind == "d" else R_32F
-        compute = COMPUTE_64F if kind == "d" else COMPUTE_32F_FAST_TF32 if tf32 else COMPUTE_32F
+        type_in, type_out, compute = _types(kind, tf32)
         number: Callable[[float], Any] = c_double if kind == "d" else c_float
         strided = count > 1 and not listed
 
@@ -149,9 +153,33 @@ class Blas:
             *operand(c, type_out), *((count,) if strided or listed else ()), compute, DEFAULT_ALGORITHM,
         )  # fmt: skip
 
+    def gemm_with_bias(self, kind: str, tf32: bool, sizes: Sizes, a: Matrix, b: Matrix, bias: int, c: Matrix) -> bool:
+        """Column-major c = a b, with the bias (m,) at an address added to each column. False: cuBLASLt cannot."""
+        type_in, type_out, compute = _types(kind, tf32)
+
+        def operand(matrix: Matrix, rows: int, columns: int, data_type: int) -> blas_lt.Operand:
+            turned = matrix.lines.turned
+            shape = (columns, rows) if turned else (rows, columns)
+            return blas_lt.Operand(matrix.address, data_type, *shape, matrix.lines.lead, turned)
+
+        (m, n, k) = sizes
+        first, second = operand(a, m, k, type_in), operand(b, k, n, type_in)
+        return self._biased.product(compute, first, second, bias, operand(c, m, n, type_out), *self._used)
+
     def _call(self, name: str, *arguments: Any) -> None:
-        status = getattr(self._library, name)(*arguments)
-        if status:
-            problem = STATUS.get(status, f"status {status}")
-            hint = f"; {HINTS[problem]}" if problem in HINTS else ""
-            raise DeviceError(f"{name}: cuBLAS says {problem}{hint}")
+        _call(self._library, name, *arguments)
+
+
+def _types(kind: str, tf32: bool) -> tuple[int, int, int]:
+    """The data types of the operands and of the result, and the compute type."""
+    if kind == "d":
+        return R_64F, R_64F, COMPUTE_64F
+    return DATA_TYPE[kind], R_32F, COMPUTE_32F_FAST_TF32 if tf32 else COMPUTE_32F
+
+
+def _call(library: Any, name: str, *arguments: Any) -> None:
+    status = getattr(library, name)(*arguments)
+    if status:
+        problem = STATUS.get(status, f"status {status}")
+        hint = f"; {HINTS[problem]}" if problem in HINTS else ""
+        raise DeviceError(f"{name}: cuBLAS says {problem}{hint}")

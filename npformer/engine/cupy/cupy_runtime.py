@@ -14,7 +14,7 @@ import numpy as np
 from npformer.backend.backend import PRECISIONS
 from npformer.engine.cuda.source import source
 from npformer.engine.cupy.blas import WORKSPACE, Blas, loaded_library
-from npformer.engine.cupy.products import product
+from npformer.engine.cupy.products import Lists, biased_product, product
 from npformer.errors import ConfigError, DeviceError
 from npformer.io.progress_bar import say
 from npformer.typing import Array
@@ -38,6 +38,7 @@ class CupyRuntime:
         if precision not in PRECISIONS:
             raise ConfigError(f"precision: expected one of {', '.join(PRECISIONS)}, got {precision!r}")
         self.precision = precision
+        self.later: Any = None
         self._cupy = cupy
         self._blas = Blas(loaded_library())
         self._workspace = cupy.empty(WORKSPACE, dtype=cupy.uint8)
@@ -73,8 +74,16 @@ class CupyRuntime:
             function = self._kernels[kernel, name] = self._compiled(kernel, name)
         function((blocks,), (threads,), tuple(as_argument(x) for x in arguments))
 
-    def product(self, a: Array, b: Array, out: Array, *, add: bool = False, scale: float = 1.0) -> Array:
-        return product(self, a, b, out, add, scale)
+    def lists(self, *arrays: Array) -> Lists:
+        return Lists(self, arrays)
+
+    def product(
+        self, a: Array, b: Array, out: Array, *, add: bool = False, scale: float = 1.0, lists: Lists | None = None
+    ) -> Array:
+        return product(self, a, b, out, add, scale, lists)
+
+    def biased_product(self, a: Array, b: Array, bias: Array, out: Array) -> bool:
+        return biased_product(self, a, b, bias, out)
 
     def _compiled(self, kernel: str, dtype: str) -> Any:
         file, _, name = kernel.partition(".")
@@ -95,6 +104,8 @@ def as_argument(x: Any) -> Any:
     if isinstance(x, (bool, int, np.integer, np.bool_)):
         return np.int64(x)
     if isinstance(x, np.ndarray):
+        if x.dtype.names:  # by_value's
+            return x
         raise DeviceError(
             f"kernel: expected an array in the GPU's memory, got NumPy's of shape {x.shape}; "
             "put it there with backend.array(x)"

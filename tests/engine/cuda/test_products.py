@@ -122,6 +122,22 @@ def test_the_listed_addresses(one):
     assert given["transa"] == 1  # k's transpose comes first: by columns, k is its own transpose, turned back
 
 
+def test_products_of_the_same_arrays_share_their_lists(one):
+    """As attention's do, in either direction."""
+    rng = np.random.default_rng(12)
+    q, k, v = (heads(rng, 2, 3, 4, 8, part=part) for part in range(3))
+    weights, out, other = (one.empty((2, 4, 3, n), "float64") for n in (3, 8, 8))
+    lists = one.lists(q, k, v, weights, out)
+    one.product(q, k.swapaxes(-1, -2), weights, lists=lists)
+    np.testing.assert_allclose(weights, q @ k.swapaxes(-1, -2), rtol=1e-12)
+    one.product(weights, v, out, lists=lists)
+    np.testing.assert_allclose(out, weights @ v, rtol=1e-12)
+    assert one.launched == ["products.matrix_addresses"]
+    one.product(weights, k, other, lists=lists)  # of an array that was not named
+    np.testing.assert_allclose(other, weights @ k, rtol=1e-12)
+    assert one.launched == ["products.matrix_addresses"] * 2
+
+
 @pytest.mark.parametrize("precision", ["tf32", "bfloat16"])
 def test_listed_matrices_are_aligned_or_called_one_by_one(runtimes, monkeypatch, precision):
     """Rounding kernels read 16 bytes at once; the stand-in fails as cuBLAS may where addresses do not allow it."""

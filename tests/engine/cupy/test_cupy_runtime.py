@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from npformer.engine.cuda.device_runtime import by_value
 from npformer.engine.cuda.source import source
 from npformer.engine.cupy import cupy_runtime
 from npformer.engine.cupy.blas import WORKSPACE
@@ -77,6 +78,9 @@ def test_arguments_are_64_bits_wide_and_none_is_a_null_pointer():
         assert made == value
     array = object()
     assert as_argument(array) is array
+    struct = by_value([3, -4], 5)  # CuPy passes an array of one number by value, and this is one number of 40 bytes
+    assert as_argument(struct) is struct
+    assert (struct.size, struct.tobytes()) == (1, np.array([3, -4, 0, 0, 0]).tobytes())
 
 
 @pytest.mark.parametrize("array", [np.array(5), np.ones(3)], ids=["a number", "numbers"])
