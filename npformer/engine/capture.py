@@ -219,13 +219,11 @@ class Captured:
             with self._driver.using(self._kept.pool):
                 shape.graph, outputs = self._driver.record(work)
             shape.outputs = tuple(outputs)
-        except NpformerError:
-            raise
         except Exception as error:
             shape.graph = None
-            if self._driver.is_out_of_memory(error):
+            if self._driver.is_out_of_memory(error) or (isinstance(error, NpformerError) and shape.was_run):
                 raise
-            if not shape.was_run:  # perhaps it is only what happens the first time, such as compiling
+            if not shape.was_run:  # perhaps it is only what happens the first time, such as compiling: run it
                 self._at_first_sight = False
                 return
             self.refusal = f"{type(error).__name__}: {error}"

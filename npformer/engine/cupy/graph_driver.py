@@ -52,7 +52,8 @@ class CupyDriver:
             raise MemoryError(str(error)) from None
 
     def bound(self, pool: Any) -> None:
-        pool.set_limit(size=pool.total_bytes() * 5 // 4)
+        most = pool.total_bytes() * 5 // 4
+        pool.set_limit(size=min(most, pool.get_limit() or most))  # a user may have set one: CUPY_GPU_MEMORY_LIMIT
 
     def release(self, pool: Any) -> None:
         self.wait()

@@ -148,6 +148,9 @@ def pool_classes(machine):
         def set_limit(self, size=None, fraction=None):
             self.limit = size
 
+        def get_limit(self):
+            return self.limit
+
         def total_bytes(self):
             return self.total
 
