@@ -3,8 +3,10 @@
 
 #ifdef __CUDACC__
 #define UNROLLED _Pragma("unroll")
+#define ROLLED _Pragma("unroll 1")
 #else
 #define UNROLLED
+#define ROLLED
 #endif
 
 __device__ inline whole least(whole a, whole b) { return a < b ? a : b; }
