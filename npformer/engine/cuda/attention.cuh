@@ -1,13 +1,7 @@
 // Shared by the attention kernels: which pairs are visible, heads with their strides, reductions over a row by some
 // threads, and products of small matrices in shared memory. Include common.cuh, reduce.cuh and philox.cuh first.
 
-#ifdef __CUDACC__
-#define UNROLLED _Pragma("unroll")
-#define ROLLED _Pragma("unroll 1")
-#else
-#define UNROLLED
-#define ROLLED
-#endif
+#include "unrolled.cuh"
 
 __device__ inline whole least(whole a, whole b) { return a < b ? a : b; }
 __device__ inline whole most(whole a, whole b) { return a > b ? a : b; }

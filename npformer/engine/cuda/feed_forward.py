@@ -27,6 +27,9 @@ from npformer.functional.linear import expect_linear
 from npformer.functional.philox import Draw
 from npformer.typing import Array
 
+#: The columns of a block of ReLU's backward, as in feed_forward.cu.
+TILE = 256
+
 
 class ActivationCache(NamedTuple):
     kept: Array  # (...)  GELU: x; ReLU: y, which is 0 exactly where dx is
@@ -135,10 +138,13 @@ def backward_of_activation(
     result = narrow if narrow is not None else da if dh is None else dh
     partials = gpu.empty((parts_of(rows), width), da.dtype) if with_sums else None
     kept_as = (kept,) if is_gelu else (None, kept) if kept.dtype == "uint16" else (kept, None)
-    gpu.launch(
-        f"feed_forward.{'gelu' if is_gelu else 'relu'}_rows_backward", da.dtype, parts_of(rows), warps(width, 512),
-        da, *kept_as, None if result is narrow else result, narrow, partials, rows, width, *which,
-    )  # fmt: skip
+    arrays = (da, *kept_as, None if result is narrow else result, narrow, partials, rows, width)
+    parts = parts_of(rows)
+    if is_gelu:
+        gpu.launch("feed_forward.gelu_rows_backward", da.dtype, parts, warps(width, 512), *arrays, *which)
+    else:
+        blocks, threads = parts * -(-width // TILE), warps(min(width, TILE))
+        gpu.launch("feed_forward.relu_rows_backward", da.dtype, blocks, threads, *arrays, which.scale)
     return result, partials
 
 
