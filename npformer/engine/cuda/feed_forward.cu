@@ -4,12 +4,10 @@
 //     dh = act'(h)·Drop(da)      db₁ = Σ_tokens dh                     GELU': Φ(h) + h·φ(h)
 //
 // ReLU keeps only a: where a is 0, because of ReLU or of dropout, dh is 0 too, and elsewhere dh = s·da with dropout's
-// scale s. GELU keeps h, and draws the bits again. a and dh are written as real numbers, or in bfloat16 (narrow) for a
-// product that reads bfloat16.
+// scale s. GELU keeps h, and draws the bits again.
 
 #include "common.cuh"
 #include "philox.cuh"
-#include "bfloat16.cuh"
 #include "unrolled.cuh"
 
 __device__ inline real normal_below(real x) {  // Φ(x)
@@ -37,7 +35,7 @@ enum { at_a_time = 4 };
 
 template <bool is_gelu>
 __device__ inline void activate_rows(
-    real *h, const real *bias, real *a, unsigned short *narrow, whole rows, whole width, whole at_once, const Draw &draw
+    real *h, const real *bias, real *a, whole rows, whole width, whole at_once, const Draw &draw
 ) {
     Factors factors;
     const whole first = blockIdx.x * at_once;
@@ -61,26 +59,25 @@ __device__ inline void activate_rows(
                     if (is_gelu && bias) h[row + k] = x;
                     const real active = is_gelu ? x * normal_below(x) : x <= real(0) ? real(0) : x;
                     const real kept = factors.apply(active, row + k);  // ReLU passes a NaN on, so that it is noticed
-                    if (a) a[row + k] = kept;
-                    if (narrow) narrow[row + k] = to_bfloat16(kept);
+                    a[row + k] = kept;
                 }
             }
         }
     });
 }
 
-// a = Drop(relu(h + bias)). bias may be null; a may be h, or null; narrow may be null.
+// a = Drop(relu(h + bias)). bias may be null; a may be h.
 extern "C" __global__ void relu_rows(
-    real *h, const real *bias, real *a, unsigned short *narrow, whole rows, whole width, whole at_once, DRAW
+    real *h, const real *bias, real *a, whole rows, whole width, whole at_once, DRAW
 ) {
-    activate_rows<false>(h, bias, a, narrow, rows, width, at_once, DRAWN);
+    activate_rows<false>(h, bias, a, rows, width, at_once, DRAWN);
 }
 
-// a = Drop(gelu(h + bias)), and h becomes h + bias. bias may be null; a may be null, narrow too.
+// a = Drop(gelu(h + bias)), and h becomes h + bias. bias may be null.
 extern "C" __global__ void gelu_rows(
-    real *h, const real *bias, real *a, unsigned short *narrow, whole rows, whole width, whole at_once, DRAW
+    real *h, const real *bias, real *a, whole rows, whole width, whole at_once, DRAW
 ) {
-    activate_rows<true>(h, bias, a, narrow, rows, width, at_once, DRAWN);
+    activate_rows<true>(h, bias, a, rows, width, at_once, DRAWN);
 }
 
 // A block takes a tile of the columns, and a share of the rows.
@@ -97,10 +94,10 @@ struct Share {
     }
 };
 
-// dh from da and a, which is given as real numbers or as bfloat16; dh may be da. Blocks: (parts · tiles). Each writes
+// dh from da and a; dh may be da. Blocks: (parts · tiles). Each writes
 // its sums of dh's columns to partials (parts, F), unless that is null; sums.cu adds them.
 extern "C" __global__ void relu_rows_backward(
-    const real *da, const real *a, const unsigned short *narrow_a, real *dh, unsigned short *narrow, real *partials,
+    const real *da, const real *a, real *dh, real *partials,
     whole rows, whole width, double scale
 ) {
     const Share share(rows, width);
@@ -115,15 +112,14 @@ extern "C" __global__ void relu_rows_backward(
                 const whole e = (i + u) * width + j;
                 const bool there = i + u < share.end;
                 gradient[u] = there ? da[e] : real(0);
-                active[u] = there && (narrow_a ? narrow_a[e] != 0 : a[e] != real(0));
+                active[u] = there && a[e] != real(0);
             }
             UNROLLED
             for (int u = 0; u < at_a_time; ++u) {
                 const whole e = (i + u) * width + j;
                 const real value = active[u] ? gradient[u] * grow : real(0);
                 if (i + u >= share.end) continue;
-                if (dh) dh[e] = value;
-                if (narrow) narrow[e] = to_bfloat16(value);
+                dh[e] = value;
                 sum += value;
             }
         }
@@ -134,7 +130,7 @@ extern "C" __global__ void relu_rows_backward(
 // dh from da and h; dh may be da. Each block takes a share of the rows, and writes its sums of dh's columns to partials
 // (gridDim, F), unless that is null.
 extern "C" __global__ void gelu_rows_backward(
-    const real *da, const real *h, real *dh, unsigned short *narrow, real *partials, whole rows, whole width, DRAW
+    const real *da, const real *h, real *dh, real *partials, whole rows, whole width, DRAW
 ) {
     const Draw draw = DRAWN;
     Factors factors;
@@ -149,8 +145,7 @@ extern "C" __global__ void gelu_rows_backward(
             for (whole i = begin; i < behind; ++i) {
                 const whole e = i * width + j;
                 const real value = factors.apply(da[e], e) * gelu_slope(h[e]);
-                if (dh) dh[e] = value;
-                if (narrow) narrow[e] = to_bfloat16(value);
+                dh[e] = value;
                 sum += value;
             }
             if (sums) sums[j] += sum;
