@@ -35,8 +35,8 @@ def get_backend(
     batch on NumPy. None means one for each core; fewer with kernels "numpy" if the batch is so small that threads
     would wait for each other; and one with plain kernels, so that a step runs exactly as the code reads.
     precision is the precision of CuPy's float32 products: "float32", "tf32" (operands rounded to 10 bits) or
-    "bfloat16" (to 7); sums are always float32. Raises DeviceError, naming what is missing, if the choice cannot
-    run; ConfigError for another name, dtype, or number.
+    "bfloat16" (to 7, where cuBLAS has that); sums are always float32. Raises DeviceError, naming what is missing, if
+    the choice cannot run; ConfigError for another name, dtype, or number.
     """
     if kernels not in KERNELS:
         raise ConfigError(f"kernels: expected one of {', '.join(KERNELS)}, got {kernels!r}")

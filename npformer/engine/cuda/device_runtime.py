@@ -20,8 +20,8 @@ from npformer.typing import Array, HostArray
 class DeviceRuntime(Protocol):
     """A GPU or a substitute for one. All work is asynchronous, in the order of the calls."""
 
-    #: Of the operands of float32 products, one of ``backend.PRECISIONS``: unrounded, rounded to 10 bits, or, where that
-    #: pays off (bfloat16.py), to 7. Sums are always float32, and float64 numbers are never rounded.
+    #: Of the operands of float32 products, one of ``backend.PRECISIONS``: unrounded, or cuBLAS may round them to 10
+    #: bits, or to 7. Sums are always float32, and float64 numbers are never rounded.
     precision: str
     #: What a backward pass puts off to its end (``sums.Later``); None: nothing, outside of one.
     later: Any
@@ -52,7 +52,7 @@ class DeviceRuntime(Protocol):
         """out (…, M, N) = scale · a (…, M, K) b (…, K, N), added to out if ``add``. Returns out.
 
         a, b and out may be views whose last two axes are transposed or have gaps, as long as one of the two
-        axes is contiguous; no operand is copied to transpose it. a and b may both be in bfloat16 (uint16).
+        axes is contiguous; no operand is copied to transpose it.
         """
 
     def biased_product(self, a: Array, b: Array, bias: Array, out: Array) -> bool:

@@ -31,7 +31,6 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from npformer.engine.cuda.bfloat16 import rounded_together
 from npformer.engine.cuda.device_runtime import DeviceRuntime, by_value, whole_blocks
 from npformer.engine.cupy.blas import Blas, Lines, Matrix, Sizes
 from npformer.errors import ShapeError
@@ -98,7 +97,7 @@ def product(
         made = product(gpu, a, b, gpu.empty(out.shape, out.dtype), scale=scale)
         out[...] = out + made if add else made
         return out
-    a, b = (x if lines(x) else gpu.contiguous(x) for x in rounded_together(gpu, a, b))
+    a, b = (x if lines(x) else gpu.contiguous(x) for x in (a, b))
     if lies.turned:
         a, b, out_of = b.swapaxes(-1, -2), a.swapaxes(-1, -2), out.swapaxes(-1, -2)
     else:
@@ -110,29 +109,28 @@ def product(
 def biased_product(gpu: BlasRuntime, a: Array, b: Array, bias: Array, out: Array) -> bool:
     """Implements DeviceRuntime.biased_product."""
     expect_product(a, b, out)
-    a, b = (x if lines(x) else gpu.contiguous(x) for x in rounded_together(gpu, a, b))
+    a, b = (x if lines(x) else gpu.contiguous(x) for x in (a, b))
     lies = [layout for x in (a, b, out) if (layout := lines(x))]
     if 0 in (out.size, a.size) or len(lies) < 3 or lies[2].turned or not bias.flags.c_contiguous:
         return False
     sizes = Sizes(out.shape[-1], out.shape[-2], a.shape[-1])
     first, second, total = (Matrix(gpu.address(x), lie, 0) for x, lie in zip((a, b, out), lies, strict=True))
-    tf32 = a.dtype.char == "f" and gpu.precision != "float32"
-    return gpu.blas.gemm_with_bias(a.dtype.char, tf32, sizes, second, first, gpu.address(bias), total)
+    return gpu.blas.gemm_with_bias(a.dtype.char, gpu.precision, sizes, second, first, gpu.address(bias), total)
 
 
 def _run(gpu: BlasRuntime, a: Array, b: Array, out: Array, add: bool, scale: float, lists: Lists) -> None:
     """All products, for a, b and out with a contiguous axis each; out's rows are contiguous."""
     kind, lies = a.dtype.char, [layout for x in (a, b, out) if (layout := lines(x))]
-    tf32 = kind == "f" and gpu.precision != "float32"
+    rounds = kind == "f" and gpu.precision != "float32"
     starts = [gpu.address(x) for x in (a, b, out)]
     sizes = Sizes(out.shape[-1], out.shape[-2], a.shape[-1])
     repeated = axes(a, b, out)
 
     def call(starts: Sequence[int], apart: Sequence[int], count: int, listed: bool = False) -> None:
         first, second, total = (Matrix(*args) for args in zip(starts, lies, apart, strict=True))
-        gpu.blas.gemm(kind, tf32, sizes, scale, second, first, add, total, count, listed=listed)
+        gpu.blas.gemm(kind, gpu.precision, sizes, scale, second, first, add, total, count, listed=listed)
 
-    if len(repeated) == 2 and ((kind != "H" and not tf32) or _are_aligned(starts, repeated)):
+    if len(repeated) == 2 and (not rounds or _are_aligned(starts, repeated)):
         addresses = lists.of(starts, *repeated)
         call([gpu.address(each) for each in addresses], (0, 0, 0), addresses[0].size, listed=True)
         return

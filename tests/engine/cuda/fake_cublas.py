@@ -58,9 +58,11 @@ HANDLE, SUCCESS, NOT_INITIALIZED, INVALID_VALUE, EXECUTION_FAILED, INTERNAL_ERRO
     15,
 )
 #: cudaDataType_t: what its numbers are in memory.
-NUMBERS = {0: np.float32, 1: np.float64, 14: np.uint16}
+NUMBERS = {0: np.float32, 1: np.float64}
+#: Bits behind the point to which a compute type rounds operands.
+BITS = {75: 7, 77: 10}
 #: (computeType, Atype, Btype, Ctype) of the manual's table, those that matter here.
-SUPPORTED = {(68, 0, 0, 0), (68, 14, 14, 0), (77, 0, 0, 0), (70, 1, 1, 1)}
+SUPPORTED = {(68, 0, 0, 0), (75, 0, 0, 0), (77, 0, 0, 0), (70, 1, 1, 1)}
 
 
 def parameters(declaration):
@@ -85,15 +87,11 @@ def by_columns(address, rows, columns, lead, kind):
     return np.ndarray((rows, columns), kind, bytes_of_it, strides=(unit, lead * unit))
 
 
-def from_bfloat16(bits):
-    """float32 numbers of their upper halves."""
-    return (bits.astype(np.uint32) << 16).view(np.float32)
-
-
-def to_tf32(x):
-    """float32 numbers rounded to 10 bits behind the point."""
-    bits = np.ascontiguousarray(x).view(np.uint32)
-    return ((bits + 0xFFF + ((bits >> 13) & 1)) & np.uint32(0xFFFFE000)).view(np.float32)
+def rounded(x, behind):
+    """float32 numbers rounded to so many bits behind the point, ties to even."""
+    bits, off = np.ascontiguousarray(x).view(np.uint32), 23 - behind
+    half = np.uint32((1 << (off - 1)) - 1)
+    return ((bits + half + ((bits >> off) & 1)) & np.uint32(2**32 - (1 << off))).view(np.float32)
 
 
 class FakeCublas:
@@ -149,7 +147,7 @@ class FakeCublas:
         starts = {matrix: self._starts(matrix, given, count) for matrix in shapes}
         if len(set(starts["C"])) < count:
             return INVALID_VALUE
-        careful = "Aarray" in given and (given["computeType"] == 77 or kinds[0] == 14)
+        careful = "Aarray" in given and given["computeType"] in BITS
         if careful and any(at % 16 for matrix in shapes for at in starts[matrix]):
             return EXECUTION_FAILED
         for each in zip(*starts.values(), strict=True):
@@ -227,10 +225,8 @@ class FakeCublasLt:
 def multiply(given, matrices):
     """c = alpha·a b + beta·c, of arrays."""
     a, b, c = matrices
-    if a.dtype == np.uint16:
-        a, b = from_bfloat16(a), from_bfloat16(b)
-    if given["computeType"] == 77:
-        a, b = to_tf32(a), to_tf32(b)
+    if given["computeType"] in BITS:
+        a, b = (rounded(x, BITS[given["computeType"]]) for x in (a, b))
     a, b = a.T if given["transa"] else a, b.T if given["transb"] else b
     scalar = ctypes.c_double if given["computeType"] == 70 else ctypes.c_float
     alpha, beta = (c.dtype.type(scalar.from_address(given[name]).value) for name in ("alpha", "beta"))
