@@ -9,6 +9,7 @@ from benchmarks.tasks import PREPARED, TOGETHER
 from npformer.backend.roofline import LARGE, STREAMED
 from npformer.backend.select import cupy_backend
 from npformer.models.presets import PRESETS, Preset
+from npformer.training import assemble as assembling
 from tests.engine.cuda.host_runtime import compiler_problem
 from tests.engine.cupy import emulated
 
@@ -53,6 +54,17 @@ def test_steps_alone_together_and_unrecorded_are_the_same(machine, monkeypatch):
         assert made.on_device() == {"device_bytes": 5, **expected[2]}
     assert losses["one"] == losses["many"] == losses["none"]
     assert len(set(losses["one"])) == 1 + together
+
+
+def test_batches_of_many_shapes(machine, monkeypatch):
+    """At real sizes, so nothing is computed."""
+    emulated.uncomputed(monkeypatch)
+    monkeypatch.setattr(assembling, "get_backend", lambda name, dtype, **options: cupy_backend(dtype, **options))
+    monkeypatch.setattr(once, "REAL", ("dates",))
+    (found,) = once.batches("cupy", "tf32", steps=40).task("batches")().values()
+    assert found["steps"] == 40
+    assert 10 < found["replayed"] < 40
+    assert min(found["seconds"], found["one_shape"]) > 0
 
 
 def test_ceilings_and_bytes(machine, monkeypatch):

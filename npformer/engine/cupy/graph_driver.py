@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from npformer.backend.cupy import expect_current
 from npformer.engine.staging import places
 from npformer.typing import Array, HostArray
 
@@ -23,31 +24,56 @@ AHEAD = 4  # calls that may be queued before the host waits until the first one'
 
 
 class CupyDriver:
-    """See the module's docstring and ``graph.Driver``."""
+    """See the module's docstring and ``capture.Driver``."""
+
+    at_first_sight = True
 
     def __init__(self, name: str) -> None:
         import cupy
 
         self.cupy, self.name = cupy, name
         self.stream = cupy.cuda.Stream(non_blocking=True)
+        self._number = cupy.cuda.Device().id
 
     def pool(self) -> Any:
-        return self.cupy.cuda.MemoryPool()
+        return self.cupy.cuda.MemoryPool(self._memory)
+
+    def _memory(self, size: int) -> Any:
+        """Memory from the device. If it is full, CuPy's pool would free blocks that graphs use, and try again.
+
+        Of MemoryError the pool knows nothing.
+        """
+        cuda = self.cupy.cuda
+        try:
+            return cuda.MemoryPointer(cuda.Memory(size), 0)
+        except cuda.runtime.CUDARuntimeError as error:
+            if not self.is_out_of_memory(error):
+                raise
+            raise MemoryError(str(error)) from None
+
+    def bound(self, pool: Any) -> None:
+        most = pool.total_bytes() * 5 // 4
+        pool.set_limit(size=min(most, pool.get_limit() or most))  # a user may have set one: CUPY_GPU_MEMORY_LIMIT
 
     def release(self, pool: Any) -> None:
-        self.cupy.cuda.Device().synchronize()
+        self.wait()
         pool.free_all_blocks()
 
-    def trim(self) -> None:
+    def wait(self) -> None:
         self.cupy.cuda.Device().synchronize()
+
+    def trim(self) -> None:
+        self.wait()
         self.cupy.get_default_memory_pool().free_all_blocks()
         self.cupy.get_default_pinned_memory_pool().free_all_blocks()
 
     def stage(self, like: Sequence[HostArray]) -> CupyStage:
+        expect_current(self.cupy, self._number)
         return CupyStage(self.cupy, like)
 
     @contextmanager
     def using(self, pool: Any) -> Iterator[None]:
+        expect_current(self.cupy, self._number)
         caller = self.cupy.cuda.get_current_stream()
         self.stream.wait_event(caller.record(self._event()))
         try:
@@ -73,6 +99,7 @@ class CupyDriver:
                 gc.enable()
 
     def launch(self, graph: Any) -> None:
+        expect_current(self.cupy, self._number)
         graph.launch()
 
     def fresh(self, x: Array) -> Array:

@@ -16,7 +16,7 @@ DRAW = Draw(1, 2, 0, 3, 0.5)
 class AskingRuntime(HostRuntime):
     """See the module's docstring. ``most`` is the number of threads, by kernel."""
 
-    blas = SimpleNamespace(gemm=lambda *inputs, **options: None)
+    blas = SimpleNamespace(gemm=lambda *inputs, **options: None, gemm_with_bias=lambda *inputs: False)
 
     def __init__(self):
         self.most = {}

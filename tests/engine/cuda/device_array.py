@@ -46,7 +46,7 @@ def call(name, function, inputs, options):
         return found
     for x in arrays:
         if np.shares_memory(found, x.bare):
-            return DeviceArray(machine, x.memory, found)
+            return x._view(found)
     out = machine.empty(found.shape, found.dtype)
     machine.do(copying(out.bare, compute))
     return out
@@ -78,8 +78,8 @@ class DeviceArray:
     __array_ufunc__ = None  # NumPy leaves it alone
     __hash__ = None
 
-    def __init__(self, machine, memory, array):
-        self.machine, self.memory, self.bare = machine, memory, array
+    def __init__(self, machine, memory, array, base=None):
+        self.machine, self.memory, self.bare, self.base = machine, memory, array, base
 
     def __array_namespace__(self, api_version=None):
         return NAMESPACE
@@ -106,7 +106,7 @@ class DeviceArray:
         return len(self.bare)
 
     def _view(self, array):
-        return DeviceArray(self.machine, self.memory, array)
+        return DeviceArray(self.machine, self.memory, array, self if self.base is None else self.base)
 
     def __getitem__(self, index):
         parts = index if isinstance(index, tuple) else (index,)

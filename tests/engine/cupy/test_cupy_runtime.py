@@ -1,11 +1,14 @@
 """CuPy's device runtime, as far as it runs without a GPU: its calls of CuPy, and their order."""
 
+import threading
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from npformer.engine.cuda.device_runtime import by_value
 from npformer.engine.cuda.source import source
+from npformer.engine.cupy import cupy_runtime
 from npformer.engine.cupy.blas import WORKSPACE
 from npformer.engine.cupy.cupy_runtime import OPTIONS, CupyRuntime, as_argument
 from npformer.errors import ConfigError, DeviceError
@@ -18,12 +21,38 @@ def cupy(monkeypatch):
     return emulated.installed(monkeypatch)
 
 
-def test_kernels_are_compiled_once_and_announced_once(cupy, monkeypatch, capsys):
-    modules, launches = [], []
+class Timer:
+    """A timer of which the test says when it is over."""
+
+    running = ()
+
+    def __init__(self, seconds, function):
+        assert seconds == cupy_runtime.PATIENCE
+        self.over = function
+
+    def start(self):
+        Timer.running = (self,)
+
+    def cancel(self):
+        Timer.running = ()
+
+
+def test_kernels_are_compiled_once_and_announced_once_if_that_takes_long(cupy, monkeypatch, capsys):
+    modules, launches, said = [], [], []
+    monkeypatch.setattr(threading, "Timer", Timer)
+    cupy_runtime.announce.cache_clear()
 
     def module(*, code, options):
         modules.append((code, options))
-        return SimpleNamespace(get_function=lambda name: lambda *given: launches.append((name, *given)))
+
+        def get_function(name):
+            (timer,) = Timer.running
+            if len(modules) == 2:  # the first comes from CuPy's cache
+                timer.over(), timer.over()
+            said.append(capsys.readouterr().err)
+            return lambda *given: launches.append((name, *given))
+
+        return SimpleNamespace(get_function=get_function)
 
     monkeypatch.setattr(cupy, "RawModule", module)
     runtime, x = CupyRuntime(), cupy.zeros(3)
@@ -35,7 +64,8 @@ def test_kernels_are_compiled_once_and_announced_once(cupy, monkeypatch, capsys)
     assert [told[:3] for told in launches] == [("add_bias", (blocks,), (64,)) for blocks in (3, 3, 1)]
     assert all(given is x for given in launches[0][3][:2])
     assert launches[0][3][2:] == (5, 7, 2)
-    assert capsys.readouterr().err.count("npformer: preparing kernels for this GPU") == 1
+    assert [text.count("npformer: preparing kernels for this GPU") for text in said] == [0, 1]
+    assert not Timer.running
 
 
 def test_arguments_are_64_bits_wide_and_none_is_a_null_pointer():
@@ -48,6 +78,9 @@ def test_arguments_are_64_bits_wide_and_none_is_a_null_pointer():
         assert made == value
     array = object()
     assert as_argument(array) is array
+    struct = by_value([3, -4], 5)  # CuPy passes an array of one number by value, and this is one number of 40 bytes
+    assert as_argument(struct) is struct
+    assert (struct.size, struct.tobytes()) == (1, np.array([3, -4, 0, 0, 0]).tobytes())
 
 
 @pytest.mark.parametrize("array", [np.array(5), np.ones(3)], ids=["a number", "numbers"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from npformer.engine.cuda.source import files, kernels, source
-from npformer.engine.cupy import blas
+from npformer.engine.cupy import blas, blas_lt
 from npformer.engine.cupy.cupy_runtime import OPTIONS
 from tests.engine.cuda import fake_cublas
 from tests.engine.cuda.host_runtime import compiler_problem
@@ -103,13 +103,13 @@ def test_all_that_is_emulated_is_cupys(there, cupy):
             found = getattr(kind, method)
             if inspect.isfunction(function):
                 fits(function, found, f"{name}.{method}")
-    for name in ("Stream", "Event", "RawModule", "MemoryPool"):
+    for name in ("Stream", "Event", "RawModule", "Memory", "MemoryPointer", "MemoryPool"):
         own, kind = getattr(there.classes, name), real_part(cupy, ELSEWHERE.get(name, f"cuda.{name}"))
-        fits(own.__init__, kind if name in ("RawModule", "MemoryPool") else kind.__init__, name)
+        fits(own.__init__, kind.__init__ if name in ("Stream", "Event") else kind, name)
     assert "ptr" in cupy.cuda.Stream.__doc__, "each stream has its own, the class none"
     for name, attributes in {"Device": ["id"], "MemoryPointer": ["ptr"], "PinnedMemoryPointer": ["ptr"]}.items():
         assert all(hasattr(real_part(cupy, f"cuda.{name}"), each) for each in attributes), name
-    assert {"data", "copy", "strides", "flags", "view", "reshape"} <= set(dir(cupy.ndarray))
+    assert {"base", "data", "copy", "strides", "flags", "view", "reshape"} <= set(dir(cupy.ndarray))
 
 
 @pytest.mark.parametrize(("own", "words"), [
@@ -133,7 +133,8 @@ def value(header, name):
 def header():
     """What cuBLAS declares."""
     package = pytest.importorskip("nvidia.cublas", reason="cuBLAS is not installed: it comes with the extra cuda12")
-    return (Path(package.__path__[0]) / "include" / "cublas_api.h").read_text(encoding="utf-8")
+    folder = Path(package.__path__[0]) / "include"
+    return "".join((folder / name).read_text(encoding="utf-8") for name in ("cublas_api.h", "cublasLt.h"))
 
 
 def test_cublas_declares_what_is_called(header):
@@ -145,8 +146,14 @@ def test_cublas_declares_what_is_called(header):
     assert {code: value(header, f"CUBLAS_STATUS_{said}") for code, said in blas.STATUS.items()} == {
         code: code for code in blas.STATUS
     }
-    for name in ("COMPUTE_32F", "COMPUTE_64F", "COMPUTE_32F_FAST_TF32"):
+    for name in ("COMPUTE_32F", "COMPUTE_64F", "COMPUTE_32F_FAST_16BF", "COMPUTE_32F_FAST_TF32"):
         assert value(header, f"CUBLAS_{name}") == getattr(blas, name)
+    for name in (*(name for name in vars(blas_lt) if name.startswith("MATMUL_")), "EPILOGUE_BIAS"):
+        assert value(header, f"CUBLASLT_{name}") == getattr(blas_lt, name)
+    fields = re.search(r"typedef struct \{([^}]*)\} cublasLtMatmulHeuristicResult_t;", header)[1]
+    assert re.findall(r"^  (\w+) \w+(?:\[4\])?;", fields, re.MULTILINE) == [
+        "cublasLtMatmulAlgo_t", "size_t", "cublasStatus_t", "float", "int",
+    ]  # fmt: skip
     assert value(header, "CUBLAS_GEMM_DEFAULT") == blas.DEFAULT_ALGORITHM
     assert (value(header, "CUBLAS_OP_N"), value(header, "CUBLAS_OP_T")) == (int(False), int(True))
 
@@ -154,7 +161,7 @@ def test_cublas_declares_what_is_called(header):
 def test_cublas_is_found_through_cupy(cupy, header):
     library = blas.declared(blas.loaded_library())
     assert all(getattr(library, name).argtypes == types for name, types in blas.SIGNATURES.items())
-    for name in ("R_32F", "R_64F", "R_16BF"):
+    for name in ("R_32F", "R_64F"):
         assert getattr(cupy.cuda.runtime, f"CUDA_{name}") == getattr(blas, name)
 
 

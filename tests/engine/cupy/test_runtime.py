@@ -7,6 +7,7 @@ import pytest
 
 from npformer import Adam, TrainStep, Transformer, TransformerConfig
 from npformer.backend.select import cupy_backend
+from npformer.backend.workspace import side_by_side
 from npformer.engine.cupy.graph_driver import CupyDriver
 from tests.engine.cuda.host_runtime import compiler_problem
 from tests.engine.cupy import emulated
@@ -75,3 +76,15 @@ def test_nothing_is_collected_while_a_stream_records(cupy):
         with pytest.raises(ZeroDivisionError):
             driver.record(lambda: 1 / 0)
     assert (seen, gc.isenabled()) == ([False], True)
+
+
+def test_columns_of_one_array_of_the_device_are_joined_without_a_copy(cupy):
+    """As attention's gradients dq, dk and dv are, which one product with the weights reads."""
+    whole = cupy.empty((2, 5, 3, 4), "float32")
+    a, b, c = (whole[:, :, i] for i in range(3))
+    joined = side_by_side((b, c))
+    assert (joined.shape, joined.strides, joined.data.ptr) == ((2, 5, 8), (240, 48, 4), whole.data.ptr + 16)
+    assert side_by_side((a, b, c)).flags.c_contiguous
+    other = cupy.empty((2, 5, 3, 4), "float32")
+    for parts in ((a, c), (b, a), (a, other[:, :, 1]), (a, b[:1]), (whole, whole), (c, whole[:, :, 0])):
+        assert side_by_side(parts) is None

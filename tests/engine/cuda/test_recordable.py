@@ -1,0 +1,166 @@
+"""What can be recorded as a CUDA graph: every pair and layer, and a training step of every kind of model."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from npformer.backend import Pair, get_backend
+from npformer.backend.select import cupy_backend
+from npformer.check.inputs import place
+from npformer.engine.cupy import cupy_runtime
+from npformer.functional.arrays import namespace
+from npformer.models import DecoderConfig, EncoderConfig, Transformer, TransformerConfig, build_model
+from npformer.models.config import CHOICES
+from npformer.optim import Adam
+from npformer.training import TrainStep
+from tests import test_contract as contract
+from tests.backend.conftest import upstream_for
+from tests.engine.cupy import emulated
+from tests.outputs import parts
+
+CASES = [case for case in contract.CASES if case.group != "model"]
+SIZE = {"d_model": 8, "num_heads": 2, "d_ff": 12, "dropout": 0.3, "max_seq_len": 16}
+ONE_EACH = {"num_encoder_layers": 1, "num_decoder_layers": 1}
+
+
+def whole(**options):
+    return TransformerConfig(9, 9, **SIZE, **ONE_EACH, **options)
+
+
+MODELS = {
+    **{f"{name} {word}": whole(**{name: word}) for name, words in CHOICES.items() for word in words},
+    "local attention": whole(attention="local", window=2),
+    "strided attention": whole(attention="local", stride=3),
+    "local and strided attention": whole(attention="local", window=2, stride=3),
+    "linear attention": whole(attention="linear"),
+    "recomputed": whole(recompute=True, norm_order="pre"),
+    "decoder": DecoderConfig(vocab_size=9, num_layers=1, **SIZE),
+    "head sequence": EncoderConfig(vocab_size=9, head="sequence", num_classes=4, num_layers=1, **SIZE),
+    "head tokens": EncoderConfig(vocab_size=9, head="tokens", num_classes=4, num_layers=1, **SIZE),
+    "head masked": EncoderConfig(vocab_size=9, head="masked", num_layers=1, **SIZE),
+}
+
+
+@pytest.fixture
+def cupy(runtimes, monkeypatch):
+    monkeypatch.setattr(cupy_runtime, "announce", lambda: None)
+    return emulated.installed(monkeypatch)
+
+
+@pytest.fixture
+def backend(cupy):
+    return cupy_backend("float64")
+
+
+def on_device(x, backend):
+    """x, with the arrays of the host in it on the device."""
+    if isinstance(x, np.ndarray) and x.dtype.kind == "f":
+        return backend.array(x)
+    return place(x, backend.device)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_pair_or_layer_can_be_recorded(case, backend):
+    """What is replayed is what was computed, to the bit, though memory is garbage at first."""
+    target, driver = case.build(backend), backend.engine.capture(None, None)._driver
+    inputs = [on_device(x, backend) for x in case.inputs]
+    options = {name: on_device(x, backend) for name, x in case.options.items()}
+    y, cache = target.forward(*inputs, **options)
+    dy = [on_device(part, backend) for part in parts(upstream_for(hosted(y, backend)))]
+    dy = tuple(dy) if isinstance(y, tuple) else dy[0]
+
+    def work():
+        y, cache = target.forward(*inputs, **options)
+        return [*parts(y), *parts(target.backward(dy, cache))]
+
+    expected = [np.array(backend.host(x)) for x in [*parts(y), *parts(target.backward(dy, cache))]]
+    with driver.using(driver.pool()):
+        graph, outputs = driver.record(work)
+        driver.launch(graph)
+    for found, value in zip(outputs, expected, strict=True):
+        np.testing.assert_array_equal(backend.host(found), value)
+
+
+def hosted(y, backend):
+    return tuple(map(backend.host, y)) if isinstance(y, tuple) else backend.host(y)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_step_of_every_kind_of_model_is_recorded(kind, backend, cupy):
+    """With more tokens than CuPy puts side by side without a list."""
+    made = []
+    for recorded in (True, False):
+        model = build_model(MODELS[kind], backend=backend, seed=1)
+        step = TrainStep(model, Adam(model.arena), seed=3)
+        step.runner.compute.refusal = None if recorded else "asked not to"
+        made.append(trained(step))
+    for x, y in zip(*made, strict=True):
+        np.testing.assert_array_equal(x, y)
+    assert (cupy.machine.records, cupy.machine.launches) == (1, 3)
+
+
+def batches_for(config, count, length=12):
+    """Batches of three sequences for a model."""
+    rng = np.random.default_rng(length)
+    shapes = {ids: (3, length)[: len(ids.shape)] for ids in config.batch}
+    return [[rng.integers(1, min(ids.below, 9), shape) for ids, shape in shapes.items()] for _ in range(count)]
+
+
+def trained(step):
+    """Losses of four batches, and the parameters."""
+    losses = [float(step(*batch)) for batch in batches_for(step.model.config, 4)]
+    return [*losses, step.model.backend.host(step.model.arena.values).copy()]
+
+
+class OfMyOwn(Transformer):
+    """A model that is not declared static: what it does may depend on more than shapes."""
+
+
+def with_own_linear(backend):
+    """The backend with an operation replaced; a record would repeat the one before it."""
+    pair = backend.ops.linear
+    return dataclasses.replace(backend, ops=dataclasses.replace(backend.ops, linear=Pair(*pair)))
+
+
+#: What is not recorded: why -> (the model's class, its backend).
+UNRECORDED = {
+    "plain kernels: CuPy refuses its products": (Transformer, lambda: cupy_backend("float64", "plain")),
+    "a class that does not say that it is static": (OfMyOwn, lambda: cupy_backend("float64")),
+    "an operation was replaced": (Transformer, lambda: with_own_linear(cupy_backend("float64"))),
+}
+
+
+@pytest.mark.parametrize("why", UNRECORDED)
+def test_what_is_not_recorded_is_computed_all_the_same(why, backend, cupy):
+    kind, other = UNRECORDED[why]
+    made = []
+    for build, on in ((kind, other()), (Transformer, backend)):
+        model = build(whole(), backend=on, seed=1)
+        made.append(trained(TrainStep(model, Adam(model.arena, eps=1e-4), seed=3)))
+        assert cupy.machine.records == len(made) - 1
+    for x, y in zip(*made, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("precision", ["float32", "tf32"])
+def test_a_plain_pairs_products_have_the_precision_of_the_backend(precision, cupy):
+    backend, rng = cupy_backend("float32", precision=precision), np.random.default_rng(0)
+    x, weight, bias = (rng.normal(size=shape).astype("float32") for shape in ((3, 12, 8), (3, 8, 5), (5,)))
+    y, _ = backend.ops.conv1d.forward(*map(backend.array, (x, weight, bias)))
+    true, _ = get_backend("numpy", "float64").ops.conv1d.forward(
+        *(each.astype("float64") for each in (x, weight, bias))
+    )
+    off = np.max(np.abs(backend.host(y) - true)) / np.max(np.abs(true))
+    assert (off > 1e-5) == (precision == "tf32")
+    assert off < 1e-2
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("count", [1, 8, 9, 20])
+def test_many_arrays_are_put_side_by_side(axis, count, backend):
+    parts = list(np.random.default_rng(0).normal(size=(count, 2, 3)))
+    there = [backend.array(part) for part in parts]
+    for name in ("concat", "stack"):
+        found = getattr(namespace(there[0]), name)(there, axis=axis)
+        np.testing.assert_array_equal(backend.host(found), getattr(np, name)(parts, axis=axis))
