@@ -33,7 +33,7 @@ from functools import partial
 from typing import Any, Protocol
 from weakref import finalize
 
-from npformer.engine.staging import arrays_of, key_of, with_arrays
+from npformer.engine.staging import flattened, with_arrays
 from npformer.errors import DeviceMemoryError, NpformerError
 from npformer.io.progress_bar import say
 from npformer.io.seconds import now, since
@@ -168,8 +168,7 @@ class Captured:
     def __call__(self, subject: Any, inputs: Any) -> tuple[Array | None, ...]:
         """The function's outputs, as new arrays. Raises DeviceMemoryError if the device's memory is too small."""
         self._forget_if_changed(self._static_arguments(subject))
-        numbers = arrays_of(inputs, self._dtype)
-        key = key_of(inputs, numbers)
+        numbers, key = flattened(inputs, self._dtype)
         problem: str | None = ""
         for _ in range(2):
             outputs: tuple[Array | None, ...]

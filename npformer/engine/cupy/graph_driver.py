@@ -118,27 +118,30 @@ class CupyStage:
     def __init__(self, cupy: Any, like: Sequence[HostArray]) -> None:
         starts, size = places(like)
         self._block = cupy.empty((size,), dtype=np.uint8)
-        self.arrays: tuple[Array, ...] = tuple(
-            self._block[start : start + x.nbytes].view(x.dtype).reshape(x.shape)
-            for start, x in zip(starts, like, strict=True)
-        )
-        self._starts = starts
-        self._copies = cycle([_Pinned(cupy, size) for _ in range(AHEAD)])
+        self.arrays: tuple[Array, ...] = _within(self._block, starts, like)
+        self._copies = cycle([_Pinned(cupy, size, starts, like) for _ in range(AHEAD)])
 
     def fill(self, numbers: Sequence[HostArray]) -> None:
         copy = next(self._copies)
         copy.free.synchronize()
-        for start, x in zip(self._starts, numbers, strict=True):
-            copy.host[start : start + x.nbytes] = np.frombuffer(np.ascontiguousarray(x).data, np.uint8, x.nbytes)
-        self._block.data.copy_from_host_async(copy.pointer.ptr, copy.host.nbytes)
+        for array, x in zip(copy.arrays, numbers, strict=True):
+            array[...] = x
+        self._block.data.copy_from_host_async(copy.pointer.ptr, self._block.nbytes)
         copy.free.record()
 
 
 class _Pinned:
     """Pinned host memory, and the event after which it may be written again."""
 
-    def __init__(self, cupy: Any, size: int) -> None:
+    def __init__(self, cupy: Any, size: int, starts: Sequence[int], like: Sequence[HostArray]) -> None:
         self.pointer = cupy.cuda.alloc_pinned_memory(size)
-        self.host = np.frombuffer(self.pointer, dtype=np.uint8, count=size)
+        self.arrays = _within(np.frombuffer(self.pointer, dtype=np.uint8, count=size), starts, like)
         self.free = cupy.cuda.Event(disable_timing=True)
         self.free.record()
+
+
+def _within(block: Any, starts: Sequence[int], like: Sequence[HostArray]) -> tuple[Any, ...]:
+    """Arrays like these, whose memory is a block's."""
+    return tuple(
+        block[start : start + x.nbytes].view(x.dtype).reshape(x.shape) for start, x in zip(starts, like, strict=True)
+    )

@@ -133,6 +133,7 @@ def emulated():
     cuda = SimpleNamespace(
         Device=found.Device, Event=found.Event, Memory=found.Memory, MemoryPointer=found.MemoryPointer,
         MemoryPool=found.MemoryPool, Stream=found.Stream,
+        compiler=SimpleNamespace(CompileException=found.CompileException),
         alloc_pinned_memory=lambda size: found.PinnedMemoryPointer(size), get_allocator=lambda: default.malloc,
         get_current_stream=lambda device_id=-1: machine.current, using_allocator=using_allocator,
         runtime=SimpleNamespace(
@@ -258,9 +259,18 @@ def _classes(machine):
             for stream in machine.streams:
                 stream.synchronize()
 
+        def use(self):
+            machine.device = self.id
+
+    class CompileException(Exception):
+        pass
+
     class RawModule:
         def __init__(self, code, *, options=()):
             self._kind = {source(file, dtype): (file, dtype) for file in files() for dtype in REAL}[code]
+
+        def compile(self, log_stream=None):
+            pass
 
         def get_function(self, name):
             return RawKernel(name, *self._kind)

@@ -59,6 +59,7 @@ def names_of(there, path=""):
 #: Where CuPy has the classes that nobody asks for by name.
 ELSEWHERE = {
     "Graph": "cuda.graph.Graph", "PinnedMemoryPool": "cuda.PinnedMemoryPool", "MemoryPointer": "cuda.MemoryPointer",
+    "CompileException": "cuda.compiler.CompileException",
     "PinnedMemoryPointer": "cuda.PinnedMemoryPointer", "RawModule": "RawModule", "RawKernel": "RawKernel",
 }  # fmt: skip
 #: What the emulation has for itself.
