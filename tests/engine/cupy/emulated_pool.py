@@ -157,6 +157,9 @@ def pool_classes(machine):
         def get_limit(self):
             return self.limit
 
+        def total_bytes(self):
+            return self.total
+
         def used_bytes(self):
             return self.total - sum(size * len(chunks) for free in self._free.values() for size, chunks in free.items())
 
