@@ -8,9 +8,10 @@ import pytest
 from npformer import Adam, TrainStep, Transformer, TransformerConfig, functional, get_backend
 from npformer.check import catalogue
 from npformer.check.precision.budget import against_float64
-from npformer.engine.cupy.graph_driver import CupyDriver
+from npformer.engine.cupy.graph_driver import CupyDriver, GraphMemory
 from npformer.functional import AttentionMask, Draw
 from npformer.models import build_model
+from npformer.training.assemble import assemble
 from tests.engine.cuda.test_recordable import MODELS, batches_for
 
 pytestmark = pytest.mark.gpu
@@ -101,24 +102,52 @@ def test_a_step_of_every_kind_of_model_is_recorded(kind, cupy32):
 
 def test_memory_that_is_full_during_a_capture_costs_one_graph(cupy32, monkeypatch):
     """CuPy's pool hands the error on as it is, and frees nothing."""
-    real, failed = CupyDriver._memory, []
+    import cupy
 
-    def memory(driver, size):
-        if driver.stream.is_capturing() and size > 1000 and not failed:
+    real, failed = GraphMemory.__call__, []
+
+    def memory(self, size):
+        if cupy.cuda.get_current_stream().is_capturing() and size > 1000 and not failed:
             failed.append(size)
             raise MemoryError("as if it were full")
-        return real(driver, size)
+        return real(self, size)
 
     model = build_model(MODELS["norm layer"], backend=cupy32, seed=1)
     eager = TrainStep(model, Adam(model.arena), seed=3)
     eager.runner.compute.refusal = "asked for"
     expected = [loss for length in (5, 12, 5, 12) for loss in steps_of(eager, length)]
-    monkeypatch.setattr(CupyDriver, "_memory", memory)
+    monkeypatch.setattr(GraphMemory, "__call__", memory)
     monkeypatch.setattr(CupyDriver, "bound", lambda driver, pool: None)
     model = build_model(MODELS["norm layer"], backend=cupy32, seed=1)
     step = TrainStep(model, Adam(model.arena), seed=3)
     assert [loss for length in (5, 12, 5, 12) for loss in steps_of(step, length)] == expected
     assert failed
+
+
+def test_a_pool_of_graphs_frees_nothing_at_its_bound(cupy32):
+    """CuPy's would free what no array has, and graphs may use, and then have room."""
+    import cupy
+
+    driver = CupyDriver("a GPU")
+    pool = driver.pool()
+    with driver.using(pool):
+        cupy.empty(1 << 24, np.uint8)  # and nobody has it
+        driver.bound(pool)
+        with pytest.raises(MemoryError, match="expected at most 20971520 bytes for graphs, got 16777216 and 17825792"):
+            cupy.empty(17 << 20, np.uint8)
+    assert pool.blocks.total_bytes() == 1 << 24
+
+
+def test_real_batches_of_many_shapes_are_replayed_to_the_bit(gpu):
+    """The sizes of the task: pieces of memory are large enough to be gone when they are freed."""
+    losses = []
+    for recorded in (True, False):
+        made = assemble({"run": {"task": "dates", "device": "cupy", "precision": "tf32"}, "data": {}, "model": {},
+                         "training": {}})  # fmt: skip
+        made.step.runner.compute.refusal = None if recorded else "asked for"
+        batches = [made.task.batch(i + 1, made.options.training.batch_size) for i in range(150)]
+        losses.append([float(loss) for loss in [made.step(*batch) for batch in batches]])
+    np.testing.assert_array_equal(*losses)
 
 
 def test_thousands_of_replays_leak_nothing(cupy32, monkeypatch):
@@ -129,12 +158,13 @@ def test_thousands_of_replays_leak_nothing(cupy32, monkeypatch):
     step = TrainStep(model, Adam(model.arena, lr=1e-4))
     compute = step.runner.compute
     compute._most = 8
-    pools = [cupy.get_default_memory_pool(), compute._kept.pool]
+    pools = [cupy.get_default_memory_pool(), compute._kept.pool.blocks]
     new_pool = compute._driver.pool
 
     def remembered():
-        pools.append(new_pool())
-        return pools[-1]
+        pool = new_pool()
+        pools.append(pool.blocks)
+        return pool
 
     monkeypatch.setattr(compute._driver, "pool", remembered)
     batches = [rng.integers(1, 9, size=(3, 4, 4 + length)) for length in range(12)]  # more shapes than graphs are kept

@@ -132,12 +132,13 @@ class _Records:
         self.pool = self._driver.pool()
 
     def clear(self) -> None:
-        """Drop the records first, since they refer to the pool's memory, then free that memory."""
+        """Drop the records when none of them runs, since they refer to the pool's memory, then free that memory."""
         if not self.shapes:
             return
+        self._driver.wait()
         for shape in self.shapes.values():
             shape.graph, shape.outputs = None, ()
-        self.empty()  # which waits for the device, and so for what the shapes copy from the host
+        self.empty()
         self.shapes.clear()
 
 

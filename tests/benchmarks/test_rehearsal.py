@@ -9,7 +9,7 @@ from benchmarks.tasks import PREPARED, TOGETHER
 from npformer.backend.roofline import LARGE, STREAMED
 from npformer.backend.select import cupy_backend
 from npformer.models.presets import PRESETS, Preset
-from npformer.training import assemble as assembling
+from npformer.run import trained
 from tests.engine.cuda.host_runtime import compiler_problem
 from tests.engine.cupy import emulated
 
@@ -59,7 +59,7 @@ def test_steps_alone_together_and_unrecorded_are_the_same(machine, monkeypatch):
 def test_batches_of_many_shapes(machine, monkeypatch):
     """At real sizes, so nothing is computed."""
     emulated.uncomputed(monkeypatch)
-    monkeypatch.setattr(assembling, "get_backend", lambda name, dtype, **options: cupy_backend(dtype, **options))
+    monkeypatch.setattr(trained, "get_backend", lambda name, dtype, **options: cupy_backend(dtype, **options))
     monkeypatch.setattr(once, "REAL", ("dates",))
     (found,) = once.batches("cupy", "tf32", steps=40).task("batches")().values()
     assert found["steps"] == 40

@@ -110,6 +110,8 @@ class DeviceArray:
 
     def __getitem__(self, index):
         parts = index if isinstance(index, tuple) else (index,)
+        from_host = any(isinstance(part, list | np.ndarray) for part in parts)
+        assert not (from_host and self.machine.recorded is not None), "an index that is copied from the host"
         rest = () if any(part is Ellipsis for part in parts) else (Ellipsis,)  # a single number is a view, too
         return self._view(self.bare[*parts, *rest])
 

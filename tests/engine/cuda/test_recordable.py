@@ -88,13 +88,19 @@ def hosted(y, backend):
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_step_of_every_kind_of_model_is_recorded(kind, backend, cupy):
-    """With more tokens than CuPy puts side by side without a list."""
+    """With more tokens than CuPy puts side by side without a list. A record leaves no array but its outputs.
+
+    One that an object keeps, made once, would be written when this record is launched, and read by others before.
+    """
     made = []
     for recorded in (True, False):
         model = build_model(MODELS[kind], backend=backend, seed=1)
         step = TrainStep(model, Adam(model.arena), seed=3)
         step.runner.compute.refusal = None if recorded else "asked not to"
         made.append(trained(step))
+        records = step.runner.compute._kept
+        left = {x.memory for shape in records.shapes.values() for x in shape.outputs if x is not None}
+        assert records.pool.blocks.used_bytes() == sum(each.chunk.size for each in left)
     for x, y in zip(*made, strict=True):
         np.testing.assert_array_equal(x, y)
     assert (cupy.machine.records, cupy.machine.launches) == (1, 3)

@@ -35,6 +35,7 @@ class Machine:
 
     def __init__(self):
         self.room = 1 << 40
+        self.limit = 0  # bytes of a pool that is made: what a user asks of CuPy's, CUPY_GPU_MEMORY_LIMIT; 0: any
         self.recorded = None  # a list of work while a stream records
         self.graph_memory = set()  # pieces of memory that it is about
         self.records = self.launches = 0
@@ -216,6 +217,7 @@ def _classes(machine):
     class Graph:
         def __init__(self, record, memory):
             self.nodes, self._memory, self._is_new = record, memory, True
+            self._last = machine.current, 0  # stream, and what it was asked for up to the last launch
 
         def launch(self, stream=None):
             machine.expect_not_recording("a launch")
@@ -225,6 +227,11 @@ def _classes(machine):
             self._is_new = False
             for work in self.nodes:
                 machine.do(work)
+            self._last = machine.current, machine.current.asked
+
+        def __del__(self):
+            stream, asked = self._last
+            assert stream.done >= asked, "a graph is dropped that still runs"
 
     class PinnedMemoryPool:
         def free_all_blocks(self):

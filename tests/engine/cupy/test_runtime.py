@@ -36,7 +36,7 @@ HASTY = lambda stream: not stream.is_default  # noqa: E731
 
 
 @pytest.mark.parametrize("at_once", [LAZY, HASTY], ids=["lazy streams", "hasty ones"])
-@pytest.mark.parametrize("lengths", [(5,), (5, 3)], ids=["one shape", "two by turns"])
+@pytest.mark.parametrize("lengths", [(5,), (5, 3), (3, 6, 12)], ids=["one shape", "two by turns", "longer ones"])
 def test_a_training_waits_for_all_that_it_needs(cupy, lengths, at_once):
     """More steps than inputs are kept for, on two streams, of which the host waits for neither."""
     expected = trained(12, lengths)
