@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from npformer.backend.backend import Backend
 from npformer.backend.fallback import with_fallback
@@ -14,7 +15,8 @@ from npformer.engine.cuda.sums import DeviceBranches, backward_pass
 from npformer.engine.cupy.cupy_runtime import CupyRuntime
 from npformer.engine.cupy.graph_driver import CupyDriver
 from npformer.engine.cupy.namespace import with_products
-from npformer.engine.engine import FastEngine
+from npformer.engine.engine import FastEngine, RecordingEngine
+from npformer.engine.recorded_decode import Rooms
 
 
 def with_engine(plain: Backend) -> Backend:
@@ -27,9 +29,12 @@ def with_engine(plain: Backend) -> Backend:
     table = with_fallback(cuda_ops(gpu), plain.ops, arrays=driver.cupy.ndarray)
     ops = with_products(table, gpu, driver.cupy.empty(0))
     updates = DeviceUpdates(gpu, plain.device.array)
-    engine = FastEngine(
+
+    def capture(function: Any, static_arguments: Any) -> Captured:
+        return Captured(function, static_arguments, driver, plain.dtype)
+
+    engine = RecordingEngine(
         adam_update=updates.by_host_numbers, updates=updates, backward_pass=partial(backward_pass, gpu),
-        branches=DeviceBranches(gpu),
-        capture=lambda function, static_arguments: Captured(function, static_arguments, driver, plain.dtype),
+        branches=DeviceBranches(gpu), capture=capture, rooms=lambda _: Rooms(gpu, capture),
     )  # fmt: skip
     return replace(plain, ops=ops, own_ops=ops, engine=engine)

@@ -127,17 +127,20 @@ class DecodeState:
         The step itself advances ``length`` once it is done. Raises ShapeError if visible has not the state's B
         rows, or if there is no room.
         """
-        batch, n = visible.shape
-        stop = self.length + n
+        self.expect_room(*visible.shape)
+        stop = self.length + visible.shape[1]
+        self.visible[:, self.length : stop] = visible
+        return AttentionMask(key_visible=self.visible[:, :stop], causal=True, query_offset=self.length)
+
+    def expect_room(self, batch: int, n: int) -> None:
+        """Raise ShapeError unless n tokens for each of batch rows can be next."""
         if batch != self.batch:
             raise ShapeError(f"tokens: expected one row for each of the state's B={self.batch}, got {batch}")
-        if stop > self.max_len:
+        if self.length + n > self.max_len:
             raise ShapeError(
                 f"tokens: expected at most {self.max_len - self.length} more of max_len={self.max_len}, got {n}; "
                 "start with room for more (learned positions end at max_seq_len)"
             )
-        self.visible[:, self.length : stop] = visible
-        return AttentionMask(key_visible=self.visible[:, :stop], causal=True, query_offset=self.length)
 
     def position_encodings(self, n: int) -> Array:
         """The position encodings of the next n tokens: (n, C), or (B, n, C) if rows begin at different positions."""

@@ -1,0 +1,54 @@
+// A step of decoding whose position is in device memory, so that one recorded graph serves every position.
+//
+// now (4, B) says of each row: its newest token, whether it goes on, the position of that token, and its place in its
+// own text, which has no padding on the left. A row that has ended is fed pads.
+
+#include "common.cuh"
+#include "reduce.cuh"
+
+// x_b = encodings[place_b], and whether the newest token may be seen: it is no pad. One block for each row.
+extern "C" __global__ void begin(
+    const whole *now, const real *encodings, real *x, bool *visible, whole rows, whole room, whole width, whole pad
+) {
+    const whole b = blockIdx.x, place = now[3 * rows + b];
+    for (whole j = threadIdx.x; j < width; j += blockDim.x) x[b * width + j] = encodings[place * width + j];
+    if (threadIdx.x == 0) visible[b * room + now[2 * rows + b]] = now[b] != pad;
+}
+
+// Writes keys and values (B, H, 1, D) into caches (B, H, room, D) at the position of each row.
+extern "C" __global__ void write_newest(
+    const real *k, const real *v, whole k_batch, whole k_head, whole v_batch, whole v_head, real *keys, real *values,
+    const whole *now, whole rows, whole heads, whole room, whole width
+) {
+    for (whole i = first_of_all(); i < rows * heads * width; i += step_of_all()) {
+        const whole d = i % width, h = i / width % heads, b = i / width / heads;
+        const whole to = ((b * heads + h) * room + now[2 * rows + b]) * width + d;
+        keys[to] = k[b * k_batch + h * k_head + d];
+        values[to] = v[b * v_batch + h * v_head + d];
+    }
+}
+
+// The likeliest token of each row, the first of equals, becomes its newest. A NaN is the largest, as in NumPy.
+// chosen (room, B) keeps what was chosen at each position. One block for each row.
+extern "C" __global__ void choose(
+    const real *logits, whole *now, whole *chosen, whole rows, whole width, whole eos, whole pad
+) {
+    __shared__ whole firsts[1024];
+    const real *const row = logits + blockIdx.x * width;
+    real top = -real(INFINITY);
+    for (whole j = threadIdx.x; j < width; j += blockDim.x) top = Larger()(row[j], top);
+    top = block_max(top);
+    whole first = width;
+    for (whole j = threadIdx.x; j < width && first == width; j += blockDim.x)
+        if (row[j] == top || row[j] != row[j]) first = j;
+    firsts[threadIdx.x] = first;
+    __syncthreads();
+    if (threadIdx.x > 0) return;
+    for (int i = 1; i < int(blockDim.x); ++i) first = firsts[i] < first ? firsts[i] : first;
+    whole *const token = now + blockIdx.x, *const goes_on = token + rows, *const position = goes_on + rows;
+    *token = *goes_on ? first : pad;
+    chosen[*position * rows + blockIdx.x] = *token;
+    *goes_on = *goes_on && first != eos;
+    *position += 1;
+    position[rows] += 1;
+}
