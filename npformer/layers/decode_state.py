@@ -17,6 +17,7 @@ state unchanged.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -108,6 +109,7 @@ class DecodeState:
     memory_mask: AttentionMask = ALL_VISIBLE
     length: int = 0  # tokens of each row so far
     fused: Any = None  # a fused step prepared for this state, see engine/fused_decode.py
+    move: Callable[[HostArray, int], None] | None = None  # (rows, length): an engine's reorder within the sources
     begins: np.ndarray[Any, Any] | None = None  # (B,) where each row's text begins; None: at 0
     together: int = 1  # w: this many consecutive rows read one row of the memory
 
@@ -127,20 +129,17 @@ class DecodeState:
         The step itself advances ``length`` once it is done. Raises ShapeError if visible has not the state's B
         rows, or if there is no room.
         """
-        self.expect_room(*visible.shape)
-        stop = self.length + visible.shape[1]
-        self.visible[:, self.length : stop] = visible
-        return AttentionMask(key_visible=self.visible[:, :stop], causal=True, query_offset=self.length)
-
-    def expect_room(self, batch: int, n: int) -> None:
-        """Raise ShapeError unless n tokens for each of batch rows can be next."""
+        batch, n = visible.shape
+        stop = self.length + n
         if batch != self.batch:
             raise ShapeError(f"tokens: expected one row for each of the state's B={self.batch}, got {batch}")
-        if self.length + n > self.max_len:
+        if stop > self.max_len:
             raise ShapeError(
                 f"tokens: expected at most {self.max_len - self.length} more of max_len={self.max_len}, got {n}; "
                 "start with room for more (learned positions end at max_seq_len)"
             )
+        self.visible[:, self.length : stop] = visible
+        return AttentionMask(key_visible=self.visible[:, :stop], causal=True, query_offset=self.length)
 
     def position_encodings(self, n: int) -> Array:
         """The position encodings of the next n tokens: (n, C), or (B, n, C) if rows begin at different positions."""
@@ -178,9 +177,14 @@ class DecodeState:
         moves = Moves.of(chosen)
         if chosen.size == self.batch and not moves.changed.size:
             return
+        is_beam = chosen.size == self.batch and np.array_equal(self.sources[chosen], self.sources)
+        if is_beam and self.move is not None:
+            self.move(chosen, self.length)
+            self.begins = None if self.begins is None else self.begins[chosen]
+            return
         pasts = [layer.past.reorder(moves, self.length) for layer in self.layers]
         _reorder(self.visible, moves, self.length, axis=1)
-        if chosen.size == self.batch and np.array_equal(self.sources[chosen], self.sources):  # as in a beam
+        if is_beam:
             self.begins = None if self.begins is None else self.begins[chosen]
             if any(new is not layer.past for new, layer in zip(pasts, self.layers, strict=True)):  # else fused stays
                 self.layers = tuple(LayerState(new, old.memory) for new, old in zip(pasts, self.layers, strict=True))
@@ -207,6 +211,7 @@ class DecodeState:
             "sources": sources,
             "together": together,
             "fused": None,
+            "move": None,
             "begins": None if self.begins is None else self.begins[chosen],
         }
 

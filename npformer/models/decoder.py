@@ -20,7 +20,7 @@ import numpy as np
 from npformer.backend import Arena, Backend
 from npformer.errors import ConfigError, ShapeError
 from npformer.functional import AttentionMask
-from npformer.layers import CacheStack, Context, DecodeState, EncoderStack, LayerState
+from npformer.layers import CacheStack, Context, DecodeState, EncoderStack
 from npformer.models.config import DecoderConfig
 from npformer.models.inputs import next_tokens
 from npformer.models.one_sequence import OneSequence
@@ -92,17 +92,12 @@ class Decoder(OneSequence):
         ended. Raises ShapeError past max_len, and the errors of forward; the state is then unchanged.
         """
         tokens, several = next_tokens(tokens, self.config.vocab_size, self.backend)
-        context = Context(state.admit(tokens != self.config.pad_id))
-        logits = self.step_on_device(tokens, state.position_encodings(tokens.shape[1]), state.layers, context)
-        state.length += tokens.shape[1]
+        mask = state.admit(tokens != self.config.pad_id)
+        stop = state.length + tokens.shape[1]
+        x = self.embedding(tokens) + state.position_encodings(tokens.shape[1])
+        logits = self.generator(self.decoder.step(x, state.layers, Context(mask)))  # (B, n, V)
+        state.length = stop
         return logits if several else logits[:, 0, :]
-
-    def step_on_device(
-        self, tokens: Array, encodings: Array, layers: tuple[LayerState, ...], context: Context
-    ) -> Array:
-        """The arrays of a step: checked tokens (B, n) and their positions' encodings (n, C) to logits (B, n, V)."""
-        x = self.embedding(tokens) + encodings
-        return self.generator(self.decoder.step(x, layers, context))
 
     def _run(self, cache: CacheStack, tokens: Array, context: Context) -> Array:
         mask = AttentionMask(key_visible=tokens != self.config.pad_id, causal=True)

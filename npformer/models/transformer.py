@@ -45,7 +45,6 @@ from npformer.layers import (
     Dropout,
     EncoderStack,
     Layer,
-    LayerState,
     RandomKey,
 )
 from npformer.models.config import TransformerConfig
@@ -164,17 +163,13 @@ class Transformer(Layer):
         ended. Raises ShapeError past max_len, and the errors of forward; the state is then unchanged.
         """
         tokens, several = next_tokens(tokens, self.config.tgt_vocab_size, self.backend)
-        context = Context(state.admit(tokens != self.config.pad_id), state.memory_mask)
-        logits = self.step_on_device(tokens, state.position_encodings(tokens.shape[1]), state.layers, context)
-        state.length += tokens.shape[1]
+        mask = state.admit(tokens != self.config.pad_id)
+        stop = state.length + tokens.shape[1]
+        x = self.tgt_embedding(tokens) + state.positions[state.length : stop, :]
+        h = self.decoder.step(x, state.layers, Context(mask, state.memory_mask))
+        logits = self.generator(h)  # (B, n, V)
+        state.length = stop
         return logits if several else logits[:, 0, :]
-
-    def step_on_device(
-        self, tokens: Array, encodings: Array, layers: tuple[LayerState, ...], context: Context
-    ) -> Array:
-        """The arrays of a step: checked tokens (B, n) and their positions' encodings (n, C) to logits (B, n, V)."""
-        x = self.tgt_embedding(tokens) + encodings
-        return self.generator(self.decoder.step(x, layers, context))
 
     def _ids(self, src: Array, tgt_in: Array) -> tuple[Array, Array]:
         """src and tgt_in on the device, checked on the host."""

@@ -1,30 +1,22 @@
-// A step of decoding whose position is in device memory, so that one recorded graph serves every position.
+// The end of a decoding step, and its keys and values, for a position in device memory: one graph serves all positions.
 //
-// now (4, B) says of each row: its newest token, whether it goes on, the position of that token, and its place in its
-// own text, which has no padding on the left. A row that has ended is fed pads.
+// now (4, B) has of each row its newest token, whether it goes on, the position of that token, and its place in the
+// row's own text, which has no padding on the left. A row that has ended is fed pads.
 
 #include "common.cuh"
 #include "reduce.cuh"
 
-// x_b = encodings[place_b], and whether the newest token may be seen: it is no pad. One block for each row.
-extern "C" __global__ void begin(
-    const whole *now, const real *encodings, real *x, bool *visible, whole rows, whole room, whole width, whole pad
-) {
-    const whole b = blockIdx.x, place = now[3 * rows + b];
-    for (whole j = threadIdx.x; j < width; j += blockDim.x) x[b * width + j] = encodings[place * width + j];
-    if (threadIdx.x == 0) visible[b * room + now[2 * rows + b]] = now[b] != pad;
-}
-
-// Writes keys and values (B, H, 1, D) into caches (B, H, room, D) at the position of each row.
+// Writes the newest keys and values (B, H, 1, D) into caches (B, H, room, D), and whether they may be seen: no pads are.
 extern "C" __global__ void write_newest(
     const real *k, const real *v, whole k_batch, whole k_head, whole v_batch, whole v_head, real *keys, real *values,
-    const whole *now, whole rows, whole heads, whole room, whole width
+    bool *visible, const whole *now, whole rows, whole heads, whole room, whole width, whole pad
 ) {
     for (whole i = first_of_all(); i < rows * heads * width; i += step_of_all()) {
-        const whole d = i % width, h = i / width % heads, b = i / width / heads;
-        const whole to = ((b * heads + h) * room + now[2 * rows + b]) * width + d;
+        const whole d = i % width, h = i / width % heads, b = i / width / heads, position = now[2 * rows + b];
+        const whole to = ((b * heads + h) * room + position) * width + d;
         keys[to] = k[b * k_batch + h * k_head + d];
         values[to] = v[b * v_batch + h * v_head + d];
+        if (d == 0 && h == 0) visible[b * room + position] = now[b] != pad;
     }
 }
 
