@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from npformer.engine import compile_ahead, fused_decode, fused_encode, recorded_decode, runner
+from npformer.engine import compile_ahead, fused_decode, fused_encode, runner
 from npformer.engine.capabilities import Capabilities, run_eagerly
 
 
@@ -21,10 +21,3 @@ class FastEngine(Capabilities):
 
     def eager(self) -> FastEngine:
         return replace(self, capture=run_eagerly, capture_part=run_eagerly, rooms=None)
-
-
-class RecordingEngine(FastEngine):
-    """An engine whose decoding steps are recorded, for a device that launches slowly."""
-
-    step = staticmethod(recorded_decode.step)
-    likeliest = staticmethod(recorded_decode.likeliest)

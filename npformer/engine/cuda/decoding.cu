@@ -25,7 +25,6 @@ extern "C" __global__ void write_newest(
 extern "C" __global__ void choose(
     const real *logits, whole *now, whole *chosen, whole rows, whole width, whole eos, whole pad
 ) {
-    __shared__ whole firsts[1024];
     const real *const row = logits + blockIdx.x * width;
     real top = -real(INFINITY);
     for (whole j = threadIdx.x; j < width; j += blockDim.x) top = Larger()(row[j], top);
@@ -33,10 +32,8 @@ extern "C" __global__ void choose(
     whole first = width;
     for (whole j = threadIdx.x; j < width && first == width; j += blockDim.x)
         if (row[j] == top || row[j] != row[j]) first = j;
-    firsts[threadIdx.x] = first;
-    __syncthreads();
+    first = whole(-block_max(-real(first)));  // exact: there are fewer than 2²⁴ tokens
     if (threadIdx.x > 0) return;
-    for (int i = 1; i < int(blockDim.x); ++i) first = firsts[i] < first ? firsts[i] : first;
     whole *const token = now + blockIdx.x, *const goes_on = token + rows, *const position = goes_on + rows;
     *token = *goes_on ? first : pad;
     chosen[*position * rows + blockIdx.x] = *token;

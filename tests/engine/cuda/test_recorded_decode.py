@@ -282,6 +282,14 @@ def test_the_likeliest_token_is_numpys(width, dtype, runtime):
     np.testing.assert_array_equal(now, [expected, now[1] & (expected != end), [4] * 6, [3] * 6])
 
 
+def test_rows_that_have_ended_choose_pads(gpu):
+    model = transformer(gpu)
+    state, going = model.start(sources(3), 20), np.array([True, False, True])
+    chosen = gpu.engine.likeliest(model, np.array([1, 0, 1]), state, going, 64, -1)
+    assert (chosen != 0).any(axis=0).tolist() == going.tolist()
+    assert state.length == len(chosen) == recorded_decode.LOOK
+
+
 def test_an_engine_that_records_nothing_decodes_as_it_is_written(gpu, machine):
     model = transformer(gpu)
     expected = greedy(model, sources(5), 20)
