@@ -8,11 +8,14 @@ import pytest
 from npformer import Adam, TrainStep, Transformer, TransformerConfig, functional, get_backend
 from npformer.check import catalogue
 from npformer.check.precision.budget import against_float64
+from npformer.decoding import beam_search, greedy
 from npformer.engine.cupy.graph_driver import CupyDriver, GraphMemory
 from npformer.functional import AttentionMask, Draw
 from npformer.models import build_model
 from npformer.training.assemble import assemble
+from tests.decoding.test_every_search import as_lists
 from tests.engine.cuda.test_recordable import MODELS, batches_for
+from tests.engine.cuda.test_recorded_decode import decoder, sources, transformer
 
 pytestmark = pytest.mark.gpu
 
@@ -225,3 +228,16 @@ def test_attention_over_many_tokens_needs_little_memory(cupy32):
     gradients = cupy32.ops.attention.backward(y, cache)
     assert all(bool(cupy.isfinite(part).all()) for part in (y, *gradients))
     assert pool.total_bytes() - before <= 20 * q.nbytes
+
+
+@pytest.mark.parametrize("build", [transformer, decoder])
+def test_recorded_decoding_finds_the_texts_of_the_host(build, cupy64, numpy64):
+    """Behind the positions that one graph reads, too, and with rows that end early."""
+    src, (there, here) = sources(32), (build(backend) for backend in (cupy64, numpy64))
+    for eos_id in (3, 5, None):
+        np.testing.assert_array_equal(greedy(there, src, 70, eos_id=eos_id), greedy(here, src, 70, eos_id=eos_id))
+    assert as_lists(beam_search(there, src, 20)) == as_lists(beam_search(here, src, 20))
+    state = there.start(src, 20) if build is transformer else there.start(32, 20)
+    cupy64.engine.step(there, np.full(32, 3), state)
+    room = state.fused[1]
+    assert room.steps.refusal is room.moves.refusal is None

@@ -100,7 +100,7 @@ class _Shape:
     """The state for one shape of inputs: buffers, graph."""
 
     def __init__(self, driver: Driver, numbers: Sequence[HostArray]) -> None:
-        self.stage = driver.stage(numbers)
+        self.stage = driver.stage(numbers) if numbers else None
         self.was_run = self.was_recorded = False
         self.graph: Any = None
         self.outputs: tuple[Array | None, ...] = ()
@@ -194,7 +194,8 @@ class Captured:
     def _run(self, key: Any, numbers: Sequence[HostArray], subject: Any, inputs: Any) -> tuple[Array | None, ...]:
         shape = self._shapes.get(key) or self._kept.new(key, numbers, self._most)
         self._shapes.move_to_end(key)
-        shape.stage.fill(numbers)
+        if shape.stage is not None:
+            shape.stage.fill(numbers)
         work = partial(self._compute, subject, inputs, shape.stage)
         known = shape.was_run or (self._has_run and self._at_first_sight)
         if known and not shape.was_recorded and self.refusal is None:
@@ -208,8 +209,8 @@ class Captured:
             shape.was_run = self._has_run = True
         return tuple(None if x is None else self._driver.fresh(x) for x in outputs)
 
-    def _compute(self, subject: Any, inputs: Any, stage: Stage) -> Sequence[Array | None]:
-        return self._function(subject, with_arrays(inputs, iter(stage.arrays)))
+    def _compute(self, subject: Any, inputs: Any, stage: Stage | None) -> Sequence[Array | None]:
+        return self._function(subject, with_arrays(inputs, iter(() if stage is None else stage.arrays)))
 
     def _record(self, shape: _Shape, work: Callable[[], Any]) -> None:
         began, is_first = now(), not self._kept.are_kept()

@@ -79,9 +79,16 @@ def test_ceilings_and_bytes(machine, monkeypatch):
     assert made.task("bytes tiny")() == once.step_bytes(SMALL, on_host)
 
 
-def test_decoding(machine):
-    output = decode.decode("tiny", 4, [2], "cupy", "cuda").task("batch 2")()
-    assert [len(row) for row in output] == [4, 4]
+def test_decoding(machine, monkeypatch):
+    """A token is one launch; only the very first one is not recorded."""
+    monkeypatch.setattr(own_on_gpu, "count_kernels", lambda driver, graph: len(graph.nodes))
+    made = decode.decode("tiny", 4, [2], "cupy", "cuda")
+    assert made.on_device() == {}
+    for launches in (3, 4):
+        output = made.task("batch 2")()
+        assert [len(row) for row in output] == [4, 4]
+        assert made.on_device()["launches"] == launches / 4
+        assert made.on_device()["kernels"] > 10
 
 
 @pytest.mark.parametrize("name", ops.NAMES)
