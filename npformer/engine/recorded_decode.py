@@ -69,8 +69,9 @@ def _room_of(model: Transformer | Decoder, state: DecodeState, tokens: HostArray
     """The room that has the arrays of state; None if its next step is not recorded, or if tokens are none for it."""
     make = capabilities_of(model).rooms
     rooms: Rooms | None = None if make is None else prepared(_prepared, model, _recordable, make)
-    no_mask, no_memory = state.memory_mask.key_visible is None, state.layers[0].memory is None
-    if rooms is None or tokens.shape != (state.batch,) or state.length == state.max_len or no_mask != no_memory:
+    if rooms is None or tokens.shape != (state.batch,) or state.length == state.max_len:
+        return None
+    if (state.memory_mask.key_visible is None) != (state.layers[0].memory is None):
         return None
     if state.fused is None or not all(map(is_, (rooms, *of_state(state)), state.fused[0])):
         room = rooms.enter(state)
@@ -81,14 +82,14 @@ def _room_of(model: Transformer | Decoder, state: DecodeState, tokens: HostArray
 
 def _recordable(model: Transformer | Decoder) -> bool | None:
     """True if all layers are npformer's, and no attention takes a position on the host; else None."""
-    for part in (model, *model.all_layers()):
-        if not type(part).__module__.startswith("npformer."):
-            return None
-        if isinstance(part, MultiHeadAttention) and (
-            type(part.mechanism) is not ScaledDotProduct or part.rotation is not None or part.score_bias is not None
-        ):
-            return None
-    return True
+    heads = set()
+    for part in model.decoder.all_layers():
+        if isinstance(part, MultiHeadAttention):
+            heads.add(part.num_heads)
+            if type(part.mechanism) is not ScaledDotProduct or part.rotation or part.score_bias:
+                return None
+    mine = all(type(part).__module__.startswith("npformer.") for part in (model, *model.all_layers()))
+    return True if mine and len(heads) == 1 else None
 
 
 class Rooms:
