@@ -21,6 +21,7 @@ from npformer.engine.engine import FastEngine
 class RecordingEngine(FastEngine):
     """An engine whose decoding steps are recorded."""
 
+    start = staticmethod(lambda model, src, max_len: model.start(src, max_len))  # no threads share its sources
     step = staticmethod(recorded_decode.step)
     likeliest = staticmethod(recorded_decode.likeliest)
 

@@ -12,6 +12,7 @@ positions, local and linear attention, and, since nobody knows, classes that are
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat
 from operator import is_
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
@@ -32,7 +33,7 @@ from npformer.typing import Array, HostArray
 
 LOOK = 8  # tokens of a row that are chosen before the host looks whether all rows have ended
 READ, SOURCE = 64, 16  # positions that an attention reads at least; sources are as long as a multiple of this
-ROOMS = 16  # kept for a model
+ROOMS = 8  # kept for a model
 FEW = 32  # a room serves fewer sources than it has, if they are a quarter of them, or it has no more than this
 _prepared: Prepared = WeakKeyDictionary()
 
@@ -68,8 +69,9 @@ def _room_of(model: Transformer | Decoder, state: DecodeState, tokens: HostArray
     """The room that has the arrays of state; None if its next step is not recorded, or if tokens are none for it."""
     make = capabilities_of(model).rooms
     rooms: Rooms | None = None if make is None else prepared(_prepared, model, _recordable, make)
-    no_mask, no_memory = state.memory_mask.key_visible is None, state.layers[0].memory is None
-    if rooms is None or tokens.shape != (state.batch,) or state.length == state.max_len or no_mask != no_memory:
+    if rooms is None or tokens.shape != (state.batch,) or state.length == state.max_len:
+        return None
+    if (state.memory_mask.key_visible is None) != (state.layers[0].memory is None):
         return None
     if state.fused is None or not all(map(is_, (rooms, *of_state(state)), state.fused[0])):
         room = rooms.enter(state)
@@ -80,14 +82,14 @@ def _room_of(model: Transformer | Decoder, state: DecodeState, tokens: HostArray
 
 def _recordable(model: Transformer | Decoder) -> bool | None:
     """True if all layers are npformer's, and no attention takes a position on the host; else None."""
-    for part in (model, *model.all_layers()):
-        if not type(part).__module__.startswith("npformer."):
-            return None
-        if isinstance(part, MultiHeadAttention) and (
-            type(part.mechanism) is not ScaledDotProduct or part.rotation is not None or part.score_bias is not None
-        ):
-            return None
-    return True
+    heads = set()
+    for part in model.decoder.all_layers():
+        if isinstance(part, MultiHeadAttention):
+            heads.add(part.num_heads)
+            if type(part.mechanism) is not ScaledDotProduct or part.rotation or part.score_bias:
+                return None
+    mine = all(type(part).__module__.startswith("npformer.") for part in (model, *model.all_layers()))
+    return True if mine and len(heads) == 1 else None
 
 
 class Rooms:
@@ -113,15 +115,15 @@ class Rooms:
 
 
 def _shape_of(state: DecodeState) -> tuple[int, ...]:
-    """(layers, heads, width, positions, length of the sources, w) of the room for a state; 0: no sources."""
-    (past, memory), *_ = state.layers
-    _, heads, most, width = past.keys.shape  # type: ignore[attr-defined]
-    source = 0 if memory is None else _whole(memory.keys.shape[2], SOURCE)
-    return len(state.layers), heads, width, _whole(most, READ), source, state.together
+    """(layers, heads, width, positions, length of the sources, w) of the room for a state."""
+    _, heads, most, width = state.layers[0].past.keys.shape  # type: ignore[attr-defined]
+    positions, source = -(-most // READ) * READ, -(-_length_of_source(state) // SOURCE) * SOURCE
+    return len(state.layers), heads, width, positions, source, state.together
 
 
-def _whole(length: int, of: int) -> int:
-    return -(-length // of) * of
+def _length_of_source(state: DecodeState) -> int:
+    memory = state.layers[0].memory
+    return 0 if memory is None else int(memory.keys.shape[2])
 
 
 class Room:
@@ -139,19 +141,21 @@ class Room:
         self.now, self.chosen = zeros((4, batch), "int64"), zeros((positions, batch), "int64")  # as in decoding.cu
 
     def enter(self, state: DecodeState) -> None:
-        """Move the arrays of state here."""
+        """Move the arrays of state here. What is behind them is read, too, with a weight of 0: it must not be NaN."""
         self.owner = ref(state)
-        layers, mask = [], state.memory_mask.key_visible
+        length, source, mask, layers = state.length, _length_of_source(state), state.memory_mask.key_visible, []
+        self.own[..., length:, :] = self.memory[..., source:, :] = 0
+        self.visible[:, length:] = self.memory_visible[:, source:] = False
         for i, (past, memory) in enumerate(state.layers):
-            own = KeyValues(*(_fill(self.own[i, j, ...], x, state.length) for j, x in enumerate(past)))  # type: ignore
+            own = KeyValues(*map(_put, past, self.own[i, ...], repeat(length)))  # type: ignore[call-overload]
             if memory is not None:
-                memory = KeyValues(*(_fill(self.memory[i, j, ...], x, x.shape[2]) for j, x in enumerate(memory)))
+                memory = KeyValues(*map(_put, memory, self.memory[i, ...], repeat(source)))
             layers.append(LayerState(own, memory))
         if mask is not None:
-            mask = _fill(self.memory_visible[:, :, None], mask[:, :, None], mask.shape[1])[:, :, 0]
+            mask = _put(mask[:, :, None], self.memory_visible[:, :, None], source)[:, :, 0]
             state.memory_mask = AttentionMask(key_visible=mask)
-        _fill(self.encodings[None, ...], state.positions[None, ...], state.positions.shape[0])
-        state.visible = _fill(self.visible[:, :, None], state.visible[:, :, None], state.length)[:, :, 0]
+        state.visible = _put(state.visible[:, :, None], self.visible[:, :, None], length)[:, :, 0]
+        self.encodings[: state.positions.shape[0], :] = state.positions
         state.layers, state.move = tuple(layers), self.move
 
     def numbers(self, model: Transformer | Decoder, tokens: Array, going: HostArray, state: DecodeState) -> HostArray:
@@ -204,14 +208,11 @@ class Room:
         return ()
 
 
-def _fill(to: Array, x: Array, length: int) -> Array:
-    """The part of to (B, …, P, ·) for x (n, …, p, ·), with x's first length positions; what is behind them becomes 0.
-
-    It is read, too: a weight of 0 times what an earlier state left may be NaN.
-    """
-    to[..., length:, :] = False
+def _put(x: Array, to: Array, length: int) -> Array:
+    """The part of to (B, …, P, ·) for x (n, …, p, ·), with x's first length positions."""
     part = to[: x.shape[0], ..., : x.shape[-2], :]
-    part[..., :length, :] = x[..., :length, :]
+    if length:
+        part[..., :length, :] = x[..., :length, :]
     return part
 
 

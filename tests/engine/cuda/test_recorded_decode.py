@@ -152,11 +152,13 @@ def sequence(events):
 def test_a_greedy_token_is_one_launch_and_no_wait(rows, build, gpu, seen):
     """The host looks every eight tokens, and then writes three arrays."""
     model, src = build(gpu), sources(rows, 1)
-    most = 21 + 2 * (build is decoder)  # which has a prompt, and whose first token is none of a graph
+    has_prompt = build is decoder  # whose first token is none of a graph, and is waited for
+    most = 21 + 2 * has_prompt
     greedy(model, src, most, eos_id=None)
     seen.clear()
     greedy(model, src, most, eos_id=None)
     assert sequence(seen) == "llllllllw...llllllllw...lllllw"
+    assert seen.count("wait") == 3 + has_prompt
 
 
 @pytest.mark.parametrize("rows", [1, 32])

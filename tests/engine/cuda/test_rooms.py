@@ -138,3 +138,12 @@ def test_an_engine_that_records_nothing_decodes_as_it_is_written(gpu, machine):
     eager = transformer(dataclasses.replace(gpu, engine=gpu.engine.eager()))
     np.testing.assert_array_equal(greedy(eager, sources(5), 20), expected)
     assert machine.launches == launches
+
+
+def test_layers_that_differ_in_heads_are_decoded_as_they_are_written(machine, gpu):
+    models = [transformer(backend) for backend in (gpu, HOST)]
+    for model in models:
+        model.decoder.layers[1].self_attention.num_heads = 4
+    found, expected = (greedy(model, sources(5), 20) for model in models)
+    np.testing.assert_array_equal(found, expected)
+    assert machine.launches == 0
