@@ -22,7 +22,7 @@ from npformer.engine.cuda.source import REAL, files, source
 from npformer.engine.cupy import cupy_runtime
 from npformer.functional import arrays
 from tests.engine.cuda import fake_cublas, host_runtime
-from tests.engine.cuda.device_array import NAMESPACE, DeviceArray
+from tests.engine.cuda.device_array import NAMESPACE, DeviceArray, copying
 from tests.engine.cupy.emulated_pool import CUDARuntimeError, pool_classes
 
 
@@ -43,7 +43,7 @@ class Machine:
         self.most_used = 0  # bytes that all pools had at most
         self.current = self.in_use = None  # stream and pool
         self.device = 0  # the number of the current one: there are others, on which nothing can be done
-        self.memory = host_runtime.guarded
+        self.memory, self.kernels = host_runtime.guarded, host_runtime.HostRuntime()
         self.works_at_once = lambda stream: True
 
     @property
@@ -81,11 +81,20 @@ class Machine:
         self.soil(memory.buffer)
         return DeviceArray(self, memory, memory.buffer[:size].view(kind).reshape(shape))
 
+    def array(self, host, dtype=None):
+        """A copy of the host's numbers."""
+        self.expect_not_recording("a copy from the host")
+        numbers = np.array(host, dtype)
+        x = self.empty(numbers.shape, numbers.dtype)
+        self.do(copying(x.bare, lambda: numbers))
+        return x
+
 
 def installed(monkeypatch):
     """emulated(), in place of CuPy."""
     found = emulated()
     monkeypatch.setitem(sys.modules, "cupy", found)
+    monkeypatch.setitem(sys.modules, "cupy.cuda", found.cuda)
     monkeypatch.setattr(cupy_runtime, "loaded_library", lambda: found.cublas)
     monkeypatch.setitem(arrays._namespace_by_type, DeviceArray, NAMESPACE)  # else CuPy is looked for
     return found
@@ -124,11 +133,11 @@ def emulated():
         machine.do(lambda target=x.bare: target.fill(0))
         return x
 
+    def ones(shape, dtype=float):
+        return zeros(shape, dtype) + 1
+
     def array(obj, dtype=None):
-        machine.expect_not_recording("a copy from the host")
-        x, numbers = machine.empty(np.shape(obj), dtype), np.array(obj)
-        machine.do(lambda target=x.bare: np.copyto(target, numbers, casting="unsafe"))
-        return x
+        return machine.array(obj, dtype)
 
     cuda = SimpleNamespace(
         Device=found.Device, Event=found.Event, Memory=found.Memory, MemoryPointer=found.MemoryPointer,
@@ -136,14 +145,17 @@ def emulated():
         alloc_pinned_memory=lambda size: found.PinnedMemoryPointer(size), get_allocator=lambda: default.malloc,
         get_current_stream=lambda device_id=-1: machine.current, using_allocator=using_allocator,
         runtime=SimpleNamespace(
-            CUDARuntimeError=CUDARuntimeError, getDeviceProperties=lambda device: {"name": b"a machine without a GPU"}
+            CUDARuntimeError=CUDARuntimeError, getDeviceProperties=lambda device: {"name": b"a machine without a GPU"},
+            driverGetVersion=lambda: 13010,
         ),
+        cublas=SimpleNamespace(__file__="of the emulation"),
     )  # fmt: skip
     return SimpleNamespace(
         RawModule=found.RawModule, array=array, ascontiguousarray=lambda a: a if a.flags.c_contiguous else a.copy(),
         asnumpy=lambda a: np.array(machine.read(a.bare)), cuda=cuda, empty=empty, ndarray=DeviceArray, uint8=np.uint8,
         get_default_memory_pool=lambda: default, get_default_pinned_memory_pool=lambda: found.PinnedMemoryPool(),
-        zeros=zeros, machine=machine, classes=found, cublas=_cublas(machine),
+        zeros=zeros, ones=ones, is_available=lambda: True, __version__="14.2.0",
+        machine=machine, classes=found, cublas=_cublas(machine),
     )  # fmt: skip
 
 
@@ -151,7 +163,6 @@ def _classes(machine):
     """CuPy's classes, on a machine."""
     Memory, MemoryPool = pool_classes(machine)
     numbers = itertools.count(1)
-    kernels = host_runtime.HostRuntime()
 
     class Stream:
         def __init__(self, null=False, non_blocking=False):
@@ -272,7 +283,7 @@ def _classes(machine):
         def __call__(self, grid, block, args):
             given = [x.bare if isinstance(x, DeviceArray) else x for x in args]
             assert not any(map(host_runtime.is_in_memory, args)), "an array of the host"
-            machine.do(lambda: kernels.launch(self._name, self._dtype, grid[0], block[0], *given))
+            machine.do(lambda: machine.kernels.launch(self._name, self._dtype, grid[0], block[0], *given))
 
     return SimpleNamespace(**{name: kind for name, kind in locals().items() if isinstance(kind, type)})
 
