@@ -2,6 +2,8 @@
 
 import inspect
 import re
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -133,9 +135,11 @@ def value(header, name):
 @pytest.fixture
 def header():
     """What cuBLAS declares."""
-    package = pytest.importorskip("nvidia.cublas", reason="cuBLAS is not installed: it comes with the extra cuda12")
-    folder = Path(package.__path__[0]) / "include"
-    return "".join((folder / name).read_text(encoding="utf-8") for name in ("cublas_api.h", "cublasLt.h"))
+    for package in ("nvidia-cublas", "nvidia-cublas-cu12"):  # of CUDA 13, of CUDA 12
+        with suppress(metadata.PackageNotFoundError):
+            found = [file for file in metadata.files(package) if file.name in ("cublas_api.h", "cublasLt.h")]
+            return "".join(Path(file.locate()).read_text(encoding="utf-8") for file in found)
+    pytest.skip("cuBLAS is not installed: it comes with the extras cuda12 and cuda13")
 
 
 def test_cublas_declares_what_is_called(header):
