@@ -81,10 +81,10 @@ class Machine:
         self.soil(memory.buffer)
         return DeviceArray(self, memory, memory.buffer[:size].view(kind).reshape(shape))
 
-    def array(self, host, dtype=None):
+    def array(self, obj, dtype=None):
         """A copy of the host's numbers."""
         self.expect_not_recording("a copy from the host")
-        numbers = np.array(host, dtype)
+        numbers = np.array(obj, dtype)
         x = self.empty(numbers.shape, numbers.dtype)
         self.do(copying(x.bare, lambda: numbers))
         return x
@@ -133,36 +133,28 @@ def emulated():
         machine.do(lambda target=x.bare: target.fill(0))
         return x
 
-    def ones(shape, dtype=float):
-        return zeros(shape, dtype) + 1
-
-    def array(obj, dtype=None):
-        return machine.array(obj, dtype)
-
     cuda = SimpleNamespace(
         Device=found.Device, Event=found.Event, Memory=found.Memory, MemoryPointer=found.MemoryPointer,
-        MemoryPool=found.MemoryPool, Stream=found.Stream,
+        MemoryPool=found.MemoryPool, Stream=found.Stream, cublas=SimpleNamespace(),
         alloc_pinned_memory=lambda size: found.PinnedMemoryPointer(size), get_allocator=lambda: default.malloc,
         get_current_stream=lambda device_id=-1: machine.current, using_allocator=using_allocator,
         runtime=SimpleNamespace(
             CUDARuntimeError=CUDARuntimeError, getDeviceProperties=lambda device: {"name": b"a machine without a GPU"},
             driverGetVersion=lambda: 13010,
         ),
-        cublas=SimpleNamespace(__file__="of the emulation"),
     )  # fmt: skip
     return SimpleNamespace(
-        RawModule=found.RawModule, array=array, ascontiguousarray=lambda a: a if a.flags.c_contiguous else a.copy(),
-        asnumpy=lambda a: np.array(machine.read(a.bare)), cuda=cuda, empty=empty, ndarray=DeviceArray, uint8=np.uint8,
+        RawModule=found.RawModule, array=machine.array, asnumpy=lambda a: np.array(machine.read(a.bare)), cuda=cuda,
+        ascontiguousarray=lambda a: a if a.flags.c_contiguous else a.copy(), empty=empty, ndarray=DeviceArray,
         get_default_memory_pool=lambda: default, get_default_pinned_memory_pool=lambda: found.PinnedMemoryPool(),
-        zeros=zeros, ones=ones, is_available=lambda: True, __version__="14.2.0",
-        machine=machine, classes=found, cublas=_cublas(machine),
+        uint8=np.uint8, zeros=zeros, ones=lambda shape, dtype=float: zeros(shape, dtype) + 1,
+        is_available=lambda: True, __version__="14.2.0", machine=machine, classes=found, cublas=_cublas(machine),
     )  # fmt: skip
 
 
 def _classes(machine):
     """CuPy's classes, on a machine."""
-    Memory, MemoryPool = pool_classes(machine)
-    numbers = itertools.count(1)
+    (Memory, MemoryPool), numbers = pool_classes(machine), itertools.count(1)
 
     class Stream:
         def __init__(self, null=False, non_blocking=False):
