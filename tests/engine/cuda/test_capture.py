@@ -295,7 +295,8 @@ def test_the_machine_refuses_to_record_what_cupy_does(name, count, refused, cupy
     with driver.using(driver.pool()):
         assert function(parts, axis=0).size == 6 * count
         with pytest.raises(RuntimeError, match="capturing") if refused else nullcontext():
-            driver.record(lambda: function(parts, axis=0))
+            graph, _ = driver.record(lambda: function(parts, axis=0))
+            assert len(graph.nodes) == 1 + count, "memory is soiled, and each array copied by a kernel of its own"
 
 
 def test_another_device_is_noticed(new_step, cupy):
