@@ -39,7 +39,7 @@ CEILINGS = {
     "npformer/training": 19_900,  # starting from another run, beginning one in Python, the time left, callbacks
     "tests/.": 24_600,  # what is published and what refuses a release; the pages about runs and weights for PyTorch
     "tests/backend": 25_600,
-    "tests/benchmarks": 24_200,
+    "tests/benchmarks": 24_600,
     "tests/check": 70_400,
     "tests/cli": 31_900,  # what people get wrong around --from and --log-to; the whole program on an emulated GPU
     "tests/data": 17_800,

@@ -36,7 +36,6 @@ from weakref import finalize
 from npformer.engine.staging import flattened, with_arrays
 from npformer.errors import DeviceMemoryError, NpformerError
 from npformer.io.progress_bar import say
-from npformer.io.seconds import now, since
 from npformer.typing import Array, HostArray
 
 MOST = 64  # graphs kept for one function: texts come in many lengths
@@ -161,7 +160,6 @@ class Captured:
         self._kept = _Records(driver)
         self._shapes = self._kept.shapes
         self._has_run, self._at_first_sight = False, driver.at_first_sight
-        self._records = 0
         self._seen: Sequence[Any] = ()
         # an unreferenced pool would keep its memory; at the end of the process all memory is freed anyway
         finalize(self, self._kept.clear).atexit = False
@@ -213,7 +211,7 @@ class Captured:
         return self._function(subject, with_arrays(inputs, iter(() if stage is None else stage.arrays)))
 
     def _record(self, shape: _Shape, work: Callable[[], Any]) -> None:
-        began, is_first = now(), not self._kept.are_kept()
+        is_first = not self._kept.are_kept()
         if is_first and not shape.was_run:
             self._kept.empty()  # of what another shape needed
         try:
@@ -235,9 +233,6 @@ class Captured:
             return
         if is_first:
             self._driver.bound(self._kept.pool)
-        self._records += 1
-        if self._records == 1:  # not of each shape
-            self._say(f"recorded a step as one CUDA graph in {since(began):.2f} s")
 
 
 class Uncaptured:

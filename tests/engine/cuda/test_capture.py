@@ -314,14 +314,6 @@ def test_another_device_is_noticed(new_step, cupy):
             make(step.model.backend)
 
 
-def test_recording_is_announced_once_above_the_progress_bar(new_step, monkeypatch):
-    said = []
-    monkeypatch.setattr("npformer.engine.capture.say", lambda text, stream: said.append(text))
-    run(new_step(), batches(3) + batches(3, 2))
-    assert len(said) == 1
-    assert re.fullmatch(r"npformer: recorded a step as one CUDA graph in \d+\.\d\d s", said[0])
-
-
 def test_a_bad_batch_changes_nothing(new_step):
     step, given = new_step({"positions": "learned", "max_seq_len": 6}), batches(3)
     run(step, given)
