@@ -171,7 +171,7 @@ KILLED_IN = 21  # a step, the fourth after a checkpoint
 def test_a_run_that_was_killed_and_resumed_is_one_that_was_not(task, runs, words, gpu, cli, same_run, tmp_path):
     run = tmp_path / "run"
     command = [sys.executable, "-c", CHILD, str(KILLED_IN), *words(task, TASKS[task].device), "--out", str(run)]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as child:
         said = child.stdout.readline()
         child.send_signal(signal.SIGKILL)
