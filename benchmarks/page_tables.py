@@ -278,7 +278,7 @@ def gpu(documents):
     ]
     decoded = [
         [f"{result['size']}, {result['precision']}", str(result["batch"]), row["name"],
-         f"{row['tokens_per_second']:,.0f}", report.ratio(row["times_as_fast"])]
+         f"{row['tokens_per_second']:,.0f}", report.ratio(row["times_as_fast"]), report.digits(row.get("launches"))]
         for part, results in parts
         if part == "decode"
         for result in results
@@ -286,6 +286,13 @@ def gpu(documents):
     ]  # fmt: skip
     text = table(("target", "wanted", "found", "holds"), others) + "\n" if others else ""
     if decoded:
-        columns = ("size, precision", "sentences", "", "tokens a second", "times as fast as PyTorch")
+        columns = (
+            "size, precision",
+            "sentences",
+            "",
+            "tokens a second",
+            "times as fast as PyTorch",
+            "launches a token",
+        )
         text += table(columns, decoded) + "\n"
     return text + measured(runs, head, rows, "gpu")

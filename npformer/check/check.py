@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npformer.backend import Device
+from npformer.check.checkable import within
 from npformer.check.inputs import is_float
 from npformer.check.judge import TOLERANCE
 from npformer.check.look import How
@@ -125,8 +126,10 @@ def _checked(
     """Run the check in float64 at all points, or in the target's own precision."""
     if how.reference is not None and any("bfloat16" in str(getattr(x, "dtype", "")) for x in inputs):
         how = replace(how, precision=how.precision or "bfloat16")
-    if getattr(target, "for_tensors", None) is not None and any(hasattr(x, "requires_grad") for x in inputs):
-        target = target.for_tensors(inputs, how.precision is not None)
+    if getattr(target, "for_tensors", None) is not None and any(
+        hasattr(x, "requires_grad") for x in within(inputs, how.options)
+    ):
+        target = target.for_tensors((*inputs, *within(inputs, how.options)), how.precision is not None)
 
     def check(point: Sequence[Any], how: How) -> Report:
         ready = prepared(target, point, how.names, how.constant)

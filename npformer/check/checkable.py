@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from npformer.errors import DTypeError
+from npformer.functional import AttentionMask
 from npformer.layers import INFERENCE, Context
 from npformer.typing import HostArray
 
@@ -111,6 +112,24 @@ def as_numpy(x: Any) -> Any:
         return x
     x = x.detach().resolve_conj().resolve_neg().cpu()
     return np.array((x.float() if str(x.dtype) == "torch.bfloat16" else x).numpy())
+
+
+def is_cupys(x: Any) -> bool:
+    """Whether x is an array of CuPy's."""
+    return type(x).__module__.partition(".")[0] == "cupy"
+
+
+def within(*given: Any) -> Iterator[Any]:
+    """All that is in lists, tuples, dicts, contexts and masks, however deep."""
+    for x in given:
+        if isinstance(x, dict):
+            yield from within(*x.values())
+        elif isinstance(x, list | tuple):
+            yield from within(*x)
+        elif isinstance(x, Context | AttentionMask):
+            yield from within(*vars(x).values())
+        else:
+            yield x
 
 
 def unwrapped(function: Any) -> Any:

@@ -18,7 +18,7 @@ from array_api_compat import device as device_of
 from npformer.errors import DTypeError, ShapeError
 from npformer.typing import Array, Namespace
 
-__all__ = ["as_rows", "device_of", "expect_integers", "expect_shape", "namespace", "real_part"]
+__all__ = ["as_rows", "device_of", "expect_integers", "expect_shape", "namespace", "real_part", "use_namespace"]
 
 _namespace_by_type: dict[type, Namespace] = {}
 
@@ -32,6 +32,11 @@ def namespace(x: Array) -> Namespace:
         standard = is_numpy_array(x) and hasattr(np, "cumulative_sum")
         xp = _namespace_by_type[kind] = np if standard else array_namespace(x)
     return xp
+
+
+def use_namespace(kind: type, xp: Namespace) -> None:
+    """Let xp be the array-API module of arrays of a type."""
+    _namespace_by_type[kind] = xp
 
 
 @cache
