@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -17,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from npformer.errors import DTypeError
-from npformer.layers import INFERENCE, Context
 from npformer.typing import HostArray
 
 COMPLEX = "forward: expected real outputs, got complex ones; return their real and imaginary parts as two outputs"
@@ -127,6 +127,12 @@ def tree_of(function: Any) -> tuple[ast.Module, int]:
     return ast.parse(textwrap.dedent("".join(lines))), first
 
 
+def is_of_layers(x: Any, kind: str) -> bool:
+    """Whether x is an instance of this class of npformer.layers. Nothing is while nobody has imported them."""
+    layers = sys.modules.get("npformer.layers")
+    return layers is not None and isinstance(x, getattr(layers, kind))
+
+
 def is_inexact(x: Any) -> bool:
     """Whether x is an array, of any library, of real or complex floating-point numbers."""
     return hasattr(x, "dtype") and hasattr(x, "shape") and any(kind in str(x.dtype) for kind in ("float", "complex"))
@@ -135,7 +141,9 @@ def is_inexact(x: Any) -> bool:
 def unpacked(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options by name; a context's fields, where they say something, each by its own name."""
     context = options.get("context")
-    if not isinstance(context, Context):
+    if not is_of_layers(context, "Context"):
         return dict(options)
-    fields = {name: x for name, x in vars(context).items() if x is not getattr(INFERENCE, name)}
+    kind: Any = type(context)
+    nothing = kind()
+    fields = {name: x for name, x in vars(context).items() if x is not getattr(nothing, name)}
     return {name: x for name, x in options.items() if name != "context"} | fields
