@@ -31,6 +31,7 @@ from npformer.check.report import Report, Row, Tried
 from npformer.errors import GradientError
 
 if TYPE_CHECKING:
+    from npformer.check.adapters.process import from_process
     from npformer.check.cases.case import Case
     from npformer.check.cases.catalogue import catalogue
     from npformer.check.claims.identities import IDENTITIES, prove
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from npformer.check.precision.budget import against_float64
 else:
     _HOMES = {
+        "adapters.process": ("from_process",),
         "cases.case": ("Case",),
         "cases.catalogue": ("catalogue",),
         "claims.identities": ("IDENTITIES", "prove"),
@@ -68,6 +70,7 @@ __all__ = [
     "catalogue",
     "certify",
     "from_object",
+    "from_process",
     "gradcheck",
     "prove",
 ]

@@ -20,6 +20,7 @@ import numpy as np
 from npformer.errors import DTypeError
 from npformer.typing import HostArray
 
+NO_LINE = "check a torch.autograd.Function or a jax.custom_vjp by itself, or as a NumPy pair, and a line may be named"
 COMPLEX = "forward: expected real outputs, got complex ones; return their real and imaginary parts as two outputs"
 
 
@@ -41,10 +42,13 @@ class Constant(np.ndarray[Any, Any]):
 class Checkable:
     """Something with ``forward(*inputs) -> (y, cache)``, ``backward(dy, cache)`` and ``named_parameters()``.
 
+    no_line says what to do if no line of a wrong backward can be named.
     like: a function whose input names are used in reports; its first ``skip`` inputs do not count.
     owner: the object that was converted, whose methods may be at fault. notes: for every report. for_tensors:
     makes a Checkable for inputs with tensors of PyTorch's among them; a flag says whether they keep their precision.
     """
+
+    no_line = NO_LINE
 
     def __init__(
         self,

@@ -8,6 +8,8 @@ from importlib.metadata import entry_points
 
 import pytest
 
+from tests.markdown import blocks, text_of
+
 START = """
 import numpy as np
 import npformer as npf
@@ -86,7 +88,10 @@ def test_a_check_loads_numpy_alone(check, tmp_path):
 def test_the_fixture_loads_no_more(tmp_path):
     file = tmp_path / "test_kernel.py"
     told = "\n    import json, sys; open('modules.json', 'w').write(json.dumps(sorted(sys.modules)))\n"
-    file.write_text(START + "def test_tanh(gradcheck):\n    gradcheck((tanh, backward), x)" + told, encoding="utf-8")
+    (three_lines,) = [block for block in blocks("python", text_of("README.md")) if "(gradcheck)" in block]
+    test = three_lines.replace("my_forward", "tanh").replace("my_backward", "backward")
+    assert len(test.splitlines()) == 3
+    file.write_text(START + test.rstrip() + told, encoding="utf-8")
     plugins = [] if _is_installed() else ["-p", "npformer.pytest_plugin"]
     run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugins, "-c", os.devnull, str(file))
     modules = json.loads((tmp_path / "modules.json").read_text(encoding="utf-8"))
