@@ -23,7 +23,7 @@ import time
 from benchmarks import machine, report
 from benchmarks.checkers.checks import CHECKERS, versions
 from benchmarks.checkers.listed import LISTS, items
-from benchmarks.checkers.table import COLUMNS, cells
+from benchmarks.checkers.table import COLUMNS, cells, packed, unpacked
 from benchmarks.options import UsageError, add_save, bare_parser, listed
 
 KEPT_EVERY = 20.0  # seconds between two writings of the file
@@ -73,7 +73,7 @@ class Table:
         self.rows, self.versions, self._args, self._kept = [], {}, args, time.monotonic()
         if args.save is not None and args.save.exists() and not args.again:
             before = json.loads(args.save.read_text(encoding="utf-8"))
-            self.rows, self.versions = before["results"], before["versions"]
+            self.rows, self.versions = unpacked(before["results"]), before["versions"]
 
     def has(self, name, item):
         """Whether this was asked already."""
@@ -91,7 +91,7 @@ class Table:
         about = machine.describe([], True, "numpy", ["float64", "float32", "bfloat16", "float16"])
         about["command"] = "python -m benchmarks.checkers --save benchmarks/results/checkers.json"
         head = {"benchmark": "checkers", "machine": about, "versions": self.versions}
-        report.finish_rows(head, self.rows, args)
+        report.finish_rows(head, packed(self.rows), args)
 
 
 def key_of(row):

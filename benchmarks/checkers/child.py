@@ -26,7 +26,7 @@ def row_of(name, item):
     verdict, words = checks.judge(name, item)
     row = {"checker": name, "list": item.list, "name": item.name, "is_right": item.is_right, "verdict": verdict}
     seconds = {"seconds": round(time.process_time() - began, 3)}
-    return row | ({"words": words} if words else {}) | seconds
+    return row | ({"words": words} if words and verdict != "wrong" else {}) | seconds
 
 
 if __name__ == "__main__":

@@ -18,6 +18,26 @@ SAID = {
 FAILS = ("wrong", "raised")
 
 
+def packed(rows):
+    """Rows as they are kept: one for each pair, with [verdict, seconds, words] of each checker."""
+    kept = {}
+    for row in rows:
+        key = row["list"], row["name"], row["is_right"]
+        one = kept.setdefault(key, {"list": key[0], "name": key[1], "is_right": key[2], "by": {}})
+        one["by"][row["checker"]] = [row["verdict"], row["seconds"], *([row["words"]] if "words" in row else [])]
+    return list(kept.values())
+
+
+def unpacked(results):
+    """The rows again: one for each checker and pair."""
+    return [
+        {"checker": checker, "list": one["list"], "name": one["name"], "is_right": one["is_right"]}
+        | dict(zip(("verdict", "seconds", "words"), told, strict=False))
+        for one in results
+        for checker, told in one["by"].items()
+    ]
+
+
 def cells(rows, checker, name):
     """A checker's row for a list: its name and COLUMNS; None if it was not asked."""
     asked = [row for row in rows if (row["checker"], row["list"]) == (checker, name)]
@@ -37,8 +57,9 @@ def checkers(documents):
     """The part of a page: a table for each list, all checkers down."""
     sources, lines = of(documents, "checkers"), []
     for document in sources:
+        asked = unpacked(document["results"])
         for name, said in SAID.items():
-            rows = [line for line in (cells(document["results"], checker, name) for checker in CHECKERS) if line]
+            rows = [line for line in (cells(asked, checker, name) for checker in CHECKERS) if line]
             lines += [[f"**{said}**", *[""] * len(COLUMNS)]] if rows else []
             lines += [[f"`{one[0]}`", *one[1:]] for one in rows]
     text = measured(sources, ("", *COLUMNS), lines, "checkers --save benchmarks/results/checkers.json")

@@ -10,7 +10,7 @@ from benchmarks.checkers import __main__ as program
 from benchmarks.checkers import checks
 from benchmarks.checkers.listed import FAILING, LISTS, Item, items
 from benchmarks.checkers.problem import Problem, of_kernel
-from benchmarks.checkers.table import SAID, cells, checkers
+from benchmarks.checkers.table import SAID, cells, checkers, packed, unpacked
 from benchmarks.precision.kernel import bfloat16
 from npformer.functional import softmax_backward
 from npformer.lab.museum.patch import patched
@@ -130,6 +130,15 @@ ROWS = [
 ]  # fmt: skip
 
 
+def test_rows_are_kept_by_their_pair():
+    rows = [row("jax", "a", True, "raised") | {"words": "told"}, *ROWS[1:5]]
+    assert sorted(map(str, map(sorted_items, unpacked(packed(rows))))) == sorted(map(str, map(sorted_items, rows)))
+
+
+def sorted_items(row):
+    return sorted(row.items())
+
+
 def test_the_table_counts():
     assert cells(ROWS, "npformer", "foreign") == ["npf.gradcheck", "1 of 2", "0 of 1", "1", "1 of 2", "3"]
     assert cells(ROWS, "jax", "foreign") == ["jax.test_util.check_grads", "2 of 2", "1 of 1", "0", "–", "3"]
@@ -138,8 +147,9 @@ def test_the_table_counts():
 
 
 def test_the_page_has_its_versions():
-    document = {"benchmark": "checkers", "file": "c.json", "machine": {"processor": "P", "date": "D"}, "results": ROWS,
-                "versions": {"torch": "torch 2", "torch fast": "torch 2", "jax": "jax 1"}}  # fmt: skip
+    document = {"benchmark": "checkers", "file": "c.json", "machine": {"processor": "P", "date": "D"}}
+    document["versions"] = {"torch": "torch 2", "torch fast": "torch 2", "jax": "jax 1"}
+    document["results"] = packed(ROWS)
     text = checkers([document])
     assert "| `jax.test_util.check_grads` | 2 of 2 | 1 of 1 |" in text
     assert "- versions: torch 2, jax 1\n" in text
@@ -153,12 +163,12 @@ def test_what_the_file_has_is_not_asked_again(tmp_path, capsys):
     file = tmp_path / "checkers.json"
     assert program.main([*ASKED, "--save", str(file)]) == 0
     first = json.loads(file.read_text(encoding="utf-8"))
-    assert [one["verdict"] for one in first["results"]] == ["wrong"] * len(first["results"])
+    assert {one["verdict"] for one in unpacked(first["results"])} == {"wrong"}
     assert first["versions"] == {"numpy assert_allclose": f"numpy {np.__version__}"}
-    first["results"][0]["words"] = "kept"
+    first["results"][0]["by"]["numpy assert_allclose"] = ["wrong", 1.0, "kept"]
     file.write_text(json.dumps(first), encoding="utf-8")
     assert program.main([*ASKED, "--save", str(file)]) == 0
-    assert json.loads(file.read_text(encoding="utf-8"))["results"][0]["words"] == "kept"
+    assert unpacked(json.loads(file.read_text(encoding="utf-8"))["results"])[0]["words"] == "kept"
     assert "numpy.testing.assert_allclose" in capsys.readouterr().out
 
 
@@ -169,7 +179,7 @@ def test_a_process_that_dies_is_told_with_its_item(monkeypatch, tmp_path, capsys
     monkeypatch.setattr(program.subprocess, "Popen", lambda c, **how: popen([c[0], str(dying)], **how))
     file = tmp_path / "checkers.json"
     assert program.main([*ASKED[:-1], "softmax-diagonal", "--save", str(file)]) == 0
-    (one,) = json.loads(file.read_text(encoding="utf-8"))["results"]
+    (one,) = unpacked(json.loads(file.read_text(encoding="utf-8"))["results"])
     assert (one["verdict"], one["words"]) == ("raised", "the process ended with 7")
 
 
