@@ -18,32 +18,37 @@ there from mistakes.
 ``diagnosis`` and ``repairs`` say why a gradient is wrong, ``precision`` judges float32 and less, ``adapters`` takes
 users' classes and files, ``claims`` holds identities and invariants, ``cases`` npformer's own cases.
 
-Claims about a whole model are imported when they are first asked for: a gradient check needs none of them.
+npformer's own cases and claims about a whole model are imported when they are first asked for: a gradient check needs
+none of them, no layer and no model, and of other packages NumPy alone.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from npformer.check.adapters.stateful import from_object
-from npformer.check.cases.case import Case
-from npformer.check.cases.catalogue import catalogue
 from npformer.check.check import gradcheck
 from npformer.check.report import Report, Row, Tried
 from npformer.errors import GradientError
 
 if TYPE_CHECKING:
+    from npformer.check.adapters.process import from_process
+    from npformer.check.cases.case import Case
+    from npformer.check.cases.catalogue import catalogue
     from npformer.check.claims.identities import IDENTITIES, prove
     from npformer.check.claims.invariants import INVARIANTS, ClaimResult, ClaimResults, certify
     from npformer.check.precision.budget import against_float64
 else:
     _HOMES = {
+        "adapters.process": ("from_process",),
+        "cases.case": ("Case",),
+        "cases.catalogue": ("catalogue",),
         "claims.identities": ("IDENTITIES", "prove"),
         "claims.invariants": ("INVARIANTS", "ClaimResult", "ClaimResults", "certify"),
         "precision.budget": ("against_float64",),
     }
 
     def __getattr__(name):
-        """Import a claim's name on first use, and keep it."""
+        """Import such a name on first use, and keep it."""
         home = next((home for home, names in _HOMES.items() if name in names), None)
         if home is None:
             raise AttributeError(f"module 'npformer.check' has no attribute {name!r}")
@@ -65,6 +70,7 @@ __all__ = [
     "catalogue",
     "certify",
     "from_object",
+    "from_process",
     "gradcheck",
     "prove",
 ]

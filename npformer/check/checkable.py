@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -18,9 +19,9 @@ import numpy as np
 
 from npformer.errors import DTypeError
 from npformer.functional import AttentionMask
-from npformer.layers import INFERENCE, Context
 from npformer.typing import HostArray
 
+NO_LINE = "check a torch.autograd.Function or a jax.custom_vjp by itself, or as a NumPy pair, and a line may be named"
 COMPLEX = "forward: expected real outputs, got complex ones; return their real and imaginary parts as two outputs"
 
 
@@ -42,10 +43,13 @@ class Constant(np.ndarray[Any, Any]):
 class Checkable:
     """Something with ``forward(*inputs) -> (y, cache)``, ``backward(dy, cache)`` and ``named_parameters()``.
 
+    no_line says what to do if no line of a wrong backward can be named.
     like: a function whose input names are used in reports; its first ``skip`` inputs do not count.
     owner: the object that was converted, whose methods may be at fault. notes: for every report. for_tensors:
     makes a Checkable for inputs with tensors of PyTorch's among them; a flag says whether they keep their precision.
     """
+
+    no_line = NO_LINE
 
     def __init__(
         self,
@@ -126,7 +130,7 @@ def within(*given: Any) -> Iterator[Any]:
             yield from within(*x.values())
         elif isinstance(x, list | tuple):
             yield from within(*x)
-        elif isinstance(x, Context | AttentionMask):
+        elif isinstance(x, AttentionMask) or is_of_layers(x, "Context"):
             yield from within(*vars(x).values())
         else:
             yield x
@@ -146,6 +150,12 @@ def tree_of(function: Any) -> tuple[ast.Module, int]:
     return ast.parse(textwrap.dedent("".join(lines))), first
 
 
+def is_of_layers(x: Any, kind: str) -> bool:
+    """Whether x is an instance of this class of npformer.layers. Nothing is while nobody has imported them."""
+    layers = sys.modules.get("npformer.layers")
+    return layers is not None and isinstance(x, getattr(layers, kind))
+
+
 def is_inexact(x: Any) -> bool:
     """Whether x is an array, of any library, of real or complex floating-point numbers."""
     return hasattr(x, "dtype") and hasattr(x, "shape") and any(kind in str(x.dtype) for kind in ("float", "complex"))
@@ -154,7 +164,9 @@ def is_inexact(x: Any) -> bool:
 def unpacked(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options by name; a context's fields, where they say something, each by its own name."""
     context = options.get("context")
-    if not isinstance(context, Context):
+    if not is_of_layers(context, "Context"):
         return dict(options)
-    fields = {name: x for name, x in vars(context).items() if x is not getattr(INFERENCE, name)}
+    kind: Any = type(context)
+    nothing = kind()
+    fields = {name: x for name, x in vars(context).items() if x is not getattr(nothing, name)}
     return {name: x for name, x in options.items() if name != "context"} | fields

@@ -21,8 +21,6 @@ from npformer.check.symmetric import with_structure
 from npformer.check.vacuity import not_finite, refuse_length_one, why_blind
 from npformer.errors import ShapeError
 
-NO_LINE = "check a torch.autograd.Function or a jax.custom_vjp by itself, or as a NumPy pair, and a line may be named"
-
 
 def at_one_point(target: Any, inputs: Sequence[Any], how: How) -> Report:
     """The whole check at one point."""
@@ -98,7 +96,9 @@ def _diagnosed(checked: Called, look: Look, how: How, clues: Clues) -> Report:
     diagnoses = _with_lines(diagnoses, point, wrong)
     if isinstance(clues.target, Checkable) and clues.target.owner is None:
         diagnoses |= {
-            t: d._replace(text=f"{d.text}; {NO_LINE}") for t, d in diagnoses.items() if d.cause == UNKNOWN.cause
+            t: d._replace(text=f"{d.text}; {clues.target.no_line}")
+            for t, d in diagnoses.items()
+            if d.cause == UNKNOWN.cause
         }
     return report.changed({t: {"cause": d.cause, "diagnosis": d.text} for t, d in diagnoses.items()})
 
