@@ -22,6 +22,10 @@ except ImportError:
     torch = None
 
 PRECISIONS = ("float32", "bfloat16", "float16")
+#: Kernels of PyTorch on the CPU that add up in what they store, in less than float32: npf.tolerance(accumulate=…).
+ADD_UP_LOW = {("layer_norm", "PyTorch's own"), ("embedding", "PyTorch's own"), ("embedding", "PyTorch, elementary")}
+#: A kernel that is less exact than its precision, and why: it is no right kernel there.
+NOT_RIGHT = {("gelu", "PyTorch's own", "float32"): "oneDNN approximates erf to 1.5e-7"}
 
 
 class Formula(NamedTuple):
@@ -50,7 +54,7 @@ class Formula(NamedTuple):
         )
         found = {"NumPy, sums in turn": partial(by_pair, self.in_numpy(storage), dtype=np.float32)}
         if torch is not None and precision in PRECISIONS:
-            names = ("PyTorch's own", "PyTorch, elementary")
+            names = ("PyTorch's own", "PyTorch, elementary", "PyTorch, with sigmoid", "PyTorch, backward by hand")
             for name, call in zip(names, in_torch.KERNELS[self.name], strict=False):
                 found[name] = partial(by_torch, call, dtype=getattr(torch, precision))
         return found

@@ -38,6 +38,36 @@ def gelu_tanh(x):
     return 0.5 * x * (1 + torch.tanh(ROOT * (x + CUBE * x * x * x)))
 
 
+class Tanh(torch.autograd.Function):
+    """With a backward by hand, in elementary operations."""
+
+    @staticmethod
+    def forward(ctx, x):
+        y = torch.tanh(x)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        (y,) = ctx.saved_tensors
+        return dy * (1 - y * y)
+
+
+class Silu(torch.autograd.Function):
+    """With a backward by hand, in elementary operations."""
+
+    @staticmethod
+    def forward(ctx, x):
+        s = torch.sigmoid(x)
+        ctx.save_for_backward(x, s)
+        return x * s
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, s = ctx.saved_tensors
+        return dy * (s * (1 + x * (1 - s)))
+
+
 def attention(q, k, v, mask=None):
     scores = q @ k.mT / math.sqrt(q.shape[-1])
     return softmax(scores if mask is None else scores.masked_fill(~mask, -math.inf)) @ v
@@ -70,12 +100,13 @@ KERNELS = {
     ),
     "gelu": (functional.gelu, lambda x: 0.5 * x * (1 + torch.erf(x * math.sqrt(0.5)))),
     "gelu_tanh": (lambda x: functional.gelu(x, approximate="tanh"), gelu_tanh),
-    "silu": (functional.silu, lambda x: x * torch.sigmoid(x)),
+    "silu": (functional.silu, lambda x: x / (1 + torch.exp(-x)), lambda x: x * torch.sigmoid(x), Silu.apply),
     "swiglu": (
         lambda gate, up: functional.silu(gate) * up,
+        lambda gate, up: gate / (1 + torch.exp(-gate)) * up,
         lambda gate, up: gate * torch.sigmoid(gate) * up,
     ),
-    "tanh": (torch.tanh,),
+    "tanh": (torch.tanh, Tanh.apply),
     "linear": (lambda x, weight, bias: functional.linear(x, weight.T, bias), lambda x, weight, bias: x @ weight + bias),
     "attention": (functional.scaled_dot_product_attention, attention),
     "causal attention": (functional.scaled_dot_product_attention, attention),

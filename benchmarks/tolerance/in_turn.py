@@ -21,6 +21,28 @@ class Storage(NamedTuple):
     product: Callable[[Any, Any], Any]
 
 
+def exp(x):
+    """As a GPU does: by 2ˣ, which is what its units compute."""
+    return np.exp2(x * np.float32(math.log2(math.e)))
+
+
+_SQUARES = np.linspace(0.01, 0.31, 400)
+#: (tanh x/x − 1)/x² as a polynomial of x², for |x| < 0.55.
+SLOPES = np.polyfit(_SQUARES, (np.tanh(_SQUARES**0.5) / _SQUARES**0.5 - 1) / _SQUARES, 6).astype(np.float32)
+
+
+def tanh_of(x):
+    """By exp alone, as in languages without tanh: near 0 a polynomial, else (e − 1)/(e + 1)."""
+    square, e = x * x, exp(2 * x)
+    near = x + x * square * np.polyval(SLOPES, np.minimum(square, np.float32(0.31)))
+    return np.where(np.abs(x) < 0.55, near, (e - 1) / (e + 1))
+
+
+def tanh_by_sigmoid(x):
+    """As most GELUs are written where there is no tanh: right to one rounding of 1, not of tanh x."""
+    return 2 / (1 + exp(-2 * x)) - 1
+
+
 def total(x, axis=-1):
     """The sum along an axis, which is kept, term after term in float32."""
     return np.cumsum(x, axis=axis, dtype=np.float32).take([-1], axis)
@@ -38,7 +60,7 @@ def flipped(x):
 
 def softmax(s):
     def forward(x):
-        e = np.exp(x - x.max(-1, keepdims=True))
+        e = exp(x - x.max(-1, keepdims=True))
         y = s.keep(e / total(e))
         return y, y
 
@@ -51,11 +73,11 @@ def softmax(s):
 def log_softmax(s):
     def forward(x):
         z = x - x.max(-1, keepdims=True)
-        y = s.keep(z - np.log(total(np.exp(z))))
+        y = s.keep(z - np.log(total(exp(z))))
         return y, y
 
     def backward(dy, y):
-        return s.keep(dy - np.exp(y) * total(dy))
+        return s.keep(dy - exp(y) * total(dy))
 
     return forward, backward
 
@@ -63,12 +85,12 @@ def log_softmax(s):
 def logsumexp(s):
     def forward(x):
         top = x.max(-1, keepdims=True)
-        y = top + np.log(total(np.exp(x - top)))
+        y = top + np.log(total(exp(x - top)))
         return s.keep(y[..., 0]), (x, y)
 
     def backward(dy, cache):
         x, y = cache
-        return s.keep(np.exp(x - y) * dy[..., None])
+        return s.keep(exp(x - y) * dy[..., None])
 
     return forward, backward
 
@@ -76,13 +98,13 @@ def logsumexp(s):
 def cross_entropy(s):
     def forward(x, classes):
         z = x - x.max(-1, keepdims=True)
-        log_p = z - np.log(total(np.exp(z)))
+        log_p = z - np.log(total(exp(z)))
         rows = np.arange(len(x))
         return s.keep(-total(log_p[rows, classes])[0] / np.float32(len(x))), (log_p, classes)
 
     def backward(dy, cache):
         log_p, classes = cache
-        dx = np.exp(log_p)
+        dx = exp(log_p)
         dx[np.arange(len(dx)), classes] -= 1
         return s.keep(dx * (dy / np.float32(len(dx))))
 
@@ -154,17 +176,17 @@ def gelu(s):
 
     def backward(dy, x):
         below = 0.5 * (1 + erf(x * np.float32(math.sqrt(0.5))))
-        return s.keep(dy * (below + x * np.exp(-0.5 * x * x) * np.float32(1 / math.sqrt(2 * math.pi))))
+        return s.keep(dy * (below + x * exp(-0.5 * x * x) * np.float32(1 / math.sqrt(2 * math.pi))))
 
     return forward, backward
 
 
 def gelu_tanh(s):
     def forward(x):
-        return s.keep(0.5 * x * (1 + np.tanh(np.float32(ROOT) * (x + np.float32(CUBE) * x**3)))), x
+        return s.keep(0.5 * x * (1 + tanh_by_sigmoid(np.float32(ROOT) * (x + np.float32(CUBE) * x**3)))), x
 
     def backward(dy, x):
-        t = np.tanh(np.float32(ROOT) * (x + np.float32(CUBE) * x**3))
+        t = tanh_by_sigmoid(np.float32(ROOT) * (x + np.float32(CUBE) * x**3))
         slope = np.float32(ROOT) * (1 + np.float32(3 * CUBE) * x * x)
         return s.keep(dy * 0.5 * (1 + t + x * (1 - t * t) * slope))
 
@@ -173,10 +195,10 @@ def gelu_tanh(s):
 
 def silu(s):
     def forward(x):
-        return s.keep(x / (1 + np.exp(-x))), x
+        return s.keep(x / (1 + exp(-x))), x
 
     def backward(dy, x):
-        p = 1 / (1 + np.exp(-x))
+        p = 1 / (1 + exp(-x))
         return s.keep(dy * (p + x * p * (1 - p)))
 
     return forward, backward
@@ -184,11 +206,11 @@ def silu(s):
 
 def swiglu(s):
     def forward(gate, up):
-        return s.keep(gate / (1 + np.exp(-gate)) * up), (gate, up)
+        return s.keep(gate / (1 + exp(-gate)) * up), (gate, up)
 
     def backward(dy, cache):
         gate, up = cache
-        p = 1 / (1 + np.exp(-gate))
+        p = 1 / (1 + exp(-gate))
         return s.keep(dy * up * (p + gate * p * (1 - p))), s.keep(dy * gate * p)
 
     return forward, backward
@@ -196,7 +218,7 @@ def swiglu(s):
 
 def tanh(s):
     def forward(x):
-        y = s.keep(np.tanh(x))
+        y = s.keep(tanh_of(x))
         return y, y
 
     def backward(dy, y):
@@ -219,7 +241,7 @@ def linear(s):
 def attention(s):
     def forward(q, k, v, mask=True):
         scores = s.product(q, flipped(k)) * np.float32(1 / math.sqrt(q.shape[-1]))
-        e = np.exp(np.where(mask, scores - np.where(mask, scores, -np.inf).max(-1, keepdims=True), -np.inf))
+        e = exp(np.where(mask, scores - np.where(mask, scores, -np.inf).max(-1, keepdims=True), -np.inf))
         p = s.keep(e / total(e))
         return s.keep(s.product(p, v)), (q, k, v, p)
 

@@ -18,7 +18,8 @@ there from mistakes.
 ``diagnosis`` and ``repairs`` say why a gradient is wrong, ``precision`` judges float32 and less, ``adapters`` takes
 users' classes and files, ``claims`` holds identities and invariants, ``cases`` npformer's own cases.
 
-Claims about a whole model are imported when they are first asked for: a gradient check needs none of them.
+Claims about a whole model, and the tolerance of a test, are imported when they are first asked for: a gradient check
+needs none of them.
 """
 
 from importlib import import_module
@@ -35,11 +36,13 @@ if TYPE_CHECKING:
     from npformer.check.claims.identities import IDENTITIES, prove
     from npformer.check.claims.invariants import INVARIANTS, ClaimResult, ClaimResults, certify
     from npformer.check.precision.budget import against_float64
+    from npformer.check.precision.tolerance import tolerance
 else:
     _HOMES = {
         "claims.identities": ("IDENTITIES", "prove"),
         "claims.invariants": ("INVARIANTS", "ClaimResult", "ClaimResults", "certify"),
         "precision.budget": ("against_float64",),
+        "precision.tolerance": ("tolerance",),
     }
 
     def __getattr__(name):
@@ -67,4 +70,5 @@ __all__ = [
     "from_object",
     "gradcheck",
     "prove",
+    "tolerance",
 ]
