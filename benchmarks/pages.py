@@ -40,6 +40,7 @@ PARTS = {
     "foreign": page_tables.foreign,
     "precision": page_tables.precision,
     "regimes": page_tables.regimes,
+    "tolerance": page_tables.tolerance,
     "gpu": page_tables.gpu,
     "commands": page_tables.commands,
     "outputs": page_tables.outputs,

@@ -18,7 +18,7 @@ from multiprocessing import get_context
 from benchmarks import machine, report
 from benchmarks.options import add_save, at_least_1, bare_parser
 from benchmarks.tolerance.formulas import PRECISIONS
-from benchmarks.tolerance.score import CASES, summary, tried
+from benchmarks.tolerance.score import CASES, counts, summary, tried
 
 SEEDS = 167
 
@@ -56,8 +56,8 @@ def text(rows):
          f"{row['predicted']:.1e}", f"{row['measured']:.1e}"]
         for row in rows
     ]  # fmt: skip
-    counts = [f"{name.replace('_', ' ')}: {value:.3g}" for name, value in summary(rows).items()]
-    return "\n".join([report.table(head, table), "", *counts])
+    said = [f"{name.replace('_', ' ')}: {value:,.4g}" for name, value in counts(rows).items()]
+    return "\n".join([report.table(head, table), "", *said])
 
 
 if __name__ == "__main__":

@@ -98,7 +98,13 @@ def smallest_factor(claimed, exact, row):
 
 
 def summary(rows):
-    """Counts over all rows: seeds, tests, failures, the widest tolerance, and how far off a prediction is."""
+    """Counts over all rows, and over those of each precision."""
+    precisions = dict.fromkeys(row["precision"] for row in rows)
+    return counts(rows) | {"of": {name: counts([r for r in rows if r["precision"] == name]) for name in precisions}}
+
+
+def counts(rows):
+    """Seeds, tests, failures, the widest tolerance, and how far off a prediction is."""
     rounded = [row for row in rows if row["atol"] or row["rtol"]]
     off = [max(row["predicted"], row["measured"]) / min(row["predicted"], row["measured"]) for row in rounded]
     widest = [1 / max(row["used"].values()) for row in rounded]

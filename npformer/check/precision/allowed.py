@@ -6,9 +6,6 @@ at most u·|n|, always. What is beyond has a tail: from draw to draw the largest
 
     rtol = u + t·ρ     atol = t·α     t = mean M + (ln(1/p) − γ)·√6/π · std M     M = max (|e| − u·|n|)/(α + ρ·|n|)
 
-A kernel may multiply its formula out: where two terms of the reference's backward are all of a gradient, each is
-rounded by itself, too.
-
 The shape α : ρ is one with which an error of the tensor as a whole shows within a quarter of the earliest,
 rtol + atol/max|n|; of those, the one that allows least on average, so that small entries count, too. How early an error
 shows is told for a kernel that rounds nothing but its result: more rounding makes an error show earlier.

@@ -48,6 +48,7 @@ class Level(NamedTuple):
     tiny: float = 0.0  # absolute: what the precision cannot represent next to 0
     stored: Format | None = None  # in which each result is stored, once it is computed
     function: float | None = None  # of functions that are approximated; None: APPROXIMATED of entry
+    apart: bool = False  # whether the terms of a sum of two arrays are stored once more, as where it is multiplied out
     in_turn: float = 0.0  # of each partial sum, where sums and products add one term after the other; 0: by halves
 
 
@@ -206,6 +207,8 @@ def _result(rounding: Rounding, name: str, method: str, inputs: list[Any], y: An
     if name in _APPROXIMATED:
         return rounding.moved(y, y, APPROXIMATED * level.entry if level.function is None else level.function)
     if name in _ROUNDED and not (name in ("multiply", "divide") and any(map(_is_exact_factor, inputs))):
+        if level.apart and name in ("add", "subtract") and all(map(_is_inexact, inputs)):
+            y = y + sum(rounding.moved(x, x, 0.0) - x for x in inputs)
         return rounding.moved(y, y, level.entry)
     return y
 

@@ -2,22 +2,21 @@
 
 The reference runs in float64 at numbers that the precision can hold. It runs again with every operation moved as a
 kernel would round it (``rounding.py``): each result is stored in the precision, sums are added up in float32, one term
-after the other in any order, functions such as exp are right to one unit in its last place. In formats of
-eight bits only inputs, outputs and gradients are stored. Each draw has its own roundings and dy, at a point nearby, or
-at one that ``sample`` draws. ``allowed.py`` derives the tolerance from the draws.
+after the other in any order, functions such as exp are right to one unit in its last place. In formats of eight bits
+only inputs, outputs and gradients are stored. A kernel may multiply a backward's sum of two arrays out, so its terms
+are rounded once more. Each draw has its own roundings and dy, at a point nearby, or at one that ``sample`` draws.
+``allowed.py`` derives the tolerance from the draws.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from npformer.check.inputs import is_float
-from npformer.check.measures import max_abs
+from npformer.check.inputs import is_float, parameter_names
 from npformer.check.precision.allowed import Allowed, Drawn, allowed, justified
 from npformer.check.precision.formats import FORMATS, STORED, Format, format_named, rounded
 from npformer.check.precision.nearby import moved
@@ -26,7 +25,7 @@ from npformer.check.precision.rounding import Level, Rounding
 from npformer.check.prepared import Constants, prepared
 from npformer.check.subject import Called, Upstream, name_of, subject
 from npformer.errors import ConfigError
-from npformer.typing import HostArray, HostArrays, Shape
+from npformer.typing import HostArrays
 
 DRAWS = 64
 #: Of a forward alone, which runs once for each entry.
@@ -73,13 +72,10 @@ class Tolerances:
         numpy = [row.assertion("numpy.testing.assert_allclose") for row in self.rows]
         torch = [row.assertion("torch.testing.assert_close", ", check_dtype=False") for row in self.rows]
         head = f"# {self.name} in {self.precision}; exact_…: the reference in float64 at the same numbers"
-        return "\n".join([head, *numpy, *torch, *(f"# {line}" for line in self.sights())])
+        remarks = [*(f"# {row.sight()}" for row in self.rows), *(f"# note: {note}" for note in self.notes)]
+        return "\n".join([head, *numpy, *torch, *remarks])
 
     __repr__ = __str__
-
-    def sights(self) -> list[str]:
-        """What each tolerance lets see, and the notes."""
-        return [*(row.sight() for row in self.rows), *(f"note: {note}" for note in self.notes)]
 
 
 def tolerance(
@@ -110,8 +106,8 @@ def tolerance(
     """
     stored = format_named("precision", precision, STORED)
     sums = format_named("accumulate", accumulate or ("float64" if precision == "float64" else "float32"))
-    points = _Points(reference, stored, sums, names, constant, options, seed)
-    count = DRAWS if isinstance(reference, tuple) or hasattr(reference, "backward") else DRAWS_ALONE
+    points = _Points(reference, stored, sums, names, constant, options, seed, len(inputs))
+    count = DRAWS if points.has_backward else DRAWS_ALONE
     drawn = points.drawn([inputs if sample is None else sample(np.random.default_rng([seed, 51, i]))
                           for i in range(count)], sample is None)  # fmt: skip
     rows = tuple(allowed(tensor, one, *justified(one)) for tensor, one in drawn.items())
@@ -119,23 +115,24 @@ def tolerance(
     return found if atol is None and rtol is None else found.check(atol or 0.0, rtol or 0.0)
 
 
-class _Draw(NamedTuple):
-    """One run at one point, beside the exact one: entries by the names of outputs and inputs, and all shapes."""
-
-    exact: HostArrays
-    errors: HostArrays
-    terms: dict[str, HostArrays]
-    shapes: dict[str, Shape]
-
-
 class _Points:
     """The reference at one point after the other, exact and rounded."""
 
     def __init__(
-        self, reference: Any, stored: Format, sums: Format, names: Any, constant: Any, options: Any, seed: int
+        self,
+        reference: Any,
+        stored: Format,
+        sums: Format,
+        names: Any,
+        constant: Any,
+        options: Any,
+        seed: int,
+        count: int,
     ) -> None:
         self._target, self._stored, self._seed = reference, stored, seed
-        self._named, self._constant, self._options = names, constant, options
+        self.has_backward = isinstance(reference, tuple) or hasattr(reference, "backward")
+        self._named = names if names or self.has_backward else parameter_names(reference, count)
+        self._constant, self._options = constant, options
         self.notes: set[str] = set()
         self._inside = stored if stored.name in FORMATS else FORMATS["float32"]
         u = min(self._inside.u, 2.0**-24)
@@ -147,19 +144,17 @@ class _Points:
     def drawn(self, points: Sequence[Sequence[Any]], is_near: bool) -> dict[str, Drawn]:
         """Every tensor over a draw at each point; is_near: at a point near it."""
         draws = [self._draw(inputs, i, is_near) for i, inputs in enumerate(points)]
-        found = {
-            name: Drawn(
-                np.array([draw.exact[name] for draw in draws]), np.array([draw.errors[name] for draw in draws]),
-                {text: lost[name] for text, lost in draws[0].terms.items() if name in lost}, shape, self._stored,
-            )
-            for name, shape in draws[0].shapes.items()
-        }  # fmt: skip
+        found: dict[str, Drawn] = {}
+        for name, (_, _, lost, shape) in draws[0].items():
+            exact, errors = (np.array([draw[name][k] for draw in draws]) for k in (0, 1))
+            found[name] = Drawn(exact, errors, lost, shape, self._stored)
         bad = [name for name, one in found.items() if not np.all(np.isfinite([one.exact, one.errors]))]
         if bad:
             raise ConfigError(f"reference: expected finite numbers at these inputs, got others in {', '.join(bad)}")
         return found
 
-    def _draw(self, inputs: Sequence[Any], i: int, is_near: bool) -> _Draw:
+    def _draw(self, inputs: Sequence[Any], i: int, is_near: bool) -> dict[str, Any]:
+        """(exact, errors, terms, shape) of each output and gradient, entry by entry, with the roundings of draw i."""
         ready = prepared(self._target, inputs, self._named, self._constant)
         ready = [rounded(x, self._stored) if is_float(x) and isinstance(x, np.ndarray) else x for x in ready]
 
@@ -174,36 +169,26 @@ class _Points:
         claimed = reference.subject.gradients(upstream, at) if reference.has_backward else at
         self.notes.add(reference.look(claimed, upstream, self._seed))
         ys, n = reference.outputs(at), reference.gradients(upstream, at)
-        terms = reference.terms(upstream, at, n, nested=True)
+        terms = {} if i else reference.terms(upstream, at, n, nested=True)
         errors = self._errors(reference, at, upstream, i, ys | n)
-        for name, term in _divided(n, list(terms.values())):  # a kernel may round each by itself
-            errors[name] = errors[name] + self._inside.spacing(term) / 2 * rng.uniform(-1, 1, term.shape)
         if self._inside is not self._stored:
             errors = {name: rounded(x + errors[name], self._stored) - x for name, x in (ys | n).items()}
-        counts = {name: len(places.entries) for name, places in reference.places.items()}
-
-        def entries(arrays: HostArrays) -> HostArrays:
-            return {name: x.reshape(-1)[: counts.get(name)] for name, x in arrays.items()}
-
-        of = {name: y.shape for name, y in ys.items()} | {name: p.shape for name, p in reference.places.items()}
-        return _Draw(entries(ys | n), entries(errors), {text: entries(lost) for text, lost in terms.items()}, of)
+        drawn = {}
+        for name, x in (ys | n).items():
+            count = len(reference.places[name].entries) if name in reference.places else x.size
+            lost = {text: one[name][:count] for text, one in terms.items() if name in one}
+            shape = reference.places[name].shape if name in reference.places else x.shape
+            drawn[name] = (x.ravel()[:count], errors[name].ravel()[:count], lost, shape)
+        return drawn
 
     def _errors(
         self, reference: Reference, at: HostArrays, upstream: Upstream, i: int, exact: HostArrays
     ) -> HostArrays:
         """What the reference errs with the roundings of draw i, outputs and gradients at their places."""
-        rounding = Rounding([self._seed, 53, i], self._level, self._level)
+        rounding = Rounding([self._seed, 53, i], self._level, self._level._replace(apart=True))
         run = reference.outputs(at, rounding) | reference.gradients(upstream, at, rounding)
         if reference.is_seen:
             return {name: run[name] - n for name, n in exact.items()}
         self.notes.add("the reference computes outside of NumPy: what it errs in float32 stands for its noise")
         low = reference.outputs_in_float32(at) | reference.in_float32(upstream, at)
         return {name: max(self._inside.u, self._level.product) / 2.0**-24 * e for name, e in low.items()}
-
-
-def _divided(n: HostArrays, terms: list[HostArrays]) -> Iterator[tuple[str, HostArray]]:
-    """(tensor, term) of every two terms whose sum is the whole gradient."""
-    for one, other in combinations(terms, 2):
-        for name in one:
-            if np.any(one[name]) and np.allclose(one[name] + other[name], n[name], 1e-9, 1e-9 * max_abs(n[name])):
-                yield from ((name, one[name]), (name, other[name]))
