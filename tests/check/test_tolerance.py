@@ -43,7 +43,7 @@ def test_one_product_that_is_stored_is_one_rounding():
     y = npf.tolerance((scaled, scaled_backward), X, NORMED[1], precision="bfloat16")["the output"]
     assert y.rtol == 0.004  # 2⁻⁸ with two digits, rounded up
     assert y.atol < 1e-2 * U * np.max(np.abs(X * NORMED[1]))
-    assert 0 < y.shows < 0.1 * U  # some entry is almost a whole rounding off
+    assert 0 < y.shows < 0.25 * U  # some entry is almost a whole rounding off
 
 
 def test_what_is_not_rounded_has_no_tolerance():
@@ -146,7 +146,7 @@ def test_a_tolerance_that_is_too_tight_is_told():
 def test_a_forward_alone_and_another_library_give_about_the_same():
     torch = pytest.importorskip("torch")
     references = (SOFTMAX, lambda x: SOFTMAX[0](x)[0], npf.from_torch(lambda x: torch.softmax(x, -1)))
-    pair, alone, foreign = (npf.tolerance(reference, X, precision="bfloat16") for reference in references)
+    pair, alone, foreign = (npf.tolerance(reference, X[:2, :8], precision="bfloat16") for reference in references)
     for found in (alone, foreign):
         for row, right in zip(found.rows, pair.rows, strict=True):
             assert row.name == right.name
