@@ -28,8 +28,8 @@ from npformer.errors import ConfigError
 from npformer.typing import HostArrays
 
 DRAWS = 64
-#: Of a forward alone, which runs once for each entry.
-DRAWS_ALONE = 16
+#: Of a forward alone, which runs once for each entry, and of code outside of NumPy.
+FEWER = 16
 #: Half a spacing of numbers of all sizes, as a share of u: the root mean square, √((1 − ¼)/(2·ln 2)).
 HALF = (0.75 / (2 * np.log(2))) ** 0.5
 #: Of u in float32: what a function such as exp errs before its result is rounded, one unit in the last place.
@@ -107,9 +107,8 @@ def tolerance(
     stored = format_named("precision", precision, STORED)
     sums = format_named("accumulate", accumulate or ("float64" if precision == "float64" else "float32"))
     points = _Points(reference, stored, sums, names, constant, options, seed, len(inputs))
-    count = DRAWS if points.has_backward else DRAWS_ALONE
-    drawn = points.drawn([inputs if sample is None else sample(np.random.default_rng([seed, 51, i]))
-                          for i in range(count)], sample is None)  # fmt: skip
+    at = None if sample is None else (lambda i: sample(np.random.default_rng([seed, 51, i])))
+    drawn = points.drawn(inputs, at)
     rows = tuple(allowed(tensor, one, *justified(one)) for tensor, one in drawn.items())
     found = Tolerances(name_of(reference), precision, rows, tuple(sorted(points.notes - {""})), drawn)
     return found if atol is None and rtol is None else found.check(atol or 0.0, rtol or 0.0)
@@ -130,8 +129,8 @@ class _Points:
         count: int,
     ) -> None:
         self._target, self._stored, self._seed = reference, stored, seed
-        self.has_backward = isinstance(reference, tuple) or hasattr(reference, "backward")
-        self._named = names if names or self.has_backward else parameter_names(reference, count)
+        self._is_quick = isinstance(reference, tuple) or hasattr(reference, "backward")
+        self._named = names if names or self._is_quick else parameter_names(reference, count)
         self._constant, self._options = constant, options
         self.notes: set[str] = set()
         self._inside = stored if stored.name in FORMATS else FORMATS["float32"]
@@ -141,9 +140,12 @@ class _Points:
             0.0, product, constant=stored.u, stored=self._inside, function=FUNCTION * u, in_turn=in_turn
         )
 
-    def drawn(self, points: Sequence[Sequence[Any]], is_near: bool) -> dict[str, Drawn]:
-        """Every tensor over a draw at each point; is_near: at a point near it."""
-        draws = [self._draw(inputs, i, is_near) for i, inputs in enumerate(points)]
+    def drawn(self, inputs: Sequence[Any], at: Callable[[int], Sequence[Any]] | None) -> dict[str, Drawn]:
+        """Every tensor over all draws, near the inputs or at(i)."""
+        draws: list[dict[str, Any]] = []
+        while len(draws) < (DRAWS if self._is_quick else FEWER):
+            i = len(draws)
+            draws.append(self._draw(inputs if at is None else at(i), i, at is None))
         found: dict[str, Drawn] = {}
         for name, (_, _, lost, shape) in draws[0].items():
             exact, errors = (np.array([draw[name][k] for draw in draws]) for k in (0, 1))
@@ -189,6 +191,7 @@ class _Points:
         run = reference.outputs(at, rounding) | reference.gradients(upstream, at, rounding)
         if reference.is_seen:
             return {name: run[name] - n for name, n in exact.items()}
+        self._is_quick = False
         self.notes.add("the reference computes outside of NumPy: what it errs in float32 stands for its noise")
         low = reference.outputs_in_float32(at) | reference.in_float32(upstream, at)
         return {name: max(self._inside.u, self._level.product) / 2.0**-24 * e for name, e in low.items()}
