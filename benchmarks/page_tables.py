@@ -198,6 +198,23 @@ def regimes(documents):
     return measured(found, head, rows, "regimes --save benchmarks/results/regimes.json")
 
 
+def tolerance(documents):
+    """How right kernels fared with measured tolerances, by precision."""
+    found, rows = of(documents, "tolerance"), []
+    for document in found:
+        for precision, counts in document["summary"]["of"].items():
+            rows.append([
+                precision, str(counts["tolerances"]), f"{counts['tests']:,}", str(counts["failures"]),
+                str(counts["failures_without_sample"]), f"{counts['middle_width']:.1f} and {counts['widest']:.1f}",
+                f"{counts['prediction_off']:.1f}",
+            ])  # fmt: skip
+    head = (
+        "precision", "tolerances", "tests of right kernels", "failures", "failures without `sample`",
+        "allowed, of the largest error seen: middle and most", "visible error, predicted: off by a factor of at most",
+    )  # fmt: skip
+    return measured(found, head, rows, "tolerance --jobs 2 --save benchmarks/results/tolerance.json")
+
+
 def commands(documents):
     """A row for each command whose result is a line or two; commands without a file follow in a list."""
     by_name = {document["name"]: document for document in of(documents, "command")}

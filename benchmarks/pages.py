@@ -42,6 +42,7 @@ PARTS = {
     "precision": page_tables.precision,
     "regimes": page_tables.regimes,
     "checkers": checkers,
+    "tolerance": page_tables.tolerance,
     "gpu": page_tables.gpu,
     "commands": page_tables.commands,
     "outputs": page_tables.outputs,

@@ -18,8 +18,8 @@ there from mistakes.
 ``diagnosis`` and ``repairs`` say why a gradient is wrong, ``precision`` judges float32 and less, ``adapters`` takes
 users' classes and files, ``claims`` holds identities and invariants, ``cases`` npformer's own cases.
 
-npformer's own cases and claims about a whole model are imported when they are first asked for: a gradient check needs
-none of them, no layer and no model, and of other packages NumPy alone.
+npformer's own cases, claims about a whole model, and the tolerance of a test are imported when they are first asked
+for: a gradient check needs none of them, no layer and no model, and of other packages NumPy alone.
 """
 
 from importlib import import_module
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from npformer.check.claims.identities import IDENTITIES, prove
     from npformer.check.claims.invariants import INVARIANTS, ClaimResult, ClaimResults, certify
     from npformer.check.precision.budget import against_float64
+    from npformer.check.precision.tolerance import tolerance
 else:
     _HOMES = {
         "adapters.process": ("from_process",),
@@ -45,6 +46,7 @@ else:
         "claims.identities": ("IDENTITIES", "prove"),
         "claims.invariants": ("INVARIANTS", "ClaimResult", "ClaimResults", "certify"),
         "precision.budget": ("against_float64",),
+        "precision.tolerance": ("tolerance",),
     }
 
     def __getattr__(name):
@@ -73,4 +75,5 @@ __all__ = [
     "from_process",
     "gradcheck",
     "prove",
+    "tolerance",
 ]

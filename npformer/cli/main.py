@@ -30,6 +30,7 @@ from npformer.cli import (
     lessons,
     museum,
     report,
+    tolerance,
     trace,
     train,
 )
@@ -44,7 +45,10 @@ EXAMPLES = f"""examples:
   npformer grade --list            write a backward, and have it graded
   npformer COMMAND --help          a command's options, and examples"""
 
-COMMANDS = (train, decode, report, trace, gradcheck, certify, explain, grade, lessons, museum, bench, compile, doctor)
+COMMANDS = (
+    train, decode, report, trace, gradcheck, tolerance, certify, explain, grade, lessons, museum, bench, compile,
+    doctor,
+)  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:

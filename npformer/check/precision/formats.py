@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,6 +47,14 @@ FORMATS = {
         Format("bfloat16", 2.0**-8, 2.0**-126, 2.0**-8),
     )
 }
+#: What numbers are stored in: those, and formats that no kernel computes in.
+STORED = FORMATS | {
+    one.name: one
+    for one in (
+        Format("float8_e4m3", 2.0**-4, 2.0**-6, 2.0**-4),
+        Format("float8_e5m2", 2.0**-3, 2.0**-14, 2.0**-3),
+    )
+}
 
 
 def format_of(inputs: Sequence[Any], precision: str | None) -> Format:
@@ -59,16 +67,16 @@ def format_of(inputs: Sequence[Any], precision: str | None) -> Format:
     return format_named("precision", precision or str(coarsest))
 
 
-def format_named(option: str, name: str) -> Format:
+def format_named(option: str, name: str, formats: Mapping[str, Format] = FORMATS) -> Format:
     """The format that an option names. Raises ConfigError for another name."""
-    if name not in FORMATS:
-        raise ConfigError(f"{option}: expected one of {', '.join(FORMATS)}, got {name}")
-    return FORMATS[name]
+    if name not in formats:
+        raise ConfigError(f"{option}: expected one of {', '.join(formats)}, got {name}")
+    return formats[name]
 
 
 def rounded(x: HostArray, precision: Format) -> HostArray:
     """x rounded to the precision, to even, as float64."""
-    if precision.name == "bfloat16":
+    if precision.name == "bfloat16" or precision.name not in FORMATS:
         spacing = precision.spacing(x)
         return np.asanyarray(np.rint(x.astype(np.float64) / spacing) * spacing)
     dtype = precision.name if precision.name in ("float16", "float64") else "float32"
