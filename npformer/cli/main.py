@@ -27,6 +27,7 @@ from npformer.cli import (
     explain,
     gradcheck,
     grade,
+    judge,
     lessons,
     museum,
     report,
@@ -44,7 +45,9 @@ EXAMPLES = f"""examples:
   npformer grade --list            write a backward, and have it graded
   npformer COMMAND --help          a command's options, and examples"""
 
-COMMANDS = (train, decode, report, trace, gradcheck, certify, explain, grade, lessons, museum, bench, compile, doctor)
+COMMANDS = (
+    train, decode, report, trace, gradcheck, judge, certify, explain, grade, lessons, museum, bench, compile, doctor,
+)  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:
