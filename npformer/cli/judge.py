@@ -10,7 +10,7 @@ from typing import Any
 
 from npformer.check.kernels import kept
 from npformer.check.kernels.files import Task, tasks_of
-from npformer.check.kernels.judging import judged
+from npformer.check.kernels.judging import VERDICTS, judged
 from npformer.check.precision.formats import FORMATS
 from npformer.cli.common import tell
 from npformer.errors import ConfigError
@@ -63,13 +63,12 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--resume: expected --out FILE beside it, with the verdicts of the run that goes on")
     tasks = tasks_of(args.kernels, args.against, args.precision)
     if args.out is not None:
-        expect_place(args.out, kept.OPTION, OWN_JSON)
-    known = kept.read(args.out) if args.resume else {}
+        expect_place(args.out, "--out", OWN_JSON)
+    known = kept.read(args.out) if args.resume and args.out.exists() else {}
     rows: list[dict[str, Any]] = []
     limits = Limits(args.time_limit, args.memory_limit * 1024**2)
     for task in watched(tasks, "kernels", name=lambda task: task.path.name):
-        key = task.key
-        rows.append(known.get(key) or judged(task, limits).to_dict() | {"key": key})
+        rows.append(known.get(task.key) or judged(task, limits))
         if not args.json:
             tell(_line(rows[-1], task))
         if args.out is not None:
@@ -93,7 +92,6 @@ def _line(row: dict[str, Any], task: Task) -> str:
 
 def _table(rows: list[dict[str, Any]]) -> str:
     """How many kernels have each verdict."""
-    verdicts = ("right", "wrong", "cannot tell", "refused")
-    counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in verdicts}
+    counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in VERDICTS}
     told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
     return f"\n{counted(len(rows), 'kernel')}: {told}"

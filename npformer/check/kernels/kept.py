@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from npformer.errors import DataError
-from npformer.io.output_files import OWN_JSON, expect_place, write_file
+from npformer.io.output_files import write_file
 
 FORMAT, VERSION = "npformer-judge", 1
-OPTION = "--out"
 
 
 def document(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -20,10 +19,7 @@ def document(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def read(path: Path) -> dict[str, dict[str, Any]]:
-    """The verdicts of an earlier run by their keys; none if there is no file. Raises DataError for another file."""
-    expect_place(path, OPTION, OWN_JSON)
-    if not path.exists():
-        return {}
+    """The verdicts of an earlier run by their keys. Raises DataError for another file."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         if (found["format"], found["version"]) != (FORMAT, VERSION):
@@ -36,4 +32,4 @@ def read(path: Path) -> dict[str, dict[str, Any]]:
 
 def write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write the verdicts so far. Raises OutputError."""
-    write_file(path, OPTION, json.dumps(document(rows), separators=(",", ":")).encode())
+    write_file(path, "--out", json.dumps(document(rows), separators=(",", ":")).encode())

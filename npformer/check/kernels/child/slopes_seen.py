@@ -14,27 +14,39 @@ import numpy as np
 from measuring import ROUNDING, Measuring, _instructions  # type: ignore[import-not-found]
 
 STEP = 0.05  # beside the numbers: a step of a difference is smaller
+TEXTS = {
+    "forward": "measures slopes: it calls forward near its numbers",
+    "moved": "measures slopes: it moves one number of an input after another",
+    "complex": "measures slopes: it takes a complex step",
+    "unwatched": "takes away what watches its calls",
+}
 
 
 class SlopesSeen(Measuring):  # type: ignore[misc]
-    """Watches a forward first, within a ``with`` block, and then its backward. Signs: those of Measuring."""
+    """Watches a forward, within a ``with`` block, and then its backward within another."""
 
     def __init__(self, forward: Callable[..., Any], inputs: Sequence[Any], library: tuple[str, ...]) -> None:
         super().__init__(forward, inputs, library)
         self._helpers, self._found, self._numbers_off = {self._forward}, set[str](), 0
         self._numbers = {float(number) for x in self._given for number in x.flat}
-        self.is_forward = True
+        self._is_forward = True
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._is_forward = False
 
     def signs(self) -> list[str]:
-        known = self._found | ({"forward"} if self._numbers_off > max(1, len(self._numbers) // 2) else set())
-        return sorted(known | ({"moved", "unwatched"} & set(super().signs())))
+        """What the backward does."""
+        if self._numbers_off > max(1, len(self._numbers) // 2):
+            self._found.add("forward")
+        return [TEXTS[sign] for sign in sorted(self._found | set(super().signs()))]
 
     def _see(self, frame: FrameType, event: str, result: Any) -> None:
         is_theirs = not frame.f_code.co_filename.startswith(self._library)
         if event != "call" and not (event == "c_call" and is_theirs):
             return
         values, code = list(frame.f_locals.values()), _instructions(frame.f_code)
-        if self.is_forward:
+        if self._is_forward:
             if event == "call" and is_theirs and any(map(self._is_given, values)):
                 self._helpers.add(code)
             return
@@ -59,14 +71,3 @@ class SlopesSeen(Measuring):  # type: ignore[misc]
                 if is_moved and off < STEP * size:
                     return True
         return False
-
-    def _look(self, values: list[Any]) -> None:
-        """As before, and copies of an input in one array, each with another number moved."""
-        super()._look(values)
-        for value in values:
-            for x, moved in zip(self._given, self._moved, strict=True):
-                if isinstance(value, np.ndarray) and value.ndim > x.ndim and value.shape[-x.ndim :] == x.shape:
-                    copies = value.reshape(-1, *x.shape)
-                    other = np.abs(copies - x) > ROUNDING * np.maximum(1.0, np.abs(x))
-                    one = np.count_nonzero(other.reshape(len(copies), -1), axis=1) == 1
-                    moved |= np.any(other[one], axis=0)
