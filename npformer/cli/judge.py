@@ -47,8 +47,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("kernels", metavar="KERNEL.py|FOLDER", nargs="+", help="what is judged")
     add("--against", metavar="REFERENCE.py|FOLDER", required=True,
                         help="what is right; in a folder, softmax.py for softmax--rows.py")  # fmt: skip
-    add("--precision", choices=tuple(FORMATS), default="float32",
-                        help="of kernels whose name does not end in one, as --bfloat16 (default: float32)")  # fmt: skip
+    add("--precision", choices=tuple(FORMATS), metavar="NAME", default="float32",
+                        help=f"{', '.join(FORMATS)}: of kernels whose name does not end in one (float32)")  # fmt: skip
     add("--time-limit", type=float, default=60.0, metavar="S", help="seconds for each verdict (60)")
     add("--memory-limit", type=int, default=2048, metavar="MB", help="memory of each kernel (2048)")
     add("--out", type=Path, metavar="FILE", help="write the verdicts as JSON, after each kernel")
