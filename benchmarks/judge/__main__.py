@@ -17,6 +17,7 @@ from collections import Counter
 from pathlib import Path
 
 from benchmarks import machine, report
+from benchmarks.judge import blind
 from benchmarks.judge.wrong import EDITS, KERNELS
 from benchmarks.options import add_save, bare_parser
 from npformer.check.kernels.files import tasks_of
@@ -26,7 +27,6 @@ from npformer.io.child_process import Limits
 #: What a verdict may take.
 LIMITS = Limits(seconds=60.0, memory=1024**3)
 MOMENT = 1.0  # and so many seconds more, for a process to end
-BLIND = Path(__file__).parents[1] / "blind_kernels"
 FOUND = ("wrong", "refused")
 
 
@@ -34,16 +34,14 @@ def listed(folder):
     """(list, what it deserves, its task) of each kernel; folder: where those with one mistake are written."""
     shutil.copytree(KERNELS / "wrong", folder, dirs_exist_ok=True)
     shutil.copy(KERNELS / "right" / "_bfloat16.py", folder)
-    for edit in EDITS:
+    for edit in (*EDITS, *blind.EDITS):
         (Path(folder) / edit.file).write_text(edit.source(), encoding="utf-8")
-    places = [("own", KERNELS, "right", KERNELS / "right"), ("own", KERNELS, "wrong", Path(folder))]
-    places += [("blind", BLIND, deserved, BLIND / deserved) for deserved in ("right", "wrong")]
-    return [
-        (name, deserved, task)
-        for name, home, deserved, where in places
-        if where.is_dir()
-        for task in tasks_of([str(where)], str(home / "references"), "float32")
+    cases = [
+        ("blind" if task.reference.path.stem in blind.OPERATIONS else "own", deserved, task)
+        for deserved, where in (("right", KERNELS / "right"), ("wrong", folder))
+        for task in tasks_of([str(where)], str(KERNELS / "references"), "float32")
     ]
+    return sorted(cases, key=lambda case: case[0] == "blind")
 
 
 def row_of(case):

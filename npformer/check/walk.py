@@ -18,7 +18,6 @@ import numpy as np
 from npformer.check.checkable import Constant
 from npformer.check.inputs import Leaf, leaves_of, parameter_names, rebuilt
 from npformer.check.look import How
-from npformer.check.precision.formats import FORMATS
 from npformer.check.regimes import REGIMES, Around, Regimes, chosen, variants
 from npformer.check.report import KINK, NOT_TRIED, NOTHING, RIGHT, UNCLEAR, WRONG, Report, Row, Tried
 from npformer.check.shapes import EDGES, MOST, Array, Size, elements, resized, sizes_of
@@ -175,7 +174,7 @@ class Walk:
             how = replace(how, elementwise=False)
         report = self._check(point.values, how)
         if how.is_low and regime != AT_SIZES:
-            small = [row for row in report.rows if not _is_gross(row, self._around.precision)]
+            small = [row for row in report.rows if not _is_gross(row)]
             report = report.changed({r.tensor: {"verdict": UNCLEAR} for r in small if r.verdict == WRONG})
         for verdict in (WRONG, UNCLEAR, KINK):
             rows = [row for row in report.rows if row.verdict == verdict]
@@ -242,15 +241,11 @@ def _ignored(forward: Any, options: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(x for n, x in known.items() if ("pad" in n or "ignore" in n) and type(x) is int)
 
 
-def _is_gross(row: Row, precision: str) -> bool:
-    """Whether a row of few digits tells of NaN, of very many roundings, or of a visible error and some roundings.
-
-    Very many roundings of a small entry may be less than some of the largest: 1 + tanh has no digits where it is 0.
-    """
+def _is_gross(row: Row) -> bool:
+    """Whether a row of few digits tells of NaN, of very many roundings, or of a visible error and some roundings."""
     found = re.search(r"as if rounded (\S+) times", row.note)
     times = float(found[1]) if found else MANY
-    is_seen = row.scaled_error > min(VISIBLE, SOME * FORMATS[precision].u)
-    return "not finite" in row.note or (times > MANY and is_seen) or (row.scaled_error > VISIBLE and times > SOME)
+    return "not finite" in row.note or times > MANY or (row.scaled_error > VISIBLE and times > SOME)
 
 
 def _said(error: Exception) -> str:

@@ -15,10 +15,9 @@ from benchmarks.measured import RESULTS
 def test_the_list(tmp_path):
     cases = command.listed(tmp_path)
     counts = {kind: [case for case in cases if case[:2] == kind] for kind in {case[:2] for case in cases}}
-    assert {kind: len(found) for kind, found in counts.items() if kind[0] == "own"} == {
-        ("own", "right"): 50, ("own", "wrong"): 50,
-    }  # fmt: skip
-    assert all(len(found) >= 50 for found in counts.values())
+    assert {kind: len(found) for kind, found in counts.items()} == {
+        (name, deserved): 50 for name in ("own", "blind") for deserved in ("right", "wrong")
+    }
     for _, _, task in cases:
         text = task.path.read_text()
         assert re.search(r"--(float32|bfloat16)\.py$", task.path.name)

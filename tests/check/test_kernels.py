@@ -235,7 +235,8 @@ def test_a_regime_and_the_smallest_input(judge):
     assert judge(wrong)["verdict"] == "right"
     found = judge(wrong, reference)
     assert found["verdict"] == "wrong"
-    assert found["causes"][0].startswith("first WRONG in zeros, x: the gradient of x")
+    assert found["causes"][0].startswith("WRONG in zeros, x: the gradient of x")
+    assert found["causes"][1].startswith("the smallest input found at which it is: x = [")
     assert [(tried["regime"], tried["verdict"]) for tried in found["regimes"]] == [("zeros", "WRONG")]
 
 
