@@ -43,6 +43,11 @@ BACKWARDS = {
     "zeros": ("return 0 * x, of_w(dy, x)", "the gradient of x is zero everywhere"),
     "a constant": ("return 2 * dy * x * w, np.ones_like(w)", "the gradient of w is a constant"),
     "no dy": ("return 2 * x * w, of_w(dy, x)", "ignores dy: the gradient of x is the same for another dy"),
+    "random": ("return 2 * dy * x * w * np.random.rand(), of_w(dy, x)", "is another at each call: the gradient of x"),
+    "counted": (
+        "state['n'] = state.get('n', 0) + 1\n    return 2 * dy * x * w * state['n'], of_w(dy, x)",
+        "is another at each call: the gradient of x",
+    ),
     "one term": ("return dy * x * w, of_w(dy, x)", "the gradient of x is wrong: in float32, 0.5"),
     "an earlier result": (
         "state.setdefault('dx', 2 * dy * x * w)\n    return state['dx'], of_w(dy, x)",
@@ -240,11 +245,24 @@ def test_a_regime_and_the_smallest_input(judge):
     assert [(tried["regime"], tried["verdict"]) for tried in found["regimes"]] == [("zeros", "WRONG")]
 
 
+BY_POINTER = """
+import ctypes
+def forward(x, w, out):
+    out[0][...] = x * x * w
+    return x
+def backward(dy, x, out):
+    at = ctypes.cast(out[0].ctypes.data, ctypes.POINTER(ctypes.c_float))
+    for i, g in enumerate((dy * x * x).sum(0)):
+        at[i] = g
+"""
+
+
 def test_sizes_that_the_reference_does_not_take_accuse_nobody(judge):
-    """x of one row beside w of another length is no input, though the forward of neither refuses it."""
-    found = judge(INTO_BUFFERS, REFERENCE.replace("REGIMES, SIZES = (), ()", "REGIMES, SIZES = (), (1,)"))
-    assert found["verdict"] == "right"
-    assert {tried["verdict"] for tried in found["regimes"]} == {"right"}
+    """A constant keeps its size, so a single w broadcasts in both forwards, and no gradient of its shape comes back."""
+    reference = REFERENCE.replace("REGIMES, SIZES = (), ()", "CONSTANT, REGIMES, SIZES = ('x',), (), (1,)")
+    found = judge(BY_POINTER, reference.replace("2 * dy * x * w,", "None,"))
+    assert (found["verdict"], found["causes"]) == ("right", [])
+    assert [tried["verdict"] for tried in found["regimes"]] == ["not tried"]
 
 
 def test_a_constant(judge):
