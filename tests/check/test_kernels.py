@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from npformer.check.kernels import process
+from npformer.check.kernels import judging, process
 from npformer.check.kernels.child.memory import FILLS, Memory
 from npformer.check.kernels.files import tasks_of
 from npformer.check.kernels.judging import judged
@@ -272,6 +272,20 @@ def test_a_constant(judge):
     assert judge(RIGHT, reference)["verdict"] == "right"
     assert judge(with_backward("return None, of_w(dy, x)"), reference)["verdict"] == "right"
     assert judge(with_backward("return of_w(dy, x)"), reference)["verdict"] == "right"
+
+
+def test_results_of_another_shape_at_each_call(judge):
+    odd = "state['n'] = state.get('n', 2) + 1\n    return w[:state['n']], (x, w)"
+    found = judge(RIGHT.replace("return f(x, w), (x, w)", odd).replace("2 * dy * x * w, of_w(dy, x)", "x, w"))
+    assert found["verdict"] == "refused"
+    assert found["causes"][0].startswith("reference: expected outputs of the kernel's shapes")
+
+
+def test_an_odd_failure_of_the_check_ends_no_run(judge, monkeypatch):
+    monkeypatch.setattr(judging, "gradcheck", lambda *given, **options: 1 / 0)
+    found = judge(RIGHT)
+    assert found["verdict"] == "cannot tell"
+    assert found["causes"] == ["the check itself failed, ZeroDivisionError: division by zero"]
 
 
 def test_references_that_are_refused(judge):

@@ -45,6 +45,8 @@ def judged(task: Task, limits: Limits) -> dict[str, Any]:
         verdict, causes = came if ended.is_its_own else "cannot tell", [str(ended)]
     except NpformerError as error:  # KernelError, and shapes that do not fit
         verdict, causes = "refused", [str(error)]
+    except Exception as error:  # one kernel's odd results end no run of many
+        verdict, causes = "cannot tell", [f"the check itself failed, {type(error).__name__}: {error}"]
     row = {"kernel": task.path.name, "key": task.key, "precision": task.precision, "verdict": verdict}
     found = reports[-1].to_dict() if reports else {}
     parts = {name: found.get(name, []) for name in ("tensors", "regimes", "problems", "notes")}
