@@ -58,7 +58,7 @@ def summary(rows):
     counts = {}
     for row in rows:
         one = counts.setdefault(f"{row['list']} {row['deserves']}", Counter())
-        one.update({"kernels": 1, row["verdict"]: 1, "late": row["seconds"] > LIMITS.seconds + MOMENT})
+        one.update({"kernels": 1, row["verdict"]: 1, "late": int(row["seconds"] > LIMITS.seconds + MOMENT)})
     columns = ("kernels", "right", "wrong", "refused", "cannot tell", "late")
     return {kind: {column: one[column] for column in columns} for kind, one in counts.items()}
 
