@@ -12,6 +12,7 @@ from npformer.check.kernels import kept
 from npformer.check.kernels.files import Task, tasks_of
 from npformer.check.kernels.judging import VERDICTS, judged
 from npformer.check.precision.formats import FORMATS
+from npformer.check.report import NOT_TRIED, RIGHT
 from npformer.cli.common import tell
 from npformer.errors import ConfigError
 from npformer.io.child_process import Limits
@@ -91,7 +92,14 @@ def _line(row: dict[str, Any], task: Task) -> str:
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
-    """How many kernels have each verdict."""
-    counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in VERDICTS}
-    told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-    return f"\n{counted(len(rows), 'kernel')}: {told}"
+    """Each kernel's verdict, with its right gradients and regimes of those that were tried; then how many of each."""
+    lines = ["", f"{'verdict':<12} {'gradients':>9} {'regimes':>9}  kernel"]
+    for row in rows:
+        tried = [
+            [one["verdict"] for one in row[kind] if one["verdict"] != NOT_TRIED] for kind in ("tensors", "regimes")
+        ]
+        counts = [f"{found.count(RIGHT)} of {len(found)}" if found else "–" for found in tried]
+        lines.append(f"{row['verdict']:<12} {counts[0]:>9} {counts[1]:>9}  {visible(row['kernel'])}")
+    number = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in VERDICTS}
+    told = ", ".join(f"{count} {verdict}" for verdict, count in number.items() if count)
+    return "\n".join([*lines, "", f"{counted(len(rows), 'kernel')}: {told}"])

@@ -27,8 +27,11 @@ def test_a_folder(cli, files):
     done = cli(FOLDERS)
     assert done.code == 1
     done.says("right        kernels/square--a.py  (float32, ", "wrong        kernels/square--b.py  (float32, ",
-              "the gradient of x is wrong: in float32, 0.5", "2 kernels: 1 right, 1 wrong")  # fmt: skip
+              "the gradient of x is wrong: in float32, 0.5", "\nverdict      gradients   regimes  kernel\n"
+              "right           2 of 2         –  square--a.py\n"
+              "wrong           1 of 2         –  square--b.py\n\n2 kernels: 1 right, 1 wrong")  # fmt: skip
     assert done.width <= 80
+    assert "\x1b[32mright\x1b[0m        kernels/" in cli(f"{FOLDERS} --color always").out
 
 
 def test_one_file(cli, files):
