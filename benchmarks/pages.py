@@ -18,6 +18,7 @@ from typing import Any
 
 from benchmarks import page_tables, speed_chart
 from benchmarks.checkers.table import checkers
+from benchmarks.judge.page import table as judge_table
 from benchmarks.machine import ROOT
 from benchmarks.measured import RESULTS
 from npformer.cli.main import main as npformer
@@ -43,6 +44,7 @@ PARTS = {
     "regimes": page_tables.regimes,
     "checkers": checkers,
     "tolerance": page_tables.tolerance,
+    "judge": judge_table,
     "gpu": page_tables.gpu,
     "commands": page_tables.commands,
     "outputs": page_tables.outputs,

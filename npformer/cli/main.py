@@ -27,6 +27,7 @@ from npformer.cli import (
     explain,
     gradcheck,
     grade,
+    judge,
     lessons,
     museum,
     report,
@@ -46,7 +47,7 @@ EXAMPLES = f"""examples:
   npformer COMMAND --help          a command's options, and examples"""
 
 COMMANDS = (
-    train, decode, report, trace, gradcheck, tolerance, certify, explain, grade, lessons, museum, bench, compile,
+    train, decode, report, trace, gradcheck, judge, tolerance, certify, explain, grade, lessons, museum, bench, compile,
     doctor,
 )  # fmt: skip
 
