@@ -239,19 +239,14 @@ def _summed(rounding: Rounding, function: Callable[..., Any], operands: list[Any
 
 def _size_of_terms(function: Callable[..., Any], operands: list[Any], y: Any, of_terms: Any, of_sum: Any) -> Any:
     """(Σ of squared terms, and y²)^½ of a product y, each so many times, for both parts of a complex one."""
-
-    def squares(part: Callable[[Any], Any]) -> list[Any]:
-        return [np.square(part(x)) if _is_inexact(x) else x for x in operands]
-
-    real = np.sqrt(np.maximum(of_terms * function(*squares(np.real)) + of_sum * np.square(np.real(y)), 0))
+    reals, imaginary = ([np.square(part(x)) if _is_inexact(x) else x for x in operands] for part in (np.real, np.imag))
+    real = np.sqrt(np.maximum(of_terms * function(*reals) + of_sum * np.square(np.real(y)), 0))
     if not np.iscomplexobj(y):
         return real
     mixed = of_sum * np.square(np.imag(y))
     for i, x in enumerate(operands):
         if np.iscomplexobj(x):
-            mixed = mixed + of_terms * function(
-                *[p if j != i else np.square(np.imag(x)) for j, p in enumerate(squares(np.real))]
-            )
+            mixed = mixed + of_terms * function(*reals[:i], imaginary[i], *reals[i + 1 :])
     return real + 1j * np.sqrt(np.maximum(mixed, 0))
 
 
