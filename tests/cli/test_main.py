@@ -19,7 +19,7 @@ NAMES = [module.__name__.rpartition(".")[2] for module in COMMANDS]
 
 PARTS = ("list", "show", "mutants")  # of the museum
 #: A command's required arguments, to be followed by an unknown flag.
-REQUIRED = {"train": "copy", "decode": "thing", "report": "thing", "trace": "softmax"}
+REQUIRED = {"train": "copy", "decode": "thing", "report": "thing", "trace": "softmax", "tolerance": "mine.py"}
 
 
 @pytest.mark.parametrize("name", NAMES)
