@@ -4,13 +4,11 @@ A result y becomes y·(1 + a·u·ξ), ξ uniform in [−1, 1], u the unit roundo
 1 for arithmetic, 4 (two units in the last place) for functions that libraries and GPUs approximate. A product or sum y
 of terms t_k moves by u·(Σt_k² + 2y²)^½: each term is rounded by itself, and so are the partial sums, which in a sum by
 halves are y, y/2 twice, y/4 four times, …, y²·(1 + ½ + ¼ + …) = 2y². Of N terms in turn, in any order, they are on
-average ΣS_k² = Σt_k²·((N + 1)/6 − 1/N) + y²·(N + 1)/3, and ξ is normal. Where sums are accumulated in few digits, y moves
-by what all S_k lose, u·(ΣS_k²)^½, no step more than its own term. What is stored moves by up to half its spacing. Nothing
-moves where nothing is rounded: max, sort, where, masks, integers, signs, powers of two. Real and imaginary parts move
-apart, for a complex step. The inputs are exact: a kernel gets numbers that its precision can hold.
-
-Sources: Parker 1997, "Monte Carlo Arithmetic",
-UCLA CSD-970002; Higham, "Accuracy and Stability of Numerical Algorithms", 4.2.
+average ΣS_k² = Σt_k²·((N + 1)/6 − 1/N) + y²·(N + 1)/3, and ξ is normal. Where sums are accumulated in few digits, y
+moves by what all S_k lose, u·(ΣS_k²)^½, no step more than its own term. What is stored moves by up to half its spacing.
+Nothing moves where nothing is rounded: max, sort, where, masks, integers, signs, powers of two. Real and imaginary
+parts move apart, for a complex step. Inputs are exact, numbers that the precision can hold. Sources: Parker 1997,
+"Monte Carlo Arithmetic", UCLA CSD-970002; Higham, "Accuracy and Stability of Numerical Algorithms", 4.2.
 """
 
 from __future__ import annotations
