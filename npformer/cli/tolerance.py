@@ -19,16 +19,18 @@ EXAMPLES = """examples:
 mine.py has a function build(), or of the name given, that returns (reference, inputs) or (reference, inputs, options).
 The reference is right: check it first, with npformer gradcheck --model mine.py. It runs in float64, at numbers that
 the precision can hold, and again with every operation rounded as a kernel would: each result is stored in the
-precision, and sums are added up in float32, in any order. A right kernel exceeds the tolerance once in a million tests
-of a tensor. An option sample of mine.py, a function of a random generator that gives inputs, makes it hold for them."""
+precision, and sums are added up in float32, in any order. The margin is one failure of a right kernel in a million
+tests, by the law that fits the draws. An option sample of mine.py, a function of a random generator that gives inputs,
+makes it hold for them."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add = parser.add_argument
     add("reference", metavar="FILE.py[:NAME]", help="what NAME() (default build) in FILE returns")
-    add("--precision", choices=tuple(STORED), default="float32", help="what the kernel stores (default: float32)")
-    add("--accumulate", choices=tuple(FORMATS), help="what it adds up in (default: float32)")
+    stored = f"what the kernel stores, of {', '.join(STORED)} (default: float32)"
+    add("--precision", choices=tuple(STORED), default="float32", metavar="NAME", help=stored)
+    add("--accumulate", choices=tuple(FORMATS), metavar="NAME", help="what it adds up in (default: float32)")
     add("--atol", type=float, metavar="X", help="try this tolerance instead (default: 0, if --rtol is given)")
     add("--rtol", type=float, metavar="X", help="the same (default: 0, if --atol is given)")
 

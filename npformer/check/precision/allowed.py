@@ -25,7 +25,7 @@ from npformer.check.precision.formats import Format, rounded
 from npformer.io.percent import finite, percent
 from npformer.typing import HostArray, Shape
 
-#: A right kernel exceeds its tolerance once in so many tests of a tensor.
+#: By this law a right kernel exceeds its tolerance once in so many tests of a tensor.
 TESTS = 1e6
 #: Of the earliest: a tolerance with which errors show later is no candidate.
 LATER = 1.25

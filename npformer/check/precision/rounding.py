@@ -3,14 +3,12 @@
 A result y becomes y·(1 + a·u·ξ), ξ uniform in [−1, 1], u the unit roundoff and a the operation's accuracy in roundings:
 1 for arithmetic, 4 (two units in the last place) for functions that libraries and GPUs approximate. A product or sum y
 of terms t_k moves by u·(Σt_k² + 2y²)^½: each term is rounded by itself, and so are the partial sums, which in a sum by
-halves are y, y/2 twice, y/4 four times, …, y²·(1 + ½ + ¼ + …) = 2y². Of N terms one after the other, in any order, they
-are on average Σ_k S_k² = Σt_k²·((N + 1)/6 − 1/N) + y²·(N + 1)/3, and ξ is normal, since their roundings are many. Where
-sums are accumulated in few digits, y moves by what all partial sums S_k lose, u·(ΣS_k²)^½, no step more than its own
-term. What is stored moves by up to half its spacing, too. Nothing moves where nothing is rounded: max, sort, where,
-masks, integers, signs, powers of two. Real and imaginary parts move apart, so that a complex step goes through.
-
-The inputs are exact: a kernel gets numbers that its precision can hold. Sources: Parker 1997, "Monte Carlo Arithmetic",
-UCLA CSD-970002; Higham, "Accuracy and Stability of Numerical Algorithms", 4.2.
+halves are y, y/2 twice, y/4 four times, …, y²·(1 + ½ + ¼ + …) = 2y². Of N terms in turn, in any order, they are on
+average ΣS_k² = Σt_k²·((N + 1)/6 − 1/N) + y²·(N + 1)/3, and ξ is normal. Where sums are accumulated in few digits, y
+moves by what all S_k lose, u·(ΣS_k²)^½, no step more than its own term. What is stored moves by up to half its spacing.
+Nothing moves where nothing is rounded: max, sort, where, masks, integers, signs, powers of two. Real and imaginary
+parts move apart, for a complex step. Inputs are exact, numbers that the precision can hold. Sources: Parker 1997,
+"Monte Carlo Arithmetic", UCLA CSD-970002; Higham, "Accuracy and Stability of Numerical Algorithms", 4.2.
 """
 
 from __future__ import annotations
@@ -104,8 +102,8 @@ class Rounding:
         if level.tiny:
             noise = noise + np.where(y != 0, level.tiny, 0.0) * self.draw(y.shape)
         if level.stored:
-            half = np.where(finite & (y != 0), level.stored.spacing(np.where(finite, y, 0) / one) / 2, 0)
-            noise = noise + np.minimum(half * one, np.abs(y)) * self.draw(y.shape)
+            half = level.stored.spacing(np.where(finite, y, 0) / one) / 2 * one
+            noise = noise + np.where(finite, np.minimum(half, np.abs(y)), 0) * self.draw(y.shape)
         return y + noise
 
     def constant(self, x: Any, is_divisor: bool) -> Any:
@@ -232,8 +230,7 @@ def _summed(rounding: Rounding, function: Callable[..., Any], operands: list[Any
     u, of_terms, of_sum = getattr(level, which), 1.0, 2.0
     if level.in_turn:
         n = np.maximum(function(*[np.where(x != 0, 1.0, 0.0) if _is_inexact(x) else x for x in operands]), 1)
-        of_terms = (u / level.in_turn) ** 2 + (n + 1) / 6 - 1 / n
-        u, of_sum = level.in_turn, (n + 1) / 3
+        u, of_terms, of_sum = level.in_turn, (u / level.in_turn) ** 2 + (n + 1) / 6 - 1 / n, (n + 1) / 3
     return rounding.moved(y, _size_of_terms(function, operands, y, of_terms, of_sum), u, bool(level.in_turn))
 
 

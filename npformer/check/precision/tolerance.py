@@ -96,8 +96,8 @@ def tolerance(
     reference: a pair, a layer, or a forward alone, as of ``npf.gradcheck``, which should have checked it; it runs in
     float64. A pair in NumPy is best: each of its operations is rounded. precision: what the kernel stores numbers in,
     "float32", "tf32" (float32 with such products), "bfloat16", "float16", "float8_e4m3" or "float8_e5m2"; accumulate:
-    what it adds up in (default float32). A right kernel exceeds the tolerance once in a million tests of a tensor, with
-    dy of normal numbers, or 1 for a single number, such as a loss.
+    what it adds up in (default float32). dy is drawn from normal numbers, or 1 for a single number, such as a loss. The
+    margin is one failure in a million tests, by the law that fits the draws.
 
     atol, rtol: a tolerance of yours. The result then says of each tensor the smallest error that it lets see, the terms
     of the reference's backward whose loss passes, and whether rounding alone exceeds it. sample: sample(rng) gives
