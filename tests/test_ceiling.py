@@ -19,14 +19,14 @@ NO_CODE = {
 CEILINGS = {
     "npformer/.": 1_500,
     "npformer/backend": 22_800,
-    "npformer/check": 97_000,  # the walk over regimes and sizes, and rounding told from mistakes there
+    "npformer/check": 101_200,  # the walk over regimes and sizes, rounding there; Triton kernels, libraries' words
     "npformer/cli": 20_800,
     "npformer/data": 15_800,
     "npformer/decoding": 6_600,
     "npformer/engine": 57_900,
     "npformer/explain": 25_300,
     "npformer/functional": 18_100,  # reads the formulas of its docstrings, which explain did
-    "npformer/interop": 5_000,
+    "npformer/interop": 5_300,  # code that asks for float32 computes in float64
     "npformer/io": 4_100,
     "npformer/lab": 58_500,
     "npformer/layers": 18_100,
@@ -60,7 +60,7 @@ CEILINGS = {
     "tests/run": 19_200,  # sinks, with TensorBoard's own reader; tokenizers in files
     "tests/tracing": 12_500,
     "tests/training": 31_300,  # lines and callbacks, patience, the time left by a simulated clock
-    "benchmarks": 124_500,  # 40 bugs that show in a regime alone, with their right twins, and their score
+    "benchmarks": 131_200,  # 40 bugs that show in a regime alone; 150 mistakes in Triton, PyTorch and JAX
 }
 
 
