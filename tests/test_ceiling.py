@@ -19,14 +19,14 @@ NO_CODE = {
 CEILINGS = {
     "npformer/.": 1_500,
     "npformer/backend": 22_800,
-    "npformer/check": 111_000,  # regimes and sizes; tolerances; the judge of kernels; kernels in other processes
+    "npformer/check": 117_000,  # regimes and sizes; tolerances; the judge of kernels; other processes; Triton kernels
     "npformer/cli": 21_300,
     "npformer/data": 15_800,
     "npformer/decoding": 6_600,
     "npformer/engine": 62_000,  # GPU: 40 % fewer launches of a training step; a decoded token as one launch
     "npformer/explain": 25_300,
     "npformer/functional": 18_100,  # reads the formulas of its docstrings, which explain did
-    "npformer/interop": 5_000,
+    "npformer/interop": 5_300,  # code that asks for float32 computes in float64
     "npformer/io": 5_400,  # bounds on a process, and slopes seen in it, which lab had
     "npformer/lab": 57_300,
     "npformer/layers": 18_300,
@@ -60,7 +60,7 @@ CEILINGS = {
     "tests/run": 19_200,  # sinks, with TensorBoard's own reader; tokenizers in files
     "tests/tracing": 12_500,
     "tests/training": 31_300,  # lines and callbacks, patience, the time left by a simulated clock
-    "benchmarks": 158_000,  # bugs that show in a regime alone and their twins; 200 kernels for the judge; checkers
+    "benchmarks": 166_000,  # bugs that show in a regime alone; 200 kernels for the judge; checkers; Triton mistakes
 }
 
 

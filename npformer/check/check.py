@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npformer.backend import Device
+from npformer.check.adapters.triton_kernels import patched_once
 from npformer.check.checkable import within
 from npformer.check.inputs import is_float
 from npformer.check.judge import TOLERANCE
@@ -88,8 +89,8 @@ def gradcheck(
     regimes: "all", or names of ``regimes.py``, or {input: "scores", "rows", "gates", "ids", "lengths", "masks" or such
     names}: the check is made again where these regimes change your inputs, and at other sizes of them: those of sizes
     if they are numbers, none if it is (), else one, and around 32, 64 and 128.
-    explain False omits the search for the cause of an error. The search takes up to ten seconds, and it changes and
-    runs a wrong pair's backward thousands of times: use explain=False for a backward that writes files.
+    explain False omits the search for the cause of an error. The search takes up to ten (Triton: 30) seconds, changes
+    and runs a wrong pair's backward thousands of times: use explain=False for a backward that writes files.
     repeat: runs of the backward (at most 2 s), which must agree. None: a few, and 150 if anything hints at a fault.
     allow_length_one: do not refuse inputs of length 1 along batch or sequence.
 
@@ -113,7 +114,7 @@ def gradcheck(
             "what the precision explains"
         )
     try:
-        with remembered_bits():
+        with remembered_bits(), patched_once():
             report = _checked(target, inputs, how, sample, sizes, regimes)
     except Exception as error:
         raise error.with_traceback(_their_part(error))  # noqa: B904 - it is the same one

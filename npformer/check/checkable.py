@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from npformer.check.adapters.triton_kernels import data_of
 from npformer.errors import DTypeError
 from npformer.functional import AttentionMask
 from npformer.typing import HostArray
@@ -109,9 +110,11 @@ def outputs_of(arrays: list[HostArray], is_single: bool, is_complex: bool) -> An
 
 
 def as_numpy(x: Any) -> Any:
-    """An array of PyTorch's or JAX's as one of NumPy's, bfloat16 as float32; anything else unchanged."""
+    """An array of PyTorch's, JAX's or a Triton kernel's as one of NumPy's, bfloat16 as float32; else x unchanged."""
     if type(x).__module__.startswith("jax") and hasattr(x, "__array__"):
         return np.array(x)
+    if type(x).__module__ == "triton.language.core":
+        return data_of(x)
     if not hasattr(x, "requires_grad") or not hasattr(x, "resolve_conj"):
         return x
     x = x.detach().resolve_conj().resolve_neg().cpu()
