@@ -160,6 +160,7 @@ class Captured:
         self._kept = _Records(driver)
         self._shapes = self._kept.shapes
         self._has_run, self._at_first_sight = False, driver.at_first_sight
+        self._records = 0
         self._seen: Sequence[Any] = ()
         # an unreferenced pool would keep its memory; at the end of the process all memory is freed anyway
         finalize(self, self._kept.clear).atexit = False
@@ -233,6 +234,7 @@ class Captured:
             return
         if is_first:
             self._driver.bound(self._kept.pool)
+        self._records += 1
 
 
 class Uncaptured:

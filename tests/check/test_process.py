@@ -183,7 +183,7 @@ BUILDS = {"softmax.c": ["cc", "-Wall", "-Werror", "-O2"], "softmax.rs": ["rustc"
 @pytest.mark.parametrize("name", BUILDS)
 def test_the_templates(name, tmp_path):
     compiler, *flags = BUILDS[name]
-    if shutil.which(compiler) is None:
+    if shutil.which(compiler) is None or subprocess.run([compiler, "--version"], capture_output=True).returncode:
         pytest.skip(f"needs {compiler}")
     text = (EXAMPLES / name).read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 30

@@ -109,7 +109,7 @@ def watched(patch, machine):
 
 
 @pytest.fixture
-def gpu(monkeypatch):
+def a_gpu(monkeypatch):
     """The emulated device."""
     return emulated.installed(monkeypatch)
 
@@ -168,7 +168,7 @@ KILLED_IN = 21  # a step, the fourth after a checkpoint
 
 
 @EVERY_TASK
-def test_a_run_that_was_killed_and_resumed_is_one_that_was_not(task, runs, words, gpu, cli, same_run, tmp_path):
+def test_a_run_that_was_killed_and_resumed_is_one_that_was_not(task, runs, words, a_gpu, cli, same_run, tmp_path):
     run = tmp_path / "run"
     command = [sys.executable, "-c", CHILD, str(KILLED_IN), *words(task, TASKS[task].device), "--out", str(run)]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
@@ -180,12 +180,12 @@ def test_a_run_that_was_killed_and_resumed_is_one_that_was_not(task, runs, words
     resumed = cli("train --resume", run).fine()
     resumed.warns("steps 16 to", "with cupy (cuda) on a machine without a GPU")
     assert "note:" not in resumed.err
-    assert gpu.machine.launches > gpu.machine.records > 0
+    assert a_gpu.machine.launches > a_gpu.machine.records > 0
     same_run(run, runs(task).path)
 
 
 @EVERY_TASK
-def test_a_trained_model_decodes_as_on_the_cpu(task, runs, gpu, cli):
+def test_a_trained_model_decodes_as_on_the_cpu(task, runs, a_gpu, cli):
     """Greedily, or sampled with one seed, and by beams."""
     texts = TASKS[task].texts
     for way in ("", "--beam 3") if task != "language" else ("",):
@@ -211,27 +211,27 @@ CHECKS = {
 
 
 @pytest.mark.parametrize("options", CHECKS)
-def test_the_gradient_check_computes_there(options, gpu, cli):
-    kernel, launched = CHECKS[options], gpu.machine.kernels.launched
+def test_the_gradient_check_computes_there(options, a_gpu, cli):
+    kernel, launched = CHECKS[options], a_gpu.machine.kernels.launched
     where = "plain" if kernel is None else "cuda"
     done = cli(f"gradcheck --device cupy {options}").fine()
     done.says("are right; largest error", f"with cupy ({where}) on a machine without a GPU")
     assert kernel in launched if kernel else launched == []
 
 
-def test_a_kernel_that_is_wrong_is_found(gpu, cli, monkeypatch):
-    launch = gpu.machine.kernels.launch
+def test_a_kernel_that_is_wrong_is_found(a_gpu, cli, monkeypatch):
+    launch = a_gpu.machine.kernels.launch
 
     def wrong(kernel, dtype, blocks, threads, *arguments):
         launch(kernel, dtype, blocks, threads, *arguments)
         if kernel == "softmax.softmax_rows_backward":
             arguments[2].flat[-1] *= 1.001
 
-    monkeypatch.setattr(gpu.machine.kernels, "launch", wrong)
+    monkeypatch.setattr(a_gpu.machine.kernels, "launch", wrong)
     done = cli("gradcheck --device cupy --kernels auto --only softmax")
     assert done.code == 1
     done.says("WRONG", "gradients are not right")
 
 
-def test_the_doctor_names_the_device(gpu, cli):
+def test_the_doctor_names_the_device(a_gpu, cli):
     cli("doctor").fine().says("14.2.0, driver CUDA 13.1, a machine without a GPU")

@@ -31,7 +31,7 @@ def machine(cupy):
 
 
 @pytest.fixture
-def gpu(cupy):
+def a_gpu(cupy):
     return cupy_backend("float64")
 
 
@@ -62,9 +62,9 @@ KINDS = {
 @pytest.mark.parametrize("build", [transformer, decoder])
 @pytest.mark.parametrize("rows", [1, 5, 32])
 @pytest.mark.parametrize("kind", KINDS)
-def test_greedy_texts_are_those_of_numpy(kind, rows, build, gpu, machine):
+def test_greedy_texts_are_those_of_numpy(kind, rows, build, a_gpu, machine):
     """Of ends early and late, and up to the last position there is, which is behind those that one graph reads."""
-    src, (there, here) = sources(rows), (build(backend, **KINDS[kind]) for backend in (gpu, HOST))
+    src, (there, here) = sources(rows), (build(backend, **KINDS[kind]) for backend in (a_gpu, HOST))
     whole = greedy(here, sources(32), 70, eos_id=None)
     firsts = [np.where((whole == token).any(axis=1), np.argmax(whole == token, axis=1), 70) for token in range(9)]
     ends = sorted(range(3, 9), key=lambda token: len(set(firsts[token])))
@@ -77,8 +77,8 @@ def test_greedy_texts_are_those_of_numpy(kind, rows, build, gpu, machine):
 
 @pytest.mark.parametrize("build", [transformer, decoder])
 @pytest.mark.parametrize("rows", [1, 5, 32])
-def test_beams_are_those_of_numpy(rows, build, gpu, machine):
-    src, (there, here) = sources(rows), (build(backend) for backend in (gpu, HOST))
+def test_beams_are_those_of_numpy(rows, build, a_gpu, machine):
+    src, (there, here) = sources(rows), (build(backend) for backend in (a_gpu, HOST))
     for most, beam in ((9, 3), (20, 4), (70, 2)):
         found, expected = (beam_search(model, src, most, beam=beam) for model in (there, here))
         for ours, theirs in zip(found, expected, strict=True):
@@ -88,8 +88,8 @@ def test_beams_are_those_of_numpy(rows, build, gpu, machine):
 
 
 @pytest.mark.parametrize("build", [transformer, decoder])
-def test_samples_are_those_of_numpy(build, gpu, machine):
-    found, expected = (sample(build(backend), sources(5), 12, seed=4).tolist() for backend in (gpu, HOST))
+def test_samples_are_those_of_numpy(build, a_gpu, machine):
+    found, expected = (sample(build(backend), sources(5), 12, seed=4).tolist() for backend in (a_gpu, HOST))
     assert found == expected
     assert machine.launches > 5
 
@@ -149,9 +149,9 @@ def sequence(events):
 
 @pytest.mark.parametrize("build", [transformer, decoder])
 @pytest.mark.parametrize("rows", [1, 32])
-def test_a_greedy_token_is_one_launch_and_no_wait(rows, build, gpu, seen):
+def test_a_greedy_token_is_one_launch_and_no_wait(rows, build, a_gpu, seen):
     """The host looks every eight tokens, and then writes three arrays."""
-    model, src = build(gpu), sources(rows, 1)
+    model, src = build(a_gpu), sources(rows, 1)
     has_prompt = build is decoder  # whose first token is none of a graph, and is waited for
     most = 21 + 2 * has_prompt
     greedy(model, src, most, eos_id=None)
@@ -162,9 +162,9 @@ def test_a_greedy_token_is_one_launch_and_no_wait(rows, build, gpu, seen):
 
 
 @pytest.mark.parametrize("rows", [1, 32])
-def test_a_token_of_beams_is_one_launch_and_one_wait(rows, gpu, seen):
+def test_a_token_of_beams_is_one_launch_and_one_wait(rows, a_gpu, seen):
     """And one more launch where hypotheses change their places."""
-    model, src = transformer(gpu), sources(rows, 5)
+    model, src = transformer(a_gpu), sources(rows, 5)
     beam_search(model, src, 21, beam=4, eos_id=None)
     seen.clear()
     beam_search(model, src, 21, beam=4, eos_id=None)
@@ -176,9 +176,9 @@ def test_a_token_of_beams_is_one_launch_and_one_wait(rows, gpu, seen):
 
 @pytest.mark.parametrize("search", [greedy, beam_search, sample])
 @pytest.mark.parametrize("build", [transformer, decoder])
-def test_a_text_that_is_too_long_is_refused_as_on_the_host(search, build, gpu):
+def test_a_text_that_is_too_long_is_refused_as_on_the_host(search, build, a_gpu):
     """Positions are learned, and end; tokens are checked."""
-    for backend in (gpu, HOST):
+    for backend in (a_gpu, HOST):
         model = build(backend, positions="learned", max_seq_len=10)
         if build is transformer:
             with pytest.raises(ShapeError, match="tokens: expected at most 0 more of max_len=10, got 1"):

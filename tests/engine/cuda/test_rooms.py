@@ -20,13 +20,13 @@ def machine(runtimes, monkeypatch):
 
 
 @pytest.fixture
-def gpu(machine):
+def a_gpu(machine):
     return cupy_backend("float64")
 
 
-def test_rooms_are_used_again_and_kept_apart(gpu, machine, monkeypatch):
+def test_rooms_are_used_again_and_kept_apart(a_gpu, machine, monkeypatch):
     """Equal shapes record nothing anew, fewer rows stay where they are, and two states do not meet."""
-    model, src = transformer(gpu), sources(32)
+    model, src = transformer(a_gpu), sources(32)
     expected = [greedy(transformer(HOST), src[rows], 20) for rows in (slice(32), slice(5), slice(3, 17))]
     for _ in range(2):
         for rows, texts in zip((slice(32), slice(5), slice(3, 17)), expected, strict=True):
@@ -36,8 +36,8 @@ def test_rooms_are_used_again_and_kept_apart(gpu, machine, monkeypatch):
     tokens = np.random.default_rng(1).integers(0, 9, (2, 12, 5))
     for t in range(12):
         for state, row in zip(states, tokens[:, t], strict=True):
-            logits = gpu.engine.step(model, row, state)
-        np.testing.assert_allclose(gpu.host(logits), gpu.host(model.step(tokens[1, t], alone)), rtol=0, atol=1e-13)
+            logits = a_gpu.engine.step(model, row, state)
+        np.testing.assert_allclose(a_gpu.host(logits), a_gpu.host(model.step(tokens[1, t], alone)), rtol=0, atol=1e-13)
         if t == 6:
             alone.reorder(np.array([4, 1, 1, 2]))
             for state in states:
@@ -53,9 +53,9 @@ def test_rooms_are_used_again_and_kept_apart(gpu, machine, monkeypatch):
     assert len(rooms.rooms) == 3
 
 
-def test_rows_that_were_selected_move_apart_from_those_they_come_from(gpu):
+def test_rows_that_were_selected_move_apart_from_those_they_come_from(a_gpu):
     """As a beam's do, before another step and after it."""
-    model, src = transformer(gpu), sources(3)
+    model, src = transformer(a_gpu), sources(3)
     tokens = np.random.default_rng(2).integers(3, 9, (4, 6))
 
     def decoded(step):
@@ -67,29 +67,29 @@ def test_rows_that_were_selected_move_apart_from_those_they_come_from(gpu):
         other.reorder(np.array([1, 0, 2, 2, 5, 4]))
         found = [step(tokens[1], other), step(tokens[2], state)]
         state.reorder(np.array([1, 1, 3, 2, 4, 4]))
-        return [gpu.host(logits) for logits in (*found, step(tokens[3], state), step(tokens[3], other))]
+        return [a_gpu.host(logits) for logits in (*found, step(tokens[3], state), step(tokens[3], other))]
 
-    recorded = decoded(lambda tokens, state: gpu.engine.step(model, tokens, state))
+    recorded = decoded(lambda tokens, state: a_gpu.engine.step(model, tokens, state))
     for found, expected in zip(recorded, decoded(model.step), strict=True):
         np.testing.assert_array_equal(found, expected)
 
 
-def test_what_an_earlier_state_left_is_not_seen(gpu):
+def test_what_an_earlier_state_left_is_not_seen(a_gpu):
     """NaN, from weights that were none."""
-    model, src = transformer(gpu), sources(5)
+    model, src = transformer(a_gpu), sources(5)
     expected = greedy(model, src, 20)
-    values = gpu.host(model.arena.values).copy()
+    values = a_gpu.host(model.arena.values).copy()
     model.arena.values[...] = float("nan")
     greedy(model, np.full((5, 16), 3), 64)
-    model.arena.values[...] = gpu.array(values)
+    model.arena.values[...] = a_gpu.array(values)
     np.testing.assert_array_equal(greedy(model, src, 20), expected)
 
 
-def test_weights_that_training_changes_are_those_of_the_next_text(gpu, machine):
-    model, src = transformer(gpu), sources(5)
+def test_weights_that_training_changes_are_those_of_the_next_text(a_gpu, machine):
+    model, src = transformer(a_gpu), sources(5)
     first = greedy(model, src, 20)
     records = machine.records
-    model.arena.values[...] = gpu.array(transformer(HOST, 4).arena.values)
+    model.arena.values[...] = a_gpu.array(transformer(HOST, 4).arena.values)
     found = greedy(model, src, 20)
     np.testing.assert_array_equal(found, greedy(transformer(HOST, 4), src, 20))
     assert found.tolist() != first.tolist()
@@ -107,8 +107,8 @@ def of_first_layer(write):
     return called
 
 
-def test_a_step_that_breaks_off_can_be_made_again(gpu, machine, monkeypatch):
-    model, src = transformer(gpu), sources(5)
+def test_a_step_that_breaks_off_can_be_made_again(a_gpu, machine, monkeypatch):
+    model, src = transformer(a_gpu), sources(5)
     state, alone, tokens = model.start(src, 20), model.start(src, 20), np.full(5, 3)
     for t in range(6):
         if t in (0, 4):  # run, launched
@@ -118,30 +118,30 @@ def test_a_step_that_breaks_off_can_be_made_again(gpu, machine, monkeypatch):
                 else:
                     patch.setattr(CupyDriver, "launch", lambda *inputs: 1 / 0)
                 with pytest.raises(ZeroDivisionError):
-                    gpu.engine.step(model, tokens, state)
-        logits = gpu.host(gpu.engine.step(model, tokens, state))
-        np.testing.assert_allclose(logits, gpu.host(model.step(tokens, alone)), rtol=0, atol=1e-13)
+                    a_gpu.engine.step(model, tokens, state)
+        logits = a_gpu.host(a_gpu.engine.step(model, tokens, state))
+        np.testing.assert_allclose(logits, a_gpu.host(model.step(tokens, alone)), rtol=0, atol=1e-13)
 
 
-def test_rows_that_have_ended_choose_pads(gpu):
-    model = transformer(gpu)
+def test_rows_that_have_ended_choose_pads(a_gpu):
+    model = transformer(a_gpu)
     state, going = model.start(sources(3), 20), np.array([True, False, True])
-    chosen = gpu.engine.likeliest(model, np.array([1, 0, 1]), state, going, 64, -1)
+    chosen = a_gpu.engine.likeliest(model, np.array([1, 0, 1]), state, going, 64, -1)
     assert (chosen != 0).any(axis=0).tolist() == going.tolist()
     assert state.length == len(chosen) == recorded_decode.LOOK
 
 
-def test_an_engine_that_records_nothing_decodes_as_it_is_written(gpu, machine):
-    model = transformer(gpu)
+def test_an_engine_that_records_nothing_decodes_as_it_is_written(a_gpu, machine):
+    model = transformer(a_gpu)
     expected = greedy(model, sources(5), 20)
     launches = machine.launches
-    eager = transformer(dataclasses.replace(gpu, engine=gpu.engine.eager()))
+    eager = transformer(dataclasses.replace(a_gpu, engine=a_gpu.engine.eager()))
     np.testing.assert_array_equal(greedy(eager, sources(5), 20), expected)
     assert machine.launches == launches
 
 
-def test_layers_that_differ_in_heads_are_decoded_as_they_are_written(machine, gpu):
-    models = [transformer(backend) for backend in (gpu, HOST)]
+def test_layers_that_differ_in_heads_are_decoded_as_they_are_written(machine, a_gpu):
+    models = [transformer(backend) for backend in (a_gpu, HOST)]
     for model in models:
         model.decoder.layers[1].self_attention.num_heads = 4
     found, expected = (greedy(model, sources(5), 20) for model in models)
