@@ -60,6 +60,7 @@ COMMANDS = {
     "mlm": Command("Python's manual, hidden pieces", "npformer train mlm", HELD_OUT),
     "mutants": Command("Single mistakes in every backward", "npformer museum mutants"),
     "trace-page": Command("The page of a trace in Chromium", "python -m benchmarks.trace_page"),
+    "batches": Command("Batches of 64, made on the host", "python -m benchmarks.batches"),
     "faults-files": Command("Damaged files", "python -m benchmarks.faults.files"),
     "faults-interrupts": Command("Ctrl-C within a step", "python -m benchmarks.faults.interrupts"),
     "faults-kernels": Command("Damaged files of compiled kernels", "python -m benchmarks.faults.kernel_cache"),

@@ -11,6 +11,7 @@ NpformerError
 ├── DeviceMemoryError   (MemoryError)   the device's memory is too small for what was asked
 ├── CheckpointError     (RuntimeError)  a checkpoint cannot be read, or not be written
 ├── OutputError         (RuntimeError)  a place to write to is taken or not writable
+├── ProcessError        (RuntimeError)  another program died, hangs, or gave no answer that can be read
 ├── DivergedError       (RuntimeError)  the training loss, a parameter or a moment is no longer finite
 ├── GradientError       (AssertionError) a gradient check failed
 └── Interrupted                         training stopped at a signal, after saving
@@ -61,6 +62,10 @@ class CheckpointError(NpformerError, RuntimeError):
 
 class OutputError(NpformerError, RuntimeError):
     """A place to write to is taken (nothing is ever overwritten) or not writable."""
+
+
+class ProcessError(NpformerError, RuntimeError):
+    """Another program died, hangs, or gave no answer that can be read."""
 
 
 class DivergedError(NpformerError, RuntimeError):

@@ -72,6 +72,7 @@ def parts():
         *_training(FIRST),
         Part("reverse", 20, partial(single, "reverse", {"precision": "tf32"})),
         Part("gradients", 20, partial(single, "gradients", {"kernels": "cuda"})),
+        Part("batches", 60, partial(single, "batches", {"precision": "tf32"})),
         *_against(FIRST),
         *_training(LAST),
         *_against(LAST),

@@ -1,8 +1,9 @@
-"""What a GPU run asks of npformer once: right gradients, the reverse task trained in time, ceilings.
+"""What a GPU run asks of npformer once: right gradients, the reverse task trained in time, real batches, ceilings.
 
 Gradients are held against NumPy's in float64, tensor by tensor, with float32's error budget.
 
-The reverse task is trained as ``npformer train reverse`` does it. Ceilings are the GPU's peak rates as npformer
+Batches of the real tasks have many shapes: how many steps are replays, and how long do they take beside steps of one
+shape? The reverse task is trained as ``npformer train reverse`` does it. Ceilings are the GPU's peak rates as npformer
 measures them, and the bytes that a training step has to move.
 """
 
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import npformer as npf
 from benchmarks.own.model import about, backend
+from benchmarks.own.on_gpu import noted_launches
 from benchmarks.tasks import Contender
 from npformer.backend.flops import adam_work
 from npformer.backend.roofline import measure_roofline
@@ -24,6 +26,8 @@ from npformer.training.assemble import assemble, write_run
 
 BYTES = 4  # of a float32
 CHECKED = Preset(vocab_size=40, d_model=64, num_heads=4, num_layers=2, d_ff=256, length=12, batch=8)
+#: Real tasks whose batches have many shapes.
+REAL = ("dates", "numbers", "scan", "language")
 #: Steps of a first training, in which CuPy compiles every function at its first call: argmax and others.
 COMPILING = 3
 
@@ -65,6 +69,40 @@ def reverse(device, precision, kernels="auto", steps=None):
     trained(assembled(COMPILING))
     whole = assembled(steps)
     return Contender(about(whole.step.model.backend), {"reverse": lambda: lambda: trained(whole)})
+
+
+def batches(device, precision, kernels="auto", steps=500):
+    """Task "batches": task -> {"replayed", "steps", "seconds" of a step, "one_shape": those of steps of one shape}.
+
+    The one shape is the batch with the median number of tokens. Batches are made before the clock runs; the first
+    steps, which compile, do not count, but recording does.
+    """
+    run = {"device": device, "kernels": kernels, "precision": precision}
+
+    def measure(name):
+        assembled = [
+            assemble({"run": {"task": name, **run}, "data": {}, "model": {}, "training": {}}) for _ in range(2)
+        ]
+        size = assembled[0].options.training.batch_size
+        given = [assembled[0].task.batch(i + 1, size) for i in range(steps)]
+        median = sorted(given, key=lambda batch: sum(ids.size for ids in batch))[steps // 2]
+        found = {"steps": steps}
+        for each, batches, what in zip(assembled, (given, [median] * steps), ("seconds", "one_shape"), strict=True):
+            step = each.step
+            for _ in range(COMPILING):
+                step(*median)
+            launched = noted_launches(step.runner.compute._driver)
+            step.model.backend.device.synchronize()
+            start, before = time.perf_counter(), step.runner.compute._records
+            for batch in batches:
+                step(*batch)
+            step.model.backend.device.synchronize()
+            found[what] = (time.perf_counter() - start) / steps
+            found.setdefault("replayed", len(launched) - (step.runner.compute._records - before))
+        return found
+
+    tasks = {"batches": lambda: lambda: {name: measure(name) for name in REAL}}
+    return Contender({"backend": "npformer"}, tasks)
 
 
 def trained(assembled):

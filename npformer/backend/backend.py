@@ -65,6 +65,10 @@ class Engine(Protocol):
         """The end of a step with its numbers in device memory, for steps that are recorded; None on the host."""
 
     @property
+    def branches(self) -> Branches | None:
+        """What adds two gradients of one array within a product, or None."""
+
+    @property
     def beam_choice(self) -> BeamChoice | None:
         """A faster version of a beam search's choice, or None."""
 
@@ -91,8 +95,8 @@ class Engine(Protocol):
     ) -> HostArray | None:
         """Up to count greedy steps from tokens (B,) on: the chosen tokens (n, B). None: not at once for this model.
 
-        going (B,) marks the unfinished rows; the others are fed pads. The steps stop once an unfinished row chooses
-        eos_id.
+        going (B,) marks the unfinished rows; the others are fed pads. The steps may stop once an unfinished row chooses
+        eos_id; if they go on, that row is fed pads and chooses pads.
         """
 
     def search(
@@ -105,6 +109,16 @@ class Engine(Protocol):
         hypotheses of a source are worse than its best finished one. None: not at once for this model, or if more
         hypotheses may continue than a beam is wide.
         """
+
+
+class Branches(Protocol):
+    """Adds the gradient of a sub-layer's input to that of the stream, which is the same array, within a product."""
+
+    def open(self, x: Array, dx: Array) -> None:
+        """dx is one gradient of x, and the next operation with x as its input may add its own to it, in place."""
+
+    def closed(self, dx: Array) -> bool:
+        """Whether it has: then its gradient is the sum of both."""
 
 
 class ArenaUpdates(Protocol):

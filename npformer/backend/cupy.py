@@ -12,8 +12,12 @@ import numpy as np
 from npformer.backend.backend import Backend
 from npformer.backend.fallback import with_one_precision
 from npformer.backend.ops import PLAIN
+from npformer.errors import DeviceError
 from npformer.extras import install
 from npformer.typing import Array, HostArray
+
+#: A problem of which "auto" speaks: this GPU could be used.
+NO_CUBLAS = "but CuPy cannot load cuBLAS"
 
 
 def cupy_problem() -> str | None:
@@ -37,6 +41,13 @@ def cupy_problem() -> str | None:
             return f"CuPy {cupy.__version__} computes wrong sums on this GPU; check driver and CUDA version"
     except Exception as error:
         return f"CuPy {cupy.__version__} is installed but the GPU fails: {type(error).__name__}: {error}"
+    try:
+        from cupy.cuda import cublas  # noqa: F401 - loads the library, which CuPy's plain wheel leaves out
+    except ImportError as error:
+        return (
+            f"a GPU answers, {NO_CUBLAS} ({error}); "
+            f"{install('cuda12')}, or the extra cuda13 if your driver is for CUDA 13"
+        )
     return None
 
 
@@ -54,6 +65,7 @@ class CupyDevice:
         self.memory: int | None = properties.get("totalGlobalMem")
 
     def array(self, host: HostArray, dtype: str) -> Array:
+        expect_current(self.cupy, self.number)
         with self.cupy.cuda.using_allocator(self._allocator):  # arrays that stay do not come from a graph's pool
             return self.cupy.array(host, dtype=dtype)
 
@@ -64,10 +76,21 @@ class CupyDevice:
         return isinstance(x, self.cupy.ndarray)
 
     def zeros(self, shape: tuple[int, ...], dtype: str) -> Array:
+        expect_current(self.cupy, self.number)
         return self.cupy.zeros(shape, dtype=dtype)  # CuPy allocates on 512-byte boundaries
 
     def synchronize(self) -> None:
         self.cupy.cuda.Device(self.number).synchronize()
+
+
+def expect_current(cupy: Any, number: int) -> None:
+    """Raise DeviceError unless the GPU with this number is the current one."""
+    current = cupy.cuda.Device().id
+    if current != number:
+        raise DeviceError(
+            f"device: expected GPU {number} to be the current one, as it was when this backend was made, got GPU "
+            f"{current}; leave cupy.cuda.Device({current}), or make the backend and the model within it"
+        )
 
 
 def plain_cupy_backend(dtype: str, kernels: str, precision: str) -> Backend:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from npformer.backend.backend import PRECISIONS, Backend
-from npformer.backend.cupy import cupy_problem, plain_cupy_backend
+from npformer.backend.cupy import NO_CUBLAS, cupy_problem, plain_cupy_backend
 from npformer.errors import ConfigError, DeviceError
 from npformer.extras import install
+from npformer.io.progress_bar import say
 
 KERNELS = ("auto", "plain", "numpy", "numba", "cuda")
 
@@ -32,8 +35,8 @@ def get_backend(
     batch on NumPy. None means one for each core; fewer with kernels "numpy" if the batch is so small that threads
     would wait for each other; and one with plain kernels, so that a step runs exactly as the code reads.
     precision is the precision of CuPy's float32 products: "float32", "tf32" (operands rounded to 10 bits) or
-    "bfloat16" (to 7); sums are always float32. Raises DeviceError, naming what is missing, if the choice cannot
-    run; ConfigError for another name, dtype, or number.
+    "bfloat16" (to 7, where cuBLAS has that); sums are always float32. Raises DeviceError, naming what is missing, if
+    the choice cannot run; ConfigError for another name, dtype, or number.
     """
     if kernels not in KERNELS:
         raise ConfigError(f"kernels: expected one of {', '.join(KERNELS)}, got {kernels!r}")
@@ -46,9 +49,16 @@ def get_backend(
     problem = None if name == "numpy" else cupy_problem()
     if name == "cupy" and problem is not None:
         raise DeviceError(f"cupy: {problem}; or use --device numpy (in Python: get_backend('numpy'))")
+    if problem is not None and NO_CUBLAS in problem:
+        _say_once(f"npformer: computing on the CPU: {problem}")
     if name == "numpy" or problem is not None:
         return _numpy_backend(dtype, kernels, threads, precision, problem)
     return cupy_backend(dtype, kernels, precision)
+
+
+@cache
+def _say_once(text: str) -> None:
+    say(text, sys.stderr)
 
 
 def cupy_backend(dtype: str, kernels: str = "auto", precision: str = "float32") -> Backend:

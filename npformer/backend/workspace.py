@@ -174,7 +174,10 @@ def side_by_side(parts: Sequence[Any]) -> HostArray | None:
     """The array (..., Σ C_i) of which parts (..., C_i) are adjacent columns, as a view; None if they are not."""
     first = parts[0]
     base, step = getattr(first, "base", None), 0
-    if not isinstance(first, np.ndarray) or not isinstance(base, np.ndarray) or first.ndim == 0:
+    if not isinstance(first, np.ndarray):
+        whole: HostArray | None = _columns_of_base(parts)
+        return whole
+    if not isinstance(base, np.ndarray) or first.ndim == 0:
         return None
     if not base.flags.c_contiguous:
         return None
@@ -190,6 +193,25 @@ def side_by_side(parts: Sequence[Any]) -> HostArray | None:
         return None
     shape = (*first.shape[:-1], step // first.itemsize)
     return np.ndarray.__new__(type(first), shape, first.dtype, base, start - address(base), first.strides)
+
+
+def _columns_of_base(parts: Sequence[Any]) -> Any:
+    """``side_by_side`` for a device's arrays, which know their base and, as CuPy's do, their address."""
+    first = parts[0]
+    base = getattr(first, "base", None)
+    if base is None or 0 in (first.ndim, first.size) or base.dtype != first.dtype or not base.flags.c_contiguous:
+        return None
+    width, rest = divmod(base.size, math.prod(first.shape[:-1]))
+    if rest:
+        return None
+    rows = base.reshape((*first.shape[:-1], width))
+    start = end = (first.data.ptr - base.data.ptr) // first.itemsize
+    for part in parts:
+        adjacent = part.base is base and part.data.ptr == base.data.ptr + end * first.itemsize
+        if not adjacent or part.strides != rows.strides or part.shape[:-1] != first.shape[:-1]:
+            return None
+        end += part.shape[-1]
+    return rows[..., start:end] if end <= width else None
 
 
 def address(x: HostArray) -> int:

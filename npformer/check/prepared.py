@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from npformer.check.checkable import Constant, as_numpy, is_inexact
+from npformer.check.checkable import Constant, as_numpy, is_cupys, is_inexact
 from npformer.check.inputs import leaves_of, parameter_names, rebuilt
 from npformer.errors import ConfigError
 
@@ -34,6 +34,6 @@ def prepared(target: Any, inputs: Sequence[Any], names: Sequence[str] | None, co
     ready = [as_numpy(x) if is_inexact(x) else x for *_, x in leaves]
     for k, (i, name, leaf, x) in enumerate(leaves):
         if wanted & {i, name, leaf} or (is_partial and not getattr(x, "requires_grad", True)):
-            ready[k] = np.asarray(ready[k]).view(Constant) if is_inexact(x) else x
+            ready[k] = np.asarray(x.get() if is_cupys(x) else ready[k]).view(Constant) if is_inexact(x) else x
     rest = iter(ready)
     return [rebuilt(x, rest) for x in inputs]

@@ -15,7 +15,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from npformer.backend import Device, Pair, get_backend
-from npformer.check.checkable import COMPLEX
+from npformer.check.checkable import COMPLEX, is_cupys, within
 from npformer.check.inputs import Inputs, as_tuple, host64, host_copies, like, place
 from npformer.check.measures import with_gaps
 from npformer.errors import ConfigError, DTypeError
@@ -68,7 +68,7 @@ def subject(
     """
     if device is None:
         of_target = getattr(getattr(target, "backend", None), "device", None)  # a user's backend may be anything
-        on_gpu = any(type(x).__module__.partition(".")[0] == "cupy" for x in inputs)
+        on_gpu = any(map(is_cupys, within(inputs, options)))
         device = of_target or get_backend("cupy" if on_gpu else "numpy", kernels="plain").device
     options = {name: place(value, device) for name, value in options.items()}
     if not isinstance(target, tuple) and not (hasattr(target, "forward") and hasattr(target, "backward")):
@@ -169,6 +169,16 @@ class Called:
                 watcher(placed, tuple(np.array(self.device.host(part)) for part in as_tuple(dy)), again)
         return gradients
 
+    def call(self, upstream: Upstream) -> tuple[Any, Any]:
+        """(dy, cache): the arguments of backward."""
+        _, y, cache = self._forwarded({})
+        return self._upstream(y, upstream), cache
+
+    def again(self, dy: Any, cache: Any) -> HostArrays:
+        """The gradients from another backward of a call."""
+        with self._with({}):
+            return self._pulled(dy, cache)
+
     def _pulled(self, dy: Any, cache: Any) -> HostArrays:
         """The gradients of inputs and parameters from one backward."""
         for owner in self.owners.values():
@@ -230,11 +240,6 @@ class Called:
 
 class PairSubject(Called):
     """A forward function and a backward function, as a Pair."""
-
-    def call(self, upstream: Upstream) -> tuple[Any, Any]:
-        """(dy, cache): the arguments of backward."""
-        _, y, cache = self._forwarded({})
-        return self._upstream(y, upstream), cache
 
 
 class LayerSubject(Called):

@@ -20,7 +20,8 @@ called [PAD] too: a model has an output for it, which it learns not to predict.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -38,6 +39,37 @@ class Example(NamedTuple):
 
     source: str
     target: str
+
+
+class Texts(NamedTuple):
+    """The ids of texts: text i is ids[starts[i] : starts[i] + lengths[i]]."""
+
+    ids: TokenIds  # (N,), with N >= 1
+    starts: npt.NDArray[np.intp]  # (B,)
+    lengths: npt.NDArray[np.intp]  # (B,)
+
+    @classmethod
+    def of(cls, rows: Iterable[Sequence[int]]) -> Texts:
+        """Texts with these ids."""
+        rows = list(rows)
+        lengths = np.array([len(row) for row in rows], dtype=np.intp)
+        return cls(np.array([*chain.from_iterable(rows), PAD_ID], dtype=np.int64), lengths.cumsum() - lengths, lengths)
+
+    def chosen(self, rows: npt.NDArray[np.intp]) -> Texts:
+        """The texts of these numbers."""
+        return Texts(self.ids, self.starts[rows], self.lengths[rows])
+
+    def padded(self, *, first: int | None = None, last: int | None = None) -> TokenIds:
+        """They as (B, longest), padded with [PAD]; before each stands the id first, behind each the id last."""
+        lengths = self.lengths[:, None]
+        places = np.arange(0 if first is None else -1, lengths.max() + (last is not None))  # within a text
+        rows: TokenIds = self.ids.take(self.starts[:, None] + places, mode="clip")
+        rows[places >= lengths] = PAD_ID
+        if first is not None:
+            rows[:, 0] = first
+        if last is not None:
+            rows[places == lengths] = last
+        return rows
 
 
 class Batch(NamedTuple):
@@ -62,19 +94,17 @@ def collate(examples: Sequence[Example], vocabulary: Vocabulary | Tokenizer) -> 
     vocabulary lacks.
     """
     expect_examples(examples)
-    pieces = vocabulary if isinstance(vocabulary, Vocabulary) else vocabulary.vocabulary
-    first, last = pieces.id_of("[BOS]"), pieces.id_of("[EOS]")
-    return batch_of(
-        [(vocabulary.encode(source), vocabulary.encode(target)) for source, target in examples], first, last
-    )
+    sources, targets = (Texts.of(map(vocabulary.encode, texts)) for texts in zip(*examples, strict=True))
+    return batch_of(sources, targets, vocabulary if isinstance(vocabulary, Vocabulary) else vocabulary.vocabulary)
 
 
-def batch_of(rows: Sequence[tuple[list[int], list[int]]], first: int, last: int) -> Batch:
-    """A batch of the ids of sources and targets; first is [BOS], last [EOS]."""
+def batch_of(sources: Texts, targets: Texts, vocabulary: Vocabulary) -> Batch:
+    """A batch of these texts. Raises TokenError if the vocabulary lacks [BOS] or [EOS]."""
+    first, last = vocabulary.id_of("[BOS]"), vocabulary.id_of("[EOS]")
     return Batch(
-        src=padded([[*source, last] for source, _ in rows]),
-        tgt_in=padded([[first, *target] for _, target in rows]),
-        tgt_out=padded([[*target, last] for _, target in rows]),
+        src=sources.padded(last=last),
+        tgt_in=targets.padded(first=first),
+        tgt_out=targets.padded(last=last),
     )
 
 
@@ -93,7 +123,6 @@ def expect_examples(examples: Sequence[Example]) -> None:
         raise DataError("examples: expected at least one, got none; a batch cannot be empty")
 
 
-def padded(rows: Sequence[Sequence[int]]) -> TokenIds:
+def padded(rows: Iterable[Sequence[int]]) -> TokenIds:
     """Rows of ids as (B, longest), padded with [PAD]."""
-    width = max(map(len, rows))
-    return np.array([[*row, *[PAD_ID] * (width - len(row))] for row in rows], dtype=np.int64)
+    return Texts.of(rows).padded()

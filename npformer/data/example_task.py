@@ -12,10 +12,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from npformer.data.batches import Batch, Example, TokenBatch, batch_of, class_ids, expect_examples, padded
+from npformer.data.batches import Batch, Example, Texts, TokenBatch, batch_of, class_ids, expect_examples
 from npformer.data.checks import whole_number
 from npformer.data.tokenizer import Tokenizer
-from npformer.data.vocabulary import BOS_ID, EOS_ID, Vocabulary
+from npformer.data.vocabulary import Vocabulary
 from npformer.errors import DataError
 
 _POOL_BATCHES = 16
@@ -49,12 +49,10 @@ class ExampleTask:
     def retokenize(self, tokenizer: Tokenizer, classes: tuple[str, ...]) -> None:
         """Read the texts by another tokenizer, and give classes other ids; classes: all of them, [PAD] first."""
         self.tokenizer, self.classes = tokenizer, classes
-        self._train = [self._ids(example) for example in self._examples]
-        lengths = np.array([(len(target), len(source)) for source, target in self._train]).T
-        self._epochs = Epochs(lengths, self._seed)
-        held_out = map(self._ids, self._held_out)
-        longest = max(len(ids) for rows in (self._train, held_out) for row in rows for ids in row)
-        self.max_length = longest + (self.kind == "translate")  # [BOS] or [EOS]
+        self._train = self._texts(self._examples)
+        self._epochs = Epochs(np.array([texts.lengths for texts in reversed(self._train)]), self._seed)
+        longest = max(texts.lengths.max(initial=0) for texts in (*self._train, *self._texts(self._held_out)))
+        self.max_length = int(longest) + (self.kind == "translate")  # [BOS] or [EOS]
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -66,7 +64,8 @@ class ExampleTask:
 
         One batch of an epoch may be smaller than `batch_size`.
         """
-        return self._batch_of([self._train[row] for row in self._epochs.rows(step, batch_size)])
+        rows = self._epochs.rows(step, batch_size)
+        return self._batch_of(*(texts.chosen(rows) for texts in self._train))
 
     def collate(self, examples: Sequence[Example]) -> Batch | TokenBatch:
         """A batch of these examples, in their order.
@@ -74,11 +73,16 @@ class ExampleTask:
         Raises DataError if there are no examples or a word has no tag, TokenError for text without an id.
         """
         expect_examples(examples)
-        return self._batch_of([self._ids(example) for example in examples])
+        return self._batch_of(*self._texts(examples))
 
     def held_out(self, count: int | None = None) -> list[Example]:
         """The first `count` (None: all) held-out examples, by hash: every prefix is a fair sample."""
         return list(self._held_out[: None if count is None else whole_number("count", count, at_least=1)])
+
+    def _texts(self, examples: Sequence[Example]) -> tuple[Texts, Texts]:
+        """Sources and targets."""
+        pairs = [self._ids(example) for example in examples]
+        return Texts.of(source for source, _ in pairs), Texts.of(target for _, target in pairs)
 
     def _ids(self, example: Example) -> tuple[list[int], list[int]]:
         """The ids of source and target; a class has one id."""
@@ -95,11 +99,11 @@ class ExampleTask:
             )
         return tokens, tags
 
-    def _batch_of(self, rows: Sequence[tuple[list[int], list[int]]]) -> Batch | TokenBatch:
+    def _batch_of(self, sources: Texts, targets: Texts) -> Batch | TokenBatch:
         if self.kind == "translate":
-            return batch_of(rows, BOS_ID, EOS_ID)
-        targets = padded([target for _, target in rows])
-        return TokenBatch(padded([tokens for tokens, _ in rows]), targets if self.kind == "tag" else targets[:, 0])
+            return batch_of(sources, targets, self.vocabulary)
+        answers = targets.padded()
+        return TokenBatch(sources.padded(), answers if self.kind == "tag" else answers[:, 0])
 
 
 class Epochs:

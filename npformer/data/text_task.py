@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from npformer.data.batches import Example, TokenBatch, TokenIds, expect_examples, padded
+from npformer.data.batches import Example, Texts, TokenBatch, TokenIds, expect_examples, padded
 from npformer.data.checks import whole_number
 from npformer.data.splits import unit_hash
 from npformer.data.tokenizer import Characters, Tokenizer
@@ -81,7 +81,7 @@ class TextTask:
         random = np.random.default_rng([self._seed, step])
         starts = random.choice(self._first_starts, batch_size)
         ends = self._starts[np.searchsorted(self._starts, starts + self.max_length, "right") - 1]
-        rows = padded([self._ids[start:stop].tolist() for start, stop in zip(starts, ends, strict=True)])
+        rows = Texts(self._ids, starts, ends - starts).padded()
         return self._causal(rows) if self.kind == "causal" else self._masked(rows, random.random((3, *rows.shape)))
 
     def collate(self, examples: Sequence[Example]) -> TokenBatch:

@@ -12,8 +12,9 @@ arrays in device memory:
 
 static_arguments(subject) lists everything else that function depends on. If it changes, the captures are dropped.
 ``capture_part`` is the same for the work of one thread on its shard of a batch; each thread has its own capture.
-A captured function returns new arrays. It runs uncaptured the first time it sees new shapes,
-so it must reset any state that an interrupted call may have left incomplete.
+A captured function returns new arrays. It may run uncaptured the first time it sees new shapes,
+so it must reset any state that an interrupted call may have left incomplete. It keeps no array that it computes
+for a later call: calls with other shapes use the same memory.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from npformer.backend.backend import AdamUpdate, ArenaUpdates, BeamChoice
+from npformer.backend.backend import AdamUpdate, ArenaUpdates, BeamChoice, Branches
 from npformer.typing import Array
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -72,8 +73,10 @@ class Capabilities:
     ``threads`` is the largest number of shards of a training batch, each of at least ``least_part`` numbers, and
     ``in_threads(jobs)`` runs that many jobs at the same time. Within ``on_one_thread()`` products use only the caller's
     thread, so that BLAS threads do not disturb the work that follows. ``decoder_steps`` and ``encoder_of_texts``
-    prepare a model for fused decoding. ``prepare(names of kernels)`` compiles them before their first call: names such
+    prepare a model for fused decoding, and ``rooms`` makes what a model's recorded decoding needs
+    (``recorded_decode.py``). ``prepare(names of kernels)`` compiles them before their first call: names such
     as "linear.forward" and "adam". It is None if there is nothing to compile.
+    Within ``backward_pass()`` the gradients of parameters may be put off; after it they are there.
     """
 
     threads: int = 1
@@ -84,8 +87,11 @@ class Capabilities:
     capture_part: Callable[..., Any] = run_eagerly
     adam_update: AdamUpdate | None = None
     updates: ArenaUpdates | None = None
+    branches: Branches | None = None
+    backward_pass: Callable[[], AbstractContextManager[None]] = nullcontext
     decoder_steps: PrepareSteps | None = None
     encoder_of_texts: PrepareEncoder | None = None
+    rooms: Callable[[Any], Any] | None = None
     beam_choice: BeamChoice | None = None
     prepare: Callable[[Iterable[str]], Any] | None = None
 

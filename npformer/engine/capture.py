@@ -4,8 +4,8 @@ Launching a kernel takes the CPU some microseconds and a call of CuPy tens of th
 kernels of a small model take to run; on the host, Python's calls take as long. A graph (CUDA's, or the host's
 record in ``numba/replay.py``) is the list of the launched kernels with all addresses, which the device
 executes without the CPU. So the addresses must stay valid: inputs are copied to buffers that the
-graph owns, and all intermediate arrays live in the graph's own memory pool, which is kept as long as the
-graph. (In a shared pool, an earlier graph could overwrite an array that a later call keeps.)
+graph owns, and all intermediate arrays live in a memory pool that is kept as long as the graphs. The graphs of one
+function share that pool: they run one after the other, and outputs are copied out of it.
 
 What happens when shapes are seen
 
@@ -14,9 +14,13 @@ What happens when shapes are seen
     for the second         it is run again while the stream records, and the record is launched
     from then on           the record is launched
 
-So a shape that occurs once is never recorded, and recording allocates nothing. Graphs are kept for the
-``MOST`` shapes used most recently. If the device's memory is full, the graphs of other shapes are freed
-first. If recording fails, the function is run uncaptured from then on, and the reason is printed once.
+On a GPU (``Driver.at_first_sight``), shapes that are seen after the function has been run once are recorded at
+once: running takes the CPU as long as recording.
+
+Graphs are kept for the ``MOST`` shapes used most recently. The pool may grow by a quarter of what its first record
+needed. A shape that needs more is recorded in a new pool, and so are all others once they come again: memory is then
+that of the largest shape, not the sum over shapes. The same happens if the device's memory is full. If recording
+fails, the function is run uncaptured from then on, and the reason is printed once.
 """
 
 from __future__ import annotations
@@ -29,12 +33,12 @@ from functools import partial
 from typing import Any, Protocol
 from weakref import finalize
 
-from npformer.engine.staging import arrays_of, key_of, with_arrays
+from npformer.engine.staging import flattened, with_arrays
 from npformer.errors import DeviceMemoryError, NpformerError
-from npformer.io.seconds import now, since
+from npformer.io.progress_bar import say
 from npformer.typing import Array, HostArray
 
-MOST = 8  # graphs kept for one function, unless told otherwise
+MOST = 64  # graphs kept for one function: texts come in many lengths
 
 
 class Stage(Protocol):
@@ -52,12 +56,19 @@ class Driver(Protocol):
     """The functions of a device that recording needs: ``CupyDriver`` for a GPU, ``HostDriver`` for the host."""
 
     name: str  # of the device
+    at_first_sight: bool  # whether shapes are recorded without running them first
 
     def pool(self) -> Any:
-        """A new memory pool."""
+        """A new memory pool. If the device's memory is full, it raises an error, and frees nothing of its own."""
+
+    def bound(self, pool: Any) -> None:
+        """Let the pool grow by a quarter at most; beyond, it is out of memory."""
 
     def release(self, pool: Any) -> None:
         """Wait for the device, and give the pool's memory back to it."""
+
+    def wait(self) -> None:
+        """Wait for the device."""
 
     def trim(self) -> None:
         """Free the unused memory of the pool outside of all graphs."""
@@ -85,14 +96,49 @@ class Driver(Protocol):
 
 
 class _Shape:
-    """The state for one shape of inputs: pool, buffers, graph."""
+    """The state for one shape of inputs: buffers, graph."""
 
     def __init__(self, driver: Driver, numbers: Sequence[HostArray]) -> None:
-        self.stage = driver.stage(numbers)
-        self.pool = driver.pool()
+        self.stage = driver.stage(numbers) if numbers else None
         self.was_run = self.was_recorded = False
         self.graph: Any = None
         self.outputs: tuple[Array | None, ...] = ()
+
+
+class _Records:
+    """The records of one function, and the memory pool that they share. The most recently used shape is the last."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self.shapes: OrderedDict[Any, _Shape] = OrderedDict()
+        self.pool = driver.pool()
+
+    def new(self, key: Any, numbers: Sequence[HostArray], most: int) -> _Shape:
+        """The state for a shape that is new, in place of the one used least recently if there are most."""
+        if len(self.shapes) >= most:
+            self._driver.wait()  # for its graph and its copies from the host
+            self.shapes.popitem(last=False)
+        shape = self.shapes[key] = _Shape(self._driver, numbers)
+        return shape
+
+    def are_kept(self) -> bool:
+        """Whether anything is recorded."""
+        return any(shape.graph is not None for shape in self.shapes.values())
+
+    def empty(self) -> None:
+        """Free the pool's memory. No record may refer to it."""
+        self._driver.release(self.pool)
+        self.pool = self._driver.pool()
+
+    def clear(self) -> None:
+        """Drop the records when none of them runs, since they refer to the pool's memory, then free that memory."""
+        if not self.shapes:
+            return
+        self._driver.wait()
+        for shape in self.shapes.values():
+            shape.graph, shape.outputs = None, ()
+        self.empty()
+        self.shapes.clear()
 
 
 class Captured:
@@ -110,18 +156,19 @@ class Captured:
         self.refusal: str | None = None  # why nothing is recorded
         self._function, self._static_arguments = function, static_arguments
         self._driver, self._dtype = driver, dtype
-        self._say, self._most = say or _to_stderr, most
-        self._shapes: OrderedDict[Any, _Shape] = OrderedDict()  # the most recently used shape is the last
-        self._seen: Sequence[Any] = ()
+        self._say, self._most = say or _above_the_bar, most or MOST
+        self._kept = _Records(driver)
+        self._shapes = self._kept.shapes
+        self._has_run, self._at_first_sight = False, driver.at_first_sight
         self._records = 0
+        self._seen: Sequence[Any] = ()
         # an unreferenced pool would keep its memory; at the end of the process all memory is freed anyway
-        finalize(self, _drop_all, self._shapes, driver).atexit = False
+        finalize(self, self._kept.clear).atexit = False
 
     def __call__(self, subject: Any, inputs: Any) -> tuple[Array | None, ...]:
         """The function's outputs, as new arrays. Raises DeviceMemoryError if the device's memory is too small."""
         self._forget_if_changed(self._static_arguments(subject))
-        numbers = arrays_of(inputs, self._dtype)
-        key = key_of(inputs, numbers)
+        numbers, key = flattened(inputs, self._dtype)
         problem: str | None = ""
         for _ in range(2):
             outputs: tuple[Array | None, ...]
@@ -134,69 +181,60 @@ class Captured:
 
     def clear(self) -> None:
         """Drop all records and free their memory."""
-        _drop_all(self._shapes, self._driver)
+        self._kept.clear()
 
     def _forget_if_changed(self, now: Sequence[Any]) -> None:
         """Drop the records if the static arguments changed: a record repeats what the function did when recorded."""
         if len(now) != len(self._seen) or not all(map(_same, now, self._seen)):
             self.clear()
             self._seen = now
+            self._has_run, self._at_first_sight = False, self._driver.at_first_sight  # other kernels, to be compiled
 
     def _run(self, key: Any, numbers: Sequence[HostArray], subject: Any, inputs: Any) -> tuple[Array | None, ...]:
-        shape = self._shapes.get(key)
-        if shape is None:
-            if len(self._shapes) >= (self._most or MOST):
-                _drop(self._shapes.popitem(last=False)[1], self._driver)
-            shape = self._shapes[key] = _Shape(self._driver, numbers)
+        shape = self._shapes.get(key) or self._kept.new(key, numbers, self._most)
         self._shapes.move_to_end(key)
-        shape.stage.fill(numbers)
+        if shape.stage is not None:
+            shape.stage.fill(numbers)
         work = partial(self._compute, subject, inputs, shape.stage)
-        if shape.was_run and not shape.was_recorded and self.refusal is None:
+        known = shape.was_run or (self._has_run and self._at_first_sight)
+        if known and not shape.was_recorded and self.refusal is None:
             self._record(shape, work)
-            shape.was_recorded = True
         outputs = shape.outputs
         if shape.graph is not None:
             self._driver.launch(shape.graph)
         else:
-            with self._driver.using(shape.pool):
+            with self._driver.using(self._kept.pool):
                 outputs = tuple(work())
-            shape.was_run = True
+            shape.was_run = self._has_run = True
         return tuple(None if x is None else self._driver.fresh(x) for x in outputs)
 
-    def _compute(self, subject: Any, inputs: Any, stage: Stage) -> Sequence[Array | None]:
-        return self._function(subject, with_arrays(inputs, iter(stage.arrays)))
+    def _compute(self, subject: Any, inputs: Any, stage: Stage | None) -> Sequence[Array | None]:
+        return self._function(subject, with_arrays(inputs, iter(() if stage is None else stage.arrays)))
 
     def _record(self, shape: _Shape, work: Callable[[], Any]) -> None:
-        began = now()
+        is_first = not self._kept.are_kept()
+        if is_first and not shape.was_run:
+            self._kept.empty()  # of what another shape needed
         try:
-            with self._driver.using(shape.pool):
+            with self._driver.using(self._kept.pool):
                 shape.graph, outputs = self._driver.record(work)
             shape.outputs = tuple(outputs)
-        except NpformerError:
-            raise
         except Exception as error:
             shape.graph = None
-            if self._driver.is_out_of_memory(error):
+            if self._driver.is_out_of_memory(error) or (isinstance(error, NpformerError) and shape.was_run):
                 raise
+            if not shape.was_run:  # perhaps it is only what happens the first time, such as compiling: run it
+                self._at_first_sight = False
+                return
             self.refusal = f"{type(error).__name__}: {error}"
             self._say(f"steps are not recorded as CUDA graphs, and so are slower: {self.refusal}")
             return
+        shape.was_recorded = True
         if shape.graph is None:
             return
+        if is_first:
+            self._driver.bound(self._kept.pool)
         self._records += 1
-        if self._records <= MOST:  # later records replace earlier ones whenever shapes change; say it only at first
-            self._say(f"recorded a step as one CUDA graph in {since(began):.2f} s")
-
-
-def _drop_all(shapes: OrderedDict[Any, _Shape], driver: Driver) -> None:
-    while shapes:
-        _drop(shapes.popitem()[1], driver)
-
-
-def _drop(shape: _Shape, driver: Driver) -> None:
-    """Drop the record first, since it refers to the pool's memory, then free that memory."""
-    shape.graph, shape.outputs = None, ()
-    driver.release(shape.pool)
 
 
 class Uncaptured:
@@ -239,5 +277,5 @@ def _same(a: Any, b: Any) -> bool:
     return a is b or (type(a) is type(b) and isinstance(a, _PLAIN) and bool(a == b))
 
 
-def _to_stderr(text: str) -> None:
-    print(f"npformer: {text}", file=sys.stderr, flush=True)
+def _above_the_bar(text: str) -> None:
+    say(f"npformer: {text}", sys.stderr)

@@ -6,6 +6,7 @@ once, and write the numbers to the buffers that the record reads.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 from npformer.engine.capabilities import capabilities_of, run_eagerly
@@ -114,6 +115,8 @@ def _loss(subject: tuple[Runner, TrainStep], inputs: StepInputs, seen: list[Stat
     runner, step = subject
     step.model.arena.zero_grad()
     losses, settings = [], step.settings()
+    backward_pass = capabilities_of(step.model).backward_pass if runner.shards.may_record else nullcontext
     for shards in shards_of(inputs, step.model.backend):
-        losses += runner.shards.backpropagate(settings, shards, seen)
+        with backward_pass():
+            losses += runner.shards.backpropagate(settings, shards, seen)
     return (sum(losses[1:], start=losses[0]),)

@@ -14,26 +14,45 @@ import numpy as np
 from npformer.errors import ConfigError
 from npformer.typing import Array, HostArray
 
+_TREE, _NUMBERS = (list, tuple), (int, float, np.number)
 ALIGNMENT = 256  # bytes: each array starts at a multiple of it
 
 
-def arrays_of(inputs: Any, dtype: str) -> list[HostArray]:
-    """The numbers among the inputs' leaves, in order, with their dtypes on the device."""
+def flattened(inputs: Any, dtype: str) -> tuple[list[HostArray], Any]:
+    """The numbers among the inputs' leaves, in order, with their dtypes on the device, and the key of a record.
+
+    Keys are equal for inputs with the same tree, slices, strings, shapes and dtypes.
+    """
+    numbers: list[HostArray] = []
+    tree = _flatten(inputs, dtype, numbers)
+    return numbers, (tree, tuple([(x.shape, x.dtype.char) for x in numbers]))
+
+
+def _flatten(inputs: Any, dtype: str, numbers: list[HostArray]) -> Any:
+    """Append the numbers; returns the tree with None in place of each."""
     if isinstance(inputs, np.ndarray):
-        return [inputs]
-    if isinstance(inputs, bool | np.bool_):
-        raise ConfigError(f"inputs: expected numbers, arrays, slices, lists or tuples, got the truth value {inputs}")
-    if isinstance(inputs, int | np.integer):
-        return [np.asarray(int(inputs), dtype=np.uint64)]
-    if isinstance(inputs, float | np.floating):
-        return [np.asarray(inputs, dtype=dtype)]
-    if _is_vector(inputs):
-        return [np.asarray(inputs, dtype=np.float64)]
-    if isinstance(inputs, list | tuple):
-        return [array for part in inputs for array in arrays_of(part, dtype)]
-    if isinstance(inputs, slice | str):
-        return []
-    raise ConfigError(f"inputs: expected numbers, arrays, slices, lists or tuples, got {type(inputs).__name__}")
+        numbers.append(inputs)
+    elif isinstance(inputs, _TREE) and not _is_vector(inputs):
+        return tuple([_flatten(part, dtype, numbers) for part in inputs])
+    elif isinstance(inputs, slice):
+        return "slice", inputs.start, inputs.stop, inputs.step
+    elif isinstance(inputs, str):
+        return inputs
+    else:
+        numbers.append(_number(inputs, dtype))
+    return None
+
+
+def _number(leaf: Any, dtype: str) -> HostArray:
+    if isinstance(leaf, (bool, np.bool_)):
+        raise ConfigError(f"inputs: expected numbers, arrays, slices, lists or tuples, got the truth value {leaf}")
+    if isinstance(leaf, (int, np.integer)):
+        return np.asarray(int(leaf), dtype=np.uint64)
+    if isinstance(leaf, (float, np.floating)):
+        return np.asarray(leaf, dtype=dtype)
+    if isinstance(leaf, tuple):
+        return np.asarray(leaf, dtype=np.float64)
+    raise ConfigError(f"inputs: expected numbers, arrays, slices, lists or tuples, got {type(leaf).__name__}")
 
 
 def with_arrays(inputs: Any, arrays: Iterator[Array]) -> Any:
@@ -46,24 +65,14 @@ def with_arrays(inputs: Any, arrays: Iterator[Array]) -> Any:
     return next(arrays)
 
 
-def key_of(inputs: Any, numbers: Sequence[HostArray]) -> Any:
-    """The key of a record: equal for inputs with the same tree, slices, strings, shapes and dtypes."""
-    return _tree(inputs), tuple((array.shape, array.dtype.char) for array in numbers)
-
-
-def _tree(inputs: Any) -> Any:
-    if isinstance(inputs, slice):
-        return ("slice", inputs.start, inputs.stop, inputs.step)
-    if isinstance(inputs, str):
-        return inputs
-    if isinstance(inputs, list) or (isinstance(inputs, tuple) and not _is_vector(inputs)):
-        return tuple(map(_tree, inputs))
-    return None
-
-
 def _is_vector(x: Any) -> bool:
     """Whether this is a tuple of numbers."""
-    return isinstance(x, tuple) and bool(x) and all(isinstance(number, int | float | np.number) for number in x)
+    if not isinstance(x, tuple):
+        return False
+    for number in x:
+        if not isinstance(number, _NUMBERS):
+            return False
+    return bool(x)
 
 
 def places(like: Sequence[HostArray]) -> tuple[list[int], int]:

@@ -78,6 +78,7 @@ class DecoderLayer(ResidualLayer):
     """
 
     static = True
+    branches = True
 
     def __init__(
         self,

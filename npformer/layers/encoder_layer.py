@@ -61,6 +61,7 @@ class EncoderLayer(ResidualLayer):
     """
 
     static = True
+    branches = True
 
     def __init__(
         self,

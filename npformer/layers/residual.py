@@ -40,6 +40,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from npformer.backend import Backend
+from npformer.backend.backend import Branches
 from npformer.errors import ConfigError
 from npformer.layers.call_tree import Context
 from npformer.layers.layer import Layer
@@ -55,11 +56,14 @@ class JoinCache(NamedTuple):
     norm: Any  # the norm itself, for backward; None: there is no norm here
     total: Any  # of total = x + Drop(f); None: the norm joined, and its cache is the next field
     normed: Any  # of normed = LN(total); None without a norm
+    x: Any = None  # the stream, if an engine asks for it
 
 
 class ResidualLayer(Layer):
     """A layer of sub-layers with a residual connection each; norm_order is "post" or "pre", dropout the rate of joins.
 
+    ``branches = True`` in a class body declares that after each join_backward the gradient of the stream is not used
+    until branch_backward has it. Then an engine may add the sub-layer's to it. Like ``static`` it is not inherited.
     Raises ConfigError for another norm_order.
     """
 
@@ -89,7 +93,9 @@ class ResidualLayer(Layer):
 
         The sum is made at once, so that neither term takes up memory while the backward goes on.
         """
-        return (dx + dh, None) if self.norm_order == "post" else (dx, dh)
+        if self.norm_order == "pre":
+            return dx, dh
+        return dh if (branches := self._branches()) and branches.closed(dx) else dx + dh, None
 
     def join(
         self, x: Array, f: Array, name: str, norm: Norm | None, context: Context
@@ -98,7 +104,7 @@ class ResidualLayer(Layer):
         draw, post = context.draw(f"{name}_dropout", self.dropout), self.norm_order == "post"
         if joins(norm):
             streams, joined = norm.join(x, f, draw, post)
-            return streams, JoinCache(norm, None, joined)
+            return streams, JoinCache(norm, None, joined, x if self._branches() else None)
         total, of_total = self.ops.residual.forward(x, f, draw)  # (B, T, C)
         normed, of_normed = (total, None) if norm is None else norm.forward(total, context=context)
         return (normed if post else total, normed), JoinCache(norm, of_total, of_normed)
@@ -109,14 +115,21 @@ class ResidualLayer(Layer):
         dh is None in post-LN, and in pre-LN after the last sub-layer.
         """
         assert dh is None or self.norm_order == "pre", "dh: expected None: in post-LN branch_backward adds it to dx"
-        norm, of_total, of_normed = cache
+        norm, of_total, of_normed, x = cache
         if norm is not None and of_total is None:
             dx, df = norm.join_backward(dx, dh, of_normed)
+            if x is not None and df is not dx and (branches := self._branches()):
+                branches.open(x, dx)
             return dx, df
         if norm is not None:  # back through the norm
             dx = norm.backward(dx, of_normed) if dh is None else dx + norm.backward(dh, of_normed)
         dx, df = self.ops.residual.backward(dx, of_total)  # back through the sum
         return dx, df
+
+    def _branches(self) -> Branches | None:
+        """What adds the gradient of a sub-layer's input to the stream's within the sub-layer's last product, if any."""
+        engine, declared = self.backend.engine, vars(type(self)).get("branches") is True
+        return engine.branches if engine is not None and declared and self.norm_order == "post" else None
 
 
 def expect_norm_order(norm_order: str) -> None:

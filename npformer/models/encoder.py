@@ -18,7 +18,7 @@ import numpy as np
 
 from npformer.backend import Arena, Backend
 from npformer.functional import AttentionMask
-from npformer.functional.arrays import namespace
+from npformer.functional.arrays import device_of, namespace
 from npformer.layers import CacheStack, Context, EncoderStack
 from npformer.models.config import EncoderConfig
 from npformer.models.one_sequence import OneSequence
@@ -63,6 +63,6 @@ class Encoder(OneSequence):
 
 def _first_token_backward(dfirst: Array, length: int) -> Array:
     """dh (B, T, C) of h ↦ h_0, given dfirst (B, C)."""
-    xp = namespace(dfirst)
-    first = dfirst[:, None, :]
-    return xp.concat([first, *[xp.zeros_like(first)] * (length - 1)], axis=1)
+    xp, (batch, width) = namespace(dfirst), dfirst.shape
+    others = xp.zeros((batch, length - 1, width), dtype=dfirst.dtype, device=device_of(dfirst))
+    return xp.concat([dfirst[:, None, :], others], axis=1)

@@ -23,9 +23,10 @@ import numpy as np
 
 from npformer.data import BOS_ID, EOS_ID, PAD_ID, Example, Kind, Task, Tokenizer, Vocabulary, collate
 from npformer.decoding import greedy
+from npformer.functional.arrays import namespace
 from npformer.io.progress_bar import watched
 from npformer.models import Model, Transformer
-from npformer.typing import HostArray
+from npformer.typing import Array, HostArray
 
 BATCH_SIZE = 250
 
@@ -78,17 +79,17 @@ def evaluate(
     loss_sum = tokens = right = 0.0
     outputs = [""] * len(examples)
     for start in watched(range(0, max(1, len(examples)), BATCH_SIZE), "held-out batches"):
-        chosen = by_length[start : start + BATCH_SIZE]
-        batch = collate([examples[i] for i in chosen], vocabulary)
+        places = by_length[start : start + BATCH_SIZE]
+        batch = collate([examples[i] for i in places], vocabulary)
         logits = model(batch.src, batch.tgt_in)  # (B, T, V)
         counted = batch.tgt_out != PAD_ID
         loss, _ = model.ops.cross_entropy.forward(logits, model.backend.integers(batch.tgt_out), PAD_ID, 0.0)
+        chosen = model.backend.host(namespace(logits).argmax(logits, axis=-1))
         loss_sum += float(loss) * int(counted.sum())
         tokens += int(counted.sum())
-        likeliest = np.argmax(model.backend.host(logits), axis=-1)
-        right += int(((likeliest == batch.tgt_out) & counted).sum())
+        right += int(((chosen == batch.tgt_out) & counted).sum())
         decoded = greedy(model, batch.src, max_len, bos_id=BOS_ID, eos_id=EOS_ID)
-        for i, row in zip(chosen, decoded, strict=True):
+        for i, row in zip(places, decoded, strict=True):
             outputs[i] = vocabulary.decode(row)
     matches = sum(output == example.target for output, example in zip(outputs, examples, strict=True))
     return Evaluation(loss_sum / tokens, right / tokens, matches / len(examples), len(examples), tuple(outputs))
@@ -107,7 +108,7 @@ def evaluate_task(model: Model, task: Task, count: int) -> Evaluation:
         inputs, targets = batch[0], batch[-1]
         logits = model(inputs)  # (B, K) or (B, T, K)
         loss, _ = model.ops.cross_entropy.forward(logits, model.backend.integers(targets), PAD_ID, 0.0)
-        chosen, counted = likeliest(model.backend.host(logits)), targets != PAD_ID
+        chosen, counted = model.backend.host(likeliest(logits)), targets != PAD_ID
         loss_sum += float(loss) * int(counted.sum())
         tokens += int(counted.sum())
         right += int(((chosen == targets) & counted).sum())
@@ -119,10 +120,9 @@ def evaluate_task(model: Model, task: Task, count: int) -> Evaluation:
     return Evaluation(*shares, len(examples), tuple(outputs), task.kind, bits)
 
 
-def likeliest(logits: HostArray) -> HostArray:
-    """The likeliest class or token of logits (..., K), except [PAD], which is never a target."""
-    chosen: HostArray = 1 + np.argmax(logits[..., 1:], axis=-1)
-    return chosen
+def likeliest(logits: Array) -> Array:
+    """The likeliest class or token of logits (..., K), except [PAD], which is never a target; on their device."""
+    return 1 + namespace(logits).argmax(logits[..., 1:], axis=-1)
 
 
 def _as_target(task: Task, tokens: HostArray, chosen: HostArray, counted: HostArray) -> str:

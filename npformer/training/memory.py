@@ -55,8 +55,7 @@ def least_bytes(options: Options, rows: int, width: int, threads: int) -> tuple[
     logits = targets.below if targets.shape == "BT" else 0
     kept = layers * config.d_model + max(layer, logits) if config.recompute else layers * layer + logits
     tokens = -(-rows // (training.accumulate * threads)) * width
-    activations = (2 if options.run.precision == "bfloat16" else size) * tokens * kept
-    return (4 if training.steps > 1 else 1) * size * int(2**80 - limit.numbers), activations + 8 * rows * width
+    return (4 if training.steps > 1 else 1) * size * int(2**80 - limit.numbers), size * tokens * kept + 8 * rows * width
 
 
 def host_memory() -> float:

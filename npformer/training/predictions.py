@@ -109,7 +109,7 @@ def _token_by_token(model: Model, task: Task, examples: Sequence[Example]) -> li
     for example in examples:  # one at a time: long texts must not need more memory than training
         batch = task.collate([example])
         inputs, targets = batch[0][0], batch[-1][0]
-        answers = likeliest(model.backend.host(model(batch[0])))[0]  # type: ignore[call-arg]
+        answers = model.backend.host(likeliest(model(batch[0])))[0]  # type: ignore[call-arg]
         pieces = tuple(
             Piece(names[t], names[f]) if t != PAD_ID else Piece(names[g], names[g], asked=False)
             for g, t, f in zip(inputs, targets, answers, strict=True)

@@ -146,7 +146,7 @@ def _continued(trained: Trained, texts: Sequence[str], answers: Sequence[str] | 
 
 def _likeliest(trained: Trained, tokens: TokenIds) -> TokenIds:
     model = trained.model
-    return likeliest(model.backend.host(model(tokens)))  # type: ignore[call-arg]
+    return model.backend.host(likeliest(model(tokens)))  # type: ignore[call-arg]
 
 
 def _example(

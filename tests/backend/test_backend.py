@@ -9,7 +9,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from npformer.backend import PLAIN, cupy_problem, get_backend
+from npformer.backend import PLAIN, cupy_problem, get_backend, select
 from npformer.errors import ConfigError, DeviceError
 from npformer.extras import install
 
@@ -42,6 +42,13 @@ class NoSum:
         return 5
 
 
+class Sums(NoSum):
+    """An array on a GPU that computes."""
+
+    def sum(self):
+        return 6
+
+
 def yes():
     return True
 
@@ -67,6 +74,29 @@ def test_a_gpu_that_does_not_answer(monkeypatch, case):
     monkeypatch.setitem(sys.modules, "cupy", module)
     assert get_backend("auto").name == "numpy"
     with pytest.raises(DeviceError, match=f"cupy: .*{message}.*; or use --device numpy"):
+        get_backend("cupy")
+
+
+class Loading(ModuleType):
+    """cupy.cuda, whose cuBLAS is loaded when it is imported."""
+
+    def __getattr__(self, name):
+        if name == "cublas":
+            raise ImportError('Failure finding "libcublasLt.so.12"')
+        raise AttributeError(name)
+
+
+def test_a_gpu_without_cublas_is_left_and_auto_says_why(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy(is_available=yes, ones=Sums))
+    monkeypatch.setitem(sys.modules, "cupy.cuda", Loading("cupy.cuda"))
+    select._say_once.cache_clear()
+    assert [get_backend("auto").name for _ in range(2)] == ["numpy", "numpy"]
+    why = 'a GPU answers, but CuPy cannot load cuBLAS (Failure finding "libcublasLt.so.12"); '
+    said = capsys.readouterr().err
+    assert said.startswith(f"npformer: computing on the CPU: {why}")
+    assert "cuda12" in said
+    assert said.count("\n") == 1
+    with pytest.raises(DeviceError, match=f"^cupy: {re.escape(why)}.*; or use --device numpy"):
         get_backend("cupy")
 
 

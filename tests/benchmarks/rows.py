@@ -2,7 +2,7 @@
 
 SECONDS = {
     "npformer-cuda": 0.002, "npformer-cuda-many": 0.001, "npformer-cuda-eager": 0.0005, "torch-textbook": 0.02,
-    "torch-fast": 0.015, "torch-compile": 0.01, "torch-reduce-overhead": 0.005,
+    "torch-fast": 0.015, "torch-graph": 0.006, "torch-compile": 0.01, "torch-reduce-overhead": 0.005,
 }  # fmt: skip
 
 
@@ -47,6 +47,8 @@ def results():
         "ceilings": {"products": {"tf32": 4e14, "bfloat16": 8e14, "float32": 5e13}, "memory": 4e12, "bytes": {}},
         "reverse": {"seconds": 2.5, "exact_match": 0.999, "sequences": 1000},
         "gradients": {"rows": [gradient("generator.weight", True)], "wrong": 0},
+        "batches": {name: {"replayed": 455, "steps": 500, "seconds": 0.0014, "one_shape": 0.001}
+                    for name in ("dates", "numbers", "scan", "language")},
         "decode": [{"size": "small", "precision": "tf32", "batch": 1, "tokens": 64, "agreement": 0.9,
                     "contenders": [row("npformer-cuda", 0.1, tokens_per_second=640.0)]}],
         "ops": [{"size": "mid", "op": "linear", "direction": "forward", "bytes": 10**6, "contenders": [

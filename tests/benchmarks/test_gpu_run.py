@@ -97,7 +97,7 @@ def test_the_most_important_part_comes_first_and_all_parts_fit():
     sizes = ("tiny", "small", "mid", "base")
     assert names == [
         "tests", "ceilings", *(f"train tf32 {size}" for size in sizes), *(f"train bfloat16 {size}" for size in sizes),
-        "reverse", "gradients",
+        "reverse", "gradients", "batches",
         *(f"against tf32 {size}" for size in sizes), *(f"against bfloat16 {size}" for size in sizes),
         *(f"train float32 {size}" for size in sizes), *(f"against float32 {size}" for size in sizes), "decode", "ops",
     ]  # fmt: skip
@@ -280,7 +280,7 @@ def test_with_a_gpu_results_are_never_overwritten(tmp_path, monkeypatch, call, r
     monkeypatch.setattr(command, "check_gpu", lambda torch: None)
     monkeypatch.setattr(command, "parts", lambda: [clock.part("train a", 1), clock.part("decode", 1)])
     options = "--against none --only train --out", tmp_path / "new"
-    ended = call(command.main, *options).says("train a                done", "0 of 22 targets hold")
+    ended = call(command.main, *options).says("train a                done", "0 of 34 targets hold")
     assert ended.code == 1, "hardly anything was measured"
     assert "decode" not in ended.out
     assert "choose another folder, since nothing is overwritten" in refused(command.main, *options)

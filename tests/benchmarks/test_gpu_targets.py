@@ -16,7 +16,7 @@ def judged(measured):
 
 def test_where_everything_is_reached_all_hold():
     judgements = targets(results())
-    assert len(judgements) == 1 + 4 + 12 + 1 + 1 + 3
+    assert len(judgements) == 1 + 4 + 16 + 1 + 8 + 1 + 3
     assert [target.what for target in judgements if not target.holds] == []
 
 
@@ -78,6 +78,16 @@ def test_each_of_the_others_can_fail(part, change, what):
     measured = results()
     failed = [name for name, target in judged(measured | {part: measured[part] | change}).items() if not target.holds]
     assert failed == [what]
+
+
+@pytest.mark.parametrize(("change", "what"), [
+    ({"replayed": 439}, "numbers: steps that are replays"),
+    ({"seconds": 0.00151}, "numbers: a step of all shapes"),
+])  # fmt: skip
+def test_real_batches_can_fail(change, what):
+    measured = results()
+    measured["batches"]["numbers"] |= change
+    assert [name for name, target in judged(measured).items() if not target.holds] == [what]
 
 
 def test_another_computation_fails_whatever_its_speed():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import decode, gradcheck_time, machine, ops, options, trace_page, train_step
+from benchmarks import batches, decode, gradcheck_time, machine, ops, options, trace_page, train_step
 from benchmarks.faults import files, kernel_cache, memory
 from benchmarks.gpu import __main__ as gpu
 from npformer.backend import cupy_problem
@@ -66,6 +66,7 @@ def test_cupy_without_a_gpu(module, refused):
         (gradcheck_time, "--rounds 0", "expected an integer >= 1, got 0"),
         (gradcheck_time, "--only all", "expected some of first, ordinary, million, region, got all"),
         (gradcheck_time, "--save nowhere/x.json", "expected a .json file in an existing folder"),
+        (batches, "--steps 0", "expected an integer >= 1, got 0"),
         (trace_page, "--rounds 0", "expected an integer >= 1, got 0"),
         (gpu, "--minutes 0", "expected a number > 0, got 0"),
         (gpu, "--minutes nan", "expected a number > 0, got nan"),

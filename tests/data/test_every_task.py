@@ -1,6 +1,8 @@
 """What holds for every task: batches of a step, sides that do not meet, what makes no sense or is missing is named."""
 
+import hashlib
 import re
+import sys
 from functools import partial
 
 import numpy as np
@@ -61,6 +63,61 @@ def test_a_batch_is_a_function_of_seed_step_and_size(tasks, name):
     different = [*forwards, *(as_bytes(other.batch(step, 8)) for step in range(1, 15))]
     assert len(set(different)) == 28
     assert isinstance(task, SequenceTask) or task.held_out() == other.held_out()
+
+
+@EVERY_TASK
+def test_no_row_of_a_batch_takes_a_line_of_python(tasks, name, lines):
+    counts = []
+    for size in (4, 250):
+        tasks[name].batch(1, size)  # plans an epoch
+        counts.append(lines(lambda size=size: tasks[name].batch(2, size)))
+    assert counts[0] == counts[1] > 20
+
+
+def test_what_is_made_of_rows_one_by_one_is_seen(lines):
+    few, many = ([[1]] * count for count in (4, 250))
+    assert lines(lambda: [[*row, 0] for row in many]) - lines(lambda: [[*row, 0] for row in few]) >= 246
+
+
+@pytest.fixture
+def lines():
+    """lines(call): how many lines of Python the call runs, and calls; one that loops counts each time."""
+    before = sys.gettrace()
+
+    def counted(call):
+        count = 0
+
+        def trace(frame, event, _):
+            nonlocal count
+            count += 1
+            return trace
+
+        sys.settrace(trace)
+        try:
+            call()
+        finally:
+            sys.settrace(before)
+        return count
+
+    return counted
+
+
+#: Of the batches of two seeds, four steps, two sizes: a run is resumed with those that it began with.
+DIGESTS = {
+    "copy": "8398a60349e64e07", "sort": "1adfb8971599d6b5", "pairs": "b27cc9552dabe6a7", "scan": "4c03d3333ff244d6",
+    "words": "8a97913e4875a3f8",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DIGESTS)
+def test_batches_are_the_same_in_every_version(name):
+    digest = hashlib.sha256()
+    for seed in (0, 7):
+        task = MAKERS[name](seed=seed)
+        for step in (1, 2, 50, 2**40):
+            for size in (1, 64):
+                digest.update(as_bytes(task.batch(step, size)))
+    assert digest.hexdigest()[:16] == DIGESTS[name]
 
 
 @EVERY_TASK

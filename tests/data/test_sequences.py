@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from npformer.data import SequenceTask
-from npformer.errors import ConfigError
+from npformer.data import SEQUENCE, Characters, Example, SequenceTask, Vocabulary, Words, collate
+from npformer.errors import ConfigError, TokenError
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 TARGETS = {
@@ -34,6 +34,27 @@ def test_targets_are_what_the_name_says(name):
     assert targets == [TARGETS[name](source) for source in sources]
     assert all(target == TARGETS[name](source) for source, target in task.held_out(200))
     assert len(set(sources)) > 150
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("tokenizer", [Characters, Words])
+def test_batches_are_those_of_their_texts(name, tokenizer):
+    """Whether a word's ids are its letters', with one that is unknown, or it is encoded whole."""
+    task = SequenceTask(name, seed=3, symbols=4, max_length=5)
+    src, _, tgt_out = task.batch(2, 50)
+    examples = list(map(Example, texts(task, src), texts(task, tgt_out)))
+    vocabulary = Vocabulary((*SEQUENCE, "[UNK]", *"cab", "cb", "bd", "db"))
+    task.retokenize(tokenizer(vocabulary), ())
+    for ids, expected in zip(task.batch(2, 50), collate(examples, task.tokenizer), strict=True):
+        np.testing.assert_array_equal(ids, expected)
+        assert (ids == vocabulary.id_of("[UNK]")).any()
+
+
+def test_a_letter_without_an_id_is_refused_with_its_word():
+    task = SequenceTask("copy", seed=0, symbols=3)
+    task.retokenize(Characters(Vocabulary((*SEQUENCE, *"ab"))), ())
+    with pytest.raises(TokenError, match=r"character 'c' \(U\+0063\) at position \d+ of '[abc]+' is not in"):
+        task.batch(1, 32)
 
 
 def test_another_process_draws_the_same():

@@ -341,6 +341,9 @@ def test_the_device_is_that_of_the_first_tensor():
         with pytest.raises(ZeroDivisionError):
             from_torch(target).for_tensors([3, torch.empty(2, device="meta")], False).forward(X)
     assert seen == ["meta", "meta"]
+    with pytest.raises(ZeroDivisionError):
+        gradcheck(from_torch(lambda x, weights: look(x)), X, weights=[torch.empty(2, device="meta")])
+    assert seen == ["meta"] * 3, "that of an option, too, also in a list"
     assert checked(lambda x: x.sin(), torch.tensor(X).as_subclass(OnGPU)).ok
 
 
@@ -399,7 +402,7 @@ def test_the_line_and_the_missing_term_of_a_function():
     assert (row.verdict, row.cause) == ("WRONG", "missing term")
     assert row.diagnosis == (
         f"missing term: test_torch_pair.py, line {line}, in backward: `g - g.mean(dim=-1, keepdim=True)` should be "
-        "`g - x_hat * (g * x_hat).mean(axis=-1, keepdims=True) - g.mean(dim=-1, keepdim=True)`"
+        "`g - x_hat * (g * x_hat).mean(dim=-1, keepdim=True) - g.mean(dim=-1, keepdim=True)`"
     )
     assert LayerNorm.backward is before
 

@@ -129,7 +129,7 @@ def test_an_empty_test_that_does_fail_is_no_bug():
 
 
 def test_a_change_that_changes_nothing_survives():
-    edit = Edit("npformer.data.batches:batch_of", "[first, *target]", "[first, *list(target)]")
+    edit = Edit("npformer.data.batches:batch_of", "targets.padded(first=first)", "targets.padded(first=int(first))")
     (detections,) = detection_table([harmless(edit)])
     assert detections.survives()
     assert detections.tried >= 1

@@ -1,12 +1,13 @@
 """Evaluation: a model says what a table tells it to say, and numbers are the same as counted by hand, row by row."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from npformer.backend.select import cupy_backend
 from npformer.data import (
     EOS_ID,
     PAD_ID,
@@ -25,6 +26,8 @@ from npformer.models import Transformer
 from npformer.optim import Adam
 from npformer.training import TrainStep, evaluation
 from npformer.training.evaluation import Evaluation, evaluate, evaluate_task
+from tests.engine.cuda.host_runtime import compiler_problem
+from tests.engine.cupy import emulated
 from tests.training.runs import model_of
 
 
@@ -210,6 +213,28 @@ def test_numbers_are_those_counted_by_hand(make, batch_size, numpy64, monkeypatc
         assert np.mean(
             [output == example.target for output, example in zip(result.outputs, examples, strict=True)]
         ) == (result.exact_match)
+
+
+@pytest.mark.skipif(compiler_problem() is not None, reason=str(compiler_problem()))
+@pytest.mark.parametrize("make", [*SINGLE, translate])
+def test_a_device_is_asked_for_ids_alone(make, numpy64, monkeypatch):
+    """With the result of the host, and one loss and one array of ids for each batch."""
+    task, machine, read = make(), emulated.installed(monkeypatch).machine, []
+    inner = machine.read
+    monkeypatch.setattr(machine, "read", lambda x: read.append(x.shape) or inner(x))
+    monkeypatch.setattr(evaluation, "BATCH_SIZE", 3)
+    monkeypatch.setattr(evaluation, "greedy", lambda model, src, *_, **__: src)  # which is tried elsewhere
+    expected = evaluate_task(model_for(task, numpy64), task, 5)
+    model = model_for(task, cupy_backend("float64", "cuda"))
+    del read[:]
+    found = evaluate_task(model, task, 5)
+    examples = task.held_out(5)
+    if task.kind == "translate":  # short ones first
+        examples.sort(key=lambda example: len(example.source))
+    ids = [task.collate(batch)[-1].shape for batch in (examples[:3], examples[3:])]
+    assert sorted(read) == sorted([*ids, (), ()])
+    assert found.loss == pytest.approx(expected.loss, rel=1e-12)
+    assert replace(found, loss=0, bits_per_character=0) == replace(expected, loss=0, bits_per_character=0)
 
 
 def test_padding_is_never_an_answer(numpy64):

@@ -152,7 +152,6 @@ def test_what_is_counted():
         ({}, 7, 2, 4 * 3 * 4 * (2 * 48 + classes)),
         ({"training": replace(options.training, accumulate=3)}, 7, 2, 2 * 3 * 4 * (2 * 48 + classes)),
         ({"run": replace(options.run, dtype="float64")}, 6, 1, 6 * 3 * 8 * (2 * 48 + classes)),
-        ({"run": replace(options.run, precision="bfloat16")}, 6, 1, 6 * 3 * 2 * (2 * 48 + classes)),
         ({"model": replace(options.model, recompute=True)}, 6, 1, 6 * 3 * 4 * (2 * 8 + max(48, classes))),
         ({"model": sequence}, 6, 1, 6 * 3 * 4 * 3 * 48),
     ):

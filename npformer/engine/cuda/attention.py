@@ -102,15 +102,17 @@ def forward_by_products(gpu: DeviceRuntime, arguments: AttentionArguments) -> tu
     q, k, v, pattern, draw, factor = arguments
     batch, heads, queries, _ = q.shape
     weights = gpu.empty((batch, heads, queries, k.shape[2]), q.dtype)
-    gpu.product(q, k.swapaxes(-1, -2), weights)
     dropped = gpu.empty(weights.shape, q.dtype) if draw.threshold > 0 else None
+    (out,) = side_by_side(gpu, 1, q)
+    after = weights if dropped is None else dropped
+    lists = gpu.lists(q, k, v, weights, after, out)
+    gpu.product(q, k.swapaxes(-1, -2), weights, lists=lists)
     blocks, *rows = _rows(weights)
     gpu.launch(
         "attention_rows.weigh_rows", q.dtype, blocks, ROW_THREADS,
         weights, dropped, *rows, heads, queries, *pattern, factor, *draw,
     )  # fmt: skip
-    (out,) = side_by_side(gpu, 1, q)
-    gpu.product(weights if dropped is None else dropped, v, out)
+    gpu.product(after, v, out, lists=lists)
     return out, ProductsCache(arguments, weights)
 
 
@@ -120,16 +122,18 @@ def backward_by_products(gpu: DeviceRuntime, dout: Array, cache: ProductsCache) 
     weights = cache.weights
     dq, dk, dv = cache.arguments.gradients(gpu)
     dscores = gpu.empty(weights.shape, weights.dtype)
-    gpu.product(dout, v.swapaxes(-1, -2), dscores)
     dropped = gpu.empty(weights.shape, weights.dtype) if draw.threshold > 0 else None
+    after = weights if dropped is None else dropped
+    lists = gpu.lists(q, k, v, after, dout, dscores, dq, dk, dv)
+    gpu.product(dout, v.swapaxes(-1, -2), dscores, lists=lists)
     blocks, *rows = _rows(weights)
     gpu.launch(
         "attention_rows.weigh_rows_backward", q.dtype, blocks, ROW_THREADS,
         weights, dscores, dropped, *rows, factor, draw.scale,
     )  # fmt: skip
-    gpu.product((weights if dropped is None else dropped).swapaxes(-1, -2), dout, dv)
-    gpu.product(dscores, k, dq)
-    gpu.product(dscores.swapaxes(-1, -2), q, dk)
+    gpu.product(after.swapaxes(-1, -2), dout, dv, lists=lists)
+    gpu.product(dscores, k, dq, lists=lists)
+    gpu.product(dscores.swapaxes(-1, -2), q, dk, lists=lists)
     return dq, dk, dv
 
 

@@ -51,7 +51,21 @@ struct TileBits {
 
 // Copies rows first … first + count − 1 of a head, with the stride `row`, to a matrix; back, times a factor a row.
 __device__ inline void load(const real *head, whole row, whole first, int count, whole width, Matrix to) {
-    for (Walk at(count, int(width)); at.here(); at.next()) to(at.row, at.col) = head[(first + at.row) * row + at.col];
+    enum { at_a_time = 4 };  // numbers that a thread asks for before it waits for the first
+    for (Walk at(count, int(width)); at.here();) {
+        real loaded[at_a_time];
+        int i[at_a_time], j[at_a_time];
+        UNROLLED
+        for (int u = 0; u < at_a_time; ++u) {
+            i[u] = at.row;
+            j[u] = at.col;
+            loaded[u] = at.here() ? head[(first + at.row) * row + at.col] : real(0);
+            at.next();
+        }
+        UNROLLED
+        for (int u = 0; u < at_a_time; ++u)
+            if (i[u] < count) to(i[u], j[u]) = loaded[u];
+    }
 }
 __device__ inline void store(
     Matrix from, const real *factor, real *head, whole row, whole first, int count, whole width

@@ -7,21 +7,27 @@ same kernel sources compiled as C++. So all code here and in the kernels can run
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from npformer.functional.dropout import dropout_threshold
 from npformer.functional.philox import Draw, first_number
-from npformer.typing import Array
+from npformer.typing import Array, HostArray
 
 
 class DeviceRuntime(Protocol):
     """A GPU or a substitute for one. All work is asynchronous, in the order of the calls."""
 
-    #: Of the operands of float32 products, one of ``backend.PRECISIONS``: unrounded, rounded to 10 bits, or, where that
-    #: pays off (bfloat16.py), to 7. Sums are always float32, and float64 numbers are never rounded.
+    #: Of the operands of float32 products, one of ``backend.PRECISIONS``: unrounded, or cuBLAS may round them to 10
+    #: bits, or to 7. Sums are always float32, and float64 numbers are never rounded.
     precision: str
+    #: What a backward pass puts off to its end (``sums.Later``); None: nothing, outside of one.
+    later: Any
+
+    def address(self, x: Array) -> int:
+        """The address of x's first number."""
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
         """An uninitialised, row-major array."""
@@ -33,16 +39,24 @@ class DeviceRuntime(Protocol):
         """Run ``FILE.KERNEL`` of the .cu files, compiled for real numbers of dtype, as blocks × threads.
 
         Arrays become pointers to their first element, None a null pointer, Python integers (and
-        booleans) 64-bit integers, Python floats doubles. ``threads`` is a suggestion: a kernel gives correct
-        results for every number of threads in a block.
+        booleans) 64-bit integers, Python floats doubles, and what ``by_value`` makes a struct. ``threads`` is a
+        suggestion: a kernel gives correct results for every number of threads in a block.
         """
 
-    def product(self, a: Array, b: Array, out: Array, *, add: bool = False, scale: float = 1.0) -> Array:
+    def lists(self, *arrays: Array) -> Any:
+        """For several products of these (B, H, ·, ·): the lists of addresses that they need, by one kernel."""
+
+    def product(
+        self, a: Array, b: Array, out: Array, *, add: bool = False, scale: float = 1.0, lists: Any = None
+    ) -> Array:
         """out (…, M, N) = scale · a (…, M, K) b (…, K, N), added to out if ``add``. Returns out.
 
         a, b and out may be views whose last two axes are transposed or have gaps, as long as one of the two
-        axes is contiguous; no operand is copied to transpose it. a and b may both be in bfloat16 (uint16).
+        axes is contiguous; no operand is copied to transpose it.
         """
+
+    def biased_product(self, a: Array, b: Array, bias: Array, out: Array) -> bool:
+        """out = a (M, K) b (K, N) + bias (N,), by one kernel. False if there is none for these: nothing was done."""
 
 
 class Drawn(NamedTuple):
@@ -78,6 +92,13 @@ def signed(word: Any) -> int:
     """The signed number with the same 64 bits."""
     number = int(word)
     return number - 2**64 if number >= 2**63 else number
+
+
+def by_value(numbers: Sequence[int], size: int) -> HostArray:
+    """A kernel argument that is a struct of ``size`` 64-bit integers, the first of which are these."""
+    struct = np.zeros((), [("numbers", np.int64, (size,))])
+    struct["numbers"][: len(numbers)] = numbers
+    return struct
 
 
 def warps(width: int, most: int = 1024) -> int:

@@ -1,7 +1,7 @@
 """The feed-forward layer: two products for x in each direction, with one kernel between them; ReLU and GELU alone.
 
-With ReLU only the second product's operand is kept of the hidden layer; if that operand is bfloat16,
-nothing is kept in float32. GELU also keeps its input, and draws the bits again.
+With ReLU only the second product's operand is kept of the hidden layer. GELU also keeps its input, and draws the bits
+again.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from npformer.backend.numpy.gradients import Into, expect_gradients
-from npformer.engine.cuda.bfloat16 import is_rounded, rounded_together
 from npformer.engine.cuda.device_runtime import NOTHING_DROPPED, DeviceRuntime, Drawn, drawn, warps
 from npformer.engine.cuda.linear import (
     add_bias_gradient,
     add_weight_gradient,
     affine,
+    input_gradient,
     place,
     returned,
     rows_at_once,
@@ -26,13 +26,16 @@ from npformer.functional.linear import expect_linear
 from npformer.functional.philox import Draw
 from npformer.typing import Array
 
+#: The columns of a block of ReLU's backward, as in feed_forward.cu.
+TILE = 256
+
 
 class ActivationCache(NamedTuple):
     kept: Array  # (...)  GELU: x; ReLU: y, which is 0 exactly where dx is
 
 
 class FeedForwardCache(NamedTuple):
-    x: Array  # (N, C)  the product's operand, maybe in bfloat16; likewise w1, w2 and a
+    x: Array  # (N, C)
     w1: Array  # (C, F)
     w2: Array  # (F, C)
     h: Array | None  # (N, F)  before the activation; None for ReLU
@@ -50,10 +53,9 @@ def feed_forward_forward(
     hidden = gpu.empty((*x.shape[:-1], w1.shape[1]), x.dtype)
     expect_linear(hidden, w2, b2)
     which, h = drawn(draw, hidden), as_rows(hidden)
-    rows, w1 = rounded_together(gpu, as_rows(x), w1)
+    rows = as_rows(x)
     gpu.product(rows, w1, h)
     a = activate(gpu, activation, h, b1, which)
-    a, w2 = rounded_together(gpu, a, w2)
     y = gpu.empty((*x.shape[:-1], w2.shape[1]), x.dtype)
     affine(gpu, a, w2, b2, as_rows(y))
     return y, FeedForwardCache(rows, w1, w2, h if activation == "gelu" else None, a, which, x.shape)
@@ -66,18 +68,15 @@ def feed_forward_backward(gpu: DeviceRuntime, dy: Array, cache: FeedForwardCache
     expect_gradients(dy, (*shape[:-1], w2.shape[1]), into, *parameters)
     dy_rows = as_rows(gpu.contiguous(dy))
     db2 = add_bias_gradient(gpu, dy_rows, place(into, 1))
-    taken, w2 = rounded_together(gpu, dy_rows, w2)
-    dw2 = add_weight_gradient(gpu, a, taken, place(into, 2), dy.dtype)
+    dw2 = add_weight_gradient(gpu, a, dy_rows, place(into, 2))
     da = gpu.empty(a.shape, dy.dtype)
-    gpu.product(taken, w2.swapaxes(0, 1), da)
+    gpu.product(dy_rows, w2.swapaxes(0, 1), da)
     dh, partials = backward_of_activation(
         gpu, da, a if h is None else h, h is not None, which, place(into, 3) is not None
     )
     db1 = None if partials is None else add_bias_gradient(gpu, partials, place(into, 3))
-    dh, w1 = rounded_together(gpu, dh, w1)
-    dw1 = add_weight_gradient(gpu, x, dh, place(into, 4), dy.dtype)
-    dx = gpu.empty(shape, dy.dtype)
-    gpu.product(dh, w1.swapaxes(0, 1), as_rows(dx))
+    dw1 = add_weight_gradient(gpu, x, dh, place(into, 4))
+    dx = input_gradient(gpu, x, dh, w1, shape)
     return returned(dx, dw1, db1, dw2, db2)
 
 
@@ -105,41 +104,41 @@ def _gradient_alone(gpu: DeviceRuntime, dy: Array, cache: ActivationCache, is_ge
 
 
 def activate(gpu: DeviceRuntime, activation: str, h: Array, bias: Array | None, which: Drawn) -> Array:
-    """Drop(act(h + bias)) (N, F), in bfloat16 if the next product uses that.
+    """Drop(act(h + bias)) (N, F).
 
     h is overwritten: with GELU it becomes h + bias, with ReLU it may become the result. Without a bias the activation
-    is alone: h (...) is unchanged, and no product is next.
+    is alone, and h (...) is unchanged.
     """
     alone = bias is None
-    narrow = gpu.empty(h.shape, "uint16") if not alone and is_rounded(gpu, h.size, h.dtype) else None
-    a = None if narrow is not None else h if activation == "relu" and not alone else gpu.empty(h.shape, h.dtype)
+    a = h if activation == "relu" and not alone else gpu.empty(h.shape, h.dtype)
     rows, width = _rows_and_width(h)
     at_once = rows_at_once(rows, width)
     gpu.launch(
         f"feed_forward.{activation}_rows", h.dtype, -(-rows // at_once), warps(width, 256),
-        h, None if alone else gpu.contiguous(bias), a, narrow, rows, width, at_once, *which,
+        h, None if alone else gpu.contiguous(bias), a, rows, width, at_once, *which,
     )  # fmt: skip
-    return narrow if a is None else a
+    return a
 
 
 def backward_of_activation(
     gpu: DeviceRuntime, da: Array, kept: Array, is_gelu: bool, which: Drawn, with_sums: bool, dh: Array | None = None
 ) -> tuple[Array, Array | None]:
-    """(dh (N, F), in bfloat16 if the next products use that; the sums of its columns, as P partial sums (P, F)).
+    """(dh (N, F), and the sums of its columns, as P partial sums (P, F)).
 
-    kept is h for GELU and a for ReLU. If the sums are computed, da is overwritten. An activation alone has its dh (...)
-    given, and da is unchanged.
+    kept is h for GELU and a for ReLU. da is overwritten. An activation alone has its dh (...) given, and da is
+    unchanged.
     """
     rows, width = _rows_and_width(da)
-    narrow = gpu.empty(da.shape, "uint16") if dh is None and is_rounded(gpu, da.size, da.dtype) else None
-    result = narrow if narrow is not None else da if dh is None else dh
+    dh = da if dh is None else dh
     partials = gpu.empty((parts_of(rows), width), da.dtype) if with_sums else None
-    kept_as = (kept,) if is_gelu else (None, kept) if kept.dtype == "uint16" else (kept, None)
-    gpu.launch(
-        f"feed_forward.{'gelu' if is_gelu else 'relu'}_rows_backward", da.dtype, parts_of(rows), warps(width, 512),
-        da, *kept_as, None if result is narrow else result, narrow, partials, rows, width, *which,
-    )  # fmt: skip
-    return result, partials
+    arrays = (da, kept, dh, partials, rows, width)
+    parts = parts_of(rows)
+    if is_gelu:
+        gpu.launch("feed_forward.gelu_rows_backward", da.dtype, parts, warps(width, 512), *arrays, *which)
+    else:
+        blocks, threads = parts * -(-width // TILE), warps(min(width, TILE))
+        gpu.launch("feed_forward.relu_rows_backward", da.dtype, blocks, threads, *arrays, which.scale)
+    return dh, partials
 
 
 def _rows_and_width(x: Array) -> tuple[int, int]:

@@ -9,6 +9,7 @@
 #include "common.cuh"
 #include "reduce.cuh"
 #include "philox.cuh"
+#include "team.cuh"
 
 // One block for each row. f may be null: there is no sum. total may be null: it is not written.
 extern "C" __global__ void norm_rows(
@@ -48,9 +49,77 @@ extern "C" __global__ void norm_rows(
     if (threadIdx.x == 0) r[blockIdx.x] = inverse;
 }
 
-// Each block computes every gridDim-th row, and writes its part of dγ and dβ to partials (gridDim, 2, C); sums.cu adds
+// The numbers of a row that a lane keeps in registers, and the most warps of a block.
+enum { held = 64 / sizeof(real), most_teams = 32 };
+
+// A warp computes every so many-th row, of at most `held` numbers a lane, and reads it once; the warps' parts of dγ and
+// dβ are added one after the other to sums (2, C), in shared memory.
+template <int most>
+__device__ inline void backward_by_warps(
+    const real *__restrict__ dy, const real *__restrict__ x_hat, const real *__restrict__ r,
+    const real *__restrict__ gamma, const real *__restrict__ dsum, real *__restrict__ dx, real *__restrict__ df,
+    real *sums, whole rows, int width, const Draw &draw
+) {
+    enum { words = 32 * held / 16 + 2 };
+    __shared__ unsigned short bits[most_teams * words];
+    const Team team(32);
+    unsigned short *const mine = bits + team.team * words;
+    real dgamma[most] = {}, dbeta[most] = {};
+    ROLLED
+    for (whole row = whole(blockIdx.x) * team.teams + team.team; row < rows; row += whole(gridDim.x) * team.teams) {
+        const whole at = row * width, number = draw.start + at;
+        const int lane = int(number % 16);
+        real dnormed[most], normed[most], along_one = 0, along_x_hat = 0;
+        UNROLLED
+        for (int u = 0; u < most; ++u) {
+            const int j = team.rank + u * LANES(team);
+            dnormed[u] = j < width ? dy[at + j] : real(0);
+            normed[u] = j < width ? x_hat[at + j] : real(0);
+        }
+        if (df)
+            ROLLED
+            for (int k = team.rank; k < (lane + width + 15) / 16; k += team.size) mine[k] = (unsigned short)draw.kept(word(number / 16 + k));
+        UNROLLED
+        for (int u = 0; u < most; ++u) {
+            dgamma[u] += dnormed[u] * normed[u];
+            dbeta[u] += dnormed[u];
+            const int j = team.rank + u * LANES(team);
+            dnormed[u] *= j < width ? gamma[j] : real(0);
+            along_one += dnormed[u];
+            along_x_hat += dnormed[u] * normed[u];
+        }
+        along_one = team.sum(along_one) / real(width);
+        along_x_hat = team.sum(along_x_hat) / real(width);
+        team.sync();
+        UNROLLED
+        for (int u = 0; u < most; ++u) {
+            const int j = team.rank + u * LANES(team);
+            if (j >= width) continue;
+            real value = r[row] * (dnormed[u] - along_one - normed[u] * along_x_hat);
+            if (dsum) value += dsum[at + j];
+            dx[at + j] = value;
+            if (df) df[at + j] = (mine[(lane + j) / 16] >> ((lane + j) % 16)) & 1u ? value * draw.scale : real(0);
+        }
+        team.sync();  // all lanes have read the bits
+    }
+    ROLLED
+    for (int turn = 0; turn < team.teams; ++turn) {
+        if (turn == team.team) {
+            UNROLLED
+            for (int u = 0; u < most; ++u) {
+                const int j = team.rank + u * LANES(team);
+                if (j >= width) continue;
+                sums[j] = turn ? sums[j] + dgamma[u] : dgamma[u];
+                sums[width + j] = turn ? sums[width + j] + dbeta[u] : dbeta[u];
+            }
+        }
+        __syncthreads();
+    }
+}
+
+// Each block computes some rows, and writes its part of dγ and dβ to partials (gridDim, 2, C); sums.cu adds
 // the parts. dsum may be null. df may be null: without dropout, or without a sum.
-extern "C" __global__ void norm_rows_backward(
+extern "C" __global__ __launch_bounds__(512) void norm_rows_backward(
     const real *__restrict__ dy, const real *__restrict__ x_hat, const real *__restrict__ r,
     const real *__restrict__ gamma, const real *__restrict__ dsum, real *__restrict__ dx, real *__restrict__ df,
     real *__restrict__ partials, whole rows, whole width, DRAW
@@ -59,29 +128,36 @@ extern "C" __global__ void norm_rows_backward(
     __shared__ real nearby[2 * room];
     real *const kept = partials + whole(blockIdx.x) * 2 * width;
     real *const dgamma = width <= room ? nearby : kept, *const dbeta = dgamma + width;
-    for (whole j = threadIdx.x; j < width; j += blockDim.x) dgamma[j] = dbeta[j] = 0;
     const Draw draw = DRAWN;
-    Factors factors;
-    for (whole row = blockIdx.x; row < rows; row += gridDim.x) {
-        const whole at = row * width;
-        real along_one = 0, along_x_hat = 0;
-        for (whole j = threadIdx.x; j < width; j += blockDim.x) {  // the same thread for column j in every row
-            const real g = dy[at + j] * gamma[j];
-            along_one += g;
-            along_x_hat += g * x_hat[at + j];
-            dgamma[j] += dy[at + j] * x_hat[at + j];
-            dbeta[j] += dy[at + j];
-        }
-        along_one = block_sum(along_one) / real(width);
-        along_x_hat = block_sum(along_x_hat) / real(width);
-        for (whole base = 0; base < width; base += Factors::room) {
-            const whole end = base + Factors::room < width ? base + Factors::room : width;
-            if (df) factors.draw(draw, at + base, end - base);
-            for (whole j = base + threadIdx.x; j < end; j += blockDim.x) {
-                real value = r[row] * (dy[at + j] * gamma[j] - along_one - x_hat[at + j] * along_x_hat);
-                if (dsum) value += dsum[at + j];
-                dx[at + j] = value;
-                if (df) df[at + j] = factors.apply(value, at + j);
+    const int lanes = lanes_for_registers();
+    if (width <= 4 * lanes) {
+        backward_by_warps<4>(dy, x_hat, r, gamma, dsum, dx, df, nearby, rows, int(width), draw);
+    } else if (width <= held * lanes) {
+        backward_by_warps<held>(dy, x_hat, r, gamma, dsum, dx, df, nearby, rows, int(width), draw);
+    } else {
+        for (whole j = threadIdx.x; j < width; j += blockDim.x) dgamma[j] = dbeta[j] = 0;
+        Factors factors;
+        for (whole row = blockIdx.x; row < rows; row += gridDim.x) {
+            const whole at = row * width;
+            real along_one = 0, along_x_hat = 0;
+            for (whole j = threadIdx.x; j < width; j += blockDim.x) {  // the same thread for column j in every row
+                const real g = dy[at + j] * gamma[j];
+                along_one += g;
+                along_x_hat += g * x_hat[at + j];
+                dgamma[j] += dy[at + j] * x_hat[at + j];
+                dbeta[j] += dy[at + j];
+            }
+            along_one = block_sum(along_one) / real(width);
+            along_x_hat = block_sum(along_x_hat) / real(width);
+            for (whole base = 0; base < width; base += Factors::room) {
+                const whole end = base + Factors::room < width ? base + Factors::room : width;
+                if (df) factors.draw(draw, at + base, end - base);
+                for (whole j = base + threadIdx.x; j < end; j += blockDim.x) {
+                    real value = r[row] * (dy[at + j] * gamma[j] - along_one - x_hat[at + j] * along_x_hat);
+                    if (dsum) value += dsum[at + j];
+                    dx[at + j] = value;
+                    if (df) df[at + j] = factors.apply(value, at + j);
+                }
             }
         }
     }

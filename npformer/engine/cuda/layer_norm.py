@@ -6,13 +6,16 @@ from typing import Any, NamedTuple
 
 from npformer.backend.numpy.gradients import Into, expect_gradients
 from npformer.engine.cuda.device_runtime import NOTHING_DROPPED, DeviceRuntime, Drawn, drawn, warps
-from npformer.engine.cuda.sums import PARTS, add_both, parts_of
+from npformer.engine.cuda.sums import ONE_PASS, PARTS, add_both, parts_of
 from npformer.functional.arrays import as_rows, expect_shape
 from npformer.functional.philox import Draw
 from npformer.typing import Array
 
 #: The most threads of a block in backward: with 1024 threads each has at most 64 registers, and float64 needs 70.
 MOST = 512
+#: A warp computes a row in backward if it is of at most HELD bytes, the registers of its lanes, as in layer_norm.cu; so
+#: many warps a block, and so many blocks at most: two on each multiprocessor of a large GPU.
+HELD, WARPS, BY_WARPS = 32 * 64, 8, PARTS // 2
 
 
 class NormCache(NamedTuple):
@@ -51,9 +54,12 @@ def _backward(
         expect_gradients(dsum, dy.shape)
     dx = gpu.empty(dy.shape, dy.dtype)
     df = gpu.empty(dy.shape, dy.dtype) if with_f and dropped.threshold > 0 else None
-    partials = gpu.empty((parts_of(rows, 2 * PARTS), 2, width), dy.dtype)  # small blocks: more of them at a time
+    blocks, threads = max(1, min(BY_WARPS, -(-rows // WARPS))), 32 * WARPS
+    if width > HELD // dy.dtype.itemsize:  # a block, not a warp, computes a row
+        blocks, threads = parts_of(rows, ONE_PASS), warps(-(-width // 2), MOST)
+    partials = gpu.empty((blocks, 2, width), dy.dtype)
     gpu.launch(
-        "layer_norm.norm_rows_backward", dy.dtype, partials.shape[0], warps(-(-width // 2), MOST),
+        "layer_norm.norm_rows_backward", dy.dtype, blocks, threads,
         gpu.contiguous(dy), x_hat, r, gamma, None if dsum is None else gpu.contiguous(dsum), dx, df, partials,
         rows, width, *dropped,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-// The bias of a linear map: cuBLAS computes the product x W, and b is added to each of its rows.
+// The bias of a linear map, where cuBLASLt does not add it: cuBLAS computes x W, and b is added to each of its rows.
 //
 //     y = x W + b
 

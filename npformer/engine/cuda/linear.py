@@ -1,11 +1,10 @@
-"""The linear map: cuBLAS computes the products and adds dW directly to the gradient array; a kernel adds the bias."""
+"""The linear map: cuBLAS computes the products, adds dW directly to the gradient array, and, where it can, the bias."""
 
 from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
 from npformer.backend.numpy.gradients import Into, expect_gradients
-from npformer.engine.cuda.bfloat16 import rounded_together
 from npformer.engine.cuda.device_runtime import DeviceRuntime, warps
 from npformer.engine.cuda.sums import PARTS, column_sums
 from npformer.functional.arrays import as_rows
@@ -17,18 +16,18 @@ NEW: Final = object()
 
 
 class LinearCache(NamedTuple):
-    x: Array  # (N, C_in)  the product's operand, maybe in bfloat16
-    weight: Array  # (C_in, C_out)  the parameter itself, or a bfloat16 copy
+    x: Array  # (N, C_in)
+    weight: Array  # (C_in, C_out)  the parameter itself
     shape: tuple[int, ...]  # of the input x
 
 
 def linear_forward(gpu: DeviceRuntime, x: Array, weight: Array, bias: Array) -> tuple[Array, LinearCache]:
     """As the plain kernel: x (..., C_in) by weight (C_in, C_out) and bias (C_out,) to y (..., C_out)."""
     expect_linear(x, weight, bias)
-    rows, taken = rounded_together(gpu, as_rows(x), weight)
+    rows = as_rows(x)
     y = gpu.empty((*x.shape[:-1], weight.shape[1]), x.dtype)
-    affine(gpu, rows, taken, bias, as_rows(y))
-    return y, LinearCache(rows, taken, x.shape)
+    affine(gpu, rows, weight, bias, as_rows(y))
+    return y, LinearCache(rows, weight, x.shape)
 
 
 def linear_backward(gpu: DeviceRuntime, dy: Array, cache: LinearCache, into: Into = ()) -> Any:
@@ -37,15 +36,23 @@ def linear_backward(gpu: DeviceRuntime, dy: Array, cache: LinearCache, into: Int
     expect_gradients(dy, (*shape[:-1], weight.shape[1]), into, weight.shape, weight.shape[1:])
     dy_rows = as_rows(gpu.contiguous(dy))
     bias_gradient = add_bias_gradient(gpu, dy_rows, place(into, 1))
-    taken, weight = rounded_together(gpu, dy_rows, weight)
-    weight_gradient = add_weight_gradient(gpu, x, taken, place(into, 2), dy.dtype)
-    dx = gpu.empty(shape, dy.dtype)
-    gpu.product(taken, weight.swapaxes(0, 1), as_rows(dx))
+    weight_gradient = add_weight_gradient(gpu, x, dy_rows, place(into, 2))
+    dx = input_gradient(gpu, x, dy_rows, weight, shape)
     return returned(dx, weight_gradient, bias_gradient)
+
+
+def input_gradient(gpu: DeviceRuntime, x: Array, dy: Array, weight: Array, shape: tuple[int, ...]) -> Array:
+    """dy (N, C_out) Wᵀ, the gradient (..., C_in) of x (N, C_in); added to another one of x if that is open."""
+    stream = None if gpu.later is None else gpu.later.gradient_of(x)
+    dx = gpu.empty(shape, dy.dtype) if stream is None else stream
+    gpu.product(dy, weight.swapaxes(0, 1), as_rows(dx), add=stream is not None)
+    return dx
 
 
 def affine(gpu: DeviceRuntime, x: Array, weight: Array, bias: Array, y: Array) -> None:
     """y (N, C_out) = x (N, C_in) weight (C_in, C_out) + bias (C_out,)."""
+    if gpu.biased_product(x, weight, bias, y):
+        return
     gpu.product(x, weight, y)
     rows, width = y.shape
     at_once = rows_at_once(rows, width)
@@ -63,12 +70,12 @@ def place(into: Into, from_end: int) -> Any:
     return into[-from_end] if len(into) >= from_end else NEW
 
 
-def add_weight_gradient(gpu: DeviceRuntime, x: Array, dy: Array, where: Any, dtype: Any) -> Array | None:
+def add_weight_gradient(gpu: DeviceRuntime, x: Array, dy: Array, where: Any) -> Array | None:
     """xᵀ dy (C_in, C_out), of x (N, C_in) and dy (N, C_out), added to where; returned if that is NEW."""
     if where is None:
         return None
     new = where is NEW
-    total = gpu.empty((x.shape[1], dy.shape[1]), dtype) if new else where
+    total = gpu.empty((x.shape[1], dy.shape[1]), dy.dtype) if new else where
     gpu.product(x.swapaxes(0, 1), dy, total, add=not new)
     return total if new else None
 

@@ -2,16 +2,21 @@
 
 #include "common.cuh"
 
-// addresses (3, n0·n1): the addresses of a's, b's and out's matrices, from the first and the strides in bytes.
-extern "C" __global__ void matrix_addresses(
-    word *addresses, whole n0, whole n1, whole a, whole a0, whole a1, whole b, whole b0, whole b1, whole out,
-    whole out0, whole out1
-) {
-    const whole count = n0 * n1;
-    for (whole i = first_of_all(); i < count; i += step_of_all()) {
-        const whole outer = i / n1, inner = i % n1;
-        addresses[i] = word(a + outer * a0 + inner * a1);
-        addresses[count + i] = word(b + outer * b0 + inner * b1);
-        addresses[2 * count + i] = word(out + outer * out0 + inner * out1);
+enum { most_lists = 9 };
+struct Places {
+    whole start, outer, inner;  // the address of the first matrix, and the bytes to the next along either axis
+};
+struct Lists {
+    Places of[most_lists];
+};
+
+// addresses (lists, n0·n1): the addresses of the matrices of several arrays.
+extern "C" __global__ void matrix_addresses(word *addresses, const Lists lists, whole count, whole n0, whole n1) {
+    for (whole i = first_of_all(); i < count * n0 * n1; i += step_of_all()) {
+        const whole list = i / (n0 * n1), matrix = i % (n0 * n1);
+        whole at = 0;
+        for (int k = 0; k < most_lists; ++k)
+            if (k == list) at = lists.of[k].start + matrix / n1 * lists.of[k].outer + matrix % n1 * lists.of[k].inner;
+        addresses[i] = word(at);
     }
 }

@@ -1,38 +1,49 @@
-// Sums over the rows of a matrix, in a fixed order, so that two runs give the same bits.
+// Sums over the rows of matrices, in a fixed order, so that two runs give the same bits. One launch makes many.
 //
 //     total[j] = Σ_i x[i, j]
 //
-// A block adds some columns of some rows. Each of its cells (groups × columns) adds every `groups`-th row of one
-// column; then the cells of each column are added. Few rows need one such pass. Many rows are divided into parts, whose
-// sums are the rows of a second pass. Neither the cells nor their order depend on the number of threads.
+// A block adds some columns of some rows of one matrix. Each of its cells (groups × columns) adds every `groups`-th row
+// of one column; then the cells of each column are added. Few rows need one such pass. Many rows are divided into
+// parts, whose sums are the rows of a second pass. Neither the cells nor their order depend on the number of threads,
+// nor on the other sums of the launch.
 
 #include "common.cuh"
 
-enum { columns = 32, groups = 32 };
+enum { columns = 32, groups = 32, most_sums = 60 };
 
-// Blocks: (parts · tiles), where a tile is `columns` columns. `apart` is the stride of a row in numbers. The sums of
-// columns j < split are written to first[j], the others to second[j − split]; either may be null and is then not
-// written. Several parts are written as (parts, width). add: the sums are added to what is there.
-extern "C" __global__ void add_rows(
-    const real *__restrict__ x, real *first, real *second, whole rows, whole apart, whole width, whole split, whole tiles, whole add
-) {
-    __shared__ real sums[groups * columns];
-    const whole tile = blockIdx.x % tiles * columns, part = blockIdx.x / tiles, parts = gridDim.x / tiles;
+// The sum of x (rows, width), whose rows are `apart` numbers apart, in tiles of `columns` columns. Several parts are
+// written as (parts, width). add: the sum is added to what is there. blocks: those of this sum and all before it.
+struct Sum {
+    whole x, total, rows, apart, width, parts, add, blocks;  // x and total are addresses
+};
+struct Sums {
+    Sum of[most_sums];
+};
+
+extern "C" __global__ void add_rows(const Sums sums, whole count) {
+    __shared__ real cells[groups * columns];
+    int low = 0, high = int(count) - 1;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (sums.of[middle].blocks <= whole(blockIdx.x)) low = middle + 1;
+        else high = middle;
+    }
+    const whole rows = sums.of[low].rows, apart = sums.of[low].apart, width = sums.of[low].width;
+    const whole parts = sums.of[low].parts, block = blockIdx.x - (low > 0 ? sums.of[low - 1].blocks : 0);
+    const whole tiles = (width + columns - 1) / columns, tile = block % tiles * columns, part = block / tiles;
+    const real *const x = reinterpret_cast<const real *>(sums.of[low].x);
+    real *const total = reinterpret_cast<real *>(sums.of[low].total) + part * width;
     for (int cell = threadIdx.x; cell < groups * columns; cell += blockDim.x) {
         const whole j = tile + cell % columns;
         real sum = 0;
         if (j < width)
             for (whole i = part * groups + cell / columns; i < rows; i += parts * groups) sum += x[i * apart + j];
-        sums[cell] = sum;
+        cells[cell] = sum;
     }
     __syncthreads();
     for (int column = threadIdx.x; column < columns && tile + column < width; column += blockDim.x) {
-        const whole j = tile + column;
-        real *const place = j < split ? first : second;
-        const whole to = j < split ? part * width + j : j - split;
-        if (!place) continue;
         real sum = 0;
-        for (int group = 0; group < groups; ++group) sum += sums[group * columns + column];
-        place[to] = add ? place[to] + sum : sum;
+        for (int group = 0; group < groups; ++group) sum += cells[group * columns + column];
+        total[tile + column] = sums.of[low].add ? total[tile + column] + sum : sum;
     }
 }

@@ -11,11 +11,12 @@ the workspace.
 
 Each call gives the precision of its products (its compute type); the handle's mode stays the
 default. "float32" is CUBLAS_COMPUTE_32F: float32 products and sums, in an order that cuBLAS chooses.
-Its PEDANTIC variant would forbid some kernels without making any promised result more exact.
+Its PEDANTIC variant would forbid some kernels without making any promised result more exact. "bfloat16" is
+CUBLAS_COMPUTE_32F_FAST_16BF, which allows rounding to bfloat16 within the product: no kernel rounds operands, and none
+is kept twice.
 
-cuBLASLt could add a bias within the product, which saves one kernel and one pass over y per linear map.
-It is not used: only a GPU can tell which of its variants support which dtypes, and its GELU is
-the tanh approximation, which is another function.
+A bias is added within its product by cuBLASLt (``blas_lt.py``), which saves one kernel and one pass over y per linear
+map.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from ctypes import byref, c_double, c_float, c_int, c_longlong, c_size_t, c_void_p
+from functools import partial
 from typing import Any, NamedTuple
 from weakref import finalize
 
+from npformer.engine.cupy import blas_lt
 from npformer.errors import DeviceError
 
 #: Bytes of workspace: the default of cuBLAS on Hopper.
@@ -41,10 +44,11 @@ HINTS = {
     "ARCH_MISMATCH": "this GPU does not support this precision; use precision='float32'",
 }
 
-#: The cudaDataType for a dtype's letter; uint16 holds bfloat16 numbers.
-R_32F, R_64F, R_16BF = 0, 1, 14
-DATA_TYPE = {"f": R_32F, "d": R_64F, "H": R_16BF}
-COMPUTE_32F, COMPUTE_64F, COMPUTE_32F_FAST_TF32 = 68, 70, 77
+#: The cudaDataType of float32 and float64.
+R_32F, R_64F = 0, 1
+COMPUTE_32F, COMPUTE_64F, COMPUTE_32F_FAST_16BF, COMPUTE_32F_FAST_TF32 = 68, 70, 75, 77
+#: The compute type of float32 products in each of ``backend.PRECISIONS``.
+COMPUTE = {"float32": COMPUTE_32F, "tf32": COMPUTE_32F_FAST_TF32, "bfloat16": COMPUTE_32F_FAST_16BF}
 DEFAULT_ALGORITHM = -1
 
 SCALARS_AND_SHAPE = (c_void_p, c_int, c_int, c_int, c_int, c_int, c_void_p)  # handle, two turns, m, n, k, alpha
@@ -65,6 +69,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
         *SCALARS_AND_SHAPE, c_void_p, c_int, c_int, c_void_p, c_int, c_int,
         c_void_p, c_void_p, c_int, c_int, c_int, c_int, c_int,
     ),
+    **blas_lt.SIGNATURES,
 }  # fmt: skip
 
 
@@ -118,40 +123,65 @@ class Blas:
         self._call("cublasCreate_v2", byref(self._handle))
         # the end of the process destroys it, maybe before Python gets here
         finalize(self, library.cublasDestroy_v2, self._handle).atexit = False
+        self._biased = blas_lt.BiasedProducts(library, self._handle, partial(_call, library))
+        self._used: tuple[int, int, int] = (0, 0, 0)  # stream, workspace and its size
 
     def use(self, stream: int, workspace: int, size: int) -> None:
         """Set the stream, then a workspace of size bytes: in this order, since a new stream resets the workspace."""
         self._call("cublasSetStream_v2", self._handle, stream)
         self._call("cublasSetWorkspace_v2", self._handle, workspace, size)
+        self._used = stream, workspace, size
 
     def gemm(
-        self, kind: str, tf32: bool, sizes: Sizes, scale: float, a: Matrix, b: Matrix, add: bool, c: Matrix,
+        self, kind: str, precision: str, sizes: Sizes, scale: float, a: Matrix, b: Matrix, add: bool, c: Matrix,
         count: int = 1, *, listed: bool = False,
     ) -> None:  # fmt: skip
         """Column-major c = scale·a b (+ c): one product, count at a fixed stride, or (listed) count by their addresses.
 
-        kind is the letter of a's and b's dtype; c is float64 if they are, else float32. tf32 (for
-        float32 only) allows operands to be rounded to 10 bits.
+        kind is the letter of their dtype; precision, one of COMPUTE, is that of float32 products.
         """
-        type_in, type_out = DATA_TYPE[kind], R_64F if kind == "d" else R_32F
-        compute = COMPUTE_64F if kind == "d" else COMPUTE_32F_FAST_TF32 if tf32 else COMPUTE_32F
+        data_type, compute = _types(kind, precision)
         number: Callable[[float], Any] = c_double if kind == "d" else c_float
         strided = count > 1 and not listed
 
-        def operand(matrix: Matrix, data_type: int) -> tuple[int, ...]:
+        def operand(matrix: Matrix) -> tuple[int, ...]:
             apart = (matrix.apart,) if strided else ()
             return (matrix.address, data_type, matrix.lines.lead, *apart)
 
         self._call(
             f"cublasGemm{'Batched' if listed else 'StridedBatched' if strided else ''}Ex",
             self._handle, int(a.lines.turned), int(b.lines.turned), *sizes,
-            byref(number(scale)), *operand(a, type_in), *operand(b, type_in), byref(number(float(add))),
-            *operand(c, type_out), *((count,) if strided or listed else ()), compute, DEFAULT_ALGORITHM,
+            byref(number(scale)), *operand(a), *operand(b), byref(number(float(add))),
+            *operand(c), *((count,) if strided or listed else ()), compute, DEFAULT_ALGORITHM,
         )  # fmt: skip
 
+    def gemm_with_bias(
+        self, kind: str, precision: str, sizes: Sizes, a: Matrix, b: Matrix, bias: int, c: Matrix
+    ) -> bool:
+        """Column-major c = a b, with the bias (m,) at an address added to each column. False: cuBLASLt cannot."""
+        data_type, compute = _types(kind, precision)
+
+        def operand(matrix: Matrix, rows: int, columns: int) -> blas_lt.Operand:
+            turned = matrix.lines.turned
+            shape = (columns, rows) if turned else (rows, columns)
+            return blas_lt.Operand(matrix.address, data_type, *shape, matrix.lines.lead, turned)
+
+        (m, n, k) = sizes
+        first, second, total = operand(a, m, k), operand(b, k, n), operand(c, m, n)
+        return self._biased.product(compute, first, second, bias, total, *self._used)
+
     def _call(self, name: str, *arguments: Any) -> None:
-        status = getattr(self._library, name)(*arguments)
-        if status:
-            problem = STATUS.get(status, f"status {status}")
-            hint = f"; {HINTS[problem]}" if problem in HINTS else ""
-            raise DeviceError(f"{name}: cuBLAS says {problem}{hint}")
+        _call(self._library, name, *arguments)
+
+
+def _types(kind: str, precision: str) -> tuple[int, int]:
+    """The data type of the matrices, and the compute type."""
+    return (R_64F, COMPUTE_64F) if kind == "d" else (R_32F, COMPUTE[precision])
+
+
+def _call(library: Any, name: str, *arguments: Any) -> None:
+    status = getattr(library, name)(*arguments)
+    if status:
+        problem = STATUS.get(status, f"status {status}")
+        hint = f"; {HINTS[problem]}" if problem in HINTS else ""
+        raise DeviceError(f"{name}: cuBLAS says {problem}{hint}")

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from npformer.backend.backend import PRECISIONS
-from npformer.engine.cuda.source import source
+from npformer.engine.cuda.source import files, source
 from npformer.engine.cupy.blas import WORKSPACE, Blas, loaded_library
-from npformer.engine.cupy.products import product
+from npformer.engine.cupy.products import Lists, biased_product, product
 from npformer.errors import ConfigError, DeviceError
+from npformer.io.progress_bar import Bar, say
 from npformer.typing import Array
 
+PATIENCE = 0.5  # seconds after which a compilation is announced: what CuPy finds in its cache takes milliseconds
 #: How NVRTC compiles the kernels. Division and square roots are rounded as IEEE asks, and there is no --use_fast_math.
 #: fmad: a·b + c may be rounded once instead of twice, which is more exact and never the same bits as NumPy's.
 #: CuPy adds the architecture, and -ftz=true: float32 numbers below 1.2e-38 become 0.
@@ -32,11 +36,12 @@ class CupyRuntime:
         if precision not in PRECISIONS:
             raise ConfigError(f"precision: expected one of {', '.join(PRECISIONS)}, got {precision!r}")
         self.precision = precision
+        self.later: Any = None
         self._cupy = cupy
         self._blas = Blas(loaded_library())
         self._workspace = cupy.empty(WORKSPACE, dtype=cupy.uint8)
         self._stream: int | None = None
-        self._modules: dict[tuple[str, str], Any] = {}
+        self._modules: dict[str, dict[str, Any]] = {}  # by dtype and file
         self._kernels: dict[tuple[str, str], Any] = {}
 
     @property
@@ -67,17 +72,52 @@ class CupyRuntime:
             function = self._kernels[kernel, name] = self._compiled(kernel, name)
         function((blocks,), (threads,), tuple(as_argument(x) for x in arguments))
 
-    def product(self, a: Array, b: Array, out: Array, *, add: bool = False, scale: float = 1.0) -> Array:
-        return product(self, a, b, out, add, scale)
+    def lists(self, *arrays: Array) -> Lists:
+        return Lists(self, arrays)
+
+    def product(
+        self, a: Array, b: Array, out: Array, *, add: bool = False, scale: float = 1.0, lists: Lists | None = None
+    ) -> Array:
+        return product(self, a, b, out, add, scale, lists)
+
+    def biased_product(self, a: Array, b: Array, bias: Array, out: Array) -> bool:
+        return biased_product(self, a, b, bias, out)
 
     def _compiled(self, kernel: str, dtype: str) -> Any:
         file, _, name = kernel.partition(".")
-        module = self._modules.get((file, dtype))
-        if module is None:
-            if not self._modules:
-                announce()
-            module = self._modules[file, dtype] = self._cupy.RawModule(code=source(file, dtype), options=OPTIONS)
-        return module.get_function(name)
+        if dtype not in self._modules:
+            self._modules[dtype] = self._compile_all(dtype)
+        return self._modules[dtype][file].get_function(name)
+
+    def _compile_all(self, dtype: str) -> dict[str, Any]:
+        """The modules of all files for dtype. Several are compiled at a time, since NVRTC runs without the interpreter.
+
+        Raises DeviceError if one does not compile, after all of them ended; of several, for the first by name.
+        """
+        longest_first = sorted(files(), key=lambda file: len(source(file, dtype)), reverse=True)
+        with ThreadPoolExecutor(initializer=self._cupy.cuda.Device().use) as pool:
+            found = {file: pool.submit(self._module, file, dtype) for file in longest_first}
+            try:
+                if wait(found.values(), PATIENCE).not_done:
+                    announce()
+                    with Bar("compiling kernels", len(found)) as bar:
+                        for _ in as_completed(found.values()):
+                            bar.move()
+            except BaseException:  # an interrupt
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+        return {file: found[file].result() for file in files()}
+
+    def _module(self, file: str, dtype: str) -> Any:
+        module = self._cupy.RawModule(code=source(file, dtype), options=OPTIONS)
+        try:
+            module.compile()
+        except self._cupy.cuda.compiler.CompileException as error:
+            raise DeviceError(
+                f"{file}.cu for {dtype}: expected NVRTC to compile it, got: {str(error).strip()}; "
+                "is this CuPy made for your CUDA? npformer doctor says what was found"
+            ) from None
+        return module
 
 
 def as_argument(x: Any) -> Any:
@@ -90,6 +130,8 @@ def as_argument(x: Any) -> Any:
     if isinstance(x, (bool, int, np.integer, np.bool_)):
         return np.int64(x)
     if isinstance(x, np.ndarray):
+        if x.dtype.names:  # by_value's
+            return x
         raise DeviceError(
             f"kernel: expected an array in the GPU's memory, got NumPy's of shape {x.shape}; "
             "put it there with backend.array(x)"
@@ -97,10 +139,11 @@ def as_argument(x: Any) -> Any:
     return np.float64(x) if isinstance(x, (float, np.floating)) else x
 
 
+@cache
 def announce() -> None:
-    """Announce the pause for compilation, once."""
-    print(
+    """Say what takes so long, above a progress bar; once."""
+    say(
         "npformer: preparing kernels for this GPU; the first run compiles them, which takes a while,"
         " later ones find them in CuPy's cache",
-        file=sys.stderr,
+        sys.stderr,
     )

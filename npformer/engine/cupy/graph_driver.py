@@ -9,6 +9,7 @@ pinned buffers, each with an event that tells when it is free again.
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import cycle
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from npformer.backend.cupy import expect_current
 from npformer.engine.staging import places
 from npformer.typing import Array, HostArray
 
@@ -23,35 +25,47 @@ AHEAD = 4  # calls that may be queued before the host waits until the first one'
 
 
 class CupyDriver:
-    """See the module's docstring and ``graph.Driver``."""
+    """See the module's docstring and ``capture.Driver``."""
+
+    at_first_sight = True
 
     def __init__(self, name: str) -> None:
         import cupy
 
         self.cupy, self.name = cupy, name
         self.stream = cupy.cuda.Stream(non_blocking=True)
+        self._number = cupy.cuda.Device().id
 
-    def pool(self) -> Any:
-        return self.cupy.cuda.MemoryPool()
+    def pool(self) -> GraphPool:
+        return GraphPool(self.cupy)
 
-    def release(self, pool: Any) -> None:
+    def bound(self, pool: GraphPool) -> None:
+        memory = pool.memory
+        memory.most = min(memory.given * 5 // 4, memory.most)
+
+    def release(self, pool: GraphPool) -> None:
+        self.wait()
+        pool.blocks.free_all_blocks()
+
+    def wait(self) -> None:
         self.cupy.cuda.Device().synchronize()
-        pool.free_all_blocks()
 
     def trim(self) -> None:
-        self.cupy.cuda.Device().synchronize()
+        self.wait()
         self.cupy.get_default_memory_pool().free_all_blocks()
         self.cupy.get_default_pinned_memory_pool().free_all_blocks()
 
     def stage(self, like: Sequence[HostArray]) -> CupyStage:
+        expect_current(self.cupy, self._number)
         return CupyStage(self.cupy, like)
 
     @contextmanager
-    def using(self, pool: Any) -> Iterator[None]:
+    def using(self, pool: GraphPool) -> Iterator[None]:
+        expect_current(self.cupy, self._number)
         caller = self.cupy.cuda.get_current_stream()
         self.stream.wait_event(caller.record(self._event()))
         try:
-            with self.stream, self.cupy.cuda.using_allocator(pool.malloc):
+            with self.stream, self.cupy.cuda.using_allocator(pool.blocks.malloc):
                 yield
         finally:
             caller.wait_event(self.stream.record(self._event()))
@@ -73,16 +87,55 @@ class CupyDriver:
                 gc.enable()
 
     def launch(self, graph: Any) -> None:
+        expect_current(self.cupy, self._number)
         graph.launch()
 
     def fresh(self, x: Array) -> Array:
         return x.copy()
 
     def is_out_of_memory(self, error: Exception) -> bool:
-        return isinstance(error, MemoryError) or "cudaErrorMemoryAllocation" in str(error)
+        return _is_out_of_memory(error)
 
     def _event(self) -> Any:
         return self.cupy.cuda.Event(disable_timing=True)
+
+
+class GraphPool:
+    """CuPy's memory pool, made to free nothing while graphs may use it.
+
+    When a limit is reached, or the device's memory is full, CuPy's pool frees the blocks that no array has, and tries
+    again. Graphs use such blocks. So the pool has no limit of its own, and its memory comes from ``GraphMemory``.
+    """
+
+    def __init__(self, cupy: Any) -> None:
+        self.memory = GraphMemory(cupy.cuda)
+        self.blocks = cupy.cuda.MemoryPool(self.memory)
+        self.memory.most = self.blocks.get_limit() or math.inf  # a user may have set one: CUPY_GPU_MEMORY_LIMIT
+        self.blocks.set_limit(size=0)  # none
+
+
+class GraphMemory:
+    """At most ``most`` bytes of the device's memory. Of a MemoryError CuPy's pool knows nothing: it passes it on."""
+
+    def __init__(self, cuda: Any) -> None:
+        self._cuda = cuda
+        self.given, self.most = 0, math.inf  # bytes
+
+    def __call__(self, size: int) -> Any:
+        if self.given + size > self.most:
+            raise MemoryError(f"expected at most {self.most} bytes for graphs, got {self.given} and {size}")
+        try:
+            memory = self._cuda.Memory(size)
+        except self._cuda.runtime.CUDARuntimeError as error:
+            if not _is_out_of_memory(error):
+                raise
+            raise MemoryError(str(error)) from None
+        self.given += size
+        return self._cuda.MemoryPointer(memory, 0)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or "cudaErrorMemoryAllocation" in str(error)
 
 
 class CupyStage:
@@ -91,27 +144,30 @@ class CupyStage:
     def __init__(self, cupy: Any, like: Sequence[HostArray]) -> None:
         starts, size = places(like)
         self._block = cupy.empty((size,), dtype=np.uint8)
-        self.arrays: tuple[Array, ...] = tuple(
-            self._block[start : start + x.nbytes].view(x.dtype).reshape(x.shape)
-            for start, x in zip(starts, like, strict=True)
-        )
-        self._starts = starts
-        self._copies = cycle([_Pinned(cupy, size) for _ in range(AHEAD)])
+        self.arrays: tuple[Array, ...] = _within(self._block, starts, like)
+        self._copies = cycle([_Pinned(cupy, size, starts, like) for _ in range(AHEAD)])
 
     def fill(self, numbers: Sequence[HostArray]) -> None:
         copy = next(self._copies)
         copy.free.synchronize()
-        for start, x in zip(self._starts, numbers, strict=True):
-            copy.host[start : start + x.nbytes] = np.frombuffer(np.ascontiguousarray(x).data, np.uint8, x.nbytes)
-        self._block.data.copy_from_host_async(copy.pointer.ptr, copy.host.nbytes)
+        for array, x in zip(copy.arrays, numbers, strict=True):
+            array[...] = x
+        self._block.data.copy_from_host_async(copy.pointer.ptr, self._block.nbytes)
         copy.free.record()
 
 
 class _Pinned:
     """Pinned host memory, and the event after which it may be written again."""
 
-    def __init__(self, cupy: Any, size: int) -> None:
+    def __init__(self, cupy: Any, size: int, starts: Sequence[int], like: Sequence[HostArray]) -> None:
         self.pointer = cupy.cuda.alloc_pinned_memory(size)
-        self.host = np.frombuffer(self.pointer, dtype=np.uint8, count=size)
+        self.arrays = _within(np.frombuffer(self.pointer, dtype=np.uint8, count=size), starts, like)
         self.free = cupy.cuda.Event(disable_timing=True)
         self.free.record()
+
+
+def _within(block: Any, starts: Sequence[int], like: Sequence[HostArray]) -> tuple[Any, ...]:
+    """Arrays like these, whose memory is a block's."""
+    return tuple(
+        block[start : start + x.nbytes].view(x.dtype).reshape(x.shape) for start, x in zip(starts, like, strict=True)
+    )

@@ -77,6 +77,7 @@ class HostDriver:
     """The host as a driver for ``Captured``."""
 
     name = "CPU"
+    at_first_sight = False  # what is computed by other means than kernels shows only beside a run
 
     def __init__(self, dtype: str) -> None:
         self._dtype = dtype
@@ -85,8 +86,14 @@ class HostDriver:
     def pool(self) -> None:
         """No pool per shape is needed."""
 
+    def bound(self, pool: None) -> None:
+        """Nothing to do: the driver's own pool has its limit."""
+
     def release(self, pool: None) -> None:
         """Nothing to do: the memory is used again."""
+
+    def wait(self) -> None:
+        """Nothing to do: a call has ended when it returns."""
 
     def trim(self) -> None:
         """Nothing to do: on the host the system reports full memory."""

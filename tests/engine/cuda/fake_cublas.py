@@ -26,7 +26,28 @@ cublasGemmBatchedEx(cublasHandle_t handle, cublasOperation_t transa, cublasOpera
     const void *alpha, const void *const Aarray[], cudaDataType_t Atype, int lda, const void *const Barray[],
     cudaDataType_t Btype, int ldb, const void *beta, void *const Carray[], cudaDataType_t Ctype, int ldc,
     int batchCount, cublasComputeType_t computeType, cublasGemmAlgo_t algo)
+cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *matmulDesc, cublasComputeType_t computeType, cudaDataType_t scaleType)
+cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t matmulDesc, cublasLtMatmulDescAttributes_t attr, const void *buf,
+    size_t sizeInBytes)
+cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t matmulDesc)
+cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *matLayout, cudaDataType type, uint64_t rows, uint64_t cols,
+    int64_t ld)
+cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t matLayout)
+cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *pref)
+cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t pref, cublasLtMatmulPreferenceAttributes_t attr,
+    const void *buf, size_t sizeInBytes)
+cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t pref)
+cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t lightHandle, cublasLtMatmulDesc_t operationDesc,
+    cublasLtMatrixLayout_t Adesc, cublasLtMatrixLayout_t Bdesc, cublasLtMatrixLayout_t Cdesc,
+    cublasLtMatrixLayout_t Ddesc, cublasLtMatmulPreference_t preference, int requestedAlgoCount,
+    cublasLtMatmulHeuristicResult_t heuristicResultsArray[], int *returnAlgoCount)
+cublasLtMatmul(cublasLtHandle_t lightHandle, cublasLtMatmulDesc_t computeDesc, const void *alpha, const void *A,
+    cublasLtMatrixLayout_t Adesc, const void *B, cublasLtMatrixLayout_t Bdesc, const void *beta, const void *C,
+    cublasLtMatrixLayout_t Cdesc, void *D, cublasLtMatrixLayout_t Ddesc, const cublasLtMatmulAlgo_t *algo,
+    void *workspace, size_t workspaceSizeInBytes, cudaStream_t stream)
 """
+#: Types that are addresses, though no * shows it.
+HANDLES = re.compile(r"\b(cublas(Lt)?(Handle|MatmulDesc|MatrixLayout|MatmulPreference)|cudaStream)_t\b")
 HANDLE, SUCCESS, NOT_INITIALIZED, INVALID_VALUE, EXECUTION_FAILED, INTERNAL_ERROR, NOT_SUPPORTED = (
     77,
     0,
@@ -37,9 +58,11 @@ HANDLE, SUCCESS, NOT_INITIALIZED, INVALID_VALUE, EXECUTION_FAILED, INTERNAL_ERRO
     15,
 )
 #: cudaDataType_t: what its numbers are in memory.
-NUMBERS = {0: np.float32, 1: np.float64, 14: np.uint16}
+NUMBERS = {0: np.float32, 1: np.float64}
+#: Bits behind the point to which a compute type rounds operands.
+BITS = {75: 7, 77: 10}
 #: (computeType, Atype, Btype, Ctype) of the manual's table, those that matter here.
-SUPPORTED = {(68, 0, 0, 0), (68, 14, 14, 0), (77, 0, 0, 0), (70, 1, 1, 1)}
+SUPPORTED = {(68, 0, 0, 0), (75, 0, 0, 0), (77, 0, 0, 0), (70, 1, 1, 1)}
 
 
 def parameters(declaration):
@@ -47,10 +70,9 @@ def parameters(declaration):
     found = {}
     for text in re.sub(r"\s+", " ", declaration[declaration.index("(") + 1 : declaration.rindex(")")]).split(", "):
         name = re.findall(r"\w+", text)[-1]
-        is_address = "*" in text or "[" in text or text.startswith(("cublasHandle_t", "cudaStream_t"))
-        whole = {"long long int": ctypes.c_longlong, "size_t": ctypes.c_size_t}.get(
-            text.rsplit(" ", 1)[0], ctypes.c_int
-        )
+        is_address = "*" in text or "[" in text or HANDLES.search(text)
+        whole = {"long long int": ctypes.c_longlong, "size_t": ctypes.c_size_t, "uint64_t": ctypes.c_uint64,
+                 "int64_t": ctypes.c_longlong}.get(text.rsplit(" ", 1)[0], ctypes.c_int)  # fmt: skip
         found[name] = ctypes.c_void_p if is_address else whole
     return found
 
@@ -65,15 +87,11 @@ def by_columns(address, rows, columns, lead, kind):
     return np.ndarray((rows, columns), kind, bytes_of_it, strides=(unit, lead * unit))
 
 
-def from_bfloat16(bits):
-    """float32 numbers of their upper halves."""
-    return (bits.astype(np.uint32) << 16).view(np.float32)
-
-
-def to_tf32(x):
-    """float32 numbers rounded to 10 bits behind the point."""
-    bits = np.ascontiguousarray(x).view(np.uint32)
-    return ((bits + 0xFFF + ((bits >> 13) & 1)) & np.uint32(0xFFFFE000)).view(np.float32)
+def rounded(x, behind):
+    """float32 numbers rounded to so many bits behind the point, ties to even."""
+    bits, off = np.ascontiguousarray(x).view(np.uint32), 23 - behind
+    half = np.uint32((1 << (off - 1)) - 1)
+    return ((bits + half + ((bits >> off) & 1)) & np.uint32(2**32 - (1 << off))).view(np.float32)
 
 
 class FakeCublas:
@@ -82,6 +100,7 @@ class FakeCublas:
     def __init__(self):
         self.calls = []
         self.works_at = None  # address of the workspace; a new stream forgets it
+        self.light = FakeCublasLt()
         for name, types in DECLARED.items():
             setattr(self, name, ctypes.CFUNCTYPE(ctypes.c_int, *types.values())(self._called(name, list(types))))
 
@@ -98,6 +117,8 @@ class FakeCublas:
         return function
 
     def _answer(self, name, given):
+        if name.startswith("cublasLt"):
+            return self.light.answer(name, given)
         if name == "cublasCreate_v2":
             ctypes.c_void_p.from_address(given["handle"]).value = HANDLE
             return SUCCESS
@@ -126,12 +147,12 @@ class FakeCublas:
         starts = {matrix: self._starts(matrix, given, count) for matrix in shapes}
         if len(set(starts["C"])) < count:
             return INVALID_VALUE
-        careful = "Aarray" in given and (given["computeType"] == 77 or kinds[0] == 14)
+        careful = "Aarray" in given and given["computeType"] in BITS
         if careful and any(at % 16 for matrix in shapes for at in starts[matrix]):
             return EXECUTION_FAILED
         for each in zip(*starts.values(), strict=True):
-            self._one(given, [by_columns(at, *shapes[x], leads[x], NUMBERS[given[f"{x}type"]])
-                              for at, x in zip(each, shapes, strict=True)])  # fmt: skip
+            multiply(given, [by_columns(at, *shapes[x], leads[x], NUMBERS[given[f"{x}type"]])
+                             for at, x in zip(each, shapes, strict=True)])  # fmt: skip
         return SUCCESS
 
     def _starts(self, matrix, given, count):
@@ -141,15 +162,78 @@ class FakeCublas:
         unit = np.dtype(NUMBERS[given[f"{matrix}type"]]).itemsize
         return [given[matrix] + i * given.get(f"stride{matrix}", 0) * unit for i in range(count)]
 
-    def _one(self, given, matrices):
-        a, b, c = matrices
-        if a.dtype == np.uint16:
-            a, b = from_bfloat16(a), from_bfloat16(b)
-        if given["computeType"] == 77:
-            a, b = to_tf32(a), to_tf32(b)
-        a, b = a.T if given["transa"] else a, b.T if given["transb"] else b
-        scalar = ctypes.c_double if given["computeType"] == 70 else ctypes.c_float
-        alpha, beta = (c.dtype.type(scalar.from_address(given[name]).value) for name in ("alpha", "beta"))
-        with np.errstate(all="ignore"):
-            found = alpha * np.matmul(a, b)
-            c[...] = found + beta * c if beta else found  # where beta is 0, c is not read
+
+class FakeCublasLt:
+    """cublasLt's part: objects by number, each with its attributes, and products with a bias.
+
+    ``lacks(data type)`` says for which numbers it has no kernel; ``refuses``: for none, but it notices that only when
+    it is to run it. ``alive`` counts what was made and not destroyed.
+    """
+
+    def __init__(self):
+        self.refuses = False
+        self.objects, self.alive = {}, 0
+        self.lacks = lambda data_type: False
+
+    def answer(self, name, given):
+        kind = re.match(r"cublasLt(MatmulDesc|MatrixLayout|MatmulPreference)(Create|SetAttribute|Destroy)", name)
+        if kind is None:
+            return self._choose(given) if "Heuristic" in name else self._matmul(given)
+        if kind[2] == "Create":
+            place, *values = given.values()
+            self.objects[number := len(self.objects) + 1] = dict(zip(list(given)[1:], values, strict=True))
+            ctypes.c_void_p.from_address(place).value = number
+        elif kind[2] == "SetAttribute":
+            owner, attribute, at, size = given.values()
+            self.objects[owner][attribute] = int.from_bytes((ctypes.c_char * size).from_address(at).raw, "little")
+        self.alive += {"Create": 1, "Destroy": -1}.get(kind[2], 0)
+        return SUCCESS
+
+    def _choose(self, given):
+        wishes, kind = self.objects[given["preference"]], self.objects[given["Adesc"]]["type"]
+        if given["lightHandle"] != HANDLE or not wishes[1]:
+            return NOT_INITIALIZED
+        if self.lacks(kind):
+            return NOT_SUPPORTED
+        chosen = (ctypes.c_uint64 * 8).from_address(given["heuristicResultsArray"])
+        chosen[:] = [*(wishes[i] for i in range(5, 9)), self._hash(given), 0, 0, 0]  # what it may rely on
+        ctypes.c_int.from_address(given["returnAlgoCount"]).value = 1
+        return SUCCESS
+
+    def _hash(self, given):
+        """A number of all that a kernel is chosen for."""
+        layouts = [tuple(self.objects[given[f"{x}desc"]].values()) for x in "ABCD"]
+        desc = self.objects[given.get("operationDesc", given.get("computeDesc"))]
+        return hash((*layouts, *(desc[i] for i in ("computeType", "scaleType", 3, 4, 7)))) % 2**64
+
+    def _matmul(self, given):
+        if self.refuses:
+            return NOT_SUPPORTED
+        desc = self.objects[given["computeDesc"]]
+        *aligned, of, _, _, _ = (ctypes.c_uint64 * 8).from_address(given["algo"])
+        if of != self._hash(given) or desc[7] != 4 or given["workspace"] % 256 or given["C"] != given["D"]:
+            return INVALID_VALUE
+        if any(given[x] % most for x, most in zip("ABCD", aligned, strict=True)) or desc[8] % 16:
+            return EXECUTION_FAILED
+        layouts = [self.objects[given[f"{x}desc"]] for x in "ABD"]
+        kinds = tuple(x["type"] for x in layouts)
+        if (desc["computeType"], *kinds) not in SUPPORTED or desc["scaleType"] != kinds[2]:
+            return NOT_SUPPORTED
+        a, b, d = (by_columns(given[x], lay["rows"], lay["cols"], lay["ld"], NUMBERS[lay["type"]])
+                   for x, lay in zip("ABD", layouts, strict=True))  # fmt: skip
+        multiply({"transa": desc[3], "transb": desc[4], "computeType": desc["computeType"], **given}, [a, b, d])
+        d += by_columns(desc[8], len(d), 1, len(d), d.dtype)
+        return SUCCESS
+
+
+def multiply(given, matrices):
+    """c = alpha·a b + beta·c, of arrays."""
+    a, b, c = matrices
+    if given["computeType"] in BITS:
+        a, b = (rounded(x, BITS[given["computeType"]]) for x in (a, b))
+    a, b = a.T if given["transa"] else a, b.T if given["transb"] else b
+    scalar = ctypes.c_double if given["computeType"] == 70 else ctypes.c_float
+    alpha, beta = (c.dtype.type(scalar.from_address(given[name]).value) for name in ("alpha", "beta"))
+    with np.errstate(all="ignore"):
+        found = alpha * np.matmul(a, b)
+        c[...] = found + beta * c if beta else found  # where beta is 0, c is not read

@@ -24,7 +24,7 @@ import numpy as np
 from npformer.engine.cuda.source import REAL, files, kernels, source
 from npformer.engine.cupy.blas import Blas
 from npformer.engine.cupy.cupy_runtime import as_argument
-from npformer.engine.cupy.products import product
+from npformer.engine.cupy.products import Lists, biased_product, product
 from tests.engine.cuda import fake_cublas
 
 HERE = Path(__file__).parent
@@ -176,9 +176,16 @@ def bytes_of(owner):
     return np.frombuffer((ctypes.c_char * (high - low)).from_address(low), np.uint8)
 
 
+def is_in_memory(x):
+    """Whether a kernel is given an address for x: it is an array, and no struct."""
+    return isinstance(x, np.ndarray) and not x.dtype.names
+
+
 def in_c(x):
     """What a kernel is given for a number, as the real GPU gives it; None is a null pointer."""
     number = as_argument(x)
+    if isinstance(number, np.ndarray):
+        return (ctypes.c_char * number.nbytes).from_buffer_copy(number)
     kind = {np.int64: ctypes.c_longlong, np.float64: ctypes.c_double}.get(type(number))
     assert kind is not None, f"an argument that no kernel takes: {type(x)}"
     return kind(number)
@@ -190,6 +197,8 @@ class HostRuntime:
     ``block`` is how many threads a block has, whatever was asked for (None: as many as were), and
     ``backwards`` in which order blocks and threads run.
     """
+
+    later = None
 
     def __init__(self, precision="float32", block=1, backwards=False):
         self.precision = precision
@@ -215,17 +224,23 @@ class HostRuntime:
         built = library(file, np.dtype(dtype).name)
         wanted = getattr(built, f"arguments_of_{name}")()
         assert len(arguments) == wanted, f"{kernel}: {wanted} arguments, got {len(arguments)}"
-        arrays = [x for x in arguments if isinstance(x, np.ndarray)]
+        arrays = [x for x in arguments if is_in_memory(x)]
         with in_guarded_memory(arrays, kernel) as addresses:
             places = iter(addresses)
-            made = [ctypes.c_void_p(next(places)) if isinstance(x, np.ndarray) else in_c(x) for x in arguments]
+            made = [ctypes.c_void_p(next(places)) if is_in_memory(x) else in_c(x) for x in arguments]
             pointers = (ctypes.c_void_p * len(made))(*(ctypes.addressof(x) for x in made))
             problem = getattr(built, f"launch_{name}")(blocks, self.block or threads, int(self.backwards), pointers)
             assert problem is None, f"{kernel}: {problem.decode()}"
         self.launched.append(kernel)
 
-    def product(self, a, b, out, *, add=False, scale=1.0):
-        return product(self, a, b, out, add, scale)
+    def lists(self, *arrays):
+        return Lists(self, arrays)
+
+    def product(self, a, b, out, *, add=False, scale=1.0, lists=None):
+        return product(self, a, b, out, add, scale, lists)
+
+    def biased_product(self, a, b, bias, out):
+        return biased_product(self, a, b, bias, out)
 
     def address(self, x):
         """Where x's first number is."""

@@ -36,7 +36,7 @@ def gemm(blas, kind="d", lead=4, sizes=Sizes(4, 4, 4)):  # noqa: B008
     """A product of three 4 × 4 matrices in the host's memory."""
     arrays = [np.ones((4, 4)) for _ in range(3)]
     a, b, c = (Matrix(x.ctypes.data, Lines(False, lead), 0) for x in arrays)
-    blas.gemm(kind, False, sizes, 1.0, a, b, False, c)
+    blas.gemm(kind, "float32", sizes, 1.0, a, b, False, c)
 
 
 @pytest.fixture

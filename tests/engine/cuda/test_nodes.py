@@ -1,4 +1,4 @@
-"""The number of nodes in a training step's graph: each takes the GPU a microsecond or two, however small."""
+"""The number of nodes in a step's graph, of training or decoding: each takes the GPU a microsecond or two, at least."""
 
 import dataclasses
 
@@ -7,11 +7,13 @@ import pytest
 
 import npformer as npf
 from npformer.backend.select import cupy_backend
+from npformer.decoding import greedy
+from npformer.engine.cupy.graph_driver import CupyDriver
 from npformer.models.presets import PRESETS
 from tests.engine.cupy import emulated
 
 #: Size of model: nodes of the graph of a step with dropout, products in TF32; matrix products among them.
-NODES = {"tiny": (200, 69), "small": (219, 69), "mid": (423, 156), "base": (819, 309)}
+NODES = {"tiny": (133, 69), "small": (134, 69), "mid": (260, 156), "base": (496, 309)}
 #: Sizes with fewer sequences, and tokens to choose from, that are as many nodes: it is rows beyond 1024 that count.
 SMALLER = {"mid": {"batch": 20, "vocab_size": 99}, "base": {"batch": 12, "vocab_size": 99}}
 
@@ -46,6 +48,24 @@ def test_a_step_is_no_more_nodes_than_it_was(size, counted):
 
 
 def test_a_kernel_more_is_seen(counted, monkeypatch):
-    monkeypatch.setattr("npformer.engine.cuda.sums.ONE_PASS", 700)  # tiny's sums of 768 rows take two kernels, then
+    monkeypatch.setattr("npformer.engine.cuda.sums.ONE_PASS", 700)  # tiny's sums of 768 rows take two passes, then
     nodes, products = counted(PRESETS["tiny"])
-    assert (nodes - NODES["tiny"][0], products) == (19, NODES["tiny"][1])
+    assert (nodes - NODES["tiny"][0], products) == (1, NODES["tiny"][1])
+
+
+#: Size of model: nodes of the graph of a token, of a single text and of several. cuBLASLt adds no bias to one row.
+OF_A_TOKEN = {"tiny": (42, 31), "small": (42, 31), "mid": (60, 44)}
+
+
+@pytest.mark.parametrize("size", OF_A_TOKEN)
+def test_a_token_is_no_more_nodes_than_it_was(size, runtimes, monkeypatch):
+    """Of at most 64 positions: then a head's attention is one kernel."""
+    machine, launched, launch = emulated.installed(monkeypatch).machine, [], CupyDriver.launch
+    machine.soil = lambda buffer: None
+    monkeypatch.setattr(CupyDriver, "launch", lambda self, graph: (launched.append(graph), launch(self, graph)))
+    preset, found = PRESETS[size], []
+    model = npf.Transformer(preset.config(0.0), backend=cupy_backend("float32", precision="tf32"), seed=0)
+    for rows in (1, 2):
+        greedy(model, preset.example_batch()[0][:rows], 3, eos_id=None)
+        found.append(len(launched[-1].nodes))
+    assert tuple(found) == OF_A_TOKEN[size]

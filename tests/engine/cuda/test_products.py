@@ -3,10 +3,7 @@
 import numpy as np
 import pytest
 
-from npformer.engine.cuda import bfloat16
-from npformer.engine.cuda.bfloat16 import rounded
 from npformer.errors import ShapeError
-from tests.engine.cuda.fake_cublas import from_bfloat16
 
 KINDS = ["rows", "turned", "columns of a block", "turned columns of a block", "gaps", "broadcast", "backwards"]
 
@@ -122,10 +119,25 @@ def test_the_listed_addresses(one):
     assert given["transa"] == 1  # k's transpose comes first: by columns, k is its own transpose, turned back
 
 
+def test_products_of_the_same_arrays_share_their_lists(one):
+    """As attention's do, in either direction."""
+    rng = np.random.default_rng(12)
+    q, k, v = (heads(rng, 2, 3, 4, 8, part=part) for part in range(3))
+    weights, out, other = (one.empty((2, 4, 3, n), "float64") for n in (3, 8, 8))
+    lists = one.lists(q, k, v, weights, out)
+    one.product(q, k.swapaxes(-1, -2), weights, lists=lists)
+    np.testing.assert_allclose(weights, q @ k.swapaxes(-1, -2), rtol=1e-12)
+    one.product(weights, v, out, lists=lists)
+    np.testing.assert_allclose(out, weights @ v, rtol=1e-12)
+    assert one.launched == ["products.matrix_addresses"]
+    one.product(weights, k, other, lists=lists)  # of an array that was not named
+    np.testing.assert_allclose(other, weights @ k, rtol=1e-12)
+    assert one.launched == ["products.matrix_addresses"] * 2
+
+
 @pytest.mark.parametrize("precision", ["tf32", "bfloat16"])
-def test_listed_matrices_are_aligned_or_called_one_by_one(runtimes, monkeypatch, precision):
+def test_listed_matrices_are_aligned_or_called_one_by_one(runtimes, precision):
     """Rounding kernels read 16 bytes at once; the stand-in fails as cuBLAS may where addresses do not allow it."""
-    monkeypatch.setattr(bfloat16, "ROUND_FROM", 1)
     rng, runtime = np.random.default_rng(8), runtimes.HostRuntime(precision)
     for d, names in ((8, {"GemmBatchedEx"}), (5, {"GemmStridedBatchedEx"})):
         q, k = (heads(rng, 2, 4, 3, d, "float32") for _ in range(2))
@@ -157,9 +169,8 @@ def test_without_add_the_old_content_is_not_read(one):
 
 
 @pytest.mark.parametrize(("precision", "bits"), [("float32", 23), ("tf32", 10), ("bfloat16", 7)])
-def test_precisions(runtimes, monkeypatch, precision, bits):
+def test_precisions(runtimes, precision, bits):
     """Operands are rounded to so many bits behind the point, sums are float32's; float64 is never rounded."""
-    monkeypatch.setattr(bfloat16, "ROUND_FROM", 1)
     rng, runtime = np.random.default_rng(9), runtimes.HostRuntime(precision)
     a, b = (rng.normal(size=(64, 64)).astype(np.float32) for _ in range(2))
     true, size = a.astype(np.float64) @ b, (np.abs(a) @ np.abs(b)).max()
@@ -168,46 +179,6 @@ def test_precisions(runtimes, monkeypatch, precision, bits):
     assert half / 50 < error < 2 * half + 64 * 2.0**-24  # two operands rounded, and 64 sums
     wide = runtime.product(a.astype(np.float64), b.astype(np.float64), runtime.empty((64, 64), "float64"))
     np.testing.assert_allclose(wide, true, rtol=1e-11)
-
-
-def test_small_operands_are_not_rounded_to_bfloat16(runtimes, monkeypatch):
-    runtime, (a, b) = runtimes.HostRuntime("bfloat16"), (np.ones((8, 4), np.float32), np.ones((4, 2), np.float32))
-    kinds = []
-    for least in (33, 32):
-        monkeypatch.setattr(bfloat16, "ROUND_FROM", least)
-        runtime.product(a, b, runtime.empty((8, 2), "float32"))
-        _, given = runtime.cublas.calls[-1]
-        kinds.append((given["Atype"], given["Btype"], given["Ctype"], given["computeType"]))
-    assert kinds == [(0, 0, 0, 77), (14, 14, 0, 68)]  # both operands are rounded, or neither
-
-
-def nearest_bfloat16(x):
-    """float32 numbers rounded to 8 significant bits, to the even one of two, by another way than the kernel's."""
-    mantissa, exponent = np.frexp(x.astype(np.float64))
-    return np.ldexp(np.round(mantissa * 256) / 256, exponent).astype(np.float32)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("shape", [(1, 1), (5, 7), (3, 2, 4, 5), (2, 3, 70), (3, 5000)], ids=str)
-def test_rounding(runtime, shape, kind):
-    x = of_kind(np.random.default_rng(10), kind, shape, "float32")
-    found = rounded(runtime, x)
-    assert found.shape == shape
-    np.testing.assert_array_equal(from_bfloat16(found), nearest_bfloat16(x))
-
-
-def test_rounding_of_special_numbers(runtime):
-    x = np.array([np.nan, -np.nan, np.inf, -np.inf, 0, -0.0, 1, 1 + 2**-8, 1 + 3 * 2**-8, 3.4e38], np.float32)
-    wide = from_bfloat16(rounded(runtime, x))
-    np.testing.assert_array_equal(wide, np.array([np.nan, np.nan, np.inf, -np.inf, 0, 0, 1, 1, 1 + 2**-6, np.inf]))
-    assert rounded(runtime, x[4:6]).tolist() == [0, 0x8000]
-
-
-def test_head_views_are_rounded_without_a_copy(runtime, monkeypatch):
-    monkeypatch.setattr(runtime, "contiguous", None)
-    x = heads(np.random.default_rng(11), 2, 33, 3, 5, "float32")
-    for view in (x, x.swapaxes(-1, -2)):
-        np.testing.assert_array_equal(from_bfloat16(rounded(runtime, view)), nearest_bfloat16(view))
 
 
 def test_shapes_that_do_not_meet(one):

@@ -3,9 +3,9 @@
 What is asked of a stream is done at once, or (``works_at_once``) when somebody waits for it, and of other streams only
 as much as it waits for itself. Where an event is missing, numbers are missing: with streams that all wait, or with
 those that do but for the default one. While a stream records, what it is asked for is not done but written down with
-the memory it is about; a launch goes through what was written. Memory comes from pools: what an array had is handed
-to the next one of its size, what was given back is garbage. What is here is compared with CuPy itself, where that is
-installed, by ``test_names.py``.
+the memory it is about; a launch goes through what was written. Memory comes from pools (``emulated_pool.py``): what an
+array had is handed to the next one, what was given back is garbage. What is here is compared with CuPy itself, where
+that is installed, by ``test_names.py``.
 """
 
 import ctypes
@@ -22,27 +22,12 @@ from npformer.engine.cuda.source import REAL, files, source
 from npformer.engine.cupy import cupy_runtime
 from npformer.functional import arrays
 from tests.engine.cuda import fake_cublas, host_runtime
-from tests.engine.cuda.device_array import NAMESPACE, DeviceArray
-
-UNIT = 512  # bytes by which memory is handed out
-
-
-class MachineFull(MemoryError):
-    """The memory is full."""
+from tests.engine.cuda.device_array import NAMESPACE, DeviceArray, copying
+from tests.engine.cupy.emulated_pool import CUDARuntimeError, pool_classes
 
 
 class RecordingError(Exception):
     """Something that cannot be done while recording."""
-
-
-class Memory:
-    """A piece of a pool, given back when nobody holds it any more."""
-
-    def __init__(self, pool, buffer):
-        self.pool, self.buffer = pool, buffer
-
-    def __del__(self):
-        self.pool.free.setdefault(self.buffer.nbytes, []).append(self.buffer)
 
 
 class Machine:
@@ -50,12 +35,16 @@ class Machine:
 
     def __init__(self):
         self.room = 1 << 40
+        self.limit = 0  # bytes of a pool that is made: what a user asks of CuPy's, CUPY_GPU_MEMORY_LIMIT; 0: any
         self.recorded = None  # a list of work while a stream records
+        self.graph_memory = set()  # pieces of memory that it is about
         self.records = self.launches = 0
         self.streams = []
         self.pools = []  # to the end: as with CuPy's, what is not given back is nobody's, and still taken
+        self.most_used = 0  # bytes that all pools had at most
         self.current = self.in_use = None  # stream and pool
-        self.memory = host_runtime.guarded
+        self.device = 0  # the number of the current one: there are others, on which nothing can be done
+        self.memory, self.kernels = host_runtime.guarded, host_runtime.HostRuntime()
         self.works_at_once = lambda stream: True
 
     @property
@@ -88,16 +77,36 @@ class Machine:
         kind = np.dtype(dtype)
         size = math.prod(shape) * kind.itemsize
         memory = self.in_use.malloc(size)
+        if self.recorded is not None:
+            self.graph_memory.add(memory.chunk.piece)
         self.soil(memory.buffer)
         return DeviceArray(self, memory, memory.buffer[:size].view(kind).reshape(shape))
+
+    def array(self, obj, dtype=None):
+        """A copy of the host's numbers."""
+        self.expect_not_recording("a copy from the host")
+        numbers = np.array(obj, dtype)
+        x = self.empty(numbers.shape, numbers.dtype)
+        self.do(copying(x.bare, lambda: numbers))
+        return x
 
 
 def installed(monkeypatch):
     """emulated(), in place of CuPy."""
     found = emulated()
     monkeypatch.setitem(sys.modules, "cupy", found)
+    monkeypatch.setitem(sys.modules, "cupy.cuda", found.cuda)
     monkeypatch.setattr(cupy_runtime, "loaded_library", lambda: found.cublas)
     monkeypatch.setitem(arrays._namespace_by_type, DeviceArray, NAMESPACE)  # else CuPy is looked for
+    return found
+
+
+def uncomputed(monkeypatch):
+    """installed(), on which nothing is computed: kernels are counted, and memory, of models of any size."""
+    found = installed(monkeypatch)
+    machine, do = found.machine, found.machine.do
+    machine.memory, machine.soil = np.empty, lambda buffer: None  # memory that nobody fills
+    machine.do = lambda work: machine.recorded is not None and do(work)
     return found
 
 
@@ -125,30 +134,29 @@ def emulated():
         machine.do(lambda target=x.bare: target.fill(0))
         return x
 
-    def array(obj, dtype=None):
-        machine.expect_not_recording("a copy from the host")
-        x, numbers = machine.empty(np.shape(obj), dtype), np.array(obj)
-        machine.do(lambda target=x.bare: np.copyto(target, numbers, casting="unsafe"))
-        return x
-
     cuda = SimpleNamespace(
-        Device=found.Device, Event=found.Event, MemoryPool=found.MemoryPool, Stream=found.Stream,
+        Device=found.Device, Event=found.Event, Memory=found.Memory, MemoryPointer=found.MemoryPointer,
+        MemoryPool=found.MemoryPool, Stream=found.Stream, cublas=SimpleNamespace(),
+        compiler=SimpleNamespace(CompileException=found.CompileException),
         alloc_pinned_memory=lambda size: found.PinnedMemoryPointer(size), get_allocator=lambda: default.malloc,
         get_current_stream=lambda device_id=-1: machine.current, using_allocator=using_allocator,
-        runtime=SimpleNamespace(getDeviceProperties=lambda device: {"name": b"a machine without a GPU"}),
+        runtime=SimpleNamespace(
+            CUDARuntimeError=CUDARuntimeError, getDeviceProperties=lambda device: {"name": b"a machine without a GPU"},
+            driverGetVersion=lambda: 13010,
+        ),
     )  # fmt: skip
     return SimpleNamespace(
-        RawModule=found.RawModule, array=array, ascontiguousarray=lambda a: a if a.flags.c_contiguous else a.copy(),
-        asnumpy=lambda a: np.array(machine.read(a.bare)), cuda=cuda, empty=empty, ndarray=DeviceArray, uint8=np.uint8,
+        RawModule=found.RawModule, array=machine.array, asnumpy=lambda a: np.array(machine.read(a.bare)), cuda=cuda,
+        ascontiguousarray=lambda a: a if a.flags.c_contiguous else a.copy(), empty=empty, ndarray=DeviceArray,
         get_default_memory_pool=lambda: default, get_default_pinned_memory_pool=lambda: found.PinnedMemoryPool(),
-        zeros=zeros, machine=machine, classes=found, cublas=_cublas(machine),
+        uint8=np.uint8, zeros=zeros, ones=lambda shape, dtype=float: zeros(shape, dtype) + 1,
+        is_available=lambda: True, __version__="14.2.0", machine=machine, classes=found, cublas=_cublas(machine),
     )  # fmt: skip
 
 
 def _classes(machine):
     """CuPy's classes, on a machine."""
-    numbers = itertools.count(1)
-    kernels = host_runtime.HostRuntime()
+    (Memory, MemoryPool), numbers = pool_classes(machine), itertools.count(1)
 
     class Stream:
         def __init__(self, null=False, non_blocking=False):
@@ -191,10 +199,10 @@ def _classes(machine):
 
         def begin_capture(self, mode=None):
             assert machine.current is self
-            machine.recorded = []
+            machine.recorded, machine.graph_memory = [], set()
 
         def end_capture(self):
-            graph, machine.recorded = Graph(machine.recorded), None
+            graph, machine.recorded = Graph(machine.recorded, machine.graph_memory), None
             return graph
 
     class Event:
@@ -210,43 +218,23 @@ def _classes(machine):
             stream.run_until(count)
 
     class Graph:
-        def __init__(self, record):
-            self.nodes, self._is_new = record, True
+        def __init__(self, record, memory):
+            self.nodes, self._memory, self._is_new = record, memory, True
+            self._last = machine.current, 0  # stream, and what it was asked for up to the last launch
 
         def launch(self, stream=None):
             machine.expect_not_recording("a launch")
+            assert not any(piece.given_back for piece in self._memory), "a graph's memory was given back"
             machine.launches += 1
             machine.records += self._is_new
             self._is_new = False
             for work in self.nodes:
                 machine.do(work)
+            self._last = machine.current, machine.current.asked
 
-    class MemoryPool:
-        def __init__(self, allocator=None):
-            self.total, self.free = 0, {}
-            machine.pools.append(self)
-
-        def malloc(self, size):
-            size = max(1, -(-size // UNIT)) * UNIT
-            free = self.free.get(size)
-            if free:
-                return Memory(self, free.pop())
-            machine.expect_not_recording("asking the driver for memory")
-            if machine.used + size > machine.room:
-                raise MachineFull(f"no room for {size} bytes")
-            self.total += size
-            return Memory(self, machine.memory((size,), np.uint8))
-
-        def free_all_blocks(self, stream=None):
-            assert all(each.done == each.asked for each in machine.streams), "somebody may still use it"
-            for size, buffers in self.free.items():
-                for buffer in buffers:
-                    buffer.fill(host_runtime.GARBAGE)
-                    self.total -= size
-            self.free = {}
-
-        def total_bytes(self):
-            return self.total
+        def __del__(self):
+            stream, asked = self._last
+            assert stream.done >= asked, "a graph is dropped that still runs"
 
     class PinnedMemoryPool:
         def free_all_blocks(self):
@@ -258,8 +246,9 @@ def _classes(machine):
             return ctypes.addressof(ctypes.c_char.from_buffer(self))
 
     class MemoryPointer:
-        def __init__(self, array):
-            self._array, self.ptr = array, int(array.ctypes.data)
+        def __init__(self, mem, offset=0):
+            is_array = isinstance(mem, np.ndarray)
+            self.mem, self.ptr = mem, int((mem if is_array else mem.buffer).ctypes.data) + offset
 
         def copy_from_host_async(self, mem, size, stream=None):
             machine.expect_not_recording("a copy from the host")
@@ -267,15 +256,31 @@ def _classes(machine):
 
     class Device:
         def __init__(self, device=None):
-            self.id = 0
+            self.id = machine.device if device is None else device
+
+        def __enter__(self):
+            self._before, machine.device = machine.device, self.id
+            return self
+
+        def __exit__(self, *args):
+            machine.device = self._before
 
         def synchronize(self):
             for stream in machine.streams:
                 stream.synchronize()
 
+        def use(self):
+            machine.device = self.id
+
+    class CompileException(Exception):
+        pass
+
     class RawModule:
         def __init__(self, code, *, options=()):
             self._kind = {source(file, dtype): (file, dtype) for file in files() for dtype in REAL}[code]
+
+        def compile(self, log_stream=None):
+            pass
 
         def get_function(self, name):
             return RawKernel(name, *self._kind)
@@ -286,8 +291,8 @@ def _classes(machine):
 
         def __call__(self, grid, block, args):
             given = [x.bare if isinstance(x, DeviceArray) else x for x in args]
-            assert not any(isinstance(x, np.ndarray) for x in args), "an array of the host"
-            machine.do(lambda: kernels.launch(self._name, self._dtype, grid[0], block[0], *given))
+            assert not any(map(host_runtime.is_in_memory, args)), "an array of the host"
+            machine.do(lambda: machine.kernels.launch(self._name, self._dtype, grid[0], block[0], *given))
 
     return SimpleNamespace(**{name: kind for name, kind in locals().items() if isinstance(kind, type)})
 
@@ -307,6 +312,6 @@ def _cublas(machine):
         return called
 
     for name in fake_cublas.DECLARED:
-        if "Gemm" in name:
+        if "Gemm" in name or name == "cublasLtMatmul":
             setattr(library, name, waiting(getattr(library, name)))
     return library

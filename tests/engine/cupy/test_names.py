@@ -2,12 +2,14 @@
 
 import inspect
 import re
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from npformer.engine.cuda.source import files, kernels, source
-from npformer.engine.cupy import blas
+from npformer.engine.cupy import blas, blas_lt
 from npformer.engine.cupy.cupy_runtime import OPTIONS
 from tests.engine.cuda import fake_cublas
 from tests.engine.cuda.host_runtime import compiler_problem
@@ -48,7 +50,7 @@ def signature(real):
 def names_of(there, path=""):
     """(dotted name, function or class) of all that the emulation has."""
     for name, part in vars(there).items():
-        if name in ("machine", "classes", "cublas", "ndarray", "uint8"):
+        if name in ("machine", "classes", "cublas", "ndarray", "uint8", "__version__"):
             continue
         if type(part).__name__ == "SimpleNamespace":
             yield from names_of(part, f"{path}{name}.")
@@ -59,6 +61,7 @@ def names_of(there, path=""):
 #: Where CuPy has the classes that nobody asks for by name.
 ELSEWHERE = {
     "Graph": "cuda.graph.Graph", "PinnedMemoryPool": "cuda.PinnedMemoryPool", "MemoryPointer": "cuda.MemoryPointer",
+    "CompileException": "cuda.compiler.CompileException",
     "PinnedMemoryPointer": "cuda.PinnedMemoryPointer", "RawModule": "RawModule", "RawKernel": "RawKernel",
 }  # fmt: skip
 #: What the emulation has for itself.
@@ -103,13 +106,14 @@ def test_all_that_is_emulated_is_cupys(there, cupy):
             found = getattr(kind, method)
             if inspect.isfunction(function):
                 fits(function, found, f"{name}.{method}")
-    for name in ("Stream", "Event", "RawModule", "MemoryPool"):
+    for name in ("Stream", "Event", "RawModule", "Memory", "MemoryPointer", "MemoryPool"):
         own, kind = getattr(there.classes, name), real_part(cupy, ELSEWHERE.get(name, f"cuda.{name}"))
-        fits(own.__init__, kind if name in ("RawModule", "MemoryPool") else kind.__init__, name)
+        fits(own.__init__, kind.__init__ if name in ("Stream", "Event") else kind, name)
     assert "ptr" in cupy.cuda.Stream.__doc__, "each stream has its own, the class none"
     for name, attributes in {"Device": ["id"], "MemoryPointer": ["ptr"], "PinnedMemoryPointer": ["ptr"]}.items():
         assert all(hasattr(real_part(cupy, f"cuda.{name}"), each) for each in attributes), name
-    assert {"data", "copy", "strides", "flags", "view", "reshape"} <= set(dir(cupy.ndarray))
+    assert isinstance(cupy.__version__, str)
+    assert {"base", "data", "copy", "strides", "flags", "view", "reshape"} <= set(dir(cupy.ndarray))
 
 
 @pytest.mark.parametrize(("own", "words"), [
@@ -132,8 +136,11 @@ def value(header, name):
 @pytest.fixture
 def header():
     """What cuBLAS declares."""
-    package = pytest.importorskip("nvidia.cublas", reason="cuBLAS is not installed: it comes with the extra cuda12")
-    return (Path(package.__path__[0]) / "include" / "cublas_api.h").read_text(encoding="utf-8")
+    for package in ("nvidia-cublas", "nvidia-cublas-cu12"):  # of CUDA 13, of CUDA 12
+        with suppress(metadata.PackageNotFoundError):
+            found = [file for file in metadata.files(package) if file.name in ("cublas_api.h", "cublasLt.h")]
+            return "".join(Path(file.locate()).read_text(encoding="utf-8") for file in found)
+    pytest.skip("cuBLAS is not installed: it comes with the extras cuda12 and cuda13")
 
 
 def test_cublas_declares_what_is_called(header):
@@ -145,8 +152,14 @@ def test_cublas_declares_what_is_called(header):
     assert {code: value(header, f"CUBLAS_STATUS_{said}") for code, said in blas.STATUS.items()} == {
         code: code for code in blas.STATUS
     }
-    for name in ("COMPUTE_32F", "COMPUTE_64F", "COMPUTE_32F_FAST_TF32"):
+    for name in ("COMPUTE_32F", "COMPUTE_64F", "COMPUTE_32F_FAST_16BF", "COMPUTE_32F_FAST_TF32"):
         assert value(header, f"CUBLAS_{name}") == getattr(blas, name)
+    for name in (*(name for name in vars(blas_lt) if name.startswith("MATMUL_")), "EPILOGUE_BIAS"):
+        assert value(header, f"CUBLASLT_{name}") == getattr(blas_lt, name)
+    fields = re.search(r"typedef struct \{([^}]*)\} cublasLtMatmulHeuristicResult_t;", header)[1]
+    assert re.findall(r"^  (\w+) \w+(?:\[4\])?;", fields, re.MULTILINE) == [
+        "cublasLtMatmulAlgo_t", "size_t", "cublasStatus_t", "float", "int",
+    ]  # fmt: skip
     assert value(header, "CUBLAS_GEMM_DEFAULT") == blas.DEFAULT_ALGORITHM
     assert (value(header, "CUBLAS_OP_N"), value(header, "CUBLAS_OP_T")) == (int(False), int(True))
 
@@ -154,7 +167,7 @@ def test_cublas_declares_what_is_called(header):
 def test_cublas_is_found_through_cupy(cupy, header):
     library = blas.declared(blas.loaded_library())
     assert all(getattr(library, name).argtypes == types for name, types in blas.SIGNATURES.items())
-    for name in ("R_32F", "R_64F", "R_16BF"):
+    for name in ("R_32F", "R_64F"):
         assert getattr(cupy.cuda.runtime, f"CUDA_{name}") == getattr(blas, name)
 
 

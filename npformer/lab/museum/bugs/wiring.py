@@ -156,14 +156,14 @@ BUGS = (
         edit(
             "npformer.data.batches:batch_of",
             "Batch(\n"
-            "    src=padded([[*source, last] for source, _ in rows]),\n"
-            "    tgt_in=padded([[first, *target] for _, target in rows]),\n"
-            "    tgt_out=padded([[*target, last] for _, target in rows]),\n"
+            "    src=sources.padded(last=last),\n"
+            "    tgt_in=targets.padded(first=first),\n"
+            "    tgt_out=targets.padded(last=last),\n"
             ")",
             "Batch(\n"
-            "    src=padded([[*source, last] for source, _ in rows]),\n"
-            "    tgt_in=padded([[*target, last] for _, target in rows]),\n"
-            "    tgt_out=padded([[*target, last] for _, target in rows]),\n"
+            "    src=sources.padded(last=last),\n"
+            "    tgt_in=targets.padded(last=last),\n"
+            "    tgt_out=targets.padded(last=last),\n"
             ")",
         ),
         "tgt_in = [BOS] a b c      tgt_out = a b c [EOS]", "tgt_in = tgt_out",
