@@ -20,7 +20,7 @@ CEILINGS = {
     "npformer/.": 1_500,
     "npformer/backend": 22_800,
     "npformer/check": 117_000,  # regimes and sizes; tolerances; the judge of kernels; other processes; Triton kernels
-    "npformer/cli": 21_300,
+    "npformer/cli": 21_300,  # judge and tolerance, and --regimes
     "npformer/data": 15_800,
     "npformer/decoding": 6_600,
     "npformer/engine": 62_000,  # GPU: 40 % fewer launches of a training step; a decoded token as one launch
@@ -28,8 +28,8 @@ CEILINGS = {
     "npformer/functional": 18_100,  # reads the formulas of its docstrings, which explain did
     "npformer/interop": 5_300,  # code that asks for float32 computes in float64
     "npformer/io": 5_400,  # bounds on a process, and slopes seen in it, which lab had
-    "npformer/lab": 57_300,
-    "npformer/layers": 18_300,
+    "npformer/lab": 57_300,  # less what bounds its child, which is io's now
+    "npformer/layers": 18_300,  # gradients that an engine adds within a product; caches that it moves
     "npformer/models": 7_300,
     "npformer/optim": 1_800,
     "npformer/pages": 10_500,  # what a notebook shows
@@ -37,9 +37,9 @@ CEILINGS = {
     "npformer/run": 15_200,  # sinks, tokenizers in models' files; read_trained came from training
     "npformer/tracing": 15_200,
     "npformer/training": 19_900,  # starting from another run, beginning one in Python, the time left, callbacks
-    "tests/.": 25_200,  # what is published and what refuses a release; the pages about runs and weights for PyTorch
+    "tests/.": 25_200,  # what is published, what refuses a release; pages: runs, weights for PyTorch, the judge
     "tests/backend": 25_600,
-    "tests/benchmarks": 28_800,  # what counts as found by each of the checkers
+    "tests/benchmarks": 28_800,  # scores: checkers, judge, regimes, sources, tolerances; PyTorch's step as a graph
     "tests/check": 78_000,  # regimes and sizes; from_process; what kernels get up to
     "tests/cli": 32_500,  # what people get wrong around --from and --log-to; the whole program on an emulated GPU
     "tests/data": 17_800,

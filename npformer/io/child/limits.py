@@ -16,7 +16,7 @@ OWN = tuple(
 
 
 class TimeLimit(BaseException):
-    """The time is up; not an Exception, so that a solution's ``except Exception`` does not catch it."""
+    """The time is up; not an Exception, so that a user's ``except Exception`` does not catch it."""
 
 
 def library() -> tuple[str, ...]:
