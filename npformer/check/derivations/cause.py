@@ -1,7 +1,7 @@
 """What a wrong line lacks.
 
-A gradient is a sum over the lines that use the name, ∂L/∂x = Σ_u ∂L/∂u · ∂u/∂x: each is a way from x to the loss. If the
-claim is such a sum with other factors, the ways that are missing, or counted with a wrong sign or factor, are told. Then
+A gradient is a sum over the lines that use the name, ∂L/∂x = Σ_u ∂L/∂u · ∂u/∂x: each is a way from x to the loss. If
+the claim is such a sum with other factors, the ways that are missing, or have a wrong sign or factor, are told. Then
 the patterns of a wrong gradient are tried, and last the changes of the line's formula, and of the author's own lines
 that it uses, that make it right at every point.
 """
@@ -108,7 +108,7 @@ def _sum_of(derivation: Derivation, name: str) -> str:
 
 
 def _ways(derivation: Derivation, line: Line, pairs: Sequence[Any]) -> list[str]:
-    """The ways from the name to the loss that the claim lacks, or takes with another factor; none if it is no such sum."""
+    """The ways from the name to the loss that the claim lacks, or takes with another factor; none if it is no sum."""
     name: str = line.of  # type: ignore[assignment]
     users = derivation.users(name)
     fits = [_fit(a, [point.way(name, user.name) for user in users]) for point, a, _ in pairs]
@@ -258,7 +258,7 @@ def _arguments(function: FunctionType) -> tuple[str, ...]:
 
 
 def _function(derivation: Derivation, at: int, known: Mapping[str, Any]) -> FunctionType:
-    """The line, and the author's own lines that it needs, as a function of what is known, in lines of the same number."""
+    """The line, and the author's own lines that it needs, as a function of what is known; lines keep their numbers."""
     line, own, needed = derivation.backward[at], list[Line](), set[str]()
     needed |= line.uses
     for above in derivation.backward[:at][::-1]:
@@ -277,12 +277,11 @@ def _forward(derivation: Derivation) -> FunctionType:
 
 
 def _made(derivation: Derivation, lines: Sequence[Line], names: Sequence[str], result: str) -> FunctionType:
-    last = max(line.value.end_lineno or line.number for line in lines)
-    rows = [""] * (last + 1)
+    rows = [""] * max(line.number for line in lines)
     rows[0] = f"def derived({', '.join(names)}):"
     for line in lines:
         rows[line.number - 1] = f" {line.name} = {ast.unparse(line.value)}"
-    rows[last] = f" return {result}"
+    rows[-1] += f"; return {result}"  # on the last line, so that a change of what is returned is one of that line
     text = "\n".join(rows) + "\n"
     file = f"<derivation {abs(hash(text))}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from npformer.errors import DataError
 
-GRAMMAR = """  x: (N, C)                     an input of random numbers; its letters are sizes, and formulas may use them
+GRAMMAR = """  x: (N, C)                     an input of random numbers; letters are sizes, and formulas may use them
   v: (C,) > 0                   an input of positive numbers
   t: (N,) < C                   an input of whole numbers below C
   y = np.exp(x) * v             the forward, one name a line; the last line is the output
@@ -28,16 +28,17 @@ _NODES = (
     ast.Name, ast.Constant, ast.keyword, ast.operator, ast.unaryop, ast.cmpop, ast.expr_context,
 )  # fmt: skip
 #: Functions and numbers of NumPy, and what arrays have.
-_OF_NUMPY = frozenset(
+_NUMPY_NAMES = (
     "abs arange argmax arctan array broadcast_to concatenate cos cosh cumsum diag diagonal dot einsum exp expand_dims "
     "expm1 eye flip float64 inf log log1p logaddexp matmul max maximum mean min minimum moveaxis multiply newaxis ones "
     "ones_like outer pad pi power prod repeat reshape roll sign sin sinh sqrt square squeeze stack std sum swapaxes "
-    "take_along_axis tan tanh tensordot tile trace transpose tril triu var where zeros zeros_like".split()
+    "take_along_axis tan tanh tensordot tile trace transpose tril triu var where zeros zeros_like"
 )
-_OF_ARRAYS = frozenset(
+_ARRAY_NAMES = (
     "T mT shape size ndim sum mean max min var std prod cumsum dot reshape transpose swapaxes squeeze ravel repeat "
-    "diagonal trace copy astype".split()
+    "diagonal trace copy astype"
 )
+_OF_NUMPY, _OF_ARRAYS = frozenset(_NUMPY_NAMES.split()), frozenset(_ARRAY_NAMES.split())
 _PARTIAL = re.compile(r"^(\s*partial\s*\(\s*\w+\s*,\s*\w+\s*\)\s*)=(?!=)", re.M)
 
 
@@ -149,9 +150,7 @@ class _Reader:
             case ast.Compare(shape, [ast.Lt()], [below]):
                 which = "whole"
         if not isinstance(shape, ast.Tuple) or self._backward or name in {*self._forward, *self._inputs}:
-            raise self._error(
-                node, f"expected an input `{name}: (N, C)` before what uses it, got `{ast.unparse(node)}`"
-            )
+            raise self._error(node, f"expected an input `{name}: (N, C)`, set once, got `{ast.unparse(node)}`")
         sizes = [*shape.elts, *([below] if below else [])]
         letters = [part.id for size in sizes for part in ast.walk(size) if isinstance(part, ast.Name)]
         if taken := [letter for letter in letters if letter in {*self._inputs, *self._forward, name}]:
@@ -172,9 +171,7 @@ class _Reader:
             self._forward[name] = line
             return
         if name in known:
-            raise self._error(
-                node, f"{name} is of the forward; in the backward, expected another name, such as d{name}"
-            )
+            raise self._error(node, f"{name} is of the forward; expected another name here, such as d{name}")
         mine = {each.name for each in self._backward}
         self._expect_known(node, line.uses, known | mine | {f"d{next(reversed(self._forward), '')}"})
         of = name[1:] if name[:1] == "d" and name[1:] in known else None

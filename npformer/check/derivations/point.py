@@ -21,7 +21,7 @@ from npformer.errors import DataError
 from npformer.typing import HostArray, HostArrays, Shape
 
 #: Lengths of axes, for few letters and for many; those of the second point, and of the third.
-_LENGTHS = (((3, 4, 5), (5, 3, 4), (4, 2, 3)), ((2, 3, 4, 5, 6, 7, 8), (3, 2, 5, 4, 7, 6, 8), (2, 4, 3, 6, 5, 8, 7)))
+_LENGTHS = (((3, 4, 5), (5, 3, 4), (4, 5, 3)), ((2, 3, 4, 5, 6, 7, 8), (3, 2, 5, 4, 7, 6, 8), (2, 4, 3, 6, 5, 8, 7)))
 COMPLEX_H, CENTRAL_H = 1e-30, 1e-4
 #: Relative: complex step and differences agree. How many directions confirm them.
 SAME, DIRECTIONS = 1e-6, 2

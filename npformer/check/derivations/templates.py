@@ -47,4 +47,5 @@ def template(name: str) -> str:
     names = [node for node in derivation.nodes[::-1] if node not in constant and node != derivation.output]
     blanks = "\n".join(f"d{node} = ..." for node in names)
     given = f"d{derivation.output}" if derivation.output != "loss" else "dloss, which is 1,"
-    return f"# The forward.\n{forward}\n\n# The backward: {given} is given; write each line in the place of its dots.\n{blanks}\n"
+    heading = f"# The backward: {given} is given; write each line in the place of its dots."
+    return f"# The forward.\n{forward}\n\n{heading}\n{blanks}\n"
