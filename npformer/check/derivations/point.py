@@ -63,7 +63,7 @@ class Point:
     def evaluate(self, line: Line, values: Mapping[str, Any]) -> Any:
         """A line's expression, of these values."""
         with np.errstate(all="ignore"):
-            return eval(_code(line), {**_NAMES, "partial": self._partial}, dict(values))
+            return eval(_code(line), {**_NAMES, "partial": self.partial}, dict(values))
 
     def truth(self, name: str) -> HostArray:
         """The derivative of the loss by a name: what a change there changes."""
@@ -116,7 +116,7 @@ class Point:
         """What reaches a name from the loss through one line that uses it."""
         return np.tensordot(self.truth(user), self.slope(user, name), axes=np.ndim(self.values[user]))
 
-    def _partial(self, a: Any, b: Any) -> HostArray:
+    def partial(self, a: Any, b: Any) -> HostArray:
         """partial(a, b) in a formula: names are known by their values."""
         names = [next(name for name, value in self.values.items() if value is x) for x in (a, b)]
         return aligned(self.slope(*names), np.shape(a))
