@@ -16,8 +16,7 @@ GRAMMAR = """  x: (N, C)                     an input of random numbers; letters
   v: (C,) > 0                   an input of positive numbers
   t: (N,) < C                   an input of whole numbers below C
   y = np.exp(x) * v             the forward, one name a line; the last line is the output
-  dv = (dy * np.exp(x)).sum(axis=0)
-                                the backward: dNAME is the derivative of the loss by NAME, in the shape of NAME
+  dx = dy * y                   the backward: dNAME is the derivative of the loss by NAME, in the shape of NAME
   partial(y, v) = np.exp(x)     how y changes with v by y's own line, every other name held
 dy is given; if the output is one number, it is the loss. Every line is Python over NumPy, with axis and keepdims
 written out. Any other name in the backward is your own, and is not compared."""
@@ -30,8 +29,8 @@ _NODES = (
 #: Functions and numbers of NumPy, and what arrays have.
 _NUMPY_NAMES = (
     "abs arange argmax arctan array broadcast_to concatenate cos cosh cumsum diag diagonal dot einsum exp expand_dims "
-    "expm1 eye flip float64 inf log log1p logaddexp matmul max maximum mean min minimum moveaxis multiply newaxis ones "
-    "ones_like outer pad pi power prod repeat reshape roll sign sin sinh sqrt square squeeze stack std sum swapaxes "
+    "expm1 eye flip float64 inf log log1p logaddexp matmul matrix_transpose max maximum mean min minimum moveaxis "
+    "multiply newaxis ones ones_like outer pad pi power prod repeat reshape roll sign sin sinh sqrt square squeeze stack std sum swapaxes "
     "take_along_axis tan tanh tensordot tile trace transpose tril triu var where zeros zeros_like"
 )
 _ARRAY_NAMES = (

@@ -6,14 +6,16 @@ from npformer.check.derivations.grammar import read
 from npformer.errors import ConfigError
 
 _SOFTMAX = """
-e = np.exp({0} - {0}.max(axis=-1, keepdims=True))
-s = e.sum(axis=-1, keepdims=True)
-{1} = e / s"""
+top = {0}.max(axis=-1, keepdims=True)
+powers = np.exp({0} - top)
+total = powers.sum(axis=-1, keepdims=True)
+{1} = powers / total"""
 _NORM = """
 mu = {0}.mean(axis=-1, keepdims=True)
-var = (({0} - mu) ** 2).mean(axis=-1, keepdims=True)
+centred = {0} - mu
+var = (centred * centred).mean(axis=-1, keepdims=True)
 r = 1 / np.sqrt(var + 1e-5)
-x_hat = ({0} - mu) * r
+x_hat = centred * r
 {1} = gamma * x_hat + beta"""
 _DROPPED = "\nkeep: (N, C) < 2\nscale: () > 0"
 
