@@ -28,10 +28,11 @@ _NODES = (
 )  # fmt: skip
 #: Functions and numbers of NumPy, and what arrays have.
 _NUMPY_NAMES = (
-    "abs arange argmax arctan array broadcast_to concatenate cos cosh cumsum diag diagonal dot einsum exp expand_dims "
-    "expm1 eye flip float64 inf log log1p logaddexp matmul matrix_transpose max maximum mean min minimum moveaxis "
-    "multiply newaxis ones ones_like outer pad pi power prod repeat reshape roll sign sin sinh sqrt square squeeze stack std sum swapaxes "
-    "take_along_axis tan tanh tensordot tile trace transpose tril triu var where zeros zeros_like"
+    "abs arange argmax arctan array broadcast_to concatenate cos cosh cumsum diag diagonal dot einsum exp "
+    "expand_dims expm1 eye flip float64 inf log log1p logaddexp matmul matrix_transpose max maximum mean min "
+    "minimum moveaxis multiply newaxis ones ones_like outer pad pi power prod repeat reshape roll sign sin sinh "
+    "sqrt square squeeze stack std sum swapaxes take_along_axis tan tanh tensordot tile trace transpose tril triu "
+    "var where zeros zeros_like"
 )
 _ARRAY_NAMES = (
     "T mT shape size ndim sum mean max min var std prod cumsum dot reshape transpose swapaxes squeeze ravel repeat "

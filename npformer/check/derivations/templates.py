@@ -22,7 +22,7 @@ _DROPPED = "\nkeep: (N, C) < 2\nscale: () > 0"
 TEMPLATES = {
     "linear": "x: (N, C)\nweight: (C, F)\nbias: (F,)\ny = x @ weight + bias",
     "relu": "x: (N, C)\ny = np.maximum(x, 0)",
-    "gelu": "x: (N, C)\nu = np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3)\nt = np.tanh(u)\ny = 0.5 * x * (1 + t)",
+    "gelu_tanh": "x: (N, C)\nu = np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3)\nt = np.tanh(u)\ny = 0.5 * x * (1 + t)",
     "softmax": "x: (N, S)" + _SOFTMAX.format("x", "y"),
     "dropout": f"x: (N, C){_DROPPED}\ny = x * keep * scale",
     "embedding": "tokens: (N,) < V\ntable: (V, C)\nhot = np.eye(V)[tokens]\ny = hot @ table * np.sqrt(C)",

@@ -34,7 +34,7 @@ def report(grade: Grade, level: int, command: str) -> str:
     """The report; level: 1 to 3, a higher hint tells more; command: what to type for more."""
     parts = [verdict(grade), *("\n".join(map(_finding, _folded(grade, ok))) for ok in (True, False))]
     if grade.line:
-        told = grade.line.sentences[: level - 1] if level < 3 else grade.line.sentences
+        told = [text for text in grade.line.sentences if level == 3 or (level == 2 and "should be" not in text)]
         said = [f"line {grade.line.line}, {grade.line.name}, is the first that is wrong", *told]
         parts.append(_paragraph("Line by line", "; ".join(said)))
     for fault in grade.faults:
