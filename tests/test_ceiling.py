@@ -41,7 +41,7 @@ CEILINGS = {
     "tests/backend": 25_600,
     "tests/benchmarks": 28_800,  # what counts as found by each of the checkers
     "tests/check": 79_500,  # regimes and sizes; from_process; what kernels get up to; derivations
-    "tests/cli": 33_100,  # derive; what people get wrong around --from and --log-to; the whole program on an emulated GPU
+    "tests/cli": 33_100,  # derive; mistakes around --from and --log-to; the whole program on an emulated GPU
     "tests/data": 17_800,
     "tests/decoding": 9_600,
     "tests/docs": 4_400,  # what a build of the site says (test_build.py)

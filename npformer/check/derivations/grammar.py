@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from npformer.errors import DataError
 
@@ -143,7 +143,9 @@ class _Reader:
                 raise self._error(node, f"expected one of the grammar's lines, got `{_short(ast.unparse(node))}`")
 
     def _take_input(self, node: ast.stmt, name: str, kind: ast.expr) -> None:
-        shape, below, which = kind, None, ""
+        shape: Any = kind
+        below: Any = None
+        which = ""
         match kind:
             case ast.Compare(shape, [ast.Gt()], [ast.Constant(0)]):
                 which = "positive"

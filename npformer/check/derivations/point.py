@@ -192,7 +192,7 @@ def _measured(f: Callable[[Any], Any], x: HostArray, shape: Shape) -> HostArray:
     try:
         found = steps(lambda unit: np.imag(f(x + 1j * COMPLEX_H * unit)) / COMPLEX_H)
         for _ in range(DIRECTIONS):
-            direction = rng.normal(size=x.shape)
+            direction = np.asarray(rng.normal(size=x.shape))
             along = np.tensordot(found, direction, axes=x.ndim)
             if not max_abs(_difference(f, x, direction) - along) <= SAME * max(max_abs(found), max_abs(along)):
                 raise ValueError("the forward is not analytic")
