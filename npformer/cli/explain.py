@@ -11,14 +11,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from npformer.check.derivations import TEMPLATES
 from npformer.cli.common import tell
 from npformer.cli.target import TARGET, add_target, is_operation, recorder, setting_of
 from npformer.errors import ConfigError
 from npformer.explain import explanation, lines, random_checks, session, to_dict
 from npformer.explain.models import NAMES
 from npformer.explain.operation import explained_operation
-from npformer.explain.operation_text import operation_lines
+from npformer.explain.operation_text import forward_lines, operation_lines
 from npformer.explain.place import Place, find
+from npformer.explain.reading import OperationStory
 from npformer.explain.text import WIDEST
 from npformer.functional import OPERATIONS
 from npformer.io.output_files import OWN_PAGE, expect_place, write_file
@@ -33,6 +35,7 @@ from npformer.tracing.trace import Trace, trace
 SUMMARY = "Explain an operation, or one number of a gradient."
 EXAMPLES = """examples:
   npformer explain layer_norm                       formula, derivation, and each line with the numbers it made
+  npformer explain layer_norm --forward             the forward alone, to derive the backward yourself
   npformer explain runs/reverse-001 --text bot --at 'decoder.layers.0.self_attention.query.weight[3,5]'
   npformer explain transformer --at 'encoder.layers.0.feed_forward.up.weight[1,2]'     a small model
   npformer explain transformer --at 'decoder.layers.0@output[0,2,3]'                   what a layer returned
@@ -57,6 +60,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--up", metavar="NUMBER", action="append", default=[],
                         help="walk on to a gradient that the last step names, or this many steps")  # fmt: skip
     add("--html", metavar="FILE.html", type=Path, help="write a page for a browser; it opens at the number")
+    add("--forward", action="store_true", help="of an operation the forward alone, to derive its backward yourself")
     add("--list", action="store_true", help="list the operations and the small models")
     add("--random", metavar="N", type=int, help="explain N random numbers and check every sum")
     add("--seed", type=int, default=0, help="the seed of --random")
@@ -115,6 +119,8 @@ def _operation(args: argparse.Namespace) -> int:
             f"--at, --up: expected a run or a model as TARGET, got the operation {args.target}; leave them out"
         )
     explained = explained_operation(args.target)
+    if args.forward:
+        return _forward(args, explained)
     _write_page(args, partial(trace, args.target))
     if args.json:
         print(json.dumps(explained.to_dict()))
@@ -123,7 +129,19 @@ def _operation(args: argparse.Namespace) -> int:
     return 0 if explained.report.ok else 1
 
 
+def _forward(args: argparse.Namespace, explained: OperationStory) -> int:
+    if args.html is not None or args.json:
+        raise ConfigError("--forward: expected no --html and no --json beside it, which tell the backward, too")
+    known = args.target in TEMPLATES
+    then = f"npformer derive --template {args.target} or " if known else ""
+    ends = fill(f"Now derive its backward: {then}npformer grade --list.")
+    tell("\n".join([*forward_lines(explained, columns(WIDEST)), "", ends]))
+    return 0
+
+
 def _number(args: argparse.Namespace) -> int:
+    if args.forward:
+        raise ConfigError(f"--forward: expected an operation as TARGET, got {args.target}; leave --forward out")
     setting = setting_of(args)
     if not isinstance(setting.target, Layer):
         raise ConfigError(

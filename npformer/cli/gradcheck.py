@@ -11,6 +11,7 @@ from typing import Any
 from npformer.backend import Backend
 from npformer.check import Case, Report, catalogue
 from npformer.check.adapters.user_file import UserCase, user_case
+from npformer.check.cases.catalogue import selected
 from npformer.check.cases.random_cases import random_cases
 from npformer.check.curves import v_curves
 from npformer.check.precision.budget import against_float64
@@ -30,7 +31,7 @@ from npformer.tracing.bisect import Bisection, bisect
 SUMMARY = "Check every gradient against complex step and central differences."
 EXAMPLES = """examples:
   npformer gradcheck                           everything, in less than a minute
-  npformer gradcheck --only attention          checks with attention in their name
+  npformer gradcheck --only attention          this operation alone; --only Attention: all of that name
   npformer gradcheck --model mine.py           a model of your own, see below
   npformer gradcheck --model mine.py --bisect  down to the first wrong operation
   npformer gradcheck --only softmax --sweep v.svg
@@ -70,7 +71,12 @@ own. For example:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add = parser.add_argument
-    add("--only", metavar="TEXT", default="", help="only checks whose name contains TEXT")
+    add(
+        "--only",
+        metavar="TEXT",
+        default="",
+        help="only this operation or layer; if none has this name, all whose name contains it",
+    )
     add("--model", metavar="FILE.py[:NAME]", help="check what NAME() (default build) in FILE returns")
     add("--bisect", action="store_true", help="find the first wrong operation of a wrong target")
     add("--sweep", metavar="SVG", type=Path, help="draw the error against the step size h")
@@ -142,7 +148,7 @@ def _cases(args: argparse.Namespace) -> list[Case]:
         if args.random < 1 or args.model or args.seed < 0:
             raise ConfigError("--random: expected N >= 1, --seed >= 0 and no --model")
         drawn = random_cases(args.random, max(1, args.random // 10), args.seed)
-        cases = [case for case in drawn if args.only.lower() in case.name.lower()]
+        cases = selected(drawn, args.only)
     elif args.model:
         if args.only:
             raise ConfigError(f"--only: expected no --model beside it, which is one check alone, got {args.only!r}")

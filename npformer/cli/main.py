@@ -23,6 +23,7 @@ from npformer.cli import (
     certify,
     compile,
     decode,
+    derive,
     doctor,
     explain,
     gradcheck,
@@ -47,8 +48,8 @@ EXAMPLES = f"""examples:
   npformer COMMAND --help          a command's options, and examples"""
 
 COMMANDS = (
-    train, decode, report, trace, gradcheck, judge, tolerance, certify, explain, grade, lessons, museum, bench, compile,
-    doctor,
+    train, decode, report, trace, gradcheck, judge, tolerance, certify, explain, grade, derive, lessons, museum, bench,
+    compile, doctor,
 )  # fmt: skip
 
 

@@ -37,6 +37,19 @@ def operation_lines(story: OperationStory, width: int = 100) -> Iterator[str]:
     )
 
 
+def forward_lines(story: OperationStory, width: int = 100) -> Iterator[str]:
+    """The formula and each line of the forward with its numbers; nothing of what is to be derived from it."""
+    page = _Page(max(NARROWEST, min(width, WIDEST)))
+    yield from page.wrapped(story.title)
+    yield ""
+    yield from page.block(story.formula)
+    yield from page.headed("a small input")
+    for name, x in story.inputs.items():
+        yield from page.value(name, x, 0)
+    yield from page.headed("forward, line by line")
+    yield from page.function(story.forward, 0)
+
+
 def _opening(page: _Page, story: OperationStory) -> Iterator[str]:
     """Title, formula, derivation and source; how to read what follows; the sample."""
     yield from page.wrapped(story.title)

@@ -39,6 +39,14 @@ def test_a_number_of_a_small_model_as_json(cli):
     assert len(document["up"]) == 1
 
 
+def test_the_forward_alone_tells_no_gradient(cli):
+    done = cli("explain softmax --forward").fine()
+    done.says("forward, line by line", "npformer derive --template softmax")
+    assert not re.search(r"\bd(x|y)\b|Backward|Jacobian", done.out)
+    cli("explain softmax --forward --json").refused("--forward: expected no --html and no --json")
+    cli("explain transformer --forward").refused("--forward: expected an operation as TARGET, got transformer")
+
+
 def test_operations_and_small_models_are_listed(cli):
     listed = cli("explain --list --json").document
     assert "encoder" in listed["models"]

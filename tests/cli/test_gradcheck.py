@@ -47,10 +47,17 @@ def test_the_table(cli):
 
 
 def test_only_chooses_by_a_part_of_the_name(cli):
-    document = cli("gradcheck --only layer_norm --json").document
+    document = cli("gradcheck --only layer_nor --json").document
     names = [check["name"] for check in document["checks"]]
     assert names == [case.name for case in catalogue() if "layer_norm" in case.name]
     assert 0 < len(names) < len(catalogue())
+
+
+def test_only_means_an_operation_by_its_name():
+    """Linear is the layer. Neither is linear_attention; a part of a name is in all of these."""
+    assert {case.name.partition(":")[0] for case in catalogue("linear")} == {"linear"}
+    assert {case.name.partition(":")[0] for case in catalogue("Linear")} == {"Linear"}
+    assert {"linear", "Linear", "linear_attention"} < {case.name.partition(":")[0] for case in catalogue("linea")}
 
 
 def test_only_with_no_match_is_refused(cli):

@@ -7,7 +7,7 @@ Sizes are small and all different, so that a confusion of two axes is noticed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -71,13 +71,23 @@ SELF_ATTENTIONS = {
 
 
 def catalogue(only: str = "") -> list[Case]:
-    """All cases whose name contains ``only`` (in any case), operations first, then layers, then models."""
+    """The cases that ``only`` selects, operations first, then layers, then models."""
     cases = (
         *op_cases(),
         *(*layer_cases(), *variant_layer_cases()),
         *(*model_cases(), *variant_model_cases()),
     )
-    return [case for case in cases if only.lower() in case.name.lower()]
+    return selected(cases, only)
+
+
+def selected(cases: Iterable[Case], only: str) -> list[Case]:
+    """The cases of the operation or layer of this very name; if there is none, those whose name contains it.
+
+    So ``linear`` is that operation, with its variants, and no linear_attention. A part of a name has any case.
+    """
+    cases = list(cases)
+    own = [case for case in cases if case.name.partition(":")[0] == only]
+    return own or [case for case in cases if only.lower() in case.name.lower()]
 
 
 def layer_cases() -> Iterator[Case]:

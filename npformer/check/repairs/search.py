@@ -65,12 +65,15 @@ class Point(NamedTuple):
     verdicts: Callable[[Subject], Mapping[str, str]]
 
 
-def repairs_of(point: Point, wrong: Sequence[str], is_brief: bool = False) -> tuple[list[Repair], list[str]]:
+def repairs_of(
+    point: Point, wrong: Sequence[str], is_brief: bool = False, trials: Sequence[Trial] = ()
+) -> tuple[list[Repair], list[str]]:
     """The changes that make the wrong tensors right, one or two; and remarks if tensors are left.
 
-    The remarks are hints, and why no change was repairs. is_brief: only simple changes are tried.
+    The remarks are hints, and why no change was repairs. is_brief: only simple changes are tried. trials: the functions
+    that may be at fault; by default those of the point's subject.
     """
-    trials = trials_of(point.subject, point.upstreams)
+    trials = trials or trials_of(point.subject, point.upstreams)
     mains = [(trial, source) for trial in trials if (source := source_of(trial.function))][:MOST_FUNCTIONS]
     repairs, remarks, left = list[Repair](), list[str](), set(wrong)
     with np.errstate(all="ignore"), warnings.catch_warnings(), contextlib.ExitStack() as kept:

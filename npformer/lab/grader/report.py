@@ -33,6 +33,10 @@ LINES = 8  # lines of the learner's prints
 def report(grade: Grade, level: int, command: str) -> str:
     """The report; level: 1 to 3, a higher hint tells more; command: what to type for more."""
     parts = [verdict(grade), *("\n".join(map(_finding, _folded(grade, ok))) for ok in (True, False))]
+    if grade.line:
+        told = [text for text in grade.line.sentences if level == 3 or (level == 2 and "should be" not in text)]
+        said = [f"line {grade.line.line}, {grade.line.name}, is the first that is wrong", *told]
+        parts.append(_paragraph("Line by line", "; ".join(said)))
     for fault in grade.faults:
         few = fault.gradients  # of many the last and the number of the others
         few = few if len(few) <= 2 else (few[-1], f"{len(few) - 1} others")
@@ -77,7 +81,7 @@ def to_dict(grade: Grade, level: int) -> dict[str, Any]:
              "hints": list(why.hints[:level])}
             for gradients, why in grade.faults
         ],
-        "printed": grade.printed, "warnings": list(grade.warnings),
+        "first_wrong_line": grade.line and grade.line.line, "printed": grade.printed, "warnings": list(grade.warnings),
     }  # fmt: skip
 
 

@@ -1,0 +1,237 @@
+"""What a wrong line lacks.
+
+A gradient is a sum over the lines that use the name, ∂L/∂x = Σ_u ∂L/∂u · ∂u/∂x: each is a way from x to the loss. If
+the claim is such a sum with other factors, the ways that are missing, or have a wrong sign or factor, are told. Then
+the changes of the line's formula, and of the author's own lines that it uses, that make it right at every point.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import linecache
+import re
+from collections.abc import Mapping, Sequence
+from types import FunctionType
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from npformer.check.derivations.grammar import Derivation, Line
+from npformer.check.derivations.point import Point, aligned
+from npformer.check.measures import NEGLIGIBLE, max_abs
+from npformer.check.repairs import Point as Around
+from npformer.check.repairs import Repair, repairs_of
+from npformer.check.repairs.trial import Trial
+from npformer.check.report import WRONG
+from npformer.typing import HostArray, HostArrays
+
+#: Relative: numbers this near are the same.
+ALIKE = 1e-7
+
+
+class Claim(NamedTuple):
+    """A line's numbers at a point, and the measured ones; why there are none."""
+
+    point: Point
+    claimed: HostArray | None
+    truth: HostArray | None
+    failed: str
+
+
+#: A point, what was claimed there, and what was measured.
+Pair: TypeAlias = tuple[Point, HostArray, HostArray]
+
+
+class Cause(NamedTuple):
+    """The first wrong line, and what is known of its mistake."""
+
+    line: int
+    name: str
+    sentences: tuple[str, ...]
+
+
+def cause_of(
+    derivation: Derivation, at: int, claims: Sequence[Claim], known: Sequence[Mapping[str, Any]], problem: str
+) -> Cause:
+    """Explain the wrong line at an index of the backward; known: what it may use, at each point."""
+    line, repair = derivation.backward[at], None
+    sentences, number = [f"{line.name}: {problem}"] if problem else [], line.number
+    if line.of and not any(claim.failed for claim in claims):
+        pairs: Any = [claim[:3] for claim in claims]
+        sentences += _seen(derivation, line, pairs)
+    if isinstance(line.of, str) and not any("own share" in sentence for sentence in sentences):
+        repair = _repair(derivation, at, known, claims)  # no one change of a formula mends missing shares
+    if repair is not None:
+        place = re.sub(r"^(line \d+) of \w+", r"\1", repair.place)
+        if problem or not sentences:
+            number = int(place.partition(":")[0].removeprefix("line "))
+        sentences.append(place)
+    elif not sentences:
+        sentences.append(_sum_of(derivation, line.of))
+    name = next(each.name for each in derivation.backward if each.number == number)
+    return Cause(number, name, tuple(sentences))
+
+
+def _sum_of(derivation: Derivation, of: str | tuple[str, str] | None) -> str:
+    """What a derivative is, where nothing tells what the claim lacks."""
+    if not isinstance(of, str):
+        return "its numbers are not the measured ones"
+    users = derivation.users(of)
+    places = " and ".join(f"{user.name} (line {user.number})" for user in users)
+    terms = " + ".join(f"d{user.name}·∂{user.name}/∂{of}" for user in users)
+    return f"{of} is used by {places}: d{of} is {terms}, summed over all entries that it reaches"
+
+
+def _seen(derivation: Derivation, line: Line, pairs: Sequence[Pair]) -> list[str]:
+    """What the numbers themselves tell."""
+    if isinstance(line.of, tuple):
+        return _partials(line.of, pairs)
+    if any(a.shape != n.shape for _, a, n in pairs):
+        return _shapes(line, pairs)
+    return _ways(derivation, line, pairs) or _own_entries(derivation, line, pairs)
+
+
+def _ways(derivation: Derivation, line: Line, pairs: Sequence[Pair]) -> list[str]:
+    """The ways from the name to the loss that the claim lacks, or takes with another factor; none if it is no sum."""
+    of, users, told = str(line.of), derivation.users(str(line.of)), []
+    fits = [_fit(a, [point.way(of, user.name) for user in users]) for point, a, _ in pairs]
+    if not users or not all(fits):
+        return []
+    for i, user in enumerate(users):
+        names = [_names(fit[i], point) for fit, (point, *_) in zip(fits, pairs, strict=True) if i in fit]
+        shared = set(names[0]).intersection(*names) if names else {"1"}  # a way of zeros is not asked for
+        if not shared:
+            return []
+        factor = min(shared, key=names[0].index) if names else "1"
+        term, way = f"the term d{user.name}·∂{user.name}/∂{of}", f"{of} reaches the loss through {user.name} (line "
+        what = "has the wrong sign" if factor == "−1" else f"is {factor} times what it should be"
+        told += {
+            "1": [],
+            "0": [f"{way}{user.number}) as well: {term} is missing in {line.name}"],
+        }.get(factor, [f"{way}{user.number}): {term} {what} in {line.name}"])
+    return told
+
+
+def _names(factor: float, point: Point) -> list[str]:
+    """The names of a factor at a point, from numbers and sizes; then its digits."""
+    known = {"0": 0.0, "1": 1.0, "−1": -1.0, "2": 2.0, "1/2": 0.5}
+    for letter, size in point.sizes.items():
+        known |= {letter: size, f"1/{letter}": 1 / size, f"√{letter}": size**0.5, f"1/√{letter}": size**-0.5}
+    named = [name for name, value in known.items() if abs(factor - value) <= ALIKE * max(1, value)]
+    return [*named, f"{factor:.6g}"]
+
+
+def _fit(a: HostArray, ways: Sequence[HostArray]) -> dict[int, float]:
+    """The factors with which the ways that are not 0 sum up to a, by their index; empty if it is no such sum."""
+    scale = max(map(max_abs, ways), default=0)
+    own = [i for i, way in enumerate(ways) if max_abs(way) > 1e-9 * scale]
+    if not own or a.size <= len(own):
+        return {}
+    matrix = np.stack([ways[i].ravel() for i in own], axis=1)
+    solved, _, rank, _ = np.linalg.lstsq(matrix, a.ravel(), rcond=1e-6)
+    is_sum = rank == len(own) and max_abs(matrix @ solved - a.ravel()) <= ALIKE * max(max_abs(a), 1e-3 * scale)
+    return dict(zip(own, map(float, solved), strict=True)) if is_sum else {}
+
+
+def _own_entries(derivation: Derivation, line: Line, pairs: Sequence[Pair]) -> list[str]:
+    """That the claim takes of a later value only the entry in each one's own place: of its Jacobian the diagonal."""
+    of, nodes = str(line.of), derivation.nodes
+
+    def share(point: Point, later: str, n: HostArray) -> HostArray:
+        diagonal = np.diag(point.total(later, of).reshape(n.size, n.size)).reshape(n.shape)
+        return np.asarray(point.truth(later) * diagonal)
+
+    for later in nodes[nodes.index(of) + 1 :]:
+        if all(np.shape(p.values[later]) == n.shape and n.size > 1 for p, _, n in pairs) and all(
+            _alike(a, share(point, later, n)) for point, a, n in pairs
+        ):
+            return [f"{line.name} takes only each entry's own share of {later}: an entry of {of} changes other entries "
+                    f"of {later}, too, and their shares are missing"]  # fmt: skip
+    return []
+
+
+def _partials(of: tuple[str, str], pairs: Sequence[Pair]) -> list[str]:
+    """That a partial derivative is the total one."""
+    a, b = of
+    if all(_alike(claimed, aligned(p.total(a, b), np.shape(p.values[a]))) for p, claimed, _ in pairs):
+        return [f"this is the total derivative of {a} by {b}; partial({a}, {b}) holds all else that {a}'s line uses"]
+    return []
+
+
+def _shapes(line: Line, pairs: Sequence[Pair]) -> list[str]:
+    """What a claim of another shape lacks."""
+    for axis, keep in itertools.product(range(max(a.ndim for _, a, _ in pairs)), (True, False)):
+        if all(axis < a.ndim and _alike(a.sum(axis=axis, keepdims=keep), n) for _, a, n in pairs):
+            return [f"{line.name} has to be summed over axis {axis}: .sum(axis={axis}, keepdims={keep})"]
+    if all(a.size == n.size and _alike(a.reshape(n.shape), n) for _, a, n in pairs):
+        return [f"the numbers of {line.name} are right, in another shape: is keepdims=True missing, or too much?"]
+    return [f"{line.name} is right but transposed"] if all(_alike(a.T, n) for _, a, n in pairs) else []
+
+
+def _alike(x: HostArray, y: HostArray) -> bool:
+    return x.shape == y.shape and max_abs(x - y) <= ALIKE * max_abs(y)
+
+
+class _Here(NamedTuple):
+    """A point as the search for a change sees it."""
+
+    number: int
+    tensors: HostArrays
+
+    def symmetric(self, gradients: HostArrays) -> HostArrays:
+        return gradients
+
+
+def _repair(
+    derivation: Derivation, at: int, known: Sequence[Mapping[str, Any]], claims: Sequence[Claim]
+) -> Repair | None:
+    """The change of the line, or of the author's own lines above, that makes it right at all points."""
+    name = derivation.backward[at].name
+    function, forward = _function(derivation, at, known[0]), _forward(derivation)
+    arguments = function.__code__.co_varnames[: function.__code__.co_argcount]
+    truths: list[HostArrays] = [{name: np.asarray(claim.truth)} for claim in claims]
+
+    def run(number: int) -> HostArrays:
+        function.__globals__["partial"] = claims[number].point.partial
+        return {name: np.asarray(function(*map(known[number].get, arguments)))}
+
+    def verdicts(here: Any) -> Mapping[str, str]:
+        found, truth = run(here.number)[name], truths[here.number][name]
+        size = max(max_abs(truth), NEGLIGIBLE * claims[here.number].point.largest)
+        return {name: "right" if found.shape == truth.shape and max_abs(found - truth) <= ALIKE * size else WRONG}
+
+    heres: Any = [_Here(number, truth) for number, truth in enumerate(truths)]
+    around = Around(heres[0], (), truths[:1], {}, {name}, lambda: heres[1:], verdicts)
+    found, _ = repairs_of(around, [name], trials=[Trial(function, forward, run)])
+    return found[0] if found else None
+
+
+def _function(derivation: Derivation, at: int, known: Mapping[str, Any]) -> FunctionType:
+    """The line, and the author's own lines that it needs, as a function of what is known; lines keep their numbers."""
+    line = derivation.backward[at]
+    lines, needed = [line], set(line.uses)
+    for above in derivation.backward[:at][::-1]:
+        if above.name in needed and (above.of is None or above.name == line.name):
+            lines.insert(0, above)
+            needed |= above.uses
+    return _made(lines, [name for name in known if name not in {each.name for each in lines}])
+
+
+def _forward(derivation: Derivation) -> FunctionType:
+    return _made(derivation.forward, [*derivation.letters, *(each.name for each in derivation.inputs)])
+
+
+def _made(lines: Sequence[Line], names: Sequence[str]) -> FunctionType:
+    rows = [""] * lines[-1].number
+    rows[0] = f"def derived({', '.join(names)}):"
+    for line in lines:
+        rows[line.number - 1] = f" {line.name} = {ast.unparse(line.value)}"
+    rows[-1] += f"; return {lines[-1].name}"  # on the same line, so that a change of what is returned is one of it
+    text = "\n".join(rows) + "\n"
+    file = f"<derivation {abs(hash(text))}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    scope: dict[str, Any] = {"np": np, "partial": None}
+    exec(compile(text, file, "exec"), scope)
+    made: FunctionType = scope["derived"]
+    return made

@@ -1,0 +1,235 @@
+"""The lines of a derivation: inputs, a forward, and the gradients derived from it.
+
+They are Python's, and read with Python's own parser. What they may hold is listed here, so that a derivation can be run
+at any numbers and sizes.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any, NamedTuple
+
+from npformer.errors import DataError
+
+GRAMMAR = """  x: (N, C)                     an input of random numbers; letters are sizes, and formulas may use them
+  v: (C,) > 0                   an input of positive numbers
+  t: (N,) < C                   an input of whole numbers below C
+  y = np.exp(x) * v             the forward, one name a line; the last line is the output
+  dx = dy * y                   the backward: dNAME is the derivative of the loss by NAME, in the shape of NAME
+  partial(y, v) = np.exp(x)     how y changes with v by y's own line, every other name held
+dy is given; if the output is one number, it is the loss. Every line is Python over NumPy, with axis and keepdims
+written out. Any other name in the backward is your own, and is not compared."""
+
+#: What an expression is made of.
+_NODES = (
+    ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.Attribute, ast.Subscript, ast.Slice, ast.Tuple, ast.List,
+    ast.Name, ast.Constant, ast.keyword, ast.operator, ast.unaryop, ast.cmpop, ast.expr_context,
+)  # fmt: skip
+#: Functions and numbers of NumPy, and what arrays have.
+_NUMPY_NAMES = (
+    "abs arange argmax arctan array broadcast_to concatenate cos cosh cumsum diag diagonal dot einsum exp "
+    "expand_dims expm1 eye flip float64 inf log log1p logaddexp matmul matrix_transpose max maximum mean min "
+    "minimum moveaxis multiply newaxis ones ones_like outer pad pi power prod repeat reshape roll sign sin sinh "
+    "sqrt square squeeze stack std sum swapaxes take_along_axis tan tanh tensordot tile trace transpose tril triu "
+    "var where zeros zeros_like"
+)
+_ARRAY_NAMES = (
+    "T mT shape size ndim sum mean max min var std prod cumsum dot reshape transpose swapaxes squeeze ravel repeat "
+    "diagonal trace copy astype"
+)
+_OF_NUMPY, _OF_ARRAYS = frozenset(_NUMPY_NAMES.split()), frozenset(_ARRAY_NAMES.split())
+_PARTIAL = re.compile(r"^(\s*partial\s*\(\s*\w+\s*,\s*\w+\s*\)\s*)=(?!=)", re.M)
+
+
+class Input(NamedTuple):
+    """An input: its shape's sizes, each a letter or a number, and its kind of numbers."""
+
+    name: str
+    shape: tuple[ast.expr, ...]
+    kind: str  # "", "positive" or "whole"
+    below: ast.expr | None  # of whole numbers
+
+
+class Line(NamedTuple):
+    """name = expression. In the backward, ``of`` is what it is compared with: a name, or (A, B) for partial(A, B)."""
+
+    number: int
+    name: str
+    value: ast.expr
+    of: str | tuple[str, str] | None = None
+
+    @property
+    def uses(self) -> set[str]:
+        """The names in the expression."""
+        return {node.id for node in ast.walk(self.value) if isinstance(node, ast.Name)}
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether it is ``...``, still to be written."""
+        return isinstance(self.value, ast.Constant) and self.value.value is ...
+
+
+class Derivation(NamedTuple):
+    """The parts of a derivation; letters: sizes in the order of their first use."""
+
+    path: str
+    text: str
+    inputs: tuple[Input, ...]
+    forward: tuple[Line, ...]
+    backward: tuple[Line, ...]
+    letters: tuple[str, ...]
+
+    @property
+    def nodes(self) -> list[str]:
+        """Every name of the forward."""
+        return [*(each.name for each in self.inputs), *(line.name for line in self.forward)]
+
+    @property
+    def output(self) -> str:
+        return self.forward[-1].name
+
+    def line_of(self, name: str) -> Line:
+        """The forward's line that sets a name."""
+        return next(line for line in self.forward if line.name == name)
+
+    def users(self, name: str) -> list[Line]:
+        """The forward's lines that use a name."""
+        return [line for line in self.forward if name in line.uses]
+
+
+def read(text: str, path: str = "it") -> Derivation:
+    """Parse a derivation. Raises DataError, with the line, for what the grammar does not have."""
+    text = _PARTIAL.sub(r"\1==", text)
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        raise _refused(path, error.lineno or 1, f"it is not Python: {error.msg}", text) from None
+    reader = _Reader(path, text)
+    for node in tree.body:
+        reader.take(node)
+    return reader.made()
+
+
+class _Reader:
+    """Takes one statement after another."""
+
+    def __init__(self, path: str, text: str) -> None:
+        self._path, self._text = path, text
+        self._inputs: dict[str, Input] = {}
+        self._forward: dict[str, Line] = {}
+        self._backward: list[Line] = []
+        self._letters: dict[str, None] = {}
+        self._last = 0
+
+    def take(self, node: ast.stmt) -> None:
+        if node.lineno <= self._last:
+            raise self._error(node, "expected one statement a line, got two")
+        self._last = node.end_lineno or node.lineno
+        match node:
+            case ast.Import() if ast.unparse(node) == "import numpy as np":
+                pass
+            case ast.AnnAssign(ast.Name(name), kind, None):
+                self._take_input(node, name, kind)
+            case ast.Assign([ast.Name(name)], value):
+                self._take_line(node, name, value)
+            case ast.AugAssign(ast.Name(name), op, value):
+                self._take_line(node, name, ast.copy_location(ast.BinOp(ast.Name(name, ast.Load()), op, value), value))
+            case ast.Expr(ast.Compare(ast.Call(ast.Name("partial"), [ast.Name(a), ast.Name(b)], []), [ast.Eq()], [c])):
+                self._check(node, c)
+                self._expect_used(node, a, b)
+                self._backward.append(Line(node.lineno, f"partial({a}, {b})", c, (a, b)))
+            case _:
+                raise self._error(node, f"expected one of the grammar's lines, got `{_short(ast.unparse(node))}`")
+
+    def _take_input(self, node: ast.stmt, name: str, kind: ast.expr) -> None:
+        shape: Any = kind
+        below: Any = None
+        which = ""
+        match kind:
+            case ast.Compare(shape, [ast.Gt()], [ast.Constant(0)]):
+                which = "positive"
+            case ast.Compare(shape, [ast.Lt()], [below]):
+                which = "whole"
+        if not isinstance(shape, ast.Tuple) or self._backward or name in {*self._forward, *self._inputs}:
+            raise self._error(node, f"expected an input `{name}: (N, C)`, set once, got `{ast.unparse(node)}`")
+        sizes = [*shape.elts, *([below] if below else [])]
+        letters = [part.id for size in sizes for part in ast.walk(size) if isinstance(part, ast.Name)]
+        if taken := [letter for letter in letters if letter in {*self._inputs, *self._forward, name}]:
+            raise self._error(node, f"{taken[0]} is a name and cannot be a size as well: use another letter")
+        self._letters |= dict.fromkeys(letters)
+        self._inputs[name] = Input(name, tuple(shape.elts), which, below)
+
+    def _take_line(self, node: ast.stmt, name: str, value: ast.expr) -> None:
+        self._check(node, value)
+        known, line = {*self._inputs, *self._forward}, Line(node.lineno, name, value)
+        if name in {*self._letters, "np", "partial"}:
+            raise self._error(node, f"{name} is a size or a function and cannot be set: use another name")
+        is_backward = any(n[:1] == "d" and n[1:] in known and n not in known for n in {name, *line.uses})
+        if not is_backward and not self._backward:
+            if name in known:
+                raise self._error(node, f"{name} is set twice; in the forward, expected a new name in each line")
+            self._expect_known(node, line.uses, known)
+            self._forward[name] = line
+            return
+        if name in known:
+            raise self._error(node, f"{name} is of the forward; expected another name here, such as d{name}")
+        mine = {each.name for each in self._backward}
+        self._expect_known(node, line.uses, known | mine | {f"d{next(reversed(self._forward), '')}"})
+        of = name[1:] if name[:1] == "d" and name[1:] in known else None
+        self._backward.append(line._replace(of=of))
+
+    def _expect_known(self, node: ast.stmt, uses: set[str], known: set[str]) -> None:
+        for use in sorted(uses - known - {*self._letters, "np", "partial"}):
+            hint = f": write np.{use}" if use in _OF_NUMPY else ""
+            if use[:1] == "d" and use[1:] in known:
+                hint = ": a gradient is used after the line that derives it, from the output backwards"
+            raise self._error(node, f"{use} is not known here{hint}")
+
+    def _expect_used(self, node: ast.AST, a: str, b: str) -> None:
+        if a not in self._forward or b not in self._forward[a].uses:
+            raise self._error(node, f"partial({a}, {b}): expected a forward's line that sets {a} and uses {b}")
+
+    def _check(self, node: ast.stmt, value: ast.expr) -> None:
+        """Raise DataError for what is in an expression and not in the grammar."""
+        if isinstance(value, ast.Constant) and value.value is ...:
+            return
+        for part in ast.walk(value):
+            match part:
+                case ast.Attribute(ast.Name("np"), name) if name not in _OF_NUMPY:
+                    raise self._error(node, f"np.{name} is not among the functions of a derivation")
+                case ast.Attribute(ast.Name("np")):
+                    continue
+                case ast.Attribute(_, name) if name not in _OF_ARRAYS:
+                    raise self._error(node, f".{name} is not among what arrays have in a derivation")
+                case ast.Call(ast.Name("partial"), [ast.Name(a), ast.Name(b)], []):
+                    self._expect_used(node, a, b)
+                case ast.Call(ast.Name(name)):
+                    raise self._error(node, f"{name} is no function of a derivation: write np.{name} or .{name}")
+            if not isinstance(part, _NODES):
+                raise self._error(node, f"`{_short(ast.unparse(part))}` is no part of a formula")
+
+    def made(self) -> Derivation:
+        if not self._forward:
+            raise self._error(ast.Pass(lineno=1), "expected a forward, such as `y = x * v`")
+        if not self._backward:
+            output = next(reversed(self._forward))
+            raise self._error(ast.Pass(lineno=self._last), f"expected lines such as `dx = d{output} * …` after it")
+        return Derivation(
+            self._path, self._text, tuple(self._inputs.values()), tuple(self._forward.values()),
+            tuple(self._backward), tuple(self._letters),
+        )  # fmt: skip
+
+    def _error(self, node: ast.AST, what: str) -> DataError:
+        return _refused(self._path, getattr(node, "lineno", 1), what, self._text)
+
+
+def _refused(path: str, number: int, what: str, text: str) -> DataError:
+    lines = text.splitlines()
+    shown = f"\n  {lines[number - 1].strip()}" if 0 < number <= len(lines) else ""
+    rows = GRAMMAR.replace("\n", "\n  ")
+    return DataError(f"{path}, line {number}: {what}{shown}\n  A derivation's lines:\n  {rows}")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:58]} …"

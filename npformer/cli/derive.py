@@ -1,0 +1,83 @@
+"""npformer derive: a derivation on paper, checked line by line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from npformer.check.derivations import GRAMMAR, TEMPLATES, Judged, judge, read, template, to_dict
+from npformer.cli.common import tell
+from npformer.errors import ConfigError, DataError
+from npformer.io.printable import shell_words, visible
+from npformer.lab.grader.templates import write_new
+
+SUMMARY = "Check a derivation line by line; name the first wrong line."
+EXAMPLES = f"""examples:
+  npformer derive --template layer_norm  writes layer_norm.txt: a forward, and lines to fill in
+  npformer derive layer_norm.txt         which lines are right, and what the first wrong one lacks
+
+A derivation is the lines of a forward and the gradients that you derived from it:
+{GRAMMAR}
+
+Each dNAME is compared with a measured derivative: NAME is changed after its line, and the loss computed again. A line
+is judged by itself, with the measured gradients in the place of those above it. Templates:
+{", ".join(TEMPLATES)}.
+
+exit code: 0 every line is right, 1 a line is wrong or not written yet, 2 the file is no derivation"""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    add = parser.add_argument
+    add("file", nargs="?", metavar="FILE", help="your derivation; with --template, where to write")
+    add("--template", metavar="NAME", help="write NAME.txt (or FILE) to fill in")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit 1 unless every line is right."""
+    if args.template:
+        return _template(args)
+    if args.file is None:
+        raise ConfigError(
+            "derive: expected a FILE, got none; npformer derive --template softmax writes one to begin with"
+        )
+    judged = judge(read(_text(Path(args.file)), visible(args.file)))
+    if args.json:
+        print(json.dumps({"file": args.file, **to_dict(judged)}))
+    else:
+        tell(_report(judged))
+    return 0 if judged.ok else 1
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}: expected a text in UTF-8, got something else: {error.reason}; save it as UTF-8"
+        ) from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}; name the file of a derivation") from error
+
+
+def _template(args: argparse.Namespace) -> int:
+    path = Path(args.file or f"{args.template}.txt")
+    write_new(path, template(args.template))
+    again = shell_words("npformer", "derive", path)
+    print(json.dumps({"file": str(path)}) if args.json else f"{visible(path)} is written; fill it in, then: {again}")
+    return 0
+
+
+def _report(judged: Judged) -> str:
+    width = max(len(line.name) for line in judged.lines)
+    rows = [f"  {line.verdict:<8}   {line.name:<{width}}   line {line.number}" for line in judged.lines]
+    if judged.cause:
+        rows += ["", f"The first wrong line is line {judged.cause.line}, {judged.cause.name}."]
+        rows += [f"  {sentence}" for sentence in judged.cause.sentences]
+    compared = sum(line.verdict == "right" for line in judged.lines)
+    if judged.ok:
+        rows += ["", f"all {compared} compared lines are right"]
+    if judged.left:
+        rows += [f"not derived: {', '.join(f'd{name}' for name in judged.left)}"]
+    return "\n".join(rows)

@@ -1,0 +1,143 @@
+"""Derivations line by line: 60 of them, half wrong, the first 40 written before the checker; refusals; templates."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from npformer.check.derivations import TEMPLATES, judge, read, template
+from npformer.check.derivations.point import Point
+from npformer.errors import ConfigError, DataError
+
+FILES = Path(__file__).parent / "derivations"
+NORM = """x: (N, C)
+mu = x.mean(axis=-1, keepdims=True)
+var = ((x - mu) ** 2).mean(axis=-1, keepdims=True)
+y = (x - mu) / np.sqrt(var)
+"""
+
+
+def derivations(name):
+    """(name, text) of a file's derivations; a wrong one marks its first wrong line."""
+    parts = re.split(r"^### ", (FILES / name).read_text(encoding="utf-8"), flags=re.M)[1:]
+    return [(head.partition(" | ")[0], text) for head, _, text in (part.partition("\n") for part in parts)]
+
+
+RIGHT = derivations("first_right.txt") + derivations("later_right.txt")
+WRONG = derivations("first_wrong.txt") + derivations("later_wrong.txt")
+
+
+def cause(lines, forward=NORM):
+    return judge(read(forward + lines)).cause
+
+
+def test_there_are_sixty():
+    assert (len(RIGHT), len(WRONG), len({name for name, _ in RIGHT + WRONG})) == (30, 30, 60)
+
+
+@pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in RIGHT])
+def test_no_right_one_is_accused(text):
+    judged = judge(read(text))
+    assert (judged.ok, judged.cause) == (True, None)
+
+
+@pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in WRONG])
+def test_the_first_wrong_line_is_named(text):
+    wanted = next(i for i, line in enumerate(text.splitlines(), 1) if "# wrong" in line)
+    found = judge(read(text)).cause
+    assert found.line == wanted
+    assert found.sentences
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("dx = dy / np.sqrt(var)", "through mu (line 2) as well: the term dmu·∂mu/∂x is missing in dx"),
+        ("dmu = dy.sum(axis=1, keepdims=True) / np.sqrt(var)", "dy·∂y/∂mu has the wrong sign in dmu"),
+        ("dmu = -dy.sum(axis=1, keepdims=True) / np.sqrt(var) / C", "dy·∂y/∂mu is 1/C times what it should be"),
+        ("dmu = -dy / np.sqrt(var)", "dmu has to be summed over axis 1: .sum(axis=1, keepdims=True)"),
+        ("dmu = -dy.sum(axis=1) / np.sqrt(var[:, 0])", "right, in another shape: is keepdims=True missing"),
+        ("dmu = dy @ dy", "it cannot be computed: ValueError"),
+    ],
+)  # fmt: skip
+def test_what_a_line_lacks(lines, words):
+    assert words in "\n".join(cause(lines).sentences)
+
+
+def test_one_mistake_accuses_one_line():
+    """Later lines get the measured gradient."""
+    lines = judge(read(NORM + "dmu = dy\ndx = dy / np.sqrt(var) + dmu / C")).lines
+    assert [line.verdict for line in lines] == ["WRONG", "WRONG"]  # dx lacks what goes through var
+    forward = "x: (N, C)\nu = x * x\ny = np.exp(u)\n"
+    lines = judge(read(forward + "du = dy\ndx = 2 * x * du")).lines
+    assert [line.verdict for line in lines] == ["WRONG", "right"]
+
+
+def test_a_mistake_in_a_line_of_ones_own_is_named_there():
+    found = cause("g = dy * (1 + a ** 2)\ndx = g\n", "x: (N, C)\na = np.tanh(x)\ny = a * 1\n")
+    assert (found.line, found.name) == (4, "g")
+    assert found.sentences == ("line 4: `1 + a ** 2` should be `1 - a ** 2`",)
+
+
+def test_the_partial_derivative_and_the_total_one():
+    """∂y/∂x by y's own line is 1/√var; in total y depends on x through mu and var as well."""
+    assert judge(read(NORM + "partial(y, x) = 1 / np.sqrt(var)\npartial(var, mu) = 0 * mu")).ok
+    found = cause("partial(y, x) = 3 * x / x", "x: (N, C)\nu = x * x\ny = x + u / x\n")
+    assert found.name == "partial(y, x)"
+    total = cause("partial(y, x) = 2 * x / x", "x: (N, C)\nu = x * 1\ny = x + u\n")
+    assert "this is the total derivative of y by x" in total.sentences[0]
+    assert judge(read(NORM + "dvar = (dy * partial(y, var)).sum(axis=1, keepdims=True)")).ok
+
+
+def test_measured_is_derived():
+    """Of y = x·w the derivatives are known; |x| is not analytic, and measured by differences."""
+    point = Point(read("x: (N, C)\nw: (C, F)\ny = np.abs(x) @ w\ndx = ..."), 0)
+    x, w = point.values["x"], point.values["w"]
+    assert np.allclose(point.truth("w"), np.abs(x).T @ point.upstream, rtol=1e-9)
+    assert np.allclose(point.truth("x"), point.upstream @ w.T * np.sign(x), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("dL/dx = y", "line 1: it is not Python"),
+        ("x: (N, C)\ny = x ** 2\n\\frac{dL}{dx} = 2x", "line 3: it is not Python"),
+        ("x: (N, C)\ny = x\ndx = open('x')", "line 3: open is no function of a derivation"),
+        ("x: (N, C)\ny = x\ndx = np.load('x')", "np.load is not among the functions"),
+        ("x: (N, C)\ny = x\ndx = x.tofile('x')", ".tofile is not among what arrays have"),
+        ("x: (N, C)\ny = x\ndx = [i for i in dy]", "`[i for i in dy]` is no part of a formula"),
+        ("x: (N, C)\ny = exp(x)\ndx = dy", "exp is no function of a derivation: write np.exp"),
+        ("x: (N, C)\ny = x\nfor i in x: pass", "expected one of the grammar's lines, got `for i in x"),
+        ("x: (N, C)\ny = x * z\ndx = dy", "z is not known here"),
+        ("x: (N, C)\nu = x\ny = u\ndx = du", "du is not known here: a gradient is used after the line that derives it"),
+        ("x: (N, C)\ny = x\ny = 2 * x\ndx = dy", "y is set twice"),
+        ("x: (N, C)\nC = x\ndx = dy", "C is a size or a function and cannot be set"),
+        ("x: (N, C)\ny = x; dx = dy", "expected one statement a line, got two"),
+        ("x: (N, C)\ny = x * 2", "expected lines such as `dx = dy * …` after it"),
+        ("x: (N, C)", "expected a forward, such as `y = x * v`"),
+        ("x: (N, C)\ny = x\npartial(x, y) = 1", "expected a forward's line that sets x and uses y"),
+    ],
+)
+def test_other_notations_are_refused_with_the_grammar(text, words):
+    with pytest.raises(DataError, match=re.escape(words)) as raised:
+        read(text)
+    assert "dNAME is the derivative of the loss by NAME" in str(raised.value)
+
+
+def test_a_forward_that_cannot_run():
+    with pytest.raises(DataError, match=r"line 2: y cannot be computed: ValueError(.|\n)*N = 3, C = 4"):
+        judge(read("x: (N, C)\ny = x @ x\ndx = dy"))
+    with pytest.raises(DataError, match="t holds whole numbers and has no derivative dt"):
+        judge(read("t: (N,) < 3\nx: (N,)\ny = x * t\ndt = dy"))
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_every_template_runs(name):
+    lines = judge(read(template(name))).lines
+    assert {line.verdict for line in lines} == {"not yet"}
+
+
+def test_an_unknown_template():
+    with pytest.raises(ConfigError, match=r"expected one of linear, relu, .*got 'nothing'"):
+        template("nothing")

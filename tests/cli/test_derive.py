@@ -1,0 +1,58 @@
+"""npformer derive: its report, its exit codes, its templates."""
+
+import pytest
+
+FORWARD = "x: (N, C)\nu = x * x\ny = u + x\n"
+
+
+@pytest.fixture
+def derive(cli, tmp_path, monkeypatch):
+    """Runs the command on a derivation."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(text, options=""):
+        (tmp_path / "mine.txt").write_text(text, encoding="utf-8")
+        return cli(f"derive mine.txt {options}")
+
+    return run
+
+
+def test_a_right_derivation(derive):
+    assert derive(f"{FORWARD}du = dy\ndx = 2 * x * du + dy").fine().out == (
+        "  right      du   line 4\n  right      dx   line 5\n\nall 2 compared lines are right\n"
+    )
+
+
+def test_a_wrong_one(derive):
+    done = derive(f"{FORWARD}dx = 2 * x * dy")
+    assert done.code == 1
+    done.says(
+        "  WRONG      dx   line 4\n\nThe first wrong line is line 4, dx.\n"
+        "  x reaches the loss through y (line 3) as well: the term dy·∂y/∂x is missing in dx\n"
+        "  line 4: `2 * x * dy` should be `2 * x * dy + dy`\n"
+    )
+
+
+def test_for_machines(derive):
+    document = derive(f"{FORWARD}du = 2 * dy", "--json").document
+    assert (document["ok"], document["not_derived"]) == (False, ["x"])
+    assert document["first_wrong"]["line"] == 4
+    assert document["lines"] == [{"number": 4, "name": "du", "verdict": "WRONG", "problem": ""}]
+
+
+def test_a_template_is_written_and_never_over_a_file(cli, derive, tmp_path):
+    cli("derive --template softmax").fine().says(
+        "softmax.txt is written; fill it in, then: npformer derive softmax.txt"
+    )
+    assert "dx = ...\n" in (tmp_path / "softmax.txt").read_text(encoding="utf-8")
+    done = cli("derive softmax.txt")
+    assert (done.code, "not yet" in done.out) == (1, True)
+    cli("derive --template softmax").refused("softmax.txt: it exists, and nothing is ever overwritten")
+
+
+def test_what_is_no_derivation_is_refused(cli, derive, tmp_path):
+    cli("derive").refused("derive: expected a FILE, got none")
+    cli("derive nothing.txt").refused("nothing.txt: cannot be read: No such file")
+    derive("∂L/∂x = 2x").refused("mine.txt, line 1: it is not Python", "dNAME is the derivative of the loss by NAME")
+    (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe")
+    cli("derive bytes.txt").refused("bytes.txt: expected a text in UTF-8")
