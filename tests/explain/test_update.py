@@ -19,7 +19,7 @@ SECOND = {"gradient": -0.2, "norm": 0.05**0.5, "factor": 1, "clipped": -0.2, "m"
 
 def optimizer(kind=npf.Adam, **options):
     backend = npf.get_backend("numpy", dtype="float64", kernels="plain")
-    arena = Arena([("w", Parameter("w", np.array([1.0, 2.0]), backend), ())], backend)
+    arena = Arena([("w", Parameter("w", np.array([[1.0, 2.0]])), ())], backend)
     return kind(arena, lr=0.1, betas=(0.5, 0.75), eps=1e-15, **options)
 
 
