@@ -142,7 +142,6 @@ def twin_of(step: TrainStep) -> TrainStep:
     )  # fmt: skip
 
 
-
 def _copy(source: Model, twin: Model) -> None:
     """Parameters and buffers, in float64."""
     set_arrays(twin, {name: x.astype(np.float64) for name, x in model_arrays(source).items()}, "the step")

@@ -44,9 +44,8 @@ class Update(NamedTuple):
 
     def at(self, place: int) -> Update:
         """The numbers of one entry of the arena."""
-        return self._replace(
-            **{name: float(x[place]) for name, x in self._asdict().items() if isinstance(x, np.ndarray)}
-        )
+        numbers: dict[str, Any] = {n: float(x[place]) for n, x in self._asdict().items() if isinstance(x, np.ndarray)}
+        return self._replace(**numbers)
 
 
 def update_of(adam: Adam, lr: float, clip_norm: float | None) -> Update:

@@ -14,7 +14,8 @@ from npformer.layers import Parameter
 FIRST = {"gradient": 3, "norm": 5, "factor": 0.2, "clipped": 0.6, "m": 0.3, "v": 0.09, "m_hat": 0.6, "v_hat": 0.36,
          "change": -0.1, "uncorrected": -0.1}  # fmt: skip
 SECOND = {"gradient": -0.2, "norm": 0.05**0.5, "factor": 1, "clipped": -0.2, "m": 0.05, "v": 0.0775, "m_hat": 1 / 15,
-          "v_hat": 31 / 175, "change": -0.1 / 15 / (31 / 175) ** 0.5, "uncorrected": -0.1 * 0.05 / 0.0775**0.5}  # fmt: skip
+          "v_hat": 31 / 175, "change": -0.1 / 15 / (31 / 175) ** 0.5,
+          "uncorrected": -0.1 * 0.05 / 0.0775**0.5}  # fmt: skip
 
 
 def optimizer(kind=npf.Adam, **options):
