@@ -21,7 +21,7 @@ class Kind(NamedTuple):
 KINDS = (
     Kind("labels", "the targets of three sequences of the batch are exchanged for wrong letters"),
     Kind("rate", "the step is made at ten times the rate of its schedule"),
-    Kind("warm-up", "the second step of a fresh model is made at the full rate"),
+    Kind("warm-up", "the second step of a fresh model is made at the full rate, 0.1, where a warm-up is needed"),
     Kind("clipping", "the gradient is clipped to a hundredth of its usual norm, for this step alone"),
     Kind("norm", "the gains of one normalisation are 20 times what they were"),
     Kind("moments", "both of Adam's moments are 0, as after a resume that lost them, but t goes on"),
