@@ -1,7 +1,6 @@
 """Plants each cause in a step of a small model, and asks what is named first."""
 
 import copy
-import sys
 from functools import cache
 
 import numpy as np
@@ -122,20 +121,18 @@ def sound(number):
 
 
 def score(seeds, sound_runs=SOUND_RUNS):
-    """Rows of (planted or "sound", seed, causes named, change of the loss)."""
-    rows = []
+    """Yields a row for each step: what was planted, or "sound", and the causes that are named."""
     for seed in seeds:
         for kind in KINDS:
-            rows.append(row_of(kind.cause, seed, planted(kind.cause, seed)))
-    return rows + [row_of("sound", number, sound(number)) for number in range(sound_runs)]
+            yield row_of(kind.cause, seed, planted(kind.cause, seed))
+    for number in range(sound_runs):
+        yield row_of("sound", number, sound(number))
 
 
 def row_of(cause, seed, change):
     """What was planted, and what is named."""
     named = causes(change)
-    row = {
+    return {
         "planted": cause, "seed": seed, "named": [one.name for one in named], "before": change.before.loss,
         "change": change.change, "best_share": change.best_share, "evidence": [one.evidence for one in named],
     }  # fmt: skip
-    print(row, file=sys.stderr, flush=True)
-    return row
