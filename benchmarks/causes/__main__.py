@@ -4,8 +4,8 @@
     python -m benchmarks.causes --sound 0            the planted ones alone
     python -m benchmarks.causes --save benchmarks/results/causes.json
 
-What is planted, and what must be named first, was written before the code (planted.py). Thresholds were chosen with seeds
-above 100; those counted here are 0 to 4.
+What is planted, and what must be named first, was written before the code (planted.py). Thresholds were chosen with
+seeds above 100; those counted here are 0 to 4.
 
 Exit code: 0 a report was made, 2 bad input.
 """
