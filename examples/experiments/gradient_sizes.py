@@ -20,12 +20,11 @@ from typing import NamedTuple
 import numpy as np
 
 from examples.experiments.common import command, print_table
-from npformer.explain.sizes import attention_sizes, depth_norms, first_loss, through_relus, transformer
+from examples.experiments.initialisation import INITS, pytorch_default
+from npformer.explain.sizes import LOSS, attention_sizes, depth_norms, parts_of, through_relus, transformer
 from npformer.plotting.charts import Chart, Curve, draw_charts
-from npformer.training.layer_norms import layer_norms
 
 ORDERS = {"post-LN": "post", "pre-LN": "pre"}
-INITS = ("xavier", "small", "pytorch")
 
 
 class Setting(NamedTuple):
@@ -70,16 +69,17 @@ def depth(setting: Setting) -> dict[str, list[float]]:
     }
 
 
-def initial(setting: Setting) -> dict[str, tuple[float, dict[str, float]]]:
-    """The first loss, and the norm of each part's gradient."""
+def initial(setting: Setting) -> dict[str, dict[str, float]]:
+    """The first loss, and the norm of each part's gradient, from each kind of initial values."""
     found = {}
     for init in INITS:
-        losses, norms = [], []
+        runs = []
         for seed in range(setting.seeds):
-            model = transformer(init, seed)
-            losses.append(first_loss(model, seed))
-            norms.append(layer_norms(model.arena, None))
-        found[init] = mean(losses), {part: mean(each[part] for each in norms) for part in norms[0]}
+            model = transformer(seed, init="small" if init == "small" else "xavier")
+            if init == "pytorch":
+                pytorch_default(model, seed)
+            runs.append(parts_of(model, seed))
+        found[init] = {part: mean(run[part] for run in runs) for part in runs[0]}
     return found
 
 
@@ -94,9 +94,8 @@ def experiment(setting: Setting, path: Path) -> None:
     print()
     print_table(["gradient of the last W₂, layers:", *setting.depths], [(n, *v) for n, v in by_depth.items()])
     print()
-    parts = ("src_embedding", "encoder.layers.0.feed_forward", "decoder.layers.1.feed_forward", "generator")
-    rows = [(init, loss, *(norms[part] for part in parts)) for init, (loss, norms) in by_init.items()]
-    print_table(["initial values", "first loss", *parts], rows)
+    parts = (LOSS, "src_embedding", "encoder.layers.0.feed_forward", "decoder.layers.1.feed_forward", "generator")
+    print_table(["initial values", *parts], [(i, *(found[part] for part in parts)) for i, found in by_init.items()])
     charts = [
         Chart("a score's gradient", "d_k", "root mean square", [
             Curve(name, setting.widths, [pair[1] for pair in pairs], dots=True) for name, pairs in by_scale.items()
@@ -108,8 +107,8 @@ def experiment(setting: Setting, path: Path) -> None:
             Curve(name, setting.depths, values, dots=True) for name, values in by_depth.items()
         ], log_x=True),
         Chart("a fresh Transformer", "part, from the input", "norm of the gradient", [
-            Curve(f"{init}, first loss {loss:.2f}", range(1, len(norms) + 1), [*norms.values()], dots=True)
-            for init, (loss, norms) in by_init.items()
+            Curve(f"{init}, {LOSS} {found[LOSS]:.2f}", range(1, len(found)), [*found.values()][1:], dots=True)
+            for init, found in by_init.items()
         ], log_y=True),
     ]  # fmt: skip
     draw_charts(charts, path, "The size of gradients", [f"Nothing is trained; means of {setting.seeds} seeds."])

@@ -25,7 +25,6 @@ import numpy as np
 import npformer as npf
 from examples.experiments.common import command, print_table
 from npformer.data import SequenceTask
-from npformer.explain.sizes import pytorch_default
 from npformer.optim import WarmupCosine
 from npformer.plotting.charts import Chart, Curve, draw_charts
 
@@ -77,6 +76,28 @@ def train(setting: Setting, task: SequenceTask, init: str, order: Any, seed: int
         if number % EVERY == 0 and right(model, *held_out) >= GOAL:
             return Run(number, first)
     return Run(setting.steps, first)
+
+
+def pytorch_default(model: npf.Transformer, seed: int) -> None:
+    """Give a Transformer the initial values that PyTorch's modules have: Transformer, Embedding, and Linear as output.
+
+    nn.Transformer draws matrices Xavier-uniform, with W_q, W_k and W_v as one of shape (3C, C), whose bound is lower;
+    biases of attention are 0, those of the feed-forward net U(±1/√fan_in). nn.Embedding is N(0, 1). The output map is
+    U(±1/√C), weights and biases.
+    """
+    rng, parameters = np.random.default_rng(seed), dict(model.named_parameters())
+    for name, p in parameters.items():
+        *_, part, kind = name.split(".")
+        if kind not in ("weight", "bias"):
+            continue  # gains and shifts of norms: 1 and 0
+        fan_in, fan_out = parameters[name.removesuffix(kind) + "weight"].data.shape
+        if "embedding" in part:
+            p.data[...] = rng.standard_normal(p.data.shape)
+        elif part == "generator" or (kind == "bias" and part in ("up", "down")):
+            p.data[...] = rng.uniform(-1, 1, p.data.shape) / math.sqrt(fan_in)
+        elif kind == "weight":
+            wide = 3 * fan_out if part in ("query", "key", "value") else fan_out
+            p.data[...] = rng.uniform(-1, 1, p.data.shape) * math.sqrt(6 / (fan_in + wide))
 
 
 def right(model: npf.Transformer, src: Any, tgt_in: Any, tgt_out: Any) -> float:

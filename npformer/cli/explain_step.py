@@ -14,7 +14,6 @@ from npformer.errors import ConfigError
 from npformer.explain.again import ready
 from npformer.explain.change import change_of
 from npformer.explain.change_text import change_document, change_lines
-from npformer.explain.first_steps import PLACE, first_steps, showcase_step
 from npformer.explain.made import Made, made
 from npformer.explain.place import find_parameter
 from npformer.explain.sizes import sizes
@@ -25,7 +24,14 @@ from npformer.explain.update_text import course_lines, number_lines
 from npformer.io import progress_bar
 from npformer.io.printable import visible
 from npformer.io.terminal import columns, counted
-from npformer.tracing.showcase import PIECES
+from npformer.optim import Adam
+from npformer.tracing.showcase import PIECES, showcase_model
+from npformer.training.step import TrainStep
+
+#: The number that ``explain adam`` shows unless another is asked for, and the updates of its course.
+PLACE = "decoder.layers.0.self_attention.query.weight[3,1]"
+COURSE = (1, 2, 3, 4, 5, 10, 20, 40)
+RATE, CLIP_NORM = 1e-2, 1.0
 
 
 def _expect_alone(args: argparse.Namespace, also: str = "") -> None:
@@ -38,7 +44,8 @@ def _expect_alone(args: argparse.Namespace, also: str = "") -> None:
 def explain_adam(args: argparse.Namespace) -> int:
     """One number through the second update, and its course over many."""
     _expect_alone(args)
-    shown = first_steps()
+    step, batch = _showcase()
+    shown = [one for one in (made(step, batch) for _ in range(COURSE[-1])) if one.number in COURSE]
     name, place = _place(shown[0], args.at or PLACE)
     course = [one.update.at(place) for one in shown]
     lines = [
@@ -54,7 +61,7 @@ def explain_adam(args: argparse.Namespace) -> int:
 def explain_step(args: argparse.Namespace) -> int:
     """The first step of the showcase's model."""
     _expect_alone(args)
-    step, batch = showcase_step()
+    step, batch = _showcase()
     return _explain(args, made(step, batch), "the showcase's model", PIECES)
 
 
@@ -82,6 +89,12 @@ def explain_step_of_run(args: argparse.Namespace) -> int:
     takes = "" if begun.seconds is None else f", which takes about {max(1, round(begun.seconds))} s"
     progress_bar.say(f"step {begun.number} is made again: {steps} from step {begun.begins}{takes}", sys.stderr)
     return _explain(args, begun.make(), str(path), begun.pieces)
+
+
+def _showcase() -> tuple[TrainStep, tuple[Any, ...]]:
+    """A training step of the showcase's model, and the one batch on which it is trained."""
+    model, inputs, targets, _ = showcase_model()
+    return TrainStep(model, Adam(model.arena, RATE), clip_norm=CLIP_NORM), (*inputs, targets)
 
 
 def _explain(args: argparse.Namespace, one: Made, name: str, pieces: tuple[str, ...]) -> int:

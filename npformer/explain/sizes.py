@@ -1,8 +1,8 @@
-"""How large gradients are: of each part, with and without √d_k, in depth, and by initial values.
+"""How large gradients are: of each part, with and without √d_k, through many layers, and in depth.
 
 A gradient that passes a layer is multiplied by the layer's derivative. Where that factor is below 1 at every layer, it
 vanishes towards the input; above 1, it explodes; and a softmax that is sure of one key passes hardly any. Everything
-here is computed in a second on small models with fixed random numbers.
+here is computed in a second on small fresh models with fixed random numbers.
 """
 
 from __future__ import annotations
@@ -13,42 +13,35 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend import PLAIN, get_backend
-from npformer.models import Encoder, EncoderConfig, Model, Transformer, TransformerConfig
+from npformer.models import Encoder, EncoderConfig, Transformer, TransformerConfig
 from npformer.training.layer_norms import layer_norms
 from npformer.typing import HostArray
 
 VOCABULARY, LENGTH, ROWS = 16, 8, 16
 WIDTHS, QUERIES, KEYS = (16, 64, 256, 1024), 1024, 16
-DEPTHS = (2, 6, 12)
-GAINS = (0.7, 1.0, 1.4)
+LAYERS, DEPTHS, GAINS = 12, (2, 6, 12), (0.7, 1.0, 1.4)
+INITS, ORDERS = ("xavier", "small"), ("post", "pre")
+LOSS = "first loss"
 
 
 class Sizes(NamedTuple):
-    """What was found; each entry is a table by name."""
+    """What was found: tables by name."""
 
-    parts: dict[str, float]  # norm of each part's gradient, in a fresh Transformer
+    parts: dict[str, list[float]]  # LOSS and each part's gradient norm in a fresh Transformer, for each of INITS
     attention: dict[int, list[float]]  # d_k -> largest weight and gradient of a score without √d_k, then with it
-    gains: dict[float, float]  # of 12 ReLU layers -> gradient's norm at the first over that at the last
-    depth: dict[str, list[float]]  # norm order, layers -> gradient's norm of the first and the last layer's W₂
-    initial: dict[str, list[float]]  # initial values -> the first loss, norm of the gradient of embeddings and output
+    gains: dict[float, float]  # of ReLU layers -> the share of a gradient's norm that arrives
+    depth: dict[int, list[float]]  # layers -> gradient's norm of the last layer's W₂, for each of ORDERS
 
 
-def sizes(seed: int = 0) -> Sizes:
+def sizes() -> Sizes:
     """All of it."""
-    rng = np.random.default_rng(seed)
-    depth = {}
-    for order in ("post", "pre"):
-        for layers in DEPTHS:
-            norms = depth_norms(order, layers, seed)
-            depth[f"{order}-LN, {layers} layers"] = [norms[0], norms[-1]]
-    fresh = transformer("xavier", seed)
-    first_loss(fresh, seed)
+    rng = np.random.default_rng(0)
+    fresh = [parts_of(transformer(init=init)) for init in INITS]
     return Sizes(
-        layer_norms(fresh.arena, None),
+        {part: [found[part] for found in fresh] for part in fresh[0]},
         {width: [x for scaled in (False, True) for x in attention_sizes(width, scaled, rng)] for width in WIDTHS},
-        {gain: through_relus(gain, 12, rng) for gain in GAINS},
-        depth,
-        {name: _initial(name, seed) for name in ("xavier", "small", "pytorch")},
+        {gain: through_relus(gain, LAYERS, rng) for gain in GAINS},
+        {layers: [depth_norms(order, layers)[-1] for order in ORDERS] for layers in DEPTHS},
     )
 
 
@@ -58,8 +51,7 @@ def attention_sizes(width: int, scaled: bool, rng: np.random.Generator) -> tuple
     Entries of queries, keys and the upstream gradient have variance 1, so scores have variance d_k without the scale.
     """
     queries, keys = rng.standard_normal((QUERIES, width)), rng.standard_normal((KEYS, width))
-    scores = queries @ keys.T / (math.sqrt(width) if scaled else 1.0)
-    weights, cache = PLAIN.softmax.forward(scores)
+    weights, cache = PLAIN.softmax.forward(queries @ keys.T / (math.sqrt(width) if scaled else 1.0))
     dscores = PLAIN.softmax.backward(rng.standard_normal(weights.shape), cache)
     return float(np.mean(np.max(weights, axis=-1))), float(np.sqrt(np.mean(dscores**2)))
 
@@ -80,64 +72,27 @@ def through_relus(gain: float, layers: int, rng: np.random.Generator, width: int
     return float(np.linalg.norm(gradient) / np.linalg.norm(upstream))
 
 
-def depth_norms(order: Any, layers: int, seed: int = 0, width: int = 32) -> list[float]:
+def depth_norms(order: Any, layers: int, seed: int = 0) -> list[float]:
     """The norm of the gradient of every layer's last matrix, in a fresh encoder of this depth that reverses."""
-    config = EncoderConfig(
-        vocab_size=VOCABULARY, head="tokens", num_classes=VOCABULARY, num_layers=layers, norm_order=order,
-        d_model=width, num_heads=4, d_ff=2 * width, dropout=0.0,
-    )  # fmt: skip
-    model = Encoder(config, backend=_backend(), seed=seed)
-    tokens = _tokens(seed)
+    size: Any = {"d_model": 32, "num_heads": 4, "d_ff": 64, "dropout": 0.0, "num_layers": layers, "norm_order": order}
+    config = EncoderConfig(VOCABULARY, head="tokens", num_classes=VOCABULARY, **size)
+    model, tokens = Encoder(config, backend=_backend(), seed=seed), _tokens(seed)
     _backpropagate(model, (tokens,), tokens[:, ::-1])
     return [float(np.linalg.norm(layer.feed_forward.down.weight.grad)) for layer in model.encoder.layers]
 
 
-def transformer(init: str, seed: int = 0, **changes: Any) -> Transformer:
-    """A fresh Transformer with these initial values: xavier, small or pytorch."""
-    size: dict[str, Any] = {"d_model": 32, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2, "d_ff": 64}
-    size |= {"max_seq_len": LENGTH, "dropout": 0.0, "init": "xavier" if init == "pytorch" else init}
-    config = TransformerConfig(VOCABULARY, VOCABULARY, **(size | changes))
-    model = Transformer(config, backend=_backend(), seed=seed)
-    if init == "pytorch":
-        pytorch_default(model, seed)
-    return model
+def transformer(seed: int = 0, **options: Any) -> Transformer:
+    """A fresh one of width 32, with 2 + 2 layers."""
+    size = {"d_model": 32, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2, "d_ff": 64, "dropout": 0.0}
+    config: Any = TransformerConfig(VOCABULARY, VOCABULARY, **(size | {"max_seq_len": LENGTH} | options))
+    return Transformer(config, backend=_backend(), seed=seed)
 
 
-def pytorch_default(model: Model, seed: int) -> None:
-    """Give a Transformer the initial values that PyTorch's modules have: Transformer, Embedding, and Linear as output.
-
-    nn.Transformer draws matrices Xavier-uniform, with W_q, W_k and W_v as one of shape (3C, C), whose bound is lower;
-    biases of attention are 0, those of the feed-forward net U(±1/√fan_in). nn.Embedding is N(0, 1). The output map is
-    U(±1/√C), weights and biases.
-    """
-    rng, parameters = np.random.default_rng(seed), dict(model.named_parameters())
-    for name, p in parameters.items():
-        *_, part, kind = ["", *name.split(".")]
-        fan_in, fan_out = parameters[name.removesuffix(kind) + "weight"].data.shape if kind == "bias" else _fans(p.data)
-        if kind == "weight" and "embedding" in part:
-            p.data[...] = rng.standard_normal(p.data.shape)
-        elif part == "generator" or (kind == "bias" and part in ("up", "down")):
-            p.data[...] = rng.uniform(-1, 1, p.data.shape) / math.sqrt(fan_in)
-        elif kind == "weight":
-            wide = 3 * fan_out if part in ("query", "key", "value") else fan_out
-            p.data[...] = rng.uniform(-1, 1, p.data.shape) * math.sqrt(6 / (fan_in + wide))
-
-
-def first_loss(model: Transformer, seed: int = 0) -> float:
-    """The loss of a batch to reverse; its gradient is left in the arena."""
+def parts_of(model: Transformer, seed: int = 0) -> dict[str, float]:
+    """LOSS, of a batch to reverse, and the norm of the gradient of each part."""
     tokens = _tokens(seed)
     begun = np.concatenate([np.ones_like(tokens[:, :1]), tokens[:, :0:-1]], axis=1)
-    return _backpropagate(model, (tokens, begun), tokens[:, ::-1])
-
-
-def _initial(name: str, seed: int) -> list[float]:
-    model = transformer(name, seed)
-    loss, norms = first_loss(model, seed), layer_norms(model.arena, None)
-    return [loss, math.sqrt(sum(x**2 for part, x in norms.items() if "embedding" in part)), norms["generator"]]
-
-
-def _fans(array: Any) -> tuple[int, int]:
-    return (array.shape[0], array.shape[-1]) if array.ndim else (1, 1)
+    return {LOSS: _backpropagate(model, (tokens, begun), tokens[:, ::-1]), **layer_norms(model.arena, None)}
 
 
 def _backend() -> Any:

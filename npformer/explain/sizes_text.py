@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from npformer.explain.sizes import VOCABULARY, Sizes
+from npformer.explain.sizes import INITS, LAYERS, ORDERS, VOCABULARY, Sizes
 from npformer.explain.update_text import row
 
 #: Also beside the plot of a report.
@@ -29,24 +29,22 @@ OF_DEPTH = (
 
 def sizes_lines(found: Sizes, width: int) -> Iterator[str]:
     """The tables, and how to read each."""
-    yield "norms of the gradients of a fresh Transformer's parts (d = 32, 2 + 2 layers, post-LN, Xavier)"
-    for part, norm in found.parts.items():
-        yield f"    {part:36}{norm:9.3g}"
+    yield f"a fresh Transformer, 2 + 2 layers: the first loss (ln V = {math.log(VOCABULARY):.2f}), norms of gradients"
+    yield f"    {'init':34}" + "".join(f"{init:>9}" for init in INITS)
+    for part, values in found.parts.items():
+        yield f"    {part:34}" + "".join(f"{value:9.3g}" for value in values)
     yield from row("", READING, width)
     yield "\nattention with and without √d_k: 16 random keys; entries of q and k have variance 1"
     yield f"    {'d_k':>5}{'largest weight, without':>25}{'with':>7}{'gradient of a score, without':>31}{'with':>9}"
     for d, (weight, score, scaled_weight, scaled_score) in found.attention.items():
         yield f"    {d:5}{weight:25.2f}{scaled_weight:7.2f}{score:31.2e}{scaled_score:9.2e}"
     yield from row("", OF_SCALE, width)
-    yield "\na gradient through 12 layers y = max(0, xW), by the deviation of W in √(2/C)"
-    for gain, ratio in found.gains.items():
-        word = "vanishes" if ratio < 0.1 else "explodes" if ratio > 10 else "is kept"
-        yield f"    {gain:5g}{ratio:12.3g} of it arrives: it {word}"
-    yield "\ndepth: the norm of the gradient of W₂ in a fresh encoder, first layer and last"
-    for name, (first, last) in found.depth.items():
-        yield f"    {name:20}{first:10.3g}{last:10.3g}"
+    yield f"\na gradient through {LAYERS} layers y = max(0, xW), by the deviation of W in √(2/C)"
+    for gain, share in found.gains.items():
+        word = "vanishes" if share < 0.1 else "explodes" if share > 10 else "is kept"
+        yield f"    {gain:5g}{share:12.3g} of it arrives: it {word}"
+    yield "\ndepth: the norm of the last W₂'s gradient in a fresh encoder"
+    yield "    layers" + "".join(f"{order + '-LN':>10}" for order in ORDERS)
+    for layers, values in found.depth.items():
+        yield f"    {layers:6}" + "".join(f"{value:10.3g}" for value in values)
     yield from row("", OF_DEPTH, width)
-    ln_v = math.log(VOCABULARY)
-    yield f"\ninitial values: the first loss (ln V = {ln_v:.2f}), gradients of embeddings and of the output"
-    for name, (loss, embeddings, output) in found.initial.items():
-        yield f"    {name:10}{loss:8.3f}{embeddings:10.3g}{output:10.3g}"
