@@ -80,15 +80,11 @@ def _rows(parts: Mapping[str, float], letter: str) -> Iterator[str]:
 
 def change_document(change: Change, pieces: Sequence[str]) -> dict[str, Any]:
     """All of it, for JSON."""
-    update = change.made.update
-    tokens = [
-        {"row": b.row, "place": b.place, "target": pieces[b.target], "before": b.loss, "after": a.loss, "part": part}
-        for b, a, part in zip(change.before.tokens, change.after.tokens, change.by_token, strict=True)
-    ]
+    update, looks = change.made.update, zip(change.before.tokens, change.after.tokens, change.by_token, strict=True)
     return {
         "format": "npformer-step", "step": change.made.number, "loss_before": change.before.loss,
         "loss_after": change.after.loss, "change": change.change, "predicted": change.predicted, "line": change.line,
-        "tokens": tokens, "parameters": change.by_parameter, "parts": change.by_part,
-        "update": {"norm": update.norm, "factor": update.factor, "rate": float(update.rate.max())},
-        "causes": [cause._asdict() for cause in causes(change)],
+        "tokens": [b._asdict() | {"piece": pieces[b.target], "after": a.loss, "part": part} for b, a, part in looks],
+        "parameters": change.by_parameter, "parts": change.by_part, "norm": update.norm, "factor": update.factor,
+        "rate": float(update.rate.max()), "causes": [cause._asdict() for cause in causes(change)],
     }  # fmt: skip
