@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend import get_backend
+from npformer.errors import DivergedError
 from npformer.explain.update import Update, update_of
 from npformer.layers import RandomKey
 from npformer.models import Model, build_model
@@ -118,6 +119,8 @@ def made(step: TrainStep, batch: Sequence[Any]) -> Made:
     step(*batch)
     _copy(step.model, twin.model)
     after = np.array(twin.model.arena.values)
+    if not np.isfinite(after).all():
+        raise DivergedError(f"step {number + 1}: expected finite parameters after it, got others; try a step before it")
     return kept._replace(update=update, after=after)
 
 

@@ -12,9 +12,9 @@ from npformer.explain.update_text import row
 READING = (
     "How to read it: parts of one kind stand close together, within a factor of ten or so, and fall slowly as the loss "
     "does. A layer near the input that lies far below the others hardly learns: its gradient vanishes. One that rises "
-    "from evaluation to evaluation is about to explode: look at the learning rate and the warm-up. A sudden fall of "
-    "all queries and keys alone is a softmax that is sure of one key. What counts for Adam is not the size but how it "
-    "changes from step to step, since each number is divided by the size of its own gradients."
+    "from evaluation to evaluation is about to explode: look at the learning rate and the warm-up. What counts for "
+    "Adam is not the size but how it changes from step to step, since each number is divided by the size of its own "
+    "gradients."
 )
 OF_SCALE = (
     "q·k is a sum of d_k products, so its deviation is √d_k. Without the scale one key takes all: the weights hardly "

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import npformer as npf
+from npformer.errors import DivergedError
 from npformer.explain.change import REMAINDER, change_of
 from npformer.explain.made import made, twin_of
 from npformer.tracing.showcase import showcase_model
@@ -69,6 +70,14 @@ def test_the_step_is_the_runs_own():
     assert sure.sum() > 300
     np.testing.assert_allclose((one.update.before + one.update.change)[sure], one.after[sure], rtol=0, atol=1e-5)
     assert one.number == 2
+
+
+def test_a_step_that_breaks_the_model_is_refused():
+    step, batch = training(rate=1e38)
+    with np.errstate(all="ignore"):
+        step(*batch)
+        with pytest.raises(DivergedError, match="step 2: expected finite parameters after it"):
+            made(step, batch)
 
 
 def test_frozen_parts_do_not_move():
