@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from statistics import median
 from typing import NamedTuple
 
@@ -45,9 +46,10 @@ def causes(change: Change) -> list[Cause]:
 
 
 def _norm(change: Change) -> Iterator[str]:
+    usual = f"{USUAL_GAIN[0]:g} to {USUAL_GAIN[1]:g}"
     for name, values in _parameters(change):
         if name.endswith(".gamma") and not USUAL_GAIN[0] <= (size := _size(values)) <= USUAL_GAIN[1]:
-            yield f"the gains of {name} have size {size:.3g}; they begin at 1, and {_range()} is usual"
+            yield f"the gains of {name} have size {size:.3g}; they begin at 1, and {usual} is usual"
 
 
 def _attention(change: Change) -> Iterator[str]:
@@ -101,18 +103,18 @@ def _labels(change: Change) -> Iterator[str]:
         )
 
 
-def _warm_up(change: Change) -> Iterator[str]:
-    update, step = change.made.update, change.made.twin
-    if update.t > FIRST_UPDATES or not _is_too_long(change):
-        return
-    rate, later = _rate(change), max(step._rate_of(number) for number in range(update.t, 1000))
-    if rate >= later / 2:
-        yield f"update {update.t} is made at the rate {rate:.3g}, without a warm-up; {_too_long(change)}"
-
-
-def _too_long_step(change: Change) -> Iterator[str]:
-    if _is_too_long(change) and not any(_warm_up(change)):
-        yield f"at the rate {_rate(change):.3g} {_too_long(change)}"
+def _too_long(change: Change, early: bool) -> Iterator[str]:
+    """A step whose loss has a lowest point well before its end; early: one that a warm-up would have made shorter."""
+    begin, lowest, end = change.before.loss, min(loss for _, loss in change.line), change.after.loss
+    fell_first = change.predicted < 0 or change.best_share > 0
+    is_long = end > begin and end - lowest > NATS + RAISED * begin and change.best_share < TOO_LONG
+    t, rate = change.made.update.t, float(np.max(change.made.update.rate))
+    without = t <= FIRST_UPDATES and rate >= max(change.made.twin._rate_of(n) for n in range(t, 1000)) / 2
+    if fell_first and is_long and without == early:
+        yield (
+            f"update {t}, at the rate {rate:.3g}{', without a warm-up' * early}, is too long: the loss falls until "
+            f"{change.best_share:.0%} of it, and at its end is {change.change:.3g} higher than at its beginning"
+        )
 
 
 LOOKS: dict[str, Callable[[Change], Iterator[str]]] = {
@@ -122,22 +124,9 @@ LOOKS: dict[str, Callable[[Change], Iterator[str]]] = {
     "decay": _decay,
     "clipping": _clipping,
     "labels": _labels,
-    "warm-up": _warm_up,
-    "rate": _too_long_step,
+    "warm-up": partial(_too_long, early=True),
+    "rate": partial(_too_long, early=False),
 }
-
-
-def _is_too_long(change: Change) -> bool:
-    begin, lowest, end = change.before.loss, min(loss for _, loss in change.line), change.after.loss
-    fell_first = change.predicted < 0 or change.best_share > 0
-    return fell_first and end > begin and end - lowest > NATS + RAISED * begin and change.best_share < TOO_LONG
-
-
-def _too_long(change: Change) -> str:
-    return (
-        f"the step is too long: the loss falls until {change.best_share:.0%} of it, and at its end is "
-        f"{change.change:.3g} higher than at its beginning"
-    )
 
 
 def _parameters(change: Change) -> list[tuple[str, HostArray]]:
@@ -149,11 +138,3 @@ def _parameters(change: Change) -> list[tuple[str, HostArray]]:
 
 def _size(values: HostArray) -> float:
     return math.sqrt(float(np.mean(values**2)))
-
-
-def _rate(change: Change) -> float:
-    return float(np.max(change.made.update.rate))
-
-
-def _range() -> str:
-    return f"{USUAL_GAIN[0]:g} to {USUAL_GAIN[1]:g}"
