@@ -76,6 +76,7 @@ COMMANDS = {
         ("norms", "LayerNorm and BatchNorm under padding"),
         ("dropout-place", "Dropout before or after the residual sum"),
         ("norm-order", "Post-LN and pre-LN in depth"),
+        ("gradient-sizes", "The size of gradients"),
         ("initialisation", "Initial values of embeddings and output projection"),
         ("heads", "What heads look at"),
         ("embeddings", "Neighbours before and after training"),

@@ -198,6 +198,18 @@ def regimes(documents):
     return measured(found, head, rows, "regimes --save benchmarks/results/regimes.json")
 
 
+def causes(documents):
+    """How often a planted cause of a step was named first, and how many sound steps were accused."""
+    found, rows = of(documents, "causes"), []
+    for document in found:
+        summary = document["summary"]
+        for name, counts in summary["planted"].items():
+            rows.append([f"`{name}`", str(counts["steps"]), str(counts["first"]), str(counts["named"])])
+        rows.append(["nothing: sound steps", str(summary["sound"]), "–", f"{summary['accused']} accused"])
+    head = ("planted", "steps", "named first", "named")
+    return measured(found, head, rows, "causes --save benchmarks/results/causes.json")
+
+
 def tolerance(documents):
     """How right kernels fared with measured tolerances, by precision."""
     found, rows = of(documents, "tolerance"), []

@@ -43,6 +43,7 @@ PARTS = {
     "precision": page_tables.precision,
     "regimes": page_tables.regimes,
     "checkers": checkers,
+    "causes": page_tables.causes,
     "tolerance": page_tables.tolerance,
     "judge": judge_table,
     "gpu": page_tables.gpu,

@@ -14,7 +14,9 @@ from docs.site.places import PAGES, ROOT, SITE, SOURCES, write
 _END = "## Where to go next"
 _CARDS = "## Two commands"
 CAPTIONS: dict[str, tuple[str, ...]] = {
-    "See it": ("walk", "operations/index", "explain", "trace-page", "museum/index", "experiments/index"),
+    "See it": (
+        "walk", "operations/index", "explain", "gradient-sizes", "trace-page", "museum/index", "experiments/index",
+    ),
     "Do it": (
         "lessons", "course/index", "check_your_own_kernel", "judge", "training-your-own-data",
         "adding-an-operation", "runs", "pytorch-weights", "replacing-a-part", "gpu", "examples",

@@ -4,8 +4,10 @@
              with variance 2C/(C + V), so the first loss is well above ln V
     small    embeddings of deviation ½, less than sinusoidal positions, whose mean square is ½; the output projection of
              deviation 0.02, so the first loss is ln V
+    pytorch  what nn.Transformer, nn.Embedding and nn.Linear start with: as xavier, but W_q, W_k and W_v smaller, and
+             the output projection U(±1/√C), weights and biases
 
-Each row is a task and a norm order; both ways see the same batches, and only the initial values differ. A run ends at
+Each row is a task and a norm order; all ways see the same batches, and only the initial values differ. A run ends at
 99 % of the target's tokens, given the true prefix. Left: steps until then, for each seed. Right: the loss of the first
 step, beside ln V.
 """
@@ -27,7 +29,7 @@ from npformer.optim import WarmupCosine
 from npformer.plotting.charts import Chart, Curve, draw_charts
 
 GOAL, EVERY, HELD_OUT = 0.99, 5, 150  # share of tokens, steps between two looks, words
-INITS: tuple[Literal["small", "xavier"], ...] = ("xavier", "small")
+INITS = ("xavier", "small", "pytorch")
 
 
 class Setting(NamedTuple):
@@ -53,15 +55,17 @@ FULL = Setting(seeds=10, steps=800)
 SMALL = Setting(seeds=1, steps=2, tasks=("copy",), d_model=16, batch_size=8)
 
 
-def train(setting: Setting, task: SequenceTask, init: Literal["small", "xavier"], order: Any, seed: int) -> Run:
+def train(setting: Setting, task: SequenceTask, init: str, order: Any, seed: int) -> Run:
     """Train one model until it has reached the goal."""
     size = len(task.vocabulary)
     config = npf.TransformerConfig(
         src_vocab_size=size, tgt_vocab_size=size, d_model=setting.d_model, d_ff=4 * setting.d_model, num_heads=4,
         num_encoder_layers=2, num_decoder_layers=2, max_seq_len=task.max_length, dropout=0.0, norm_order=order,
-        init=init,
+        init="small" if init == "small" else "xavier",
     )  # fmt: skip
     model = npf.Transformer(config, backend=npf.get_backend("numpy"), seed=seed)
+    if init == "pytorch":
+        pytorch_default(model, seed)
     schedule = WarmupCosine(dict(setting.rates)[order], min(60, setting.steps), setting.steps)
     step = npf.TrainStep(model, npf.Adam(model.arena), seed=seed, clip_norm=1.0, schedule=schedule)
     held_out = task.collate(task.held_out(HELD_OUT))
@@ -72,6 +76,28 @@ def train(setting: Setting, task: SequenceTask, init: Literal["small", "xavier"]
         if number % EVERY == 0 and right(model, *held_out) >= GOAL:
             return Run(number, first)
     return Run(setting.steps, first)
+
+
+def pytorch_default(model: npf.Transformer, seed: int) -> None:
+    """Give a Transformer the initial values that PyTorch's modules have: Transformer, Embedding, and Linear as output.
+
+    nn.Transformer draws matrices Xavier-uniform, with W_q, W_k and W_v as one of shape (3C, C), whose bound is lower;
+    biases of attention are 0, those of the feed-forward net U(±1/√fan_in). nn.Embedding is N(0, 1). The output map is
+    U(±1/√C), weights and biases.
+    """
+    rng, parameters = np.random.default_rng(seed), dict(model.named_parameters())
+    for name, p in parameters.items():
+        *_, part, kind = name.split(".")
+        if kind not in ("weight", "bias"):
+            continue  # gains and shifts of norms: 1 and 0
+        fan_in, fan_out = parameters[name.removesuffix(kind) + "weight"].data.shape
+        if "embedding" in part:
+            p.data[...] = rng.standard_normal(p.data.shape)
+        elif part == "generator" or (kind == "bias" and part in ("up", "down")):
+            p.data[...] = rng.uniform(-1, 1, p.data.shape) / math.sqrt(fan_in)
+        elif kind == "weight":
+            wide = 3 * fan_out if part in ("query", "key", "value") else fan_out
+            p.data[...] = rng.uniform(-1, 1, p.data.shape) * math.sqrt(6 / (fan_in + wide))
 
 
 def right(model: npf.Transformer, src: Any, tgt_in: Any, tgt_out: Any) -> float:
@@ -102,7 +128,7 @@ def experiment(setting: Setting, path: Path) -> None:
         Chart("the first step", "run", "loss (nats per token)", [
             *(Curve(init, range(1, len(values) + 1), sorted(values), colour=place)
               for place, (init, values) in enumerate(losses.items())),
-            Curve("ln V", [1, len(losses["small"])], [math.log(vocabulary)] * 2, dashed=True, colour=2),
+            Curve("ln V", [1, len(losses["small"])], [math.log(vocabulary)] * 2, dashed=True, colour=len(INITS)),
         ]),
     ]  # fmt: skip
     about = f"d = {setting.d_model}, 2 + 2 layers, batches of {setting.batch_size}; Adam, warm-up and cosine decay."

@@ -13,6 +13,7 @@ from typing import Any
 
 from npformer.check.derivations import TEMPLATES
 from npformer.cli.common import tell
+from npformer.cli.explain_step import SUBJECTS, explain_step_of_run
 from npformer.cli.target import TARGET, add_target, is_operation, recorder, setting_of
 from npformer.errors import ConfigError
 from npformer.explain import explanation, lines, random_checks, session, to_dict
@@ -42,6 +43,11 @@ EXAMPLES = """examples:
   npformer explain transformer --at 'generator.bias[3]' --up 2       walk on towards the loss, two steps
   npformer explain mine.py --at 'norm1.gamma[2]'    what build() in mine.py returns, as for npformer gradcheck --model
   npformer explain transformer --at 'generator.bias[3]' --html page.html              and a page of all its numbers
+  npformer explain adam                             one number through clipping, both moments and the update
+  npformer explain step                             a step: what it promised, what it did, and by what
+  npformer explain sizes                            how large gradients are; vanishing, exploding, √d_k, depth
+  npformer explain runs/reverse-001 --step 213      why did this step hurt: made again, its change of the loss split
+  npformer explain runs/reverse-001 --step 213 --at 'generator.bias[3]'               and one number through it
   npformer explain --list                           the operations and the small models
   npformer explain --random 200                     200 random numbers: does every sum hold?
 
@@ -59,6 +65,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--at", metavar="NAME[INDEX]", help="the number: of a parameter, an input, or NAME@output")
     add("--up", metavar="NUMBER", action="append", default=[],
                         help="walk on to a gradient that the last step names, or this many steps")  # fmt: skip
+    add("--step", metavar="N", type=int, help="of a run: make this step again, and split the change of its loss")
     add("--html", metavar="FILE.html", type=Path, help="write a page for a browser; it opens at the number")
     add("--forward", action="store_true", help="of an operation the forward alone, to derive its backward yourself")
     add("--list", action="store_true", help="list the operations and the small models")
@@ -72,6 +79,10 @@ def run(args: argparse.Namespace) -> int:
         return _list(args)
     if args.random is not None:
         return _random(args)
+    if args.step is not None:
+        return explain_step_of_run(args)
+    if args.target in SUBJECTS and not Path(args.target).is_dir():
+        return SUBJECTS[args.target](args)
     if args.html is not None:
         expect_place(args.html, "--html", OWN_PAGE)
     if args.target is None:
@@ -81,9 +92,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _list(args: argparse.Namespace) -> int:
     if args.json:
-        print(json.dumps({"operations": list(OPERATIONS), "models": list(NAMES)}))
+        print(json.dumps({"operations": list(OPERATIONS), "models": list(NAMES), "subjects": list(SUBJECTS)}))
     else:
-        for kind, names in (("operations", OPERATIONS), ("small models", NAMES)):
+        for kind, names in (("operations", OPERATIONS), ("small models", NAMES), ("of training", SUBJECTS)):
             print(fill(f"{kind}: {', '.join(names)}", hanging="  "))
     return 0
 

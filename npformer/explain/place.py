@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -87,13 +87,27 @@ def names_of_calls(session: Session) -> dict[str, Call]:
 
 def find(session: Session, text: str) -> Place:
     """The place that a text names. Raises ConfigError, with the nearest names, or with the range of the index."""
+    name, inside = _parts(text)
+    place = _call_place(session, name) if "@" in name else _tensor_place(session, name)
+    shape = place.array(session).shape
+    return replace(place, index=_index(text, inside, shape))
+
+
+def find_parameter(parameters: Mapping[str, Any], text: str) -> tuple[str, Index]:
+    """The name and index of a parameter's entry that a text names. Raises ConfigError, as ``find`` does."""
+    name, inside = _parts(text)
+    if name not in parameters:
+        raise ConfigError(f"--at: expected a parameter, got {name!r}; {_nearest(name, dict(parameters))}")
+    return name, _index(text, inside, parameters[name].shape)
+
+
+def _parts(text: str) -> tuple[str, str | None]:
+    """The name, and what stands in the brackets."""
     match = re.fullmatch(r"([^\[\]]*?)\s*(?:\[([^\[\]]*)\])?", text.strip())
     if match is None:
         raise ConfigError(f"--at: expected {FORM}, got {text!r}")
     name, inside = match.groups()
-    place = _call_place(session, name) if "@" in name else _tensor_place(session, name)
-    shape = place.array(session).shape
-    return replace(place, index=_index(text, inside, shape))
+    return name, inside
 
 
 def _tensor_place(session: Session, name: str) -> Place:

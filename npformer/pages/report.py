@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from npformer._version import __version__
+from npformer.explain.sizes_text import READING
 from npformer.pages.document import html_page, web_file
 from npformer.pages.report_tables import (
     confusion_table,
@@ -226,7 +227,8 @@ def _norms(run: RunSummary) -> str:
         for i, (layer, points) in enumerate(layers.items())
     ]
     chart = Chart("Gradient norm of each layer, before clipping", "", "", drawn, log_y=True)
-    return (_figure(chart) if len(drawn) <= MOST_LINES else "") + norms_table(run)
+    reading = f'<p class="quiet">{escaped(READING)} <code>npformer explain sizes</code> shows each.</p>'
+    return (_figure(chart) if len(drawn) <= MOST_LINES else "") + reading + norms_table(run)
 
 
 def layer_of(part: str) -> str:

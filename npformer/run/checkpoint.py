@@ -112,7 +112,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
     try:
         for path in sorted(folder.iterdir()):  # "….new" sorts after the checkpoint that it replaces, and is preferred
             if _NAME.fullmatch(path.name) and (path / ARRAYS).is_file() and (path / STATE).is_file():
-                by_step[_step(path)] = path
+                by_step[step_in(path)] = path
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
@@ -221,8 +221,8 @@ def _read_state(path: Path) -> dict[str, Any]:
         )
     if not (_has(document, _STATE_KINDS) and _has(document["arrays"], _ARRAYS_KINDS)):  # not written by npformer
         raise CheckpointError(f"{file}: expected step, score, state and arrays of a checkpoint, found others")
-    if _NAME.fullmatch(path.name) and _step(path) != document["step"]:
-        raise CheckpointError(f"{path}: expected step {_step(path)} by its name, found {document['step']}")
+    if _NAME.fullmatch(path.name) and step_in(path) != document["step"]:
+        raise CheckpointError(f"{path}: expected step {step_in(path)} by its name, found {document['step']}")
     return document
 
 
@@ -283,9 +283,9 @@ def _save_failed(error: OSError, path: Path, needed: int, previous: Path | None)
 
 def nearest_sound(path: Path) -> Path | None:
     """The way out of an unreadable checkpoint: the nearest sound one before it, else one after it."""
-    step = _step(path) if _NAME.fullmatch(path.name) else math.inf
+    step = step_in(path) if _NAME.fullmatch(path.name) else math.inf
     others = [other for other in list_checkpoints(path.parent) if other != path]
-    for other in sorted(others, key=lambda other: (_step(other) > step, -_step(other))):
+    for other in sorted(others, key=lambda other: (step_in(other) > step, -step_in(other))):
         try:
             _read(other)
         except CheckpointError:
@@ -294,5 +294,6 @@ def nearest_sound(path: Path) -> Path | None:
     return None
 
 
-def _step(path: Path) -> int:
+def step_in(path: Path) -> int:
+    """The step that a checkpoint's name says."""
     return int(path.name.removesuffix(".new").removeprefix("step-"))

@@ -15,6 +15,7 @@ from npformer.layers import Layer
 from npformer.models import Model
 from npformer.models.config import ModelConfig
 from npformer.models.shapes import Limit, model_of_shapes
+from npformer.optim import Adam
 from npformer.run.checkpoint import Checkpoint
 from npformer.run.model_structure import structure_differences
 from npformer.run.option_types import shown
@@ -42,6 +43,14 @@ def model_arrays_of(checkpoint: Checkpoint) -> HostArrays:
     """Name -> parameter or buffer, of the arrays in a run's checkpoint."""
     parts = [(name.partition("."), array) for name, array in checkpoint.arrays.items()]
     return {name: array for (kind, _, name), array in parts if kind in ("parameters", "buffers")}
+
+
+def saved_arrays(model: Layer, optimizer: Adam) -> dict[str, Any]:
+    """Name -> device array, of parameters, moments and running statistics, as a run's checkpoint names them."""
+    parameters = {f"parameters.{name}": p.data for name, p in model.named_parameters()}
+    moments = {f"moments.{name}": moment for name, moment in optimizer.moments().items()}
+    buffers = {f"buffers.{name}": buffer.data for name, buffer in model.named_buffers()}
+    return parameters | moments | buffers
 
 
 def set_arrays(model: Layer, arrays: Tensors, source: str) -> None:

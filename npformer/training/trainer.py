@@ -22,7 +22,7 @@ from npformer.io.seconds import now, rate, since
 from npformer.models import Transformer
 from npformer.run.checkpoint import Checkpoint, prune, save_checkpoint
 from npformer.run.directory import RunDirectory
-from npformer.run.model_arrays import copy_arrays
+from npformer.run.model_arrays import copy_arrays, saved_arrays
 from npformer.run.options import TrainingOptions
 from npformer.training.conditions import versions
 from npformer.training.divergence import way_on
@@ -220,11 +220,7 @@ class Trainer:
 
     def _arrays(self) -> dict[str, Any]:
         """Name -> device array, of everything saved and restored."""
-        step = self.step
-        parameters = {f"parameters.{name}": p.data for name, p in step.model.named_parameters()}
-        moments = {f"moments.{name}": moment for name, moment in step.optimizer.moments().items()}
-        buffers = {f"buffers.{name}": buffer.data for name, buffer in step.model.named_buffers()}
-        return parameters | moments | buffers | {"loss_sum": self._loss_sum}
+        return saved_arrays(self.step.model, self.step.optimizer) | {"loss_sum": self._loss_sum}
 
     def save(self, score: float | None = None) -> None:
         """Save a checkpoint of this step. Raises DivergedError or CheckpointError; the earlier ones are intact then."""

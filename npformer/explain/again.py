@@ -1,0 +1,76 @@
+"""Makes a step of a run again, from the nearest checkpoint before it that was kept; the run's folder stays as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.errors import CheckpointError, ConfigError
+from npformer.explain.made import Made, made
+from npformer.run.checkpoint import Checkpoint, list_checkpoints, load_checkpoint, step_in
+from npformer.run.config_file import parse_toml, read_toml
+from npformer.run.directory import RunDirectory
+from npformer.run.metrics import read
+from npformer.run.model_arrays import copy_arrays, saved_arrays
+from npformer.run.options import SECTIONS
+from npformer.training.assemble import Assembled, assemble
+
+
+class Ready(NamedTuple):
+    """A run at a checkpoint, or at its beginning, from which a later step can be made."""
+
+    assembled: Assembled
+    number: int  # of the step that is asked for
+    begins: int  # the steps that are already made
+    seconds: float | None  # that the way there will take, if the run's metrics tell
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """The names of targets, by id."""
+        return tuple(self.assembled.task.classes) or tuple(self.assembled.task.vocabulary.pieces)
+
+    def make(self) -> Made:
+        """Make the steps up to the one that is asked for, and that one."""
+        step = self.assembled.step
+        while step.step_number < self.number - 1:
+            step(*self._batch(step.step_number + 1))
+        return made(step, self._batch(self.number))
+
+    def _batch(self, number: int) -> tuple[Any, ...]:
+        return tuple(self.assembled.task.batch(number, self.assembled.options.training.batch_size))
+
+
+def ready(path: Path, number: int) -> Ready:
+    """The run in a folder, before this step. Raises ConfigError, and what resuming a run raises."""
+    run = RunDirectory.open(path)
+    kept = list_checkpoints(run.checkpoints)
+    records = [line for line in read(run.metrics_path) if line.get("kind") == "train"]
+    last = max([*map(step_in, kept), *(int(line["step"]) for line in records)], default=0)
+    if not 1 <= number <= last:
+        raise ConfigError(f"--step: expected a step that {path} has made, 1 to {last}, got {number}")
+    before = [checkpoint for checkpoint in kept if step_in(checkpoint) < number]
+    checkpoint = load_checkpoint(before[-1]) if before else None
+    assembled = _assembled(run, checkpoint)
+    if checkpoint is not None:
+        step = assembled.step
+        arrays = saved_arrays(step.model, step.optimizer) | {"loss_sum": step.model.backend.zeros(())}
+        copy_arrays(arrays, checkpoint.arrays, step.model.backend, str(checkpoint.path))
+        step.optimizer.t = checkpoint.step
+    begins = assembled.step.step_number
+    batch = assembled.task.batch(number, assembled.options.training.batch_size)
+    speeds = [line["tokens_per_second"] for line in records if line.get("tokens_per_second", 0) > 0]
+    seconds = (number - begins) * int(np.count_nonzero(batch[-1])) / median(speeds) if speeds else None
+    return Ready(assembled, number, begins, seconds)
+
+
+def _assembled(run: RunDirectory, checkpoint: Checkpoint | None) -> Assembled:
+    """The run's parts, with the options that the checkpoint was saved with."""
+    if checkpoint is None:
+        return assemble(read_toml(run.config_path, SECTIONS))
+    text = checkpoint.state.get("config")
+    if not isinstance(text, str):
+        raise CheckpointError(f"{checkpoint.path}: expected the run's options in it, got none; train the run again")
+    return assemble(parse_toml(text, checkpoint.path, SECTIONS), checkpoint)

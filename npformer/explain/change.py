@@ -1,0 +1,82 @@
+"""How a step changed its batch's loss, split exactly, in float64 and with the same dropout masks before and after.
+
+By token, the parts are differences: (loss after − loss before)/N. By parameter they are the integral of gradient times
+step along the straight line from the values before to those after,
+
+    L(p + Δ) − L(p) = Σ_i Δ_i·∫₀¹ (∂L/∂p_i)(p + sΔ) ds
+
+by Gauss's quadrature (``numpy.polynomial.legendre``). A gate of ReLU that switches on the way has a kink, so the
+quadrature leaves a remainder; it has a row of its own. The step is a sum, too: what the past moves, this gradient,
+the decay, and rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from npformer.explain.made import Look, Made
+from npformer.typing import HostArray
+
+#: Points of the quadrature, tried in turn until the remainder is small enough.
+POINTS = (6, 12, 24, 48)
+SMALL = 1e-3  # of the change
+REMAINDER = "remainder of the quadrature"
+
+
+class Change(NamedTuple):
+    """The change of a batch's loss by a step."""
+
+    made: Made
+    before: Look
+    after: Look
+    change: float
+    by_token: list[float]  # in the order of the looks' tokens
+    by_parameter: dict[str, float]  # with the remainder
+    by_part: dict[str, float]  # of the step, with the remainder
+    predicted: float  # gradient times step, at the beginning of the line
+    line: list[tuple[float, float]]  # (share of the step, loss), from 0 to 1
+
+    @property
+    def best_share(self) -> float:
+        """The share of the step after which the loss was lowest, of those looked at."""
+        return min(self.line, key=lambda point: point[1])[0]
+
+
+def change_of(made: Made) -> Change:
+    """Split the change of the loss by a step that was made."""
+    before, after, step = made.look(made.before), made.look(made.after), made.after - made.before
+    counted = max(1, len(before.tokens))
+    by_token = [(b.loss - a.loss) / counted for a, b in zip(before.tokens, after.tokens, strict=True)]
+    change = math.fsum(by_token)
+    _, first = made.gradient(made.before)
+    for points in POINTS:
+        mean, line = _integral(made, step, points)
+        if abs(change - math.fsum(mean * step)) <= SMALL * abs(change):
+            break
+    update = made.update
+    parts = {"past gradients": update.by_past, "this gradient": update.by_gradient, "weight decay": update.decay}
+    parts["rounding"] = step - update.change
+    return Change(
+        made, before, after, change, by_token,
+        _with_remainder(made.by_parameter(mean * step), change),
+        _with_remainder({name: math.fsum(mean * part) for name, part in parts.items()}, change),
+        math.fsum(first * step), [(0.0, before.loss), *line, (1.0, after.loss)],
+    )  # fmt: skip
+
+
+def _integral(made: Made, step: HostArray, points: int) -> tuple[HostArray, list[tuple[float, float]]]:
+    """The mean gradient (n,) on the way, and the losses at the points of the quadrature."""
+    nodes, weights = np.polynomial.legendre.leggauss(points)
+    mean, line = np.zeros_like(step), []
+    for node, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
+        loss, gradient = made.gradient(made.before + node * step)
+        mean += weight * gradient
+        line.append((float(node), loss))
+    return mean, line
+
+
+def _with_remainder(parts: dict[str, float], change: float) -> dict[str, float]:
+    return parts | {REMAINDER: math.fsum([change, *(-part for part in parts.values())])}

@@ -1,0 +1,111 @@
+"""How large gradients are: of each part, with and without √d_k, through many layers, and in depth.
+
+A gradient that passes a layer is multiplied by the layer's derivative. Where that factor is below 1 at every layer, it
+vanishes towards the input; above 1, it explodes; and a softmax that is sure of one key passes hardly any. Everything
+here is computed in a second on small fresh models with fixed random numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npformer.backend import PLAIN, get_backend
+from npformer.models import Encoder, EncoderConfig, Transformer, TransformerConfig
+from npformer.training.layer_norms import layer_norms
+from npformer.typing import HostArray
+
+VOCABULARY, LENGTH, ROWS = 16, 8, 16
+WIDTHS, QUERIES, KEYS = (16, 64, 256, 1024), 1024, 16
+LAYERS, DEPTHS, GAINS = 12, (2, 6, 12), (0.7, 1.0, 1.4)
+INITS, ORDERS = ("xavier", "small"), ("post", "pre")
+LOSS = "first loss"
+
+
+class Sizes(NamedTuple):
+    """What was found: tables by name."""
+
+    parts: dict[str, list[float]]  # LOSS and each part's gradient norm in a fresh Transformer, for each of INITS
+    attention: dict[int, list[float]]  # d_k -> largest weight and gradient of a score without √d_k, then with it
+    gains: dict[float, float]  # of ReLU layers -> the share of a gradient's norm that arrives
+    depth: dict[int, list[float]]  # layers -> gradient's norm of the last layer's W₂, for each of ORDERS
+
+
+def sizes() -> Sizes:
+    """All of it."""
+    rng = np.random.default_rng(0)
+    fresh = [parts_of(transformer(init=init)) for init in INITS]
+    return Sizes(
+        {part: [found[part] for found in fresh] for part in fresh[0]},
+        {width: [x for scaled in (False, True) for x in attention_sizes(width, scaled, rng)] for width in WIDTHS},
+        {gain: through_relus(gain, LAYERS, rng) for gain in GAINS},
+        {layers: [depth_norms(order, layers)[-1] for order in ORDERS] for layers in DEPTHS},
+    )
+
+
+def attention_sizes(width: int, scaled: bool, rng: np.random.Generator) -> tuple[float, float]:
+    """The mean largest weight, and the root mean square of a score's gradient, of 1,024 queries and 16 keys.
+
+    Entries of queries, keys and the upstream gradient have variance 1, so scores have variance d_k without the scale.
+    """
+    queries, keys = rng.standard_normal((QUERIES, width)), rng.standard_normal((KEYS, width))
+    weights, cache = PLAIN.softmax.forward(queries @ keys.T / (math.sqrt(width) if scaled else 1.0))
+    dscores = PLAIN.softmax.backward(rng.standard_normal(weights.shape), cache)
+    return float(np.mean(np.max(weights, axis=-1))), float(np.sqrt(np.mean(dscores**2)))
+
+
+def through_relus(gain: float, layers: int, rng: np.random.Generator, width: int = 64) -> float:
+    """The gradient's norm at the input of so many layers y = max(0, xW), over that at their output.
+
+    W has deviation gain·√(2/C): with gain 1, each layer keeps the mean square of what passes it, forward and backward.
+    """
+    x, passed = rng.standard_normal((32, width)), []
+    for _ in range(layers):
+        weight = gain * math.sqrt(2 / width) * rng.standard_normal((width, width))
+        x = np.maximum(x @ weight, 0)
+        passed.append((weight, x > 0))
+    upstream = gradient = rng.standard_normal(x.shape)
+    for weight, is_open in reversed(passed):
+        gradient = (gradient * is_open) @ weight.T
+    return float(np.linalg.norm(gradient) / np.linalg.norm(upstream))
+
+
+def depth_norms(order: Any, layers: int, seed: int = 0) -> list[float]:
+    """The norm of the gradient of every layer's last matrix, in a fresh encoder of this depth that reverses."""
+    size: Any = {"d_model": 32, "num_heads": 4, "d_ff": 64, "dropout": 0.0, "num_layers": layers, "norm_order": order}
+    config = EncoderConfig(VOCABULARY, head="tokens", num_classes=VOCABULARY, **size)
+    model, tokens = Encoder(config, backend=_backend(), seed=seed), _tokens(seed)
+    _backpropagate(model, (tokens,), tokens[:, ::-1])
+    return [float(np.linalg.norm(layer.feed_forward.down.weight.grad)) for layer in model.encoder.layers]
+
+
+def transformer(seed: int = 0, **options: Any) -> Transformer:
+    """A fresh one of width 32, with 2 + 2 layers."""
+    size = {"d_model": 32, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2, "d_ff": 64, "dropout": 0.0}
+    config: Any = TransformerConfig(VOCABULARY, VOCABULARY, **(size | {"max_seq_len": LENGTH} | options))
+    return Transformer(config, backend=_backend(), seed=seed)
+
+
+def parts_of(model: Transformer, seed: int = 0) -> dict[str, float]:
+    """LOSS, of a batch to reverse, and the norm of the gradient of each part."""
+    tokens = _tokens(seed)
+    begun = np.concatenate([np.ones_like(tokens[:, :1]), tokens[:, :0:-1]], axis=1)
+    return {LOSS: _backpropagate(model, (tokens, begun), tokens[:, ::-1]), **layer_norms(model.arena, None)}
+
+
+def _backend() -> Any:
+    return get_backend("numpy", dtype="float64", kernels="plain")
+
+
+def _tokens(seed: int) -> HostArray:
+    return np.random.default_rng(seed).integers(3, VOCABULARY, (ROWS, LENGTH))
+
+
+def _backpropagate(model: Any, inputs: tuple[HostArray, ...], targets: HostArray) -> float:
+    logits, cache = model.forward(*inputs)
+    loss, kept = PLAIN.cross_entropy.forward(logits, targets, 0, 0.0)
+    model.zero_grad()
+    model.backward(PLAIN.cross_entropy.backward(1.0, kept), cache)
+    return float(loss)
