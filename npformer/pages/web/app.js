@@ -141,17 +141,30 @@ export class App {
     if (cell) this.pin(cell, true);
   }
 
+  // Go to a number that a line of a call read: in this step, or where the call's forward made or read it.
+  followFactor({ array, flat }) {
+    const { call } = this.step;
+    if (!this.cellOfNumber(array, flat)) this.goCall(call.id, "forward");
+    const cell = this.cellOfNumber(array, flat);
+    if (cell) this.pin(cell, true);
+  }
+
+  cellOfNumber(array, flat) {
+    const isIt = ({ entry }) => entry && entry.array.name === array.name && entry.flat === flat;
+    return cells().find(isIt) || this.pictureOf((spec) => spec.array.name === array.name, flat);
+  }
+
   cellOf(place) {
     const isIt = ({ entry }) => entry && isOfArray(entry, place) && entry.flat === place.flat;
-    return cells().find(isIt) || this.pictureOf(place);
+    return cells().find(isIt) || this.pictureOf((spec) => isOfArray(spec, place), place.flat);
   }
 
   // A large array's picture, with the number chosen in it.
-  pictureOf(place) {
+  pictureOf(isIt, flat) {
     const figures = [...byId("arrays").querySelectorAll("figure.card")];
-    const figure = figures.find(({ spec }) => isOfArray(spec, place));
-    const heatmap = figure && [...figure.querySelectorAll("canvas")].find((canvas) => canvas.holds(place.flat));
-    if (heatmap) heatmap.choose(place.flat, false);
+    const figure = figures.find(({ spec }) => isIt(spec));
+    const heatmap = figure && [...figure.querySelectorAll("canvas")].find((canvas) => canvas.holds(flat));
+    if (heatmap) heatmap.choose(flat, false);
     return heatmap;
   }
 
@@ -180,8 +193,14 @@ export class App {
   markTerms(entry) {
     const split = entry && this.split(entry);
     const terms = split ? split.list.filter((item) => item.term !== 0) : [];
-    const used = new Set(terms.map(entryKey));
-    for (const cell of cells()) setClasses(cell, { term: Boolean(cell.entry) && used.has(entryKey(cell.entry)) });
+    const used = new Set(terms.flatMap((item) => (item.factors ? item.factors.map(numberKey) : [entryKey(item)])));
+    const isUsed = ({ entry: one }) => Boolean(one) && (used.has(entryKey(one)) || used.has(numberKey(one)));
+    for (const cell of cells()) setClasses(cell, { term: isUsed(cell) });
+  }
+
+  // Whether an array is one of the trace, not one that was made for its terms.
+  isOfTrace({ name }) {
+    return name.startsWith("a");
   }
 
   mark(place) {
@@ -191,7 +210,7 @@ export class App {
 
   // The terms that add up to an entry, and their sum.
   split(entry) {
-    return splitOf(this.model, entry);
+    return splitOf(this.model, entry, this.step.way);
   }
 
   score(isRight) {
@@ -246,6 +265,11 @@ function cells() {
 
 function isOfArray(entry, place) {
   return entry.call === place.call && entry.what === place.what && entry.name === place.name;
+}
+
+// The number of an array, wherever it is shown.
+function numberKey({ array, flat }) {
+  return `${array.name} ${flat}`;
 }
 
 function entryKey({ call, what, name, flat }) {

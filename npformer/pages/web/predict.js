@@ -1,8 +1,8 @@
 // Predict: what a step makes is hidden, and the reader types a number before seeing it.
 
-import { entryName, largest, long, powerOf, powerText, short } from "./arrays.js";
+import { brief, entryName, largest, long, powerOf, powerText, short } from "./arrays.js";
 import { byId, h, quiet } from "./dom.js";
-import { arrayOf, named, splitOf, sumOf } from "./model.js";
+import { arrayOf, named, sumOf } from "./model.js";
 
 const MOST_HINTS = 12;
 
@@ -95,24 +95,25 @@ function respond(app, entry, answer, [isRight, text]) {
 
 // The factors of each term, without their products.
 function hintOf(app, entry) {
-  const split = splitOf(app.model, entry);
+  const split = app.split(entry);
   if (!split) return null;
   const terms = split.list.filter((item) => item.term !== 0);
-  const rows = terms.slice(0, MOST_HINTS).map((item) => h("li", {}, hintText(app, item, split.kind)));
+  const rows = terms.slice(0, MOST_HINTS).map((item) => h("li", {}, hintText(app, item)));
   const rest = terms.slice(MOST_HINTS);
   if (rest.length) rows.push(h("li", {}, `and ${rest.length} more, which add ${short(sumOf(rest), "f")}`));
   return h("details", {}, h("summary", {}, "a hint: what to add up"), h("ul", { class: "hint" }, ...rows));
 }
 
-function hintText(app, item, kind) {
+function hintText(app, item) {
+  if (item.factors) return `${item.factors.map(({ text }) => text).join(" · ")} = ${factorNumbers(item.factors, item.sign)}`;
   const array = arrayOf(app.model, named(app.model.calls[item.call][item.what], item.name).value);
   const name = entryName(item.name, item.flat, array ? array.shape : []);
-  return `${name}: ${kind === "terms" ? factorsOf(item) : short(item.term, "f")}`;
+  return `${name}: ${short(item.term, "f")}`;
 }
 
-// An entry of dy, and the slope by which it is multiplied.
-export function factorsOf(item) {
-  return `${short(item.dy, "f")} × ${short(item.term / item.dy, "f")}`;
+// The numbers of a product.
+export function factorNumbers(factors, sign) {
+  return (sign < 0 ? "\u2212 " : "") + factors.map(({ value }) => brief(value)).join(" × ");
 }
 
 function reveal(app, entry, places, sentence) {
