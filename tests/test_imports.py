@@ -195,7 +195,7 @@ def test_importing_all_of_npformer_is_quick():
     packages = {name for name in packages if "cython" not in name and not name.startswith("__editable__")}
     assert packages == {"array_api_compat", "npformer", "numpy", "safetensors"}
     assert not [name for name in added if name.startswith(("npformer.cli", "npformer.lab", "npformer.plotting"))]
-    assert len(added) < 270
+    assert len(added) < 275
 
 
 @pytest.mark.skipif(not hasattr(np, "cumulative_sum"), reason="NumPy follows the array API from 2.1 on")

@@ -115,7 +115,7 @@ def _inside(spot: Spot) -> tuple[str, Spot]:
         case ast.BinOp(left=ast.Constant(), op=ast.Div(), right=node):
             around = f"{ast.unparse(spot.node.left)} / {SUM}"
         case ast.BinOp(left=node, op=ast.Pow(), right=ast.Constant() as power):
-            around = f"{SUM} ** {power.value}"
+            around = f"{SUM} ** {power.value!r}"
         case _:
             return "", spot
     deeper, inner = _inside(spot.operand(node, spot.index))
@@ -192,5 +192,5 @@ def _factor(spot: Spot) -> Factor:
     """One factor, under the name of the array whose numbers are moved here."""
     shown = shown_as(spot)
     shape = np.shape(shown.array())
-    spot = shown if depends(shown) else None
-    return Factor(shown.text, shown.value(), spot, shown.index, shape, shown.label, shown.array())
+    from_dy = shown if depends(shown) else None
+    return Factor(shown.text, shown.value(), from_dy, shown.index, shape, shown.label, shown.array())

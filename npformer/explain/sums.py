@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.check.inputs import as_tuple
-from npformer.explain.expand import Factor, Term, expand
+from npformer.explain.expand import Expansion, Factor, Term, expand
 from npformer.explain.spots import CannotExpand, Index, Mixed, Run, Spot, returned
 from npformer.tracing.lines import Frame
 from npformer.typing import HostArray
 
 #: An array of one way of a call is told up to so many factors.
-MOST_FACTORS = 60_000
+MOST_FACTORS = 40_000
 
 
 class Operand(NamedTuple):
@@ -34,9 +34,9 @@ class Operand(NamedTuple):
 
 
 class Products(NamedTuple):
-    """Products of one form, count for each entry."""
+    """Products of one form, so many times for each entry."""
 
-    count: int
+    times: int
     sign: float
     factors: tuple[Operand, ...]
 
@@ -107,21 +107,28 @@ def _is_told(x: Any) -> bool:
 
 def _sums(spot: Spot, array: HostArray, entries: HostArray, is_limited: bool) -> Iterator[Sum]:
     """The sums of these entries, in as many parts as there are ways in which they are made."""
-    index = np.unravel_index(entries, array.shape) if array.ndim else ()
     try:
-        expansion = expand(Spot(spot.run, spot.frame, spot.step, spot.node, index, spot.part))
+        if is_limited and _factors(_expanded(spot, array, entries[:1])) * entries.size > MOST_FACTORS:
+            return
+        expansion = _expanded(spot, array, entries)
     except CannotExpand:
         return
     except Mixed as mixed:
         for part in (entries[mixed.is_first], entries[~mixed.is_first]):
             yield from _sums(spot, array, part, is_limited)
         return
-    factors = sum(len(term.factors) for term in expansion.terms)
-    if is_limited and factors * entries.size > MOST_FACTORS:
-        return
     products = tuple(_alike(expansion.terms, entries.size))
     total = np.broadcast_to(expansion.total, entries.shape)
     yield Sum(array, entries, expansion.line.number, expansion.line.code, products, expansion.around, total)
+
+
+def _expanded(spot: Spot, array: HostArray, entries: HostArray) -> Expansion:
+    index = np.unravel_index(entries, array.shape) if array.ndim else ()
+    return expand(Spot(spot.run, spot.frame, spot.step, spot.node, index, spot.part))
+
+
+def _factors(expansion: Expansion) -> int:
+    return sum(len(term.factors) for term in expansion.terms)
 
 
 def _alike(terms: tuple[Term, ...], count: int) -> Iterator[Products]:

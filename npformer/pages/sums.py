@@ -42,7 +42,9 @@ def packed_sums(trace: Trace, pack: Pack, opens: Opening | None) -> dict[str, An
         here = opens if opens is not None and opens["call"] == call.number else None
         ways = by_number[str(call.number)] = {"forward": {}, "backward": {}}
         for way, one in _of_call(trace, call, seen, told, here):
-            ways[way].setdefault(pack.add(one.array), []).append(_packed(one, pack))
+            packed = _packed(one, pack)
+            if packed is not None:
+                ways[way].setdefault(pack.add(one.array), []).append(packed)
     return by_number
 
 
@@ -56,9 +58,10 @@ def _of_call(trace: Trace, call: Call, seen: Seen, told: CallOf, opens: Opening 
         return
     for gradient in told["gradients"]:
         array = trace.arrays.get(str(gradient["value"]))
-        if array is None or ("backward", array.shape, array.tobytes()) in known:
-            continue
         asked = opens["flat"] if opens is not None and opens["name"] == gradient["name"] else None
+        is_known = array is not None and ("backward", array.shape, array.tobytes()) in known
+        if array is None or (is_known and asked is None):
+            continue
         rest = [] if asked is None or seen.backward is None else list(sums_in(seen.backward, entry=(array, asked)))
         yield from (("backward", one) for one in rest or _by_upstream(call, seen, told, gradient["of"], array))
 
@@ -72,16 +75,29 @@ def _by_upstream(call: Call, seen: Seen, told: CallOf, of: str, array: Any) -> I
     yield by_upstream(array, of, zip(names, parts, added, strict=True))
 
 
-def _packed(one: Sum, pack: Pack) -> dict[str, Any]:
-    """A sum by the names of its arrays in the pack. of: its entries, null for all; total: null for the numbers."""
+def _packed(one: Sum, pack: Pack) -> dict[str, Any] | None:
+    """A sum by the names of its arrays in the pack; None if it needs too many numbers of arrays that are left out.
+
+    of: its entries, null for all; total: null for the numbers. Of an array that is left out, the factors are told
+    themselves.
+    """
+    products: list[Any] = []
+    for each in one.products:
+        factors: list[Any] = []
+        for x in each.factors:
+            name = pack.add(x.array)
+            is_out = name in pack.left_out
+            if is_out and one.entries.size > 1:
+                return None
+            factors.append([x.text, name, pack.add(x.at), x.is_below])
+            if is_out:
+                factors[-1].append(pack.add(x.array.reshape(-1)[x.at]))
+        products.append([each.times, each.sign, factors])
     return {
         "of": None if one.entries.size == one.array.size else pack.add(one.entries),
         "line": one.line,
         "code": one.code,
         "around": one.around,
         "total": pack.add(one.total) if one.around else None,
-        "products": [
-            [each.count, each.sign, [[x.text, pack.add(x.array), pack.add(x.at), x.is_below] for x in each.factors]]
-            for each in one.products
-        ],
+        "products": products,
     }

@@ -32,6 +32,7 @@ from npformer.pages.bugs import BugTrace
 from npformer.pages.document import Pack, bundle, html_page, web_file
 from npformer.pages.flows import Flows
 from npformer.pages.sums import MOST_TERMS, Opening, packed_sums
+from npformer.pages.tour import tour
 from npformer.tracing import Trace
 from npformer.tracing.listening import Call
 from npformer.tracing.recording import Seen
@@ -58,9 +59,11 @@ def write_trace_page(
 
 def trace_page(trace: Trace, *, bugs: Sequence[BugTrace] = (), opens: Opening | None = None) -> str:
     """The page of a trace as text; see write_trace_page."""
-    pack = Pack()
+    pack = Pack(MOST_NUMBERS)
     for name, array in trace.arrays.items():
         pack.add(array, name)
+    if opens is not None:
+        _keep_row(trace, pack, opens)
     sources = [each.document["sources"] for each in (trace, *(bug.wrong for bug in bugs))]
     data: dict[str, Any] = {
         "trace": trace.document,
@@ -70,13 +73,18 @@ def trace_page(trace: Trace, *, bugs: Sequence[BugTrace] = (), opens: Opening | 
         "flows": _flows(trace, pack),
         "bugs": [bug.to_dict(pack) for bug in bugs],
         "opens": opens,
+        "tour": tour(trace),
     }
-    data["places"] = pack.places
+    data |= {"places": pack.places, "left_out": pack.left_out}
     blocks = {"data": data, "numbers": pack.text()}
     title = str(trace.document["title"])
     return html_page(
         title, style=web_file("trace.css"), script=bundle("main"), data=blocks, body=web_file("trace.html")
     )
+
+
+#: Of an array with more numbers the page has statistics, and the row of the number at which it opens.
+MOST_NUMBERS = 8_192
 
 
 class Shown(NamedTuple):
@@ -152,6 +160,17 @@ def _flows(trace: Trace, pack: Pack) -> dict[str, Any]:
             {"call": user, "gradient": gradient, "map": pack.add(where)} for user, gradient, where in uses
         ]
     return {"edges": flows.edges, "fan_in": fan_in}
+
+
+def _keep_row(trace: Trace, pack: Pack, opens: Opening) -> None:
+    """Keep the row of the number at which the page opens, if its array is left out."""
+    parameters = {each["name"]: each["gradient"] for each in trace.document["parameters"]}
+    lists: Any = trace.document["calls"][opens["call"]]
+    made = {entry["name"]: entry["value"] for entry in lists.get(opens["what"], ())}
+    name = str((made | (parameters if opens["what"] == "parameter" else {})).get(opens["name"]))
+    array = trace.arrays.get(name)
+    if array is not None and pack.add(array) in pack.left_out:
+        pack.keep(pack.add(array), array, opens["flat"])
 
 
 def opening(trace: Trace, place: Place) -> Opening | None:

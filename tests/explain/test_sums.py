@@ -23,7 +23,7 @@ FUNCTIONS = {name: getattr(np, name) for name in ("exp", "log", "sqrt", "tanh", 
 def values(products):
     """The products, (count, entries) or (1, entries) each."""
     for each in products:
-        value = np.full((each.count, 1), each.sign)
+        value = np.full((each.times, 1), each.sign)
         for factor in each.factors:
             x = factor.array.reshape(-1)[factor.at]
             value = value * (1 / x if factor.is_below else x)
@@ -104,7 +104,7 @@ def test_the_code_of_r_stands_around_its_sum_on_the_page_and_in_the_terminal():
     frame = npf.trace("layer_norm").recording.seen[0].forward
     (r,) = [one for one in sums_in(frame) if one.code.startswith("r =")]
     assert r.around == "1 / sqrt(sum)"
-    assert [(each.count, [factor.text for factor in each.factors]) for each in r.products] == [
+    assert [(each.times, [factor.text for factor in each.factors]) for each in r.products] == [
         (5, ["centred", "centred", "1/5"]),
         (1, ["eps"]),
     ]

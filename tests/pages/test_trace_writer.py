@@ -171,3 +171,17 @@ def test_an_input_and_a_parameter_of_a_layers_own_code(numpy64, at, what):
         shape = place.gradients(opened, opened.run()).shape
     assert entry["what"] == what
     assert entry["flat"] == np.ravel_multi_index(place.index, shape)
+
+
+def test_a_large_array_is_left_out_and_the_row_that_is_asked_is_kept(monkeypatch):
+    monkeypatch.setattr(trace_writer, "MOST_NUMBERS", 12)
+    trace = npf.trace("linear")
+    data = data_of(trace_page(trace, opens={"call": 0, "what": "gradients", "name": "dweight", "flat": 3}))
+    gradient = trace.calls[0]["gradients"][1]["value"]
+    array = trace.arrays[gradient]
+    told = data["left_out"][gradient]
+    assert told["shape"] == list(array.shape)
+    assert told["mean"] == pytest.approx(array.mean())
+    assert list(told["rows"]) == [str(3 - 3 % array.shape[-1])]
+    (one,) = data["sums"]["0"]["backward"][gradient]
+    assert all(len(factor) == 5 for factor in one["products"][0][2]), "its factors are told themselves"

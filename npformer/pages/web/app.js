@@ -1,5 +1,6 @@
 // What is shown, and how it changes: the step, the line, the number, the bug.
 
+import { remember } from "./address.js";
 import { lineDifference, showBug } from "./bugs.js";
 import { byId, setClasses } from "./dom.js";
 import { showEntry } from "./entry.js";
@@ -27,6 +28,8 @@ export class App {
     this.revealed = new Set();
     this.right = this.tried = 0;
     this.timer = null;
+    this.onlyOperations = false;
+    this.isFresh = true; // no line was chosen since the step began
   }
 
   sources() {
@@ -69,8 +72,15 @@ export class App {
     this.redraw(null);
     const { top } = byId("middle").getBoundingClientRect();
     if (top < 0) window.scrollBy(0, top - 8); // a narrow page scrolls as a whole
-    clearTimeout(this.address);
-    this.address = setTimeout(() => setAddress(number + 1), 250);
+    remember(this, this.timer === null);
+  }
+
+  // Step on, or back: to the next operation, if only these are asked for.
+  goBy(by) {
+    let number = this.step.number + by;
+    const isPassed = (step) => step && this.onlyOperations && step.call.parts.length > 0;
+    while (isPassed(this.model.steps[number])) number += by;
+    this.go(number);
   }
 
   // Go to a call; to its forward, if it has no backward.
@@ -82,6 +92,7 @@ export class App {
   redraw(entry) {
     this.readRun();
     this.moment = this.run.moments.length - 1;
+    this.isFresh = true;
     this.setPinned(entry);
     showMiddle(this);
     showSource(this);
@@ -114,17 +125,22 @@ export class App {
   }
 
   goMoment(number) {
-    if (number < 0) return this.go(this.step.number - 1);
-    if (number >= this.run.moments.length) return this.go(this.step.number + 1);
+    if (number < 0) return this.goBy(-1);
+    if (number >= this.run.moments.length) return this.goBy(1);
     this.moment = number;
+    this.isFresh = false;
     lightLine(this, true);
     lightCards(this);
+  }
+
+  // A line on: a step begins with its first, though all that it made is in sight.
+  goDown() {
+    this.goMoment(this.isFresh && this.run.moments.length > 1 ? 0 : this.moment + 1);
   }
 
   // Open the page at a number: its call, the line that makes it, and its terms.
   open(place) {
     this.go(stepFor(this.model, place).number);
-    clearTimeout(this.address); // without a step in its address the page opens here again
     const cell = this.cellOf(place);
     if (!cell) return;
     const isMade = ([, array]) => array.name === cell.entry.array.name;
@@ -173,6 +189,7 @@ export class App {
     cell.classList.add("pinned");
     this.setPinned(cell.entry);
     this.look(null);
+    remember(this, true);
     if (focuses) cell.focus({ preventScroll: false });
   }
 
@@ -233,7 +250,7 @@ export class App {
   startTimer() {
     if (this.isAtEnd()) this.go(0);
     this.timer = setInterval(() => {
-      this.go(this.step.number + 1);
+      this.goBy(1);
       if (this.isAtEnd()) this.play();
     }, STEP_TIME);
   }
@@ -247,15 +264,6 @@ export class App {
 // The step that shows a number.
 function stepFor(model, place) {
   return stepOf(model, place.call, BACKWARD.includes(place.what) ? "backward" : "forward");
-}
-
-// The step stands in the page's address, for a link to it.
-function setAddress(number) {
-  try {
-    history.replaceState(null, "", `#${number}`);
-  } catch {
-    // a page inside another one may not have an address of its own
-  }
 }
 
 // The cells of all tables in sight.

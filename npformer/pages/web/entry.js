@@ -25,7 +25,7 @@ function aboutEntry(app, entry) {
   const call = app.model.calls[entry.call];
   const value = entry.array.data[entry.flat];
   return [
-    h("h3", {}, h("code", {}, name), " = ", h("span", { class: "number" }, long(value))),
+    h("h3", {}, app.bug ? "right: " : null, h("code", {}, name), " = ", h("span", { class: "number" }, long(value))),
     wrongAndRight(app, entry, value),
     h("p", { class: "what" }, ...originOf(app, entry, call)),
     ...madeOf(app, entry, call, value),
@@ -38,7 +38,7 @@ function wrongAndRight(app, entry, value) {
   const difference = app.differenceOf(entry)?.data[entry.flat];
   if (difference === undefined) return null;
   const wrong = h("b", {}, long(value + difference, 6));
-  return h("p", { class: "bugline" }, "with the bug ", wrong, `, wrong − right ${brief(difference)}`);
+  return h("p", { class: "bugline" }, "wrong: ", wrong, `, difference (wrong − right): ${brief(difference)}`);
 }
 
 // Where an entry comes from.

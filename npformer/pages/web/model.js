@@ -4,7 +4,7 @@ import { entryName, unpack } from "./arrays.js";
 import { piecesOf, sidesOf } from "./labels.js";
 
 export async function load(data, numbers) {
-  const model = { ...data, arrays: await unpack(numbers, data.places), calls: data.trace.calls };
+  const model = { ...data, arrays: await unpack(numbers, data.places, data.left_out), calls: data.trace.calls };
   for (const call of model.calls) complete(model, call);
   model.steps = stepsOf(model.calls);
   model.half = model.steps.filter((step) => step.way === "forward").length;
@@ -161,12 +161,15 @@ function productsAt(model, [count, sign, operands], k) {
   });
 }
 
-function factorAt(model, [text, arrayName, places, isBelow], row, k) {
+// told: the numbers themselves, of an array that is left out.
+function factorAt(model, [text, arrayName, places, isBelow, told], row, k) {
   const array = model.arrays.get(arrayName);
   const { data, shape } = model.arrays.get(places);
   const [rows, columns] = shape;
-  const flat = data[(rows > 1 ? row : 0) * columns + (columns > 1 ? k : 0)];
-  const value = isBelow ? 1 / array.data[flat] : array.data[flat];
+  const at = (rows > 1 ? row : 0) * columns + (columns > 1 ? k : 0);
+  const flat = data[at];
+  const number = told ? model.arrays.get(told).data[at] : array.data[flat];
+  const value = isBelow ? 1 / number : number;
   return { text: (isBelow ? "1/" : "") + entryName(text, flat, array.shape), array, flat, value };
 }
 
