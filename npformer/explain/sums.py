@@ -21,7 +21,7 @@ from npformer.tracing.lines import Frame
 from npformer.typing import HostArray
 
 #: An array of one way of a call is told up to so many factors.
-MOST_FACTORS = 40_000
+MOST_FACTORS = 20_000
 
 
 class Operand(NamedTuple):
