@@ -87,7 +87,8 @@ def test_after_a_bug_is_chosen_the_keys_step_and_the_wrong_gradients_are_counted
     assert not opened.find("#verdict").is_displayed()
     go(opened, "loss")
     opened.run(
-        "npformerPage.pin([...document.querySelectorAll('.differs td')].find((td) => td.entry?.what === 'gradients'), true)"
+        "const cells = [...document.querySelectorAll('.differs td')];"
+        "npformerPage.pin(cells.find((td) => td.entry?.what === 'gradients'), true)"
     )
     assert text(opened, "#entry h3").startswith("right: ")
     assert text(opened, "#entry .bugline").startswith("wrong: ")
