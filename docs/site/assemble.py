@@ -13,9 +13,14 @@ from docs.site.places import PAGES, ROOT, SITE, SOURCES, write
 #: The heading of the README above which its first page ends here: what follows is the sidebar's work.
 _END = "## Where to go next"
 _CARDS = "## Two commands"
+#: What stands before all else: one question, and one action.
+_START = (
+    "{.lead}\nA Transformer wrote a wrong letter. Which, and by how much? [Start here](/start-here.md): two minutes."
+)
 CAPTIONS: dict[str, tuple[str, ...]] = {
     "See it": (
-        "walk", "operations/index", "explain", "gradient-sizes", "trace-page", "museum/index", "experiments/index",
+        "start-here", "walk", "operations/index", "explain", "gradient-sizes", "trace-page", "museum/index",
+        "experiments/index",
     ),
     "Do it": (
         "lessons", "course/index", "check_your_own_kernel", "judge", "training-your-own-data",
@@ -59,7 +64,8 @@ def index(readme: str) -> str:
         contents([*pages, *(others if caption == OTHERS else ())]).replace(":hidden:", f":hidden:\n:caption: {caption}")
         for caption, pages in CAPTIONS.items()
     )
-    return f"{head}{cards()}\n\n{mark}{rest}{trees}"
+    title, _, head = head.partition("\n\n")
+    return f"{title}\n\n{_START}\n\n{head}{cards()}\n\n{mark}{rest}{trees}"
 
 
 def cards() -> str:

@@ -29,7 +29,6 @@ from npformer.io.printable import visible
 from npformer.io.terminal import columns, counted, fill
 from npformer.layers import Layer
 from npformer.pages import trace_page
-from npformer.pages.bugs import bug_traces
 from npformer.pages.trace_writer import opening
 from npformer.tracing.trace import Trace, trace
 
@@ -174,12 +173,12 @@ def _number(args: argparse.Namespace) -> int:
 
 
 def _write_page(args: argparse.Namespace, record: Callable[[], Trace], place: Place | None = None) -> None:
-    """Write the page that --html asks for, with the usual bugs; it opens at the place."""
+    """Write the page that --html asks for, it opens at the place."""
     if args.html is None:
         return
     right = record()
     opens = None if place is None else opening(right, place)
-    page = trace_page(right, bugs=bug_traces(record, right), opens=opens)
+    page = trace_page(right, opens=opens)
     write_file(args.html, "--html", page.encode())
 
 

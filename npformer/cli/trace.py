@@ -47,8 +47,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--bugs",
         metavar="IDS",
-        help="bugs of the museum that the page can switch on, with commas between them, or none (default: at most ten "
-        "whose code runs)",
+        help="bugs of the museum that the page can switch on, with commas between them, or usual: at most ten whose "
+        "code runs (default: none, since each is a recording of its own)",
     )
     add("--no-lines", action="store_true", help="leave out the values after each source line")
     add("--limit", metavar="MB", type=float, default=LIMIT / 1e6,
@@ -81,10 +81,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _bugs(chosen: str | None, record: Callable[[], Trace], trace: Trace) -> list[BugTrace]:
-    """The bugs for the page: those named, none, or the usual ones."""
-    if chosen is None:
-        return bug_traces(record, trace)
-    return bug_traces(record, trace, [name.strip() for name in chosen.split(",") if name != "none"])
+    """The bugs for the page: those named, the usual ones, or none."""
+    names = [name.strip() for name in (chosen or "none").split(",") if name != "none"]
+    return bug_traces(record, trace, None if names == ["usual"] else names)
 
 
 def _recorder(args: argparse.Namespace) -> Callable[[], Trace]:

@@ -3,8 +3,8 @@
     dweight = xp.matmul(xp.matrix_transpose(as_rows(x)), dy_rows)
     dweight[3,5]  =  Σ  x[b,t,3]·dy[b,t,5]
 
-Sums and products are taken apart; any other expression is one factor. What a name, a move or a call stands for is found
-by ``origins``.
+Sums and products are taken apart; any other expression is one factor. Of a function of a sum, such as 1/√(sum), the sum
+is taken apart. What a name, a move or a call stands for is found by ``origins``.
 """
 
 from __future__ import annotations
@@ -13,24 +13,31 @@ import ast
 from collections.abc import Iterator
 from itertools import product
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from npformer.explain.origins import choice, depends, settled, shown_as, upstream_part
-from npformer.explain.spots import CannotExpand, Index, Spot, called, function_of, within
+from npformer.explain.spots import CannotExpand, Index, Mixed, Spot, called, function_of, within
 
 NOTHING = {"zeros_like", "zeros"}
+#: Functions of one number, whose argument is taken apart.
+_OF_ONE = {"exp", "log", "sqrt", "tanh", "sin", "cos", "erf"}
+#: What stands for the sum in the code around it.
+SUM = "sum"
 
 
 class Factor(NamedTuple):
     """One factor of a product; spot: where it is from, if it is a part of the upstream gradient, else None."""
 
     text: str
-    value: float
+    value: Any
     spot: Spot | None
     at: Index = ()
     shape: Index = ()  # of its array
+    label: str = ""  # its text without the index
+    array: Any = None  # the array of which it is an entry
+    is_below: bool = False  # it divides
 
 
 class Term(NamedTuple):
@@ -40,7 +47,7 @@ class Term(NamedTuple):
     factors: tuple[Factor, ...]
 
     @property
-    def value(self) -> float:
+    def value(self) -> Any:
         return self.sign * prod(factor.value for factor in self.factors)
 
     @property
@@ -65,12 +72,15 @@ class Expansion(NamedTuple):
     """The line that computes an entry, and the products that add up to it.
 
     outside: the entry is one of the pair's upstream gradients, of this number; None: it is computed inside.
+    around: the code in which the sum stands, as "1 / sqrt(sum)", if the entry is a function of it; total: the sum.
     """
 
     line: Line
     terms: tuple[Term, ...]
     spot: Spot
     outside: int | None = None
+    around: str = ""
+    total: Any = None
 
 
 def expand(spot: Spot) -> Expansion:
@@ -81,16 +91,35 @@ def expand(spot: Spot) -> Expansion:
         code = "" if step.node is None else ast.unparse(step.node).partition("\n")[0]
         line = Line(spot.frame.function.path.removeprefix("npformer/"), step.line, code)
         outside = upstream_part(spot)
-        terms = (Term(1.0, (_factor(spot),)),) if outside is not None else tuple(_terms(spot))
-        value = spot.value()
-    except CannotExpand:
+        around, inner = ("", spot) if outside is not None else _inside(spot)
+        terms = (Term(1.0, (_factor(spot),)),) if outside is not None else tuple(_terms(inner))
+        value = inner.value()
+    except (CannotExpand, Mixed):
         raise
     except Exception as error:  # an expression of another form than those that are taken apart
         raise CannotExpand(f"{spot.text}: {error}") from error
-    largest = max((abs(term.value) for term in terms), default=0.0)
-    if not abs(sum(term.value for term in terms) - value) <= 1e-12 * max(largest, abs(value)):
+    largest = np.max([np.abs(value), *(np.broadcast_to(np.abs(term.value), np.shape(value)) for term in terms)], axis=0)
+    added = np.asarray(sum(term.value for term in terms))
+    with np.errstate(invalid="ignore"):  # −∞, of what a mask hides
+        is_right = (added == value) | (np.abs(added - value) <= 1e-12 * largest)
+    if not np.all(is_right):
         raise CannotExpand(f"{line.code}: its products do not add up to {value}")
-    return Expansion(line, terms, spot, outside)
+    return Expansion(line, terms, spot, outside, around, value)
+
+
+def _inside(spot: Spot) -> tuple[str, Spot]:
+    """The code around the sum that an expression is a function of, and the sum; ("", the expression) if it is none."""
+    match spot.node:
+        case ast.Call(args=[node]) if function_of(spot) in _OF_ONE:
+            around = f"{function_of(spot)}({SUM})"
+        case ast.BinOp(left=ast.Constant(), op=ast.Div(), right=node):
+            around = f"{ast.unparse(spot.node.left)} / {SUM}"
+        case ast.BinOp(left=node, op=ast.Pow(), right=ast.Constant() as power):
+            around = f"{SUM} ** {power.value!r}"
+        case _:
+            return "", spot
+    deeper, inner = _inside(spot.operand(node, spot.index))
+    return (around.replace(SUM, deeper) if deeper else around), inner
 
 
 def _terms(spot: Spot) -> Iterator[Term]:
@@ -108,7 +137,8 @@ def _terms(spot: Spot) -> Iterator[Term]:
                 yield Term(a.sign * b.sign, a.factors + b.factors)
         case ast.BinOp(left=left, op=ast.Div(), right=right):
             below = spot.operand(right, index)
-            inverse = Factor(f"1/{below.text}", 1 / below.value(), None)
+            divisor = _factor(choice(below) or below)
+            inverse = divisor._replace(text=f"1/{divisor.text}", value=1 / divisor.value, spot=None, is_below=True)
             yield from (Term(term.sign, (*term.factors, inverse)) for term in _operand(spot, left, index))
         case ast.Call(args=[a, b]) if name == "matmul":
             yield from _product_terms(spot, a, b)
@@ -162,4 +192,5 @@ def _factor(spot: Spot) -> Factor:
     """One factor, under the name of the array whose numbers are moved here."""
     shown = shown_as(spot)
     shape = np.shape(shown.array())
-    return Factor(shown.text, shown.value(), shown if depends(shown) else None, shown.index, shape)
+    from_dy = shown if depends(shown) else None
+    return Factor(shown.text, shown.value(), from_dy, shown.index, shape, shown.label, shown.array())

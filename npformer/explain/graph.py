@@ -101,6 +101,8 @@ class Graph:
             expansion = expand(spot)
         except CannotExpand:
             return []
+        if expansion.around:  # of no number that depends on dy: a backward is linear in it
+            return []
         if expansion.outside is None:
             return [Made(call, expansion.line, expansion.terms)]
         return list(map(self.made, self.sources(call, expansion.outside, expansion.spot.index)))

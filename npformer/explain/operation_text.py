@@ -146,8 +146,11 @@ class _Page:
         sums = " + ".join(product.text for product in entry.products).replace("+ −", "− ")
         numbers = " + ".join(map(_product, entry.products))
         total = sum(product.value for product in entry.products)
-        yield from self.wrapped(f"so {entry.name} = {sums}", depth, 4)
+        start = f"{entry.around}, sum = " if entry.around else ""
+        yield from self.wrapped(f"so {entry.name} = {start}{sums}", depth, 4)
         yield from self.wrapped(f"= {numbers} = {total:.4g}".replace("+ −", "− "), depth + 4, 2)
+        if entry.around:
+            yield from self.wrapped(f"{entry.around} = {entry.value:.4g}", depth + 4, 2)
 
     def value(self, name: str, x: Any, depth: int) -> Iterator[str]:
         """A name with its value."""

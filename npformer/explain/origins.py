@@ -13,11 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from npformer.explain.spots import CannotExpand, Spot, call_of, called, function_of, returned
+from npformer.explain.spots import CannotExpand, Index, Spot, alike, call_of, called, function_of, returned
 from npformer.tracing.lines import Frame
 
 #: Functions of one array that only move its numbers.
-MOVES = {"reshape", "permute_dims", "transpose", "matrix_transpose", "as_rows", "swapaxes", "squeeze", "expand_dims"}
+MOVES = {
+    "reshape", "permute_dims", "transpose", "matrix_transpose", "as_rows", "swapaxes", "squeeze", "expand_dims", "take",
+    "broadcast_to",
+}  # fmt: skip
+#: Functions that hand on their first argument's numbers as they are.
+_SAME = {"astype", "real_part"}
 #: Functions that look at an array's shape, type or place, and at none of its numbers.
 _OF_SHAPES = {"namespace", "device_of", "zeros_like", "ones_like", "full_like"}
 _NOT_SET = -1
@@ -123,11 +128,13 @@ def _through_call(spot: Spot) -> Spot | None:
 
 
 def choice(spot: Spot) -> Spot | None:
-    """The branch that ``where`` took at this entry."""
+    """The branch that ``where``, or Python's if, took at this entry."""
+    if isinstance(spot.node, ast.IfExp):
+        return replace(spot, node=spot.node.body if spot.value_of(spot.node.test) else spot.node.orelse)
     if function_of(spot) != "where" or spot.part is not None:
         return None
     condition, chosen, other = spot.node.args  # type: ignore[attr-defined]
-    taken = spot.operand(condition, spot.index).value()
+    taken = alike(np.asarray(spot.operand(condition, spot.index).value()) != 0)
     return spot.operand(chosen if taken else other, spot.index)
 
 
@@ -144,6 +151,10 @@ def _through_move(spot: Spot) -> Spot | None:
         function, named = spot.value_of(node.func), spot.keywords(node)
         others = [spot.value_of(each) for each in node.args[1:]]
         return _moved_from(spot, node.args[0], lambda ids: function(ids, *others, **named))
+    if name in _SAME and isinstance(node, ast.Call):
+        return spot.operand(node.args[0], spot.index)
+    if name == "max" and isinstance(node, ast.Call):
+        return _largest_from(spot, node)
     if name in JOINS and isinstance(node, ast.Call) and isinstance(node.args[0], ast.List):
         return _joined_from(spot, node)
     return None
@@ -151,8 +162,24 @@ def _through_move(spot: Spot) -> Spot | None:
 
 def _moved_from(spot: Spot, source: ast.expr, move: Any) -> Spot:
     shape = np.shape(spot.value_of(source))
-    place = move(np.arange(prod(shape)).reshape(shape))[spot.index]
-    return spot.of(source, tuple(map(int, np.unravel_index(place, shape))))
+    return spot.of(source, _unravelled(move(np.arange(prod(shape)).reshape(shape))[spot.index], shape))
+
+
+def _unravelled(place: Any, shape: Index) -> Index:
+    """The index of a place in a flat array, or of an array of places."""
+    return tuple(int(i) if np.ndim(i) == 0 else i for i in np.unravel_index(place, shape))
+
+
+def _largest_from(spot: Spot, node: ast.Call) -> Spot:
+    """The entry that a maximum over one axis is."""
+    x, named = np.asarray(spot.value_of(node.args[0])), spot.keywords(node)
+    places = np.argmax(x, axis=named["axis"], keepdims=True)
+
+    def move(ids: Any) -> Any:
+        taken = np.take_along_axis(ids, places, axis=named["axis"])
+        return taken if named.get("keepdims") else np.squeeze(taken, axis=named["axis"])
+
+    return _moved_from(spot, node.args[0], move)
 
 
 def _joined_from(spot: Spot, node: ast.Call) -> Spot | None:
@@ -162,9 +189,9 @@ def _joined_from(spot: Spot, node: ast.Call) -> Spot | None:
     shapes = [np.shape(spot.value_of(part)) for part in parts]
     starts = np.cumsum([0, *(prod(shape) for shape in shapes)])
     ids = [start + np.arange(prod(shape)).reshape(shape) for start, shape in zip(starts, shapes, strict=False)]
-    place = int(spot.value_of(node.func)(ids, **spot.keywords(node))[spot.index])
-    which = int(np.searchsorted(starts, place, "right")) - 1
-    return spot.of(parts[which], tuple(map(int, np.unravel_index(place - starts[which], shapes[which]))))
+    place = spot.value_of(node.func)(ids, **spot.keywords(node))[spot.index]
+    which = alike(np.searchsorted(starts, place, "right")) - 1
+    return spot.of(parts[which], _unravelled(place - starts[which], shapes[which]))
 
 
 def _renamed(spot: Spot) -> Spot | None:

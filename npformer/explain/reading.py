@@ -34,10 +34,12 @@ class Product(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One number of a line as a sum of products, from the numbers before it."""
+    """One number of a line as a sum of products, from the numbers before it; around: as in ``Expansion``."""
 
     name: str
     products: tuple[Product, ...]
+    value: float
+    around: str
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ class Reader:
                 continue
             if expansion.line.number == step.line and _is_readable(expansion):
                 named = f"{name}[{','.join(map(str, index))}]" if index else name
-                return Entry(named, tuple(map(_product, expansion.terms)))
+                return Entry(named, tuple(map(_product, expansion.terms)), float(value[index]), expansion.around)
         return None
 
 

@@ -1,4 +1,7 @@
-"""Entries of the arrays in a pair's code: which expression, at which step of which frame; values are the code's own."""
+"""Entries of the arrays in a pair's code: which expression, at which step of which frame; values are the code's own.
+
+A spot may stand for many entries at once: then each part of its index is an array (E,), or an integer for all of them.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,29 @@ import numpy as np
 
 from npformer.tracing.lines import Frame
 
-Index = tuple[int, ...]
+#: An integer or an array (E,) for each axis.
+Index = tuple[Any, ...]
 
 
 class CannotExpand(Exception):
     """The line has a form that is not taken apart; the products are then found by the pair's own backward."""
+
+
+class Mixed(Exception):
+    """The entries of a spot are not made in one way; is_first (E,) says which of them are made as the first is."""
+
+    def __init__(self, is_first: Any) -> None:
+        super().__init__("these entries are made in several ways")
+        self.is_first = is_first
+
+
+def alike(made_by: Any) -> Any:
+    """What all entries of a spot have in common. Raises Mixed if they differ."""
+    ways = np.asarray(made_by)
+    first = ways.reshape(-1)[0]
+    if not np.all(ways == first):
+        raise Mixed(ways == first)
+    return first.item()
 
 
 @dataclass(eq=False)
@@ -47,9 +68,13 @@ class Spot:
     @property
     def text(self) -> str:
         """The entry as code: dy[0,2,5]."""
+        return f"{self.label}[{','.join(map(str, self.index))}]" if self.index else self.label
+
+    @property
+    def label(self) -> str:
+        """Its expression as code."""
         shown = ast.unparse(self.node)
-        shown = shown if isinstance(self.node, ast.Name | ast.Attribute | ast.Subscript) else f"({shown})"
-        return f"{shown}[{','.join(map(str, self.index))}]" if self.index else shown
+        return shown if isinstance(self.node, ast.Name | ast.Attribute | ast.Subscript) else f"({shown})"
 
     @property
     def name(self) -> str:
@@ -84,9 +109,10 @@ class Spot:
         value = eval(code, scope)  # a line of the pair itself, which has just run
         return value if self.part is None else value[self.part]
 
-    def value(self) -> float:
-        """The number itself."""
-        return float(np.asarray(self.array())[self.index])
+    def value(self) -> Any:
+        """The number itself; of many entries, their numbers (E,)."""
+        found = np.asarray(self.array())[self.index]
+        return float(found) if np.ndim(found) == 0 else found.astype(np.float64)
 
 
 def returned(run: Run, frame: Frame, gradient: int, index: Index) -> Spot:

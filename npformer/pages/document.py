@@ -103,10 +103,16 @@ def _hash(text: str) -> str:
 
 
 class Pack:
-    """Collects arrays; ``places`` says where each lies, by its name."""
+    """Collects arrays; ``places`` says where each lies, by its name.
 
-    def __init__(self) -> None:
+    Of an array with more than ``most`` numbers ``left_out`` has the shape, some statistics and the rows that ``keep``
+    was told, by their first number.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
         self.places: dict[str, Place] = {}
+        self.left_out: dict[str, dict[str, Any]] = {}
+        self._most = most
         self._parts: list[HostArray] = []
         self._length = 0
         self._names: dict[tuple[str, tuple[int, ...], bytes], str] = {}
@@ -114,6 +120,8 @@ class Pack:
     def add(self, array: HostArray, name: str = "") -> str:
         """Store an array of any real dtype, under ``name`` or a new name. Returns the name under which it is found."""
         numbers = np.asarray(array, dtype="<f8")
+        if self._most is not None and numbers.size > self._most:
+            return self._leave_out(numbers, name)
         kind = {"b": "b", "i": "i", "u": "i"}.get(np.asarray(array).dtype.kind, "f")
         key = (kind, numbers.shape, numbers.tobytes())
         if key in self._names and not name:
@@ -125,6 +133,20 @@ class Pack:
             self._length += numbers.size
             self._names[key] = name
         self.places[name] = place
+        return name
+
+    def keep(self, name: str, array: HostArray, flat: int) -> None:
+        """Store the row of an array, which was left out under this name, in which its number flat is."""
+        start = flat - flat % array.shape[-1]
+        row = self.add(array.reshape(-1)[start : start + array.shape[-1]])
+        self.left_out[name]["rows"][str(start)] = row
+
+    def _leave_out(self, numbers: HostArray, name: str) -> str:
+        key = ("left out", numbers.shape, numbers.tobytes())
+        name = self._names.setdefault(key, name or f"p{len(self.places)}.{len(self.left_out)}")
+        said = {"mean": np.mean(numbers), "deviation": np.std(numbers), "largest": np.max(np.abs(numbers))}
+        told = {what: float(x) for what, x in said.items() if np.isfinite(x)}
+        self.left_out.setdefault(name, {"shape": list(numbers.shape), "rows": {}} | told)
         return name
 
     def text(self) -> str:

@@ -4,7 +4,7 @@ Left the calls as a tree and as a graph, in the middle the arrays with their num
 with the line that runs, below the timeline. Each entry of a gradient shows the terms that add up to it, and what both
 witnesses say. Bugs of the museum can be switched on (``pages/bugs.py``).
 
-Terms come from the pair's own backward (``tracing/jacobian.py``), fed one entry of the upstream gradient at a time.
+Terms are the products of the line of code that made a number, as ``npformer explain`` reads them (``explain/sums.py``).
 Witnesses come from the pair's forward alone (``check/oracles.py``): L = Σ dy·y is moved by each entry, once by an
 imaginary step and once up and down.
 
@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from npformer.check.fitness import fitness
 from npformer.check.inputs import as_tuple
-from npformer.check.oracles import Evidence, Oracle
+from npformer.check.oracles import Oracle, unit
 from npformer.check.subject import subject
 from npformer.errors import NpformerError, OutputError
 from npformer.explain.graph import index_in
@@ -31,24 +31,13 @@ from npformer.io.atomic_files import describe, write_atomically
 from npformer.pages.bugs import BugTrace
 from npformer.pages.document import Pack, bundle, html_page, web_file
 from npformer.pages.flows import Flows
+from npformer.pages.sums import MOST_TERMS, Opening, packed_sums
+from npformer.pages.tour import tour
 from npformer.tracing import Trace
-from npformer.tracing.jacobian import terms
 from npformer.tracing.listening import Call
 from npformer.tracing.recording import Seen
 from npformer.tracing.schema import CallOf, Named
 from npformer.typing import HostArray
-
-#: The gradients of a call with more terms than this (entries times entries of dy) are shown without evidence.
-MOST_TERMS = 100_000
-
-
-class Opening(TypedDict):
-    """An entry as the page names it: of a call's "gradients", "upstream" or "outputs", or of a "parameter"."""
-
-    call: int
-    what: str
-    name: str
-    flat: int
 
 
 def write_trace_page(
@@ -70,20 +59,23 @@ def write_trace_page(
 
 def trace_page(trace: Trace, *, bugs: Sequence[BugTrace] = (), opens: Opening | None = None) -> str:
     """The page of a trace as text; see write_trace_page."""
-    pack = Pack()
+    pack = Pack(MOST_NUMBERS)
     for name, array in trace.arrays.items():
         pack.add(array, name)
+    if opens is not None:
+        _keep_row(trace, pack, opens)
     sources = [each.document["sources"] for each in (trace, *(bug.wrong for bug in bugs))]
     data: dict[str, Any] = {
         "trace": trace.document,
         "derivations": {key: for_page(source["doc"]) for each in sources for key, source in each.items()},
-        "evidence": _evidence(trace, pack),
+        "evidence": _evidence(trace, pack, opens),
+        "sums": packed_sums(trace, pack, opens),
         "flows": _flows(trace, pack),
         "bugs": [bug.to_dict(pack) for bug in bugs],
         "opens": opens,
-        "most_terms": MOST_TERMS,
+        "tour": tour(trace),
     }
-    data["places"] = pack.places
+    data |= {"places": pack.places, "left_out": pack.left_out}
     blocks = {"data": data, "numbers": pack.text()}
     title = str(trace.document["title"])
     return html_page(
@@ -91,58 +83,68 @@ def trace_page(trace: Trace, *, bugs: Sequence[BugTrace] = (), opens: Opening | 
     )
 
 
-class Shown(NamedTuple):
-    """What stands beside one gradient."""
+#: Of an array with more numbers the page has statistics, and the row of the number at which it opens.
+MOST_NUMBERS = 8_192
 
-    terms: tuple[HostArray, ...]  # (gradient's entries…, dy's entries…) for each output
+
+class Shown(NamedTuple):
+    """What both witnesses say of one gradient, or of the one entry of it that was asked for."""
+
     by_complex: HostArray | None  # None: the forward cannot be asked with complex numbers
     by_central: HostArray | None  # None: it cannot be asked at all
+    only: int | None = None  # the entry that was asked
 
 
-def evidence_of(call: Call, seen: Seen, names: Mapping[str, str]) -> dict[str, Shown]:
-    """Gradient's name -> what stands beside it, for a recorded call of an operation whose backward ran.
+def evidence_of(
+    call: Call, seen: Seen, names: Mapping[str, str], only: tuple[str, int] | None = None
+) -> dict[str, Shown]:
+    """Gradient's name -> what its witnesses say, for a recorded call of an operation whose backward ran.
 
-    seen: the call's arrays. names: of the gradients shown, with the input that each belongs to.
+    seen: the call's arrays. names: of the gradients shown, with the input that each belongs to. only: the gradient and
+    the flat index of the entry that is asked where there are too many to ask them all.
     """
     if not isinstance(call.target, tuple) or seen.upstream is None:
         return {}
     upstream = tuple(np.asarray(part, dtype=np.float64) for part in as_tuple(seen.upstream))
     checked = subject(call.target, seen.inputs, call.options, None)
     sizes = {name: checked.tensors[of].size for name, of in names.items() if of in checked.tensors}
-    if sum(sizes.values()) * sum(part.size for part in upstream) > MOST_TERMS:
+    is_large = sum(sizes.values()) * sum(part.size for part in upstream) > MOST_TERMS
+    if is_large and only is None:
         return {}
-    split = terms(call.target, seen.cache, seen.upstream)
     oracle = Oracle(checked, [upstream], fitness(checked, [upstream], 0).is_fit)
     shown = {}
-    for name in sizes:
-        asked = _asked(oracle, names[name])
-        by_complex = None if asked is None or asked.by_complex is None else asked.by_complex[0]
-        shown[name] = Shown(split.get(names[name], ()), by_complex, None if asked is None else asked.by_central[0])
+    for name in sizes if only is None or not is_large else {only[0]} & sizes.keys():
+        shown[name] = _asked(oracle, names[name], None if only is None or not is_large else only[1])
     return shown
 
 
-def _asked(oracle: Oracle, of: str) -> Evidence | None:
-    """Both witnesses of one input's gradient; None if the forward fails where they ask."""
+def _asked(oracle: Oracle, of: str, flat: int | None) -> Shown:
+    """Both witnesses of one input's gradient, or of one entry of it; None if the forward fails where they ask."""
     try:
-        return oracle.every_element(of)
+        if flat is not None:
+            shape = oracle.subject.tensors[of].shape
+            return Shown(*oracle.along(of, unit(shape, np.unravel_index(flat, shape)))[:2], flat)
+        asked = oracle.every_element(of)
     except (NpformerError, ArithmeticError, ValueError, TypeError):
-        return None
+        return Shown(None, None)
+    return Shown(None if asked.by_complex is None else asked.by_complex[0], asked.by_central[0])
 
 
-def _evidence(trace: Trace, pack: Pack) -> dict[str, Any]:
-    """Call -> gradient -> the places of its terms and witnesses."""
+def _evidence(trace: Trace, pack: Pack, opens: Opening | None) -> dict[str, Any]:
+    """Call -> gradient -> the places of its witnesses."""
     by_number: dict[str, Any] = {}
     if trace.recording is None:
         return by_number
     for call in trace.document["calls"]:
         names = {gradient["name"]: gradient["of"] for gradient in call["gradients"]}
         number = call["id"]
-        shown = evidence_of(trace.recording.calls[number], trace.recording.seen[number], names)
+        only = (opens["name"], opens["flat"]) if opens is not None and opens["call"] == number else None
+        shown = evidence_of(trace.recording.calls[number], trace.recording.seen[number], names, only)
         by_number[str(number)] = {
             name: {
-                "terms": [pack.add(part) for part in each.terms],
                 "complex": None if each.by_complex is None else pack.add(each.by_complex),
                 "central": None if each.by_central is None else pack.add(each.by_central),
+                "only": each.only,
             }
             for name, each in shown.items()
         }
@@ -158,6 +160,17 @@ def _flows(trace: Trace, pack: Pack) -> dict[str, Any]:
             {"call": user, "gradient": gradient, "map": pack.add(where)} for user, gradient, where in uses
         ]
     return {"edges": flows.edges, "fan_in": fan_in}
+
+
+def _keep_row(trace: Trace, pack: Pack, opens: Opening) -> None:
+    """Keep the row of the number at which the page opens, if its array is left out."""
+    parameters = {each["name"]: each["gradient"] for each in trace.document["parameters"]}
+    lists: Any = trace.document["calls"][opens["call"]]
+    made = {entry["name"]: entry["value"] for entry in lists.get(opens["what"], ())}
+    name = str((made | (parameters if opens["what"] == "parameter" else {})).get(opens["name"]))
+    array = trace.arrays.get(name)
+    if array is not None and pack.add(array) in pack.left_out:
+        pack.keep(pack.add(array), array, opens["flat"])
 
 
 def opening(trace: Trace, place: Place) -> Opening | None:

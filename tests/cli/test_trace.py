@@ -129,12 +129,13 @@ def test_a_disk_that_is_full(cli, tmp_path, monkeypatch, line):
 
 
 def test_a_page_is_written_and_may_be_written_again(cli, tmp_path):
-    for bugs in ((), ("--bugs", "relu-no-gate")):
+    for bugs in (("--bugs", "usual"), ("--bugs", "relu-no-gate")):
         done = cli("trace relu --html page.html", *bugs).fine().says("the page is in page.html (0.")
         assert len(done.lines) == 1, "the page has the tree of calls"
         assert "relu-no-gate" in (tmp_path / "page.html").read_text()
-    cli("trace relu --html page.html --bugs none").fine()
-    assert "relu-no-gate" not in (tmp_path / "page.html").read_text()
+    for bugs in (("--bugs", "none"), ()):
+        cli("trace relu --html page.html", *bugs).fine()
+        assert "relu-no-gate" not in (tmp_path / "page.html").read_text()
     assert os.listdir(tmp_path) == ["page.html"]
 
 

@@ -94,36 +94,64 @@ def test_every_number_of_the_trace_is_on_the_page(opened, shown):
         assert np.array_equal(np.array(numbers, dtype=float), values, equal_nan=True)
 
 
-def test_the_terms_of_every_gradient_add_up_to_it_on_the_page(opened):
-    """Of operations their terms, of layers and of what arrives the uses: summed by the page's own numbers."""
-    worst, entries, without = opened.run(
+def test_the_terms_of_every_number_add_up_to_it_on_the_page(opened):
+    """Of operations the products of their lines, of layers and of what arrives the uses: by the page's own numbers."""
+    worst, entries, inside, without = opened.run(
         """
         const {model} = npformerPage;
-        const size = (data) => data.reduce((most, number) => Math.max(most, Math.abs(number)), 0);
-        let [worst, entries, without] = [0, 0, []];
+        let [worst, entries, inside, without] = [0, 0, 0, []];
+        const check = (entry, way, label) => entry.array.data.forEach((number, flat) => {
+          npformerPage.step = {way};
+          const split = npformerPage.split({...entry, flat});
+          if (split === null) { without.push(label); return; }
+          const total = split.list.reduce((sum, each) => sum + each.term, 0);
+          const most = Math.max(Math.abs(split.total), ...split.list.map((each) => Math.abs(each.term)), 1e-300);
+          if (total !== split.total) worst = Math.max(worst, Math.abs(total - split.total) / most);
+          entries += 1;
+        });
         for (const call of model.calls) {
           for (const what of ["gradients", "upstream"]) {
-            for (const {name, value} of call[what]) {
-              const array = model.arrays.get(value);
-              const kept = what === "gradients" && (model.evidence[call.id] || {})[name];
-              const terms = kept ? kept.terms.map((each) => size(model.arrays.get(each).data)) : [];
-              const most = Math.max(size(array.data), ...terms);
-              array.data.forEach((number, flat) => {
-                const split = npformerPage.split({call: call.id, what, name, flat, array});
-                if (split === null) { without.push(`${call.name} ${name}`); return; }
-                const total = split.list.reduce((sum, each) => sum + each.term, 0);
-                worst = Math.max(worst, Math.abs(total - number) / most);
-                entries += 1;
-              });
-            }
+            for (const {name, value} of call[what])
+              check({call: call.id, what, name, array: model.arrays.get(value)}, "backward", `${call.name} ${name}`);
           }
+          for (const [way, told] of Object.entries(model.sums[call.id] || {}))
+            for (const name of Object.keys(told)) {
+              const before = entries;
+              check({call: call.id, what: "line", name, array: model.arrays.get(name)}, way, `${call.name} inside`);
+              inside += entries - before;
+            }
         }
-        return [worst, entries, [...new Set(without)]];
+        return [worst, entries, inside, [...new Set(without)]];
         """
     )
     assert worst <= 1e-12
-    assert entries > 3000
+    assert entries > 8000
+    assert inside > 5000
     assert without == ["loss dy"]  # nothing comes after the loss
+
+
+def test_a_number_inside_an_operation_shows_the_factors_of_its_line(opened):
+    go(opened, "decoder.layers.0.self_attention.attention")
+    for name, line in (("dscores", "y * (dy - shared)"), ("dk", "xp.matmul(xp.matrix_transpose(dscores), q) * scale")):
+        array = "[...document.querySelectorAll('td')].filter((td) => td.entry?.name === arguments[0])"
+        opened.run(f"const td = {array}[5]; npformerPage.pin(td, true)", name)
+        assert line in text(opened, "#entry .madeof")
+        assert "✓" in text(opened, "#entry .sum")
+    assert re.search(r"dscores\[\d,\d,\d,\d\]\s*·\s*q\[\d,\d,\d,\d\]\s*·\s*scale", text(opened, "#entry .bars"))
+    opened.click("#entry .bars .term")
+    assert opened.run("return npformerPage.pinned.name") == "dscores"
+    opened.click("#entry .bars .term")
+    assert opened.run("return npformerPage.pinned.name") != "dscores", "one of the numbers that its line read"
+
+
+def test_what_a_function_of_a_sum_made_shows_the_sum_and_the_function(opened):
+    opened.run("npformerPage.goCall(npformerPage.model.calls.find((one) => one.type === 'post_norm').id, 'forward')")
+    opened.run(
+        "const td = [...document.querySelectorAll('td')].find((one) => one.entry?.name === 'r');"
+        "npformerPage.pin(td, true)"
+    )
+    assert text(opened, "#entry .madeof").startswith("is 1 / sqrt(sum), of the sum of 5 terms, by line 56: ")
+    assert "1 / sqrt(sum) = " in text(opened, "#entry")
 
 
 @pytest.mark.parametrize(
@@ -157,19 +185,23 @@ def test_a_page_opens_at_the_number_that_is_asked(browser, tmp_path, numpy64, at
         assert float(sum_line.get_attribute("data-value")) == pytest.approx(value, rel=1e-12)
 
 
-def test_a_call_with_too_many_terms_says_how_many_and_what_shows_them(browser, tmp_path, monkeypatch):
+def test_of_too_many_factors_the_number_that_was_asked_has_its_terms_and_witnesses(browser, tmp_path, monkeypatch):
     monkeypatch.setattr("npformer.pages.trace_writer.MOST_TERMS", 50)
+    monkeypatch.setattr("npformer.pages.sums.MOST_TERMS", 50)
+    monkeypatch.setattr("npformer.explain.sums.MOST_FACTORS", 5)
     layer = npf.layers.EncoderLayer(4, 2, 6, backend=npf.get_backend("numpy", kernels="plain"))
     trace = npf.trace(layer, np.random.default_rng(0).normal(size=(1, 3, 4)))
     show(browser, tmp_path, trace, opens={"call": 8, "what": "gradients", "name": "dw1", "flat": 1})
-    shown_text = text(browser, "#entry .missing")
-    assert re.search(r"([\d,]+) gradients × 12 entries of dy = [\d,]+ terms, .* at most 50\.", shown_text)
-    assert "npformer explain … --at NAME[INDEX]" in shown_text
+    assert "✓ the gradient" in text(browser, "#entry .sum")
+    assert text(browser, ".witnesses").count("✓") == 2
+    browser.run("npformerPage.pin(npformerPage.cellOf({...npformerPage.pinned, flat: 2}), true)")
+    assert "npformer explain … --at NAME[INDEX]" in text(browser, "#entry .missing")
 
 
 def test_keys_walk_through_the_steps_and_lines(opened, shown):
     steps = 2 * len(shown.calls)
-    assert opened.run(STEP)[0] == 0
+    assert opened.run(STEP)[2] == "loss", "it opens at the loss"
+    opened.press("Home")
     opened.press("ArrowRight", "ArrowRight", "ArrowLeft")
     assert opened.run(STEP)[0] == 1
     opened.press("End")
@@ -196,7 +228,7 @@ def test_pointing_at_a_number_shows_what_it_is_made_of(opened):
     assert shown_value == value
     assert abs(total - value) <= 1e-12 * scale
     assert "✓ the gradient" in sum_line.text
-    assert len(opened.driver.find_elements("css selector", "#entry .bars li")) == 4
+    assert len(opened.driver.find_elements("css selector", "#entry .bars li")) == 3, "r·g, r·mean g, r·x̂·mean"
     shown_text = text(opened, ".witnesses")
     assert "complex step" in shown_text
     assert "central difference" in shown_text
@@ -245,16 +277,15 @@ def test_each_bug_opens_at_its_first_place_and_spreads_from_there(opened, shown,
 def test_the_address_switches_a_bug_on(browser, page, bugs):
     """With ?bug=… it opens at the first place that differs, or at the step after #; another name changes nothing."""
     one = bugs[3]
-    for query, number in ((f"?bug={one.bug.id}", None), (f"?bug={one.bug.id}#12", 11), ("?bug=none-of-these", 0)):
+    for query, number in ((f"?bug={one.bug.id}", None), (f"?bug={one.bug.id}#12", 11), ("?bug=none-of-these", 45)):
         browser.driver.get("about:blank")
         browser.driver.get(f"{page.as_uri()}{query}")
         browser.wait(READY)
         first = browser.run("return npformerPage.ticks.findIndex((tick) => tick.classList.contains('first'))")
         assert browser.run(STEP)[0] == (first if number is None else number), query
-        assert browser.run("return document.getElementById('bug').value") == ("" if number == 0 else one.bug.id)
-        assert browser.find("#bugtext").is_displayed() == (number != 0)
-        before = browser.run("return getComputedStyle(document.getElementById('verdict'), '::before').content")
-        assert ("without the bug" in before) == (number != 0), "the verdict is about the right code"
+        assert browser.run("return document.getElementById('bug').value") == ("" if number == 45 else one.bug.id)
+        assert browser.find("#bugtext").is_displayed() == (number != 45)
+        assert browser.find("#verdict").is_displayed() == (number == 45), "it is about the right code"
 
 
 def test_what_a_layer_itself_adds_with_a_bug_is_shown(browser, tmp_path):
@@ -364,7 +395,7 @@ def test_text_of_a_user_is_text(browser, tmp_path):
         "title": hostile,
         "tokens": {name: [[hostile, *row[1:]] for row in rows] for name, rows in sample.document["tokens"].items()},
     }
-    show(browser, tmp_path, npf.Trace(document, sample.arrays, sample.recording))
+    show(browser, tmp_path, npf.Trace(document, sample.arrays, sample.recording), "1")
     assert browser.run("return document.querySelectorAll('img').length") == 0
     assert text(browser, "#title") == hostile
     assert hostile in browser.run(

@@ -1,5 +1,6 @@
 // What is shown, and how it changes: the step, the line, the number, the bug.
 
+import { remember } from "./address.js";
 import { lineDifference, showBug } from "./bugs.js";
 import { byId, setClasses } from "./dom.js";
 import { showEntry } from "./entry.js";
@@ -27,6 +28,8 @@ export class App {
     this.revealed = new Set();
     this.right = this.tried = 0;
     this.timer = null;
+    this.onlyOperations = false;
+    this.isFresh = true; // no line was chosen since the step began
   }
 
   sources() {
@@ -69,8 +72,15 @@ export class App {
     this.redraw(null);
     const { top } = byId("middle").getBoundingClientRect();
     if (top < 0) window.scrollBy(0, top - 8); // a narrow page scrolls as a whole
-    clearTimeout(this.address);
-    this.address = setTimeout(() => setAddress(number + 1), 250);
+    remember(this, this.timer === null);
+  }
+
+  // Step on, or back: to the next operation, if only these are asked for.
+  goBy(by) {
+    let number = this.step.number + by;
+    const isPassed = (step) => step && this.onlyOperations && step.call.parts.length > 0;
+    while (isPassed(this.model.steps[number])) number += by;
+    this.go(number);
   }
 
   // Go to a call; to its forward, if it has no backward.
@@ -82,6 +92,7 @@ export class App {
   redraw(entry) {
     this.readRun();
     this.moment = this.run.moments.length - 1;
+    this.isFresh = true;
     this.setPinned(entry);
     showMiddle(this);
     showSource(this);
@@ -114,17 +125,22 @@ export class App {
   }
 
   goMoment(number) {
-    if (number < 0) return this.go(this.step.number - 1);
-    if (number >= this.run.moments.length) return this.go(this.step.number + 1);
+    if (number < 0) return this.goBy(-1);
+    if (number >= this.run.moments.length) return this.goBy(1);
     this.moment = number;
+    this.isFresh = false;
     lightLine(this, true);
     lightCards(this);
+  }
+
+  // A line on: a step begins with its first, though all that it made is in sight.
+  goDown() {
+    this.goMoment(this.isFresh && this.run.moments.length > 1 ? 0 : this.moment + 1);
   }
 
   // Open the page at a number: its call, the line that makes it, and its terms.
   open(place) {
     this.go(stepFor(this.model, place).number);
-    clearTimeout(this.address); // without a step in its address the page opens here again
     const cell = this.cellOf(place);
     if (!cell) return;
     const isMade = ([, array]) => array.name === cell.entry.array.name;
@@ -141,17 +157,30 @@ export class App {
     if (cell) this.pin(cell, true);
   }
 
+  // Go to a number that a line of a call read: in this step, or where the call's forward made or read it.
+  followFactor({ array, flat }) {
+    const { call } = this.step;
+    if (!this.cellOfNumber(array, flat)) this.goCall(call.id, "forward");
+    const cell = this.cellOfNumber(array, flat);
+    if (cell) this.pin(cell, true);
+  }
+
+  cellOfNumber(array, flat) {
+    const isIt = ({ entry }) => entry && entry.array.name === array.name && entry.flat === flat;
+    return cells().find(isIt) || this.pictureOf((spec) => spec.array.name === array.name, flat);
+  }
+
   cellOf(place) {
     const isIt = ({ entry }) => entry && isOfArray(entry, place) && entry.flat === place.flat;
-    return cells().find(isIt) || this.pictureOf(place);
+    return cells().find(isIt) || this.pictureOf((spec) => isOfArray(spec, place), place.flat);
   }
 
   // A large array's picture, with the number chosen in it.
-  pictureOf(place) {
+  pictureOf(isIt, flat) {
     const figures = [...byId("arrays").querySelectorAll("figure.card")];
-    const figure = figures.find(({ spec }) => isOfArray(spec, place));
-    const heatmap = figure && [...figure.querySelectorAll("canvas")].find((canvas) => canvas.holds(place.flat));
-    if (heatmap) heatmap.choose(place.flat, false);
+    const figure = figures.find(({ spec }) => isIt(spec));
+    const heatmap = figure && [...figure.querySelectorAll("canvas")].find((canvas) => canvas.holds(flat));
+    if (heatmap) heatmap.choose(flat, false);
     return heatmap;
   }
 
@@ -160,6 +189,7 @@ export class App {
     cell.classList.add("pinned");
     this.setPinned(cell.entry);
     this.look(null);
+    remember(this, true);
     if (focuses) cell.focus({ preventScroll: false });
   }
 
@@ -180,8 +210,14 @@ export class App {
   markTerms(entry) {
     const split = entry && this.split(entry);
     const terms = split ? split.list.filter((item) => item.term !== 0) : [];
-    const used = new Set(terms.map(entryKey));
-    for (const cell of cells()) setClasses(cell, { term: Boolean(cell.entry) && used.has(entryKey(cell.entry)) });
+    const used = new Set(terms.flatMap((item) => (item.factors ? item.factors.map(numberKey) : [entryKey(item)])));
+    const isUsed = ({ entry: one }) => Boolean(one) && (used.has(entryKey(one)) || used.has(numberKey(one)));
+    for (const cell of cells()) setClasses(cell, { term: isUsed(cell) });
+  }
+
+  // Whether an array is one of the trace, not one that was made for its terms.
+  isOfTrace({ name }) {
+    return name.startsWith("a");
   }
 
   mark(place) {
@@ -191,7 +227,7 @@ export class App {
 
   // The terms that add up to an entry, and their sum.
   split(entry) {
-    return splitOf(this.model, entry);
+    return splitOf(this.model, entry, this.step.way);
   }
 
   score(isRight) {
@@ -214,7 +250,7 @@ export class App {
   startTimer() {
     if (this.isAtEnd()) this.go(0);
     this.timer = setInterval(() => {
-      this.go(this.step.number + 1);
+      this.goBy(1);
       if (this.isAtEnd()) this.play();
     }, STEP_TIME);
   }
@@ -230,15 +266,6 @@ function stepFor(model, place) {
   return stepOf(model, place.call, BACKWARD.includes(place.what) ? "backward" : "forward");
 }
 
-// The step stands in the page's address, for a link to it.
-function setAddress(number) {
-  try {
-    history.replaceState(null, "", `#${number}`);
-  } catch {
-    // a page inside another one may not have an address of its own
-  }
-}
-
 // The cells of all tables in sight.
 function cells() {
   return [...byId("arrays").querySelectorAll("td")];
@@ -246,6 +273,11 @@ function cells() {
 
 function isOfArray(entry, place) {
   return entry.call === place.call && entry.what === place.what && entry.name === place.name;
+}
+
+// The number of an array, wherever it is shown.
+function numberKey({ array, flat }) {
+  return `${array.name} ${flat}`;
 }
 
 function entryKey({ call, what, name, flat }) {

@@ -1,7 +1,8 @@
 // Arrays of the trace: float64 in one compressed block, and how their numbers are written.
 
 // All arrays by name: {kind: "f" | "i" | "b", shape, data: Float64Array}.
-export async function unpack(text, places) {
+// Of one that is left out, the numbers that are not on the page are NaN; leftOut: its shape, statistics and rows.
+export async function unpack(text, places, leftOut) {
   const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   const numbers = littleEndian(await new Response(stream).arrayBuffer());
@@ -9,6 +10,11 @@ export async function unpack(text, places) {
   for (const [name, [kind, shape, start]] of Object.entries(places)) {
     const size = shape.reduce((product, length) => product * length, 1);
     arrays.set(name, { name, kind, shape, data: numbers.subarray(start, start + size) });
+  }
+  for (const [name, told] of Object.entries(leftOut)) {
+    const data = new Float64Array(told.shape.reduce((product, length) => product * length, 1)).fill(NaN);
+    for (const [start, row] of Object.entries(told.rows)) data.set(arrays.get(row).data, Number(start));
+    arrays.set(name, { name, kind: "f", shape: told.shape, data, leftOut: told });
   }
   return arrays;
 }

@@ -1,14 +1,17 @@
 // The switch that puts one of the museum's bugs into the trace.
 
-import { long } from "./arrays.js";
+import { largest, long } from "./arrays.js";
 import { byId, h, replace } from "./dom.js";
-import { stepOf, wholeName } from "./model.js";
+import { arrayOf, stepOf, wholeName } from "./model.js";
 
 export function buildBugs(app) {
   const select = byId("bug");
   byId("bugs").hidden = !app.model.bugs.length;
   select.append(...app.model.bugs.map((bug) => h("option", { value: bug.id }, bug.title)));
-  select.addEventListener("change", () => switchTo(app, select.value));
+  select.addEventListener("change", () => {
+    switchTo(app, select.value);
+    byId("timeline").focus(); // the arrow keys step again
+  });
 }
 
 // The bug that the page's address asks for, page.html?bug=ID; with a step after #, the page stays there.
@@ -22,8 +25,28 @@ export function openBug(app) {
 function switchTo(app, id, goes = true) {
   app.bug = app.model.bugs.find((bug) => bug.id === id) || null;
   document.documentElement.classList.toggle("bugged", Boolean(app.bug));
+  judgeBug(app);
   if (app.bug && goes) app.go(firstStep(app).number);
   else app.redraw(null);
+}
+
+// How many gradients the bug makes wrong, beside the verdict on the right code.
+function judgeBug(app) {
+  const box = byId("bugverdict");
+  box.hidden = !app.bug;
+  byId("verdict").hidden = Boolean(app.bug);
+  if (!app.bug) return;
+  const all = app.model.calls.flatMap((call) => call.gradients.map((entry) => [call, arrayOf(app.model, entry.value), entry]));
+  const counted = all.filter(([, array]) => array);
+  const wrongIn = ([call, array, { name }]) => countWrong(app.differenceOf({ call: call.id, what: "gradients", name }), array);
+  const wrong = counted.reduce((total, one) => total + wrongIn(one), 0);
+  const total = counted.reduce((sum, [, array]) => sum + array.data.length, 0);
+  box.textContent = `✗ with the bug ${wrong} of ${total} gradients are wrong`;
+}
+
+function countWrong(difference, right) {
+  const least = 1e-9 * largest(right);
+  return difference ? difference.data.filter((number) => !(Math.abs(number) <= least)).length : 0;
 }
 
 function firstStep(app) {

@@ -2,8 +2,8 @@
 
 import { apartText, brief, entryName, largest, long, short, signed } from "./arrays.js";
 import { byId, h, link, quiet, replace } from "./dom.js";
-import { arrayOf, entriesOf, named, nameOf, parametersAt, scaleOf, splitOf, sumOf, witnessesOf } from "./model.js";
-import { factorsOf, isHidden, question } from "./predict.js";
+import { arrayOf, entriesOf, named, nameOf, parametersAt, scaleOf, sumOf, witnessesOf } from "./model.js";
+import { isHidden, question, factorNumbers } from "./predict.js";
 
 const MOST_BARS = 12;
 const NOTHING_CHOSEN =
@@ -12,7 +12,7 @@ const ORIGINS = {
   parameter: "gradient of a parameter: the sum over every call that used it",
   added: "what the layer's own code adds to the parameter's gradient with the bug, minus what it adds without",
   upstream: "arrives here: the sum over every use of this output",
-  line: "made by a line of this operation",
+  line: "made inside this operation",
 };
 
 export function showEntry(app, entry) {
@@ -25,7 +25,7 @@ function aboutEntry(app, entry) {
   const call = app.model.calls[entry.call];
   const value = entry.array.data[entry.flat];
   return [
-    h("h3", {}, h("code", {}, name), " = ", h("span", { class: "number" }, long(value))),
+    h("h3", {}, app.bug ? "right: " : null, h("code", {}, name), " = ", h("span", { class: "number" }, long(value))),
     wrongAndRight(app, entry, value),
     h("p", { class: "what" }, ...originOf(app, entry, call)),
     ...madeOf(app, entry, call, value),
@@ -38,7 +38,7 @@ function wrongAndRight(app, entry, value) {
   const difference = app.differenceOf(entry)?.data[entry.flat];
   if (difference === undefined) return null;
   const wrong = h("b", {}, long(value + difference, 6));
-  return h("p", { class: "bugline" }, "with the bug ", wrong, `, wrong − right ${brief(difference)}`);
+  return h("p", { class: "bugline" }, "wrong: ", wrong, `, difference (wrong − right): ${brief(difference)}`);
 }
 
 // Where an entry comes from.
@@ -79,43 +79,40 @@ function backwardOf(app, entry, call) {
 
 // The terms of a sum as bars, and their sum.
 function madeOf(app, entry, call, value) {
-  const split = splitOf(app.model, entry);
-  const isMissing = !split && entry.what === "gradients" && call.kind === "operation";
-  if (isMissing) return [h("p", { class: "quiet missing" }, whyNone(app, call))];
-  if (!split) return [];
+  const split = app.split(entry);
+  const isMissing = !split && (entry.what === "line" || (entry.what === "gradients" && call.kind === "operation"));
+  if (isMissing) return [h("p", { class: "quiet missing" }, whyNone(app))];
+  return split ? termsOf(app, entry, split, value) : [];
+}
+
+function termsOf(app, entry, split, value) {
   const terms = split.list.filter((item) => item.term !== 0).sort((a, b) => Math.abs(b.term) - Math.abs(a.term));
   const count = terms.length > MOST_BARS + 1 ? MOST_BARS : terms.length;
   const most = count ? Math.abs(terms[0].term) : 1;
   return [
-    h("p", { class: "madeof" }, sumTitle(split.kind, terms.length, call, entry)),
+    h("p", { class: "madeof" }, ...sumTitle(split, terms.length)),
     h("ul", { class: "bars" }, ...terms.slice(0, count).map((item) => bar(app, item, most, split.kind))),
     leftOut(terms.slice(count), split.list.length - terms.length),
-    sumLine(sumOf(split.list), value, scaleOf(app.model, entry)),
+    sumLine(split, wordFor(split, entry)),
+    split.around ? h("p", { class: "sum" }, h("code", {}, split.around), ` = ${long(value)}`) : null,
   ];
 }
 
-// Why the terms and witnesses of an operation's gradient are not on the page, and what shows them.
-function whyNone(app, call) {
-  const { most_terms: most, trace } = app.model;
-  const [outgoing, came] = [numbersIn(app, call, "gradients"), numbersIn(app, call, "upstream") || 1];
-  const isExplained = trace.kind === "model" || trace.kind === "layer";
-  const shows = isExplained ? " npformer explain … --at NAME[INDEX] shows those of one number." : "";
-  if (outgoing * came <= most) return `Its terms and witnesses were not kept with this trace.${shows}`;
-  const many = (number) => number.toLocaleString("en");
-  const terms = `${many(outgoing)} gradients × ${many(came)} entries of dy = ${many(outgoing * came)} terms`;
-  const kept = `a page keeps those of calls with at most ${many(most)}.${shows}`;
-  return `Its terms and witnesses are not on this page: this call has ${terms}, and ${kept}`
-    + " A smaller model, batch or text has fewer.";
+// Why the terms of a number are not on the page, and what shows them.
+function whyNone(app) {
+  if (app.bug) return "Its terms are those of the right code: switch the bug off.";
+  const { kind } = app.model.trace;
+  const isExplained = kind === "model" || kind === "layer";
+  return `Its terms are not on this page: they are many, or its line is of a form that is not taken apart.${
+    isExplained ? " npformer explain … --at NAME[INDEX] shows those of one number." : ""
+  } A smaller model, batch or text has fewer.`;
 }
 
-function numbersIn(app, call, what) {
-  const arrays = entriesOf(app.model, call, what).map((entry) => arrayOf(app.model, entry.value));
-  return arrays.reduce((total, array) => total + array.data.length, 0);
-}
-
-function sumTitle(kind, count, call, entry) {
-  if (kind === "uses") return `is the sum over ${count} ${count === 1 ? "use" : "uses"}`;
-  return `is the sum of ${count} ${count === 1 ? "term" : "terms"}: dy × slope ∂y/∂${differentiatedBy(call, entry)}`;
+function sumTitle({ kind, line, code, around }, count) {
+  if (kind === "uses") return [`is the sum over ${count} ${count === 1 ? "use" : "uses"}`];
+  const of = `${count} ${count === 1 ? "term" : "terms"}`;
+  const made = line ? [`, by line ${line}: `, h("code", {}, code)] : [": slope × dy"];
+  return [around ? `is ${around}, of the sum of ${of}` : `is the sum of ${of}`, ...made];
 }
 
 function leftOut(rest, zeros) {
@@ -124,17 +121,23 @@ function leftOut(rest, zeros) {
   return small || none ? quiet(small, none) : null;
 }
 
+function wordFor(split, entry) {
+  if (split.around) return "argument";
+  return ["gradients", "upstream", "parameter"].includes(entry.what) ? "gradient" : "number";
+}
+
 // Rounding is relative to scale, the largest numbers of the whole array.
-function sumLine(total, value, scale) {
+function sumLine(split, what) {
+  const [total, value, scale] = [sumOf(split.list), split.total, scaleOf(split)];
   const apart = Math.abs(total - value);
-  const agrees = apart <= 1e-12 * scale;
-  const close = apart === 0 ? "to the last digit" : apartText(apart);
+  const agrees = total === value || apart <= 1e-12 * scale;
+  const close = total === value ? "to the last digit" : apartText(apart);
   return h(
     "p",
     { class: `sum ${agrees ? "agrees" : "differs"}`, "data-sum": total, "data-value": value, "data-scale": scale },
     "sum ",
     h("b", {}, long(total)),
-    agrees ? ` ✓ the gradient, ${close}` : " ✗ not the gradient",
+    agrees ? ` ✓ the ${what}, ${close}` : ` ✗ not the ${what}`,
   );
 }
 
@@ -142,18 +145,28 @@ function sumLine(total, value, scale) {
 function bar(app, item, most, kind) {
   const share = `${(50 * Math.abs(item.term)) / most}%`;
   const fill = h("i", { class: item.term > 0 ? "pos" : "neg", vars: { "--share": share } });
-  const hasFactors = kind === "terms" && item.dy !== 0;
   return h(
     "li",
     { class: kind },
-    termButton(app, item, kind),
-    hasFactors ? h("span", { class: "factors" }, factorsOf(item)) : null,
+    item.factors ? factorsBox(app, item) : termButton(app, item),
     h("span", { class: "number" }, brief(item.term)),
     h("span", { class: "track", "aria-hidden": "true" }, fill),
   );
 }
 
-function termButton(app, item, kind) {
+// The factors of a product by name, each a way to that number, and below them their numbers.
+function factorsBox(app, { factors, sign }) {
+  const names = factors.flatMap((factor, i) => [i ? " · " : sign < 0 ? "\u2212" : null, factorName(app, factor)]);
+  return h("span", { class: "product" }, ...names, h("span", { class: "factors" }, factorNumbers(factors, sign)));
+}
+
+function factorName(app, factor) {
+  if (!app.isOfTrace(factor.array)) return h("code", {}, factor.text);
+  const onclick = () => app.followFactor(factor);
+  return h("button", { type: "button", class: "term", title: "go to this number", onclick }, factor.text);
+}
+
+function termButton(app, item) {
   const call = app.model.calls[item.call];
   const name = item.what === "added" ? "" : termName(app, item, call);
   const properties = {
@@ -164,7 +177,7 @@ function termButton(app, item, kind) {
     onpointerenter: () => app.mark(item),
     onpointerleave: () => app.mark(null),
   };
-  return h("button", properties, kind === "uses" ? `${nameOf(call)} ${name}` : name);
+  return h("button", properties, `${nameOf(call)} ${name}`);
 }
 
 function termName(app, item, call) {

@@ -1,7 +1,7 @@
 // One array as a table of coloured numbers: red above zero, blue below, the stronger the farther from it.
 
-import { entryAt, entryName, largest, powerOf, powerText, short, unravel } from "./arrays.js";
-import { h } from "./dom.js";
+import { brief, entryAt, entryName, largest, powerOf, powerText, short, unravel } from "./arrays.js";
+import { h, quiet } from "./dom.js";
 import { picture, tiles } from "./picture.js";
 
 // Arrays with more numbers, or more columns, are shown as pictures.
@@ -12,12 +12,26 @@ const MOST_COLUMNS = 24;
 export function card(spec) {
   const array = spec.difference || spec.array;
   const shown = { ...array, most: largest(array), power: powerOf(array) };
-  const blocks = blocksOf(spec.array).map((block) => blockBox(spec, shown, block));
-  const figure = h("figure", { class: "card" }, captionOf(spec, shown.power), blocksBox(spec.array.shape, blocks));
+  const blocks = (spec.array.leftOut ? rowsOf(spec.array) : blocksOf(spec.array)).map((block) => blockBox(spec, shown, block));
+  const said = spec.array.leftOut ? leftOutText(spec.array.leftOut) : null;
+  const figure = h("figure", { class: "card" }, captionOf(spec, shown.power), said, blocksBox(spec.array.shape, blocks));
   figure.spec = spec;
   if (spec.difference) figure.classList.add("differs");
   figure.querySelector("td[role=gridcell]")?.setAttribute("tabindex", "0");
   return figure;
+}
+
+// The rows of an array that is left out which are on the page.
+function rowsOf({ shape, leftOut }) {
+  const columns = shape[shape.length - 1];
+  const starts = Object.keys(leftOut.rows).map(Number);
+  return starts.map((start) => ({ rows: 1, columns, start, label: `row ${start / columns}`, sequence: 0 }));
+}
+
+function leftOutText({ mean, deviation, largest: most }) {
+  const [centre, spread, size] = [mean, deviation, most].map((number) => brief(number ?? NaN));
+  const statistics = `mean ${centre}, standard deviation ${spread}, largest size ${size}.`;
+  return quiet(`Its numbers are not on this page: ${statistics} npformer explain … --at NAME[INDEX] shows one.`);
 }
 
 function captionOf({ name, array, note, difference }, power) {
@@ -98,7 +112,7 @@ function cell(spec, shown, flat) {
     td.setAttribute("aria-label", `${name}: hidden, press Enter to predict it`);
   } else {
     paint(td, shown, shown.data[flat], spec.labels?.cells?.[flat]);
-    td.setAttribute("aria-label", `${name} = ${short(shown.data[flat], shown.kind)}`);
+    td.setAttribute("aria-label", `${name} = ${td.textContent} ${powerText(shown.power)}`.trim());
   }
   return td;
 }
@@ -108,7 +122,6 @@ function paint(td, shown, number, token) {
   const hasStrength = shown.kind === "f" && shown.most > 0 && Number.isFinite(number);
   const strength = hasStrength ? Math.abs(number) / shown.most : 0;
   td.className = colourClass(number, shown.kind);
-  if (strength > 0.55) td.classList.add("strong");
   td.style.setProperty("--t", `${(100 * strength).toFixed(1)}%`);
   td.textContent = short(number * 10 ** shown.power, shown.kind) + (token === undefined ? "" : ` ${token}`);
 }

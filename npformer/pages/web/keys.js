@@ -4,18 +4,19 @@ import { byId } from "./dom.js";
 
 const CELL = "td[role=gridcell]";
 const ACTIONS = {
-  ArrowRight: (app) => app.go(app.step.number + 1),
-  ArrowLeft: (app) => app.go(app.step.number - 1),
-  ArrowDown: (app) => app.goMoment(app.moment + 1),
+  ArrowRight: (app) => app.goBy(1),
+  ArrowLeft: (app) => app.goBy(-1),
+  ArrowDown: (app) => app.goDown(),
   ArrowUp: (app) => app.goMoment(app.moment - 1),
   Home: (app) => app.go(0),
   End: (app) => app.go(app.model.steps.length - 1),
   l: (app) => app.go(app.model.half),
   " ": (app) => app.play(),
   p: () => byId("predict").click(),
+  o: () => byId("operations").click(),
   b: () => byId("bug").focus(),
   "?": () => byId("help").showModal(),
-  Escape: (app) => app.unpin(),
+  Escape: letGo,
 };
 
 export function onKey(app, event) {

@@ -1,13 +1,17 @@
 // The page: its parts are built once, then pointer and keys change what they show.
 
+import { goAddress } from "./address.js";
 import { App } from "./app.js";
 import { buildBugs, openBug } from "./bugs.js";
 import { byId, h } from "./dom.js";
 import { buildGraph } from "./graph.js";
 import { onKey } from "./keys.js";
+import { isLoss } from "./labels.js";
 import { arrayOf, load } from "./model.js";
+import { askFirst } from "./predict.js";
 import { followTheme } from "./theme.js";
 import { buildTimeline } from "./timeline.js";
+import { buildTour } from "./tour.js";
 import { buildTree } from "./tree.js";
 
 const TOO_OLD = "This browser is too old: the page needs DecompressionStream, which all browsers have since 2023.";
@@ -25,24 +29,32 @@ function listenToArrays(app) {
 
 function listenToButtons(app) {
   const onClick = (id, action) => byId(id).addEventListener("click", action);
-  onClick("previous", () => app.go(app.step.number - 1));
-  onClick("next", () => app.go(app.step.number + 1));
+  onClick("previous", () => app.goBy(-1));
+  onClick("next", () => app.goBy(1));
   onClick("toloss", () => app.go(app.model.half));
   onClick("play", () => app.play());
   onClick("close", () => app.unpin());
   onClick("helpbutton", () => byId("help").showModal());
   onClick("predict", () => switchPredict(app));
+  onClick("operations", () => switchOperations(app));
+  window.addEventListener("popstate", () => goAddress(app));
+}
+
+function switchOperations(app) {
+  app.onlyOperations = !app.onlyOperations;
+  byId("operations").setAttribute("aria-pressed", String(app.onlyOperations));
 }
 
 function switchPredict(app) {
   app.predict = !app.predict;
   byId("predict").setAttribute("aria-pressed", String(app.predict));
   byId("score").hidden = !app.predict;
-  app.redraw(null);
+  if (app.predict) askFirst(app);
+  else app.redraw(null);
 }
 
 // Every gradient against its witnesses: the page's verdict on the whole trace.
-function showVerdict(model) {
+function showVerdict({ model }) {
   const comparisons = model.calls.flatMap((call) => call.gradients.map((entry) => compared(model, call, entry)));
   const checked = comparisons.reduce((total, comparison) => total + comparison.count, 0);
   if (!checked) return;
@@ -59,7 +71,7 @@ function showVerdict(model) {
 function compared(model, call, entry) {
   const kept = call.evidence[entry.name];
   const array = arrayOf(model, entry.value);
-  if (!kept || !kept.complex || !array) return { count: 0, worst: 0 };
+  if (!kept || !kept.complex || kept.only !== null || !array) return { count: 0, worst: 0 };
   const witness = model.arrays.get(kept.complex).data;
   const largest = Math.max(...array.data.map(Math.abs), 1e-300);
   const apart = array.data.map((number, i) => Math.abs(number - witness[i]) / largest);
@@ -74,7 +86,7 @@ async function start() {
   app = new App(await load(read("data"), read("numbers")));
   build(app);
   openFirst(app);
-  showVerdict(app.model);
+  showVerdict(app);
   openBug(app);
   document.documentElement.dataset.ready = "yes";
   window.npformerPage = app;
@@ -87,18 +99,18 @@ function build(app) {
   buildGraph(app);
   buildTimeline(app);
   buildBugs(app);
+  buildTour(app);
   document.addEventListener("keydown", (event) => onKey(app, event));
   listenToArrays(app);
   listenToButtons(app);
 }
 
-// The page opens at the step in its address, at the number that was asked for, or at the first step.
+// The page opens at what its address says, at the number that was asked for, at the loss, or at the first step.
 function openFirst(app) {
-  const { steps, opens } = app.model;
-  const asked = Number(location.hash.slice(1));
-  if (asked >= 1 && asked <= steps.length) app.go(asked - 1);
-  else if (opens) app.open(opens);
-  else app.go(0);
+  const { opens } = app.model;
+  if (goAddress(app)) return;
+  if (opens) app.open(opens);
+  else app.go(app.model.calls.some(isLoss) ? app.model.half : 0);
 }
 
 start().catch((error) => {

@@ -154,7 +154,7 @@ function placeCard(app, place, array, note, difference) {
   const element = card({
     ...place,
     array,
-    note: [note, isUnchanged ? "unchanged" : ""].filter(Boolean).join(" · "),
+    note: [note, isUnchanged ? "right, unchanged" : ""].filter(Boolean).join(" · "),
     labels: labelsOf(app.model, app.model.calls[place.call], place.name, array),
     difference,
     hides: hides(app, place, array),

@@ -1,10 +1,10 @@
 // The trace as the page uses it: calls by number, steps in time, terms and uses of each gradient.
 
-import { largest, unpack } from "./arrays.js";
+import { entryName, unpack } from "./arrays.js";
 import { piecesOf, sidesOf } from "./labels.js";
 
 export async function load(data, numbers) {
-  const model = { ...data, arrays: await unpack(numbers, data.places), calls: data.trace.calls };
+  const model = { ...data, arrays: await unpack(numbers, data.places, data.left_out), calls: data.trace.calls };
   for (const call of model.calls) complete(model, call);
   model.steps = stepsOf(model.calls);
   model.half = model.steps.filter((step) => step.way === "forward").length;
@@ -128,29 +128,49 @@ function plainItems({ items, names, type }) {
   return type === "list" ? `[${inner.join(", ")}]` : `(${inner.join(", ")})`;
 }
 
-// The sum that an entry is, if it is one: over entries of dy in an operation, over uses between operations.
-export function splitOf(model, { call: id, what, name, flat }) {
-  const call = model.calls[id];
-  const terms = what === "gradients" && call.kind === "operation" ? termsOf(model, call, name, flat) : null;
-  if (terms) return { list: terms, kind: "terms" };
+// The sum that an entry is, if it is one: in an operation over the products of the line that made it, elsewhere over
+// uses. way: of the step that shows it.
+export function splitOf(model, entry, way) {
+  const { call: id, what, name, flat } = entry;
+  const made = lineSumOf(model, entry, way);
+  if (made) return made;
   const isParameter = what === "parameter";
-  const list = isParameter ? addedTo(model, name, flat) : usesOf(model, call.uses[`${what}.${name}`] || [], flat);
-  return list.length || isParameter ? { list, kind: "uses" } : null;
+  const list = isParameter ? addedTo(model, name, flat) : usesOf(model, model.calls[id].uses[`${what}.${name}`] || [], flat);
+  return list.length || isParameter ? { list, kind: "uses", total: entry.array.data[flat] } : null;
 }
 
-// The terms of one entry of an operation's gradient: for each entry of dy, what it adds. Null if none were kept.
-function termsOf(model, call, gradient, flat) {
-  const kept = call.evidence[gradient];
-  if (!kept || !kept.terms.length) return null;
-  return kept.terms.flatMap((name, i) => termsBy(model, call, call.upstream[i], model.arrays.get(name).data, flat));
+const WAY_OF = { gradients: "backward", outputs: "forward" };
+
+// The products of the line that made an entry; null if it is not known.
+function lineSumOf(model, { call, what, flat, array }, way) {
+  const passed = what === "line" ? way : WAY_OF[what];
+  const parts = model.sums[call]?.[passed]?.[array.name] || [];
+  const placeIn = (part) => (part.of ? model.arrays.get(part.of).data.indexOf(flat) : flat);
+  const part = parts.find((one) => placeIn(one) >= 0);
+  if (!part) return null;
+  const k = placeIn(part);
+  const list = part.products.flatMap((products) => productsAt(model, products, k));
+  const total = part.total ? model.arrays.get(part.total).data[k] : array.data[flat];
+  return { list, kind: "terms", total, line: part.line, code: part.code, around: part.around };
 }
 
-function termsBy(model, call, upstream, terms, flat) {
-  const dy = arrayOf(model, upstream.value);
-  const size = dy ? dy.data.length : 1;
-  const place = { call: call.id, what: "upstream", name: upstream.name };
-  const termOf = (term, k) => ({ ...place, flat: k, term, dy: dy ? dy.data[k] : Number(upstream.value) });
-  return Array.from(terms.subarray(flat * size, (flat + 1) * size), termOf);
+function productsAt(model, [count, sign, operands], k) {
+  return Array.from({ length: count }, (_, row) => {
+    const factors = operands.map((operand) => factorAt(model, operand, row, k));
+    return { call: null, factors, sign, term: factors.reduce((product, { value }) => product * value, sign) };
+  });
+}
+
+// told: the numbers themselves, of an array that is left out.
+function factorAt(model, [text, arrayName, places, isBelow, told], row, k) {
+  const array = model.arrays.get(arrayName);
+  const { data, shape } = model.arrays.get(places);
+  const [rows, columns] = shape;
+  const at = (rows > 1 ? row : 0) * columns + (columns > 1 ? k : 0);
+  const flat = data[at];
+  const number = told ? model.arrays.get(told).data[at] : array.data[flat];
+  const value = isBelow ? 1 / number : number;
+  return { text: (isBelow ? "1/" : "") + entryName(text, flat, array.shape), array, flat, value };
 }
 
 // The uses whose gradients add up to one entry, for what arrives at a call and for what a layer returns.
@@ -178,11 +198,9 @@ function addedTo(model, parameter, flat) {
   });
 }
 
-// The largest term of all entries of an entry's array, or the largest entry, where it is a sum over uses.
-export function scaleOf(model, entry) {
-  const kept = entry.what === "gradients" && model.calls[entry.call].evidence[entry.name];
-  const terms = kept ? kept.terms.map((name) => largest(model.arrays.get(name))) : [];
-  return Math.max(largest(entry.array), ...terms, 1e-300);
+// The largest number of a sum, to which its rounding is relative.
+export function scaleOf({ list, total }) {
+  return Math.max(Math.abs(total), ...list.map((item) => Math.abs(item.term)), 1e-300);
 }
 
 export function sumOf(terms) {
@@ -192,6 +210,8 @@ export function sumOf(terms) {
 export function witnessesOf(model, call, gradient, flat) {
   const kept = call.evidence[gradient];
   if (!kept) return null;
-  const at = (name) => (name === null ? null : model.arrays.get(name).data[flat]);
+  const isOther = kept.only !== null && kept.only !== flat; // of a large array, one entry was asked
+  if (isOther) return null;
+  const at = (name) => (name === null ? null : model.arrays.get(name).data[kept.only === null ? flat : 0]);
   return { complex: at(kept.complex), central: at(kept.central) };
 }

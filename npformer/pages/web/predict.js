@@ -1,8 +1,8 @@
 // Predict: what a step makes is hidden, and the reader types a number before seeing it.
 
-import { entryName, largest, long, powerOf, powerText, short } from "./arrays.js";
+import { brief, entryName, largest, long, powerOf, powerText, short } from "./arrays.js";
 import { byId, h, quiet } from "./dom.js";
-import { arrayOf, named, splitOf, sumOf } from "./model.js";
+import { arrayOf, named, sumOf } from "./model.js";
 
 const MOST_HINTS = 12;
 
@@ -65,10 +65,11 @@ export function question(app, entry, name) {
   const show = (label, places) => h("button", { type: "button", onclick: () => reveal(app, entry, places) }, label);
   return [
     h("h3", {}, h("code", {}, name), " = ?"),
+    quiet("Every number that this step makes is hidden. Work one out, type it, press Enter; or choose another ? above."),
     guessForm(app, entry, answer),
     answer,
     quiet("Right means: within 2 %, or within half a percent of the array's largest entry.", scaled),
-    hintOf(app, entry),
+    ...hintsOf(app, entry),
     h("p", {}, show("Show it", [entry.flat]), " ", show("Show the whole array", all)),
   ];
 }
@@ -93,26 +94,61 @@ function respond(app, entry, answer, [isRight, text]) {
   if (isRight) reveal(app, entry, [entry.flat], text);
 }
 
-// The factors of each term, without their products.
-function hintOf(app, entry) {
-  const split = splitOf(app.model, entry);
-  if (!split) return null;
+// Three hints, each says more: the names of what is added up, their numbers, the sign and the size of the answer.
+function hintsOf(app, entry) {
+  const split = app.split(entry);
+  const value = entry.array.data[entry.flat];
+  const size = value === 0 ? "It is exactly 0." : `It is ${value > 0 ? "above" : "below"} 0, and ${sizeText(value)}.`;
+  const last = hint("sign and size", quiet(size));
+  if (!split) return [last];
   const terms = split.list.filter((item) => item.term !== 0);
-  const rows = terms.slice(0, MOST_HINTS).map((item) => h("li", {}, hintText(app, item, split.kind)));
+  const rows = (text) => terms.slice(0, MOST_HINTS).map((item) => h("li", {}, text(item)));
   const rest = terms.slice(MOST_HINTS);
-  if (rest.length) rows.push(h("li", {}, `and ${rest.length} more, which add ${short(sumOf(rest), "f")}`));
-  return h("details", {}, h("summary", {}, "a hint: what to add up"), h("ul", { class: "hint" }, ...rows));
+  const more = rest.length ? h("li", {}, `and ${rest.length} more, which add ${short(sumOf(rest), "f")}`) : null;
+  const around = split.around ? quiet(`then ${split.around}`) : null;
+  const list = (text) => h("ul", { class: "hint" }, ...rows(text), more);
+  return [
+    hint("what to add up", list((item) => nameText(app, item)), around),
+    hint("with numbers", list((item) => hintText(app, item)), around),
+    last,
+  ];
 }
 
-function hintText(app, item, kind) {
+function hint(title, ...children) {
+  return h("details", {}, h("summary", {}, `a hint: ${title}`), ...children);
+}
+
+function sizeText(value) {
+  const power = Math.floor(Math.log10(Math.abs(value)));
+  return `its size is between 1e${power} and 1e${power + 1}`;
+}
+
+function nameText(app, item) {
+  if (item.factors) return (item.sign < 0 ? "\u2212 " : "") + item.factors.map(({ text }) => text).join(" · ");
+  return hintText(app, item).replace(/:[^:]*$/, "");
+}
+
+// Begin: at the first gradient that is asked, which is scrolled into sight.
+export function askFirst(app) {
+  if (app.step.way === "forward") app.go(app.model.half);
+  else app.redraw(null);
+  const cell = byId("arrays").querySelector("td.hidden");
+  if (!cell) return;
+  cell.scrollIntoView({ block: "center" });
+  app.pin(cell, true);
+  byId("guess").focus({ preventScroll: true });
+}
+
+function hintText(app, item) {
+  if (item.factors) return `${item.factors.map(({ text }) => text).join(" · ")} = ${factorNumbers(item.factors, item.sign)}`;
   const array = arrayOf(app.model, named(app.model.calls[item.call][item.what], item.name).value);
   const name = entryName(item.name, item.flat, array ? array.shape : []);
-  return `${name}: ${kind === "terms" ? factorsOf(item) : short(item.term, "f")}`;
+  return `${name}: ${short(item.term, "f")}`;
 }
 
-// An entry of dy, and the slope by which it is multiplied.
-export function factorsOf(item) {
-  return `${short(item.dy, "f")} × ${short(item.term / item.dy, "f")}`;
+// The numbers of a product.
+export function factorNumbers(factors, sign) {
+  return (sign < 0 ? "\u2212 " : "") + factors.map(({ value }) => brief(value)).join(" × ");
 }
 
 function reveal(app, entry, places, sentence) {

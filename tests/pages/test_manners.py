@@ -1,0 +1,162 @@
+"""How the page of a trace behaves in a browser: keys, the way back, bugs that are counted, predictions, four widths."""
+
+import numpy as np
+import pytest
+
+from benchmarks.browser import NARROW, READY, WIDE
+from npformer.pages import write_trace_page
+from tests.pages.test_web import STEP, choose, go, mark, text
+
+pytestmark = pytest.mark.browser
+WIDTHS = (390, 768, 1024, 1280)
+OVERLAPS = """
+const shown = [...document.querySelectorAll(arguments[0])].filter((one) => one.offsetWidth && one.offsetHeight);
+const boxes = shown.map((one) => [one.id || one.className, one.getBoundingClientRect()]);
+const meet = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
+const over = (a, i) => boxes.slice(i + 1).filter(([, b]) => meet(a, b));
+return boxes.flatMap(([name, a], i) => over(a, i).map(([other]) => [name, other]));
+"""
+
+
+@pytest.fixture(scope="module")
+def page(shown, bugs, tmp_path_factory):
+    path = tmp_path_factory.mktemp("manners") / "page.html"
+    write_trace_page(shown, path, bugs=bugs[:2])
+    return path
+
+
+@pytest.fixture
+def opened(browser, page):
+    browser.driver.get("about:blank")
+    browser.show(page)
+    return browser
+
+
+def address(browser, ending):
+    """Wait until the address ends so."""
+    browser.wait(f"decodeURIComponent(location.hash) === '{ending}'")
+
+
+def test_down_begins_at_the_first_line_and_ends_at_the_next_step(opened):
+    go(opened, "loss")
+    lines = opened.run("return npformerPage.run.moments.length")
+    opened.press("ArrowDown")
+    assert opened.run("return npformerPage.moment") == 0
+    opened.press(*["ArrowDown"] * lines)
+    assert opened.run(STEP)[2] == "generator.linear"
+
+
+def test_the_way_back_leads_through_steps_and_numbers(opened):
+    address(opened, "#46")
+    go(opened, "generator.linear")
+    number = opened.run(STEP)[0] + 1
+    address(opened, f"#{number}")
+    mark(opened, "gradients", "dx", 3)
+    opened.click("#cell")
+    address(opened, f"#{number}/gradients/dx/3")
+    opened.click("#entry .bars .term")
+    opened.wait("!location.hash.endsWith('dx/3')")
+    opened.driver.back()
+    opened.wait("npformerPage.pinned && npformerPage.pinned.name === 'dx' && npformerPage.pinned.flat === 3")
+    opened.driver.back()
+    opened.driver.back()
+    opened.wait("npformerPage.step.number === 45")
+    opened.driver.forward()
+    opened.wait(f"npformerPage.step.number === {number - 1}")
+    opened.run("location.hash = '#60'")
+    opened.wait("npformerPage.step.number === 59")
+
+
+def test_a_link_opens_at_its_number(browser, page):
+    browser.driver.get("about:blank")
+    browser.show(page, "46/gradients/dlogits/9")
+    assert browser.run("return [npformerPage.pinned.name, npformerPage.pinned.flat]") == ["dlogits", 9]
+
+
+def test_after_a_bug_is_chosen_the_keys_step_and_the_wrong_gradients_are_counted(opened, bugs):
+    choose(opened, bugs[0].bug.id)
+    before = opened.run(STEP)[0]
+    opened.press("ArrowRight")
+    assert opened.run(STEP)[0] == before + 1
+    wrong = sum(
+        int(np.sum(np.abs(array) > 1e-9 * np.max(np.abs(right_of(opened, call, name)))))
+        for call, kinds in bugs[0].differences.items()
+        for name, array in kinds.get("gradients", {}).items()
+    )
+    assert f"with the bug {wrong} of " in text(opened, "#bugverdict")
+    assert not opened.find("#verdict").is_displayed()
+    go(opened, "loss")
+    opened.run(
+        "const cells = [...document.querySelectorAll('.differs td')];"
+        "npformerPage.pin(cells.find((td) => td.entry?.what === 'gradients'), true)"
+    )
+    assert text(opened, "#entry h3").startswith("right: ")
+    assert text(opened, "#entry .bugline").startswith("wrong: ")
+    assert "difference (wrong − right)" in text(opened, "#entry .bugline")
+
+
+def right_of(browser, call, name):
+    return browser.run(
+        "const call = npformerPage.model.calls[arguments[0]];"
+        "const entry = call.gradients.find((one) => one.name === arguments[1]);"
+        "return [...npformerPage.model.arrays.get(entry.value).data]",
+        call,
+        name,
+    )
+
+
+def test_predict_asks_a_gradient_says_what_to_do_and_has_three_hints(opened):
+    opened.click("#predict")
+    assert opened.run(STEP)[1:] == ["backward", "loss"]
+    assert opened.run("return document.activeElement.id") == "guess"
+    cell = opened.run("return document.querySelector('td.pinned').getBoundingClientRect().top")
+    assert 0 < cell < 800
+    shown_text = text(opened, "#entry")
+    assert "Work one out, type it, press Enter" in shown_text
+    hints = [one.text for one in opened.driver.find_elements("css selector", "#entry summary")]
+    assert hints == ["a hint: what to add up", "a hint: with numbers", "a hint: sign and size"]
+
+
+def test_operations_only_passes_over_the_layers(opened):
+    opened.press("o")
+    kinds = set()
+    for _ in range(12):
+        opened.press("ArrowRight")
+        kinds.add(opened.run("return npformerPage.step.call.parts.length"))
+    assert kinds == {0}
+
+
+def test_a_cells_name_says_the_number_that_stands_in_it(opened):
+    go(opened, "loss")
+    shown_text, label, power = opened.run(
+        "const td = document.querySelector('figure.card .power').closest('figure').querySelector('td[role=gridcell]');"
+        "const power = td.closest('figure').querySelector('.power').textContent;"
+        "return [td.textContent, td.getAttribute('aria-label'), power]"
+    )
+    assert label.endswith(f"= {shown_text} {power}")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("dark", [False, True])
+def test_nothing_lies_over_anything_else(browser, page, width, dark):
+    browser.look((width, 900), dark=dark)
+    try:
+        browser.show(page)
+        browser.driver.refresh()
+        browser.wait(READY)
+        for bug in ("", "loss-by-batch"):
+            choose(browser, bug)
+            assert browser.run(OVERLAPS, "header > *") == []
+            assert browser.run(OVERLAPS, "footer .keys > *") == []
+            assert browser.run("return document.documentElement.scrollWidth") <= width
+    finally:
+        browser.look(WIDE)
+
+
+def test_the_sheet_of_a_number_leaves_most_of_a_narrow_page(browser, page):
+    browser.look(NARROW)
+    try:
+        browser.show(page, "46/gradients/dlogits/9")
+        assert browser.run("return document.getElementById('entrybox').getBoundingClientRect().height") < 0.4 * 844
+    finally:
+        browser.look(WIDE)
