@@ -19,12 +19,12 @@ NO_CODE = {
 CEILINGS = {
     "npformer/.": 1_500,
     "npformer/backend": 22_800,
-    "npformer/check": 121_500,  # regimes and sizes; tolerances; the judge of kernels; other processes; Triton kernels; regimes; processes; Triton; derivations line by line
-    "npformer/cli": 22_600,  # judge and tolerance, and --regimes; derive; the forward alone; explain adam, step, sizes and --step
+    "npformer/check": 121_500,  # regimes; tolerances; the judge of kernels; processes; Triton; derivations line by line
+    "npformer/cli": 22_600,  # judge, tolerance, --regimes; derive; explain --forward, adam, step, sizes, --step
     "npformer/data": 15_800,
     "npformer/decoding": 6_600,
     "npformer/engine": 62_000,  # GPU: 40 % fewer launches of a training step; a decoded token as one launch
-    "npformer/explain": 31_600,  # an update number by number; a step made again, split in three ways, its causes; sizes; every number of a line for the page, which had terms of its own
+    "npformer/explain": 31_600,  # an update by number; a step made again, its causes; sizes; terms for the page
     "npformer/functional": 18_100,  # reads the formulas of its docstrings, which explain did
     "npformer/interop": 5_300,  # code that asks for float32 computes in float64
     "npformer/io": 5_400,  # bounds on a process, and slopes seen in it, which lab had
@@ -39,15 +39,15 @@ CEILINGS = {
     "npformer/training": 19_900,  # starting from another run, beginning one in Python, the time left, callbacks
     "tests/.": 25_200,  # what is published, what refuses a release; pages: runs, weights for PyTorch, the judge
     "tests/backend": 25_600,
-    "tests/benchmarks": 29_300,  # scores: checkers, judge, regimes, sources, tolerances; PyTorch's step as a graph; what counts as found by each of the checkers; the score of causes
+    "tests/benchmarks": 29_300,  # scores: checkers, judge, regimes, sources, tolerances, causes; PyTorch as a graph
     "tests/check": 79_500,  # regimes and sizes; from_process; what kernels get up to; derivations
-    "tests/cli": 33_700,  # what people get wrong around --from and --log-to; the whole program on an emulated GPU; derive; mistakes around --from and --log-to; a step of a run
+    "tests/cli": 33_700,  # mistakes around --from, --log-to; the program on an emulated GPU; derive; a step
     "tests/data": 17_800,
     "tests/decoding": 9_600,
     "tests/docs": 4_600,  # what a build of the site says (test_build.py); the start page
     "tests/engine": 79_000,  # an emulated pool and CuPy's own; what is recorded, decoding too; stand-ins for libraries
     "tests/examples": 5_300,  # mistakes that people make, for the check on one page; the notebook, run by a kernel
-    "tests/explain": 11_300,  # 50 random steps that add up; causes; sizes, beside PyTorch; every number of every operation as its line's products
+    "tests/explain": 11_300,  # 50 random steps that add up; causes; sizes; every number as products
     "tests/functional": 20_700,
     "tests/interop": 13_200,
     "tests/io": 4_700,
@@ -60,7 +60,7 @@ CEILINGS = {
     "tests/run": 19_200,  # sinks, with TensorBoard's own reader; tokenizers in files
     "tests/tracing": 12_500,
     "tests/training": 31_300,  # lines and callbacks, patience, the time left by a simulated clock
-    "benchmarks": 170_500,  # bugs that show in a regime alone; 200 kernels for the judge; checkers; Triton mistakes; causes of steps; kernels for the judge; Triton
+    "benchmarks": 170_500,  # causes of steps; bugs that show in a regime alone; kernels for the judge; checkers; Triton
 }
 
 
