@@ -74,7 +74,12 @@ class Spot:
     def label(self) -> str:
         """Its expression as code."""
         shown = ast.unparse(self.node)
-        return shown if isinstance(self.node, ast.Name | ast.Attribute | ast.Subscript) else f"({shown})"
+        return shown if self.is_named else f"({shown})"
+
+    @property
+    def is_named(self) -> bool:
+        """Whether its array has a name in the code."""
+        return isinstance(self.node, ast.Name | ast.Attribute | ast.Subscript)
 
     @property
     def name(self) -> str:
