@@ -47,7 +47,7 @@ CEILINGS = {
     "tests/docs": 4_600,  # what a build of the site says (test_build.py); the start page
     "tests/engine": 79_000,  # an emulated pool and CuPy's own; what is recorded, decoding too; stand-ins for libraries
     "tests/examples": 5_300,  # mistakes that people make, for the check on one page; the notebook, run by a kernel
-    "tests/explain": 12_200,  # 50 random steps that add up; causes; sizes; every number as products
+    "tests/explain": 12_800,  # 50 random steps that add up; causes; sizes; every number as products; words explained
     "tests/functional": 20_700,
     "tests/interop": 13_200,
     "tests/io": 4_700,

@@ -150,7 +150,8 @@ def _call_place(session: Session, name: str) -> Place:
 
 
 def _nearest(name: str, known: Sequence[str] | dict[str, Any]) -> str:
-    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.4) or list(known)[:3]
+    ending = [each for each in known if each.endswith(f".{name}")]  # such as gamma, for encoder.layers.0.norm1.gamma
+    near = (ending or difflib.get_close_matches(name, list(known), n=3, cutoff=0.4) or list(known))[:3]
     return f"the nearest names are {', '.join(near)}"
 
 
