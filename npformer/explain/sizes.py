@@ -29,7 +29,7 @@ class Sizes(NamedTuple):
 
     parts: dict[str, list[float]]  # LOSS and each part's gradient norm in a fresh Transformer, for each of INITS
     attention: dict[int, list[float]]  # d_k -> largest weight and gradient of a score without √d_k, then with it
-    gains: dict[float, float]  # of ReLU layers -> the share of a gradient's norm that arrives
+    gains: dict[float, list[float]]  # of ReLU layers -> the share of a gradient's norm that arrives
     depth: dict[int, list[float]]  # layers -> gradient's norm of the last layer's W₂, for each of ORDERS
 
 
@@ -40,7 +40,7 @@ def sizes() -> Sizes:
     return Sizes(
         {part: [found[part] for found in fresh] for part in fresh[0]},
         {width: [x for scaled in (False, True) for x in attention_sizes(width, scaled, rng)] for width in WIDTHS},
-        {gain: through_relus(gain, LAYERS, rng) for gain in GAINS},
+        {gain: [through_relus(gain, LAYERS, rng)] for gain in GAINS},
         {layers: [depth_norms(order, layers)[-1] for order in ORDERS] for layers in DEPTHS},
     )
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from npformer.explain.sizes import INITS, LAYERS, ORDERS, VOCABULARY, Sizes
-from npformer.explain.update_text import row
+from npformer.io.terminal import fill
 
 #: Also beside the plot of a report.
 READING = (
@@ -20,6 +21,7 @@ OF_SCALE = (
     "q·k is a sum of d_k products, so its deviation is √d_k. Without the scale one key takes all: the weights hardly "
     "depend on the scores any more, and their gradient goes."
 )
+OF_GAIN = "Each layer multiplies the gradient by the gain: below 1 it vanishes, at 1 it is kept, above 1 it explodes."
 OF_DEPTH = (
     "With post-LN the last layer's gradient is as large at every depth, so the first updates move all layers at once: "
     "it needs a warm-up. With pre-LN the residual sum grows with every layer, the last norm divides by it, and the "
@@ -27,24 +29,28 @@ OF_DEPTH = (
 )
 
 
-def sizes_lines(found: Sizes, width: int) -> Iterator[str]:
+def sizes_text(found: Sizes, width: int) -> str:
     """The tables, and how to read each."""
-    yield f"a fresh Transformer, 2 + 2 layers: the first loss (ln V = {math.log(VOCABULARY):.2f}), norms of gradients"
-    yield f"    {'init':34}" + "".join(f"{init:>9}" for init in INITS)
-    for part, values in found.parts.items():
-        yield f"    {part:34}" + "".join(f"{value:9.3g}" for value in values)
-    yield from row("", READING, width)
-    yield "\nattention with and without √d_k: 16 random keys; entries of q and k have variance 1"
-    yield f"    {'d_k':>5}{'largest weight, without':>25}{'with':>7}{'gradient of a score, without':>31}{'with':>9}"
-    for d, (weight, score, scaled_weight, scaled_score) in found.attention.items():
-        yield f"    {d:5}{weight:25.2f}{scaled_weight:7.2f}{score:31.2e}{scaled_score:9.2e}"
-    yield from row("", OF_SCALE, width)
-    yield f"\na gradient through {LAYERS} layers y = max(0, xW), by the deviation of W in √(2/C)"
-    for gain, share in found.gains.items():
-        word = "vanishes" if share < 0.1 else "explodes" if share > 10 else "is kept"
-        yield f"    {gain:5g}{share:12.3g} of it arrives: it {word}"
-    yield "\ndepth: the norm of the last W₂'s gradient in a fresh encoder"
-    yield "    layers" + "".join(f"{order + '-LN':>10}" for order in ORDERS)
-    for layers, values in found.depth.items():
-        yield f"    {layers:6}" + "".join(f"{value:10.3g}" for value in values)
-    yield from row("", OF_DEPTH, width)
+    first_loss = f"{math.log(VOCABULARY):.2f}"
+    parts = (
+        (f"a fresh Transformer, 2 + 2 layers: the first loss (ln V = {first_loss}), norms of gradients",
+         ("init", *INITS), found.parts, READING),
+        ("attention with and without √d_k, 16 random keys: the largest weight, and the gradient of a score",
+         ("d_k", "weight without", "score without", "weight with", "score with"), found.attention, OF_SCALE),
+        (f"a gradient through {LAYERS} layers y = max(0, xW), W of deviation gain·√(2/C)",
+         ("gain", "arrives"), found.gains, OF_GAIN),
+        ("depth: the norm of the last W₂'s gradient in a fresh encoder",
+         ("layers", *(f"{order}-LN" for order in ORDERS)), found.depth, OF_DEPTH),
+    )  # fmt: skip
+    return "\n\n".join(
+        f"{fill(title, width)}\n{_table(head, rows)}\n{fill(text, width)}" for title, head, rows, text in parts
+    )
+
+
+def _table(head: Sequence[str], rows: Mapping[Any, Sequence[float]]) -> str:
+    first = max(map(len, map(str, (head[0], *rows))))
+    lines = [head, *((name, *(f"{value:.3g}" for value in values)) for name, values in rows.items())]
+    return "\n".join(
+        f"    {name!s:{first}}" + "".join(f"  {x:>{max(8, len(h))}}" for h, x in zip(head[1:], cells, strict=True))
+        for name, *cells in lines
+    )

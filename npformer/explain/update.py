@@ -69,10 +69,5 @@ def update_of(adam: Adam, lr: float, clip_norm: float | None) -> Update:
     )  # fmt: skip
 
 
-def through(adam: Adam, place: int, *, lr: float, clip_norm: float | None) -> Update:
-    """The update of one entry of the arena."""
-    return update_of(adam, lr, clip_norm).at(place)
-
-
 def _host(arena: Any, array: Any) -> HostArray:
     return np.array(arena.backend.host(array), dtype=np.float64)

@@ -7,7 +7,7 @@ import pytest
 
 from examples.experiments.initialisation import pytorch_default
 from npformer.explain.sizes import attention_sizes, depth_norms, sizes, through_relus, transformer
-from npformer.explain.sizes_text import sizes_lines
+from npformer.explain.sizes_text import sizes_text
 
 
 @pytest.mark.parametrize("gain", [0.7, 1.0, 1.4])
@@ -55,6 +55,6 @@ def test_initial_values_are_those_of_pytorch():
 
 
 def test_the_text_has_every_table():
-    text = "\n".join(sizes_lines(sizes(), 100))
+    text = sizes_text(sizes(), 100)
     assert text.count("\n\n") == 3
     assert [word in text for word in ("vanishes", "is kept", "explodes", "post-LN", "first loss")] == [True] * 5
