@@ -24,7 +24,7 @@ CEILINGS = {
     "npformer/data": 15_800,
     "npformer/decoding": 6_600,
     "npformer/engine": 62_000,  # GPU: 40 % fewer launches of a training step; a decoded token as one launch
-    "npformer/explain": 33_200,  # an update by number; a step made again, its causes; sizes; terms for the page
+    "npformer/explain": 33_300,  # a step made again, its causes; sizes; terms for the page; words where they stand
     "npformer/functional": 18_100,  # reads the formulas of its docstrings, which explain did
     "npformer/interop": 5_300,  # code that asks for float32 computes in float64
     "npformer/io": 5_400,  # bounds on a process, and slopes seen in it, which lab had

@@ -18,10 +18,9 @@ from npformer.explain.change import change_of
 from npformer.explain.change_text import change_document, change_lines
 from npformer.explain.made import Made, made
 from npformer.explain.place import find_parameter
-from npformer.explain.sizes import sizes
-from npformer.explain.sizes_text import sizes_text
+from npformer.explain.sizes import sizes, sizes_text
 from npformer.explain.text import WIDEST
-from npformer.explain.update_text import course_lines, number_lines
+from npformer.explain.update import course_lines, number_lines
 from npformer.io import progress_bar
 from npformer.io.printable import visible
 from npformer.io.terminal import columns, counted
@@ -49,7 +48,7 @@ def explain_adam(args: argparse.Namespace) -> int:
     shown = [one for one in (made(step, batch) for _ in range(COURSE[-1])) if one.number in COURSE]
     name, place = _place(shown[0], args.at or PLACE)
     course, width = [one.update.at(place) for one in shown], columns(WIDEST)
-    first = ("the showcase's model, trained on its one batch", *number_lines(course[1], name, *_options(step), width))
+    first = ("the showcase's model, trained on its one batch", *number_lines(course[1], name, width))
     document = {"format": "npformer-adam", "at": name, "updates": [update._asdict() for update in course]}
     return _show(args, [*first, "", *course_lines(course, width)], document)
 
@@ -97,14 +96,9 @@ def _explain(args: argparse.Namespace, one: Made, name: str, pieces: tuple[str, 
     lines, document = [*change_lines(change, visible(name), pieces, width)], change_document(change, pieces)
     if place:
         number = one.update.at(place[1])
-        lines += ["", *number_lines(number, place[0], *_options(one.twin), width)]
+        lines += ["", *number_lines(number, place[0], width)]
         document["number"] = {"at": place[0], **number._asdict()}
     return _show(args, lines, document)
-
-
-def _options(step: TrainStep) -> tuple[float | None, float]:
-    """What the text of an update says beside its numbers."""
-    return step.clip_norm, step.optimizer.eps
 
 
 def _place(one: Made, text: str) -> tuple[str, int]:

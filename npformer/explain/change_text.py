@@ -9,7 +9,7 @@ from typing import Any
 from npformer.explain.causes import LOOKS, causes
 from npformer.explain.change import REMAINDER, Change
 from npformer.explain.text import number
-from npformer.explain.update_text import row
+from npformer.explain.update import row
 
 #: Rows of one list before the rest is summed.
 MOST = 6

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from examples.experiments.initialisation import pytorch_default
-from npformer.explain.sizes import attention_sizes, depth_norms, sizes, through_relus, transformer
-from npformer.explain.sizes_text import sizes_text
+from npformer.explain.sizes import attention_sizes, depth_norms, sizes, sizes_text, through_relus, transformer
 
 
 @pytest.mark.parametrize("gain", [0.7, 1.0, 1.4])
