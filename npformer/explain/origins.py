@@ -52,9 +52,11 @@ def upstream_part(spot: Spot) -> int | None:
 
 def shown_as(spot: Spot) -> Spot:
     """The same number under the name of the array of which it is moved here, or that the caller has for it."""
+    shown = spot
     while (following := _through_move(spot) or _renamed(spot)) is not None:
         spot = following
-    return spot
+        shown = spot if spot.is_named or not shown.is_named else shown
+    return shown
 
 
 def _roots(node: ast.AST, numbers: bool = False) -> set[str]:
