@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path}: expected a text in UTF-8, got something else: {error.reason}; save it as UTF-8"

@@ -8,11 +8,12 @@ the changes of the line's formula, and of the author's own lines that it uses, t
 from __future__ import annotations
 
 import ast
+import contextlib
 import itertools
 import linecache
 import re
 from collections.abc import Mapping, Sequence
-from types import FunctionType
+from types import FunctionType, SimpleNamespace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,7 +22,7 @@ from npformer.check.derivations.grammar import Derivation, Line
 from npformer.check.derivations.point import Point, aligned
 from npformer.check.measures import NEGLIGIBLE, max_abs
 from npformer.check.repairs import Point as Around
-from npformer.check.repairs import Repair, repairs_of
+from npformer.check.repairs import repairs_of
 from npformer.check.repairs.trial import Trial
 from npformer.check.report import WRONG
 from npformer.typing import HostArray, HostArrays
@@ -55,29 +56,42 @@ def cause_of(
     derivation: Derivation, at: int, claims: Sequence[Claim], known: Sequence[Mapping[str, Any]], problem: str
 ) -> Cause:
     """Explain the wrong line at an index of the backward; known: what it may use, at each point."""
-    line, repair = derivation.backward[at], None
-    sentences, number = [f"{line.name}: {problem}"] if problem else [], line.number
+    line = derivation.backward[at]
+    told, number = [f"{line.name}: {problem}"] if problem else [], line.number
     if line.of and not any(claim.failed for claim in claims):
         pairs: Any = [claim[:3] for claim in claims]
-        sentences += _seen(derivation, line, pairs)
-    if isinstance(line.of, str) and not any("own share" in sentence for sentence in sentences):
-        repair = _repair(derivation, at, known, claims)  # no one change of a formula mends missing shares
-    if repair is not None:
-        place = re.sub(r"^(line \d+) of \w+", r"\1", repair.place)
-        if problem or not sentences:
-            number = int(place.partition(":")[0].removeprefix("line "))
-        sentences.append(place)
-    elif not sentences:
-        sentences.append(_sum_of(derivation, line.of))
+        told += _seen(derivation, line, pairs)
+    place = ""
+    if isinstance(line.of, str) and not any("own share" in sentence for sentence in told):
+        place = _repair(derivation, at, known, claims)  # no one change of a formula mends missing shares
+    if place and (problem or not told):
+        number = int(place.partition(":")[0].removeprefix("line "))
+    told += filter(None, [place]) if place or told else [_throughout(line, known, claims) or _sum_of(derivation, line)]
     name = next(each.name for each in derivation.backward if each.number == number)
-    return Cause(number, name, tuple(sentences))
+    return Cause(number, name, tuple(told))
 
 
-def _sum_of(derivation: Derivation, of: str | tuple[str, str] | None) -> str:
+def _throughout(line: Line, known: Sequence[Mapping[str, Any]], claims: Sequence[Claim]) -> str:
+    """A name that lacks a factor wherever it stands in the line."""
+    arrays = [name for name, value in known[0].items() if np.ndim(value)]
+    for name, factor in itertools.product(sorted(line.uses.intersection(arrays)), arrays if line.of else ()):
+        with contextlib.suppress(ValueError):
+            values = [each | {name: each[name] * each[factor]} for each in map(dict, known)]
+            pairs = zip(claims, values, strict=True)
+            if all(_alike(np.asarray(c.point.evaluate(line, v)), np.asarray(c.truth)) for c, v in pairs):
+                return f"with {name} * {factor} in the place of {name} it is right"
+    return ""
+
+
+def _sum_of(derivation: Derivation, line: Line) -> str:
     """What a derivative is, where nothing tells what the claim lacks."""
+    of = line.of
     if not isinstance(of, str):
         return "its numbers are not the measured ones"
     users = derivation.users(of)
+    if not users:
+        given = f"d{of} is given: leave this line out"
+        return given if of == derivation.output else f"no line uses {of}: d{of} is 0"
     places = " and ".join(f"{user.name} (line {user.number})" for user in users)
     terms = " + ".join(f"d{user.name}·∂{user.name}/∂{of}" for user in users)
     return f"{of} is used by {places}: d{of} is {terms}, summed over all entries that it reaches"
@@ -86,10 +100,18 @@ def _sum_of(derivation: Derivation, of: str | tuple[str, str] | None) -> str:
 def _seen(derivation: Derivation, line: Line, pairs: Sequence[Pair]) -> list[str]:
     """What the numbers themselves tell."""
     if isinstance(line.of, tuple):
-        return _partials(line.of, pairs)
+        a, b = line.of
+        is_total = all(_alike(x, aligned(p.total(a, b), np.shape(p.values[a]))) for p, x, _ in pairs)
+        means = f"{line.name} holds all else that {a}'s line uses"
+        return [f"this is the total derivative of {a} by {b}; {means}"] if is_total else []
     if any(a.shape != n.shape for _, a, n in pairs):
         return _shapes(line, pairs)
-    return _ways(derivation, line, pairs) or _own_entries(derivation, line, pairs)
+    alone = [
+        f"{line.name} is d{user.name} alone: the factor ∂{user.name}/∂{line.of} is missing"
+        for user in derivation.users(str(line.of))
+        if all(_alike(a, point.truth(user.name)) for point, a, _ in pairs)
+    ]
+    return _ways(derivation, line, pairs) or alone or _own_entries(derivation, line, pairs)
 
 
 def _ways(derivation: Derivation, line: Line, pairs: Sequence[Pair]) -> list[str]:
@@ -137,25 +159,18 @@ def _fit(a: HostArray, ways: Sequence[HostArray]) -> dict[int, float]:
 def _own_entries(derivation: Derivation, line: Line, pairs: Sequence[Pair]) -> list[str]:
     """That the claim takes of a later value only the entry in each one's own place: of its Jacobian the diagonal."""
     of, nodes = str(line.of), derivation.nodes
+    lines = [each.name for each in derivation.forward if nodes.index(each.name) > nodes.index(of)]
 
     def share(point: Point, later: str, n: HostArray) -> HostArray:
         diagonal = np.diag(point.total(later, of).reshape(n.size, n.size)).reshape(n.shape)
         return np.asarray(point.truth(later) * diagonal)
 
-    for later in nodes[nodes.index(of) + 1 :]:
+    for later in lines:
         if all(np.shape(p.values[later]) == n.shape and n.size > 1 for p, _, n in pairs) and all(
             _alike(a, share(point, later, n)) for point, a, n in pairs
         ):
             return [f"{line.name} takes only each entry's own share of {later}: an entry of {of} changes other entries "
                     f"of {later}, too, and their shares are missing"]  # fmt: skip
-    return []
-
-
-def _partials(of: tuple[str, str], pairs: Sequence[Pair]) -> list[str]:
-    """That a partial derivative is the total one."""
-    a, b = of
-    if all(_alike(claimed, aligned(p.total(a, b), np.shape(p.values[a]))) for p, claimed, _ in pairs):
-        return [f"this is the total derivative of {a} by {b}; partial({a}, {b}) holds all else that {a}'s line uses"]
     return []
 
 
@@ -173,38 +188,30 @@ def _alike(x: HostArray, y: HostArray) -> bool:
     return x.shape == y.shape and max_abs(x - y) <= ALIKE * max_abs(y)
 
 
-class _Here(NamedTuple):
-    """A point as the search for a change sees it."""
-
-    number: int
-    tensors: HostArrays
-
-    def symmetric(self, gradients: HostArrays) -> HostArrays:
-        return gradients
-
-
-def _repair(
-    derivation: Derivation, at: int, known: Sequence[Mapping[str, Any]], claims: Sequence[Claim]
-) -> Repair | None:
-    """The change of the line, or of the author's own lines above, that makes it right at all points."""
+def _repair(derivation: Derivation, at: int, known: Sequence[Mapping[str, Any]], claims: Sequence[Claim]) -> str:
+    """The change of the line, or of the author's own lines above, that makes it right at all points; "" for none."""
     name = derivation.backward[at].name
-    function, forward = _function(derivation, at, known[0]), _forward(derivation)
+    function = _function(derivation, at, known[0])
+    forward = _made(derivation.forward, [*derivation.letters, *(each.name for each in derivation.inputs)])
     arguments = function.__code__.co_varnames[: function.__code__.co_argcount]
     truths: list[HostArrays] = [{name: np.asarray(claim.truth)} for claim in claims]
 
     def run(number: int) -> HostArrays:
         function.__globals__["partial"] = claims[number].point.partial
-        return {name: np.asarray(function(*map(known[number].get, arguments)))}
+        try:
+            return {name: np.asarray(function(*map(known[number].get, arguments)))}
+        except Exception:  # a change may mend that, too
+            return {name: np.full(truths[number][name].shape, np.nan)}
 
     def verdicts(here: Any) -> Mapping[str, str]:
         found, truth = run(here.number)[name], truths[here.number][name]
         size = max(max_abs(truth), NEGLIGIBLE * claims[here.number].point.largest)
         return {name: "right" if found.shape == truth.shape and max_abs(found - truth) <= ALIKE * size else WRONG}
 
-    heres: Any = [_Here(number, truth) for number, truth in enumerate(truths)]
+    heres: Any = [SimpleNamespace(number=i, tensors=truth, symmetric=lambda g: g) for i, truth in enumerate(truths)]
     around = Around(heres[0], (), truths[:1], {}, {name}, lambda: heres[1:], verdicts)
     found, _ = repairs_of(around, [name], trials=[Trial(function, forward, run)])
-    return found[0] if found else None
+    return re.sub(r"^(line \d+) of \w+", r"\1", found[0].place) if found else ""
 
 
 def _function(derivation: Derivation, at: int, known: Mapping[str, Any]) -> FunctionType:
@@ -216,10 +223,6 @@ def _function(derivation: Derivation, at: int, known: Mapping[str, Any]) -> Func
             lines.insert(0, above)
             needed |= above.uses
     return _made(lines, [name for name in known if name not in {each.name for each in lines}])
-
-
-def _forward(derivation: Derivation) -> FunctionType:
-    return _made(derivation.forward, [*derivation.letters, *(each.name for each in derivation.inputs)])
 
 
 def _made(lines: Sequence[Line], names: Sequence[str]) -> FunctionType:

@@ -87,7 +87,9 @@ class _Known:
         except DataError:
             raise
         except Exception as error:
-            return Claim(self.point, None, truth, f"it cannot be computed: {type(error).__name__}: {error}")
+            why = self.point.why_not(line, self.values, error)
+            needed = "" if truth is None else f"; {line.name} is to be {self.point.named(truth.shape)}"
+            return Claim(self.point, None, truth, f"it cannot be computed: {why}{needed}")
         return Claim(self.point, claimed.astype(float), truth, "")
 
     def take(self, line: Line, claim: Claim, last: bool) -> None:
@@ -115,8 +117,13 @@ def _verdict(line: Line, claims: Sequence[Claim], points: Sequence[Point]) -> tu
         if isinstance(line.of, tuple):
             claimed = _spread(claimed, claim.truth)
         if claimed.shape != claim.truth.shape:
-            of = line.of if isinstance(line.of, str) else line.name
-            return WRONG, f"it has the shape {claimed.shape}, expected {claim.truth.shape}, that of {of}"
+            of = f"that of {line.of}" if isinstance(line.of, str) else "that of {}, then that of {}".format(*line.of)
+            return (
+                WRONG,
+                f"it has the shape {point.named(claimed.shape)}, expected {point.named(claim.truth.shape)}, {of}",
+            )
+        if not np.isfinite(claimed).all():
+            return WRONG, "it is not finite"
         size = max(max_abs(claim.truth), NEGLIGIBLE * point.largest)
         if not max_abs(claimed - claim.truth) <= TOLERANCE * size:
             return WRONG, ""
