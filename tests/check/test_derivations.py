@@ -1,16 +1,15 @@
 """Derivations line by line: 60 of them, half wrong, the first 40 written before the checker; refusals; templates."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.derivations import listed
 from npformer.check.derivations import TEMPLATES, judge, read, template
 from npformer.check.derivations.point import Point
 from npformer.errors import ConfigError, DataError
 
-FILES = Path(__file__).parent / "derivations"
 NORM = """x: (N, C)
 mu = x.mean(axis=-1, keepdims=True)
 var = ((x - mu) ** 2).mean(axis=-1, keepdims=True)
@@ -18,14 +17,9 @@ y = (x - mu) / np.sqrt(var)
 """
 
 
-def derivations(name):
-    """(name, text) of a file's derivations; a wrong one marks its first wrong line."""
-    parts = re.split(r"^### ", (FILES / name).read_text(encoding="utf-8"), flags=re.M)[1:]
-    return [(head.partition(" | ")[0], text) for head, _, text in (part.partition("\n") for part in parts)]
-
-
-RIGHT = derivations("first_right.txt") + derivations("later_right.txt")
-WRONG = derivations("first_wrong.txt") + derivations("later_wrong.txt")
+RIGHT, WRONG = (
+    [each for when in ("first", "later") for each in listed(f"{when}_{kind}")] for kind in ("right", "wrong")
+)
 
 
 def cause(lines, forward=NORM):
@@ -33,18 +27,17 @@ def cause(lines, forward=NORM):
 
 
 def test_there_are_sixty():
-    assert (len(RIGHT), len(WRONG), len({name for name, _ in RIGHT + WRONG})) == (30, 30, 60)
+    assert (len(RIGHT), len(WRONG), len({name for name, *_ in RIGHT + WRONG})) == (30, 30, 60)
 
 
-@pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in RIGHT])
+@pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text, _ in RIGHT])
 def test_no_right_one_is_accused(text):
     judged = judge(read(text))
     assert (judged.ok, judged.cause) == (True, None)
 
 
-@pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in WRONG])
-def test_the_first_wrong_line_is_named(text):
-    wanted = next(i for i, line in enumerate(text.splitlines(), 1) if "# wrong" in line)
+@pytest.mark.parametrize(("text", "wanted"), [pytest.param(text, at, id=name) for name, text, at in WRONG])
+def test_the_first_wrong_line_is_named(text, wanted):
     found = judge(read(text)).cause
     assert found.line == wanted
     assert found.sentences

@@ -101,7 +101,7 @@ def _seen(derivation: Derivation, line: Line, pairs: Sequence[Pair]) -> list[str
     """What the numbers themselves tell."""
     if isinstance(line.of, tuple):
         a, b = line.of
-        is_total = all(_alike(x, aligned(p.total(a, b), np.shape(p.values[a]))) for p, x, _ in pairs)
+        is_total = all(_alike(x, aligned(p.total(a, b), np.shape(p.values[a]), own=True)) for p, x, _ in pairs)
         means = f"{line.name} holds all else that {a}'s line uses"
         return [f"this is the total derivative of {a} by {b}; {means}"] if is_total else []
     if any(a.shape != n.shape for _, a, n in pairs):
@@ -111,7 +111,7 @@ def _seen(derivation: Derivation, line: Line, pairs: Sequence[Pair]) -> list[str
         for user in derivation.users(str(line.of))
         if all(_alike(a, point.truth(user.name)) for point, a, _ in pairs)
     ]
-    return _ways(derivation, line, pairs) or alone or _own_entries(derivation, line, pairs)
+    return _ways(derivation, line, pairs) or alone or _own_entries(line, pairs)
 
 
 def _ways(derivation: Derivation, line: Line, pairs: Sequence[Pair]) -> list[str]:
@@ -156,19 +156,16 @@ def _fit(a: HostArray, ways: Sequence[HostArray]) -> dict[int, float]:
     return dict(zip(own, map(float, solved), strict=True)) if is_sum else {}
 
 
-def _own_entries(derivation: Derivation, line: Line, pairs: Sequence[Pair]) -> list[str]:
+def _own_entries(line: Line, pairs: Sequence[Pair]) -> list[str]:
     """That the claim takes of a later value only the entry in each one's own place: of its Jacobian the diagonal."""
-    of, nodes = str(line.of), derivation.nodes
-    lines = [each.name for each in derivation.forward if nodes.index(each.name) > nodes.index(of)]
+    of = str(line.of)
 
-    def share(point: Point, later: str, n: HostArray) -> HostArray:
-        diagonal = np.diag(point.total(later, of).reshape(n.size, n.size)).reshape(n.shape)
-        return np.asarray(point.truth(later) * diagonal)
+    def is_own(point: Point, later: str, a: HostArray) -> bool:
+        own = aligned(point.total(later, of), np.shape(point.values[later]), own=True)
+        return a.size > 1 and own.shape == a.shape and _alike(a, np.asarray(point.truth(later) * own))
 
-    for later in lines:
-        if all(np.shape(p.values[later]) == n.shape and n.size > 1 for p, _, n in pairs) and all(
-            _alike(a, share(point, later, n)) for point, a, n in pairs
-        ):
+    for later in (each.name for each in pairs[0][0].after(of)):
+        if all(is_own(point, later, a) for point, a, _ in pairs):
             return [f"{line.name} takes only each entry's own share of {later}: an entry of {of} changes other entries "
                     f"of {later}, too, and their shares are missing"]  # fmt: skip
     return []

@@ -87,7 +87,7 @@ class Point:
     def truth(self, name: str) -> HostArray:
         """The derivative of the loss by a name: what a change there changes."""
         if name not in self._truths:
-            output = self._as_function(self.derivation.output, name, self._after(name))
+            output = self._as_function(self.derivation.output, name, self.after(name))
             self._truths[name] = measured(lambda x: np.sum(self.upstream * output(x)), self.number(name), ())
         return self._truths[name]
 
@@ -112,9 +112,10 @@ class Point:
 
     def total(self, a: str, b: str) -> HostArray:
         """The derivative of a by b through every line between them, in the same shape."""
-        return measured(self._as_function(a, b, self._after(b)), self.number(b), np.shape(self.values[a]))
+        return measured(self._as_function(a, b, self.after(b)), self.number(b), np.shape(self.values[a]))
 
-    def _after(self, name: str) -> list[Line]:
+    def after(self, name: str) -> list[Line]:
+        """The forward's lines after that of a name."""
         at = self.derivation.nodes.index(name)
         return [line for line in self.derivation.forward if self.derivation.nodes.index(line.name) > at]
 
@@ -138,20 +139,21 @@ class Point:
         return aligned(self.slope(*names), np.shape(a))
 
 
-def aligned(slope: HostArray, shape: Shape) -> HostArray:
+def aligned(slope: HostArray, shape: Shape, own: bool = False) -> HostArray:
     """∂a/∂b as a factor that broadcasts with a and b, where each entry depends on the entry in its own place alone.
 
-    slope: (*shape of a, *shape of b), returned as it is where entries depend on others, as in a matrix product.
+    slope: (*shape of a, *shape of b), returned as it is where entries depend on others, as in a matrix product; own
+    True: the entries in their own places of that, too.
     """
     of_b = slope.shape[len(shape) :]
     try:
         places = np.indices(np.broadcast_shapes(shape, of_b))
     except ValueError:
         return slope
-    own = (*_places(places, shape), *_places(places, of_b))
+    diagonal = (*_places(places, shape), *_places(places, of_b))
     rest = slope.copy()
-    rest[own] = 0
-    return np.array(slope[own]) if max_abs(rest) == 0 else slope
+    rest[diagonal] = 0
+    return np.array(slope[diagonal]) if own or max_abs(rest) == 0 else slope
 
 
 def _places(places: HostArray, shape: Shape) -> list[HostArray]:
