@@ -14,7 +14,7 @@ import linecache
 import re
 from collections.abc import Mapping, Sequence
 from types import FunctionType, SimpleNamespace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,16 +32,12 @@ ALIKE = 1e-7
 
 
 class Claim(NamedTuple):
-    """A line's numbers at a point, and the measured ones; why there are none."""
+    """A line's numbers at a point, and the measured ones, both None if there are none; why there are none."""
 
     point: Point
-    claimed: HostArray | None
-    truth: HostArray | None
+    claimed: Any
+    truth: Any
     failed: str
-
-
-#: A point, what was claimed there, and what was measured.
-Pair: TypeAlias = tuple[Point, HostArray, HostArray]
 
 
 class Cause(NamedTuple):
@@ -59,14 +55,12 @@ def cause_of(
     line = derivation.backward[at]
     told, number = [f"{line.name}: {problem}"] if problem else [], line.number
     if line.of and not any(claim.failed for claim in claims):
-        pairs: Any = [claim[:3] for claim in claims]
-        told += _seen(derivation, line, pairs)
-    place = ""
-    if isinstance(line.of, str) and not any("own share" in sentence for sentence in told):
-        place = _repair(derivation, at, known, claims)  # no one change of a formula mends missing shares
-    if place and (problem or not told):
-        number = int(place.partition(":")[0].removeprefix("line "))
-    told += filter(None, [place]) if place or told else [_throughout(line, known, claims) or _sum_of(derivation, line)]
+        told += _seen(derivation, line, claims)
+    is_one_change = isinstance(line.of, str) and not any("own share" in sentence for sentence in told)
+    if is_one_change and (place := _repair(derivation, at, known, claims)):
+        number = number if told and not problem else int(place.partition(":")[0].removeprefix("line "))
+        told.append(place)
+    told = told or [_throughout(line, known, claims) or _sum_of(derivation, line)]
     name = next(each.name for each in derivation.backward if each.number == number)
     return Cause(number, name, tuple(told))
 
@@ -77,8 +71,7 @@ def _throughout(line: Line, known: Sequence[Mapping[str, Any]], claims: Sequence
     for name, factor in itertools.product(sorted(line.uses.intersection(arrays)), arrays if line.of else ()):
         with contextlib.suppress(ValueError):
             values = [each | {name: each[name] * each[factor]} for each in map(dict, known)]
-            pairs = zip(claims, values, strict=True)
-            if all(_alike(np.asarray(c.point.evaluate(line, v)), np.asarray(c.truth)) for c, v in pairs):
+            if all(_alike(np.asarray(c.point.evaluate(line, v)), c.truth) for c, v in zip(claims, values, strict=True)):
                 return f"with {name} * {factor} in the place of {name} it is right"
     return ""
 
@@ -97,41 +90,38 @@ def _sum_of(derivation: Derivation, line: Line) -> str:
     return f"{of} is used by {places}: d{of} is {terms}, summed over all entries that it reaches"
 
 
-def _seen(derivation: Derivation, line: Line, pairs: Sequence[Pair]) -> list[str]:
+def _seen(derivation: Derivation, line: Line, claims: Sequence[Claim]) -> list[str]:
     """What the numbers themselves tell."""
     if isinstance(line.of, tuple):
         a, b = line.of
-        is_total = all(_alike(x, aligned(p.total(a, b), np.shape(p.values[a]), own=True)) for p, x, _ in pairs)
+        is_total = all(_alike(x, aligned(p.total(a, b), np.shape(p.values[a]), own=True)) for p, x, *_ in claims)
         means = f"{line.name} holds all else that {a}'s line uses"
         return [f"this is the total derivative of {a} by {b}; {means}"] if is_total else []
-    if any(a.shape != n.shape for _, a, n in pairs):
-        return _shapes(line, pairs)
+    if any(a.shape != n.shape for _, a, n, _ in claims):
+        return _shapes(line, claims)
     alone = [
         f"{line.name} is d{user.name} alone: the factor ∂{user.name}/∂{line.of} is missing"
         for user in derivation.users(str(line.of))
-        if all(_alike(a, point.truth(user.name)) for point, a, _ in pairs)
+        if all(_alike(a, point.truth(user.name)) for point, a, *_ in claims)
     ]
-    return _ways(derivation, line, pairs) or alone or _own_entries(line, pairs)
+    return _ways(derivation, line, claims) or alone or _own_entries(line, claims)
 
 
-def _ways(derivation: Derivation, line: Line, pairs: Sequence[Pair]) -> list[str]:
+def _ways(derivation: Derivation, line: Line, claims: Sequence[Claim]) -> list[str]:
     """The ways from the name to the loss that the claim lacks, or takes with another factor; none if it is no sum."""
     of, users, told = str(line.of), derivation.users(str(line.of)), []
-    fits = [_fit(a, [point.way(of, user.name) for user in users]) for point, a, _ in pairs]
+    fits = [_fit(a, [point.way(of, user.name) for user in users]) for point, a, *_ in claims]
     if not users or not all(fits):
         return []
     for i, user in enumerate(users):
-        names = [_names(fit[i], point) for fit, (point, *_) in zip(fits, pairs, strict=True) if i in fit]
+        names = [_names(fit[i], point) for fit, (point, *_) in zip(fits, claims, strict=True) if i in fit]
         shared = set(names[0]).intersection(*names) if names else {"1"}  # a way of zeros is not asked for
         if not shared:
             return []
         factor = min(shared, key=names[0].index) if names else "1"
         term, way = f"the term d{user.name}·∂{user.name}/∂{of}", f"{of} reaches the loss through {user.name} (line "
-        what = "has the wrong sign" if factor == "−1" else f"is {factor} times what it should be"
-        told += {
-            "1": [],
-            "0": [f"{way}{user.number}) as well: {term} is missing in {line.name}"],
-        }.get(factor, [f"{way}{user.number}): {term} {what} in {line.name}"])
+        what = {"0": "is missing", "−1": "has the wrong sign"}.get(factor, f"is {factor} times what it should be")
+        told += [f"{way}{user.number}){' as well' * (factor == '0')}: {term} {what} in {line.name}"] * (factor != "1")
     return told
 
 
@@ -156,7 +146,7 @@ def _fit(a: HostArray, ways: Sequence[HostArray]) -> dict[int, float]:
     return dict(zip(own, map(float, solved), strict=True)) if is_sum else {}
 
 
-def _own_entries(line: Line, pairs: Sequence[Pair]) -> list[str]:
+def _own_entries(line: Line, claims: Sequence[Claim]) -> list[str]:
     """That the claim takes of a later value only the entry in each one's own place: of its Jacobian the diagonal."""
     of = str(line.of)
 
@@ -164,21 +154,21 @@ def _own_entries(line: Line, pairs: Sequence[Pair]) -> list[str]:
         own = aligned(point.total(later, of), np.shape(point.values[later]), own=True)
         return a.size > 1 and own.shape == a.shape and _alike(a, np.asarray(point.truth(later) * own))
 
-    for later in (each.name for each in pairs[0][0].after(of)):
-        if all(is_own(point, later, a) for point, a, _ in pairs):
+    for later in (each.name for each in claims[0].point.after(of)):
+        if all(is_own(point, later, a) for point, a, *_ in claims):
             return [f"{line.name} takes only each entry's own share of {later}: an entry of {of} changes other entries "
                     f"of {later}, too, and their shares are missing"]  # fmt: skip
     return []
 
 
-def _shapes(line: Line, pairs: Sequence[Pair]) -> list[str]:
+def _shapes(line: Line, claims: Sequence[Claim]) -> list[str]:
     """What a claim of another shape lacks."""
-    for axis, keep in itertools.product(range(max(a.ndim for _, a, _ in pairs)), (True, False)):
-        if all(axis < a.ndim and _alike(a.sum(axis=axis, keepdims=keep), n) for _, a, n in pairs):
+    for axis, keep in itertools.product(range(max(a.ndim for _, a, *_ in claims)), (True, False)):
+        if all(axis < a.ndim and _alike(a.sum(axis=axis, keepdims=keep), n) for _, a, n, _ in claims):
             return [f"{line.name} has to be summed over axis {axis}: .sum(axis={axis}, keepdims={keep})"]
-    if all(a.size == n.size and _alike(a.reshape(n.shape), n) for _, a, n in pairs):
+    if all(a.size == n.size and _alike(a.reshape(n.shape), n) for _, a, n, _ in claims):
         return [f"the numbers of {line.name} are right, in another shape: is keepdims=True missing, or too much?"]
-    return [f"{line.name} is right but transposed"] if all(_alike(a.T, n) for _, a, n in pairs) else []
+    return [f"{line.name} is right but transposed"] if all(_alike(a.T, n) for _, a, n, _ in claims) else []
 
 
 def _alike(x: HostArray, y: HostArray) -> bool:
@@ -191,7 +181,7 @@ def _repair(derivation: Derivation, at: int, known: Sequence[Mapping[str, Any]],
     function = _function(derivation, at, known[0])
     forward = _made(derivation.forward, [*derivation.letters, *(each.name for each in derivation.inputs)])
     arguments = function.__code__.co_varnames[: function.__code__.co_argcount]
-    truths: list[HostArrays] = [{name: np.asarray(claim.truth)} for claim in claims]
+    truths: list[HostArrays] = [{name: claim.truth} for claim in claims]
 
     def run(number: int) -> HostArrays:
         function.__globals__["partial"] = claims[number].point.partial
