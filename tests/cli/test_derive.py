@@ -60,7 +60,7 @@ def test_what_is_no_derivation_is_refused(cli, derive, tmp_path):
     cli("derive nothing.txt").refused("nothing.txt: expected a readable UTF-8 text file, got: No such file")
     derive("∂L/∂x = 2x").refused("mine.txt, line 1: it is not Python", "dNAME is the derivative of the loss by NAME")
     (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe")
-    cli("derive bytes.txt").refused("bytes.txt: expected a text file, got text in UTF-16; save it as plain text in UTF-8")
+    cli("derive bytes.txt").refused("bytes.txt: expected a text file, got text in UTF-16; save it as plain text")
 
 
 @pytest.mark.parametrize(("command", "told"), [(command, told) for command, _, told in SAID])

@@ -6,7 +6,7 @@ import pytest
 
 from npformer.lab.grader import find, grade_file, report
 from npformer.lab.grader.cases import cases_of
-from npformer.lab.grader.child.lines import Lines
+from npformer.lab.grader.child.lines import STEPS, Lines
 from npformer.lab.grader.child.values import encode
 from npformer.lab.grader.line_by_line import compared
 from npformer.lab.grader.parts.functions import TEXTS
@@ -104,10 +104,11 @@ def test_a_report_tells_the_line_and_what_else_was_compared(graded):
     wrong, _ = graded("layer_norm", NORM)
     line = wrong.lines.line
     told = " ".join(report.report(wrong, 1, "npformer grade layer_norm.py").split())
-    assert f"dx_hat is right; line {line} gives dr its first wrong value: the derivative by r is another one" in told
+    first = f"dx_hat is right; the first wrong value is that of dr, by line {line}: not the derivative by r"
+    assert f"on “{cases_of(find('layer_norm'))[0].label}” {first}" in told
     assert report.to_dict(wrong, 1)["first_wrong_line"] == line
     own, _ = graded("softmax", "y = cache\n    dpowers = dy * y\n    dtotal = dpowers\n    return dtotal\n")
-    assert "gives dpowers its first wrong value" in report.report(own, 1, "npformer grade softmax.py")
+    assert "the first wrong value is that of dpowers" in report.report(own, 1, "npformer grade softmax.py")
     part = (
         "x_hat, r, gamma = cache\n    dx_hat = dy * gamma\n    return r * dx_hat, dx_hat.sum((0, 1)), dy.sum((0, 1))\n"
     )
@@ -115,3 +116,15 @@ def test_a_report_tells_the_line_and_what_else_was_compared(graded):
     told = " ".join(report.report(rest, 1, "npformer grade layer_norm.py").split())
     assert "dx_hat is right; compared are names of the forward with a d before them, and no other line is" in told
     assert report.to_dict(rest, 1)["first_wrong_line"] is None
+
+
+def test_a_long_loop_is_not_followed():
+    def backward(dy, cache):
+        dx = dy * 2
+        for _ in range(STEPS):
+            dx = dx + 1
+        return dx
+
+    with Lines(backward, encode) as seen:
+        assert backward(1.0, None) == 2 + STEPS
+    assert seen.last == {}

@@ -148,7 +148,7 @@ class _Reader:
             case ast.Expr(ast.Compare(ast.Call(ast.Name("partial"), [ast.Name(a), ast.Name(b)], []), [ast.Eq()], [c])):
                 self._check(node, c)
                 self._expect_used(node, a, b)
-                self._backward.append(Line(node.lineno, f"partial({a}, {b})", c, (a, b)))
+                self._append(node, Line(node.lineno, f"partial({a}, {b})", c, (a, b)))
             case ast.Assign([ast.Subscript()]) | ast.AugAssign(ast.Subscript()):
                 raise self._error(node, "an entry cannot be set: write all entries as one formula, as by np.where")
             case ast.Assign([_, *_]):
@@ -191,10 +191,18 @@ class _Reader:
             return
         if name in known:
             raise self._error(node, f"{name} is of the forward; expected another name here, such as d{name}")
-        mine = {each.name for each in self._backward}
-        self._expect_known(node, line.uses, known | mine | {f"d{next(reversed(self._forward), '')}"})
-        of = name[1:] if name[:1] == "d" and name[1:] in known else None
-        self._backward.append(line._replace(of=of))
+        self._append(node, line._replace(of=name[1:] if name[:1] == "d" and name[1:] in known else None))
+
+    def _append(self, node: ast.stmt, line: Line) -> None:
+        """Take a line of the backward."""
+        mine = {each.name for each in self._backward if not isinstance(each.of, tuple)}
+        self._expect_known(node, line.uses, {*self._inputs, *self._forward, *mine, self._given})
+        self._backward.append(line)
+
+    @property
+    def _given(self) -> str:
+        """The name of the gradient that is given: that of the output."""
+        return f"d{next(reversed(self._forward), '')}"
 
     def _expect_known(self, node: ast.stmt, uses: set[str], known: set[str]) -> None:
         for use in sorted(uses - known - {*self._letters, "np", "partial"}):
@@ -202,8 +210,8 @@ class _Reader:
             if use in _OF_NUMPY:
                 hint = f"write np.{use}"
             if use[:1] == "d" and use[1:] in known:
-                given = f"d{next(reversed(self._forward), '')}"
-                hint = f"a gradient is used after the line that derives it, from the output backwards; {given} is given"
+                order = "a gradient is used after the line that derives it, from the output backwards"
+                hint = f"{order}; {self._given} is given"
             raise self._error(node, f"{use} is not known here: {hint}")
 
     def _expect_used(self, node: ast.AST, a: str, b: str) -> None:
@@ -236,9 +244,11 @@ class _Reader:
         if not self._forward:
             raise self._error(ast.Pass(lineno=1), "expected a forward, such as `y = x * v`")
         if not any(line.of for line in self._backward):
-            output, own = next(reversed(self._forward)), ", ".join(line.name for line in self._backward)
+            own = ", ".join(line.name for line in self._backward)
             got = f"; {own}: no name of the forward with a d before it" if own else ""
-            raise self._error(ast.Pass(lineno=self._last), f"expected lines such as `dx = d{output} * …` after it{got}")
+            raise self._error(
+                ast.Pass(lineno=self._last), f"expected lines such as `dx = {self._given} * …` after it{got}"
+            )
         return Derivation(
             self._path, self._text, tuple(self._inputs.values()), tuple(self._forward.values()),
             tuple(self._backward), tuple(self._letters),

@@ -34,13 +34,17 @@ class Lines(NamedTuple):
 
     compared: tuple[str, ...]
     line: int = 0
+    on: str = ""  # the case
 
 
 def lines_of(exercise: Exercise, source: Source, outcome: Result) -> Lines | None:
     """The comparison on one case; None if the forward is another one than the template's."""
     forwards = [_body(tree, exercise.functions[0]) for tree in (source.tree, ast.parse(TEXTS[exercise.functions[0]]))]
     written, given = (list(map(ast.unparse, body)) for body in forwards)
-    return compared(exercise, outcome.case, source.tree, outcome.lines, outcome.returned) if written == given else None
+    if written != given:
+        return None
+    found = compared(exercise, outcome.case, source.tree, outcome.lines, outcome.returned)
+    return found._replace(on=outcome.case.label)
 
 
 def compared(

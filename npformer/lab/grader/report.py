@@ -133,11 +133,9 @@ def _by_line(lines: Lines) -> str:
     """The first wrong line, and what was compared."""
     *right, last = lines.compared
     right = right if lines.line else [*right, last]
-    told = f"{_list(right, 'is')} right; " if right else ""
+    told = f"on “{lines.on}” " + (f"{_list(right, 'is')} right; " if right else "")
     if lines.line:
-        return (
-            f"{told}line {lines.line} gives {last} its first wrong value: the derivative by {last[1:]} is another one"
-        )
+        return f"{told}the first wrong value is that of {last}, by line {lines.line}: not the derivative by {last[1:]}"
     return f"{told}compared are names of the forward with a d before them, and no other line is"
 
 
