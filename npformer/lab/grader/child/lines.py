@@ -7,7 +7,6 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Self
 
-
 #: The most steps that are followed, of which each costs time: a loop's are many.
 STEPS = 2_000
 
