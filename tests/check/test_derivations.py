@@ -81,6 +81,12 @@ def test_what_a_line_of_an_exercise_lacks(name, lines, words):
     assert words in "\n".join(cause(f"\n{lines}", TEMPLATES[name]).sentences)
 
 
+def test_a_transposed_array_of_three_axes():
+    found = cause("dw = x.T @ dy", "x: (B, T, C)\nw: (C, F)\ny = x @ w\n")
+    assert "dw is to be (C, F)" in found.sentences[0]
+    assert ".T turns all axes round, .mT the last two" in found.sentences[0]
+
+
 def test_one_mistake_accuses_one_line():
     """Later lines get the measured gradient."""
     lines = judge(read(NORM + "dmu = dy\ndx = dy / np.sqrt(var) + dmu / C")).lines
@@ -96,6 +102,15 @@ def test_a_mistake_in_a_line_of_ones_own_is_named_there():
     assert found.sentences == ("line 4: `1 + a ** 2` should be `1 - a ** 2`",)
 
 
+def test_a_right_line_of_ones_own_is_not_accused():
+    """With g / s in the place of g the line of ds would be right, too; but dx uses g as well."""
+    forward = "x: (N, C)\nc = x * 2\ns = np.sqrt((c ** 2).sum(axis=1, keepdims=True))\ny = c / s * 3\n"
+    lines = "g = dy * 3\nds = -(g * c).sum(axis=1, keepdims=True) / s\ndc = g / s + ds * c / s\ndx = 2 * dc"
+    found = judge(read(forward + lines))
+    assert [line.verdict for line in found.lines] == ["your own", "WRONG", "right", "right"]
+    assert (found.cause.line, found.cause.name) == (6, "ds")
+
+
 def test_the_partial_derivative_and_the_total_one():
     """∂y/∂x by y's own line is 1/√var; in total y depends on x through mu and var as well."""
     assert judge(read(NORM + "partial(y, x) = 1 / np.sqrt(var)\npartial(var, mu) = 0 * mu")).ok
@@ -104,6 +119,8 @@ def test_the_partial_derivative_and_the_total_one():
     total = cause("partial(y, x) = 2 * x / x", "x: (N, C)\nu = x * 1\ny = x + u\n")
     assert "this is the total derivative of y by x" in total.sentences[0]
     assert judge(read(NORM + "dvar = (dy * partial(y, var)).sum(axis=1, keepdims=True)")).ok
+    (told,) = cause("partial(y, var) = -0.5 * (x - mu) / var").sentences
+    assert told == "y is line 4: its derivative by var, with every other name held"
 
 
 def test_measured_is_derived():

@@ -60,7 +60,7 @@ def cause_of(
     if is_one_change and (place := _repair(derivation, at, known, claims)):
         number = number if told and not problem else int(place.partition(":")[0].removeprefix("line "))
         told.append(place)
-    told = told or [_throughout(line, known, claims) or _sum_of(derivation, line)]
+    told = told or [_throughout(line, known, claims) or _sum_of(derivation, line.of)]
     name = next(each.name for each in derivation.backward if each.number == number)
     return Cause(number, name, tuple(told))
 
@@ -76,11 +76,11 @@ def _throughout(line: Line, known: Sequence[Mapping[str, Any]], claims: Sequence
     return ""
 
 
-def _sum_of(derivation: Derivation, line: Line) -> str:
+def _sum_of(derivation: Derivation, of: Any) -> str:
     """What a derivative is, where nothing tells what the claim lacks."""
-    of = line.of
-    if not isinstance(of, str):
-        return "its numbers are not the measured ones"
+    if isinstance(of, tuple):
+        a, b = of
+        return f"{a} is line {derivation.line_of(a).number}: its derivative by {b}, with every other name held"
     users = derivation.users(of)
     if not users:
         given = f"d{of} is given: leave this line out"
@@ -176,9 +176,22 @@ def _alike(x: HostArray, y: HostArray) -> bool:
 
 
 def _repair(derivation: Derivation, at: int, known: Sequence[Mapping[str, Any]], claims: Sequence[Claim]) -> str:
-    """The change of the line, or of the author's own lines above, that makes it right at all points; "" for none."""
-    name = derivation.backward[at].name
-    function = _function(derivation, at, known[0])
+    """The change of the line, or of the author's own lines above, that makes it right at all points; "" for none.
+
+    A simple change of the line itself comes first: its own lines may be right, and used by others.
+    """
+    line = derivation.backward[at]
+    alone, whole = _made([line], list(known[0])), _function(derivation, at, known[0])
+    searches = [(alone, True), (whole, False)] if line.name not in line.uses else [(whole, False)]
+    found = (_change(derivation, line.name, function, is_brief, known, claims) for function, is_brief in searches)
+    return next(filter(None, found), "")
+
+
+def _change(
+    derivation: Derivation, name: str, function: FunctionType, is_brief: bool, known: Sequence[Mapping[str, Any]],
+    claims: Sequence[Claim],
+) -> str:  # fmt: skip
+    """The change of a function that gives a line's value."""
     forward = _made(derivation.forward, [*derivation.letters, *(each.name for each in derivation.inputs)])
     arguments = function.__code__.co_varnames[: function.__code__.co_argcount]
     truths: list[HostArrays] = [{name: claim.truth} for claim in claims]
@@ -197,7 +210,7 @@ def _repair(derivation: Derivation, at: int, known: Sequence[Mapping[str, Any]],
 
     heres: Any = [SimpleNamespace(number=i, tensors=truth, symmetric=lambda g: g) for i, truth in enumerate(truths)]
     around = Around(heres[0], (), truths[:1], {}, {name}, lambda: heres[1:], verdicts)
-    found, _ = repairs_of(around, [name], trials=[Trial(function, forward, run)])
+    found, _ = repairs_of(around, [name], is_brief, [Trial(function, forward, run)])
     return re.sub(r"^(line \d+) of \w+", r"\1", found[0].place) if found else ""
 
 

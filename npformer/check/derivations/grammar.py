@@ -150,7 +150,9 @@ class _Reader:
                 self._expect_used(node, a, b)
                 self._append(node, Line(node.lineno, f"partial({a}, {b})", c, (a, b)))
             case ast.Assign([ast.Subscript()]) | ast.AugAssign(ast.Subscript()):
-                raise self._error(node, "an entry cannot be set: write all entries as one formula, as by np.where")
+                raise self._error(
+                    node, "an entry cannot be set: write all entries as one formula, as with np.where or np.eye"
+                )
             case ast.Assign([_, *_]):
                 raise self._error(node, "expected one name before =, and a line for each name")
             case _:
