@@ -163,6 +163,7 @@ def test_measured_is_derived():
         ("x: (N, C)\nC = x\ndx = dy", "C is a size or a function and cannot be set"),
         ("x: (N, C)\ny = x; dx = dy", "expected one statement a line, got two"),
         ("x: (N, C)\ny = x * 2", "expected lines such as `dx = dy * …` after it"),
+        ("x: (N, C)\ny = " + "-" * 9_000 + "x\ndx = dy", "nested too deeply: write it in several lines"),
         ("x: (N, C)", "expected a forward, such as `y = x * v`"),
         ("x: (N, C)\ny = x\npartial(y, x) = one", "line 3: one is not known here: expected one of dy, x, y"),
         ("x: (N, C)\ny = x\npartial(x, y) = 1", "expected a forward's line that sets x and uses y"),

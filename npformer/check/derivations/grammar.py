@@ -115,6 +115,8 @@ def read(text: str, path: str = "it") -> Derivation:
         tree = ast.parse(_PARTIAL.sub(r"\1==", text))
     except SyntaxError as error:
         raise _refused(path, error.lineno or 1, f"it is not Python: {error.msg}", text) from None
+    except (RecursionError, MemoryError):
+        raise _refused(path, 1, "a formula here or below is nested too deeply: write it in several lines", "") from None
     reader = _Reader(path, text)
     for node in tree.body:
         reader.take(node)

@@ -192,7 +192,6 @@ class _Node(NamedTuple):
 
     f: Callable[[Any], Any]
     tensors: HostArrays
-    input_names: tuple[str, ...] = ("x",)
 
     def outputs(self, replaced: Tensors) -> tuple[HostArray, ...]:
         return (np.asarray(self.f(replaced.get("x", self.tensors["x"]))),)
