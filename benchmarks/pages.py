@@ -21,6 +21,7 @@ from benchmarks.checkers.table import checkers
 from benchmarks.judge.page import table as judge_table
 from benchmarks.machine import ROOT
 from benchmarks.measured import RESULTS
+from npformer.check.derivations import GRAMMAR
 from npformer.cli.main import main as npformer
 from npformer.lab.lessons import LESSONS
 from npformer.lab.lessons.page import page as lessons_page
@@ -44,6 +45,8 @@ PARTS = {
     "regimes": page_tables.regimes,
     "checkers": checkers,
     "causes": page_tables.causes,
+    "derivations": page_tables.derivations,
+    "grammar": lambda documents: f"```text\n{GRAMMAR}\n```\n",
     "tolerance": page_tables.tolerance,
     "judge": judge_table,
     "gpu": page_tables.gpu,

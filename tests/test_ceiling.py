@@ -39,7 +39,7 @@ CEILINGS = {
     "npformer/training": 19_900,  # starting from another run, beginning one in Python, the time left, callbacks
     "tests/.": 25_200,  # what is published, what refuses a release; pages: runs, weights for PyTorch, the judge
     "tests/backend": 25_600,
-    "tests/benchmarks": 29_300,  # scores: checkers, judge, regimes, sources, tolerances, causes; PyTorch as a graph
+    "tests/benchmarks": 29_600,  # scores, of checkers, judge, causes, derivations and more; PyTorch as a graph
     "tests/check": 79_500,  # regimes and sizes; from_process; what kernels get up to; derivations
     "tests/cli": 33_700,  # mistakes around --from, --log-to; the program on an emulated GPU; derive; a step
     "tests/data": 17_800,

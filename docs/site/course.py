@@ -7,6 +7,7 @@ import inspect
 from docs.site.formulas import FORMULAS
 from docs.site.operations import contents, display, sentences
 from docs.site.places import address, write
+from npformer.check.derivations import TEMPLATES
 from npformer.lab.grader import EXERCISES, Exercise
 from npformer.lab.grader.parts.functions import TEXTS
 
@@ -90,11 +91,17 @@ def page(exercise: Exercise) -> str:
 npformer grade --template {exercise.name}      # writes {exercise.name}.py
 npformer grade {exercise.name}.py
 ```
-
+{on_paper(exercise)}
 ## When you have solved it
 
 {afterwards(exercise)}
 """
+
+
+def on_paper(exercise: Exercise) -> str:
+    """How to have the derivation checked before there is code, if there is a template for it."""
+    command = f"npformer derive --template {exercise.name}"
+    return f"\nOn paper first: `{command}`. [Each line is checked](/derive.md).\n" if exercise.name in TEMPLATES else ""
 
 
 def formula(exercise: Exercise) -> str:

@@ -225,7 +225,7 @@ def in_process(monkeypatch):
             say("forward", i, result=encode((y, None)), changed=[])
             try:
                 gradients = names[f"{exercise.name}_backward"](decode(encode(case.upstream)), cache)
-                say("backward", i, result=encode(gradients), changed=[], stable=True, measuring=[])
+                say("backward", i, result=encode(gradients), changed=[], stable=True, measuring=[], lines={})
             except Exception as error:
                 say("failed", i, step="backward", line=1, message=str(error), type=type(error).__name__)
         say("end", warnings=[])
