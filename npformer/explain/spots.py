@@ -67,8 +67,9 @@ class Spot:
 
     @property
     def text(self) -> str:
-        """The entry as code: dy[0,2,5]."""
-        return f"{self.label}[{','.join(map(str, self.index))}]" if self.index else self.label
+        """The entry as code: dy[0,2,5]; of many entries without an index."""
+        is_one = self.index and not any(map(np.ndim, self.index))
+        return f"{self.label}[{','.join(map(str, self.index))}]" if is_one else self.label
 
     @property
     def label(self) -> str:
