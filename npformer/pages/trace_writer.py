@@ -57,8 +57,17 @@ def write_trace_page(
         raise OutputError(f"{path}: expected a path that can be written, got: {describe(error)}") from error
 
 
-def trace_page(trace: Trace, *, bugs: Sequence[BugTrace] = (), opens: Opening | None = None) -> str:
-    """The page of a trace as text; see write_trace_page."""
+def trace_page(
+    trace: Trace,
+    *,
+    bugs: Sequence[BugTrace] = (),
+    opens: Opening | None = None,
+    links: Mapping[str, str] | None = None,
+) -> str:
+    """The page of a trace as text; see write_trace_page.
+
+    links: of a page within others, the address of the page about a source file, by its path; "": of where to start.
+    """
     pack = Pack(_most_numbers(trace))
     for name, array in trace.arrays.items():
         pack.add(array, name)
@@ -76,6 +85,7 @@ def trace_page(trace: Trace, *, bugs: Sequence[BugTrace] = (), opens: Opening | 
         "bugs": [bug.to_dict(pack) for bug in bugs],
         "opens": opens,
         "tour": stops,
+        "links": dict(links or {}),
     }
     data |= {"places": pack.places, "left_out": pack.left_out}
     blocks = {"data": data, "numbers": pack.text()}

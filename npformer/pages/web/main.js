@@ -94,6 +94,10 @@ async function start() {
 
 function build(app) {
   byId("title").textContent = app.model.trace.title;
+  byId("title").title = app.model.trace.title; // where it is cut
+  const { "": home } = app.model.links;
+  byId("home").hidden = !home || window.parent !== window; // within another page there is a way back already
+  if (home) byId("home").href = home;
   document.documentElement.classList.toggle("single", app.model.calls.length === 1);
   buildTree(app);
   buildGraph(app);

@@ -135,7 +135,8 @@ export function splitOf(model, entry, way) {
   const made = lineSumOf(model, entry, way);
   if (made) return made;
   const isParameter = what === "parameter";
-  const list = isParameter ? addedTo(model, name, flat) : usesOf(model, model.calls[id].uses[`${what}.${name}`] || [], flat);
+  const uses = model.calls[id].uses[`${what}.${name}`] || [];
+  const list = isParameter ? addedTo(model, name, flat) : usesOf(model, uses, flat);
   return list.length || isParameter ? { list, kind: "uses", total: entry.array.data[flat] } : null;
 }
 

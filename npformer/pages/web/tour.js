@@ -47,7 +47,10 @@ function questions(app) {
   ];
   const known = places.map(([text, type, way]) => [text, app.model.calls.find((call) => call.type === type), way]);
   const shown = known.filter(([, call]) => call && call.backward);
-  return h("span", {}, ...shown.flatMap(([text, call, way]) => [" ", link(text, () => app.goCall(call.id, way))]));
+  const { "": href } = app.model.links;
+  const all = href ? h("a", { class: "link", href, target: "_top" }, "all six questions") : null;
+  const links = shown.map(([text, call, way]) => link(text, () => app.goCall(call.id, way)));
+  return h("span", {}, ...[...links, all].flatMap((one) => [" ", one]));
 }
 
 export function buildTour(app) {
