@@ -44,6 +44,7 @@ class Run:
 
     root: Frame
     callers: dict[int, tuple[Frame, int]] = field(default_factory=dict)  # by the frame's id: (the caller, its step)
+    depending: dict[tuple[int, int, str], bool] = field(default_factory=dict)  # by frame, step and name: on dy
 
     def __post_init__(self) -> None:
         waiting = [self.root]
@@ -67,9 +68,8 @@ class Spot:
 
     @property
     def text(self) -> str:
-        """The entry as code: dy[0,2,5]; of many entries without an index."""
-        is_one = self.index and not any(map(np.ndim, self.index))
-        return f"{self.label}[{','.join(map(str, self.index))}]" if is_one else self.label
+        """The entry as code: dy[0,2,5]."""
+        return f"{self.label}[{','.join(map(str, self.index))}]" if self.index else self.label
 
     @property
     def label(self) -> str:
