@@ -141,7 +141,7 @@ class Pack:
     def keep(self, name: str, array: HostArray, flat: int) -> None:
         """Store the row of an array, which was left out under this name, in which its number flat is."""
         start = flat - flat % array.shape[-1]
-        row = self.add(array.reshape(-1)[start : start + array.shape[-1]])
+        row = self.add(array.reshape(-1)[start : start + array.shape[-1]], whole=True)
         self.left_out[name]["rows"][str(start)] = row
 
     def _leave_out(self, numbers: HostArray, name: str) -> str:
