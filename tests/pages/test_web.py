@@ -185,6 +185,8 @@ def test_a_page_opens_at_the_number_that_is_asked(browser, tmp_path, monkeypatch
         sum_line = browser.find("#entry .sum")
         assert "✓" in sum_line.text
         assert "NaN" not in text(browser, "#entry")
+        if at.startswith("decoder.layers.0.self_attention.value"):  # of three that stand side by side
+            assert "of decoder.layers.0.self_attention.value.weight" in text(browser, "#entry .what")
         assert float(sum_line.get_attribute("data-value")) == pytest.approx(value, rel=1e-12)
 
 

@@ -57,7 +57,7 @@ function gradientText(app, entry, call) {
   const operand = named(entriesOf(app.model, call, "inputs"), input);
   const number = operand ? arrayOf(app.model, operand.value).data[entry.flat] : NaN; // or it is left out
   const value = Number.isNaN(number) ? "" : ` = ${short(number, "f")}`;
-  const parameters = parametersAt(call, input);
+  const parameters = parametersAt(call, input, entry.flat % (entry.array.shape.at(-1) ?? 1));
   const where = parameters ? ` of ${parameters}` : "";
   return `gradient of ${entryName(input, entry.flat, entry.array.shape)}${where}${value}`;
 }

@@ -64,6 +64,7 @@ function showStop(app, stops, number, goes) {
   const go = (to) => () => showStop(app, stops, to, true);
   const button = (label, to) => h("button", { type: "button", onclick: go(to) }, label);
   const isLast = number === stops.length - 1;
+  byId("tour").classList.toggle("going", number > 0); // then it stays in sight
   replace(
     byId("tour"),
     h("p", {}, ...said),
