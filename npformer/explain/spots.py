@@ -46,6 +46,7 @@ class Run:
 
     root: Frame
     callers: dict[int, tuple[Frame, int]] = field(default_factory=dict)  # by the frame's id: (the caller, its step)
+    depending: dict[tuple[int, int, str], bool] = field(default_factory=dict)  # by frame, step and name: on dy
 
     def __post_init__(self) -> None:
         waiting = [self.root]
