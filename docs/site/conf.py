@@ -17,6 +17,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]
 extensions += ["docs.site.docstrings", "docs.site.mathml", "docs.site.sources"]
 exclude_patterns = ["_font", "_extra"]
 highlight_language = "text"
+smartquotes_action = "qe"  # quotes and dots, not dashes: `--hint` is an option
 
 myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "dollarmath"]
 myst_heading_anchors = 4
