@@ -134,12 +134,7 @@ def test_a_page_in_a_browser(page, browser):
 @pytest.mark.browser
 def test_a_trace_stands_within_a_page_where_its_code_has_room_beside_it(browser):
     browser.open(SITE / "operations" / "softmax.html")
-    width = "return document.querySelector('iframe.trace').clientWidth"
-    assert browser.run(width) > 900
-    for size in (NARROW, (768, 1024), (1024, 768)):
-        browser.look(size)
-        assert browser.run(width) == 0
-        assert browser.find(".beside a").is_displayed()
+    assert browser.run("return document.querySelector('iframe.trace').clientWidth") > 900
 
 
 @pytest.mark.browser
