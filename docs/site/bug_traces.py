@@ -37,6 +37,7 @@ OUTSIDE = {
     "npformer.training.descent:backpropagate": "The bug acts from one step to the next, when the same random numbers "
     "come again; within one step every gradient is right.",
     "npformer.training.trainer": "The bug acts when a run is saved or resumed; in one step every gradient is right.",
+    "npformer.run.model_arrays": "The bug acts when a run is saved or resumed; in one step every gradient is right.",
     "npformer.data": "The bug acts before the forward, when a batch is made of its texts; the gradients are right for "
     "that batch.",
     "npformer.models.transformer:Transformer.step": "The bug acts in decoding, which writes one token after the other "
