@@ -106,6 +106,11 @@ def test_the_first_page_begins_with_one_action_and_the_questions_of_the_start_pa
     assert f'class="go"><a href="traces/{SHOWCASE}.html"' in pages()["start-here.html"]
 
 
+def test_commands_of_the_lessons_lead_to_their_pages():
+    for page in ("operations/linear", "course/linear", "museum/linear-bias-mean"):
+        assert f'href="{page}.html"><code' in pages()["lessons.html"]
+
+
 def test_options_keep_their_dashes_and_fields_their_words():
     for page, text in pages().items():
         assert not re.search(r"[\s(]–[a-z]", text), page
