@@ -21,6 +21,13 @@ def html_of(recording: Recording) -> str:
     return trace_page(recordings.right(recording), bugs=bug_traces.on_page_of(recording), links=LINKS)
 
 
+def button(recording: Recording, text: str) -> str:
+    """A link of a page at the site's root to the page of a recording, as the first thing to do."""
+    place = f"{FOLDER}/{recording.name}.html"
+    write(f"_extra/{place}", html_of(recording))
+    return f'<p class="go"><a href="{place}">{text}</a></p>'
+
+
 def frame(recording: Recording, folder: str, bug: str = "") -> str:
     """Markdown that shows the page of a recording within a page of this folder, with a bug in it or without one."""
     place = f"_extra/{FOLDER}/{recording.name}.html"

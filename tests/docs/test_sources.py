@@ -59,7 +59,7 @@ def test_a_bug_has_its_page(category):
 
 
 def test_every_bug_has_its_change_and_its_card():
-    cards = museum.gallery()
+    cards = "".join(museum.room(*room) for room in museum.rooms())
     for bug in BUGS:
         assert re.search(r"^[-+] ", museum.change(bug), re.M), bug.id
         assert cards.count(f'href="{bug.id}.html"') == 1
@@ -119,3 +119,18 @@ def test_a_file_that_a_page_names_has_a_page(monkeypatch):
     assert "files/docs/gpu.md.md" not in written
     lines = (places.ROOT / path).read_text(encoding="utf-8").splitlines()
     assert lines[sources.line_of(path, test) - 1].startswith(f"def {test}(")
+
+
+def test_a_command_leads_to_the_page_of_what_it_names():
+    pages = {
+        "npformer museum show relu-no-gate": "museum/relu-no-gate",
+        "npformer grade --template layer_norm": "course/layer_norm",
+        "npformer grade encoder_layer_pre.py": "course/encoder_layer_pre",
+        "npformer explain softmax --forward": "operations/softmax",
+        "npformer gradcheck --only sinusoidal_positions": "operations/positions",
+        "npformer museum show NAME": None,
+        "npformer grade --list": None,
+        "npformer explain adam": None,
+        "explain softmax": None,
+    }
+    assert {command: sources.page_of_command(command) for command in pages} == pages
