@@ -19,7 +19,7 @@ NO_CODE = {
 CEILINGS = {
     "npformer/.": 1_500,
     "npformer/backend": 22_800,
-    "npformer/check": 121_600,  # regimes; tolerances; the judge of kernels; processes; Triton; derivations line by line
+    "npformer/check": 121_700,  # regimes; tolerances; the judge; processes; Triton; derivations, and how to mend them
     "npformer/cli": 22_900,  # judge, tolerance, --regimes; derive; explain --forward, adam, step, sizes, --step
     "npformer/data": 15_800,
     "npformer/decoding": 6_600,

@@ -81,6 +81,11 @@ def test_what_a_line_of_an_exercise_lacks(name, lines, words):
     assert words in "\n".join(cause(f"\n{lines}", TEMPLATES[name]).sentences)
 
 
+def test_a_forward_may_begin_in_the_first_line():
+    found = cause("dx = 2 * dy", "x = np.ones((2, 3))\ny = x * x * x\n")
+    assert found.sentences[-1] == "line 3: `2 * dy` should be `2 * dy + dy`"
+
+
 def test_a_transposed_array_of_three_axes():
     found = cause("dw = x.T @ dy", "x: (B, T, C)\nw: (C, F)\ny = x @ w\n")
     assert "dw is to be (C, F)" in found.sentences[0]

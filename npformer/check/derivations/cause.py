@@ -12,9 +12,9 @@ import contextlib
 import itertools
 import linecache
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import FunctionType, SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -70,7 +70,7 @@ def _throughout(line: Line, known: Sequence[Mapping[str, Any]], claims: Sequence
     arrays = [name for name, value in known[0].items() if np.ndim(value)]
     for name, factor in itertools.product(sorted(line.uses.intersection(arrays)), arrays if line.of else ()):
         with contextlib.suppress(ValueError):
-            values = [each | {name: each[name] * each[factor]} for each in map(dict, known)]
+            values = [{**each, name: each[name] * each[factor]} for each in known]
             if all(_alike(np.asarray(c.point.evaluate(line, v)), c.truth) for c, v in zip(claims, values, strict=True)):
                 return f"with {name} * {factor} in the place of {name} it is right"
     return ""
@@ -181,7 +181,7 @@ def _repair(derivation: Derivation, at: int, known: Sequence[Mapping[str, Any]],
     A simple change of the line itself comes first: its own lines may be right, and used by others.
     """
     line = derivation.backward[at]
-    alone, whole = _made([line], list(known[0])), _function(derivation, at, known[0])
+    alone, whole = _made([line], known[0]), _made(_with_own(derivation, at), known[0])
     searches = [(alone, True), (whole, False)] if line.name not in line.uses else [(whole, False)]
     found = (_change(derivation, line.name, function, is_brief, known, claims) for function, is_brief in searches)
     return next(filter(None, found), "")
@@ -192,7 +192,8 @@ def _change(
     claims: Sequence[Claim],
 ) -> str:  # fmt: skip
     """The change of a function that gives a line's value."""
-    forward = _made(derivation.forward, [*derivation.letters, *(each.name for each in derivation.inputs)])
+    lines = [line._replace(number=number) for number, line in enumerate(derivation.forward, 2)]
+    forward = _made(lines, [*derivation.letters, *derivation.nodes])
     arguments = function.__code__.co_varnames[: function.__code__.co_argcount]
     truths: list[HostArrays] = [{name: claim.truth} for claim in claims]
 
@@ -214,27 +215,27 @@ def _change(
     return re.sub(r"^(line \d+) of \w+", r"\1", found[0].place) if found else ""
 
 
-def _function(derivation: Derivation, at: int, known: Mapping[str, Any]) -> FunctionType:
-    """The line, and the author's own lines that it needs, as a function of what is known; lines keep their numbers."""
+def _with_own(derivation: Derivation, at: int) -> list[Line]:
+    """The line, after the author's own lines that it needs."""
     line = derivation.backward[at]
     lines, needed = [line], set(line.uses)
     for above in derivation.backward[:at][::-1]:
         if above.name in needed and (above.of is None or above.name == line.name):
             lines.insert(0, above)
             needed |= above.uses
-    return _made(lines, [name for name in known if name not in {each.name for each in lines}])
+    return lines
 
 
-def _made(lines: Sequence[Line], names: Sequence[str]) -> FunctionType:
-    rows = [""] * lines[-1].number
-    rows[0] = f"def derived({', '.join(names)}):"
+def _made(lines: Sequence[Line], known: Iterable[str]) -> FunctionType:
+    """Lines, with their numbers, as a function of the names known that they do not set."""
+    arguments = [name for name in known if name not in {line.name for line in lines}]
+    rows = [f"def derived({', '.join(arguments)}):", *[""] * (lines[-1].number - 1)]
     for line in lines:
         rows[line.number - 1] = f" {line.name} = {ast.unparse(line.value)}"
     rows[-1] += f"; return {lines[-1].name}"  # on the same line, so that a change of what is returned is one of it
     text = "\n".join(rows) + "\n"
-    file = f"<derivation {abs(hash(text))}>"
+    file = f"<derivation {hash(text)}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     scope: dict[str, Any] = {"np": np, "partial": None}
     exec(compile(text, file, "exec"), scope)
-    made: FunctionType = scope["derived"]
-    return made
+    return cast(FunctionType, scope["derived"])

@@ -85,7 +85,6 @@ class Derivation(NamedTuple):
     """The parts of a derivation; letters: sizes in the order of their first use."""
 
     path: str
-    text: str
     inputs: tuple[Input, ...]
     forward: tuple[Line, ...]
     backward: tuple[Line, ...]
@@ -248,13 +247,11 @@ class _Reader:
         if not self._forward:
             raise self._error(ast.Pass(lineno=1), "expected a forward, such as `y = x * v`")
         if not any(line.of for line in self._backward):
-            own = ", ".join(line.name for line in self._backward)
-            got = f"; {own}: no name of the forward with a d before it" if own else ""
-            raise self._error(
-                ast.Pass(lineno=self._last), f"expected lines such as `dx = {self._given} * …` after it{got}"
-            )
+            got = "".join(f"; {line.name}: no name of the forward with a d before it" for line in self._backward[:1])
+            expected = f"expected lines such as `dx = {self._given} * …` after it"
+            raise self._error(ast.Pass(lineno=self._last), expected + got)
         return Derivation(
-            self._path, self._text, tuple(self._inputs.values()), tuple(self._forward.values()),
+            self._path, tuple(self._inputs.values()), tuple(self._forward.values()),
             tuple(self._backward), tuple(self._letters),
         )  # fmt: skip
 

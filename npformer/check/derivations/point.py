@@ -72,9 +72,9 @@ class Point:
             apart = re.findall(r"\(([\d,]+)\)", message)  # what NumPy says of parts of the line
             parts = [self.named(tuple(map(int, part.strip(",").split(",")))) for part in apart]
             message = f"the shapes {' and '.join(parts)}{' ' * bool(parts)}do not fit: {', '.join(shapes)}"
-            if ".T" in ast.unparse(line.value) and any(np.ndim(values[name]) > 2 for name in arrays):
+            if ".T" in ast.unparse(line.value) and max(np.ndim(values[name]) for name in arrays) > 2:
                 message += "; .T turns all axes round, .mT the last two"
-        return message.replace("_sum()", "sum()") + "; NumPy's are axis and keepdims" * ("keyword argument" in message)
+        return message + "; NumPy's are axis and keepdims" * ("keyword argument" in message)
 
     def named(self, shape: Shape) -> str:
         """A shape in the derivation's letters."""
