@@ -12,13 +12,14 @@ from typing import Any, TypedDict
 import numpy as np
 
 from npformer.check.inputs import as_tuple
-from npformer.explain.sums import Sum, by_upstream, sums_in
+from npformer.explain.sums import Operand, Products, Sum, sums_in
 from npformer.pages.document import Pack
 from npformer.tracing import Trace
 from npformer.tracing.jacobian import terms
 from npformer.tracing.listening import Call
 from npformer.tracing.recording import Seen
 from npformer.tracing.schema import CallOf
+from npformer.typing import HostArray
 
 #: Of a gradient whose line is not read, and of witnesses: up to so many entries times entries of dy.
 MOST_TERMS = 100_000
@@ -71,13 +72,21 @@ def _of_call(trace: Trace, call: Call, seen: Seen, told: CallOf, asked: Sequence
         yield from (("backward", one) for one in rest or _by_upstream(call, seen, told, gradient["of"], array))
 
 
-def _by_upstream(call: Call, seen: Seen, told: CallOf, of: str, array: Any) -> Iterator[Sum]:
+def _by_upstream(call: Call, seen: Seen, told: CallOf, of: str, array: HostArray) -> Iterator[Sum]:
+    """The terms with each entry of dy, as slope times dy."""
     parts = [np.asarray(part, dtype=np.float64) for part in as_tuple(seen.upstream)]
     if array.size * sum(part.size for part in parts) > MOST_TERMS:
         return
-    added = terms(call.target, seen.cache, seen.upstream)[of]
-    names = [entry["name"] for entry in told["upstream"]]
-    yield by_upstream(array, of, zip(names, parts, added, strict=True))
+    products = []
+    for entry, dy, added in zip(
+        told["upstream"], parts, terms(call.target, seen.cache, seen.upstream)[of], strict=True
+    ):
+        flat = np.broadcast_to(np.reshape(dy, -1), (array.size, dy.size))
+        slope = np.divide(added.reshape(flat.shape), flat, out=np.zeros(flat.shape), where=flat != 0)
+        slopes = Operand(f"∂y/∂{of}", slope, np.arange(slope.size).reshape(slope.shape).T, False)
+        all_dy = Operand(entry["name"], dy, np.arange(dy.size)[:, None], False)
+        products.append(Products(dy.size, 1.0, (slopes, all_dy)))
+    yield Sum(array, np.arange(array.size), 0, "", tuple(products), "", array.reshape(-1))
 
 
 def _packed(one: Sum, pack: Pack) -> dict[str, Any] | None:

@@ -105,8 +105,8 @@ def _most_numbers(trace: Trace) -> int:
     """The size up to which arrays are on the page: MOST_NUMBERS, or less if there are many."""
     sizes = np.sort([array.size for array in trace.arrays.values()])
     ends = np.searchsorted(sizes, sizes, "right")  # of each size, where the next begins
-    fitting = sizes[np.cumsum(sizes)[ends - 1] <= ALL_NUMBERS]
-    return int(min(MOST_NUMBERS, fitting.max(initial=0)))
+    are_fitting = np.cumsum(sizes)[ends - 1] <= ALL_NUMBERS
+    return MOST_NUMBERS if np.all(are_fitting) else int(min(MOST_NUMBERS, sizes[are_fitting].max(initial=0)))
 
 
 class Shown(NamedTuple):

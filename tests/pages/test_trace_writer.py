@@ -233,3 +233,18 @@ def test_a_page_that_is_full_tells_no_more_sums(shown, monkeypatch):
     told = data_of(page)["sums"]
     assert not told["0"]["forward"], "the loss comes first"
     assert told[str(shown.calls[-1]["id"])]["backward"]
+
+
+def test_a_line_of_another_form_has_the_terms_of_each_entry_of_dy():
+    def forward(x):
+        return x * x, x
+
+    def backward(dy, x):
+        return sum(2 * x * part for part in [dy])
+
+    x = np.array([[0.5, -2.0], [1.0, 2.0]])
+    trace = npf.trace((forward, backward), x)
+    data = data_of(trace_page(trace))
+    (one,) = data["sums"]["0"]["backward"][trace.calls[0]["gradients"][0]["value"]]
+    ((count, _, ((text, _, _, _), (name, *_))),) = one["products"]
+    assert (count, text, name) == (4, "∂y/∂x", "dy")

@@ -30,14 +30,14 @@ function switchTo(app, id, goes = true) {
   else app.redraw(null);
 }
 
-// How many gradients the bug makes wrong, beside the verdict on the right code.
+// How many of the operations' gradients the bug makes wrong, beside the verdict on the right code.
 function judgeBug(app) {
   const box = byId("bugverdict");
   box.hidden = !app.bug;
   byId("verdict").hidden = Boolean(app.bug);
   if (!app.bug) return;
   let [wrong, total] = [0, 0];
-  for (const { id, gradients } of app.model.calls)
+  for (const { id, gradients } of app.model.calls.filter(({ kind }) => kind === "operation"))
     for (const { name, value } of gradients) {
       const right = arrayOf(app.model, value);
       if (!right) continue;
