@@ -23,8 +23,8 @@ from npformer.typing import HostArray
 
 #: Of a gradient whose line is not read, and of witnesses: up to so many entries times entries of dy.
 MOST_TERMS = 100_000
-#: So many numbers a page has, before its bugs: at most 7.5 MB. When they are reached no other sums are told.
-MOST_PACKED = 700_000
+#: So many numbers a page has, before its bugs: about 7 MB. When they are reached no other sums are told.
+MOST_PACKED = 720_000
 
 
 class Opening(TypedDict):

@@ -97,8 +97,8 @@ def trace_page(
 
 #: Of an array with more numbers the page has statistics, and the rows of the numbers that are asked for.
 MOST_NUMBERS = 8_192
-#: So many numbers have all these arrays together: at most 6.4 MB of a page.
-ALL_NUMBERS = 600_000
+#: So many numbers have all these arrays together: about 6 MB of a page.
+ALL_NUMBERS = 650_000
 
 
 def _most_numbers(trace: Trace) -> int:
