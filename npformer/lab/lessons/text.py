@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from npformer.io.terminal import aligned, fill
 from npformer.lab.grader.progress import DONE, IN_PROGRESS, MARKS, NOT_BEGUN, Begun, Progress, state_of
-from npformer.lab.lessons.lessons import Lesson, Step
+from npformer.lab.lessons.lessons import Lesson, Step, predict
 
 
 def listing(lessons: Sequence[Lesson], progress: Progress, files: Mapping[str, Begun]) -> str:
@@ -21,11 +21,18 @@ def listing(lessons: Sequence[Lesson], progress: Progress, files: Mapping[str, B
     return "\n".join([*aligned(rows), "", f"{last}; next: npformer lessons {left[0]}" if left else last])
 
 
-def shown(lesson: Lesson, progress: Progress, files: Mapping[str, Begun]) -> str:
-    """One lesson."""
+def shown(lesson: Lesson, progress: Progress, files: Mapping[str, Begun], asked: Mapping[str, str]) -> str:
+    """One lesson; asked: command -> the question before it."""
     parts = [f"Lesson {lesson.number}: {lesson.title} ({standing(lesson, progress, files)})", fill(lesson.idea)]
+    left = dict(zip(asked, enumerate(asked.values(), 1), strict=True))
     for title, steps in lesson.parts:
-        parts.append("\n".join([title, *(line for step in steps for line in _step(step))]))
+        lines = [title]
+        for step in steps:
+            if step.command in left:
+                number, question = left.pop(step.command)
+                lines += [fill(f"Predict: {question}", first="  ", hanging="  "), f"    {predict(lesson, number)}"]
+            lines += _step(step)
+        parts.append("\n".join(lines))
     parts.append(fill(_end(lesson, progress, files)))
     return "\n\n".join(parts)
 
