@@ -177,7 +177,7 @@ def effect(bug: Bug) -> str:
         return sentences(bug.instead)
     if exhibit is None or exhibit.comparison is None:
         return "No picture is stored yet: `python -m benchmarks.museum` makes it."
-    right, wrong = exhibit.comparison.of_right, exhibit.comparison.of_wrong
+    right, wrong = exhibit.comparison.told
     words = f"Training loss in nats per token. Right: {right}. Wrong: {wrong}."
     drawn = picture(bug, exhibit.comparison, words)
     return (

@@ -20,7 +20,7 @@ SUMMARY = "Eight lessons: read, write a backward, meet a bug, see."
 EXAMPLES = f"""examples:
   npformer lessons                         the eight lessons: done, in progress, not begun
   npformer lessons 1                       what to read, what to write, which bug to meet, what to see
-  npformer lessons 1 --predict 1 "(3, 2)"  an answer to question 1 of a lesson, before you see what is asked about
+  npformer lessons 1 --predict 1 "(2, 3)"  an answer to question 1 of a lesson, before you see what is asked about
   npformer lessons 7 --done                count a lesson as done
   npformer lessons 8 --file broken_layer.py        writes the file that lesson 8 is about
 

@@ -185,5 +185,5 @@ def _show(one: Bug, args: argparse.Namespace) -> int:
 def _draw(one: Bug, comparison: Comparison, place: Path) -> None:
     ends = f"after {len(comparison.right.losses)} steps"
     notes = [f"right: {one.right}", f"wrong: {one.wrong}"]
-    notes += [f"{ends}, right: {comparison.of_right}", f"{ends}, wrong: {comparison.of_wrong}"]
+    notes += [f"{ends}, {name}: {told}" for name, told in zip(("right", "wrong"), comparison.told, strict=True)]
     draw_comparison(comparison.right.losses, comparison.wrong.losses, place, one.heading, notes)

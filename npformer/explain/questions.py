@@ -54,7 +54,7 @@ class Question(NamedTuple):
         """The question, and what an answer to it looks like."""
         if self.choices:
             return f"{self.text} Of: {', '.join(self.choices)}."
-        return self.text if isinstance(self.answer, float) else f"{self.text} Write a shape as (2, 3)."
+        return self.text if isinstance(self.answer, float) else f"{self.text} Write a shape as (5, 7)."
 
 
 def questions(lesson: Lesson) -> dict[str, Question]:
@@ -150,7 +150,7 @@ def _kept(name: str) -> Exhibit:
 def _spoilt(name: str, what: str, *gradients: str) -> Question:
     """About the gradients that a bug spoils, as the museum's diagnosis names them."""
     spoilt = _kept(name).detections.diagnosis.partition(":")[0].split(", ")
-    return Question(f"Which gradients does {what} spoil?", frozenset(f"d{each}" for each in spoilt), gradients)
+    return Question(f"{what} Which gradients are wrong?", frozenset(f"d{each}" for each in spoilt), gradients)
 
 
 def _ends(name: str, what: str) -> Question:
@@ -199,7 +199,8 @@ QUESTIONS: Mapping[str, Callable[[], Question]] = {
     for command, make, *asked in (
         ("explain linear", _of, "linear", "x is {x}, weight {weight}, bias {bias}. What shape has dweight?",
          lambda made: made["dweight"].shape),
-        ("museum show linear-bias-mean", _spoilt, "linear-bias-mean", "the mean", "dx", "dweight", "dbias"),
+        ("museum show linear-bias-mean", _spoilt, "linear-bias-mean",
+         "The bug takes a mean over the tokens where a sum belongs.", "dx", "dweight", "dbias"),
         ("explain softmax --forward", _of, "softmax", "What does each row of y add up to?",
          lambda made: made["y"].sum(-1).flat[0]),
         ("museum show softmax-no-shared", _with_bug, "softmax-no-shared", "softmax",
@@ -210,8 +211,8 @@ QUESTIONS: Mapping[str, Callable[[], Question]] = {
         ("gradcheck --only softmax", _of, "softmax", _ROW, lambda made: made["dx"].sum(-1).flat[0]),
         ("explain layer_norm --forward", _of, "layer_norm", "x is {x}. What shape has r = 1/σ?",
          lambda made: made["r"].shape),
-        ("museum show layer-norm-no-variance", _spoilt, "layer-norm-no-variance", "a missing x̂ term",
-         "dx", "dgamma", "dbeta"),
+        ("museum show layer-norm-no-variance", _spoilt, "layer-norm-no-variance",
+         "The bug takes the variance for a constant.", "dx", "dgamma", "dbeta"),
         ("explain layer_norm", _of, "layer_norm", "x is {x}, gamma {gamma}. What shape has dgamma?",
          lambda made: made["dgamma"].shape),
         ("gradcheck --only layer_norm", _of, "layer_norm", _ROW, lambda made: made["dx"].sum(-1).flat[0]),
@@ -240,7 +241,7 @@ QUESTIONS: Mapping[str, Callable[[], Question]] = {
         ("museum show causal-off", _ends, "causal-off", "if the decoder sees what it is to predict"),
         ("museum mutants --sample 20", _mutant),
         (f"gradcheck --model {BROKEN_FILE}", _broken_rows),
-        ("museum show pre-norm-stream-dropped", _spoilt, "pre-norm-stream-dropped", "a dropped stream",
-         "dx", "df", "dgamma", "dbeta"),
+        ("museum show pre-norm-stream-dropped", _spoilt, "pre-norm-stream-dropped",
+         "dtotal + through_norm has lost dtotal.", "dx", "df", "dgamma", "dbeta"),
     )
 }  # fmt: skip

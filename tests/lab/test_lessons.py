@@ -102,18 +102,16 @@ def questions(one):
 def test_the_page_asks_before_it_shows_and_hides_the_answer():
     shown = page(LESSONS, questions)
     first, _, rest = shown.partition("- `npformer explain linear`")
-    assert "- Predict: What shape? `npformer lessons 1 --predict 1 ANSWER` judges it." in first
-    assert "  <details><summary>The answer</summary>(2, 3)</details>\n" in first
+    assert "- Predict 1: What shape?\n  <details><summary>The answer</summary>(2, 3)</details>\n" in first
     assert rest.count("<details>") == 7
     assert "(2, 3)" not in re.sub("<details>.*</details>", "", shown)
 
 
 def test_a_question_stands_before_its_command():
     lines = text.shown(lesson(1), Progress(Path()), {}, ASKED).splitlines()
-    begins = lines.index("  Predict: What shape has dweight, which is a question long enough for two lines")
-    assert lines[begins + 1 : begins + 4] == [
-        "  of text?", "    npformer lessons 1 --predict 1 ANSWER", "    npformer explain linear"
-    ]  # fmt: skip
+    begins = lines.index("  Predict 1: What shape has dweight, which is a question long enough for two")
+    assert lines[begins + 1 : begins + 3] == ["  lines of text?", "    npformer explain linear"]
+    assert "Is prediction 1 right? npformer lessons 1 --predict 1 ANSWER" in lines
 
 
 def test_the_last_lessons_file_has_one_fault(tmp_path, monkeypatch):

@@ -244,11 +244,6 @@ LESSONS: tuple[Lesson, ...] = (
 )
 
 
-def predict(lesson: Lesson, number: int) -> str:
-    """The command that judges an answer to a question of the lesson."""
-    return f"npformer lessons {lesson.number} --predict {number} ANSWER"
-
-
 def next_step(exercise: str) -> tuple[Lesson, str] | None:
     """The lesson that has this exercise, and its command after the one that grades it; None if no lesson has it."""
     for each in LESSONS:

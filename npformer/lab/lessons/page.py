@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from npformer.io.terminal import fill
-from npformer.lab.lessons.lessons import Lesson, Step, predict
+from npformer.lab.lessons.lessons import Lesson, Step
 
 WIDTH = 120
 #: A file of npformer in a sentence, which the page links.
@@ -23,16 +23,16 @@ def page(lessons: Sequence[Lesson], asked: Callable[[Lesson], Asked]) -> str:
 
 def _lesson(lesson: Lesson, asked: Asked) -> str:
     parts = [f"## {lesson.number}. {lesson.title}", _filled(lesson.idea)]
-    left = {command: _question(lesson, number, *asked[command]) for number, command in enumerate(asked, 1)}
+    left = {command: _question(number, *asked[command]) for number, command in enumerate(asked, 1)}
     for title, steps in lesson.parts:
         items = [left.pop(step.command, "") + _item(step) for step in steps]
         parts += [f"**{title}.**", "\n".join(items)]
     return "\n\n".join(parts) + "\n"
 
 
-def _question(lesson: Lesson, number: int, question: str, answer: str) -> str:
+def _question(number: int, question: str, answer: str) -> str:
     """A question, its answer folded away."""
-    said = _filled(f"Predict: {question} `{predict(lesson, number)}` judges it.", "- ")
+    said = _filled(f"Predict {number}: {question}", "- ")
     return f"{said}\n  <details><summary>The answer</summary>{answer}</details>\n"
 
 

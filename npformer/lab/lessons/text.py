@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from npformer.io.terminal import aligned, fill
 from npformer.lab.grader.progress import DONE, IN_PROGRESS, MARKS, NOT_BEGUN, Begun, Progress, state_of
-from npformer.lab.lessons.lessons import Lesson, Step, predict
+from npformer.lab.lessons.lessons import Lesson, Step
 
 
 def listing(lessons: Sequence[Lesson], progress: Progress, files: Mapping[str, Begun]) -> str:
@@ -30,9 +30,11 @@ def shown(lesson: Lesson, progress: Progress, files: Mapping[str, Begun], asked:
         for step in steps:
             if step.command in left:
                 number, question = left.pop(step.command)
-                lines += [fill(f"Predict: {question}", first="  ", hanging="  "), f"    {predict(lesson, number)}"]
+                lines.append(fill(f"Predict {number}: {question}", first="  ", hanging="  "))
             lines += _step(step)
         parts.append("\n".join(lines))
+    if asked:
+        parts.append(fill(f"Is prediction 1 right? npformer lessons {lesson.number} --predict 1 ANSWER"))
     parts.append(fill(_end(lesson, progress, files)))
     return "\n\n".join(parts)
 

@@ -75,14 +75,9 @@ class Comparison:
     wrong_ends: tuple[Ends, ...]
 
     @property
-    def of_right(self) -> str:
-        """How the runs without the bug end, in words."""
-        return _told(self.right, self.right_ends)
-
-    @property
-    def of_wrong(self) -> str:
-        """How the runs with the bug end, in words."""
-        return _told(self.wrong, self.wrong_ends)
+    def told(self) -> tuple[str, str]:
+        """How the runs without the bug end, and those with it, in words."""
+        return _told(self.right, self.right_ends), _told(self.wrong, self.wrong_ends)
 
     @property
     def place(self) -> str:
@@ -90,21 +85,12 @@ class Comparison:
         return _place([end.loss for end in self.wrong_ends], [end.loss for end in self.right_ends])
 
     @property
-    def _gap(self) -> float:
-        """How much further the losses with the bug are from those without it than these are from each other."""
-        right, wrong = ([end.loss for end in ends] for ends in (self.right_ends, self.wrong_ends))
-        apart = min(right) - max(wrong) if self.place == BELOW else min(wrong) - max(right)
-        return apart - (max(right) - min(right)) if math.isfinite(apart) else math.inf
-
-    @property
     def verdict(self) -> str:
         """What training tells of the bug, in a sentence."""
         missed = _place([1 - end.exact_match for end in self.wrong_ends], [1 - e.exact_match for e in self.right_ends])
         if self.place != AMONG:
-            far = f"Each loss with the bug ends {self.place} each without it"
-            if missed != AMONG or self._gap > 0:
-                return f"{far}."
-            return f"{far}, though not by much: by chance alone that happens once in ten."
+            alone = "" if missed != AMONG else ". The words do not show it, and for losses chance does so once in ten"
+            return f"Each loss with the bug ends {self.place} each without it{alone}."
         if missed != AMONG:
             more = "more" if missed == ABOVE else "fewer"
             return f"The losses do not show the bug, the words do: each run with it misses {more} than each without it."

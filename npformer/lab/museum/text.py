@@ -131,8 +131,8 @@ def _shown(e: Bug, comparison: Comparison | None) -> Iterator[str]:
         return
     steps = len(comparison.right.losses)
     yield fill(f"In training, after {steps} steps of reversing words of up to six letters:")
-    yield fill(f"  right   {comparison.of_right}", hanging=" " * 10)
-    yield fill(f"  wrong   {comparison.of_wrong}", hanging=" " * 10)
+    for name, told in zip(("right", "wrong"), comparison.told, strict=True):
+        yield fill(f"  {name}   {told}", hanging=" " * 10)
     yield fill(comparison.verdict)
 
 
