@@ -303,9 +303,9 @@ def test_one_mistake_in_two_gradients_gets_one_hint(in_process, tmp_path):
 
 def test_a_gradient_that_is_unpacked_as_a_tuple_is_told_so(in_process, tmp_path):
     """As npformer's own code has it, which `npformer explain attention` shows."""
-    body = "q, k, v, softmax_cache, _ = cache\n    (dscores,) = softmax_backward(softmax_cache, softmax_cache)\n"
-    told = said(answer(tmp_path, "attention", body + "    return q, k, v"), 3)
-    assert "dscores = softmax_backward(…)" in told
+    body = AT.replace("ds = softmax_backward(dw, w)", "\n    (ds,) = softmax_backward(dw, w)")
+    told = said(answer(tmp_path, "attention", body + "return ds @ k * s, t(ds) @ q * s, dv"), 3)
+    assert "ds = softmax_backward(…)" in told
     assert "in the order in which it was made" not in told
 
 
