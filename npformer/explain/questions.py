@@ -113,9 +113,8 @@ def _number(answer: float, given: float) -> tuple[bool, str]:
 
 
 def _made(story: OperationStory) -> dict[str, Any]:
-    """All numbers that an explained operation shows, by name; of two with one name the first."""
-    lines = reversed([*_lines([story.forward, story.backward])])
-    made = {name: x for line in lines for name, x in line.values.items()}
+    """All numbers that an explained operation shows, by name; of two with one name the last."""
+    made = {name: x for line in _lines([story.forward, story.backward]) for name, x in line.values.items()}
     return made | {story.upstream_name: story.upstream} | story.inputs | story.gradients
 
 

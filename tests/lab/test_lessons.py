@@ -19,7 +19,8 @@ from npformer.lab.lessons.text import standing
 from npformer.lab.museum.bugs import bug
 
 ROOT = Path(__file__).resolve().parents[2]
-ASKED = {"npformer explain linear": "What shape has dweight, which is a question long enough for two lines of text?"}
+ASKED = {"npformer explain linear": "What shape has dweight, which is a question long enough for two lines of text?",
+         "npformer gradcheck --only linear": "How many?"}  # fmt: skip
 each_lesson = pytest.mark.parametrize("one", LESSONS, ids=[one.title for one in LESSONS])
 
 
@@ -111,6 +112,7 @@ def test_a_question_stands_before_its_command():
     lines = text.shown(lesson(1), Progress(Path()), {}, ASKED).splitlines()
     begins = lines.index("  Predict 1: What shape has dweight, which is a question long enough for two")
     assert lines[begins + 1 : begins + 3] == ["  lines of text?", "    npformer explain linear"]
+    assert lines.index("  Predict 2: How many?") == lines.index("    npformer gradcheck --only linear") - 1
     assert "Is prediction 1 right? npformer lessons 1 --predict 1 ANSWER" in lines
 
 

@@ -5,8 +5,10 @@ import pickle
 import re
 from collections import Counter
 
+import numpy as np
 import pytest
 
+from npformer.data import SequenceTask
 from npformer.errors import ConfigError
 from npformer.io import terminal
 from npformer.lab.museum import text
@@ -115,17 +117,13 @@ def test_what_training_tells_is_judged_by_all_seeds(wrong, place, said):
     assert found.told[0] == "loss 1.000 to 2.000, 50 to 70 % of held-out words right, over 3 seeds"
 
 
-def test_a_course_of_another_seed_has_other_words_and_weights():
+def test_a_course_of_another_seed_has_other_words_and_weights(numpy64):
+    task = SequenceTask("reverse", symbols=8)
+    weights = [_step({}, numpy64, task, seed).model.arena.values for seed in (0, 1)]
+    assert not np.any(weights[0][weights[0] != 0][:100] == weights[1][weights[1] != 0][:100])
     first, other = (right_course({}, 2, seed) for seed in (0, 1))
     assert first.losses[0] != other.losses[0]
     assert right_course({}, 2, 1) == other
-
-
-def test_a_run_that_breaks_is_told_not_raised():
-    comparison = compare(bug("adam-t-zero"), steps=3)
-    assert comparison.wrong.trouble == "training stops with ZeroDivisionError: float division by zero"
-    assert comparison.to_dict()["wrong"]["loss"] is None
-    assert comparison.right.trouble == ""
 
 
 @pytest.mark.parametrize("name", sorted({option for one in BUGS for option in one.run or ()}))
