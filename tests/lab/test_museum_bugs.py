@@ -118,7 +118,7 @@ def test_what_training_tells_is_judged_by_all_seeds(wrong, place, said):
 
 
 def test_a_course_of_another_seed_has_other_words_and_weights(numpy64):
-    task = SequenceTask("reverse", symbols=8)
+    task = SequenceTask("reverse", seed=1, symbols=8)
     weights = [_step({}, numpy64, task, seed).model.arena.values for seed in (0, 1)]
     assert not np.any(weights[0][weights[0] != 0][:100] == weights[1][weights[1] != 0][:100])
     first, other = (right_course({}, 2, seed) for seed in (0, 1))
