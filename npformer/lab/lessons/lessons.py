@@ -38,7 +38,7 @@ class Lesson:
             if not self.file:
                 steps.append(Step(f"Write {name}_backward in {name}.py.", f"npformer grade --template {name}"))
             path = self.file or f"{name}.py"
-            steps.append(Step("Grade it, with more of a hint at --hint 2 and 3.", f"npformer grade {path}"))
+            steps.append(Step("Grade it. The report ends with the way to a larger hint.", f"npformer grade {path}"))
         return tuple(steps)
 
     @property
