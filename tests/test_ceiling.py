@@ -20,11 +20,11 @@ CEILINGS = {
     "npformer/.": 1_500,
     "npformer/backend": 22_800,
     "npformer/check": 121_700,  # regimes; tolerances; the judge; processes; Triton; derivations, and how to mend them
-    "npformer/cli": 22_900,  # judge, tolerance, --regimes; derive; explain --forward, adam, step, sizes, --step
+    "npformer/cli": 23_100,  # judge, tolerance, --regimes; derive; explain --forward, adam, step, sizes; --predict
     "npformer/data": 15_800,
     "npformer/decoding": 6_600,
     "npformer/engine": 62_000,  # GPU: 40 % fewer launches of a training step; a decoded token as one launch
-    "npformer/explain": 33_400,  # a step made again, its causes; sizes; terms for the page; words where they stand
+    "npformer/explain": 35_400,  # an update; a step made again, its causes; sizes; terms for the page; lessons' questions
     "npformer/functional": 18_100,  # reads the formulas of its docstrings, which explain did
     "npformer/interop": 5_300,  # code that asks for float32 computes in float64
     "npformer/io": 5_400,  # bounds on a process, and slopes seen in it, which lab had
@@ -41,17 +41,17 @@ CEILINGS = {
     "tests/backend": 25_600,
     "tests/benchmarks": 29_600,  # scores, of checkers, judge, causes, derivations and more; PyTorch as a graph
     "tests/check": 79_500,  # regimes and sizes; from_process; what kernels get up to; derivations
-    "tests/cli": 33_700,  # mistakes around --from, --log-to; the program on an emulated GPU; derive; a step
+    "tests/cli": 33_900,  # mistakes around --from, --log-to; the program on an emulated GPU; derive; a step
     "tests/data": 17_800,
     "tests/decoding": 9_600,
-    "tests/docs": 5_100,  # what a build of the site says (test_build.py); the start page, and a walk from it
+    "tests/docs": 5_100,  # what a build of the site says; the start page, and a walk from it; commands that are links
     "tests/engine": 79_000,  # an emulated pool and CuPy's own; what is recorded, decoding too; stand-ins for libraries
     "tests/examples": 5_300,  # mistakes that people make, for the check on one page; the notebook, run by a kernel
-    "tests/explain": 12_800,  # 50 random steps that add up; causes; sizes; every number as products; words explained
+    "tests/explain": 12_900,  # 50 random steps that add up; causes; sizes; every number as products; words; questions
     "tests/functional": 20_700,
     "tests/interop": 13_200,
     "tests/io": 4_700,
-    "tests/lab": 18_100,
+    "tests/lab": 18_800,  # what training tells by several seeds; what a lesson asks, and what follows
     "tests/layers": 14_200,
     "tests/models": 12_000,
     "tests/optim": 2_700,

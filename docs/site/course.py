@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 
 from docs.site.formulas import FORMULAS
+from docs.site.links import lesson_with
 from docs.site.operations import contents, display, sentences
 from docs.site.places import address, write
 from npformer.check.derivations import TEMPLATES
@@ -95,6 +96,8 @@ npformer grade {exercise.name}.py
 ## When you have solved it
 
 {afterwards(exercise)}
+
+{lesson_with(exercise.name)}
 """
 
 

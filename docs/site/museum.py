@@ -9,6 +9,7 @@ from itertools import groupby
 
 from docs.site import bug_traces, recordings, traces
 from docs.site.bug_traces import Shown
+from docs.site.links import lesson_with
 from docs.site.operations import contents, formula_line
 from docs.site.places import address, write
 from docs.site.plain_text import sentences
@@ -123,6 +124,7 @@ def page(bug: Bug) -> str:
         f"## What training shows\n\n{effect(bug)}",
         f"## What finds it\n\n{found(bug)}",
         f"## See it yourself\n\n```sh\n{commands(bug)}\n```",
+        lesson_with(bug.id),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -194,13 +196,13 @@ def effect(bug: Bug) -> str:
         return sentences(bug.instead)
     if exhibit is None or exhibit.comparison is None:
         return "No picture is stored yet: `python -m benchmarks.museum` makes it."
-    right, wrong = exhibit.comparison.right, exhibit.comparison.wrong
+    right, wrong = exhibit.comparison.told
     words = f"Training loss in nats per token. Right: {right}. Wrong: {wrong}."
     drawn = picture(bug, exhibit.comparison, words)
     return (
         f"Training loss in nats per token, while a small Transformer learns to reverse words of up to six letters:\n\n"
-        f"{drawn}\n\nAfter {STEPS} steps:\n\n| | |\n|---|---|\n| right | {sentences(str(right))} |\n"
-        f"| wrong | {sentences(str(wrong))} |"
+        f"{drawn}\n\nAfter {STEPS} steps:\n\n| | |\n|---|---|\n| right | {sentences(right)} |\n"
+        f"| wrong | {sentences(wrong)} |\n\n{exhibit.comparison.verdict}"
     )
 
 

@@ -35,7 +35,7 @@ def operation_lines(story: OperationStory, width: int = 100) -> Iterator[str]:
     yield from page.wrapped("It begins with the gradient of the output, here some numbers:")
     yield from page.value(story.upstream_name, story.upstream, 0)
     yield from page.function(story.backward, 0)
-    yield from page.headed("the gradients, and two witnesses")
+    yield from page.headed("the gradients, and two measurements")
     for name, x in story.gradients.items():
         yield from page.value(name, x, 0)
     yield ""

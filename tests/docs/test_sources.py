@@ -8,6 +8,8 @@ from docs.site import api, course, experiments, links, museum, operations, place
 from docs.site.formulas import FORMULAS
 from npformer.functional import OPERATIONS
 from npformer.lab.grader import EXERCISES
+from npformer.lab.grader.exercises import BY_NAME
+from npformer.lab.lessons import LESSONS
 from npformer.lab.museum.bugs import BUGS
 from tests.test_public_names import PACKAGES
 
@@ -93,7 +95,7 @@ def test_a_page_of_the_repository_keeps_its_text(path):
     before = (places.ROOT / path).read_text(encoding="utf-8")
     after = links.for_site(before, path)
     words = [
-        re.sub(r"\]\([^)\s]+\)|<picture>.*?</picture>|<img .*?>|```{image}.*?```", "", text, flags=re.S)
+        re.sub(r"\[(?=`npformer)|\]\([^)\s]+\)|<picture>.*?</picture>|<img .*?>|```{image}.*?```", "", text, flags=re.S)
         for text in (before, after)
     ]
     named = re.sub(r"^```{code-block} (\w+)\n:caption: (\S+)\n$", r"```\1 \2", words[1], flags=re.M)
@@ -107,6 +109,44 @@ def test_links_lead_to_pages():
     assert links.link("../tests/interop/", "docs") == "/files/tests/interop/index.md"
     assert links.link("#below", "docs") == "#below"
     assert links.link("https://arxiv.org/a", "docs") == "https://arxiv.org/a"
+
+
+@pytest.mark.parametrize(
+    ("command", "page"),
+    [
+        ("explain softmax --forward", "/operations/softmax.md"),
+        ("explain transformer --at 'generator.bias[3]'", ""),
+        ("museum show\nlinear-bias-mean", "/museum/linear-bias-mean.md"),
+        ("museum list", "/museum/index.md"),
+        ("grade --template layer_norm", "/course/layer_norm.md"),
+        ("grade softmax.py", "/course/softmax.md"),
+        ("grade --list", "/course/index.md"),
+    ],
+)
+def test_a_command_leads_to_the_page_of_what_it_shows(command, page):
+    text = f"Try `npformer {command}`, then go on."
+    assert links.for_site(text, "docs/lessons.md") == (
+        f"Try [`npformer {command}`]({page}), then go on." if page else text
+    )
+    assert links.for_site(f"```sh\nnpformer {command}\n```", "docs/lessons.md").count("](") == 0
+
+
+def test_a_command_that_is_a_link_stays_one():
+    assert (
+        links.for_site("[`npformer museum list`](https://a.b)", "docs/a.md") == "[`npformer museum list`](https://a.b)"
+    )
+
+
+def test_lessons_bugs_and_exercises_lead_to_each_other():
+    lessons = links.for_site((places.ROOT / "docs/lessons.md").read_text(encoding="utf-8"), "docs/lessons.md")
+    for one in LESSONS:
+        assert f"](/museum/{one.bug}.md)" in lessons
+        back = f"[Lesson {one.number}. {one.title}](/lessons.md#{one.number}-{one.title.lower().replace(' ', '-')})"
+        assert back in museum.page(next(bug for bug in BUGS if bug.id == one.bug))
+        for name in one.exercises:
+            assert one.file or f"](/course/{name}.md)" in lessons
+            assert back in course.page(BY_NAME[name])
+    assert "(/lessons.md" not in course.page(BY_NAME["relu"])
 
 
 def test_a_file_that_a_page_names_has_a_page(monkeypatch):

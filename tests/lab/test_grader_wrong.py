@@ -301,6 +301,14 @@ def test_one_mistake_in_two_gradients_gets_one_hint(in_process, tmp_path):
     assert "Hint 1 of 3 on dq and dk" in said(found)
 
 
+def test_a_gradient_that_is_unpacked_as_a_tuple_is_told_so(tmp_path):
+    """As npformer's own code has it, which `npformer explain attention` shows."""
+    body = AT.replace("ds = softmax_backward(dw, w)", "\n    (ds,) = softmax_backward(dw, w)")
+    told = said(answer(tmp_path, "attention", body + "return ds @ k * s, t(ds) @ q * s, dv"), 3)
+    assert "ds = softmax_backward(…)" in told
+    assert "in the order in which it was made" not in told
+
+
 def test_a_mistake_and_numbers_that_nothing_explains(in_process, tmp_path):
     """linear has hints for each of its gradients, so both get theirs."""
     found = answer(tmp_path, "linear", LINEAR + "    return np.sin(dy @ W.T), X.T @ D, D.mean(0)")

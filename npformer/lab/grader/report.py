@@ -11,6 +11,7 @@ from npformer.lab.grader.exercises import EXERCISES
 from npformer.lab.grader.findings import Finding
 from npformer.lab.grader.grade import NOT_BEGUN, Grade
 from npformer.lab.grader.line_by_line import Lines
+from npformer.lab.lessons.lessons import next_step
 
 #: The verdict's words for findings that are not gradients.
 PHRASES = {
@@ -86,11 +87,15 @@ def to_dict(grade: Grade, level: int) -> dict[str, Any]:
 
 
 def following(grade: Grade) -> str:
-    """The next step after a right answer."""
-    number = EXERCISES.index(grade.exercise) + 1
+    """After a right answer: what one now knows, and the next step: of the lesson that has the exercise, if one has."""
+    exercise, number = grade.exercise, EXERCISES.index(grade.exercise) + 1
+    known = "\n".join(_wrapped(f"You know now: {exercise.known}", "", "  "))
+    step = next_step(exercise.name)
+    if step:
+        return f"{known}\nNext in lesson {step[0].number}: {step[1]}"
     if number == len(EXERCISES):
-        return "That was the last one: you have written a Transformer's whole backward pass."
-    return f"Next: npformer grade --template {EXERCISES[number].name}"
+        return f"{known}\nThat was the last one: you have written a Transformer's whole backward pass."
+    return f"{known}\nNext: npformer grade --template {EXERCISES[number].name}"
 
 
 def _finding(finding: Finding) -> str:
