@@ -12,6 +12,7 @@ NpformerError
 ├── CheckpointError     (RuntimeError)  a checkpoint cannot be read, or not be written
 ├── OutputError         (RuntimeError)  a place to write to is taken or not writable
 ├── DivergedError       (RuntimeError)  the training loss, a parameter or a moment is no longer finite
+├── RankLostError       (RuntimeError)  another rank of the run has failed or ended
 ├── GradientError       (AssertionError) a gradient check failed
 └── Interrupted                         training stopped at a signal, after saving
 """
@@ -65,6 +66,10 @@ class OutputError(NpformerError, RuntimeError):
 
 class DivergedError(NpformerError, RuntimeError):
     """The training loss, a parameter or a moment is no longer finite; the checkpoints from before are kept."""
+
+
+class RankLostError(NpformerError, RuntimeError):
+    """Another rank of the run has failed or ended, so no exchange with it will end; the message says which and why."""
 
 
 class GradientError(NpformerError, AssertionError):
