@@ -12,6 +12,7 @@ arrays in device memory:
 
 static_arguments(subject) lists everything else that function depends on. If it changes, the captures are dropped.
 ``capture_part`` is the same for the work of one thread on its shard of a batch; each thread has its own capture.
+times: a capture keeps so many times as many records, for a caller that has as many constants for each shape.
 A captured function returns new arrays. It may run uncaptured the first time it sees new shapes,
 so it must reset any state that an interrupted call may have left incomplete. It keeps no array that it computes
 for a later call: calls with other shapes use the same memory.
@@ -55,7 +56,9 @@ PrepareSteps = Callable[[Any, int], "Callable[[Any], DecoderSteps | None] | None
 PrepareEncoder = Callable[[Any], Callable[[Array, Array], Array | None] | None]
 
 
-def run_eagerly(function: Function, static_arguments: Callable[[Any], Sequence[Any]] | None = None) -> Function:
+def run_eagerly(
+    function: Function, static_arguments: Callable[[Any], Sequence[Any]] | None = None, times: int = 1
+) -> Function:
     """The capture of an engine that records nothing: the function unchanged."""
     return function
 

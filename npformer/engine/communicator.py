@@ -1,9 +1,9 @@
 """How the ranks of a run exchange arrays. A rank is one of several that make the same steps, each on rows of its own.
 
 Every rank makes the same calls in the same order, as with MPI. A call returns a ``Request`` at once, and the exchange
-proceeds while its ``test`` is called: a wait that polls can be ended, by a signal or by a rank that is lost, where one
-inside of a library cannot. Until a request has ended, its arrays belong to it. Arrays are contiguous and of one
-dimension, live on the backend's device, and may be empty.
+proceeds while its ``test`` is called, as ``wait`` does: a wait that polls can be ended, by a signal or by a rank that
+is lost, where one inside of a library cannot. Until a request has ended, its arrays belong to it. Arrays are contiguous
+and of one dimension, live on the backend's device, and may be empty.
 
     all_to_all(send, receive)     send[q] arrives in receive[r] of rank q, where r is this rank
     all_gather(send, receive)     send arrives in receive[r] of every rank
@@ -30,11 +30,19 @@ SPINS = 200  # tests of a wait before it sleeps between two: most exchanges end 
 PAUSE = 50e-6  # seconds
 
 
-class Request(Protocol):
+class Request:
     """An exchange that was begun."""
 
     def test(self) -> bool:
         """Whether it has ended. Does not wait. Raises RankLostError if it never will."""
+        raise NotImplementedError
+
+    def wait(self) -> None:
+        """Poll until it has ended."""
+        tests = 0
+        while not self.test():
+            tests += 1
+            time.sleep(0 if tests < SPINS else PAUSE)
 
 
 class Communicator(Protocol):
@@ -61,15 +69,7 @@ class Communicator(Protocol):
         """Of no array."""
 
 
-def wait(*requests: Request) -> None:
-    """Poll until all have ended. Raises what their ``test`` raises."""
-    waiting, tests = list(requests), 0
-    while waiting := [request for request in waiting if not request.test()]:
-        tests += 1
-        time.sleep(0 if tests < SPINS else PAUSE)
-
-
-class Ended:
+class Ended(Request):
     """A request that has ended."""
 
     def test(self) -> bool:
@@ -137,7 +137,7 @@ class _Board:
                 del self.left[number], self.calls[number]
 
 
-class _Arrival:
+class _Arrival(Request):
     """The request of a rank in a process of several: receive[q] gets the array for this rank of what q has sent."""
 
     def __init__(self, board: _Board, number: int, rank: int, receive: Sequence[Array | None]) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 
 from npformer.backend.backend import Backend
 from npformer.backend.fallback import with_fallback
-from npformer.engine.capture import Captured, Uncaptured
+from npformer.engine.capture import MOST, Captured, Uncaptured
 from npformer.engine.cuda import cuda_ops
 from npformer.engine.cuda.adam import DeviceUpdates
 from npformer.engine.cuda.sums import DeviceBranches, backward_pass
@@ -21,7 +21,7 @@ def with_engine(plain: Backend) -> Backend:
     """The backend with its engine, and with CUDA's operations unless its kernels are plain."""
     driver = CupyDriver(plain.device.name)
     if plain.kernels == "plain":  # nothing is recorded, since CuPy refuses its own products during recording
-        engine = FastEngine(capture=lambda function, static_arguments: Uncaptured(function, driver))
+        engine = FastEngine(capture=lambda function, static_arguments, times=1: Uncaptured(function, driver))
         return replace(plain, engine=engine)
     gpu = CupyRuntime(plain.precision)
     table = with_fallback(cuda_ops(gpu), plain.ops, arrays=driver.cupy.ndarray)
@@ -30,6 +30,8 @@ def with_engine(plain: Backend) -> Backend:
     engine = FastEngine(
         adam_update=updates.by_host_numbers, updates=updates, backward_pass=partial(backward_pass, gpu),
         branches=DeviceBranches(gpu),
-        capture=lambda function, static_arguments: Captured(function, static_arguments, driver, plain.dtype),
+        capture=lambda function, static_arguments, times=1: Captured(
+            function, static_arguments, driver, plain.dtype, most=times * MOST
+        ),
     )  # fmt: skip
     return replace(plain, ops=ops, own_ops=ops, engine=engine)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from npformer.engine.communicator import Alone, in_threads, wait
+from npformer.engine.communicator import Alone, in_threads
 from npformer.errors import RankLostError
 
 
@@ -18,7 +18,7 @@ def test_all_to_all_brings_each_part_to_its_rank(size):
 
     def work(ranks):
         receive = [np.full(lengths[ranks.rank], np.nan) for _ in range(size)]
-        wait(ranks.all_to_all(parts(ranks.rank, lengths), receive))
+        ranks.all_to_all(parts(ranks.rank, lengths), receive).wait()
         return receive
 
     for rank, received in enumerate(in_threads(size, work)):
@@ -31,7 +31,7 @@ def test_all_gather_brings_what_each_sends_to_all():
         whole = np.full(6, np.nan)
         views = [whole[:1], whole[1:3], whole[3:3], whole[3:]]
         views[ranks.rank][...] = ranks.rank
-        wait(ranks.all_gather(views[ranks.rank], views))
+        ranks.all_gather(views[ranks.rank], views).wait()
         return whole.tolist()
 
     assert in_threads(4, work) == [[0, 1, 1, 3, 3, 3]] * 4
@@ -40,7 +40,8 @@ def test_all_gather_brings_what_each_sends_to_all():
 def test_broadcast_brings_what_one_has():
     def work(ranks):
         array = np.full(2, float(ranks.rank))
-        wait(ranks.broadcast(array, root=1), ranks.barrier())
+        ranks.broadcast(array, root=1).wait()
+        ranks.barrier().wait()
         return array.tolist()
 
     assert in_threads(3, work) == [[1.0, 1.0]] * 3
@@ -52,7 +53,7 @@ def test_what_was_sent_may_be_overwritten_once_its_request_has_ended():
         seen = []
         for i in range(50):
             send[0] = i
-            wait(ranks.all_gather(send, [whole[:1], whole[1:]]))
+            ranks.all_gather(send, [whole[:1], whole[1:]]).wait()
             send[0] = -1
             seen.append(whole.tolist())
         return seen
@@ -65,8 +66,8 @@ def test_several_exchanges_proceed_at_the_same_time():
         first, second = np.empty(2), np.empty(2)
         one = ranks.all_gather(np.full(1, 1.0 + ranks.rank), [first[:1], first[1:]])
         two = ranks.all_gather(np.full(1, 5.0 + ranks.rank), [second[:1], second[1:]])
-        wait(two)
-        wait(one)
+        two.wait()
+        one.wait()
         return [*first, *second]
 
     assert in_threads(2, work) == [[1, 2, 5, 6]] * 2
@@ -87,11 +88,12 @@ def test_one_process_has_everything():
     one, whole = np.array([1.0, 2.0]), np.zeros(2)
     alone = Alone()
     assert (alone.rank, alone.size) == (0, 1)
-    wait(alone.all_to_all([one], [whole]))
+    alone.all_to_all([one], [whole]).wait()
     assert whole.tolist() == [1, 2]
-    wait(alone.all_gather(one[:1], [whole[1:]]))
+    alone.all_gather(one[:1], [whole[1:]]).wait()
     assert whole.tolist() == [1, 1]
-    wait(alone.all_gather(one, [one]), alone.broadcast(one), alone.barrier())
+    for request in (alone.all_gather(one, [one]), alone.broadcast(one), alone.barrier()):
+        request.wait()
 
 
 def test_a_rank_that_fails_ends_the_others_and_its_error_is_raised():
@@ -101,7 +103,7 @@ def test_a_rank_that_fails_ends_the_others_and_its_error_is_raised():
         if ranks.rank == 2:
             raise OSError("no room")
         try:
-            wait(ranks.barrier())
+            ranks.barrier().wait()
         except RankLostError as error:
             ends.append(str(error))
             raise
@@ -113,7 +115,7 @@ def test_a_rank_that_fails_ends_the_others_and_its_error_is_raised():
 
 def test_ranks_that_call_differently_are_told():
     def other_calls(ranks):
-        wait(ranks.barrier() if ranks.rank else ranks.broadcast(np.zeros(1)))
+        (ranks.barrier() if ranks.rank else ranks.broadcast(np.zeros(1))).wait()
 
     with pytest.raises(
         ValueError, match=r"call 0: expected the same call on every rank, got \[\('broadcast', 0\), 'ba"
@@ -121,7 +123,7 @@ def test_ranks_that_call_differently_are_told():
         in_threads(2, other_calls)
 
     def other_lengths(ranks):
-        wait(ranks.all_gather(np.zeros(1), [np.zeros(1), np.zeros(2)]))
+        ranks.all_gather(np.zeros(1), [np.zeros(1), np.zeros(2)]).wait()
 
     with pytest.raises(ValueError, match=r"call 0: expected an array \(1,\), got room \(2,\)"):
         in_threads(2, other_lengths)
