@@ -32,7 +32,7 @@ from npformer.run.sinks import SINKS
 from npformer.run.tasks import TASKS
 from npformer.run.trained import Trained, load_latest
 from npformer.training import Evaluation, Trainer
-from npformer.training.assemble import Assembled
+from npformer.training.assemble import Assembled, Together
 from npformer.training.attention_example import task_attention_example
 from npformer.training.begin import begun, continued
 from npformer.training.journal import Listeners
@@ -86,10 +86,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--out", metavar="DIR", type=Path, help="the run's folder (default runs/TASK-001, -002, …)")
     add("--from", metavar="RUN", dest="init_from", help="start from the weights of a run or of a file of npf.save")
     add("--log-to", metavar="SINKS", help=f"write the metrics to these, too, with commas: {', '.join(SINKS)}")
+    add("--slots", metavar="K", type=int, help="ranges of rows that decide the bits, for 1 to K processes (default 1)")
+    add("--shard-optimizer", action="store_true", help="each of several processes keeps a part of Adam's moments")
     add("--resume", metavar="RUN", type=Path, help="continue the run in this folder")
     add_device(parser, default=None)
     add_precision(parser, default=None)
-    taken = {"device", "init_from", "precision", "seed"}
+    taken = {"device", "init_from", "precision", "seed", "slots"}
     for name in {name for options in SECTIONS.values() for name in kinds_of(options)} - taken:
         spellings = {f"--{name}", f"--{name.replace('_', '-')}"}
         add(*sorted(spellings), nargs="?", action=_Setting, dest=name, default=SUPPRESS, help=SUPPRESS)
@@ -108,13 +110,15 @@ def run(args: argparse.Namespace) -> int:
     if args.options:
         print(options_text(args.task, args.json))
         return 0
-    with _opened(args) as (trainer, assembled):
-        if not args.json:
+    with _opened(args, Together(None, args.shard_optimizer)) as (trainer, assembled):
+        if not args.json and trainer.writes:
             print(_introduction(trainer, assembled), file=sys.stderr, flush=True)
         try:
             trainer.train()
             evaluation = trainer.last_evaluation or trainer.evaluate(assembled.options.training.final_examples)
             trainer.expect_finite(evaluation)
+            if not trainer.writes:
+                return 0
             pictures = _draw(trainer, assembled, evaluation)
             sample = _sample(trainer) if evaluation.kind == "causal" else None
             report = _report(trainer, assembled, evaluation)
@@ -125,13 +129,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _opened(args: argparse.Namespace) -> AbstractContextManager[tuple[Trainer, Assembled]]:
+def _opened(args: argparse.Namespace, together: Together) -> AbstractContextManager[tuple[Trainer, Assembled]]:
     """A new run or the one to resume, ready to train and locked against other processes."""
     listeners = Listeners(log_to=[name for name in (args.log_to or "").split(",") if name])
     if args.resume is None:
-        return begun(_given(args), args.out, listeners)
+        return begun(_given(args), args.out, listeners, together)
     _refuse_other_options(args)
-    return continued(args.resume, _changes(args.set), listeners)
+    return continued(args.resume, _changes(args.set), listeners, together)
 
 
 def _given(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
@@ -147,6 +151,7 @@ def _given(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
     names = ("task", "seed", "device", "precision", "init_from")
     short = {name: getattr(args, name) for name in names}
     sections["run"] |= {key: value for key, value in short.items() if value is not None}
+    sections["training"] |= {} if args.slots is None else {"slots": args.slots}
     if args.data is not None:
         sections["data"]["file"] = args.data
     _make_absolute(sections)
@@ -175,7 +180,7 @@ def _make_absolute(sections: dict[str, dict[str, Any]]) -> None:
 def _refuse_other_options(args: argparse.Namespace) -> None:
     fixed = {"TASK": args.task, "--data": args.data, "--config": args.config, "--seed": args.seed,
              "--out": args.out, "--from": args.init_from, "--device": args.device,
-             "--precision": args.precision}  # fmt: skip
+             "--precision": args.precision, "--slots": args.slots}  # fmt: skip
     clash = [name for name, value in fixed.items() if value is not None]
     if clash:
         raise ConfigError(
@@ -252,10 +257,8 @@ def _report(trainer: Trainer, assembled: Assembled, evaluation: Evaluation) -> s
 
 def _further(trainer: Trainer, evaluation: Evaluation) -> str:
     """The command with which a run goes on that ended too soon, or ""."""
-    made = trainer.step.step_number
-    is_whole = made == trainer.options.steps > 0
-    records = metrics.read(trainer.run.metrics_path)
-    return way_further(trainer.run, records, evaluation, made) if is_whole else ""
+    made, records = trainer.step.step_number, metrics.read(trainer.run.metrics_path)
+    return way_further(trainer.run, records, evaluation, made) if made == trainer.options.steps > 0 else ""
 
 
 def _as_text(

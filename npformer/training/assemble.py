@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from npformer.data import PairsTask, SequenceTask, Task, text_from_file
 from npformer.errors import CheckpointError, ConfigError, OutputError
@@ -26,6 +26,26 @@ from npformer.training.progress import Progress
 from npformer.training.start_from import extend, source_of
 from npformer.training.step import TrainStep
 from npformer.training.trainer import Trainer
+
+
+class Together(NamedTuple):
+    """How this process trains together with others. It changes no number, so no run keeps it."""
+
+    ranks: Any = None  # a communicator, None for one process
+    shard_optimizer: bool = False  # whether each keeps a part of the moments
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process writes the run's files, and prints."""
+        return self.ranks is None or bool(self.ranks.rank == 0)
+
+    def wait(self) -> None:
+        """Wait until all processes have come here."""
+        if self.ranks is not None:
+            self.ranks.barrier().wait()
+
+
+ALONE = Together()
 
 
 @dataclass(frozen=True)
@@ -57,7 +77,7 @@ class Assembled:
         return files
 
 
-def assemble(sections: Sections, resumed: Checkpoint | None = None) -> Assembled:
+def assemble(sections: Sections, resumed: Checkpoint | None = None, together: Together = ALONE) -> Assembled:
     """Build task, model, optimiser and step from the options given, by section and key.
 
     resumed: the checkpoint to resume from. Data and model are compared with it before the model is built. Raises
@@ -97,7 +117,7 @@ def assemble(sections: Sections, resumed: Checkpoint | None = None) -> Assembled
     if source:
         source.set_weights(model)
         note = f"note: the weights are those of {source.path}{note}"
-    return Assembled(options, task, make_step(model, options), actual, note if source else "")
+    return Assembled(options, task, make_step(model, options, together), actual, note if source else "")
 
 
 def make_task(run: RunOptions, data: DataOptions) -> Task:
@@ -154,7 +174,7 @@ def _content(digest: Any, size: Any = None) -> str:
     return f"{count} of SHA-256 {str(digest)[:8]}…"
 
 
-def make_step(model: Model, options: Options) -> TrainStep:
+def make_step(model: Model, options: Options, together: Together = ALONE) -> TrainStep:
     """The training step that the options describe."""
     decoding = ["decoding"] if isinstance(model, Transformer) else []  # held-out examples, during training
     if model.backend.engine is not None:
@@ -174,6 +194,9 @@ def make_step(model: Model, options: Options) -> TrainStep:
         clip_norm=training.clip_norm,
         schedule=training.make_schedule(model.config.d_model),
         accumulate=training.accumulate,
+        slots=training.slots,
+        ranks=together.ranks,
+        shard_optimizer=together.shard_optimizer,
     )
 
 

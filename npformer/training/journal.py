@@ -81,3 +81,25 @@ class Journal:
     def close(self) -> None:
         """Close the sinks."""
         self._sinks.close()
+
+
+class Silent(Journal):
+    """The journal of a process that leaves the telling to another."""
+
+    def __init__(self) -> None:
+        pass
+
+    def go_back(self, step: int) -> None:
+        pass
+
+    def begin(self, step: int) -> None:
+        pass
+
+    def write(self, record: Mapping[str, Any], *, shown: bool = True) -> None:
+        pass
+
+    def stepped(self, step: int, loss: Any, learning_rate: float, grad_norm: Any) -> None:
+        pass
+
+    def close(self) -> None:
+        pass

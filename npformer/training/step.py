@@ -94,7 +94,7 @@ class TrainStep:
         self.schedule = schedule
         self.accumulate = accumulate
         self.slots = slots
-        self.ranks = ranks
+        self.ranks = None if ranks is None or ranks.size == 1 else ranks
         self.shard_optimizer = shard_optimizer
         self.flag = self.flags = (
             0  # what this rank tells with its next step, and the largest that was told with the last
@@ -104,7 +104,7 @@ class TrainStep:
         self._checked: tuple[Any, ...] = (None, None, None)  # model version, optimizer and segments at the last check
         self._expect_trainable()
         engine = model.backend.engine  # None: steps are made as they are written here
-        if slots > 1 or ranks is not None:
+        if slots > 1 or self.ranks is not None:
             self.runner = self._by_slots(engine)
         else:
             self.runner = None if engine is None else engine.runner_for(model)
@@ -164,6 +164,11 @@ class TrainStep:
     def deal(self, items: Iterable[Any], work: Callable[[Any], Any]) -> Iterable[Any]:
         """work(item) of each, in order: its results are plain numbers and texts, and each rank makes some of them."""
         return map(work, items) if self.slots == 1 else self.runner.deal(items, work)
+
+    def gather_gradient(self) -> None:
+        """Bring the last step's gradient into the arena, if with a sharded optimiser other ranks have parts of it."""
+        if self.shard_optimizer and self.slots > 1:
+            self.runner.gather_gradient(self.model.arena)
 
     def _by_slots(self, engine: Any) -> Any:
         """What makes steps by slots. Raises ConfigError if these slots or ranks make no sense."""
