@@ -45,7 +45,7 @@ CEILINGS = {
     "tests/data": 17_800,
     "tests/decoding": 9_600,
     "tests/docs": 4_400,  # what a build of the site says (test_build.py)
-    "tests/engine": 75_200,  # ranks in threads, slots; an emulated pool as CuPy's; real batches; stand-ins for cuBLASLt and for the compiler
+    "tests/engine": 75_200,  # ranks in threads, slots; an emulated pool; stand-ins for cuBLASLt, for the compiler
     "tests/examples": 5_300,  # mistakes that people make, for the check on one page; the notebook, run by a kernel
     "tests/explain": 8_800,
     "tests/functional": 20_700,
@@ -59,7 +59,7 @@ CEILINGS = {
     "tests/plotting": 11_500,
     "tests/run": 19_200,  # sinks, with TensorBoard's own reader; tokenizers in files
     "tests/tracing": 12_500,
-    "tests/training": 31_500,  # runs on several ranks; lines and callbacks, patience, the time left by a simulated clock
+    "tests/training": 31_500,  # runs on several ranks; lines and callbacks, patience, the time left
     "benchmarks": 115_200,
 }
 

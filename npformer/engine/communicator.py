@@ -17,17 +17,17 @@ compare what the ranks call.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from npformer.backend.numpy.blas_threads import one_blas_thread
 from npformer.errors import RankLostError
+from npformer.io.seconds import pause
 from npformer.typing import Array
 
 Result = TypeVar("Result")
-SPINS = 200  # tests of a wait before it sleeps between two: most exchanges end sooner
-PAUSE = 50e-6  # seconds
+SPINS = 200  # tests of a wait before it sleeps between two, longer and longer: most exchanges end sooner
+SHORTEST, LONGEST = 10e-6, 1e-3  # seconds
 
 
 class Request:
@@ -42,7 +42,7 @@ class Request:
         tests = 0
         while not self.test():
             tests += 1
-            time.sleep(0 if tests < SPINS else PAUSE)
+            pause(0 if tests < SPINS else min(LONGEST, SHORTEST * (tests - SPINS)))
 
 
 class Communicator(Protocol):

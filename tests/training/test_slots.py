@@ -15,9 +15,9 @@ from npformer.training.journal import Listeners
 from tests.training.runs import SMALL, timeless
 
 STEPS = 200
-#: Words are of 1 to 12 letters; micro-batches of 7 and of 6 rows leave slots without any.
+#: Words are of 1 to 12 letters; micro-batches of 5 and of 4 rows leave slots without any.
 TRAINING = {
-    "steps": STEPS, "batch_size": 13, "accumulate": 2, "clip_norm": 0.5, "slots": 8, "eval_every": 50,
+    "steps": STEPS, "batch_size": 9, "accumulate": 2, "clip_norm": 0.5, "slots": 8, "eval_every": 50,
     "eval_examples": 60, "final_examples": 60, "save_every": 50, "log_every": 50, "keep_last": 9,
 }  # fmt: skip
 
