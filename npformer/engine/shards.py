@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from functools import partial
+from typing import Any
 
 from npformer.engine.capabilities import capabilities_of, run_eagerly
 from npformer.engine.replica import Replicas
@@ -33,9 +34,9 @@ class Shards:
         self._settings: Settings  # of the step that is being made
         self._version = -1
         engine = capabilities_of(model)
-        by_slots = slots > 1 and engine.capture is not run_eagerly  # a GPU, which otherwise records the whole step
-        capture = engine.capture if by_slots else engine.capture_part
-        self.backward_pass = engine.backward_pass if by_slots else nullcontext
+        self.by_slots = slots > 1 and engine.capture is not run_eagerly  # a GPU, which otherwise records the whole step
+        capture = engine.capture if self.by_slots else engine.capture_part
+        self.backward_pass = engine.backward_pass if self.by_slots else nullcontext
         several = {"times": slots} if slots > 1 else {}  # which rows they are is a constant of a record
         # not bound methods: the reference cycle would keep the replicas' memory until garbage collection
         self.computes = [
@@ -88,14 +89,19 @@ class Shards:
     def loss_of(self, thread: int, shard: Shard) -> Array:
         """Add a shard's gradient, times its share, to that of the thread's model. Returns its share of the loss."""
         compute = self.computes[thread] if self.may_record else partial(_compute, thread)
-        (loss,) = compute(self, shard)
+        constant: Any = slice(shard.micro, None)  # a GPU's kernels take it by value, so records have it as a constant
+        (loss,) = compute(self, shard._replace(micro=constant) if self.by_slots else shard)
         return shard.share * loss
 
 
 def _compute(thread: int, shards: Shards, shard: Shard) -> tuple[Array]:
     """A shard's loss, on this thread's model."""
+    model = shards._models[thread]
+    if shards.by_slots:  # not recorded, its batch is still on the host
+        constant: Any = shard.micro
+        shard = shard._replace(micro=constant.start, batch=tuple(map(model.backend.on_device, shard.batch)))
     with shards.backward_pass():
-        return (backpropagate(shards._models[thread], shards._settings, shard, None),)
+        return (backpropagate(model, shards._settings, shard, None),)
 
 
 def _static_arguments(shards: Shards) -> Settings:

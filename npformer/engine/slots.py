@@ -117,7 +117,7 @@ class SlotRunner:
     def _own_slots(self, step: TrainStep, inputs: StepInputs) -> Array | None:
         """The loss () of this rank's slots, None if none has rows; the sum of their gradients is in the arena."""
         model, first = step.model, self.exchange.ranks.rank * self._width
-        micros = shards_of(inputs, model.backend)
+        micros = shards_of(inputs, None)
         leaves = [
             [micro[slot] for micro in micros if micro[slot].rows.start < micro[slot].rows.stop]
             for slot in range(first, first + self._width)

@@ -100,6 +100,21 @@ def test_a_step_of_every_kind_of_model_is_recorded(kind, backend, cupy):
     assert (cupy.machine.records, cupy.machine.launches) == (1, 3)
 
 
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_step_by_slots_is_recorded_slot_by_slot(accumulate, backend, cupy):
+    """The three rows of a batch, in one or two micro-batches, are in three places, each with a record of its own."""
+    made = []
+    for recorded in (True, False):
+        model = build_model(whole(), backend=backend, seed=1)
+        step = TrainStep(model, Adam(model.arena), seed=3, slots=4, clip_norm=0.1, accumulate=accumulate)
+        (compute,) = step.runner.shards.computes
+        compute.refusal = None if recorded else "asked not to"
+        made.append(trained(step))
+    for x, y in zip(*made, strict=True):
+        np.testing.assert_array_equal(x, y)
+    assert (cupy.machine.records, cupy.machine.launches) == (3, 11)
+
+
 def batches_for(config, count, length=12):
     """Batches of three sequences for a model."""
     rng = np.random.default_rng(length)
