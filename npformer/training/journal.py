@@ -89,17 +89,7 @@ class Silent(Journal):
     def __init__(self) -> None:
         pass
 
-    def go_back(self, step: int) -> None:
-        pass
+    def _nothing(self, *arguments: Any, **options: Any) -> None:
+        """Whatever is told."""
 
-    def begin(self, step: int) -> None:
-        pass
-
-    def write(self, record: Mapping[str, Any], *, shown: bool = True) -> None:
-        pass
-
-    def stepped(self, step: int, loss: Any, learning_rate: float, grad_norm: Any) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
+    go_back = begin = write = stepped = close = _nothing

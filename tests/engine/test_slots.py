@@ -1,12 +1,14 @@
 """Losses and weights depend on the number of slots, and not on how many threads or ranks make them."""
 
 from copy import deepcopy
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from npformer.backend import get_backend
+from npformer.backend import Pair, get_backend
+from npformer.backend.numpy.blas_threads import blas_threads
 from npformer.engine.communicator import in_threads
 from npformer.errors import ConfigError
 from npformer.optim.blocks import BLOCK, add_by_tree, block_squares, parts_of, tree_sum
@@ -82,6 +84,22 @@ def test_one_slot_is_the_step_as_it_was(on):
     one, other = new_step(build(on())), new_step(build(on()), slots=1)
     assert type(one.runner) is type(other.runner)
     assert bits(trained(one, BATCHES)) == bits(trained(other, BATCHES))
+
+
+def test_products_take_one_thread_of_blas():
+    """With two their last bits are others, where they are large enough for both."""
+    backend, seen = get_backend("numpy", kernels="numpy", threads=1), []
+    loss = backend.ops.cross_entropy
+
+    def forward(*inputs):
+        seen.append(blas_threads())
+        return loss.forward(*inputs)
+
+    noting = replace(backend, ops=replace(backend.ops, cross_entropy=Pair(forward, loss.backward)))
+    step = new_step(build(noting), slots=2)
+    step(*BATCHES[0])
+    list(step.deal([0], lambda item: seen.append(blas_threads())))
+    assert seen in ([1, 1, 1], [None, None, None])
 
 
 def test_flags_travel_with_a_step(on):
