@@ -23,6 +23,9 @@ from __future__ import annotations
 class NpformerError(Exception):
     """The base class: catch it to catch all of npformer's errors."""
 
+    exit_code = 2  # of a command that it ends
+    of_all = False  # whether every rank of a run raises it, so that none has to end the others
+
 
 class ShapeError(NpformerError, ValueError):
     """An array has the wrong rank or size."""
@@ -55,6 +58,8 @@ class DeviceError(NpformerError, RuntimeError):
 class DeviceMemoryError(NpformerError, MemoryError):
     """The device's memory is too small for what was asked; the message says what would fit."""
 
+    exit_code = 1
+
 
 class CheckpointError(NpformerError, RuntimeError):
     """A checkpoint is corrupt, truncated or of another model, or could not be written."""
@@ -67,6 +72,8 @@ class OutputError(NpformerError, RuntimeError):
 class DivergedError(NpformerError, RuntimeError):
     """The training loss, a parameter or a moment is no longer finite; the checkpoints from before are kept."""
 
+    of_all = True
+
 
 class RankLostError(NpformerError, RuntimeError):
     """Another rank of the run has failed or ended, so no exchange with it will end; the message says which and why."""
@@ -78,6 +85,8 @@ class GradientError(NpformerError, AssertionError):
 
 class Interrupted(NpformerError):  # not an Error: nothing is wrong
     """Training stopped at a signal, after saving. ``exit_code`` is 128 + the signal's number."""
+
+    of_all = True
 
     def __init__(self, message: str, number: int) -> None:
         super().__init__(message)

@@ -63,6 +63,11 @@ def run_eagerly(
     return function
 
 
+def unchanged(ranks: Any) -> Any:
+    """The communicator as it is, for arrays of the host."""
+    return ranks
+
+
 def one_after_the_other(jobs: Jobs) -> None:
     """Run the jobs on a single thread."""
     for job in jobs:
@@ -79,6 +84,7 @@ class Capabilities:
     prepare a model for fused decoding. ``prepare(names of kernels)`` compiles them before their first call: names such
     as "linear.forward" and "adam". It is None if there is nothing to compile.
     Within ``backward_pass()`` the gradients of parameters may be put off; after it they are there.
+    ``ranks_on_device`` makes a communicator of processes one for arrays on their devices.
     """
 
     threads: int = 1
@@ -91,6 +97,7 @@ class Capabilities:
     updates: ArenaUpdates | None = None
     branches: Branches | None = None
     backward_pass: Callable[[], AbstractContextManager[None]] = nullcontext
+    ranks_on_device: Callable[[Any], Any] = unchanged
     decoder_steps: PrepareSteps | None = None
     encoder_of_texts: PrepareEncoder | None = None
     beam_choice: BeamChoice | None = None

@@ -14,6 +14,7 @@ from npformer.engine.cuda.sums import DeviceBranches, backward_pass
 from npformer.engine.cupy.cupy_runtime import CupyRuntime
 from npformer.engine.cupy.graph_driver import CupyDriver
 from npformer.engine.cupy.namespace import with_products
+from npformer.engine.cupy.nccl import between_cards
 from npformer.engine.engine import FastEngine
 
 
@@ -21,7 +22,10 @@ def with_engine(plain: Backend) -> Backend:
     """The backend with its engine, and with CUDA's operations unless its kernels are plain."""
     driver = CupyDriver(plain.device.name)
     if plain.kernels == "plain":  # nothing is recorded, since CuPy refuses its own products during recording
-        engine = FastEngine(capture=lambda function, static_arguments, times=1: Uncaptured(function, driver))
+        engine = FastEngine(
+            capture=lambda function, static_arguments, times=1: Uncaptured(function, driver),
+            ranks_on_device=between_cards,
+        )
         return replace(plain, engine=engine)
     gpu = CupyRuntime(plain.precision)
     table = with_fallback(cuda_ops(gpu), plain.ops, arrays=driver.cupy.ndarray)
@@ -29,7 +33,7 @@ def with_engine(plain: Backend) -> Backend:
     updates = DeviceUpdates(gpu, plain.device.array)
     engine = FastEngine(
         adam_update=updates.by_host_numbers, updates=updates, backward_pass=partial(backward_pass, gpu),
-        branches=DeviceBranches(gpu),
+        branches=DeviceBranches(gpu), ranks_on_device=between_cards,
         capture=lambda function, static_arguments, times=1: Captured(
             function, static_arguments, driver, plain.dtype, most=times * MOST
         ),

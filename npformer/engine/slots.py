@@ -53,7 +53,7 @@ class SlotRunner:
     """
 
     def __init__(self, model: Model, slots: int, ranks: Communicator | None, shards_optimizer: bool) -> None:
-        ranks = Alone() if ranks is None else ranks
+        ranks = Alone() if ranks is None else capabilities_of(model).ranks_on_device(ranks)
         if ranks.size & (ranks.size - 1) or ranks.size > slots:
             raise ConfigError(
                 f"processes: expected a power of two that is at most the number of slots, {slots}, got {ranks.size}; "

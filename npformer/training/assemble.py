@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from npformer._version import __version__
 from npformer.data import PairsTask, SequenceTask, Task, text_from_file
 from npformer.errors import CheckpointError, ConfigError, OutputError
 from npformer.io.atomic_files import describe, write_atomically
@@ -20,32 +21,14 @@ from npformer.run.option_types import shown
 from npformer.run.options import DataOptions, Options, RunOptions, TrainingOptions, complete
 from npformer.run.tasks import TASKS, Sections, with_defaults
 from npformer.run.trained import backend_of
+from npformer.training.conditions import versions
 from npformer.training.journal import Listeners
 from npformer.training.memory import expect_memory
 from npformer.training.progress import Progress
 from npformer.training.start_from import extend, source_of
 from npformer.training.step import TrainStep
+from npformer.training.together import ALONE, Together
 from npformer.training.trainer import Trainer
-
-
-class Together(NamedTuple):
-    """How this process trains together with others. It changes no number, so no run keeps it."""
-
-    ranks: Any = None  # a communicator, None for one process
-    shard_optimizer: bool = False  # whether each keeps a part of the moments
-
-    @property
-    def is_first(self) -> bool:
-        """Whether this process writes the run's files, and prints."""
-        return self.ranks is None or bool(self.ranks.rank == 0)
-
-    def wait(self) -> None:
-        """Wait until all processes have come here."""
-        if self.ranks is not None:
-            self.ranks.barrier().wait()
-
-
-ALONE = Together()
 
 
 @dataclass(frozen=True)
@@ -61,6 +44,12 @@ class Assembled:
     def config(self) -> str:
         """The text of config.toml."""
         return write_toml(self.options.sections())
+
+    def conditions(self) -> dict[str, str]:
+        """What all processes of a run must have alike; slots give the same bits for any number of threads."""
+        here = versions(self.step.model.backend)
+        del here["threads"]
+        return {"npformer": __version__, "data": str(self.identity)} | here | {"options": self.config()}
 
     def trainer(
         self, run: RunDirectory, progress: Progress | None = None, listeners: Listeners | None = None

@@ -13,16 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from npformer.errors import ConfigError
+from npformer.run.checkpoint import Checkpoint
 from npformer.run.directory import RunDirectory
 from npformer.run.option_types import fitted
 from npformer.run.options import SECTIONS
 from npformer.run.sinks import expect_sinks
 from npformer.run.tasks import Sections
 from npformer.run.trained import load_latest
-from npformer.training.assemble import ALONE, Assembled, Together, assemble, write_run
+from npformer.training.assemble import Assembled, assemble, write_run
 from npformer.training.journal import Listeners, OnEvaluate, OnStep
 from npformer.training.progress import Progress
 from npformer.training.resume import assemble_again, is_changed, schedule_note, tidy
+from npformer.training.together import ALONE, Together
 from npformer.training.trainer import Trainer
 
 
@@ -54,9 +56,12 @@ def begun(
     sections: Sections, path: Path | None, listeners: Listeners, together: Together = ALONE
 ) -> Iterator[tuple[Trainer, Assembled]]:
     """A new run. Bad options are refused before its folder is made."""
-    expect_sinks(listeners.log_to)
-    assembled = assemble(sections, together=together)
-    together.wait()  # the others refuse bad options, too
+
+    def make() -> Assembled:
+        expect_sinks(listeners.log_to)
+        return assemble(sections, together=together)
+
+    assembled = together.agreed(make, Assembled.conditions)
     if not together.is_first:
         yield assembled.trainer(RunDirectory(path or Path("runs"))), assembled
         return
@@ -76,12 +81,18 @@ def continued(
     path: Path, changes: Sections, listeners: Listeners, together: Together = ALONE
 ) -> Iterator[tuple[Trainer, Assembled]]:
     """The run in a folder, to go on from its latest checkpoint with these changes of its options."""
-    expect_sinks(listeners.log_to)
-    folder = RunDirectory.open(path)
-    with folder.lock() if together.is_first else nullcontext():
+
+    def open_it() -> RunDirectory:
+        expect_sinks(listeners.log_to)
+        return RunDirectory.open(path)
+
+    def load() -> tuple[Checkpoint, Assembled]:
         checkpoint = load_latest(folder)
-        assembled = assemble_again(folder, checkpoint, changes, together)
-        together.wait()  # all have read the files before one writes
+        return checkpoint, assemble_again(folder, checkpoint, changes, together)
+
+    folder = together.agreed(open_it)
+    with folder.lock() if together.is_first else nullcontext():
+        checkpoint, assembled = together.agreed(load, lambda loaded: loaded[1].conditions())  # all have read the files
         if not together.is_first:
             trainer = assembled.trainer(folder)
             trainer.restore(checkpoint)

@@ -25,7 +25,8 @@ from npformer.run.model_arrays import MISFIT
 from npformer.run.option_types import in_shell
 from npformer.run.options import SECTIONS, DataOptions
 from npformer.run.tasks import Sections
-from npformer.training.assemble import ALONE, Assembled, Together, assemble, write_file
+from npformer.training.assemble import Assembled, assemble, write_file
+from npformer.training.together import ALONE, Together
 
 _PIECES = "the vocabulary would be another"
 #: Options of data that cannot change, and why.

@@ -9,9 +9,9 @@ from npformer.errors import ConfigError
 from npformer.run.checkpoint import latest_checkpoint, load_checkpoint
 from npformer.run.options import TrainingOptions
 from npformer.training import Trainer
-from npformer.training.assemble import Together
 from npformer.training.begin import begun, continued
 from npformer.training.journal import Listeners
+from npformer.training.together import Together
 from tests.training.runs import SMALL, timeless
 
 STEPS = 200
