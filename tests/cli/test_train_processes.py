@@ -1,4 +1,4 @@
-"""npformer train --processes: two real processes of MPI give the run of one, and end as one does, whatever ends them."""
+"""npformer train --processes: two real processes of MPI give the run of one, and end as one does, whatever happens."""
 
 import signal
 import subprocess
