@@ -128,7 +128,7 @@ class _Ranks:
         self._selector.register(self._server, selectors.EVENT_READ)
         launcher = os.pidfd_open(self._process.pid)
         self._selector.register(launcher, selectors.EVENT_READ)
-        began = None
+        began: float | None = None
         while began is None or since(began) < PATIENCE:
             left = None if began is None else max(0.0, PATIENCE - since(began))
             for key, _ in self._selector.select(left):

@@ -41,8 +41,8 @@ class Together(NamedTuple):
         try:
             made = make()
             own: dict[str, Any] = {"conditions": dict(conditions(made))}
-        except NpformerError as error:
-            own = {"error": [type(error).__name__, str(error)]}
+        except NpformerError as problem:
+            own = {"error": [type(problem).__name__, str(problem)]}
         every = self._told(own)
         failed = next((told["error"] for told in every if "error" in told), None)
         error = getattr(errors, failed[0])(failed[1]) if failed else _difference([x["conditions"] for x in every])
