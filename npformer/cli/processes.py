@@ -1,4 +1,4 @@
-"""``--processes``: starts the processes of a run under the MPI that is found, tells them of signals, and ends them all.
+"""Processes of a run, for ``--processes``: starts them under the MPI that is found, tells of signals, ends all.
 
 The launcher has a session of its own, so that no signal of a terminal reaches it or them. Each process is connected to
 this one by a socket (``rank.py``), through which
