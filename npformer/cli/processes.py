@@ -124,23 +124,25 @@ class _Ranks:
             self._channels[0].send(bytes([number]))
 
     def watch(self, count: int) -> None:
-        """Until the launcher has ended, or had time to once a process has failed or all have ended."""
+        """Until the launcher has ended, or had time to once a process is lost or all have ended."""
         self._selector.register(self._server, selectors.EVENT_READ)
         launcher = os.pidfd_open(self._process.pid)
         self._selector.register(launcher, selectors.EVENT_READ)
         began: float | None = None
-        while began is None or since(began) < PATIENCE:
+        ended = False
+        while not (ended and len(self._gone) == len(self._channels)) and (began is None or since(began) < PATIENCE):
             left = None if began is None else max(0.0, PATIENCE - since(began))
             for key, _ in self._selector.select(left):
                 if key.fileobj is self._server:
                     self._selector.register(self._server.accept()[0], selectors.EVENT_READ, [])
                 elif key.fileobj == launcher:
+                    self._selector.unregister(launcher)
                     os.close(launcher)
-                    return
+                    ended = True  # what the processes told last is still to be read
                 else:
                     self._hear(key)
-            failed = any(rank not in self._codes for rank in self._gone) or any(self._codes.values())
-            if began is None and (failed or len(self._gone) == count):
+            lost = any(rank not in self._codes for rank in self._gone)  # who tells a code may wait for one that saves
+            if began is None and (ended or lost or len(self._gone) == count):
                 began = now()
 
     def _hear(self, key: selectors.SelectorKey) -> None:
@@ -178,9 +180,8 @@ class _Ranks:
 
     def outcome(self, count: int, said: str) -> int:
         """The exit code of all; says what a process could not, or the launcher's words if no process began."""
-        failed = [self._codes[rank] for rank in self._gone if self._codes.get(rank)]
-        if failed:
-            return failed[0]
+        if failed := next(filter(None, self._codes.values()), 0):  # the first one
+            return failed
         if self._signals:
             return self._codes.get(0, 128 + self._signals[0])
         lost = next((rank for rank in self._gone if rank not in self._codes), None)

@@ -118,7 +118,8 @@ class Trainer:
                     self._one_step()
                     self._stop_if_asked(stop)
         except DeviceMemoryError as error:
-            raise DeviceMemoryError(f"{error}. {self._kept()}") from None
+            alone = self.step.ranks is None  # others are not where they could save
+            raise (DeviceMemoryError(f"{error}. {self._kept()}") if alone else error) from None
         finally:
             self.progress.close()
             self._journal.close()
@@ -272,8 +273,7 @@ class Trainer:
 
     def _kept(self) -> str:
         """Save, and explain how to continue with other options."""
-        number = self.step.step_number
-        if number == 0:
+        if (number := self.step.step_number) == 0:
             return "No step was made"
         if self._saved_at != number:
             self.save()
