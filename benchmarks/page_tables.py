@@ -185,6 +185,36 @@ def precision(documents):
     return measured(scores, head, rows, "precision --save benchmarks/results/precision.json")
 
 
+def regimes(documents):
+    """What was found in regimes and at sizes, and what was called wrong there though it is right."""
+    found, rows = of(documents, "regimes"), []
+    for document in found:
+        bugs, twins, foreign = (document["summary"][kind] for kind in ("bug", "twin", "foreign"))
+        rows.append(["bugs that show in a regime alone", str(bugs["pairs"]), str(bugs["called_wrong"]), "–", "–"])
+        for said, counts in (("their right twins", twins), ("right foreign pairs", foreign)):
+            told = f"{counts['cannot_tell']:,} of {counts['points']:,}"
+            rows.append([said, str(counts["pairs"]), str(counts["called_wrong"]), str(counts["not_right"]), told])
+    head = ("pairs", "number", "called WRONG", "not right in a regime", "CANNOT TELL, of regimes and sizes tried")
+    return measured(found, head, rows, "regimes --save benchmarks/results/regimes.json")
+
+
+def tolerance(documents):
+    """How right kernels fared with measured tolerances, by precision."""
+    found, rows = of(documents, "tolerance"), []
+    for document in found:
+        for precision, counts in document["summary"]["of"].items():
+            rows.append([
+                precision, str(counts["tolerances"]), f"{counts['tests']:,}", str(counts["failures"]),
+                str(counts["failures_without_sample"]), f"{counts['middle_width']:.1f} and {counts['widest']:.1f}",
+                f"{counts['prediction_off']:.1f}",
+            ])  # fmt: skip
+    head = (
+        "precision", "tolerances", "tests of right kernels", "failures", "failures without `sample`",
+        "allowed, of the largest error seen: middle and most", "visible error, predicted: off by a factor of at most",
+    )  # fmt: skip
+    return measured(found, head, rows, "tolerance --jobs 2 --save benchmarks/results/tolerance.json")
+
+
 def commands(documents):
     """A row for each command whose result is a line or two; commands without a file follow in a list."""
     by_name = {document["name"]: document for document in of(documents, "command")}
@@ -265,7 +295,7 @@ def gpu(documents):
     ]
     decoded = [
         [f"{result['size']}, {result['precision']}", str(result["batch"]), row["name"],
-         f"{row['tokens_per_second']:,.0f}", report.ratio(row["times_as_fast"])]
+         f"{row['tokens_per_second']:,.0f}", report.ratio(row["times_as_fast"]), report.digits(row.get("launches"))]
         for part, results in parts
         if part == "decode"
         for result in results
@@ -273,6 +303,13 @@ def gpu(documents):
     ]  # fmt: skip
     text = table(("target", "wanted", "found", "holds"), others) + "\n" if others else ""
     if decoded:
-        columns = ("size, precision", "sentences", "", "tokens a second", "times as fast as PyTorch")
+        columns = (
+            "size, precision",
+            "sentences",
+            "",
+            "tokens a second",
+            "times as fast as PyTorch",
+            "launches a token",
+        )
         text += table(columns, decoded) + "\n"
     return text + measured(runs, head, rows, "gpu")

@@ -17,6 +17,8 @@ from contextlib import redirect_stdout
 from typing import Any
 
 from benchmarks import page_tables, speed_chart
+from benchmarks.checkers.table import checkers
+from benchmarks.judge.page import table as judge_table
 from benchmarks.machine import ROOT
 from benchmarks.measured import RESULTS
 from npformer.cli.main import main as npformer
@@ -39,6 +41,10 @@ PARTS = {
     "checks": page_tables.checks,
     "foreign": page_tables.foreign,
     "precision": page_tables.precision,
+    "regimes": page_tables.regimes,
+    "checkers": checkers,
+    "tolerance": page_tables.tolerance,
+    "judge": judge_table,
     "gpu": page_tables.gpu,
     "commands": page_tables.commands,
     "outputs": page_tables.outputs,

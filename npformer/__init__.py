@@ -17,7 +17,7 @@ from npformer._version import __version__
 if TYPE_CHECKING:
     from npformer import errors, functional, interop, layers
     from npformer.backend import Backend, Ops, Pair, get_backend
-    from npformer.check import certify, from_object, gradcheck, prove
+    from npformer.check import certify, from_object, from_process, gradcheck, prove, tolerance
     from npformer.decoding import greedy, sample
     from npformer.decoding.beam_search import beam_search
     from npformer.functional import AttentionMask
@@ -34,7 +34,7 @@ else:
     #: The public names by the module that defines them.
     _HOMES = {
         "npformer.backend": ("Backend", "Ops", "Pair", "get_backend"),
-        "npformer.check": ("certify", "from_object", "gradcheck", "prove"),
+        "npformer.check": ("certify", "from_object", "from_process", "gradcheck", "prove", "tolerance"),
         "npformer.decoding": ("beam_search", "greedy", "sample"),
         "npformer.functional": ("AttentionMask",),
         "npformer.interop": ("from_jax", "from_torch"),
@@ -96,6 +96,7 @@ __all__ = [
     "errors",
     "from_jax",
     "from_object",
+    "from_process",
     "from_torch",
     "functional",
     "get_backend",
@@ -108,5 +109,6 @@ __all__ = [
     "read_run",
     "sample",
     "save",
+    "tolerance",
     "trace",
 ]

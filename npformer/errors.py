@@ -11,6 +11,7 @@ NpformerError
 ├── DeviceMemoryError   (MemoryError)   the device's memory is too small for what was asked
 ├── CheckpointError     (RuntimeError)  a checkpoint cannot be read, or not be written
 ├── OutputError         (RuntimeError)  a place to write to is taken or not writable
+├── ProcessError        (RuntimeError)  another program died, hangs, or gave no answer that can be read
 ├── DivergedError       (RuntimeError)  the training loss, a parameter or a moment is no longer finite
 ├── RankLostError       (RuntimeError)  another rank of the run has failed or ended
 ├── GradientError       (AssertionError) a gradient check failed
@@ -67,6 +68,10 @@ class CheckpointError(NpformerError, RuntimeError):
 
 class OutputError(NpformerError, RuntimeError):
     """A place to write to is taken (nothing is ever overwritten) or not writable."""
+
+
+class ProcessError(NpformerError, RuntimeError):
+    """Another program died, hangs, or gave no answer that can be read."""
 
 
 class DivergedError(NpformerError, RuntimeError):

@@ -33,6 +33,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="each check is made with so many upstream gradients (default: 1)",
     )
     group.addoption(
+        "--gradcheck-regimes",
+        type=_words,
+        default=None,
+        metavar="all|NAME,…",
+        help="each check is made again in these regimes: npf.gradcheck(…, regimes=…)",
+    )
+    group.addoption(
         "--gradcheck-sizes",
         type=_sizes,
         default=SIZES,
@@ -54,7 +61,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def gradcheck(request: pytest.FixtureRequest) -> Callable[..., Report]:
     """``npf.gradcheck`` with each of ``--gradcheck-seeds`` seeds. A wrong gradient fails the test and shows the table.
 
-    It takes the arguments of npf.gradcheck. ``seed`` is the first of the seeds. Returns the last report.
+    It takes the arguments of npf.gradcheck. ``seed`` is the first of the seeds; ``regimes`` are those of
+    ``--gradcheck-regimes`` if the test names none. Returns the last report.
     """
     seeds = request.config.getoption("gradcheck_seeds")
 
@@ -62,6 +70,7 @@ def gradcheck(request: pytest.FixtureRequest) -> Callable[..., Report]:
         from npformer.check import gradcheck
 
         __tracebackhide__ = True
+        options = {"regimes": request.config.getoption("gradcheck_regimes"), **options}
         for each in range(seed, seed + seeds):
             report = gradcheck(target, *inputs, seed=each, **options)
             if not report.ok:
@@ -76,6 +85,11 @@ def _at_least_one(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number >= 1, got {text!r}")
     return int(text)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """Words, separated by commas."""
+    return tuple(part.strip() for part in text.split(","))
 
 
 def _sizes(text: str) -> tuple[int, ...]:

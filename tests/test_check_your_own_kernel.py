@@ -13,6 +13,8 @@ import pytest
 import npformer as npf
 import npformer.check
 from npformer.check import report as reports
+from npformer.check.regimes import KINDS, REGIMES
+from npformer.cli.gradcheck import EXAMPLES
 from tests.markdown import ROOT, blocks, text_of
 
 PAGE = "docs/check_your_own_kernel.md"
@@ -53,7 +55,8 @@ def run(block):
 
 
 @PLAIN_BLOCK
-def test_a_block_runs(block):
+def test_a_block_runs(block, monkeypatch):
+    monkeypatch.chdir(ROOT)
     skip_unless_installed(block)
     run(block)
 
@@ -83,6 +86,7 @@ def test_there_are_blocks_of_every_kind():
         "from_object",
         "from_torch",
         "from_jax",
+        "from_process",
         "reference=",
         "precision=",
         "structure=",
@@ -98,7 +102,7 @@ def test_the_shown_table_is_the_one_that_is_printed(capsys):
     block = next(block for block in BLOCKS if "print(npf.gradcheck" in block)
     run(block)
     printed = capsys.readouterr().out.splitlines()
-    shown = blocks("text", TEXT)[0].splitlines()
+    shown = next(text for text in blocks("text", TEXT) if "WRONG" in text).splitlines()
     assert shown[0] == printed[0]
     kept = [(line.split()[0], line.split()[-1]) for line in printed[1 : len(shown)]]
     assert [(line.split()[0], line.split()[-1]) for line in shown[1:]] == kept
@@ -186,3 +190,11 @@ def test_the_middle_of_a_kink_is_called_right(slope_at_0, verdict):
 
     (row,) = npf.gradcheck((lambda x: (np.abs(x), x), backward), np.array([0.0, 1.0, -2.0])).rows
     assert row.verdict == verdict
+
+
+def test_the_page_and_the_help_name_every_regime():
+    section = TEXT[TEXT.index("## Regimes and sizes") : TEXT.index("## Other points")]
+    for kind, regimes in KINDS.items():
+        (row,) = (line for line in section.splitlines() if line.startswith("|") and f'`"{kind}"`' in line)
+        assert row.split("|")[2].strip() == ", ".join(regimes)
+    assert ", ".join(REGIMES) in " ".join(EXAMPLES.split())

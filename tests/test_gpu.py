@@ -8,10 +8,14 @@ import pytest
 from npformer import Adam, TrainStep, Transformer, TransformerConfig, functional, get_backend
 from npformer.check import catalogue
 from npformer.check.precision.budget import against_float64
-from npformer.engine.cupy.graph_driver import CupyDriver
+from npformer.decoding import beam_search, greedy
+from npformer.engine.cupy.graph_driver import CupyDriver, GraphMemory
 from npformer.functional import AttentionMask, Draw
 from npformer.models import build_model
+from npformer.training.assemble import assemble
+from tests.decoding.test_every_search import as_lists
 from tests.engine.cuda.test_recordable import MODELS, batches_for
+from tests.engine.cuda.test_recorded_decode import decoder, sources, transformer
 
 pytestmark = pytest.mark.gpu
 
@@ -101,24 +105,52 @@ def test_a_step_of_every_kind_of_model_is_recorded(kind, cupy32):
 
 def test_memory_that_is_full_during_a_capture_costs_one_graph(cupy32, monkeypatch):
     """CuPy's pool hands the error on as it is, and frees nothing."""
-    real, failed = CupyDriver._memory, []
+    import cupy
 
-    def memory(driver, size):
-        if driver.stream.is_capturing() and size > 1000 and not failed:
+    real, failed = GraphMemory.__call__, []
+
+    def memory(self, size):
+        if cupy.cuda.get_current_stream().is_capturing() and size > 1000 and not failed:
             failed.append(size)
             raise MemoryError("as if it were full")
-        return real(driver, size)
+        return real(self, size)
 
     model = build_model(MODELS["norm layer"], backend=cupy32, seed=1)
     eager = TrainStep(model, Adam(model.arena), seed=3)
     eager.runner.compute.refusal = "asked for"
     expected = [loss for length in (5, 12, 5, 12) for loss in steps_of(eager, length)]
-    monkeypatch.setattr(CupyDriver, "_memory", memory)
+    monkeypatch.setattr(GraphMemory, "__call__", memory)
     monkeypatch.setattr(CupyDriver, "bound", lambda driver, pool: None)
     model = build_model(MODELS["norm layer"], backend=cupy32, seed=1)
     step = TrainStep(model, Adam(model.arena), seed=3)
     assert [loss for length in (5, 12, 5, 12) for loss in steps_of(step, length)] == expected
     assert failed
+
+
+def test_a_pool_of_graphs_frees_nothing_at_its_bound(cupy32):
+    """CuPy's would free what no array has, and graphs may use, and then have room."""
+    import cupy
+
+    driver = CupyDriver("a GPU")
+    pool = driver.pool()
+    with driver.using(pool):
+        cupy.empty(1 << 24, np.uint8)  # and nobody has it
+        driver.bound(pool)
+        with pytest.raises(MemoryError, match="expected at most 20971520 bytes for graphs, got 16777216 and 17825792"):
+            cupy.empty(17 << 20, np.uint8)
+    assert pool.blocks.total_bytes() == 1 << 24
+
+
+def test_real_batches_of_many_shapes_are_replayed_to_the_bit(gpu):
+    """The sizes of the task: pieces of memory are large enough to be gone when they are freed."""
+    losses = []
+    for recorded in (True, False):
+        made = assemble({"run": {"task": "dates", "device": "cupy", "precision": "tf32"}, "data": {}, "model": {},
+                         "training": {}})  # fmt: skip
+        made.step.runner.compute.refusal = None if recorded else "asked for"
+        batches = [made.task.batch(i + 1, made.options.training.batch_size) for i in range(150)]
+        losses.append([float(loss) for loss in [made.step(*batch) for batch in batches]])
+    np.testing.assert_array_equal(*losses)
 
 
 def test_thousands_of_replays_leak_nothing(cupy32, monkeypatch):
@@ -129,12 +161,13 @@ def test_thousands_of_replays_leak_nothing(cupy32, monkeypatch):
     step = TrainStep(model, Adam(model.arena, lr=1e-4))
     compute = step.runner.compute
     compute._most = 8
-    pools = [cupy.get_default_memory_pool(), compute._kept.pool]
+    pools = [cupy.get_default_memory_pool(), compute._kept.pool.blocks]
     new_pool = compute._driver.pool
 
     def remembered():
-        pools.append(new_pool())
-        return pools[-1]
+        pool = new_pool()
+        pools.append(pool.blocks)
+        return pool
 
     monkeypatch.setattr(compute._driver, "pool", remembered)
     batches = [rng.integers(1, 9, size=(3, 4, 4 + length)) for length in range(12)]  # more shapes than graphs are kept
@@ -195,3 +228,16 @@ def test_attention_over_many_tokens_needs_little_memory(cupy32):
     gradients = cupy32.ops.attention.backward(y, cache)
     assert all(bool(cupy.isfinite(part).all()) for part in (y, *gradients))
     assert pool.total_bytes() - before <= 20 * q.nbytes
+
+
+@pytest.mark.parametrize("build", [transformer, decoder])
+def test_recorded_decoding_finds_the_texts_of_the_host(build, cupy64, numpy64):
+    """Behind the positions that one graph reads, too, and with rows that end early."""
+    src, (there, here) = sources(32), (build(backend) for backend in (cupy64, numpy64))
+    for eos_id in (3, 5, None):
+        np.testing.assert_array_equal(greedy(there, src, 70, eos_id=eos_id), greedy(here, src, 70, eos_id=eos_id))
+    assert as_lists(beam_search(there, src, 20)) == as_lists(beam_search(here, src, 20))
+    state = there.start(src, 20) if build is transformer else there.start(32, 20)
+    cupy64.engine.step(there, np.full(32, 3), state)
+    room = state.fused[1]
+    assert room.steps.refusal is room.moves.refusal is None

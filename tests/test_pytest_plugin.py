@@ -112,3 +112,22 @@ def test_the_options_are_explained(run):
     result.stdout.fnmatch_lines(["gradient checks (npformer):", "*--gradcheck-seeds=N*", "*--gradcheck-sizes=N,…*"])
     result = run("", "--fixtures")
     result.stdout.fnmatch_lines(["gradcheck *pytest_plugin.py:*"])
+
+
+def test_regimes(run):
+    result = run(
+        """
+    def bounded(dy, x):
+        return np.where(x < -50, 0, dy * np.cos(x))
+
+    def test_all(gradcheck):
+        gradcheck((lambda x: (np.sin(x), x), bounded), X, explain=False, sizes=())
+
+    def test_its_own(gradcheck):
+        gradcheck((lambda x: (np.sin(x), x), bounded), X, regimes="ties", sizes=())
+    """,
+        "--gradcheck-regimes",
+        "ties,saturated below",
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["saturated below*WRONG*"])

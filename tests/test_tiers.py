@@ -82,6 +82,14 @@ def test_processes_that_share_the_tests_say_it_too(tmp_path):
     assert re.search(r"^([1-9]\d*) passed", output, re.M)
 
 
+def test_the_command_pytest_finds_what_the_tests_import():
+    """Unlike python -m pytest, and like python -P, it does not put the current folder among those of modules."""
+    command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--collect-only", "tests/optim"]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_quick_look_compiles_nothing():
     """Numba cannot be imported in it, and kernels are NumPy's unless named."""
     code = (

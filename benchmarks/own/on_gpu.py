@@ -32,6 +32,20 @@ def launched(update, steps):
     return {"kernels": count_kernels(ctypes.CDLL("libcuda.so.1"), graphs[-1]) / steps}
 
 
+def noted_launches(driver):
+    """A list to which every launch of a graph adds that graph; driver is ``capture.Driver``."""
+    graphs, launch = [], driver.launch
+    driver.launch = lambda graph: (graphs.append(graph), launch(graph))
+    return graphs
+
+
+def of_a_token(graphs, tokens):
+    """Kernels and launches for each token, given the graphs that were launched for so many; {} if there are none."""
+    if not graphs:
+        return {}
+    return {"kernels": count_kernels(ctypes.CDLL("libcuda.so.1"), graphs[-1]), "launches": len(graphs) / tokens}
+
+
 def count_kernels(driver, graph):
     """The number of kernel nodes in CuPy's graph, from the driver's library."""
     count, handle = ctypes.c_size_t(), ctypes.c_void_p(graph.graph)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import npformer as npf
 from benchmarks.own.model import about, backend
+from benchmarks.own.on_gpu import noted_launches
 from benchmarks.tasks import Contender
 from npformer.backend.flops import adam_work
 from npformer.backend.roofline import measure_roofline
@@ -90,7 +91,7 @@ def batches(device, precision, kernels="auto", steps=500):
             step = each.step
             for _ in range(COMPILING):
                 step(*median)
-            launched = counted_launches(step)
+            launched = noted_launches(step.runner.compute._driver)
             step.model.backend.device.synchronize()
             start, before = time.perf_counter(), step.runner.compute._records
             for batch in batches:
@@ -102,14 +103,6 @@ def batches(device, precision, kernels="auto", steps=500):
 
     tasks = {"batches": lambda: lambda: {name: measure(name) for name in REAL}}
     return Contender({"backend": "npformer"}, tasks)
-
-
-def counted_launches(step):
-    """A list to which every launch of a step's graphs adds."""
-    driver, launched = step.runner.compute._driver, []
-    launch = driver.launch
-    driver.launch = lambda graph: (launched.append(graph), launch(graph))
-    return launched
 
 
 def trained(assembled):

@@ -2,8 +2,13 @@
 
 On a GPU several steps are queued before the host waits, and their losses are read together. The batch is
 already on the device. Each step's loss is copied, since a captured graph overwrites it in the next step.
+
+A whole step as one CUDA graph, as PyTorch's notes on CUDA say: the first steps run on a stream of their own, gradients
+are None when the capture begins, so that backward makes them in the graph's memory, and Adam is capturable, which keeps
+its count of steps on the device.
 """
 
+import itertools
 import time
 from functools import partial
 
@@ -17,19 +22,24 @@ from benchmarks.peers.torch_model import Fused, Textbook, Transformer
 from benchmarks.tasks import PREPARED, TOGETHER, Contender
 from npformer.models.presets import PRESETS
 
+GRAPH = "one graph"  # in place of a mode of torch.compile
+EAGER = 3  # steps before a capture, in which libraries set themselves up
+
 
 def _contender(form, fused, mode, size, dropout, device, weights, precision="float32"):
-    """A network that trains on one batch; mode: torch.compile's mode, None for eager."""
+    """A network that trains on one batch; mode: torch.compile's mode, GRAPH, None for eager."""
     at, together = place(device, precision), TOGETHER[device]
     net = Transformer(PRESETS[size], dropout, form).load(load_file(weights)).to(at)
-    adam = torch.optim.Adam(net.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=fused)
+    adam = torch.optim.Adam(
+        net.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=fused, capturable=mode == GRAPH
+    )
     src, tgt_in, tgt_out = (torch.from_numpy(each).to(at) for each in PRESETS[size].example_batch())
 
     def loss():
         with autocast(at, precision):
             return F.cross_entropy(net(src, tgt_in).flatten(0, 1), tgt_out.flatten(), ignore_index=0)
 
-    forward = loss if mode is None else torch.compile(loss, mode=mode)
+    forward = loss if mode in (None, GRAPH) else torch.compile(loss, mode=mode)
 
     def step():
         if mode == "reduce-overhead":
@@ -39,6 +49,9 @@ def _contender(form, fused, mode, size, dropout, device, weights, precision="flo
         value.backward()
         adam.step()
         return value.detach().clone()
+
+    if mode == GRAPH:
+        step = captured(step, adam)
 
     def steps():
         return torch.stack([step() for _ in range(together)]).tolist()
@@ -56,6 +69,30 @@ def _contender(form, fused, mode, size, dropout, device, weights, precision="flo
     return Contender(about(), {"step": lambda: task}, facts, waiting(at), together, lambda: seen(at, step))
 
 
+def captured(step, adam):
+    """The step: EAGER times as it is, on a stream of its own, and from then on as the replay of one CUDA graph."""
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    losses = []  # of the graph: one, once it is captured
+
+    def eager():
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            loss = step()
+        torch.cuda.current_stream().wait_stream(stream)
+        return loss
+
+    def replayed():
+        if not losses:
+            adam.zero_grad(set_to_none=True)
+            with torch.cuda.graph(graph):
+                losses.append(step())
+        graph.replay()
+        return losses[0].clone()
+
+    ways = itertools.chain(itertools.repeat(eager, EAGER), itertools.repeat(replayed))
+    return lambda: next(ways)()
+
+
 #: Attention written out, Adam with its defaults.
 textbook = partial(_contender, Textbook, False, None)
 #: The fastest eager form: few products, scaled_dot_product_attention, fused Adam.
@@ -64,3 +101,5 @@ fast = partial(_contender, Fused, True, None)
 compiled = partial(_contender, Fused, True, "default")
 #: The same through torch.compile with mode="reduce-overhead": forward and backward as CUDA graphs.
 reduce_overhead = partial(_contender, Fused, True, "reduce-overhead")
+#: The same as one CUDA graph of the whole step, Adam included.
+graph = partial(_contender, Fused, True, GRAPH)

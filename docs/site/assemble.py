@@ -16,8 +16,8 @@ _CARDS = "## Two commands"
 CAPTIONS: dict[str, tuple[str, ...]] = {
     "See it": ("walk", "operations/index", "explain", "trace-page", "museum/index", "experiments/index"),
     "Do it": (
-        "lessons", "course/index", "check_your_own_kernel", "training-your-own-data", "adding-an-operation",
-        "runs", "processes", "pytorch-weights", "replacing-a-part", "gpu", "examples",
+        "lessons", "course/index", "check_your_own_kernel", "judge", "training-your-own-data",
+        "adding-an-operation", "runs", "processes", "pytorch-weights", "replacing-a-part", "gpu", "examples",
     ),
     "Look it up": ("commands", "api/index", "architecture", "proof", "coverage", "speed", "measured"),
     "Project": ("contributing", "changelog"),

@@ -38,7 +38,9 @@ def _write(path: Path) -> None:
     """The page of a file, or of a folder and all that is in it."""
     name = path.relative_to(ROOT).as_posix()
     if path.is_dir():
-        inside = [p for p in sorted(path.iterdir()) if p.suffix in (".py", ".cu", ".cuh", ".md") or _has_files(p)]
+        inside = [
+            p for p in sorted(path.iterdir()) if p.suffix in (".py", ".c", ".rs", ".cu", ".cuh", ".md") or _has_files(p)
+        ]
         listed = "\n".join(f"- [`{p.name}`]({address(p.relative_to(ROOT).as_posix())}) {_sentence(p)}" for p in inside)
         write(f"{text_page(name)}.md", f"{_HEAD.format(path=sentences(name))}{listed}\n")
         for each in inside:

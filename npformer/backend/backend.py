@@ -98,8 +98,8 @@ class Engine(Protocol):
     ) -> HostArray | None:
         """Up to count greedy steps from tokens (B,) on: the chosen tokens (n, B). None: not at once for this model.
 
-        going (B,) marks the unfinished rows; the others are fed pads. The steps stop once an unfinished row chooses
-        eos_id.
+        going (B,) marks the unfinished rows; the others are fed pads. The steps may stop once an unfinished row chooses
+        eos_id; if they go on, that row is fed pads and chooses pads.
         """
 
     def search(

@@ -11,37 +11,46 @@ The files in the order in which a user's pair goes through them:
     judge, with jitter, sweep, measures and regions      the verdict
     report                                               the table
 
-``vacuity`` asks first whether the inputs are fit for a check, and last whether it could have failed.
+``vacuity`` asks first whether the inputs are fit for a check, and last whether it could have failed. ``walk`` goes over
+regimes and sizes, if that is asked for: ``regimes`` and ``shapes`` change the inputs, ``lost_digits`` tells rounding
+there from mistakes.
 
 ``diagnosis`` and ``repairs`` say why a gradient is wrong, ``precision`` judges float32 and less, ``adapters`` takes
 users' classes and files, ``claims`` holds identities and invariants, ``cases`` npformer's own cases.
 
-Claims about a whole model are imported when they are first asked for: a gradient check needs none of them.
+npformer's own cases, claims about a whole model, and the tolerance of a test are imported when they are first asked
+for: a gradient check needs none of them, no layer and no model, and of other packages NumPy alone.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from npformer.check.adapters.stateful import from_object
-from npformer.check.cases.case import Case
-from npformer.check.cases.catalogue import catalogue
 from npformer.check.check import gradcheck
-from npformer.check.report import Report, Row
+from npformer.check.report import Report, Row, Tried
 from npformer.errors import GradientError
 
 if TYPE_CHECKING:
+    from npformer.check.adapters.process import from_process
+    from npformer.check.cases.case import Case
+    from npformer.check.cases.catalogue import catalogue
     from npformer.check.claims.identities import IDENTITIES, prove
     from npformer.check.claims.invariants import INVARIANTS, ClaimResult, ClaimResults, certify
     from npformer.check.precision.budget import against_float64
+    from npformer.check.precision.tolerance import tolerance
 else:
     _HOMES = {
+        "adapters.process": ("from_process",),
+        "cases.case": ("Case",),
+        "cases.catalogue": ("catalogue",),
         "claims.identities": ("IDENTITIES", "prove"),
         "claims.invariants": ("INVARIANTS", "ClaimResult", "ClaimResults", "certify"),
         "precision.budget": ("against_float64",),
+        "precision.tolerance": ("tolerance",),
     }
 
     def __getattr__(name):
-        """Import a claim's name on first use, and keep it."""
+        """Import such a name on first use, and keep it."""
         home = next((home for home, names in _HOMES.items() if name in names), None)
         if home is None:
             raise AttributeError(f"module 'npformer.check' has no attribute {name!r}")
@@ -58,10 +67,13 @@ __all__ = [
     "GradientError",
     "Report",
     "Row",
+    "Tried",
     "against_float64",
     "catalogue",
     "certify",
     "from_object",
+    "from_process",
     "gradcheck",
     "prove",
+    "tolerance",
 ]

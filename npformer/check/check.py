@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from npformer.backend import Device
+from npformer.check.adapters.triton_kernels import patched_once
 from npformer.check.checkable import within
 from npformer.check.inputs import is_float
 from npformer.check.judge import TOLERANCE
@@ -28,6 +29,9 @@ from npformer.check.report import WRONG, Report, Row
 from npformer.check.subject import name_of
 from npformer.check.vacuity import refuse_wide
 from npformer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from npformer.check.regimes import Regimes
 
 #: Around a warp, a vector register or a cache line, and around a block.
 SIZES = (31, 32, 33, 127, 128, 129)
@@ -53,7 +57,8 @@ def gradcheck(
     structure: str | Mapping[str, str] | None = None,
     constant: Constants = (),
     sample: Callable[[np.random.Generator], Sequence[Any]] | None = None,
-    sizes: Callable[[int], Sequence[Any]] | None = None,
+    sizes: Sized | Sequence[int] | None = None,
+    regimes: Regimes | None = None,
     allow_length_one: bool = False,
     explain: bool = True,
     repeat: int | None = None,
@@ -81,8 +86,11 @@ def gradcheck(
     kernel adds up in (default float32).
     structure: "symmetric" for inputs of which only one triangle is read, or {name: "symmetric"}.
     sample: sample(rng) gives inputs at other points, sizes: sizes(n) inputs of size n (31 to 33, 127 to 129).
-    explain False omits the search for the cause of an error. The search takes up to ten seconds, and it changes and
-    runs a wrong pair's backward thousands of times: use explain=False for a backward that writes files.
+    regimes: "all", or names of ``regimes.py``, or {input: "scores", "rows", "gates", "ids", "lengths", "masks" or such
+    names}: the check is made again where these regimes change your inputs, and at other sizes of them: those of sizes
+    if they are numbers, none if it is (), else one, and around 32, 64 and 128.
+    explain False omits the search for the cause of an error. The search takes up to ten (Triton: 30) seconds, changes
+    and runs a wrong pair's backward thousands of times: use explain=False for a backward that writes files.
     repeat: runs of the backward (at most 2 s), which must agree. None: a few, and 150 if anything hints at a fault.
     allow_length_one: do not refuse inputs of length 1 along batch or sequence.
 
@@ -92,6 +100,8 @@ def gradcheck(
     inside target is raised unchanged.
     """
     refuse_wide(tolerance)
+    if not (sizes is None or callable(sizes) or all(type(n) is int and n > 0 for n in sizes)):
+        raise ConfigError(f"sizes: expected a function of a size, or whole numbers >= 1, got {sizes!r}")
     if repeat is not None and repeat < 2:
         raise ConfigError(f"repeat: expected at least 2 runs of the backward, or None for a few, got {repeat}")
     how = How(
@@ -104,14 +114,16 @@ def gradcheck(
             "what the precision explains"
         )
     try:
-        with remembered_bits():
-            report = _checked(target, inputs, how, sample, sizes)
+        with remembered_bits(), patched_once():
+            report = _checked(target, inputs, how, sample, sizes, regimes)
     except Exception as error:
         raise error.with_traceback(_their_part(error))  # noqa: B904 - it is the same one
     return replace(report, name=name or name_of(target))
 
 
-def _checked(target: Any, inputs: Sequence[Any], how: How, sample: Sample | None, sizes: Sized | None) -> Report:
+def _checked(
+    target: Any, inputs: Sequence[Any], how: How, sample: Sample | None, sizes: Any, regimes: Regimes | None
+) -> Report:
     """Run the check in float64 at all points, or in the target's own precision."""
     if how.reference is not None and any("bfloat16" in str(getattr(x, "dtype", "")) for x in inputs):
         how = replace(how, precision=how.precision or "bfloat16")
@@ -130,7 +142,13 @@ def _checked(target: Any, inputs: Sequence[Any], how: How, sample: Sample | None
         return _explained(in_low_precision(target, ready, how), target, ready, how)
 
     report, later = check(inputs, how), replace(how, why=False)  # causes are reported once
-    return _merged(report, [(where, check(point, later)) for where, point in _points(sample, sizes, how.seed)])
+    drawn = sizes if callable(sizes) else None
+    report = _merged(report, [(where, check(point, later)) for where, point in _points(sample, drawn, how.seed)])
+    if regimes is None and (sizes is None or drawn is not None):
+        return report
+    from npformer.check.walk import in_regimes
+
+    return in_regimes(report, target, prepared(target, inputs, how.names, how.constant), how, check, regimes, sizes)
 
 
 def _points(sample: Sample | None, sizes: Sized | None, seed: int) -> Iterator[tuple[str, Sequence[Any]]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -16,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from npformer.check.adapters.triton_kernels import data_of
 from npformer.errors import DTypeError
 from npformer.functional import AttentionMask
-from npformer.layers import INFERENCE, Context
 from npformer.typing import HostArray
 
+NO_LINE = "check a torch.autograd.Function or a jax.custom_vjp by itself, or as a NumPy pair, and a line may be named"
 COMPLEX = "forward: expected real outputs, got complex ones; return their real and imaginary parts as two outputs"
 
 
@@ -42,10 +44,13 @@ class Constant(np.ndarray[Any, Any]):
 class Checkable:
     """Something with ``forward(*inputs) -> (y, cache)``, ``backward(dy, cache)`` and ``named_parameters()``.
 
+    no_line says what to do if no line of a wrong backward can be named.
     like: a function whose input names are used in reports; its first ``skip`` inputs do not count.
     owner: the object that was converted, whose methods may be at fault. notes: for every report. for_tensors:
     makes a Checkable for inputs with tensors of PyTorch's among them; a flag says whether they keep their precision.
     """
+
+    no_line = NO_LINE
 
     def __init__(
         self,
@@ -105,9 +110,11 @@ def outputs_of(arrays: list[HostArray], is_single: bool, is_complex: bool) -> An
 
 
 def as_numpy(x: Any) -> Any:
-    """An array of PyTorch's or JAX's as one of NumPy's, bfloat16 as float32; anything else unchanged."""
+    """An array of PyTorch's, JAX's or a Triton kernel's as one of NumPy's, bfloat16 as float32; else x unchanged."""
     if type(x).__module__.startswith("jax") and hasattr(x, "__array__"):
         return np.array(x)
+    if type(x).__module__ == "triton.language.core":
+        return data_of(x)
     if not hasattr(x, "requires_grad") or not hasattr(x, "resolve_conj"):
         return x
     x = x.detach().resolve_conj().resolve_neg().cpu()
@@ -126,7 +133,7 @@ def within(*given: Any) -> Iterator[Any]:
             yield from within(*x.values())
         elif isinstance(x, list | tuple):
             yield from within(*x)
-        elif isinstance(x, Context | AttentionMask):
+        elif isinstance(x, AttentionMask) or is_of_layers(x, "Context"):
             yield from within(*vars(x).values())
         else:
             yield x
@@ -146,6 +153,12 @@ def tree_of(function: Any) -> tuple[ast.Module, int]:
     return ast.parse(textwrap.dedent("".join(lines))), first
 
 
+def is_of_layers(x: Any, kind: str) -> bool:
+    """Whether x is an instance of this class of npformer.layers. Nothing is while nobody has imported them."""
+    layers = sys.modules.get("npformer.layers")
+    return layers is not None and isinstance(x, getattr(layers, kind))
+
+
 def is_inexact(x: Any) -> bool:
     """Whether x is an array, of any library, of real or complex floating-point numbers."""
     return hasattr(x, "dtype") and hasattr(x, "shape") and any(kind in str(x.dtype) for kind in ("float", "complex"))
@@ -154,7 +167,9 @@ def is_inexact(x: Any) -> bool:
 def unpacked(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options by name; a context's fields, where they say something, each by its own name."""
     context = options.get("context")
-    if not isinstance(context, Context):
+    if not is_of_layers(context, "Context"):
         return dict(options)
-    fields = {name: x for name, x in vars(context).items() if x is not getattr(INFERENCE, name)}
+    kind: Any = type(context)
+    nothing = kind()
+    fields = {name: x for name, x in vars(context).items() if x is not getattr(nothing, name)}
     return {name: x for name, x in options.items() if name != "context"} | fields

@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from npformer.backend import PLAIN, Backend, Ops
+from npformer.check.checkable import is_of_layers
 from npformer.check.subject import LayerSubject, PairSubject, name_of
 from npformer.functional import OPERATIONS, Operation
-from npformer.layers import Layer
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def in_float64(target: Any, checked: LayerSubject | PairSubject) -> Iterator[lis
         placed = stack.enter_context(checked.at_its_point())
         for owner in checked.owners.values():
             owner.grad = checked.device.zeros(owner.data.shape, "float64")
-        if isinstance(target, Layer):
+        if is_of_layers(target, "Layer"):
             for layer in {id(layer): layer for layer in target.all_layers()}.values():
                 stack.enter_context(attributes(layer, backend=plain_backend(layer.backend)))
                 if getattr(layer, "recompute", False):

@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend import Device
-from npformer.check.checkable import Constant, is_inexact
+from npformer.check.checkable import Constant, is_inexact, is_of_layers
 from npformer.check.measures import with_gaps
 from npformer.errors import ConfigError, DTypeError, ShapeError
 from npformer.functional import AttentionMask
 from npformer.functional.arrays import namespace
-from npformer.layers import Context
 from npformer.typing import Array, HostArray, HostArrays
 
 
@@ -216,7 +215,7 @@ def is_float(x: Any) -> bool:
 
 def place(x: Any, device: Device) -> Any:
     """Integer and boolean arrays, those of masks among them, to the device."""
-    if isinstance(x, Context):
+    if is_of_layers(x, "Context"):
         return replace(x, mask=place(x.mask, device), memory_mask=place(x.memory_mask, device))
     if isinstance(x, AttentionMask) and isinstance(x.key_visible, np.ndarray):
         return replace(x, key_visible=device.array(x.key_visible, "bool"))

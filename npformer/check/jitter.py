@@ -23,7 +23,7 @@ class Jitter:
         self.outputs = oracle.subject.outputs({})
 
     @cached_property
-    def _points(self) -> list[tuple[HostArrays, list[Upstream], list[HostArrays]]]:
+    def points(self) -> list[tuple[HostArrays, list[Upstream], list[HostArrays]]]:
         """(tensors, upstream gradients, the gradients claimed there) of each draw."""
         rng, subject, points = np.random.default_rng([self._seed, 3]), self._oracle.subject, []
 
@@ -39,7 +39,7 @@ class Jitter:
     def noise(self, tensor: str, direction: HostArray, true: HostArray, claimed: HostArray, cap: float) -> HostArray:
         """s + t of ``judge.py`` along a direction, with its slope and claim, each (K,): t up to its cap."""
         of_witness, of_claim = [np.zeros(len(claimed))], []
-        for at, upstreams, gradients in self._points:
+        for at, upstreams, gradients in self.points:
             if self._oracle.use_complex:
                 there = Oracle(self._oracle.subject, upstreams).complex_step(tensor, direction, at)
                 of_witness.append(np.abs(there.value - true))
@@ -48,7 +48,7 @@ class Jitter:
 
     def of_claims(self, tensor: str, claimed: HostArray) -> HostArray:
         """The largest change of each entry of a claim, for the first upstream gradient."""
-        moved = [np.abs(gradients[0][tensor] - claimed) for _, _, gradients in self._points]
+        moved = [np.abs(gradients[0][tensor] - claimed) for _, _, gradients in self.points]
         return np.asarray(np.max(moved, axis=0))
 
     def fresh(self, tensor: str, direction: HostArray, count: int) -> tuple[HostArray, HostArray, HostArray]:

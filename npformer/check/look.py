@@ -50,6 +50,7 @@ class How:
     precision: str | None
     accumulate: str | None
     options: dict[str, Any]
+    in_regime: bool = False  # digits may be lost at this point: rounding is told from mistakes
 
     @property
     def is_low(self) -> bool:
@@ -84,7 +85,9 @@ def look_at(checked: Subject, how: How) -> Look:
     oracle = Oracle(checked, upstreams, fit.is_fit)
     rounding = max(how.tolerance, 64 * oracle.rounding)
     repeats = [Repeats(checked, r, claim, rounding) for r, claim in zip(upstreams, claims, strict=True)]
-    problems = behaviour.problems(checked, upstreams, claims[0], oracle.rounding, repeats[0])
+    problems: list[str] = []
+    if not how.in_regime:  # what the code owes is asked once
+        problems = behaviour.problems(checked, upstreams, claims[0], oracle.rounding, repeats[0])
     places = sum(len(directions[name]) if directions else checked.tensors[name].size for name in claims[0])
     with Bar("gradcheck", places, after=1) as bar:
         oracle.on_place = bar.move
@@ -93,7 +96,7 @@ def look_at(checked: Subject, how: How) -> Look:
             for name in claims[0]
         }
     rows = rows_of(oracle, evidence, claims, directions, how)
-    if not problems:
+    if not problems and not how.in_regime:
         repeats[0].run(how.repeat or min(MOST_RUNS, 2 + places // PLACES_FOR_A_RUN))
     report = _confirmed(Report("", tuple(rows), tuple(problems)), repeats)
     notes = [*behaviour.notes(checked), *repeats[0].notes(how.repeat is not None), *filter(None, [fit.why])]

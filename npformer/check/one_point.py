@@ -21,18 +21,24 @@ from npformer.check.symmetric import with_structure
 from npformer.check.vacuity import not_finite, refuse_length_one, why_blind
 from npformer.errors import ShapeError
 
-NO_LINE = "check a torch.autograd.Function or a jax.custom_vjp by itself, or as a NumPy pair, and a line may be named"
-
 
 def at_one_point(target: Any, inputs: Sequence[Any], how: How) -> Report:
     """The whole check at one point."""
-    checked = with_structure(subject(target, inputs, how.options, how.device, how.names), how.structure)
+
+    def make(target: Any) -> Called:
+        return with_structure(subject(target, inputs, how.options, how.device, how.names), how.structure)
+
+    checked = make(target)
     _expect_something(checked)
     if not how.allow_length_one:
         refuse_length_one(inputs, checked.input_names)
     if (nowhere := not_finite(checked)) is not None:
         return replace(nowhere, notes=tuple(behaviour.notes(checked)))
     look = look_at(checked, how)
+    if how.in_regime:
+        from npformer.check.lost_digits import without_lost_digits
+
+        look = look._replace(report=without_lost_digits(look, checked, make, how))
     report, without = look.report, checked.inputs.none
     if report.rows and all(row.verdict == NOTHING for row in report.rows):
         return report
@@ -90,7 +96,9 @@ def _diagnosed(checked: Called, look: Look, how: How, clues: Clues) -> Report:
     diagnoses = _with_lines(diagnoses, point, wrong)
     if isinstance(clues.target, Checkable) and clues.target.owner is None:
         diagnoses |= {
-            t: d._replace(text=f"{d.text}; {NO_LINE}") for t, d in diagnoses.items() if d.cause == UNKNOWN.cause
+            t: d._replace(text=f"{d.text}; {clues.target.no_line}")
+            for t, d in diagnoses.items()
+            if d.cause == UNKNOWN.cause
         }
     return report.changed({t: {"cause": d.cause, "diagnosis": d.text} for t, d in diagnoses.items()})
 

@@ -15,6 +15,7 @@ from npformer.io.percent import finite
 from npformer.typing import Shape
 
 RIGHT, WRONG, KINK, UNCLEAR, NOTHING = "right", "WRONG", "KINK HERE", "CANNOT TELL", "PROVES NOTHING"
+NOT_TRIED = "not tried"  # a regime or a size at which there is nothing to check
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,9 @@ class Row:
         return [table_line(cells, indent, columns), *note]
 
 
+#: The verdicts in a regime, the gravest first.
+_TOLD = (WRONG, UNCLEAR, KINK)
+_IN_ORDER = (*_TOLD, NOTHING, RIGHT, NOT_TRIED)
 HEADER = ("tensor", "shape", "elem", "error", "worst", "analytic", "numeric", "ratio", "verdict")
 WIDTHS = (17, 7, 4, 7, 7, 9, 9, 5)  # width of all columns but the last, which has 7
 
@@ -108,6 +112,21 @@ def table_line(cells: tuple[str, ...], indent: int = 0, columns: int = 80) -> st
     return " ".join(aligned if columns >= 80 else [aligned[i] for i in NARROW])
 
 
+@dataclass(frozen=True)
+class Tried:
+    """One input in one regime, or one size, and the verdict there."""
+
+    regime: str
+    where: str  # the input that was changed, or the size
+    verdict: str
+    tensor: str = ""  # the gradient with the largest error
+    scaled_error: float = math.nan
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.regime}, {self.where}" if self.where else self.regime
+
+
 @dataclass(frozen=True, repr=False)
 class Report(Displayed):
     """What ``gradcheck`` returns. ``ok``, ``str(report)``, ``to_dict()``, ``raise_if_failed()``."""
@@ -116,11 +135,14 @@ class Report(Displayed):
     rows: tuple[Row, ...] = field(default_factory=tuple)
     problems: tuple[str, ...] = ()  # problems of forward or backward other than gradients (``behaviour.py``)
     notes: tuple[str, ...] = ()  # parts that the check does not cover, and a witness that was left out
+    regimes: tuple[Tried, ...] = ()  # with ``regimes=``: each regime and size
+    smallest: tuple[Any, ...] = ()  # the smallest inputs that were found at which the first of them fails
 
     @property
     def ok(self) -> bool:
-        """Whether every tensor's gradient is right, and forward and backward have no other problems."""
-        return bool(self.rows) and all(row.ok for row in self.rows) and not self.problems
+        """Whether every tensor's gradient is right, also in every regime, and there are no other problems."""
+        right = bool(self.rows) and all(row.ok for row in self.rows) and not self.problems
+        return right and all(tried.verdict != WRONG for tried in self.regimes)
 
     @property
     def worst(self) -> Row:
@@ -141,7 +163,10 @@ class Report(Displayed):
         rows = (asdict(row) | {"ratio": row.ratio} for row in self.rows)
         tensors = [{name: finite(value) for name, value in row.items()} for row in rows]
         remarks = {"problems": list(self.problems), "notes": list(self.notes)}
-        return {"name": self.name, "ok": self.ok, "tensors": tensors} | remarks
+        walked = [{key: finite(value) for key, value in asdict(tried).items()} for tried in self.regimes]
+        return (
+            {"name": self.name, "ok": self.ok, "tensors": tensors} | remarks | ({"regimes": walked} if walked else {})
+        )
 
     def to_json(self) -> str:
         """``to_dict`` as JSON."""
@@ -153,7 +178,21 @@ class Report(Displayed):
     def lines(self, columns: int = 80) -> list[str]:
         """The table in so many columns, 60 or more, and its explanations."""
         rows = [line for row in self.rows for line in row.lines(0, columns)]
-        return [table_line(HEADER, 0, columns), *rows, *self.explanations(0, columns)]
+        return [table_line(HEADER, 0, columns), *rows, *self.regime_lines(0, columns), *self.explanations(0, columns)]
+
+    def regime_lines(self, indent: int = 0, columns: int = 80) -> list[str]:
+        """A row for each regime: how often each verdict, and the first that is not right, with its reason."""
+        margin = " " * indent
+        lines = [f"{margin}{'regime':<16} verdicts"] if self.regimes else []
+        for regime in dict.fromkeys(tried.regime for tried in self.regimes):
+            found = [tried for tried in self.regimes if tried.regime == regime]
+            counts = [(sum(t.verdict == verdict for t in found), verdict) for verdict in _IN_ORDER]
+            worst = min(found, key=lambda tried: _IN_ORDER.index(tried.verdict))
+            text = f"{regime:<16} {', '.join(f'{n} {verdict}' for n, verdict in counts if n)}"
+            if worst.verdict in _TOLD or len(found) == counts[-1][0]:
+                text += f": {', '.join(filter(None, (worst.where, worst.tensor, worst.note)))}"
+            lines += textwrap.wrap(text, columns, initial_indent=margin, subsequent_indent=margin + " " * 17)
+        return lines
 
     def explanations(self, indent: int = 0, columns: int = 80) -> list[str]:
         """The remarks, each wrapped at so many columns."""

@@ -169,6 +169,16 @@ class Called:
                 watcher(placed, tuple(np.array(self.device.host(part)) for part in as_tuple(dy)), again)
         return gradients
 
+    def call(self, upstream: Upstream) -> tuple[Any, Any]:
+        """(dy, cache): the arguments of backward."""
+        _, y, cache = self._forwarded({})
+        return self._upstream(y, upstream), cache
+
+    def again(self, dy: Any, cache: Any) -> HostArrays:
+        """The gradients from another backward of a call."""
+        with self._with({}):
+            return self._pulled(dy, cache)
+
     def _pulled(self, dy: Any, cache: Any) -> HostArrays:
         """The gradients of inputs and parameters from one backward."""
         for owner in self.owners.values():
@@ -230,11 +240,6 @@ class Called:
 
 class PairSubject(Called):
     """A forward function and a backward function, as a Pair."""
-
-    def call(self, upstream: Upstream) -> tuple[Any, Any]:
-        """(dy, cache): the arguments of backward."""
-        _, y, cache = self._forwarded({})
-        return self._upstream(y, upstream), cache
 
 
 class LayerSubject(Called):

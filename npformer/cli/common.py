@@ -26,11 +26,11 @@ DEVICES = ("auto", "numpy", "cupy")
 
 #: What is coloured in a report. A word counts only in its place, since "right" is a word of many sentences.
 VERDICTS = {
-    GREEN: r"(?<=[\d–] )right$|(?:^|(?<=   ))right(?=   L = |$)|(?<=: )right\.$|(?<=^  )right(?=   )|✓|(?<=  )holds$"
-    r"|^all \d.* (?:right|hold)\b|\b(\d+) of \1 (?:bugs|exercises)",
-    RED: r"\bWRONG\b|✗|(?<=^  )wrong(?=   )|\bSURVIVES\b|\bSURVIVED(?=:)|DOES NOT HOLD"
+    GREEN: r"(?<=[\d–] )right$|(?:^|(?<=   ))right(?=   L = |$)|(?<=: )right\.$|(?<=^  )right(?=   )|^right(?=   )|✓"
+    r"|(?<=  )holds$|^all \d.* (?:right|hold)\b|\b(\d+) of \1 (?:bugs|exercises)",
+    RED: r"\bWRONG\b|✗|(?<=^  )wrong(?=   )|^(?:wrong|refused)(?=   )|\bSURVIVES\b|\bSURVIVED(?=:)|DOES NOT HOLD"
     r"|^\d+ of \d+ (?:gradients|claims) (?:are|do) not\b",
-    YELLOW: r"\bnot yet(?=;)|\bnot begun\b|KINK HERE|CANNOT TELL|PROVES NOTHING|^  …",
+    YELLOW: r"\bnot yet(?=;)|\bnot begun\b|KINK HERE|CANNOT TELL|PROVES NOTHING|^cannot tell(?= )|^  …",
 }
 
 

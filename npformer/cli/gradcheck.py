@@ -14,7 +14,8 @@ from npformer.check.adapters.user_file import UserCase, user_case
 from npformer.check.cases.random_cases import random_cases
 from npformer.check.curves import v_curves
 from npformer.check.precision.budget import against_float64
-from npformer.check.report import HEADER, table_line
+from npformer.check.regimes import chosen
+from npformer.check.report import HEADER, WRONG, table_line
 from npformer.cli.common import add_backend_of_checks, backend_of, backend_of_checks, tell
 from npformer.errors import ConfigError
 from npformer.io.printable import visible
@@ -35,6 +36,7 @@ EXAMPLES = """examples:
   npformer gradcheck --only softmax --sweep v.svg
   npformer gradcheck --dtype float32           float32 against float64
   npformer gradcheck --random 200              4,800 random draws, 20 of the model
+  npformer gradcheck --model mine.py --regimes all
   npformer gradcheck --json | jq '.checks[] | select(.ok | not)'
 
 A gradient is right if two rules hold for each entry. First, its error is at most 1e-10 of the tensor's largest entry
@@ -48,6 +50,10 @@ alone. ratio is analytic/numeric, or – where both are 0.
 
 --sweep draws the error of central differences against their step size h. --dtype float32 compares float32 gradients
 with float64 ones, within a measured budget.
+
+--regimes makes each check again where kernels often fail, and at other sizes: certain scores, saturated gates, zeros,
+ties, repeated ids, masks that hide all, one row, the edges of blocks. A regime: confident, saturated above, saturated
+below, saturated, nearly constant, offset, times 3, times 10, tiny, zeros, ties, negative, repeated ids, all padded.
 
 mine.py has a function build() that returns (model, inputs) or (model, inputs, options). The model has a backend of its
 own. For example:
@@ -68,6 +74,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--model", metavar="FILE.py[:NAME]", help="check what NAME() (default build) in FILE returns")
     add("--bisect", action="store_true", help="find the first wrong operation of a wrong target")
     add("--sweep", metavar="SVG", type=Path, help="draw the error against the step size h")
+    add("--regimes", metavar="all|NAME,…", type=names, help="also where these regimes change the inputs, see below")
     add("--dtype", choices=("float64", "float32"), default="float64",
                         help="float32: compare float32 gradients with float64 ones")  # fmt: skip
     add("--random", metavar="N", type=int, help="check N random cases of every operation and N/10 of the model")
@@ -91,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
         print(fill(f"gradients {computed}, against {witness}", columns()))
         print(table_line(HEADER, columns=columns()))
     for case in watched(cases, "gradcheck", name=lambda case: case.name):
-        report = _checked(case, backend)
+        report = _checked(case, backend, args.regimes)
         bisection = _bisection(case, report, backend) if args.bisect else None
         results.append((case, report, bisection))
         if not args.json and not (report.ok and args.random):  # thousands of right reports are not printed one by one
@@ -113,6 +120,11 @@ def run(args: argparse.Namespace) -> int:
     return 0 if ok else 1
 
 
+def names(text: str) -> tuple[str, ...]:
+    """Words, separated by commas."""
+    return tuple(word.strip() for word in text.split(","))
+
+
 def _tell(case: Case, report: Report, bisection: Bisection | None, args: argparse.Namespace) -> None:
     """Print a check's report, and its first wrong part if that was asked for."""
     tell(_section(report, fold=case.group == "model" and not args.full))
@@ -124,6 +136,8 @@ def _tell(case: Case, report: Report, bisection: Bisection | None, args: argpars
 
 def _cases(args: argparse.Namespace) -> list[Case]:
     """The checks to run. Raises ConfigError for options that do not go together or select nothing."""
+    if args.regimes:
+        chosen(args.regimes, ())  # before the checks, not after them
     if args.random is not None:
         if args.random < 1 or args.model or args.seed < 0:
             raise ConfigError("--random: expected N >= 1, --seed >= 0 and no --model")
@@ -136,6 +150,8 @@ def _cases(args: argparse.Namespace) -> list[Case]:
     else:
         cases = list(catalogue(args.only))
     if args.dtype == "float32":
+        if args.regimes:
+            raise ConfigError("--dtype float32: expected no --regimes, which need float64")
         if args.bisect or args.sweep:
             raise ConfigError("--dtype float32: expected no --bisect and no --sweep, which need float64")
         if args.model:
@@ -146,9 +162,9 @@ def _cases(args: argparse.Namespace) -> list[Case]:
     return cases
 
 
-def _checked(case: Case, backend: Backend) -> Report:
+def _checked(case: Case, backend: Backend, regimes: tuple[str, ...] | None) -> Report:
     if backend.dtype == "float64":
-        return case.check(backend)
+        return case.check(backend, **({"regimes": regimes} if regimes else {}))
     return against_float64(case.build, case.inputs, case.options, backend, case.name)
 
 
@@ -183,12 +199,14 @@ def _section(report: Report, fold: bool) -> str:
     note = f"  (worst of {len(report.rows)} tensors)" if fold and report.ok else ""
     wide = columns()
     lines = [line for row in rows for line in row.lines(2, wide)]
-    return "\n".join([folded(report.name + note, sys.stdout, hanging="    "), *lines, *report.explanations(2, wide)])
+    lines += [*report.regime_lines(2, wide), *report.explanations(2, wide)]
+    return "\n".join([folded(report.name + note, sys.stdout, hanging="    "), *lines])
 
 
 def _summary(reports: list[Report], seconds: float) -> str:
     tensors = sum(len(report.rows) for report in reports)
     wrong = [f"{report.name}: {row.tensor}" for report in reports for row in report.rows if not row.ok]
+    wrong += [f"{report.name}: in {one}" for report in reports for one in report.regimes if one.verdict == WRONG]
     worst = max((row.scaled_error for report in reports for row in report.rows), default=0.0)
     if wrong:
         return f"{len(wrong)} of {tensors} gradients are not right ({seconds:.0f} s):\n  " + "\n  ".join(wrong)

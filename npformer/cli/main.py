@@ -27,9 +27,11 @@ from npformer.cli import (
     explain,
     gradcheck,
     grade,
+    judge,
     lessons,
     museum,
     report,
+    tolerance,
     trace,
     train,
 )
@@ -44,7 +46,10 @@ EXAMPLES = f"""examples:
   npformer grade --list            write a backward, and have it graded
   npformer COMMAND --help          a command's options, and examples"""
 
-COMMANDS = (train, decode, report, trace, gradcheck, certify, explain, grade, lessons, museum, bench, compile, doctor)
+COMMANDS = (
+    train, decode, report, trace, gradcheck, judge, tolerance, certify, explain, grade, lessons, museum, bench, compile,
+    doctor,
+)  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -19,8 +19,8 @@ from npformer.typing import Array, HostArray
 AT_ONCE, STEPS = 64, 8
 #: (logits (b, V), rows (b,): which of the B rows they are, t: tokens chosen so far) -> tokens (b,) on the host.
 Choose: TypeAlias = Callable[[Array, HostArray, int], HostArray]
-#: (tokens (b,) or (b, n), state, going (b,), count) -> the tokens (n, b) of up to count steps in one fused call; it
-#: stops early if an unfinished row ends or the state is full. None if this model has no fused call.
+#: (tokens (b,), state, going (b,), count) -> the tokens (n, b) of up to count steps in one fused call; a row that ends
+#: within is fed pads, and has pads from there on. None if this model has no fused call.
 Several: TypeAlias = Callable[[HostArray, DecodeState, HostArray, int], HostArray | None]
 #: A row's tokens so far (T,) -> whether it ends here. Tokens are those that the search returns for the row.
 Stop: TypeAlias = Callable[[HostArray], bool]
@@ -59,16 +59,20 @@ def _continued(
             going = np.flatnonzero(~ended)
             rows, tokens, ended = rows[going], tokens[going], ended[going]
             state.reorder(going)
-        now = rows[~ended]
-        chosen = None if several is None else several(tokens, state, ~ended, max(AT_ONCE // ended.size, STEPS))
+        now, chosen = rows[~ended], None
+        if several is not None and tokens.ndim == 1:  # no prompt
+            most = min(max(AT_ONCE // ended.size, STEPS), max_len - int(lengths[now].max()))
+            chosen = several(tokens, state, ~ended, most)
+            several = None if chosen is None else several  # do not try it again
         if chosen is None:
-            several = None  # do not try it again
             chosen = choose(advance(model, tokens, state), opening.rows[rows], t)[None]
         tokens = np.where(ended, pad_id, chosen[-1])
-        count = len(chosen)
-        texts[now, lengths[now] + np.arange(count)[:, None]] = chosen[:, ~ended]
-        lengths[now] += count
-        ended = ended | (tokens == eos_id) | (lengths[rows] >= max_len)
+        count, chosen = len(chosen), chosen[:, ~ended]
+        texts[now, lengths[now] + np.arange(count)[:, None]] = chosen
+        ends = chosen == eos_id
+        lengths[now] += np.where(ends.any(axis=0), ends.argmax(axis=0) + 1, count)
+        ended[~ended] = ends.any(axis=0)
+        ended |= lengths[rows] >= max_len
         if stop is not None:
             ended = np.array(
                 [over or bool(stop(texts[row, : lengths[row]].copy())) for over, row in zip(ended, rows, strict=True)]

@@ -81,7 +81,8 @@ class Capabilities:
     ``threads`` is the largest number of shards of a training batch, each of at least ``least_part`` numbers, and
     ``in_threads(jobs)`` runs that many jobs at the same time. Within ``on_one_thread()`` products use only the caller's
     thread, so that BLAS threads do not disturb the work that follows. ``decoder_steps`` and ``encoder_of_texts``
-    prepare a model for fused decoding. ``prepare(names of kernels)`` compiles them before their first call: names such
+    prepare a model for fused decoding, and ``rooms`` makes what a model's recorded decoding needs
+    (``recorded_decode.py``). ``prepare(names of kernels)`` compiles them before their first call: names such
     as "linear.forward" and "adam". It is None if there is nothing to compile.
     Within ``backward_pass()`` the gradients of parameters may be put off; after it they are there.
     ``ranks_on_device`` makes a communicator of processes one for arrays on their devices.
@@ -100,6 +101,7 @@ class Capabilities:
     ranks_on_device: Callable[[Any], Any] = unchanged
     decoder_steps: PrepareSteps | None = None
     encoder_of_texts: PrepareEncoder | None = None
+    rooms: Callable[[Any], Any] | None = None
     beam_choice: BeamChoice | None = None
     prepare: Callable[[Iterable[str]], Any] | None = None
 

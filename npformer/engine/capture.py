@@ -36,7 +36,6 @@ from weakref import finalize
 from npformer.engine.staging import flattened, with_arrays
 from npformer.errors import DeviceMemoryError, NpformerError
 from npformer.io.progress_bar import say
-from npformer.io.seconds import now, since
 from npformer.typing import Array, HostArray
 
 MOST = 64  # graphs kept for one function: texts come in many lengths
@@ -100,7 +99,7 @@ class _Shape:
     """The state for one shape of inputs: buffers, graph."""
 
     def __init__(self, driver: Driver, numbers: Sequence[HostArray]) -> None:
-        self.stage = driver.stage(numbers)
+        self.stage = driver.stage(numbers) if numbers else None
         self.was_run = self.was_recorded = False
         self.graph: Any = None
         self.outputs: tuple[Array | None, ...] = ()
@@ -132,12 +131,13 @@ class _Records:
         self.pool = self._driver.pool()
 
     def clear(self) -> None:
-        """Drop the records first, since they refer to the pool's memory, then free that memory."""
+        """Drop the records when none of them runs, since they refer to the pool's memory, then free that memory."""
         if not self.shapes:
             return
+        self._driver.wait()
         for shape in self.shapes.values():
             shape.graph, shape.outputs = None, ()
-        self.empty()  # which waits for the device, and so for what the shapes copy from the host
+        self.empty()
         self.shapes.clear()
 
 
@@ -193,7 +193,8 @@ class Captured:
     def _run(self, key: Any, numbers: Sequence[HostArray], subject: Any, inputs: Any) -> tuple[Array | None, ...]:
         shape = self._shapes.get(key) or self._kept.new(key, numbers, self._most)
         self._shapes.move_to_end(key)
-        shape.stage.fill(numbers)
+        if shape.stage is not None:
+            shape.stage.fill(numbers)
         work = partial(self._compute, subject, inputs, shape.stage)
         known = shape.was_run or (self._has_run and self._at_first_sight)
         if known and not shape.was_recorded and self.refusal is None:
@@ -207,11 +208,11 @@ class Captured:
             shape.was_run = self._has_run = True
         return tuple(None if x is None else self._driver.fresh(x) for x in outputs)
 
-    def _compute(self, subject: Any, inputs: Any, stage: Stage) -> Sequence[Array | None]:
-        return self._function(subject, with_arrays(inputs, iter(stage.arrays)))
+    def _compute(self, subject: Any, inputs: Any, stage: Stage | None) -> Sequence[Array | None]:
+        return self._function(subject, with_arrays(inputs, iter(() if stage is None else stage.arrays)))
 
     def _record(self, shape: _Shape, work: Callable[[], Any]) -> None:
-        began, is_first = now(), not self._kept.are_kept()
+        is_first = not self._kept.are_kept()
         if is_first and not shape.was_run:
             self._kept.empty()  # of what another shape needed
         try:
@@ -234,8 +235,6 @@ class Captured:
         if is_first:
             self._driver.bound(self._kept.pool)
         self._records += 1
-        if self._records == 1:  # not of each shape
-            self._say(f"recorded a step as one CUDA graph in {since(began):.2f} s")
 
 
 class Uncaptured:

@@ -21,4 +21,4 @@ class FastEngine(Capabilities):
     search = staticmethod(fused_decode.search)
 
     def eager(self) -> FastEngine:
-        return replace(self, capture=run_eagerly, capture_part=run_eagerly)
+        return replace(self, capture=run_eagerly, capture_part=run_eagerly, rooms=None)

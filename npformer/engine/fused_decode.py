@@ -31,7 +31,7 @@ class DecoderParts(NamedTuple):
     bias: Array  # (V,)
 
 
-_of_state = attrgetter("positions", "visible", "layers", "memory_mask")
+of_state = attrgetter("positions", "visible", "layers", "memory_mask")
 _prepared: Prepared = WeakKeyDictionary()
 
 
@@ -100,7 +100,7 @@ def _steps(model: Transformer | Decoder, state: DecodeState) -> Any:
         return None
 
     weights = prepared(_prepared, model, _parts, lambda parts: prepare(parts, engine.threads))
-    static_arguments = (weights, *_of_state(state))
+    static_arguments = (weights, *of_state(state))
     if state.fused is None or not all(map(is_, static_arguments, state.fused[0])):
         state.fused = (static_arguments, None if weights is None else weights(state))
     return state.fused[1]

@@ -16,7 +16,6 @@ from npformer.layers.decoder_layer import DecoderLayer
 from npformer.layers.encoder_layer import EncoderLayer
 from npformer.layers.owner import version_of
 from npformer.layers.stacks import DecoderStack, EncoderStack
-from npformer.models import Transformer
 from npformer.typing import Array
 
 #: model -> (the version for which a kernel was prepared, the kernel).
@@ -90,9 +89,7 @@ def _is_plain(attention: Any) -> bool:
     return type(attention.mechanism) is ScaledDotProduct and attention.rotation is None and attention.score_bias is None
 
 
-def prepared(
-    cache: Prepared, model: Transformer, parts_of: Callable[[Transformer], Any], prepare: Callable[[Any], Any]
-) -> Any:
+def prepared(cache: Prepared, model: Any, parts_of: Callable[[Any], Any], prepare: Callable[[Any], Any]) -> Any:
     """The result of prepare(parts_of(model)) for this version of the model.
 
     None if the model has no such parts, is not static, or has other kernels.

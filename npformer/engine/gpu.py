@@ -1,4 +1,4 @@
-"""The engine of the CuPy backend: CUDA kernels, and training steps recorded as CUDA graphs."""
+"""The engine of the CuPy backend: CUDA kernels, and steps of training and decoding recorded as CUDA graphs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import partial
 
 from npformer.backend.backend import Backend
 from npformer.backend.fallback import with_fallback
+from npformer.engine import recorded_decode
 from npformer.engine.capture import MOST, Captured, Uncaptured
 from npformer.engine.cuda import cuda_ops
 from npformer.engine.cuda.adam import DeviceUpdates
@@ -16,6 +17,14 @@ from npformer.engine.cupy.graph_driver import CupyDriver
 from npformer.engine.cupy.namespace import with_products
 from npformer.engine.cupy.nccl import between_cards
 from npformer.engine.engine import FastEngine
+
+
+class RecordingEngine(FastEngine):
+    """An engine whose decoding steps are recorded."""
+
+    start = staticmethod(lambda model, src, max_len: model.start(src, max_len))  # no threads share its sources
+    step = staticmethod(recorded_decode.step)
+    likeliest = staticmethod(recorded_decode.likeliest)
 
 
 def with_engine(plain: Backend) -> Backend:
@@ -31,11 +40,11 @@ def with_engine(plain: Backend) -> Backend:
     table = with_fallback(cuda_ops(gpu), plain.ops, arrays=driver.cupy.ndarray)
     ops = with_products(table, gpu, driver.cupy.empty(0))
     updates = DeviceUpdates(gpu, plain.device.array)
-    engine = FastEngine(
+    capture = partial(Captured, driver=driver, dtype=plain.dtype)
+    engine = RecordingEngine(
         adam_update=updates.by_host_numbers, updates=updates, backward_pass=partial(backward_pass, gpu),
         branches=DeviceBranches(gpu), ranks_on_device=between_cards,
-        capture=lambda function, static_arguments, times=1: Captured(
-            function, static_arguments, driver, plain.dtype, most=times * MOST
-        ),
+        capture=lambda function, static_arguments, times=1: capture(function, static_arguments, most=times * MOST),
+        rooms=lambda _: recorded_decode.Rooms(gpu, capture),
     )  # fmt: skip
     return replace(plain, ops=ops, own_ops=ops, engine=engine)

@@ -12,8 +12,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, is_numpy_array
-from array_api_compat import device as device_of
 
 from npformer.errors import DTypeError, ShapeError
 from npformer.typing import Array, Namespace
@@ -29,14 +27,29 @@ def namespace(x: Array) -> Namespace:
     xp = _namespace_by_type.get(kind)
     if xp is None:
         # NumPy follows the standard from 2.1 on; its wrapper would import numpy.testing and numpy.f2py, 12 MB
-        standard = is_numpy_array(x) and hasattr(np, "cumulative_sum")
-        xp = _namespace_by_type[kind] = np if standard else array_namespace(x)
+        standard = isinstance(x, np.ndarray | np.generic) and hasattr(np, "cumulative_sum")
+        xp = _namespace_by_type[kind] = np if standard else _other_namespace(x)
     return xp
 
 
 def use_namespace(kind: type, xp: Namespace) -> None:
     """Let xp be the array-API module of arrays of a type."""
     _namespace_by_type[kind] = xp
+
+
+def _other_namespace(x: Array) -> Namespace:
+    from array_api_compat import array_namespace  # here, since NumPy's arrays need nothing of it
+
+    return array_namespace(x)
+
+
+def device_of(x: Array) -> Any:
+    """Where x lives, in the words of its own library."""
+    if isinstance(x, np.ndarray | np.generic):
+        return "cpu"
+    from array_api_compat import device
+
+    return device(x)
 
 
 @cache

@@ -1,7 +1,23 @@
-"""Other libraries: weights in PyTorch's format (without PyTorch), and gradient checks of PyTorch and JAX code."""
+"""Other libraries: weights in PyTorch's format (without PyTorch), and gradient checks of PyTorch and JAX code.
 
-from npformer.interop import torch
+``npf.interop.torch``, the weights, is imported when it is first asked for: it needs the models, a check does not.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from npformer.interop.jax_pair import from_jax
 from npformer.interop.torch_pair import from_torch
+
+if TYPE_CHECKING:
+    from npformer.interop import torch
+else:
+
+    def __getattr__(name):
+        """Import the weights' module on first use."""
+        if name != "torch":
+            raise AttributeError(f"module 'npformer.interop' has no attribute {name!r}")
+        return import_module("npformer.interop.torch")
+
 
 __all__ = ["from_jax", "from_torch", "torch"]

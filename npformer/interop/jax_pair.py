@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -44,7 +45,7 @@ def _owner_of(function: Any) -> Any:
     """An object with a custom_vjp's backward rule as its method; ``call`` uses another method put in its place."""
 
     class Owner:
-        forward, backward = function.fwd, function.bwd
+        forward, backward, library = function.fwd, function.bwd, "jax"
 
         def call(self, *inputs: Any, **options: Any) -> Any:
             other = object.__new__(type(function))
@@ -54,11 +55,13 @@ def _owner_of(function: Any) -> Any:
     return Owner()
 
 
-class _Call(NamedTuple):
+@dataclass
+class _Call:
     """What backward needs to call the function again."""
 
     arguments: list[Any]  # the leaves of the tree, then the inputs
     options: dict[str, Any]
+    pulled: tuple[list[Any], Callable[..., Any]] | None = None  # the outputs and their pullback, for another backward
 
 
 class _Run:
@@ -99,7 +102,9 @@ class _Run:
             return [part for part in parts if is_inexact(part)]
 
         with _in_64_bits():
-            y, pull = jax.vjp(of_floats, [x for x in cache.arguments if is_inexact(x)])
+            if cache.pulled is None:
+                cache.pulled = jax.vjp(of_floats, [x for x in cache.arguments if is_inexact(x)])
+            y, pull = cache.pulled
             upstream = zip(y, dy if isinstance(dy, tuple) else (dy,), strict=True)
             (pulled,) = pull([jax.numpy.asarray(d, dtype=part.dtype) for part, d in upstream])
             gradients = [np.array(gradient) for gradient in pulled]

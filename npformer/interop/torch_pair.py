@@ -26,6 +26,7 @@ import numpy as np
 
 from npformer.check.checkable import Checkable, Value, as_numpy, is_inexact, outputs_of
 from npformer.errors import ConfigError
+from npformer.interop.torch_float64 import in_float64, rule_in_float64
 from npformer.typing import HostArray
 
 SEED = 0  # seed of PyTorch's generator before each forward; its k-th backward begins at SEED + k
@@ -77,11 +78,11 @@ def _owner_of(function: Any) -> Any:
     rule = inspect.unwrap(function.backward)
 
     class Owner:
-        forward, backward = function.forward, rule
+        forward, backward, library, copies = function.forward, rule, "torch", False
 
         def apply(self, *arguments: Any, **options: Any) -> Any:
-            methods = {"backward": staticmethod(Owner.backward)}
-            kind: Any = function if Owner.backward is rule else type(function.__name__, (function,), methods)
+            methods = {"backward": staticmethod(rule_in_float64(Owner.backward, self.copies))}
+            kind: Any = type(function.__name__, (function,), methods)
             return kind.apply(*arguments, **options)
 
     return Owner()
@@ -184,7 +185,7 @@ class _Run:
     def _evaluate(self, cache: _Call, inputs: Sequence[Any], values: Mapping[str, Any]) -> tuple[Any, bool]:
         """(the target's result, whether it drew random numbers). It may write into inputs, not into the cache."""
         inputs = list(map(_laid_out, inputs, cache.arrays)) if inputs is cache.inputs else inputs
-        with _draws_from(SEED, self._device) as drew:
+        with _draws_from(SEED, self._device) as drew, in_float64((*inputs, *values.values())):
             return self._call(values, inputs, cache.options), drew()
 
     def _complex(self, cache: _Call) -> Any:

@@ -17,6 +17,7 @@ state unchanged.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -108,6 +109,7 @@ class DecodeState:
     memory_mask: AttentionMask = ALL_VISIBLE
     length: int = 0  # tokens of each row so far
     fused: Any = None  # a fused step prepared for this state, see engine/fused_decode.py
+    move: Callable[[HostArray, int], None] | None = None  # (rows, length): an engine's reorder within the sources
     begins: np.ndarray[Any, Any] | None = None  # (B,) where each row's text begins; None: at 0
     together: int = 1  # w: this many consecutive rows read one row of the memory
 
@@ -175,9 +177,14 @@ class DecodeState:
         moves = Moves.of(chosen)
         if chosen.size == self.batch and not moves.changed.size:
             return
+        is_beam = chosen.size == self.batch and np.array_equal(self.sources[chosen], self.sources)
+        if is_beam and self.move is not None:
+            self.move(chosen, self.length)
+            self.begins = None if self.begins is None else self.begins[chosen]
+            return
         pasts = [layer.past.reorder(moves, self.length) for layer in self.layers]
         _reorder(self.visible, moves, self.length, axis=1)
-        if chosen.size == self.batch and np.array_equal(self.sources[chosen], self.sources):  # as in a beam
+        if is_beam:
             self.begins = None if self.begins is None else self.begins[chosen]
             if any(new is not layer.past for new, layer in zip(pasts, self.layers, strict=True)):  # else fused stays
                 self.layers = tuple(LayerState(new, old.memory) for new, old in zip(pasts, self.layers, strict=True))
@@ -204,6 +211,7 @@ class DecodeState:
             "sources": sources,
             "together": together,
             "fused": None,
+            "move": None,
             "begins": None if self.begins is None else self.begins[chosen],
         }
 

@@ -37,12 +37,13 @@ def test_contenders_of_a_training_step():
     entries = train_step.entries(asked(), "tiny", 0.1, "weights", "tf32")
     assert [entry.name for entry in entries] == [
         "npformer-cuda", "npformer-cuda-many", "npformer-cuda-eager",
-        "torch-textbook", "torch-fast", "torch-compile", "torch-reduce-overhead",
+        "torch-textbook", "torch-fast", "torch-graph", "torch-compile", "torch-reduce-overhead",
     ]  # fmt: skip
     assert {(entry.options["precision"], entry.options["dropout"], entry.options["device"]) for entry in entries} == {
         ("tf32", 0.1, "cupy")
     }
-    assert [entry.name for entry in entries if entry.optional] == ["torch-compile", "torch-reduce-overhead"]
+    optional = ["torch-graph", "torch-compile", "torch-reduce-overhead"]
+    assert [entry.name for entry in entries if entry.optional] == optional
     assert len(train_step.entries(asked(torch=False), "tiny", 0.1, "", "tf32")) == 3
 
 

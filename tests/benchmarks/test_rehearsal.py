@@ -9,7 +9,7 @@ from benchmarks.tasks import PREPARED, TOGETHER
 from npformer.backend.roofline import LARGE, STREAMED
 from npformer.backend.select import cupy_backend
 from npformer.models.presets import PRESETS, Preset
-from npformer.training import assemble as assembling
+from npformer.run import trained
 from tests.engine.cuda.host_runtime import compiler_problem
 from tests.engine.cupy import emulated
 
@@ -59,7 +59,7 @@ def test_steps_alone_together_and_unrecorded_are_the_same(machine, monkeypatch):
 def test_batches_of_many_shapes(machine, monkeypatch):
     """At real sizes, so nothing is computed."""
     emulated.uncomputed(monkeypatch)
-    monkeypatch.setattr(assembling, "get_backend", lambda name, dtype, **options: cupy_backend(dtype, **options))
+    monkeypatch.setattr(trained, "get_backend", lambda name, dtype, **options: cupy_backend(dtype, **options))
     monkeypatch.setattr(once, "REAL", ("dates",))
     (found,) = once.batches("cupy", "tf32", steps=40).task("batches")().values()
     assert found["steps"] == 40
@@ -79,9 +79,16 @@ def test_ceilings_and_bytes(machine, monkeypatch):
     assert made.task("bytes tiny")() == once.step_bytes(SMALL, on_host)
 
 
-def test_decoding(machine):
-    output = decode.decode("tiny", 4, [2], "cupy", "cuda").task("batch 2")()
-    assert [len(row) for row in output] == [4, 4]
+def test_decoding(machine, monkeypatch):
+    """A token is one launch; only the very first one is not recorded."""
+    monkeypatch.setattr(own_on_gpu, "count_kernels", lambda driver, graph: len(graph.nodes))
+    made = decode.decode("tiny", 4, [2], "cupy", "cuda")
+    assert made.on_device() == {}
+    for launches in (3, 4):
+        output = made.task("batch 2")()
+        assert [len(row) for row in output] == [4, 4]
+        assert made.on_device()["launches"] == launches / 4
+        assert made.on_device()["kernels"] > 10
 
 
 @pytest.mark.parametrize("name", ops.NAMES)

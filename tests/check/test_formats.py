@@ -41,3 +41,10 @@ def test_the_least_number_is_kept_and_a_constant_stays_one(name, least):
     stored = rounded(np.array([least, 0.4 * least]).view(Constant), FORMATS[name])
     np.testing.assert_array_equal(stored, [least, 0])
     assert isinstance(stored, Constant)
+
+
+def test_what_is_lost_where_numbers_are_stored():
+    """All of a subnormal number of float32, as on a GPU; of float16, whose range is small, half a spacing."""
+    x = np.array([1.0, 1e-40])
+    assert FORMATS["float32"].stored(x).tolist() == [2.0**-23, 2.0**-126]
+    assert FORMATS["float16"].stored(np.array([1.0, 1e-6])).tolist() == [2.0**-10, 2.0**-24]

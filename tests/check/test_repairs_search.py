@@ -11,8 +11,8 @@ import pytest
 
 from npformer.check import gradcheck
 from npformer.check.adapters.stateful import from_object
-from npformer.check.repairs import search
-from npformer.check.repairs.edits import edits
+from npformer.check.repairs import budget
+from npformer.check.repairs.edits import SIMPLE
 from npformer.check.repairs.nodes import Known, sites
 from npformer.check.repairs.source import pool, source_of
 from tests.check.functions import normals, told
@@ -242,7 +242,9 @@ def test_what_is_zero_gets_no_sign():
     (place,) = [s for s in sites(source.definition) if ast.unparse(s.get()) == "np.zeros(shape)"]
     for value, signs in ((np.zeros((4, 3)), []), (np.ones((4, 3)), ["-np.zeros(shape)"])):
         known = Known({id(place.get()): value}, {}, (), (), (), (), [])
-        sources = [ast.unparse(edit.node) for edit in edits(source.definition, known) if edit.cause == "sign"]
+        sources = [
+            ast.unparse(e.node) for kinds in SIMPLE for e in kinds(source.definition, known) if e.cause == "sign"
+        ]
         assert [text for text in sources if "zeros" in text] == signs
 
 
@@ -272,9 +274,9 @@ def test_names_that_are_never_used_are_tried_first():
 def test_what_was_not_tried_is_said(limit, monkeypatch):
     ticks = count()
     if limit == "count":
-        monkeypatch.setattr(search, "MOST_CHANGES", 20)
+        monkeypatch.setattr(budget, "MOST_CHANGES", 20)
     else:
-        monkeypatch.setattr(search, "now", lambda: next(ticks) / 10)
+        monkeypatch.setattr(budget, "now", lambda: next(ticks) / 10)
     text = told(*NO_CAUSE)
     tried, _, rest = text.rpartition("; ")[2].partition(" of ")
     assert rest.endswith(" changes were tried")
@@ -290,7 +292,7 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize("stream", [Terminal, io.StringIO])
 def test_a_long_search_shows_a_bar_on_a_terminal_alone(stream, monkeypatch):
     ticks, shown = count(), stream()
-    monkeypatch.setattr(search, "now", lambda: next(ticks) / 50)
+    monkeypatch.setattr(budget, "now", lambda: next(ticks) / 50)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", shown)
     told(*NO_CAUSE)

@@ -148,3 +148,35 @@ def test_a_forward_is_no_function_that_returns_a_target(cli):
         "mine.py: expected softmax_forward, a function that returns (target, inputs)",
         "softmax_forward(x) is a function with inputs",
     )
+
+
+OFF_BELOW = """
+import numpy as np
+
+def build():
+    def forward(x):
+        return x * x, x
+
+    def backward(dy, x):
+        return np.where(x < -50, 0, 2 * dy * x)
+
+    return (forward, backward), (np.random.default_rng(0).normal(size=(3, 4)),)
+"""
+
+
+def test_regimes(cli):
+    Path("mine.py").write_text(OFF_BELOW)
+    cli("gradcheck --model mine.py").quiet()
+    cli("gradcheck --model mine.py --regimes ties,zeros").quiet()
+    done = cli("gradcheck --model mine.py --regimes all")
+    assert done.code == 1
+    assert "  saturated below  1 WRONG: x, x" in done.lines
+    assert "  forward: in saturated below, x" in done.lines
+    found = cli("gradcheck --model mine.py --regimes", "saturated below", "--json")
+    assert (found.code, found.document["ok"]) == (1, False)
+    assert found.document["checks"][0]["regimes"][0]["verdict"] == "WRONG"
+    cli("gradcheck --model mine.py --regimes tie").refused("regimes: expected all, scores", "got 'tie'")
+
+
+def test_regimes_need_float64(cli):
+    cli("gradcheck --only linear --dtype float32 --regimes all").refused("--dtype float32: expected no --regimes")

@@ -19,7 +19,10 @@ NAMES = [module.__name__.rpartition(".")[2] for module in COMMANDS]
 
 PARTS = ("list", "show", "mutants")  # of the museum
 #: A command's required arguments, to be followed by an unknown flag.
-REQUIRED = {"train": "copy", "decode": "thing", "report": "thing", "trace": "softmax"}
+REQUIRED = {
+    "judge": "thing --against thing", "train": "copy", "decode": "thing", "report": "thing", "trace": "softmax",
+    "tolerance": "mine.py",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -402,7 +402,7 @@ def test_the_line_and_the_missing_term_of_a_function():
     assert (row.verdict, row.cause) == ("WRONG", "missing term")
     assert row.diagnosis == (
         f"missing term: test_torch_pair.py, line {line}, in backward: `g - g.mean(dim=-1, keepdim=True)` should be "
-        "`g - x_hat * (g * x_hat).mean(axis=-1, keepdims=True) - g.mean(dim=-1, keepdim=True)`"
+        "`g - x_hat * (g * x_hat).mean(dim=-1, keepdim=True) - g.mean(dim=-1, keepdim=True)`"
     )
     assert LayerNorm.backward is before
 

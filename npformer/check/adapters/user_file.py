@@ -31,8 +31,8 @@ class UserCase(Case):
 
     how: dict[str, Any] = field(default_factory=dict)  # options of gradcheck, such as ``complex_step=False``
 
-    def check(self, backend: Backend) -> Report:
-        return gradcheck(self.build(backend), *self.inputs, **{"name": self.name} | self.how, **self.options)
+    def check(self, backend: Backend, **more: Any) -> Report:
+        return gradcheck(self.build(backend), *self.inputs, **{"name": self.name} | self.how | more, **self.options)
 
 
 def names_python_file(spec: str) -> bool:
@@ -68,21 +68,28 @@ def user_case(spec: str) -> UserCase:
 
 def _call(path: str, name: str) -> Any:
     """The result of the file's function NAME."""
+    with running(path):
+        function = runpy.run_path(path).get(name)
+        parameters = inspect.signature(function).parameters.values() if inspect.isfunction(function) else ()
+        needed = [str(p) for p in parameters if p.default is p.empty and not str(p).startswith("*")]
+        if callable(function) and not needed:
+            return function()
+    other = f"{name}({', '.join(needed)}) is a function with inputs" if needed else f"it is {_kind(function)}"
+    raise _other_form(path, name, "there is no such function" if function is None else other)
+
+
+@contextmanager
+def running(path: str) -> Iterator[None]:
+    """Within this context code of the file runs; its errors become DataErrors that name the line."""
     try:
         with _imports_beside(path):
-            function = runpy.run_path(path).get(name)
-            parameters = inspect.signature(function).parameters.values() if inspect.isfunction(function) else ()
-            needed = [str(p) for p in parameters if p.default is p.empty and not str(p).startswith("*")]
-            if callable(function) and not needed:
-                return function()
+            yield
     except NpformerError:
         raise
     except (Exception, SystemExit) as error:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
         place = f"{path}, line {lines[-1]}" if lines else path
         raise DataError(f"{place}: expected a file that runs, got {type(error).__name__}: {error}") from error
-    other = f"{name}({', '.join(needed)}) is a function with inputs" if needed else f"it is {_kind(function)}"
-    raise _other_form(path, name, "there is no such function" if function is None else other)
 
 
 @contextmanager

@@ -31,8 +31,8 @@ class Case:
     along_directions: bool = False  # random directions, as for models; everything else is checked element by element
     float64_only: bool = False  # its gradient is a difference of nearly equal numbers, lost in float32
 
-    def check(self, backend: Backend) -> Report:
-        """The case's gradient check on a backend."""
+    def check(self, backend: Backend, **more: Any) -> Report:
+        """The case's gradient check on a backend; more: options of gradcheck."""
         return gradcheck(
             self.build(backend),
             *self.inputs,
@@ -40,6 +40,7 @@ class Case:
             elementwise=not self.along_directions,
             allow_length_one=self.length_one,
             device=backend.device,
+            **more,
             **self.options,
         )
 

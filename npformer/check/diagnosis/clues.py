@@ -7,20 +7,22 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from types import MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from npformer import functional
-from npformer.check.checkable import unpacked
+from npformer.check.checkable import is_of_layers, unpacked
 from npformer.check.diagnosis.mutants import Mutant, mutants, nested_mutants
 from npformer.check.diagnosis.patterns import Clues
 from npformer.check.in_float64 import attributes
 from npformer.check.subject import LayerSubject, PairSubject, Subject, Upstream, name_of, subject
 from npformer.functional import AttentionMask, Draw
 from npformer.functional.dropout import dropout_threshold
-from npformer.layers import Layer, RandomKey
 from npformer.typing import HostArrays
+
+if TYPE_CHECKING:
+    from npformer.layers import Layer
 
 #: More wrong versions of an operation's backward, by its name: the museum's bugs, if npformer is imported as a whole.
 EXPLANATIONS: list[Callable[[str], Sequence[Mutant]]] = []
@@ -113,7 +115,7 @@ def _is_theirs(function: Any) -> bool:
 
 def all_layers(target: Any) -> list[Layer]:
     """A layer and all layers in it, each once; empty for anything else."""
-    return list(dict.fromkeys(target.all_layers())) if isinstance(target, Layer) else []
+    return list(dict.fromkeys(target.all_layers())) if is_of_layers(target, "Layer") else []
 
 
 def _sizes(values: Sequence[Any], target: Any) -> dict[str, float]:
@@ -141,6 +143,6 @@ def _sizes(values: Sequence[Any], target: Any) -> dict[str, float]:
 def _dropout_scale(values: Sequence[Any], target: Any) -> dict[str, float]:
     """1/(1−p) of active dropout: from an operation's draw, or from a layer's rate if there is a key."""
     rates = [x.rate for x in values if isinstance(x, Draw)]
-    if any(isinstance(x, RandomKey) for x in values):
+    if any(is_of_layers(x, "RandomKey") for x in values):
         rates += [rate for name in ("dropout", "rate") if isinstance(rate := getattr(target, name, None), float)]
     return {"1/(1−p)": dropout_threshold(rates[0])[1]} if rates and rates[0] > 0 else {}

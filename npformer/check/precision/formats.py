@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +30,13 @@ class Format(NamedTuple):
         fraction, exponent = np.frexp(np.asarray(x, dtype=np.float64))
         return np.asarray(np.maximum(np.where(fraction == 0, 0.0, np.ldexp(self.u, exponent)), self.least))
 
+    def stored(self, x: HostArray) -> HostArray:
+        """What x loses where it is stored: its spacing, or all of a subnormal number of a wide range, as on a GPU."""
+        return np.maximum(self.spacing(x), self.smallest if self.smallest < WIDE else 0.0)
 
+
+#: A format whose least normal number is below this has range enough that nobody scales a loss.
+WIDE = 1e-30
 FORMATS = {
     one.name: one
     for one in (
@@ -39,6 +45,14 @@ FORMATS = {
         Format("tf32", 2.0**-24, 2.0**-126, 2.0**-11),
         Format("float16", 2.0**-11, 2.0**-14, 2.0**-11),
         Format("bfloat16", 2.0**-8, 2.0**-126, 2.0**-8),
+    )
+}
+#: What numbers are stored in: those, and formats that no kernel computes in.
+STORED = FORMATS | {
+    one.name: one
+    for one in (
+        Format("float8_e4m3", 2.0**-4, 2.0**-6, 2.0**-4),
+        Format("float8_e5m2", 2.0**-3, 2.0**-14, 2.0**-3),
     )
 }
 
@@ -53,16 +67,16 @@ def format_of(inputs: Sequence[Any], precision: str | None) -> Format:
     return format_named("precision", precision or str(coarsest))
 
 
-def format_named(option: str, name: str) -> Format:
+def format_named(option: str, name: str, formats: Mapping[str, Format] = FORMATS) -> Format:
     """The format that an option names. Raises ConfigError for another name."""
-    if name not in FORMATS:
-        raise ConfigError(f"{option}: expected one of {', '.join(FORMATS)}, got {name}")
-    return FORMATS[name]
+    if name not in formats:
+        raise ConfigError(f"{option}: expected one of {', '.join(formats)}, got {name}")
+    return formats[name]
 
 
 def rounded(x: HostArray, precision: Format) -> HostArray:
     """x rounded to the precision, to even, as float64."""
-    if precision.name == "bfloat16":
+    if precision.name == "bfloat16" or precision.name not in FORMATS:
         spacing = precision.spacing(x)
         return np.asanyarray(np.rint(x.astype(np.float64) / spacing) * spacing)
     dtype = precision.name if precision.name in ("float16", "float64") else "float32"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from npformer.check.diagnosis.mutants import mutants
+from npformer.check.diagnosis.mutants import mutants, nested_mutants
 from npformer.check.fitness import fitness
 from npformer.check.inputs import Leaf
 from npformer.check.measures import rms
@@ -90,6 +90,11 @@ class Reference:
             return {tensor: self.places[tensor].of(g) for tensor, g in by_tensor.items()}
         return {tensor: self._along(tensor, upstream, dict(at), rounding) for tensor in self.places}
 
+    def outputs(self, at: Tensors, rounding: Rounding | None = None) -> dict[str, HostArray]:
+        """All of each output, with the roundings of that run: "the output", or "output 0" and so on."""
+        ys = self._rounded(rounding, lambda: self.subject.outputs(at if rounding is None else rounding.arrays(at)))
+        return {f"output {i}" if len(ys) > 1 else "the output": np.asarray(y) for i, y in enumerate(ys)}
+
     def in_float32(self, upstream: Upstream, at: Tensors) -> HostArrays:
         """What the reference errs if it runs in float32, at the places; of a forward alone, a rounding of each."""
         if not self.has_backward:
@@ -97,6 +102,11 @@ class Reference:
             return {t: 2.0**-24 * n * rng.normal(size=n.shape) for t, n in self.gradients(upstream, at).items()}
         exact, low = self.gradients(upstream, at), self._make(self.target, "float32").gradients(upstream, at)
         return {tensor: places.of(low[tensor]) - exact[tensor] for tensor, places in self.places.items()}
+
+    def outputs_in_float32(self, at: Tensors) -> dict[str, HostArray]:
+        """ "output i" -> what that output errs if the forward runs in float32."""
+        low = self._make(self.target, "float32").outputs(at)
+        return {name: low[i] - y for i, (name, y) in enumerate(self.outputs(at).items())}
 
     def _rounded(self, rounding: Rounding | None, run: Callable[[], Any]) -> Any:
         self._phased.rounding = rounding
@@ -122,12 +132,16 @@ class Reference:
         moved = self._rounded(rounding, run)
         return sum(float(np.sum(r * np.imag(y))) for r, y in zip(upstream, moved, strict=True)) / COMPLEX_H
 
-    def terms(self, upstream: Upstream, at: Tensors, exact: HostArrays) -> dict[str, HostArrays]:
-        """What each term of the backward's formula adds to the gradients at the places, by its text."""
+    def terms(self, upstream: Upstream, at: Tensors, exact: HostArrays, nested: bool = False) -> dict[str, HostArrays]:
+        """What each term of the backward's formula adds to the gradients at the places, by its text.
+
+        nested: with the terms of every backward that it calls.
+        """
         if not isinstance(self.target, tuple) or not self.has_backward:
             return {}
         try:
-            versions = [m for m in mutants(self.target[1]) if m.operator == "drop a term"][:MOST_TERMS]
+            every = (nested_mutants if nested else mutants)(self.target[1])
+            versions = [m for m in every if m.operator == "drop a term"][:MOST_TERMS]
         except Exception:  # no source
             return {}
         terms: dict[str, HostArrays] = {}

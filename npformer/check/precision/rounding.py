@@ -3,13 +3,12 @@
 A result y becomes y·(1 + a·u·ξ), ξ uniform in [−1, 1], u the unit roundoff and a the operation's accuracy in roundings:
 1 for arithmetic, 4 (two units in the last place) for functions that libraries and GPUs approximate. A product or sum y
 of terms t_k moves by u·(Σt_k² + 2y²)^½: each term is rounded by itself, and so are the partial sums, which in a sum by
-halves are y, y/2 twice, y/4 four times, …, y²·(1 + ½ + ¼ + …) = 2y². Where sums are accumulated in few digits, y moves
-by what all partial sums S_k lose, u·(ΣS_k²)^½, no step more than its own term. Nothing moves where nothing is rounded:
-max, sort, where, masks, integers, signs, powers of two. Real and imaginary parts move apart, so that a complex step
-goes through.
-
-The inputs are exact: a kernel gets numbers that its precision can hold. Sources: Parker 1997, "Monte Carlo Arithmetic",
-UCLA CSD-970002; Higham, "Accuracy and Stability of Numerical Algorithms", 4.2.
+halves are y, y/2 twice, y/4 four times, …, y²·(1 + ½ + ¼ + …) = 2y². Of N terms in turn, in any order, they are on
+average ΣS_k² = Σt_k²·((N + 1)/6 − 1/N) + y²·(N + 1)/3, and ξ is normal. Where sums are accumulated in few digits, y
+moves by what all S_k lose, u·(ΣS_k²)^½, no step more than its own term. What is stored moves by up to half its spacing.
+Nothing moves where nothing is rounded: max, sort, where, masks, integers, signs, powers of two. Real and imaginary
+parts move apart, for a complex step. Inputs are exact, numbers that the precision can hold. Sources: Parker 1997,
+"Monte Carlo Arithmetic", UCLA CSD-970002; Higham, "Accuracy and Stability of Numerical Algorithms", 4.2.
 """
 
 from __future__ import annotations
@@ -21,6 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from npformer.check.oracles import COMPLEX_H
+from npformer.check.precision.formats import Format
 from npformer.typing import HostArray, HostArrays
 
 #: Roundings of a function that is approximated; of any other operation 1.
@@ -43,6 +44,10 @@ class Level(NamedTuple):
     constant: float = 0.0  # of a constant that the precision cannot represent
     partial: float = 0.0  # of a partial sum, where sums are accumulated in few digits
     tiny: float = 0.0  # absolute: what the precision cannot represent next to 0
+    stored: Format | None = None  # in which each result is stored, once it is computed
+    function: float | None = None  # of functions that are approximated; None: APPROXIMATED of entry
+    apart: bool = False  # whether the terms of a sum of two arrays are stored once more, as where it is multiplied out
+    in_turn: float = 0.0  # of each partial sum, where sums and products add one term after the other; 0: by halves
 
 
 class Rounding:
@@ -80,20 +85,25 @@ class Rounding:
         """ξ, uniform in [−1, 1]."""
         return np.asarray(2 * self._rng.random(shape, dtype=np.float32) - 1, dtype=np.float64)
 
-    def moved(self, y: Any, size: Any, factor: float) -> Any:
-        """y moved by factor·size·ξ and by what the level adds; size: real, or complex for both parts."""
+    def moved(self, y: Any, size: Any, factor: float, is_normal: bool = False, one: float = 1.0) -> Any:
+        """y, in units of one, moved by factor·size·ξ and by what the level adds; size: of both parts if complex."""
         if np.iscomplexobj(y):
-            return self.moved(np.real(y), np.real(size), factor) + 1j * self.moved(np.imag(y), np.imag(size), factor)
+            slope = self.moved(np.imag(y), np.imag(size), factor, is_normal, COMPLEX_H)
+            return self.moved(np.real(y), np.real(size), factor, is_normal) + 1j * slope
         level = self.level
         if level is None:
             return y
         y = np.asarray(y)
         finite = np.isfinite(y)  # infinity, as the score of a hidden key, is exact
-        noise = factor * np.where(finite, size, 0) * self.draw(y.shape)
+        xi = self._rng.normal(size=y.shape) / 3**0.5 if is_normal else self.draw(y.shape)
+        noise = factor * np.where(finite, size, 0) * xi
         if level.together:
             noise = noise + level.together * float(self.draw(())) * np.where(finite, y, 0)
         if level.tiny:
             noise = noise + np.where(y != 0, level.tiny, 0.0) * self.draw(y.shape)
+        if level.stored:
+            half = level.stored.spacing(np.where(finite, y, 0) / one) / 2 * one
+            noise = noise + np.where(finite, np.minimum(half, np.abs(y)), 0) * self.draw(y.shape)
         return y + noise
 
     def constant(self, x: Any, is_divisor: bool) -> Any:
@@ -172,8 +182,7 @@ class _Rounded(np.ndarray[Any, Any]):
         if name in _PRODUCT_FUNCTIONS:
             plain = [_plain(x) for x in args]
             y = function(*plain, **kwargs)
-            size = _size_of_terms(lambda *parts: function(*parts, **kwargs), plain, y)
-            return _kept(rounding.moved(y, size, rounding.level.product), rounding)
+            return _kept(_summed(rounding, lambda *parts: function(*parts, **kwargs), plain, y, "product"), rounding)
         y = super().__array_function__(function, types, args, kwargs)
         if module.startswith(("numpy.linalg", "numpy.fft")) and _is_inexact(y):
             y = rounding.moved(_plain(y), _plain(y), rounding.level.entry)
@@ -186,17 +195,18 @@ def _result(rounding: Rounding, name: str, method: str, inputs: list[Any], y: An
     assert level is not None
     if name in _PRODUCTS:
         function = lambda *parts: getattr(np, name)(*parts)  # noqa: E731
-        return rounding.moved(y, _size_of_terms(function, inputs, y), level.product)
+        return _summed(rounding, function, inputs, y, "product")
     if method == "reduce" and name == "add":
         x, *axis = inputs
         kept = {k: v for k, v in options.items() if k in ("axis", "keepdims")}
         if level.partial:
             return rounding.moved(y, _lost_by_partial_sums(x, axis, kept, level.partial), 1.0)
-        size = _size_of_terms(lambda part: np.add.reduce(part, *axis, **kept), [x], y)
-        return rounding.moved(y, size, level.entry)
+        return _summed(rounding, lambda part: np.add.reduce(part, *axis, **kept), [x], y, "entry")
     if name in _APPROXIMATED:
-        return rounding.moved(y, y, APPROXIMATED * level.entry)
+        return rounding.moved(y, y, APPROXIMATED * level.entry if level.function is None else level.function)
     if name in _ROUNDED and not (name in ("multiply", "divide") and any(map(_is_exact_factor, inputs))):
+        if level.apart and name in ("add", "subtract") and all(map(_is_inexact, inputs)):
+            y = y + sum(rounding.moved(x, x, 0.0) - x for x in inputs)
         return rounding.moved(y, y, level.entry)
     return y
 
@@ -213,20 +223,28 @@ def _lost_by_partial_sums(x: HostArray, axis: list[Any], options: Mapping[str, A
     return size if whole or not options.get("keepdims") else np.expand_dims(size, along)
 
 
-def _size_of_terms(function: Callable[..., Any], operands: list[Any], y: Any) -> Any:
-    """(Σ of squared terms, and twice y²)^½ of a product y, for both parts of a complex one."""
+def _summed(rounding: Rounding, function: Callable[..., Any], operands: list[Any], y: Any, which: str) -> Any:
+    """A product or a sum y of terms, moved by what its terms and its partial sums round; which: the level of terms."""
+    level = rounding.level
+    assert level is not None
+    u, of_terms, of_sum = getattr(level, which), 1.0, 2.0
+    if level.in_turn:
+        n = np.maximum(function(*[np.where(x != 0, 1.0, 0.0) if _is_inexact(x) else x for x in operands]), 1)
+        u, of_terms, of_sum = level.in_turn, (u / level.in_turn) ** 2 + (n + 1) / 6 - 1 / n, (n + 1) / 3
+    return rounding.moved(y, _size_of_terms(function, operands, y, of_terms, of_sum), u, bool(level.in_turn))
 
-    def squares(part: Callable[[Any], Any]) -> list[Any]:
-        return [np.square(part(x)) if _is_inexact(x) else x for x in operands]
 
-    real = np.sqrt(function(*squares(np.real)) + 2 * np.square(np.real(y)))
+def _size_of_terms(function: Callable[..., Any], operands: list[Any], y: Any, of_terms: Any, of_sum: Any) -> Any:
+    """(Σ of squared terms, and y²)^½ of a product y, each so many times, for both parts of a complex one."""
+    reals, imaginary = ([np.square(part(x)) if _is_inexact(x) else x for x in operands] for part in (np.real, np.imag))
+    real = np.sqrt(np.maximum(of_terms * function(*reals) + of_sum * np.square(np.real(y)), 0))
     if not np.iscomplexobj(y):
         return real
-    mixed = 2 * np.square(np.imag(y))
+    mixed = of_sum * np.square(np.imag(y))
     for i, x in enumerate(operands):
         if np.iscomplexobj(x):
-            mixed = mixed + function(*[p if j != i else np.square(np.imag(x)) for j, p in enumerate(squares(np.real))])
-    return real + 1j * np.sqrt(mixed)
+            mixed = mixed + of_terms * function(*reals[:i], imaginary[i], *reals[i + 1 :])
+    return real + 1j * np.sqrt(np.maximum(mixed, 0))
 
 
 def _is_constant(x: Any) -> bool:

@@ -179,9 +179,10 @@ def unused_in_products(here: Here) -> Texts:
 
 
 def _with_numbers(here: Here, terms: list[tuple[str, Shape]]) -> Texts:
+    terms = [term for term in terms if term[1] or here.known.with_kernels]  # a kernel's row sums are numbers
     kinds = itertools.product(terms, ("1", *here.numbers()), ("1", "2", "0.5")) if here.takes_terms else ()
     for (text, shape), *numbers in kinds:
-        yield from _added(here, [(" * ".join([*(n for n in numbers[::-1] if n != "1"), text]), shape)] if shape else ())
+        yield from _added(here, [(" * ".join([*(n for n in numbers[::-1] if n != "1"), text]), shape)])
 
 
 def projections(here: Here) -> Texts:
@@ -232,4 +233,9 @@ EXCHANGES: tuple[Addition, ...] = (names, names_added)
 ADDITIONS: tuple[Addition, ...] = (unused_names, factors, products, terms, expressions, functions)
 INVENTIONS: tuple[Addition, ...] = (
     unused_in_products, projections, derived_factors, choices, sums, products_at_names
+)  # fmt: skip
+#: The order in kernels.
+IN_KERNELS: tuple[tuple[Addition, ...], ...] = (
+    (factors, products), (projections, products_at_names),
+    (expressions, functions, derived_factors, terms), (sums, choices),
 )  # fmt: skip

@@ -20,27 +20,42 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 
-from npformer.check.diagnosis.mutants import elements
-from npformer.check.repairs.additions import ADDITIONS, EXCHANGES, INVENTIONS, Addition, Here
-from npformer.check.repairs.inverse import CHANGES, FIRST
+from npformer.check.diagnosis.mutants import called, elements
+from npformer.check.repairs.additions import (
+    ADDITIONS,
+    EXCHANGES,
+    IN_KERNELS,
+    INVENTIONS,
+    Addition,
+    Here,
+    unused_in_products,
+    unused_names,
+)
+from npformer.check.repairs.inverse import CHANGES, FIRST, FIRST_IN_KERNELS, REST_IN_KERNELS
 from npformer.check.repairs.nodes import Edit, Found, Known, Site, is_real, is_value, sites
 
-
-def edits(function: ast.FunctionDef, known: Known) -> Iterator[Edit]:
-    """The simple changes, tried in every function of the user's before the inventions.
-
-    Of one kind, those where a value is made come before its return.
-    """
-    everywhere = _sites(function)
-    yield from _changes(everywhere, known, FIRST)
-    yield from _additions(everywhere, known, EXCHANGES)
-    yield from _changes(everywhere, known, CHANGES)
-    yield from _additions(everywhere, known, ADDITIONS)
+Edits = Callable[[ast.FunctionDef, Known], Iterator[Edit]]
 
 
-def inventions(function: ast.FunctionDef, known: Known) -> Iterator[Edit]:
-    """The changes that build new expressions."""
-    yield from _additions(_sites(function), known, INVENTIONS)
+def _of_changes(kinds: Sequence[Callable[[Site, Known], Found]]) -> Edits:
+    return lambda function, known: _changes(_sites(function, known), known, kinds)
+
+
+def _of_additions(kinds: Sequence[Addition]) -> Edits:
+    return lambda function, known: _additions(_sites(function, known), known, kinds)
+
+
+#: The simple changes, tried in every function of the user's before the inventions, which build new expressions.
+#: Of one kind, those where a value is made come before its return.
+SIMPLE = (_of_changes(FIRST), _of_additions(EXCHANGES), _of_changes(CHANGES), _of_additions(ADDITIONS))
+INVENTED = _of_additions(INVENTIONS)
+#: Of what a function computes and never uses, where a run is slow.
+UNUSED = _of_additions((unused_names, unused_in_products))
+#: The same for kernels and what launches them, in another order.
+WITH_KERNELS = (
+    UNUSED, _of_changes(FIRST_IN_KERNELS), _of_additions(EXCHANGES), *map(_of_additions, IN_KERNELS),
+    _of_changes(REST_IN_KERNELS),
+)  # fmt: skip
 
 
 def _changes(
@@ -48,6 +63,8 @@ def _changes(
 ) -> Iterator[Edit]:
     for kind in kinds:
         for site in everywhere:
+            if known.with_kernels and site in known.idle:
+                continue
             for cause, node in kind(site, known):
                 yield Edit(cause, site, node)
                 if isinstance(site.get(), ast.Constant) and (also := known.twins(site)):
@@ -57,14 +74,28 @@ def _changes(
 def _additions(everywhere: Sequence[Site], known: Known, kinds: Sequence[Addition]) -> Iterator[Edit]:
     values = [(site, known.at(site)) for site in everywhere if is_value(site, known) and site not in known.idle]
     places = [Here(site, value, ast.unparse(node), known) for site, (node, value) in values if is_real(value)]
+    if known.with_kernels:  # what a kernel's sums lack could be added before and after them: here, where they are used
+        places.sort(key=lambda here: (_is_stored(here.site), -getattr(here.site.get(), "lineno", 0)))
     for kind in kinds:
         for here in places:
             for cause, text in kind(here):
                 yield Edit(cause, here.site, text)
 
 
-def _sites(function: ast.FunctionDef) -> list[Site]:
+def _sites(function: ast.FunctionDef, known: Known) -> list[Site]:
     """All places, names that are returned as they are last: their mistake is mostly where they were made."""
     values = [node.value for node in ast.walk(function) if isinstance(node, ast.Return) and node.value is not None]
     returned = {id(part) for value in values for part in elements(value) if isinstance(part, ast.Name)}
-    return sorted(sites(function), key=lambda site: id(site.get()) in returned)
+    places = [site for site in sites(function) if not known.with_kernels or _is_number(site, known)]
+    return sorted(places, key=lambda site: id(site.get()) in returned)
+
+
+def _is_stored(site: Site) -> bool:
+    """Whether it is a name that a kernel stores: its mistake is mostly where it was made."""
+    return isinstance(site.get(), ast.Name) and isinstance(site.parent, ast.Call) and called(site.parent) == "store"
+
+
+def _is_number(site: Site, known: Known) -> bool:
+    """Whether what is here is no address, and part of none: a number, a statement, or without a value of its own."""
+    node, value = known.at(site)
+    return isinstance(node, ast.stmt | ast.Constant | ast.keyword) or is_real(value) or id(node) not in known.values

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from npformer.check.diagnosis.mutants import called
+from npformer.check.repairs.accumulation import accumulation
 from npformer.check.repairs.nodes import (
     Found,
     Known,
@@ -48,8 +49,11 @@ def _exchanges(parts: Sequence[Any], places: Iterable[int]) -> Iterator[list[Any
 
 
 def signs(site: Site, known: Known) -> Found:
-    node = site.get()
-    match node:
+    yield from (*flips(site, known), *negations(site, known))
+
+
+def flips(site: Site, known: Known) -> Found:
+    match site.get():
         case ast.UnaryOp(ast.USub(), operand) if not isinstance(operand, ast.Constant):
             yield "sign", operand
         case ast.BinOp(left, ast.Add() | ast.Sub() as op, right):
@@ -57,7 +61,11 @@ def signs(site: Site, known: Known) -> Found:
             yield from [("sign", ast.BinOp(right, op, left))] if isinstance(op, ast.Sub) else []
         case ast.AugAssign(target, ast.Add() | ast.Sub() as op, value):
             yield "sign", ast.AugAssign(target, ast.Sub() if isinstance(op, ast.Add) else ast.Add(), value)
-    if is_value(site, known) and not isinstance(node, ast.UnaryOp) and is_operand(site) and np.any(known.at(site)[1]):
+
+
+def negations(site: Site, known: Known) -> Found:
+    node, value = known.at(site)
+    if is_value(site, known) and not isinstance(node, ast.UnaryOp) and is_operand(site) and np.any(value):
         yield "sign", ast.UnaryOp(ast.USub(), node)
 
 
@@ -87,19 +95,25 @@ def axes(site: Site, known: Known) -> Found:
     node, value = known.at(site)
     if not isinstance(node, ast.Call):
         return
-    is_sum = called(node) in ("sum", "mean")
+    is_sum, array = called(node) in ("sum", "mean"), array_of(node, known)
     if is_sum:
         yield "summed axis", renamed(node, "mean" if called(node) == "sum" else "sum")
-        yield from (("summed axis", inner) for inner in [array_of(node)] if inner is not None)
+        yield from (("summed axis", inner) for inner in [array] if inner is not None)
+    yield from [("summed axis", renamed(node, "sum"))] if called(node) in ("max", "min") else []
     inputs = [*node.args, *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
     rank = max(np.ndim(v) for v in (value, *(known.values.get(id(operand)) for operand in inputs)))
-    others, kept = [word for word in node.keywords if word.arg != "axis"], ast.keyword("keepdims", literal(True))
+    others, kept = [word for word in node.keywords if word.arg not in _AXIS], ast.keyword("keepdims", literal(True))
     orders: list[Any] = [*range(rank)] if is_sum else []
     if len(others) < len(node.keywords):
         orders = [axis for n in (2, 3) for axis in itertools.combinations(range(rank), n)]
         orders = [None, *range(rank), *orders]
+    given = [*node.args[: int(array in node.args)]] if is_sum else node.args  # without an axis by its place
     for axis, more in itertools.product(orders, ([], [kept]) if is_sum and not others else ([],)):
-        yield "summed axis", ast.Call(node.func, node.args, [ast.keyword("axis", literal(axis)), *others, *more])
+        yield "summed axis", ast.Call(node.func, given, [ast.keyword("axis", literal(axis)), *others, *more])
+
+
+#: An axis by its name, in NumPy and PyTorch.
+_AXIS = ("axis", "dim")
 
 
 def renames(site: Site, known: Known) -> Found:
@@ -124,7 +138,7 @@ def ones(site: Site, known: Known) -> Found:
             for changed in _exchanges(index.elts, range(len(index.elts))) if isinstance(index, ast.Tuple) else ():
                 yield "transposed", ast.Subscript(base, ast.Tuple(changed, ast.Load()), ctx)
         case ast.Call() if called(node) in ("sum", "mean", "max", "min"):
-            base = array_of(node)
+            base = array_of(node, known)
     rank = np.ndim(known.values.get(id(base), 0))
     for at in range(rank + 1) if 0 < rank < 3 else ():
         axes = ", ".join([":"] * at + ["None"] + [":"] * (rank - at))
@@ -137,7 +151,7 @@ def transposes(site: Site, known: Known) -> Found:
     match node:
         case ast.Attribute(inner, "T" | "mT"):
             yield "transposed", inner
-        case ast.Call(func, [*args], keywords) if called(node) in _TRANSPOSING and (array := array_of(node)):
+        case ast.Call(func, [*args], keywords) if called(node) in _TRANSPOSING and (array := array_of(node, known)):
             yield "transposed", array
             is_short = 1 < len(args) <= 4 and all(isinstance(a, ast.Constant) for a in args)
             for order in itertools.permutations(args) if is_short else ():
@@ -199,6 +213,8 @@ def branches(site: Site, known: Known) -> Found:
                 yield "wrong branch", ast.Call(func, [condition, *parts], [])
         case ast.UnaryOp(ast.Invert() | ast.Not(), operand):
             yield "wrong branch", operand
+        case ast.Constant(bool(flag)) if isinstance(site.parent, ast.Call):
+            yield "wrong branch", literal(not flag)
     if is_value(site, known) and is_mask(value) and not isinstance(node, ast.UnaryOp):
         text = ast.unparse(node)
         yield "wrong branch", f"~({text})"
@@ -253,7 +269,7 @@ def _is_right_of(site: Site, op: type[ast.operator]) -> bool:
 
 
 def _is_axis(site: Site) -> bool:
-    return isinstance(site.parent, ast.keyword) and site.parent.arg in ("axis", "keepdims", "axes")
+    return isinstance(site.parent, ast.keyword) and site.parent.arg in ("axis", "axes", "dim", "keepdim", "keepdims")
 
 
 #: The largest integer used as a replacement, since it may be a length, or a number of repetitions.
@@ -276,24 +292,9 @@ def constants(site: Site, known: Known) -> Found:
                     yield "missing factor", f"{_NP}.sign({text})"
 
 
-def accumulation(site: Site, known: Known) -> Found:
-    match site.get():
-        case ast.Assign([target], value):
-            if not isinstance(target, ast.Tuple):
-                is_once = isinstance(target, ast.Name) and isinstance(site.parent, ast.FunctionDef)
-                added = ast.AugAssign(target, ast.Add(), value)  # type: ignore[arg-type]
-                yield "missing term" if is_once else "not accumulated", added
-        case ast.AugAssign(target, _, value):
-            pass
-        case _:
-            return
-    if isinstance(target, ast.Subscript):
-        has_slices = any(isinstance(part, ast.Slice) for part in ast.walk(target.slice))
-        where = ast.Subscript(parsed(f"{_NP}.s_"), target.slice, ast.Load()) if has_slices else target.slice
-        call = f"{_NP}.add.at({ast.unparse(target.value)}, {ast.unparse(where)}, {ast.unparse(value)})"
-        yield "not accumulated", ast.parse(call).body[0]
-
-
 #: In the order in which they are tried; before and after other names.
 FIRST = (outputs, signs, drops, accumulation)
 CHANGES = (renames, axes, places, ones, transposes, branches, turns, constants)
+#: The same for kernels, most of whose places are addresses: those that change numbers, and the rest.
+FIRST_IN_KERNELS = (outputs, flips, drops, accumulation, axes, branches, negations)
+REST_IN_KERNELS = (renames, constants, ones, transposes, turns, places)

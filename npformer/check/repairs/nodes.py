@@ -54,6 +54,7 @@ class Known:
     unused: tuple[str, ...]  # names
     idle: Container[Site]  # places on which no wrong tensor depends, or a right one as well
     sites: Sequence[Site]
+    with_kernels: bool = False  # a run is slow, and most expressions are addresses: only what matters is changed
 
     def twins(self, site: Site) -> tuple[Site, ...]:
         """The other places with the same source."""
@@ -143,11 +144,11 @@ def fits(shape: Shape, to: Shape) -> bool:
     return len(shape) <= len(to) and all(n in (1, m) for n, m in zip(shape[::-1], to[::-1], strict=False))
 
 
-def array_of(node: ast.Call) -> ast.expr | None:
+def array_of(node: ast.Call, known: Known) -> ast.expr | None:
     """What a method is called on, or else the first argument."""
     match node.func:
-        case ast.Attribute(value) if not (isinstance(value, ast.Name) and value.id == "np"):
-            return value
+        case ast.Attribute(value) if not (isinstance(value, ast.Name) and id(value) not in known.values):
+            return value  # a module has no value
     return node.args[0] if node.args else None
 
 

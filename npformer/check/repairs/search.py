@@ -15,7 +15,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import copy
-import sys
 import warnings
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from itertools import islice
@@ -27,14 +26,14 @@ import numpy as np
 from npformer.check.checkable import as_numpy
 from npformer.check.diagnosis.mutants import elements
 from npformer.check.measures import largest, max_abs
-from npformer.check.repairs.edits import edits, inventions
+from npformer.check.repairs.budget import Budget
+from npformer.check.repairs.edits import INVENTED, SIMPLE, UNUSED, WITH_KERNELS
 from npformer.check.repairs.nodes import SCOPES, Edit, Known, Site, has_scope, is_real, located, parsed, sites
 from npformer.check.repairs.source import Source, constants_of, helpers_of, parts_of, pool, source_of, unused_in
+from npformer.check.repairs.spelling import Spelling
 from npformer.check.repairs.trial import Trial, trials_of
 from npformer.check.report import WRONG
 from npformer.check.subject import Called, Subject, Upstream
-from npformer.io.progress_bar import Bar
-from npformer.io.seconds import now
 from npformer.typing import HostArray, HostArrays, Tensors
 
 #: Relative to a tensor's largest entry: gradients this near are worth a verdict, if they are nearer than before.
@@ -44,8 +43,6 @@ LEFT, ROUNDING, LEFT_BY_DIFFERENCES = 1e-4, 1e-12, 0.5
 MOST_CAUSES = 2
 #: The most functions that are searched: methods of an object, and functions that one of them calls.
 MOST_FUNCTIONS = 4
-#: The most changes that are tried, and for how long; after a moment with a bar.
-MOST_CHANGES, SECONDS, MOMENT = 150_000, 10.0, 2.0
 
 
 class Repair(NamedTuple):
@@ -78,9 +75,11 @@ def repairs_of(point: Point, wrong: Sequence[str], is_brief: bool = False) -> tu
     repairs, remarks, left = list[Repair](), list[str](), set(wrong)
     with np.errstate(all="ignore"), warnings.catch_warnings(), contextlib.ExitStack() as kept:
         warnings.simplefilter("ignore")
-        budget = _Budget(kept)
+        budget = Budget(kept)
         while left and len(repairs) < MOST_CAUSES:
-            best = _best(_searches(mains, point, remarks), left, budget, is_brief)
+            searches = _searches(mains, point, remarks)
+            budget.with_kernels = any(search.is_of_kernel for search in searches)
+            best = _best(searches, left, budget, is_brief)
             if best is None:
                 break
             repair, edit, search = best
@@ -95,42 +94,23 @@ def repairs_of(point: Point, wrong: Sequence[str], is_brief: bool = False) -> tu
 
 
 def _best(
-    searches: Sequence[_Search], wrong: set[str], budget: _Budget, is_brief: bool
+    searches: Sequence[_Search], wrong: set[str], budget: Budget, is_brief: bool
 ) -> tuple[Repair, Edit, _Search] | None:
     """The first change that makes all of these right; else the first that makes most of them so."""
     best: tuple[Repair, Edit, _Search] | None = None
     # Inventions begin in the functions that it calls: what these lack could be added to their results, too.
-    stages = [(edits, search) for search in searches] + [
-        (inventions, search) for search in searches[::-1] if not is_brief
-    ]
+    stages = [(kinds, search) for search in searches for kinds in SIMPLE]
+    stages += [(INVENTED, search) for search in searches[::-1] if not is_brief]
+    if any(search.is_slow for search in searches):
+        stages = [(UNUSED, search) for search in searches[::-1]] + stages
+    if budget.with_kernels:
+        stages = [(kinds, search) for kinds in WITH_KERNELS for search in searches[::-1]]
     for kinds, search in stages:
         for repair, edit in search.changes(kinds, wrong, budget, len(best[0].fixes) if best else 0):
             best = repair, edit, search
         if best is not None and best[0].fixes == wrong:
             break
     return best
-
-
-class _Budget:
-    """Counts the changes and the time; draws a bar on a terminal."""
-
-    def __init__(self, kept: contextlib.ExitStack) -> None:
-        self._began, self._kept, self.tried, self.seen = now(), kept, 0, 0
-        self._bar: Bar | None = None
-
-    def taken(self) -> float:
-        return now() - self._began
-
-    def allows_one(self) -> bool:
-        """Whether one more change is tried."""
-        self.seen += 1
-        if self.tried >= MOST_CHANGES or self.taken() >= SECONDS:
-            return False
-        if self.taken() > MOMENT:
-            self._bar = self._bar or self._kept.enter_context(Bar("looking for the cause", MOST_CHANGES, sys.stderr))
-            self._bar.reach(self.tried)
-        self.tried += 1
-        return True
 
 
 def _searches(mains: Sequence[tuple[Trial, Source]], point: Point, remarks: list[str]) -> list[_Search]:
@@ -159,8 +139,17 @@ class _Search:
             for truth in point.truths
         ]
         self._codes: dict[Site, CodeType] = {}
+        self._matters = not self.is_of_kernel  # whether a wrong tensor depends on it
         scopes = [n for n in ast.walk(source.definition) if isinstance(n, SCOPES)][1:]
         self._inner = {id(node) for scope in scopes for node in ast.walk(scope)}
+
+    @property
+    def is_slow(self) -> bool:
+        return self._trial.library != "numpy"
+
+    @property
+    def is_of_kernel(self) -> bool:
+        return self._source.rewritten is not None
 
     def runs(self) -> bool:
         """Whether the function can be run from its source; notes what it gives, and how far that is off."""
@@ -172,16 +161,21 @@ class _Search:
             return False
         return True
 
-    def changes(self, kinds: Any, wrong: set[str], budget: _Budget, most: int) -> Iterator[tuple[Repair, Edit]]:
+    def changes(self, kinds: Any, wrong: set[str], budget: Budget, most: int) -> Iterator[tuple[Repair, Edit]]:
         """The changes that make more of these right than most, and no other tensor wrong; up to one that makes all."""
         if self._known is None:  # the tensors that are wrong stay the same as long as this search is used
             self._known = self._looked(wrong, budget)
-        for edit in kinds(self._source.definition, self._known):
+        changes = kinds(self._source.definition, self._known) if self._matters else iter(())
+        for edit in self._spelled(changes, budget):
             if budget.allows_one() and (fixes := self._tried(edit, wrong, most)):
                 yield Repair(edit.cause, self._source.sentence(edit), frozenset(fixes)), edit
                 if fixes == wrong:
                     return
                 most = len(fixes)
+
+    def _spelled(self, changes: Iterator[Edit], budget: Budget) -> Iterator[Edit]:
+        """The changes in the words of the library that the function computes with."""
+        return (edit for change in changes for edit in (self._spelling.edits(change) if budget.is_left else [change]))
 
     @contextlib.contextmanager
     def keep(self, edit: Edit) -> Iterator[None]:
@@ -267,7 +261,7 @@ class _Search:
             for site, old in before:
                 site.put(old)
 
-    def _looked(self, wrong: set[str], budget: _Budget) -> Known:
+    def _looked(self, wrong: set[str], budget: Budget) -> Known:
         """The values of a run of the function, and which places matter: a moved value moves wrong tensors alone."""
         values, texts, variables = dict[int, Any](), dict[str, Any](), dict[str, Any]()
         idle = set[Site]()
@@ -282,16 +276,20 @@ class _Search:
                 variables.update(local)
                 return value * 1.37 + 0.013 if is_real(held) else value
 
-            if budget.taken() > SECONDS / 2:
+            if budget.taken() > budget.seconds / 2:
                 break
             with contextlib.suppress(Exception), self._source.running(self._opened(site, here)):
                 moved = self._trial.run(0)
                 touched = {name for name, gradient in moved.items() if not np.array_equal(gradient, self._first[name])}
                 idle |= set() if touched and touched <= wrong else {site}
+                self._matters |= bool(touched & wrong)
         texts |= {name: as_numpy(x) for name, x in variables.items()} | parts_of(self._function, variables)
         forward, unused = self._trial.forward, tuple(unused_in(self._source))
         helpers, constants = helpers_of(forward, self._source), constants_of(forward)
-        return Known(values, pool(texts, unused), helpers, constants, unused, idle, sites(self._source.definition))
+        kept, library = pool(texts, unused, self.is_of_kernel), "triton" if self.is_of_kernel else self._trial.library
+        self._spelling = Spelling(library, self._source.names, kept)
+        places = sites(self._source.definition)
+        return Known(values, kept, helpers, constants, unused, idle, places, budget.with_kernels)
 
 
 _HERE = "'_here_'"  # a constant in whose place a function is put

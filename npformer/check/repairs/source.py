@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 import math
 import sysconfig
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from npformer.check.adapters.triton_kernels import kernel_of, python_of
 from npformer.check.checkable import as_numpy, tree_of, unwrapped
 from npformer.check.repairs.nodes import Edit, is_mask, located
 
@@ -35,6 +37,7 @@ class Source(NamedTuple):
     definition: ast.FunctionDef
     first: int  # line of its file
     names: dict[str, Any]
+    rewritten: Callable[[ast.Module], ast.Module] | None = None  # what Triton's interpreter makes of a tree
 
     def code(self) -> CodeType:
         """The code of the definition as it is now, for the function, which keeps its defaults and variables."""
@@ -42,7 +45,8 @@ class Source(NamedTuple):
         all_free = ast.Expr(ast.Lambda(_NO_ARGUMENTS, ast.Tuple(names, ast.Load())))  # though a change may use none
         self.definition.body.insert(0, all_free)
         try:
-            module = compile(ast.fix_missing_locations(self.tree), "<a change of backward>", "exec")
+            tree = self.rewritten(copy.deepcopy(self.tree)) if self.rewritten else self.tree
+            module = compile(ast.fix_missing_locations(tree), "<a change of backward>", "exec")
         finally:
             self.definition.body.remove(all_free)
         outer = _code_in(module, _OUTER)
@@ -102,12 +106,16 @@ class Source(NamedTuple):
         return sum(ast.dump(n) == text for n in alike) > 1
 
     def callees(self) -> Iterator[Source]:
-        """The functions of the user's that it calls by name."""
-        for name in dict.fromkeys(n.id for n in ast.walk(self.definition) if isinstance(n, ast.Name)):
-            function = self.names.get(name)
-            source = source_of(function) if callable(function) else None
-            if source is not None and not is_installed(source.function) and source.function is not self.function:
-                yield source
+        """The functions of the user's that it calls by name, and those that these call."""
+        seen, waiting = {self.function}, [self]
+        while waiting:
+            names = dict.fromkeys(n.id for n in ast.walk(waiting[0].definition) if isinstance(n, ast.Name))
+            for function in map(waiting.pop(0).names.get, names):
+                source = source_of(function) if callable(function) else None
+                if source is not None and not is_installed(source.function) and source.function not in seen:
+                    seen.add(source.function)
+                    waiting.append(source)
+                    yield source
 
 
 def _short(text: str) -> str:
@@ -130,8 +138,12 @@ def is_installed(function: Any) -> bool:
 
 
 def source_of(backward: Callable[..., Any]) -> Source | None:
-    """The source of a Python function or lambda; None if it has none, as at Python's prompt."""
-    function = unwrapped(backward)
+    """The source of a function, a lambda or an interpreted kernel; None if it has none, as at Python's prompt."""
+    kernel, rewritten = kernel_of(backward), None
+    if kernel is not None:
+        function, rewritten = python_of(kernel)
+    else:
+        function = unwrapped(backward)
     if not isinstance(function, FunctionType):
         return None
     try:
@@ -139,7 +151,7 @@ def source_of(backward: Callable[..., Any]) -> Source | None:
             body: list[ast.stmt] = [_lambda_of(function.__code__, "".join(inspect.findsource(function)[0]))]
             first = 1
         else:
-            tree, first = tree_of(function)
+            tree, first = tree_of(function if kernel is None else kernel.fn)
             body = tree.body
     except (OSError, SyntaxError, TypeError, ValueError, tokenize.TokenError):
         return None
@@ -150,7 +162,7 @@ def source_of(backward: Callable[..., Any]) -> Source | None:
     free = [ast.Assign([ast.Name(n, ast.Store())], ast.Constant(None)) for n in function.__code__.co_freevars]
     outer = ast.Module([ast.FunctionDef(_OUTER, _NO_ARGUMENTS, [*free, definition], [])], [])
     names = function.__globals__ | dict(inspect.getclosurevars(function).nonlocals)
-    return Source(function, outer, definition, first, names)
+    return Source(function, outer, definition, first, names, rewritten)
 
 
 def _lambda_of(code: CodeType, text: str) -> ast.FunctionDef:
@@ -200,8 +212,13 @@ def helpers_of(forward: Callable[..., Any], source: Source) -> tuple[str, ...]:
     return tuple(sorted(name for name in names if isinstance(source.names.get(name), FunctionType)))
 
 
-def pool(texts: Mapping[str, Any], unused: Sequence[str]) -> dict[str, Any]:
-    """The values for changes, by their source: names that are not used yet, other names, longer expressions."""
+def pool(texts: Mapping[str, Any], unused: Sequence[str], is_of_kernel: bool = False) -> dict[str, Any]:
+    """The values for changes, by their source: names that are not used yet, other names, longer expressions.
+
+    In a kernel, arrays of integers are addresses, and a block's sizes are no lengths.
+    """
+    if is_of_kernel:
+        texts = {text: v for text, v in texts.items() if not np.ndim(v) or v.dtype.kind in "fb"}
     values = {
         text: value
         for text, value in sorted(texts.items(), key=lambda item: (item[0] not in unused, len(item[0])))
@@ -213,7 +230,7 @@ def pool(texts: Mapping[str, Any], unused: Sequence[str]) -> dict[str, Any]:
     arrays = {text: value for text, value in values.items() if np.ndim(value)}
     sizes: dict[str, Any] = {}
     for text, value in list(arrays.items())[:16]:
-        if text.isidentifier():
+        if text.isidentifier() and not is_of_kernel:
             sizes |= {f"{text}.shape[{axis}]": length for axis, length in enumerate(np.shape(value))}
             sizes[f"{text}.shape[-1] ** 0.5"] = math.sqrt(np.shape(value)[-1])
             sizes |= {f"{text}.size": np.size(value)} | ({f"{text}.sum()": value.sum()} if is_mask(value) else {})

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from npformer.backend import Pair
 from npformer.check.adapters.conventions import owners_in
 from npformer.check.checkable import Checkable, unwrapped
+from npformer.check.in_float64 import attributes
 from npformer.check.repairs.source import is_installed
 from npformer.check.subject import Called, LayerSubject, PairSubject, Subject, Upstream
 from npformer.typing import HostArrays
@@ -22,6 +23,7 @@ class Trial(NamedTuple):
     function: Callable[..., Any]
     forward: Callable[..., Any]
     run: Callable[[int], HostArrays]
+    library: str = "numpy"  # what the function computes with: "torch" or "jax", whose runs are slow
 
 
 def plain(checked: Called) -> Called:
@@ -56,9 +58,24 @@ def _of_pair(checked: PairSubject, upstreams: Sequence[Upstream]) -> list[Trial]
 
 def _of_methods(checked: LayerSubject, upstreams: Sequence[Upstream]) -> Iterator[Trial]:
     owner = checked.target.owner if isinstance(checked.target, Checkable) else checked.target
+    library = getattr(owner, "library", "numpy")
+    run = _from_one_forward(checked, owner, upstreams) if library != "numpy" else None
     outermost_first = sorted(owners_in(owner), key=lambda place_and_owner: len(place_and_owner[0]))
     for kind in dict.fromkeys(base for _, one in outermost_first for base in type(one).__mro__):
         for name, method in list(vars(kind).items()):
             if name.endswith("backward") and isinstance(method, FunctionType) and not is_installed(method):
                 forward = getattr(kind, "forward", method)
-                yield Trial(method, forward, lambda number: checked.gradients(upstreams[number]))
+                yield Trial(method, forward, run or (lambda number: checked.gradients(upstreams[number])), library)
+
+
+def _from_one_forward(checked: LayerSubject, owner: Any, upstreams: Sequence[Upstream]) -> Callable[[int], HostArrays]:
+    """Runs of the backward from one forward for each upstream gradient: its rule gets copies of what was saved."""
+    calls: dict[int, tuple[Any, Any]] = {}
+
+    def run(number: int) -> HostArrays:
+        calls[number] = calls.get(number) or checked.call(upstreams[number])
+        dy, cache = calls[number]
+        with attributes(owner, copies=True):
+            return checked.again(copy.deepcopy(dy), cache)
+
+    return run

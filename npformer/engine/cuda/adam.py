@@ -97,7 +97,7 @@ class DeviceUpdates:
         """The arena's current table for this weight decay."""
         tables = self._tables.setdefault(arena, {})
         segments, runs = tables.get(weight_decay, (None, None))
-        if runs is None or segments is not arena.segments:
+        if runs is None or segments != arena.segments:  # equal ones: records read the table
             places, scales = runs_table(arena.runs(decaying=weight_decay > 0), weight_decay)
             runs = Runs(self._upload(places, "int64"), self._upload(scales, "float64"))
             tables[weight_decay] = arena.segments, runs

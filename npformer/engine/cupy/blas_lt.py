@@ -3,9 +3,9 @@
     c = a b + bias        column-major (m, n); bias (m,) is added to each column
 
 cuBLASLt is asked once for each kind of product which of its kernels it would take; its first answer is kept, so that
-two runs take the same. Where it has none (which dtypes and layouts have one differs from version to version), the
-caller adds the bias by a kernel of its own. cuBLASLt's own activation is not used: its GELU is the tanh approximation,
-which is another function.
+two runs take the same. Where it has none (which dtypes and layouts have one differs from version to version), or
+refuses what it answered, the caller adds the bias by a kernel of its own. cuBLASLt's own activation is not used: its
+GELU is the tanh approximation, which is another function.
 
 A handle of cuBLAS is one of cuBLASLt, as its manual says under cublasLtCreate.
 """
@@ -88,11 +88,13 @@ class BiasedProducts:
                 return False
             number = c_double if c.data_type == 1 else c_float
             of_a, of_b, of_c = layouts
-            self._call(
-                "cublasLtMatmul", self._handle, description, byref(number(1)), a.address, of_a, b.address, of_b,
+            status = self._library.cublasLtMatmul(
+                self._handle, description, byref(number(1)), a.address, of_a, b.address, of_b,
                 byref(number(0)), c.address, of_c, c.address, of_c, byref(answer), workspace, size, stream,
             )  # fmt: skip
-            return True
+            if status:
+                self._answers[key] = None
+            return not status
 
     @contextmanager
     def _described(

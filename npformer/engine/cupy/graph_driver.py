@@ -9,6 +9,7 @@ pinned buffers, each with an event that tells when it is free again.
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import cycle
@@ -35,29 +36,16 @@ class CupyDriver:
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self._number = cupy.cuda.Device().id
 
-    def pool(self) -> Any:
-        return self.cupy.cuda.MemoryPool(self._memory)
+    def pool(self) -> GraphPool:
+        return GraphPool(self.cupy)
 
-    def _memory(self, size: int) -> Any:
-        """Memory from the device. If it is full, CuPy's pool would free blocks that graphs use, and try again.
+    def bound(self, pool: GraphPool) -> None:
+        memory = pool.memory
+        memory.most = min(memory.given * 5 // 4, memory.most)
 
-        Of MemoryError the pool knows nothing.
-        """
-        cuda = self.cupy.cuda
-        try:
-            return cuda.MemoryPointer(cuda.Memory(size), 0)
-        except cuda.runtime.CUDARuntimeError as error:
-            if not self.is_out_of_memory(error):
-                raise
-            raise MemoryError(str(error)) from None
-
-    def bound(self, pool: Any) -> None:
-        most = pool.total_bytes() * 5 // 4
-        pool.set_limit(size=min(most, pool.get_limit() or most))  # a user may have set one: CUPY_GPU_MEMORY_LIMIT
-
-    def release(self, pool: Any) -> None:
+    def release(self, pool: GraphPool) -> None:
         self.wait()
-        pool.free_all_blocks()
+        pool.blocks.free_all_blocks()
 
     def wait(self) -> None:
         self.cupy.cuda.Device().synchronize()
@@ -72,12 +60,12 @@ class CupyDriver:
         return CupyStage(self.cupy, like)
 
     @contextmanager
-    def using(self, pool: Any) -> Iterator[None]:
+    def using(self, pool: GraphPool) -> Iterator[None]:
         expect_current(self.cupy, self._number)
         caller = self.cupy.cuda.get_current_stream()
         self.stream.wait_event(caller.record(self._event()))
         try:
-            with self.stream, self.cupy.cuda.using_allocator(pool.malloc):
+            with self.stream, self.cupy.cuda.using_allocator(pool.blocks.malloc):
                 yield
         finally:
             caller.wait_event(self.stream.record(self._event()))
@@ -106,10 +94,48 @@ class CupyDriver:
         return x.copy()
 
     def is_out_of_memory(self, error: Exception) -> bool:
-        return isinstance(error, MemoryError) or "cudaErrorMemoryAllocation" in str(error)
+        return _is_out_of_memory(error)
 
     def _event(self) -> Any:
         return self.cupy.cuda.Event(disable_timing=True)
+
+
+class GraphPool:
+    """CuPy's memory pool, made to free nothing while graphs may use it.
+
+    When a limit is reached, or the device's memory is full, CuPy's pool frees the blocks that no array has, and tries
+    again. Graphs use such blocks. So the pool has no limit of its own, and its memory comes from ``GraphMemory``.
+    """
+
+    def __init__(self, cupy: Any) -> None:
+        self.memory = GraphMemory(cupy.cuda)
+        self.blocks = cupy.cuda.MemoryPool(self.memory)
+        self.memory.most = self.blocks.get_limit() or math.inf  # a user may have set one: CUPY_GPU_MEMORY_LIMIT
+        self.blocks.set_limit(size=0)  # none
+
+
+class GraphMemory:
+    """At most ``most`` bytes of the device's memory. Of a MemoryError CuPy's pool knows nothing: it passes it on."""
+
+    def __init__(self, cuda: Any) -> None:
+        self._cuda = cuda
+        self.given, self.most = 0, math.inf  # bytes
+
+    def __call__(self, size: int) -> Any:
+        if self.given + size > self.most:
+            raise MemoryError(f"expected at most {self.most} bytes for graphs, got {self.given} and {size}")
+        try:
+            memory = self._cuda.Memory(size)
+        except self._cuda.runtime.CUDARuntimeError as error:
+            if not _is_out_of_memory(error):
+                raise
+            raise MemoryError(str(error)) from None
+        self.given += size
+        return self._cuda.MemoryPointer(memory, 0)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or "cudaErrorMemoryAllocation" in str(error)
 
 
 class CupyStage:

@@ -6,8 +6,8 @@ In reading order: ``exercises`` (the problems), ``parts`` (the answers), ``templ
 ``grade`` (all steps together), ``report`` and ``progress``.
 """
 
+from npformer.io.child_process import Limits
 from npformer.lab.grader.exercises import EXERCISES, Exercise, find
 from npformer.lab.grader.grade import Grade, grade_file
-from npformer.lab.grader.runner import Limits
 
 __all__ = ["EXERCISES", "Exercise", "Grade", "Limits", "find", "grade_file"]

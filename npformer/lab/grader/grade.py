@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from npformer.errors import DataError
+from npformer.io.child_process import Limits
 from npformer.lab.grader.cases import cases_of
 from npformer.lab.grader.exercises import Exercise
 from npformer.lab.grader.faults import Fault, faults_of
 from npformer.lab.grader.findings import Finding, backward_findings, conduct_findings, forward_findings
 from npformer.lab.grader.judge import Result, against_own_forward, outcomes_of
-from npformer.lab.grader.runner import Limits, Run, run
+from npformer.lab.grader.runner import Run, run
 from npformer.lab.grader.source import Source, exercises_in, read_source, refusal, refuse_answers
 from npformer.lab.grader.tree import decode
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import npformer
+from npformer.io.child_process import GRACE, Limits, kill, started
 from npformer.lab.grader.cases import Case
 from npformer.lab.grader.exercises import Exercise
 from npformer.lab.grader.source import BANNED, Source
@@ -25,16 +24,6 @@ CHILD = Path(__file__).parent / "child"
 PRINTED = 4000  # the most characters of prints that are kept
 REPORTED = 64_000_000  # the most characters of results that are read
 STARTUP = 60.0  # the most seconds for loading Python and NumPy
-GRACE = 1.5  # extra seconds, so that the child's own limit strikes first and can report the line
-ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL", "VECLIB_MAXIMUM", "NUMEXPR")}
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How long (seconds, wall clock) and in how much memory (bytes) one exercise may run."""
-
-    seconds: float = 10.0
-    memory: int = 2 * 1024**3
 
 
 @dataclass
@@ -78,15 +67,11 @@ def run(
         ],
         "leaves": [_leaves(exercise, case) for case in cases],
     }  # fmt: skip
-    process = subprocess.Popen(
-        [sys.executable, "-I", "-B", "-X", "utf8", str(CHILD)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        cwd=source.path.parent, env=_environment(), start_new_session=True,
-    )  # fmt: skip
+    process = started(CHILD, source.path.parent)
     try:
         return _watched(process, json.dumps(job).encode(), limits)
     finally:
-        _kill(process)
+        kill(process)
 
 
 def _leaves(exercise: Exercise, case: Case) -> list[tuple[str, list[Any], list[int]]]:
@@ -98,12 +83,6 @@ def _leaves(exercise: Exercise, case: Case) -> list[tuple[str, list[Any], list[i
             dotted = ".".join(["d" + name, *path[1:]])
             leaves.append((dotted, list(path), list(array.shape)))
     return leaves
-
-
-def _environment() -> dict[str, str]:
-    """One thread, so that limits on memory and processes are meaningful; no Python settings of the user."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    return kept | ONE_THREAD
 
 
 def _watched(process: subprocess.Popen[bytes], job: bytes, limits: Limits) -> Run:
@@ -120,7 +99,7 @@ def _watched(process: subprocess.Popen[bytes], job: bytes, limits: Limits) -> Ru
         result.exit_code = process.wait(limits.seconds + GRACE)
     except subprocess.TimeoutExpired:
         result.killed = True
-        _kill(process)
+        kill(process)
         result.exit_code = process.wait()
     for thread in threads:
         thread.join(2.0)
@@ -153,14 +132,3 @@ def _read_prints(stream: Any, result: Run) -> None:
             kept += chunk[:room]
             result.printed_more += len(chunk) - len(chunk[:room])
             result.printed = kept.decode("utf-8", "replace")
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End the process and everything that it started, by its session."""
-    if process.poll() is not None and not hasattr(os, "killpg"):
-        return
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from npformer.backend.backend import PRECISIONS
+from npformer.engine import recorded_decode
 from npformer.engine.cuda import adam, cuda_ops
 from npformer.functional import AttentionMask, Draw
 from tests.engine.cuda.host_runtime import HostRuntime
@@ -66,3 +67,6 @@ def _call_everything(runtime, dtype, width):
     adam.adam_update(runtime, *[zeros(width)] * 4, zeros(3), (0.9, 0.99), 1e-8, runs=table)
     adam.gradient_norm(runtime, zeros(width), table, 1.0)
     runtime.product(zeros(2048, 1024), square[:1024], zeros(2048, 64))
+    ids, heads = np.zeros((4, 1), np.int64), zeros(1, 2, 1, width)
+    recorded_decode.choose(runtime, zeros(1, 1, width), ids, ids, 2, 0)
+    recorded_decode.Newest(SimpleNamespace(gpu=runtime, visible=ids), ids, heads, heads, 1, 0).write(0, heads, heads)

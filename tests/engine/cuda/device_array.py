@@ -19,6 +19,13 @@ class Namespace:
             return found
         return lambda *inputs, **options: call(name, found, inputs, options)
 
+    def asarray(self, obj, *, device, dtype=None):
+        """CuPy's copies what is the host's."""
+        x, numbers = device.empty(np.shape(obj), dtype or np.asarray(obj).dtype), np.array(obj)
+        device.expect_not_recording("a copy from the host")
+        device.do(copying(x.bare, lambda: numbers))
+        return x
+
 
 NAMESPACE = Namespace()
 
@@ -29,6 +36,8 @@ def call(name, function, inputs, options):
     machine = arrays[0].machine if arrays else options["device"]
     options = {key: bare(x) for key, x in options.items() if key != "device"}
     given = bare(inputs)
+    if name == "asarray" and isinstance(given[0], np.ndarray) and not arrays:
+        return machine.array(*given, **options)
     assert not any(isinstance(x, np.ndarray) for x in flat(inputs)), f"{name}: an array of the host among the device's"
     if machine.recorded is not None and name in PRODUCTS:
         raise NotImplementedError("calling cuBLAS API during stream capture is currently unsupported")
@@ -48,8 +57,19 @@ def call(name, function, inputs, options):
         if np.shares_memory(found, x.bare):
             return x._view(found)
     out = machine.empty(found.shape, found.dtype)
+    if name in LISTED and len(given[0]) <= MOST_LISTED:  # each by a kernel of its own
+        for target, part in zip(parts_of(out.bare, name, given[0], **options), given[0], strict=True):
+            machine.do(copying(target, lambda part=part: part))
+        return out
     machine.do(copying(out.bare, compute))
     return out
+
+
+def parts_of(joined, name, parts, axis=0):
+    """Where each of the parts is in what they were joined to."""
+    if name == "stack":
+        return list(np.moveaxis(joined, axis, 0))
+    return np.split(joined, np.cumsum([part.shape[axis] for part in parts[:-1]]), axis)
 
 
 def copying(target, compute):
@@ -110,6 +130,8 @@ class DeviceArray:
 
     def __getitem__(self, index):
         parts = index if isinstance(index, tuple) else (index,)
+        from_host = any(isinstance(part, list | np.ndarray) for part in parts)
+        assert not (from_host and self.machine.recorded is not None), "an index that is copied from the host"
         rest = () if any(part is Ellipsis for part in parts) else (Ellipsis,)  # a single number is a view, too
         return self._view(self.bare[*parts, *rest])
 

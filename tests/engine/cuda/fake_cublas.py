@@ -166,10 +166,12 @@ class FakeCublas:
 class FakeCublasLt:
     """cublasLt's part: objects by number, each with its attributes, and products with a bias.
 
-    ``lacks(data type)`` says for which numbers it has no kernel. ``alive`` counts what was made and not destroyed.
+    ``lacks(data type)`` says for which numbers it has no kernel; ``refuses``: for none, but it notices that only when
+    it is to run it. ``alive`` counts what was made and not destroyed.
     """
 
     def __init__(self):
+        self.refuses = False
         self.objects, self.alive = {}, 0
         self.lacks = lambda data_type: False
 
@@ -205,6 +207,8 @@ class FakeCublasLt:
         return hash((*layouts, *(desc[i] for i in ("computeType", "scaleType", 3, 4, 7)))) % 2**64
 
     def _matmul(self, given):
+        if self.refuses:
+            return NOT_SUPPORTED
         desc = self.objects[given["computeDesc"]]
         *aligned, of, _, _, _ = (ctypes.c_uint64 * 8).from_address(given["algo"])
         if of != self._hash(given) or desc[7] != 4 or given["workspace"] % 256 or given["C"] != given["D"]:

@@ -65,13 +65,16 @@ def test_the_library_is_asked_once_for_each_kind_of_product(one):
     assert len(asked(one)) == 3
 
 
-@pytest.mark.parametrize("why", ["one row", "one column", "a bias in between", "no kernel", "columns first", "nothing"])
+@pytest.mark.parametrize(
+    "why", ["one row", "one column", "a bias in between", "no kernel", "a refusal", "columns first", "nothing"]
+)
 def test_what_it_does_not_do(one, why):
     a, b, bias, out = case(one, sizes={"one row": (1, 3, 7), "one column": (5, 3, 1)}.get(why, (5, 3, 7)))
     if why == "a bias in between":
         bias = on(one, np.ones(8))[1:]
     if why == "no kernel":
         one.cublas.light.lacks = lambda data_type: data_type == 1
+    one.cublas.light.refuses = why == "a refusal"  # PyTorch met such answers: its pull request 92201
     if why == "columns first":
         out = np.asfortranarray(out)
     if why == "nothing":
@@ -86,11 +89,13 @@ def test_what_it_does_not_do(one, why):
         assert one.launched == ["linear.add_bias"]
 
 
-def test_a_refusal_is_kept(one):
+@pytest.mark.parametrize("when", ["asked", "run"])
+def test_a_refusal_is_kept(one, when):
     a, b, bias, out = case(one)
-    one.cublas.light.lacks = lambda data_type: True
+    one.cublas.light.lacks, one.cublas.light.refuses = lambda data_type: when == "asked", when == "run"
     assert not any(one.biased_product(a, b, bias, out) for _ in range(3))
     assert len(asked(one)) == 1
+    assert [name for name, _ in one.cublas.calls].count("cublasLtMatmul") == (when == "run")
 
 
 def test_alignments():

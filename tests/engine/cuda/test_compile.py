@@ -5,7 +5,7 @@ NVIDIA's runtime compiler is called by ctypes; its wheel is complete.
 
 import ctypes
 import hashlib
-import importlib.util
+import importlib.metadata
 import json
 import operator
 import os
@@ -21,10 +21,17 @@ from npformer.engine.cuda.source import REAL, files, kernels, source
 from npformer.engine.cupy.cupy_runtime import OPTIONS
 from tests.engine.cuda import asking, host_runtime
 
-#: A100; H100 and H200.
-TARGETS = tuple((dtype, architecture) for dtype in REAL for architecture in ("sm_80", "sm_90"))
+#: By CUDA's version: the package that has its NVRTC, and how to install that.
+PACKAGES = {12: ("nvidia-cuda-nvrtc-cu12", "in npformer's folder: pip install -e '.[nvrtc]'"),
+            13: ("nvidia-cuda-nvrtc", "pip install nvidia-cuda-nvrtc, as .ci/run does")}  # fmt: skip
+#: A100; H100 and H200; B200; RTX 50.
+ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
+#: (NVRTC, architecture, dtype): in the sample each NVRTC compiles for each architecture, in one precision or the other.
+SAMPLE = [
+    (cuda, architecture, list(REAL)[i % 2]) for cuda in PACKAGES for i, architecture in enumerate(ARCHITECTURES, cuda)
+]
+EVERY = [(cuda, architecture, dtype) for cuda, architecture, _ in SAMPLE for dtype in REAL]
 ADDED_BY_CUPY = ("--ftz=true",)
-EVERY_FILE = pytest.mark.parametrize("file", files())
 SHARED = 48 * 1024  # bytes that a block has without asking for more
 REGISTERS = 64 * 1024  # that the threads of a block have together; a warp takes them in pieces of 256
 STACK = 64  # bytes of slow local memory that a thread may have: sin and cos of large numbers take 40
@@ -32,17 +39,13 @@ FLOAT_ATOMIC = re.compile(r"\b(?:atom|red)\.[\w.]*\b(?:f16|bf16|f32|f64)\w*")
 
 
 @cache
-def library_path():
-    """libnvrtc of the wheel nvidia-cuda-nvrtc-cu12 (or of a later CUDA), or None."""
-    for package in ("nvidia.cuda_nvrtc", "nvidia.cu13"):
-        try:
-            found = importlib.util.find_spec(package)
-        except ModuleNotFoundError:
-            continue
-        for folder in (found.submodule_search_locations or []) if found else []:
-            for path in sorted(Path(folder).glob("lib/libnvrtc.so.*")):
-                return path
-    return None
+def library_path(cuda):
+    """libnvrtc of that CUDA's wheel, or None."""
+    try:
+        inside = importlib.metadata.files(PACKAGES[cuda][0]) or ()
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return next((Path(file.locate()) for file in inside if file.match(f"libnvrtc.so.{cuda}*")), None)
 
 
 class Resources(NamedTuple):
@@ -73,20 +76,21 @@ class Compiled(NamedTuple):
         return found
 
 
-def compiled(text, architecture, options, kept_in):
+def compiled(text, cuda, architecture, options, kept_in):
     """NVRTC's answer to a kernel file's text; remembered for the next run."""
     flags = [f"--gpu-architecture={architecture}", "--ptxas-options=-v", *options]
-    digest = hashlib.sha256("\0".join([text, str(library_path()), *flags]).encode()).hexdigest()[:24]
+    version = importlib.metadata.version(PACKAGES[cuda][0])
+    digest = hashlib.sha256("\0".join([text, version, *flags]).encode()).hexdigest()[:24]
     kept = kept_in / f"nvrtc-{digest}.json"
     if kept.exists():
         return Compiled(*json.loads(kept.read_text(encoding="utf-8")))
-    found = _compile(text, flags)
+    found = _compile(library_path(cuda), text, flags)
     kept.write_text(json.dumps(found), encoding="utf-8")
     return found
 
 
-def _compile(text, flags):
-    library, program, size = ctypes.CDLL(str(library_path())), ctypes.c_void_p(), ctypes.c_size_t()
+def _compile(path, text, flags):
+    library, program, size = ctypes.CDLL(str(path)), ctypes.c_void_p(), ctypes.c_size_t()
     assert library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"kernels.cu", 0, None, None) == 0
     given = (ctypes.c_char_p * len(flags))(*(flag.encode() for flag in flags))
     status = library.nvrtcCompileProgram(program, len(flags), given)
@@ -107,57 +111,36 @@ def _compile(text, flags):
     return found
 
 
-@pytest.fixture
-def nvrtc():
-    """Skips, visibly, where it is not installed."""
-    if library_path() is None:
-        pytest.skip("NVRTC is not installed; in npformer's folder: pip install -e '.[nvrtc]'")
+def expect_installed(cuda):
+    """Skip, visibly, where there is none."""
+    if library_path(cuda) is None:
+        pytest.skip(f"NVRTC {cuda} is not installed; {PACKAGES[cuda][1]}")
 
 
 MOST = Resources(registers=255, shared=SHARED, stack=STACK, spilled=0)
 
 
-@cache
-def soon(kept_in, targets):
-    """What becomes of every file, being compiled on all cores."""
-    pool = ThreadPoolExecutor(os.cpu_count())
-    return {
-        (file, dtype, architecture): pool.submit(
-            compiled, source(file, dtype), architecture, (*OPTIONS, *ADDED_BY_CUPY), kept_in
-        )
-        for dtype, architecture in targets
-        for file in files()
-    }
-
-
-def targets_of(config):
-    """The sample has each precision and each architecture once, --full each precision for each architecture."""
-    return TARGETS if config.getoption("full") else (TARGETS[0], TARGETS[-1])
-
-
 def pytest_generate_tests(metafunc):
-    if "built" in metafunc.fixturenames:
-        metafunc.parametrize("built", targets_of(metafunc.config), ids="-".join, indirect=True)
+    if "target" in metafunc.fixturenames:
+        targets = EVERY if metafunc.config.getoption("full") else SAMPLE
+        metafunc.parametrize("target", targets, ids=lambda target: "-".join(map(str, target)))
 
 
-@pytest.fixture
-def built(request, nvrtc):
-    """built(file): what became of it for a dtype and an architecture; fails where it does not compile."""
-    everything = soon(host_runtime.folder(), targets_of(request.config))
-
-    def result(file):
-        found = everything[file, *request.param].result()
-        assert found.status == 0, found.log
-        return found
-
-    result.dtype = request.param[0]
-    return result
+def test_every_kernel_is_there_and_fits(target):
+    cuda, architecture, dtype = target
+    expect_installed(cuda)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        given = architecture, (*OPTIONS, *ADDED_BY_CUPY), host_runtime.folder()
+        made = {file: pool.submit(compiled, source(file, dtype), cuda, *given) for file in files()}
+    for file, found in made.items():
+        expect_fits(file, found.result())
+        expect_registers(file, found.result(), dtype)
 
 
-@EVERY_FILE
-def test_it_compiles_and_every_kernel_is_there_and_fits(built, file):
-    found = built(file)
-    assert "warning" not in found.log, found.log
+def expect_fits(file, found):
+    """It compiled, without a warning, to every kernel, and these take what a GPU has."""
+    assert found.status == 0, f"{file}: {found.log}"
+    assert "warning" not in found.log, f"{file}: {found.log}"
     assert found.machine_code > 0
     resources = found.resources()
     assert sorted(resources) == sorted(kernels(file))
@@ -165,22 +148,24 @@ def test_it_compiles_and_every_kernel_is_there_and_fits(built, file):
     for name, takes in resources.items():
         assert all(map(operator.le, takes, MOST)), f"{file}.{name}: {takes}, may take {MOST}"
     # a sum by atomic operations is taken in whatever order threads arrive, so that two runs differ
-    assert not FLOAT_ATOMIC.findall(found.ptx)
+    assert not FLOAT_ATOMIC.findall(found.ptx), file
+
+
+def expect_registers(file, found, dtype):
+    """A block as large as asked for has its registers, else the driver refuses to launch it.
+
+    Blocks grow with the rows, up to a limit that wide rows show.
+    """
+    asked = asking.most_threads(dtype, 8192)
+    assert asked == asking.most_threads(dtype, 16384), "wider rows ask for more threads"
+    for name, takes in found.resources().items():
+        threads = asked[f"{file}.{name}"]
+        assert registers_of_a_block(takes.registers, threads) <= REGISTERS, f"{file}.{name}: {takes}, {threads} threads"
 
 
 def registers_of_a_block(registers, threads):
     """What a block takes whose threads have so many registers each."""
     return -(-threads // 32) * -(-32 * registers // 256) * 256
-
-
-@EVERY_FILE
-def test_a_block_as_large_as_asked_for_has_its_registers(built, file):
-    """Else the driver refuses to launch it. Blocks grow with the rows, up to a limit that wide rows show."""
-    asked = asking.most_threads(built.dtype, 8192)
-    assert asked == asking.most_threads(built.dtype, 16384), "wider rows ask for more threads"
-    for name, takes in built(file).resources().items():
-        threads = asked[f"{file}.{name}"]
-        assert registers_of_a_block(takes.registers, threads) <= REGISTERS, f"{file}.{name}: {takes}, {threads} threads"
 
 
 def test_registers_are_taken_in_pieces():
@@ -203,9 +188,11 @@ WRONG = {
 }
 
 
-def test_these_checks_fail_on_kernels_that_are_wrong(nvrtc):
+@pytest.mark.parametrize("cuda", PACKAGES)
+def test_these_checks_fail_on_kernels_that_are_wrong(cuda):
+    expect_installed(cuda)
     kept = host_runtime.folder()
-    found = {why: compiled(f'extern "C" {text}', "sm_80", OPTIONS, kept) for why, text in WRONG.items()}
+    found = {why: compiled(f'extern "C" {text}', cuda, "sm_80", OPTIONS, kept) for why, text in WRONG.items()}
     assert found["registers"].resources()["wrong"].spilled > 0
     assert found["stack"].resources()["wrong"].stack > STACK
     assert found["shared"].status != 0 or found["shared"].resources()["wrong"].shared > SHARED

@@ -132,7 +132,7 @@ def test_kernels_and_products(case, runtime, table):
 
 
 #: Files of kernels that no operation calls in float64, and the tests that do.
-ELSEWHERE = {"adam": "test_adam.py", "products": "test_products.py"}
+ELSEWHERE = {"adam": "test_adam.py", "decoding": "test_recorded_decode.py", "products": "test_products.py"}
 
 
 def test_the_gpu_is_handed_to_every_kernel_of_the_folder_and_to_no_plain_pair(runtimes):

@@ -1,4 +1,4 @@
-"""The number of nodes in a training step's graph: each takes the GPU a microsecond or two, however small."""
+"""The number of nodes in a step's graph, of training or decoding: each takes the GPU a microsecond or two, at least."""
 
 import dataclasses
 
@@ -7,6 +7,8 @@ import pytest
 
 import npformer as npf
 from npformer.backend.select import cupy_backend
+from npformer.decoding import greedy
+from npformer.engine.cupy.graph_driver import CupyDriver
 from npformer.models.presets import PRESETS
 from tests.engine.cupy import emulated
 
@@ -49,3 +51,21 @@ def test_a_kernel_more_is_seen(counted, monkeypatch):
     monkeypatch.setattr("npformer.engine.cuda.sums.ONE_PASS", 700)  # tiny's sums of 768 rows take two passes, then
     nodes, products = counted(PRESETS["tiny"])
     assert (nodes - NODES["tiny"][0], products) == (1, NODES["tiny"][1])
+
+
+#: Size of model: nodes of the graph of a token, of a single text and of several. cuBLASLt adds no bias to one row.
+OF_A_TOKEN = {"tiny": (42, 31), "small": (42, 31), "mid": (60, 44)}
+
+
+@pytest.mark.parametrize("size", OF_A_TOKEN)
+def test_a_token_is_no_more_nodes_than_it_was(size, runtimes, monkeypatch):
+    """Of at most 64 positions: then a head's attention is one kernel."""
+    machine, launched, launch = emulated.installed(monkeypatch).machine, [], CupyDriver.launch
+    machine.soil = lambda buffer: None
+    monkeypatch.setattr(CupyDriver, "launch", lambda self, graph: (launched.append(graph), launch(self, graph)))
+    preset, found = PRESETS[size], []
+    model = npf.Transformer(preset.config(0.0), backend=cupy_backend("float32", precision="tf32"), seed=0)
+    for rows in (1, 2):
+        greedy(model, preset.example_batch()[0][:rows], 3, eos_id=None)
+        found.append(len(launched[-1].nodes))
+    assert tuple(found) == OF_A_TOKEN[size]

@@ -8,6 +8,7 @@ import pytest
 from npformer.backend import Pair, get_backend
 from npformer.backend.select import cupy_backend
 from npformer.check.inputs import place
+from npformer.decoding import beam_search, greedy
 from npformer.engine.cupy import cupy_runtime
 from npformer.functional.arrays import namespace
 from npformer.models import DecoderConfig, EncoderConfig, Transformer, TransformerConfig, build_model
@@ -16,6 +17,7 @@ from npformer.optim import Adam
 from npformer.training import TrainStep
 from tests import test_contract as contract
 from tests.backend.conftest import upstream_for
+from tests.decoding.test_every_search import as_lists
 from tests.engine.cupy import emulated
 from tests.outputs import parts
 
@@ -88,13 +90,19 @@ def hosted(y, backend):
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_step_of_every_kind_of_model_is_recorded(kind, backend, cupy):
-    """With more tokens than CuPy puts side by side without a list."""
+    """With more tokens than CuPy puts side by side without a list. A record leaves no array but its outputs.
+
+    One that an object keeps, made once, would be written when this record is launched, and read by others before.
+    """
     made = []
     for recorded in (True, False):
         model = build_model(MODELS[kind], backend=backend, seed=1)
         step = TrainStep(model, Adam(model.arena), seed=3)
         step.runner.compute.refusal = None if recorded else "asked not to"
         made.append(trained(step))
+        records = step.runner.compute._kept
+        left = {x.memory for shape in records.shapes.values() for x in shape.outputs if x is not None}
+        assert records.pool.blocks.used_bytes() == sum(each.chunk.size for each in left)
     for x, y in zip(*made, strict=True):
         np.testing.assert_array_equal(x, y)
     assert (cupy.machine.records, cupy.machine.launches) == (1, 3)
@@ -156,6 +164,39 @@ def test_what_is_not_recorded_is_computed_all_the_same(why, backend, cupy):
         assert cupy.machine.records == len(made) - 1
     for x, y in zip(*made, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-11)
+
+
+#: What decodes as it is written, with one launch for each kernel: why -> its model. The others are recorded.
+UNRECORDED_DECODING = {
+    "RoPE turns keys by a position that is a number of the host": MODELS["positions rotary"],
+    "T5's bias is taken for a position that is a number of the host": MODELS["positions relative"],
+    "a window begins at a position that is a number of the host": MODELS["local attention"],
+    "a stride counts from a position that is a number of the host": MODELS["strided attention"],
+    "a window and a stride": MODELS["local and strided attention"],
+    "linear attention keeps sums, in new arrays": MODELS["linear attention"],
+}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in MODELS if not isinstance(MODELS[kind], EncoderConfig)])
+def test_a_token_of_every_kind_of_model_is_a_launch_or_is_listed(kind, backend, cupy):
+    src = np.random.default_rng(0).integers(1, 9, (3, 5))
+    here, there = (build_model(MODELS[kind], backend=on, seed=1) for on in (get_backend("numpy", "float64"), backend))
+    np.testing.assert_array_equal(greedy(there, src, 16, eos_id=None), greedy(here, src, 16, eos_id=None))
+    not_the_first = 16 - 1 if kind != "decoder" else 16 - 5 - 2  # the prompt's token is none of a graph, either
+    assert cupy.machine.launches == (0 if MODELS[kind] in UNRECORDED_DECODING.values() else not_the_first)
+
+
+@pytest.mark.parametrize("why", UNRECORDED)
+def test_what_is_not_recorded_is_decoded_all_the_same(why, cupy):
+    kind, other = UNRECORDED[why]
+    models = (
+        kind(whole(), backend=other(), seed=1),
+        Transformer(whole(), backend=get_backend("numpy", "float64"), seed=1),
+    )
+    for search in (greedy, beam_search):
+        texts, expected = (search(model, np.array([[3, 4, 5], [6, 7, 0]]), 12) for model in models)
+        assert as_lists(texts) == as_lists(expected)
+    assert cupy.machine.launches == 0
 
 
 @pytest.mark.parametrize("precision", ["float32", "tf32"])

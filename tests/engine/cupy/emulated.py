@@ -22,7 +22,7 @@ from npformer.engine.cuda.source import REAL, files, source
 from npformer.engine.cupy import cupy_runtime
 from npformer.functional import arrays
 from tests.engine.cuda import fake_cublas, host_runtime
-from tests.engine.cuda.device_array import NAMESPACE, DeviceArray
+from tests.engine.cuda.device_array import NAMESPACE, DeviceArray, copying
 from tests.engine.cupy.emulated_pool import CUDARuntimeError, pool_classes
 
 
@@ -35,6 +35,7 @@ class Machine:
 
     def __init__(self):
         self.room = 1 << 40
+        self.limit = 0  # bytes of a pool that is made: what a user asks of CuPy's, CUPY_GPU_MEMORY_LIMIT; 0: any
         self.recorded = None  # a list of work while a stream records
         self.graph_memory = set()  # pieces of memory that it is about
         self.records = self.launches = 0
@@ -43,7 +44,7 @@ class Machine:
         self.most_used = 0  # bytes that all pools had at most
         self.current = self.in_use = None  # stream and pool
         self.device = 0  # the number of the current one: there are others, on which nothing can be done
-        self.memory = host_runtime.guarded
+        self.memory, self.kernels = host_runtime.guarded, host_runtime.HostRuntime()
         self.works_at_once = lambda stream: True
 
     @property
@@ -81,11 +82,20 @@ class Machine:
         self.soil(memory.buffer)
         return DeviceArray(self, memory, memory.buffer[:size].view(kind).reshape(shape))
 
+    def array(self, obj, dtype=None):
+        """A copy of the host's numbers."""
+        self.expect_not_recording("a copy from the host")
+        numbers = np.array(obj, dtype)
+        x = self.empty(numbers.shape, numbers.dtype)
+        self.do(copying(x.bare, lambda: numbers))
+        return x
+
 
 def installed(monkeypatch):
     """emulated(), in place of CuPy."""
     found = emulated()
     monkeypatch.setitem(sys.modules, "cupy", found)
+    monkeypatch.setitem(sys.modules, "cupy.cuda", found.cuda)
     monkeypatch.setattr(cupy_runtime, "loaded_library", lambda: found.cublas)
     monkeypatch.setitem(arrays._namespace_by_type, DeviceArray, NAMESPACE)  # else CuPy is looked for
     return found
@@ -124,35 +134,29 @@ def emulated():
         machine.do(lambda target=x.bare: target.fill(0))
         return x
 
-    def array(obj, dtype=None):
-        machine.expect_not_recording("a copy from the host")
-        x, numbers = machine.empty(np.shape(obj), dtype), np.array(obj)
-        machine.do(lambda target=x.bare: np.copyto(target, numbers, casting="unsafe"))
-        return x
-
     cuda = SimpleNamespace(
         Device=found.Device, Event=found.Event, Memory=found.Memory, MemoryPointer=found.MemoryPointer,
-        MemoryPool=found.MemoryPool, Stream=found.Stream,
+        MemoryPool=found.MemoryPool, Stream=found.Stream, cublas=SimpleNamespace(),
         compiler=SimpleNamespace(CompileException=found.CompileException),
         alloc_pinned_memory=lambda size: found.PinnedMemoryPointer(size), get_allocator=lambda: default.malloc,
         get_current_stream=lambda device_id=-1: machine.current, using_allocator=using_allocator,
         runtime=SimpleNamespace(
-            CUDARuntimeError=CUDARuntimeError, getDeviceProperties=lambda device: {"name": b"a machine without a GPU"}
+            CUDARuntimeError=CUDARuntimeError, getDeviceProperties=lambda device: {"name": b"a machine without a GPU"},
+            driverGetVersion=lambda: 13010,
         ),
     )  # fmt: skip
     return SimpleNamespace(
-        RawModule=found.RawModule, array=array, ascontiguousarray=lambda a: a if a.flags.c_contiguous else a.copy(),
-        asnumpy=lambda a: np.array(machine.read(a.bare)), cuda=cuda, empty=empty, ndarray=DeviceArray, uint8=np.uint8,
+        RawModule=found.RawModule, array=machine.array, asnumpy=lambda a: np.array(machine.read(a.bare)), cuda=cuda,
+        ascontiguousarray=lambda a: a if a.flags.c_contiguous else a.copy(), empty=empty, ndarray=DeviceArray,
         get_default_memory_pool=lambda: default, get_default_pinned_memory_pool=lambda: found.PinnedMemoryPool(),
-        zeros=zeros, machine=machine, classes=found, cublas=_cublas(machine),
+        uint8=np.uint8, zeros=zeros, ones=lambda shape, dtype=float: zeros(shape, dtype) + 1,
+        is_available=lambda: True, __version__="14.2.0", machine=machine, classes=found, cublas=_cublas(machine),
     )  # fmt: skip
 
 
 def _classes(machine):
     """CuPy's classes, on a machine."""
-    Memory, MemoryPool = pool_classes(machine)
-    numbers = itertools.count(1)
-    kernels = host_runtime.HostRuntime()
+    (Memory, MemoryPool), numbers = pool_classes(machine), itertools.count(1)
 
     class Stream:
         def __init__(self, null=False, non_blocking=False):
@@ -216,6 +220,7 @@ def _classes(machine):
     class Graph:
         def __init__(self, record, memory):
             self.nodes, self._memory, self._is_new = record, memory, True
+            self._last = machine.current, 0  # stream, and what it was asked for up to the last launch
 
         def launch(self, stream=None):
             machine.expect_not_recording("a launch")
@@ -225,6 +230,11 @@ def _classes(machine):
             self._is_new = False
             for work in self.nodes:
                 machine.do(work)
+            self._last = machine.current, machine.current.asked
+
+        def __del__(self):
+            stream, asked = self._last
+            assert stream.done >= asked, "a graph is dropped that still runs"
 
     class PinnedMemoryPool:
         def free_all_blocks(self):
@@ -282,7 +292,7 @@ def _classes(machine):
         def __call__(self, grid, block, args):
             given = [x.bare if isinstance(x, DeviceArray) else x for x in args]
             assert not any(map(host_runtime.is_in_memory, args)), "an array of the host"
-            machine.do(lambda: kernels.launch(self._name, self._dtype, grid[0], block[0], *given))
+            machine.do(lambda: machine.kernels.launch(self._name, self._dtype, grid[0], block[0], *given))
 
     return SimpleNamespace(**{name: kind for name, kind in locals().items() if isinstance(kind, type)})
 

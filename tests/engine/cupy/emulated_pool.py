@@ -2,8 +2,8 @@
 
 A pool asks its allocator for pieces of memory of just the size that is wanted, and never for larger ones. What is free
 is cut: the smallest chunk that is large enough gives what is wanted, the rest stays free. Neighbours that are free
-become one again. Chunks belong to the stream that was current. If the device's memory is full, pieces of which all is
-free are given back, and the allocator is asked again: twice.
+become one again. Chunks belong to the stream that was current. If the device's memory is full, or the pool's limit is
+reached, pieces of which all is free are given back, and it is tried again: twice.
 """
 
 import gc
@@ -76,9 +76,9 @@ def pool_classes(machine):
 
     class MemoryPool:
         def __init__(self, allocator=None):
-            self.total = self.limit = 0
+            self.total, self.limit = 0, machine.limit
             self._allocator = allocator or (lambda size: SimpleNamespace(mem=Memory(size)))
-            self._free = {}  # stream: size: chunks
+            self._free = {}  # stream: size: chunks, in the order in which they were given back
             machine.pools.append(self)
 
         def malloc(self, size):
@@ -87,11 +87,12 @@ def pool_classes(machine):
             fits = min((each for each in free if each >= size), default=None)
             if fits is None:
                 return Taken(self, Chunk(self._asked(size), 0, size, stream))
-            chunk = free[fits].pop()
+            chunk = next(iter(free[fits]))
+            del free[fits][chunk]
             if not free[fits]:
                 del free[fits]
             if (rest := chunk.split(size)) is not None:
-                free.setdefault(rest.size, set()).add(rest)
+                free.setdefault(rest.size, {})[rest] = None
             return Taken(self, chunk)
 
         def _give_back(self, chunk):
@@ -102,20 +103,25 @@ def pool_classes(machine):
                 self._take(chunk.before)
                 chunk.before.merge(chunk)
                 chunk = chunk.before
-            self._free.setdefault(chunk.stream, {}).setdefault(chunk.size, set()).add(chunk)
+            self._free.setdefault(chunk.stream, {}).setdefault(chunk.size, {})[chunk] = None
 
         def _is_free(self, chunk):
             return chunk is not None and chunk in self._free.get(chunk.stream, {}).get(chunk.size, ())
 
         def _take(self, chunk):
             free = self._free[chunk.stream]
-            free[chunk.size].discard(chunk)
+            free[chunk.size].pop(chunk, None)
             if not free[chunk.size]:
                 del free[chunk.size]
 
         def _asked(self, size):
-            if self.limit and self.total + size > self.limit:
-                raise OutOfMemoryError(f"no room for {size} bytes, limit set to {self.limit}")
+            for ahead in (lambda: None, gc.collect, None):
+                if not self.limit or self.total + size <= self.limit:
+                    break
+                if ahead is None or size > self.limit:
+                    raise OutOfMemoryError(f"no room for {size} bytes, limit set to {self.limit}")
+                ahead()
+                self._free_whole_pieces()
             for ahead in (lambda: None, gc.collect, None):
                 try:
                     piece = self._allocator(size).mem
@@ -138,7 +144,7 @@ def pool_classes(machine):
         def _free_whole_pieces(self):
             for free in self._free.values():
                 for size in list(free):
-                    whole = {chunk for chunk in free[size] if chunk.before is None and chunk.behind is None}
+                    whole = [chunk for chunk in free[size] if chunk.before is None and chunk.behind is None]
                     for chunk in whole:
                         chunk.piece.given_back = True
                         machine.soil(chunk.piece.buffer)
@@ -153,5 +159,8 @@ def pool_classes(machine):
 
         def total_bytes(self):
             return self.total
+
+        def used_bytes(self):
+            return self.total - sum(size * len(chunks) for free in self._free.values() for size, chunks in free.items())
 
     return Memory, MemoryPool

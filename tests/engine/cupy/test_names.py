@@ -2,6 +2,8 @@
 
 import inspect
 import re
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -48,7 +50,7 @@ def signature(real):
 def names_of(there, path=""):
     """(dotted name, function or class) of all that the emulation has."""
     for name, part in vars(there).items():
-        if name in ("machine", "classes", "cublas", "ndarray", "uint8"):
+        if name in ("machine", "classes", "cublas", "ndarray", "uint8", "__version__"):
             continue
         if type(part).__name__ == "SimpleNamespace":
             yield from names_of(part, f"{path}{name}.")
@@ -110,6 +112,7 @@ def test_all_that_is_emulated_is_cupys(there, cupy):
     assert "ptr" in cupy.cuda.Stream.__doc__, "each stream has its own, the class none"
     for name, attributes in {"Device": ["id"], "MemoryPointer": ["ptr"], "PinnedMemoryPointer": ["ptr"]}.items():
         assert all(hasattr(real_part(cupy, f"cuda.{name}"), each) for each in attributes), name
+    assert isinstance(cupy.__version__, str)
     assert {"base", "data", "copy", "strides", "flags", "view", "reshape"} <= set(dir(cupy.ndarray))
 
 
@@ -133,9 +136,11 @@ def value(header, name):
 @pytest.fixture
 def header():
     """What cuBLAS declares."""
-    package = pytest.importorskip("nvidia.cublas", reason="cuBLAS is not installed: it comes with the extra cuda12")
-    folder = Path(package.__path__[0]) / "include"
-    return "".join((folder / name).read_text(encoding="utf-8") for name in ("cublas_api.h", "cublasLt.h"))
+    for package in ("nvidia-cublas", "nvidia-cublas-cu12"):  # of CUDA 13, of CUDA 12
+        with suppress(metadata.PackageNotFoundError):
+            found = [file for file in metadata.files(package) if file.name in ("cublas_api.h", "cublasLt.h")]
+            return "".join(Path(file.locate()).read_text(encoding="utf-8") for file in found)
+    pytest.skip("cuBLAS is not installed: it comes with the extras cuda12 and cuda13")
 
 
 def test_cublas_declares_what_is_called(header):

@@ -36,7 +36,7 @@ HASTY = lambda stream: not stream.is_default  # noqa: E731
 
 
 @pytest.mark.parametrize("at_once", [LAZY, HASTY], ids=["lazy streams", "hasty ones"])
-@pytest.mark.parametrize("lengths", [(5,), (5, 3)], ids=["one shape", "two by turns"])
+@pytest.mark.parametrize("lengths", [(5,), (5, 3), (3, 6, 12)], ids=["one shape", "two by turns", "longer ones"])
 def test_a_training_waits_for_all_that_it_needs(cupy, lengths, at_once):
     """More steps than inputs are kept for, on two streams, of which the host waits for neither."""
     expected = trained(12, lengths)
@@ -88,3 +88,29 @@ def test_columns_of_one_array_of_the_device_are_joined_without_a_copy(cupy):
     other = cupy.empty((2, 5, 3, 4), "float32")
     for parts in ((a, c), (b, a), (a, other[:, :, 1]), (a, b[:1]), (whole, whole), (c, whole[:, :, 0])):
         assert side_by_side(parts) is None
+
+
+#: What CuPy refuses while a stream records: what is done, with an array of the device -> what is said.
+REFUSED = {
+    "a number is read": (lambda cupy, x: float(x[0]), "reading an array's numbers"),
+    "an array comes to the host": (lambda cupy, x: cupy.asnumpy(x), "reading an array's numbers"),
+    "one goes to the device": (lambda cupy, x: cupy.array(np.ones(3)), "a copy from the host"),
+    "one is put beside it": (
+        lambda cupy, x: x.__array_namespace__().asarray(np.ones(3), device=x.device), "a copy from the host",
+    ),
+    "the host waits": (lambda cupy, x: cupy.cuda.Device().synchronize(), "waiting"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cupy_does_not_record(cupy, what):
+    driver, x = CupyDriver("a GPU"), cupy.zeros(3)
+    done, said = REFUSED[what]
+    done(cupy, x)
+    with driver.using(driver.pool()), pytest.raises(emulated.RecordingError, match=said):
+        driver.record(lambda: done(cupy, x))
+
+
+def test_an_array_of_the_device_is_not_one_of_the_host_by_itself(cupy):
+    with pytest.raises(TypeError, match="Implicit conversion"):
+        np.asarray(cupy.zeros(3))

@@ -6,6 +6,6 @@ standard output. The learner's prints go to standard error instead, so that no p
 for a result. It judges nothing and holds no answers. It imports only NumPy and the standard library, so
 its files import each other by their bare names.
 
-``fence`` blocks what the learner's code may not do, and documents what is not blocked; ``measuring`` detects
-gradients that are measured instead of derived.
+``fence`` blocks what the learner's code may not do, and documents what is not blocked. Files of ``npformer/io/child``
+bound time and memory, and detect gradients that are measured instead of derived.
 """

@@ -11,9 +11,13 @@ import sys
 import types
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from fence import HERE, REFUSE, TimeLimit, fence, library, limit  # type: ignore[import-not-found]
+sys.path.insert(1, str(Path(__file__).resolve().parents[3] / "io" / "child"))
+
+from fence import REFUSE, fence  # type: ignore[import-not-found]
+from limits import OWN, TimeLimit, library, limit  # type: ignore[import-not-found]
 from measuring import Measuring  # type: ignore[import-not-found]
 from reporter import Reporter, collect_warnings  # type: ignore[import-not-found]
 from slopes import slopes  # type: ignore[import-not-found]
@@ -32,7 +36,7 @@ def main() -> None:
         text.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     job = json.load(sys.stdin)
     sys.stdin = open(os.devnull)  # noqa: SIM115 - for the life of the process: input() finds nothing
-    sys.path.pop(0)  # this folder
+    del sys.path[:2]  # this folder, and that beside it
     reporter = Reporter(stream, job["path"])
     warned = collect_warnings(job["path"])
     limit(job["seconds"], job["memory"])
@@ -71,9 +75,9 @@ def _attempt(reporter: Reporter, action: Callable[[], None]) -> bool:
 
 
 def _hide() -> None:
-    """From here on imports do not find this folder's modules, only the learner's modules of the same names."""
+    """From here on imports do not find this program's modules, only the learner's modules of the same names."""
     for name, module in list(sys.modules.items()):
-        if (getattr(module, "__file__", None) or "").startswith(HERE + os.sep):
+        if (getattr(module, "__file__", None) or "").startswith(OWN):
             del sys.modules[name]
     sys.modules["__main__"] = types.ModuleType("__main__")
 

@@ -9,7 +9,7 @@ Blocked, by a Python audit hook that ends the process at once:
 - the grader's own objects, by ``gc``, by the frames of a call or of an error, by a trace.
 
 The hook cannot be removed, and it is a closure that nothing else refers to: there is no
-object to change and no exception to catch. ``limit`` bounds time, memory and the size of files.
+object to change and no exception to catch. ``limits.py`` bounds time, memory and the size of files.
 
 Not blocked: a C extension module that does any of this itself; system calls that Python does not audit
 (``os.mkfifo``, ``os.write`` to an open descriptor); code compiled under the name of a
@@ -19,18 +19,17 @@ Run a file from a stranger in a container or a virtual machine.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
 import sys
 from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any, NoReturn
 
+from limits import OWN, library  # type: ignore[import-not-found]
+
 #: The grader's own event: code without a reference to the fence can use it to request a refusal.
 REFUSE = "npformer.refuse"
-HERE = os.path.dirname(os.path.abspath(__file__))
 EXIT = 3  # the exit code after a refusal
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
@@ -59,15 +58,6 @@ NAMED = ("changes files", "looks into the grader")  # reasons to which the event
 FRAMES = ("tb_frame", "gi_frame", "cr_frame", "ag_frame")
 #: Library modules that act on behalf of their caller.
 HANDING_ON = tuple(os.path.join(os.path.dirname(os.__file__), name) for name in ("inspect.py", "ctypes" + os.sep))
-
-
-class TimeLimit(BaseException):
-    """The time is up; not an Exception, so that a solution's ``except Exception`` does not catch it."""
-
-
-def library() -> tuple[str, ...]:
-    """The folders of code that is not the learner's; call it before the learner's folder is on sys.path."""
-    return (*(os.path.join(path, "") for path in sys.path if path), HERE + os.sep, "<frozen ")
 
 
 def fence(path: str, secret: str, banned: frozenset[str], stream: int) -> None:
@@ -138,6 +128,7 @@ def _found(event: str, reasons: Mapping[str, str]) -> str | None:
 def _opening(secret: str, banned: frozenset[str]) -> Callable[[Any, int], str | None]:
     """A function that returns the reason why a file (its name, the flags of open) may not be opened, or None."""
     secret, roots, real = os.path.join(os.path.realpath(secret), ""), library(), os.path.realpath
+    own = tuple(os.path.join(real(folder), "") for folder in OWN)
 
     def why_not(path: Any, flags: int) -> str | None:
         if not isinstance(path, str | bytes):  # a descriptor: opened before
@@ -145,7 +136,7 @@ def _opening(secret: str, banned: frozenset[str]) -> Callable[[Any, int], str | 
         name = real(os.fsdecode(path))
         if flags & WRITING and name != os.devnull:
             return f"opens {os.path.basename(name)} for writing"
-        if name.startswith(secret) and not name.startswith(real(HERE) + os.sep):
+        if name.startswith(secret) and not name.startswith(own):
             return "reads npformer's own code"
         if os.path.isdir(name):
             return "opens a folder by its descriptor"
@@ -165,27 +156,3 @@ def _is_own(frame: FrameType | None, theirs: tuple[str, ...]) -> bool:
     while frame is not None and frame.f_code.co_filename.startswith(HANDING_ON):
         frame = frame.f_back
     return frame is not None and not frame.f_code.co_filename.startswith(theirs)
-
-
-def limit(seconds: float, memory: int) -> None:
-    """Bound time, memory (bytes) and the size of files, where the system can."""
-
-    def time_is_up(number: int, frame: Any) -> None:
-        raise TimeLimit("the time is up")
-
-    if hasattr(signal, "setitimer"):
-        signal.signal(signal.SIGALRM, time_is_up)
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        import resource
-    except ImportError:  # not on this system: the parent process still limits the time
-        return
-    for kind, value in (
-        (resource.RLIMIT_AS, memory),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_CPU, int(seconds) + 10),
-        (resource.RLIMIT_NPROC, 0),
-    ):
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(kind, (value, value))

@@ -6,7 +6,7 @@ does so. So while backward runs, every call of a Python function is examined for
 
 - forward itself, or a function of the same instructions (an alias, a copy);
 - an array that equals one of forward's arguments except for one number, for most of its numbers in turn;
-- complex numbers, in arguments, variables or constants, which no exercise needs.
+- complex numbers, in arguments, variables or constants.
 
 Not detected: code in another thread, or under a replaced profile hook; differences written out in the
 backward's own lines without a call; all inputs moved at once in one large array. If the operation is not
@@ -29,7 +29,7 @@ ROUNDING = 1e-12  # relative; the rest after a number is moved and moved back
 class Measuring:
     """Watches the calls within a ``with`` block.
 
-    forward and its arguments (nested arrays); library: path prefixes of code that is not the learner's.
+    forward and its arguments (nested arrays); library: path prefixes of code that is not the user's.
     """
 
     def __init__(self, forward: Callable[..., Any], arguments: Any, library: tuple[str, ...]) -> None:

@@ -1,0 +1,72 @@
+"""Kernels of further operations, written by someone who had not seen how a kernel is judged.
+
+Their right kernels and references are in kernels, with those of the first list; so are the wrong ones that are no edit.
+"""
+
+from benchmarks.judge.wrong import Edit
+
+#: The operations of these kernels.
+OPERATIONS = (
+    "softplus", "binary_cross_entropy", "divergence", "cosine", "causal_convolution", "gated_state", "softcap", "decay",
+    "gated_unit", "log_sum_exp", "dropout_add", "bilinear", "masked_mean", "batch_norm", "weight_norm",
+)  # fmt: skip
+
+EDITS = (
+    Edit("softplus--formula--float32", "minus", "the sigmoid of -x", "(1 + half)", "(1 - half)"),
+    Edit("softplus--from_result--float32", "of_x", "1 - e^-x instead of 1 - e^-y",
+         "    return y, y\n", "    return y, x\n"),
+    Edit("softplus--stored--bfloat16", "doubled", "the slope of log(1 + e^2x)", "np.tanh(x / 2)", "np.tanh(x)"),
+    Edit("binary_cross_entropy--formula--float32", "sum", "the gradient of the sum, not the mean", " / x.size\n", "\n"),
+    Edit("binary_cross_entropy--stored--bfloat16", "of_rows", "the mean over rows alone", " / x.size)", " / len(x))"),
+    Edit("binary_cross_entropy--ready--float32", "squared_dy", "the loss scaled twice", "dy * ready",
+         "dy * dy * ready"),
+    Edit("divergence--formula--float32", "swapped", "the other sign", "(np.exp(log_q) * total - p)",
+         "(p - np.exp(log_q) * total)"),
+    Edit("divergence--p_sums_to_one--float32", "no_q", "the gradient of the cross entropy's first term alone",
+         "(q - p)",
+         "-p"),
+    Edit("divergence--stored--bfloat16", "other_rows", "every row with the first dy", "dy[:, None]", "dy[0]"),
+    Edit("cosine--formula--float32", "no_projection", "the part along u stays", "(v - c * u)", "v"),
+    Edit("cosine--again--float32", "norms_swapped", "da divided by |b|", "g * r * (v - c * u)", "g * s * (v - c * u)"),
+    Edit("cosine--stored--bfloat16", "one_for_both", "db is da", "g * s * (u - c * v)", "g * r * (v - c * u)"),
+    Edit("causal_convolution--formula--float32", "not_turned", "dx from earlier rows, as the forward",
+         "dx[: len(x) - k] += w[k] * dy[k:]", "dx[k:] += w[k] * dy[: len(x) - k]"),
+    Edit("causal_convolution--windows--float32", "turned_taps", "dx with the taps in the other order",
+         "sliding_window_view(ahead, len(w), 0), w)", "sliding_window_view(ahead, len(w), 0), w[::-1])"),
+    Edit("causal_convolution--taps_of_four--float32", "three_taps", "the last tap is left out of dx",
+         "    dx = w[0] * dy\n    for k in (1, 2, 3):", "    dx = w[0] * dy\n    for k in (1, 2):"),
+    Edit("causal_convolution--stored--bfloat16", "mean", "dw as a mean", "* x[: len(x) - k]).sum(0)",
+         "* x[: len(x) - k]).mean(0)"),
+    Edit("gated_state--formula--float32", "no_tanh", "the slope of tanh is left out", " * (1 - m * m)", ""),
+    Edit("gated_state--blocks--float32", "last_block", "the last block is not written where it is not whole",
+         "        for to, value in", "        if len(d) == BLOCK:\n          for to, value in"),
+    Edit("gated_state--out--bfloat16", "gate_of_m", "the slope of the gate with tanh(n)", "z * (1 - z))",
+         "m * (1 - m))"),
+    Edit("softcap--formula--float32", "scaled", "divided by the cap once more", "slope = 1 - t * t",
+         "slope = (1 - t * t) / CAP"),
+    Edit("softcap--from_exponential--float32", "not_squared", "the slope of the sigmoid of |x|", "(1 + e) ** 2",
+         "(1 + e)"),
+    Edit("softcap--stored--bfloat16", "one", "below the cap the slope is taken for 1", "slope = 1 - t * t",
+         "slope = np.where(np.abs(t) < 1, 1, 0)"),
+    Edit("decay--formula--float32", "no_carry", "nothing comes back from later steps", "carry = carry * s[t]",
+         "carry = carry * 0"),
+    Edit("decay--chunks--float32", "same_step", "the decay of this step, not of the next", "scan(later[::-1],",
+         "scan(s[::-1],"),
+    Edit("decay--stored--bfloat16", "no_gate_slope", "da without the slope of the sigmoid", " * s[t] * (1 - s[t])", ""),
+    Edit("gated_unit--formula--float32", "silu", "the slope 1.702 is left out", "s + SLOPE * a", "s + a"),
+    Edit("gated_unit--out--float32", "added", "added to what was there",
+         "np.multiply(dy, a * s, out=db)", "db += dy * a * s"),
+    Edit("log_sum_exp--streamed--float32", "short_cache", "y is kept in float16", "(x, y)\n",
+         "(x, y.astype(np.float16))\n"),
+    Edit("log_sum_exp--normalised--bfloat16", "not_divided", "e^(x - top) without the sum",
+         " / e.sum(1, keepdims=True))", ")"),
+    Edit("dropout_add--formula--float32", "not_scaled", "without 1 / 0.75", "scaled / KEPT, dy", "scaled, dy"),
+    Edit("dropout_add--stored--bfloat16", "masked_residual", "the residual's gradient is masked, too",
+         "bfloat16(dy)\n", "bfloat16(scaled)\n"),
+    Edit("bilinear--einsum--float32", "of_x_twice", "dw from x and x W", '"n,na,nb->ab", dy, x, z',
+         '"n,na,nb->ab", dy, x, x @ w'),
+    Edit("masked_mean--loop--float32", "all_tokens", "divided by all tokens",
+         "dy[n] / np.float32(real.sum())", "dy[n] / np.float32(len(real))"),
+    Edit("batch_norm--sums--float32", "no_variance", "the mean's part alone", " - h * dgamma)", ")"),
+    Edit("weight_norm--cubed--float32", "squared", "|v|² where |v|³ stands", "(squares * root)", "squares"),
+)  # fmt: skip

@@ -1,0 +1,19 @@
+"""As its formula reads."""
+
+import numpy as np
+
+
+def forward(x, w):
+    y = np.zeros_like(x * w[:1])
+    for k in range(min(len(w), len(x))):
+        y[k:] += w[k] * x[: len(x) - k]
+    return y, (x, w)
+
+
+def backward(dy, cache):
+    x, w = cache
+    dx, dw = np.zeros_like(x), np.zeros_like(w)
+    for k in range(min(len(w), len(x))):
+        dx[: len(x) - k] += w[k] * dy[k:]
+        dw[k] = (dy[k:] * x[: len(x) - k]).sum(0)
+    return dx, dw

@@ -1,0 +1,197 @@
+"""The tolerance that a test of a kernel may have: what rounding justifies, measured on the reference's own formula.
+
+The reference runs in float64 at numbers that the precision can hold. It runs again with every operation moved as a
+kernel would round it (``rounding.py``): each result is stored in the precision, sums are added up in float32, one term
+after the other in any order, functions such as exp are right to one unit in its last place. In formats of eight bits
+only inputs, outputs and gradients are stored. A kernel may multiply a backward's sum of two arrays out, so its terms
+are rounded once more. Each draw has its own roundings and dy, at a point nearby, or at one that ``sample`` draws.
+``allowed.py`` derives the tolerance from the draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from npformer.check.inputs import is_float, parameter_names
+from npformer.check.precision.allowed import Allowed, Drawn, allowed, justified
+from npformer.check.precision.formats import FORMATS, STORED, Format, format_named, rounded
+from npformer.check.precision.nearby import moved
+from npformer.check.precision.reference import Reference
+from npformer.check.precision.rounding import Level, Rounding
+from npformer.check.prepared import Constants, prepared
+from npformer.check.subject import Called, Upstream, name_of, subject
+from npformer.errors import ConfigError
+from npformer.typing import HostArrays
+
+DRAWS = 64
+#: Of a forward alone, which runs once for each entry, and of code outside of NumPy.
+FEWER = 16
+#: Half a spacing of numbers of all sizes, as a share of u: the root mean square, √((1 − ¼)/(2·ln 2)).
+HALF = (0.75 / (2 * np.log(2))) ** 0.5
+#: Of u in float32: what a function such as exp errs before its result is rounded, one unit in the last place.
+FUNCTION = 2.0
+#: Of the spread of each point around the user's.
+NEAR = 2.0**-8
+
+
+@dataclass(frozen=True, repr=False)
+class Tolerances:
+    """The tolerance of each output and gradient; ``str()`` has lines to paste, ``check(atol, rtol)`` tries others."""
+
+    name: str
+    precision: str
+    rows: tuple[Allowed, ...]
+    notes: tuple[str, ...] = ()
+    drawn: dict[str, Drawn] = field(default_factory=dict, compare=False)
+
+    def __getitem__(self, tensor: str) -> Allowed:
+        return next(row for row in self.rows if row.tensor == tensor)
+
+    @property
+    def ok(self) -> bool:
+        """Whether no right kernel fails, and no loss of a term of the reference's backward passes."""
+        return not any(row.failing or row.hidden for row in self.rows)
+
+    def check(self, atol: float = 0.0, rtol: float = 0.0) -> Tolerances:
+        """What this tolerance lets see of each tensor, and whether rounding alone exceeds it."""
+        if not (atol >= 0 and rtol >= 0 and np.isfinite(atol + rtol)):
+            raise ConfigError(f"atol, rtol: expected two finite numbers >= 0, got {atol} and {rtol}")
+        rows = tuple(allowed(tensor, drawn, atol, rtol) for tensor, drawn in self.drawn.items())
+        return Tolerances(self.name, self.precision, rows, self.notes, self.drawn)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        rows = [row.to_dict() for row in self.rows]
+        return {"name": self.name, "precision": self.precision, "ok": self.ok, "rows": rows, "notes": list(self.notes)}
+
+    def __str__(self) -> str:
+        numpy = [row.assertion("numpy.testing.assert_allclose") for row in self.rows]
+        torch = [row.assertion("torch.testing.assert_close", ", check_dtype=False") for row in self.rows]
+        head = f"# {self.name} in {self.precision}; exact_…: the reference in float64 at the same numbers"
+        remarks = [*(f"# {row.sight()}" for row in self.rows), *(f"# note: {note}" for note in self.notes)]
+        return "\n".join([head, *numpy, *torch, *remarks])
+
+    __repr__ = __str__
+
+
+def tolerance(
+    reference: Any,
+    *inputs: Any,
+    precision: str = "float32",
+    accumulate: str | None = None,
+    atol: float | None = None,
+    rtol: float | None = None,
+    names: Sequence[str] | None = None,
+    constant: Constants = (),
+    sample: Callable[[np.random.Generator], Sequence[Any]] | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> Tolerances:
+    """The atol and rtol that rounding justifies for a kernel of reference's formula, at inputs of these shapes.
+
+    reference: a pair, a layer, or a forward alone, as of ``npf.gradcheck``, which should have checked it; it runs in
+    float64. A pair in NumPy is best: each of its operations is rounded. precision: what the kernel stores numbers in,
+    "float32", "tf32" (float32 with such products), "bfloat16", "float16", "float8_e4m3" or "float8_e5m2"; accumulate:
+    what it adds up in (default float32). dy is drawn from normal numbers, or 1 for a single number, such as a loss. The
+    margin is one failure in a million tests, by the law that fits the draws.
+
+    atol, rtol: a tolerance of yours. The result then says of each tensor the smallest error that it lets see, the terms
+    of the reference's backward whose loss passes, and whether rounding alone exceeds it. sample: sample(rng) gives
+    inputs; the tolerance then holds for all that it draws, and else for inputs near yours. names, constant, options:
+    as of ``npf.gradcheck``. Raises ConfigError for another precision, or a reference that is not finite.
+    """
+    stored = format_named("precision", precision, STORED)
+    sums = format_named("accumulate", accumulate or ("float64" if precision == "float64" else "float32"))
+    points = _Points(reference, stored, sums, names, constant, options, seed, len(inputs))
+    at = None if sample is None else (lambda i: sample(np.random.default_rng([seed, 51, i])))
+    drawn = points.drawn(inputs, at)
+    rows = tuple(allowed(tensor, one, *justified(one)) for tensor, one in drawn.items())
+    found = Tolerances(name_of(reference), precision, rows, tuple(sorted(points.notes - {""})), drawn)
+    return found if atol is None and rtol is None else found.check(atol or 0.0, rtol or 0.0)
+
+
+class _Points:
+    """The reference at one point after the other, exact and rounded."""
+
+    def __init__(
+        self,
+        reference: Any,
+        stored: Format,
+        sums: Format,
+        names: Any,
+        constant: Any,
+        options: Any,
+        seed: int,
+        count: int,
+    ) -> None:
+        self._target, self._stored, self._seed = reference, stored, seed
+        self._is_quick = isinstance(reference, tuple) or hasattr(reference, "backward")
+        self._named = names if names or self._is_quick else parameter_names(reference, count)
+        self._constant, self._options = constant, options
+        self.notes: set[str] = set()
+        self._inside = stored if stored.name in FORMATS else FORMATS["float32"]
+        u = min(self._inside.u, 2.0**-24)
+        product, in_turn = stored.product if stored.name == "tf32" else 0.0, HALF * max(u, sums.u)
+        self._level = Level(
+            0.0, product, constant=stored.u, stored=self._inside, function=FUNCTION * u, in_turn=in_turn
+        )
+
+    def drawn(self, inputs: Sequence[Any], at: Callable[[int], Sequence[Any]] | None) -> dict[str, Drawn]:
+        """Every tensor over all draws, near the inputs or at(i)."""
+        draws: list[dict[str, Any]] = []
+        while len(draws) < (DRAWS if self._is_quick else FEWER):
+            i = len(draws)
+            draws.append(self._draw(inputs if at is None else at(i), i, at is None))
+        found: dict[str, Drawn] = {}
+        for name, (_, _, lost, shape) in draws[0].items():
+            exact, errors = (np.array([draw[name][k] for draw in draws]) for k in (0, 1))
+            found[name] = Drawn(exact, errors, lost, shape, self._stored)
+        bad = [name for name, one in found.items() if not np.all(np.isfinite([one.exact, one.errors]))]
+        if bad:
+            raise ConfigError(f"reference: expected finite numbers at these inputs, got others in {', '.join(bad)}")
+        return found
+
+    def _draw(self, inputs: Sequence[Any], i: int, is_near: bool) -> dict[str, Any]:
+        """(exact, errors, terms, shape) of each output and gradient, entry by entry, with the roundings of draw i."""
+        ready = prepared(self._target, inputs, self._named, self._constant)
+        ready = [rounded(x, self._stored) if is_float(x) and isinstance(x, np.ndarray) else x for x in ready]
+
+        def make(target: Any, dtype: str = "float64") -> Called:
+            return subject(target, ready, self._options, None, self._named, dtype)
+
+        reference, rng = Reference(self._target, make), np.random.default_rng([self._seed, 52, i])
+        at = {name: moved(x, rng, NEAR) if is_near else x for name, x in reference.subject.tensors.items()}
+        at = {name: rounded(x, self._stored) for name, x in at.items()}
+        shapes = [y.shape for y in reference.outputs(at).values()]
+        upstream = tuple(rounded(rng.normal(size=shape), self._stored) if shape else np.ones(()) for shape in shapes)
+        claimed = reference.subject.gradients(upstream, at) if reference.has_backward else at
+        self.notes.add(reference.look(claimed, upstream, self._seed))
+        ys, n = reference.outputs(at), reference.gradients(upstream, at)
+        terms = {} if i else reference.terms(upstream, at, n, nested=True)
+        errors = self._errors(reference, at, upstream, i, ys | n)
+        if self._inside is not self._stored:
+            errors = {name: rounded(x + errors[name], self._stored) - x for name, x in (ys | n).items()}
+        drawn = {}
+        for name, x in (ys | n).items():
+            count = len(reference.places[name].entries) if name in reference.places else x.size
+            lost = {text: one[name][:count] for text, one in terms.items() if name in one}
+            shape = reference.places[name].shape if name in reference.places else x.shape
+            drawn[name] = (x.ravel()[:count], errors[name].ravel()[:count], lost, shape)
+        return drawn
+
+    def _errors(
+        self, reference: Reference, at: HostArrays, upstream: Upstream, i: int, exact: HostArrays
+    ) -> HostArrays:
+        """What the reference errs with the roundings of draw i, outputs and gradients at their places."""
+        rounding = Rounding([self._seed, 53, i], self._level, self._level._replace(apart=True))
+        run = reference.outputs(at, rounding) | reference.gradients(upstream, at, rounding)
+        if reference.is_seen:
+            return {name: run[name] - n for name, n in exact.items()}
+        self._is_quick = False
+        self.notes.add("the reference computes outside of NumPy: what it errs in float32 stands for its noise")
+        low = reference.outputs_in_float32(at) | reference.in_float32(upstream, at)
+        return {name: max(self._inside.u, self._level.product) / 2.0**-24 * e for name, e in low.items()}

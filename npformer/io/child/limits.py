@@ -1,0 +1,48 @@
+"""Bounds on the process that runs a user's code, and which code there is not the user's."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from typing import Any
+
+#: The folders of the program that runs here, this one among them.
+OWN = tuple(
+    os.path.join(os.path.dirname(os.path.abspath(str(file))), "")
+    for file in (__file__, getattr(sys.modules["__main__"], "__file__", __file__))
+)
+
+
+class TimeLimit(BaseException):
+    """The time is up; not an Exception, so that a user's ``except Exception`` does not catch it."""
+
+
+def library() -> tuple[str, ...]:
+    """The folders of code that is not the user's; call it before the user's folder is on sys.path."""
+    return (*(os.path.join(path, "") for path in sys.path if path), *OWN, "<frozen ")
+
+
+def limit(seconds: float, memory: int, is_alone: bool = True) -> None:
+    """Bound time and memory (bytes), where the system can; is_alone: no files are written, no processes started."""
+
+    def time_is_up(number: int, frame: Any) -> None:
+        raise TimeLimit("the time is up")
+
+    if hasattr(signal, "setitimer"):
+        signal.signal(signal.SIGALRM, time_is_up)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        import resource
+    except ImportError:  # not on this system: the parent process still limits the time
+        return
+    alone = ((resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_NPROC, 0)) if is_alone else ()
+    for kind, value in (
+        (resource.RLIMIT_AS, memory),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_CPU, int(seconds) + 10),
+        *alone,
+    ):
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(kind, (value, value))

@@ -1,0 +1,190 @@
+"""Checkers side by side: what each is given, what counts as found, and what a file keeps."""
+
+import json
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+from benchmarks.checkers import __main__ as program
+from benchmarks.checkers import checks
+from benchmarks.checkers.listed import FAILING, LISTS, Item, items
+from benchmarks.checkers.problem import Problem, of_kernel
+from benchmarks.checkers.table import SAID, cells, checkers, packed, unpacked
+from benchmarks.precision.kernel import bfloat16
+from npformer.functional import softmax_backward
+from npformer.lab.museum.patch import patched
+
+NEEDS = {"torch": "torch", "torch fast": "torch", "torch assert_close": "torch", "jax": "jax", "autograd": "autograd"}
+OTHERS = [name for name in checks.CHECKERS if not name.startswith("npformer")]
+X, W = np.random.default_rng(0).normal(size=(2, 3)), np.random.default_rng(1).normal(size=3)
+
+
+def product(factor=1.0):
+    """(x·w, Σ x·w) and its gradients, that of w times factor."""
+
+    def pull_of(factor):
+        def pull(arrays, dys):
+            (x, w), (dy, total) = arrays, dys
+            g = dy + total
+            return [g * w, factor * (g * x).sum(axis=0)]
+
+        return pull
+
+    def call(arrays):
+        x, w = arrays
+        return x * w, np.sum(x * w)
+
+    return Problem([X, W], call, pull_of(factor), pull_of(1.0))
+
+
+def item(problem, is_right=True):
+    return Item("foreign", "product", is_right, lambda: (one for one in [problem]), None)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_each_checker_sees_every_input_and_every_output(name):
+    if name in NEEDS and find_spec(NEEDS[name]) is None:
+        pytest.skip(f"needs {NEEDS[name]}")
+    with np.errstate(all="ignore"):
+        assert checks.judge(name, item(product())) == ("right", "")
+        verdict, words = checks.judge(name, item(product(1.01)))
+    assert verdict == "wrong", words
+
+
+def test_another_error_is_no_verdict():
+    def call(arrays):
+        raise ZeroDivisionError("by hand")
+
+    verdict, words = checks.judge("numpy assert_allclose", item(Problem([X], call, None, None)))
+    assert (verdict, words) == ("raised", "ZeroDivisionError: by hand")
+
+
+def square(x):
+    return x * x, x
+
+
+def square_backward(dy, x):
+    return 2 * dy * x
+
+
+def test_a_kernel_in_few_digits_gets_its_own_numbers_and_is_compared_with_float64():
+    seen = []
+
+    def forward(x):
+        seen.append(x)
+        return square(x)
+
+    inputs = (X.astype(np.float32),)
+    problem = of_kernel((forward, square_backward), (square, square_backward), "bfloat16", inputs, {})
+    moved = [np.array(inputs[0] + np.float32(1e-4))]
+    (y,) = problem.call(moved)
+    assert y.dtype == np.float32
+    assert not np.any(seen[-1].view(np.uint32) & 0xFFFF), "numbers of bfloat16"
+    (claimed,), (expected,) = problem.pull(moved, [y]), problem.truth(moved, [y])
+    assert claimed.dtype == expected.dtype == np.float32
+    assert problem.is_bfloat16
+    exactly = 2 * bfloat16(y).astype(np.float64) * bfloat16(moved[0])
+    np.testing.assert_array_equal(expected, exactly.astype(np.float32))
+
+
+def test_a_bug_of_the_museum_is_in_force_while_it_is_checked():
+    (bug,) = [one for one in items() if one.name == "softmax-diagonal"]
+    code = softmax_backward.__code__
+    problems = bug.problems()
+    problem = next(problems)
+    assert softmax_backward.__code__ is not code
+    claimed, expected = next(checks.compared(problem))
+    assert not np.allclose(claimed, expected)
+    problems.close()
+    assert softmax_backward.__code__ is code
+    with patched(()):
+        assert checks.judge("numpy assert_allclose", bug)[0] == "wrong"
+    assert softmax_backward.__code__ is code
+
+
+def test_the_lists_are_there_and_names_tell_items_apart():
+    assert {one.list for one in items()} == set(LISTS) == set(SAID)
+    keys = [(one.list, one.name, one.is_right) for one in items()]
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize("name", json.loads(FAILING.read_text(encoding="utf-8")))
+def test_a_bug_shows_at_its_failing_input_and_its_twin_does_not(name):
+    checks.quiet()
+    for one in items():
+        if one.list == "where it fails" and one.name == name:
+            assert checks.judge("numpy assert_allclose", one)[0] == ("right" if one.is_right else "wrong")
+
+
+def row(checker, name, is_right, verdict, seconds=1.0):
+    return {"checker": checker, "list": "foreign", "name": name, "is_right": is_right, "verdict": verdict,
+            "seconds": seconds}  # fmt: skip
+
+
+ROWS = [
+    row("npformer", "a", True, "cannot tell"), row("npformer", "b", False, "wrong"),
+    row("npformer", "c", False, "right"),
+    row("npformer cause", "b", False, "right", 9.0), row("npformer cause", "c", False, "unknown", 9.0),
+    row("jax", "a", True, "raised"), row("jax", "b", False, "raised"), row("jax", "c", False, "wrong"),
+]  # fmt: skip
+
+
+def test_rows_are_kept_by_their_pair():
+    rows = [row("jax", "a", True, "raised") | {"words": "told"}, *ROWS[1:5]]
+    assert sorted(map(str, map(sorted_items, unpacked(packed(rows))))) == sorted(map(str, map(sorted_items, rows)))
+
+
+def sorted_items(row):
+    return sorted(row.items())
+
+
+def test_the_table_counts():
+    assert cells(ROWS, "npformer", "foreign") == ["npf.gradcheck", "1 of 2", "0 of 1", "1", "1 of 2", "3"]
+    assert cells(ROWS, "jax", "foreign") == ["jax.test_util.check_grads", "2 of 2", "1 of 1", "0", "–", "3"]
+    assert cells(ROWS, "torch", "foreign") is None
+    assert cells(ROWS, "npformer cause", "foreign") is None
+
+
+def test_the_page_has_its_versions():
+    document = {"benchmark": "checkers", "file": "c.json", "machine": {"processor": "P", "date": "D"}}
+    document["versions"] = {"torch": "torch 2", "torch fast": "torch 2", "jax": "jax 1"}
+    document["results"] = packed(ROWS)
+    text = checkers([document])
+    assert "| `jax.test_util.check_grads` | 2 of 2 | 1 of 1 |" in text
+    assert "- versions: torch 2, jax 1\n" in text
+    assert checkers([]).startswith("No result is committed yet")
+
+
+ASKED = ["--checkers", "numpy assert_allclose", "--lists", "museum", "--only", "softmax-"]
+
+
+def test_what_the_file_has_is_not_asked_again(tmp_path, capsys):
+    file = tmp_path / "checkers.json"
+    assert program.main([*ASKED, "--save", str(file)]) == 0
+    first = json.loads(file.read_text(encoding="utf-8"))
+    assert {one["verdict"] for one in unpacked(first["results"])} == {"wrong"}
+    assert first["versions"] == {"numpy assert_allclose": f"numpy {np.__version__}"}
+    first["results"][0]["by"]["numpy assert_allclose"] = ["wrong", 1.0, "kept"]
+    file.write_text(json.dumps(first), encoding="utf-8")
+    assert program.main([*ASKED, "--save", str(file)]) == 0
+    assert unpacked(json.loads(file.read_text(encoding="utf-8"))["results"])[0]["words"] == "kept"
+    assert "numpy.testing.assert_allclose" in capsys.readouterr().out
+
+
+def test_a_process_that_dies_is_told_with_its_item(monkeypatch, tmp_path, capsys):
+    dying = tmp_path / "dying.py"
+    dying.write_text("import os, sys\nsys.stdin.readline()\nos._exit(7)\n", encoding="utf-8")
+    popen = program.subprocess.Popen
+    monkeypatch.setattr(program.subprocess, "Popen", lambda c, **how: popen([c[0], str(dying)], **how))
+    file = tmp_path / "checkers.json"
+    assert program.main([*ASKED[:-1], "softmax-diagonal", "--save", str(file)]) == 0
+    (one,) = unpacked(json.loads(file.read_text(encoding="utf-8"))["results"])
+    assert (one["verdict"], one["words"]) == ("raised", "the process ended with 7")
+
+
+def test_what_is_asked_for_exists(capsys):
+    assert program.main(["--checkers", "tensorflow"]) == 2
+    assert "--checkers: expected names from npformer" in capsys.readouterr().err
+    assert program.main(["--only", "no such pair"]) == 2
+    assert "--only: expected a part of a pair's name" in capsys.readouterr().err

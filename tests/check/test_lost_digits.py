@@ -1,0 +1,64 @@
+"""Rounding of a pair's own operations, beside its errors: what is explained, and what is not."""
+
+import numpy as np
+import pytest
+
+from npformer.check.check import gradcheck
+from npformer.check.look import How, look_at
+from npformer.check.lost_digits import LOST, without_lost_digits
+from npformer.check.report import UNCLEAR, WRONG
+from npformer.check.subject import subject
+
+#: 1 minus a number that is 1 up to 1e-9: nine digits are lost.
+X = np.array([1e-9, 2e-9, -3e-9])
+
+
+def judged(forward, backward, *inputs, elementwise=None):
+    """The rows before and after."""
+    how = How(0, elementwise, True, 1e-10, None, True, True, False, None, None, None, (), None, None, None, {}, True)
+
+    def make(target):
+        return subject(target, inputs, {}, None)
+
+    checked = make((forward, backward))
+    look = look_at(checked, how)
+    return look.report.rows[0], without_lost_digits(look, checked, make, how).rows[0]
+
+
+def half_square(x):
+    return x * x / 2, x
+
+
+@pytest.mark.parametrize("elementwise", [True, False])
+def test_lost_digits(elementwise):
+    def difference(dy, x):
+        return dy * ((1 + x) - 1)  # x, by a detour that keeps seven digits
+
+    before, after = judged(half_square, difference, X, elementwise=elementwise)
+    assert before.verdict == WRONG
+    assert (after.verdict, after.note) == (UNCLEAR, LOST)
+
+
+@pytest.mark.parametrize("elementwise", [True, False])
+def test_a_mistake_beside_lost_digits(elementwise):
+    def difference(dy, x):
+        return 1.00001 * dy * ((1 + x) - 1)
+
+    assert judged(half_square, difference, X, elementwise=elementwise)[1].verdict == WRONG
+
+
+def test_nan_is_no_rounding():
+    assert judged(half_square, lambda dy, x: dy * x * np.nan, X)[1].verdict == WRONG
+
+
+def test_what_numpy_does_not_compute_is_moved_with_its_inputs():
+    def outside(dy, x):
+        return np.array([r * ((1 + a) - 1) for r, a in zip(dy.tolist(), x.tolist(), strict=True)])
+
+    assert judged(half_square, outside, X)[1].verdict in (UNCLEAR, WRONG)
+    assert judged(half_square, lambda dy, x: 2 * outside(dy, x), X)[1].verdict == WRONG
+
+
+def test_the_default_check_makes_no_such_excuse():
+    report = gradcheck((half_square, lambda dy, x: dy * ((1 + x) - 1)), X, explain=False)
+    assert report.worst.verdict == WRONG
