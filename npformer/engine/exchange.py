@@ -7,9 +7,7 @@ in the tree, and sends the sum to all.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate
 from operator import iadd
 from typing import TypeVar
 
@@ -52,47 +50,32 @@ class Exchange:
     def share(self, flat: Array) -> None:
         """Fill flat (n,) with every rank's place."""
         if self.ranks.size > 1:
-            self.ranks.all_gather(flat[self.place], [flat[place] for place in self.places]).wait()
+            views = [flat[place] for place in self.places]
+            self.ranks.all_gather(views[self.ranks.rank], views).wait()
 
     def whole(self, mine: Array) -> Array:
         """The flat array (n,), on every rank, whose place of each rank that one passes."""
-        flat = self._device.zeros((self.places[-1].stop,), mine.dtype.name)
-        flat[self.place] = mine
-        self.share(flat)
-        return flat
+        return self._gathered(mine, self.places)
 
     def blocks(self, sums: Array) -> Array:
         """A number of each block, from those of this rank's blocks."""
-        lengths = [-(-(place.stop - place.start) // BLOCK) for place in self.places]
-        return self._joined(sums, lengths)
+        return self._gathered(sums, [slice(-(-x.start // BLOCK), -(-x.stop // BLOCK)) for x in self.places])
 
-    def numbers(self, mine: Sequence[float]) -> tuple[Request, Callable[[], HostArray]]:
-        """Begin to tell all a few numbers (k,) in float64. Returns the request, and what reads (R, k) after its end."""
-        every = self._device.zeros((self.ranks.size * len(mine),), "float64")
-        views = [every[i * len(mine) : (i + 1) * len(mine)] for i in range(self.ranks.size)]
-        request = self.ranks.all_gather(self._device.array(np.asarray(mine), "float64"), views)
-        return request, lambda: self._device.host(every).reshape(self.ranks.size, -1)
+    def numbers(self, mine: Sequence[float]) -> tuple[Request, HostArray]:
+        """Begin to tell all a few numbers (k,). Returns the request, and (R, k) in float64, which its end fills."""
+        every = np.zeros((self.ranks.size, len(mine)))
+        return self.ranks.on_host.all_gather(np.asarray(mine, np.float64), list(every)), every
 
     def deal(self, items: Iterable[Item], work: Callable[[Item], Result]) -> list[Result]:
         """work(item) of each, in order, on every rank: rank r does items r, r + R, …; results are what JSON knows."""
         rank, size = self.ranks.rank, self.ranks.size
-        done = [work(item) for i, item in enumerate(items) if i % size == rank]
-        if size == 1:
-            return done
-        text = self._device.array(np.frombuffer(json.dumps(done).encode(), np.uint8), "uint8")
-        request, told = self.numbers([text.shape[0]])
-        request.wait()
-        lengths = told()[:, 0].astype(int).tolist()
-        joined = self._device.host(self._joined(text, lengths)).tobytes()
-        ends = list(accumulate(lengths))
-        hands = [json.loads(joined[end - length : end]) for end, length in zip(ends, lengths, strict=True)]
+        hands = [[work(item) for i, item in enumerate(items) if i % size == rank]]
+        if size > 1:
+            hands = self.ranks.gather_json(hands[0])
         return [hands[i % size][i // size] for i in range(sum(map(len, hands)))]
 
-    def _joined(self, mine: Array, lengths: Sequence[int]) -> Array:
-        """The arrays of all ranks, of these lengths, one after the other."""
-        if self.ranks.size == 1:
-            return mine
-        flat = self._device.zeros((sum(lengths),), mine.dtype.name)
-        views = [flat[end - length : end] for end, length in zip(accumulate(lengths), lengths, strict=True)]
-        self.ranks.all_gather(mine, views).wait()
+    def _gathered(self, mine: Array, places: Sequence[slice]) -> Array:
+        """The flat array whose places the ranks pass."""
+        flat = self._device.zeros((places[-1].stop,), mine.dtype.name)
+        self.ranks.all_gather(mine, [flat[place] for place in places]).wait()
         return flat

@@ -7,10 +7,9 @@ a GPU its arrays go by NCCL (``cupy/nccl.py``), and MPI only makes the ranks kno
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from npformer.engine.communicator import Ended, Request
+from npformer.engine.communicator import Communicator, Request
 from npformer.errors import ConfigError, RankLostError
 from npformer.extras import install
 from npformer.typing import Array
@@ -55,35 +54,17 @@ class _Messages(Request):
             raise RankLostError(f"an exchange between ranks: expected to end, got {error}") from error
 
 
-class MpiRank:
+class MpiRank(Communicator):
     """The communicator of a process of MPI; arrays are the host's."""
 
     def __init__(self, mpi: Any) -> None:
         self._mpi, self.world = mpi, mpi.COMM_WORLD
         self.rank, self.size = int(self.world.rank), int(self.world.size)
 
-    def all_to_all(self, send: Sequence[Array], receive: Sequence[Array]) -> Request:
-        """As the protocol says."""
-        others = [rank for rank in range(self.size) if rank != self.rank]
-        messages = [self.world.Irecv(receive[rank], rank) for rank in others]
-        messages += [self.world.Isend(send[rank], rank) for rank in others]
-        if receive[self.rank] is not send[self.rank]:
-            receive[self.rank][...] = send[self.rank]
-        return _Messages(self._mpi, messages)
-
-    def all_gather(self, send: Array, receive: Sequence[Array]) -> Request:
-        """As the protocol says."""
-        return self.all_to_all([send] * self.size, receive)
-
-    def broadcast(self, array: Array, root: int = 0) -> Request:
-        """As the protocol says."""
-        if self.size == 1:
-            return Ended()
-        return _Messages(self._mpi, [self.world.Ibcast(array, root)])
-
-    def barrier(self) -> Request:
-        """As the protocol says."""
-        return _Messages(self._mpi, [self.world.Ibarrier()])
+    def messages(self, send: dict[int, Array], receive: dict[int, Array]) -> Request:
+        """As the base class says."""
+        begun = [self.world.Irecv(x, rank) for rank, x in receive.items()]
+        return _Messages(self._mpi, begun + [self.world.Isend(x, rank) for rank, x in send.items()])
 
     def abort(self, code: int) -> None:
         """End all processes with this exit code."""

@@ -30,7 +30,7 @@ from typing import Any
 from npformer.backend import Arena
 from npformer.backend.numpy.blas_threads import one_blas_thread
 from npformer.engine.capabilities import capabilities_of
-from npformer.engine.communicator import Alone, Communicator
+from npformer.engine.communicator import Communicator
 from npformer.engine.compile_ahead import compile_ahead
 from npformer.engine.exchange import Exchange, Item, Result
 from npformer.engine.shards import Shards
@@ -53,7 +53,7 @@ class SlotRunner:
     """
 
     def __init__(self, model: Model, slots: int, ranks: Communicator | None, shards_optimizer: bool) -> None:
-        ranks = Alone() if ranks is None else capabilities_of(model).ranks_on_device(ranks)
+        ranks = Communicator() if ranks is None else capabilities_of(model).ranks_on_device(ranks)
         if ranks.size & (ranks.size - 1) or ranks.size > slots:
             raise ConfigError(
                 f"processes: expected a power of two that is at most the number of slots, {slots}, got {ranks.size}; "
@@ -104,7 +104,7 @@ class SlotRunner:
         if not self._is_sharded:
             self.exchange.share(flat)
         request.wait()
-        losses, flags = told().T
+        losses, flags = told.T
         step.flags = int(max(flags))
         exact = [step.model.backend.array(loss) if there else None for loss, there in zip(losses, have, strict=True)]
         return add_by_tree(exact, add)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar
-
-import numpy as np
 
 from npformer import errors
 from npformer.errors import ConfigError, NpformerError
@@ -43,25 +39,13 @@ class Together(NamedTuple):
             own: dict[str, Any] = {"conditions": dict(conditions(made))}
         except NpformerError as problem:
             own = {"error": [type(problem).__name__, str(problem)]}
-        every = self._told(own)
+        every = self.ranks.gather_json(own)
         failed = next((told["error"] for told in every if "error" in told), None)
         error = getattr(errors, failed[0])(failed[1]) if failed else _difference([x["conditions"] for x in every])
         if error is not None:
             error.of_all = True
             raise error
         return made
-
-    def _told(self, own: Any) -> list[Any]:
-        """What each process tells all; JSON knows it."""
-        text = np.frombuffer(json.dumps(own).encode(), np.uint8)
-        lengths = np.zeros(self.ranks.size, np.float64)
-        views = [lengths[rank : rank + 1] for rank in range(self.ranks.size)]
-        self.ranks.all_gather(np.full(1, len(text), np.float64), views).wait()
-        ends = [int(end) for end in accumulate(lengths)]
-        joined = np.zeros(ends[-1], np.uint8)
-        places = [joined[end - int(length) : end] for end, length in zip(ends, lengths, strict=True)]
-        self.ranks.all_gather(text, places).wait()
-        return [json.loads(place.tobytes()) for place in places]
 
 
 def _difference(every: list[dict[str, str]]) -> ConfigError | None:

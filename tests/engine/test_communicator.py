@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from npformer.engine.communicator import Alone, in_threads
+from npformer.engine.communicator import Communicator
 from npformer.errors import RankLostError
+from tests.engine.thread_ranks import in_threads
 
 
 def parts(rank, lengths):
@@ -86,7 +87,7 @@ def test_a_request_does_not_wait():
 
 def test_one_process_has_everything():
     one, whole = np.array([1.0, 2.0]), np.zeros(2)
-    alone = Alone()
+    alone = Communicator()
     assert (alone.rank, alone.size) == (0, 1)
     alone.all_to_all([one], [whole]).wait()
     assert whole.tolist() == [1, 2]
@@ -117,13 +118,17 @@ def test_ranks_that_call_differently_are_told():
     def other_calls(ranks):
         (ranks.barrier() if ranks.rank else ranks.broadcast(np.zeros(1))).wait()
 
-    with pytest.raises(
-        ValueError, match=r"call 0: expected the same call on every rank, got \[\('broadcast', 0\), 'ba"
-    ):
+    with pytest.raises(ValueError, match=r"call 0: expected arrays {0: \(1,\)} by rank, got room {0: \(0,\)}"):
         in_threads(2, other_calls)
 
     def other_lengths(ranks):
-        ranks.all_gather(np.zeros(1), [np.zeros(1), np.zeros(2)]).wait()
+        ranks.all_gather(np.zeros(1), [np.zeros(1 + (q != ranks.rank)) for q in range(2)]).wait()
 
-    with pytest.raises(ValueError, match=r"call 0: expected an array \(1,\), got room \(2,\)"):
+    with pytest.raises(ValueError, match=r"call 0: expected arrays {.: \(1,\)} by rank, got room {.: \(2,\)}"):
         in_threads(2, other_lengths)
+
+
+def test_what_json_knows_arrives_at_all():
+    own = {0: [0.1, "é", None], 1: {}, 2: "a longer one"}
+    assert in_threads(3, lambda ranks: ranks.gather_json(own[ranks.rank])) == [[*own.values()]] * 3
+    assert Communicator().gather_json([1]) == [[1]]

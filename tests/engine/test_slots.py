@@ -9,10 +9,10 @@ import pytest
 
 from npformer.backend import Pair, get_backend
 from npformer.backend.numpy.blas_threads import blas_threads
-from npformer.engine.communicator import in_threads
 from npformer.errors import ConfigError
 from npformer.optim.blocks import BLOCK, add_by_tree, block_squares, parts_of, tree_sum
 from tests.engine.conftest import CASES, bits, build, new_step, trained
+from tests.engine.thread_ranks import in_threads
 
 SLOTS = 8
 

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from npformer.engine.communicator import in_threads
 from npformer.errors import ConfigError
 from npformer.run.checkpoint import latest_checkpoint, load_checkpoint
 from npformer.run.options import TrainingOptions
@@ -12,6 +11,7 @@ from npformer.training import Trainer
 from npformer.training.begin import begun, continued
 from npformer.training.journal import Listeners
 from npformer.training.together import Together
+from tests.engine.thread_ranks import in_threads
 from tests.training.runs import SMALL, timeless
 
 STEPS = 200

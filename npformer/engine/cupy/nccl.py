@@ -6,11 +6,10 @@ one. MPI tells all ranks the name under which NCCL connects them, at the first c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from npformer.engine.communicator import Request
+from npformer.engine.communicator import Communicator, Request
 from npformer.engine.mpi import MpiRank
 from npformer.errors import DeviceError, RankLostError
 from npformer.extras import install
@@ -38,7 +37,7 @@ class _OnStream(Request):
         return bool(self._event.done)
 
 
-class NcclRank:
+class NcclRank(Communicator):
     """The communicator of a process with a GPU of its own. Raises DeviceError at the first call without NCCL."""
 
     def __init__(self, ranks: MpiRank) -> None:
@@ -63,29 +62,13 @@ class NcclRank:
         name = self._ranks.world.bcast(self._nccl.get_unique_id() if self.rank == 0 else None)
         return self._nccl.NcclCommunicator(self.size, name, self.rank)
 
-    def all_to_all(self, send: Sequence[Array], receive: Sequence[Array]) -> Request:
-        """As the protocol says."""
-        others = [rank for rank in range(self.size) if rank != self.rank]
-        if receive[self.rank] is not send[self.rank]:
-            receive[self.rank][...] = send[self.rank]
-        return self._messages({rank: send[rank] for rank in others}, {rank: receive[rank] for rank in others})
+    @property
+    def on_host(self) -> MpiRank:
+        """The communicator of MPI."""
+        return self._ranks
 
-    def all_gather(self, send: Array, receive: Sequence[Array]) -> Request:
-        """As the protocol says."""
-        return self.all_to_all([send] * self.size, receive)
-
-    def broadcast(self, array: Array, root: int = 0) -> Request:
-        """As the protocol says."""
-        if self.rank != root:
-            return self._messages({}, {root: array})
-        return self._messages({rank: array for rank in range(self.size) if rank != root}, {})
-
-    def barrier(self) -> Request:
-        """As the protocol says: of the processes, whose cards may still compute."""
-        return self._ranks.barrier()
-
-    def _messages(self, send: dict[int, Array], receive: dict[int, Array]) -> Request:
-        """Send to and receive from the ranks of these numbers."""
+    def messages(self, send: dict[int, Array], receive: dict[int, Array]) -> Request:
+        """As the base class says, on the current stream."""
         connection, nccl = self._connection, self._nccl
         stream = self._cupy.cuda.get_current_stream().ptr
         nccl.groupStart()

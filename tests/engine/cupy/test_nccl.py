@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from npformer.engine.communicator import ThreadRank, in_threads
 from npformer.engine.cupy import nccl
 from npformer.engine.cupy.nccl import NcclRank, between_cards
 from npformer.engine.mpi import MpiRank
 from npformer.errors import DeviceError, RankLostError
+from tests.engine.thread_ranks import ThreadRank, in_threads
 
 STREAM = 77
 
