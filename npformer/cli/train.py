@@ -88,12 +88,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--out", metavar="DIR", type=Path, help="the run's folder (default runs/TASK-001, -002, …)")
     add("--from", metavar="RUN", dest="init_from", help="start from the weights of a run or of a file of npf.save")
     add("--log-to", metavar="SINKS", help=f"write the metrics to these, too, with commas: {', '.join(SINKS)}")
-    add(
-        "--slots",
-        metavar="K",
-        type=int,
-        help="ranges of rows that decide the bits, for 1 to K processes (default 1 or 8)",
-    )
+    add("--slots", metavar="K", type=int, help="ranges of rows that decide the bits, for 1 to K processes (1 or 8)")
     add("--processes", metavar="N", type=int, help="train in N processes of MPI (extra 'mpi'); a power of two up to K")
     add("--shard-optimizer", action="store_true", help="each of several processes keeps a part of Adam's moments")
     add("--resume", metavar="RUN", type=Path, help="continue the run in this folder")

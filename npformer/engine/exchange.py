@@ -66,7 +66,7 @@ class Exchange:
         every = np.zeros((self.ranks.size, len(mine)))
         return self.ranks.on_host.all_gather(np.asarray(mine, np.float64), list(every)), every
 
-    def deal(self, items: Iterable[Item], work: Callable[[Item], Result]) -> list[Result]:
+    def deal(self, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
         """work(item) of each, in order, on every rank: rank r does items r, r + R, …; results are what JSON knows."""
         rank, size = self.ranks.rank, self.ranks.size
         hands = [[work(item) for i, item in enumerate(items) if i % size == rank]]

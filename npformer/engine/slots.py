@@ -86,10 +86,10 @@ class SlotRunner:
         if self._is_sharded:
             self.exchange.share(arena.grads)
 
-    def deal(self, items: Iterable[Item], work: Callable[[Item], Result]) -> list[Result]:
+    def deal(self, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
         """``Exchange.deal``, with products on one thread of BLAS."""
         with one_blas_thread():
-            return self.exchange.deal(items, work)
+            return self.exchange.deal(work, items)
 
     def _sum(self, step: TrainStep, inputs: StepInputs) -> Array:
         """The loss (); the batch's gradient is in the arena, or with a sharded optimiser in this rank's place of it."""

@@ -72,18 +72,13 @@ class Evaluation:
         return self.exact_match + 1e-3 * self.token_accuracy
 
 
-#: (items, work) -> work(item) of each, in their order; perhaps somebody else does some of them.
-Deal = Callable[[Iterable[int], Callable[[int], Any]], Iterable[Any]]
-
-
-def one_by_one(items: Iterable[int], work: Callable[[int], Any]) -> Iterable[Any]:
-    """Work that is not dealt."""
-    return map(work, items)
+#: As map, but perhaps others make some of the results.
+Deal = Callable[[Callable[[int], Any], Iterable[int]], Iterable[Any]]
 
 
 def evaluate(
     model: Transformer, examples: Sequence[Example], vocabulary: Vocabulary | Tokenizer, max_len: int,
-    deal: Deal = one_by_one,
+    deal: Deal = map,
 ) -> Evaluation:  # fmt: skip
     """Measure model on examples, decoding at most max_len tokens each. Raises DataError if there are none.
 
@@ -103,7 +98,7 @@ def evaluate(
 
     loss_sum = tokens = right = 0.0
     written: list[str] = []
-    for of_batch in deal(watched(range(0, max(1, len(examples)), BATCH_SIZE), "held-out batches"), measured):
+    for of_batch in deal(measured, watched(range(0, max(1, len(examples)), BATCH_SIZE), "held-out batches")):
         loss_sum, tokens, right = (a + b for a, b in zip((loss_sum, tokens, right), of_batch, strict=False))
         written += of_batch[-1]
     places = {place: i for i, place in enumerate(by_length)}
@@ -112,7 +107,7 @@ def evaluate(
     return Evaluation(loss_sum / tokens, right / tokens, matches / len(examples), len(examples), tuple(outputs))
 
 
-def evaluate_task(model: Model, task: Task, count: int, deal: Deal = one_by_one) -> Evaluation:
+def evaluate_task(model: Model, task: Task, count: int, deal: Deal = map) -> Evaluation:
     """Measure model on the first count held-out examples of its task; deal as in ``evaluate``."""
     examples = task.held_out(count)
     if isinstance(model, Transformer):
@@ -132,7 +127,7 @@ def evaluate_task(model: Model, task: Task, count: int, deal: Deal = one_by_one)
 
     loss_sum = tokens = right = whole = 0.0
     outputs: list[str] = []
-    for of_batch in deal(watched(range(0, len(examples), size), "held-out batches"), measured):
+    for of_batch in deal(measured, watched(range(0, len(examples), size), "held-out batches")):
         sums = zip((loss_sum, tokens, right, whole), of_batch, strict=False)
         loss_sum, tokens, right, whole = (a + b for a, b in sums)
         outputs += of_batch[-1]

@@ -74,12 +74,8 @@ class TrainStep:
         ranks: Any = None,
         shard_optimizer: bool = False,
     ) -> None:
-        whole: tuple[tuple[str, Any, int], ...] = (
-            ("accumulate", accumulate, 1),
-            ("seed", seed, 0),
-            ("slots", slots, 1),
-        )
-        for name, value, least in whole:
+        whole: dict[str, tuple[Any, int]] = {"accumulate": (accumulate, 1), "seed": (seed, 0), "slots": (slots, 1)}
+        for name, (value, least) in whole.items():
             if not isinstance(value, Integral) or int(value) < least:
                 raise ConfigError(f"{name}: expected an integer >= {least}, got {value!r}")
         if clip_norm is not None and not clip_norm > 0:
@@ -96,18 +92,14 @@ class TrainStep:
         self.slots = slots
         self.ranks = None if ranks is None or ranks.size == 1 else ranks
         self.shard_optimizer = shard_optimizer
-        self.flag = self.flags = (
-            0  # what this rank tells with its next step, and the largest that was told with the last
-        )
+        self.flag = self.flags = 0  # what this rank tells with its next step; the largest that was told with the last
         self.grad_norm: Array | None = None  # of the last step, before clipping; None without clipping
         self.interrupt = HeldInterrupt()
         self._checked: tuple[Any, ...] = (None, None, None)  # model version, optimizer and segments at the last check
         self._expect_trainable()
         engine = model.backend.engine  # None: steps are made as they are written here
-        if slots > 1 or self.ranks is not None:
-            self.runner = self._by_slots(engine)
-        else:
-            self.runner = None if engine is None else engine.runner_for(model)
+        by_slots = slots > 1 or self.ranks is not None
+        self.runner: Any = self._by_slots(engine) if by_slots else None if engine is None else engine.runner_for(model)
 
     @property
     def step_number(self) -> int:
@@ -161,9 +153,9 @@ class TrainStep:
         losses, self.grad_norm = self.runner.make(self, steps)
         return xp.reshape(losses, (len(steps),))
 
-    def deal(self, items: Iterable[Any], work: Callable[[Any], Any]) -> Iterable[Any]:
-        """work(item) of each, in order: its results are plain numbers and texts, and each rank makes some of them."""
-        return map(work, items) if self.slots == 1 else self.runner.deal(items, work)
+    def deal(self, work: Callable[[Any], Any], items: Iterable[Any]) -> Iterable[Any]:
+        """As map does; each rank makes some of the results, which are plain numbers and texts."""
+        return map(work, items) if self.slots == 1 else self.runner.deal(work, items)
 
     def gather_gradient(self) -> None:
         """Bring the last step's gradient into the arena, if with a sharded optimiser other ranks have parts of it."""

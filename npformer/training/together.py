@@ -11,11 +11,6 @@ from npformer.errors import ConfigError, NpformerError
 Made = TypeVar("Made")
 
 
-def nothing(made: Any) -> Mapping[str, str]:
-    """The conditions of what need not be alike."""
-    return {}
-
-
 class Together(NamedTuple):
     """How this process trains together with others. It changes no number, so no run keeps it."""
 
@@ -27,7 +22,7 @@ class Together(NamedTuple):
         """Whether this process writes the run's files, and prints."""
         return self.ranks is None or bool(self.ranks.rank == 0)
 
-    def agreed(self, make: Callable[[], Made], conditions: Callable[[Made], Mapping[str, str]] = nothing) -> Made:
+    def agreed(self, make: Callable[[], Made], conditions: Callable[[Made], Mapping[str, str]] = lambda _: {}) -> Made:
         """make() of this process, once all have made theirs, with the same conditions.
 
         If one fails with an error of npformer, all raise that of the first one; ConfigError for other conditions.

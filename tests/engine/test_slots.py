@@ -98,7 +98,7 @@ def test_products_take_one_thread_of_blas():
     noting = replace(backend, ops=replace(backend.ops, cross_entropy=Pair(forward, loss.backward)))
     step = new_step(build(noting), slots=2)
     step(*BATCHES[0])
-    list(step.deal([0], lambda item: seen.append(blas_threads())))
+    list(step.deal(lambda item: seen.append(blas_threads()), [0]))
     assert seen in ([1, 1, 1], [None, None, None])
 
 
@@ -136,7 +136,7 @@ def test_dealt_work_comes_back_in_order_on_every_rank(on):
             made.append(number)
             return [number * number, 0.1 * number, f"é{number}"]
 
-        return list(step.deal(range(5), square)), made
+        return list(step.deal(square, range(5))), made
 
     for rank, (results, made) in enumerate(in_threads(2, work)):
         assert results == [[i * i, 0.1 * i, f"é{i}"] for i in range(5)]

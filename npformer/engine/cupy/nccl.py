@@ -47,7 +47,7 @@ class NcclRank(Communicator):
         self._ranks, self._cupy = ranks, cupy
 
     @cached_property
-    def _nccl(self) -> Any:
+    def _connection(self) -> Any:
         from cupy.cuda import nccl
 
         if not nccl.available:
@@ -55,12 +55,8 @@ class NcclRank(Communicator):
                 f"processes: expected NCCL, which connects GPUs, got none; {install('nccl12')}, or the "
                 "extra nccl13 for CUDA 13"
             )
-        return nccl
-
-    @cached_property
-    def _connection(self) -> Any:
-        name = self._ranks.world.bcast(self._nccl.get_unique_id() if self.rank == 0 else None)
-        return self._nccl.NcclCommunicator(self.size, name, self.rank)
+        name = self._ranks.world.bcast(nccl.get_unique_id() if self.rank == 0 else None)
+        return nccl.NcclCommunicator(self.size, name, self.rank)
 
     @property
     def on_host(self) -> MpiRank:
@@ -69,7 +65,7 @@ class NcclRank(Communicator):
 
     def messages(self, send: dict[int, Array], receive: dict[int, Array]) -> Request:
         """As the base class says, on the current stream."""
-        connection, nccl = self._connection, self._nccl
+        connection, nccl = self._connection, self._cupy.cuda.nccl
         stream = self._cupy.cuda.get_current_stream().ptr
         nccl.groupStart()
         for arrays, move in ((send, connection.send), (receive, connection.recv)):
