@@ -44,7 +44,7 @@ def launch(count: int, words: Sequence[str]) -> int:
     """Run the command of these words in so many processes of MPI. Returns the exit code. Raises ConfigError without."""
     import npformer
 
-    start = _launcher(count)
+    start = starting(count)
     here = Path(npformer.__file__).parents[1]
     python = [sys.executable, *([] if here == Path.cwd() else ["-P"]), "-c", PROGRAM]
     with ExitStack() as stack:
@@ -68,7 +68,7 @@ def launch(count: int, words: Sequence[str]) -> int:
         return ranks.outcome(count, said.read().decode(errors="replace"))
 
 
-def _launcher(count: int) -> list[str]:
+def starting(count: int) -> list[str]:
     """The words that start so many processes on this machine. Open MPI's wants some that MPICH's refuses."""
     beside = Path(sys.executable).with_name("mpiexec")
     found = str(beside) if beside.exists() else shutil.which("mpiexec")

@@ -205,7 +205,7 @@ def test_each_launcher_gets_its_own_options(version, options, monkeypatch, tmp_p
     monkeypatch.setattr(processes, "find_spec", lambda name: name)
     monkeypatch.setattr(processes.sys, "executable", str(tmp_path / "python"))
     monkeypatch.setattr(processes.os, "geteuid", lambda: 0)
-    assert processes._launcher(2) == [str(launcher), *options, "-n", "2"]
+    assert processes.starting(2) == [str(launcher), *options, "-n", "2"]
 
 
 def test_one_process_with_slots_starts_no_other(cli, small, monkeypatch, tmp_path):

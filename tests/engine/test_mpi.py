@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from npformer.cli.processes import _launcher
+from npformer.cli.processes import starting
 from npformer.engine import mpi
 from npformer.engine.mpi import CARDS, LAUNCHERS, Place, launched
 from tests.mpi import mpi_problem
@@ -41,7 +41,7 @@ sys.stdout.write(told + "\\n")
 @pytest.mark.parametrize("size", [2, 4])
 def test_what_arrives_where(size):
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-    command = [*_launcher(size), sys.executable, "-c", PROGRAM]
+    command = [*starting(size), sys.executable, "-c", PROGRAM]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=600)
     lengths = [3, 0, 1, 2][:size]
     whole = [rank for rank, n in enumerate(lengths) for _ in range(n)]
