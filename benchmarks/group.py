@@ -16,7 +16,6 @@ import sys
 import tempfile
 import time
 from multiprocessing.connection import Client, Listener
-from pathlib import Path
 
 from benchmarks.tasks import Contender
 
@@ -26,15 +25,19 @@ CORES = "BENCHMARK_CORES"  # the cores of the contender, of which each rank take
 
 def together(count, start, rank, options, about):
     """A contender whose step is one of all its ranks. start: words that start all, if any do."""
-    folder = tempfile.TemporaryDirectory(prefix="group-")
-    listener = Listener(str(Path(folder.name) / "hub"), "AF_UNIX", backlog=count)
-    words = [sys.executable, "-m", "benchmarks.group", listener.address, rank, json.dumps(options)]
     cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
     environment = os.environ | ONE_THREAD | {CORES: cores}
-    for number in range(1 if start else count):
-        own = {} if start else {"RANK": str(number), "WORLD_SIZE": str(count)}
-        subprocess.Popen([*start, *words], env=environment | own, stdin=subprocess.DEVNULL)
-    found = sorted(((channel.recv(), channel) for channel in (listener.accept() for _ in range(count))), key=by_rank)
+    with tempfile.TemporaryDirectory(prefix="group-") as folder, Listener(f"{folder}/hub", backlog=count) as hub:
+        words = [sys.executable, "-m", "benchmarks.group", hub.address, rank, json.dumps(options)]
+        started = [
+            subprocess.Popen(
+                [*start, *words],
+                env=environment | ({} if start else {"RANK": str(number), "WORLD_SIZE": str(count)}),
+                stdin=subprocess.DEVNULL,
+            )
+            for number in range(1 if start else count)
+        ]
+        found = sorted(((channel.recv(), channel) for channel in (hub.accept() for _ in range(count))), key=by_rank)
     channels, seconds = [channel for _, channel in found], [0.0] * count
     facts = {"loss": sum(said["loss"] for said, _ in found) / count}
 
@@ -48,11 +51,15 @@ def together(count, start, rank, options, about):
         seconds[:] = [used for _, used in answers]
         return sum(loss for loss, _ in answers) / count
 
-    def on_device():
-        folder.cleanup()
-        return {"exchanges": ask("told")}
+    def last():
+        told = ask("told")
+        for channel in channels:
+            channel.close()
+        for process in started:
+            process.wait()
+        return {"exchanges": told}
 
-    return Contender(about, {"step": lambda: step}, facts, on_device=on_device, core_seconds=lambda: sum(seconds))
+    return Contender(about, {"step": lambda: step}, facts, on_device=last, core_seconds=lambda: sum(seconds))
 
 
 def by_rank(found):

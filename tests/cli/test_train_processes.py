@@ -151,16 +151,9 @@ def test_ranks_of_other_versions_are_refused_before_anything_is_written(two, she
 
 
 @with_mpi
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        ("--processes 2 --slots 1", "processes: expected a power of two that is at most the number of slots, 1, got 2"),
-        ("--processes 3", "processes: expected a power of two that is at most the number of slots, 8, got 3"),
-    ],
-)
-def test_bad_input_is_refused_once_by_all(words, told, shell, tmp_path):
-    done = shell(f"train reverse --out run {words}")
-    done.refused(told)
+def test_bad_input_is_refused_once_by_all(shell, tmp_path):
+    done = shell("train reverse --out run --processes 2 --slots 1")
+    done.refused("processes: expected a power of two that is at most the number of slots, 1, got 2")
     assert done.err.count("npformer: ") == 1
     assert not (tmp_path / "run").exists()
 

@@ -14,11 +14,11 @@ from npformer.training.together import Together
 from tests.engine.thread_ranks import in_threads
 from tests.training.runs import SMALL, timeless
 
-STEPS = 200
+STEPS = 40  # of 200, in processes: python -m benchmarks.same_bits
 #: Words are of 1 to 12 letters; micro-batches of 5 and of 4 rows leave slots without any.
 TRAINING = {
-    "steps": STEPS, "batch_size": 9, "accumulate": 2, "clip_norm": 0.5, "slots": 8, "eval_every": 50,
-    "eval_examples": 60, "final_examples": 60, "save_every": 50, "log_every": 50, "keep_last": 9,
+    "steps": STEPS, "batch_size": 9, "accumulate": 2, "clip_norm": 0.5, "slots": 8, "eval_every": 20,
+    "eval_examples": 60, "final_examples": 60, "save_every": 20, "log_every": 5, "keep_last": 9,
 }  # fmt: skip
 
 
