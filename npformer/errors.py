@@ -83,6 +83,8 @@ class DivergedError(NpformerError, RuntimeError):
 class RankLostError(NpformerError, RuntimeError):
     """Another rank of the run has failed or ended, so no exchange with it will end; the message says which and why."""
 
+    exit_code = 1
+
 
 class GradientError(NpformerError, AssertionError):
     """A gradient check failed; the message holds the table."""

@@ -20,7 +20,7 @@ from typing import Any
 from npformer.cli.common import say
 from npformer.cli.processes import CHANNEL, HELLO, KINDS, launch
 from npformer.engine.mpi import MpiRank, Place, connect, launched
-from npformer.errors import ConfigError, NpformerError
+from npformer.errors import ConfigError, NpformerError, RankLostError
 
 #: What trains: from a communicator, None for one process, to the exit code.
 Train = Callable[[Any], int]
@@ -33,6 +33,8 @@ def in_processes(args: argparse.Namespace, train: Train) -> int:
         raise ConfigError(f"--processes: expected an integer >= 1, got {count}")
     if place is not None:
         if count is not None and CHANNEL not in os.environ:
+            if place.rank > 0:
+                return ConfigError.exit_code  # the first one tells
             raise ConfigError(
                 f"--processes: expected no launcher around it, got one that started {place.size}; leave out one of both"
             )
@@ -50,12 +52,14 @@ def _as_rank(place: Place, train: Train) -> int:
         sys.stdout.flush()
     except BaseException as error:
         code = _code_of(error)
-        goodbye(code)
+        if not isinstance(error, RankLostError):  # the lost one is to blame
+            goodbye(code)
         if ranks is None or getattr(error, "of_all", False):
             if place.rank == 0:
                 raise
             return code
         _explain(place, error)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # MPI would add that it was aborted
         ranks.abort(code)
     goodbye(code)
     return code

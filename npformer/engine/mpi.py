@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from typing import Any, NamedTuple
+from warnings import catch_warnings
 
 from npformer.engine.communicator import Communicator, Request
 from npformer.errors import ConfigError, RankLostError
@@ -74,13 +75,14 @@ class MpiRank(Communicator):
 def connect(place: Place) -> MpiRank:
     """The communicator of this process, which sees one GPU if there are several. Raises ConfigError on every rank."""
     try:
-        from mpi4py import MPI
+        with catch_warnings(action="ignore", category=RuntimeWarning):  # of another launcher, which is told below
+            from mpi4py import MPI
     except (ImportError, RuntimeError) as error:  # the latter, if there is no library of MPI
         raise _refused(
             f"processes: expected mpi4py and a library of MPI, got {type(error).__name__}: {error}; {install('mpi')}"
         ) from error
     if place.size != MPI.COMM_WORLD.size:
-        library = MPI.Get_library_version().split("\n")[0].strip("\x00 ")
+        library = " ".join(MPI.Get_library_version().split("\n")[0].strip("\x00").split())
         raise _refused(
             f"processes: expected {place.size}, as the launcher started, got {MPI.COMM_WORLD.size} that know of each "
             f"other: mpi4py uses another MPI than the launcher's, {library}; start with that one's mpiexec, or by "

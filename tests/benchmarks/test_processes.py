@@ -75,7 +75,7 @@ def test_a_table_tells_what_a_step_exchanges():
     alone = row("npformer-numba, alone", 0.02, exchanges=[told | {"messages": 0}])
     result = {"size": "small", "dropout": 0.1, "contenders": [ours, alone], "holds": True}
     lines = processes.describe(result).splitlines()
-    assert lines[2].split()[3:] == "10.00 10.00 5.00 (4.00 … 6.00) 2.00 946 3 20 in 2".split()
+    assert " ".join(lines[2].split()[3:]) == "10.00 10.00 5.00 (4.00 … 6.00) 2.00 946 3 20 in 2"
     shown = process_tables.costs([document(result, benchmark="processes")])
     assert "| small | npformer-numba, 2 processes | 10.00 | 5.00 (4.00 … 6.00) | 2.00 | 946 | 3 | 0 % |" in shown
     assert "| small | npformer-numba, alone | 20.00 | 5.00 (4.00 … 6.00) | – | – | – | 0 % |" in shown

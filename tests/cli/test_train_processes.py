@@ -6,12 +6,14 @@ import subprocess
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from npformer.cli import processes, rank
 from npformer.cli.main import main
 from npformer.engine.mpi import Place
+from npformer.errors import CheckpointError, RankLostError
 from npformer.run.checkpoint import latest_checkpoint, load_checkpoint
 from tests.cli.conftest import SMALL, assignments
 from tests.mpi import mpi_problem
@@ -44,11 +46,13 @@ WAITS = """
     Trainer._wants_to_stop = and_wait
 """
 NO_ROOM = """
-    from npformer.errors import CheckpointError
+    from npformer.io import atomic_files
+    from npformer.run import checkpoint
+    from tests.failing_system import WatchedSystem
     save = trainer.save_checkpoint
     def full(place, number, *more):
         if number == 20:
-            raise CheckpointError("step-00000020: expected to write it, got: No space left on device")
+            atomic_files.os = checkpoint.os = WatchedSystem(3, lasting=True)
         save(place, number, *more)
     trainer.save_checkpoint = full
 """
@@ -131,7 +135,8 @@ def test_a_signal_saves_once_and_ends_all(two, hooked, shell, one, same_run, tmp
 def test_a_full_disk_of_the_first_rank_ends_all_with_that_reason(two, shell, hooked, tmp_path):
     done = shell("", *two, env=hooked(0, NO_ROOM))
     assert done.code == 1
-    done.warns("npformer: step-00000020: expected to write it, got: No space left on device")
+    done.warns("step-00000020: the checkpoint was not saved: the disk is full", "step-00000010 is intact")
+    assert "MPI_Abort" not in done.err
     assert load_checkpoint(latest_checkpoint(tmp_path / "two" / "checkpoints")).step == 10
 
 
@@ -181,6 +186,33 @@ def test_processes_are_counted_from_one_and_not_within_a_launcher(cli, monkeypat
     cli("train reverse --processes 0").refused("--processes: expected an integer >= 1, got 0")
     monkeypatch.setattr(rank, "launched", lambda: Place(0, 4))
     cli("train reverse --processes 2").refused("expected no launcher around it, got one that started 4")
+    monkeypatch.setattr(rank, "launched", lambda: Place(1, 4))
+    done = cli("train reverse --processes 2")
+    assert (done.code, done.err) == (2, ""), "the first process tells"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [(RankLostError("lost"), []), (CheckpointError("full"), [2]), (ZeroDivisionError("bug"), [1])]
+)
+def test_a_process_that_has_lost_another_tells_no_end_of_its_own(error, told, monkeypatch, capsys):
+    """Else the one that was killed would not be the first to have ended without a word."""
+    ends, silenced = [], []
+
+    def train(ranks):
+        raise error
+
+    def abort(code):
+        ends.append(code)
+        raise SystemExit(code)
+
+    codes = []
+    monkeypatch.setattr(rank, "_join", lambda place: codes.append)
+    monkeypatch.setattr(rank, "connect", lambda place: SimpleNamespace(abort=abort))
+    monkeypatch.setattr(rank.os, "dup2", lambda *files: silenced.append(files[1]))
+    with pytest.raises(SystemExit):
+        rank._as_rank(Place(1, 2), train)
+    assert (codes, ends, silenced) == (told, [2 if told == [2] else 1], [2])
+    assert capsys.readouterr().err.endswith(f"npformer: rank 1 of 2: {error}\n")
 
 
 @pytest.mark.parametrize(
