@@ -70,6 +70,7 @@ class MpiRank(Communicator):
     def abort(self, code: int) -> None:
         """End all processes with this exit code."""
         self.world.Abort(code)
+        os._exit(code)  # MPICH returns if a process was killed
 
 
 def connect(place: Place) -> MpiRank:

@@ -47,7 +47,7 @@ def test_runs_of_several_ranks_are_compared_with_that_of_one(threads, call, tmp_
     assert {one["sha256"] for one in rows} == {rows[0]["sha256"]}
     shown = process_tables.same_bits([document(*rows, benchmark="same_bits")])
     counted = sum(one["compared"] for one in rows)
-    assert f"| reverse | numpy | 4 | 2, 2 → 1 → 2 → 2 | 3 | {counted} | 0 |" in shown
+    assert f"| reverse | numpy | 4 | 2; 2 → 1 → 2 → 2 | 3 | {counted} | 0 |" in shown
 
 
 def test_one_bit_is_seen(threads, call, monkeypatch):
@@ -73,9 +73,11 @@ def test_a_table_tells_what_a_step_exchanges():
     told = {"exchange_seconds": 0.002, "bytes": 946_400, "messages": 3, "step_seconds": 0.01, "parameters": 9}
     ours = row("npformer-numba, 2 processes", 0.01, exchanges=[told, told])
     alone = row("npformer-numba, alone", 0.02, exchanges=[told | {"messages": 0}])
-    result = {"size": "small", "dropout": 0.1, "contenders": [ours, alone], "holds": True}
+    theirs = row("torch-fast", 0.05, exchanges=[{}, {}])
+    result = {"size": "small", "dropout": 0.1, "contenders": [ours, alone, theirs], "holds": True}
     lines = processes.describe(result).splitlines()
     assert " ".join(lines[2].split()[3:]) == "10.00 10.00 5.00 (4.00 … 6.00) 2.00 946 3 20 in 2"
     shown = process_tables.costs([document(result, benchmark="processes")])
     assert "| small | npformer-numba, 2 processes | 10.00 | 5.00 (4.00 … 6.00) | 2.00 | 946 | 3 | 0 % |" in shown
+    assert "| small | torch-fast, 2 processes | 50.00 |" in shown
     assert "| small | npformer-numba, alone | 20.00 | 5.00 (4.00 … 6.00) | – | – | – | 0 % |" in shown
