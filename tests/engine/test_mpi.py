@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -86,3 +87,11 @@ def test_each_process_sees_one_gpu(given, number, seen, alone):
         alone.delenv(CARDS)
     mpi._take_card(number)
     assert os.environ[CARDS] == seen
+
+
+def test_abort_ends_this_process_even_where_mpi_returns(monkeypatch):
+    ends = []
+    world = SimpleNamespace(rank=0, size=2, Abort=lambda code: ends.append(("all", code)))
+    monkeypatch.setattr(mpi.os, "_exit", lambda code: ends.append(("this", code)))
+    mpi.MpiRank(SimpleNamespace(COMM_WORLD=world)).abort(3)
+    assert ends == [("all", 3), ("this", 3)]
