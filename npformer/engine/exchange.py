@@ -59,7 +59,7 @@ class Exchange:
 
     def blocks(self, sums: Array) -> Array:
         """A number of each block, from those of this rank's blocks."""
-        return self._gathered(sums, [slice(-(-x.start // BLOCK), -(-x.stop // BLOCK)) for x in self.places])
+        return self._gathered(sums, [slice(x.start // BLOCK, -(-x.stop // BLOCK)) for x in self.places])
 
     def numbers(self, mine: Sequence[float]) -> tuple[Request, HostArray]:
         """Begin to tell all a few numbers (k,). Returns the request, and (R, k) in float64, which its end fills."""
