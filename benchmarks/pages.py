@@ -16,7 +16,7 @@ import shlex
 from contextlib import redirect_stdout
 from typing import Any
 
-from benchmarks import page_tables, speed_chart
+from benchmarks import page_tables, process_tables, speed_chart
 from benchmarks.checkers.table import checkers
 from benchmarks.judge.page import table as judge_table
 from benchmarks.machine import ROOT
@@ -50,6 +50,8 @@ PARTS = {
     "grammar": lambda documents: f"```text\n{GRAMMAR}\n```\n",
     "tolerance": page_tables.tolerance,
     "judge": judge_table,
+    "processes": process_tables.costs,
+    "same_bits": process_tables.same_bits,
     "gpu": page_tables.gpu,
     "commands": page_tables.commands,
     "outputs": page_tables.outputs,

@@ -29,7 +29,8 @@ class Contender:
     facts: dict[str, Any] = field(default_factory=dict)  # compared to check that all contenders compute the same
     synchronize: Callable[[], None] = nothing_to_wait_for  # waits until the device has done all work
     together: int = 1  # steps in one call of a task before the host waits; if several, it returns a list
-    on_device: Callable[[], dict[str, Any]] = dict  # called after all measurements: figures of a GPU
+    on_device: Callable[[], dict[str, Any]] = dict  # called after all measurements: figures of a GPU, or of ranks
+    core_seconds: Callable[[], float] = float  # what its other processes have used so far
 
     def task(self, name):
         """The task of that name, or None."""

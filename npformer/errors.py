@@ -13,6 +13,7 @@ NpformerError
 ├── OutputError         (RuntimeError)  a place to write to is taken or not writable
 ├── ProcessError        (RuntimeError)  another program died, hangs, or gave no answer that can be read
 ├── DivergedError       (RuntimeError)  the training loss, a parameter or a moment is no longer finite
+├── RankLostError       (RuntimeError)  another rank of the run has failed or ended
 ├── GradientError       (AssertionError) a gradient check failed
 └── Interrupted                         training stopped at a signal, after saving
 """
@@ -22,6 +23,9 @@ from __future__ import annotations
 
 class NpformerError(Exception):
     """The base class: catch it to catch all of npformer's errors."""
+
+    exit_code = 2  # of a command that it ends
+    of_all = False  # whether every rank of a run raises it, so that none has to end the others
 
 
 class ShapeError(NpformerError, ValueError):
@@ -55,6 +59,8 @@ class DeviceError(NpformerError, RuntimeError):
 class DeviceMemoryError(NpformerError, MemoryError):
     """The device's memory is too small for what was asked; the message says what would fit."""
 
+    exit_code = 1
+
 
 class CheckpointError(NpformerError, RuntimeError):
     """A checkpoint is corrupt, truncated or of another model, or could not be written."""
@@ -71,6 +77,14 @@ class ProcessError(NpformerError, RuntimeError):
 class DivergedError(NpformerError, RuntimeError):
     """The training loss, a parameter or a moment is no longer finite; the checkpoints from before are kept."""
 
+    of_all = True
+
+
+class RankLostError(NpformerError, RuntimeError):
+    """Another rank of the run has failed or ended, so no exchange with it will end; the message says which and why."""
+
+    exit_code = 1
+
 
 class GradientError(NpformerError, AssertionError):
     """A gradient check failed; the message holds the table."""
@@ -78,6 +92,8 @@ class GradientError(NpformerError, AssertionError):
 
 class Interrupted(NpformerError):  # not an Error: nothing is wrong
     """Training stopped at a signal, after saving. ``exit_code`` is 128 + the signal's number."""
+
+    of_all = True
 
     def __init__(self, message: str, number: int) -> None:
         super().__init__(message)

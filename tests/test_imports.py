@@ -46,6 +46,7 @@ ALONE = {
     "hypothesis": "check/cases/strategies.py",
     "jax": "interop/",
     "llvmlite": "engine/numba/",
+    "mpi4py": "engine/mpi.py",
     "num2words": "data/real/numbers.py",
     "numba": "engine/numba/",
     "pytest": "pytest_plugin.py",
@@ -136,7 +137,7 @@ def test_foreign_packages_are_imported_where_they_belong():
 
 
 def test_cupy_and_other_extras_are_imported_when_they_are_needed():
-    late = ("babel", "cupy", "cupyx", "hypothesis", "jax", "num2words", "tensorboardX", "torch")
+    late = ("babel", "cupy", "cupyx", "hypothesis", "jax", "mpi4py", "num2words", "tensorboardX", "torch")
 
     def too_early(path):
         at_top = {name for name, is_at_top in imports(path) if is_at_top}

@@ -23,7 +23,7 @@ CAPTIONS: dict[str, tuple[str, ...]] = {
     ),
     "Do it": (
         "lessons", "course/index", "derive", "check_your_own_kernel", "judge", "training-your-own-data",
-        "adding-an-operation", "runs", "pytorch-weights", "replacing-a-part", "gpu", "examples",
+        "adding-an-operation", "runs", "processes", "pytorch-weights", "replacing-a-part", "gpu", "examples",
     ),
     "Look it up": ("commands", "api/index", "architecture", "proof", "coverage", "speed", "measured"),
     "Project": ("contributing", "changelog"),

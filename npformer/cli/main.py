@@ -37,7 +37,7 @@ from npformer.cli import (
     train,
 )
 from npformer.cli.common import Help, Parser, add_color, new_parser, say
-from npformer.errors import DeviceMemoryError, Interrupted, NpformerError
+from npformer.errors import NpformerError
 from npformer.io.progress_bar import show_bars
 from npformer.io.terminal import choose_colour
 
@@ -63,6 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _no_command(parser, unknown)
     if args.command == "decode":
         unknown = decode.take_texts(args, unknown)
+    args.words = list(sys.argv[1:] if argv is None else argv)
     if unknown:
         args.parser.error(_unknown_option(unknown[0], args.parser))
     try:
@@ -71,12 +72,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:  # None if it was closed before the command began
             sys.stdout.flush()
         return code
-    except Interrupted as stopped:
-        return _say(stopped, stopped.exit_code)
-    except DeviceMemoryError as error:
-        return _say(error, 1)
     except NpformerError as error:
-        return _say(error, 2)
+        return _say(error, error.exit_code)
     except KeyboardInterrupt:
         return _say("interrupted", 130)
     except MemoryError as error:

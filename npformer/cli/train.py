@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import sys
 from argparse import SUPPRESS
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from npformer.cli.answers import Way, answer
 from npformer.cli.common import add_device, add_precision, say
 from npformer.cli.examples import held_out_lines
+from npformer.cli.given import changes_of, given, refuse_other_options
 from npformer.cli.options_text import options_text
+from npformer.cli.rank import in_processes
 from npformer.cli.report import PAGE, write_report
 from npformer.data import Task
-from npformer.errors import CheckpointError, ConfigError, DeviceMemoryError, DivergedError, OutputError
+from npformer.errors import CheckpointError, DeviceMemoryError, DivergedError, OutputError
 from npformer.io.percent import finite
 from npformer.io.printable import shell_words, visible
 from npformer.io.terminal import folded
 from npformer.plotting import draw_attention, draw_curves
 from npformer.run import metrics
-from npformer.run.config_file import parse_assignment, read_toml
 from npformer.run.option_types import kinds_of
 from npformer.run.options import SECTIONS
 from npformer.run.sinks import SINKS
@@ -40,6 +40,7 @@ from npformer.training.progress import measures
 from npformer.training.run_summary import summarise
 from npformer.training.still_falling import way_further
 from npformer.training.text_example import MASK
+from npformer.training.together import Together
 
 SAMPLE_LENGTH, SAMPLES = 400, 100
 SAMPLE_BEGINS = re.compile(r"\s*(?:\S+\s+){0,2}\S{1,20}")  # of a held-out text: up to three words
@@ -58,6 +59,7 @@ EXAMPLES = f"""examples:
   npformer train sort --set steps=3000 --set d_model=128
   npformer train pairs --data mine.tsv --from runs/pairs-001  start from the weights of another run
   npformer train lm --data mine.txt --log-to tensorboard,csv  metrics for TensorBoard, and as a table
+  npformer train lm --data mine.txt --processes 2          on two processes, with the same bits as on 1, 4 or 8
   npformer train --resume runs/reverse-001                 continue, bit for bit
   npformer train --resume runs/reverse-001 --set steps=800  let a finished run go on
   npformer train lm --options                              every option of a task, with its default
@@ -86,10 +88,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--out", metavar="DIR", type=Path, help="the run's folder (default runs/TASK-001, -002, …)")
     add("--from", metavar="RUN", dest="init_from", help="start from the weights of a run or of a file of npf.save")
     add("--log-to", metavar="SINKS", help=f"write the metrics to these, too, with commas: {', '.join(SINKS)}")
+    add("--slots", metavar="K", type=int, help="ranges of rows that decide the bits, for 1 to K processes (1 or 8)")
+    add("--processes", metavar="N", type=int, help="train in N processes of MPI (extra 'mpi'); a power of two up to K")
+    add("--shard-optimizer", action="store_true", help="each of several processes keeps a part of Adam's moments")
     add("--resume", metavar="RUN", type=Path, help="continue the run in this folder")
     add_device(parser, default=None)
     add_precision(parser, default=None)
-    taken = {"device", "init_from", "precision", "seed"}
+    taken = {"device", "init_from", "precision", "seed", "slots"}
     for name in {name for options in SECTIONS.values() for name in kinds_of(options)} - taken:
         spellings = {f"--{name}", f"--{name.replace('_', '-')}"}
         add(*sorted(spellings), nargs="?", action=_Setting, dest=name, default=SUPPRESS, help=SUPPRESS)
@@ -108,80 +113,39 @@ def run(args: argparse.Namespace) -> int:
     if args.options:
         print(options_text(args.task, args.json))
         return 0
-    with _opened(args) as (trainer, assembled):
-        if not args.json:
+    return in_processes(args, partial(_train, args))
+
+
+def _train(args: argparse.Namespace, ranks: Any) -> int:
+    """The same as one process of those that the communicator connects."""
+    with _opened(args, Together(ranks, args.shard_optimizer)) as (trainer, assembled):
+        if not args.json and trainer.writes:
             print(_introduction(trainer, assembled), file=sys.stderr, flush=True)
         try:
             trainer.train()
             evaluation = trainer.last_evaluation or trainer.evaluate(assembled.options.training.final_examples)
             trainer.expect_finite(evaluation)
+            if not trainer.writes:
+                return 0
             pictures = _draw(trainer, assembled, evaluation)
             sample = _sample(trainer) if evaluation.kind == "causal" else None
             report = _report(trainer, assembled, evaluation)
         except (CheckpointError, DeviceMemoryError, DivergedError, OutputError) as error:
-            say(error)
-            return 1
+            error.exit_code = 1  # the run has begun
+            raise
     print((_as_json if args.json else _as_text)(trainer, evaluation, pictures, sample, report))
     return 0
 
 
-def _opened(args: argparse.Namespace) -> AbstractContextManager[tuple[Trainer, Assembled]]:
+def _opened(args: argparse.Namespace, together: Together) -> AbstractContextManager[tuple[Trainer, Assembled]]:
     """A new run or the one to resume, ready to train and locked against other processes."""
     listeners = Listeners(log_to=[name for name in (args.log_to or "").split(",") if name])
     if args.resume is None:
-        return begun(_given(args), args.out, listeners)
-    _refuse_other_options(args)
-    return continued(args.resume, _changes(args.set), listeners)
-
-
-def _given(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """All options given, by section: the file's, then --set, then the short spellings."""
-    sections: dict[str, dict[str, Any]] = (
-        read_toml(args.config, SECTIONS) if args.config else {section: {} for section in SECTIONS}
-    )
-    changes = _changes(args.set)
-    if args.data is not None or "file" in changes["data"]:
-        sections["data"].pop("sha256", None)  # of the file that --config names
-    for section, options in changes.items():
-        sections[section] |= options
-    names = ("task", "seed", "device", "precision", "init_from")
-    short = {name: getattr(args, name) for name in names}
-    sections["run"] |= {key: value for key, value in short.items() if value is not None}
-    if args.data is not None:
-        sections["data"]["file"] = args.data
-    _make_absolute(sections)
-    if "task" not in sections["run"]:
-        raise ConfigError(f"task: expected one of {', '.join(TASKS)} (or --resume RUN), got none")
-    return sections
-
-
-def _changes(assignments: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The options of --set, by section."""
-    sections: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
-    for assignment in assignments:
-        section, key, value = parse_assignment(assignment, SECTIONS)
-        sections[section][key] = value
-    _make_absolute(sections)
-    return sections
-
-
-def _make_absolute(sections: dict[str, dict[str, Any]]) -> None:
-    """Make paths absolute, so that the run can be resumed or repeated from any folder."""
-    for section, name in (("data", "file"), ("run", "init_from")):
-        if sections[section].get(name) is not None:
-            sections[section][name] = os.path.abspath(sections[section][name])
-
-
-def _refuse_other_options(args: argparse.Namespace) -> None:
-    fixed = {"TASK": args.task, "--data": args.data, "--config": args.config, "--seed": args.seed,
-             "--out": args.out, "--from": args.init_from, "--device": args.device,
-             "--precision": args.precision}  # fmt: skip
-    clash = [name for name, value in fixed.items() if value is not None]
-    if clash:
-        raise ConfigError(
-            f"--resume: expected no other options, since a run keeps its options, got {', '.join(clash)}; "
-            "leave them out, change single options by --set section.key=value, or start a new run"
-        )
+        in_slots = args.processes is not None or together.ranks is not None
+        return begun(together.agreed(lambda: given(args, in_slots)), args.out, listeners, together)
+    together.agreed(lambda: refuse_other_options(args))
+    changes = together.agreed(lambda: changes_of(args.set))
+    return continued(args.resume, changes, listeners, together)
 
 
 def _introduction(trainer: Trainer, assembled: Assembled) -> str:
@@ -252,10 +216,8 @@ def _report(trainer: Trainer, assembled: Assembled, evaluation: Evaluation) -> s
 
 def _further(trainer: Trainer, evaluation: Evaluation) -> str:
     """The command with which a run goes on that ended too soon, or ""."""
-    made = trainer.step.step_number
-    is_whole = made == trainer.options.steps > 0
-    records = metrics.read(trainer.run.metrics_path)
-    return way_further(trainer.run, records, evaluation, made) if is_whole else ""
+    made, records = trainer.step.step_number, metrics.read(trainer.run.metrics_path)
+    return way_further(trainer.run, records, evaluation, made) if made == trainer.options.steps > 0 else ""
 
 
 def _as_text(

@@ -12,6 +12,7 @@ arrays in device memory:
 
 static_arguments(subject) lists everything else that function depends on. If it changes, the captures are dropped.
 ``capture_part`` is the same for the work of one thread on its shard of a batch; each thread has its own capture.
+times: a capture keeps so many times as many records, for a caller that has as many constants for each shape.
 A captured function returns new arrays. It may run uncaptured the first time it sees new shapes,
 so it must reset any state that an interrupted call may have left incomplete. It keeps no array that it computes
 for a later call: calls with other shapes use the same memory.
@@ -55,9 +56,16 @@ PrepareSteps = Callable[[Any, int], "Callable[[Any], DecoderSteps | None] | None
 PrepareEncoder = Callable[[Any], Callable[[Array, Array], Array | None] | None]
 
 
-def run_eagerly(function: Function, static_arguments: Callable[[Any], Sequence[Any]] | None = None) -> Function:
+def run_eagerly(
+    function: Function, static_arguments: Callable[[Any], Sequence[Any]] | None = None, times: int = 1
+) -> Function:
     """The capture of an engine that records nothing: the function unchanged."""
     return function
+
+
+def unchanged(ranks: Any) -> Any:
+    """The communicator as it is, for arrays of the host."""
+    return ranks
 
 
 def one_after_the_other(jobs: Jobs) -> None:
@@ -77,6 +85,7 @@ class Capabilities:
     (``recorded_decode.py``). ``prepare(names of kernels)`` compiles them before their first call: names such
     as "linear.forward" and "adam". It is None if there is nothing to compile.
     Within ``backward_pass()`` the gradients of parameters may be put off; after it they are there.
+    ``ranks_on_device`` makes a communicator of processes one for arrays on their devices.
     """
 
     threads: int = 1
@@ -89,6 +98,7 @@ class Capabilities:
     updates: ArenaUpdates | None = None
     branches: Branches | None = None
     backward_pass: Callable[[], AbstractContextManager[None]] = nullcontext
+    ranks_on_device: Callable[[Any], Any] = unchanged
     decoder_steps: PrepareSteps | None = None
     encoder_of_texts: PrepareEncoder | None = None
     rooms: Callable[[Any], Any] | None = None

@@ -8,13 +8,14 @@ from functools import partial
 from npformer.backend.backend import Backend
 from npformer.backend.fallback import with_fallback
 from npformer.engine import recorded_decode
-from npformer.engine.capture import Captured, Uncaptured
+from npformer.engine.capture import MOST, Captured, Uncaptured
 from npformer.engine.cuda import cuda_ops
 from npformer.engine.cuda.adam import DeviceUpdates
 from npformer.engine.cuda.sums import DeviceBranches, backward_pass
 from npformer.engine.cupy.cupy_runtime import CupyRuntime
 from npformer.engine.cupy.graph_driver import CupyDriver
 from npformer.engine.cupy.namespace import with_products
+from npformer.engine.cupy.nccl import between_cards
 from npformer.engine.engine import FastEngine
 
 
@@ -30,7 +31,10 @@ def with_engine(plain: Backend) -> Backend:
     """The backend with its engine, and with CUDA's operations unless its kernels are plain."""
     driver = CupyDriver(plain.device.name)
     if plain.kernels == "plain":  # nothing is recorded, since CuPy refuses its own products during recording
-        engine = FastEngine(capture=lambda function, static_arguments: Uncaptured(function, driver))
+        engine = FastEngine(
+            capture=lambda function, static_arguments, times=1: Uncaptured(function, driver),
+            ranks_on_device=between_cards,
+        )
         return replace(plain, engine=engine)
     gpu = CupyRuntime(plain.precision)
     table = with_fallback(cuda_ops(gpu), plain.ops, arrays=driver.cupy.ndarray)
@@ -39,6 +43,8 @@ def with_engine(plain: Backend) -> Backend:
     capture = partial(Captured, driver=driver, dtype=plain.dtype)
     engine = RecordingEngine(
         adam_update=updates.by_host_numbers, updates=updates, backward_pass=partial(backward_pass, gpu),
-        branches=DeviceBranches(gpu), capture=capture, rooms=lambda _: recorded_decode.Rooms(gpu, capture),
+        branches=DeviceBranches(gpu), ranks_on_device=between_cards,
+        capture=lambda function, static_arguments, times=1: capture(function, static_arguments, most=times * MOST),
+        rooms=lambda _: recorded_decode.Rooms(gpu, capture),
     )  # fmt: skip
     return replace(plain, ops=ops, own_ops=ops, engine=engine)

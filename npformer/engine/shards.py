@@ -10,9 +10,11 @@ one micro-batch after the other.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
+from typing import Any
 
-from npformer.engine.capabilities import capabilities_of
+from npformer.engine.capabilities import capabilities_of, run_eagerly
 from npformer.engine.replica import Replicas
 from npformer.engine.static import has_own_ops, is_static
 from npformer.layers.batch_norm import BatchNorm, Statistics
@@ -26,15 +28,19 @@ from npformer.typing import Array
 class Shards:
     """The backend's threads, each with the model or a replica of it."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, slots: int = 1) -> None:
         self.replicas = Replicas(model)
         self._models = [model]
         self._settings: Settings  # of the step that is being made
         self._version = -1
+        engine = capabilities_of(model)
+        self.by_slots = slots > 1 and engine.capture is not run_eagerly  # a GPU, which otherwise records the whole step
+        capture = engine.capture if self.by_slots else engine.capture_part
+        self.backward_pass = engine.backward_pass if self.by_slots else nullcontext
+        several = {"times": slots} if slots > 1 else {}  # which rows they are is a constant of a record
         # not bound methods: the reference cycle would keep the replicas' memory until garbage collection
         self.computes = [
-            capabilities_of(model).capture_part(partial(_compute, thread), _static_arguments)
-            for thread in range(capabilities_of(model).threads)
+            capture(partial(_compute, thread), _static_arguments, **several) for thread in range(engine.threads)
         ]
 
     def look(self) -> None:
@@ -58,28 +64,44 @@ class Shards:
 
         The statistics of every BatchNorm are appended to seen, if given.
         """
-        self._settings, model = settings, self._models[0]
+        model = self._models[0]
         if self._is_whole:
             return [shard.share * backpropagate(model, settings, shard, seen) for shard in shards]
-        self._models = [model, *self.replicas.first(len(shards) - 1, settings.version)]
+        self.begin(settings, len(shards))
         losses: list[Array] = [None] * len(shards)
 
         def work(i: int) -> None:
             if i > 0:
                 self._models[i].arena.zero_grad()
-            compute = self.computes[i] if self.may_record else partial(_compute, i)
-            (loss,) = compute(self, shards[i])
-            losses[i] = shards[i].share * loss
+            losses[i] = self.loss_of(i, shards[i])
 
         capabilities_of(model).in_threads([partial(work, i) for i in range(len(shards))])
         for replica in self._models[1:]:
             model.arena.add_gradients(replica.arena)
         return losses
 
+    def begin(self, settings: Settings, threads: int) -> list[Model]:
+        """Begin a step of these settings. Returns the models of so many threads, the first of them the model itself."""
+        self._settings, model = settings, self._models[0]
+        self._models = [model, *self.replicas.first(threads - 1, settings.version)]
+        return self._models
+
+    def loss_of(self, thread: int, shard: Shard) -> Array:
+        """Add a shard's gradient, times its share, to that of the thread's model. Returns its share of the loss."""
+        compute = self.computes[thread] if self.may_record else partial(_compute, thread)
+        constant: Any = slice(shard.micro, None)  # a GPU's kernels take it by value, so records have it as a constant
+        (loss,) = compute(self, shard._replace(micro=constant) if self.by_slots else shard)
+        return shard.share * loss
+
 
 def _compute(thread: int, shards: Shards, shard: Shard) -> tuple[Array]:
     """A shard's loss, on this thread's model."""
-    return (backpropagate(shards._models[thread], shards._settings, shard, None),)
+    model = shards._models[thread]
+    if shards.by_slots:  # not recorded, its batch is still on the host
+        constant: Any = shard.micro
+        shard = shard._replace(micro=constant.start, batch=tuple(map(model.backend.on_device, shard.batch)))
+    with shards.backward_pass():
+        return (backpropagate(model, shards._settings, shard, None),)
 
 
 def _static_arguments(shards: Shards) -> Settings:

@@ -103,8 +103,8 @@ class ThreadPool:
             own()
             failed = False
         finally:  # also after an interrupt, perhaps before all were handed over
-            interrupt = _wait(tasks, dropping=failed)  # no thread may write after run has ended
             _here.busy = False
+            interrupt = _wait(tasks, dropping=failed)  # no thread may write after run has ended
             errors = [task.error for task in tasks]
             for task in tasks:
                 task.error = None

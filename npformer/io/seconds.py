@@ -30,3 +30,8 @@ def rate(amount: float, began: float) -> float:
     """amount per second since that moment, or NaN (unknown) if the clock has not advanced."""
     taken = time.perf_counter() - began
     return amount / taken if taken > 0 else math.nan
+
+
+def pause(seconds: float) -> None:
+    """Let others run for so long; with 0 whoever is ready."""
+    time.sleep(seconds)

@@ -23,11 +23,13 @@ Source: Kingma & Ba 2015, arXiv:1412.6980, algorithm 1; Loshchilov & Hutter 2019
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from npformer.backend import Arena
 from npformer.errors import ConfigError, DeviceError
 from npformer.functional.arrays import namespace
+from npformer.optim.blocks import overlap
 from npformer.typing import Array
 
 
@@ -64,15 +66,29 @@ class Adam:
         self.t = 0  # updates made so far
         self.m: Array = arena.backend.zeros((arena.size,))
         self.v: Array = arena.backend.zeros((arena.size,))
+        self._held = slice(0, arena.size)  # the part of the arena whose moments are here
+        self._whole: Callable[[Array], Array] = _unchanged  # from these to all
 
-    def step(self, lr: float | None = None) -> None:
-        """Update the values from the gradients in the arena; frozen segments stay unchanged."""
+    def hold(self, part: slice, whole: Callable[[Array], Array]) -> None:
+        """Keep the moments of a part of the arena alone; whole(moments of the part) asks others for all, (n,)."""
+        before, size = (self.m, self.v), part.stop - part.start
+        self.m, self.v = self.arena.backend.zeros((size,)), self.arena.backend.zeros((size,))
+        self.m[...], self.v[...] = (moment[part] for moment in before)
+        self._held, self._whole = part, whole
+
+    def step(self, lr: float | None = None, parts: Sequence[slice] | None = None) -> None:
+        """Update the values from the gradients in the arena; frozen segments stay unchanged.
+
+        parts: only these parts of the arena, each by itself.
+        """
         self.t += 1
         lr = self.lr if lr is None else lr
         for run in self.arena.runs(decaying=self.weight_decay > 0):
             rate = lr * run.lr_scale
             decay = rate * self.weight_decay * run.weight_decay
-            self._update(rate, decay, run.where)
+            for where in [run.where] if parts is None else [overlap(run.where, part) for part in parts]:
+                if where.start < where.stop:
+                    self._update(rate, decay, where)
 
     def rates(self, lr: float, t: int) -> Rates:
         """The numbers of update t at this learning rate."""
@@ -94,7 +110,8 @@ class Adam:
     def _update(self, lr: float, decay: float, where: slice) -> None:
         (beta1, beta2), engine = self.betas, self.arena.backend.engine
         p, g = self.arena.values[where], self.arena.grads[where]
-        m, v = self.m[where], self.v[where]
+        held = slice(where.start - self._held.start, where.stop - self._held.start)
+        m, v = self.m[held], self.v[held]
         if engine is not None and engine.adam_update is not None:  # the same, faster
             engine.adam_update(p, g, m, v, lr, self.betas, self.eps, self.t, decay)
             return
@@ -108,10 +125,18 @@ class Adam:
         p -= (lr / (1 - beta1**self.t)) * m / (root + self.eps)
 
     def moments(self) -> dict[str, Array]:
-        """ "first.NAME" and "second.NAME" -> views of the moments of each parameter, for checkpoints."""
+        """ "first.NAME" and "second.NAME" -> views of the moments of each parameter, for checkpoints.
+
+        Every rank that holds a part calls it; then they are views of copies.
+        """
         view = self.arena.view
-        flats = {"first": self.m, "second": self.v}
+        flats = {"first": self._whole(self.m), "second": self._whole(self.v)}
         return {f"{kind}.{s.name}": view(flat, s) for kind, flat in flats.items() for s in self.arena.segments}
+
+
+def _unchanged(flat: Array) -> Array:
+    """All moments, where they are all here."""
+    return flat
 
 
 class AdamW(Adam):

@@ -45,9 +45,10 @@ class Settings(NamedTuple):
     version: int  # of the model
 
 
-def shards_of(inputs: StepInputs, backend: Backend) -> list[list[Shard]]:
-    """The shards of each micro-batch, their batches on the backend's device."""
-    shards, batch = [], [backend.on_device(x) for x in (*inputs.inputs, inputs.targets)]
+def shards_of(inputs: StepInputs, backend: Backend | None) -> list[list[Shard]]:
+    """The shards of each micro-batch, their batches on the backend's device; None: where they are."""
+    arrays = (*inputs.inputs, inputs.targets)
+    shards, batch = [], list(arrays if backend is None else map(backend.on_device, arrays))
     for micro, shares in enumerate(inputs.shares):
         first = shares[0][0].start
         shards.append([

@@ -97,6 +97,7 @@ class TrainingOptions:
     clip_norm: Annotated[float | None, "longer gradients are scaled to this norm; none: no clipping"] = 1.0
     label_smoothing: Annotated[float, "probability that the target gives to all pieces alike"] = 0.0
     accumulate: Annotated[int, "parts of a batch that are computed one after the other"] = 1
+    slots: Annotated[int, "ranges of rows of a batch, a power of two, which processes share; they decide its bits"] = 1
     log_every: Annotated[int | None, "steps between lines of the log; none: a round number, at most steps/30"] = None
     eval_every: Annotated[int | None, "steps between evaluations; none: a round number, at most steps/5"] = None
     eval_examples: Annotated[int, "held-out examples of an evaluation"] = 200
@@ -108,13 +109,15 @@ class TrainingOptions:
     ] = None
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "accumulate", "log_every", "eval_every", "eval_examples",
+        for name in ("steps", "batch_size", "accumulate", "slots", "log_every", "eval_every", "eval_examples",
                      "final_examples", "save_every", "keep_last", "patience"):  # fmt: skip
             value = getattr(self, name)
             least = 0 if name == "steps" else 1  # none at all, where the weights are another run's
             if value is not None and not least <= value <= MOST:
                 bound = ">= 1" if value < 1 else f"<= {MOST}"
                 raise ConfigError(f"training.{name}: expected an integer {bound}, got {value}")
+        if self.slots & (self.slots - 1):
+            raise ConfigError(f"training.slots: expected a power of two, got {self.slots}")
         for name in ("learning_rate", "eps", "clip_norm"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:  # nan fails both comparisons

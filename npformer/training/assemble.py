@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from npformer._version import __version__
 from npformer.data import PairsTask, SequenceTask, Task, text_from_file
 from npformer.errors import CheckpointError, ConfigError, OutputError
 from npformer.io.atomic_files import describe, write_atomically
@@ -20,11 +21,13 @@ from npformer.run.option_types import shown
 from npformer.run.options import DataOptions, Options, RunOptions, TrainingOptions, complete
 from npformer.run.tasks import TASKS, Sections, with_defaults
 from npformer.run.trained import backend_of
+from npformer.training.conditions import versions
 from npformer.training.journal import Listeners
 from npformer.training.memory import expect_memory
 from npformer.training.progress import Progress
 from npformer.training.start_from import extend, source_of
 from npformer.training.step import TrainStep
+from npformer.training.together import ALONE, Together
 from npformer.training.trainer import Trainer
 
 
@@ -42,6 +45,12 @@ class Assembled:
         """The text of config.toml."""
         return write_toml(self.options.sections())
 
+    def conditions(self) -> dict[str, str]:
+        """What all processes of a run must have alike; slots give the same bits for any number of threads."""
+        here = versions(self.step.model.backend)
+        del here["threads"]
+        return {"npformer": __version__, "data": str(self.identity)} | here | {"options": self.config()}
+
     def trainer(
         self, run: RunDirectory, progress: Progress | None = None, listeners: Listeners | None = None
     ) -> Trainer:
@@ -57,7 +66,7 @@ class Assembled:
         return files
 
 
-def assemble(sections: Sections, resumed: Checkpoint | None = None) -> Assembled:
+def assemble(sections: Sections, resumed: Checkpoint | None = None, together: Together = ALONE) -> Assembled:
     """Build task, model, optimiser and step from the options given, by section and key.
 
     resumed: the checkpoint to resume from. Data and model are compared with it before the model is built. Raises
@@ -97,7 +106,7 @@ def assemble(sections: Sections, resumed: Checkpoint | None = None) -> Assembled
     if source:
         source.set_weights(model)
         note = f"note: the weights are those of {source.path}{note}"
-    return Assembled(options, task, make_step(model, options), actual, note if source else "")
+    return Assembled(options, task, make_step(model, options, together), actual, note if source else "")
 
 
 def make_task(run: RunOptions, data: DataOptions) -> Task:
@@ -154,7 +163,7 @@ def _content(digest: Any, size: Any = None) -> str:
     return f"{count} of SHA-256 {str(digest)[:8]}…"
 
 
-def make_step(model: Model, options: Options) -> TrainStep:
+def make_step(model: Model, options: Options, together: Together = ALONE) -> TrainStep:
     """The training step that the options describe."""
     decoding = ["decoding"] if isinstance(model, Transformer) else []  # held-out examples, during training
     if model.backend.engine is not None:
@@ -174,6 +183,9 @@ def make_step(model: Model, options: Options) -> TrainStep:
         clip_norm=training.clip_norm,
         schedule=training.make_schedule(model.config.d_model),
         accumulate=training.accumulate,
+        slots=training.slots,
+        ranks=together.ranks,
+        shard_optimizer=together.shard_optimizer,
     )
 
 

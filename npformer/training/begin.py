@@ -7,12 +7,13 @@ with new_run({"run": {"task": "reverse"}}, on_evaluate=print) as trainer:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from npformer.errors import ConfigError
+from npformer.run.checkpoint import Checkpoint
 from npformer.run.directory import RunDirectory
 from npformer.run.option_types import fitted
 from npformer.run.options import SECTIONS
@@ -23,6 +24,7 @@ from npformer.training.assemble import Assembled, assemble, write_run
 from npformer.training.journal import Listeners, OnEvaluate, OnStep
 from npformer.training.progress import Progress
 from npformer.training.resume import assemble_again, is_changed, schedule_note, tidy
+from npformer.training.together import ALONE, Together
 from npformer.training.trainer import Trainer
 
 
@@ -30,26 +32,39 @@ from npformer.training.trainer import Trainer
 def new_run(
     options: Mapping[str, Mapping[str, Any]], path: str | PathLike[str] | None = None, *,
     on_step: OnStep | None = None, on_evaluate: OnEvaluate | None = None, log_to: Iterable[str] = (),
+    ranks: Any = None, shard_optimizer: bool = False,
 ) -> Iterator[Trainer]:  # fmt: skip
     """A new run in the folder path (default: runs/TASK-001, …), as ``npformer train`` makes it.
 
     options: section -> option -> value, as config.toml holds them. on_step is called after each step with its number,
     loss, learning rate and gradient norm; on_evaluate with each line of kind "eval" of metrics.jsonl; log_to names
-    sinks. Raises ConfigError, DataError, DeviceError or OutputError, before anything is written.
+    sinks. ranks: a communicator, if several processes train together (``engine/communicator.py``); the first of them
+    writes and tells. shard_optimizer: each of them keeps a part of Adam's moments. Raises ConfigError, DataError,
+    DeviceError or OutputError, before anything is written.
     """
     if unknown := [section for section in options if section not in SECTIONS]:
         raise ConfigError(f"options: expected sections of {', '.join(SECTIONS)}, got {unknown[0]!r}")
     sections = {section: fitted(options.get(section, {}), kind) for section, kind in SECTIONS.items()}
     place = None if path is None else Path(path)
-    with begun(sections, place, Listeners(on_step, on_evaluate, [*log_to])) as (trainer, _):
+    together = Together(ranks, shard_optimizer)
+    with begun(sections, place, Listeners(on_step, on_evaluate, [*log_to]), together) as (trainer, _):
         yield trainer
 
 
 @contextmanager
-def begun(sections: Sections, path: Path | None, listeners: Listeners) -> Iterator[tuple[Trainer, Assembled]]:
+def begun(
+    sections: Sections, path: Path | None, listeners: Listeners, together: Together = ALONE
+) -> Iterator[tuple[Trainer, Assembled]]:
     """A new run. Bad options are refused before its folder is made."""
-    expect_sinks(listeners.log_to)
-    assembled = assemble(sections)
+
+    def make() -> Assembled:
+        expect_sinks(listeners.log_to)
+        return assemble(sections, together=together)
+
+    assembled = together.agreed(make, Assembled.conditions)
+    if not together.is_first:
+        yield assembled.trainer(RunDirectory(path or Path("runs"))), assembled
+        return
     folder = RunDirectory.create(path, Path("runs"), assembled.options.run.task)
     with folder.lock():
         trainer = assembled.trainer(folder, Progress(assembled.options.training.steps), listeners)
@@ -62,13 +77,27 @@ def begun(sections: Sections, path: Path | None, listeners: Listeners) -> Iterat
 
 
 @contextmanager
-def continued(path: Path, changes: Sections, listeners: Listeners) -> Iterator[tuple[Trainer, Assembled]]:
+def continued(
+    path: Path, changes: Sections, listeners: Listeners, together: Together = ALONE
+) -> Iterator[tuple[Trainer, Assembled]]:
     """The run in a folder, to go on from its latest checkpoint with these changes of its options."""
-    expect_sinks(listeners.log_to)
-    folder = RunDirectory.open(path)
-    with folder.lock():
+
+    def open_it() -> RunDirectory:
+        expect_sinks(listeners.log_to)
+        return RunDirectory.open(path)
+
+    def load() -> tuple[Checkpoint, Assembled]:
         checkpoint = load_latest(folder)
-        assembled = assemble_again(folder, checkpoint, changes)
+        return checkpoint, assemble_again(folder, checkpoint, changes, together)
+
+    folder = together.agreed(open_it)
+    with folder.lock() if together.is_first else nullcontext():
+        checkpoint, assembled = together.agreed(load, lambda loaded: loaded[1].conditions())  # all have read the files
+        if not together.is_first:
+            trainer = assembled.trainer(folder)
+            trainer.restore(checkpoint)
+            yield trainer, assembled
+            return
         progress = Progress(assembled.options.training.steps, checkpoint.step)
         trainer = assembled.trainer(folder, progress, listeners)
         trainer.restore(checkpoint)

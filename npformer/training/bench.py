@@ -190,7 +190,7 @@ class _TimedAdam(Adam):
         super().__init__(arena, lr=1e-4)
         self.clock = clock
 
-    def step(self, lr: float | None = None) -> None:
+    def step(self, lr: float | None = None, parts: Sequence[slice] | None = None) -> None:
         part = Part("adam", "update")
         self.clock.count(part, adam_work(self.arena.size))
-        self.clock.time(part, super().step, lr)
+        self.clock.time(part, super().step, lr, parts)

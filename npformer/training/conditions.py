@@ -1,7 +1,8 @@
-"""The conditions under which a resumed run repeats the uninterrupted one bit for bit."""
+"""What a resumed run repeats the uninterrupted one by, bit for bit: the conditions, and how patient it was."""
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 from importlib import import_module
@@ -10,6 +11,8 @@ import numpy as np
 
 from npformer.backend import Backend
 from npformer.backend.numpy.blas import blas_core
+from npformer.errors import CheckpointError
+from npformer.run.checkpoint import Checkpoint
 
 #: Environment variables that limit the threads of NumPy's matrix products; the first one that is set counts.
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -32,3 +35,13 @@ def versions(backend: Backend) -> dict[str, str]:
         here["BLAS core"] = core
     on_gpu = {"device": backend.device.name, "precision": backend.precision}
     return here | (on_gpu if backend.name == "cupy" else {})
+
+
+def patience_in(checkpoint: Checkpoint) -> tuple[float, int]:
+    """The lowest held-out loss and the evaluations since; of an older checkpoint, as at the beginning."""
+    match checkpoint.state.get("patience", [math.inf, 0]):
+        case [float(lowest), int(waited)]:
+            return lowest, waited
+    raise CheckpointError(
+        f"{checkpoint.path}: expected patience as a run saves it, got another; restore it from a copy"
+    )

@@ -16,8 +16,9 @@ The measures for each kind of task:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -71,49 +72,65 @@ class Evaluation:
         return self.exact_match + 1e-3 * self.token_accuracy
 
 
+#: As map, but perhaps others make some of the results.
+Deal = Callable[[Callable[[int], Any], Iterable[int]], Iterable[Any]]
+
+
 def evaluate(
-    model: Transformer, examples: Sequence[Example], vocabulary: Vocabulary | Tokenizer, max_len: int
-) -> Evaluation:
-    """Measure model on examples, decoding at most max_len tokens each. Raises DataError if there are none."""
+    model: Transformer, examples: Sequence[Example], vocabulary: Vocabulary | Tokenizer, max_len: int,
+    deal: Deal = map,
+) -> Evaluation:  # fmt: skip
+    """Measure model on examples, decoding at most max_len tokens each. Raises DataError if there are none.
+
+    deal: who computes which batch; batches are the same for any number of ranks.
+    """
     by_length = sorted(range(len(examples)), key=lambda i: len(examples[i].source))  # little padding in a batch
-    loss_sum = tokens = right = 0.0
-    outputs = [""] * len(examples)
-    for start in watched(range(0, max(1, len(examples)), BATCH_SIZE), "held-out batches"):
-        places = by_length[start : start + BATCH_SIZE]
-        batch = collate([examples[i] for i in places], vocabulary)
+
+    def measured(start: int) -> tuple[float, int, int, list[str]]:
+        batch = collate([examples[i] for i in by_length[start : start + BATCH_SIZE]], vocabulary)
         logits = model(batch.src, batch.tgt_in)  # (B, T, V)
         counted = batch.tgt_out != PAD_ID
         loss, _ = model.ops.cross_entropy.forward(logits, model.backend.integers(batch.tgt_out), PAD_ID, 0.0)
         chosen = model.backend.host(namespace(logits).argmax(logits, axis=-1))
-        loss_sum += float(loss) * int(counted.sum())
-        tokens += int(counted.sum())
-        right += int(((chosen == batch.tgt_out) & counted).sum())
+        right = int(((chosen == batch.tgt_out) & counted).sum())
         decoded = greedy(model, batch.src, max_len, bos_id=BOS_ID, eos_id=EOS_ID)
-        for i, row in zip(places, decoded, strict=True):
-            outputs[i] = vocabulary.decode(row)
+        return float(loss) * int(counted.sum()), int(counted.sum()), right, [vocabulary.decode(row) for row in decoded]
+
+    loss_sum = tokens = right = 0.0
+    written: list[str] = []
+    for of_batch in deal(measured, watched(range(0, max(1, len(examples)), BATCH_SIZE), "held-out batches")):
+        loss_sum, tokens, right = (a + b for a, b in zip((loss_sum, tokens, right), of_batch, strict=False))
+        written += of_batch[-1]
+    places = {place: i for i, place in enumerate(by_length)}
+    outputs = [written[places[i]] for i in range(len(examples))]
     matches = sum(output == example.target for output, example in zip(outputs, examples, strict=True))
     return Evaluation(loss_sum / tokens, right / tokens, matches / len(examples), len(examples), tuple(outputs))
 
 
-def evaluate_task(model: Model, task: Task, count: int) -> Evaluation:
-    """Measure model on the first count held-out examples of its task."""
+def evaluate_task(model: Model, task: Task, count: int, deal: Deal = map) -> Evaluation:
+    """Measure model on the first count held-out examples of its task; deal as in ``evaluate``."""
     examples = task.held_out(count)
     if isinstance(model, Transformer):
-        return evaluate(model, examples, task.tokenizer, task.max_length)
+        return evaluate(model, examples, task.tokenizer, task.max_length, deal)
     size = min(BATCH_SIZE, max(1, TOKENS // task.max_length))
-    loss_sum = tokens = right = whole = 0.0
-    outputs = []
-    for start in watched(range(0, len(examples), size), "held-out batches"):
+
+    def measured(start: int) -> tuple[float, int, int, int, list[str]]:
         batch = task.collate(examples[start : start + size])
         inputs, targets = batch[0], batch[-1]
         logits = model(inputs)  # (B, K) or (B, T, K)
         loss, _ = model.ops.cross_entropy.forward(logits, model.backend.integers(targets), PAD_ID, 0.0)
         chosen, counted = model.backend.host(likeliest(logits)), targets != PAD_ID
-        loss_sum += float(loss) * int(counted.sum())
-        tokens += int(counted.sum())
-        right += int(((chosen == targets) & counted).sum())
-        whole += int(((chosen == targets) | ~counted).reshape(len(targets), -1).all(axis=1).sum())
-        outputs += [_as_target(task, *row) for row in zip(inputs, chosen, counted, strict=True)]
+        right = int(((chosen == targets) & counted).sum())
+        whole = int(((chosen == targets) | ~counted).reshape(len(targets), -1).all(axis=1).sum())
+        outputs = [_as_target(task, *row) for row in zip(inputs, chosen, counted, strict=True)]
+        return float(loss) * int(counted.sum()), int(counted.sum()), right, whole, outputs
+
+    loss_sum = tokens = right = whole = 0.0
+    outputs: list[str] = []
+    for of_batch in deal(measured, watched(range(0, len(examples), size), "held-out batches")):
+        sums = zip((loss_sum, tokens, right, whole), of_batch, strict=False)
+        loss_sum, tokens, right, whole = (a + b for a, b in sums)
+        outputs += of_batch[-1]
     characters = sum(len(example.target) for example in examples)
     bits = loss_sum / math.log(2) / characters if task.kind == "causal" else math.nan
     shares = loss_sum / tokens, right / tokens, whole / len(examples)

@@ -8,8 +8,9 @@ When a step's forward ends, these are in memory together, since the backward wil
     n·V numbers            the logits; not counted where a whole row has one class
     8·B·T bytes            the ids of the batch
 
-n counts the largest shard alone: micro-batches follow each other, and threads may. Attention's weights, cross-attention
-and the loss are left out. T is that of a batch, of SAMPLE rows where a task makes more.
+n counts the largest shard alone: micro-batches and slots follow each other, and threads may. Attention's weights,
+cross-attention and the loss are left out, and what slots add up. T is that of a batch, of SAMPLE rows where a task
+makes more.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def expect_memory(options: Options, task: Task, backend: Backend, done: int = 0)
     is_listed = isinstance(task, ExampleTask)
     ids = task.batch(done + 1, rows if is_listed else min(rows, SAMPLE))
     rows, width = len(ids[0]) if is_listed else rows, min(array.shape[-1] for array in ids if array.ndim == 2)
-    model, batch = least_bytes(options, rows, width, backend.threads)
+    model, batch = least_bytes(options, rows, width, max(backend.threads, options.training.slots))
     if model + batch > room and done < options.training.steps:
         need, has, held, rest = (f"{count / 1e9:,.1f} GB" for count in (model + batch, room, model, batch))
         most = f"at most {int(rows * (room - model) / batch):,} can fit; " if room > model else ""

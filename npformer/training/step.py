@@ -26,8 +26,9 @@ and running statistics always belong to the same ``step_number``.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
+from itertools import pairwise
 from numbers import Integral
 from operator import is_
 from typing import Any
@@ -52,8 +53,11 @@ class TrainStep:
 
     A target of pad_id does not count, whatever the model, so classes are numbered from 1 where it is 0.
     schedule (step -> rate) overrides optimizer.lr. With clip_norm None or infinity nothing is clipped; with infinity
-    the norm is still measured. seed, with the step, decides all dropout masks. Raises ConfigError for options that make
-    no sense, and for a parameter that is not in model.arena, then or later.
+    the norm is still measured. seed, with the step, decides all dropout masks. slots, a power of two: each micro-batch
+    is cut into so many ranges of rows, and the bits are the same for any number of threads and ranks
+    (``engine/slots.py``). ranks is a communicator (``engine/communicator.py``), None for one process; with
+    shard_optimizer each keeps a part of the moments. Raises ConfigError for options that make no sense, and for a
+    parameter that is not in model.arena, then or later.
     """
 
     def __init__(
@@ -66,9 +70,12 @@ class TrainStep:
         clip_norm: float | None = None,
         schedule: Schedule | None = None,
         accumulate: int = 1,
+        slots: int = 1,
+        ranks: Any = None,
+        shard_optimizer: bool = False,
     ) -> None:
-        whole: tuple[tuple[str, Any, int], ...] = (("accumulate", accumulate, 1), ("seed", seed, 0))
-        for name, value, least in whole:
+        whole: dict[str, tuple[Any, int]] = {"accumulate": (accumulate, 1), "seed": (seed, 0), "slots": (slots, 1)}
+        for name, (value, least) in whole.items():
             if not isinstance(value, Integral) or int(value) < least:
                 raise ConfigError(f"{name}: expected an integer >= {least}, got {value!r}")
         if clip_norm is not None and not clip_norm > 0:
@@ -82,12 +89,17 @@ class TrainStep:
         self.clip_norm = clip_norm
         self.schedule = schedule
         self.accumulate = accumulate
+        self.slots = slots
+        self.ranks = None if ranks is None or ranks.size == 1 else ranks
+        self.shard_optimizer = shard_optimizer
+        self.flag = self.flags = 0  # what this rank tells with its next step; the largest that was told with the last
         self.grad_norm: Array | None = None  # of the last step, before clipping; None without clipping
         self.interrupt = HeldInterrupt()
         self._checked: tuple[Any, ...] = (None, None, None)  # model version, optimizer and segments at the last check
         self._expect_trainable()
         engine = model.backend.engine  # None: steps are made as they are written here
-        self.runner = None if engine is None else engine.runner_for(model)
+        by_slots = slots > 1 or self.ranks is not None
+        self.runner: Any = self._by_slots(engine) if by_slots else None if engine is None else engine.runner_for(model)
 
     @property
     def step_number(self) -> int:
@@ -141,6 +153,26 @@ class TrainStep:
         losses, self.grad_norm = self.runner.make(self, steps)
         return xp.reshape(losses, (len(steps),))
 
+    def deal(self, work: Callable[[Any], Any], items: Iterable[Any]) -> Iterable[Any]:
+        """As map does; each rank makes some of the results, which are plain numbers and texts."""
+        return map(work, items) if self.slots == 1 else self.runner.deal(work, items)
+
+    def gather_gradient(self) -> None:
+        """Bring the last step's gradient into the arena, if with a sharded optimiser other ranks have parts of it."""
+        if self.shard_optimizer and self.slots > 1:
+            self.runner.gather_gradient(self.model.arena)
+
+    def _by_slots(self, engine: Any) -> Any:
+        """What makes steps by slots. Raises ConfigError if these slots or ranks make no sense."""
+        if self.slots & (self.slots - 1):
+            raise ConfigError(f"slots: expected a power of two, got {self.slots}")
+        if engine is None:
+            raise ConfigError(
+                f"slots: expected 1 with plain kernels on one thread, whose step runs as it is written, got "
+                f"{self.slots}; take other kernels, or several threads"
+            )
+        return engine.slots_for(self.model, self.slots, self.ranks, self.shard_optimizer)
+
     def settings(self) -> Settings:
         """What a step does, whatever its batch."""
         optimizer = self.optimizer
@@ -172,7 +204,9 @@ class TrainStep:
         """A list for each micro-batch: in it (rows, n_i/N) for each shard, or for all its rows without threads."""
         total = max(1, self._count(targets))
         parts = [[micro] for micro in _split(slice(0, targets.shape[0]), self.accumulate)]
-        if self.runner is not None:
+        if self.slots > 1:
+            parts = [_in_slots(micro, self.slots) for (micro,) in parts]
+        elif self.runner is not None:
             longest = max(x.shape[1] for x in inputs)
             parts = [
                 _split(micro, self.runner.shards.count_for((micro.stop - micro.start) * longest)) for (micro,) in parts
@@ -194,6 +228,11 @@ class TrainStep:
                 )
             model.arena.expect_all(model.owned_parameters())
             self._has_batch_norm = any(isinstance(layer, BatchNorm) for layer in model.all_layers())
+            if self._has_batch_norm and self.slots > 1:
+                raise ConfigError(
+                    f"slots: expected 1 for a model with BatchNorm, got {self.slots}: its rows depend on each other, "
+                    "and a slot would be normalised by its own rows alone; use layer norm, or one slot"
+                )
             self._checked = now
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TrainStep:
@@ -201,10 +240,17 @@ class TrainStep:
         model, optimizer = deepcopy((self.model, self.optimizer), memo)
         memo[id(self)] = other = type(self)(
             model, optimizer, seed=self.seed, label_smoothing=self.label_smoothing, clip_norm=self.clip_norm,
-            schedule=self.schedule, accumulate=self.accumulate,
+            schedule=self.schedule, accumulate=self.accumulate, slots=self.slots, ranks=self.ranks,
+            shard_optimizer=self.shard_optimizer,
         )  # fmt: skip
         other.grad_norm = deepcopy(self.grad_norm)
         return other
+
+
+def _in_slots(rows: slice, slots: int) -> list[slice]:
+    """rows in so many slices, as even as can be; with fewer rows than slots some are empty."""
+    edges = [rows.start + (rows.stop - rows.start) * i // slots for i in range(slots + 1)]
+    return [slice(start, stop) for start, stop in pairwise(edges)]
 
 
 def _split(rows: slice, parts: int) -> list[slice]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import signal
 from collections.abc import Mapping
+from io import StringIO
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,10 @@ from npformer.run.checkpoint import Checkpoint, prune, save_checkpoint
 from npformer.run.directory import RunDirectory
 from npformer.run.model_arrays import copy_arrays, saved_arrays
 from npformer.run.options import TrainingOptions
-from npformer.training.conditions import versions
+from npformer.training.conditions import patience_in, versions
 from npformer.training.divergence import way_on
 from npformer.training.evaluation import Evaluation, evaluate_task
-from npformer.training.journal import Journal, Listeners
+from npformer.training.journal import Journal, Listeners, Silent
 from npformer.training.progress import Progress
 from npformer.training.signals import StopRequest, stop_on_signals
 from npformer.training.step import TrainStep
@@ -58,10 +59,11 @@ class Trainer:
         self.task = task
         self.step = step
         self.options = options
-        self.progress = progress or Progress(options.steps)
+        self.writes = step.ranks is None or step.ranks.rank == 0  # of several processes the first one does
+        self.progress = (progress or Progress(options.steps)) if self.writes else Progress(0, stream=StringIO())
         self.last_evaluation: Evaluation | None = None
         self._identity, self._config = dict(identity or {}), config
-        self._journal = Journal(run, self.progress, listeners or Listeners())
+        self._journal = Journal(run, self.progress, listeners or Listeners()) if self.writes else Silent()
         held_out = len(task.held_out(options.final_examples))
         self._left = TimeLeft(options, held_out, isinstance(step.model, Transformer))
         self._lowest, self._waited = math.inf, 0  # held-out loss, and the evaluations since
@@ -84,7 +86,7 @@ class Trainer:
                 f"{checkpoint.path}: expected loss_count and versions, as a run saves them, got {', '.join(state)}; "
                 "resume from a checkpoint of npformer train"
             )
-        patience = _patience_in(checkpoint)
+        patience = patience_in(checkpoint)
         copy_arrays(self._arrays(), checkpoint.arrays, self.step.model.backend, str(checkpoint.path))
         self.step.optimizer.t = self._saved_at = self._finite_at = checkpoint.step
         self._loss_count = count
@@ -112,10 +114,12 @@ class Trainer:
                 if self.options.steps == 0:  # a run that is another's weights
                     self._look_and_save(0, evaluates=True, saves=True, last=True)
                 while self.step.step_number < self.options.steps and not self.is_out_of_patience:
+                    self.step.flag = self._wants_to_stop(stop)
                     self._one_step()
                     self._stop_if_asked(stop)
         except DeviceMemoryError as error:
-            raise DeviceMemoryError(f"{error}. {self._kept()}") from None
+            alone = self.step.ranks is None  # others are not where they could save
+            raise (DeviceMemoryError(f"{error}. {self._kept()}") if alone else error) from None
         finally:
             self.progress.close()
             self._journal.close()
@@ -126,8 +130,8 @@ class Trainer:
         return self.options.patience is not None and self._waited >= self.options.patience
 
     def evaluate(self, count: int) -> Evaluation:
-        """Evaluate on the first count held-out examples."""
-        return evaluate_task(self.step.model, self.task, count)
+        """Evaluate on the first count held-out examples; every process calls it."""
+        return evaluate_task(self.step.model, self.task, count, self.step.deal)
 
     def expect_finite(self, evaluation: Evaluation) -> Evaluation:
         """found, or DivergedError if its loss is not finite: the last update broke the model."""
@@ -215,6 +219,7 @@ class Trainer:
         """The fields with the norm of each part's gradient in the last step."""
         from npformer.training.layer_norms import FIELD, layer_norms  # only when a run evaluates
 
+        self.step.gather_gradient()
         whole = None if self.step.grad_norm is None else float(self.step.grad_norm)
         return {FIELD + part: norm for part, norm in layer_norms(self.step.model.arena, whole).items()}
 
@@ -223,7 +228,10 @@ class Trainer:
         return saved_arrays(self.step.model, self.step.optimizer) | {"loss_sum": self._loss_sum}
 
     def save(self, score: float | None = None) -> None:
-        """Save a checkpoint of this step. Raises DivergedError or CheckpointError; the earlier ones are intact then."""
+        """Save a checkpoint of this step. Raises DivergedError or CheckpointError; the earlier ones are intact then.
+
+        Every process calls it, since each may have a part of the moments.
+        """
         number, backend = self.step.step_number, self.step.model.backend
         self._expect_finite_loss(float(self._loss_sum))
         arrays: HostArrays = {name: backend.host(array) for name, array in self._arrays().items()}
@@ -235,8 +243,9 @@ class Trainer:
             "config": self._config,
             "patience": [self._lowest, self._waited],
         }
-        save_checkpoint(self.run.checkpoints, number, arrays, state, score)
-        prune(self.run.checkpoints, self.options.keep_last)
+        if self.writes:
+            save_checkpoint(self.run.checkpoints, number, arrays, state, score)
+            prune(self.run.checkpoints, self.options.keep_last)
         self._saved_at = self._finite_at = number
 
     def _expect_finite_loss(self, loss: float) -> None:
@@ -260,8 +269,7 @@ class Trainer:
 
     def _kept(self) -> str:
         """Save, and explain how to continue with other options."""
-        number = self.step.step_number
-        if number == 0:
+        if (number := self.step.step_number) == 0:
             return "No step was made"
         if self._saved_at != number:
             self.save()
@@ -270,10 +278,14 @@ class Trainer:
             f"npformer train --resume {shell_words(self.run.path)} --set KEY=VALUE"
         )
 
+    def _wants_to_stop(self, stop: StopRequest) -> int:
+        """The number of the signal that asked this process to stop, or 0."""
+        return (signal.SIGPIPE if self.progress.reader_has_gone else 0) if stop.number is None else stop.number
+
     def _stop_if_asked(self, stop: StopRequest) -> None:
         number = self.step.step_number
-        came = signal.SIGPIPE if stop.number is None and self.progress.reader_has_gone else stop.number
-        if came is None or number == self.options.steps or self.is_out_of_patience:
+        came = self._wants_to_stop(stop) if self.step.ranks is None else self.step.flags  # all stop after the same step
+        if not came or number == self.options.steps or self.is_out_of_patience:
             return
         if self._saved_at != number:
             self.save()
@@ -282,13 +294,3 @@ class Trainer:
             f"Continue with: npformer train --resume {shell_words(self.run.path)}",
             came,
         )
-
-
-def _patience_in(checkpoint: Checkpoint) -> tuple[float, int]:
-    """The lowest held-out loss and the evaluations since; of an older checkpoint, as at the beginning."""
-    match checkpoint.state.get("patience", [math.inf, 0]):
-        case [float(lowest), int(waited)]:
-            return lowest, waited
-    raise CheckpointError(
-        f"{checkpoint.path}: expected patience as a run saves it, got another; restore it from a copy"
-    )

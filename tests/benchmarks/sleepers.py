@@ -1,8 +1,11 @@
 """Contenders that only take time, or fail, for tests of the harness."""
 
+import itertools
+import os
 import sys
 import time
 
+from benchmarks.group import take_core
 from benchmarks.tasks import Contender
 
 
@@ -48,3 +51,11 @@ def crasher():
         raise SystemExit(7)
 
     return Contender({}, {"nap": lambda: crash})
+
+
+def rank(number):
+    """One of several that work together: its losses are its number, then one less, and so on."""
+    made = int(os.environ.get("RANK", number))
+    take_core(made)
+    losses = itertools.count(made, -1)
+    return made, {"loss": made}, lambda: next(losses), lambda: {"rank": made, "cores": len(os.sched_getaffinity(0))}

@@ -79,6 +79,17 @@ EVERY_ROW = with_ops(embedding=plain_pair(F.embedding_forward, into_every_row))
 PRE = {"norm_order": "pre", "activation": "gelu"}
 LOSS = (F.cross_entropy_forward, F.cross_entropy_backward)
 SCORED = (LOGITS, TGT, 0, 0.1)
+
+
+def mean_of_means(logits, targets, *options):
+    rows = [F.cross_entropy_forward(*row, *options) for row in zip(logits, targets, strict=True)]
+    return sum(loss for loss, _ in rows) / len(rows), [cache for _, cache in rows]
+
+
+def mean_of_means_backward(dloss, caches):
+    return (np.stack([F.cross_entropy_backward(dloss / len(caches), cache)[0] for cache in caches]),)
+
+
 TOP = {"bug": "memory-last-layer", "key": KEY}
 DRAWN, UNSEEN = Context(key=KEY), Context(memory_mask=HIDDEN)
 
@@ -138,5 +149,7 @@ WIRING = {
     "padding counted, loss": broken("ignored-tokens", lambda: LOSS, *SCORED, bug="loss-counts-padding"),
     "padding counted, model": broken("ignored-tokens", model, SRC, TGT, bug="loss-counts-padding"),
     "smoothing over ignored": broken("ignored-tokens", lambda: LOSS, *SCORED, bug="loss-smooths-padding"),
+    "mean of the parts' means, loss": broken("token-mean", lambda: (mean_of_means, mean_of_means_backward), *SCORED),
+    "divided by the batch, model": broken("token-mean", model, SRC, TGT, bug="loss-counts-padding"),
     "one of two gradients": broken("tying", lambda: model(tie_embeddings=True), SRC, TGT, bug="tied-one-gradient"),
 }  # fmt: skip

@@ -40,7 +40,7 @@ WITHOUT = {
     },
     "in the order of clipping and update": {"clip-after-update"},
     "between two steps": {"gradients-not-zeroed"},
-    "several small batches": {"accumulate-means", "accumulate-sums"},
+    "several small batches": {"accumulate-means", "accumulate-sums", "ranks-average-means"},
     "when the same random numbers come again": {"same-mask-every-step", "same-mask-every-micro-batch"},
     "when a run is resumed": {"resume-redraws-dropout"},
     "when a run is saved or resumed": {

@@ -39,6 +39,7 @@ SAMPLE = (
     ("adamw-into-gradient", "AdamW by the textbook", "a.weight after step 1"),
     ("clip-per-tensor", "clipping", "the clipped gradient"),
     ("accumulate-means", "micro-batches", "the loss in three parts"),
+    ("ranks-average-means", "slots", "the loss in four slots"),
     ("resume-loses-moments", "resume", "stopping at step 2"),
 )
 

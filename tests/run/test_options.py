@@ -31,7 +31,7 @@ OTHER = {
     "training": {
         "steps": 123, "batch_size": 5, "optimizer": "adamw", "learning_rate": 1e-5, "schedule": "noam",
         "warmup_steps": 12, "beta1": 0.8, "beta2": 0.999, "eps": 1e-12, "weight_decay": 0.5, "clip_norm": None,
-        "label_smoothing": 0.1, "accumulate": 3, "log_every": 4, "eval_every": 6, "eval_examples": 8,
+        "label_smoothing": 0.1, "accumulate": 3, "slots": 4, "log_every": 4, "eval_every": 6, "eval_examples": 8,
         "final_examples": 9, "save_every": 11, "keep_last": 13, "patience": 17,
     },
 }  # fmt: skip
@@ -135,7 +135,7 @@ def test_every_option_can_be_set_in_a_shell():
     ("section", "options", "message"),
     [
         *[("training", {name: 0}, rf"training\.{name}: expected an integer >= 1, got 0") for name in
-          ("steps", "batch_size", "accumulate", "log_every", "eval_every", "eval_examples", "final_examples",
+          ("steps", "batch_size", "accumulate", "slots", "log_every", "eval_every", "eval_examples", "final_examples",
            "save_every", "keep_last", "patience")],
         *[("training", {name: value}, rf"training\.{name}: expected a finite number > 0, got {value}")
           for name in ("learning_rate", "eps", "clip_norm") for value in (0.0, -1.0, float("nan"), float("inf"))],

@@ -6,8 +6,8 @@ from unittest.mock import Mock
 
 import pytest
 
+from npformer.cli.given import given
 from npformer.cli.main import build_parser
-from npformer.cli.train import _given
 from npformer.errors import DataError, OutputError
 from npformer.run import RunDirectory
 from npformer.training.assemble import assemble, write_run
@@ -65,7 +65,7 @@ def test_the_norms_of_an_evaluated_step_make_up_the_logged_one(ended):
 def test_the_command_gives_the_same_options(ended):
     trainer, options = ended
     _, *words = shlex.split(summary_of(trainer.run, 1).repeat)
-    given_options = _given(build_parser().parse_args(words))
+    given_options = given(build_parser().parse_args(words))
     assert flat(assemble(given_options).options) == flat(options)
 
 

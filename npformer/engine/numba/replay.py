@@ -28,10 +28,11 @@ MOST_SHAPES = 64  # records of one thread: texts come in many lengths
 
 
 def captured_part(
-    function: Callable[..., Any], static_arguments: Callable[[Any], Sequence[Any]], dtype: str
+    function: Callable[..., Any], static_arguments: Callable[[Any], Sequence[Any]], dtype: str, times: int = 1
 ) -> Captured:
     """The function, replayed if possible. Each thread needs one of its own."""
-    return Captured(function, static_arguments, HostDriver(dtype), dtype, say=lambda text: None, most=MOST_SHAPES)
+    most = times * MOST_SHAPES
+    return Captured(function, static_arguments, HostDriver(dtype), dtype, say=lambda text: None, most=most)
 
 
 class Stage:

@@ -169,6 +169,8 @@ def _train(options: Mapping[str, Any], backend: Backend, steps: int, what: str, 
 
 
 def _step(options: Mapping[str, Any], backend: Backend, task: SequenceTask, seed: int) -> TrainStep:
+    if "slots" in options:  # which an engine has, and plain kernels have one for several threads
+        backend = get_backend("numpy", dtype=backend.dtype, kernels="plain", threads=2)
     size = len(task.vocabulary)
     chosen = MODEL | {name: options[name] for name in _OF_MODEL if name in options}
     config = TransformerConfig(size, size, max_seq_len=task.max_length, **chosen)
@@ -177,7 +179,7 @@ def _step(options: Mapping[str, Any], backend: Backend, task: SequenceTask, seed
     decay = options.get("weight_decay")
     optimizer = Adam(model.arena, RATE, betas, eps) if decay is None else AdamW(model.arena, RATE, betas, eps, decay)
     schedule: Schedule = Noam(config.d_model, 60, 0.5) if options.get("schedule") == "noam" else Constant(RATE)
-    names = ("clip_norm", "accumulate", "label_smoothing")
+    names = ("clip_norm", "accumulate", "label_smoothing", "slots")
     return TrainStep(
         model, optimizer, seed=3 + 10 * seed, schedule=schedule, **{n: options[n] for n in names if n in options}
     )

@@ -1,6 +1,8 @@
 """What can be recorded as a CUDA graph: every pair and layer, and a training step of every kind of model."""
 
+import ctypes
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +11,9 @@ from npformer.backend import Pair, get_backend
 from npformer.backend.select import cupy_backend
 from npformer.check.inputs import place
 from npformer.decoding import beam_search, greedy
+from npformer.engine.communicator import Request
 from npformer.engine.cupy import cupy_runtime
+from npformer.engine.mpi import MpiRank
 from npformer.functional.arrays import namespace
 from npformer.models import DecoderConfig, EncoderConfig, Transformer, TransformerConfig, build_model
 from npformer.models.config import CHOICES
@@ -106,6 +110,80 @@ def test_a_step_of_every_kind_of_model_is_recorded(kind, backend, cupy):
     for x, y in zip(*made, strict=True):
         np.testing.assert_array_equal(x, y)
     assert (cupy.machine.records, cupy.machine.launches) == (1, 3)
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_step_by_slots_is_recorded_slot_by_slot(accumulate, backend, cupy):
+    """The three rows of a batch, in one or two micro-batches, are in three places, each with a record of its own."""
+    made = []
+    for recorded in (True, False):
+        model = build_model(whole(), backend=backend, seed=1)
+        step = TrainStep(model, Adam(model.arena), seed=3, slots=4, clip_norm=0.1, accumulate=accumulate)
+        (compute,) = step.runner.shards.computes
+        compute.refusal = None if recorded else "asked not to"
+        made.append(trained(step))
+    for x, y in zip(*made, strict=True):
+        np.testing.assert_array_equal(x, y)
+    assert (cupy.machine.records, cupy.machine.launches) == (3, 11)
+
+
+class Echo:
+    """NCCL beside a rank that has no rows: the part that it is sent to be added, it sends back as the sum."""
+
+    NCCL_UINT8, available = 1, True
+
+    def __init__(self, machine):
+        self.machine, self.groups, self.part = machine, 0, b""
+        self.get_unique_id = self.groupEnd = self.check_async_error = lambda: None
+
+    def NcclCommunicator(self, *place):  # noqa: N802
+        return self
+
+    def groupStart(self):  # noqa: N802
+        self.groups += 1
+
+    def send(self, pointer, count, kind, rank, stream):
+        def keep():
+            self.part = ctypes.string_at(pointer, count)
+            ctypes.memset(pointer, 0xFF, count)  # not numbers until it is back
+
+        assert (rank, stream) == (0, self.machine.current.ptr)
+        if self.groups % 2:
+            self.machine.do(keep)
+
+    def recv(self, pointer, count, kind, rank, stream):
+        if self.groups % 2 == 0:
+            self.machine.do(lambda: ctypes.memmove(pointer, self.part, count))
+
+
+class Second(MpiRank):
+    """The second of two ranks, beside that one."""
+
+    rank, size, world = 1, 2, SimpleNamespace(bcast=lambda name: name)
+
+    def __init__(self):
+        pass
+
+    def messages(self, send, receive):
+        for x in receive.values():
+            x[...] = 0
+        return Request()
+
+
+def test_one_rank_of_nccl_is_recorded(backend, cupy):
+    """A single row is the second rank's: its slot is recorded, and parts go between cards on the same stream."""
+    cupy.cuda.nccl = Echo(cupy.machine)
+    config, made = dataclasses.replace(whole(), d_model=48, d_ff=64), []  # longer than a block for each rank
+    for ranks in (None, Second()):
+        model = build_model(config, backend=backend, seed=1)
+        step = TrainStep(model, Adam(model.arena), seed=3, slots=4, clip_norm=0.1, ranks=ranks)
+        batches = [[ids[:1] for ids in batch] for batch in batches_for(model.config, 4)]
+        losses = [float(step(*batch)) for batch in batches]
+        made.append([*losses, backend.host(model.arena.values).copy()])
+        assert (cupy.machine.records, cupy.machine.launches) == (len(made), 3 * len(made))
+    for x, y in zip(*made, strict=True):
+        np.testing.assert_array_equal(x, y)
+    assert (cupy.cuda.nccl.groups, len(cupy.cuda.nccl.part) > 0) == (2 * 4, True)
 
 
 def batches_for(config, count, length=12):

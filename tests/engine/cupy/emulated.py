@@ -213,6 +213,11 @@ def _classes(machine):
             stream = stream or machine.current
             self.place = stream, stream.asked
 
+        @property
+        def done(self):
+            self.synchronize()  # who asks again and again waits
+            return True
+
         def synchronize(self):
             stream, count = self.place
             stream.run_until(count)

@@ -20,7 +20,7 @@ from npformer.check.claims.invariants.bookkeeping import (
 )
 from npformer.check.claims.invariants.invariant import Invariant, opened
 from npformer.check.claims.invariants.result import ClaimResult, ClaimResults, DoesNotApply, Violation
-from npformer.check.claims.invariants.tokens import ignored_tokens, padding_invariance, tying
+from npformer.check.claims.invariants.tokens import ignored_tokens, padding_invariance, token_mean, tying
 from npformer.check.claims.invariants.wiring import batch_order, causality, sequences_alone
 from npformer.check.remembered import remembered_bits
 from npformer.check.subject import name_of
@@ -44,6 +44,7 @@ INVARIANTS: dict[str, Invariant] = {
         batch_order,
         sequences_alone,
         ignored_tokens,
+        token_mean,
         tying,
         determinism,
         linear_backward,

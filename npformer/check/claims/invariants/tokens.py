@@ -158,7 +158,31 @@ def _one_more(x: Any, source: Any, axis: int = -1) -> Any:
     return np.concatenate([x, np.take(source, [0], axis=axis)], axis=axis)
 
 
-def _of_model(probe: Probe, src: str, tgt: str) -> Violation | None:
+@invariant("token-mean", "a loss is the mean over all tokens that count, not the mean of its parts' means")
+def token_mean(probe: Probe) -> Violation | None:
+    """A batch of which one part has more padding has Σ (n_i/N)·loss_i, and its rows have the gradients of that."""
+    names = token_inputs(probe)
+    if names is None and not {"logits", "targets"} <= probe.inputs.keys():
+        raise DoesNotApply("it is neither a loss of (logits, targets) nor a model of (src, tgt_in)")
+    loss = probe if names is None else _scored(probe, *names)[0]
+    ignored, targets = loss.inputs.get("ignore_index", 0), np.array(loss.inputs["targets"])
+    if ignored is None or targets.ndim != 2 or min(targets.shape) < 2 or np.all(targets[1:] == ignored):
+        raise DoesNotApply("it needs several rows of several targets, some of which may be ignored")
+    targets[0, 1:] = ignored
+    whole, counted = loss.run({"targets": targets}), targets != ignored
+    mean: HostArrays = {"output": np.zeros(()), "gradient of logits": np.zeros_like(whole.gradients["logits"])}
+    for rows in (slice(0, 1), slice(1, None)):
+        share = counted[rows].sum() / counted.sum()
+        upstream = {name: share * dy for name, dy in whole.upstream.items()}
+        changed = {"logits": loss.inputs["logits"][rows], "targets": targets[rows]}
+        part = loss.run(changed, upstream=upstream)
+        mean["output"] = mean["output"] + share * part.outputs["output"]
+        mean["gradient of logits"][rows] = part.gradients["logits"]
+    return same_to_rounding(mean, whole.outputs | {"gradient of logits": whole.gradients["logits"]})
+
+
+def _scored(probe: Probe, src: str, tgt: str) -> tuple[Probe, HostArray, int, dict[str, Any], dict[str, Any]]:
+    """A model's loss at its logits, the targets, the pad, and what to change for a forward without dropout."""
     pad = pad_id_of(probe.target)
     if pad is None:
         raise DoesNotApply("it has no pad_id (or config.pad_id)")
@@ -174,6 +198,12 @@ def _of_model(probe: Probe, src: str, tgt: str) -> Violation | None:
         raise DoesNotApply("it has one target for each sequence, and none is ignored")
     targets = targets % logits.shape[-1]  # classes may be fewer than tokens
     loss = Probe(tuple(pair), (logits, targets, pad, SMOOTHING), {}, probe.device, probe.seed)
+    return loss, targets, pad, changed, options
+
+
+def _of_model(probe: Probe, src: str, tgt: str) -> Violation | None:
+    loss, targets, pad, changed, options = _scored(probe, src, tgt)
+    tokens = np.array(probe.inputs[tgt])
     violation = _of_loss(loss, targets, pad)
     if violation is not None or not _has_room(probe.target, tokens):
         return violation

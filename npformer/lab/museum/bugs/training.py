@@ -1,6 +1,6 @@
 """Bugs in the training loop around a correct model."""
 
-from npformer.lab.museum.bug import OURS, SEVERAL, Bug, edit
+from npformer.lab.museum.bug import FRAMEWORK, OURS, SEVERAL, Bug, edit
 
 STEP = "npformer.training.step:TrainStep."
 BACKPROPAGATE, RUNNER = "npformer.training.descent:backpropagate", "npformer.engine.runner:"
@@ -31,6 +31,19 @@ BUGS = (
         "full of padding weigh more than one in a full one. With equal lengths, as in most tests, both are equal: a "
         "widely used training library had this one for years.",
         sources=(28,), run={"accumulate": 4},
+    ),
+    Bug(
+        "ranks-average-means", "the ranks' means averaged, not their tokens",
+        edit(
+            STEP + "_shares",
+            "[(rows, self._count(targets[rows]) / total) for rows in some]",
+            "[(rows, sum(self._count(targets[each]) for each in some) / total / len(some)) for rows in some]",
+        ),
+        "loss = Σ_i (n_i/N)·loss_i, over all ranks", "loss = Σ_i loss_i/R, the mean of R ranks' means",
+        "Each process divides by its own number of tokens, and the gradients are averaged. A token in a rank whose "
+        "rows are short then weighs more than one in another, and on two processes a run is another one than on four. "
+        "One process alone is right, so no test of one process shows it.",
+        seen=FRAMEWORK, sources=(28,), run={"slots": 4},
     ),
     Bug(
         "accumulate-sums", "micro-batches summed",

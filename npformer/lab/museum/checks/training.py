@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from npformer.backend import Backend
+from npformer.backend import Backend, get_backend
 from npformer.check.cases.catalogue import SRC
 from npformer.data import SequenceTask
 from npformer.lab.museum.checks.check import TGT_IN, TGT_OUT, differ, of_backend, small_config
@@ -57,6 +57,18 @@ def _micro(backend: Backend) -> list[str]:
         losses.append(step(SRC, TGT_IN, TGT_OUT))  # again: nothing of the first step may remain
         gradients.append(np.array(built.arena.grads))
     return differ("the loss in three parts", losses[2:], losses[:2]) + differ("a gradient", gradients[1], gradients[0])
+
+
+def _slots(backend: Backend) -> list[str]:
+    """Plain kernels have an engine, and so slots, for several threads."""
+    several = get_backend("numpy", dtype=backend.dtype, kernels="plain", threads=2)
+    whole, cut = (_model(each) for each in (backend, several))
+    losses = [
+        TrainStep(built, Adam(built.arena, lr=0.0), slots=slots)(SRC, TGT_IN, TGT_OUT)
+        for built, slots in ((whole, 1), (cut, 4))
+    ]
+    problems = differ("the loss in four slots", losses[1], losses[0])
+    return problems + differ("a gradient", cut.arena.grads, whole.arena.grads)
 
 
 def _fresh(backend: Backend) -> list[str]:
@@ -108,6 +120,7 @@ def _train(folder: Path, backend: Backend, stops: tuple[int, ...]) -> Any:
 CHECKS = of_backend(
     ("a step by hand", "three steps do what forward, loss, backward, clipping and Adam do in turn", _by_hand),
     ("micro-batches", "a batch in three parts gives the gradient of the whole, whatever the padding", _micro),
+    ("slots", "a batch in four slots gives the gradient of the whole: of all tokens, not of the slots' means", _slots),
     ("fresh masks", "every step and every micro-batch draws its own dropout", _fresh),
     ("resume", "a run that stops and resumes ends bit for bit like an uninterrupted one", _resume),
 )

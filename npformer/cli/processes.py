@@ -1,0 +1,198 @@
+"""Processes of a run, for ``--processes``: starts them under the MPI that is found, tells of signals, ends all.
+
+The launcher has a session of its own, so that no signal of a terminal reaches it or them. Each process is connected to
+this one by a socket (``rank.py``), through which
+
+    it gets     the standard error of this process, the first one the standard output too; then signals' numbers
+    it tells    its rank and its process's number; at its end, the exit code
+
+One that is gone without that word was killed, or ended by the system. When this process is gone, they end themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from npformer.cli.common import say
+from npformer.errors import ConfigError
+from npformer.extras import install
+from npformer.io.seconds import now, since
+from npformer.training.signals import STOPPING
+
+#: The environment variable with the socket's path, and the form of the first word about a process.
+CHANNEL, HELLO = "NPFORMER_LAUNCHER", struct.Struct("=ii")
+KINDS = (socket.AF_UNIX, socket.SOCK_SEQPACKET)  # a message arrives whole
+
+PROGRAM = "import sys; from npformer.cli.main import main; sys.exit(main())"
+PATIENCE = 10.0  # seconds that the launcher has to end all, once one has ended
+
+
+def launch(count: int, words: Sequence[str]) -> int:
+    """Run the command of these words in so many processes of MPI. Returns the exit code. Raises ConfigError without."""
+    import npformer
+
+    start = starting(count)
+    here = Path(npformer.__file__).parents[1]
+    python = [sys.executable, *([] if here == Path.cwd() else ["-P"]), "-c", PROGRAM]
+    with ExitStack() as stack:
+        folder = stack.enter_context(TemporaryDirectory(prefix="npformer-"))
+        server = stack.enter_context(socket.socket(*KINDS))
+        server.bind(f"{folder}/launcher")
+        server.listen(count)
+        said = stack.enter_context(open(f"{folder}/said", "w+b"))
+        environment = {"HOME": folder} | os.environ | {CHANNEL: f"{folder}/launcher"}  # Open MPI wants a HOME
+        process = subprocess.Popen(
+            [*start, *python, *words], stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment,
+            start_new_session=True,
+        )  # fmt: skip
+        ranks = _Ranks(server, process)
+        try:
+            with ranks.told_of_signals():
+                ranks.watch(count)
+        finally:
+            ranks.end()
+        said.seek(0)
+        return ranks.outcome(count, said.read().decode(errors="replace"))
+
+
+def starting(count: int) -> list[str]:
+    """The words that start so many processes on this machine. Open MPI's wants some that MPICH's refuses."""
+    beside = Path(sys.executable).with_name("mpiexec")
+    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if found is None or find_spec("mpi4py") is None:
+        missing = "no mpi4py" if found is not None else "no mpiexec"
+        raise ConfigError(
+            f"--processes: expected mpi4py and an MPI with its mpiexec, got {missing}; {install('mpi')} brings both"
+        )
+    told = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
+    options = ["-launcher", "fork", "-hosts", "localhost"] if "HYDRA" in told else []
+    if "Open MPI" in told or "OpenRTE" in told:
+        options = ["--oversubscribe", "--bind-to", "none", *["--allow-run-as-root"] * (os.geteuid() == 0)]
+    return [found, *options, "-n", str(count)]
+
+
+class _Ranks:
+    """The processes of a run, as this one sees them."""
+
+    def __init__(self, server: socket.socket, process: subprocess.Popen[bytes]) -> None:
+        self._server, self._process = server, process
+        self._channels: dict[int, socket.socket] = {}  # by rank
+        self._pids: dict[int, int] = {}
+        self._codes: dict[int, int] = {}  # of those that said how they ended
+        self._gone: list[int] = []  # ranks, in the order in which they have ended
+        self._signals: list[int] = []
+        self._selector = selectors.DefaultSelector()  # epoll's tells in the order in which things happened
+
+    @contextmanager
+    def told_of_signals(self) -> Iterator[None]:
+        """Within this, the first process is told of signals: at the first it stops in order, at the second at once.
+
+        A third one ends the launcher.
+        """
+        before = {number: signal.getsignal(number) for number in STOPPING}
+        taken = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+        for number in taken:
+            signal.signal(number, self._note)
+        try:
+            yield
+        finally:
+            for number in taken:
+                signal.signal(number, before[number])
+
+    def _note(self, number: int, frame: Any) -> None:
+        self._signals.append(number)
+        if len(self._signals) > 2:
+            self._process.kill()
+        elif 0 in self._channels:
+            self._tell(number)
+
+    def _tell(self, number: int) -> None:
+        with suppress(OSError):  # it has ended
+            self._channels[0].send(bytes([number]))
+
+    def watch(self, count: int) -> None:
+        """Until the launcher has ended, or had time to once a process is lost or all have ended."""
+        self._selector.register(self._server, selectors.EVENT_READ)
+        launcher = os.pidfd_open(self._process.pid)
+        self._selector.register(launcher, selectors.EVENT_READ)
+        began: float | None = None
+        ended = False
+        while not (ended and len(self._gone) == len(self._channels)) and (began is None or since(began) < PATIENCE):
+            left = None if began is None else max(0.0, PATIENCE - since(began))
+            for key, _ in self._selector.select(left):
+                if key.fileobj is self._server:
+                    self._selector.register(self._server.accept()[0], selectors.EVENT_READ, [])
+                elif key.fileobj == launcher:
+                    self._selector.unregister(launcher)
+                    os.close(launcher)
+                    ended = True  # what the processes told last is still to be read
+                else:
+                    self._hear(key)
+            lost = any(rank not in self._codes for rank in self._gone)  # who tells a code may wait for one that saves
+            if began is None and (ended or lost or len(self._gone) == count):
+                began = now()
+
+    def _hear(self, key: selectors.SelectorKey) -> None:
+        """A message of a process, or its end."""
+        channel: Any = key.fileobj
+        try:
+            told = channel.recv(HELLO.size)
+        except OSError:
+            told = b""
+        if len(told) == HELLO.size:
+            rank, self._pids[rank] = HELLO.unpack(told)
+            key.data.append(rank)
+            socket.send_fds(channel, [b"\0"], [1, 2] if rank == 0 else [2])
+            self._channels[rank] = channel
+            if rank == 0:
+                for number in self._signals:
+                    self._tell(number)
+        elif told:
+            self._codes[key.data[0]] = told[0]
+        else:
+            self._selector.unregister(channel)
+            self._gone += key.data
+
+    def end(self) -> None:
+        """End the launcher, and by closing their sockets the processes, if any is left."""
+        for channel in self._channels.values():
+            with suppress(OSError):
+                channel.shutdown(socket.SHUT_RDWR)
+            channel.close()
+        self._selector.close()
+        if self._process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def outcome(self, count: int, said: str) -> int:
+        """The exit code of all; says what a process could not, or the launcher's words if no process began."""
+        if failed := next(filter(None, self._codes.values()), 0):  # the first one
+            return failed
+        if self._signals:
+            return self._codes.get(0, 128 + self._signals[0])
+        lost = next((rank for rank in self._gone if rank not in self._codes), None)
+        if lost is not None:
+            say(
+                f"rank {lost} of {count}: expected to train on, but process {self._pids[lost]} has ended without a "
+                "word, as when it is killed or memory runs out; all have ended. The last checkpoint is sound; go on "
+                "with: npformer train --resume RUN"
+            )
+            return 1
+        if len(self._codes) < count:
+            say(f"mpiexec: expected to start {count} processes, got exit code {self._process.returncode}: {said}")
+            return 1
+        return 0

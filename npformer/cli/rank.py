@@ -1,0 +1,117 @@
+"""Trains as one of the processes of a run: the first one tells, and an error of one ends all.
+
+An error that all have alike, such as a bad option, is told by the first one, and all end by themselves. An error of one
+alone, such as a full disk, is told by that one with its rank, and MPI ends the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from npformer.cli.common import say
+from npformer.cli.processes import CHANNEL, HELLO, KINDS, launch
+from npformer.engine.mpi import MpiRank, Place, connect, launched
+from npformer.errors import ConfigError, NpformerError, RankLostError
+
+#: What trains: from a communicator, None for one process, to the exit code.
+Train = Callable[[Any], int]
+
+
+def in_processes(args: argparse.Namespace, train: Train) -> int:
+    """train here, as one process or one of those of a launcher, or in so many new ones. Returns the exit code."""
+    place, count = launched(), args.processes
+    if count is not None and count < 1:
+        raise ConfigError(f"--processes: expected an integer >= 1, got {count}")
+    if place is not None:
+        if count is not None and CHANNEL not in os.environ:
+            if place.rank > 0:
+                return ConfigError.exit_code  # the first one tells
+            raise ConfigError(
+                f"--processes: expected no launcher around it, got one that started {place.size}; leave out one of both"
+            )
+        return _as_rank(place, train)
+    return train(None) if count in (None, 1) else launch(count, args.words)
+
+
+def _as_rank(place: Place, train: Train) -> int:
+    """train as this rank. Returns the exit code; raises what all ranks raise, on the first of them."""
+    goodbye = _join(place)
+    ranks: MpiRank | None = None
+    try:
+        ranks = connect(place)
+        code = train(ranks)
+        sys.stdout.flush()
+    except BaseException as error:
+        code = _code_of(error)
+        if not isinstance(error, RankLostError):  # the lost one is to blame
+            goodbye(code)
+        if ranks is None or getattr(error, "of_all", False):
+            if place.rank == 0:
+                raise
+            return code
+        _explain(place, error)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # MPI would add that it was aborted
+        ranks.abort(code)
+    goodbye(code)
+    return code
+
+
+def _join(place: Place) -> Callable[[int], None]:
+    """Take the outputs from the process that started this one, and listen to it. Returns what tells it the end."""
+    path = os.environ.get(CHANNEL)
+    if path is None:
+        return lambda code: None
+    channel = socket.socket(*KINDS)
+    channel.connect(path)
+    channel.send(HELLO.pack(place.rank, os.getpid()))
+    _, files, _, _ = socket.recv_fds(channel, 1, 2)
+    for file, output in zip(files, (1, 2)[-len(files) :], strict=True):
+        os.dup2(file, output)
+        os.close(file)
+    if hasattr(os, "sched_setaffinity"):  # its part of the processor's cores
+        cores = sorted(os.sched_getaffinity(0))
+        width = max(1, len(cores) // place.size)
+        first = place.rank * width % len(cores)
+        os.sched_setaffinity(0, cores[first : first + width])
+    threading.Thread(target=_listen, args=(channel,), daemon=True).start()
+
+    def goodbye(code: int) -> None:
+        with suppress(OSError):
+            channel.send(bytes([code]))
+
+    return goodbye
+
+
+def _listen(channel: socket.socket) -> None:
+    """Pass on the signals of the process that started this one, and end with it."""
+    with suppress(OSError):
+        while told := channel.recv(1):
+            os.kill(os.getpid(), told[0])
+    os._exit(1)
+
+
+def _code_of(error: BaseException) -> int:
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else 1
+    if isinstance(error, KeyboardInterrupt | BrokenPipeError):
+        return 128 + (signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGPIPE)
+    return error.exit_code if isinstance(error, NpformerError) else 1
+
+
+def _explain(place: Place, error: BaseException) -> None:
+    """Say why this process ends all."""
+    if not isinstance(error, NpformerError | KeyboardInterrupt | BrokenPipeError | MemoryError):
+        traceback.print_exception(error)
+    told = str(error) or type(error).__name__
+    with suppress(OSError):
+        say(told if place.rank == 0 else f"rank {place.rank} of {place.size}: {told}")
+        sys.stderr.flush()

@@ -1,0 +1,62 @@
+"""What the processes of a run agree on before it begins: all make the same, or all refuse it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from npformer import errors
+from npformer.errors import ConfigError, NpformerError
+
+Made = TypeVar("Made")
+
+
+class Together(NamedTuple):
+    """How this process trains together with others. It changes no number, so no run keeps it."""
+
+    ranks: Any = None  # a communicator, None for one process
+    shard_optimizer: bool = False  # whether each keeps a part of the moments
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process writes the run's files, and prints."""
+        return self.ranks is None or bool(self.ranks.rank == 0)
+
+    def agreed(self, make: Callable[[], Made], conditions: Callable[[Made], Mapping[str, str]] = lambda _: {}) -> Made:
+        """make() of this process, once all have made theirs, with the same conditions.
+
+        If one fails with an error of npformer, all raise that of the first one; ConfigError for other conditions.
+        """
+        if self.ranks is None:
+            return make()
+        try:
+            made = make()
+            own: dict[str, Any] = {"conditions": dict(conditions(made))}
+        except NpformerError as problem:
+            own = {"error": [type(problem).__name__, str(problem)]}
+        every = self.ranks.gather_json(own)
+        failed = next((told["error"] for told in every if "error" in told), None)
+        error = getattr(errors, failed[0])(failed[1]) if failed else _difference([x["conditions"] for x in every])
+        if error is not None:
+            error.of_all = True
+            raise error
+        return made
+
+
+def _difference(every: list[dict[str, str]]) -> ConfigError | None:
+    """The first condition in which a process differs from the first one."""
+    for rank, here in enumerate(every):
+        for name, value in every[0].items():
+            other = here.get(name, "none")
+            if other != value:
+                lines = zip(value.splitlines(), other.splitlines(), strict=False)
+                one, two = next(((a, b) for a, b in lines if a != b), (value, other))
+                return ConfigError(
+                    f"processes: expected the same {name} in all of them, got {one!r} in rank 0 and {two!r} in rank "
+                    f"{rank}; start all with the same command and packages, each with a GPU of its own or none: "
+                    "--device numpy"
+                )
+    return None
+
+
+ALONE = Together()
