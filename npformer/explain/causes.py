@@ -88,8 +88,8 @@ def _clipping(change: Change) -> Iterator[str]:
     clipped = update.norm * update.factor
     if update.factor < CUT and clipped < CUT * usual:
         yield (
-            f"clipping leaves {percent(update.factor, 2)} of the gradient: norm {update.norm:.3g} becomes {clipped:.3g}, "
-            f"where {usual:.3g} was usual; the step is made by past gradients"
+            f"clipping leaves {percent(update.factor, 2)} of the gradient: norm {update.norm:.3g} becomes "
+            f"{clipped:.3g}, where {usual:.3g} was usual; the step is made by past gradients"
         )
 
 
