@@ -52,7 +52,7 @@ def with_another_name(text, old, new):
 def readers_say(file, old, new, folder):
     """The lines that all readers say in a copy of the package, with the old name again."""
     shutil.copytree(ROOT / "npformer", folder / "npformer", ignore=shutil.ignore_patterns("__pycache__"))
-    for beside in ("docs", "tests"):
+    for beside in ("benchmarks", "docs", "tests"):
         (folder / beside).symlink_to(ROOT / beside)
     path = folder / "npformer" / "functional" / f"{file}.py"
     path.write_text(with_another_name(text_of(file), old, new), encoding="utf-8")

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from npformer.explain.change import Change
+from npformer.io.percent import percent
 from npformer.typing import HostArray
 
 #: The usual range of a gain's root mean square, and how far queries and keys may stand above their median.
@@ -75,7 +76,8 @@ def _decay(change: Change) -> Iterator[str]:
     update = change.made.update
     size, kept = (math.sqrt(float(np.sum(x**2))) for x in (update.decay, update.before * (update.decay != 0)))
     if kept and size > DECAYED * kept:
-        yield f"weight decay takes {size / kept:.0%} of the matrices in this step; rate times λ is below 1 % as a rule"
+        share = percent(size / kept, 0)
+        yield f"weight decay takes {share} of the matrices in this step; rate times λ is below 1 % as a rule"
 
 
 def _clipping(change: Change) -> Iterator[str]:
@@ -86,8 +88,8 @@ def _clipping(change: Change) -> Iterator[str]:
     clipped = update.norm * update.factor
     if update.factor < CUT and clipped < CUT * usual:
         yield (
-            f"clipping leaves {update.factor:.2%} of the gradient: norm {update.norm:.3g} becomes {clipped:.3g}, where "
-            f"{usual:.3g} was usual; the step is made by past gradients"
+            f"clipping leaves {percent(update.factor, 2)} of the gradient: norm {update.norm:.3g} becomes "
+            f"{clipped:.3g}, where {usual:.3g} was usual; the step is made by past gradients"
         )
 
 
@@ -99,8 +101,8 @@ def _labels(change: Change) -> Iterator[str]:
         rows = sorted({token.row for token in odd})
         yield (
             f"{len(odd)} of {len(tokens)} targets, in sequences {', '.join(map(str, rows[:6]))}"
-            f"{', …' * (len(rows) > 6)}, contradict what the model is sure of; they carry {share:.0%} of the loss: "
-            "look whether they are right"
+            f"{', …' * (len(rows) > 6)}, contradict what the model is sure of; they carry {percent(share, 0)} of the "
+            "loss: look whether they are right"
         )
 
 
@@ -114,7 +116,7 @@ def _too_long(change: Change, early: bool) -> Iterator[str]:
     if fell_first and is_long and without == early:
         yield (
             f"update {t}, at the rate {rate:.3g}{', without a warm-up' * early}, is too long: the loss falls until "
-            f"{share:.0%} of it, and at its end is {change.change:.3g} higher than at its beginning"
+            f"{percent(share, 0)} of it, and at its end is {change.change:.3g} higher than at its beginning"
         )
 
 

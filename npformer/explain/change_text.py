@@ -10,6 +10,7 @@ from npformer.explain.causes import LOOKS, causes
 from npformer.explain.change import REMAINDER, Change
 from npformer.explain.text import number
 from npformer.explain.update import row
+from npformer.io.percent import percent
 
 #: Rows of one list before the rest is summed.
 MOST = 6
@@ -31,7 +32,7 @@ def change_lines(change: Change, name: str, pieces: Sequence[str], width: int) -
         ("loss", f"{change.before.loss:.6g} before, {change.after.loss:.6g} after: {number(change.change)} (this "
                  "step's batch, the same dropout, float64)", {}),
         ("line", f"gradient·step promised {number(change.predicted)}; on the straight line the loss is lowest, "
-                 f"{loss:.6g}, after {share:.0%} of the step", {}),
+                 f"{loss:.6g}, after {percent(share, 0)} of the step", {}),
         ("tokens", f"{len(rose)} of {len(by_token)} targets rose, together {number(math.fsum(rose))}; the others "
                    f"{number(math.fsum(fell))}", by_token),
         ("weights", "the integral of gradient·step over each", change.by_parameter),
