@@ -1,0 +1,58 @@
+"""MicroPython and numpy-ts, compiled for a page: fetched by npm, in the versions and with the hashes of package-lock."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).parent
+#: Where npm unpacks them; all of it may be deleted.
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "npformer" / "site"
+MICROPYTHON = "@micropython/micropython-webassembly-pyscript"
+
+
+class Libraries(NamedTuple):
+    """The two libraries: what MicroPython is compiled to, and both scripts as one text without imports or exports."""
+
+    wasm: bytes
+    script: str
+
+
+@cache
+def fetched() -> Libraries | str:
+    """The libraries; or why they are not to be had here."""
+    if shutil.which("npm") is None:
+        return "npm is missing: apt-get install npm"
+    CACHE.mkdir(parents=True, exist_ok=True)
+    lock = (HERE / "package-lock.json").read_bytes()
+    done = CACHE / "done.json"  # written last, so a broken installation is made anew
+    if not done.exists() or done.read_bytes() != lock:
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(HERE / name, CACHE)
+        words = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"]
+        made = subprocess.run(words, cwd=CACHE, capture_output=True, text=True, check=False)
+        if made.returncode:
+            return f"npm could not fetch them: {(made.stderr.strip() or made.stdout.strip())[:500]}"
+        done.write_bytes(lock)
+    modules = CACHE / "node_modules"
+    python = (modules / MICROPYTHON / "micropython.mjs").read_text(encoding="utf-8")
+    arrays = (modules / "numpy-ts" / "dist" / "numpy-ts.browser.js").read_text(encoding="utf-8")
+    return Libraries(
+        (modules / MICROPYTHON / "micropython.wasm").read_bytes(),
+        python.replace("export default _createMicroPythonModule;", "").replace("export async", "async")
+        + f"\nconst nts = (() => {{{_returning(arrays)}}})();\n",
+    )
+
+
+def _returning(module: str) -> str:
+    """A module that exports {a as b} at its end, as the body of a function that returns {b: a}."""
+    body, _, exported = module.rpartition("export{")
+    if not body:
+        body, _, exported = module.rpartition("export {")
+    names = re.findall(r"([\w$]+)(?: as ([\w$]+))?", exported.partition("}")[0])
+    return body + "return {" + ",".join(f"{there or here}:{here}" for here, there in names) + "};"

@@ -1,0 +1,2 @@
+def first_wrong_line(exercise, source):
+    return None  # npformer grade has it
