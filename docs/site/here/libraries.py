@@ -42,11 +42,13 @@ def fetched() -> Libraries | str:
     modules = CACHE / "node_modules"
     python = (modules / MICROPYTHON / "micropython.mjs").read_text(encoding="utf-8")
     arrays = (modules / "numpy-ts" / "dist" / "numpy-ts.browser.js").read_text(encoding="utf-8")
-    return Libraries(
-        (modules / MICROPYTHON / "micropython.wasm").read_bytes(),
-        python.replace("export default _createMicroPythonModule;", "").replace("export async", "async")
-        + f"\nconst nts = (() => {{{_returning(arrays)}}})();\n",
-    )
+    # a page from a disk may start no module as a worker: both become functions of a script
+    python = python.replace("export default _createMicroPythonModule;", "").replace("export async", "async")
+    python = python.replace("let Module={", "let Module={wasmBinary:options.wasmBinary,")  # nothing is fetched
+    python = python.replace("import.meta.url", '(globalThis.location?.href ?? "file:///page")')
+    script = f"const micropython = (async () => {{{python}\nreturn loadMicroPython;}})();\n"
+    script += f"const nts = (() => {{{_returning(arrays)}}})();\n"
+    return Libraries((modules / MICROPYTHON / "micropython.wasm").read_bytes(), script)
 
 
 def _returning(module: str) -> str:

@@ -51,7 +51,7 @@ def page(libraries: Libraries) -> str:
         "exercises": _packed(json.dumps(shown)),
     }  # fmt: skip
     policy = f"default-src 'none'; base-uri 'none'; form-action 'none'; script-src {_hash(script)} 'wasm-unsafe-eval'; "
-    policy += f"style-src {_hash(style)}; worker-src blob:; connect-src blob:"
+    policy += f"style-src {_hash(style)}; worker-src blob:"
     body = (HERE / "web" / "page.html").read_text(encoding="utf-8")
     data = "\n".join(f'<script type="text/plain" id="{name}">{text}</script>' for name, text in blocks.items())
     for name, text in {"POLICY": policy, "STYLE": style, "DATA": data, "SCRIPT": script}.items():

@@ -1,4 +1,3 @@
-/* global nts */
 // What the page's module numpy needs beside numpy-ts's own functions. An error comes back as a text: MicroPython is
 // broken after an error of JavaScript that passed through it.
 
@@ -16,7 +15,7 @@ const made = (numbers, shape, dtype) => {
   return dtype === "float64" ? x : x.astype(dtype);
 };
 
-/** The part of x under a subscript without arrays: keys are "3", "1:5:2", "..." and "newaxis". It shares x's numbers. */
+/** The part of x, with its numbers, under a subscript without arrays: keys are "3", "1:5:2", "..." and "newaxis". */
 const view = (x, keys) => {
   const given = keys.filter(key => key !== "..." && key !== "newaxis").length;
   if (given > x.shape.length) throw new Error(`too many indices: the array is ${x.shape.length}-dimensional`);

@@ -8,7 +8,6 @@ const bytes = async id => {
   return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"))).arrayBuffer();
 };
 const text = async id => new TextDecoder().decode(await bytes(id));
-const address = (part, type) => URL.createObjectURL(new Blob([part], {type}));
 const made = (name, said, ...parts) => {
   const element = document.createElement(name);
   element.textContent = said;
@@ -18,10 +17,10 @@ const made = (name, said, ...parts) => {
 
 const exercises = JSON.parse(await text("exercises"));
 const parts = {
-  wasm: address(await bytes("wasm"), "application/wasm"), files: JSON.parse(await text("files")),
+  wasm: await bytes("wasm"), files: JSON.parse(await text("files")),
   numbers: new Float64Array(await bytes("numbers")),
 };
-const script = address(await text("worker"), "text/javascript");
+const script = URL.createObjectURL(new Blob([await text("worker")], {type: "text/javascript"}));
 
 let worker, answer;
 const listen = (event, wake) => {
@@ -30,7 +29,7 @@ const listen = (event, wake) => {
   else answer.done(event.data);
 };
 const begin = () => {
-  const started = new Worker(script, {type: "module"});
+  const started = new Worker(script);
   const ready = new Promise(wake => started.addEventListener("message", event => listen(event, wake)));
   started.addEventListener("error", event => answer?.done({broken: event.message}));
   started.postMessage(parts);

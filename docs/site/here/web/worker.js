@@ -1,4 +1,3 @@
-/* global loadMicroPython */
 // One grading: MicroPython with the grader's files, told what to grade, says what happened, and is then thrown away.
 
 const store = (files, name, text) => {
@@ -12,7 +11,8 @@ const store = (files, name, text) => {
 const begin = async ({wasm, files, numbers}) => {
   globalThis.numbers = numbers;
   const stdout = line => globalThis.printed.push(line);
-  const python = await loadMicroPython({heapsize: 64 * 1024 * 1024, url: wasm, stdout});
+  const load = await micropython;
+  const python = await load({heapsize: 64 * 1024 * 1024, wasmBinary: wasm, stdout});
   python.FS.mkdir("/page");
   for (const [name, text] of Object.entries(files)) store(python.FS, name, text);
   python.runPython("import sys\nsys.path.insert(0, '/page')\nimport here");
