@@ -1,4 +1,4 @@
-"""MicroPython and numpy-ts, compiled for a page: fetched by npm, in the versions and with the hashes of package-lock."""
+"""MicroPython and numpy-ts, compiled for a page: fetched by npm in the versions, with the hashes, of package-lock."""
 
 from __future__ import annotations
 

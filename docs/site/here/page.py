@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from docs.site.here.libraries import Libraries
+from docs.site import places
+from docs.site.here.libraries import Libraries, fetched
 from docs.site.here.rewrite import rewritten
+from docs.site.places import write
 from npformer.check.diagnosis.mutants import mutants
 from npformer.lab.grader import EXERCISES, Exercise
 from npformer.lab.grader.cases import cases_of
@@ -26,8 +29,10 @@ HERE = Path(__file__).parent
 PACKAGE = HERE.parents[2] / "npformer"
 #: The package's files that run in the page, and which of their names where not all.
 FILES: dict[str, tuple[str, ...]] = {
-    "check/measures": ("max_abs", "largest", "scale_of", "worst_at"), "check/diagnosis/patterns": ("Clues", "by_pattern"),
-    "io/percent": ("percent",), "lab/grader/tree": (), "lab/grader/source": ("Source", "BANNED", "refusal"),
+    "check/measures": ("max_abs", "largest", "scale_of", "worst_at"),
+    "check/diagnosis/patterns": ("Clues", "by_pattern"),
+    "io/percent": ("percent",), "lab/grader/tree": (),
+    "lab/grader/source": ("Source", "BANNED", "refusal"),
     "lab/grader/judge": (), "lab/grader/findings": (), "lab/grader/mistake": (), "lab/grader/mistakes_simple": (),
     "lab/grader/mistakes_tokens": (), "lab/grader/mistakes_composite": (), "lab/grader/diagnosis": (),
     "lab/grader/faults": (), "lab/grader/hints": (), "lab/grader/grade": ("grade_exercise",),
@@ -36,15 +41,34 @@ FILES: dict[str, tuple[str, ...]] = {
 _KEPT = ("name", "title", "formula", "arguments", "wrt", "gradients", "upstream", "outputs", "functions")
 
 
+#: Where the page is in the site.
+PLACE = "run-it-here.html"
+
+
+def write_all() -> None:
+    """Write the page, or say why there is none."""
+    libraries = fetched()
+    if isinstance(libraries, str):
+        print(f"docs: {PLACE} is left out: {libraries}", file=sys.stderr)
+    else:
+        write(f"_extra/{PLACE}", page(libraries))
+
+
+def link(exercise: str = "") -> str:
+    """A link to it from a page of the course; in a build that has no such page, that it has none."""
+    if places.SOURCES / "_extra" / PLACE not in places.written:
+        return "This build of the site has no page to run it in: `npm` was missing."
+    asked = f"?exercise={exercise}" if exercise else ""
+    return f'<p class="beside"><a href="../{PLACE}{asked}">Run it here</a>, without installing anything</p>'
+
+
 def page(libraries: Libraries) -> str:
     """The whole page."""
     pack = Pack()
     files = _modules() | {f"data/{each.name}.json": json.dumps(_exercise(each, pack)) for each in EXERCISES}
     script = (HERE / "web" / "page.js").read_text(encoding="utf-8")
     style = (HERE / "web" / "page.css").read_text(encoding="utf-8")
-    shown = [
-        {"name": e.name, "title": f"{i}. {e.title}", "text": template(e)} for i, e in enumerate(EXERCISES, 1)
-    ]
+    shown = [{"name": e.name, "title": f"{i}. {e.title}", "text": template(e)} for i, e in enumerate(EXERCISES, 1)]
     blocks = {
         "wasm": base64.b64encode(zlib.compress(libraries.wasm, 9)).decode(),
         "worker": _packed(worker(libraries)), "files": _packed(json.dumps(files)), "numbers": pack.text(),
@@ -67,7 +91,8 @@ def worker(libraries: Libraries) -> str:
 
 def _modules() -> dict[str, str]:
     """Every Python file that runs in the page."""
-    files = {f"npformer/{path}.py": rewritten((PACKAGE / f"{path}.py").read_text(), only) for path, only in FILES.items()}
+    theirs = {path: (PACKAGE / f"{path}.py").read_text(encoding="utf-8") for path in FILES}
+    files = {f"npformer/{path}.py": rewritten(theirs[path], only) for path, only in FILES.items()}
     files["npformer/lab/grader/leaves.py"] = rewritten((PACKAGE / "lab/grader/runner.py").read_text(), ("_leaves",))
     whole = "\n\n".join(TEXTS.values())
     files["npformer/lab/grader/parts/operations.py"] = rewritten(f"{imports(whole)}\n\n{whole}")

@@ -212,7 +212,9 @@ def for_order(exercise: Exercise) -> Hints:
 def for_error(failure: dict[str, Any], line: str, exercise: Exercise) -> Hints:
     """The hints for an exception in the learner's code; line is the line at which it stopped."""
     message = failure["message"]
-    near = next((name for name in exercise.gradients if re.search(rf"(^|\W){name}(\W|$)", line)), exercise.gradients[-1])
+    near = next(
+        (name for name in exercise.gradients if re.search(rf"(^|\W){name}(\W|$)", line)), exercise.gradients[-1]
+    )
     last = for_gradient(exercise, near)[2] if failure["step"] == "backward" else "Compare with the template's forward."
     if failure["type"] == "MemoryError":
         return (

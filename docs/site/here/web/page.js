@@ -56,6 +56,7 @@ const key = () => `npformer exercise ${exercise().name}`;
 
 const open = () => {
   find("code").value = localStorage.getItem(key()) ?? exercise().text;
+  find("code").scrollTop = find("code").scrollHeight; // the backward is at the end
   find("course").href = `course/${exercise().name}.html`;
   find("told").replaceChildren();
   say("Not judged yet.", "");
@@ -107,18 +108,15 @@ const press = event => {
 };
 
 find("exercise").append(...exercises.map(each => made("option", each.title)));
-const select = () => {
-  find("exercise").selectedIndex = Math.max(0, exercises.findIndex(each => `#${each.name}` === location.hash));
-  open();
-};
-window.addEventListener("hashchange", select);
-find("exercise").addEventListener("change", () => (location.hash = exercise().name));
+const asked = new URLSearchParams(location.search).get("exercise");
+find("exercise").selectedIndex = Math.max(0, exercises.findIndex(each => each.name === asked));
+find("exercise").addEventListener("change", open);
 find("code").addEventListener("input", () => localStorage.setItem(key(), find("code").value));
 find("code").addEventListener("keydown", press);
 find("judge").addEventListener("click", judge);
 find("reset").addEventListener("click", reset);
 worker = begin();
-select();
+open();
 await worker.ready;
 find("judge").disabled = false;
 document.documentElement.dataset.ready = "yes";

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import js
 import numpy as np
+
 from npformer.lab.grader.parts import operations
 
 

@@ -10,9 +10,10 @@ from types import SimpleNamespace
 
 import js
 import numpy as np
+from npformer.lab.grader.leaves import _leaves
+
 from npformer.lab.grader.child.slopes import slopes
 from npformer.lab.grader.child.values import decode, encode, same
-from npformer.lab.grader.leaves import _leaves
 from npformer.lab.grader.parts import operations
 from npformer.lab.grader.source import BANNED
 
