@@ -129,7 +129,7 @@ class _Rewrite(ast.NodeTransformer):
         self.generic_visit(node)
         name = ast.unparse(node.func)
         if name.endswith(".keys"):
-            return ast.Call(ast.Name("set"), [node], [])
+            return ast.Call(ast.Name("set", ast.Load()), [node], [])
         if name == "float":
             node.func = _expression("np.number")
         if name == "zip":

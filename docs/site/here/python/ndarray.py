@@ -31,15 +31,8 @@ def number(x):
     return float(x.item() if isinstance(x, ndarray) else x)
 
 
-_KINDS = {
-    number: "float64",
-    float: "float64",
-    int: "int32",
-    bool: "bool",
-    "float": "float64",
-    "int": "int32",
-    "int64": "int32",
-}
+_KINDS = {number: "float64", float: "float64", int: "int32", bool: "bool", "float": "float64", "int": "int32"}
+_KINDS["int64"] = "int32"
 
 
 def _dtype(kind):
@@ -127,7 +120,7 @@ class ndarray:
         return ndarray(self.js.copy())
 
     def astype(self, kind, copy=True):
-        return _wrap(self.js.astype(_dtype(kind).name))
+        return _wrap(self.js.copy().astype(_dtype(kind).name))
 
     def reshape(self, *shape):
         shape = shape[0] if len(shape) == 1 else shape

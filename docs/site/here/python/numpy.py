@@ -89,8 +89,8 @@ def zeros(shape, dtype=float):
     return _call("zeros", nts.listed(*((shape,) if isinstance(shape, int) else shape)), _dtype(dtype).name)
 
 
-def full(shape, number, dtype=float):
-    return zeros(shape, dtype) + number
+def full(shape, value, dtype=float):
+    return zeros(shape, dtype) + value
 
 
 def ones(shape, dtype=float):
@@ -101,8 +101,8 @@ def zeros_like(x, dtype=None):
     return zeros(shape(x), dtype or x.dtype)
 
 
-def full_like(x, number, dtype=None):
-    return full(shape(x), number).astype(dtype or x.dtype)
+def full_like(x, value, dtype=None):
+    return full(shape(x), value).astype(dtype or x.dtype)
 
 
 def ones_like(x, dtype=None):

@@ -24,8 +24,8 @@ const view = (x, keys) => {
   const plain = all.filter(key => key !== "newaxis");
   const part = plain.every(key => key === ":") ? x : x.slice(...plain);
   if (!all.includes("newaxis")) return part;
-  const lengths = [...(part.shape ?? [])], left = all.filter(key => key === "newaxis" || key.includes(":"));
-  return nts.reshape(part, left.map(key => (key === "newaxis" ? 1 : lengths.shift())));
+  const left = all.filter(key => key === "newaxis" || key.includes(":"));
+  return left.reduce((x, key, axis) => (key === "newaxis" ? nts.expand_dims(x, axis) : x), part);
 };
 
 /** One index array for each of the first axes: of a boolean array, where it is true. */
@@ -69,9 +69,10 @@ const mapped = (x, f) => filled(flat(x).map(number => f(number)), [...x.shape]);
 const block = (start, shape, dtype) =>
   made(globalThis.numbers.subarray(start, start + product(Array.from(shape))), shape, dtype);
 
-/** What shares its array's numbers. All else gets arrays without gaps: numpy-ts misreads some that have them. */
-const SHARING = new Set("view assign put reshape permute_dims swapaxes moveaxis expand_dims squeeze".split(" "));
-const whole = x => (x?.flags && !x.flags.C_CONTIGUOUS ? x.copy() : x);
+// What shares its array's numbers. All else gets copies of parts: numpy-ts 1.4.0 misreads some that have a stride or
+// begin later than their array (reshape, astype, square, matmul).
+const SHARING = new Set("view assign put permute_dims swapaxes moveaxis expand_dims squeeze flat".split(" "));
+const whole = x => (x?.flags && (x.base || !x.flags.C_CONTIGUOUS || x._storage?._offset) ? x.copy() : x);
 
 const guarded = (name, f) => (...values) => {
   try {

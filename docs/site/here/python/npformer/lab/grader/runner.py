@@ -60,12 +60,17 @@ def run(exercise, source, beside, cases, limits, oracle):
 
 
 def _refused(source, happened):
-    """Whether the text imports what holds the answer; said with its line."""
+    """Whether the text imports what holds the answer, or has what is something else here; said with its line."""
     for number, line in enumerate(source.text.split("\n")):
-        words = line.split()
-        if len(words) > 1 and words[0] in ("import", "from") and words[1].split(".")[0] in BANNED + ("js",):
-            happened.say("refused", message="imports " + words[1], line=number + 1)
-            return True
+        for words in [statement.split() for statement in line.split("#")[0].split(";")]:
+            if len(words) > 1 and words[0] in ("import", "from") and words[1].split(".")[0] in BANNED + ("js",):
+                happened.say("refused", message="imports " + words[1], line=number + 1)
+                return True
+            if len(words) > 2 and words[1] in ("*=", "/=", "**=", "//=", "%=", "@=") and "[" not in words[0]:
+                message = WRITES.replace("NAME", words[0]).replace("SIGN", words[1][:-1]) + UNREAD
+                message = message.replace("FILE", str(source.path))
+                happened.say("failed", type="SyntaxError", message=message, line=number + 1)
+                return True
     return False
 
 
@@ -88,6 +93,7 @@ def _load(source, space):
     exec(compile(source.text, str(source.path), "exec"), space)
 
 
+WRITES = "NAME SIGN= … makes a new array here, where NumPy writes into the old one: write NAME = NAME SIGN …"
 UNREAD = (
     "; MicroPython, which runs in this page, reads less than Python does: no * within a tuple or a list, no match. "
     "If Python reads it, `npformer grade FILE` judges it"
