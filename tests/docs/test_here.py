@@ -23,7 +23,7 @@ from tests.lab.test_grader_wrong import WRONG
 
 BODY = "x, weight = cache; D = dy.reshape(-1, dy.shape[-1]); X = x.reshape(-1, x.shape[-1])\n    "
 #: Replaces what the page calls: the text is an expression, or a name is an exercise to be held against NumPy.
-OTHER = '''
+OTHER = """
 import json
 import numpy as np
 from npformer.lab.grader.exercises import _value, cases_of, find
@@ -46,19 +46,23 @@ def graded(name, text, seconds, stopped):
     a = np.array([[1.5, -2.0, 3.0, 4.0], [0.5, 6.0, -7.0, 8.0]])
     x = eval(text, {"np": np, "a": a, "float": np.number})
     x = np.asarray(x)
-    return json.dumps({"shape": list(x.shape), "numbers": [float(str(v)) if not isinstance(v, bool) else v * 1.0 for v in x.ravel().tolist()]})
-'''
+    numbers = [v * 1.0 for v in x.ravel().tolist()]
+    return json.dumps({"shape": list(x.shape), "numbers": [v if abs(v) < 1e300 else None for v in numbers]})
+"""
 #: What people write, beside what the exercises use.
 EXPRESSIONS = (
-    "a[:, None, ::2]", "a[..., -1]", "a[1, 1:3]", "a[::-1].T", "a[a > 0]", "a[np.array([1, 0, 1])]", "a[[0, 1], [2, 3]]",
-    "a.T[::2] @ a[:, ::3]", "a[:, ::2] @ a[:, 1::2].T", "np.einsum('...i,...j->...ij', a, a)", "a.sum(0)", "a.mean(-1, keepdims=True)",
-    "np.var(a, axis=1)", "a.std()", "np.max(a, axis=(0, 1))", "np.maximum(a, 0)", "a ** 2", "2.0 / a", "1 - a", "a % 2", "-a", "abs(a)",
-    "~(a > 0)", "(a > 0) & (a < 5)", "np.where(a > 0, a, 0.0)", "np.square(a[:, ::2])", "np.take(a, np.array([2, 0]), axis=1)",
+    "a[:, None, ::2]", "a[..., -1]", "a[1, 1:3]", "a[::-1].T", "a[a > 0]", "a[np.array([1, 0, 1])]",
+    "a[[0, 1], [2, 3]]", "a.T[::2] @ a[:, ::3]", "a[:, ::2] @ a[:, 1::2].T", "np.einsum('...i,...j->...ij', a, a)",
+    "a.sum(0)", "a.mean(-1, keepdims=True)", "np.var(a, axis=1)", "a.std()", "np.max(a, axis=(0, 1))",
+    "np.maximum(a, 0)", "a ** 2", "2.0 / a", "1 - a", "a % 2", "-a", "abs(a)", "~(a > 0)", "(a > 0) & (a < 5)",
+    "np.where(a > 0, a, 0.0)", "np.square(a[:, ::2])", "np.take(a, np.array([2, 0]), axis=1)",
     "np.concatenate([a, a], axis=1)", "np.stack([a, a], axis=-1)", "np.outer(a[0], a[1])", "np.tensordot(a, a.T, 1)",
-    "np.expand_dims(a, 1)", "np.squeeze(a[:1], 0)", "np.roll(a, 1, axis=1)", "np.flip(a, 1)", "np.cumsum(a, axis=1)", "np.tril(a)",
-    "np.eye(3)[[0, 2]]", "np.arange(1, 7).reshape(2, 3)", "np.full((2,), 3.0)", "np.ones_like(a) + np.zeros(4)", "np.argmax(a, axis=1)",
-    "np.moveaxis(a[None], 0, -1)", "np.swapaxes(a, 0, 1)", "a.transpose(1, 0)", "np.broadcast_to(a[0], (3, 4))", "np.exp(a) / np.sqrt(a * a)",
-    "np.array([1, 2]) @ a", "np.dot(a, a.T)", "float(a[0, 0]) * a", "a.astype(bool)", "np.nan_to_num(np.array([np.nan, 1.0]))", "a.reshape((4, -1))",
+    "np.expand_dims(a, 1)", "np.squeeze(a[:1], 0)", "np.roll(a, 1, axis=1)", "np.flip(a, 1)", "np.cumsum(a, axis=1)",
+    "np.tril(a)", "np.eye(3)[[0, 2]]", "np.arange(1, 7).reshape(2, 3)", "np.full((2,), 3.0)",
+    "np.ones_like(a) + np.zeros(4)", "np.argmax(a, axis=1)", "np.moveaxis(a[None], 0, -1)", "np.swapaxes(a, 0, 1)",
+    "a.transpose(1, 0)", "np.broadcast_to(a[0], (3, 4))", "np.exp(a) / np.sqrt(a * a)", "np.array([1, 2]) @ a",
+    "np.dot(a, a.T)", "float(a[0, 0]) * a", "a.astype(bool)", "np.nan_to_num(np.array([np.nan, 1.0]))",
+    "a.reshape((4, -1))",
 )  # fmt: skip
 
 
@@ -157,7 +161,9 @@ def test_what_is_no_answer_is_told_so(ask):
         {"exercise": "linear", "text": "import torch\n" + linear("pass")},
         {"exercise": "linear", "text": linear("return (*cache, 1)")},
         {"exercise": "linear", "text": linear("dy *= 2; return cache")},
-        {"exercise": "linear", "text": linear("pass"), "stopped": [{"event": "loaded", "case": None, "signatures": [None, None]}, {"event": "stage", "case": 0, "step": "backward"}]},
+        {"exercise": "linear", "text": linear("pass"), "stopped": [
+            {"event": "loaded", "case": None, "signatures": [None, None]},
+            {"event": "stage", "case": 0, "step": "backward"}]},
         {"exercise": "linear", "text": pair_source(find("linear")).replace("+ bias", "+ 2 * bias")},
     ]  # fmt: skip
     *answers, banned, unread, written, stopped, other = ask(jobs)
@@ -181,9 +187,11 @@ def test_what_is_no_answer_is_told_so(ask):
         ("def f(a: int, /, *, b: str) -> int:\n    'd'\n    return zip(a, b, strict=True)",
          "def f(a, *, b):\n    pass\n    return zip(a, b)\n"),
         ("class A(NamedTuple):\n    x: int\n    y: int = 2",
-         "from collections import namedtuple\n_A = namedtuple('A', ('x', 'y'))\n\ndef A(x, y=2):\n    return _A(x, y)\n"),
+         "from collections import namedtuple\n_A = namedtuple('A', ('x', 'y'))\n\n"
+         "def A(x, y=2):\n    return _A(x, y)\n"),
         ("@dataclass(frozen=True)\nclass B:\n    x: int\n    y: list = field(default_factory=list)",
-         "class B:\n\n    def __init__(self, x, y=None):\n        self.x = x\n        self.y = y if y is not None else list()\n"),
+         "class B:\n\n    def __init__(self, x, y=None):\n        self.x = x\n"
+         "        self.y = y if y is not None else list()\n"),
         ("a.keys() - b.keys()", "set(a.keys()) - set(b.keys())\n"),
         ("isinstance(x, int | str)", "isinstance(x, (int, str))\n"),
     ],
@@ -261,7 +269,8 @@ def test_a_learner_writes_an_answer_in_the_page(fetched, browser, tmp_path):
 
 #: Pairs of the page's parts that cover each other.
 OVERLAPS = """
-const parts = [...document.querySelectorAll("h1, header p, select, button, textarea, .note, #verdict, li, h2, summary, footer")];
+const names = "h1, header p, select, button, textarea, .note, #verdict, li, h2, summary, footer";
+const parts = [...document.querySelectorAll(names)];
 const boxes = parts.map(part => part.getBoundingClientRect());
 const meet = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
 return boxes.some((a, i) => boxes.some((b, j) => j > i && meet(a, b)));

@@ -124,7 +124,7 @@ class ndarray:
 
     def reshape(self, *shape):
         shape = shape[0] if len(shape) == 1 else shape
-        return _call("reshape", self.js, nts.listed(*((int(shape),) if not isinstance(shape, tuple) else shape)))
+        return _call("reshape", self.js, nts.listed(*(shape if isinstance(shape, (tuple, list)) else (int(shape),))))
 
     def ravel(self):
         return self.reshape(-1)
