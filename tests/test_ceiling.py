@@ -44,7 +44,7 @@ CEILINGS = {
     "tests/cli": 33_700,  # mistakes around --from, --log-to; the program on an emulated GPU; derive; a step
     "tests/data": 17_800,
     "tests/decoding": 9_600,
-    "tests/docs": 6_900,  # what a build of the site says; the start page; exercises judged in a page, held against NumPy
+    "tests/docs": 6_900,  # what a build says; the start page; exercises judged in a page, held against NumPy
     "tests/engine": 79_000,  # an emulated pool and CuPy's own; what is recorded, decoding too; stand-ins for libraries
     "tests/examples": 5_300,  # mistakes that people make, for the check on one page; the notebook, run by a kernel
     "tests/explain": 12_200,  # 50 random steps that add up; causes; sizes; every number as products
