@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from docs.site import places
 from docs.site.here import libraries, page
 from docs.site.here.rewrite import rewritten
 from npformer.lab.grader import EXERCISES, find
@@ -213,6 +214,16 @@ def test_the_page_is_small_and_asks_for_nothing(fetched):
     assert "connect-src" not in policy
     assert "unsafe-inline" not in policy
     assert "unsafe-eval" not in policy.replace("wasm-unsafe-eval", "")
+
+
+def test_without_npm_the_page_is_left_out_and_said_to_be(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(places, "SOURCES", tmp_path)
+    monkeypatch.setattr(libraries.shutil, "which", lambda name: None)
+    monkeypatch.setattr(page, "fetched", libraries.fetched.__wrapped__)
+    page.write_all()
+    assert list(tmp_path.rglob("*.html")) == []
+    assert capsys.readouterr().err == "docs: run-it-here.html is left out: npm is missing: apt-get install npm\n"
+    assert "`npm` was missing" in page.link("linear")
 
 
 def test_versions_and_hashes_are_pinned():

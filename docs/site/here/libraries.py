@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
 import subprocess
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 HERE = Path(__file__).parent
@@ -28,18 +31,11 @@ def fetched() -> Libraries | str:
     """The libraries; or why they are not to be had here."""
     if shutil.which("npm") is None:
         return "npm is missing: apt-get install npm"
-    CACHE.mkdir(parents=True, exist_ok=True)
     lock = (HERE / "package-lock.json").read_bytes()
-    done = CACHE / "done.json"  # written last, so a broken installation is made anew
-    if not done.exists() or done.read_bytes() != lock:
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(HERE / name, CACHE)
-        words = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"]
-        made = subprocess.run(words, cwd=CACHE, capture_output=True, text=True, check=False)
-        if made.returncode:
-            return f"npm could not fetch them: {(made.stderr.strip() or made.stdout.strip())[:500]}"
-        done.write_bytes(lock)
-    modules = CACHE / "node_modules"
+    folder = CACHE / hashlib.sha256(lock).hexdigest()[:16]
+    if not folder.exists() and (problem := _install(folder)):
+        return problem
+    modules = folder / "node_modules"
     python = (modules / MICROPYTHON / "micropython.mjs").read_text(encoding="utf-8")
     arrays = (modules / "numpy-ts" / "dist" / "numpy-ts.browser.js").read_text(encoding="utf-8")
     # a page from a disk may start no module as a worker: both become functions of a script
@@ -51,10 +47,25 @@ def fetched() -> Libraries | str:
     return Libraries((modules / MICROPYTHON / "micropython.wasm").read_bytes(), script)
 
 
+def _install(folder: Path) -> str:
+    """Fetch them into a new folder, which is whole or absent; returns why that failed, or an empty text."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=CACHE) as made:
+        whole = Path(made) / "whole"
+        whole.mkdir()
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(HERE / name, whole)
+        words = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline", "--fetch-retries=0"]
+        done = subprocess.run(words, cwd=whole, capture_output=True, text=True, check=False)
+        if done.returncode:
+            return f"npm could not fetch them: {(done.stderr.strip() or done.stdout.strip())[:500]}"
+        with suppress(OSError):  # another process was faster
+            whole.rename(folder)
+    return ""
+
+
 def _returning(module: str) -> str:
     """A module that exports {a as b} at its end, as the body of a function that returns {b: a}."""
     body, _, exported = module.rpartition("export{")
-    if not body:
-        body, _, exported = module.rpartition("export {")
     names = re.findall(r"([\w$]+)(?: as ([\w$]+))?", exported.partition("}")[0])
     return body + "return {" + ",".join(f"{there or here}:{here}" for here, there in names) + "};"
