@@ -198,6 +198,18 @@ def regimes(documents):
     return measured(found, head, rows, "regimes --save benchmarks/results/regimes.json")
 
 
+def derivations(documents):
+    """Of the derivations of each list, how many have the marked line named, and how many another one."""
+    found, rows = of(documents, "derivations"), []
+    for which, counts in (item for document in found for item in document["summary"].items()):
+        when, kind = which.split("_")
+        words = f"{kind}, written {'before' if when == 'first' else 'after'} the checker"
+        named = "–" if kind == "right" else str(counts["as marked"])
+        rows.append([words, str(counts["derivations"]), named, str(counts["accused"])])
+    head = ("derivations", "number", "the first wrong line named", "another line accused")
+    return measured(found, head, rows, "derivations --save benchmarks/results/derivations.json")
+
+
 def causes(documents):
     """How often a planted cause of a step was named first, and how many sound steps were accused."""
     found, rows = of(documents, "causes"), []

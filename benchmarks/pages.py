@@ -21,7 +21,9 @@ from benchmarks.checkers.table import checkers
 from benchmarks.judge.page import table as judge_table
 from benchmarks.machine import ROOT
 from benchmarks.measured import RESULTS
+from npformer.check.derivations import GRAMMAR
 from npformer.cli.main import main as npformer
+from npformer.explain.questions import questions
 from npformer.lab.lessons import LESSONS
 from npformer.lab.lessons.page import page as lessons_page
 
@@ -44,6 +46,8 @@ PARTS = {
     "regimes": page_tables.regimes,
     "checkers": checkers,
     "causes": page_tables.causes,
+    "derivations": page_tables.derivations,
+    "grammar": lambda documents: f"```text\n{GRAMMAR}\n```\n",
     "tolerance": page_tables.tolerance,
     "judge": judge_table,
     "gpu": page_tables.gpu,
@@ -55,7 +59,9 @@ PARTS = {
     "explain_walk": lambda documents: block("explain transformer-tied --at 'src_embedding.weight[4,2]' --up 2"),
     "explain_activation": lambda documents: block("explain transformer-deep --at 'encoder.layers.0@output[0,1,2]'"),
     "explain_operation": lambda documents: block("explain layer_norm", "── backward", "── the gradients"),
-    "lessons": lambda documents: lessons_page(LESSONS),
+    "lessons": lambda documents: lessons_page(
+        LESSONS, lambda one: {command: (each.asked, each.told) for command, each in questions(one).items()}
+    ),
     "options": page_tables.options,
     "defaults": page_tables.defaults,
 }

@@ -134,5 +134,5 @@ def row_of(cause, seed, change):
     named = causes(change)
     return {
         "planted": cause, "seed": seed, "named": [one.name for one in named], "before": change.before.loss,
-        "change": change.change, "best_share": change.best_share, "evidence": [one.evidence for one in named],
+        "change": change.change, "best_share": change.lowest[0], "evidence": [one.evidence for one in named],
     }  # fmt: skip

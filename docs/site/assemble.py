@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 
-from docs.site import api, course, experiments, museum, operations, places, sources, walk
+from docs.site import api, course, experiments, museum, operations, places, recordings, sources, traces, walk
 from docs.site.font import write_font
 from docs.site.here import page as here
 from docs.site.links import for_site
@@ -15,16 +16,14 @@ from docs.site.places import PAGES, ROOT, SITE, SOURCES, write
 _END = "## Where to go next"
 _CARDS = "## Two commands"
 #: What stands before all else: one question, and one action.
-_START = (
-    "{.lead}\nA Transformer wrote a wrong letter. Which, and by how much? [Start here](/start-here.md): two minutes."
-)
+_START = "{.lead}\nA Transformer wrote a wrong letter. Which, and by how much? [Start here](/start-here.md)"
 CAPTIONS: dict[str, tuple[str, ...]] = {
     "See it": (
         "start-here", "walk", "operations/index", "explain", "gradient-sizes", "trace-page", "museum/index",
         "experiments/index",
     ),
     "Do it": (
-        "lessons", "course/index", "check_your_own_kernel", "judge", "training-your-own-data",
+        "lessons", "course/index", "derive", "check_your_own_kernel", "judge", "training-your-own-data",
         "adding-an-operation", "runs", "pytorch-weights", "replacing-a-part", "gpu", "examples",
     ),
     "Look it up": ("commands", "api/index", "architecture", "proof", "coverage", "speed", "measured"),
@@ -44,9 +43,10 @@ _SAID = {
 def write_all() -> None:
     """All sources, and nothing that an earlier build has left."""
     places.written.clear()
+    made = {"index": index, "start-here": start}
     for path, name in PAGES.items():
         text = (ROOT / path).read_text(encoding="utf-8")
-        write(f"{name}.md", index(text) if name == "index" else for_site(text, path))
+        write(f"{name}.md", made[name](text) if name in made else for_site(text, path))
     for part in (here, operations, walk, course, museum, experiments, api):
         part.write_all()
     sources.write_all()
@@ -66,7 +66,30 @@ def index(readme: str) -> str:
         for caption, pages in CAPTIONS.items()
     )
     title, _, head = head.partition("\n\n")
-    return f"{title}\n\n{_START}\n\n{head}{cards()}\n\n{mark}{rest}{trees}"
+    first = f"{title}\n\n{_START}\n\n{action('Show me, in two minutes')}\n\n{questions()}"
+    return f"{first}\n\n{head}{cards()}\n\n{mark}{rest}{trees}"
+
+
+def action(text: str) -> str:
+    """The link to the page that the start page speaks of."""
+    return traces.button(recordings.model(recordings.SHOWCASE), text)
+
+
+def start(text: str) -> str:
+    """The start page: below its command, the page that the command makes."""
+    command, fence, rest = for_site(text, "docs/start-here.md").partition("--html page.html\n```\n")
+    return f"{command}{fence}\n{action('Open the page')}\n{rest}"
+
+
+def questions() -> str:
+    """The questions of the start page, as links to their answers."""
+    titles = re.findall(r"^## (.*)$", (ROOT / "docs" / "start-here.md").read_text(encoding="utf-8"), re.MULTILINE)
+    return "\n".join(f"- [{title}](/start-here.md#{anchor(title)})" for title in titles)
+
+
+def anchor(title: str) -> str:
+    """The name of a heading within its page, as MyST and GitHub make it."""
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
 
 def cards() -> str:

@@ -14,33 +14,22 @@ from npformer.lab.museum.bugs import BUGS, bug
 from npformer.pages.bugs import MOST, USUAL, BugTrace, with_bug
 
 FUNCTIONAL = "npformer.functional."
-#: Why a trace, one forward and one backward, does not run the changed code: by the beginning of its name.
+#: Where a bug acts that no trace runs, one forward and one backward: by the beginning of the name of the changed code.
 OUTSIDE = {
-    "npformer.optim.adam": "The bug acts after the backward, when Adam turns gradients into updates; every gradient "
-    "is right.",
-    "npformer.optim.schedules": "The bug acts after the backward, in the learning rate of each update; every gradient "
-    "is right.",
-    "npformer.optim.clip": "The bug acts after the backward, when the gradients of all parameters are scaled together; "
-    "before that every gradient is right.",
-    "npformer.backend.arena": "The bug acts after the backward, in what weight decay takes from each parameter; every "
-    "gradient is right.",
-    "npformer.training.step:TrainStep._rate_of": "The bug acts after the backward, in the learning rate of each "
-    "update; every gradient is right.",
-    "npformer.training.descent:update": "The bug acts after the backward, in the order of clipping and update; "
-    "every gradient is right.",
-    "npformer.training.step:TrainStep._make": "The bug acts between two steps, when old gradients are not removed; "
-    "the gradients of one step alone are right.",
-    "npformer.training.step:TrainStep._shares": "The bug acts when gradients of several small batches are added up to "
-    "one step; those of each batch alone are right.",
-    "npformer.training.step:TrainStep._inputs_of": "The bug acts when a run is resumed, in the random numbers of later "
-    "steps; within one step every gradient is right.",
-    "npformer.training.descent:backpropagate": "The bug acts from one step to the next, when the same random numbers "
-    "come again; within one step every gradient is right.",
-    "npformer.training.trainer": "The bug acts when a run is saved or resumed; in one step every gradient is right.",
-    "npformer.data": "The bug acts before the forward, when a batch is made of its texts; the gradients are right for "
-    "that batch.",
-    "npformer.models.transformer:Transformer.step": "The bug acts in decoding, which writes one token after the other "
-    "and has no backward.",
+    "npformer.optim.adam": "after the backward, when Adam turns gradients into updates",
+    "npformer.optim.schedules": "after the backward, in the learning rate of each update",
+    "npformer.optim.clip": "after the backward, when the gradients of all parameters are scaled together",
+    "npformer.backend.arena": "after the backward, in what weight decay takes from each parameter",
+    "npformer.training.step:TrainStep._rate_of": "after the backward, in the learning rate of each update",
+    "npformer.training.descent:update": "after the backward, in the order of clipping and update",
+    "npformer.training.step:TrainStep._make": "between two steps, when old gradients are not removed",
+    "npformer.training.step:TrainStep._shares": "when gradients of several small batches are added up to one step",
+    "npformer.training.step:TrainStep._inputs_of": "when a run is resumed, in the random numbers of later steps",
+    "npformer.training.descent:backpropagate": "from one step to the next, when the same random numbers come again",
+    "npformer.training.trainer": "when a run is saved or resumed",
+    "npformer.run.model_arrays": "when a run is saved or resumed",
+    "npformer.data": "before the forward, when a batch is made of its texts",
+    "npformer.models.transformer:Transformer.step": "in decoding, which writes one token after the other",
 }
 
 
@@ -54,7 +43,7 @@ class Shown(NamedTuple):
 def reason(one: Bug) -> str:
     """Why no trace shows a bug; empty if one may."""
     starts = sorted((start for start in OUTSIDE for target in one.targets if target.startswith(start)), key=len)
-    return OUTSIDE[starts[-1]] if starts else ""
+    return f"The bug acts {OUTSIDE[starts[-1]]}. The gradients of a batch alone are right." if starts else ""
 
 
 def operations_of(one: Bug) -> list[str]:

@@ -17,6 +17,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]
 extensions += ["docs.site.docstrings", "docs.site.mathml", "docs.site.sources"]
 exclude_patterns = ["_font", "_extra"]
 highlight_language = "text"
+smartquotes_action = "qe"  # quotes and dots, not dashes: `--hint` is an option
 
 myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "dollarmath"]
 myst_heading_anchors = 4
@@ -42,8 +43,7 @@ html_show_sourcelink = False
 html_show_copyright = False
 html_show_sphinx = False
 html_show_search_summary = False  # it fetches pages, which browsers forbid to pages that come from a disk
-pygments_style = "friendly"
-pygments_dark_style = "github-dark"
+pygments_dark_style = "a11y-dark"  # as furo's own for light pages: each colour has a contrast of 4.5 or more
 html_theme_options = {
     "navigation_with_keys": True,
     # as on the pages of traces: forward and backward, positive and negative; as in pictures of runs: right and wrong

@@ -6,8 +6,10 @@ import inspect
 
 from docs.site.formulas import FORMULAS
 from docs.site.here.page import link
+from docs.site.links import lesson_with
 from docs.site.operations import contents, display, sentences
 from docs.site.places import address, write
+from npformer.check.derivations import TEMPLATES
 from npformer.lab.grader import EXERCISES, Exercise
 from npformer.lab.grader.parts.functions import TEXTS
 
@@ -95,11 +97,19 @@ def page(exercise: Exercise) -> str:
 npformer grade --template {exercise.name}      # writes {exercise.name}.py
 npformer grade {exercise.name}.py
 ```
-
+{on_paper(exercise)}
 ## When you have solved it
 
 {afterwards(exercise)}
+
+{lesson_with(exercise.name)}
 """
+
+
+def on_paper(exercise: Exercise) -> str:
+    """How to have the derivation checked before there is code, if there is a template for it."""
+    command = f"npformer derive --template {exercise.name}"
+    return f"\nOn paper first: `{command}`. [Each line is checked](/derive.md).\n" if exercise.name in TEMPLATES else ""
 
 
 def formula(exercise: Exercise) -> str:

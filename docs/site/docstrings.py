@@ -10,7 +10,8 @@ from docs.site.plain_text import rst
 
 
 def _as_rst(app: Sphinx, what: str, name: str, obj: object, options: Any, lines: list[str]) -> None:
-    lines[:] = rst("\n".join(lines))
+    made = lines[:1] and lines[0].startswith("Alias for field number")  # by NamedTuple; the field's comment says more
+    lines[:] = [] if made else rst("\n".join(lines))
 
 
 def _signature(

@@ -9,17 +9,14 @@ from functools import cache
 from benchmarks.measured import COMMANDS, Command
 from benchmarks.page_tables import origin
 from benchmarks.pages import Document, load
+from docs.site import places
 from docs.site.links import for_site
 from docs.site.operations import contents
-from docs.site.places import DOCS, RESULTS, ROOT, address, write
-from docs.site.plain_text import markdown, sentences
+from docs.site.places import DOCS, RESULTS, ROOT, text_page, write
+from docs.site.plain_text import blocks, sentences, shown
 
 #: Name of an experiment, as in its module -> its command.
-EXPERIMENTS: dict[str, Command] = {
-    name.removeprefix("experiment-").replace("-", "_"): command
-    for name, command in COMMANDS.items()
-    if name.startswith("experiment-")
-}
+EXPERIMENTS: dict[str, Command] = {name: COMMANDS[stored] for name, stored in places.EXPERIMENTS.items()}
 
 
 def write_all() -> None:
@@ -46,19 +43,18 @@ What is said of Transformers and their rivals, tried on a small scale. Each expe
 
 def page(name: str) -> str:
     """The page of one experiment."""
-    about = docstring(name)
-    first, _, rest = about.partition("\n\n")
+    first, *rest = blocks(docstring(name))
     parts = [
         f"# {EXPERIMENTS[name].what}",
-        f"{{.lead}}\n{sentences(first)}",
-        markdown(rest),
+        f"{{.lead}}\n{sentences(first.text)}",
+        *map(shown, rest),
         f"## What came out\n\n{came_out(name)}" if came_out(name) else "",
         picture(name),
         table(name),
         "## Run it\n\n"
         f"```sh\npython -m examples.experiments.{name} --small    # a few seconds; shows the procedure\n"
         f"python -m examples.experiments.{name}            # the full setting\n```\n\n"
-        f"The code is one file: [{name}.py]({address(f'examples/experiments/{name}.py')}).",
+        f"The code is one file: [{name}.py](/{text_page(f'examples/experiments/{name}.py')}.md).",
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -89,7 +85,7 @@ def came_out(name: str) -> str:
 
 def picture(name: str) -> str:
     """The picture of the full setting, where it is kept."""
-    kept = sorted((DOCS / "pictures").glob(f"experiment-{name.replace('_', '-')}.*"))
+    kept = sorted((DOCS / "pictures").glob(f"{places.EXPERIMENTS[name]}.*"))
     if not kept:
         return ""
     alt = f"{EXPERIMENTS[name].what}: what the table below says, drawn"
@@ -103,7 +99,7 @@ def _kept() -> dict[str, Document]:
 
 def table(name: str) -> str:
     """The output of the full setting, and where it was made."""
-    file = f"experiment-{name.replace('_', '-')}.json"
+    file = f"{places.EXPERIMENTS[name]}.json"
     if file not in _kept():
         return f"No result of the full setting is committed yet: `python -m benchmarks.measured {file[:-5]}` makes one."
     found = _kept()[file]

@@ -1,4 +1,4 @@
-"""A page of the repository as a page of the site: its links lead to pages, its pictures follow the theme.
+"""A page of the repository as a page of the site: links and commands lead to pages, pictures follow the theme.
 
 On the repository's web page a link to a file shows the file. Here it leads to the page that stands for the file: an
 operation's, another page of docs, or the text of the file with its lines numbered.
@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from docs.site.places import address
+from npformer.functional import OPERATIONS
+from npformer.lab.grader.exercises import BY_NAME
+from npformer.lab.lessons import LESSONS
+from npformer.lab.museum.bugs import BUGS
 
 _FENCE = re.compile(r"^(```|~~~).*?^\1[ ]*$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _NAMED_BLOCK = re.compile(r"^```(\w+) (\S+)$", re.MULTILINE)
+_COMMAND = re.compile(r"(?<!\[)`npformer (explain|grade|museum)\s([^`]+)`")
 _PICTURE = re.compile(
     r"<picture>\s*<source [^>]*srcset=\"(?P<dark>[^\"]+)\">\s*(?P<img><img .*?>)\s*</picture>", re.DOTALL
 )
@@ -26,6 +31,7 @@ def for_site(text: str, path: str) -> str:
     """The Markdown of the repository's file at path, for the site."""
     folder = posixpath.dirname(path)
     text = outside_code(text, lambda part: _LINK.sub(lambda found: f"]({link(found[1], folder)})", part))
+    text = outside_code(text, lambda part: _COMMAND.sub(_linked, part))
     text = outside_code(text, lambda part: _pictures(part, folder))
     return _NAMED_BLOCK.sub(r"```{code-block} \1\n:caption: \2\n", text)
 
@@ -36,6 +42,32 @@ def link(target: str, folder: str) -> str:
     if target.startswith(("http:", "https:", "mailto:")) or not name:
         return target
     return address(posixpath.normpath(posixpath.join(folder, name))) + mark + anchor
+
+
+def page_of_command(command: str, words: Sequence[str]) -> str:
+    """The page of what a command shows: an operation, an exercise, a bug; "" if it has none."""
+    names = [word.removesuffix(".py") for word in words]
+    if command == "explain":
+        return (
+            address(f"{OPERATIONS[names[0]].forward.__module__.replace('.', '/')}.py") if names[0] in OPERATIONS else ""
+        )
+    known = BY_NAME if command == "grade" else {bug.id for bug in BUGS}
+    folder = "course" if command == "grade" else "museum"
+    return f"/{folder}/{next((name for name in names if name in known), 'index')}.md"
+
+
+def _linked(found: re.Match[str]) -> str:
+    page = page_of_command(found[1], found[2].split())
+    return f"[{found[0]}]({page})" if page else found[0]
+
+
+def lesson_with(name: str) -> str:
+    """A sentence with a link to the lesson that has this exercise or bug; "" if none has."""
+    for each in LESSONS:
+        if name in (*each.exercises, each.bug):
+            title = f"{each.number}. {each.title}"
+            return f"[Lesson {title}](/lessons.md#{re.sub('[^a-z0-9]+', '-', title.lower())}) has it."
+    return ""
 
 
 def outside_code(text: str, change: Callable[[str], str]) -> str:

@@ -9,6 +9,7 @@ from itertools import groupby
 
 from docs.site import bug_traces, recordings, traces
 from docs.site.bug_traces import Shown
+from docs.site.links import lesson_with
 from docs.site.operations import contents, formula_line
 from docs.site.places import address, write
 from docs.site.plain_text import sentences
@@ -42,6 +43,8 @@ def write_all() -> None:
     """The gallery and all pages."""
     for bug in watched(BUGS, "museum", name=lambda bug: bug.id):
         write(f"museum/{bug.id}.md", page(bug))
+    for category, bugs in rooms():
+        write(f"museum/{slug(category)}.md", room(category, bugs))
     write("museum/index.md", gallery())
 
 
@@ -51,11 +54,22 @@ def kept(name: str) -> Exhibit | None:
     return stored(next(bug for bug in BUGS if bug.id == name))
 
 
+def rooms() -> list[tuple[str, list[Bug]]]:
+    """The categories with their bugs."""
+    return [(category, list(bugs)) for category, bugs in groupby(BUGS, key=lambda bug: bug.category)]
+
+
+def slug(category: str) -> str:
+    """The name of a category's page."""
+    return category.replace(" ", "-")
+
+
 def gallery() -> str:
-    """All bugs, category by category."""
-    rooms = "\n\n".join(
-        f"## {category.capitalize()}\n\n{CATEGORY[category]}\n\n{room(list(bugs))}"
-        for category, bugs in groupby(BUGS, key=lambda bug: bug.category)
+    """The way to the rooms."""
+    cards = "".join(
+        f'<li><a href="{slug(category)}.html"><strong>{category.capitalize()}</strong>'
+        f"<span>{CATEGORY[category]} {len(bugs)} bugs.</span></a></li>"
+        for category, bugs in rooms()
     )
     return f"""# Museum of backward bugs
 
@@ -63,19 +77,25 @@ def gallery() -> str:
 {len(BUGS)} ways to get a backward pass wrong, most of them seen in public projects. A falling loss shows few of them;
 each is found by a check.
 
+<ul class="cards">{cards}</ul>
+
+{contents([slug(category) for category, _ in rooms()])}"""
+
+
+def room(category: str, bugs: list[Bug]) -> str:
+    """All bugs of a category."""
+    return f"""# {category.capitalize()}
+
+{{.lead}}
+{CATEGORY[category]}
+
 Each picture shows the training loss of two small Transformers that learn to reverse words: <span class="key
 right">right</span> without the bug, <span class="key wrong">wrong</span> with it. Where the curves lie on each other,
 training hides the bug. A cross marks a run that broke down.
 
-{rooms}
+<ul class="cards bugs">{"".join(map(card, bugs))}</ul>
 
-{contents([bug.id for bug in BUGS])}"""
-
-
-def room(bugs: list[Bug]) -> str:
-    """The cards of one category, as a list."""
-    cards = "".join(card(bug) for bug in bugs)
-    return f'<ul class="cards bugs">{cards}</ul>'
+{contents([bug.id for bug in bugs])}"""
 
 
 def card(bug: Bug) -> str:
@@ -104,6 +124,7 @@ def page(bug: Bug) -> str:
         f"## What training shows\n\n{effect(bug)}",
         f"## What finds it\n\n{found(bug)}",
         f"## See it yourself\n\n```sh\n{commands(bug)}\n```",
+        lesson_with(bug.id),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -175,13 +196,13 @@ def effect(bug: Bug) -> str:
         return sentences(bug.instead)
     if exhibit is None or exhibit.comparison is None:
         return "No picture is stored yet: `python -m benchmarks.museum` makes it."
-    right, wrong = exhibit.comparison.right, exhibit.comparison.wrong
+    right, wrong = exhibit.comparison.told
     words = f"Training loss in nats per token. Right: {right}. Wrong: {wrong}."
     drawn = picture(bug, exhibit.comparison, words)
     return (
         f"Training loss in nats per token, while a small Transformer learns to reverse words of up to six letters:\n\n"
-        f"{drawn}\n\nAfter {STEPS} steps:\n\n| | |\n|---|---|\n| right | {sentences(str(right))} |\n"
-        f"| wrong | {sentences(str(wrong))} |"
+        f"{drawn}\n\nAfter {STEPS} steps:\n\n| | |\n|---|---|\n| right | {sentences(right)} |\n"
+        f"| wrong | {sentences(wrong)} |\n\n{exhibit.comparison.verdict}"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from benchmarks.measured import COMMANDS
 from npformer import functional
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,6 +32,10 @@ FILES: tuple[str, ...] = tuple(
     for name in (functional.__doc__ or "").split("``")[1::2]
     if (ROOT / "npformer" / "functional" / f"{name}.py").is_file() and name not in ("operation", "arrays", "derivation")
 )
+#: Experiments that have a page: name, as in its module -> as its result is called.
+EXPERIMENTS: dict[str, str] = {
+    name.removeprefix("experiment-").replace("-", "_"): name for name in COMMANDS if name.startswith("experiment-")
+}
 
 
 def page_of(path: str) -> str | None:
@@ -42,6 +47,8 @@ def page_of(path: str) -> str | None:
     folder, _, name = path.rpartition("/")
     if folder == "npformer/functional" and name.removesuffix(".py") in FILES:
         return f"operations/{name.removesuffix('.py')}"
+    if folder == "examples/experiments" and name.removesuffix(".py") in EXPERIMENTS:
+        return f"experiments/{name.removesuffix('.py')}"
     return None
 
 

@@ -2,7 +2,7 @@
 
 Links to files lead to these pages, and so does each name of a file between backticks: `tests/test_readme.py`,
 `tests/functional/test_linear.py::test_values`. A name of an operation's file leads to the operation's page. A folder's
-page lists its files.
+page lists its files. A command between backticks leads to the page of the bug, exercise or operation that it names.
 """
 
 from __future__ import annotations
@@ -19,9 +19,15 @@ from sphinx.transforms import SphinxTransform
 from docs.site import places
 from docs.site.places import ROOT, address, page_of, text_page, write
 from docs.site.plain_text import sentences
+from npformer.functional import OPERATIONS
+from npformer.lab.grader import EXERCISES
+from npformer.lab.museum.bugs import BUGS
 
 NAMED = re.compile(r"((?:npformer|tests|benchmarks|examples|docs)/[\w/.-]+)(?:::(\w+))?")
 _IN_MARKDOWN = re.compile(rf"`{NAMED.pattern}`|\]\(/files/([^)\s]+?)(?:/index)?\.md\)")
+_COMMAND = re.compile(
+    r"npformer (museum|grade|explain|gradcheck|certify)(?: show| --template| --only)? ([\w-]+?)(?:\.py)?(?: --\w+)?"
+)
 _HEAD = "---\norphan: true\nnosearch: true\n---\n# {path}\n\n"
 
 
@@ -72,8 +78,9 @@ class Resolve(SphinxTransform):
     def apply(self, **options: Any) -> None:
         for literal in list(self.document.findall(nodes.literal)):
             named = NAMED.fullmatch(literal.astext())
-            if named and (ROOT / named[1]).exists() and not isinstance(literal.parent, nodes.reference):
-                uri = self.uri(*named.groups())
+            page = page_of_command(literal.astext())
+            uri = self.uri(*named.groups()) if named and (ROOT / named[1]).exists() else page and self.uri_of(page)
+            if uri and not isinstance(literal.parent, nodes.reference):
                 literal.replace_self(nodes.reference("", "", literal.deepcopy(), refuri=uri, internal=True))
         for block in self.document.findall(nodes.literal_block):
             if "file" in block["classes"]:
@@ -83,7 +90,22 @@ class Resolve(SphinxTransform):
         """Where a name of a file leads from this page; with a function, to the line that defines it."""
         page = page_of(path) or text_page(path)
         anchor = f"#L-{line_of(path, function)}" if function and page_of(path) is None else ""
-        return str(self.app.builder.get_relative_uri(self.env.docname, page)) + anchor
+        return self.uri_of(page) + anchor
+
+    def uri_of(self, page: str) -> str:
+        """Where a page is from this one."""
+        return str(self.app.builder.get_relative_uri(self.env.docname, page))
+
+
+def page_of_command(text: str) -> str | None:
+    """The page of what a command names: a bug, an exercise or an operation; None if it names none."""
+    found = _COMMAND.fullmatch(text)
+    command, name = found.groups() if found else ("", "")
+    if command == "museum":
+        return f"museum/{name}" if name in {bug.id for bug in BUGS} else None
+    if command == "grade":
+        return f"course/{name}" if name in {each.name for each in EXERCISES} else None
+    return f"operations/{OPERATIONS[name].forward.__module__.rpartition('.')[2]}" if name in OPERATIONS else None
 
 
 def line_of(path: str, function: str) -> int:

@@ -5,18 +5,27 @@ from __future__ import annotations
 from functools import cache
 
 from docs.site import bug_traces, recordings
-from docs.site.places import write
+from docs.site.places import FILES, write
 from docs.site.recordings import Recording
 from npformer.pages import trace_page
 
 #: The folder of these pages, which Sphinx copies as they are.
 FOLDER = "traces"
+#: Where they lead: by source file, and to where to start.
+LINKS = {"": "../start-here.html"} | {f"npformer/functional/{name}.py": f"../operations/{name}.html" for name in FILES}
 
 
 @cache
 def html_of(recording: Recording) -> str:
     """The page of a recording, into which the bugs that it shows can be put."""
-    return trace_page(recordings.right(recording), bugs=bug_traces.on_page_of(recording))
+    return trace_page(recordings.right(recording), bugs=bug_traces.on_page_of(recording), links=LINKS)
+
+
+def button(recording: Recording, text: str) -> str:
+    """A link of a page at the site's root to the page of a recording, as the first thing to do."""
+    place = f"{FOLDER}/{recording.name}.html"
+    write(f"_extra/{place}", html_of(recording))
+    return f'<p class="go"><a href="{place}">{text}</a></p>'
 
 
 def frame(recording: Recording, folder: str, bug: str = "") -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from npformer.check.derivations import GRAMMAR, TEMPLATES, Judged, judge, read, template, to_dict
 from npformer.cli.common import tell
-from npformer.errors import ConfigError, DataError
+from npformer.data.textfile import read_text
+from npformer.errors import ConfigError
 from npformer.io.printable import shell_words, visible
 from npformer.lab.grader.templates import write_new
 
@@ -42,23 +43,12 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(
             "derive: expected a FILE, got none; npformer derive --template softmax writes one to begin with"
         )
-    judged = judge(read(_text(Path(args.file)), visible(args.file)))
+    judged = judge(read(read_text(args.file).text, visible(args.file)))
     if args.json:
         print(json.dumps({"file": args.file, **to_dict(judged)}))
     else:
         tell(_report(judged))
     return 0 if judged.ok else 1
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}: expected a text in UTF-8, got something else: {error.reason}; save it as UTF-8"
-        ) from error
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}; name the file of a derivation") from error
 
 
 def _template(args: argparse.Namespace) -> int:

@@ -173,13 +173,11 @@ def _number(args: argparse.Namespace) -> int:
 
 
 def _write_page(args: argparse.Namespace, record: Callable[[], Trace], place: Place | None = None) -> None:
-    """Write the page that --html asks for, it opens at the place."""
-    if args.html is None:
-        return
-    right = record()
-    opens = None if place is None else opening(right, place)
-    page = trace_page(right, opens=opens)
-    write_file(args.html, "--html", page.encode())
+    """Write the page that --html asks for; it opens at the place."""
+    if args.html is not None:
+        right = record()
+        page = trace_page(right, opens=None if place is None else opening(right, place))
+        write_file(args.html, "--html", page.encode())
 
 
 def _of_page(args: argparse.Namespace) -> list[str]:

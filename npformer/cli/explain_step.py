@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from npformer.cli.common import tell
 from npformer.errors import ConfigError
@@ -16,11 +18,9 @@ from npformer.explain.change import change_of
 from npformer.explain.change_text import change_document, change_lines
 from npformer.explain.made import Made, made
 from npformer.explain.place import find_parameter
-from npformer.explain.sizes import sizes
-from npformer.explain.sizes_text import sizes_lines
+from npformer.explain.sizes import sizes, sizes_text
 from npformer.explain.text import WIDEST
-from npformer.explain.update import Update
-from npformer.explain.update_text import course_lines, number_lines
+from npformer.explain.update import course_lines, number_lines
 from npformer.io import progress_bar
 from npformer.io.printable import visible
 from npformer.io.terminal import columns, counted
@@ -47,30 +47,23 @@ def explain_adam(args: argparse.Namespace) -> int:
     step, batch = _showcase()
     shown = [one for one in (made(step, batch) for _ in range(COURSE[-1])) if one.number in COURSE]
     name, place = _place(shown[0], args.at or PLACE)
-    course = [one.update.at(place) for one in shown]
-    lines = [
-        "the showcase's model, trained on its one batch",
-        *_number(shown[1], course[1], name),
-        "",
-        *course_lines(course, columns(WIDEST)),
-    ]
-    _show(args, lines, {"format": "npformer-adam", "at": name, "updates": [u._asdict() for u in course]})
-    return 0
+    course, width = [one.update.at(place) for one in shown], columns(WIDEST)
+    first = ("the showcase's model, trained on its one batch", *number_lines(course[1], name, width))
+    document = {"format": "npformer-adam", "at": name, "updates": [update._asdict() for update in course]}
+    return _show(args, [*first, "", *course_lines(course, width)], document)
 
 
 def explain_step(args: argparse.Namespace) -> int:
     """The first step of the showcase's model."""
     _expect_alone(args)
-    step, batch = _showcase()
-    return _explain(args, made(step, batch), "the showcase's model", PIECES)
+    return _explain(args, made(*_showcase()), "the showcase's model", PIECES)
 
 
 def explain_sizes(args: argparse.Namespace) -> int:
     """How large gradients are, and what makes them vanish or explode."""
     _expect_alone(args, "at")
     found = sizes()
-    _show(args, sizes_lines(found, columns(WIDEST)), {"format": "npformer-sizes", **found._asdict()})
-    return 0
+    return _show(args, [sizes_text(found, columns(WIDEST))], {"format": "npformer-sizes", **found._asdict()})
 
 
 SUBJECTS: Mapping[str, Callable[[argparse.Namespace], int]] = {
@@ -103,23 +96,21 @@ def _explain(args: argparse.Namespace, one: Made, name: str, pieces: tuple[str, 
     lines, document = [*change_lines(change, visible(name), pieces, width)], change_document(change, pieces)
     if place:
         number = one.update.at(place[1])
-        lines += ["", *_number(one, number, place[0])]
+        lines += ["", *number_lines(number, place[0], width)]
         document["number"] = {"at": place[0], **number._asdict()}
-    _show(args, lines, document)
-    return 0
-
-
-def _number(one: Made, update: Update, name: str) -> list[str]:
-    return [*number_lines(update, name, one.twin.clip_norm, one.twin.optimizer.eps, columns(WIDEST))]
+    return _show(args, lines, document)
 
 
 def _place(one: Made, text: str) -> tuple[str, int]:
-    name, index = find_parameter({name: p.data for name, p in one.twin.model.named_parameters()}, text)
-    return f"{name}[{','.join(map(str, index))}]", one.place_of(name, index)
+    """The name of a parameter's entry, and where it is in the arena. Raises ConfigError for another text."""
+    places = one.by_parameter(np.arange(one.before.size))
+    name, index = find_parameter({name: x.shape for name, x in places.items()}, text)
+    return f"{name}[{','.join(map(str, index))}]", int(places[name][index])
 
 
-def _show(args: argparse.Namespace, lines: Iterable[str], document: Mapping[str, Any]) -> None:
+def _show(args: argparse.Namespace, lines: Sequence[str], document: Mapping[str, Any]) -> int:
     if args.json:
         print(json.dumps(document))
     else:
         tell("\n".join(lines))
+    return 0

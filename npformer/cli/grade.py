@@ -25,7 +25,8 @@ EXAMPLES = f"""examples:
   npformer grade softmax.py --answer       the derivation and the code
 
 A file may hold several exercises, found by the names of its functions. It runs in a separate process with
-limits on time and memory, and may use NumPy only. Solved exercises are noted in
+limits on time and memory, and may use NumPy only. What your backward gives to a name of the forward with a d before
+it, such as dr for r, is compared with the measured derivative; other names are your own. Solved exercises are noted in
 {progress.NAME} in the current folder.
 
 The process has a fence, not a sandbox. Blocked: other programs, signals, the network, writing or changing

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from npformer.cli.common import note, tell
 from npformer.errors import ConfigError
+from npformer.explain.questions import judged, questions
 from npformer.io.printable import visible
 from npformer.lab.grader import progress, templates
 from npformer.lab.lessons import LESSONS, Lesson, lesson, text
@@ -19,6 +20,7 @@ SUMMARY = "Eight lessons: read, write a backward, meet a bug, see."
 EXAMPLES = f"""examples:
   npformer lessons                         the eight lessons: done, in progress, not begun
   npformer lessons 1                       what to read, what to write, which bug to meet, what to see
+  npformer lessons 1 --predict 1 "(2, 3)"  an answer to question 1 of a lesson, before you see what is asked about
   npformer lessons 7 --done                count a lesson as done
   npformer lessons 8 --file broken_layer.py        writes the file that lesson 8 is about
 
@@ -30,18 +32,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add = parser.add_argument
     add("number", nargs="?", type=int, metavar="N", help="the lesson to print; default: list all")
+    add("--predict", nargs=2, metavar=("Q", "ANSWER"), help="judge an answer to question Q of lesson N")
     add("--done", action="store_true", help="note that lesson N is done")
     add("--file", metavar="FILE", type=Path, help="write the file that lesson N brings (lesson 8)")
     add("--no-progress", action="store_true", help=f"leave {progress.NAME} alone")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit 0."""
+    """Exit 1 if a prediction is not right."""
+    given = [f"--{name}" for name in ("predict", "done", "file") if getattr(args, name)]
     if args.number is None:
-        if args.done or args.file:
-            raise ConfigError("--done and --file: expected the number of a lesson, got none; try npformer lessons 8")
+        if given:
+            raise ConfigError(f"{given[0]}: expected the number of a lesson, got none; try npformer lessons 8")
         return _list(args.json)
     chosen = lesson(args.number)
+    if args.predict:
+        if given[1:]:
+            raise ConfigError(f"--predict: expected no {' and no '.join(given[1:])} beside it")
+        return _predict(chosen, args.predict[0], args.predict[1], args.json)
     if args.file:
         return _write(chosen, args.file, args.json)
     return _show(chosen, args)
@@ -82,9 +90,25 @@ def _show(chosen: Lesson, args: argparse.Namespace) -> int:
     if args.done:
         tell(f"lesson {chosen.number} is done\n\n{text.listing(LESSONS, reached, files)}")
     else:
-        tell(text.shown(chosen, reached, files))
+        asked = {command: question.asked for command, question in questions(chosen).items()}
+        tell(text.shown(chosen, reached, files, asked))
     note(problem)
     return 0
+
+
+def _predict(chosen: Lesson, number: str, answer: str, as_json: bool) -> int:
+    """Judge an answer to one of the lesson's questions."""
+    by_number = {str(i): asked for i, asked in enumerate(questions(chosen).items(), 1)}
+    if number not in by_number:
+        expected = f"a question of lesson {chosen.number} from 1 to {len(by_number)}"
+        raise ConfigError(f"--predict: expected {expected}, got {number!r}")
+    command, question = by_number[number]
+    right, said = judged(question, answer)
+    if as_json:
+        print(json.dumps({"ok": right, "said": said, "command": command}))
+    else:
+        tell(f"{f'Right: {question.told}.' if right else f'Not yet: {said}'}\nSee it: {command}")
+    return 0 if right else 1
 
 
 def _write(chosen: Lesson, path: Path, as_json: bool) -> int:

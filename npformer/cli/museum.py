@@ -45,8 +45,8 @@ SHOW_EXAMPLES = """examples:
   npformer museum show causal-off --picture effect.svg
   npformer museum show causal-off --fresh
 
-The text says what is right, what is wrong and why, and which checks notice the bug. The picture compares the losses of
-two short runs, with the bug and without. Both are stored with npformer; --fresh runs the checks and trains again.
+The text says what is right, what is wrong and why, which checks notice the bug, and how short runs with it and without
+it end, with three seeds. The picture compares the first two. All is stored; --fresh runs the checks and trains again.
 Exit 1 if the bug survives."""
 
 MUTANTS_EXAMPLES = """examples:
@@ -185,5 +185,5 @@ def _show(one: Bug, args: argparse.Namespace) -> int:
 def _draw(one: Bug, comparison: Comparison, place: Path) -> None:
     ends = f"after {len(comparison.right.losses)} steps"
     notes = [f"right: {one.right}", f"wrong: {one.wrong}"]
-    notes += [f"{ends}, right: {comparison.right}", f"{ends}, wrong: {comparison.wrong}"]
+    notes += [f"{ends}, {name}: {told}" for name, told in zip(("right", "wrong"), comparison.told, strict=True)]
     draw_comparison(comparison.right.losses, comparison.wrong.losses, place, one.heading, notes)

@@ -59,8 +59,9 @@ def setting_of(args: argparse.Namespace) -> Setting:
 
 def recorder(setting: Setting, **options: Any) -> Callable[[], Trace]:
     """What traces the setting, as often as it is called; options as of ``npf.trace``."""
+    tokens = {**setting.labels, "pieces": [list(setting.classes or setting.pieces)]} if setting.labels else None
     return partial(
-        trace, setting.target, *setting.inputs, targets=setting.targets, tokens=setting.labels or None,
+        trace, setting.target, *setting.inputs, targets=setting.targets, tokens=tokens,
         name=setting.title or setting.name, **setting.options, **options,
     )  # fmt: skip
 

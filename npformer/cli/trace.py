@@ -52,7 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     add("--no-lines", action="store_true", help="leave out the values after each source line")
     add("--limit", metavar="MB", type=float, default=LIMIT / 1e6,
-                        help=f"the most megabytes of numbers (default: {LIMIT / 1e6:.0f})")  # fmt: skip
+                        help=f"the most megabytes of numbers, and of a page (default: {LIMIT / 1e6:.0f})")  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
@@ -69,6 +69,11 @@ def run(args: argparse.Namespace) -> int:
     messages = []
     if args.html is not None:
         page = trace_page(trace, bugs=_bugs(args.bugs, record, trace)).encode()
+        if len(page) > args.limit * 1e6:
+            raise ConfigError(
+                f"--limit: expected a page of at most {args.limit:g} MB, got {len(page) / 1e6:.2f}; name fewer bugs, "
+                "make the model, batch or text smaller, or raise it"
+            )
         write_file(args.html, "--html", page)
         messages.append(f"the page is in {visible(args.html)} ({len(page) / 1e6:.2f} MB): open it in a browser")
     text = trace.to_json() if args.json or args.out is not None else ""

@@ -8,15 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.errors import CheckpointError, ConfigError
+from npformer.errors import ConfigError
 from npformer.explain.made import Made, made
-from npformer.run.checkpoint import Checkpoint, list_checkpoints, load_checkpoint, step_in
-from npformer.run.config_file import parse_toml, read_toml
+from npformer.run.checkpoint import list_checkpoints, load_checkpoint, step_in
 from npformer.run.directory import RunDirectory
 from npformer.run.metrics import read
 from npformer.run.model_arrays import copy_arrays, saved_arrays
-from npformer.run.options import SECTIONS
 from npformer.training.assemble import Assembled, assemble
+from npformer.training.resume import saved_options
 
 
 class Ready(NamedTuple):
@@ -53,7 +52,7 @@ def ready(path: Path, number: int) -> Ready:
         raise ConfigError(f"--step: expected a step that {path} has made, 1 to {last}, got {number}")
     before = [checkpoint for checkpoint in kept if step_in(checkpoint) < number]
     checkpoint = load_checkpoint(before[-1]) if before else None
-    assembled = _assembled(run, checkpoint)
+    assembled = assemble(saved_options(run, checkpoint), checkpoint)
     if checkpoint is not None:
         step = assembled.step
         arrays = saved_arrays(step.model, step.optimizer) | {"loss_sum": step.model.backend.zeros(())}
@@ -64,13 +63,3 @@ def ready(path: Path, number: int) -> Ready:
     speeds = [line["tokens_per_second"] for line in records if line.get("tokens_per_second", 0) > 0]
     seconds = (number - begins) * int(np.count_nonzero(batch[-1])) / median(speeds) if speeds else None
     return Ready(assembled, number, begins, seconds)
-
-
-def _assembled(run: RunDirectory, checkpoint: Checkpoint | None) -> Assembled:
-    """The run's parts, with the options that the checkpoint was saved with."""
-    if checkpoint is None:
-        return assemble(read_toml(run.config_path, SECTIONS))
-    text = checkpoint.state.get("config")
-    if not isinstance(text, str):
-        raise CheckpointError(f"{checkpoint.path}: expected the run's options in it, got none; train the run again")
-    return assemble(parse_toml(text, checkpoint.path, SECTIONS), checkpoint)

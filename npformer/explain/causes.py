@@ -47,13 +47,14 @@ def causes(change: Change) -> list[Cause]:
 
 def _norm(change: Change) -> Iterator[str]:
     usual = f"{USUAL_GAIN[0]:g} to {USUAL_GAIN[1]:g}"
-    for name, values in _parameters(change):
+    for name, values in change.made.by_parameter(change.made.before).items():
         if name.endswith(".gamma") and not USUAL_GAIN[0] <= (size := _size(values)) <= USUAL_GAIN[1]:
             yield f"the gains of {name} have size {size:.3g}; they begin at 1, and {usual} is usual"
 
 
 def _attention(change: Change) -> Iterator[str]:
-    sizes = {name: _size(x) for name, x in _parameters(change) if name.endswith(("query.weight", "key.weight"))}
+    parameters = change.made.by_parameter(change.made.before)
+    sizes = {name: _size(x) for name, x in parameters.items() if name.endswith(("query.weight", "key.weight"))}
     usual = median(sizes.values()) if sizes else 0.0
     for name, size in sizes.items():
         if size > OUTLIER * usual:
@@ -105,15 +106,15 @@ def _labels(change: Change) -> Iterator[str]:
 
 def _too_long(change: Change, early: bool) -> Iterator[str]:
     """A step whose loss has a lowest point well before its end; early: one that a warm-up would have made shorter."""
-    begin, lowest, end = change.before.loss, min(loss for _, loss in change.line), change.after.loss
-    fell_first = change.predicted < 0 or change.best_share > 0
-    is_long = end > begin and end - lowest > NATS + RAISED * begin and change.best_share < TOO_LONG
+    begin, (share, lowest), end = change.before.loss, change.lowest, change.after.loss
+    fell_first = change.predicted < 0 or share > 0
+    is_long = end > begin and end - lowest > NATS + RAISED * begin and share < TOO_LONG
     t, rate = change.made.update.t, float(np.max(change.made.update.rate))
     without = t <= FIRST_UPDATES and rate >= max(change.made.twin._rate_of(n) for n in range(t, 1000)) / 2
     if fell_first and is_long and without == early:
         yield (
             f"update {t}, at the rate {rate:.3g}{', without a warm-up' * early}, is too long: the loss falls until "
-            f"{change.best_share:.0%} of it, and at its end is {change.change:.3g} higher than at its beginning"
+            f"{share:.0%} of it, and at its end is {change.change:.3g} higher than at its beginning"
         )
 
 
@@ -127,13 +128,6 @@ LOOKS: dict[str, Callable[[Change], Iterator[str]]] = {
     "warm-up": partial(_too_long, early=True),
     "rate": partial(_too_long, early=False),
 }
-
-
-def _parameters(change: Change) -> list[tuple[str, HostArray]]:
-    """Name -> values before the step."""
-    model = change.made.twin.model
-    model.arena.values[...] = change.made.before
-    return [(name, np.array(p.data)) for name, p in model.named_parameters()]
 
 
 def _size(values: HostArray) -> float:

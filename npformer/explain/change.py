@@ -13,6 +13,7 @@ the decay, and rounding.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -40,9 +41,9 @@ class Change(NamedTuple):
     line: list[tuple[float, float]]  # (share of the step, loss), from 0 to 1
 
     @property
-    def best_share(self) -> float:
-        """The share of the step after which the loss was lowest, of those looked at."""
-        return min(self.line, key=lambda point: point[1])[0]
+    def lowest(self) -> tuple[float, float]:
+        """The share of the step after which the loss was lowest, of those looked at, and that loss."""
+        return min(self.line, key=lambda point: point[1])
 
 
 def change_of(made: Made) -> Change:
@@ -51,19 +52,16 @@ def change_of(made: Made) -> Change:
     counted = max(1, len(before.tokens))
     by_token = [(b.loss - a.loss) / counted for a, b in zip(before.tokens, after.tokens, strict=True)]
     change = math.fsum(by_token)
-    _, first = made.gradient(made.before)
     for points in POINTS:
         mean, line = _integral(made, step, points)
         if abs(change - math.fsum(mean * step)) <= SMALL * abs(change):
             break
     update = made.update
     parts = {"past gradients": update.by_past, "this gradient": update.by_gradient, "weight decay": update.decay}
-    parts["rounding"] = step - update.change
+    parts = {name: mean * part for name, part in (parts | {"rounding": step - update.change}).items()}
     return Change(
-        made, before, after, change, by_token,
-        _with_remainder(made.by_parameter(mean * step), change),
-        _with_remainder({name: math.fsum(mean * part) for name, part in parts.items()}, change),
-        math.fsum(first * step), [(0.0, before.loss), *line, (1.0, after.loss)],
+        made, before, after, change, by_token, _summed(made.by_parameter(mean * step), change), _summed(parts, change),
+        math.fsum(update.gradient * step), [(0.0, before.loss), *line, (1.0, after.loss)],
     )  # fmt: skip
 
 
@@ -78,5 +76,7 @@ def _integral(made: Made, step: HostArray, points: int) -> tuple[HostArray, list
     return mean, line
 
 
-def _with_remainder(parts: dict[str, float], change: float) -> dict[str, float]:
-    return parts | {REMAINDER: math.fsum([change, *(-part for part in parts.values())])}
+def _summed(parts: Mapping[str, HostArray], change: float) -> dict[str, float]:
+    """The sum of each part, and what they leave of the change."""
+    sums = {name: math.fsum(np.ravel(part)) for name, part in parts.items()}
+    return sums | {REMAINDER: math.fsum([change, *(-part for part in sums.values())])}

@@ -18,11 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.explain.origins import choice, depends, settled, shown_as, upstream_part
-from npformer.explain.spots import CannotExpand, Index, Mixed, Spot, called, function_of, within
+from npformer.explain.spots import OF_ONE, CannotExpand, Index, Mixed, Spot, called, function_of, within
 
 NOTHING = {"zeros_like", "zeros"}
-#: Functions of one number, whose argument is taken apart.
-_OF_ONE = {"exp", "log", "sqrt", "tanh", "sin", "cos", "erf"}
 #: What stands for the sum in the code around it.
 SUM = "sum"
 
@@ -110,7 +108,7 @@ def expand(spot: Spot) -> Expansion:
 def _inside(spot: Spot) -> tuple[str, Spot]:
     """The code around the sum that an expression is a function of, and the sum; ("", the expression) if it is none."""
     match spot.node:
-        case ast.Call(args=[node]) if function_of(spot) in _OF_ONE:
+        case ast.Call(args=[node]) if function_of(spot) in OF_ONE:
             around = f"{function_of(spot)}({SUM})"
         case ast.BinOp(left=ast.Constant(), op=ast.Div(), right=node):
             around = f"{ast.unparse(spot.node.left)} / {SUM}"

@@ -17,7 +17,7 @@ from npformer.explain.place import Place, find, names_of_calls
 from npformer.explain.session import Session
 from npformer.explain.spots import Spot
 from npformer.explain.value import Means, Value, means_of, value_of
-from npformer.explain.words import axis_words, quoted, shown, what, why_zero
+from npformer.explain.words import GRADIENT, axis_words, quoted, shown, what, why_zero
 from npformer.tracing.listening import Call
 from npformer.typing import HostArray
 
@@ -158,8 +158,9 @@ class _Reader:
         return Group(name, "", None, (Product("", f"{name}: its own code", (part,), part, "", ""),), part)
 
     def why(self, sums: Sums) -> Sums | None:
-        """The products of the largest product's gradient."""
-        products = [product for group in sums.groups for product in group.products if product.up]
+        """The products of the largest product's gradient; of a sum of zeros, those of a gradient that is 0."""
+        products = [each for group in sums.groups for each in group.products if each.up]
+        products = [each for each in products if each.value != 0 or each.zero == GRADIENT]
         largest = max(products, key=lambda product: abs(product.value), default=None)
         return None if largest is None else self.above(largest.up, [sums])
 

@@ -1,13 +1,13 @@
 """A training step, made for real and kept for questions: before and after, with a twin in float64.
 
 The twin has the step's parameters, moments, options and dropout masks, and the plain kernels. ``look`` asks it for the
-batch's loss and gradient at any values of the parameters, so at those before the step, after it, and between.
+batch's loss and ``gradient`` for its gradient, at any values of the parameters: before the step, after it, between.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,10 +17,9 @@ from npformer.backend import get_backend
 from npformer.errors import DivergedError
 from npformer.explain.update import Update, update_of
 from npformer.layers import RandomKey
-from npformer.models import Model, build_model
-from npformer.optim import Adam
+from npformer.models import build_model
 from npformer.optim.step_inputs import Shard, shards_of
-from npformer.run.model_arrays import model_arrays, set_arrays
+from npformer.run.model_arrays import copy_arrays, saved_arrays
 from npformer.training.descent import backpropagate
 from npformer.training.step import TrainStep
 from npformer.typing import HostArray
@@ -50,7 +49,6 @@ class Made(NamedTuple):
     number: int  # counts from 1
     twin: TrainStep
     shards: list[Shard]
-    inputs: tuple[HostArray, ...]
     update: Update  # as it follows in float64
     before: HostArray  # (n,) of the twin's arena
     after: HostArray  # as the run's own step left them
@@ -74,50 +72,36 @@ class Made(NamedTuple):
             first += shard.rows.stop - shard.rows.start
         return Look(math.fsum(token.loss for token in tokens) / max(1, len(tokens)), tokens)
 
-    def _tokens(self, shard: Shard, first: int) -> list[Token]:
+    def _tokens(self, shard: Shard, first: int) -> Iterator[Token]:
         model, settings = self.twin.model, self.twin.settings()
         *inputs, targets = shard.batch
         key = RandomKey(settings.seed, shard.number, shard.micro, first_row=shard.rows.start)
         logits = np.asarray(model.forward(*inputs, key=key, checked=True)[0])
-        logits = logits - logits.max(axis=-1, keepdims=True)
-        logs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+        logs = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
         smoothing = settings.label_smoothing
-        found = []
-        for place in np.argwhere(np.asarray(targets) != model.config.pad_id).tolist():
-            row, target = logs[tuple(place)], int(targets[tuple(place)])
-            answer = int(np.argmax(row))
-            loss = -(1 - smoothing) * float(row[target])
-            loss -= smoothing * float(np.mean(row)) if smoothing else 0.0
-            where = (first + place[0], place[1] if len(place) > 1 else 0)
-            found.append(Token(*where, target, loss, answer, math.exp(row[answer])))
-        return found
+        for row, *place in np.argwhere(np.asarray(targets) != model.config.pad_id).tolist():
+            own, target = logs[(row, *place)], int(targets[(row, *place)])
+            answer = int(np.argmax(own))
+            loss = (smoothing - 1) * float(own[target]) - (smoothing * float(np.mean(own)) if smoothing else 0.0)
+            yield Token(first + row, place[0] if place else 0, target, loss, answer, math.exp(own[answer]))
 
-    def place_of(self, name: str, index: Sequence[int]) -> int:
-        """Where an entry of a parameter is in the arena. Raises KeyError or IndexError."""
-        model = self.twin.model
-        model.arena.values[...] = np.arange(model.arena.size)
-        place = int(dict(model.named_parameters())[name].data[tuple(index)])
-        model.arena.values[...] = self.before
-        return place
-
-    def by_parameter(self, flat: HostArray) -> dict[str, float]:
-        """Name -> the sum of its entries of an array (n,) over the arena."""
+    def by_parameter(self, flat: HostArray) -> dict[str, HostArray]:
+        """Name -> its entries, in its shape, of an array (n,) over the arena."""
         model = self.twin.model
         model.arena.grads[...] = flat
-        return {name: math.fsum(np.ravel(p.grad)) for name, p in model.named_parameters()}
+        return {name: np.array(p.grad) for name, p in model.named_parameters()}
 
 
 def made(step: TrainStep, batch: Sequence[Any]) -> Made:
     """Make the step on this batch, and keep what it did. The step's model is trained by it."""
-    twin, number, rate = twin_of(step), step.step_number, step.learning_rate
-    inputs = twin._inputs_of(batch, number)
-    shards = [shard for (shard,) in shards_of(inputs, twin.model.backend)]
+    twin, number = twin_of(step), step.step_number
+    shards = [shard for (shard,) in shards_of(twin._inputs_of(batch, number), twin.model.backend)]
     before = np.array(twin.model.arena.values)
-    kept = Made(number + 1, twin, shards, inputs.inputs, None, before, before)  # type: ignore[arg-type]
+    kept = Made(number + 1, twin, shards, None, before, before)  # type: ignore[arg-type]
     kept.gradient(before)
-    update = update_of(twin.optimizer, rate, step.clip_norm)
+    update = update_of(twin.optimizer, step.learning_rate, step.clip_norm)
     step(*batch)
-    _copy(step.model, twin.model)
+    _copy(step, twin)
     after = np.array(twin.model.arena.values)
     if not np.isfinite(after).all():
         raise DivergedError(f"step {number + 1}: expected finite parameters after it, got others; try a step before it")
@@ -126,25 +110,24 @@ def made(step: TrainStep, batch: Sequence[Any]) -> Made:
 
 def twin_of(step: TrainStep) -> TrainStep:
     """The same step in float64 with the plain kernels."""
-    source, backend = step.model, get_backend("numpy", dtype="float64", kernels="plain")
-    model = build_model(source.config, backend=backend)
-    _copy(source, model)
+    source, old = step.model, step.optimizer
+    model = build_model(source.config, backend=get_backend("numpy", dtype="float64", kernels="plain"))
     model.arena.segments = tuple(
         replace(mine, lr_scale=same.lr_scale, weight_decay=same.weight_decay, trainable=same.trainable)
         for mine, same in zip(model.arena.segments, source.arena.segments, strict=True)
     )
-    old = step.optimizer
-    adam: Adam = type(old)(model.arena, old.lr, old.betas, old.eps)
+    adam = type(old)(model.arena, old.lr, old.betas, old.eps)
     adam.weight_decay, adam.t = old.weight_decay, old.t
-    moments = old.moments()
-    for name, moment in adam.moments().items():
-        moment[...] = source.backend.host(moments[name])
-    return TrainStep(
+    twin = TrainStep(
         model, adam, seed=step.seed, label_smoothing=step.label_smoothing, clip_norm=step.clip_norm,
         schedule=step.schedule, accumulate=step.accumulate,
     )  # fmt: skip
+    _copy(step, twin)
+    return twin
 
 
-def _copy(source: Model, twin: Model) -> None:
-    """Parameters and buffers, in float64."""
-    set_arrays(twin, {name: x.astype(np.float64) for name, x in model_arrays(source).items()}, "the step")
+def _copy(step: TrainStep, twin: TrainStep) -> None:
+    """Parameters, moments and buffers, in float64."""
+    arrays = saved_arrays(step.model, step.optimizer)
+    wide = {name: step.model.backend.host(x).astype(np.float64) for name, x in arrays.items()}
+    copy_arrays(saved_arrays(twin.model, twin.optimizer), wide, twin.model.backend, "the step")

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
+from npformer import typing
 from npformer.explain.reading import Entry, FunctionStory, LineStory, OperationStory, Product
 from npformer.explain.text import NARROWEST, WIDEST
 from npformer.functional import AttentionMask
+
+#: What a word of a derivation, or the name of an input, means; told where it occurs.
+WORDS = {
+    "keep": "keep is 1 for a number that dropout keeps, 0 for one that it drops; the factor s keeps their mean.",
+    "draw": "draw says which random numbers dropout takes (bits makes them); None: nothing is dropped, keep·s is 1.",
+    "mask": "In a mask, key_visible says which keys may be looked at (False: padding). causal hides keys after the "
+    "query, window those that are further off, stride those at distances that it does not divide; None hides nothing.",
+}
 
 
 def operation_lines(story: OperationStory, width: int = 100) -> Iterator[str]:
@@ -25,7 +35,7 @@ def operation_lines(story: OperationStory, width: int = 100) -> Iterator[str]:
     yield from page.wrapped("It begins with the gradient of the output, here some numbers:")
     yield from page.value(story.upstream_name, story.upstream, 0)
     yield from page.function(story.backward, 0)
-    yield from page.headed("the gradients, and two witnesses")
+    yield from page.headed("the gradients, and two measurements")
     for name, x in story.gradients.items():
         yield from page.value(name, x, 0)
     yield ""
@@ -43,11 +53,28 @@ def forward_lines(story: OperationStory, width: int = 100) -> Iterator[str]:
     yield from page.wrapped(story.title)
     yield ""
     yield from page.block(story.formula)
+    yield from _sample(page, story, story.formula)
+    yield from page.headed("forward, line by line")
+    yield from page.function(story.forward, 0)
+
+
+def _sample(page: _Page, story: OperationStory, formulas: str) -> Iterator[str]:
+    """The inputs, and the words that they and the formulas use."""
     yield from page.headed("a small input")
     for name, x in story.inputs.items():
         yield from page.value(name, x, 0)
-    yield from page.headed("forward, line by line")
-    yield from page.function(story.forward, 0)
+    for sentence in words_of(formulas, story.inputs):
+        yield from page.wrapped(sentence, hanging=4)
+
+
+def words_of(formulas: str, names: Iterable[str]) -> Iterator[str]:
+    """What formulas and inputs call by a word: mean_C, Σ_S, keep, draw, the fields of a mask."""
+    for word, kind, letter in sorted(set(re.findall(r"((mean|Σ)_([A-Z]))\b", formulas))):
+        over = re.search(rf"\b{letter}  (\w[^,:\n]*?)(?:  |[,:\n])", typing.__doc__ or "")
+        if over:
+            yield f"{word} is the {kind.replace('Σ', 'sum')} over {letter}: {over[1]}."
+    known = {*re.findall(r"\w+", formulas), *names}
+    yield from (sentence for word, sentence in WORDS.items() if word in known)
 
 
 def _opening(page: _Page, story: OperationStory) -> Iterator[str]:
@@ -69,9 +96,7 @@ def _opening(page: _Page, story: OperationStory) -> Iterator[str]:
         "the formulas that it computes, the numbers that it made, and one of these worked out from the numbers before. "
         "xp is the array library, here NumPy."
     )
-    yield from page.headed("a small input")
-    for name, x in story.inputs.items():
-        yield from page.value(name, x, 0)
+    yield from _sample(page, story, story.formula + story.derivation)
 
 
 @dataclass

@@ -52,9 +52,11 @@ def upstream_part(spot: Spot) -> int | None:
 
 def shown_as(spot: Spot) -> Spot:
     """The same number under the name of the array of which it is moved here, or that the caller has for it."""
+    shown = spot
     while (following := _through_move(spot) or _renamed(spot)) is not None:
         spot = following
-    return spot
+        shown = spot if spot.is_named or not shown.is_named else shown
+    return shown
 
 
 def _roots(node: ast.AST, numbers: bool = False) -> set[str]:
@@ -209,13 +211,19 @@ def _renamed(spot: Spot) -> Spot | None:
 def depends(spot: Spot) -> bool:
     """Whether an expression has the upstream gradient of the pair in it."""
     if isinstance(spot.node, ast.Name):
-        value = spot.frame.steps[spot.step].before.get(spot.name)
-        if not isinstance(value, np.ndarray | np.generic | float | list | tuple):  # a module, a size or a dtype
-            return False
-        if spot.caller is None and spot.name == next(iter(spot.frame.arguments)):
-            return _assigned(spot.frame, spot.step, spot.name) is None or _defined_with(spot)
-        return _defined_with(spot)
+        known, key = spot.run.depending, (id(spot.frame), spot.step, spot.name)
+        if key not in known:
+            known[key] = _name_depends(spot)
+        return known[key]
     return any(depends(spot.of(ast.Name(name, ast.Load()), ())) for name in _roots(spot.node, numbers=True))
+
+
+def _name_depends(spot: Spot) -> bool:
+    value = spot.frame.steps[spot.step].before.get(spot.name)
+    if not isinstance(value, np.ndarray | np.generic | float | list | tuple):  # a module, a size or a dtype
+        return False
+    is_upstream = spot.caller is None and spot.name == next(iter(spot.frame.arguments))
+    return (is_upstream and _assigned(spot.frame, spot.step, spot.name) is None) or _defined_with(spot)
 
 
 def _defined_with(spot: Spot) -> bool:

@@ -12,9 +12,8 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -93,12 +92,12 @@ def find(session: Session, text: str) -> Place:
     return replace(place, index=_index(text, inside, shape))
 
 
-def find_parameter(parameters: Mapping[str, Any], text: str) -> tuple[str, Index]:
+def find_parameter(shapes: Mapping[str, Index], text: str) -> tuple[str, Index]:
     """The name and index of a parameter's entry that a text names. Raises ConfigError, as ``find`` does."""
     name, inside = _parts(text)
-    if name not in parameters:
-        raise ConfigError(f"--at: expected a parameter, got {name!r}; {_nearest(name, dict(parameters))}")
-    return name, _index(text, inside, parameters[name].shape)
+    if name not in shapes:
+        raise ConfigError(f"--at: expected a parameter, got {name!r}; {_nearest(name, shapes)}")
+    return name, _index(text, inside, shapes[name])
 
 
 def _parts(text: str) -> tuple[str, str | None]:
@@ -149,8 +148,10 @@ def _call_place(session: Session, name: str) -> Place:
     return Place("taken", name, (), call, names.index(what))
 
 
-def _nearest(name: str, known: Sequence[str] | dict[str, Any]) -> str:
-    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.4) or list(known)[:3]
+def _nearest(name: str, known: Iterable[str]) -> str:
+    known = list(known)
+    ending = [each for each in known if each.endswith(f".{name}")]  # such as gamma, for encoder.layers.0.norm1.gamma
+    near = (ending or difflib.get_close_matches(name, known, n=3, cutoff=0.4) or known)[:3]
     return f"the nearest names are {', '.join(near)}"
 
 

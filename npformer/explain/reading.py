@@ -136,7 +136,8 @@ class Reader:
         if frame is self.run.root and self.returned:
             return dict(zip(self.returned, parts, strict=True))
         if frame.function.name.endswith("_forward"):
-            return {} if _names_first(step) else {"y": parts[0]}
+            kept = {name: x for name, _, x in _kept(step, parts[-1]) if _is_shown(x)}
+            return kept if _names_first(step) else {"y": parts[0]} | kept
         if frame.function.name.endswith("_backward"):
             names = _returned_names(frame)
             return {name: x for name, x in zip(names, parts, strict=False) if _is_shown(x)}
@@ -171,6 +172,7 @@ def _made(step: Step, frame: Frame) -> Iterator[tuple[str, ast.expr, Any]]:
         case ast.Return(ast.expr() as value):
             first = value.elts[0] if isinstance(value, ast.Tuple) else value
             yield "return", first, as_tuple(frame.returned)[0]
+            yield from _kept(step, as_tuple(frame.returned)[-1])
         case ast.Assign([ast.Tuple(names)], ast.Tuple(values)):
             for name, value in zip(names, values, strict=False):
                 if isinstance(name, ast.Name):
@@ -186,6 +188,15 @@ def _telling(value: Any) -> tuple[int, ...]:
     places = [index for index in np.ndindex(value.shape) if value[index] != 0] or [(0,) * value.ndim]
     last = max(index[:-1] for index in places)
     return next(tuple(int(i) for i in index) for index in places if index[:-1] == last)
+
+
+def _kept(step: Step, cache: Any) -> Iterator[tuple[str, ast.expr, Any]]:
+    """(name, expression, value) of each number that a return computes for the cache."""
+    match step.node:
+        case ast.Return(value=ast.Tuple(elts=[*_, ast.Call(args=args)])) if _is_named(cache):
+            for name, node, x in zip(cache._fields, args, cache, strict=False):
+                if isinstance(node, ast.BinOp | ast.Call):
+                    yield name, node, x
 
 
 def _names_first(step: Step) -> bool:
@@ -220,7 +231,7 @@ def _unpacked(step: Step) -> tuple[str, ...]:
 def _is_readable(expansion: Expansion) -> bool:
     """Whether its products say something: they are few, and no factor is a whole expression without a name."""
     factors = [factor for term in expansion.terms for factor in term.factors]
-    if expansion.outside is not None or not 0 < len(expansion.terms) <= 12 or any(len(f.text) > 40 for f in factors):
+    if expansion.outside is not None or not 0 < len(expansion.terms) <= 12 or any(len(f.label) > 40 for f in factors):
         return False
     return len(factors) > 1
 

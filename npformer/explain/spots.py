@@ -15,6 +15,8 @@ from npformer.tracing.lines import Frame
 
 #: An integer or an array (E,) for each axis.
 Index = tuple[Any, ...]
+#: Functions of one number.
+OF_ONE = {"exp", "log", "sqrt", "tanh", "sin", "cos", "erf"}
 
 
 class CannotExpand(Exception):
@@ -44,6 +46,7 @@ class Run:
 
     root: Frame
     callers: dict[int, tuple[Frame, int]] = field(default_factory=dict)  # by the frame's id: (the caller, its step)
+    depending: dict[tuple[int, int, str], bool] = field(default_factory=dict)  # by frame, step and name: on dy
 
     def __post_init__(self) -> None:
         waiting = [self.root]
@@ -67,14 +70,36 @@ class Spot:
 
     @property
     def text(self) -> str:
-        """The entry as code: dy[0,2,5]."""
-        return f"{self.label}[{','.join(map(str, self.index))}]" if self.index else self.label
+        """The entry as code: dy[0,2,5]; of an expression each array with its own index: (p[0,2,5] - q[0,2,5])."""
+        return self._written(self.index if all(isinstance(i, int) for i in self.index) else ())
 
     @property
     def label(self) -> str:
-        """Its expression as code."""
-        shown = ast.unparse(self.node)
-        return shown if isinstance(self.node, ast.Name | ast.Attribute | ast.Subscript) else f"({shown})"
+        """Its expression as code, without an index."""
+        return self._written(())
+
+    def _written(self, index: Index) -> str:
+        text = ast.unparse(self._parts(self.node, index))
+        return text if self.is_named or isinstance(self.node, ast.Call) else f"({text})"
+
+    def _parts(self, node: ast.expr, index: Index) -> ast.expr:
+        """An expression with its arrays' indices, without modules, and with sizes as numbers."""
+        match node:
+            case ast.BinOp(left, op, right):
+                return ast.BinOp(self._parts(left, index), op, self._parts(right, index))
+            case ast.UnaryOp(op, operand):
+                return ast.UnaryOp(op, self._parts(operand, index))
+            case ast.Call(args=[x]) if (name := ast.unparse(node.func).rpartition(".")[2]) in OF_ONE:
+                return ast.Call(ast.Name(name), [self._parts(x, index)], [])
+            case ast.Subscript(value=ast.Attribute(attr="shape")):
+                return ast.Constant(self.value_of(node))
+        at = within(np.shape(self.value_of(node)), index) if index else ()
+        return ast.Name(f"{ast.unparse(node)}[{','.join(map(str, at))}]") if at else node
+
+    @property
+    def is_named(self) -> bool:
+        """Whether its array has a name in the code."""
+        return isinstance(self.node, ast.Name | ast.Attribute | ast.Subscript)
 
     @property
     def name(self) -> str:

@@ -16,7 +16,8 @@ import numpy as np
 
 from npformer.check.inputs import as_tuple
 from npformer.explain.expand import Expansion, Factor, Term, expand
-from npformer.explain.spots import CannotExpand, Index, Mixed, Run, Spot, returned
+from npformer.explain.origins import settled
+from npformer.explain.spots import CannotExpand, Index, Mixed, Run, Spot, function_of, returned
 from npformer.tracing.lines import Frame
 from npformer.typing import HostArray
 
@@ -108,10 +109,10 @@ def _is_told(x: Any) -> bool:
 def _sums(spot: Spot, array: HostArray, entries: HostArray, is_limited: bool) -> Iterator[Sum]:
     """The sums of these entries, in as many parts as there are ways in which they are made."""
     try:
-        if is_limited and _factors(_expanded(spot, array, entries[:1])) * entries.size > MOST_FACTORS:
+        if is_limited and _factors_of_one(spot, array, entries[:1]) * entries.size > MOST_FACTORS:
             return
         expansion = _expanded(spot, array, entries)
-    except CannotExpand:
+    except (CannotExpand, TypeError, ValueError, IndexError):  # of another form than those that are taken apart
         return
     except Mixed as mixed:
         for part in (entries[mixed.is_first], entries[~mixed.is_first]):
@@ -123,12 +124,20 @@ def _sums(spot: Spot, array: HostArray, entries: HostArray, is_limited: bool) ->
 
 
 def _expanded(spot: Spot, array: HostArray, entries: HostArray) -> Expansion:
+    return expand(_at(spot, array, entries))
+
+
+def _at(spot: Spot, array: HostArray, entries: HostArray) -> Spot:
     index = np.unravel_index(entries, array.shape) if array.ndim else ()
-    return expand(Spot(spot.run, spot.frame, spot.step, spot.node, index, spot.part))
+    return Spot(spot.run, spot.frame, spot.step, spot.node, index, spot.part)
 
 
-def _factors(expansion: Expansion) -> int:
-    return sum(len(term.factors) for term in expansion.terms)
+def _factors_of_one(spot: Spot, array: HostArray, entry: HostArray) -> int:
+    """How many factors an entry has; of a matrix product without reading them."""
+    there = settled(_at(spot, array, entry))
+    if isinstance(there.node, ast.Call) and function_of(there) == "matmul":
+        return 2 * int(np.shape(there.value_of(there.node.args[0]))[-1])
+    return sum(len(term.factors) for term in expand(there).terms)
 
 
 def _alike(terms: tuple[Term, ...], count: int) -> Iterator[Products]:
@@ -152,18 +161,3 @@ def _operand(label: str, factors: tuple[Factor, ...], count: int) -> Operand:
     at = at[:, :1] if np.all(at == at[:, :1]) else at
     at = at[:1] if np.all(at == at[:1]) else at
     return Operand(label, np.asarray(first.array, dtype=np.float64), at, first.is_below)
-
-
-def by_upstream(array: HostArray, name: str, slopes: Iterator[tuple[str, HostArray, HostArray]]) -> Sum:
-    """The sum of a gradient whose line is not read: its terms with each entry of dy, as slope times dy.
-
-    slopes: for each part of dy its name, itself, and what each of its entries (last axes) adds to each entry.
-    """
-    products = []
-    for part, dy, added in slopes:
-        flat = np.broadcast_to(np.reshape(dy, -1), (array.size, dy.size))
-        slope = np.divide(added.reshape(array.size, dy.size), flat, out=np.zeros(flat.shape), where=flat != 0)
-        places, all_dy = np.arange(slope.size).reshape(slope.shape).T, np.arange(dy.size)[:, None]
-        factors = (Operand(f"∂y/∂{name}", slope, places, False), Operand(part, dy, all_dy, False))
-        products.append(Products(dy.size, 1.0, factors))
-    return Sum(array, np.arange(array.size), 0, "", tuple(products), "", array.reshape(-1))

@@ -108,20 +108,20 @@ class _Page:
             return
         yield from self.wrapped("paths", "at each residual sum the gradient goes through the sub-layer or past it:")
         for each in paths.sums:
-            rest = f", {share(each.elsewhere, value)} never comes there" if each.elsewhere else ""
-            through, past = share(each.through, value), share(each.past, value)
-            yield from self.wrapped("", f"{each.name}: through {through}, past {past}{rest}", 4)
+            parts = [each.through, each.past, *([each.elsewhere] if each.elsewhere else [])]
+            write = share if all(_is_part(part, value) for part in parts) else lambda part, _: number(part)
+            through, past, *rest = (write(part, value) for part in parts)
+            never = "".join(f", {part} never comes there" for part in rest)
+            yield from self.wrapped("", f"{each.name}: through {through}, past {past}{never}", 4)
         ended = "ways in all, the strongest first" if paths.exact else "ways, the strongest that were found"
         yield from self.wrapped("", f"{len(paths.ways)} {ended}:")
         for way in paths.ways[:3]:
-            yield from self.wrapped("", f"{number(way.value)} ({share(way.value, value)})  {_way(paths, way)}", 4)
+            yield from self.wrapped("", f"{_amount(way.value, value)}  {_way(paths, way)}", 4)
         left = sum(way.value for way in paths.ways[3:])
         if len(paths.ways) > 3:
-            yield from self.wrapped("", f"{number(left)} ({share(left, value)})  {len(paths.ways) - 3} more", 4)
+            yield from self.wrapped("", f"{_amount(left, value)}  {len(paths.ways) - 3} more", 4)
         if not paths.exact:
-            yield from self.wrapped(
-                "", f"    {number(paths.remainder)} ({share(paths.remainder, value)})  not looked at"
-            )
+            yield from self.wrapped("", f"{_amount(paths.remainder, value)}  not looked at", 4)
 
     def tokens(self, explained: Explanation) -> Iterator[str]:
         """The parts of the number by the token whose loss they come from."""
@@ -161,8 +161,17 @@ def number(x: float) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """A signed share in percent."""
-    return percent(part / whole, 0) if whole else number(part)
+    """A share in percent."""
+    return percent(part / whole, 0)
+
+
+def _is_part(part: float, whole: float) -> bool:
+    """Whether it has a share: where parts cancel, one may exceed the whole."""
+    return whole != 0 and 0 <= part / whole <= 1
+
+
+def _amount(part: float, whole: float) -> str:
+    return number(part) + (f" ({share(part, whole)})" if _is_part(part, whole) else "")
 
 
 def _of_groups(sums: Sums) -> str:

@@ -18,7 +18,7 @@ Backward, with g = γ·dy:
 Derivation of dx, as in ``layer_norm.py`` with tokens for columns: with u = x − μ and x̂ = u·r,
 
     ∂r/∂u_i = −r³·c_i·u_i/N         so du_i = r·(g_i − (c_i/N)·x̂_i·Σ_j g_j x̂_j)
-    ∂u_j/∂x_i = δ_ij − c_i/N        so dx_i = du_i − (c_i/N)·Σ_j du_j
+    ∂u_j/∂x_i = I_ij − c_i/N        so dx_i = du_i − (c_i/N)·Σ_j du_j
 
 and Σ_j du_j = r·Σ_j g_j because Σ_j c_j x̂_j = 0. Padding has c_i = 0: it moves no statistic, and its gradient is r·g_i.
 

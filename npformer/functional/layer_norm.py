@@ -16,14 +16,14 @@ Derivation of dx. Let u = x − μ, so x̂ = u·r and r depends on u through σ�
     ∂r/∂u_i  = −r³·u_i/C                              from r = (σ² + ε)^(−1/2) and ∂σ²/∂u_i = 2u_i/C
     du_i     = r·g_i + dr·∂r/∂u_i                     u_i is used by x̂_i and by r
              = r·(g_i − x̂_i·mean_C(g·x̂))              since u·r = x̂
-    dx_i     = du_i − mean_C du                       since ∂u_j/∂x_i = δ_ij − 1/C
+    dx_i     = du_i − mean_C du                       since ∂u_j/∂x_i = I_ij − 1/C
              = r·(g_i − mean_C g − x̂_i·mean_C(g·x̂))   since mean_C x̂ = 0
 
 The two means are subtracted because μ and r depend on x: the part of g along 1 (a shift
 changes nothing) and the part along x̂ (a scale changes nothing, as far as ε is small).
 
-As a matrix, for one token: dx = r·(I − 1 1ᵀ/C − x̂ x̂ᵀ/C) g. Without ε, x̂ᵀx̂ = C, and the bracket is the projector onto
-what is orthogonal to both 1 and x̂. Of C directions C − 2 are left. At C = 2 none is, and dx = 0: x̂ is (1, −1) or
+As a matrix, for one token: dx = r·(I − 1 1ᵀ/C − x̂ x̂ᵀ/C) g. Without ε, x̂ᵀx̂ = C, and the bracket takes
+off what lies along 1 and along x̂. Of C directions C − 2 are left. At C = 2 none is, and dx = 0: x̂ is (1, −1) or
 (−1, 1), whatever x is. With ε, x̂ᵀdx = ε·r³·x̂ᵀg, small but not 0.
 
 Other derivations go from σ² back to μ as well. That term is 0: ∂σ²/∂μ = −2·mean_C(x − μ) = 0, as μ minimises

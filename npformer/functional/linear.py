@@ -17,7 +17,7 @@ the factors of each change are collected:
 Each gradient is a sum over all uses of the value: that is the whole of backpropagation.
 
 The same in matrices, for any operation: δy = J δx with the Jacobian J of its derivatives, so δL = dyᵀJ δx and
-dx = Jᵀ dy. Nobody builds J. From N tokens of width C to N tokens of width C it has (N·C)² entries; here the product
+dx = Jᵀ dy. J is never built: from N tokens of width C to N tokens of width C it has (N·C)² entries; here the product
 with Jᵀ is dy Wᵀ. One sweep from the loss down gives the derivatives of one number by all inputs.
 
 Source: Rumelhart, Hinton & Williams 1986, Nature 323, eq. 6 and 7.

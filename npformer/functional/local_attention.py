@@ -62,9 +62,10 @@ def local_attention_forward(
     ]  # 1. each (B, H, T, M_p)
     weights, softmax = softmax_forward(xp.concat(scores, axis=-1), visible_keys(mask, q))  # 2. (B, H, T, M)
     dropped, dropout = dropout_forward(weights, draw, bits)  # 3.
-    parts = zip(patterns, _split(dropped, patterns, length), strict=True)
-    out = [p.rows(xp.matmul(p.blocks(part), p.keys(v)), length) for p, part in parts]  # 4. each (B, H, T, D)
-    return sum(out[1:], start=out[0]), LocalAttentionCache(q, k, v, patterns, softmax, dropout)
+    out = xp.zeros_like(v)
+    for p, part in zip(patterns, _split(dropped, patterns, length), strict=True):
+        out = out + p.rows(xp.matmul(p.blocks(part), p.keys(v)), length)  # 4. (B, H, T, D)
+    return out, LocalAttentionCache(q, k, v, patterns, softmax, dropout)
 
 
 def local_attention_backward(dout: Array, cache: LocalAttentionCache) -> tuple[Array, Array, Array]:
@@ -73,14 +74,12 @@ def local_attention_backward(dout: Array, cache: LocalAttentionCache) -> tuple[A
     xp, turn = namespace(dout), namespace(dout).matrix_transpose
     length, scale = q.shape[2], 1 / math.sqrt(q.shape[3])
     (dropped,) = dropout_backward(softmax.y, dropout)  # keep·s again, as the forward applied it
-    dv = sum(
-        p.keys_backward(xp.matmul(turn(p.blocks(part)), p.blocks(dout)), length)  # back through 4
-        for p, part in zip(patterns, _split(dropped, patterns, length), strict=True)
-    )
+    dq, dk, dv = xp.zeros_like(q), xp.zeros_like(k), xp.zeros_like(v)
+    for p, part in zip(patterns, _split(dropped, patterns, length), strict=True):  # back through 4
+        dv = dv + p.keys_backward(xp.matmul(turn(p.blocks(part)), p.blocks(dout)), length)
     ddropped = [p.rows(xp.matmul(p.blocks(dout), turn(p.keys(v))), length) for p in patterns]
     (dweights,) = dropout_backward(xp.concat(ddropped, axis=-1), dropout)  # back through 3
     (dscores,) = softmax_backward(dweights, softmax)  # back through 2
-    dq, dk = xp.zeros_like(q), xp.zeros_like(k)
     for p, part in zip(patterns, _split(dscores * scale, patterns, length), strict=True):  # back through 1
         blocks = p.blocks(part)
         dq = dq + p.rows(xp.matmul(blocks, p.keys(k)), length)

@@ -7,16 +7,16 @@ gradient. A hidden entry has the score −∞, hence weight exactly 0. A visible
 underflows to 0 as well. A row in which nothing is visible has no weights to give: all of them are 0, by definition, and
 so is its gradient.
 
-Backward. Each output sees each input of its row, ∂y_j/∂x_i = y_j(δ_ij − y_i), with δ_ij = 1 where i = j, else 0. So
+Backward. Each output sees each input of its row, ∂y_j/∂x_i = y_j(I_ij − y_i), with I_ij = 1 where i = j, else 0. So
 
-    dx_i = Σ_j dy_j y_j(δ_ij − y_i) = y_i·(dy_i − Σ_j dy_j y_j)
+    dx_i = Σ_j dy_j y_j(I_ij − y_i) = y_i·(dy_i − Σ_j dy_j y_j)
 
 The sum is the y-weighted mean of dy. It is subtracted because a shift of the whole row changes nothing: each row of dx
 sums to 0. Where y_i = 0 (hidden entries, empty rows) dx_i = 0.
 
-As a matrix the Jacobian is J = diag(y) − y yᵀ. It is symmetric, J 1 = 0, and no entry exceeds 1/4. It tends to 0 as the
-row saturates, that is as one weight tends to 1: a softmax that is sure passes no gradient to its scores. This is why
-attention divides its scores by √D (``attention.py``), and why the loss goes back through softmax and logarithm at once
+As a matrix the Jacobian is J = diag(y) − y yᵀ. It is symmetric, J 1 = 0, and no entry exceeds 1/4. It tends to 0 as one
+weight tends to 1: a softmax that is sure of one entry passes no gradient to its scores. This is why attention divides
+its scores by √D (``attention.py``), and why the loss goes back through softmax and logarithm at once
 (``cross_entropy.py``).
 
 A model computes softmax inside attention and cross-entropy. So the kernels of attention and of cross-entropy make it

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from npformer._version import __version__
-from npformer.explain.sizes_text import READING
+from npformer.explain.sizes import READING
 from npformer.pages.document import html_page, web_file
 from npformer.pages.report_tables import (
     confusion_table,

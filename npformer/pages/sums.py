@@ -6,22 +6,25 @@ sum of its terms with each entry of dy, from the pair's own backward, fed one en
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, TypedDict
 
 import numpy as np
 
 from npformer.check.inputs import as_tuple
-from npformer.explain.sums import Sum, by_upstream, sums_in
+from npformer.explain.sums import Operand, Products, Sum, sums_in
 from npformer.pages.document import Pack
 from npformer.tracing import Trace
 from npformer.tracing.jacobian import terms
 from npformer.tracing.listening import Call
 from npformer.tracing.recording import Seen
 from npformer.tracing.schema import CallOf
+from npformer.typing import HostArray
 
 #: Of a gradient whose line is not read, and of witnesses: up to so many entries times entries of dy.
 MOST_TERMS = 100_000
+#: So many numbers a page has, before its bugs: about 7 MB. When they are reached no other sums are told.
+MOST_PACKED = 720_000
 
 
 class Opening(TypedDict):
@@ -33,22 +36,24 @@ class Opening(TypedDict):
     flat: int
 
 
-def packed_sums(trace: Trace, pack: Pack, opens: Opening | None) -> dict[str, Any]:
-    """Call -> pass -> array -> how its entries were made. opens: the number that is told in any case."""
+def packed_sums(trace: Trace, pack: Pack, asked: Sequence[Opening]) -> dict[str, Any]:
+    """Call -> pass -> array -> how its entries were made. asked: the numbers that are told in any case."""
     if trace.recording is None:
         return {}
     by_number: dict[str, Any] = {}
-    for call, seen, told in zip(trace.recording.calls, trace.recording.seen, trace.document["calls"], strict=True):
-        here = opens if opens is not None and opens["call"] == call.number else None
+    told_calls = trace.document["calls"]
+    for call, seen, told in reversed(list(zip(trace.recording.calls, trace.recording.seen, told_calls, strict=True))):
+        here = [each for each in asked if each["call"] == call.number]
         ways = by_number[str(call.number)] = {"forward": {}, "backward": {}}
         for way, one in _of_call(trace, call, seen, told, here):
-            packed = _packed(one, pack)
+            is_full = pack.length >= MOST_PACKED and one.entries.size > 1
+            packed = None if is_full else _packed(one, pack)
             if packed is not None:
                 ways[way].setdefault(pack.add(one.array), []).append(packed)
     return by_number
 
 
-def _of_call(trace: Trace, call: Call, seen: Seen, told: CallOf, opens: Opening | None) -> Iterator[tuple[str, Sum]]:
+def _of_call(trace: Trace, call: Call, seen: Seen, told: CallOf, asked: Sequence[Opening]) -> Iterator[tuple[str, Sum]]:
     known = set()
     for way, frame in (("forward", seen.forward), ("backward", seen.backward)):
         for one in () if frame is None else sums_in(frame):
@@ -58,21 +63,30 @@ def _of_call(trace: Trace, call: Call, seen: Seen, told: CallOf, opens: Opening 
         return
     for gradient in told["gradients"]:
         array = trace.arrays.get(str(gradient["value"]))
-        asked = opens["flat"] if opens is not None and opens["name"] == gradient["name"] else None
+        flats = {each["flat"] for each in asked if each["name"] == gradient["name"]}
         is_known = array is not None and ("backward", array.shape, array.tobytes()) in known
-        if array is None or (is_known and asked is None):
+        if array is None or (is_known and not flats):
             continue
-        rest = [] if asked is None or seen.backward is None else list(sums_in(seen.backward, entry=(array, asked)))
+        one_by_one = [sums_in(seen.backward, entry=(array, flat)) for flat in flats if seen.backward is not None]
+        rest = [one for sums in one_by_one for one in sums]
         yield from (("backward", one) for one in rest or _by_upstream(call, seen, told, gradient["of"], array))
 
 
-def _by_upstream(call: Call, seen: Seen, told: CallOf, of: str, array: Any) -> Iterator[Sum]:
+def _by_upstream(call: Call, seen: Seen, told: CallOf, of: str, array: HostArray) -> Iterator[Sum]:
+    """The terms with each entry of dy, as slope times dy."""
     parts = [np.asarray(part, dtype=np.float64) for part in as_tuple(seen.upstream)]
     if array.size * sum(part.size for part in parts) > MOST_TERMS:
         return
-    added = terms(call.target, seen.cache, seen.upstream)[of]
-    names = [entry["name"] for entry in told["upstream"]]
-    yield by_upstream(array, of, zip(names, parts, added, strict=True))
+    products = []
+    for entry, dy, added in zip(
+        told["upstream"], parts, terms(call.target, seen.cache, seen.upstream)[of], strict=True
+    ):
+        flat = np.broadcast_to(np.reshape(dy, -1), (array.size, dy.size))
+        slope = np.divide(added.reshape(flat.shape), flat, out=np.zeros(flat.shape), where=flat != 0)
+        slopes = Operand(f"∂y/∂{of}", slope, np.arange(slope.size).reshape(slope.shape).T, False)
+        all_dy = Operand(entry["name"], dy, np.arange(dy.size)[:, None], False)
+        products.append(Products(dy.size, 1.0, (slopes, all_dy)))
+    yield Sum(array, np.arange(array.size), 0, "", tuple(products), "", array.reshape(-1))
 
 
 def _packed(one: Sum, pack: Pack) -> dict[str, Any] | None:
@@ -81,6 +95,8 @@ def _packed(one: Sum, pack: Pack) -> dict[str, Any] | None:
     of: its entries, null for all; total: null for the numbers. Of an array that is left out, the factors are told
     themselves.
     """
+    if one.entries.size > 1 and pack.add(one.array) in pack.left_out:
+        return None
     products: list[Any] = []
     for each in one.products:
         factors: list[Any] = []
@@ -89,9 +105,9 @@ def _packed(one: Sum, pack: Pack) -> dict[str, Any] | None:
             is_out = name in pack.left_out
             if is_out and one.entries.size > 1:
                 return None
-            factors.append([x.text, name, pack.add(x.at), x.is_below])
+            factors.append([x.text, name, pack.add(x.at, whole=True), x.is_below])
             if is_out:
-                factors[-1].append(pack.add(x.array.reshape(-1)[x.at]))
+                factors[-1].append(pack.add(x.array.reshape(-1)[x.at], whole=True))
         products.append([each.times, each.sign, factors])
     return {
         "of": None if one.entries.size == one.array.size else pack.add(one.entries),

@@ -13,7 +13,7 @@ The number at which a page opens is a place of ``npformer explain``, as an entry
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,23 +57,35 @@ def write_trace_page(
         raise OutputError(f"{path}: expected a path that can be written, got: {describe(error)}") from error
 
 
-def trace_page(trace: Trace, *, bugs: Sequence[BugTrace] = (), opens: Opening | None = None) -> str:
-    """The page of a trace as text; see write_trace_page."""
-    pack = Pack(MOST_NUMBERS)
+def trace_page(
+    trace: Trace,
+    *,
+    bugs: Sequence[BugTrace] = (),
+    opens: Opening | None = None,
+    links: Mapping[str, str] | None = None,
+) -> str:
+    """The page of a trace as text; see write_trace_page.
+
+    links: of a page within others, the address of the page about a source file, by its path; "": of where to start.
+    """
+    pack = Pack(_most_numbers(trace))
     for name, array in trace.arrays.items():
         pack.add(array, name)
-    if opens is not None:
-        _keep_row(trace, pack, opens)
+    stops = tour(trace)
+    asked = [each for each in (opens, *((stops["loss"], stops["weight"]) if stops else ())) if each is not None]
+    for each in asked:
+        _keep_rows(trace, pack, each)
     sources = [each.document["sources"] for each in (trace, *(bug.wrong for bug in bugs))]
     data: dict[str, Any] = {
         "trace": trace.document,
         "derivations": {key: for_page(source["doc"]) for each in sources for key, source in each.items()},
-        "evidence": _evidence(trace, pack, opens),
-        "sums": packed_sums(trace, pack, opens),
-        "flows": _flows(trace, pack),
+        "evidence": _evidence(trace, pack, asked),
+        "flows": _flows(trace, pack, asked),
+        "sums": packed_sums(trace, pack, asked),
         "bugs": [bug.to_dict(pack) for bug in bugs],
         "opens": opens,
-        "tour": tour(trace),
+        "tour": stops,
+        "links": dict(links or {}),
     }
     data |= {"places": pack.places, "left_out": pack.left_out}
     blocks = {"data": data, "numbers": pack.text()}
@@ -83,8 +95,18 @@ def trace_page(trace: Trace, *, bugs: Sequence[BugTrace] = (), opens: Opening | 
     )
 
 
-#: Of an array with more numbers the page has statistics, and the row of the number at which it opens.
+#: Of an array with more numbers the page has statistics, and the rows of the numbers that are asked for.
 MOST_NUMBERS = 8_192
+#: So many numbers have all these arrays together: about 6 MB of a page.
+ALL_NUMBERS = 650_000
+
+
+def _most_numbers(trace: Trace) -> int:
+    """The size up to which arrays are on the page: MOST_NUMBERS, or less if there are many."""
+    sizes = np.sort([array.size for array in trace.arrays.values()])
+    ends = np.searchsorted(sizes, sizes, "right")  # of each size, where the next begins
+    are_fitting = np.cumsum(sizes)[ends - 1] <= ALL_NUMBERS
+    return MOST_NUMBERS if np.all(are_fitting) else int(min(MOST_NUMBERS, sizes[are_fitting].max(initial=0)))
 
 
 class Shown(NamedTuple):
@@ -130,20 +152,24 @@ def _asked(oracle: Oracle, of: str, flat: int | None) -> Shown:
     return Shown(None if asked.by_complex is None else asked.by_complex[0], asked.by_central[0])
 
 
-def _evidence(trace: Trace, pack: Pack, opens: Opening | None) -> dict[str, Any]:
+def _evidence(trace: Trace, pack: Pack, asked: Sequence[Opening]) -> dict[str, Any]:
     """Call -> gradient -> the places of its witnesses."""
     by_number: dict[str, Any] = {}
     if trace.recording is None:
         return by_number
     for call in trace.document["calls"]:
-        names = {gradient["name"]: gradient["of"] for gradient in call["gradients"]}
         number = call["id"]
-        only = (opens["name"], opens["flat"]) if opens is not None and opens["call"] == number else None
+        only = next(((each["name"], each["flat"]) for each in asked if each["call"] == number), None)
+        names = {
+            each["name"]: each["of"]
+            for each in call["gradients"]
+            if each["value"] not in pack.left_out or (only is not None and only[0] == each["name"])
+        }
         shown = evidence_of(trace.recording.calls[number], trace.recording.seen[number], names, only)
         by_number[str(number)] = {
             name: {
-                "complex": None if each.by_complex is None else pack.add(each.by_complex),
-                "central": None if each.by_central is None else pack.add(each.by_central),
+                "complex": None if each.by_complex is None else pack.add(each.by_complex, whole=True),
+                "central": None if each.by_central is None else pack.add(each.by_central, whole=True),
                 "only": each.only,
             }
             for name, each in shown.items()
@@ -151,26 +177,50 @@ def _evidence(trace: Trace, pack: Pack, opens: Opening | None) -> dict[str, Any]
     return by_number
 
 
-def _flows(trace: Trace, pack: Pack) -> dict[str, Any]:
-    """The edges of the graph, and the uses of each upstream gradient and of each gradient that a layer returns."""
+def _flows(trace: Trace, pack: Pack, asked: Sequence[Opening]) -> dict[str, Any]:
+    """The edges of the graph, and the uses of each upstream gradient and of each gradient that a layer returns.
+
+    Uses whose numbers are left out have no place here, but for the numbers that are asked for.
+    """
     flows = Flows(trace.document["calls"], trace.arrays)
+    flats = {(each["call"], each["what"], each["name"]): each["flat"] for each in asked}
     fan_in: dict[str, dict[str, Any]] = {}
-    for (call, what, name), uses in flows.fan_in.items():
+    for place, uses in flows.fan_in.items():
+        arrays = [(_named(trace, user, "gradients", gradient), where) for user, gradient, where in uses]
+        if place in flats:
+            for array, where in arrays:
+                _keep(trace, pack, array, np.flatnonzero(where == flats[place]))
+        elif any(array in pack.left_out for array in (_named(trace, *place), *(name for name, _ in arrays))):
+            continue
+        call, what, name = place
         fan_in.setdefault(str(call), {})[f"{what}.{name}"] = [
-            {"call": user, "gradient": gradient, "map": pack.add(where)} for user, gradient, where in uses
+            {"call": user, "gradient": gradient, "map": pack.add(where, whole=True)} for user, gradient, where in uses
         ]
     return {"edges": flows.edges, "fan_in": fan_in}
 
 
-def _keep_row(trace: Trace, pack: Pack, opens: Opening) -> None:
-    """Keep the row of the number at which the page opens, if its array is left out."""
-    parameters = {each["name"]: each["gradient"] for each in trace.document["parameters"]}
-    lists: Any = trace.document["calls"][opens["call"]]
-    made = {entry["name"]: entry["value"] for entry in lists.get(opens["what"], ())}
-    name = str((made | (parameters if opens["what"] == "parameter" else {})).get(opens["name"]))
-    array = trace.arrays.get(name)
-    if array is not None and pack.add(array) in pack.left_out:
-        pack.keep(pack.add(array), array, opens["flat"])
+def _named(trace: Trace, call: int, what: str, name: str) -> str:
+    """The array of a call that has this name there; of "parameter", that gradient."""
+    told: Any = trace.document["calls"][call].get(what, ())
+    if what == "parameter":
+        return next(each["gradient"] for each in trace.document["parameters"] if each["name"] == name)
+    return str(next(entry["value"] for entry in told if entry["name"] == name))
+
+
+def _keep(trace: Trace, pack: Pack, name: str, flats: Iterable[int]) -> None:
+    """Keep the rows of these numbers, if their array is left out."""
+    for flat in flats if name in pack.left_out else ():
+        pack.keep(name, trace.arrays[name], int(flat))
+
+
+def _keep_rows(trace: Trace, pack: Pack, asked: Opening) -> None:
+    """Keep the row of a number that is asked for; of a parameter's, those of all that was added, too."""
+    names = {_named(trace, asked["call"], asked["what"], asked["name"])}
+    if asked["what"] == "parameter":
+        added = (each for call in trace.document["calls"] for each in call["added"])
+        names |= {str(each["array"]) for each in added if each["parameter"] == asked["name"]}
+    for name in names:
+        _keep(trace, pack, name, (asked["flat"],))
 
 
 def opening(trace: Trace, place: Place) -> Opening | None:

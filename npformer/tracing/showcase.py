@@ -47,7 +47,8 @@ def showcase_model(**changes: Any) -> Showcase:
 def showcase(*, lines: bool = True, **changes: Any) -> Trace:
     """The trace of the showcase's model; lines as in ``npf.trace``, changes as in ``showcase_model``."""
     model, inputs, targets, tokens = showcase_model(**changes)
-    return trace(model, *inputs, targets=targets, tokens=tokens, name="transformer", lines=lines)
+    named = tokens | {"pieces": [list(PIECES)]}
+    return trace(model, *inputs, targets=targets, tokens=named, name="transformer", lines=lines)
 
 
 def ids_of(rows: list[list[str]]) -> HostArray:

@@ -40,7 +40,7 @@ def assemble_again(run: RunDirectory, checkpoint: Checkpoint, changes: Sections)
     Raises ConfigError if config.toml differs or a change makes no sense, CheckpointError if the data, vocabulary.txt
     or classes.txt differ, DataError if the data's file is missing.
     """
-    saved = _saved_options(run, checkpoint)
+    saved = saved_options(run, checkpoint)
     wanted = {section: saved[section] | dict(changes.get(section, {})) for section in saved}
     _expect_options(run, checkpoint, saved, wanted)
     _expect_the_same_data(saved["data"], wanted["data"])
@@ -84,7 +84,7 @@ def is_changed(checkpoint: Checkpoint, assembled: Assembled) -> bool:
 def schedule_note(run: RunDirectory, checkpoint: Checkpoint, assembled: Assembled) -> str | None:
     """What a change of steps does to the schedule; None if they are as before."""
     now, width = assembled.options.training, assembled.options.model.d_model
-    saved = _saved_options(run, checkpoint)["training"]
+    saved = saved_options(run, checkpoint)["training"]
     names = ("steps", "schedule", "warmup_steps", "learning_rate")
     then = replace(now, **{name: saved[name] for name in names if name in saved})
     if then.steps == now.steps:
@@ -118,10 +118,11 @@ def tidy(run: RunDirectory, assembled: Assembled) -> None:
     prune(run.checkpoints, assembled.options.training.keep_last)
 
 
-def _saved_options(run: RunDirectory, checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
-    """The options of the checkpoint; those of config.toml for a checkpoint that has none."""
-    text = checkpoint.state.get("config")
-    return read_toml(run.config_path, SECTIONS) if text is None else parse_toml(text, checkpoint.path, SECTIONS)
+def saved_options(run: RunDirectory, checkpoint: Checkpoint | None) -> dict[str, dict[str, Any]]:
+    """The options of the checkpoint; those of config.toml for one that has none, and without a checkpoint."""
+    if checkpoint is None or (text := checkpoint.state.get("config")) is None:
+        return read_toml(run.config_path, SECTIONS)
+    return parse_toml(text, checkpoint.path, SECTIONS)
 
 
 def _expect_options(run: RunDirectory, checkpoint: Checkpoint, saved: Sections, wanted: Sections) -> None:

@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from benchmarks import page_tables
 from benchmarks.causes import __main__ as command
 from benchmarks.causes.planted import KINDS, LEAST_NAMED, MOST_ACCUSED, SEEDS, SOUND_RUNS
@@ -21,7 +19,6 @@ def test_each_kind_is_planted_and_can_be_named():
     assert {kind.cause for kind in KINDS} == set(LOOKS) == {*PLANT, "warm-up"}
 
 
-@pytest.mark.skipif(not (RESULTS / "causes.json").exists(), reason="no score is committed yet")
 def test_what_is_stored():
     found = stored()
     steps = [(row["planted"], row["seed"]) for row in found["results"]]

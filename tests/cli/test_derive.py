@@ -1,7 +1,12 @@
-"""npformer derive: its report, its exit codes, its templates."""
+"""npformer derive: its report, its exit codes, its templates, and what docs/derive.md says of it."""
 
 import pytest
 
+from tests.markdown import blocks, text_of
+
+PAGE = text_of("docs/derive.md")
+FILES = dict(blocks(r"text (\S+)", PAGE))
+SAID = [block.removeprefix("$ npformer ").partition("\n") for block in blocks("text", PAGE) if block.startswith("$")]
 FORWARD = "x: (N, C)\nu = x * x\ny = u + x\n"
 
 
@@ -52,7 +57,19 @@ def test_a_template_is_written_and_never_over_a_file(cli, derive, tmp_path):
 
 def test_what_is_no_derivation_is_refused(cli, derive, tmp_path):
     cli("derive").refused("derive: expected a FILE, got none")
-    cli("derive nothing.txt").refused("nothing.txt: cannot be read: No such file")
+    cli("derive nothing.txt").refused("nothing.txt: expected a readable UTF-8 text file, got: No such file")
     derive("∂L/∂x = 2x").refused("mine.txt, line 1: it is not Python", "dNAME is the derivative of the loss by NAME")
     (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe")
-    cli("derive bytes.txt").refused("bytes.txt: expected a text in UTF-8")
+    cli("derive bytes.txt").refused("bytes.txt: expected a text file, got text in UTF-16; save it as plain text")
+
+
+@pytest.mark.parametrize(("command", "told"), [(command, told) for command, _, told in SAID])
+def test_the_page_tells_what_comes_out(command, told, cli, tmp_path):
+    name = command.split()[-1]
+    (tmp_path / name).write_text(FILES[name], encoding="utf-8")
+    done = cli(command)
+    assert told in (done.out, done.err[: len(told)])  # of a refusal its beginning
+
+
+def test_each_derivation_of_the_page_has_its_verdict():
+    assert [command for command, *_ in SAID] == [f"derive {name}" for name in FILES]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from npformer.lab.grader import EXERCISES
+from npformer.lab.grader import EXERCISES, find
 from npformer.lab.grader.progress import NAME
 from tests.lab.learner import answered
 
@@ -22,9 +22,23 @@ def wrong(tmp_path):
 def test_a_right_answer(cli, tmp_path):
     done = cli("grade", answered("relu", tmp_path)).quiet()
     assert done.out.startswith("relu: right.\n")
-    assert done.out.endswith("Next: npformer grade --template gelu\n")
+    assert f"You know now: {find('relu').known}" in " ".join(done.out.split())
+    assert done.lines[-1] == "Next: npformer grade --template gelu"
     entry = json.loads((tmp_path / NAME).read_text())["exercises"]["relu"]
     assert entry == {"attempts": 1, "hint": 0, "solved": True}
+
+
+@pytest.mark.parametrize(
+    ("name", "follows"),
+    [
+        ("linear", "Next in lesson 1: npformer museum show linear-bias-mean"),
+        ("feed_forward", "Next in lesson 5: npformer grade --template encoder_layer_post"),
+    ],
+)
+def test_the_next_step_is_the_lessons(cli, tmp_path, name, follows):
+    done = cli("grade", answered(name, tmp_path)).quiet()
+    assert f"You know now: {find(name).known}" in " ".join(done.out.split())
+    assert done.lines[-1] == follows
 
 
 def test_a_wrong_answer_and_the_generosity_of_hints(cli, wrong):

@@ -83,7 +83,30 @@ def test_the_file_of_the_last_lesson_is_written_once(cli, tmp_path):
     assert (tmp_path / "layer.py").read_text() == before
 
 
+def test_a_prediction_is_judged(cli, tmp_path):
+    asked = cli("lessons 1").out
+    assert "What shape has dweight?" in " ".join(asked.split())
+    assert "npformer lessons 1 --predict 1 ANSWER" in asked
+    assert "(3, 2)" not in asked.partition("Read")[2].partition("npformer explain linear")[0].replace(
+        "weight (3, 2)", ""
+    )
+    right = cli("lessons 1 --predict 1 '(3, 2)'").fine()
+    assert right.lines == ["Right: (3, 2).", "See it: npformer explain linear"]
+    wrong = cli("lessons 1 --predict 1 2,3")
+    assert (wrong.code, wrong.lines[0]) == (1, "Not yet: The sizes are right, their order is not.")
+    assert "(3, 2)" not in wrong.out, "the answer is not told"
+    assert cli("lessons 4 --predict 2 -1.41").lines[0] == "Not yet: The size is right, the sign is not."
+    document = cli("lessons 1 --predict 2 dx --json").document
+    assert document == {"ok": False, "said": "No.", "command": "npformer museum show linear-bias-mean"}
+    assert json.loads((tmp_path / NAME).read_text())["lessons"] == {"1": "in progress"}, "a prediction notes nothing"
+
+
 def test_bad_input(cli):
+    cli("lessons --predict 1 2").refused("--predict: expected the number of a lesson, got none")
+    cli("lessons 1 --predict 3 dx").refused("--predict: expected a question of lesson 1 from 1 to 2, got '3'")
+    cli("lessons 1 --predict x dx").refused("from 1 to 2, got 'x'")
+    cli("lessons 1 --predict 1 dx").refused("--predict: expected a shape such as (2, 3), got 'dx'")
+    cli("lessons 1 --predict 1 2 --done").refused("--predict: expected no --done beside it")
     cli("lessons 9").refused("expected a number from 1 to 8, got 9", "npformer lessons")
     cli("lessons --done").refused("expected the number of a lesson, got none")
     cli("lessons 1 --file x.py").refused("expected a lesson that brings a file (8), got 1")

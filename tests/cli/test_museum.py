@@ -59,6 +59,11 @@ def test_show_tells_and_draws_what_is_stored(cli, tmp_path, monkeypatch):
     assert len(document["detected_by"]) >= 2
 
 
+def test_show_names_the_lesson_that_has_the_bug(cli):
+    assert "\nnpformer lessons 7 has this bug.\n" in cli("museum show causal-off").out
+    assert "npformer lessons" not in cli("museum show clip-squared").out
+
+
 def test_show_fresh_runs_the_checks_and_trains(cli, tmp_path):
     done = cli("museum show clip-squared --picture m.svg --fresh").quiet()
     done.says(*SHOWN, "Detected by 2 checks", "after 3 steps", "picture m.svg")
@@ -108,4 +113,7 @@ def test_generic_mistakes(cli):
     done = cli("museum mutants --sample 12 --seed 3").fine()
     assert re.search(r"^all +\d+ +\d+ +0 +0$", done.out, re.M)
     assert "12 mutants in" in done.out
+    text = " ".join(done.out.split())
+    assert "killed: its gradients have the right shapes, and the check calls one of them wrong" in text
+    assert re.search(r"One of the killed: [\w ]+: `.*` became `.*` \(\w+, line \d+\); found in \w+", text)
     assert done.width <= 80

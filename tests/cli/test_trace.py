@@ -108,6 +108,9 @@ def test_a_trace_that_is_too_large(cli, trained):
     cli(f"trace {trained} --text bad --limit 0.01 --out t.json").refused(
         "trace: expected at most 0.01 MB of numbers, got 0.", "parameters alone; make the model smaller", "--limit"
     )
+    cli("trace relu --html page.html --limit 0.05").refused(
+        "--limit: expected a page of at most 0.05 MB, got 0.", "name fewer bugs", "or raise it"
+    )
     assert os.listdir() == []
 
 

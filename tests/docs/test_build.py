@@ -3,7 +3,7 @@
 import pytest
 
 from docs.site import __main__ as command
-from docs.site import museum, operations
+from docs.site import experiments, museum, operations, walk
 from docs.site.places import FILES
 from npformer.lab.museum.bugs import BUGS
 
@@ -44,8 +44,29 @@ def test_a_bar_names_the_page_at_hand(part, expected, monkeypatch):
             named.append(name(item))
             yield item
 
-    for function in ("page", "index", "gallery", "write"):
+    for function in ("page", "index", "gallery", "room", "write"):
         monkeypatch.setattr(part, function, lambda *_: "", raising=False)
     monkeypatch.setattr(part, "watched", watched)
     part.write_all()
     assert named == list(expected)
+
+
+def test_an_experiment_keeps_the_lines_of_its_formulas():
+    page = experiments.page("norm_order")
+    assert "```text\npost-LN   x ← LN(x + f(x))        the gradient" in page
+    assert "/files/examples/experiments/norm_order.py.md" in page
+
+
+def test_each_bug_hangs_in_one_room():
+    rooms = museum.rooms()
+    assert [one for _, bugs in rooms for one in bugs] == list(BUGS)
+    names = [museum.slug(category) for category, _ in rooms]
+    assert len({*names, *(one.id for one in BUGS)}) == len(names) + len(BUGS)
+    for category, _ in rooms:
+        assert f'href="{museum.slug(category)}.html"' in museum.gallery()
+
+
+def test_the_walk_lists_the_operations_of_its_trace():
+    rows = walk.page().partition("|---|---|\n")[2].splitlines()
+    assert rows[0] == "| `src_embedding` | [embedding](operations/embedding.md) |"
+    assert rows[-1] == "| `loss` | [cross entropy](operations/cross_entropy.md) |"

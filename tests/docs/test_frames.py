@@ -5,13 +5,15 @@ import shutil
 import pytest
 
 import npformer as npf
-from benchmarks.browser import READY
-from docs.site.places import ROOT
+from benchmarks.browser import NARROW, READY, WIDE
+from docs.site.places import ROOT, page_of
+from docs.site.traces import LINKS
 from npformer.pages import write_trace_page
 
 pytestmark = pytest.mark.browser
 
-AROUND = """<!doctype html><html><body data-theme="dark"><iframe class="trace" src="trace.html"></iframe>
+AROUND = """<!doctype html><html><link rel="stylesheet" href="style.css"><body data-theme="dark">
+<iframe class="trace" src="trace.html"></iframe><p class="beside"><a href="trace.html">Open it</a></p>
 <script src="frames.js" defer></script></body></html>"""
 THEME = "document.documentElement.dataset.theme"
 PAPER = "getComputedStyle(document.body).backgroundColor"
@@ -21,7 +23,9 @@ PAPER = "getComputedStyle(document.body).backgroundColor"
 def around(browser, tmp_path):
     """A page as the site's, in a dark theme, with a trace in it."""
     write_trace_page(npf.trace("relu"), tmp_path / "trace.html")
-    shutil.copy(ROOT / "docs" / "site" / "theme" / "frames.js", tmp_path)
+    for name in ("frames.js", "style.css"):
+        shutil.copy(ROOT / "docs" / "site" / "theme" / name, tmp_path)
+    (tmp_path / "math.woff").touch()
     (tmp_path / "around.html").write_text(AROUND)
     browser.open(tmp_path / "around.html")
     return browser
@@ -63,3 +67,20 @@ def test_whatever_is_no_theme_is_ignored(around):
     )
     assert around.run(f"return {THEME}") is None  # from itself, not from the page around it
     around.driver.switch_to.default_content()
+
+
+def test_a_phone_has_the_link_alone(around):
+    for size, is_shown in ((WIDE, True), (NARROW, False)):
+        around.look(size)
+        assert around.find("iframe.trace").is_displayed() == is_shown
+        assert around.find("p.beside a").is_displayed()
+
+
+def test_a_trace_within_a_page_shows_its_code(around):
+    around.look((800, 900))
+    assert inside(around, "document.getElementById('code').getBoundingClientRect().top") < 200
+
+
+def test_a_trace_links_to_the_page_of_each_operation():
+    assert len(LINKS) > 10
+    assert all(address == f"../{page_of(path) or 'start-here'}.html" for path, address in LINKS.items())

@@ -15,6 +15,7 @@ import pytest
 from benchmarks.browser import NARROW, WIDE
 from docs.site import api
 from docs.site.places import ROOT, SITE
+from docs.site.recordings import SHOWCASE
 from npformer.functional import OPERATIONS
 
 SOURCES = ("docs", "npformer", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "examples")
@@ -96,19 +97,49 @@ def test_formulas_are_typeset():
         assert pages()[f"operations/{home}.html"].count("<math") >= 2, name
 
 
-LOOKED_AT = ("index", "operations/layer_norm", "museum/index", "museum/softmax-diagonal", "course/softmax", "walk",
+def test_the_first_page_begins_with_one_action_and_the_questions_of_the_start_page():
+    article = pages()["index.html"].partition("<article")[2]
+    first, *others = re.findall(r'href="([^"#][^"]*)"', article)[:8]
+    assert (first, others[0]) == ("start-here.html", f"traces/{SHOWCASE}.html")
+    headings = re.findall(r'<section id="([^"]+)">\s*(?:<span [^>]*></span>)?<h2>', pages()["start-here.html"])
+    assert others[1:] == [f"start-here.html#{name}" for name in headings]
+    assert f'class="go"><a href="traces/{SHOWCASE}.html"' in pages()["start-here.html"]
+
+
+def test_commands_of_the_lessons_lead_to_their_pages():
+    for page in ("operations/linear", "course/linear", "museum/linear-bias-mean"):
+        assert f'href="{page}.html"><code' in pages()["lessons.html"]
+
+
+def test_options_keep_their_dashes_and_fields_their_words():
+    for page, text in pages().items():
+        assert not re.search(r"[\s(]–[a-z]", text), page
+        assert "Alias for field number" not in text, page
+
+
+LOOKED_AT = ("index", "start-here", "gradient-sizes", "judge", "operations/attention", "operations/layer_norm",
+             "museum/index", "museum/attention", "museum/softmax-diagonal", "course/attention", "walk",
              "api/npformer.layers", "coverage", "files/npformer/layers/linear.py", "experiments/heads")  # fmt: skip
+CUT = """return [...document.querySelectorAll("article :is(pre, .math-block)")]
+    .filter((block) => block.scrollWidth > block.clientWidth + 1).map((block) => block.innerText)"""
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize("page", LOOKED_AT)
 def test_a_page_in_a_browser(page, browser):
-    """No error, no request, and nothing wider than the window."""
+    """No error, no request, nothing wider than the window, and on a wide one no line of code or formula that is cut."""
     browser.open(SITE / f"{page}.html")
-    for size in (WIDE, NARROW):
+    for size in (NARROW, (768, 1024), (1024, 768), WIDE):
         browser.look(size)
         assert browser.run("return document.documentElement.scrollWidth") <= size[0]
+    assert not browser.run(CUT)
     assert browser.run("return document.querySelector('h1').innerText").strip()
+
+
+@pytest.mark.browser
+def test_a_trace_stands_within_a_page_where_its_code_has_room_beside_it(browser):
+    browser.open(SITE / "operations" / "softmax.html")
+    assert browser.run("return document.querySelector('iframe.trace').clientWidth") > 900
 
 
 @pytest.mark.browser

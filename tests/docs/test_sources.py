@@ -8,6 +8,8 @@ from docs.site import api, course, experiments, links, museum, operations, place
 from docs.site.formulas import FORMULAS
 from npformer.functional import OPERATIONS
 from npformer.lab.grader import EXERCISES
+from npformer.lab.grader.exercises import BY_NAME
+from npformer.lab.lessons import LESSONS
 from npformer.lab.museum.bugs import BUGS
 from tests.test_public_names import PACKAGES
 
@@ -59,7 +61,7 @@ def test_a_bug_has_its_page(category):
 
 
 def test_every_bug_has_its_change_and_its_card():
-    cards = museum.gallery()
+    cards = "".join(museum.room(*room) for room in museum.rooms())
     for bug in BUGS:
         assert re.search(r"^[-+] ", museum.change(bug), re.M), bug.id
         assert cards.count(f'href="{bug.id}.html"') == 1
@@ -93,7 +95,7 @@ def test_a_page_of_the_repository_keeps_its_text(path):
     before = (places.ROOT / path).read_text(encoding="utf-8")
     after = links.for_site(before, path)
     words = [
-        re.sub(r"\]\([^)\s]+\)|<picture>.*?</picture>|<img .*?>|```{image}.*?```", "", text, flags=re.S)
+        re.sub(r"\[(?=`npformer)|\]\([^)\s]+\)|<picture>.*?</picture>|<img .*?>|```{image}.*?```", "", text, flags=re.S)
         for text in (before, after)
     ]
     named = re.sub(r"^```{code-block} (\w+)\n:caption: (\S+)\n$", r"```\1 \2", words[1], flags=re.M)
@@ -109,6 +111,44 @@ def test_links_lead_to_pages():
     assert links.link("https://arxiv.org/a", "docs") == "https://arxiv.org/a"
 
 
+@pytest.mark.parametrize(
+    ("command", "page"),
+    [
+        ("explain softmax --forward", "/operations/softmax.md"),
+        ("explain transformer --at 'generator.bias[3]'", ""),
+        ("museum show\nlinear-bias-mean", "/museum/linear-bias-mean.md"),
+        ("museum list", "/museum/index.md"),
+        ("grade --template layer_norm", "/course/layer_norm.md"),
+        ("grade softmax.py", "/course/softmax.md"),
+        ("grade --list", "/course/index.md"),
+    ],
+)
+def test_a_command_leads_to_the_page_of_what_it_shows(command, page):
+    text = f"Try `npformer {command}`, then go on."
+    assert links.for_site(text, "docs/lessons.md") == (
+        f"Try [`npformer {command}`]({page}), then go on." if page else text
+    )
+    assert links.for_site(f"```sh\nnpformer {command}\n```", "docs/lessons.md").count("](") == 0
+
+
+def test_a_command_that_is_a_link_stays_one():
+    assert (
+        links.for_site("[`npformer museum list`](https://a.b)", "docs/a.md") == "[`npformer museum list`](https://a.b)"
+    )
+
+
+def test_lessons_bugs_and_exercises_lead_to_each_other():
+    lessons = links.for_site((places.ROOT / "docs/lessons.md").read_text(encoding="utf-8"), "docs/lessons.md")
+    for one in LESSONS:
+        assert f"](/museum/{one.bug}.md)" in lessons
+        back = f"[Lesson {one.number}. {one.title}](/lessons.md#{one.number}-{one.title.lower().replace(' ', '-')})"
+        assert back in museum.page(next(bug for bug in BUGS if bug.id == one.bug))
+        for name in one.exercises:
+            assert one.file or f"](/course/{name}.md)" in lessons
+            assert back in course.page(BY_NAME[name])
+    assert "(/lessons.md" not in course.page(BY_NAME["relu"])
+
+
 def test_a_file_that_a_page_names_has_a_page(monkeypatch):
     path, test = "tests/functional/test_linear.py", "test_values_and_gradients_are_the_sums_of_the_docstring"
     monkeypatch.setattr(places, "written", set())
@@ -119,3 +159,18 @@ def test_a_file_that_a_page_names_has_a_page(monkeypatch):
     assert "files/docs/gpu.md.md" not in written
     lines = (places.ROOT / path).read_text(encoding="utf-8").splitlines()
     assert lines[sources.line_of(path, test) - 1].startswith(f"def {test}(")
+
+
+def test_a_command_leads_to_the_page_of_what_it_names():
+    pages = {
+        "npformer museum show relu-no-gate": "museum/relu-no-gate",
+        "npformer grade --template layer_norm": "course/layer_norm",
+        "npformer grade encoder_layer_pre.py": "course/encoder_layer_pre",
+        "npformer explain softmax --forward": "operations/softmax",
+        "npformer gradcheck --only sinusoidal_positions": "operations/positions",
+        "npformer museum show NAME": None,
+        "npformer grade --list": None,
+        "npformer explain adam": None,
+        "explain softmax": None,
+    }
+    assert {command: sources.page_of_command(command) for command in pages} == pages

@@ -85,3 +85,10 @@ def test_a_line_whose_products_do_not_add_up_is_not_taken_apart():
     assert len(expand(returned(run, run.root, 0, (1,))).terms) == 3
     with pytest.raises(CannotExpand, match="its products do not add up"):
         expand(returned(run, run.root, 0, (0,)))
+
+
+def test_an_array_that_has_a_name_is_shown_by_it():
+    """one_hot is an expression without a name, in another type."""
+    terms, _ = texts("embedding", 0, (2, 1))
+    assert terms
+    assert all("·one_hot[" in term for term in terms)

@@ -51,6 +51,14 @@ def test_why_is_the_line_of_attention_that_computes_dq(explained):
     assert any("the mask" in product.zero for product in group.products)
 
 
+@pytest.mark.parametrize("at", ["src_embedding.weight[0,1]", "encoder.layers.0.feed_forward.up.bias[0]"])
+def test_a_sum_of_zeros_whose_reasons_are_told_has_no_why(opened, at):
+    """Padding, or another token; a closed gate. The gradients in its products need not be 0, and explain nothing."""
+    one = explanation(opened, at)
+    assert (one.value.analytic, one.why) == (0, None)
+    assert all(product.zero for group in one.terms.groups for product in group.products)
+
+
 def test_why_is_asked_of_the_largest_product_whatever_its_sign(opened):
     """Of every entry of a bias: some largest products are negative."""
     signs = set()

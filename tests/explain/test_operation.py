@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from npformer.explain.operation import explained_operation, sample_inputs
-from npformer.explain.operation_text import operation_lines
+from npformer.explain.operation_text import WORDS, forward_lines, operation_lines, words_of
 from npformer.functional import OPERATIONS
 from npformer.functional.derivation import formulas, split_docstring
 
@@ -76,6 +76,42 @@ def test_a_number_of_each_line_is_worked_out(layer_norm):
         name, _, index = line.entry.name.partition("[")
         value = np.asarray(line.values[name])[tuple(map(int, index.rstrip("]").split(",")))]
         assert sum(product.value for product in line.entry.products) == pytest.approx(value, rel=1e-12)
+
+
+def worked_out(name):
+    """The lines in which numbers of an operation are worked out, in words."""
+    lines = (*lines_of(explained_operation(name).forward), *lines_of(explained_operation(name).backward))
+    return {line.entry.name: " + ".join(p.text for p in line.entry.products) for _, line in lines if line.entry}
+
+
+def test_a_worked_number_has_no_code_in_it():
+    """Each array has its own index, a size is a number, a function is without its module."""
+    found = worked_out("cross_entropy")
+    assert found["dlogits[0,1,0]"] == "(p[0,1,0] - q[0,1,0])·counted[0,1,0]·dloss·1/num_counted"
+    assert found["token_loss[0,2,0]"].startswith("log(power_sum[0,2,0]) + −q[0,2,0]·shifted[0,2,0]")
+    assert "q[0,0,2,0]·k[0,0,0,0]·(1 / sqrt(2)) + " in worked_out("attention")["scores[0,0,2,0]"]
+    assert not any("shape[" in text for name in OPERATIONS for text in worked_out(name).values())
+
+
+def test_what_a_return_computes_for_the_cache_is_shown():
+    line = [line for _, line in lines_of(explained_operation("cross_entropy").forward)][-1]
+    assert line.formulas == ("p_n = softmax(z_n)",)
+    np.testing.assert_allclose(line.values["p"].sum(axis=-1), 1)
+
+
+def test_words_are_explained_where_they_stand(attention, layer_norm):
+    assert list(words_of(layer_norm.formula + layer_norm.derivation, layer_norm.inputs)) == [
+        "mean_C is the mean over C: model width (d_model)."
+    ]
+    told = list(words_of(attention.formula + attention.derivation, attention.inputs))
+    assert told == [
+        "Σ_D is the sum over D: head width.",
+        "Σ_S is the sum over S: key or source time.",
+        *WORDS.values(),
+    ]
+    text = " ".join(" ".join(operation_lines(attention, 80)).split())
+    assert all(sentence in text for sentence in told)
+    assert WORDS["mask"] in " ".join(" ".join(forward_lines(attention, 80)).split())
 
 
 def test_the_lines_of_the_functions_that_it_calls_are_inside(attention):

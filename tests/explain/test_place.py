@@ -30,6 +30,8 @@ def test_a_number_is_found(opened, text, kind, shown):
     ("text", "words"),
     [
         ("encoder.layers.0.norm1.gama[2]", "the nearest names are encoder.layers.0.norm1.gamma"),
+        ("gamma[2]", "the nearest names are encoder.layers.0.norm1.gamma, "),
+        ("query.weight[3,5]", "the nearest names are encoder.layers.0.self_attention.query.weight, "),
         ("encoder.layers.0.norm1.gamma", "expected 1 number in brackets for the shape (4), such as [0], got 0"),
         ("encoder.layers.0.norm1.gamma[1,2]", "such as [0], got 2"),
         ("encoder.layers.0.norm1.gamma[4]", "expected an index from 0 to 3 along axis 0 of the shape (4), got 4"),

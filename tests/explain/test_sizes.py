@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from examples.experiments.initialisation import pytorch_default
-from npformer.explain.sizes import attention_sizes, depth_norms, sizes, through_relus, transformer
-from npformer.explain.sizes_text import sizes_lines
+from npformer.explain.sizes import attention_sizes, depth_norms, sizes, sizes_text, through_relus, transformer
 
 
 @pytest.mark.parametrize("gain", [0.7, 1.0, 1.4])
@@ -34,14 +33,15 @@ def test_depth_as_the_text_says():
 
 def test_initial_values_are_those_of_pytorch():
     torch = pytest.importorskip("torch")
-    model = transformer(d_model=64, d_ff=128)
+    model = transformer(d_model=256, d_ff=512)
     pytorch_default(model, seed=0)
-    theirs = torch.nn.Transformer(64, 4, 2, 2, 128, batch_first=True).encoder.layers[1]
+    torch.manual_seed(0)
+    theirs = torch.nn.Transformer(256, 4, 2, 2, 512, batch_first=True).encoder.layers[1]
     theirs.requires_grad_(False)
     pairs = {
-        "query.weight": theirs.self_attn.in_proj_weight[:64], "output.weight": theirs.self_attn.out_proj.weight,
+        "query.weight": theirs.self_attn.in_proj_weight[:256], "output.weight": theirs.self_attn.out_proj.weight,
         "up.weight": theirs.linear1.weight, "down.weight": theirs.linear2.weight, "up.bias": theirs.linear1.bias,
-        "down.bias": theirs.linear2.bias, "query.bias": theirs.self_attn.in_proj_bias[:64],
+        "down.bias": theirs.linear2.bias, "query.bias": theirs.self_attn.in_proj_bias[:256],
     }  # fmt: skip
     parts = {"up": "feed_forward", "down": "feed_forward"}
     ours = dict(model.named_parameters())
@@ -49,11 +49,11 @@ def test_initial_values_are_those_of_pytorch():
         part = parts.get(name.partition(".")[0], "self_attention")
         mine = ours[f"encoder.layers.1.{part}.{name}"].data
         assert np.std(mine) == pytest.approx(float(values.std(correction=0)), rel=0.15, abs=1e-12)
-    output = torch.nn.Linear(64, 16)
-    assert np.max(np.abs(ours["generator.weight"].data)) <= 1 / 8 >= float(output.weight.detach().abs().max())
+    output = torch.nn.Linear(256, 16)
+    assert np.max(np.abs(ours["generator.weight"].data)) <= 1 / 16 >= float(output.weight.detach().abs().max())
 
 
 def test_the_text_has_every_table():
-    text = "\n".join(sizes_lines(sizes(), 100))
+    text = sizes_text(sizes(), 100)
     assert text.count("\n\n") == 3
     assert [word in text for word in ("vanishes", "is kept", "explodes", "post-LN", "first loss")] == [True] * 5

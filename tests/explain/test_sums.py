@@ -11,10 +11,10 @@ from npformer.explain.sums import sums_in
 from npformer.functional import OPERATIONS, erf
 from npformer.tracing.showcase import showcase
 
-#: What is not read, by operation and pass: a generator's sum, lists that are filled, a state that steps write into.
+#: What is not read, by operation and pass: lists that are filled, a state that steps write into.
 UNREAD = {
-    ("local_attention", "forward"): {"y"},
-    ("local_attention", "backward"): {"dv", "parts", "part"},
+    ("local_attention", "forward"): {"part"},
+    ("local_attention", "backward"): {"parts", "part"},
     ("gru", "backward"): {"da_all", "du_all", "r", "z", "n", "u_n"},
 }
 FUNCTIONS = {name: getattr(np, name) for name in ("exp", "log", "sqrt", "tanh", "sin", "cos")} | {"erf": erf}

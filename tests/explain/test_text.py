@@ -68,4 +68,17 @@ def test_the_strongest_ways_are_shown_and_the_rest_is_summed(explained):
 
 def test_numbers_and_shares():
     assert (number(-0.0123456), number(0.0)) == ("-1.235e-02", "0")
-    assert (share(-1.0, 4.0), share(-1e-20, 4.0), share(0.5, 0.0)) == ("-25 %", "0 %", "+5.000e-01")
+    assert (share(1.0, 4.0), share(-1e-20, -4.0)) == ("25 %", "0 %")
+
+
+@pytest.mark.parametrize(
+    ("through", "past", "words"),
+    [(4.0, 3.5, "decoder: through 53 %, past 47 %"), (-4.0, 11.5, "decoder: through -4.000e+00, past +1.150e+01")],
+)
+def test_parts_that_cancel_have_no_shares(explained, through, past, words):
+    value = replace(explained, value=explained.value._replace(analytic=7.5)).value
+    sums = (Sum(explained.terms.groups[0].call, "decoder", through, past, 0.0),)
+    ways = tuple(Way(((0, way),), part) for way, part in ((THROUGH, through), (PAST, past)))
+    text = told(explained, value=value, paths=Paths(sums, ways, 0.0, True))
+    assert words in text
+    assert ("%" in text) == (through > 0)

@@ -5,7 +5,7 @@ import pytest
 
 import npformer as npf
 from npformer.backend import Arena
-from npformer.explain.update import through
+from npformer.explain.update import update_of
 from npformer.layers import Parameter
 
 # Two parameters, (3, 4) and then (−0.2, 0.1); β = (½, ¾), lr 0.1, clipped to norm 1. All by hand:
@@ -28,7 +28,7 @@ def test_two_updates_by_hand():
     adam = optimizer()
     for gradients, expected in (((3, 4), FIRST), ((-0.2, 0.1), SECOND)):
         adam.arena.grads[:2] = gradients
-        found = through(adam, 0, lr=0.1, clip_norm=1.0)
+        found = update_of(adam, 0.1, clip_norm=1.0).at(0)
         assert {name: getattr(found, name) for name in expected} == pytest.approx(expected, rel=1e-12)
         npf.optim.clip_by_global_norm(adam.arena, 1.0)
         before = adam.arena.values[0]
@@ -41,7 +41,7 @@ def test_the_parts_of_a_change_add_up():
     adam = optimizer(npf.AdamW, weight_decay=0.5)
     for gradient in (1.0, -2.0):
         adam.arena.grads[:2] = gradient
-        found = through(adam, 1, lr=0.1, clip_norm=None)
+        found = update_of(adam, 0.1, clip_norm=None).at(1)
         assert found.decay == pytest.approx(-0.05 * found.before)  # lr·λ = 0.05
         assert found.by_past + found.by_gradient + found.decay == pytest.approx(found.change, rel=1e-12)
         adam.step()

@@ -225,7 +225,7 @@ def in_process(monkeypatch):
             say("forward", i, result=encode((y, None)), changed=[])
             try:
                 gradients = names[f"{exercise.name}_backward"](decode(encode(case.upstream)), cache)
-                say("backward", i, result=encode(gradients), changed=[], stable=True, measuring=[])
+                say("backward", i, result=encode(gradients), changed=[], stable=True, measuring=[], lines={})
             except Exception as error:
                 say("failed", i, step="backward", line=1, message=str(error), type=type(error).__name__)
         say("end", warnings=[])
@@ -299,6 +299,14 @@ def test_one_mistake_in_two_gradients_gets_one_hint(in_process, tmp_path):
     found = answer(tmp_path, "attention", AT + "return ds @ k * s / 2, t(ds) @ q * s / 2, dv")
     assert faults(found) == [(("dq", "dk"), "scaled by 1/2")]
     assert "Hint 1 of 3 on dq and dk" in said(found)
+
+
+def test_a_gradient_that_is_unpacked_as_a_tuple_is_told_so(tmp_path):
+    """As npformer's own code has it, which `npformer explain attention` shows."""
+    body = AT.replace("ds = softmax_backward(dw, w)", "\n    (ds,) = softmax_backward(dw, w)")
+    told = said(answer(tmp_path, "attention", body + "return ds @ k * s, t(ds) @ q * s, dv"), 3)
+    assert "ds = softmax_backward(…)" in told
+    assert "in the order in which it was made" not in told
 
 
 def test_a_mistake_and_numbers_that_nothing_explains(in_process, tmp_path):

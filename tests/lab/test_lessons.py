@@ -8,15 +8,19 @@ import pytest
 
 from npformer.check import gradcheck
 from npformer.check.adapters.user_file import user_case
-from npformer.lab.grader import find, grade_file
+from npformer.lab.grader import EXERCISES, find, grade_file
+from npformer.lab.grader.exercises import KNOWN
 from npformer.lab.grader.progress import DONE, IN_PROGRESS, NOT_BEGUN, Begun, Entry, Progress
 from npformer.lab.lessons import LESSONS, lesson, text
 from npformer.lab.lessons.broken import RIGHT, WRONG, broken
+from npformer.lab.lessons.lessons import next_step
 from npformer.lab.lessons.page import page
 from npformer.lab.lessons.text import standing
 from npformer.lab.museum.bugs import bug
 
 ROOT = Path(__file__).resolve().parents[2]
+ASKED = {"npformer explain linear": "What shape has dweight, which is a question long enough for two lines of text?",
+         "npformer gradcheck --only linear": "How many?"}  # fmt: skip
 each_lesson = pytest.mark.parametrize("one", LESSONS, ids=[one.title for one in LESSONS])
 
 
@@ -41,7 +45,7 @@ def test_what_a_lesson_names_exists(one):
 
 @each_lesson
 def test_the_terminal_has_80_columns(one):
-    lines = text.shown(one, Progress(Path()), {}).splitlines()
+    lines = text.shown(one, Progress(Path()), {}, ASKED).splitlines()
     assert max(map(len, lines)) <= 80
     for command in one.commands:
         assert f"    {command}" in lines
@@ -63,23 +67,53 @@ def test_a_lesson_is_done_when_its_exercises_are():
     assert standing(lesson(7), Progress(Path(), lessons={"7": DONE}), {}) == DONE
 
 
+def test_what_follows_an_exercise():
+    follows = {name: next_step(name) for one in LESSONS for name in one.exercises}
+    assert {name: step[1] for name, step in follows.items() if not step[1].startswith("npformer museum show")} == {
+        "feed_forward": "npformer grade --template encoder_layer_post"
+    }
+    assert follows["encoder_layer_pre"] == (lesson(8), "npformer museum show pre-norm-stream-dropped")
+    assert next_step("relu") is None
+    assert {exercise.name for exercise in EXERCISES} == KNOWN.keys()
+
+
 def test_the_end_of_a_lesson_says_what_makes_it_done():
     none = Progress(Path())
-    assert text.shown(lesson(5), none, {}).endswith(
+    assert text.shown(lesson(5), none, {}, {}).endswith(
         "It is done when feed_forward and encoder_layer_post are graded right."
     )
-    assert text.shown(lesson(7), none, {}).endswith("npformer lessons 7 --done")
-    assert text.shown(lesson(7), Progress(Path(), lessons={"7": DONE}), {}).endswith("This lesson is done.")
+    assert text.shown(lesson(7), none, {}, {}).endswith("npformer lessons 7 --done")
+    assert text.shown(lesson(7), Progress(Path(), lessons={"7": DONE}), {}, {}).endswith("This lesson is done.")
 
 
 def test_the_page_has_every_command_and_links_every_file():
-    shown = page(LESSONS)
+    shown = page(LESSONS, questions)
     for one in LESSONS:
         assert f"## {one.number}. {one.title}" in shown
         assert all(f"`{command}`" in " ".join(shown.split()) for command in one.commands)
     assert "[npformer/functional/softmax.py](../npformer/functional/softmax.py)" in shown
     assert "[docs/proof.md](proof.md)" in shown
     assert max(map(len, shown.splitlines())) <= 120
+
+
+def questions(one):
+    return {one.commands[0]: ("What shape?", "(2, 3)")}
+
+
+def test_the_page_asks_before_it_shows_and_hides_the_answer():
+    shown = page(LESSONS, questions)
+    first, _, rest = shown.partition("- `npformer explain linear`")
+    assert "- Predict 1: What shape?\n  <details><summary>The answer</summary>(2, 3)</details>\n" in first
+    assert rest.count("<details>") == 7
+    assert "(2, 3)" not in re.sub("<details>.*</details>", "", shown)
+
+
+def test_a_question_stands_before_its_command():
+    lines = text.shown(lesson(1), Progress(Path()), {}, ASKED).splitlines()
+    begins = lines.index("  Predict 1: What shape has dweight, which is a question long enough for two")
+    assert lines[begins + 1 : begins + 3] == ["  lines of text?", "    npformer explain linear"]
+    assert lines.index("  Predict 2: How many?") == lines.index("    npformer gradcheck --only linear") - 1
+    assert "Is prediction 1 right? npformer lessons 1 --predict 1 ANSWER" in lines
 
 
 def test_the_last_lessons_file_has_one_fault(tmp_path, monkeypatch):

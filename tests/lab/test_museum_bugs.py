@@ -1,17 +1,20 @@
 """The bugs as data: complete, readable, and shown as wide as the terminal."""
 
+import math
 import pickle
 import re
 from collections import Counter
 
+import numpy as np
 import pytest
 
+from npformer.data import SequenceTask
 from npformer.errors import ConfigError
 from npformer.io import terminal
 from npformer.lab.museum import text
 from npformer.lab.museum.bug import CATEGORIES
 from npformer.lab.museum.bugs import BUGS, bug
-from npformer.lab.museum.demonstration import Comparison, Course, _step, compare
+from npformer.lab.museum.demonstration import Comparison, Course, Ends, _step, compare, right_course
 from npformer.lab.museum.detections import Detections
 from npformer.lab.museum.empty_tests import EMPTY_TESTS
 
@@ -59,8 +62,12 @@ def test_everything_fits_the_terminal(one, columns, monkeypatch):
     detections = Detections(
         one, 5, {"gradient of something": "a problem " * 12, "b": "c", "d": "e", "f": "g", "h": "i"}, "why " * 30
     )
-    course = Course((2.0, 1.0), 0.5)
-    shown = [text.row(detections), text.label(one), text.findings(one, detections, Comparison(course, course))]
+    course, end = Course((2.0, 1.0), 0.5), Ends(1.5, 0.5)
+    shown = [
+        text.row(detections),
+        text.label(one),
+        text.findings(one, detections, Comparison(course, course, (end,), (end,))),
+    ]
     shown += [text.heading(one.category), text.row(Detections(one, 5, {}, ""))]
     shown += [text.findings(one, detections, None), text.listing([one])]
     assert all(len(line) <= columns for part in shown for line in part.splitlines())
@@ -84,11 +91,39 @@ def test_a_short_run_is_wrong_with_the_bug_and_right_without():
     assert comparison == compare(bug("causal-off"), steps=12)
 
 
-def test_a_run_that_breaks_is_told_not_raised():
-    comparison = compare(bug("adam-t-zero"), steps=3)
-    assert comparison.wrong.trouble == "training stops with ZeroDivisionError: float division by zero"
-    assert comparison.to_dict()["wrong"]["loss"] is None
-    assert comparison.right.trouble == ""
+RIGHT = ((1.0, 0.5), (2.0, 0.7), (1.5, 0.6))
+ABOVE, AMONG, BELOW = "above", "among", "below"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "place", "said"),
+    [
+        (((3.1, 0.2), (4.0, 0.2), (3.5, 0.2)), ABOVE, "Each loss with the bug ends above each without it."),
+        (((3.1, 0.6), (4.0, 0.6), (3.5, 0.6)), ABOVE, "above each without it. The words do not show it, and"),
+        (((0.1, 0.6), (0.2, 0.6), (0.9, 0.6)), BELOW, "below each without it. The words do not show it, and"),
+        (((0.1, 0.0), (0.2, 0.1), (0.9, 0.1)), BELOW, "Each loss with the bug ends below each without it."),
+        (((0.1, 0.6), (2.9, 0.6), (3.0, 0.5)), AMONG, "Runs with the bug end among those without it, so"),
+        (((1.0, 0.4), (2.0, 0.3), (1.5, 0.2)), AMONG, "each run with it misses more than each without it."),
+        (((1.0, 0.8), (2.0, 0.9), (1.5, 0.75)), AMONG, "each run with it misses fewer than each without it."),
+        (((math.nan, math.nan),) * 3, ABOVE, "Each loss with the bug ends above each without it."),
+        (((1.5, math.nan),) * 3, AMONG, "each run with it misses more than each without it."),
+    ],
+)
+def test_what_training_tells_is_judged_by_all_seeds(wrong, place, said):
+    course = Course((2.0, 1.0), 0.5)
+    found = Comparison(course, course, tuple(Ends(*end) for end in RIGHT), tuple(Ends(*end) for end in wrong))
+    assert found.place == place
+    assert said in found.verdict
+    assert found.told[0] == "loss 1.000 to 2.000, 50 to 70 % of held-out words right, over 3 seeds"
+
+
+def test_a_course_of_another_seed_has_other_words_and_weights(numpy64):
+    task = SequenceTask("reverse", seed=1, symbols=8)
+    weights = [_step({}, numpy64, task, seed).model.arena.values for seed in (0, 1)]
+    assert not np.any(weights[0][weights[0] != 0][:100] == weights[1][weights[1] != 0][:100])
+    first, other = (right_course({}, 2, seed) for seed in (0, 1))
+    assert first.losses[0] != other.losses[0]
+    assert right_course({}, 2, 1) == other
 
 
 @pytest.mark.parametrize("name", sorted({option for one in BUGS for option in one.run or ()}))

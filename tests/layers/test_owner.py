@@ -1,5 +1,6 @@
 """Setting an attribute of a layer makes a new version, and nothing else does; what cannot be seen is refused."""
 
+import pickle
 from abc import ABC
 from collections import OrderedDict
 from copy import deepcopy
@@ -69,8 +70,9 @@ def test_a_replaced_part_no_longer_counts(box):
     "del table['a']", "table |= {'c': 1}", "table['a'] = 1", "items[1].append(1)", "table['b']['c'] = 1",
     "box.pair[1].append(1)", "other.items.append(1)", "other.table['b']['c'] = 1",
 ])  # fmt: skip
-def test_an_edit_in_place_is_refused_with_the_remedy(statement, box):
-    other = deepcopy(box)
+@pytest.mark.parametrize("copied", [deepcopy, lambda box: pickle.loads(pickle.dumps(box))])
+def test_an_edit_in_place_is_refused_with_the_remedy(statement, copied, box):
+    other = copied(box)
     with pytest.raises(ConfigError, match=r"set anew, as in layer\.layers = \(\*layer\.layers, new\) or"):
         exec(statement, {"box": box, "items": box.items, "table": box.table, "other": other})
     assert [name for name, _ in box.named_parameters()] == [name for name, _ in other.named_parameters()]
@@ -78,10 +80,11 @@ def test_an_edit_in_place_is_refused_with_the_remedy(statement, box):
 
 
 def test_a_copy_counts_its_own_changes(box):
-    first, other = version_of(box), deepcopy(box)
-    assert version_of(other) == first
-    other.items[1][0].new = 1
-    assert version_of(other) > version_of(box) == first
+    for other in (deepcopy(box), pickle.loads(pickle.dumps(box))):
+        version, first = version_of(other), version_of(box)
+        other.items[1][0].new = 1
+        assert version_of(other) > version
+        assert version_of(box) == first
 
 
 def test_other_containers_of_layers_are_refused(box):

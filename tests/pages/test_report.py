@@ -288,3 +288,6 @@ def test_the_style_is_in_force_and_the_links_lead_somewhere(browser, page):
     assert browser.run("return getComputedStyle(document.querySelector('.bad')).textDecorationLine") == "underline"
     lost = "return [...document.querySelectorAll('a')].filter(a => !document.querySelector(a.hash)).length"
     assert browser.run(lost) == 0
+    lefts = browser.run("return [...document.querySelectorAll('#curves .chart')].map(chart => chart.offsetLeft)")
+    assert len(lefts) == 4
+    assert len(set(lefts)) == 2  # two and two

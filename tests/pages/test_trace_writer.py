@@ -4,8 +4,10 @@ The terms of a gradient add up to it, and two witnesses agree with it. The entry
 that was asked for, to the last bits.
 """
 
+import base64
 import json
 import re
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +18,11 @@ from npformer.errors import OutputError
 from npformer.explain import Setting, session
 from npformer.explain.models import model_setting
 from npformer.explain.place import find
-from npformer.pages import trace_page, trace_writer, write_trace_page
+from npformer.models import build_model
+from npformer.pages import sums, trace_page, trace_writer, write_trace_page
+from npformer.pages.document import Pack
 from npformer.pages.trace_writer import evidence_of, opening
+from npformer.run.options import complete
 from tests.check.own_code import Scaled
 
 GUIDE = Path(__file__).parents[2] / "docs" / "trace-page.md"
@@ -25,6 +30,12 @@ GUIDE = Path(__file__).parents[2] / "docs" / "trace-page.md"
 
 def data_of(page):
     return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+
+
+def numbers_in(page):
+    """The numbers that a page has, of all its arrays, and the letters that they take."""
+    (text,) = re.findall(r'<script type="application/json" id="numbers">"(.*?)"</script>', page)
+    return len(zlib.decompress(base64.b64decode(text))) // 8, len(text)
 
 
 def test_a_page_holds_the_trace_and_the_evidence_of_each_gradient(shown):
@@ -185,3 +196,55 @@ def test_a_large_array_is_left_out_and_the_row_that_is_asked_is_kept(monkeypatch
     assert list(told["rows"]) == [str(3 - 3 % array.shape[-1])]
     (one,) = data["sums"]["0"]["backward"][gradient]
     assert all(len(factor) == 5 for factor in one["products"][0][2]), "its factors are told themselves"
+
+
+def test_the_page_of_the_default_tasks_longest_word_is_below_3_5_mb_and_none_above_8():
+    """Whatever the model: MOST_PACKED numbers, of which no bytes are alike, and a document of three times the calls."""
+    options = complete({"run": {"task": "reverse"}, "data": {}, "model": {}, "training": {}}, 29, 13)
+    longest = options.data.max_length + 1
+    tokens = np.random.default_rng(0).integers(3, 29, (3, 1, longest))
+    model = build_model(options.model, backend=npf.get_backend("numpy", dtype="float64", kernels="plain"))
+    page = trace_page(npf.trace(model, *tokens[:2], targets=tokens[2]))
+    assert len(page) < 3_500_000
+    pack = Pack()
+    pack.add(np.random.default_rng(0).normal(size=sums.MOST_PACKED))
+    assert len(pack.text()) + 3 * (len(page) - numbers_in(page)[1]) < 8_000_000
+
+
+def test_of_many_numbers_the_page_has_the_smaller_arrays_and_what_its_tour_shows(shown, monkeypatch):
+    monkeypatch.setattr(trace_writer, "ALL_NUMBERS", 2_000)
+    data = data_of(trace_page(shown))
+    kept = [array.size for name, array in shown.arrays.items() if name not in data["left_out"]]
+    left = [array.size for name, array in shown.arrays.items() if name in data["left_out"]]
+    assert sum(kept) <= 2_000 < sum(kept) + left.count(min(left)) * min(left)
+    assert max(kept) < min(left)
+    for stop in (data["tour"]["loss"], data["tour"]["weight"]):
+        made = shown.calls[stop["call"]]["gradients"]
+        name = next(each["value"] for each in made if each["name"] == stop["name"])
+        width = shown.arrays[name].shape[-1]
+        assert str(stop["flat"] - stop["flat"] % width) in data["left_out"][name]["rows"]
+        assert data["sums"][str(stop["call"])]["backward"][name]
+
+
+def test_a_page_that_is_full_tells_no_more_sums(shown, monkeypatch):
+    monkeypatch.setattr(sums, "MOST_PACKED", 16_000)
+    page = trace_page(shown)
+    assert 16_000 <= numbers_in(page)[0] < 16_500
+    told = data_of(page)["sums"]
+    assert not told["0"]["forward"], "the loss comes first"
+    assert told[str(shown.calls[-1]["id"])]["backward"]
+
+
+def test_a_line_of_another_form_has_the_terms_of_each_entry_of_dy():
+    def forward(x):
+        return x * x, x
+
+    def backward(dy, x):
+        return sum(2 * x * part for part in [dy])
+
+    x = np.array([[0.5, -2.0], [1.0, 2.0]])
+    trace = npf.trace((forward, backward), x)
+    data = data_of(trace_page(trace))
+    (one,) = data["sums"]["0"]["backward"][trace.calls[0]["gradients"][0]["value"]]
+    ((count, _, ((text, _, _, _), (name, *_))),) = one["products"]
+    assert (count, text, name) == (4, "∂y/∂x", "dy")

@@ -164,15 +164,17 @@ def test_what_a_function_of_a_sum_made_shows_the_sum_and_the_function(opened):
         ("scale[1]", "", None),  # what a layer's own code adds
     ],
 )
-def test_a_page_opens_at_the_number_that_is_asked(browser, tmp_path, numpy64, at, step, line):
+def test_a_page_opens_at_the_number_that_is_asked(browser, tmp_path, monkeypatch, numpy64, at, step, line):
+    """Also where its array, and those of its terms, are too large for the page."""
     scaled_setting = Setting("scaled", Scaled(numpy64), (np.random.default_rng(0).normal(size=(2, 3)),))
     setting = scaled_setting if at == "scale[1]" else model_setting("transformer-tied")
     trace = npf.trace(setting.target, *setting.inputs, targets=setting.targets, **setting.options)
     with session(setting) as asked:
         place = find(asked, at)
         value = place.gradient(asked, asked.run())
-    write_trace_page(trace, tmp_path / "page.html", opens=opening(trace, place))
-    for size in (NARROW, WIDE):
+    for size, most in ((NARROW, 4), (WIDE, 8_192)):
+        monkeypatch.setattr("npformer.pages.trace_writer.MOST_NUMBERS", most)
+        write_trace_page(trace, tmp_path / "page.html", opens=opening(trace, place))
         browser.look(size)
         browser.open(tmp_path / "page.html")
         browser.driver.refresh()
@@ -182,6 +184,9 @@ def test_a_page_opens_at_the_number_that_is_asked(browser, tmp_path, numpy64, at
         assert browser.run("return document.activeElement.entry === npformerPage.pinned")
         sum_line = browser.find("#entry .sum")
         assert "✓" in sum_line.text
+        assert "NaN" not in text(browser, "#entry")
+        if at.startswith("decoder.layers.0.self_attention.value"):  # of three that stand side by side
+            assert "of decoder.layers.0.self_attention.value.weight" in text(browser, "#entry .what")
         assert float(sum_line.get_attribute("data-value")) == pytest.approx(value, rel=1e-12)
 
 

@@ -8,12 +8,13 @@ the changes of the line's formula, and of the author's own lines that it uses, t
 from __future__ import annotations
 
 import ast
+import contextlib
 import itertools
 import linecache
 import re
-from collections.abc import Mapping, Sequence
-from types import FunctionType
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from types import FunctionType, SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from npformer.check.derivations.grammar import Derivation, Line
 from npformer.check.derivations.point import Point, aligned
 from npformer.check.measures import NEGLIGIBLE, max_abs
 from npformer.check.repairs import Point as Around
-from npformer.check.repairs import Repair, repairs_of
+from npformer.check.repairs import repairs_of
 from npformer.check.repairs.trial import Trial
 from npformer.check.report import WRONG
 from npformer.typing import HostArray, HostArrays
@@ -31,16 +32,12 @@ ALIKE = 1e-7
 
 
 class Claim(NamedTuple):
-    """A line's numbers at a point, and the measured ones; why there are none."""
+    """A line's numbers at a point, and the measured ones, both None if there are none; why there are none."""
 
     point: Point
-    claimed: HostArray | None
-    truth: HostArray | None
+    claimed: Any
+    truth: Any
     failed: str
-
-
-#: A point, what was claimed there, and what was measured.
-Pair: TypeAlias = tuple[Point, HostArray, HostArray]
 
 
 class Cause(NamedTuple):
@@ -55,61 +52,76 @@ def cause_of(
     derivation: Derivation, at: int, claims: Sequence[Claim], known: Sequence[Mapping[str, Any]], problem: str
 ) -> Cause:
     """Explain the wrong line at an index of the backward; known: what it may use, at each point."""
-    line, repair = derivation.backward[at], None
-    sentences, number = [f"{line.name}: {problem}"] if problem else [], line.number
+    line = derivation.backward[at]
+    told, number = [f"{line.name}: {problem}"] if problem else [], line.number
     if line.of and not any(claim.failed for claim in claims):
-        pairs: Any = [claim[:3] for claim in claims]
-        sentences += _seen(derivation, line, pairs)
-    if isinstance(line.of, str) and not any("own share" in sentence for sentence in sentences):
-        repair = _repair(derivation, at, known, claims)  # no one change of a formula mends missing shares
-    if repair is not None:
-        place = re.sub(r"^(line \d+) of \w+", r"\1", repair.place)
-        if problem or not sentences:
-            number = int(place.partition(":")[0].removeprefix("line "))
-        sentences.append(place)
-    elif not sentences:
-        sentences.append(_sum_of(derivation, line.of))
+        told += _seen(derivation, line, claims)
+    is_one_change = isinstance(line.of, str) and not any("own share" in sentence for sentence in told)
+    if is_one_change and (place := _repair(derivation, at, known, claims)):
+        number = number if told and not problem else int(place.partition(":")[0].removeprefix("line "))
+        told.append(place)
+    told = told or [_throughout(line, known, claims) or _sum_of(derivation, line.of)]
     name = next(each.name for each in derivation.backward if each.number == number)
-    return Cause(number, name, tuple(sentences))
+    return Cause(number, name, tuple(told))
 
 
-def _sum_of(derivation: Derivation, of: str | tuple[str, str] | None) -> str:
+def _throughout(line: Line, known: Sequence[Mapping[str, Any]], claims: Sequence[Claim]) -> str:
+    """A name that lacks a factor wherever it stands in the line."""
+    arrays = [name for name, value in known[0].items() if np.ndim(value)]
+    for name, factor in itertools.product(sorted(line.uses.intersection(arrays)), arrays if line.of else ()):
+        with contextlib.suppress(ValueError):
+            values = [{**each, name: each[name] * each[factor]} for each in known]
+            if all(_alike(np.asarray(c.point.evaluate(line, v)), c.truth) for c, v in zip(claims, values, strict=True)):
+                return f"with {name} * {factor} in the place of {name} it is right"
+    return ""
+
+
+def _sum_of(derivation: Derivation, of: Any) -> str:
     """What a derivative is, where nothing tells what the claim lacks."""
-    if not isinstance(of, str):
-        return "its numbers are not the measured ones"
+    if isinstance(of, tuple):
+        a, b = of
+        return f"{a} is line {derivation.line_of(a).number}: its derivative by {b}, with every other name held"
     users = derivation.users(of)
+    if not users:
+        given = f"d{of} is given: leave this line out"
+        return given if of == derivation.output else f"no line uses {of}: d{of} is 0"
     places = " and ".join(f"{user.name} (line {user.number})" for user in users)
     terms = " + ".join(f"d{user.name}·∂{user.name}/∂{of}" for user in users)
     return f"{of} is used by {places}: d{of} is {terms}, summed over all entries that it reaches"
 
 
-def _seen(derivation: Derivation, line: Line, pairs: Sequence[Pair]) -> list[str]:
+def _seen(derivation: Derivation, line: Line, claims: Sequence[Claim]) -> list[str]:
     """What the numbers themselves tell."""
     if isinstance(line.of, tuple):
-        return _partials(line.of, pairs)
-    if any(a.shape != n.shape for _, a, n in pairs):
-        return _shapes(line, pairs)
-    return _ways(derivation, line, pairs) or _own_entries(derivation, line, pairs)
+        a, b = line.of
+        is_total = all(_alike(x, aligned(p.total(a, b), np.shape(p.values[a]), own=True)) for p, x, *_ in claims)
+        means = f"{line.name} holds all else that {a}'s line uses"
+        return [f"this is the total derivative of {a} by {b}; {means}"] if is_total else []
+    if any(a.shape != n.shape for _, a, n, _ in claims):
+        return _shapes(line, claims)
+    alone = [
+        f"{line.name} is d{user.name} alone: the factor ∂{user.name}/∂{line.of} is missing"
+        for user in derivation.users(str(line.of))
+        if all(_alike(a, point.truth(user.name)) for point, a, *_ in claims)
+    ]
+    return _ways(derivation, line, claims) or alone or _own_entries(line, claims)
 
 
-def _ways(derivation: Derivation, line: Line, pairs: Sequence[Pair]) -> list[str]:
+def _ways(derivation: Derivation, line: Line, claims: Sequence[Claim]) -> list[str]:
     """The ways from the name to the loss that the claim lacks, or takes with another factor; none if it is no sum."""
     of, users, told = str(line.of), derivation.users(str(line.of)), []
-    fits = [_fit(a, [point.way(of, user.name) for user in users]) for point, a, _ in pairs]
+    fits = [_fit(a, [point.way(of, user.name) for user in users]) for point, a, *_ in claims]
     if not users or not all(fits):
         return []
     for i, user in enumerate(users):
-        names = [_names(fit[i], point) for fit, (point, *_) in zip(fits, pairs, strict=True) if i in fit]
+        names = [_names(fit[i], point) for fit, (point, *_) in zip(fits, claims, strict=True) if i in fit]
         shared = set(names[0]).intersection(*names) if names else {"1"}  # a way of zeros is not asked for
         if not shared:
             return []
         factor = min(shared, key=names[0].index) if names else "1"
         term, way = f"the term d{user.name}·∂{user.name}/∂{of}", f"{of} reaches the loss through {user.name} (line "
-        what = "has the wrong sign" if factor == "−1" else f"is {factor} times what it should be"
-        told += {
-            "1": [],
-            "0": [f"{way}{user.number}) as well: {term} is missing in {line.name}"],
-        }.get(factor, [f"{way}{user.number}): {term} {what} in {line.name}"])
+        what = {"0": "is missing", "−1": "has the wrong sign"}.get(factor, f"is {factor} times what it should be")
+        told += [f"{way}{user.number}){' as well' * (factor == '0')}: {term} {what} in {line.name}"] * (factor != "1")
     return told
 
 
@@ -134,104 +146,96 @@ def _fit(a: HostArray, ways: Sequence[HostArray]) -> dict[int, float]:
     return dict(zip(own, map(float, solved), strict=True)) if is_sum else {}
 
 
-def _own_entries(derivation: Derivation, line: Line, pairs: Sequence[Pair]) -> list[str]:
+def _own_entries(line: Line, claims: Sequence[Claim]) -> list[str]:
     """That the claim takes of a later value only the entry in each one's own place: of its Jacobian the diagonal."""
-    of, nodes = str(line.of), derivation.nodes
+    of = str(line.of)
 
-    def share(point: Point, later: str, n: HostArray) -> HostArray:
-        diagonal = np.diag(point.total(later, of).reshape(n.size, n.size)).reshape(n.shape)
-        return np.asarray(point.truth(later) * diagonal)
+    def is_own(point: Point, later: str, a: HostArray) -> bool:
+        own = aligned(point.total(later, of), np.shape(point.values[later]), own=True)
+        return a.size > 1 and own.shape == a.shape and _alike(a, np.asarray(point.truth(later) * own))
 
-    for later in nodes[nodes.index(of) + 1 :]:
-        if all(np.shape(p.values[later]) == n.shape and n.size > 1 for p, _, n in pairs) and all(
-            _alike(a, share(point, later, n)) for point, a, n in pairs
-        ):
+    for later in (each.name for each in claims[0].point.after(of)):
+        if all(is_own(point, later, a) for point, a, *_ in claims):
             return [f"{line.name} takes only each entry's own share of {later}: an entry of {of} changes other entries "
                     f"of {later}, too, and their shares are missing"]  # fmt: skip
     return []
 
 
-def _partials(of: tuple[str, str], pairs: Sequence[Pair]) -> list[str]:
-    """That a partial derivative is the total one."""
-    a, b = of
-    if all(_alike(claimed, aligned(p.total(a, b), np.shape(p.values[a]))) for p, claimed, _ in pairs):
-        return [f"this is the total derivative of {a} by {b}; partial({a}, {b}) holds all else that {a}'s line uses"]
-    return []
-
-
-def _shapes(line: Line, pairs: Sequence[Pair]) -> list[str]:
+def _shapes(line: Line, claims: Sequence[Claim]) -> list[str]:
     """What a claim of another shape lacks."""
-    for axis, keep in itertools.product(range(max(a.ndim for _, a, _ in pairs)), (True, False)):
-        if all(axis < a.ndim and _alike(a.sum(axis=axis, keepdims=keep), n) for _, a, n in pairs):
+    for axis, keep in itertools.product(range(max(a.ndim for _, a, *_ in claims)), (True, False)):
+        if all(axis < a.ndim and _alike(a.sum(axis=axis, keepdims=keep), n) for _, a, n, _ in claims):
             return [f"{line.name} has to be summed over axis {axis}: .sum(axis={axis}, keepdims={keep})"]
-    if all(a.size == n.size and _alike(a.reshape(n.shape), n) for _, a, n in pairs):
+    if all(a.size == n.size and _alike(a.reshape(n.shape), n) for _, a, n, _ in claims):
         return [f"the numbers of {line.name} are right, in another shape: is keepdims=True missing, or too much?"]
-    return [f"{line.name} is right but transposed"] if all(_alike(a.T, n) for _, a, n in pairs) else []
+    return [f"{line.name} is right but transposed"] if all(_alike(a.T, n) for _, a, n, _ in claims) else []
 
 
 def _alike(x: HostArray, y: HostArray) -> bool:
     return x.shape == y.shape and max_abs(x - y) <= ALIKE * max_abs(y)
 
 
-class _Here(NamedTuple):
-    """A point as the search for a change sees it."""
+def _repair(derivation: Derivation, at: int, known: Sequence[Mapping[str, Any]], claims: Sequence[Claim]) -> str:
+    """The change of the line, or of the author's own lines above, that makes it right at all points; "" for none.
 
-    number: int
-    tensors: HostArrays
+    A simple change of the line itself comes first: its own lines may be right, and used by others.
+    """
+    line = derivation.backward[at]
+    alone, whole = _made([line], known[0]), _made(_with_own(derivation, at), known[0])
+    searches = [(alone, True), (whole, False)] if line.name not in line.uses else [(whole, False)]
+    found = (_change(derivation, line.name, function, is_brief, known, claims) for function, is_brief in searches)
+    return next(filter(None, found), "")
 
-    def symmetric(self, gradients: HostArrays) -> HostArrays:
-        return gradients
 
-
-def _repair(
-    derivation: Derivation, at: int, known: Sequence[Mapping[str, Any]], claims: Sequence[Claim]
-) -> Repair | None:
-    """The change of the line, or of the author's own lines above, that makes it right at all points."""
-    name = derivation.backward[at].name
-    function, forward = _function(derivation, at, known[0]), _forward(derivation)
+def _change(
+    derivation: Derivation, name: str, function: FunctionType, is_brief: bool, known: Sequence[Mapping[str, Any]],
+    claims: Sequence[Claim],
+) -> str:  # fmt: skip
+    """The change of a function that gives a line's value."""
+    lines = [line._replace(number=number) for number, line in enumerate(derivation.forward, 2)]
+    forward = _made(lines, [*derivation.letters, *derivation.nodes])
     arguments = function.__code__.co_varnames[: function.__code__.co_argcount]
-    truths: list[HostArrays] = [{name: np.asarray(claim.truth)} for claim in claims]
+    truths: list[HostArrays] = [{name: claim.truth} for claim in claims]
 
     def run(number: int) -> HostArrays:
         function.__globals__["partial"] = claims[number].point.partial
-        return {name: np.asarray(function(*map(known[number].get, arguments)))}
+        try:
+            return {name: np.asarray(function(*map(known[number].get, arguments)))}
+        except Exception:  # a change may mend that, too
+            return {name: np.full(truths[number][name].shape, np.nan)}
 
     def verdicts(here: Any) -> Mapping[str, str]:
         found, truth = run(here.number)[name], truths[here.number][name]
         size = max(max_abs(truth), NEGLIGIBLE * claims[here.number].point.largest)
         return {name: "right" if found.shape == truth.shape and max_abs(found - truth) <= ALIKE * size else WRONG}
 
-    heres: Any = [_Here(number, truth) for number, truth in enumerate(truths)]
+    heres: Any = [SimpleNamespace(number=i, tensors=truth, symmetric=lambda g: g) for i, truth in enumerate(truths)]
     around = Around(heres[0], (), truths[:1], {}, {name}, lambda: heres[1:], verdicts)
-    found, _ = repairs_of(around, [name], trials=[Trial(function, forward, run)])
-    return found[0] if found else None
+    found, _ = repairs_of(around, [name], is_brief, [Trial(function, forward, run)])
+    return re.sub(r"^(line \d+) of \w+", r"\1", found[0].place) if found else ""
 
 
-def _function(derivation: Derivation, at: int, known: Mapping[str, Any]) -> FunctionType:
-    """The line, and the author's own lines that it needs, as a function of what is known; lines keep their numbers."""
+def _with_own(derivation: Derivation, at: int) -> list[Line]:
+    """The line, after the author's own lines that it needs."""
     line = derivation.backward[at]
     lines, needed = [line], set(line.uses)
     for above in derivation.backward[:at][::-1]:
         if above.name in needed and (above.of is None or above.name == line.name):
             lines.insert(0, above)
             needed |= above.uses
-    return _made(lines, [name for name in known if name not in {each.name for each in lines}])
+    return lines
 
 
-def _forward(derivation: Derivation) -> FunctionType:
-    return _made(derivation.forward, [*derivation.letters, *(each.name for each in derivation.inputs)])
-
-
-def _made(lines: Sequence[Line], names: Sequence[str]) -> FunctionType:
-    rows = [""] * lines[-1].number
-    rows[0] = f"def derived({', '.join(names)}):"
+def _made(lines: Sequence[Line], known: Iterable[str]) -> FunctionType:
+    """Lines, with their numbers, as a function of the names known that they do not set."""
+    arguments = [name for name in known if name not in {line.name for line in lines}]
+    rows = [f"def derived({', '.join(arguments)}):", *[""] * (lines[-1].number - 1)]
     for line in lines:
         rows[line.number - 1] = f" {line.name} = {ast.unparse(line.value)}"
     rows[-1] += f"; return {lines[-1].name}"  # on the same line, so that a change of what is returned is one of it
     text = "\n".join(rows) + "\n"
-    file = f"<derivation {abs(hash(text))}>"
+    file = f"<derivation {hash(text)}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     scope: dict[str, Any] = {"np": np, "partial": None}
     exec(compile(text, file, "exec"), scope)
-    made: FunctionType = scope["derived"]
-    return made
+    return cast(FunctionType, scope["derived"])

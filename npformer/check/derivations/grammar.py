@@ -40,6 +40,17 @@ _ARRAY_NAMES = (
 )
 _OF_NUMPY, _OF_ARRAYS = frozenset(_NUMPY_NAMES.split()), frozenset(_ARRAY_NAMES.split())
 _PARTIAL = re.compile(r"^(\s*partial\s*\(\s*\w+\s*,\s*\w+\s*\)\s*)=(?!=)", re.M)
+#: How to write what people write in other notations, by what shows them in a line.
+_SPELLINGS = (
+    (r"∂|\\|^\s*d?[A-Za-z]\w*\s*/\s*d\w+\s*=", "write dx for ∂L/∂x, and partial(y, x) for ∂y/∂x"),
+    (r"[·×⋅∘⊙]", "write * for a product entry by entry, @ for one of matrices"),
+    (r"[²³^]", "write ** for a power"),
+    (r"ᵀ|\^ ?T\b", "write x.T for a transposed array"),
+    (r"(?<![\w.])[\d.]+[A-Za-z_]", "write 2 * x for 2x"),
+    (r"^\w+ *(:=|==)", "write = between a name and its formula"),
+    (r"^\s", "begin each line at the left"),
+    (r"^\w+ *:(?! *\([^()]*,)", "write a shape as (N, C), that of a vector as (N,)"),
+)
 
 
 class Input(NamedTuple):
@@ -74,7 +85,6 @@ class Derivation(NamedTuple):
     """The parts of a derivation; letters: sizes in the order of their first use."""
 
     path: str
-    text: str
     inputs: tuple[Input, ...]
     forward: tuple[Line, ...]
     backward: tuple[Line, ...]
@@ -100,11 +110,12 @@ class Derivation(NamedTuple):
 
 def read(text: str, path: str = "it") -> Derivation:
     """Parse a derivation. Raises DataError, with the line, for what the grammar does not have."""
-    text = _PARTIAL.sub(r"\1==", text)
     try:
-        tree = ast.parse(text)
+        tree = ast.parse(_PARTIAL.sub(r"\1==", text))
     except SyntaxError as error:
         raise _refused(path, error.lineno or 1, f"it is not Python: {error.msg}", text) from None
+    except (RecursionError, MemoryError):
+        raise _refused(path, 1, "a formula here or below is nested too deeply: write it in several lines", "") from None
     reader = _Reader(path, text)
     for node in tree.body:
         reader.take(node)
@@ -138,7 +149,13 @@ class _Reader:
             case ast.Expr(ast.Compare(ast.Call(ast.Name("partial"), [ast.Name(a), ast.Name(b)], []), [ast.Eq()], [c])):
                 self._check(node, c)
                 self._expect_used(node, a, b)
-                self._backward.append(Line(node.lineno, f"partial({a}, {b})", c, (a, b)))
+                self._append(node, Line(node.lineno, f"partial({a}, {b})", c, (a, b)))
+            case ast.Assign([ast.Subscript()]) | ast.AugAssign(ast.Subscript()):
+                raise self._error(
+                    node, "an entry cannot be set: write all entries as one formula, as with np.where or np.eye"
+                )
+            case ast.Assign([_, *_]):
+                raise self._error(node, "expected one name before =, and a line for each name")
             case _:
                 raise self._error(node, f"expected one of the grammar's lines, got `{_short(ast.unparse(node))}`")
 
@@ -152,7 +169,8 @@ class _Reader:
             case ast.Compare(shape, [ast.Lt()], [below]):
                 which = "whole"
         if not isinstance(shape, ast.Tuple) or self._backward or name in {*self._forward, *self._inputs}:
-            raise self._error(node, f"expected an input `{name}: (N, C)`, set once, got `{ast.unparse(node)}`")
+            raise self._error(node, f"expected an input `{name}: (N, C)`, perhaps with > 0 or < C after it, once, "
+                                    f"got `{ast.unparse(node)}`")  # fmt: skip
         sizes = [*shape.elts, *([below] if below else [])]
         letters = [part.id for size in sizes for part in ast.walk(size) if isinstance(part, ast.Name)]
         if taken := [letter for letter in letters if letter in {*self._inputs, *self._forward, name}]:
@@ -169,22 +187,35 @@ class _Reader:
         if not is_backward and not self._backward:
             if name in known:
                 raise self._error(node, f"{name} is set twice; in the forward, expected a new name in each line")
+            if line.is_blank:
+                raise self._error(node, f"{name} is of the forward: expected its formula, got dots")
             self._expect_known(node, line.uses, known)
             self._forward[name] = line
             return
         if name in known:
             raise self._error(node, f"{name} is of the forward; expected another name here, such as d{name}")
-        mine = {each.name for each in self._backward}
-        self._expect_known(node, line.uses, known | mine | {f"d{next(reversed(self._forward), '')}"})
-        of = name[1:] if name[:1] == "d" and name[1:] in known else None
-        self._backward.append(line._replace(of=of))
+        self._append(node, line._replace(of=name[1:] if name[:1] == "d" and name[1:] in known else None))
+
+    def _append(self, node: ast.stmt, line: Line) -> None:
+        """Take a line of the backward."""
+        mine = {each.name for each in self._backward if not isinstance(each.of, tuple)}
+        self._expect_known(node, line.uses, {*self._inputs, *self._forward, *mine, self._given})
+        self._backward.append(line)
+
+    @property
+    def _given(self) -> str:
+        """The name of the gradient that is given: that of the output."""
+        return f"d{next(reversed(self._forward), '')}"
 
     def _expect_known(self, node: ast.stmt, uses: set[str], known: set[str]) -> None:
         for use in sorted(uses - known - {*self._letters, "np", "partial"}):
-            hint = f": write np.{use}" if use in _OF_NUMPY else ""
+            hint = f"expected one of {', '.join(sorted(known))}"
+            if use in _OF_NUMPY:
+                hint = f"write np.{use}"
             if use[:1] == "d" and use[1:] in known:
-                hint = ": a gradient is used after the line that derives it, from the output backwards"
-            raise self._error(node, f"{use} is not known here{hint}")
+                order = "a gradient is used after the line that derives it, from the output backwards"
+                hint = f"{order}; {self._given} is given"
+            raise self._error(node, f"{use} is not known here: {hint}")
 
     def _expect_used(self, node: ast.AST, a: str, b: str) -> None:
         if a not in self._forward or b not in self._forward[a].uses:
@@ -197,26 +228,30 @@ class _Reader:
         for part in ast.walk(value):
             match part:
                 case ast.Attribute(ast.Name("np"), name) if name not in _OF_NUMPY:
-                    raise self._error(node, f"np.{name} is not among the functions of a derivation")
+                    raise self._error(node, f"np.{name} is not among the functions of a derivation: write it out")
                 case ast.Attribute(ast.Name("np")):
                     continue
                 case ast.Attribute(_, name) if name not in _OF_ARRAYS:
-                    raise self._error(node, f".{name} is not among what arrays have in a derivation")
+                    raise self._error(node, f".{name} is not among what arrays have in a derivation: use NumPy's names")
                 case ast.Call(ast.Name("partial"), [ast.Name(a), ast.Name(b)], []):
                     self._expect_used(node, a, b)
                 case ast.Call(ast.Name(name)):
-                    raise self._error(node, f"{name} is no function of a derivation: write np.{name} or .{name}")
+                    instead = f"write np.{name}" if name in _OF_NUMPY else "write it out, in lines of its own"
+                    raise self._error(node, f"{name} is no function of a derivation: {instead}")
+                case ast.BitXor():
+                    raise self._error(node, "^ is no power")
             if not isinstance(part, _NODES):
                 raise self._error(node, f"`{_short(ast.unparse(part))}` is no part of a formula")
 
     def made(self) -> Derivation:
         if not self._forward:
             raise self._error(ast.Pass(lineno=1), "expected a forward, such as `y = x * v`")
-        if not self._backward:
-            output = next(reversed(self._forward))
-            raise self._error(ast.Pass(lineno=self._last), f"expected lines such as `dx = d{output} * …` after it")
+        if not any(line.of for line in self._backward):
+            got = "".join(f"; {line.name}: no name of the forward with a d before it" for line in self._backward[:1])
+            expected = f"expected lines such as `dx = {self._given} * …` after it"
+            raise self._error(ast.Pass(lineno=self._last), expected + got)
         return Derivation(
-            self._path, self._text, tuple(self._inputs.values()), tuple(self._forward.values()),
+            self._path, tuple(self._inputs.values()), tuple(self._forward.values()),
             tuple(self._backward), tuple(self._letters),
         )  # fmt: skip
 
@@ -226,10 +261,13 @@ class _Reader:
 
 def _refused(path: str, number: int, what: str, text: str) -> DataError:
     lines = text.splitlines()
-    shown = f"\n  {lines[number - 1].strip()}" if 0 < number <= len(lines) else ""
+    line = lines[number - 1] if 0 < number <= len(lines) else ""
+    hints = [f"; {hint}" for written, hint in _SPELLINGS if re.search(written, line)] if "write" not in what else []
     rows = GRAMMAR.replace("\n", "\n  ")
-    return DataError(f"{path}, line {number}: {what}{shown}\n  A derivation's lines:\n  {rows}")
+    what += "".join(hints[:1])
+    return DataError(f"{path}, line {number}: {what}\n  {line.strip()}\n  A derivation's lines:\n  {rows}")
 
 
 def _short(text: str) -> str:
+    text = " ".join(text.split())
     return text if len(text) <= 60 else f"{text[:58]} …"

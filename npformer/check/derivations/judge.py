@@ -6,6 +6,7 @@ What has another name than a gradient is the author's own, and is computed as wr
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,7 +17,6 @@ from npformer.check.derivations.grammar import Derivation, Line
 from npformer.check.derivations.point import Point, aligned, points_of
 from npformer.check.measures import NEGLIGIBLE, max_abs
 from npformer.errors import DataError
-from npformer.typing import HostArray
 
 RIGHT, WRONG, BLANK, OWN = "right", "WRONG", "not yet", "your own"
 #: Relative to the largest entry: a gradient this near to the measured one is right.
@@ -48,87 +48,60 @@ class Judged(NamedTuple):
 def judge(derivation: Derivation) -> Judged:
     """Judge every line. Raises DataError if the forward cannot be computed."""
     points = points_of(derivation)
-    known = [_Known(point) for point in points]
+    known = [{**point.values, f"d{derivation.output}": point.upstream} for point in points]
     lines, cause = list[JudgedLine](), None
     for at, line in enumerate(derivation.backward):
         last = not any(later.name == line.name for later in derivation.backward[at + 1 :])
-        claims = [each.claim(line) for each in known]
-        verdict, problem = _verdict(line if last else line._replace(of=None), claims, points)
+        claims = [_claim(point, line, values) for point, values in zip(points, known, strict=True)]
+        verdict, problem = _verdict(line if last else line._replace(of=None), claims)
         lines.append(JudgedLine(line.number, line.name, verdict, problem))
         if verdict == WRONG and cause is None:
-            cause = cause_of(derivation, at, claims, [each.values for each in known], problem)
-        for each, claim in zip(known, claims, strict=True):
-            each.take(line, claim, last)
+            cause = cause_of(derivation, at, claims, known, problem)
+        for values, claim in zip(known, claims, strict=True):
+            is_measured = claim.claimed is None or (line.of and last)
+            if not isinstance(line.of, tuple) and (value := claim.truth if is_measured else claim.claimed) is not None:
+                values[line.name] = value
     derived = {line.name for line in derivation.backward}
     left = [each.name for each in derivation.inputs if each.kind != "whole" and f"d{each.name}" not in derived]
     return Judged(tuple(lines), cause, tuple(left))
 
 
-class _Known:
-    """What a line of the backward may use at one point."""
-
-    def __init__(self, point: Point) -> None:
-        self.point = point
-        self.values: dict[str, Any] = {**point.values, f"d{point.derivation.output}": point.upstream}
-
-    def claim(self, line: Line) -> Claim:
-        """What a line gives here, and what it should."""
-        if line.is_blank:
-            return Claim(self.point, None, None, "")
-        truth = None
-        if isinstance(line.of, tuple):
-            truth = aligned(self.point.slope(*line.of), np.shape(self.point.values[line.of[0]]))
-        elif line.of:
-            truth = self.point.truth(line.of)
-        try:
-            claimed = np.asarray(self.point.evaluate(line, self.values))
-            if claimed.dtype.kind not in "fiub":
-                raise TypeError(f"expected real numbers, got {claimed.dtype}")
-        except DataError:
-            raise
-        except Exception as error:
-            return Claim(self.point, None, truth, f"it cannot be computed: {type(error).__name__}: {error}")
-        return Claim(self.point, claimed.astype(float), truth, "")
-
-    def take(self, line: Line, claim: Claim, last: bool) -> None:
-        """Later lines use the measured gradient, or the author's own value."""
-        of_gradient = isinstance(line.of, str) and last
-        value: Any = claim.truth if of_gradient else claim.claimed
-        if value is None and isinstance(line.of, str):
-            value = self.point.truth(line.of)
-        if value is not None and not isinstance(line.of, tuple):
-            self.values[line.name] = value
+def _claim(point: Point, line: Line, values: Mapping[str, Any]) -> Claim:
+    """What a line gives at a point, and what it should."""
+    truth, claimed, failed = None, None, ""
+    if isinstance(line.of, tuple):
+        truth = aligned(point.slope(*line.of), np.shape(point.values[line.of[0]]))
+    elif line.of:
+        truth = point.truth(line.of)
+    try:
+        claimed = None if line.is_blank else np.asarray(point.evaluate(line, values)).astype(float, casting="same_kind")
+    except DataError:
+        raise
+    except Exception as error:
+        needed = "" if truth is None else f"; {line.name} is to be {point.named(truth.shape)}"
+        failed = f"it cannot be computed: {point.why_not(line, values, error)}{needed}"
+    return Claim(point, claimed, truth, failed)
 
 
-def _verdict(line: Line, claims: Sequence[Claim], points: Sequence[Point]) -> tuple[str, str]:
+def _verdict(line: Line, claims: Sequence[Claim]) -> tuple[str, str]:
     if line.is_blank:
         return BLANK, ""
-    failed = next((claim.failed for claim in claims if claim.failed), "")
-    if failed:
-        return WRONG, failed
-    if line.of is None:
-        return OWN, ""
-    for claim, point in zip(claims, points, strict=True):
-        if claim.claimed is None or claim.truth is None:
+    for point, claimed, truth, failed in claims:
+        if failed:
+            return WRONG, failed
+        if line.of is None or claimed is None or truth is None:
             continue
-        claimed = claim.claimed
         if isinstance(line.of, tuple):
-            claimed = _spread(claimed, claim.truth)
-        if claimed.shape != claim.truth.shape:
-            of = line.of if isinstance(line.of, str) else line.name
-            return WRONG, f"it has the shape {claimed.shape}, expected {claim.truth.shape}, that of {of}"
-        size = max(max_abs(claim.truth), NEGLIGIBLE * point.largest)
-        if not max_abs(claimed - claim.truth) <= TOLERANCE * size:
+            with contextlib.suppress(ValueError):  # a factor need not have the whole shape
+                claimed = np.broadcast_to(claimed, truth.shape)
+        if claimed.shape != truth.shape:
+            of = " and then ".join(f"that of {name}" for name in np.ravel(line.of))
+            return WRONG, f"it has the shape {point.named(claimed.shape)}, expected {point.named(truth.shape)}, {of}"
+        if not np.isfinite(claimed).all():
+            return WRONG, "it is not finite"
+        if not max_abs(claimed - truth) <= TOLERANCE * max(max_abs(truth), NEGLIGIBLE * point.largest):
             return WRONG, ""
-    return RIGHT, ""
-
-
-def _spread(x: HostArray, to: HostArray) -> HostArray:
-    """A factor in the shape of another, if it broadcasts."""
-    try:
-        return np.broadcast_to(x, to.shape)
-    except ValueError:
-        return x
+    return RIGHT if line.of else OWN, ""
 
 
 def to_dict(judged: Judged) -> Mapping[str, Any]:

@@ -1,31 +1,31 @@
 """The numbers of a derivation at one point, and derivatives measured there: by a change at a node of its graph.
 
-A node is changed after its own line: what the later lines make of it counts, what it is made of does not. Complex steps
-measure it, and differences along a few directions confirm them; where they do not agree, differences take over.
+A node is changed after its own line: what the later lines make of it counts, what it is made of does not. The witnesses
+are those of a gradient check.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import itertools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from npformer.check.derivations.grammar import Derivation, Line
+from npformer.check.derivations.grammar import Derivation, Input, Line
+from npformer.check.fitness import fitness
 from npformer.check.measures import largest, max_abs
+from npformer.check.oracles import COMPLEX_H, Oracle, unit, units
 from npformer.errors import DataError
-from npformer.typing import HostArray, HostArrays, Shape
+from npformer.typing import HostArray, HostArrays, Shape, Tensors
 
 #: Lengths of axes, for few letters and for many; those of the second point, and of the third.
 _LENGTHS = (((3, 4, 5), (5, 3, 4), (4, 5, 3)), ((2, 3, 4, 5, 6, 7, 8), (3, 2, 5, 4, 7, 6, 8), (2, 4, 3, 6, 5, 8, 7)))
-COMPLEX_H, CENTRAL_H = 1e-30, 1e-4
-#: Relative: complex step and differences agree. How many directions confirm them.
-SAME, DIRECTIONS = 1e-6, 2
-POINTS = 3
 #: All that a line sees besides the derivation's names; NumPy imports parts of itself when they are first used.
 _NAMES = {"__builtins__": {"__import__": __import__}, "np": np}
 
@@ -42,6 +42,10 @@ class Point:
         for each in derivation.inputs:
             self.values[each.name] = _drawn(each, self.sizes, rng)
         self._run(derivation.forward, self.values)
+        for line in derivation.forward:
+            if np.isnan(self.values[line.name]).any():
+                raise self._error(line, "is no number: expected a formula for the numbers that are drawn; an input "
+                                        "such as `x: (N, C) > 0` has positive ones")  # fmt: skip
         output = np.asarray(self.values[derivation.output])
         self.upstream = rng.normal(size=output.shape) if output.ndim else np.array(1.0)
         self._truths: HostArrays = {derivation.output: self.upstream}
@@ -53,38 +57,48 @@ class Point:
                 value = self.evaluate(line, values)
                 values[line.name] = value.copy() if isinstance(value, np.ndarray) else value  # one name, one array
             except Exception as error:
-                what = f"{type(error).__name__}: {error}"
-                raise DataError(f"{self.derivation.path}, line {line.number}: {line.name} cannot be computed: {what}"
-                                f"\n  at the sizes {self.named_sizes()}") from None  # fmt: skip
+                raise self._error(line, f"cannot be computed: {self.why_not(line, values, error)}") from None
 
-    def named_sizes(self) -> str:
-        return ", ".join(f"{letter} = {size}" for letter, size in self.sizes.items())
+    def _error(self, line: Line, what: str) -> DataError:
+        sizes = ", ".join(f"{letter} = {size}" for letter, size in self.sizes.items())
+        return DataError(f"{self.derivation.path}, line {line.number}: {line.name} {what}\n  at the sizes {sizes}")
+
+    def why_not(self, line: Line, values: Mapping[str, Any], error: Exception) -> str:
+        """Why a line cannot be computed: of arrays that do not fit, the shapes."""
+        message = f"{type(error).__name__}: {error}"
+        arrays = [name for name in sorted(line.uses) if np.ndim(values.get(name, 0))]
+        if isinstance(error, ValueError) and arrays:
+            shapes = [f"{name} is {self.named(np.shape(values[name]))}" for name in arrays]
+            apart = re.findall(r"\(([\d,]+)\)", message)  # what NumPy says of parts of the line
+            parts = [self.named(tuple(map(int, part.strip(",").split(",")))) for part in apart]
+            message = f"the shapes {' and '.join(parts)}{' ' * bool(parts)}do not fit: {', '.join(shapes)}"
+            if ".T" in ast.unparse(line.value) and max(np.ndim(values[name]) for name in arrays) > 2:
+                message += "; .T turns all axes round, .mT the last two"
+        return message + "; NumPy's are axis and keepdims" * ("keyword argument" in message)
+
+    def named(self, shape: Shape) -> str:
+        """A shape in the derivation's letters."""
+        letters = {size: letter for letter, size in self.sizes.items()}
+        return f"({', '.join(str(letters.get(n, n)) for n in shape)}{',' * (len(shape) == 1)})"
 
     def evaluate(self, line: Line, values: Mapping[str, Any]) -> Any:
         """A line's expression, of these values."""
         with np.errstate(all="ignore"):
-            return eval(_code(line), {**_NAMES, "partial": self.partial}, dict(values))
+            return eval(_code(ast.unparse(line.value)), {**_NAMES, "partial": self.partial}, dict(values))
 
     def truth(self, name: str) -> HostArray:
         """The derivative of the loss by a name: what a change there changes."""
         if name not in self._truths:
-            names = self.derivation.nodes
-            later = [line for line in self.derivation.forward if names.index(line.name) > names.index(name)]
-
-            def loss(x: Any) -> Any:
-                values = {**self.values, name: x}
-                self._run(later, values)
-                return np.sum(self.upstream * values[self.derivation.output])
-
-            self._truths[name] = _measured(loss, self.number(name), ())
+            output = self._as_function(self.derivation.output, name, self.after(name))
+            self._truths[name] = measured(lambda x: np.sum(self.upstream * output(x)), self.number(name), ())
         return self._truths[name]
 
     def number(self, name: str) -> HostArray:
         """A value, as an array of floats. Raises DataError for whole numbers."""
-        value = np.asarray(self.values[name])
         if any(each.name == name and each.kind == "whole" for each in self.derivation.inputs):
-            raise DataError(f"{self.derivation.path}: {name} holds whole numbers and has no derivative d{name}")
-        return value.astype(float)
+            raise DataError(f"{self.derivation.path}: {name} holds whole numbers and has no derivative: "
+                            f"leave d{name} out")  # fmt: skip
+        return np.asarray(self.values[name]).astype(float)
 
     @property
     def largest(self) -> float:
@@ -94,23 +108,28 @@ class Point:
     def slope(self, a: str, b: str) -> HostArray:
         """∂a/∂b by a's own line, every other name held: (*shape of a, *shape of b)."""
         if (a, b) not in self._slopes:
-            line = self.derivation.line_of(a)
-            x = self.number(b)
-            shape = np.shape(self.values[a])
-            self._slopes[a, b] = _measured(lambda x: self.evaluate(line, {**self.values, b: x}), x, shape)
+            made = self._as_function(a, b, [self.derivation.line_of(a)])
+            self._slopes[a, b] = measured(made, self.number(b), np.shape(self.values[a]))
         return self._slopes[a, b]
 
     def total(self, a: str, b: str) -> HostArray:
         """The derivative of a by b through every line between them, in the same shape."""
-        names = self.derivation.nodes
-        between = [line for line in self.derivation.forward if names.index(b) < names.index(line.name)]
+        return measured(self._as_function(a, b, self.after(b)), self.number(b), np.shape(self.values[a]))
+
+    def after(self, name: str) -> list[Line]:
+        """The forward's lines after that of a name."""
+        at = self.derivation.nodes.index(name)
+        return [line for line in self.derivation.forward if self.derivation.nodes.index(line.name) > at]
+
+    def _as_function(self, a: str, b: str, lines: Sequence[Line]) -> Callable[[Any], Any]:
+        """a as a function of b, by these lines."""
 
         def made(x: Any) -> Any:
             values = {**self.values, b: x}
-            self._run(between, values)
+            self._run(lines, values)
             return values[a]
 
-        return _measured(made, self.number(b), np.shape(self.values[a]))
+        return made
 
     def way(self, name: str, user: str) -> HostArray:
         """What reaches a name from the loss through one line that uses it."""
@@ -122,22 +141,21 @@ class Point:
         return aligned(self.slope(*names), np.shape(a))
 
 
-def aligned(slope: HostArray, shape: Shape) -> HostArray:
+def aligned(slope: HostArray, shape: Shape, own: bool = False) -> HostArray:
     """∂a/∂b as a factor that broadcasts with a and b, where each entry depends on the entry in its own place alone.
 
-    slope: (*shape of a, *shape of b), returned as it is where entries depend on others, as in a matrix product.
+    slope: (*shape of a, *shape of b), returned as it is where entries depend on others, as in a matrix product; own
+    True: the entries in their own places of that, too.
     """
     of_b = slope.shape[len(shape) :]
     try:
-        both = np.broadcast_shapes(shape, of_b)
+        places = np.indices(np.broadcast_shapes(shape, of_b))
     except ValueError:
         return slope
-    places = np.indices(both)
-    own = [_places(places, part) for part in (shape, of_b)]
-    factor = np.array(slope[(*own[0], *own[1])])
+    diagonal = (*_places(places, shape), *_places(places, of_b))
     rest = slope.copy()
-    rest[(*own[0], *own[1])] = 0
-    return factor if max_abs(rest) == 0 else slope
+    rest[diagonal] = 0
+    return np.array(slope[diagonal]) if own or max_abs(rest) == 0 else slope
 
 
 def _places(places: HostArray, shape: Shape) -> list[HostArray]:
@@ -149,59 +167,43 @@ def _places(places: HostArray, shape: Shape) -> list[HostArray]:
 def points_of(derivation: Derivation) -> list[Point]:
     """Points at several sizes; only the first if the forward runs at no others. Raises DataError if it never runs."""
     points = [Point(derivation, 0)]
-    for number in range(1, POINTS):
-        try:
+    for number in range(1, len(_LENGTHS[0])):
+        with contextlib.suppress(DataError):
             points.append(Point(derivation, number))
-        except DataError:
-            continue
     return points
 
 
 @cache
-def _code_of(text: str) -> CodeType:
+def _code(text: str) -> CodeType:
     return compile(text, "<a line>", "eval")
 
 
-def _code(line: Line) -> CodeType:
-    return _code_of(ast.unparse(line.value))
-
-
-def _drawn(each: Any, sizes: Mapping[str, int], rng: np.random.Generator) -> HostArray:
-    def size(node: ast.expr) -> int:
-        return int(eval(compile(ast.Expression(node), "<a size>", "eval"), {**_NAMES}, dict(sizes)))
-
-    shape = tuple(map(size, each.shape))
+def _drawn(each: Input, sizes: Mapping[str, int], rng: np.random.Generator) -> HostArray:
+    sides = (*each.shape, each.below or ast.Constant(0))
+    *shape, below = (int(eval(_code(ast.unparse(side)), {}, dict(sizes))) for side in sides)
     if each.kind == "whole":
-        return rng.integers(size(each.below), size=shape)
+        return rng.integers(below, size=shape)
     drawn: HostArray = np.asarray(rng.normal(size=shape))
     return np.abs(drawn) + 0.2 if each.kind == "positive" else drawn
 
 
-def _measured(f: Callable[[Any], Any], x: HostArray, shape: Shape) -> HostArray:
-    """The derivative of f by each entry of x: (*shape, *x.shape)."""
-    rng = np.random.default_rng(5)
+class _Node(NamedTuple):
+    """A function of one array, as the witnesses of a gradient check ask it."""
 
-    def steps(by: Callable[[HostArray], Any]) -> HostArray:
-        slopes: HostArray = np.zeros((*shape, *x.shape))
-        for index in np.ndindex(x.shape):
-            unit = np.zeros(x.shape)
-            unit[index] = 1
-            slopes[(..., *index)] = by(unit)
-        return slopes
+    f: Callable[[Any], Any]
+    tensors: HostArrays
 
-    try:
-        found = steps(lambda unit: np.imag(f(x + 1j * COMPLEX_H * unit)) / COMPLEX_H)
-        for _ in range(DIRECTIONS):
-            direction = np.asarray(rng.normal(size=x.shape))
-            along = np.tensordot(found, direction, axes=x.ndim)
-            if not max_abs(_difference(f, x, direction) - along) <= SAME * max(max_abs(found), max_abs(along)):
-                raise ValueError("the forward is not analytic")
-        return found
-    except (TypeError, ValueError):
-        return steps(lambda unit: _difference(f, x, unit))
+    def outputs(self, replaced: Tensors) -> tuple[HostArray, ...]:
+        return (np.asarray(self.f(replaced.get("x", self.tensors["x"]))),)
 
 
-def _difference(f: Callable[[Any], Any], x: HostArray, direction: HostArray) -> HostArray:
-    """Richardson's extrapolation of central differences."""
-    near, far = (np.asarray(f(x + h * direction) - f(x - h * direction)) / (2 * h) for h in (CENTRAL_H, 2 * CENTRAL_H))
-    return np.asarray((4 * near - far) / 3)
+def measured(f: Callable[[Any], Any], x: HostArray, shape: Shape) -> HostArray:
+    """The derivative of f, of a shape, by each entry of x: (*shape, *x.shape)."""
+    node: Any = _Node(f, {"x": x})
+    upstream = np.asarray(np.random.default_rng(5).normal(size=shape))
+    with np.errstate(all="ignore"):
+        if fitness(node, [(upstream,)], 0).is_fit:
+            steps = [np.imag(f(x + 1j * COMPLEX_H * direction)) / COMPLEX_H for _, direction in units(x.shape)]
+            return np.stack(steps, axis=-1).reshape((*shape, *x.shape))
+        oracle = Oracle(node, [(unit(shape, index),) for index in np.ndindex(shape)], use_complex=False)
+        return oracle.every_element("x").truth.reshape((*shape, *x.shape))

@@ -47,6 +47,11 @@ class Exercise:
         return f"{self.name}_forward", f"{self.name}_backward"
 
     @property
+    def known(self) -> str:
+        """What one knows who has solved it, in a sentence."""
+        return KNOWN[self.name]
+
+    @property
     def read(self) -> str:
         """What to think of first, and what may be called."""
         names = dict.fromkeys(re.sub("_(for|back)ward$", "", part) for part in self.parts)
@@ -173,6 +178,28 @@ EXERCISES: tuple[Exercise, ...] = (
         "npformer.layers.residual npformer.layers.decoder_layer",
     ),
 )  # fmt: skip
+
+#: Exercise -> what one knows who has solved it.
+KNOWN = {
+    "linear": "A value that every token uses gets the sum of what they all send back.",
+    "relu": "A gate passes the gradient where it was open, and 0 where it was closed.",
+    "gelu": "A gate that depends on x gives a second term: how the gate itself moves.",
+    "softmax": "Entries that share a sum share a gradient: each dy counts by how far it is from their weighted mean.",
+    "dropout": "What was drawn is a constant: backward uses the forward's mask and factor again.",
+    "embedding": "A row that is looked up twice gets two gradients, and they are added.",
+    "learned_positions": "What the forward repeats along an axis, the backward sums along it.",
+    "layer_norm": "A statistic of x is a way from x to the loss: the mean and the variance each take a part off dx.",
+    "residual": "A sum hands its gradient to both sides unchanged.",
+    "post_norm": "Parts in a row are undone in the opposite order.",
+    "add_norm": "A value with two readers gets two gradients, added before they go further down.",
+    "feed_forward": "A layer's backward is its lines from the last to the first, each with what its own forward kept.",
+    "cross_entropy": "Through softmax and logarithm at once the gradient is p − q, over the tokens that count.",
+    "attention": "Every factor of the forward comes back: 1/√D in dq and in dk, and the mask as zeros.",
+    "multi_head_attention": "Moving numbers is undone by moving them back; a memory read twice gets two gradients.",
+    "encoder_layer_post": "x is query, memory and residual at once, so three gradients meet in dx.",
+    "encoder_layer_pre": "The stream passes no norm on its way down, so its gradient reaches the lowest layer whole.",
+    "decoder_layer": "A layer with two inputs has two gradients to return: one goes down, one to the encoder.",
+}
 
 BY_NAME = {exercise.name: exercise for exercise in EXERCISES}
 

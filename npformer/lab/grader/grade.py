@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from npformer.check.derivations.cause import Cause
 from npformer.errors import DataError
 from npformer.io.child_process import Limits
 from npformer.lab.grader.cases import cases_of
@@ -15,7 +14,7 @@ from npformer.lab.grader.exercises import Exercise
 from npformer.lab.grader.faults import Fault, faults_of
 from npformer.lab.grader.findings import Finding, backward_findings, conduct_findings, forward_findings
 from npformer.lab.grader.judge import Result, against_own_forward, outcomes_of
-from npformer.lab.grader.line_by_line import first_wrong_line
+from npformer.lab.grader.line_by_line import Lines, lines_of
 from npformer.lab.grader.runner import Run, run
 from npformer.lab.grader.source import Source, exercises_in, read_source, refusal, refuse_answers
 from npformer.lab.grader.tree import decode
@@ -35,7 +34,7 @@ class Grade:
     printed: str = ""
     printed_more: int = 0
     warnings: tuple[dict[str, Any], ...] = field(default=())
-    line: Cause | None = None  # the first wrong line, where lines can be judged
+    lines: Lines | None = None  # of a wrong backward whose forward is the template's: the first wrong line
 
     @property
     def ok(self) -> bool:
@@ -71,9 +70,9 @@ def grade_exercise(exercise: Exercise, source: Source, beside: Sequence[Exercise
         return Grade(exercise, NOT_BEGUN, tuple(findings), (), *printed)
     status = RIGHT if findings and all(finding.ok for finding in findings) else WRONG
     faults = () if status == RIGHT else faults_of(exercise, source, outcomes, findings)
-    wrong = {finding.name for finding in findings if not finding.ok}
-    line = first_wrong_line(exercise, source) if wrong and wrong <= set(exercise.gradients) else None
-    return Grade(exercise, status, tuple(findings), faults, *printed, line)
+    wrong = {finding.name.partition(".")[0] for finding in findings if not finding.ok}
+    lines = lines_of(exercise, source, outcomes[0]) if wrong and wrong <= set(exercise.gradients) else None
+    return Grade(exercise, status, tuple(findings), faults, *printed, lines)
 
 
 def _expect_runs(exercise: Exercise, source: Source, happened: Run, limits: Limits) -> None:

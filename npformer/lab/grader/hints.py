@@ -78,7 +78,7 @@ BY_GRADIENT: dict[tuple[str, str], Hints] = {
         "dx = dy·(Φ(x) + x·φ(x)), with φ the derivative of Φ.", "dy * (phi_below + x * exp(−x²/2)/√(2π))"),
     ("softmax", "*"): (
         "How does y_j move if x_i does, for j = i and for j ≠ i?",
-        "∂y_j/∂x_i = y_j(δ_ij − y_i); sum over j with the weights dy_j.",
+        "∂y_j/∂x_i = y_j(I_ij − y_i), I_ij being 1 where i = j; sum over j with the weights dy_j.",
         "y * (dy - np.sum(dy * y, axis=-1, keepdims=True))"),
     ("dropout", "*"): (
         "By what was each number multiplied on the way forward?", "By s if it was kept and 0 if not; so is dy.",
@@ -221,6 +221,13 @@ def for_error(failure: dict[str, Any], line: str, exercise: Exercise) -> Hints:
             "How large is the largest array that you make?",
             message,
             "No array needs more axes than the forward's.",
+        )
+    single = re.search(r"\((\w+),\) = (\w+_backward)\(", line)
+    if "unpack" in message and single:
+        return (
+            "What does the call on that line return: an array, or a tuple of arrays?",
+            f"{single[2]} returns its one gradient as it is. In npformer's own code it is a tuple of one.",
+            f"{single[1]} = {single[2]}(…)",
         )
     if "unpack" in message:
         return (

@@ -61,6 +61,7 @@ class Result:
     changed: list[str] = field(default_factory=list)  # inputs that were written to
     stable: bool = True  # whether a second backward gave the same
     measuring: list[str] = field(default_factory=list)  # signs of a measured gradient
+    lines: dict[str, tuple[int, Any]] = field(default_factory=dict)  # of the backward's names, with their last values
     own_forward: bool = False  # whether gradients were compared with the learner's own forward
 
     @property
@@ -111,7 +112,7 @@ def _forward(exercise: Exercise, outcome: Result, event: dict[str, Any]) -> None
 
 def _backward(exercise: Exercise, outcome: Result, event: dict[str, Any]) -> None:
     outcome.changed += [name for name in event["changed"] if name not in outcome.changed]
-    outcome.stable, outcome.measuring = event["stable"], event["measuring"]
+    outcome.stable, outcome.measuring, outcome.lines = event["stable"], event["measuring"], event["lines"]
     result = decode(event["result"])
     outcome.returned = as_tuple(result)
     try:

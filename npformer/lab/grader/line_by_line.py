@@ -1,76 +1,140 @@
-"""The first wrong line of a learner's backward, where its lines are those of a derivation.
+"""The values that a learner's backward gives to names of the forward with a d before them, against the true ones.
 
-A line that sets a gradient, or a value of the learner's own, is judged as in ``npformer derive``: names that the
-exercise's forward has, such as total in softmax, are known, and dtotal is compared with the measured derivative. Lines
-that the grammar of derivations does not have are left out.
+h of the forward has dh, the derivative of Σ dy·y by h: it is measured, by a change of h after its line. However a line
+sets its names, what it gave them is compared: the result of a call, one of several names, or a change in place.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from contextlib import suppress
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from types import CodeType
+from typing import Any, NamedTuple
 
-from npformer.check.derivations import TEMPLATES, judge, read
-from npformer.check.derivations.cause import Cause
-from npformer.errors import DataError
+import numpy as np
+
+from npformer.check.derivations.point import measured
+from npformer.check.measures import max_abs
+from npformer.lab.grader.cases import Case
 from npformer.lab.grader.exercises import Exercise
+from npformer.lab.grader.judge import Result
+from npformer.lab.grader.parts.functions import TEXTS
 from npformer.lab.grader.source import Source
-from npformer.lab.grader.templates import template
+from npformer.lab.grader.tree import as_tuple, decode
+from npformer.typing import HostArray
+
+#: Relative to the largest entry: a value this near to the measured derivative is right.
+NEAR = 1e-6
 
 
-def first_wrong_line(exercise: Exercise, source: Source) -> Cause | None:
-    """The first wrong line, numbered as in the file, and what it lacks; None if none is found so.
+class Lines(NamedTuple):
+    """The names that were compared, in the order of their lines; the first wrong one is the last, and has its line."""
 
-    Names mean what they mean in the template: a file with another forward, or another cache, is left out.
-    """
-    given, backward = TEMPLATES.get(exercise.name, ""), _function(source.tree, f"{exercise.name}_backward")
-    forwards = [_function(tree, f"{exercise.name}_forward") for tree in (source.tree, ast.parse(template(exercise)))]
-    if not given or backward is None or backward.lineno <= given.count("\n") + 1:
+    compared: tuple[str, ...]
+    line: int = 0
+    on: str = ""  # the case
+
+
+def lines_of(exercise: Exercise, source: Source, outcome: Result) -> Lines | None:
+    """The comparison on one case; None if the forward is another one than the template's."""
+    forwards = [_body(tree, exercise.functions[0]) for tree in (source.tree, ast.parse(TEXTS[exercise.functions[0]]))]
+    written, given = (list(map(ast.unparse, body)) for body in forwards)
+    if written != given:
         return None
-    if forwards[0] is None or _body(forwards[0]) != _body(forwards[1]) or not _takes(backward, forwards[0]):
-        return None
-    rows = given.split("\n") + [""] * (backward.end_lineno or backward.lineno)
-    for number, text in _lines(backward, exercise):
-        tried = [*rows[: number - 1], text, *rows[number:]]
-        with suppress(DataError):  # a line that is no derivation's, or one that uses such a line
-            read("\n".join(tried))
-            rows = tried
-    with suppress(DataError):
-        return judge(read("\n".join(rows))).cause
-    return None
+    found = compared(exercise, outcome.case, source.tree, outcome.lines, outcome.returned)
+    return found._replace(on=outcome.case.label)
 
 
-def _function(tree: ast.Module, name: str) -> ast.FunctionDef | None:
-    return next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name), None)
+def compared(
+    exercise: Exercise, case: Case, tree: ast.Module, lines: dict[str, tuple[int, Any]], returned: Sequence[Any]
+) -> Lines:
+    """tree: with the backward; lines: name -> (line, encoded value), of it; returned: its results."""
+    forward, names = _Forward(exercise, case), list[str]()
+    results = dict(zip(exercise.gradients, zip(returned, as_tuple(case.gradients), strict=False), strict=False))
+    added = set(_added(_body(tree, exercise.functions[1])))
+    for name, (line, form) in sorted(lines.items(), key=lambda item: item[1][0]):
+        value = decode(form)
+        result, truth = results.get(name, (value, None))
+        shares = forward.shares(name[1:])
+        if shares:
+            truth = sum(shares)
+        if not isinstance(truth, np.ndarray) or not isinstance(value, np.ndarray | float) or not _is(value, result):
+            continue  # of no name of the forward; or a part of what is returned
+        subsets = [set for size in range(1, len(shares)) for set in combinations(shares, size)]
+        if name in added and any(_is(value, sum(subset)) for subset in subsets):
+            continue  # the share of some lines, to which those of others are added
+        names.append(name)
+        if not _is(value, truth):
+            return Lines(tuple(names), line)
+    return Lines(tuple(names))
 
 
-def _body(function: ast.FunctionDef | None) -> list[str]:
-    """Its statements without the docstring."""
-    return [ast.unparse(node) for node in function.body if not isinstance(node, ast.Expr)] if function else []
+def _is(value: Any, truth: Any) -> bool:
+    """Whether the numbers are the same, in any shape."""
+    a, n = np.ravel(value), np.ravel(truth)
+    return a.shape == n.shape and max_abs(a - n) <= NEAR * max(max_abs(n), 1e-12)
 
 
-def _takes(backward: ast.FunctionDef, forward: ast.FunctionDef) -> bool:
-    """Whether the backward's names for the cache are the forward's, and it sets none of the forward's anew."""
-    kept: Any = forward.body[-1]
-    told = ast.unparse(kept.value.elts[1]).strip("()")
-    taken = [node for node in backward.body if isinstance(node, ast.Assign)]
-    names = [ast.unparse(node.targets[0]).strip("()") for node in taken if ast.unparse(node.value) == "cache"]
-    made = {node.id for node in ast.walk(forward) if isinstance(node, ast.Name)}
-    return names == [told] and not any(ast.unparse(t) in made for node in taken for t in node.targets[:1]
-                                       if ast.unparse(node.value) != "cache")  # fmt: skip
+class _Forward:
+    """An exercise's forward at a case, statement by statement."""
+
+    def __init__(self, exercise: Exercise, case: Case) -> None:
+        *self._statements, last = _body(ast.parse(TEXTS[exercise.functions[0]]), exercise.functions[0])
+        assert isinstance(last, ast.Return)  # of (y, cache)
+        assert isinstance(last.value, ast.Tuple)
+        self._statements.append(ast.copy_location(ast.Assign([ast.Name("y", ast.Store())], last.value.elts[0]), last))
+        self._codes = [_code(statement) for statement in self._statements]
+        self._case, self._scope = case, dict[str, Any](exercise.forward.__globals__)
+        values, self._states = dict(zip(exercise.arguments, case.arguments, strict=True)), list[dict[str, Any]]()
+        for code in self._codes:
+            exec(code, self._scope, values)
+            self._states.append(dict(values))
+        counts = Counter(name for statement in self._statements[:-1] for name in _names(statement, ast.Store))
+        self._once = {name for name, n in counts.items() if n == 1} - {*exercise.outputs, *exercise.arguments}
+
+    def shares(self, name: str) -> list[HostArray]:
+        """The measured shares of dNAME, through each statement that uses NAME; none of a name that is no such array."""
+        value = self._states[-1].get(name)
+        if name not in self._once or not isinstance(value, np.ndarray) or value.dtype.kind != "f":
+            return []
+        at = next(i for i, statement in enumerate(self._statements) if name in _names(statement, ast.Store))
+        users = [i for i, statement in enumerate(self._statements) if i > at and name in _names(statement, ast.Load)]
+
+        def through(user: int) -> HostArray:
+            def loss(x: Any) -> Any:
+                values = {**self._states[user - 1], name: x}  # this statement alone sees the change
+                for code in self._codes[user:]:
+                    exec(code, self._scope, values)
+                    values[name] = value
+                outputs = zip(as_tuple(self._case.upstream), as_tuple(values["y"]), strict=True)
+                return sum(np.sum(dy * y) for dy, y in outputs)
+
+            return measured(loss, value, ())
+
+        return [through(user) for user in users]
 
 
-def _lines(backward: ast.FunctionDef, exercise: Exercise) -> Iterator[tuple[int, str]]:
-    """(number, name = expression) of assignments, and of what is returned for a gradient that has no line."""
-    named = set[str]()
-    for node in backward.body:
-        match node:
-            case ast.Assign([ast.Name(name)], value):
-                named.add(name)
-                yield node.lineno, f"{name} = {ast.unparse(value)}"
-            case ast.Return(value) if value is not None:
-                parts = value.elts if isinstance(value, ast.Tuple) else [value]
-                left = [(g, p) for g, p in zip(exercise.gradients, parts, strict=False) if g not in named]
-                yield from ((node.lineno, f"{gradient} = {ast.unparse(part)}") for gradient, part in left[:1])
+def _code(statement: ast.stmt) -> CodeType:
+    return compile(ast.fix_missing_locations(ast.Module([statement], [])), "<a line>", "exec")
+
+
+def _body(tree: ast.Module, name: str) -> list[ast.stmt]:
+    """A function's statements, without its docstring; none if there is no such function."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return [statement for statement in node.body if not isinstance(statement, ast.Expr)]
+    return []
+
+
+def _names(statement: ast.stmt, context: type[ast.expr_context]) -> Iterator[str]:
+    nodes = ast.walk(statement)
+    return (node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, context))
+
+
+def _added(body: Sequence[ast.stmt]) -> Iterator[str]:
+    """The names that are parts of a sum."""
+    for node in (node for statement in body for node in ast.walk(statement)):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            yield from (part.id for part in (node.left, node.right) if isinstance(part, ast.Name))

@@ -93,7 +93,7 @@ SIMPLE: dict[str, list[Mistake]] = {
                 "changes no y.",
                 "y(1 − y) is how y_i moves with x_i. How does y_j move with x_i, for j ≠ i?",
                 "Only the diagonal of the Jacobian is there; the entries −y_i y_j are missing.",
-                "Σ_j dy_j y_j (δ_ij − y_i) = y_i (dy_i − Σ_j dy_j y_j)",
+                "Σ_j dy_j y_j (I_ij − y_i) = y_i (dy_i − Σ_j dy_j y_j)",
                 lambda c: {"dx": c.y * (1 - c.y) * c.dy}),
         Mistake("sum over the wrong axis", "dx mixes numbers of different rows.",
                 "Each row is a softmax of its own. Over which axis did the forward sum?",

@@ -78,7 +78,7 @@ TOKENS: dict[str, list[Mistake]] = {
                 "The way through the mean is missing: a term −mean_C(g).",
                 "r * (g - mean(g) - x_hat * mean(g * x_hat))",
                 _layer_norm(lambda c, h, r, g: r * (g - h * mean(g * h)))),
-        Mistake("no x_hat term", "dx is not orthogonal to x̂, yet stretching a token changes (nearly) no y.",
+        Mistake("no x_hat term", "dx has a part along x̂, yet stretching a token changes (nearly) no y.",
                 "x reaches y by three ways. Which of them is r, the scale?",
                 "The way through r is missing: a term −x̂·mean_C(g·x̂).", "r * (g - mean(g) - x_hat * mean(g * x_hat))",
                 _layer_norm(lambda c, h, r, g: r * (g - mean(g)))),

@@ -10,6 +10,8 @@ from npformer.io.terminal import columns
 from npformer.lab.grader.exercises import EXERCISES
 from npformer.lab.grader.findings import Finding
 from npformer.lab.grader.grade import NOT_BEGUN, Grade
+from npformer.lab.grader.line_by_line import Lines
+from npformer.lab.lessons.lessons import next_step
 
 #: The verdict's words for findings that are not gradients.
 PHRASES = {
@@ -33,10 +35,8 @@ LINES = 8  # lines of the learner's prints
 def report(grade: Grade, level: int, command: str) -> str:
     """The report; level: 1 to 3, a higher hint tells more; command: what to type for more."""
     parts = [verdict(grade), *("\n".join(map(_finding, folded(grade, ok))) for ok in (True, False))]
-    if grade.line:
-        told = [text for text in grade.line.sentences if level == 3 or (level == 2 and "should be" not in text)]
-        said = [f"line {grade.line.line}, {grade.line.name}, is the first that is wrong", *told]
-        parts.append(_paragraph("Line by line", "; ".join(said)))
+    if grade.lines and grade.lines.compared:
+        parts.append(_paragraph("Line by line", _by_line(grade.lines)))
     for fault in grade.faults:
         few = fault.gradients  # of many the last and the number of the others
         few = few if len(few) <= 2 else (few[-1], f"{len(few) - 1} others")
@@ -82,16 +82,21 @@ def to_dict(grade: Grade, level: int) -> dict[str, Any]:
              "hints": list(why.hints[:level])}
             for gradients, why in grade.faults
         ],
-        "first_wrong_line": grade.line and grade.line.line, "printed": grade.printed, "warnings": list(grade.warnings),
+        "first_wrong_line": (grade.lines and grade.lines.line) or None,
+        "printed": grade.printed, "warnings": list(grade.warnings),
     }  # fmt: skip
 
 
 def following(grade: Grade) -> str:
-    """The next step after a right answer."""
-    number = EXERCISES.index(grade.exercise) + 1
+    """After a right answer: what one now knows, and the next step: of the lesson that has the exercise, if one has."""
+    exercise, number = grade.exercise, EXERCISES.index(grade.exercise) + 1
+    known = "\n".join(_wrapped(f"You know now: {exercise.known}", "", "  "))
+    step = next_step(exercise.name)
+    if step:
+        return f"{known}\nNext in lesson {step[0].number}: {step[1]}"
     if number == len(EXERCISES):
-        return "That was the last one: you have written a Transformer's whole backward pass."
-    return f"Next: npformer grade --template {EXERCISES[number].name}"
+        return f"{known}\nThat was the last one: you have written a Transformer's whole backward pass."
+    return f"{known}\nNext: npformer grade --template {EXERCISES[number].name}"
 
 
 def _finding(finding: Finding) -> str:
@@ -128,6 +133,16 @@ def folded(grade: Grade, ok: bool) -> list[Finding]:
 
 def _paragraph(title: str, text: str) -> str:
     return "\n".join([f"  {title}", *_wrapped(text, " " * 4, " " * 4)])
+
+
+def _by_line(lines: Lines) -> str:
+    """The first wrong line, and what was compared."""
+    *right, last = lines.compared
+    right = right if lines.line else [*right, last]
+    told = f"on “{lines.on}” " + (f"{_list(right, 'is')} right; " if right else "")
+    if lines.line:
+        return f"{told}the first wrong value is that of {last}, by line {lines.line}: not the derivative by {last[1:]}"
+    return f"{told}compared are names of the forward with a d before them, and no other line is"
 
 
 def _printed(grade: Grade) -> str:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from npformer.lab.grader.exercises import find
+from npformer.lab.grader.parts.functions import FUNCTIONS, TEXTS
 from npformer.lab.grader.templates import pair_source
 
 EXERCISE = "encoder_layer_pre"
@@ -38,3 +43,10 @@ def broken(name: str) -> str:
     right = pair_source(find(EXERCISE))
     assert right.count(RIGHT) == 1  # of the answer, so that there is exactly one fault
     return f"{HEAD.format(name=name)}\n\n{right.replace(RIGHT, WRONG)}\n\n\n{BUILD}"
+
+
+def broken_case() -> Any:
+    """What build() in the file returns."""
+    made: dict[str, Any] = {**FUNCTIONS, "np": np}
+    exec(f"{TEXTS[f'{EXERCISE}_backward'].replace(RIGHT, WRONG)}\n\n\n{BUILD}", made)
+    return made["build"]()

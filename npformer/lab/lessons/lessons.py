@@ -38,7 +38,7 @@ class Lesson:
             if not self.file:
                 steps.append(Step(f"Write {name}_backward in {name}.py.", f"npformer grade --template {name}"))
             path = self.file or f"{name}.py"
-            steps.append(Step("Grade it, with more of a hint at --hint 2 and 3.", f"npformer grade {path}"))
+            steps.append(Step("Grade it. The report ends with the way to a larger hint.", f"npformer grade {path}"))
         return tuple(steps)
 
     @property
@@ -55,6 +55,7 @@ class Lesson:
 
 
 BROKEN_FILE = "broken_layer.py"
+COMPARE = "The derivation, beside yours. The code is npformer/functional/{}.py."
 
 LESSONS: tuple[Lesson, ...] = (
     Lesson(
@@ -75,8 +76,8 @@ LESSONS: tuple[Lesson, ...] = (
         "A mean in place of a sum. Which gradient is wrong, by which factor, and does training tell?",
         (
             Step(
-                "The first three rows are those of linear. Each compares a gradient with slopes that are measured on "
-                "the forward alone. An error of 1e-16 is rounding.",
+                "Each row compares a gradient with slopes that are measured on the forward alone. An error of 1e-16 is "
+                "rounding.",
                 "npformer gradcheck --only linear",
             ),
         ),
@@ -88,20 +89,19 @@ LESSONS: tuple[Lesson, ...] = (
         "outputs. The matrix of all these derivatives is never built: its product with dy is one sum a row.",
         (
             Step(
-                "The formula of the forward comes first. Derive the backward from it yourself, and only then read on "
-                "to the derivation. The code is npformer/functional/softmax.py.",
-                "npformer explain softmax",
+                "The forward alone, with its numbers. Derive the backward from it yourself.",
+                "npformer explain softmax --forward",
             ),
         ),
         ("softmax",),
         "softmax-no-shared",
         "The term that is missing is the sum that all entries of a row share.",
         (
+            Step(COMPARE.format("softmax"), "npformer explain softmax"),
             Step("Masked entries are among the rows: their gradient is 0.", "npformer gradcheck --only softmax"),
             Step(
-                "Add one number to a whole row of x, and no y changes. So each row of dx adds up to 0. Print "
-                "dx.sum(axis=-1) in your backward: the grader shows what your file prints. Then take the shared term "
-                "out and look again."
+                "Print dx.sum(axis=-1) in your backward: the grader shows what your file prints. Then take the shared "
+                "term out and look again."
             ),
         ),
     ),
@@ -110,19 +110,15 @@ LESSONS: tuple[Lesson, ...] = (
         "Layer normalisation",
         "x reaches y by three ways: directly, through the mean, and through the variance. Each way gives dx a term. "
         "Without one of them the loss still falls, and the mistake stays.",
-        (
-            Step(
-                "Derive the backward yourself first, as before. The code is npformer/functional/layer_norm.py.",
-                "npformer explain layer_norm",
-            ),
-        ),
+        (Step("Derive the backward yourself, as before.", "npformer explain layer_norm --forward"),),
         ("layer_norm",),
         "layer-norm-no-variance",
         "Compare the two loss curves: would you have noticed?",
         (
+            Step(COMPARE.format("layer_norm"), "npformer explain layer_norm"),
             Step(
-                "A shift or a scale of x changes no y. So dx has no part along 1 and none along x̂: these are the two "
-                "terms that are taken off.",
+                "A shift or a scale of x changes no y. So dx has no part along 1 (its mean is 0) and none along x̂: "
+                "these are the two terms that are taken off.",
                 "npformer gradcheck --only layer_norm",
             ),
         ),
@@ -134,17 +130,17 @@ LESSONS: tuple[Lesson, ...] = (
         "The factor 1/√D multiplies the scores on the way forward, so it comes back, once for q and once for k.",
         (
             Step(
-                "Three lines of the forward matter: scores, weights, output. Write the shape under each. The code is "
-                "npformer/functional/attention.py.",
-                "npformer explain attention",
+                "Three lines of the forward matter: scores, weights, output. Write the shape under each.",
+                "npformer explain attention --forward",
             ),
         ),
         ("attention",),
         "attention-no-scale",
         "Adam divides by the gradient's size. What does that do to a wrong factor?",
         (
+            Step(COMPARE.format("attention"), "npformer explain attention"),
             Step(
-                "A causal mask and padding hide keys from a query. A key that nobody looks at gets the gradient 0.",
+                "A causal mask and padding hide keys from a query, and a hidden key passes it no gradient.",
                 'npformer gradcheck --only "attention: causal"',
             ),
         ),
@@ -162,7 +158,7 @@ LESSONS: tuple[Lesson, ...] = (
         ),
         ("feed_forward", "encoder_layer_post"),
         "residual-omitted",
-        "The short way around the sub-layer carries most of the gradient.",
+        "The short way around the sub-layer carries most of the gradient. Is that seen in the curve?",
         (
             Step(
                 "One number of a gradient, and where it comes from: the ways through the sub-layers and past them are "
@@ -181,16 +177,14 @@ LESSONS: tuple[Lesson, ...] = (
         "The backward begins at the loss: softmax minus one-hot, divided by the number of tokens that count. A step is "
         "forward, backward, clipping, Adam. Gradients are added to what is there, so each step begins with zeros.",
         (
-            Step(
-                "The loss, where the backward begins. The code is npformer/functional/cross_entropy.py.",
-                "npformer explain cross_entropy",
-            ),
+            Step("The loss, where the backward begins.", "npformer explain cross_entropy --forward"),
             Step("npformer/training/step.py is the step; examples/train_by_hand.py is all of it in one short file."),
         ),
         ("cross_entropy",),
         "gradients-not-zeroed",
         "The sum over all batches so far. Why does the loss not explode?",
         (
+            Step(COMPARE.format("cross_entropy"), "npformer explain cross_entropy"),
             Step(
                 "The first loss is near ln V, the loss of guessing among V symbols. In attention.svg the strong cells "
                 "run from top right to bottom left: the decoder reads the word from its end.",
@@ -210,7 +204,8 @@ LESSONS: tuple[Lesson, ...] = (
         (
             Step("A copy of your layer_norm.py with one term of dx deleted: read the hint, and mend it again."),
             Step(
-                "npformer's own backwards, each with one small mistake. Each one that changes a gradient is found.",
+                "npformer's own backwards, each with one small mistake: a mutant. One is shown with its verdict. Which "
+                "of them needs a check to be found?",
                 "npformer museum mutants --sample 20",
             ),
             Step(
@@ -247,6 +242,15 @@ LESSONS: tuple[Lesson, ...] = (
         file=BROKEN_FILE,
     ),
 )
+
+
+def next_step(exercise: str) -> tuple[Lesson, str] | None:
+    """The lesson that has this exercise, and its command after the one that grades it; None if no lesson has it."""
+    for each in LESSONS:
+        if exercise in each.exercises:
+            graded = f"npformer grade {each.file or f'{exercise}.py'}"
+            return each, each.commands[each.commands.index(graded) + 1]
+    return None
 
 
 def lesson(number: int) -> Lesson:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from npformer.io.terminal import fill
 from npformer.lab.lessons.lessons import Lesson, Step
@@ -11,18 +12,28 @@ from npformer.lab.lessons.lessons import Lesson, Step
 WIDTH = 120
 #: A file of npformer in a sentence, which the page links.
 FILE = re.compile(r"\b((?:npformer|docs|examples)/[\w/]+\.(?:py|md))")
+#: Command -> the question before it, and its answer.
+Asked: TypeAlias = Mapping[str, tuple[str, str]]
 
 
-def page(lessons: Sequence[Lesson]) -> str:
-    """The lessons in Markdown, below headings of the second level."""
-    return "\n".join(_lesson(lesson) for lesson in lessons)
+def page(lessons: Sequence[Lesson], asked: Callable[[Lesson], Asked]) -> str:
+    """The lessons in Markdown, below headings of the second level; asked: the questions of a lesson."""
+    return "\n".join(_lesson(lesson, asked(lesson)) for lesson in lessons)
 
 
-def _lesson(lesson: Lesson) -> str:
+def _lesson(lesson: Lesson, asked: Asked) -> str:
     parts = [f"## {lesson.number}. {lesson.title}", _filled(lesson.idea)]
+    left = {command: _question(number, *asked[command]) for number, command in enumerate(asked, 1)}
     for title, steps in lesson.parts:
-        parts += [f"**{title}.**", "\n".join(map(_item, steps))]
+        items = [left.pop(step.command, "") + _item(step) for step in steps]
+        parts += [f"**{title}.**", "\n".join(items)]
     return "\n\n".join(parts) + "\n"
+
+
+def _question(number: int, question: str, answer: str) -> str:
+    """A question, its answer folded away."""
+    said = _filled(f"Predict {number}: {question}", "- ")
+    return f"{said}\n  <details><summary>The answer</summary>{answer}</details>\n"
 
 
 def _item(step: Step) -> str:

@@ -21,11 +21,20 @@ def listing(lessons: Sequence[Lesson], progress: Progress, files: Mapping[str, B
     return "\n".join([*aligned(rows), "", f"{last}; next: npformer lessons {left[0]}" if left else last])
 
 
-def shown(lesson: Lesson, progress: Progress, files: Mapping[str, Begun]) -> str:
-    """One lesson."""
+def shown(lesson: Lesson, progress: Progress, files: Mapping[str, Begun], asked: Mapping[str, str]) -> str:
+    """One lesson; asked: command -> the question before it."""
     parts = [f"Lesson {lesson.number}: {lesson.title} ({standing(lesson, progress, files)})", fill(lesson.idea)]
+    left = dict(zip(asked, enumerate(asked.values(), 1), strict=True))
     for title, steps in lesson.parts:
-        parts.append("\n".join([title, *(line for step in steps for line in _step(step))]))
+        lines = [title]
+        for step in steps:
+            if step.command in left:
+                number, question = left.pop(step.command)
+                lines.append(fill(f"Predict {number}: {question}", first="  ", hanging="  "))
+            lines += _step(step)
+        parts.append("\n".join(lines))
+    if asked:
+        parts.append(fill(f"Is prediction 1 right? npformer lessons {lesson.number} --predict 1 ANSWER"))
     parts.append(fill(_end(lesson, progress, files)))
     return "\n\n".join(parts)
 

@@ -1,4 +1,5 @@
-"""What the museum shows of each bug, stored: the findings of the checks, and the course of the two short runs.
+"""What the museum shows of each bug, stored: the findings of the checks, and the course of the two short runs,
+and how such runs end with each seed.
 
 ``python -m benchmarks.museum`` writes exhibits.jsonl: a line for each run without a bug, then a line for each bug. A
 line has the digest of what it was made of, so what was stored of a bug that has changed since is not shown.
@@ -12,15 +13,15 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from npformer.io.percent import finite
 from npformer.lab.museum import demonstration
 from npformer.lab.museum.bug import Bug
-from npformer.lab.museum.demonstration import Comparison, Course, right_course, wrong_course
+from npformer.lab.museum.demonstration import Comparison, Course, Ends, ends, right_course, wrong_course
 from npformer.lab.museum.detections import Detections, examine
 
 PLACE = Path(__file__).parent / "exhibits.jsonl"
@@ -49,14 +50,15 @@ def stored(bug: Bug) -> Exhibit | None:
     detections = Detections(bug, line["tried"], line["problems"], line["diagnosis"])
     if bug.run is None:
         return Exhibit(detections, None)
-    return Exhibit(detections, Comparison(_course(known()[_run(bug.run)]), _course(line)))
+    right = known()[_run(bug.run)]
+    return Exhibit(detections, Comparison(_course(right), _course(line), _ends(right), _ends(line)))
 
 
 def with_bug(lines: Mapping[str, Line], bug: Bug) -> dict[str, Line]:
     """The lines, with those of a bug: kept if they are of the bug as it is now, else made anew."""
     known = dict(lines)
     if bug.run is not None and _run(bug.run) not in known:
-        known[_run(bug.run)] = {"run": _run(bug.run)} | _line(right_course(bug.run))
+        known[_run(bug.run)] = {"run": _run(bug.run)} | _line(partial(right_course, bug.run))
     if bug.id not in known or known[bug.id]["of"] != digest(bug):
         known[bug.id] = _made_line(bug)
     return known
@@ -80,7 +82,8 @@ def known() -> Mapping[str, Line]:
 
 def digest(bug: Bug) -> str:
     """Of everything that a bug's line is made of, except the program itself."""
-    of = (bug.edits, bug.run, bug.test, demonstration.MODEL, demonstration.STEPS)
+    of: tuple[Any, ...] = (bug.edits, bug.run, bug.test, demonstration.MODEL, demonstration.STEPS)
+    of += () if bug.run is None else (demonstration.SEEDS,)
     return hashlib.sha256(repr(of).encode()).hexdigest()[:12]
 
 
@@ -93,19 +96,25 @@ def _made_line(bug: Bug) -> dict[str, Any]:
     detections = examine(bug)
     line = {"bug": bug.id, "of": digest(bug), "tried": detections.tried, "problems": detections.problems}
     line |= {"diagnosis": detections.diagnosis}
-    return line if bug.run is None else line | _line(wrong_course(bug))
+    return line if bug.run is None else line | _line(partial(wrong_course, bug))
 
 
 def _run(options: Mapping[str, Any]) -> str:
     return json.dumps(options, sort_keys=True)
 
 
-def _line(course: Course) -> dict[str, Any]:
+def _line(train: Callable[..., Course]) -> dict[str, Any]:
+    course = train()
     return {
         "exact_match": finite(course.exact_match),
         "trouble": course.trouble,
         "losses": [rounded(loss) for loss in course.losses],
+        "ends": [[rounded(value) for value in end] for end in ends(course, lambda seed: train(seed=seed))],
     }
+
+
+def _ends(line: Line) -> tuple[Ends, ...]:
+    return tuple(Ends(*(math.nan if value is None else value for value in end)) for end in line["ends"])
 
 
 def _course(line: Line) -> Course:

@@ -11,6 +11,7 @@ from typing import Any
 
 from npformer.io.percent import percent
 from npformer.io.terminal import columns, counted, fill
+from npformer.lab.lessons.lessons import LESSONS
 from npformer.lab.museum.bug import Bug
 from npformer.lab.museum.demonstration import Comparison
 from npformer.lab.museum.detections import Detections, only_detectors
@@ -18,6 +19,12 @@ from npformer.lab.museum.patch import edited_sources
 from npformer.lab.mutation_testing import CRASHED, EQUIVALENT, KILLED, SURVIVED, Outcome
 
 MARGIN = " " * 4
+MEANING = {
+    KILLED: "its gradients have the right shapes, and the check calls one of them wrong",
+    CRASHED: "it stops with an error, such as shapes that do not fit, so nobody needs a check to see it",
+    EQUIVALENT: "it changes no gradient, so it is no mistake",
+    SURVIVED: "it changes a gradient and passes as right: a hole in the check",
+}
 _ID = 33  # width of the longest id and two spaces
 
 
@@ -83,7 +90,8 @@ def label(e: Bug) -> str:
 
 def findings(e: Bug, detections: Detections, comparison: Comparison | None) -> str:
     """What the checks and the two runs find."""
-    return "\n".join(_found(detections)) + "\n\n" + "\n".join(_shown(e, comparison))
+    lesson = [f"\nnpformer lessons {each.number} has this bug." for each in LESSONS if each.bug == e.id]
+    return "\n".join([*_found(detections), "", *_shown(e, comparison), *lesson])
 
 
 def _change(e: Bug) -> Iterator[str]:
@@ -123,13 +131,9 @@ def _shown(e: Bug, comparison: Comparison | None) -> Iterator[str]:
         return
     steps = len(comparison.right.losses)
     yield fill(f"In training, after {steps} steps of reversing words of up to six letters:")
-    yield fill(f"  right   {comparison.right}", hanging=" " * 10)
-    yield fill(f"  wrong   {comparison.wrong}", hanging=" " * 10)
-    if comparison.wrong.exact_match >= comparison.right.exact_match:
-        yield fill(
-            "A run this short and this small does not show the bug; the wrong one may even be ahead by chance. "
-            "A curve is no check, and such bugs get shipped; the checks above find them at once."
-        )
+    for name, told in zip(("right", "wrong"), comparison.told, strict=True):
+        yield fill(f"  {name}   {told}", hanging=" " * 10)
+    yield fill(comparison.verdict)
 
 
 def _hung(text: str) -> str:
@@ -156,5 +160,9 @@ def mutation_table(outcomes: Sequence[Outcome], counts: Mapping[str, Any], secon
     total = max(1, sum(judged.values()))
     shares = ", ".join(f"{label} {number} ({percent(number / total, 0)})" for label, number in judged.items())
     lines += ["", fill(f"diagnosis of the killed: {shares}", hanging=MARGIN)]
+    lines += ["", *(fill(f"{fate}: {MEANING[fate]}", hanging=MARGIN) for fate in fates if counts[fate])]
+    shown = next((outcome for outcome in outcomes if outcome.fate == KILLED), None)
+    if shown:
+        lines.append(fill(f"One of the killed: {shown.description}; found in {shown.case}", hanging=MARGIN))
     lines.append(f"{counts['mutants']} mutants in {seconds:.0f} s")
     return "\n".join(lines)

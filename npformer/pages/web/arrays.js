@@ -5,7 +5,7 @@
 export async function unpack(text, places, leftOut) {
   const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const numbers = littleEndian(await new Response(stream).arrayBuffer());
+  const numbers = numbersOf(new Uint8Array(await new Response(stream).arrayBuffer()));
   const arrays = new Map();
   for (const [name, [kind, shape, start]] of Object.entries(places)) {
     const size = shape.reduce((product, length) => product * length, 1);
@@ -19,10 +19,12 @@ export async function unpack(text, places, leftOut) {
   return arrays;
 }
 
-function littleEndian(buffer) {
-  if (new Uint8Array(new Uint16Array([1]).buffer)[0] === 1) return new Float64Array(buffer);
-  const view = new DataView(buffer);
-  return Float64Array.from({ length: buffer.byteLength / 8 }, (_, i) => view.getFloat64(8 * i, true));
+// Of little-endian numbers first all first bytes, then all second ones, and so on.
+function numbersOf(bytes) {
+  const count = bytes.length / 8;
+  const view = new DataView(new ArrayBuffer(bytes.length));
+  bytes.forEach((byte, i) => view.setUint8(8 * (i % count) + Math.floor(i / count), byte));
+  return Float64Array.from({ length: count }, (_, i) => view.getFloat64(8 * i, true));
 }
 
 export function largest(array) {

@@ -30,18 +30,21 @@ function switchTo(app, id, goes = true) {
   else app.redraw(null);
 }
 
-// How many gradients the bug makes wrong, beside the verdict on the right code.
+// How many of the operations' gradients the bug makes wrong, beside the verdict on the right code.
 function judgeBug(app) {
   const box = byId("bugverdict");
   box.hidden = !app.bug;
   byId("verdict").hidden = Boolean(app.bug);
   if (!app.bug) return;
-  const all = app.model.calls.flatMap((call) => call.gradients.map((entry) => [call, arrayOf(app.model, entry.value), entry]));
-  const counted = all.filter(([, array]) => array);
-  const wrongIn = ([call, array, { name }]) => countWrong(app.differenceOf({ call: call.id, what: "gradients", name }), array);
-  const wrong = counted.reduce((total, one) => total + wrongIn(one), 0);
-  const total = counted.reduce((sum, [, array]) => sum + array.data.length, 0);
-  box.textContent = `✗ with the bug ${wrong} of ${total} gradients are wrong`;
+  let [wrong, total] = [0, 0];
+  for (const { id, gradients } of app.model.calls.filter(({ kind }) => kind === "operation"))
+    for (const { name, value } of gradients) {
+      const right = arrayOf(app.model, value);
+      if (!right) continue;
+      wrong += countWrong(app.differenceOf({ call: id, what: "gradients", name }), right);
+      total += right.data.length;
+    }
+  box.textContent = `✗ ${wrong} of ${total} gradients wrong`;
 }
 
 function countWrong(difference, right) {

@@ -55,8 +55,9 @@ function originOf(app, entry, call) {
 function gradientText(app, entry, call) {
   const input = differentiatedBy(call, entry);
   const operand = named(entriesOf(app.model, call, "inputs"), input);
-  const value = operand ? ` = ${short(arrayOf(app.model, operand.value).data[entry.flat], "f")}` : "";
-  const parameters = parametersAt(call, input);
+  const number = operand ? arrayOf(app.model, operand.value).data[entry.flat] : NaN; // or it is left out
+  const value = Number.isNaN(number) ? "" : ` = ${short(number, "f")}`;
+  const parameters = parametersAt(call, input, entry.flat % (entry.array.shape.at(-1) ?? 1));
   const where = parameters ? ` of ${parameters}` : "";
   return `gradient of ${entryName(input, entry.flat, entry.array.shape)}${where}${value}`;
 }
@@ -72,7 +73,7 @@ function backwardOf(app, entry, call) {
   const at = call.outputs.findIndex((output) => output.name === entry.name);
   const gradient = isOutput ? call.upstream[at] : call.gradients.find(({ of }) => of === entry.name);
   const array = gradient && arrayOf(app.model, gradient.value);
-  if (!array) return null;
+  if (!array || Number.isNaN(array.data[entry.flat])) return null;
   const what = isOutput ? "upstream" : "gradients";
   return [{ call: call.id, what, name: gradient.name, flat: entry.flat }, array.data[entry.flat]];
 }

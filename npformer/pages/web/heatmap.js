@@ -12,9 +12,10 @@ const MOST_COLUMNS = 24;
 export function card(spec) {
   const array = spec.difference || spec.array;
   const shown = { ...array, most: largest(array), power: powerOf(array) };
-  const blocks = (spec.array.leftOut ? rowsOf(spec.array) : blocksOf(spec.array)).map((block) => blockBox(spec, shown, block));
-  const said = spec.array.leftOut ? leftOutText(spec.array.leftOut) : null;
-  const figure = h("figure", { class: "card" }, captionOf(spec, shown.power), said, blocksBox(spec.array.shape, blocks));
+  const { leftOut, shape } = spec.array;
+  const blocks = (leftOut ? rowsOf(spec.array) : blocksOf(spec.array)).map((block) => blockBox(spec, shown, block));
+  const said = leftOut ? leftOutText(leftOut) : null;
+  const figure = h("figure", { class: "card" }, captionOf(spec, shown.power), said, blocksBox(shape, blocks));
   figure.spec = spec;
   if (spec.difference) figure.classList.add("differs");
   figure.querySelector("td[role=gridcell]")?.setAttribute("tabindex", "0");
@@ -79,7 +80,7 @@ function blockBox(spec, shown, block) {
   return block.label ? h("div", { class: "block" }, h("div", { class: "blocklabel" }, block.label), body) : body;
 }
 
-// Labels of one sequence of the batch, which is the first axis; of two-dimensional arrays, where it is the rows, none.
+// Labels of one sequence of the batch, which is the first axis; of a two-dimensional array those of the whole.
 function labelsAt(labels, block) {
   return (labels && labels[block.sequence]) || null;
 }

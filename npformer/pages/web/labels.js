@@ -68,38 +68,22 @@ export function isLoss(call) {
   return call.type === "cross_entropy" && call.parent === null;
 }
 
-// What each id of the targets is called, as far as the tokens of this trace tell; and the arrays that have a column
-// for each.
+// What each id is called; and the arrays that have a column for each.
 export function piecesOf(model) {
   const { tokens } = model.trace;
   const loss = model.calls.find(isLoss);
-  if (!loss || !tokens?.target_out) return null;
-  const [logits, targets] = loss.inputs.slice(0, 2).map((entry) => model.arrays.get(entry.value));
-  const labels = tokens.target_out.flat();
-  if (labels.length !== targets?.data.length || logits.shape.length !== 3) return null;
+  const names = tokens?.pieces?.[0];
+  if (!loss || !names) return null;
+  const logits = model.arrays.get(loss.inputs[0].value);
   const arrays = new Set([logits.name, ...loss.gradients.map((entry) => entry.value)]);
-  const names = pieceNames(model, logits.shape[2], targets, labels);
   return { names, arrays, rows: tokens.target_in || tokens.source, loss: loss.id };
-}
-
-function pieceNames(model, count, targets, labels) {
-  const names = Array.from({ length: count }, (_, id) => String(id));
-  labels.forEach((label, k) => (names[targets.data[k]] = label));
-  const targetTokens = (model.trace.tokens.target_in || []).flat();
-  for (const call of model.calls.filter((embedding) => embedding.type === "embedding")) {
-    const ids = model.arrays.get(call.inputs[0].value);
-    const isOfTarget = model.sides.get(`${call.id}.`) === "target_in";
-    if (!isOfTarget || !ids || ids.data.length !== targetTokens.length) continue;
-    targetTokens.forEach((label, k) => (names[ids.data[k]] = label));
-  }
-  return names;
 }
 
 // Labels of an array's rows and columns, where they are tokens: for each sequence of the batch a list, or null.
 export function labelsOf(model, call, name, array) {
   const { tokens } = model.trace;
   if (!tokens || array.shape.length < 2) return { rows: null, columns: null };
-  const classes = classesOf(model, call, array);
+  const classes = classesOf(model, call, array) || tableLabels(model, call, name, array);
   if (classes) return classes;
   const bare = name.replace(/^d(?=.)/, "").split(/[.[]/)[0];
   return array.shape.length === 2 ? idLabels(model, call, bare, array) : tokenLabels(model, call, bare, array);
@@ -123,6 +107,12 @@ function sideAt(model, call, input) {
 function tokensOf(model, side, length) {
   const sideTokens = side && model.trace.tokens[side];
   return sideTokens && sideTokens[0].length === length ? sideTokens : null;
+}
+
+// Of a table of embeddings each row is a token.
+function tableLabels({ pieces }, { type }, name, { shape }) {
+  const isTable = type === "embedding" && /^d?table$/.test(name) && pieces?.names.length === shape[0];
+  return isTable ? { rows: [pieces.names], columns: null } : null;
 }
 
 // Of an array of ids each number is a token.

@@ -71,7 +71,7 @@ function showVerdict({ model }) {
 function compared(model, call, entry) {
   const kept = call.evidence[entry.name];
   const array = arrayOf(model, entry.value);
-  if (!kept || !kept.complex || kept.only !== null || !array) return { count: 0, worst: 0 };
+  if (!kept || !kept.complex || kept.only !== null || !array || array.leftOut) return { count: 0, worst: 0 };
   const witness = model.arrays.get(kept.complex).data;
   const largest = Math.max(...array.data.map(Math.abs), 1e-300);
   const apart = array.data.map((number, i) => Math.abs(number - witness[i]) / largest);
@@ -94,6 +94,10 @@ async function start() {
 
 function build(app) {
   byId("title").textContent = app.model.trace.title;
+  byId("title").title = app.model.trace.title; // where it is cut
+  const { "": home } = app.model.links;
+  byId("home").hidden = !home || window.parent !== window; // within another page there is a way back already
+  if (home) byId("home").href = home;
   document.documentElement.classList.toggle("single", app.model.calls.length === 1);
   buildTree(app);
   buildGraph(app);

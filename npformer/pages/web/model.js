@@ -92,9 +92,10 @@ export function named(entries, name) {
   return entries.find((entry) => entry.name === name);
 }
 
-// The names of the parameters that an input of a call is made of; "" if it is none.
-export function parametersAt(call, input) {
-  return (call.params[input] || []).map((part) => part.parameter).join(", ");
+// The names of the parameters that an input of a call is made of, or that one column of it is; "" if it is none.
+export function parametersAt(call, input, column = null) {
+  const isThere = ({ columns }) => column === null || !columns || (columns[0] <= column && column < columns[1]);
+  return (call.params[input] || []).filter(isThere).map((part) => part.parameter).join(", ");
 }
 
 // The arrays in any value: [name, array] of a tuple's or cache's items, at any depth.
@@ -135,7 +136,8 @@ export function splitOf(model, entry, way) {
   const made = lineSumOf(model, entry, way);
   if (made) return made;
   const isParameter = what === "parameter";
-  const list = isParameter ? addedTo(model, name, flat) : usesOf(model, model.calls[id].uses[`${what}.${name}`] || [], flat);
+  const uses = model.calls[id].uses[`${what}.${name}`] || [];
+  const list = isParameter ? addedTo(model, name, flat) : usesOf(model, uses, flat);
   return list.length || isParameter ? { list, kind: "uses", total: entry.array.data[flat] } : null;
 }
 

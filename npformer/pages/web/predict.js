@@ -65,7 +65,7 @@ export function question(app, entry, name) {
   const show = (label, places) => h("button", { type: "button", onclick: () => reveal(app, entry, places) }, label);
   return [
     h("h3", {}, h("code", {}, name), " = ?"),
-    quiet("Every number that this step makes is hidden. Work one out, type it, press Enter; or choose another ? above."),
+    quiet("This step's numbers are hidden. Work one out, type it, press Enter; or choose another ? above."),
     guessForm(app, entry, answer),
     answer,
     quiet("Right means: within 2 %, or within half a percent of the array's largest entry.", scaled),
@@ -140,7 +140,7 @@ export function askFirst(app) {
 }
 
 function hintText(app, item) {
-  if (item.factors) return `${item.factors.map(({ text }) => text).join(" · ")} = ${factorNumbers(item.factors, item.sign)}`;
+  if (item.factors) return `${nameText(app, item)} = ${factorNumbers(item.factors, item.sign)}`;
   const array = arrayOf(app.model, named(app.model.calls[item.call][item.what], item.name).value);
   const name = entryName(item.name, item.flat, array ? array.shape : []);
   return `${name}: ${short(item.term, "f")}`;

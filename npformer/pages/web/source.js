@@ -143,7 +143,16 @@ function showFormula(app, current) {
   const names = new Set(current.values.map(([name]) => letters[name] || name));
   const blocks = shown.map((block) => h("pre", { class: "maths" }, ...marked(block, names)));
   const derivation = h("details", {}, h("summary", {}, "derivation"), h("pre", { class: "doc" }, source.doc));
-  replace(byId("formula"), h("p", { class: "title" }, title), ...blocks, derivation);
+  replace(byId("formula"), h("p", { class: "title" }, title, " ", pageOf(app, source)), ...blocks, derivation);
+}
+
+// Where more is said of a file: its page, or a command; of a reader's own file nothing.
+function pageOf(app, { file }) {
+  const href = app.model.links[file];
+  if (href) return h("a", { class: "link", href, target: "_top" }, "its page");
+  const { kind, type } = app.step.call;
+  const isExplained = kind === "operation" && file.startsWith("npformer/functional/");
+  return isExplained ? h("code", {}, `npformer explain ${type}`) : null;
 }
 
 // A formula with the names that the current line makes marked.

@@ -1,6 +1,6 @@
 // The tour: from the loss through one gradient to one weight, and what changing it does.
 
-import { brief } from "./arrays.js";
+import { brief, long } from "./arrays.js";
 import { byId, h, link, quiet, replace } from "./dom.js";
 
 const FIRST = "Which letter was wrong, and by how much? In two minutes from the loss to one weight, and back.";
@@ -11,7 +11,7 @@ function stopsOf(app, told) {
     [[FIRST], null],
     [[lossStop(app, told)], told.loss],
     [[weightStop(told)], told.weight],
-    [[changeStop(told), questions(app)], told.weight],
+    [[changeStop(told, app.model.trace.loss), questions(app)], told.weight],
   ];
 }
 
@@ -31,10 +31,11 @@ function weightStop({ parameter, gradient }) {
   return `${sum} of x·dy: its terms stand with the number. That of ${parameter} is ${brief(gradient)}.`;
 }
 
-function changeStop({ parameter, step, predicted, measured }) {
+function changeStop({ parameter, step, predicted, measured }, loss) {
   const change = `Change it: ${step > 0 ? "raise" : "lower"} ${parameter} by ${Math.abs(step)}.`;
-  const found = `The gradient predicts a change of the loss by ${brief(predicted)}; another forward measures`;
-  return `${change} ${found} ${brief(measured)}. Training does this to every weight at once. Where to go on:`;
+  const falls = `The loss falls from ${long(loss, 6)} to ${long(loss + measured, 6)}.`;
+  const found = `Another forward measured ${brief(measured)}, the gradient predicts ${brief(predicted)}.`;
+  return `${change} ${falls} ${found} Training does this to every weight at once. Where to go on:`;
 }
 
 // What the page itself answers.
@@ -46,7 +47,10 @@ function questions(app) {
   ];
   const known = places.map(([text, type, way]) => [text, app.model.calls.find((call) => call.type === type), way]);
   const shown = known.filter(([, call]) => call && call.backward);
-  return h("span", {}, ...shown.flatMap(([text, call, way]) => [" ", link(text, () => app.goCall(call.id, way))]));
+  const { "": href } = app.model.links;
+  const all = href ? h("a", { class: "link", href, target: "_top" }, "all six questions") : null;
+  const links = shown.map(([text, call, way]) => link(text, () => app.goCall(call.id, way)));
+  return h("span", {}, ...[...links, all].flatMap((one) => [" ", one]));
 }
 
 export function buildTour(app) {
@@ -60,6 +64,7 @@ function showStop(app, stops, number, goes) {
   const go = (to) => () => showStop(app, stops, to, true);
   const button = (label, to) => h("button", { type: "button", onclick: go(to) }, label);
   const isLast = number === stops.length - 1;
+  byId("tour").classList.toggle("going", number > 0); // then it stays in sight
   replace(
     byId("tour"),
     h("p", {}, ...said),

@@ -5,14 +5,13 @@ const flat = x => [x.toArray()].flat(Infinity).map(Number);
 const product = sizes => sizes.reduce((a, b) => a * b, 1);
 const listed = (...values) => values;
 
-const filled = (numbers, shape) =>
-  numbers.length ? nts.reshape(nts.array(Float64Array.from(numbers)), shape) : nts.zeros(shape);
+const filled = (numbers, shape, kind = Float64Array) =>
+  numbers.length ? nts.reshape(nts.array(kind.from(numbers)), shape) : nts.zeros(shape);
 
 /** Numbers in the order of rows as an array of this dtype: "float64", "int32" or "bool". */
 const made = (numbers, shape, dtype) => {
-  const x = filled(numbers, Array.from(shape));
-  if (dtype === "bool") return nts.not_equal(x, nts.array(0));
-  return dtype === "float64" ? x : x.astype(dtype);
+  const x = filled(numbers, Array.from(shape), dtype === "int32" ? Int32Array : Float64Array);
+  return dtype === "bool" ? nts.not_equal(x, nts.array(0)) : x;
 };
 
 /** The part of x, with its numbers, under a subscript without arrays: keys are "3", "1:5:2", "..." and "newaxis". */

@@ -8,6 +8,12 @@ const bytes = async id => {
   return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"))).arrayBuffer();
 };
 const text = async id => new TextDecoder().decode(await bytes(id));
+/** Numbers of which all first bytes come first, then all second, … */
+const numbersOf = packed => {
+  const from = new Uint8Array(packed), to = new Uint8Array(from.length), count = from.length / 8;
+  to.forEach((_, i) => (to[i] = from[(i % 8) * count + Math.floor(i / 8)]));
+  return new Float64Array(to.buffer);
+};
 const made = (name, said, ...parts) => {
   const element = document.createElement(name);
   element.textContent = said;
@@ -18,7 +24,7 @@ const made = (name, said, ...parts) => {
 const exercises = JSON.parse(await text("exercises"));
 const parts = {
   wasm: await bytes("wasm"), files: JSON.parse(await text("files")),
-  numbers: new Float64Array(await bytes("numbers")),
+  numbers: numbersOf(await bytes("numbers")),
 };
 const script = URL.createObjectURL(new Blob([await text("worker")], {type: "text/javascript"}));
 

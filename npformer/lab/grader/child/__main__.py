@@ -18,6 +18,7 @@ sys.path.insert(1, str(Path(__file__).resolve().parents[3] / "io" / "child"))
 
 from fence import REFUSE, fence  # type: ignore[import-not-found]
 from limits import OWN, TimeLimit, library, limit  # type: ignore[import-not-found]
+from lines import Lines  # type: ignore[import-not-found]
 from measuring import Measuring  # type: ignore[import-not-found]
 from reporter import Reporter, collect_warnings  # type: ignore[import-not-found]
 from slopes import slopes  # type: ignore[import-not-found]
@@ -134,10 +135,11 @@ def _run_case(job: Job, index: int, pair: Pair, reporter: Reporter) -> None:
     with Measuring(forward, arguments, LIBRARY) as seen:
         gradients = backward(upstream, result[1])
     first, touched = encode(gradients, top=True), changed()
-    with contextlib.redirect_stdout(io.StringIO()):  # a print is reported once
+    lines = Lines(backward if index == 0 else None, encode)
+    with contextlib.redirect_stdout(io.StringIO()), lines:  # a print is reported once
         gradients = backward(decode(case["upstream"], gaps), result[1])
     stable = json.dumps(first) == json.dumps(encode(gradients, top=True))
-    reporter.say("backward", result=first, changed=touched, stable=stable, measuring=seen.signs())
+    reporter.say("backward", result=first, changed=touched, stable=stable, measuring=seen.signs(), lines=lines.last)
 
 
 def _slopes(job: Job, index: int, pair: Pair, reporter: Reporter) -> None:

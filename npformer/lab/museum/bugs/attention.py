@@ -23,9 +23,9 @@ BUGS = (
         "attention-scale-twice", "1/√D applied twice in attention's backward",
         edit(BACK, "scale = 1 / math.sqrt(q.shape[-1])", "scale = 1 / q.shape[-1]"),
         "dQ = dscores·K/√D", "dQ = dscores·K/√D/√D",
-        "Once in the function that undoes the scaling, once more in the one that undoes the product. Queries and keys "
-        "learn √D times too slowly. A constant ratio of wrong to right over a whole tensor, and equal to a size of the "
-        "problem, names its own cause: divide the two before you look anywhere else.",
+        "Once in the function that undoes the scaling, once more in the one that undoes the product. By plain gradient "
+        "descent queries and keys learn √D times too slowly. A constant ratio of wrong to right over a whole tensor, "
+        "and equal to a size of the problem, names its own cause: divide the two before you look anywhere else.",
         sources=(14,),
     ),
     Bug(
@@ -220,7 +220,7 @@ BUGS = (
         ),
         "y = x·keep·s, s = 1/(1 − rate), so the mean of y is x", "y = x·keep",
         "Its gradient is right. But while training, the next layer sees 1 − rate of what it will see when the model is "
-        "used, where nothing is dropped. The training loss looks as ever and the held-out one does not fit it.",
+        "used, where nothing is dropped. The training loss looks well and the held-out one does not fit it.",
         seen=OURS, run={"dropout": 0.1},
     ),
     Bug(

@@ -11,8 +11,8 @@ BUGS = (
         edit(F + "linear:linear_backward", "dbias = xp.sum(dy_rows, axis=0)", "dbias = xp.mean(dy_rows, axis=0)"),
         "db = Σ_tokens dy", "db = mean_tokens dy",
         "The bias is added to every token, so it receives the sum of what they send back. The mean was taken already, "
-        "in the loss. All biases learn N times too slowly, and since a network can do nearly everything without "
-        "biases, nobody sees it in the curve.",
+        "in the loss. Plain gradient descent would learn all biases N times too slowly. Adam divides by the gradient's "
+        "size, and so hides a constant factor from the curve.",
         sources=(17,),
     ),
     Bug(

@@ -132,7 +132,7 @@ BUGS = (
         edit(F + "layer_norm:layer_norm_backward", "r * (g - along_one - x_hat * along_x_hat)", "r * (g - along_one)"),
         "dx = r·(g − mean g − x̂·mean(g·x̂))", "dx = r·(g − mean g)",
         "The standard deviation was taken for a constant. Its share of the gradient is what stops the layer below from "
-        "growing its output for nothing: making x twice as large leaves x̂ as it is, so dx must be orthogonal to x̂. "
+        "growing its output for nothing: making x twice as large leaves x̂ as it is, so dx has no part along x̂. "
         "Without the term, backward keeps asking for a larger or smaller x, which the forward then undoes.",
         sources=(3,),
     ),

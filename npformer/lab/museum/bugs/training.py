@@ -82,7 +82,7 @@ BUGS = (
     ),
     Bug(
         "resume-loses-moments", "Adam's moments are not saved",
-        edit(TRAINER + "_arrays", "parameters | moments", "parameters"),
+        edit("npformer.run.model_arrays:saved_arrays", "parameters | moments", "parameters"),
         "checkpoint = parameters, moments, step", "checkpoint = parameters",
         "After a resume m and v start at 0 again while t, and with it the bias correction, is far along: v̂ is too "
         "small for long. With β = (0.9, 0.999) and a steady gradient the first step is 3.2 times too long, the twelfth "

@@ -43,7 +43,7 @@ BUGS = (
         ),
         "visible where j ≤ i", "visible where j < i",
         "The first position sees nothing at all: NaN in many programs, zeros in npformer. The others miss the newest "
-        "token in attention, though the residual still brings it, so the model learns, a little worse. Nothing leaks, "
+        "token in attention, though the residual still brings it, so the model learns all the same. Nothing leaks, "
         "hence a causality test alone is content: it also has to be asked that every past token has an influence.",
         sources=(22,),
     ),

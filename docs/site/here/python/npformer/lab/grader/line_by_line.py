@@ -1,2 +1,2 @@
-def first_wrong_line(exercise, source):
+def lines_of(exercise, source, outcome):
     return None  # npformer grade has it

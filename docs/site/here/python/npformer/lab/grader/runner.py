@@ -120,7 +120,7 @@ def _case(exercise, case, index, space, happened):
     lines = js.printed.length
     again = encode(backward(decode(case.upstream, case.gaps), result[1]), True)
     js.printed.length = lines  # a print is reported once
-    happened.say("backward", result=first, changed=touched, stable=same(first, again), measuring=[])
+    happened.say("backward", result=first, changed=touched, stable=same(first, again), measuring=[], lines=[])
 
 
 def _slopes(exercise, case, index, space, happened):

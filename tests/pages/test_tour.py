@@ -1,0 +1,94 @@
+"""The tour of a trace's page, in a browser: from the loss through one gradient to one weight, and what changes it."""
+
+import re
+
+import numpy as np
+import pytest
+
+import npformer as npf
+from npformer.functional import cross_entropy_forward
+from npformer.pages import write_trace_page
+from npformer.tracing.showcase import PIECES, showcase_model
+from tests.pages.test_web import STEP, text
+
+pytestmark = pytest.mark.browser
+BUTTON = "#tour p:last-child > button:first-child"
+
+
+@pytest.fixture(scope="module")
+def page(shown, tmp_path_factory):
+    path = tmp_path_factory.mktemp("tour") / "page.html"
+    write_trace_page(shown, path)
+    return path
+
+
+def changed_loss(name, index, step):
+    """The loss of the showcase with one parameter's number changed."""
+    model, inputs, targets, _ = showcase_model()
+    dict(model.named_parameters())[name].data[index] += step
+    return float(cross_entropy_forward(model(*inputs), targets, 0)[0])
+
+
+def number(shown_text):
+    return float(shown_text.replace("\N{MINUS SIGN}", "-"))
+
+
+def test_it_goes_from_the_loss_to_one_weight_whose_change_lowers_the_loss_as_predicted(browser, page, shown):
+    model, inputs, targets, _ = showcase_model()
+    logits = model(*inputs)
+    p = np.exp(logits) / np.sum(np.exp(logits), axis=-1, keepdims=True)
+    given = np.where(targets > 0, np.take_along_axis(p, targets[..., None], axis=-1)[..., 0], 1)
+    batch, place = np.unravel_index(np.argmin(given), given.shape)
+    target = int(targets[batch, place])
+
+    browser.show(page)
+    assert browser.run(STEP)[1:] == ["backward", "loss"]
+    assert text(browser, "#tour").startswith("Which letter was wrong, and by how much?")
+    browser.click(BUTTON)
+    said = text(browser, "#tour")
+    assert f"Here “{PIECES[target]}” should come" in said
+    assert f"would have written “{PIECES[int(np.argmax(logits[batch, place]))]}”" in said
+    assert f"a probability of +{given.min():.3g}" in said
+    assert text(browser, "#entry h3").startswith(f"dlogits[{batch},{place},{target}] = ")
+
+    browser.click(BUTTON)
+    assert browser.run(STEP)[1:] == ["backward", "generator.linear"]
+    name, row, column, gradient = re.search(
+        r"That of ([\w.]+)\[(\d+),(\d+)\] is (\S+)\.$", text(browser, "#tour p")
+    ).groups()
+    assert re.search(rf"dweight\[\d,{target}\] = ", text(browser, "#entry h3"))
+    assert "✓ the gradient" in text(browser, "#entry .sum")
+    assert number(browser.find("#entry .sum").get_attribute("data-value")) == pytest.approx(number(gradient), rel=5e-3)
+
+    browser.click(BUTTON)
+    raised, step, before, after, measured, predicted = re.search(
+        r"(raise|lower) \S+ by (\S+)\. The loss falls from (\S+) to (\S+)\. .* measured (\S+), .* predicts (\S+)\. ",
+        text(browser, "#tour p"),
+    ).groups()
+    loss = changed_loss(name, (int(row), int(column)), number(step) if raised == "raise" else -number(step))
+    assert number(before) == pytest.approx(shown.document["loss"], abs=1e-5)
+    assert number(after) == pytest.approx(loss, abs=1e-5)
+    assert number(after) < number(before)
+    assert number(measured) == pytest.approx(loss - shown.document["loss"], rel=5e-3)
+    assert number(predicted) == pytest.approx(number(measured), rel=0.1)
+
+
+def test_it_ends_with_ways_to_the_questions_begins_again_and_closes(browser, page):
+    browser.show(page)
+    for _ in range(3):
+        browser.click(BUTTON)
+    links = browser.driver.find_elements("css selector", "#tour .link")
+    assert len(links) == 3
+    links[0].click()
+    assert browser.run("return [npformerPage.step.way, npformerPage.step.call.type]") == ["backward", "attention"]
+    assert text(browser, BUTTON) == "again"
+    browser.click(BUTTON)
+    assert text(browser, BUTTON) == "show me"
+    browser.click("#tour [aria-label='close the tour']")
+    assert not browser.find("#tour").is_displayed()
+
+
+def test_a_page_without_a_loss_has_no_tour(browser, tmp_path):
+    write_trace_page(npf.trace("relu"), tmp_path / "page.html")
+    browser.show(tmp_path / "page.html")
+    assert not browser.find("#tour").is_displayed()
