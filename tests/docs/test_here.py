@@ -210,6 +210,7 @@ def test_only_what_is_wanted_is_kept():
 def test_the_page_is_small_and_asks_for_nothing(fetched):
     text = page.page(fetched)
     assert len(text.encode()) <= 2_000_000
+    assert "Permission is hereby granted" in text
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', text)
     assert policy.startswith("default-src 'none'")
     assert "connect-src" not in policy
@@ -281,7 +282,7 @@ def test_a_learner_writes_an_answer_in_the_page(fetched, browser, tmp_path):
 
 #: Pairs of the page's parts that cover each other.
 OVERLAPS = """
-const names = "h1, header p, select, button, textarea, .note, #verdict, li, h2, summary, footer";
+const names = "h1, header p, select, button, textarea, .note, #verdict, li, h2, summary, footer p";
 const parts = [...document.querySelectorAll(names)];
 const boxes = parts.map(part => part.getBoundingClientRect());
 const meet = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;

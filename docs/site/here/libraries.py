@@ -24,6 +24,7 @@ class Libraries(NamedTuple):
 
     wasm: bytes
     script: str
+    licence: str
 
 
 @cache
@@ -44,7 +45,9 @@ def fetched() -> Libraries | str:
     python = python.replace("import.meta.url", '(globalThis.location?.href ?? "file:///page")')
     script = f"const micropython = (async () => {{{python}\nreturn loadMicroPython;}})();\n"
     script += f"const nts = (() => {{{_returning(arrays)}}})();\n"
-    return Libraries((modules / MICROPYTHON / "micropython.wasm").read_bytes(), script)
+    licence = "MicroPython: Copyright (c) 2013-2025 Damien P. George and others. numpy-ts, and the terms of both:\n\n"
+    licence += (modules / "numpy-ts" / "LICENSE").read_text(encoding="utf-8")
+    return Libraries((modules / MICROPYTHON / "micropython.wasm").read_bytes(), script, licence)
 
 
 def _install(folder: Path) -> str:

@@ -24,6 +24,7 @@ from npformer.lab.grader.parts.functions import TEXTS
 from npformer.lab.grader.parts.operations import imports
 from npformer.lab.grader.templates import template
 from npformer.pages.document import Pack
+from npformer.plotting.svg import escaped
 
 HERE = Path(__file__).parent
 PACKAGE = HERE.parents[2] / "npformer"
@@ -78,7 +79,13 @@ def page(libraries: Libraries) -> str:
     policy += f"style-src {_hash(style)}; worker-src blob:"
     body = (HERE / "web" / "page.html").read_text(encoding="utf-8")
     data = "\n".join(f'<script type="text/plain" id="{name}">{text}</script>' for name, text in blocks.items())
-    for name, text in {"POLICY": policy, "STYLE": style, "DATA": data, "SCRIPT": script}.items():
+    for name, text in {
+        "LICENCE": escaped(libraries.licence),
+        "POLICY": policy,
+        "STYLE": style,
+        "DATA": data,
+        "SCRIPT": script,
+    }.items():
         body = body.replace(f"{{{name}}}", text)
     return body
 
