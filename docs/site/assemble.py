@@ -7,6 +7,7 @@ import shutil
 
 from docs.site import api, course, experiments, museum, operations, places, recordings, sources, traces, walk
 from docs.site.font import write_font
+from docs.site.here import page as here
 from docs.site.links import for_site
 from docs.site.operations import contents
 from docs.site.places import PAGES, ROOT, SITE, SOURCES, write
@@ -46,7 +47,7 @@ def write_all() -> None:
     for path, name in PAGES.items():
         text = (ROOT / path).read_text(encoding="utf-8")
         write(f"{name}.md", made[name](text) if name in made else for_site(text, path))
-    for part in (operations, walk, course, museum, experiments, api):
+    for part in (here, operations, walk, course, museum, experiments, api):
         part.write_all()
     sources.write_all()
     (SOURCES / "_extra").mkdir(exist_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 
 from docs.site.formulas import FORMULAS
+from docs.site.here.page import link
 from docs.site.links import lesson_with
 from docs.site.operations import contents, display, sentences
 from docs.site.places import address, write
@@ -34,6 +35,8 @@ def index() -> str:
 The grader runs your file, says which of your gradients are right, and why the others are wrong. Hints come in three
 levels: a question that leads to the idea, the missing part, and almost the line of code. You need NumPy and the chain
 rule.
+
+{link()}
 
 ```sh
 npformer grade --list                  # the exercises, and which you have solved
@@ -87,6 +90,8 @@ def page(exercise: Exercise) -> str:
 **Think first.** {sentences(exercise.hint)}
 
 ## Begin
+
+{link(exercise.name)}
 
 ```sh
 npformer grade --template {exercise.name}      # writes {exercise.name}.py

@@ -1,11 +1,14 @@
 """Initial values: how many steps copy, reverse and sort take until 99 % of held-out tokens are right.
 
-    xavier   embeddings of deviation 1 (times √C, as in PyTorch), the output projection Xavier-uniform: its logits start
-             with variance 2C/(C + V), so the first loss is well above ln V
+    xavier   embeddings of deviation 1, the output projection Xavier-uniform: its logits start with variance 2C/(C + V),
+             so the first loss is well above ln V
     small    embeddings of deviation ½, less than sinusoidal positions, whose mean square is ½; the output projection of
              deviation 0.02, so the first loss is ln V
-    pytorch  what nn.Transformer, nn.Embedding and nn.Linear start with: as xavier, but W_q, W_k and W_v smaller, and
-             the output projection U(±1/√C), weights and biases
+    pytorch  what nn.Transformer, nn.Embedding and nn.Linear start with: W_q, W_k and W_v smaller than Xavier's, the
+             output projection U(±1/√C), weights and biases, and a table of embeddings of deviation 1
+
+The model multiplies tables of embeddings by √C. The first two deviations are those after that. PyTorch's table is not
+divided by √C before, so its embeddings have deviation √C, and outweigh the positions.
 
 Each row is a task and a norm order; all ways see the same batches, and only the initial values differ. A run ends at
 99 % of the target's tokens, given the true prefix. Left: steps until then, for each seed. Right: the loss of the first
@@ -82,8 +85,8 @@ def pytorch_default(model: npf.Transformer, seed: int) -> None:
     """Give a Transformer the initial values that PyTorch's modules have: Transformer, Embedding, and Linear as output.
 
     nn.Transformer draws matrices Xavier-uniform, with W_q, W_k and W_v as one of shape (3C, C), whose bound is lower;
-    biases of attention are 0, those of the feed-forward net U(±1/√fan_in). nn.Embedding is N(0, 1). The output map is
-    U(±1/√C), weights and biases.
+    biases of attention are 0, those of the feed-forward net U(±1/√fan_in). nn.Embedding is N(0, 1), which the model
+    multiplies by √C. The output map is U(±1/√C), weights and biases.
     """
     rng, parameters = np.random.default_rng(seed), dict(model.named_parameters())
     for name, p in parameters.items():

@@ -17,7 +17,7 @@ def percent(share: float, digits: int = 1) -> str:
     rounded = f"{100 * share:.{digits}f}"
     if share < 1 - ROUNDING and float(rounded) >= 100:
         rounded = f"{100 - 10**-digits:.{digits}f}"
-    return f"{rounded if float(rounded) else rounded.removeprefix('-')} %"
+    return f"{rounded if float(rounded) else rounded.lstrip('-')} %"
 
 
 def finite(value: Any) -> Any:

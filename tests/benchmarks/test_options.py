@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import batches, decode, gradcheck_time, machine, ops, options, trace_page, train_step
+from benchmarks import batches, decode, gradcheck_time, machine, ops, options, run_here, trace_page, train_step
 from benchmarks.faults import files, kernel_cache, memory
 from benchmarks.gpu import __main__ as gpu
 from npformer.backend import cupy_problem
@@ -68,6 +68,7 @@ def test_cupy_without_a_gpu(module, refused):
         (gradcheck_time, "--save nowhere/x.json", "expected a .json file in an existing folder"),
         (batches, "--steps 0", "expected an integer >= 1, got 0"),
         (trace_page, "--rounds 0", "expected an integer >= 1, got 0"),
+        (run_here, "--rounds 0", "expected an integer >= 1, got 0"),
         (gpu, "--minutes 0", "expected a number > 0, got 0"),
         (gpu, "--minutes nan", "expected a number > 0, got nan"),
         (gpu, "--only tests,trian", "expected beginnings of tests, ceilings, train tf32 tiny"),

@@ -83,7 +83,7 @@ def _typical(
 
 def _covered(outcomes: Sequence[Result], results: Sequence[Mapping[str, Any]]) -> frozenset[str]:
     """The gradients that a mistake gives, with the learner's numbers on every case in which it gives them."""
-    names = frozenset().union(*results)
+    names = {name for by_name in results for name in by_name}
     return frozenset(
         name
         for name in names

@@ -79,7 +79,7 @@ def _joined(faults: list[Fault], fault: Fault) -> list[Fault]:
         if (one.cause, one.hints[:2]) == (two.cause, two.hints[:2]):
             seen = " ".join(dict.fromkeys(filter(None, (one.seen, two.seen))))
             last = "; ".join(dict.fromkeys((one.hints[2], two.hints[2])))
-            both = two._replace(seen=seen, hints=(*two.hints[:2], last))
+            both = Explanation(two.cause, seen, (*two.hints[:2], last), two.covers)
             return [*faults[:i], Fault((*fault.gradients, *other.gradients), both), *faults[i + 1 :]]
     return [*faults, fault]
 

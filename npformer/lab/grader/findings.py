@@ -174,17 +174,16 @@ def _numbers(name: str, outcome: Result, compared: Compared) -> tuple[str, ...]:
         return (f"on “{outcome.case.label}”",)
     claimed, truth, index = np.asarray(compared.claimed), compared.truth, compared.worst
     if truth.ndim == 0:
-        return (f"expected {truth:.6g}, got {claimed:.6g}, on “{outcome.case.label}”",)
+        return (f"expected {float(truth):.6g}, got {float(claimed):.6g}, on “{outcome.case.label}”",)
     start = max(0, min(index[-1] - FEW // 2, truth.shape[-1] - FEW))
-    rows: Any = (*index[:-1], slice(start, start + FEW))
     place = ", ".join([*map(str, index[:-1]), f"{start}:{min(start + FEW, truth.shape[-1])}"])
     short = name.rsplit(".", 1)[-1]
     head = f"{short}[{place}] on “{outcome.case.label}”, worst at [{', '.join(map(str, index))}]"
-    return head, f"  expected {_row(truth[rows])}", f"  yours    {_row(claimed[rows])}"
+    return head, f"  expected {_row(truth[index[:-1]], start)}", f"  yours    {_row(claimed[index[:-1]], start)}"
 
 
-def _row(x: HostArray) -> str:
-    return " ".join(f"{value:>10.4g}" for value in x)
+def _row(x: HostArray, start: int) -> str:
+    return " ".join(f"{value:>10.4g}" for value in x[start : start + FEW].tolist())
 
 
 def _percent(error: float) -> str:
@@ -222,7 +221,8 @@ def order_of(exercise: Exercise, outcomes: Sequence[Result]) -> Order:
     if not returned:
         return Order({}, ())
     fits = [_fits(exercise, outcome) for outcome in returned]
-    held = {place: set.intersection(*(each[place] for each in fits)) for place in exercise.gradients}
+    names = exercise.gradients
+    held = {place: {name for name in names if all(name in each[place] for each in fits)} for place in names}
     right = tuple(place for place in held if place in held[place])
     left = held.keys() - set(right)
     places = {place: min(held[place] & left) for place in exercise.gradients if place in left and held[place] & left}

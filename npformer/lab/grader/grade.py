@@ -51,10 +51,11 @@ def grade_file(path: Path, forced: str | None = None, limits: Limits | None = No
     wanted = exercises_in(source, forced)
     refuse_answers(source)
     for exercise in wanted:
-        yield _grade(exercise, source, wanted, limits or Limits())
+        yield grade_exercise(exercise, source, wanted, limits or Limits())
 
 
-def _grade(exercise: Exercise, source: Source, beside: Sequence[Exercise], limits: Limits) -> Grade:
+def grade_exercise(exercise: Exercise, source: Source, beside: Sequence[Exercise], limits: Limits) -> Grade:
+    """Grade one exercise of a file that has these beside it. Raises DataError if no report can be made."""
     cases = cases_of(exercise)
     happened = run(exercise, source, beside, cases, limits, oracle=False)
     _expect_runs(exercise, source, happened, limits)

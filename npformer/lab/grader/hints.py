@@ -189,7 +189,8 @@ def for_kind(problem: str, gradient: str) -> Hints:
 
 def for_forward(exercise: Exercise) -> Hints:
     """The hints for a forward that computes something else."""
-    formula = " ; ".join(re.split(r" {3,}|\n", exercise.formula))
+    lines = exercise.formula.replace("   ", "\n").split("\n")
+    formula = " ; ".join(line.strip() for line in lines if line.strip())
     return (
         "Follow one row of the report by hand. Which line is the first to differ from the formula?",
         f"The formula is {formula}. A backward can only be the derivative of the "
@@ -211,7 +212,9 @@ def for_order(exercise: Exercise) -> Hints:
 def for_error(failure: dict[str, Any], line: str, exercise: Exercise) -> Hints:
     """The hints for an exception in the learner's code; line is the line at which it stopped."""
     message = failure["message"]
-    near = next((name for name in exercise.gradients if re.search(rf"\b{name}\b", line)), exercise.gradients[-1])
+    near = next(
+        (name for name in exercise.gradients if re.search(rf"(^|\W){name}(\W|$)", line)), exercise.gradients[-1]
+    )
     last = for_gradient(exercise, near)[2] if failure["step"] == "backward" else "Compare with the template's forward."
     if failure["type"] == "MemoryError":
         return (

@@ -34,7 +34,7 @@ LINES = 8  # lines of the learner's prints
 
 def report(grade: Grade, level: int, command: str) -> str:
     """The report; level: 1 to 3, a higher hint tells more; command: what to type for more."""
-    parts = [verdict(grade), *("\n".join(map(_finding, _folded(grade, ok))) for ok in (True, False))]
+    parts = [verdict(grade), *("\n".join(map(_finding, folded(grade, ok))) for ok in (True, False))]
     if grade.lines and grade.lines.compared:
         parts.append(_paragraph("Line by line", _by_line(grade.lines)))
     for fault in grade.faults:
@@ -68,7 +68,8 @@ def verdict(grade: Grade) -> str:
     line = f"{name}: not yet; {', '.join([*phrases, *listed])}."
     if len(line) <= columns():
         return line
-    return f"{name}: not yet; {', '.join([*phrases, f'{len(gradients)} gradients are not right'])}."
+    many = f"{len(gradients)} gradients are not right"
+    return f"{name}: not yet; {', '.join([*phrases, many])}."
 
 
 def to_dict(grade: Grade, level: int) -> dict[str, Any]:
@@ -117,7 +118,7 @@ def _clipped(line: str) -> str:
     return line if len(line) <= columns() else line[: columns() - 1] + "…"
 
 
-def _folded(grade: Grade, ok: bool) -> list[Finding]:
+def folded(grade: Grade, ok: bool) -> list[Finding]:
     """The findings that hold or do not; of many gradients, only one of each fault is shown with its numbers."""
     findings = [finding for finding in grade.findings if finding.ok == ok]
     gradients = [finding for finding in findings if finding.name not in PHRASES]

@@ -47,6 +47,7 @@ _REWRITTEN = (
     (r"np\.zeros_like\(\w+\)", "0.0"),
     (r"np\.ones_like\(\w+\)", "1.0"),
     (r"np\.full_like\(\w+, (.*?)\)", r"\1"),
+    (r"\(\*(\w+\.shape(?:\[:-1\])?), (\w+)\.shape\[1\]\)", r"\1 + \2.shape[1:]"),
     (r"\bvisible\.visible\(.*, \w+\)", "visible"),
     (r"ACTIVATIONS\[\w+\]\[0\]", "relu_forward"),
     (r"ACTIVATIONS\[\w+\]\[1\]", "relu_backward"),

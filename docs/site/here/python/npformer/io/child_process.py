@@ -1,0 +1,5 @@
+from types import SimpleNamespace
+
+
+def Limits(seconds):
+    return SimpleNamespace(seconds=seconds)

@@ -1,0 +1,2 @@
+def visible(text):
+    return text

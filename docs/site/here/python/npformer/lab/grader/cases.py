@@ -1,0 +1,1 @@
+from npformer.lab.grader.exercises import cases_of  # noqa: F401

@@ -1,0 +1,1 @@
+from npformer.lab.grader.child.values import as_tuple, decode  # noqa: F401
