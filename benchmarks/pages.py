@@ -55,6 +55,7 @@ PARTS = {
     "gpu": page_tables.gpu,
     "commands": page_tables.commands,
     "outputs": page_tables.outputs,
+    "explain_adam": lambda documents: block("explain adam"),
     "explain_number": lambda documents: block(
         "explain transformer --at 'decoder.layers.0.self_attention.query.weight[3,1]'"
     ),

@@ -1,6 +1,6 @@
 """How large gradients are: with and without √d_k, through many layers, in depth, and by initial values.
 
-    without √d_k     scores have deviation √d_k, one key takes all, and a score's gradient vanishes
+    without √d_k     scores have deviation √d_k, one key takes all, and most scores' gradients vanish
     a stack          each layer multiplies the gradient by its gain, so 12 layers by gain¹²
     depth            the last layer's gradient: the same at every depth with post-LN, about 1/√L with pre-LN
     initial values   the first loss beside ln V, and the gradient of each part
@@ -42,7 +42,7 @@ SMALL = Setting(seeds=1, widths=(8, 64), layers=(1, 4), depths=(1, 3))
 
 
 def attention(setting: Setting) -> dict[str, list[tuple[float, float]]]:
-    """The largest weight and a score's gradient, at each width, with the scale and without."""
+    """The mean largest weight and the median of a score's gradient, at each width, with the scale and without."""
     found: dict[str, list[tuple[float, float]]] = {}
     for name, scaled in (("without √d_k", False), ("with", True)):
         for width in setting.widths:
@@ -97,7 +97,7 @@ def experiment(setting: Setting, path: Path) -> None:
     parts = (LOSS, "src_embedding", "encoder.layers.0.feed_forward", "decoder.layers.1.feed_forward", "generator")
     print_table(["initial values", *parts], [(i, *(found[part] for part in parts)) for i, found in by_init.items()])
     charts = [
-        Chart("a score's gradient", "d_k", "root mean square", [
+        Chart("a score's gradient", "d_k", "median size", [
             Curve(name, setting.widths, [pair[1] for pair in pairs], dots=True) for name, pairs in by_scale.items()
         ], log_x=True, log_y=True),
         Chart("a gradient through ReLU layers", "layers", "share that arrives", [

@@ -35,8 +35,9 @@ READING = (
     "gradients."
 )
 OF_SCALE = (
-    "q·k is a sum of d_k products, so its deviation is √d_k. Without the scale one key takes all: the weights hardly "
-    "depend on the scores any more, and their gradient goes."
+    "q·k is a sum of d_k products, so its deviation is √d_k. Without the scale one key takes all: for most queries the "
+    "weights hardly depend on the scores any more, and the gradient goes; the few that are undecided between two keys "
+    "get all of it. The gradient is a median."
 )
 OF_GAIN = "Each layer multiplies the gradient by the gain: below 1 it vanishes, at 1 it is kept, above 1 it explodes."
 OF_DEPTH = (
@@ -68,14 +69,15 @@ def sizes() -> Sizes:
 
 
 def attention_sizes(width: int, scaled: bool, rng: np.random.Generator) -> tuple[float, float]:
-    """The mean largest weight, and the root mean square of a score's gradient, of 1,024 queries and 16 keys.
+    """The mean largest weight, and the median size of a score's gradient, of 1,024 queries and 16 keys.
 
     Entries of queries, keys and the upstream gradient have variance 1, so scores have variance d_k without the scale.
+    The median tells of most queries; a mean would tell of the few that are undecided between two keys.
     """
     queries, keys = rng.standard_normal((QUERIES, width)), rng.standard_normal((KEYS, width))
     weights, cache = PLAIN.softmax.forward(queries @ keys.T / (math.sqrt(width) if scaled else 1.0))
     dscores = PLAIN.softmax.backward(rng.standard_normal(weights.shape), cache)
-    return float(np.mean(np.max(weights, axis=-1))), float(np.sqrt(np.mean(dscores**2)))
+    return float(np.mean(np.max(weights, axis=-1))), float(np.median(np.abs(dscores)))
 
 
 def through_relus(gain: float, layers: int, rng: np.random.Generator, width: int = 64) -> float:
@@ -139,7 +141,7 @@ def sizes_text(found: Sizes, width: int) -> str:
     parts = (
         (f"a fresh Transformer, 2 + 2 layers: the first loss (ln V = {first_loss}), norms of gradients",
          ("init", *INITS), found.parts, READING),
-        ("attention with and without √d_k, 16 random keys: the largest weight, and the gradient of a score",
+        ("attention with and without √d_k, 16 random keys: the largest weight, and a score's gradient",
          ("d_k", "weight without", "score without", "weight with", "score with"), found.attention, OF_SCALE),
         (f"a gradient through {LAYERS} layers y = max(0, xW), W of deviation gain·√(2/C)",
          ("gain", "arrives"), found.gains, OF_GAIN),

@@ -52,7 +52,7 @@ SAID = {
     "√d_k": ("variance d_k", "softmax", "attention"),
     "padding": ("exactly 0", "counted", "cross_entropy"),
     "twice": ("they add", "dtable", "embedding"),
-    "pre-LN": ("warmed", "goes past each layer unchanged", "norm_order"),
+    "pre-LN": ("warm-up", "goes past each layer unchanged", "norm_order"),
     "large are gradients": ("vanish", "explode", "initialisation"),
     "Adam": ("lr·m̂/(√v̂ + ε)", "very first step", "adam"),
 }

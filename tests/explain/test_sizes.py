@@ -22,7 +22,7 @@ def test_without_the_scale_one_key_takes_all():
     with_it, scaled_score = attention_sizes(1024, scaled=True, rng=rng)
     assert without > 0.9
     assert with_it < 0.4
-    assert score < scaled_score / 2
+    assert score < 1e-9 < scaled_score, "most queries have no gradient"
 
 
 def test_depth_as_the_text_says():
