@@ -128,6 +128,20 @@ def test_the_partial_derivative_and_the_total_one():
     assert told == "y is line 4: its derivative by var, with every other name held"
 
 
+def test_names_are_not_taken_for_others():
+    """A constant that equals a size; a size that is called dk, beside k; a scale of no axis need not be derived."""
+    forward = "x: (N, C)\nk = 3\ny = x * k\nz = y ** 2\n"
+    assert judge(read(forward + "dy = 2 * y * dz\ndk = (dy * partial(y, k)).sum(axis=None)")).ok
+    found = judge(read("q: (T, dk)\nk: (S, dk)\ny = q @ k.T / np.sqrt(dk)\ndq = dy @ k / np.sqrt(dk)"))
+    assert [line.verdict for line in found.lines] == ["right"]
+    assert judge(read(f"{TEMPLATES['dropout']}\ndx = dy * keep * scale")).left == ()
+
+
+@pytest.mark.parametrize("lines", ["x: (N, C)\ny = np.maximum(x, 0)\ndx = dy * x", "x: (3, 4)\ny = x * 3\ndx = 9 * dy"])
+def test_what_fits_the_drawn_sizes_alone_is_not_told(lines):
+    assert "` should be" not in "\n".join(judge(read(lines)).cause.sentences)
+
+
 def test_measured_is_derived():
     """Of y = x·w the derivatives are known; |x| is not analytic, and measured by differences."""
     point = Point(read("x: (N, C)\nw: (C, F)\ny = np.abs(x) @ w\ndx = ..."), 0)
@@ -140,6 +154,11 @@ def test_measured_is_derived():
     ("text", "words"),
     [
         ("dL/dx = y", "line 1: it is not Python"),
+        (
+            "x: (N, C)\ny = np.exp(x)\nu = 2 * x\ndx = u",
+            "line 2: y is used by no later line of the forward, whose last",
+        ),
+        ("x: (N,)\ny = np.exp(x)\nj = np.diag(y)\ndx = j @ dy", "dj is given, since j is the forward's last line"),
         ("x: (N, C)\ny = x\n∂L/∂x = dy", "write dx for ∂L/∂x, and partial(y, x) for ∂y/∂x"),
         ("x: (N, C)\nw: (C,)\ny = x · w\ndx = dy", "write * for a product entry by entry"),
         ("x: (N, C)\ny = x * 2\ndx = 2dy", "write 2 * x for 2x"),

@@ -14,6 +14,7 @@ from npformer.cli import processes, rank
 from npformer.cli.main import main
 from npformer.engine.mpi import Place
 from npformer.errors import CheckpointError, RankLostError
+from npformer.extras import install
 from npformer.run.checkpoint import latest_checkpoint, load_checkpoint
 from tests.cli.conftest import SMALL, assignments
 from tests.mpi import mpi_problem
@@ -176,7 +177,8 @@ def test_a_library_of_another_mpi_than_the_launchers_is_refused(shell, environme
 
 def test_without_an_mpi_the_way_to_it_is_told(cli, monkeypatch):
     monkeypatch.setattr(processes, "find_spec", lambda name: None)
-    cli("train reverse --processes 2").refused("--processes: expected mpi4py and an MPI with its mpiexec", ".[mpi]'")
+    missing = "--processes: expected mpi4py and an MPI with its mpiexec"
+    cli("train reverse --processes 2").refused(missing, install("mpi"))
     monkeypatch.setattr(processes, "Path", lambda path: Path("/nowhere"))
     monkeypatch.setattr(processes.shutil, "which", lambda name: None)
     cli("train reverse --processes 2").refused("got no mpiexec; ")

@@ -39,6 +39,7 @@ _ARRAY_NAMES = (
     "diagonal trace copy astype"
 )
 _OF_NUMPY, _OF_ARRAYS = frozenset(_NUMPY_NAMES.split()), frozenset(_ARRAY_NAMES.split())
+_OWN = "lines of your own go after the first gradient"
 _PARTIAL = re.compile(r"^(\s*partial\s*\(\s*\w+\s*,\s*\w+\s*\)\s*)=(?!=)", re.M)
 #: How to write what people write in other notations, by what shows them in a line.
 _SPELLINGS = (
@@ -46,7 +47,7 @@ _SPELLINGS = (
     (r"[·×⋅∘⊙]", "write * for a product entry by entry, @ for one of matrices"),
     (r"[²³^]", "write ** for a power"),
     (r"ᵀ|\^ ?T\b", "write x.T for a transposed array"),
-    (r"(?<![\w.])[\d.]+[A-Za-z_]", "write 2 * x for 2x"),
+    (r"(?<![\w.])\d[\d.]*(?![eE][-+\d])[A-Za-z_]", "write 2 * x for 2x"),
     (r"^\w+ *(:=|==)", "write = between a name and its formula"),
     (r"^\s", "begin each line at the left"),
     (r"^\w+ *:(?! *\([^()]*,)", "write a shape as (N, C), that of a vector as (N,)"),
@@ -183,7 +184,9 @@ class _Reader:
         known, line = {*self._inputs, *self._forward}, Line(node.lineno, name, value)
         if name in {*self._letters, "np", "partial"}:
             raise self._error(node, f"{name} is a size or a function and cannot be set: use another name")
-        is_backward = any(n[:1] == "d" and n[1:] in known and n not in known for n in {name, *line.uses})
+        is_backward = any(
+            n[:1] == "d" and n[1:] in known and n not in {*known, *self._letters} for n in {name, *line.uses}
+        )
         if not is_backward and not self._backward:
             if name in known:
                 raise self._error(node, f"{name} is set twice; in the forward, expected a new name in each line")
@@ -198,6 +201,7 @@ class _Reader:
 
     def _append(self, node: ast.stmt, line: Line) -> None:
         """Take a line of the backward."""
+        self._expect_one_output()
         mine = {each.name for each in self._backward if not isinstance(each.of, tuple)}
         self._expect_known(node, line.uses, {*self._inputs, *self._forward, *mine, self._given})
         self._backward.append(line)
@@ -214,8 +218,21 @@ class _Reader:
                 hint = f"write np.{use}"
             if use[:1] == "d" and use[1:] in known:
                 order = "a gradient is used after the line that derives it, from the output backwards"
-                hint = f"{order}; {self._given} is given"
+                hint = f"{order}; {self._given} is given, since {self._given[1:]} is the forward's last line"
+                hint += f" ({_OWN})" * (use[1:] in self._forward)
             raise self._error(node, f"{use} is not known here: {hint}")
+
+    def _expect_one_output(self) -> None:
+        """Every line of the forward that depends on real numbers leads to the last line."""
+        used = {name for line in self._forward.values() for name in line.uses}
+        varies = {name for name, each in self._inputs.items() if each.kind != "whole"}
+        for name, line in [*self._forward.items()][:-1]:
+            varies |= {name} if line.uses & varies else set()
+            if name in varies - used:
+                output = f"whose last line, {self._given[1:]}, counts as its output: {_OWN}"
+                raise self._error(
+                    ast.Pass(lineno=line.number), f"{name} is used by no later line of the forward, {output}"
+                )
 
     def _expect_used(self, node: ast.AST, a: str, b: str) -> None:
         if a not in self._forward or b not in self._forward[a].uses:

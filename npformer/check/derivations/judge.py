@@ -62,7 +62,11 @@ def judge(derivation: Derivation) -> Judged:
             if not isinstance(line.of, tuple) and (value := claim.truth if is_measured else claim.claimed) is not None:
                 values[line.name] = value
     derived = {line.name for line in derivation.backward}
-    left = [each.name for each in derivation.inputs if each.kind != "whole" and f"d{each.name}" not in derived]
+    left = [
+        each.name
+        for each in derivation.inputs
+        if each.kind != "whole" and each.shape and f"d{each.name}" not in derived
+    ]
     return Judged(tuple(lines), cause, tuple(left))
 
 

@@ -27,6 +27,7 @@ from npformer.typing import HostArray, HostArrays, Shape, Tensors
 #: Lengths of axes, for few letters and for many; those of the second point, and of the third.
 _LENGTHS = (((3, 4, 5), (5, 3, 4), (4, 5, 3)), ((2, 3, 4, 5, 6, 7, 8), (3, 2, 5, 4, 7, 6, 8), (2, 4, 3, 6, 5, 8, 7)))
 #: All that a line sees besides the derivation's names; NumPy imports parts of itself when they are first used.
+_PARTIAL = re.compile(r"\bpartial\((\w+), (\w+)\)")
 _NAMES = {"__builtins__": {"__import__": __import__}, "np": np}
 
 
@@ -84,7 +85,11 @@ class Point:
     def evaluate(self, line: Line, values: Mapping[str, Any]) -> Any:
         """A line's expression, of these values."""
         with np.errstate(all="ignore"):
-            return eval(_code(ast.unparse(line.value)), {**_NAMES, "partial": self.partial}, dict(values))
+            return eval(
+                _code(_PARTIAL.sub(r"partial('\1', '\2')", ast.unparse(line.value))),
+                {**_NAMES, "partial": self.partial},
+                dict(values),
+            )
 
     def truth(self, name: str) -> HostArray:
         """The derivative of the loss by a name: what a change there changes."""
@@ -136,9 +141,9 @@ class Point:
         return np.tensordot(self.truth(user), self.slope(user, name), axes=np.ndim(self.values[user]))
 
     def partial(self, a: Any, b: Any) -> HostArray:
-        """partial(a, b) in a formula: names are known by their values."""
-        names = [next(name for name, value in self.values.items() if value is x) for x in (a, b)]
-        return aligned(self.slope(*names), np.shape(a))
+        """partial(a, b) in a formula, by names; or by their values, where a formula is tried with changes."""
+        names = [x if isinstance(x, str) else next(n for n, value in self.values.items() if value is x) for x in (a, b)]
+        return aligned(self.slope(*names), np.shape(self.values[names[0]]))
 
 
 def aligned(slope: HostArray, shape: Shape, own: bool = False) -> HostArray:
