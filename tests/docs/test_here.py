@@ -4,7 +4,6 @@ import base64
 import inspect
 import json
 import re
-import shutil
 import subprocess
 import zlib
 from pathlib import Path
@@ -65,15 +64,6 @@ EXPRESSIONS = (
     "np.dot(a, a.T)", "float(a[0, 0]) * a", "a.astype(bool)", "np.nan_to_num(np.array([np.nan, 1.0]))",
     "a.reshape((4, -1))",
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def fetched():
-    """The two libraries; the tests that need them are skipped, visibly, where npm is missing."""
-    found = libraries.fetched()
-    if isinstance(found, str) or shutil.which("node") is None:
-        pytest.skip(str(found) if isinstance(found, str) else "node is missing: apt-get install nodejs")
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -182,6 +172,35 @@ def test_what_is_no_answer_is_told_so(ask):
     assert "is not the derivative of your own forward (measured)" in wrong["dbias"]
 
 
+def test_micropython_is_blamed_only_for_what_python_may_read(ask):
+    pythons = {  # -> the line of the body, and what is said of it
+        "z = 1\nreturn z": (3, "'return' outside function"),
+        "  z = 1": (2, "unexpected indent; check how far this line is indented"),
+        "z = (dy * y\n\n    return z": (
+            4,
+            "invalid syntax; check this line and the one above it: is a bracket left open",
+        ),
+        "if dy is None": (2, "invalid syntax; check this line and the one above it: is a bracket left open"),
+        "break": (2, "'break'/'continue' outside loop"),
+    }
+    others = ("z = 1, *cache", "z = [*dy, 1]", "z = {**dy}", "match dy:\n        case 1: pass", "z = lambda a, /: a")
+    start = pair_source(find("softmax"), "pass").rstrip().count("\n")
+    jobs = [
+        {"exercise": "softmax", "text": pair_source(find("softmax"), "y = cache\n    " + t)}
+        for t in [*pythons, *others]
+    ]
+    verdicts = [
+        answer["grade"]["verdict"] for answer in ask([*jobs, {"exercise": "softmax", "text": "return (dy\n\n"}])
+    ]
+    for (line, words), verdict in zip(pythons.values(), verdicts, strict=False):
+        assert words in verdict
+        assert "MicroPython" not in verdict
+        assert f"\n  line {start + line}: " in verdict
+    for verdict in verdicts[len(pythons) : -1]:
+        assert "check this line and the one above it. If Python reads them, MicroPython" in verdict
+    assert verdicts[-1].endswith("\n  line 1: return (dy")  # not the empty line below it
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -234,57 +253,3 @@ def test_versions_and_hashes_are_pinned():
     assert {name: lock[f"node_modules/{name}"]["version"] for name in wanted} == wanted
     assert all(lock[f"node_modules/{name}"]["integrity"].startswith("sha512-") for name in wanted)
     assert all("resolved" not in row for row in lock.values())
-
-
-DONE = "!document.getElementById('judge').disabled"
-ANSWER = BODY + "return dy @ weight.T, X.T @ D{}, D.sum(0)"
-
-
-@pytest.mark.browser
-def test_a_learner_writes_an_answer_in_the_page(fetched, browser, tmp_path):
-    path = tmp_path / "here.html"
-    path.write_text(page.page(fetched))
-    browser.open(path)
-    browser.wait(DONE)
-
-    def judged(body):
-        text = pair_source(find("linear"), body)
-        browser.run("const c = document.getElementById('code'); c.value = arguments[0]; "
-                    "c.dispatchEvent(new Event('input'))", text)  # fmt: skip
-        browser.click("#judge")
-        browser.wait(DONE)
-        return browser.find("#verdict").text
-
-    assert judged(ANSWER.format(" / len(X)")) == "linear: not yet; dweight is not right."
-    assert "dweight is smaller than it should be, by as many times as there are tokens." in browser.find("#told").text
-    for size in ((1280, 900), (390, 844)):
-        for dark in (False, True):
-            browser.look(size, dark=dark)
-            assert browser.run("return document.documentElement.scrollWidth") <= size[0]
-            assert not browser.run(OVERLAPS), (size, dark)
-    browser.look()
-    assert judged(ANSWER.format("")) == "linear: right."
-    browser.open(path)
-    browser.wait(DONE)
-    assert "X.T @ D, D.sum(0)" in browser.run("return document.getElementById('code').value")
-    browser.run("document.querySelector('main').dataset.seconds = '1'")
-    assert judged("while True: pass") == "linear: not yet; it takes too long."
-    browser.run("document.querySelector('main').dataset.seconds = '600'")
-    assert judged(ANSWER.format("")) == "linear: right."
-    browser.run("window.confirm = () => false")
-    browser.click("#reset")
-    assert "X.T @ D" in browser.run("return document.getElementById('code').value")
-    browser.run("window.confirm = () => true")
-    browser.click("#reset")
-    assert browser.run("return document.getElementById('code').value") == template(find("linear"))
-    browser.expect_silence()
-
-
-#: Pairs of the page's parts that cover each other.
-OVERLAPS = """
-const names = "h1, header p, select, button, textarea, .note, #verdict, li, h2, summary, footer p";
-const parts = [...document.querySelectorAll(names)];
-const boxes = parts.map(part => part.getBoundingClientRect());
-const meet = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
-return boxes.some((a, i) => boxes.some((b, j) => j > i && meet(a, b)));
-"""

@@ -3,7 +3,8 @@
 import pytest
 
 from npformer.errors import DataError
-from npformer.lab.grader import report
+from npformer.lab.grader import find, report
+from npformer.lab.grader.templates import pair_source
 from tests.lab.learner import each, graded, said
 
 FORWARD = "import numpy as np\ndef relu_forward(x): return np.where(x > 0, x, 0.0), x > 0\n"
@@ -111,6 +112,24 @@ def test_what_goes_wrong_is_told(tmp_path, text, words):
     assert max(map(len, report.report(found, 1, "npformer grade mine.py").splitlines())) <= 80
     for word in words:
         assert word in said(found)
+
+
+@pytest.mark.parametrize(
+    ("body", "words", "gradient"),
+    [
+        ("y = cache\n    return y * (dy - (dy * y).sum(axis=-1))",
+         "stops with ValueError; so on “three axes”, “a matrix with gaps”, “saturated scores”, “hidden entries”, “a "
+         "row of nothing”, “long rows”, not so on “rows of length 1”", "has the shape (3, 3), expected (3, 1)"),
+        ("return (dy, dy) if dy.shape[-1] > 1 else 2 + dy",
+         "got a tuple of 2; so on “three axes”, “a matrix with gaps”, “saturated scores”, “hidden entries”, “a row of "
+         "nothing”, “long rows”, not so on “rows of length 1”", "is not the derivative; off by"),
+    ],
+    ids=["an exception", "two gradients"],
+)  # fmt: skip
+def test_an_input_on_which_a_gradient_is_wrong_is_not_said_to_be_right(tmp_path, body, words, gradient):
+    found = {f.name: f.text for f in graded(tmp_path, pair_source(find("softmax"), body), "softmax").findings}
+    assert words in found["backward"]
+    assert found["dx"].startswith(gradient)
 
 
 def test_an_endless_loop_is_stopped_and_its_line_named(tmp_path):

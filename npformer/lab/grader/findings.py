@@ -28,6 +28,9 @@ SIGNS = {
     "unwatched": "removes the grader's sys.setprofile",
 }
 
+#: Of inputs with and without an exception, or another number of gradients: the latter's numbers may be wrong, too.
+SO = ("so", "not so")
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -71,7 +74,7 @@ def backward_findings(exercise: Exercise, source: Source, outcomes: Sequence[Res
         findings.append(Finding("order", False, order.text(exercise)))
     complaints = [t for t in tried if t.complaint]
     if complaints and not order.held:
-        findings.append(Finding("backward", False, complaints[0].complaint + _where(complaints, tried)))
+        findings.append(Finding("backward", False, complaints[0].complaint + _where(complaints, tried, SO)))
     failed = [t for t in tried if t.failure and t.failure["step"] == "backward"]
     if failed:
         findings.append(_failure(exercise, source, failed, "backward", tried))
@@ -143,7 +146,7 @@ def _failure(
 ) -> Finding:
     """An exception in the learner's code, its line, and the shapes involved."""
     event = failed[0].failure or {}
-    text = f"{exercise.name}_{step} stops with {event['type']}{_where(failed, among) if among else ''}"
+    text = f"{exercise.name}_{step} stops with {event['type']}{_where(failed, among, SO)}"
     details = [event["message"].splitlines()[0] if event["message"] else "(without a message)"]
     details += filter(None, [source.at(event["line"])])
     details.append("there: " + ", ".join(_shapes(exercise, failed[0])))
@@ -157,15 +160,17 @@ def _shapes(exercise: Exercise, outcome: Result) -> list[str]:
     return [f"{name} {x.shape}" for name, x in named_arrays if isinstance(x, np.ndarray)]
 
 
-def _where(bad: Sequence[Result], outcomes: Sequence[Result] | None) -> str:
-    """The wrong inputs, if not all are wrong: often the whole diagnosis."""
+def _where(
+    bad: Sequence[Result], outcomes: Sequence[Result] | None, words: tuple[str, str] = ("wrong", "right")
+) -> str:
+    """The wrong inputs, if not all are wrong: often the whole diagnosis; words: for these, and for the others."""
     if outcomes is None or len(bad) == len(outcomes):
         return ""
     wrong = ", ".join(f"“{t.case.label}”" for t in bad)
     if len(bad) <= len(outcomes) - len(bad):
         return f"; only on {wrong}"
     right = ", ".join(f"“{t.case.label}”" for t in outcomes if t not in bad)
-    return f"; wrong on {wrong}, right on {right}"
+    return f"; {words[0]} on {wrong}, {words[1]} on {right}"
 
 
 def _numbers(name: str, outcome: Result, compared: Compared) -> tuple[str, ...]:

@@ -58,13 +58,16 @@ const ask = async (stopped, seconds) => {
 };
 
 const exercise = () => exercises[find("exercise").selectedIndex];
+const following = () => exercises[find("exercise").selectedIndex + 1];
 const key = () => `npformer exercise ${exercise().name}`;
 
 const open = () => {
   find("code").value = localStorage.getItem(key()) ?? exercise().text;
-  find("code").scrollTop = find("code").scrollHeight; // the backward is at the end
+  find("code").scrollTop = 0; // the task is at the top
   find("course").href = `course/${exercise().name}.html`;
   find("told").replaceChildren();
+  find("next").hidden = true;
+  history.replaceState(null, "", `?exercise=${exercise().name}`);
   say("Not judged yet.", "");
 };
 const say = (words, kind) => {
@@ -78,23 +81,33 @@ const finding = ({ok, name, text: words, details}) => {
   row.dataset.mark = ok ? "✓" : "✗";
   return row;
 };
-const hints = ({gradients, seen, hints: levels}) => [
-  made("h2", gradients.length ? `Why: ${gradients.join(", ")}` : "Why"), made("p", seen),
+const hints = ({gradients, cause, seen, hints: levels}) => [
+  made("h2", `${seen ? "Why" : "Hints"}: ${gradients.join(", ") || cause}`), ...(seen ? [made("p", seen)] : []),
   ...levels.map((hint, i) => made("details", "", made("summary", `Hint ${i + 1} of 3`), made("p", hint))),
 ];
 const show = ({ok, verdict, findings, faults, printed}) => {
   say(verdict, ok ? "right" : "wrong");
   const lines = printed ? [made("h2", "Your code printed"), made("pre", printed)] : [];
   find("told").replaceChildren(made("ul", "", ...findings.map(finding)), ...faults.flatMap(hints), ...lines);
+  find("next").hidden = !ok || !following();
+  find("next").textContent = `Next: ${following()?.title ?? ""}`;
+};
+/** Beside the editor it is in sight; below it, on a phone, it is not. */
+const bringIntoSight = () => {
+  const {top} = find("report").getBoundingClientRect();
+  if (top < 0 || top > innerHeight / 2) find("report").scrollIntoView();
 };
 
 const judge = async () => {
   find("judge").disabled = true;
   say("Judging…", "");
+  const judged = exercise();
   const told = await ask(null, Number(main.dataset.seconds));
-  if (told.grade) show(told.grade);
-  else say(`This page cannot judge it: npformer grade ${exercise().name}.py can. ${told.broken}`, "wrong");
   find("judge").disabled = false;
+  if (exercise() !== judged) return; // another one is open by now
+  if (told.grade) show(told.grade);
+  else say(`This page cannot judge it: npformer grade ${judged.name}.py can. ${told.broken}`, "wrong");
+  bringIntoSight();
 };
 const reset = () => {
   if (find("code").value !== exercise().text && !confirm("Throw away what you wrote for this exercise?")) return;
@@ -102,13 +115,32 @@ const reset = () => {
   open();
 };
 
+const goOn = () => {
+  find("exercise").selectedIndex += 1;
+  open();
+  scrollTo(0, 0);
+  find("exercise").focus();
+};
+
+/** A new line as far in as the one above it, and a level further below a colon. */
+const newLine = () => {
+  const {value, selectionStart} = find("code");
+  const line = value.slice(0, selectionStart).split("\n").at(-1);
+  const deeper = /:\s*(#.*)?$/.test(line) ? "    " : "";
+  return `\n${line.match(/^ */)[0]}${deeper}`;
+};
+
 let leaving = false;
+/** What a key writes other than the browser would; "" for all other keys. */
+const written = key => {
+  if (key === "Enter") return newLine();
+  return key === "Tab" && !leaving ? "    " : "";
+};
 const press = event => {
+  if (event.isComposing) return undefined;
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) return find("judge").click();
-  if (event.key === "Tab" && !leaving) {
-    event.preventDefault();
-    document.execCommand("insertText", false, "    ");
-  }
+  const words = written(event.key);
+  if (words && document.execCommand("insertText", false, words)) event.preventDefault();
   leaving = event.key === "Escape";
   return undefined;
 };
@@ -121,6 +153,7 @@ find("code").addEventListener("input", () => localStorage.setItem(key(), find("c
 find("code").addEventListener("keydown", press);
 find("judge").addEventListener("click", judge);
 find("reset").addEventListener("click", reset);
+find("next").addEventListener("click", goOn);
 worker = begin();
 open();
 await worker.ready;

@@ -5,6 +5,7 @@ The page ends a worker that does not come back. The next one is told the events 
 
 import io
 import json
+import re
 import sys
 from types import SimpleNamespace
 
@@ -67,7 +68,7 @@ def _refused(source, happened):
                 happened.say("refused", message="imports " + words[1], line=number + 1)
                 return True
             if len(words) > 2 and words[1] in ("*=", "/=", "**=", "//=", "%=", "@=") and "[" not in words[0]:
-                message = WRITES.replace("NAME", words[0]).replace("SIGN", words[1][:-1]) + UNREAD
+                message = WRITES.replace("NAME", words[0]).replace("SIGN", words[1][:-1])
                 message = message.replace("FILE", str(source.path))
                 happened.say("failed", type="SyntaxError", message=message, line=number + 1)
                 return True
@@ -84,19 +85,43 @@ def _attempt(source, happened, action, *arguments):
         sys.print_exception(error, told)
         lines = told.getvalue().split('File "' + str(source.path) + '", line ')
         line = int(lines[-1].split(",")[0].split("\n")[0]) if len(lines) > 1 else None
-        more = UNREAD.replace("FILE", str(source.path)) if isinstance(error, SyntaxError) else ""
-        happened.say("failed", type=type(error).__name__, message=str(error) + more, line=line)
+        more = ""
+        if isinstance(error, SyntaxError):
+            line, more = _place(source, line), _advice(str(error), source.line(_place(source, line)))
+        message = str(error) + more.replace("FILE", str(source.path))
+        happened.say("failed", type=type(error).__name__, message=message, line=line)
         return False
+
+
+def _place(source, line):
+    """The line of a syntax error, or, where that is empty, the last one above it that is not."""
+    while line and line > 1 and not source.line(line):
+        line -= 1
+    return line
+
+
+def _advice(message, line):
+    """What to look at after a syntax error that may be Python's, too; MicroPython's own gaps only where one shows."""
+    if "indent" in message:
+        return "; check how far this line is indented, and the lines beside it"
+    if any([re.search(gap, line) for gap in GAPS]) or "*x" in message:
+        return UNREAD
+    if message == "invalid syntax":
+        return "; check this line and the one above it: is a bracket left open, or a colon missing?"
+    return ""
 
 
 def _load(source, space):
     exec(compile(source.text, str(source.path), "exec"), space)
 
 
-WRITES = "NAME SIGN= … makes a new array here, where NumPy writes into the old one: write NAME = NAME SIGN …"
+WRITES = "NAME SIGN= … makes a new array here, where NumPy writes into the old one: write NAME = NAME SIGN …; "
+WRITES += "as it is, `npformer grade FILE` judges it"
+#: What Python reads and MicroPython does not: * or ** in a tuple, list, dict or subscript, positional-only arguments, …
+GAPS = (r"[(\[{,] *\*", r"(return|=|yield) *\*", r"^(match|case|type) ", r"/ *[,):]", r"^except *\*", r"^with *\(")
 UNREAD = (
-    "; MicroPython, which runs in this page, reads less than Python does: no * within a tuple or a list, no match. "
-    "If Python reads it, `npformer grade FILE` judges it"
+    "; check this line and the one above it. If Python reads them, MicroPython, which runs in this page, does not: it "
+    "has no * within a tuple or a list, no match. Then `npformer grade FILE` judges it"
 )
 
 
