@@ -44,7 +44,7 @@ CEILINGS = {
     "tests/cli": 35_700,  # mistakes around --from, --log-to; an emulated GPU; a step; ranks; what tells answers
     "tests/data": 17_800,
     "tests/decoding": 9_600,
-    "tests/docs": 8_300,  # a build; the start page, and a walk from it; exercises judged in a page, and its use
+    "tests/docs": 8_500,  # a build; the start page, and a walk from it; exercises judged in a page, and its use
     "tests/engine": 86_000,  # what is recorded, decoding too; ranks, one of NCCL recorded; stand-ins for libraries
     "tests/examples": 5_300,  # mistakes that people make, for the check on one page; the notebook, run by a kernel
     "tests/explain": 13_650,  # 50 random steps that add up; causes; sizes; every number as products; words; odd answers

@@ -78,7 +78,7 @@ def test_the_verdict_comes_into_sight(opened, browser):
             "return [top, bottom, innerHeight]"
         )
         assert top >= 0
-        assert bottom <= height / 2
+        assert bottom <= height
         assert browser.run("return scrollY > 0") == (size[0] == 390)
     browser.look()
 
