@@ -63,7 +63,7 @@ PARTS = {
     "explain_activation": lambda documents: block("explain transformer-deep --at 'encoder.layers.0@output[0,1,2]'"),
     "explain_operation": lambda documents: block("explain layer_norm", "── backward", "── the gradients"),
     "lessons": lambda documents: lessons_page(
-        LESSONS, lambda one: {command: (each.asked, each.told) for command, each in questions(one).items()}
+        LESSONS, lambda one: {name: [(q.asked, q.told) for q in before] for name, before in questions(one).items()}
     ),
     "options": page_tables.options,
     "defaults": page_tables.defaults,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 
@@ -30,6 +31,7 @@ A lesson is done when its exercises are graded right, or when you say so. What y
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
+    parser._negative_number_matcher = re.compile(r"-\.?\d")  # as in Python 3.14; before, -1e-3 is an option
     add = parser.add_argument
     add("number", nargs="?", type=int, metavar="N", help="the lesson to print; default: list all")
     add("--predict", nargs=2, metavar=("Q", "ANSWER"), help="judge an answer to question Q of lesson N")
@@ -90,7 +92,7 @@ def _show(chosen: Lesson, args: argparse.Namespace) -> int:
     if args.done:
         tell(f"lesson {chosen.number} is done\n\n{text.listing(LESSONS, reached, files)}")
     else:
-        asked = {command: question.asked for command, question in questions(chosen).items()}
+        asked = {command: [each.asked for each in before] for command, before in questions(chosen).items()}
         tell(text.shown(chosen, reached, files, asked))
     note(problem)
     return 0
@@ -98,7 +100,8 @@ def _show(chosen: Lesson, args: argparse.Namespace) -> int:
 
 def _predict(chosen: Lesson, number: str, answer: str, as_json: bool) -> int:
     """Judge an answer to one of the lesson's questions."""
-    by_number = {str(i): asked for i, asked in enumerate(questions(chosen).items(), 1)}
+    asked = ((command, each) for command, before in questions(chosen).items() for each in before)
+    by_number = {str(i): one for i, one in enumerate(asked, 1)}
     if number not in by_number:
         expected = f"a question of lesson {chosen.number} from 1 to {len(by_number)}"
         raise ConfigError(f"--predict: expected {expected}, got {number!r}")

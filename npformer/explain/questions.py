@@ -1,7 +1,7 @@
 """What a lesson asks before it shows something: a shape, a sign, a sum. The answer is read off what is shown then.
 
-A question belongs to the command that shows its answer. Numbers are judged by the rules of a trace's page,
-``pages/web/predict.js``.
+A question belongs to the first command of its lesson that shows the answer. A number is right within 2 %, near 0
+within 0.001. A trace's page knows the array that a number stands in, and has its own rule in ``pages/web/predict.js``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from npformer.errors import ConfigError
 from npformer.explain.operation import explained_operation
 from npformer.explain.reading import FunctionStory, LineStory, OperationStory
 from npformer.functional import OPERATIONS
-from npformer.lab.lessons.broken import broken_case
+from npformer.lab.lessons.broken import FAULT, LAST_FAULT, broken_case
 from npformer.lab.lessons.lessons import BROKEN_FILE, Lesson
 from npformer.lab.museum.bugs import bug
 from npformer.lab.museum.demonstration import ABOVE, BELOW, PLACES
@@ -32,6 +32,8 @@ from npformer.lab.mutation_testing import CRASHED, EQUIVALENT, KILLED, defendant
 
 Answer: TypeAlias = "tuple[int, ...] | float | frozenset[str]"
 NEAR = 0.02  # right means: within 2 %
+NEAR_ZERO = 1e-3  # or within this
+MOST_DIGITS = 9  # of a size; int() refuses thousands of them
 FACTORS = (2, 3, 4, 5, 8, 10)
 
 
@@ -57,32 +59,48 @@ class Question(NamedTuple):
         return self.text if isinstance(self.answer, float) else f"{self.text} Write a shape as (5, 7)."
 
 
-def questions(lesson: Lesson) -> dict[str, Question]:
-    """Command -> the question before it, in the lesson's order."""
-    return {command: QUESTIONS[command]() for command in dict.fromkeys(lesson.commands) if command in QUESTIONS}
+def questions(lesson: Lesson) -> dict[str, tuple[Question, ...]]:
+    """Command -> the questions before it, in the lesson's order."""
+    commands = dict.fromkeys(lesson.commands)
+    return {command: tuple(make() for make in QUESTIONS[command]) for command in commands if command in QUESTIONS}
 
 
 def judged(question: Question, typed: str) -> tuple[bool, str]:
     """Whether an answer is right, and what is said to a wrong one. Raises ConfigError for what is no answer."""
     answer = question.answer
     if isinstance(answer, frozenset):
-        return _names(answer, frozenset(re.split(r"[,\s]+|\band\b", typed)) - {""}, question.choices)
+        return _names(answer, _names_of(typed, question.choices))
     if isinstance(answer, tuple):
-        if not re.fullmatch(r"[\d\s,()×x]*\d[\d\s,()×x]*", typed):
-            raise ConfigError(f"--predict: expected a shape such as (2, 3), got {typed!r}")
-        return _shape(answer, tuple(map(int, re.findall(r"\d+", typed))))
+        return _shape(answer, _shape_of(typed))
     try:
         given = float(typed.replace("−", "-"))
     except ValueError:
         given = math.nan
     if not math.isfinite(given):
-        raise ConfigError(f"--predict: expected a number such as -0.5, got {typed!r}")
+        raise _no_answer("a number such as -0.5", typed)
     return _number(answer, given)
 
 
-def _names(answer: frozenset[str], given: frozenset[str], choices: tuple[str, ...]) -> tuple[bool, str]:
+def _no_answer(expected: str, typed: str) -> ConfigError:
+    """The error for an answer of the wrong kind; of a long one it shows the beginning."""
+    return ConfigError(f"--predict: expected {expected}, got {typed if len(typed) <= 40 else typed[:39] + '…'!r}")
+
+
+def _names_of(typed: str, choices: tuple[str, ...]) -> frozenset[str]:
+    given = frozenset(re.split(r"[,\s]+|\band\b", typed.lower())) - {""}
     if not given or given - set(choices):
-        raise ConfigError(f"--predict: expected one or more of {', '.join(choices)}, got {', '.join(sorted(given))!r}")
+        raise _no_answer(f"one or more of {', '.join(choices)}", typed)
+    return given
+
+
+def _shape_of(typed: str) -> tuple[int, ...]:
+    sizes = re.findall(r"\d+", typed)
+    if not sizes or re.search(r"[^\d\s,()\[\]×x]", typed) or max(map(len, sizes)) > MOST_DIGITS:
+        raise _no_answer("a shape such as (2, 3)", typed)
+    return tuple(map(int, sizes))
+
+
+def _names(answer: frozenset[str], given: frozenset[str]) -> tuple[bool, str]:
     if given < answer:
         return False, f"Not all: there {'is' if len(answer - given) == 1 else 'are'} {len(answer - given)} more."
     wrong = "Too many." if given > answer else "Not each of them is right." if given & answer else "No."
@@ -98,7 +116,7 @@ def _shape(answer: tuple[int, ...], given: tuple[int, ...]) -> tuple[bool, str]:
 
 
 def _number(answer: float, given: float) -> tuple[bool, str]:
-    near = max(NEAR * abs(answer), 1e-3)
+    near = max(NEAR * abs(answer), NEAR_ZERO)
     if abs(given - answer) <= near:
         return True, ""
     if abs(given + answer) <= near:
@@ -109,7 +127,9 @@ def _number(answer: float, given: float) -> tuple[bool, str]:
                 return False, f"Too {size} by a factor of {factor}."
     if given * answer < 0:
         return False, "The sign is not right."
-    return False, "Too large." if abs(given) > abs(answer) else "Too small."
+    if abs(given) > abs(answer):
+        return False, "Too large." if given > 0 else "Too far below 0."
+    return False, "Too small." if given > 0 else "Too near 0."
 
 
 def _made(story: OperationStory) -> dict[str, Any]:
@@ -172,13 +192,19 @@ def _rows() -> Question:
     return Question(text, float(len(tensors)))
 
 
-def _broken_rows() -> Question:
-    pair, inputs = broken_case()
-    parts = ("x", *inputs[1])
+def _parts_after_every_fault() -> Question:
+    """About the file of lesson 8, without saying what its fault is: the parts that any fault spoils."""
+    spoilt = [_wrong_parts(*broken_case(*fault)) for fault in (FAULT, LAST_FAULT)]
+    text = (
+        "The fault is in one line of the layer's backward, and spoils all that is computed from it. Which part has "
+        "wrong rows, whichever line it is?"
+    )
+    return Question(text, frozenset.intersection(*spoilt), ("x", "attention", "feed_forward", "norm1", "norm2"))
+
+
+def _wrong_parts(pair: Any, inputs: tuple[Any, ...]) -> frozenset[str]:
     wrong = [row.tensor for row in gradcheck(pair, *inputs, explain=False).rows if not row.ok]
-    found = frozenset(part for part in parts if any(part == name or f"'{part}'" in name for name in wrong))
-    text = "The fault: one of the two gradients of LN₁'s output is lost. Which parts have wrong rows?"
-    return Question(text, found, parts)
+    return frozenset(part for part in ("x", *inputs[1]) if any(part == name or f"'{part}'" in name for name in wrong))
 
 
 def _plain(number: Any) -> float:
@@ -192,55 +218,58 @@ def _sign(number: float) -> frozenset[str]:
 
 _ROW = "Add one number to a whole row of x, and no y changes. What does each row of dx add up to?"
 
-#: Command -> makes the question before it.
-QUESTIONS: Mapping[str, Callable[[], Question]] = {
-    f"npformer {command}": partial(make, *asked)
-    for command, make, *asked in (
-        ("explain linear", _of, "linear", "x is {x}, weight {weight}, bias {bias}. What shape has dweight?",
-         lambda made: made["dweight"].shape),
-        ("museum show linear-bias-mean", _spoilt, "linear-bias-mean",
-         "The bug takes a mean over the tokens where a sum belongs.", "dx", "dweight", "dbias"),
-        ("explain softmax --forward", _of, "softmax", "What does each row of y add up to?",
-         lambda made: made["y"].sum(-1).flat[0]),
-        ("museum show softmax-no-shared", _with_bug, "softmax-no-shared", "softmax",
-         "Let dy be 1 everywhere. What does a row of the wrong dx, y·dy, add up to?",
-         lambda right, wrong, dy, cache: wrong(np.ones_like(dy), cache)[0].sum(-1).flat[0]),
-        ("explain softmax", _of, "softmax", "The last dy of a row is its largest. Seen from 0, where is the last dx?",
-         lambda made: _sign(made["dx"].flat[-1]), ABOVE, BELOW),
-        ("gradcheck --only softmax", _of, "softmax", _ROW, lambda made: made["dx"].sum(-1).flat[0]),
-        ("explain layer_norm --forward", _of, "layer_norm", "x is {x}. What shape has r = 1/σ?",
-         lambda made: made["r"].shape),
-        ("museum show layer-norm-no-variance", _spoilt, "layer-norm-no-variance",
-         "The bug takes the variance for a constant.", "dx", "dgamma", "dbeta"),
-        ("explain layer_norm", _of, "layer_norm", "x is {x}, gamma {gamma}. What shape has dgamma?",
-         lambda made: made["dgamma"].shape),
-        ("gradcheck --only layer_norm", _of, "layer_norm", _ROW, lambda made: made["dx"].sum(-1).flat[0]),
-        ("explain attention --forward", _of, "attention", "q, k and v are {q}. What shape have the scores?",
-         lambda made: made["scores"].shape),
-        ("museum show attention-no-scale", _with_bug, "attention-no-scale", "attention",
-         "q, k and v are {q}. If the backward forgets 1/√D, by which factor is dq too large?",
-         lambda right, wrong, dy, cache: wrong(dy, cache)[0].flat[-1] / right(dy, cache)[0].flat[-1]),
-        ("explain attention", _of, "attention", "What does each row of dscores add up to?",
-         lambda made: made["dscores"].sum(-1).flat[0]),
-        ('gradcheck --only "attention: causal"', _of, "attention",
-         "Padding hides the last key from every query. What is each entry of its dk?",
-         lambda made: np.abs(made["dk"][..., -1, :]).max()),
-        ("explain post_norm", _of, "post_norm",
-         "Without dropout the norm sees x + f. What is an entry of dx, divided by that of df?",
-         lambda made: made["dx"].flat[0] / made["df"].flat[0]),
-        ("museum show residual-omitted", _ends, "residual-omitted", "if backward omits the short way"),
-        ('gradcheck --only "EncoderLayer: post, relu"', _rows),
-        ("explain cross_entropy --forward", _of, "cross_entropy",
-         "logits are {logits}, targets {targets}. What shape has q, the distribution that is aimed at?",
-         lambda made: made["q"].shape),
-        ("museum show gradients-not-zeroed", _ends, "gradients-not-zeroed", "if gradients are never zeroed"),
-        ("explain cross_entropy", _of, "cross_entropy",
-         "Seen from 0, where is dlogits in the column of the right token?",
-         lambda made: _sign(np.take_along_axis(made["dlogits"], made["targets"][..., None], -1).flat[0]), ABOVE, BELOW),
-        ("museum show causal-off", _ends, "causal-off", "if the decoder sees what it is to predict"),
-        ("museum mutants --sample 20", _mutant),
-        (f"gradcheck --model {BROKEN_FILE}", _broken_rows),
-        ("museum show pre-norm-stream-dropped", _spoilt, "pre-norm-stream-dropped",
-         "dtotal + through_norm has lost dtotal.", "dx", "df", "dgamma", "dbeta"),
-    )
-}  # fmt: skip
+#: The command that shows the answer, and what makes the question; in a lesson's order.
+_ASKED: tuple[tuple[Any, ...], ...] = (
+    ("explain linear", _of, "linear", "x is {x}, weight {weight}, bias {bias}. What shape has dweight?",
+     lambda made: made["dweight"].shape),
+    ("museum show linear-bias-mean", _spoilt, "linear-bias-mean",
+     "The bug takes a mean over the tokens where a sum belongs.", "dx", "dweight", "dbias"),
+    ("explain softmax --forward", _of, "softmax", "What does each row of y add up to?",
+     lambda made: made["y"].sum(-1).flat[0]),
+    ("museum show softmax-no-shared", _of, "softmax", _ROW, lambda made: made["dx"].sum(-1).flat[0]),
+    ("museum show softmax-no-shared", _with_bug, "softmax-no-shared", "softmax",
+     "Let dy be 1 everywhere. What does a row of the wrong dx, y·dy, add up to?",
+     lambda right, wrong, dy, cache: wrong(np.ones_like(dy), cache)[0].sum(-1).flat[0]),
+    ("explain softmax", _of, "softmax", "The last dy of a row is its largest. Seen from 0, where is the last dx?",
+     lambda made: _sign(made["dx"].flat[-1]), ABOVE, BELOW),
+    ("explain layer_norm --forward", _of, "layer_norm", "x is {x}. What shape has r = 1/σ?",
+     lambda made: made["r"].shape),
+    ("museum show layer-norm-no-variance", _spoilt, "layer-norm-no-variance",
+     "The bug takes the variance for a constant.", "dx", "dgamma", "dbeta"),
+    ("explain layer_norm", _of, "layer_norm", "x is {x}, gamma {gamma}. What shape has dgamma?",
+     lambda made: made["dgamma"].shape),
+    ("explain layer_norm", _of, "layer_norm", _ROW, lambda made: made["dx"].sum(-1).flat[0]),
+    ("explain attention --forward", _of, "attention", "q, k and v are {q}. What shape have the scores?",
+     lambda made: made["scores"].shape),
+    ("museum show attention-no-scale", _with_bug, "attention-no-scale", "attention",
+     "q, k and v are {q}. If the backward forgets 1/√D, by which factor is dq too large?",
+     lambda right, wrong, dy, cache: wrong(dy, cache)[0].flat[-1] / right(dy, cache)[0].flat[-1]),
+    ("explain attention", _of, "attention", "What does each row of dscores add up to?",
+     lambda made: made["dscores"].sum(-1).flat[0]),
+    ("explain attention", _of, "attention",
+     "Padding hides the last key from every query. What is each entry of its dk?",
+     lambda made: np.abs(made["dk"][..., -1, :]).max()),
+    ("explain post_norm", _of, "post_norm",
+     "Without dropout the norm sees x + f. What is an entry of dx, divided by that of df?",
+     lambda made: made["dx"].flat[0] / made["df"].flat[0]),
+    ("museum show residual-omitted", _ends, "residual-omitted", "if backward omits the short way"),
+    ('gradcheck --only "EncoderLayer: post, relu"', _rows),
+    ("explain cross_entropy --forward", _of, "cross_entropy",
+     "logits are {logits}, targets {targets}. What shape has q, the distribution that is aimed at?",
+     lambda made: made["q"].shape),
+    ("museum show gradients-not-zeroed", _ends, "gradients-not-zeroed", "if gradients are never zeroed"),
+    ("explain cross_entropy", _of, "cross_entropy",
+     "Seen from 0, where is dlogits in the column of the right token?",
+     lambda made: _sign(np.take_along_axis(made["dlogits"], made["targets"][..., None], -1).flat[0]), ABOVE, BELOW),
+    ("museum show causal-off", _ends, "causal-off", "if the decoder sees what it is to predict"),
+    ("museum mutants --sample 20", _mutant),
+    (f"gradcheck --model {BROKEN_FILE}", _parts_after_every_fault),
+    ("museum show pre-norm-stream-dropped", _spoilt, "pre-norm-stream-dropped",
+     "dtotal + through_norm has lost dtotal.", "dx", "df", "dgamma", "dbeta"),
+)  # fmt: skip
+
+#: Command -> makes the questions before it.
+QUESTIONS: Mapping[str, tuple[Callable[[], Question], ...]] = {
+    f"npformer {command}": tuple(partial(make, *asked) for shown, make, *asked in _ASKED if shown == command)
+    for command, *_ in _ASKED
+}

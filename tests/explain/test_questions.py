@@ -6,28 +6,32 @@ import pytest
 
 from npformer.errors import ConfigError
 from npformer.explain.questions import QUESTIONS, Question, judged, questions
-from npformer.lab.lessons import LESSONS
+from npformer.lab.lessons import LESSONS, lesson
 from npformer.lab.museum.demonstration import ABOVE, BELOW
 from npformer.lab.mutation_testing import CRASHED
 
 #: By hand, in the lessons' order. Sizes of the samples: 1 text, 3 tokens, 3 features in and 2 out, one head of width 2.
 ANSWERS = [
     [(3, 2), {"dbias"}],
-    [1.0, 1.0, {ABOVE}, 0.0],  # with dy = 1 everywhere y·dy is y, whose rows add up to 1
+    [1.0, 0.0, 1.0, {ABOVE}],  # with dy = 1 everywhere y·dy is y, whose rows add up to 1
     [(1, 3, 1), {"dx"}, (3,), 0.0],
     [(1, 1, 3, 3), math.sqrt(2), 0.0, 0.0],  # 1/√D is missing
     [1.0, {ABOVE}, 17.0],  # a row for x, and 2 for each of 4 + 2 maps and 2 norms
     [(1, 3, 4), {ABOVE}, {BELOW}],  # p − 1 for the right token
     [{BELOW}, {CRASHED}],  # it copies what it is to predict; (out, in) times (tokens, out) does not fit
-    [{"x", "norm1"}, {"dx", "df"}],
+    [{"x"}, {"dx", "df"}],  # dx is the last to be computed, from all that came before
 ]
 
 
-@pytest.mark.parametrize("lesson", LESSONS, ids=[one.title for one in LESSONS])
-def test_the_answers_are_those_of_a_derivation_by_hand(lesson):
-    asked, answers = questions(lesson), ANSWERS[lesson.number - 1]
-    assert [one.answer for one in asked.values()] == [pytest.approx(a) if isinstance(a, float) else a for a in answers]
-    for question in asked.values():
+def all_of(one):
+    return [question for before in questions(one).values() for question in before]
+
+
+@pytest.mark.parametrize("one", LESSONS, ids=[one.title for one in LESSONS])
+def test_the_answers_are_those_of_a_derivation_by_hand(one):
+    asked, answers = all_of(one), ANSWERS[one.number - 1]
+    assert [question.answer for question in asked] == [pytest.approx(a) if isinstance(a, float) else a for a in answers]
+    for question in asked:
         assert "{" not in question.asked
         assert judged(question, question.told) == (True, ""), question
 
@@ -37,6 +41,15 @@ def test_each_operation_and_bug_is_asked_about_before_it_is_shown():
     walks = {command for command in shown if "--at" in command}
     assert shown - walks <= QUESTIONS.keys()
     assert {command for one in LESSONS for command in one.commands} >= QUESTIONS.keys()
+
+
+def test_the_lesson_about_a_fault_does_not_tell_it_before_it_is_looked_for():
+    before, _ = all_of(lesson(8))
+    told = " ".join([before.asked, *(step.text for step in (*lesson(8).read, *lesson(8).before)), lesson(8).idea])
+    assert "whichever line it is" in told
+    for word in ("LN₁", "LN1", "dqueries", "dmemory", "dnorm1", "two gradients", "both", "query", "queries", "memory"):
+        assert word not in told, word
+    assert "norm1" not in before.text
 
 
 SHAPE = Question("What shape?", (2, 3, 4))
@@ -49,6 +62,7 @@ NAMES = Question("Which?", frozenset({"dx", "df"}), ("dx", "df", "dgamma"))
     [
         (SHAPE, "(2, 3, 4)", ""),
         (SHAPE, "2x3×4", ""),
+        (SHAPE, "[2, 3, 4]", ""),
         (SHAPE, "3, 2, 4", "The sizes are right, their order is not."),
         (SHAPE, "(2, 3)", "It has 3 axes, not 2."),
         (SHAPE, "(2, 5, 4)", "2 of 3 sizes are right."),
@@ -58,16 +72,25 @@ NAMES = Question("Which?", frozenset({"dx", "df"}), ("dx", "df", "dgamma"))
         (NUMBER, "-1.5", "Too large by a factor of 3."),
         (NUMBER, "-0.25", "Too small by a factor of 2."),
         (NUMBER, "0.7", "The sign is not right."),
-        (NUMBER, "-0.7", "Too large."),
-        (NUMBER, "-0.45", "Too small."),
+        (NUMBER, "-0.7", "Too far below 0."),
+        (NUMBER, "-0.45", "Too near 0."),
+        (NUMBER, "0", "Too near 0."),
+        (NUMBER, "-5e-1", ""),
+        (Question("How much?", 0.5), "0.7", "Too large."),
+        (Question("How much?", 0.5), "0.45", "Too small."),
         (NAMES, "df, dx", ""),
         (NAMES, "dx and df", ""),
+        (NAMES, "DX AND Df", ""),
+        (Question("Where?", frozenset({ABOVE}), (ABOVE, BELOW)), "Above", ""),
         (NAMES, "dx", "Not all: there is 1 more."),
         (NAMES, "dx df dgamma", "Too many."),
         (NAMES, "dgamma", "No."),
         (NAMES, "dgamma dx", "Not each of them is right."),
         (Question("How many?", 0.0), "0", ""),
         (Question("How many?", 0.0), "2", "Too large."),
+        (Question("How many?", 0.0), "-0.5", "Too far below 0."),
+        (Question("How many?", 0.0), "0.0009", ""),
+        (Question("How many?", 0.0), "0.0011", "Too large."),
     ],
 )
 def test_what_is_said_to_an_answer(question, typed, said):
@@ -79,6 +102,10 @@ def test_what_is_said_to_an_answer(question, typed, said):
     [
         (SHAPE, "B, T, C", r"--predict: expected a shape such as \(2, 3\), got 'B, T, C'"),
         (SHAPE, "", "expected a shape"),
+        (SHAPE, "()", "expected a shape"),
+        (SHAPE, "1" * 5000, f"expected a shape such as .*, got '{'1' * 39}…'$"),
+        (SHAPE, "(2, 3, 1234567890)", "expected a shape"),
+        (NUMBER, "1" * 5000, f"expected a number such as -0.5, got '{'1' * 39}…'$"),
         (NUMBER, "much", "--predict: expected a number such as -0.5, got 'much'"),
         (NUMBER, "nan", "expected a number"),
         (NAMES, "dy", "--predict: expected one or more of dx, df, dgamma, got 'dy'"),

@@ -14,6 +14,9 @@ EXERCISE = "encoder_layer_pre"
 #: The fault: x is both query and memory of the self-attention, and one of the two gradients is lost.
 RIGHT = "layer_norm_backward(dqueries + dmemory, norm1_cache)"
 WRONG = "layer_norm_backward(dqueries, norm1_cache)"
+FAULT = (RIGHT, WRONG)
+#: Another fault, in the last line of the backward, which spoils the fewest gradients.
+LAST_FAULT = ("dx = dstream + dnorm1", "dx = dnorm1")
 
 HEAD = '''"""An encoder layer, pre-LN, whose backward has one fault. Find it, mend it.
 
@@ -45,8 +48,10 @@ def broken(name: str) -> str:
     return f"{HEAD.format(name=name)}\n\n{right.replace(RIGHT, WRONG)}\n\n\n{BUILD}"
 
 
-def broken_case() -> Any:
-    """What build() in the file returns."""
+def broken_case(right: str, wrong: str) -> Any:
+    """What build() in the file returns, with the fault that puts wrong in the place of right."""
     made: dict[str, Any] = {**FUNCTIONS, "np": np}
-    exec(f"{TEXTS[f'{EXERCISE}_backward'].replace(RIGHT, WRONG)}\n\n\n{BUILD}", made)
+    text = TEXTS[f"{EXERCISE}_backward"]
+    assert text.count(right) == 1
+    exec(f"{text.replace(right, wrong)}\n\n\n{BUILD}", made)
     return made["build"]()

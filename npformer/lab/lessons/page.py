@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import TypeAlias
 
 from npformer.io.terminal import fill
@@ -12,8 +13,8 @@ from npformer.lab.lessons.lessons import Lesson, Step
 WIDTH = 120
 #: A file of npformer in a sentence, which the page links.
 FILE = re.compile(r"\b((?:npformer|docs|examples)/[\w/]+\.(?:py|md))")
-#: Command -> the question before it, and its answer.
-Asked: TypeAlias = Mapping[str, tuple[str, str]]
+#: Command -> the questions before it, each with its answer.
+Asked: TypeAlias = Mapping[str, Sequence[tuple[str, str]]]
 
 
 def page(lessons: Sequence[Lesson], asked: Callable[[Lesson], Asked]) -> str:
@@ -23,7 +24,8 @@ def page(lessons: Sequence[Lesson], asked: Callable[[Lesson], Asked]) -> str:
 
 def _lesson(lesson: Lesson, asked: Asked) -> str:
     parts = [f"## {lesson.number}. {lesson.title}", _filled(lesson.idea)]
-    left = {command: _question(number, *asked[command]) for number, command in enumerate(asked, 1)}
+    number = count(1)
+    left = {command: "".join(_question(next(number), *each) for each in asked[command]) for command in asked}
     for title, steps in lesson.parts:
         items = [left.pop(step.command, "") + _item(step) for step in steps]
         parts += [f"**{title}.**", "\n".join(items)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 
 from npformer.io.terminal import aligned, fill
 from npformer.lab.grader.progress import DONE, IN_PROGRESS, MARKS, NOT_BEGUN, Begun, Progress, state_of
@@ -21,16 +22,15 @@ def listing(lessons: Sequence[Lesson], progress: Progress, files: Mapping[str, B
     return "\n".join([*aligned(rows), "", f"{last}; next: npformer lessons {left[0]}" if left else last])
 
 
-def shown(lesson: Lesson, progress: Progress, files: Mapping[str, Begun], asked: Mapping[str, str]) -> str:
-    """One lesson; asked: command -> the question before it."""
+def shown(lesson: Lesson, progress: Progress, files: Mapping[str, Begun], asked: Mapping[str, Sequence[str]]) -> str:
+    """One lesson; asked: command -> the questions before it."""
     parts = [f"Lesson {lesson.number}: {lesson.title} ({standing(lesson, progress, files)})", fill(lesson.idea)]
-    left = dict(zip(asked, enumerate(asked.values(), 1), strict=True))
+    left, number = dict(asked), count(1)
     for title, steps in lesson.parts:
         lines = [title]
         for step in steps:
-            if step.command in left:
-                number, question = left.pop(step.command)
-                lines.append(fill(f"Predict {number}: {question}", first="  ", hanging="  "))
+            for question in left.pop(step.command, ()):
+                lines.append(fill(f"Predict {next(number)}: {question}", first="  ", hanging="  "))
             lines += _step(step)
         parts.append("\n".join(lines))
     if asked:
