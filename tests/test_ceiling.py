@@ -24,7 +24,7 @@ CEILINGS = {
     "npformer/data": 15_800,
     "npformer/decoding": 6_600,
     "npformer/engine": 66_700,  # fewer launches; a decoded token as one launch; slots and ranks, MPI, NCCL
-    "npformer/explain": 35_700,  # a step made again, its causes; sizes; terms for the page; lessons' questions, in pairs
+    "npformer/explain": 35_700,  # a step made again, its causes; sizes; terms for the page; lessons' questions, in pairs; lessons' questions, paired
     "npformer/functional": 18_100,  # reads the formulas of its docstrings, which explain did
     "npformer/interop": 5_300,  # code that asks for float32 computes in float64
     "npformer/io": 5_400,  # bounds on a process, and slopes seen in it, which lab had
