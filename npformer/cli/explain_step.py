@@ -36,7 +36,8 @@ RATE, CLIP_NORM = 1e-2, 1.0
 
 def _expect_alone(args: argparse.Namespace, also: str = "") -> None:
     """Raise ConfigError for options that have no meaning here."""
-    odd = [f"--{name}" for name in ("html", "up", "text", "answer", "best", also) if name and getattr(args, name)]
+    names = ("html", "up", "text", "answer", "best", "forward", also)
+    odd = [f"--{name}" for name in names if name and getattr(args, name)]
     if odd:
         raise ConfigError(f"{', '.join(odd)}: expected none beside adam, step, sizes or --step; leave it out")
 

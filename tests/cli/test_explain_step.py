@@ -70,6 +70,8 @@ def test_the_first_steps_are_made_from_the_beginning(trained):
         ("adam --at 'generator.bais[3]'", "the nearest names are generator.bias"),
         ("adam --at 'generator.bias[9]'", "expected an index from 0 to 7"),
         ("sizes --at 'generator.bias[3]'", "--at: expected none"),
+        ("adam --forward", "--forward: expected none beside adam, step, sizes or --step; leave it out"),
+        ("{run} --step 3 --forward", "--forward: expected none"),
         ("step --up 2 --html x.html", "--html, --up: expected none"),
     ],
 )
