@@ -24,7 +24,7 @@ CEILINGS = {
     "npformer/data": 15_800,
     "npformer/decoding": 6_600,
     "npformer/engine": 66_700,  # fewer launches; a decoded token as one launch; slots and ranks, MPI, NCCL
-    "npformer/explain": 35_700,  # a step made again, its causes; sizes; terms for the page; lessons' questions, in pairs; lessons' questions, paired
+    "npformer/explain": 35_800,  # a step made again, its causes; sizes; terms for the page; lessons' questions, in pairs; lessons' questions, paired; a step made again, its causes, time; lessons' questions
     "npformer/functional": 18_100,  # reads the formulas of its docstrings, which explain did
     "npformer/interop": 5_300,  # code that asks for float32 computes in float64
     "npformer/io": 5_400,  # bounds on a process, and slopes seen in it, which lab had
@@ -41,13 +41,13 @@ CEILINGS = {
     "tests/backend": 25_600,
     "tests/benchmarks": 30_400,  # scores, of checkers, judge, causes, derivations and more; PyTorch as a graph; ranks
     "tests/check": 79_500,  # regimes and sizes; from_process; what kernels get up to; derivations; the ranks' claim
-    "tests/cli": 35_700,  # mistakes around --from, --log-to; an emulated GPU; a step; ranks; what tells answers
+    "tests/cli": 35_700,  # mistakes around --from, --log-to; an emulated GPU; a step; ranks; what tells answers; a step, its time; what ends ranks
     "tests/data": 17_800,
     "tests/decoding": 9_600,
     "tests/docs": 8_500,  # a build; the start page, and a walk from it; exercises judged in a page, and its use
     "tests/engine": 86_000,  # what is recorded, decoding too; ranks, one of NCCL recorded; stand-ins for libraries
     "tests/examples": 5_300,  # mistakes that people make, for the check on one page; the notebook, run by a kernel
-    "tests/explain": 13_650,  # 50 random steps that add up; causes; sizes; every number as products; words; odd answers
+    "tests/explain": 13_900,  # 50 random steps that add up; causes; sizes; every number as products; words; odd answers; 50 steps that add up; where refining ends; products; questions
     "tests/functional": 20_700,
     "tests/interop": 13_200,
     "tests/io": 4_700,
@@ -55,7 +55,7 @@ CEILINGS = {
     "tests/layers": 14_200,
     "tests/models": 12_000,
     "tests/optim": 2_700,
-    "tests/pages": 15_600,  # notebooks, hostile texts and a browser included; manners; contrast; bytes; the tour
+    "tests/pages": 15_700,  # notebooks, hostile texts, odd addresses, a browser; manners; contrast; bytes; the tour
     "tests/plotting": 11_500,
     "tests/run": 19_200,  # sinks, with TensorBoard's own reader; tokenizers in files
     "tests/tracing": 12_500,

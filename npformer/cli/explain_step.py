@@ -36,7 +36,8 @@ RATE, CLIP_NORM = 1e-2, 1.0
 
 def _expect_alone(args: argparse.Namespace, also: str = "") -> None:
     """Raise ConfigError for options that have no meaning here."""
-    odd = [f"--{name}" for name in ("html", "up", "text", "answer", "best", also) if name and getattr(args, name)]
+    names = ("html", "up", "text", "answer", "best", "forward", also)
+    odd = [f"--{name}" for name in names if name and getattr(args, name)]
     if odd:
         raise ConfigError(f"{', '.join(odd)}: expected none beside adam, step, sizes or --step; leave it out")
 
@@ -79,9 +80,15 @@ def explain_step_of_run(args: argparse.Namespace) -> int:
         raise ConfigError(f"--step: expected the folder of a run as TARGET, got {args.target or 'none'}")
     begun = ready(path, args.step)
     steps = counted(begun.number - begun.begins, "step")
-    takes = "" if begun.seconds is None else f", which takes about {max(1, round(begun.seconds))} s"
-    progress_bar.say(f"step {begun.number} is made again: {steps} from step {begun.begins}{takes}", sys.stderr)
+    way = f"step {begun.number} is made again: {steps} from step {begun.begins}, then its change is split"
+    progress_bar.say(f"{way}, which takes about {_takes(*begun.seconds)}", sys.stderr)
     return _explain(args, begun.make(), str(path), begun.pieces)
+
+
+def _takes(least: float, most: float) -> str:
+    """A duration as text, in whole seconds: "1 s" or "3 to 9 s"."""
+    least, most = (max(1, round(seconds)) for seconds in (least, most))
+    return f"{least} s" if least == most else f"{least} to {most} s"
 
 
 def _showcase() -> tuple[TrainStep, tuple[Any, ...]]:

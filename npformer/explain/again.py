@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.errors import ConfigError
-from npformer.explain.made import Made, made
+from npformer.explain.change import POINTS
+from npformer.explain.made import Made, made, unmade
+from npformer.io.seconds import now, since
 from npformer.run.checkpoint import list_checkpoints, load_checkpoint, step_in
 from npformer.run.directory import RunDirectory
 from npformer.run.metrics import read
@@ -24,7 +26,7 @@ class Ready(NamedTuple):
     assembled: Assembled
     number: int  # of the step that is asked for
     begins: int  # the steps that are already made
-    seconds: float | None  # that the way there will take, if the run's metrics tell
+    seconds: tuple[float, float]  # that the way there and the split of the change will take, at least and at most
 
     @property
     def pieces(self) -> tuple[str, ...]:
@@ -59,7 +61,17 @@ def ready(path: Path, number: int) -> Ready:
         copy_arrays(arrays, checkpoint.arrays, step.model.backend, str(checkpoint.path))
         step.optimizer.t = checkpoint.step
     begins = assembled.step.step_number
-    batch = assembled.task.batch(number, assembled.options.training.batch_size)
+    batch = tuple(assembled.task.batch(number, assembled.options.training.batch_size))
+    gradient = _seconds_of_gradient(assembled, batch)
     speeds = [line["tokens_per_second"] for line in records if line.get("tokens_per_second", 0) > 0]
-    seconds = (number - begins) * int(np.count_nonzero(batch[-1])) / median(speeds) if speeds else None
-    return Ready(assembled, number, begins, seconds)
+    one = int(np.count_nonzero(batch[-1])) / median(speeds) if speeds else gradient
+    way = (number - begins) * one
+    return Ready(assembled, number, begins, (way + POINTS[0] * gradient, way + sum(POINTS) * gradient))
+
+
+def _seconds_of_gradient(assembled: Assembled, batch: tuple[Any, ...]) -> float:
+    """Measured: of one gradient in float64, of which the split of a change needs many."""
+    first = unmade(assembled.step, batch)
+    began = now()
+    first.gradient(first.before)
+    return since(began)

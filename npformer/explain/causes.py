@@ -107,12 +107,12 @@ def _labels(change: Change) -> Iterator[str]:
 
 
 def _too_long(change: Change, early: bool) -> Iterator[str]:
-    """A step whose loss has a lowest point well before its end; early: one that a warm-up would have made shorter."""
+    """A step whose loss has a lowest point well before its end; early: without a warm-up."""
     begin, (share, lowest), end = change.before.loss, change.lowest, change.after.loss
     fell_first = change.predicted < 0 or share > 0
     is_long = end > begin and end - lowest > NATS + RAISED * begin and share < TOO_LONG
-    t, rate = change.made.update.t, float(np.max(change.made.update.rate))
-    without = t <= FIRST_UPDATES and rate >= max(change.made.twin._rate_of(n) for n in range(t, 1000)) / 2
+    t, rate, rate_of = change.made.update.t, float(np.max(change.made.update.rate)), change.made.twin._rate_of
+    without = t <= FIRST_UPDATES and min(rate, rate_of(1)) >= max(map(rate_of, range(t, 1000))) / 2
     if fell_first and is_long and without == early:
         yield (
             f"update {t}, at the rate {rate:.3g}{', without a warm-up' * early}, is too long: the loss falls until "

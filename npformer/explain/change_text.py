@@ -26,7 +26,8 @@ def change_lines(change: Change, name: str, pieces: Sequence[str], width: int) -
     rose, fell = ([part for part in change.by_token if (part > 0) == up] for up in (True, False))
     clipped = "" if update.factor == 1 else f", clipped to {update.norm * update.factor:.4g}"
     named = [f"{cause.name}: {cause.evidence}" for cause in causes(change)]
-    nothing = f"nothing: no sign of any known cause ({', '.join(LOOKS)}); a single batch may rise by chance"
+    chance = "; a single batch may rise by chance" * (change.change > 0)
+    nothing = f"nothing: no sign of any known cause ({', '.join(LOOKS)}){chance}"
     yield f"step {change.made.number} of {name}"
     for title, text, parts in (
         ("loss", f"{change.before.loss:.6g} before, {change.after.loss:.6g} after: {number(change.change)} (this "

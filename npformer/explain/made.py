@@ -92,13 +92,19 @@ class Made(NamedTuple):
         return {name: np.array(p.grad) for name, p in model.named_parameters()}
 
 
-def made(step: TrainStep, batch: Sequence[Any]) -> Made:
-    """Make the step on this batch, and keep what it did. The step's model is trained by it."""
+def unmade(step: TrainStep, batch: Sequence[Any]) -> Made:
+    """The step on this batch before it is made: its update is None, and nothing has changed."""
     twin, number = twin_of(step), step.step_number
     shards = [shard for (shard,) in shards_of(twin._inputs_of(batch, number), twin.model.backend)]
     before = np.array(twin.model.arena.values)
-    kept = Made(number + 1, twin, shards, None, before, before)  # type: ignore[arg-type]
-    kept.gradient(before)
+    return Made(number + 1, twin, shards, None, before, before)  # type: ignore[arg-type]
+
+
+def made(step: TrainStep, batch: Sequence[Any]) -> Made:
+    """Make the step on this batch, and keep what it did. The step's model is trained by it."""
+    kept, number = unmade(step, batch), step.step_number
+    twin = kept.twin
+    kept.gradient(kept.before)
     update = update_of(twin.optimizer, step.learning_rate, step.clip_norm)
     step(*batch)
     _copy(step, twin)

@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from npformer.cli.explain_step import _takes
+from npformer.explain import again
 from npformer.explain.again import ready
 from npformer.run.checkpoint import list_checkpoints, load_checkpoint
 
@@ -39,7 +41,7 @@ def test_a_step_of_a_run_is_made_again(cli, trained):
     before = contents(trained)
     outcome = cli(f"explain {trained} --step 29 --at '{AT}'").fine()
     outcome.says(f"step 29 of {trained}", "weights", "past gradients")
-    outcome.warns("step 29 is made again: 9 steps from step 20")
+    outcome.warns("step 29 is made again: 9 steps from step 20, then its change is split, which takes about")
     assert cli(f"explain {trained} --step 13 --json").document["step"] == 13
     assert contents(trained) == before
 
@@ -60,6 +62,21 @@ def test_the_first_steps_are_made_from_the_beginning(trained):
     assert begun.make().number == 2
 
 
+def test_the_time_includes_the_split(trained, monkeypatch):
+    """A gradient of 2 s is asked for 6 to 90 times; step 21 is one step from a checkpoint, 2 s without metrics."""
+    monkeypatch.setattr(again, "since", lambda _: 2.0)
+    least, most = again.ready(trained, 21).seconds
+    assert least > 12
+    assert most - least == pytest.approx(168)
+    lines = [{"kind": "train", "step": 30}]
+    monkeypatch.setattr(again, "read", lambda _: lines)
+    assert again.ready(trained, 21).seconds == (14, 182)
+
+
+def test_the_time_as_text():
+    assert [_takes(0.2, 1.4), _takes(1.4, 9.0)] == ["1 s", "1 to 9 s"]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -70,6 +87,8 @@ def test_the_first_steps_are_made_from_the_beginning(trained):
         ("adam --at 'generator.bais[3]'", "the nearest names are generator.bias"),
         ("adam --at 'generator.bias[9]'", "expected an index from 0 to 7"),
         ("sizes --at 'generator.bias[3]'", "--at: expected none"),
+        ("adam --forward", "--forward: expected none beside adam, step, sizes or --step; leave it out"),
+        ("{run} --step 3 --forward", "--forward: expected none"),
         ("step --up 2 --html x.html", "--html, --up: expected none"),
     ],
 )

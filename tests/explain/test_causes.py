@@ -5,7 +5,10 @@ import pytest
 import npformer as npf
 from npformer.explain.causes import causes
 from npformer.explain.change import change_of
+from npformer.explain.change_text import change_lines
 from npformer.explain.made import made
+from npformer.optim import WarmupCosine
+from npformer.tracing.showcase import PIECES
 from tests.explain.test_change import training
 
 
@@ -54,3 +57,18 @@ def test_a_step_that_is_too_long(made_before, name):
         step(*batch)
     step.optimizer.lr = 3.0
     assert [cause.name for cause in causes(change_of(made(step, batch)))] == [name]
+
+
+def test_a_step_within_its_warm_up_is_not_said_to_have_none():
+    step, batch = training(rate=1e-3, kind=npf.Adam)
+    step(*batch)
+    step.schedule = WarmupCosine(4.0, 3, 1000)  # rates 1.33, 2.67: the second has more than half of the highest
+    assert [cause.name for cause in causes(change_of(made(step, batch)))] == ["rate"]
+
+
+@pytest.mark.parametrize(("change", "is_said"), [(0.5, True), (0.0, False), (-0.5, False)])
+def test_chance_is_said_of_a_loss_that_rose(change, is_said):
+    found = change_of(made(*training(rate=1e-3)))
+    text = " ".join(change_lines(found._replace(change=change), "a run", PIECES, 1000))
+    assert "no sign of any known cause" in text
+    assert ("may rise by chance" in text) == is_said

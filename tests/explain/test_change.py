@@ -7,7 +7,8 @@ import pytest
 
 import npformer as npf
 from npformer.errors import DivergedError
-from npformer.explain.change import REMAINDER, change_of
+from npformer.explain import change as change_module
+from npformer.explain.change import POINTS, REMAINDER, change_of
 from npformer.explain.made import made, twin_of
 from npformer.tracing.showcase import showcase_model
 
@@ -55,6 +56,30 @@ def test_on_a_smooth_way_nothing_remains(options):
     change = change_of(made(step, batch))
     assert abs(change.by_parameter[REMAINDER]) < 1e-8 * abs(change.change)
     assert change.before.loss == pytest.approx(change.made.gradient(change.made.before)[0], rel=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("remainders", "tried", "kept"),
+    [
+        ((0.5, 0.25, 0.125, 0.0625), (6, 12, 24, 48), 0.0625),
+        ((0.5, 0.25, 0.3, 0.0), (6, 12, 24), 0.25),
+        ((0.5, 0.5, 0.0, 0.0), (6, 12), 0.5),
+        ((0.5, 0.0005, 0.0, 0.0), (6, 12), 0.0005),
+    ],
+)
+def test_it_is_refined_while_that_helps(monkeypatch, remainders, tried, kept):
+    """The change is 1; a quadrature whose mean gradient times step is 1 − r leaves r."""
+    left, asked = dict(zip(POINTS, remainders, strict=True)), []
+
+    def integral(made, step, points):
+        asked.append(points)
+        return np.array([1 - left[points]]), [(0.5, float(points))]
+
+    monkeypatch.setattr(change_module, "_integral", integral)
+    mean, line = change_module._refined(None, np.ones(1), 1.0)
+    assert tuple(asked) == tried
+    assert 1 - mean[0] == pytest.approx(kept)
+    assert left[int(line[0][1])] == kept
 
 
 def test_the_step_is_the_runs_own():

@@ -77,6 +77,16 @@ def test_a_link_opens_at_its_number(browser, page):
     assert browser.run("return [npformerPage.pinned.name, npformerPage.pinned.flat]") == ["dlogits", 9]
 
 
+def test_an_address_that_says_nothing_is_passed_over(browser, page):
+    browser.driver.get("about:blank")
+    browser.show(page, "%")
+    assert browser.run(STEP)[0] == 45
+    browser.run("location.hash = '#%E0/x'")
+    browser.wait("location.hash === '#%E0/x'")
+    go(browser, "generator.linear")
+    browser.expect_silence()
+
+
 def test_after_a_bug_is_chosen_the_keys_step_and_the_wrong_gradients_are_counted(opened, shown, bugs):
     choose(opened, bugs[0].bug.id)
     before = opened.run(STEP)[0]

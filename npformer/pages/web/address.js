@@ -24,9 +24,17 @@ function setAddress(address, isNew) {
   }
 }
 
+function partsOf(address) {
+  try {
+    return address.slice(1).split("/").map(decodeURIComponent);
+  } catch {
+    return []; // a "%" with no code behind it
+  }
+}
+
 // Show what the address says: a step, or a number of it. Whether it says one.
 export function goAddress(app) {
-  const [number, what, name, flat] = location.hash.slice(1).split("/").map(decodeURIComponent);
+  const [number, what, name, flat] = partsOf(location.hash);
   const step = app.model.steps[Number(number) - 1];
   if (!step) return false;
   clearTimeout(app.address);

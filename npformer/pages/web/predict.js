@@ -45,8 +45,7 @@ function elsewhere(typed, entry, near) {
 
 function wrongFactor(typed, value, near) {
   for (const factor of [2, 3, 4, 5, 8, 10]) {
-    const isLarge = Math.abs(typed - value * factor) <= near || Math.abs(typed / factor - value) <= near / factor;
-    if (isLarge) return `Too large by a factor of ${factor}.`;
+    if (Math.abs(typed - value * factor) <= near) return `Too large by a factor of ${factor}.`;
     if (Math.abs(typed * factor - value) <= near) return `Too small by a factor of ${factor}.`;
   }
   return "";
