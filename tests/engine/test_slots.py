@@ -128,6 +128,20 @@ def test_a_sharded_optimiser_has_a_part_of_the_moments(on):
     assert max(part for part, _ in held) <= size // 4 + BLOCK
 
 
+def test_a_part_that_is_the_whole_arena_begins_once(on):
+    """Of an arena of one block the last rank keeps all moments; they stay where they are."""
+
+    def work(ranks):
+        model, kept = build(on(), d_model=8, d_ff=8, num_decoder_layers=1), []
+        step = new_step(model, slots=4, ranks=ranks, shard_optimizer=True)
+        for batch in BATCHES[:2]:
+            step(*batch)
+            kept.append(step.optimizer.m)
+        return kept[0] is kept[1], step.optimizer.m.shape[0] == model.arena.size
+
+    assert in_threads(2, work) == [(True, False), (True, True)]
+
+
 def test_dealt_work_comes_back_in_order_on_every_rank(on):
     def work(ranks):
         step, made = new_step(build(on()), slots=4, ranks=ranks), []
