@@ -3,6 +3,7 @@
 from copy import deepcopy
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -171,8 +172,10 @@ def test_what_slots_cannot_be_is_refused_with_the_reason(on):
         new_step(build(on()), slots=6)
     with pytest.raises(ConfigError, match="slots: expected an integer >= 1, got 0"):
         new_step(build(on()), slots=0)
-    with pytest.raises(ConfigError, match="slots: expected 1 with plain kernels on one thread"):
-        new_step(build(get_backend("numpy", kernels="plain")), slots=2)
+    plain = build(get_backend("numpy", kernels="plain"))
+    for more in ({"slots": 2}, {"ranks": SimpleNamespace(rank=0, size=2)}):
+        with pytest.raises(ConfigError, match=r"kernels: expected numpy, numba or cuda .* got plain on one thread"):
+            new_step(plain, **more)
     with pytest.raises(ConfigError, match="slots: expected 1 for a model with BatchNorm, got 2: its rows depend"):
         new_step(build(on(), norm="batch"), slots=2)
 
