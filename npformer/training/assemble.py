@@ -21,7 +21,7 @@ from npformer.run.option_types import shown
 from npformer.run.options import DataOptions, Options, RunOptions, TrainingOptions, complete
 from npformer.run.tasks import TASKS, Sections, with_defaults
 from npformer.run.trained import backend_of
-from npformer.training.conditions import versions
+from npformer.training.conditions import digest, versions
 from npformer.training.journal import Listeners
 from npformer.training.memory import expect_memory
 from npformer.training.progress import Progress
@@ -47,9 +47,11 @@ class Assembled:
 
     def conditions(self) -> dict[str, str]:
         """What all processes of a run must have alike; slots give the same bits for any number of threads."""
-        here = versions(self.step.model.backend)
+        model = self.step.model
+        here = versions(model.backend)
         del here["threads"]
-        return {"npformer": __version__, "data": str(self.identity)} | here | {"options": self.config()}
+        begin = {"options": self.config(), "weights": digest([model.backend.host(model.arena.values)])}
+        return {"npformer": __version__, "data": str(self.identity)} | here | begin
 
     def trainer(
         self, run: RunDirectory, progress: Progress | None = None, listeners: Listeners | None = None

@@ -53,8 +53,8 @@ def _difference(every: list[dict[str, str]]) -> ConfigError | None:
                 one, two = next(((a, b) for a, b in lines if a != b), (value, other))
                 return ConfigError(
                     f"processes: expected the same {name} in all of them, got {one!r} in rank 0 and {two!r} in rank "
-                    f"{rank}; start all with the same command and packages, each with a GPU of its own or none: "
-                    "--device numpy"
+                    f"{rank}; start all with the same command, files and packages, each with a GPU of its own or "
+                    "none: --device numpy"
                 )
     return None
 
