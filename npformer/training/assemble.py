@@ -27,7 +27,7 @@ from npformer.training.memory import expect_memory
 from npformer.training.progress import Progress
 from npformer.training.start_from import extend, source_of
 from npformer.training.step import TrainStep
-from npformer.training.together import ALONE, Together
+from npformer.training.together import ALONE, CARD, Together
 from npformer.training.trainer import Trainer
 
 
@@ -46,12 +46,16 @@ class Assembled:
         return write_toml(self.options.sections())
 
     def conditions(self) -> dict[str, str]:
-        """What all processes of a run must have alike; slots give the same bits for any number of threads."""
+        """What all processes of a run must have alike, and the GPU, of which each has another.
+
+        Slots give the same bits for any number of threads.
+        """
         model = self.step.model
         here = versions(model.backend)
         del here["threads"]
         begin = {"options": self.config(), "weights": digest([model.backend.host(model.arena.values)])}
-        return {"npformer": __version__, "data": str(self.identity)} | here | begin
+        card = {CARD: name} if (name := getattr(model.backend.device, "card", "")) else {}
+        return {"npformer": __version__, "data": str(self.identity)} | here | begin | card
 
     def trainer(
         self, run: RunDirectory, progress: Progress | None = None, listeners: Listeners | None = None

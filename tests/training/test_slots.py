@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from npformer.backend.numpy import NumpyDevice
 from npformer.errors import ConfigError
 from npformer.models import build_model
 from npformer.run.checkpoint import latest_checkpoint, load_checkpoint
@@ -144,6 +145,17 @@ def test_other_weights_in_one_rank_are_refused_before_anything_is_written(tmp_pa
     monkeypatch.setattr(assemble, "build_model", other)
     with pytest.raises(ConfigError, match=r"expected the same weights in all of them, got 'SHA-256 .* rank 1"):
         run(tmp_path / "run", 2, sections())
+    assert not (tmp_path / "run").exists()
+
+
+def test_two_ranks_on_one_gpu_are_refused_before_anything_is_written(tmp_path, monkeypatch):
+    """One at most can be in CUDA_VISIBLE_DEVICES; the stand-in is NumPy's device."""
+    options = sections(steps=2, warmup_steps=0)
+    monkeypatch.setattr(NumpyDevice, "card", property(lambda _: threading.current_thread().name), raising=False)
+    run(tmp_path / "each its own", 2, options)
+    monkeypatch.setattr(NumpyDevice, "card", "0000:3B:00.0 of here")
+    with pytest.raises(ConfigError, match=r"expected a GPU of its own for each, got 0000:3B:00\.0 of here for several"):
+        run(tmp_path / "run", 2, options)
     assert not (tmp_path / "run").exists()
 
 
