@@ -5,6 +5,7 @@ CuPy is imported when a backend is built, never before: importing npformer does 
 
 from __future__ import annotations
 
+import platform
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,11 @@ class CupyDevice:
         properties = cupy.cuda.runtime.getDeviceProperties(self.number)
         self.name: str = properties["name"].decode()
         self.memory: int | None = properties.get("totalGlobalMem")
+
+    @property
+    def card(self) -> str:
+        """Which GPU this is, in words that no other one of any machine has."""
+        return f"{self.cupy.cuda.runtime.deviceGetPCIBusId(self.number)} of {platform.node()}"
 
     def array(self, host: HostArray, dtype: str) -> Array:
         expect_current(self.cupy, self.number)

@@ -74,7 +74,7 @@ class SlotRunner:
         losses, norm = [], None
         for inputs in steps:
             with step.interrupt, one_blas_thread():
-                if self._is_sharded and step.optimizer.m.shape[0] == step.model.arena.size:
+                if self._is_sharded and step.optimizer.is_whole:
                     step.optimizer.hold(self.exchange.place, _function(self.exchange.whole))
                 losses.append(self._sum(step, inputs))
                 with step.interrupt.firmly():

@@ -69,6 +69,11 @@ class Adam:
         self._held = slice(0, arena.size)  # the part of the arena whose moments are here
         self._whole: Callable[[Array], Array] = _unchanged  # from these to all
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it keeps the moments of the whole arena: nothing told it to hold a part."""
+        return self._whole is _unchanged
+
     def hold(self, part: slice, whole: Callable[[Array], Array]) -> None:
         """Keep the moments of a part of the arena alone; whole(moments of the part) asks others for all, (n,)."""
         before, size = (self.m, self.v), part.stop - part.start

@@ -21,13 +21,13 @@ from npformer.run.option_types import shown
 from npformer.run.options import DataOptions, Options, RunOptions, TrainingOptions, complete
 from npformer.run.tasks import TASKS, Sections, with_defaults
 from npformer.run.trained import backend_of
-from npformer.training.conditions import versions
+from npformer.training.conditions import digest, versions
 from npformer.training.journal import Listeners
 from npformer.training.memory import expect_memory
 from npformer.training.progress import Progress
 from npformer.training.start_from import extend, source_of
 from npformer.training.step import TrainStep
-from npformer.training.together import ALONE, Together
+from npformer.training.together import ALONE, CARD, Together
 from npformer.training.trainer import Trainer
 
 
@@ -46,10 +46,16 @@ class Assembled:
         return write_toml(self.options.sections())
 
     def conditions(self) -> dict[str, str]:
-        """What all processes of a run must have alike; slots give the same bits for any number of threads."""
-        here = versions(self.step.model.backend)
+        """What all processes of a run must have alike, and the GPU, of which each has another.
+
+        Slots give the same bits for any number of threads.
+        """
+        model = self.step.model
+        here = versions(model.backend)
         del here["threads"]
-        return {"npformer": __version__, "data": str(self.identity)} | here | {"options": self.config()}
+        begin = {"options": self.config(), "weights": digest([model.backend.host(model.arena.values)])}
+        card = {CARD: name} if (name := getattr(model.backend.device, "card", "")) else {}
+        return {"npformer": __version__, "data": str(self.identity)} | here | begin | card
 
     def trainer(
         self, run: RunDirectory, progress: Progress | None = None, listeners: Listeners | None = None

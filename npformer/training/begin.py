@@ -21,6 +21,7 @@ from npformer.run.sinks import expect_sinks
 from npformer.run.tasks import Sections
 from npformer.run.trained import load_latest
 from npformer.training.assemble import Assembled, assemble, write_run
+from npformer.training.conditions import digest
 from npformer.training.journal import Listeners, OnEvaluate, OnStep
 from npformer.training.progress import Progress
 from npformer.training.resume import assemble_again, is_changed, schedule_note, tidy
@@ -90,9 +91,14 @@ def continued(
         checkpoint = load_latest(folder)
         return checkpoint, assemble_again(folder, checkpoint, changes, together)
 
+    def conditions(loaded: tuple[Checkpoint, Assembled]) -> dict[str, str]:
+        checkpoint, assembled = loaded
+        same = f"step {checkpoint.step}, {digest(checkpoint.arrays.values())}"
+        return assembled.conditions() | {"checkpoint": same}
+
     folder = together.agreed(open_it)
     with folder.lock() if together.is_first else nullcontext():
-        checkpoint, assembled = together.agreed(load, lambda loaded: loaded[1].conditions())  # all have read the files
+        checkpoint, assembled = together.agreed(load, conditions)  # all have read the files
         if not together.is_first:
             trainer = assembled.trainer(folder)
             trainer.restore(checkpoint)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import platform
+from collections.abc import Iterable
 from importlib import import_module
 
 import numpy as np
@@ -13,6 +15,7 @@ from npformer.backend import Backend
 from npformer.backend.numpy.blas import blas_core
 from npformer.errors import CheckpointError
 from npformer.run.checkpoint import Checkpoint
+from npformer.typing import HostArray
 
 #: Environment variables that limit the threads of NumPy's matrix products; the first one that is set counts.
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -35,6 +38,14 @@ def versions(backend: Backend) -> dict[str, str]:
         here["BLAS core"] = core
     on_gpu = {"device": backend.device.name, "precision": backend.precision}
     return here | (on_gpu if backend.name == "cupy" else {})
+
+
+def digest(arrays: Iterable[HostArray]) -> str:
+    """What tells these arrays from others: SHA-256 of their bytes, one array after the other."""
+    sha256 = hashlib.sha256()
+    for x in arrays:
+        sha256.update(np.ascontiguousarray(x).view(np.uint8).data)
+    return f"SHA-256 {sha256.hexdigest()}"
 
 
 def patience_in(checkpoint: Checkpoint) -> tuple[float, int]:

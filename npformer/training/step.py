@@ -168,8 +168,8 @@ class TrainStep:
             raise ConfigError(f"slots: expected a power of two, got {self.slots}")
         if engine is None:
             raise ConfigError(
-                f"slots: expected 1 with plain kernels on one thread, whose step runs as it is written, got "
-                f"{self.slots}; take other kernels, or several threads"
+                "kernels: expected numpy, numba or cuda for slots and for several processes, got plain on one thread, "
+                "whose step runs as it is written; take others, or several threads"
             )
         return engine.slots_for(self.model, self.slots, self.ranks, self.shard_optimizer)
 

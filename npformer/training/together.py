@@ -9,6 +9,8 @@ from npformer import errors
 from npformer.errors import ConfigError, NpformerError
 
 Made = TypeVar("Made")
+#: The condition of which no two processes have the same.
+CARD = "GPU"
 
 
 class Together(NamedTuple):
@@ -47,15 +49,23 @@ def _difference(every: list[dict[str, str]]) -> ConfigError | None:
     """The first condition in which a process differs from the first one."""
     for rank, here in enumerate(every):
         for name, value in every[0].items():
+            if name == CARD:
+                continue
             other = here.get(name, "none")
             if other != value:
                 lines = zip(value.splitlines(), other.splitlines(), strict=False)
                 one, two = next(((a, b) for a, b in lines if a != b), (value, other))
                 return ConfigError(
                     f"processes: expected the same {name} in all of them, got {one!r} in rank 0 and {two!r} in rank "
-                    f"{rank}; start all with the same command and packages, each with a GPU of its own or none: "
-                    "--device numpy"
+                    f"{rank}; start all with the same command, files and packages, each with a GPU of its own or "
+                    "none: --device numpy"
                 )
+    cards = [here[CARD] for here in every if CARD in here]
+    if twice := next((card for i, card in enumerate(cards) if card in cards[:i]), None):
+        return ConfigError(
+            f"processes: expected a GPU of its own for each, got {twice} for several; start as many as there are GPUs, "
+            "with all of them in CUDA_VISIBLE_DEVICES, or take --device numpy"
+        )
     return None
 
 

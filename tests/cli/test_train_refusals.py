@@ -27,7 +27,11 @@ CASES = {
     "smoothing": ("copy --set label_smoothing=1", "label_smoothing", "< 1", "got 1.0"),
     "one letter": ("copy --set symbols=1", "symbols", "from 2 to 26", "got 1"),
     "six slots": ("copy --slots 6", "training.slots: expected a power of two, got 6"),
-    "slots of plain kernels": ("copy --slots 8 --set kernels=plain", "slots: expected 1 with plain kernels", "got 8"),
+    "slots of plain kernels": (
+        "copy --slots 8 --set kernels=plain",
+        "kernels: expected numpy, numba or cuda",
+        "got plain",
+    ),
     "slots on resume": ("--resume copy-001 --slots 4", "--resume: expected no other options", "got --slots"),
     "seed of letters": ("copy --seed x", "--seed", "'x'"),
     "config key": ("copy --config key.toml", "key.toml, line 2", "'stepz'", "did you mean 'steps'?"),

@@ -3,6 +3,7 @@
 from copy import deepcopy
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -128,6 +129,20 @@ def test_a_sharded_optimiser_has_a_part_of_the_moments(on):
     assert max(part for part, _ in held) <= size // 4 + BLOCK
 
 
+def test_a_part_that_is_the_whole_arena_begins_once(on):
+    """Of an arena of one block the last rank keeps all moments; they stay where they are."""
+
+    def work(ranks):
+        model, kept = build(on(), d_model=8, d_ff=8, num_decoder_layers=1), []
+        step = new_step(model, slots=4, ranks=ranks, shard_optimizer=True)
+        for batch in BATCHES[:2]:
+            step(*batch)
+            kept.append(step.optimizer.m)
+        return kept[0] is kept[1], step.optimizer.m.shape[0] == model.arena.size
+
+    assert in_threads(2, work) == [(True, False), (True, True)]
+
+
 def test_dealt_work_comes_back_in_order_on_every_rank(on):
     def work(ranks):
         step, made = new_step(build(on()), slots=4, ranks=ranks), []
@@ -157,8 +172,10 @@ def test_what_slots_cannot_be_is_refused_with_the_reason(on):
         new_step(build(on()), slots=6)
     with pytest.raises(ConfigError, match="slots: expected an integer >= 1, got 0"):
         new_step(build(on()), slots=0)
-    with pytest.raises(ConfigError, match="slots: expected 1 with plain kernels on one thread"):
-        new_step(build(get_backend("numpy", kernels="plain")), slots=2)
+    plain = build(get_backend("numpy", kernels="plain"))
+    for more in ({"slots": 2}, {"ranks": SimpleNamespace(rank=0, size=2)}):
+        with pytest.raises(ConfigError, match=r"kernels: expected numpy, numba or cuda .* got plain on one thread"):
+            new_step(plain, **more)
     with pytest.raises(ConfigError, match="slots: expected 1 for a model with BatchNorm, got 2: its rows depend"):
         new_step(build(on(), norm="batch"), slots=2)
 

@@ -1,13 +1,17 @@
 """Whole runs by slots: any number of ranks gives the bits of one process, and goes on with a run of any other."""
 
 import json
+import threading
+from dataclasses import replace
 
 import pytest
 
+from npformer.backend.numpy import NumpyDevice
 from npformer.errors import ConfigError
+from npformer.models import build_model
 from npformer.run.checkpoint import latest_checkpoint, load_checkpoint
 from npformer.run.options import TrainingOptions
-from npformer.training import Trainer
+from npformer.training import Trainer, assemble, begin
 from npformer.training.begin import begun, continued
 from npformer.training.journal import Listeners
 from npformer.training.together import Together
@@ -129,6 +133,47 @@ def test_more_ranks_than_slots_are_refused_by_all_before_anything_is_written(tmp
     with pytest.raises(ConfigError, match="processes: expected a power of two that is at most the number of slots, 2"):
         run(tmp_path / "run", 4, sections(slots=2))
     assert not (tmp_path / "run").exists()
+
+
+def test_other_weights_in_one_rank_are_refused_before_anything_is_written(tmp_path, monkeypatch):
+    def other(*arguments, **options):
+        model = build_model(*arguments, **options)
+        if threading.current_thread().name == "rank 1":
+            model.arena.values[-1] += 1
+        return model
+
+    monkeypatch.setattr(assemble, "build_model", other)
+    with pytest.raises(ConfigError, match=r"expected the same weights in all of them, got 'SHA-256 .* rank 1"):
+        run(tmp_path / "run", 2, sections())
+    assert not (tmp_path / "run").exists()
+
+
+def test_two_ranks_on_one_gpu_are_refused_before_anything_is_written(tmp_path, monkeypatch):
+    """One at most can be in CUDA_VISIBLE_DEVICES; the stand-in is NumPy's device."""
+    options = sections(steps=2, warmup_steps=0)
+    monkeypatch.setattr(NumpyDevice, "card", property(lambda _: threading.current_thread().name), raising=False)
+    run(tmp_path / "each its own", 2, options)
+    monkeypatch.setattr(NumpyDevice, "card", "0000:3B:00.0 of here")
+    with pytest.raises(ConfigError, match=r"expected a GPU of its own for each, got 0000:3B:00\.0 of here for several"):
+        run(tmp_path / "run", 2, options)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("what", ["step", "moment"])
+def test_other_checkpoints_are_refused(what, tmp_path, monkeypatch):
+    def other(folder):
+        saved = load_checkpoint(latest_checkpoint(folder.checkpoints))
+        if threading.current_thread().name == "rank 0":
+            return saved
+        next(x for name, x in saved.arrays.items() if "second." in name)[0] += what == "moment"
+        return replace(saved, step=19) if what == "step" else saved
+
+    run(tmp_path / "run", None, sections(), train=killed_after(20))
+    before = content(tmp_path / "run")
+    monkeypatch.setattr(begin, "load_latest", other)
+    with pytest.raises(ConfigError, match="expected the same checkpoint in all of them, got 'step 20, SHA-256"):
+        run(tmp_path / "run", 2, None)
+    assert content(tmp_path / "run") == before
 
 
 def test_a_model_with_batch_norm_is_refused_before_anything_is_written(tmp_path):

@@ -38,16 +38,10 @@ class _OnStream(Request):
 
 
 class NcclRank(Communicator):
-    """The communicator of a process with a GPU of its own. Raises DeviceError at the first call without NCCL."""
+    """The communicator of a process with a GPU of its own. Raises DeviceError without NCCL."""
 
     def __init__(self, ranks: MpiRank) -> None:
         import cupy
-
-        self.rank, self.size = ranks.rank, ranks.size
-        self._ranks, self._cupy = ranks, cupy
-
-    @cached_property
-    def _connection(self) -> Any:
         from cupy.cuda import nccl
 
         if not nccl.available:
@@ -55,6 +49,12 @@ class NcclRank(Communicator):
                 f"processes: expected NCCL, which connects GPUs, got none; {install('nccl12')}, or the "
                 "extra nccl13 for CUDA 13"
             )
+        self.rank, self.size = ranks.rank, ranks.size
+        self._ranks, self._cupy = ranks, cupy
+
+    @cached_property
+    def _connection(self) -> Any:
+        nccl = self._cupy.cuda.nccl
         name = self._ranks.world.bcast(nccl.get_unique_id() if self.rank == 0 else None)
         return nccl.NcclCommunicator(self.size, name, self.rank)
 

@@ -1,6 +1,7 @@
 """What the communicator of NCCL asks of it, with a stand-in for CuPy's names that carries bytes between threads."""
 
 import ctypes
+import platform
 import sys
 import threading
 from collections import defaultdict, deque
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from npformer.backend.cupy import CupyDevice
 from npformer.engine.cupy import nccl
 from npformer.engine.cupy.nccl import NcclRank, between_cards
 from npformer.engine.mpi import MpiRank
@@ -142,7 +144,13 @@ def test_an_error_of_nccl_ends_a_wait(wire):
 def test_without_nccl_the_way_to_it_is_told(wire):
     wire.available = False
     with pytest.raises(DeviceError, match=r"expected NCCL, which connects GPUs, got none; .*nccl12.*nccl13"):
-        in_threads(1, lambda ranks: on_cards(ranks).all_gather(on_card([1.0]), [on_card([0.0])]).wait())
+        in_threads(1, on_cards)  # before a run has a folder
+
+
+def test_a_card_is_known_by_its_bus_and_its_machine():
+    runtime = SimpleNamespace(deviceGetPCIBusId=lambda number: f"0000:3{number}:00.0")
+    device = SimpleNamespace(cupy=SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)), number=1)
+    assert CupyDevice.card.fget(device) == f"0000:31:00.0 of {platform.node()}"
 
 
 def test_only_ranks_that_are_processes_get_it(wire, monkeypatch):
