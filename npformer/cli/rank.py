@@ -39,6 +39,11 @@ def in_processes(args: argparse.Namespace, train: Train) -> int:
                 f"--processes: expected no launcher around it, got one that started {place.size}; leave out one of both"
             )
         return _as_rank(place, train)
+    if CHANNEL in os.environ:
+        raise ConfigError(
+            "--processes: expected mpiexec to tell each process its number, as MPICH's, Open MPI's and Slurm's do, got "
+            "none; start with another launcher, without --processes, or unset " + CHANNEL
+        )
     return train(None) if count in (None, 1) else launch(count, args.words)
 
 

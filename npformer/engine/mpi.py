@@ -15,8 +15,8 @@ from npformer.errors import ConfigError, RankLostError
 from npformer.extras import install
 from npformer.typing import Array
 
-#: What launchers tell a process: how many there are, and which one it is. The first that is set counts, since MPICH's
-#: launcher may itself be started by Slurm's.
+#: What launchers tell a process: how many there are, and which one it is. The first that tells of several counts, since
+#: MPICH's launcher may itself be started by Slurm's, and Slurm's may tell of one where Open MPI's starts several.
 LAUNCHERS = (
     ("PMI_SIZE", "PMI_RANK"),
     ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
@@ -36,8 +36,8 @@ def launched() -> Place | None:
     """This process's place; None if no launcher started it, or it alone."""
     for size, rank in LAUNCHERS:
         count = os.environ.get(size, "")
-        if count.isdecimal():
-            return Place(int(os.environ.get(rank, "0")), int(count)) if int(count) > 1 else None
+        if count.isdecimal() and int(count) > 1:
+            return Place(int(os.environ.get(rank, "0")), int(count))
     return None
 
 

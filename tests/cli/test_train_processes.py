@@ -12,6 +12,7 @@ import pytest
 
 from npformer.cli import processes, rank
 from npformer.cli.main import main
+from npformer.cli.processes import CHANNEL
 from npformer.engine.mpi import Place
 from npformer.errors import CheckpointError, RankLostError
 from npformer.extras import install
@@ -191,6 +192,13 @@ def test_processes_are_counted_from_one_and_not_within_a_launcher(cli, monkeypat
     monkeypatch.setattr(rank, "launched", lambda: Place(1, 4))
     done = cli("train reverse --processes 2")
     assert (done.code, done.err) == (2, ""), "the first process tells"
+
+
+def test_a_process_that_is_told_no_number_starts_no_others(cli, monkeypatch):
+    monkeypatch.setattr(rank, "launched", lambda: None)
+    monkeypatch.setattr(rank, "launch", lambda count, words: pytest.fail("it starts itself again"))
+    monkeypatch.setenv(CHANNEL, "/nowhere")
+    cli("train reverse --processes 2").refused("expected mpiexec to tell each process its number")
 
 
 @pytest.mark.parametrize(

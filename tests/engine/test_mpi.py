@@ -76,6 +76,12 @@ def test_slurms_count_is_that_of_machines_where_it_starts_another_launcher(alone
     assert launched() == Place(5, 8)
 
 
+def test_a_launcher_that_tells_of_one_process_does_not_hide_another(alone):
+    for name, value in (("PMI_SIZE", "1"), ("OMPI_COMM_WORLD_SIZE", "2"), ("OMPI_COMM_WORLD_RANK", "1")):
+        alone.setenv(name, value)
+    assert launched() == Place(1, 2)
+
+
 @pytest.mark.parametrize(
     ("given", "number", "seen"), [(None, 1, "1"), ("4,6", 1, "6"), ("4,6", 2, ""), ("5", 1, "5"), ("", 0, "")]
 )
