@@ -14,7 +14,8 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, redirect_stderr, suppress
+from io import StringIO
 from typing import Any
 
 from npformer.cli.common import say
@@ -53,7 +54,8 @@ def _as_rank(place: Place, train: Train) -> int:
     ranks: MpiRank | None = None
     try:
         ranks = connect(place)
-        code = train(ranks)
+        with redirect_stderr(StringIO()) if place.rank else nullcontext():  # the first one warns, and shows bars
+            code = train(ranks)
         sys.stdout.flush()
     except BaseException as error:
         code = _code_of(error)

@@ -225,6 +225,14 @@ def test_a_process_that_has_lost_another_tells_no_end_of_its_own(error, told, mo
     assert capsys.readouterr().err.endswith(f"npformer: rank 1 of 2: {error}\n")
 
 
+@pytest.mark.parametrize(("number", "seen"), [(0, "a warning"), (1, "")])
+def test_only_the_first_process_warns(number, seen, monkeypatch, capsys):
+    monkeypatch.setattr(rank, "connect", lambda place: None)
+    monkeypatch.delenv(CHANNEL, raising=False)
+    assert rank._as_rank(Place(number, 2), lambda ranks: sys.stderr.write("a warning") * 0) == 0
+    assert capsys.readouterr().err == seen
+
+
 @pytest.mark.parametrize(
     ("version", "options"),
     [
