@@ -52,7 +52,7 @@ class _Messages(Request):
         try:
             return bool(self._mpi.Request.Testall(self._messages))
         except self._mpi.Exception as error:
-            raise RankLostError(f"an exchange between ranks: expected to end, got {error}") from error
+            raise _lost(error) from error
 
 
 class MpiRank(Communicator):
@@ -64,8 +64,11 @@ class MpiRank(Communicator):
 
     def messages(self, send: dict[int, Array], receive: dict[int, Array]) -> Request:
         """As the base class says."""
-        begun = [self.world.Irecv(x, rank) for rank, x in receive.items()]
-        return _Messages(self._mpi, begun + [self.world.Isend(x, rank) for rank, x in send.items()])
+        try:
+            begun = [self.world.Irecv(x, rank) for rank, x in receive.items()]
+            return _Messages(self._mpi, begun + [self.world.Isend(x, rank) for rank, x in send.items()])
+        except self._mpi.Exception as error:
+            raise _lost(error) from error
 
     def abort(self, code: int) -> None:
         """End all processes with this exit code."""
@@ -102,6 +105,10 @@ def _take_card(number: int) -> None:
         os.environ[CARDS] = str(number)
     elif "," in cards:
         os.environ[CARDS] = [*cards.split(","), *[""] * number][number]
+
+
+def _lost(error: Exception) -> RankLostError:
+    return RankLostError(f"an exchange between ranks: expected to end, got {error}")
 
 
 def _refused(message: str) -> ConfigError:
