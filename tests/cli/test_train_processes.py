@@ -4,6 +4,7 @@ import io
 import signal
 import subprocess
 import sys
+import tempfile
 from contextlib import redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
@@ -183,6 +184,19 @@ def test_without_an_mpi_the_way_to_it_is_told(cli, monkeypatch):
     monkeypatch.setattr(processes, "Path", lambda path: Path("/nowhere"))
     monkeypatch.setattr(processes.shutil, "which", lambda name: None)
     cli("train reverse --processes 2").refused("got no mpiexec; ")
+
+
+def test_a_system_without_file_descriptors_of_processes_is_refused(cli, monkeypatch):
+    monkeypatch.delattr(processes.os, "pidfd_open")
+    cli("train reverse --processes 2").refused("--processes: expected Linux, got ", "mpiexec -n 2 npformer train")
+
+
+def test_the_socket_has_a_short_path_wherever_temporary_files_are(monkeypatch, tmp_path):
+    place = tmp_path / ("long" * 30)
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    monkeypatch.setattr(processes, "starting", lambda count: ["echo"])
+    assert processes.launch(2, []) == 1
 
 
 def test_processes_are_counted_from_one_and_not_within_a_launcher(cli, monkeypatch):
