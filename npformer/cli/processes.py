@@ -194,8 +194,8 @@ class _Ranks:
         if lost is not None:
             say(
                 f"rank {lost} of {count}: expected to train on, but process {self._pids[lost]} has ended without a "
-                "word, as when it is killed or memory runs out; all have ended. The last checkpoint is sound; go on "
-                "with: npformer train --resume RUN"
+                "word, as when it is killed or memory runs out; all have ended; if a checkpoint was saved, go on "
+                "from it with: npformer train --resume RUN"
             )
             return 1
         if len(self._codes) < count:
