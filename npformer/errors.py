@@ -81,7 +81,7 @@ class DivergedError(NpformerError, RuntimeError):
 
 
 class RankLostError(NpformerError, RuntimeError):
-    """Another rank of the run has failed or ended, so no exchange with it will end; the message says which and why."""
+    """Another rank of the run has failed or ended, so no exchange with it will end."""
 
     exit_code = 1
 

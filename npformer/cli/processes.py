@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
 from npformer.cli.common import say
@@ -35,6 +35,7 @@ from npformer.training.signals import STOPPING
 #: The environment variable with the socket's path, and the form of the first word about a process.
 CHANNEL, HELLO = "NPFORMER_LAUNCHER", struct.Struct("=ii")
 KINDS = (socket.AF_UNIX, socket.SOCK_SEQPACKET)  # a message arrives whole
+LONGEST = 80  # bytes of a folder's path: a socket's own path has 107 at most
 
 PROGRAM = "import sys; from npformer.cli.main import main; sys.exit(main())"
 PATIENCE = 10.0  # seconds that the launcher has to end all, once one has ended
@@ -48,7 +49,8 @@ def launch(count: int, words: Sequence[str]) -> int:
     here = Path(npformer.__file__).parents[1]
     python = [sys.executable, *([] if here == Path.cwd() else ["-P"]), "-c", PROGRAM]
     with ExitStack() as stack:
-        folder = stack.enter_context(TemporaryDirectory(prefix="npformer-"))
+        parent = "/tmp" if len(os.fsencode(gettempdir())) > LONGEST else None
+        folder = stack.enter_context(TemporaryDirectory(prefix="npformer-", dir=parent))
         server = stack.enter_context(socket.socket(*KINDS))
         server.bind(f"{folder}/launcher")
         server.listen(count)
@@ -70,6 +72,10 @@ def launch(count: int, words: Sequence[str]) -> int:
 
 def starting(count: int) -> list[str]:
     """The words that start so many processes on this machine. Open MPI's wants some that MPICH's refuses."""
+    if not hasattr(os, "pidfd_open"):
+        raise ConfigError(
+            f"--processes: expected Linux, got {sys.platform}; start them yourself: mpiexec -n {count} npformer train"
+        )
     beside = Path(sys.executable).with_name("mpiexec")
     found = str(beside) if beside.exists() else shutil.which("mpiexec")
     if found is None or find_spec("mpi4py") is None:
@@ -188,8 +194,8 @@ class _Ranks:
         if lost is not None:
             say(
                 f"rank {lost} of {count}: expected to train on, but process {self._pids[lost]} has ended without a "
-                "word, as when it is killed or memory runs out; all have ended. The last checkpoint is sound; go on "
-                "with: npformer train --resume RUN"
+                "word, as when it is killed or memory runs out; all have ended; if a checkpoint was saved, go on "
+                "from it with: npformer train --resume RUN"
             )
             return 1
         if len(self._codes) < count:

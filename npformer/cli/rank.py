@@ -14,7 +14,8 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, redirect_stderr, suppress
+from io import StringIO
 from typing import Any
 
 from npformer.cli.common import say
@@ -39,6 +40,11 @@ def in_processes(args: argparse.Namespace, train: Train) -> int:
                 f"--processes: expected no launcher around it, got one that started {place.size}; leave out one of both"
             )
         return _as_rank(place, train)
+    if CHANNEL in os.environ:
+        raise ConfigError(
+            "--processes: expected mpiexec to tell each process its number, as MPICH's, Open MPI's and Slurm's do, got "
+            "none; start with another launcher, without --processes, or unset " + CHANNEL
+        )
     return train(None) if count in (None, 1) else launch(count, args.words)
 
 
@@ -48,7 +54,8 @@ def _as_rank(place: Place, train: Train) -> int:
     ranks: MpiRank | None = None
     try:
         ranks = connect(place)
-        code = train(ranks)
+        with redirect_stderr(StringIO()) if place.rank else nullcontext():  # the first one warns, and shows bars
+            code = train(ranks)
         sys.stdout.flush()
     except BaseException as error:
         code = _code_of(error)

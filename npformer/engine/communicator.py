@@ -68,7 +68,7 @@ class Communicator:
         return self.on_host.messages(nothing, nothing)
 
     def messages(self, send: dict[int, Array], receive: dict[int, Array]) -> Request:
-        """Begin to send to, and to receive from, the other ranks of these numbers."""
+        """Begin to send to, and to receive from, the other ranks of these numbers. Raises RankLostError."""
         return Request()
 
     def gather_json(self, own: Any) -> list[Any]:

@@ -15,8 +15,8 @@ from npformer.errors import ConfigError, RankLostError
 from npformer.extras import install
 from npformer.typing import Array
 
-#: What launchers tell a process: how many there are, and which one it is. The first that is set counts, since MPICH's
-#: launcher may itself be started by Slurm's.
+#: What launchers tell a process: how many there are, and which one it is. The first that tells of several counts, since
+#: MPICH's launcher may itself be started by Slurm's, and Slurm's may tell of one where Open MPI's starts several.
 LAUNCHERS = (
     ("PMI_SIZE", "PMI_RANK"),
     ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
@@ -36,8 +36,8 @@ def launched() -> Place | None:
     """This process's place; None if no launcher started it, or it alone."""
     for size, rank in LAUNCHERS:
         count = os.environ.get(size, "")
-        if count.isdecimal():
-            return Place(int(os.environ.get(rank, "0")), int(count)) if int(count) > 1 else None
+        if count.isdecimal() and int(count) > 1:
+            return Place(int(os.environ.get(rank, "0")), int(count))
     return None
 
 
@@ -52,7 +52,7 @@ class _Messages(Request):
         try:
             return bool(self._mpi.Request.Testall(self._messages))
         except self._mpi.Exception as error:
-            raise RankLostError(f"an exchange between ranks: expected to end, got {error}") from error
+            raise _lost(error) from error
 
 
 class MpiRank(Communicator):
@@ -64,8 +64,11 @@ class MpiRank(Communicator):
 
     def messages(self, send: dict[int, Array], receive: dict[int, Array]) -> Request:
         """As the base class says."""
-        begun = [self.world.Irecv(x, rank) for rank, x in receive.items()]
-        return _Messages(self._mpi, begun + [self.world.Isend(x, rank) for rank, x in send.items()])
+        try:
+            begun = [self.world.Irecv(x, rank) for rank, x in receive.items()]
+            return _Messages(self._mpi, begun + [self.world.Isend(x, rank) for rank, x in send.items()])
+        except self._mpi.Exception as error:
+            raise _lost(error) from error
 
     def abort(self, code: int) -> None:
         """End all processes with this exit code."""
@@ -102,6 +105,10 @@ def _take_card(number: int) -> None:
         os.environ[CARDS] = str(number)
     elif "," in cards:
         os.environ[CARDS] = [*cards.split(","), *[""] * number][number]
+
+
+def _lost(error: Exception) -> RankLostError:
+    return RankLostError(f"an exchange between ranks: expected to end, got {error}")
 
 
 def _refused(message: str) -> ConfigError:

@@ -4,6 +4,7 @@ import io
 import signal
 import subprocess
 import sys
+import tempfile
 from contextlib import redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ import pytest
 
 from npformer.cli import processes, rank
 from npformer.cli.main import main
+from npformer.cli.processes import CHANNEL
 from npformer.engine.mpi import Place
 from npformer.errors import CheckpointError, RankLostError
 from npformer.extras import install
@@ -110,7 +112,7 @@ def test_two_processes_give_the_run_of_one_and_tell_it_once(one, two, shell, sam
 def test_a_rank_that_is_killed_ends_all_and_one_process_goes_on(one, two, shell, hooked, same_run, tmp_path):
     done = shell("", *two, env=hooked(1, DIES))
     assert done.code == 1
-    done.warns("npformer: rank 1 of 2: expected to train on, but process ", "train --resume RUN")
+    done.warns("npformer: rank 1 of 2: expected to train on, but process ", "if a checkpoint was saved, ")
     assert load_checkpoint(latest_checkpoint(tmp_path / "two" / "checkpoints")).step == 10
     shell("train --resume two").fine()
     same_run(one[0], tmp_path / "two")
@@ -184,6 +186,19 @@ def test_without_an_mpi_the_way_to_it_is_told(cli, monkeypatch):
     cli("train reverse --processes 2").refused("got no mpiexec; ")
 
 
+def test_a_system_without_file_descriptors_of_processes_is_refused(cli, monkeypatch):
+    monkeypatch.delattr(processes.os, "pidfd_open")
+    cli("train reverse --processes 2").refused("--processes: expected Linux, got ", "mpiexec -n 2 npformer train")
+
+
+def test_the_socket_has_a_short_path_wherever_temporary_files_are(monkeypatch, tmp_path):
+    place = tmp_path / ("long" * 30)
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    monkeypatch.setattr(processes, "starting", lambda count: ["echo"])
+    assert processes.launch(2, []) == 1
+
+
 def test_processes_are_counted_from_one_and_not_within_a_launcher(cli, monkeypatch):
     cli("train reverse --processes 0").refused("--processes: expected an integer >= 1, got 0")
     monkeypatch.setattr(rank, "launched", lambda: Place(0, 4))
@@ -191,6 +206,13 @@ def test_processes_are_counted_from_one_and_not_within_a_launcher(cli, monkeypat
     monkeypatch.setattr(rank, "launched", lambda: Place(1, 4))
     done = cli("train reverse --processes 2")
     assert (done.code, done.err) == (2, ""), "the first process tells"
+
+
+def test_a_process_that_is_told_no_number_starts_no_others(cli, monkeypatch):
+    monkeypatch.setattr(rank, "launched", lambda: None)
+    monkeypatch.setattr(rank, "launch", lambda count, words: pytest.fail("it starts itself again"))
+    monkeypatch.setenv(CHANNEL, "/nowhere")
+    cli("train reverse --processes 2").refused("expected mpiexec to tell each process its number")
 
 
 @pytest.mark.parametrize(
@@ -215,6 +237,14 @@ def test_a_process_that_has_lost_another_tells_no_end_of_its_own(error, told, mo
         rank._as_rank(Place(1, 2), train)
     assert (codes, ends, silenced) == (told, [2 if told == [2] else 1], [2])
     assert capsys.readouterr().err.endswith(f"npformer: rank 1 of 2: {error}\n")
+
+
+@pytest.mark.parametrize(("number", "seen"), [(0, "a warning"), (1, "")])
+def test_only_the_first_process_warns(number, seen, monkeypatch, capsys):
+    monkeypatch.setattr(rank, "connect", lambda place: None)
+    monkeypatch.delenv(CHANNEL, raising=False)
+    assert rank._as_rank(Place(number, 2), lambda ranks: sys.stderr.write("a warning") * 0) == 0
+    assert capsys.readouterr().err == seen
 
 
 @pytest.mark.parametrize(

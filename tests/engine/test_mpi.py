@@ -12,6 +12,7 @@ import pytest
 from npformer.cli.processes import starting
 from npformer.engine import mpi
 from npformer.engine.mpi import CARDS, LAUNCHERS, Place, launched
+from npformer.errors import RankLostError
 from tests.mpi import mpi_problem
 
 #: Each rank prints what has arrived: lengths differ, and one is 0.
@@ -76,6 +77,12 @@ def test_slurms_count_is_that_of_machines_where_it_starts_another_launcher(alone
     assert launched() == Place(5, 8)
 
 
+def test_a_launcher_that_tells_of_one_process_does_not_hide_another(alone):
+    for name, value in (("PMI_SIZE", "1"), ("OMPI_COMM_WORLD_SIZE", "2"), ("OMPI_COMM_WORLD_RANK", "1")):
+        alone.setenv(name, value)
+    assert launched() == Place(1, 2)
+
+
 @pytest.mark.parametrize(
     ("given", "number", "seen"), [(None, 1, "1"), ("4,6", 1, "6"), ("4,6", 2, ""), ("5", 1, "5"), ("", 0, "")]
 )
@@ -87,6 +94,19 @@ def test_each_process_sees_one_gpu(given, number, seen, alone):
         alone.delenv(CARDS)
     mpi._take_card(number)
     assert os.environ[CARDS] == seen
+
+
+@pytest.mark.parametrize("failing", ["Irecv", "Isend", "Testall"])
+def test_a_rank_that_is_lost_is_told_wherever_mpi_notices_it(failing):
+    def fails(*arguments):
+        raise OSError("no such process")
+
+    calls = {name: fails if name == failing else lambda *arguments: None for name in ("Irecv", "Isend", "Testall")}
+    request = SimpleNamespace(Testall=calls["Testall"])
+    world = SimpleNamespace(rank=0, size=2, Irecv=calls["Irecv"], Isend=calls["Isend"])
+    ranks = mpi.MpiRank(SimpleNamespace(COMM_WORLD=world, Request=request, Exception=OSError))
+    with pytest.raises(RankLostError, match="between ranks: expected to end, got no such process"):
+        ranks.barrier().wait()
 
 
 def test_abort_ends_this_process_even_where_mpi_returns(monkeypatch):
