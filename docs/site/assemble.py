@@ -76,8 +76,9 @@ def action(text: str) -> str:
 
 
 def start(text: str) -> str:
-    """The start page: below its command, the page that the command makes."""
+    """The start page: below its command, the page that the command makes; the list of questions has a name."""
     command, fence, rest = for_site(text, "docs/start-here.md").partition("--html page.html\n```\n")
+    rest = rest.replace("\n- [", '\n<a id="questions"></a>\n\n- [', 1)
     return f"{command}{fence}\n{action('Open the page')}\n{rest}"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.site.assemble import index
+from docs.site.assemble import index, start
 from docs.site.places import ROOT, SITE
 from npformer.cli.main import build_parser
 from tests.docs.test_site import problem
@@ -45,6 +45,10 @@ def test_its_commands_are_understood():
 def test_the_sites_first_page_begins_with_it():
     text = index((Path(ROOT) / "README.md").read_text(encoding="utf-8"))
     assert "start-here" in text.partition("\n\n")[2].partition("\n\n")[0]
+
+
+def test_the_list_of_questions_has_the_name_to_which_the_tour_leads():
+    assert '<a id="questions"></a>\n\n- [Why is attention' in start(PAGE)
 
 
 #: What an answer must say, and where its last link must lead.

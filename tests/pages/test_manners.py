@@ -213,3 +213,20 @@ def test_the_sheet_of_a_number_leaves_most_of_a_narrow_page(browser, page):
         assert browser.run("return document.getElementById('entrybox').getBoundingClientRect().height") < 0.4 * 844
     finally:
         browser.look(WIDE)
+
+
+def test_on_a_narrow_page_the_bugs_menu_is_whole_and_the_last_column_is_reached_in_its_box(browser, page):
+    browser.look(NARROW)
+    try:
+        browser.show(page, "46/gradients/dlogits/7")
+        left, right = browser.run(
+            "const b = document.getElementById('bug').getBoundingClientRect(); return [b.x, b.right]"
+        )
+        assert right - left > 300
+        assert right <= NARROW[0]
+        left, right = browser.run(
+            "const b = document.querySelector('#arrays .pinned').getBoundingClientRect(); return [b.x, b.right]"
+        )
+        assert 0 <= left < right <= NARROW[0]
+    finally:
+        browser.look(WIDE)

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 import npformer as npf
+from benchmarks.browser import NARROW, WIDE
 from npformer.functional import cross_entropy_forward
 from npformer.pages import write_trace_page
 from npformer.tracing.showcase import PIECES, showcase_model
 from tests.pages.test_web import STEP, text
 
 pytestmark = pytest.mark.browser
+BOX = "return document.querySelector(arguments[0]).getBoundingClientRect().toJSON()"
 BUTTON = "#tour p:last-child > button:first-child"
 
 
@@ -46,9 +48,10 @@ def test_it_goes_from_the_loss_to_one_weight_whose_change_lowers_the_loss_as_pre
     assert text(browser, "#tour").startswith("Which letter was wrong, and by how much?")
     browser.click(BUTTON)
     said = text(browser, "#tour")
-    assert f"Here “{PIECES[target]}” should come" in said
+    assert "it has read “[BOS] t o b”, the target is “[EOS]”, the end of the text." in said
+    assert PIECES[target] == "[EOS]"
     assert f"would have written “{PIECES[int(np.argmax(logits[batch, place]))]}”" in said
-    assert f"a probability of +{given.min():.3g}" in said
+    assert f"the lowest probability: {given.min():.3g}." in said
     assert text(browser, "#entry h3").startswith(f"dlogits[{batch},{place},{target}] = ")
 
     browser.click(BUTTON)
@@ -61,10 +64,17 @@ def test_it_goes_from_the_loss_to_one_weight_whose_change_lowers_the_loss_as_pre
     assert number(browser.find("#entry .sum").get_attribute("data-value")) == pytest.approx(number(gradient), rel=5e-3)
 
     browser.click(BUTTON)
-    raised, step, before, after, measured, predicted = re.search(
-        r"(raise|lower) \S+ by (\S+)\. The loss falls from (\S+) to (\S+)\. .* measured (\S+), .* predicts (\S+)\. ",
-        text(browser, "#tour p"),
+    raised, step, predicted = re.search(
+        r"(raise|lower) \S+ by (\S+)\. .* changes by .* = (\S+)\.$", text(browser, "#tour p")
     ).groups()
+    assert "measured" not in text(browser, "#tour")
+    assert text(browser, BUTTON) == f"{raised} it by {step}"
+    assert f"{raised.title()} weight[" in text(browser, "#entry .means"), "the same direction in both"
+    browser.click(BUTTON)
+    shown_again, measured, before, after = re.search(
+        r"Predicted (\S+), measured (\S+) by .* The loss falls from (\S+) to (\S+)\. ", text(browser, "#tour p")
+    ).groups()
+    assert shown_again == predicted
     loss = changed_loss(name, (int(row), int(column)), number(step) if raised == "raise" else -number(step))
     assert number(before) == pytest.approx(shown.document["loss"], abs=1e-5)
     assert number(after) == pytest.approx(loss, abs=1e-5)
@@ -73,19 +83,46 @@ def test_it_goes_from_the_loss_to_one_weight_whose_change_lowers_the_loss_as_pre
     assert number(predicted) == pytest.approx(number(measured), rel=0.1)
 
 
-def test_it_ends_with_ways_to_the_questions_begins_again_and_closes(browser, page):
+def test_it_ends_with_a_number_for_each_question_begins_again_and_closes(browser, page):
     browser.show(page)
-    for _ in range(3):
+    for _ in range(4):
         browser.click(BUTTON)
-    links = browser.driver.find_elements("css selector", "#tour .link")
-    assert len(links) == 3
-    links[0].click()
-    assert browser.run("return [npformerPage.step.way, npformerPage.step.call.type]") == ["backward", "attention"]
+    shown_numbers = []
+    for at in range(3):
+        asked = browser.driver.find_elements("css selector", "#tour button.link")[at]
+        question = asked.text
+        asked.click()
+        assert text(browser, "#tour").startswith(question)
+        assert "lower" not in text(browser, "#tour")
+        shown_numbers.append(
+            browser.run(
+                "return [npformerPage.step.call.type, document.querySelector(arguments[0])"
+                ".closest('figure').spec.name, npformerPage.pinned.flat]",
+                "#arrays .pinned",
+            )
+        )
+    assert [each[:2] for each in shown_numbers] == [
+        ["attention", "dk"], ["cross_entropy", "dlogits"], ["embedding", "dtable"],
+    ]  # fmt: skip
+    assert shown_numbers[1][2] == 7 * len(PIECES), "the last row of the second word is padding"
+    assert shown_numbers[2][2] == 4 * PIECES.index("t")
     assert text(browser, BUTTON) == "again"
     browser.click(BUTTON)
     assert text(browser, BUTTON) == "show me"
     browser.click("#tour [aria-label='close the tour']")
     assert not browser.find("#tour").is_displayed()
+
+
+def test_on_a_narrow_page_each_number_stands_between_the_tour_and_its_sheet(browser, page):
+    browser.look(NARROW)
+    try:
+        browser.show(page)
+        for _ in range(4):
+            browser.click(BUTTON)
+            tour, cell, sheet = (browser.run(BOX, each) for each in ("#tour", "#arrays .pinned", "#entrybox"))
+            assert tour["bottom"] <= cell["top"] < cell["bottom"] <= sheet["top"]
+    finally:
+        browser.look(WIDE)
 
 
 def test_a_page_without_a_loss_has_no_tour(browser, tmp_path):

@@ -2,7 +2,7 @@
 
 import { remember } from "./address.js";
 import { lineDifference, showBug } from "./bugs.js";
-import { byId, setClasses } from "./dom.js";
+import { byId, setClasses, uncover } from "./dom.js";
 import { showEntry } from "./entry.js";
 import { markGraph } from "./graph.js";
 import { lightCards, showMiddle } from "./middle.js";
@@ -190,7 +190,9 @@ export class App {
     this.setPinned(cell.entry);
     this.look(null);
     remember(this, true);
-    if (focuses) cell.focus({ preventScroll: false });
+    if (!focuses) return;
+    cell.focus({ preventScroll: false });
+    uncover(cell);
   }
 
   unpin() {

@@ -56,3 +56,14 @@ export function keepInView(element, box) {
   if (inner.top < outer.top + 20) box.scrollTop -= outer.top + 20 - inner.top;
   else if (inner.bottom > outer.bottom - 40) box.scrollTop += inner.bottom - outer.bottom + 40;
 }
+
+// Scroll the page so that a number is in sight: below the tour, and on a narrow page above the sheet about it.
+export function uncover(cell) {
+  const isNarrow = getComputedStyle(byId("entrybox")).position === "fixed";
+  const box = isNarrow ? window : byId("middle");
+  const top = byId("tour").getBoundingClientRect().bottom + 4;
+  const bottom = (isNarrow ? byId("entrybox") : byId("middle")).getBoundingClientRect()[isNarrow ? "top" : "bottom"] - 4;
+  const { top: upper, bottom: lower } = cell.getBoundingClientRect();
+  if (lower > bottom) box.scrollBy(0, Math.min(lower - bottom, upper - top));
+  else if (upper < top && byId("tour").classList.contains("going")) box.scrollBy(0, upper - top);
+}

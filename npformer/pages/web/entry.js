@@ -213,5 +213,7 @@ function witnessRow(label, number, value, most) {
 function meaning(app, entry, call, value) {
   if (typeof app.model.trace.loss !== "number" || value === 0) return null;
   const name = entryName(differentiatedBy(call, entry), entry.flat, entry.array.shape);
-  return h("p", { class: "means" }, `Raise ${name} by 0.01, and the loss changes by about ${brief(0.01 * value)}.`);
+  const fall = long(Math.abs(0.01 * value), 3);
+  const text = `${value > 0 ? "Lower" : "Raise"} ${name} by 0.01, and the loss falls by about ${fall}.`;
+  return h("p", { class: "means" }, text);
 }
