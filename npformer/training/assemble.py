@@ -53,7 +53,7 @@ class Assembled:
         model = self.step.model
         here = versions(model.backend)
         del here["threads"]
-        begin = {"options": self.config(), "weights": digest([model.backend.host(model.arena.values)])}
+        begin = {"options": self.config(), "weights": digest({"": model.backend.host(model.arena.values)})}
         card = {CARD: name} if (name := getattr(model.backend.device, "card", "")) else {}
         return {"npformer": __version__, "data": str(self.identity)} | here | begin | card
 

@@ -93,7 +93,7 @@ def continued(
 
     def conditions(loaded: tuple[Checkpoint, Assembled]) -> dict[str, str]:
         checkpoint, assembled = loaded
-        same = f"step {checkpoint.step}, {digest(checkpoint.arrays.values())}"
+        same = f"step {checkpoint.step}, {digest(checkpoint.arrays)}"
         return assembled.conditions() | {"checkpoint": same}
 
     folder = together.agreed(open_it)

@@ -6,7 +6,6 @@ import hashlib
 import math
 import os
 import platform
-from collections.abc import Iterable
 from importlib import import_module
 
 import numpy as np
@@ -15,7 +14,7 @@ from npformer.backend import Backend
 from npformer.backend.numpy.blas import blas_core
 from npformer.errors import CheckpointError
 from npformer.run.checkpoint import Checkpoint
-from npformer.typing import HostArray
+from npformer.typing import HostArrays
 
 #: Environment variables that limit the threads of NumPy's matrix products; the first one that is set counts.
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -40,10 +39,11 @@ def versions(backend: Backend) -> dict[str, str]:
     return here | (on_gpu if backend.name == "cupy" else {})
 
 
-def digest(arrays: Iterable[HostArray]) -> str:
-    """What tells these arrays from others: SHA-256 of their bytes, one array after the other."""
+def digest(arrays: HostArrays) -> str:
+    """What tells these arrays from others: SHA-256 of their names and bytes, by name; a file has no order."""
     sha256 = hashlib.sha256()
-    for x in arrays:
+    for name, x in sorted(arrays.items()):
+        sha256.update(name.encode())
         sha256.update(np.ascontiguousarray(x).view(np.uint8).data)
     return f"SHA-256 {sha256.hexdigest()}"
 
