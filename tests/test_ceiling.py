@@ -55,7 +55,7 @@ CEILINGS = {
     "tests/layers": 14_200,
     "tests/models": 12_000,
     "tests/optim": 2_700,
-    "tests/pages": 16_000,  # notebooks, hostile texts, odd addresses, a browser; manners; contrast; bytes; the tour; notebooks, hostile texts, a browser; the tour, also when narrow
+    "tests/pages": 16_000,  # notebooks, hostile texts, a browser; manners; contrast; bytes; the tour, also when narrow
     "tests/plotting": 11_500,
     "tests/run": 19_200,  # sinks, with TensorBoard's own reader; tokenizers in files
     "tests/tracing": 12_500,
