@@ -59,7 +59,7 @@ CEILINGS = {
     "tests/plotting": 11_500,
     "tests/run": 19_200,  # sinks, with TensorBoard's own reader; tokenizers in files
     "tests/tracing": 12_500,
-    "tests/training": 32_000,  # lines and callbacks, patience, the time left by a simulated clock; several processes; ranks, as they begin
+    "tests/training": 32_000,  # lines and callbacks, patience, the time left by a simulated clock; ranks, as they begin
     "benchmarks": 175_500,  # causes of steps; bugs of a regime; kernels for the judge; checkers; Triton; DDP; a page
 }
 
