@@ -62,7 +62,8 @@ export function uncover(cell) {
   const isNarrow = getComputedStyle(byId("entrybox")).position === "fixed";
   const box = isNarrow ? window : byId("middle");
   const top = byId("tour").getBoundingClientRect().bottom + 4;
-  const bottom = (isNarrow ? byId("entrybox") : byId("middle")).getBoundingClientRect()[isNarrow ? "top" : "bottom"] - 4;
+  const rect = byId(isNarrow ? "entrybox" : "middle").getBoundingClientRect();
+  const bottom = (isNarrow ? rect.top : rect.bottom) - 4;
   const { top: upper, bottom: lower } = cell.getBoundingClientRect();
   if (lower > bottom) box.scrollBy(0, Math.min(lower - bottom, upper - top));
   else if (upper < top && byId("tour").classList.contains("going")) box.scrollBy(0, upper - top);

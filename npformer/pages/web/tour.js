@@ -52,7 +52,8 @@ function predictStop(told) {
 }
 
 function measureStop({ predicted, measured }, loss) {
-  const found = `Predicted ${brief(predicted)}, measured ${brief(measured)} by another forward with the changed weight.`;
+  const found =
+    `Predicted ${brief(predicted)}, measured ${brief(measured)} by another forward with the changed weight.`;
   const change = `The loss ${measured < 0 ? "falls" : "rises"} from ${long(loss, 6)} to ${long(loss + measured, 6)}.`;
   return `${found} ${change} Training does this to every weight at once. Where to go on:`;
 }
@@ -64,7 +65,10 @@ function questionsOf({ model }) {
   const twice = (token) => `${token} stands at several places: this gradient is the sum of what comes from each.`;
   return [
     answerOf(model, "attention", "dk", "why 1/√d_k?", (array) => [largestOf(array), scale]),
-    answerOf(model, "cross_entropy", "dlogits", "why has padding no gradient?", (array) => [rowOfZeros(array), padding]),
+    answerOf(model, "cross_entropy", "dlogits", "why has padding no gradient?", (array) => [
+      rowOfZeros(array),
+      padding,
+    ]),
     answerOf(model, "embedding", "dtable", "a token that occurs twice?", (array, call) => {
       const id = repeatedOf(model, call, array);
       return [id * array.shape[1], twice(model.pieces ? `“${model.pieces.names[id]}”` : "This token")];
