@@ -4,13 +4,14 @@ The launcher has a session of its own, so that no signal of a terminal reaches i
 this one by a socket (``rank.py``), through which
 
     it gets     the standard error of this process, the first one the standard output too; then signals' numbers
-    it tells    its rank and its process's number; at its end, the exit code
+    it tells    its rank and its process's number; that MPI has connected it to the others; at its end, the exit code
 
 One that is gone without that word was killed, or ended by the system. When this process is gone, they end themselves.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import selectors
 import shutil
@@ -38,7 +39,9 @@ KINDS = (socket.AF_UNIX, socket.SOCK_SEQPACKET)  # a message arrives whole
 LONGEST = 80  # bytes of a folder's path: a socket's own path has 107 at most
 
 PROGRAM = "import sys; from npformer.cli.main import main; sys.exit(main())"
+JOINED = b"joined"
 PATIENCE = 10.0  # seconds that the launcher has to end all, once one has ended
+TO_JOIN = 120.0  # seconds from a process's first word until MPI has connected all: one may have died before
 
 
 def launch(count: int, words: Sequence[str]) -> int:
@@ -60,14 +63,14 @@ def launch(count: int, words: Sequence[str]) -> int:
             [*start, *python, *words], stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment,
             start_new_session=True,
         )  # fmt: skip
-        ranks = _Ranks(server, process)
+        ranks = _Ranks(server, process, count)
         try:
             with ranks.told_of_signals():
-                ranks.watch(count)
+                ranks.watch()
         finally:
             ranks.end()
         said.seek(0)
-        return ranks.outcome(count, said.read().decode(errors="replace"))
+        return ranks.outcome(said.read().decode(errors="replace"))
 
 
 def starting(count: int) -> list[str]:
@@ -93,10 +96,11 @@ def starting(count: int) -> list[str]:
 class _Ranks:
     """The processes of a run, as this one sees them."""
 
-    def __init__(self, server: socket.socket, process: subprocess.Popen[bytes]) -> None:
-        self._server, self._process = server, process
+    def __init__(self, server: socket.socket, process: subprocess.Popen[bytes], count: int) -> None:
+        self._server, self._process, self._count = server, process, count
         self._channels: dict[int, socket.socket] = {}  # by rank
         self._pids: dict[int, int] = {}
+        self._joined = 0
         self._codes: dict[int, int] = {}  # of those that said how they ended
         self._gone: list[int] = []  # ranks, in the order in which they have ended
         self._signals: list[int] = []
@@ -106,7 +110,7 @@ class _Ranks:
     def told_of_signals(self) -> Iterator[None]:
         """Within this, the first process is told of signals: at the first it stops in order, at the second at once.
 
-        A third one ends the launcher.
+        A third one ends the launcher, and so does the first until MPI has connected all.
         """
         before = {number: signal.getsignal(number) for number in STOPPING}
         taken = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
@@ -120,7 +124,7 @@ class _Ranks:
 
     def _note(self, number: int, frame: Any) -> None:
         self._signals.append(number)
-        if len(self._signals) > 2:
+        if len(self._signals) > 2 or self._joined < self._count:
             self._process.kill()
         elif 0 in self._channels:
             self._tell(number)
@@ -129,15 +133,14 @@ class _Ranks:
         with suppress(OSError):  # it has ended
             self._channels[0].send(bytes([number]))
 
-    def watch(self, count: int) -> None:
-        """Until the launcher has ended, or had time to once a process is lost or all have ended."""
+    def watch(self) -> None:
+        """Until the launcher has ended, or had time to once a process is lost or all have ended, or to begin."""
         self._selector.register(self._server, selectors.EVENT_READ)
         launcher = os.pidfd_open(self._process.pid)
         self._selector.register(launcher, selectors.EVENT_READ)
-        began: float | None = None
-        ended = False
-        while not (ended and len(self._gone) == len(self._channels)) and (began is None or since(began) < PATIENCE):
-            left = None if began is None else max(0.0, PATIENCE - since(began))
+        began, limit, ended = now(), math.inf, False
+        while not (ended and len(self._gone) == len(self._channels)) and since(began) < limit:
+            left = None if limit == math.inf else max(0.0, limit - since(began))
             for key, _ in self._selector.select(left):
                 if key.fileobj is self._server:
                     self._selector.register(self._server.accept()[0], selectors.EVENT_READ, [])
@@ -147,9 +150,17 @@ class _Ranks:
                     ended = True  # what the processes told last is still to be read
                 else:
                     self._hear(key)
-            lost = any(rank not in self._codes for rank in self._gone)  # who tells a code may wait for one that saves
-            if began is None and (ended or lost or len(self._gone) == count):
-                began = now()
+            if (other := self._limit(ended)) != limit:
+                began, limit = now(), other
+
+    def _limit(self, ended: bool) -> float:
+        """How many seconds things may stay as they are."""
+        if self._signals and self._joined < self._count:
+            return 0.0
+        lost = any(rank not in self._codes for rank in self._gone)  # who tells a code may wait for one that saves
+        if ended or lost or len(self._gone) == self._count:
+            return PATIENCE
+        return TO_JOIN if self._channels and self._joined < self._count else math.inf
 
     def _hear(self, key: selectors.SelectorKey) -> None:
         """A message of a process, or its end."""
@@ -163,9 +174,8 @@ class _Ranks:
             key.data.append(rank)
             socket.send_fds(channel, [b"\0"], [1, 2] if rank == 0 else [2])
             self._channels[rank] = channel
-            if rank == 0:
-                for number in self._signals:
-                    self._tell(number)
+        elif told == JOINED:
+            self._joined += 1
         elif told:
             self._codes[key.data[0]] = told[0]
         else:
@@ -179,12 +189,11 @@ class _Ranks:
                 channel.shutdown(socket.SHUT_RDWR)
             channel.close()
         self._selector.close()
-        if self._process.poll() is None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
-    def outcome(self, count: int, said: str) -> int:
+    def outcome(self, said: str) -> int:
         """The exit code of all; says what a process could not, or the launcher's words if no process began."""
         if failed := next(filter(None, self._codes.values()), 0):  # the first one
             return failed
@@ -193,12 +202,15 @@ class _Ranks:
         lost = next((rank for rank in self._gone if rank not in self._codes), None)
         if lost is not None:
             say(
-                f"rank {lost} of {count}: expected to train on, but process {self._pids[lost]} has ended without a "
-                "word, as when it is killed or memory runs out; all have ended; if a checkpoint was saved, go on "
+                f"rank {lost} of {self._count}: expected to train on, but process {self._pids[lost]} has ended without "
+                "a word, as when it is killed or memory runs out; all have ended; if a checkpoint was saved, go on "
                 "from it with: npformer train --resume RUN"
             )
             return 1
-        if len(self._codes) < count:
-            say(f"mpiexec: expected to start {count} processes, got exit code {self._process.returncode}: {said}")
+        if len(self._codes) < self._count:
+            say(
+                f"mpiexec: expected to start {self._count} processes, got {self._joined} that MPI has connected, and "
+                f"exit code {self._process.returncode}: {said}"
+            )
             return 1
         return 0

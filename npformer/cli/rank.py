@@ -19,7 +19,7 @@ from io import StringIO
 from typing import Any
 
 from npformer.cli.common import say
-from npformer.cli.processes import CHANNEL, HELLO, KINDS, launch
+from npformer.cli.processes import CHANNEL, HELLO, JOINED, KINDS, launch
 from npformer.engine.mpi import MpiRank, Place, connect, launched
 from npformer.errors import ConfigError, NpformerError, RankLostError
 
@@ -50,17 +50,18 @@ def in_processes(args: argparse.Namespace, train: Train) -> int:
 
 def _as_rank(place: Place, train: Train) -> int:
     """train as this rank. Returns the exit code; raises what all ranks raise, on the first of them."""
-    goodbye = _join(place)
+    tell = _join(place)
     ranks: MpiRank | None = None
     try:
         ranks = connect(place)
+        tell(JOINED)
         with redirect_stderr(StringIO()) if place.rank else nullcontext():  # the first one warns, and shows bars
             code = train(ranks)
         sys.stdout.flush()
     except BaseException as error:
         code = _code_of(error)
         if not isinstance(error, RankLostError):  # the lost one is to blame
-            goodbye(code)
+            tell(bytes([code]))
         if ranks is None or getattr(error, "of_all", False):
             if place.rank == 0:
                 raise
@@ -68,15 +69,15 @@ def _as_rank(place: Place, train: Train) -> int:
         _explain(place, error)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # MPI would add that it was aborted
         ranks.abort(code)
-    goodbye(code)
+    tell(bytes([code]))
     return code
 
 
-def _join(place: Place) -> Callable[[int], None]:
-    """Take the outputs from the process that started this one, and listen to it. Returns what tells it the end."""
+def _join(place: Place) -> Callable[[bytes], None]:
+    """Take the outputs from the process that started this one, and listen to it. Returns what tells it a word."""
     path = os.environ.get(CHANNEL)
     if path is None:
-        return lambda code: None
+        return lambda word: None
     channel = socket.socket(*KINDS)
     channel.connect(path)
     channel.send(HELLO.pack(place.rank, os.getpid()))
@@ -91,11 +92,11 @@ def _join(place: Place) -> Callable[[int], None]:
         os.sched_setaffinity(0, cores[first : first + width])
     threading.Thread(target=_listen, args=(channel,), daemon=True).start()
 
-    def goodbye(code: int) -> None:
+    def tell(word: bytes) -> None:
         with suppress(OSError):
-            channel.send(bytes([code]))
+            channel.send(word)
 
-    return goodbye
+    return tell
 
 
 def _listen(channel: socket.socket) -> None:

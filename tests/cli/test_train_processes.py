@@ -59,6 +59,19 @@ NO_ROOM = """
         save(place, number, *more)
     trainer.save_checkpoint = full
 """
+#: A launcher of one process whose MPI waits for another one that has died before its first word.
+HANGS = """
+import os, socket
+from npformer.cli.processes import CHANNEL, HELLO, KINDS
+print("words of the launcher", flush=True)
+channel = socket.socket(*KINDS)
+channel.connect(os.environ[CHANNEL])
+channel.send(HELLO.pack(0, os.getpid()))
+channel.recv(1)
+{what}
+while channel.recv(1):
+    pass
+"""
 OTHER_VERSION = """
     assemble.__version__ = "0.0.9"
 """
@@ -199,6 +212,17 @@ def test_the_socket_has_a_short_path_wherever_temporary_files_are(monkeypatch, t
     assert processes.launch(2, []) == 1
 
 
+@pytest.mark.parametrize(("limit", "what", "code"), [(0.0, "", 1), (600.0, "os.kill(os.getppid(), 15)", 143)])
+@pytest.mark.usefixtures("usual_signals")
+def test_a_process_that_dies_before_it_is_known_ends_all(limit, what, code, monkeypatch, capsys):
+    """Once there was time to begin, or at a signal."""
+    monkeypatch.setattr(processes, "starting", lambda count: [sys.executable, "-c", HANGS.format(what=what)])
+    monkeypatch.setattr(processes, "TO_JOIN", limit)
+    assert processes.launch(2, []) == code
+    told = "expected to start 2 processes, got 0 that MPI has connected, and exit code -9: words of the launcher"
+    assert (told in capsys.readouterr().err) == (code == 1)
+
+
 def test_processes_are_counted_from_one_and_not_within_a_launcher(cli, monkeypatch):
     cli("train reverse --processes 0").refused("--processes: expected an integer >= 1, got 0")
     monkeypatch.setattr(rank, "launched", lambda: Place(0, 4))
@@ -216,7 +240,8 @@ def test_a_process_that_is_told_no_number_starts_no_others(cli, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("error", "told"), [(RankLostError("lost"), []), (CheckpointError("full"), [2]), (ZeroDivisionError("bug"), [1])]
+    ("error", "told"),
+    [(RankLostError("lost"), []), (CheckpointError("full"), [[2]]), (ZeroDivisionError("bug"), [[1]])],
 )
 def test_a_process_that_has_lost_another_tells_no_end_of_its_own(error, told, monkeypatch, capsys):
     """Else the one that was killed would not be the first to have ended without a word."""
@@ -229,13 +254,13 @@ def test_a_process_that_has_lost_another_tells_no_end_of_its_own(error, told, mo
         ends.append(code)
         raise SystemExit(code)
 
-    codes = []
-    monkeypatch.setattr(rank, "_join", lambda place: codes.append)
+    words = []
+    monkeypatch.setattr(rank, "_join", lambda place: words.append)
     monkeypatch.setattr(rank, "connect", lambda place: SimpleNamespace(abort=abort))
     monkeypatch.setattr(rank.os, "dup2", lambda *files: silenced.append(files[1]))
     with pytest.raises(SystemExit):
         rank._as_rank(Place(1, 2), train)
-    assert (codes, ends, silenced) == (told, [2 if told == [2] else 1], [2])
+    assert (words, ends, silenced) == ([b"joined", *map(bytes, told)], [2 if told == [[2]] else 1], [2])
     assert capsys.readouterr().err.endswith(f"npformer: rank 1 of 2: {error}\n")
 
 
