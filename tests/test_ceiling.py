@@ -20,7 +20,7 @@ CEILINGS = {
     "npformer/.": 1_600,  # an error that only the first rank tells
     "npformer/backend": 22_800,
     "npformer/check": 122_300,  # regimes; tolerances; the judge; processes; Triton; derivations, and how to mend them
-    "npformer/cli": 25_900,  # judge, tolerance; derive; explain adam, step, sizes, --step; --predict; --processes; processes, joined
+    "npformer/cli": 25_900,  # judge, tolerance; derive; explain adam, step, sizes, --step; --predict; --processes
     "npformer/data": 15_800,
     "npformer/decoding": 6_600,
     "npformer/engine": 66_700,  # fewer launches; a decoded token as one launch; slots and ranks, MPI, NCCL
@@ -41,7 +41,7 @@ CEILINGS = {
     "tests/backend": 25_600,
     "tests/benchmarks": 30_400,  # scores, of checkers, judge, causes, derivations and more; PyTorch as a graph; ranks
     "tests/check": 79_500,  # regimes and sizes; from_process; what kernels get up to; derivations; the ranks' claim
-    "tests/cli": 36_400,  # mistakes around --from; the program on an emulated GPU; a step; what tells answers; ranks; mistakes around --from, --log-to; how ranks end
+    "tests/cli": 36_400,  # mistakes around --from; the program on an emulated GPU; a step; what tells answers; ranks
     "tests/data": 17_800,
     "tests/decoding": 9_600,
     "tests/docs": 8_500,  # a build; the start page, and a walk from it; exercises judged in a page, and its use
