@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from npformer.errors import DivergedError
 from npformer.explain.made import Look, Made
 from npformer.typing import HostArray
 
@@ -47,7 +48,7 @@ class Change(NamedTuple):
 
 
 def change_of(made: Made) -> Change:
-    """Split the change of the loss by a step that was made."""
+    """Split the change of the loss by a step that was made. Raises DivergedError if its way is not finite."""
     before, after, step = made.look(made.before), made.look(made.after), made.after - made.before
     counted = max(1, len(before.tokens))
     by_token = [(b.loss - a.loss) / counted for a, b in zip(before.tokens, after.tokens, strict=True)]
@@ -67,6 +68,14 @@ def _refined(made: Made, step: HostArray, change: float) -> tuple[HostArray, lis
     least = math.inf
     for points in POINTS:
         found = _integral(made, step, points)
+        with np.errstate(all="ignore"):
+            is_finite = math.isfinite(change) and bool(np.isfinite(found[0] * step).all())
+        if not is_finite:
+            raise DivergedError(
+                f"update {made.update.t}: expected finite losses and gradients on the way of the step, got others: they "
+                f"cannot be split. The largest entry of the step is {np.max(np.abs(step)):.3g}, at the rate "
+                f"{np.max(made.update.rate):.3g}: look at the rate first"
+            )
         remainder = abs(change - math.fsum(found[0] * step))
         if remainder >= least:
             break

@@ -128,3 +128,10 @@ def test_the_twin_has_the_moments():
     for name, moment in twin.moments().items():
         assert np.array_equal(moment, np.asarray(step.optimizer.moments()[name], dtype=np.float64))
     assert (twin.t, twin.weight_decay) == (1, step.optimizer.weight_decay)
+
+
+def test_a_step_whose_way_is_not_finite_is_told(monkeypatch):
+    one = made(*training())
+    monkeypatch.setattr(change_module, "_integral", lambda made, step, points: (step + np.inf, []))
+    with pytest.raises(DivergedError, match=r"update 1: expected finite .* at the rate 0\.01: look at the rate first"):
+        change_of(one)
