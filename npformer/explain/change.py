@@ -72,7 +72,7 @@ def _refined(made: Made, step: HostArray, change: float) -> tuple[HostArray, lis
             is_finite = math.isfinite(change) and bool(np.isfinite(found[0] * step).all())
         if not is_finite:
             raise DivergedError(
-                f"update {made.update.t}: expected finite losses and gradients on the way of the step, got others: they "
+                f"update {made.update.t}: expected finite losses and gradients on the step's way, got others: they "
                 f"cannot be split. The largest entry of the step is {np.max(np.abs(step)):.3g}, at the rate "
                 f"{np.max(made.update.rate):.3g}: look at the rate first"
             )
