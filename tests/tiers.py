@@ -4,6 +4,7 @@ The quick look is the first case of each test of the mathematics and of what is 
 as good as not installed, and a file that starts other processes is left out, so nothing is compiled.
 """
 
+import json
 import sys
 from pathlib import Path
 
@@ -15,16 +16,25 @@ from tests.sampling import sampled
 #: Folders whose tests are in the quick look.
 SMOKE = ("functional", "layers", "models", "optim")
 HERE = Path(__file__).parent
+#: Where a run leaves the names of the tests that it skipped.
+SKIPPED = ".pytest_cache/v/npformer/skipped"
+#: Names of the tests that run, and files all of whose tests do; None: all.
+LISTED = pytest.StashKey[set[str] | None]()
 
 
 def pytest_addoption(parser):
     parser.addoption("--full", action="store_true", help="run every case of every test, not a sample of them")
+    told = f"run the tests in FILE alone: {SKIPPED} of another run"
+    parser.addoption("--only-from", type=Path, metavar="FILE", help=told)
 
 
 def pytest_configure(config):
     if is_smoke(config):
         sys.modules["numba"] = None
         select.find_spec = lambda name: None
+        return
+    listed = config.getoption("only_from")
+    config.stash[LISTED] = None if listed is None else set(json.loads(listed.read_text(encoding="utf-8")))
 
 
 def is_smoke(config):
@@ -33,7 +43,11 @@ def is_smoke(config):
 
 
 def pytest_ignore_collect(collection_path, config):
-    """What the quick look has nothing of is not even imported."""
+    """What the quick look, or a list of tests, has nothing of is not even imported."""
+    listed = config.stash.get(LISTED, None)
+    if listed is not None and collection_path.suffix == ".py" and collection_path.name.startswith("test_"):
+        files = {name.partition("::")[0] for name in listed}
+        return None if collection_path.relative_to(HERE.parent).as_posix() in files else True
     return True if is_smoke(config) and _folder(collection_path) not in ("", *SMOKE) else None
 
 
@@ -45,8 +59,10 @@ def _folder(path):
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Mark what is for the quick look; leave out what is not of the sample."""
-    kept = sampled(items)
+    kept, listed = sampled(items), config.stash.get(LISTED, None)
     _mark_smoke(kept)
+    if listed is not None:
+        kept = [item for item in kept if item.nodeid in listed or item.nodeid.partition("::")[0] in listed]
     if _takes_all(config):
         return
     chosen = set(kept)
@@ -75,3 +91,6 @@ def _is_quick(item):
 def pytest_terminal_summary(terminalreporter, config):
     if not _takes_all(config):
         terminalreporter.write_line("a sample of the cases; all: python -m pytest --full")
+    if getattr(config, "cache", None) is not None:
+        skipped = {report.nodeid for report in terminalreporter.stats.get("skipped", [])}
+        config.cache.set(SKIPPED.removeprefix(".pytest_cache/v/"), sorted(skipped))

@@ -4,14 +4,16 @@ import re
 
 import pytest
 
-from docs.site import api, course, experiments, links, museum, operations, places, sources, traces
-from docs.site.formulas import FORMULAS
 from npformer.functional import OPERATIONS
 from npformer.lab.grader import EXERCISES
 from npformer.lab.grader.exercises import BY_NAME
 from npformer.lab.lessons import LESSONS
 from npformer.lab.museum.bugs import BUGS
 from tests.test_public_names import PACKAGES
+
+pytest.importorskip("docutils", reason="the extra docs brings docutils")
+from docs.site import api, course, experiments, links, museum, operations, places, sources, traces
+from docs.site.formulas import FORMULAS
 
 
 @pytest.fixture(autouse=True)

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from docs.site.assemble import index, start
-from docs.site.places import ROOT, SITE
 from npformer.cli.main import build_parser
 from tests.docs.test_site import problem
+
+pytest.importorskip("docutils", reason="the extra docs brings docutils")
+from docs.site.assemble import index, start
+from docs.site.places import ROOT, SITE
 
 PAGE = (ROOT / "docs" / "start-here.md").read_text(encoding="utf-8")
 FIRST, *ANSWERS = re.split(r"^## ", PAGE, flags=re.MULTILINE)
