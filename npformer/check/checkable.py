@@ -66,6 +66,7 @@ class Checkable:
     ) -> None:
         self.name, self.backward, self._parameters, self.owner = name, backward, dict(parameters or {}), owner
         self.notes, self.for_tensors = notes or [], for_tensors
+        self.silent = set[int]()  # outputs that want no gradient by the library's word, after the first backward
 
         def named_forward(*inputs: Any, **options: Any) -> tuple[Any, Any]:
             return forward(*inputs, **options)
@@ -93,20 +94,17 @@ def _signature(like: Any, skip: int) -> inspect.Signature | None:
 
 
 def outputs_of(arrays: list[HostArray], is_single: bool, is_complex: bool) -> Any:
-    """A forward's float outputs, complex if the inputs are complex; a single array, or a tuple.
+    """A forward's outputs, complex if the inputs are complex; a single array, or a tuple.
 
-    Raises DTypeError if there is none, or if one is complex for real inputs; TypeError if complex inputs give only
-    real outputs, so that a complex step is not mistaken for a derivative of 0.
+    Raises DTypeError if one is complex for real inputs; TypeError if complex inputs give only real outputs, so that a
+    complex step is not mistaken for a derivative of 0.
     """
-    kept = [x for x in arrays if x.dtype.kind in "fc"]
-    kinds = {x.dtype.kind for x in kept}
-    if not kept:
-        raise DTypeError(f"forward: expected an output of floating-point numbers, got {[str(x.dtype) for x in arrays]}")
+    kinds = {x.dtype.kind for x in arrays}
     if is_complex and "c" not in kinds:
         raise TypeError("forward: expected complex outputs of complex inputs, got real ones: imaginary parts are lost")
     if not is_complex and "c" in kinds:
         raise DTypeError(COMPLEX)
-    return kept[0] if is_single else tuple(kept)
+    return arrays[0] if is_single else tuple(arrays)
 
 
 def as_numpy(x: Any) -> Any:
@@ -117,6 +115,8 @@ def as_numpy(x: Any) -> Any:
         return data_of(x)
     if not hasattr(x, "requires_grad") or not hasattr(x, "resolve_conj"):
         return x
+    if x._is_zerotensor():
+        return np.zeros(x.shape)
     x = x.detach().resolve_conj().resolve_neg().cpu()
     return np.array((x.float() if str(x.dtype) == "torch.bfloat16" else x).numpy())
 
@@ -161,7 +161,9 @@ def is_of_layers(x: Any, kind: str) -> bool:
 
 def is_inexact(x: Any) -> bool:
     """Whether x is an array, of any library, of real or complex floating-point numbers."""
-    return hasattr(x, "dtype") and hasattr(x, "shape") and any(kind in str(x.dtype) for kind in ("float", "complex"))
+    if not hasattr(x, "dtype") or not hasattr(x, "shape"):
+        return False
+    return getattr(x.dtype, "kind", "") in ("f", "c") or any(kind in str(x.dtype) for kind in ("float", "complex"))
 
 
 def unpacked(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -93,8 +93,9 @@ class Inputs:
         value = replaced[name] if name in replaced else self.tensors.get(name)
         if value is None and (value := self._fixed.get(name)) is None:
             return place(leaf.value, self._device)
-        if isinstance(leaf.value, float):
+        if type(leaf.value) is float:
             return value.item()
+        value = value if isinstance(value, np.ndarray) else np.asarray(value)  # arithmetic makes scalars of shape ()
         if type(value) is not np.ndarray:
             return value  # it records the calls made with it, see fitness.py
         dtype = self._dtype if not np.iscomplexobj(value) else "complex64" if self._dtype == "float32" else "complex128"
@@ -210,7 +211,7 @@ def copied(x: Array) -> Array:
 
 def is_float(x: Any) -> bool:
     """Whether x is an array of floating-point numbers."""
-    return hasattr(x, "dtype") and hasattr(x, "shape") and "float" in str(x.dtype)
+    return is_inexact(x) and "complex" not in str(x.dtype) and getattr(x.dtype, "kind", "f") != "c"
 
 
 def place(x: Any, device: Device) -> Any:

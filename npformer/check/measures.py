@@ -54,7 +54,8 @@ def terms(upstream: Sequence[HostArray], outputs: Sequence[HostArray]) -> float:
 
 
 def rms(x: HostArray) -> float:
-    """√mean(x²); 0 of an empty array."""
+    """√mean(x²) of the finite entries; 0 of an empty array."""
+    x = x[np.isfinite(x)]
     return float(np.sqrt(np.mean(np.square(x)))) if x.size else 0.0
 
 

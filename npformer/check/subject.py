@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Protocol, Self
 
 import numpy as np
 
 from npformer.backend import Device, Pair, get_backend
-from npformer.check.checkable import COMPLEX, is_cupys, within
+from npformer.check.checkable import COMPLEX, is_cupys, is_inexact, within
 from npformer.check.inputs import Inputs, as_tuple, host64, host_copies, like, place
 from npformer.check.measures import with_gaps
-from npformer.errors import ConfigError, DTypeError
+from npformer.errors import ConfigError, DTypeError, ProcessError
 from npformer.typing import HostArray, HostArrays, Tensors
 
 #: The upstream gradient: one array for each output.
@@ -30,11 +31,29 @@ NOTHING_REPLACED: Tensors = MappingProxyType({})
 Watcher = Callable[[Sequence[Any], Upstream, Callable[[], HostArrays]], None]
 
 
+class BackwardFailed(Exception):
+    """A backward raised an exception, or returned no gradients that fit, where its forward answers."""
+
+    def __init__(self, checked: Subject, error: Exception) -> None:
+        super().__init__(str(error))
+        self.checked, self.error = checked, error
+
+
 class Subject(Protocol):
     """A function of named tensors, with gradients."""
 
     input_names: list[str]  # of all positional inputs, differentiable or not
     inputs: Inputs
+    kinds: list[str]
+    silent: dict[int, str]
+
+    @property
+    def kept(self) -> list[int]:
+        """Positions of the outputs that are floating-point numbers: those of ``outputs``, after the first forward."""
+
+    @property
+    def fixed(self) -> HostArrays:
+        """Where a tensor is not finite: such entries are neither moved nor judged. Tensors without any are left out."""
 
     @property
     def tensors(self) -> HostArrays:
@@ -74,7 +93,9 @@ def subject(
     if not isinstance(target, tuple) and not (hasattr(target, "forward") and hasattr(target, "backward")):
         raise ConfigError(
             f"target: expected a pair (forward, backward), or a layer or model with methods of these names, "
-            f"got {type(target).__name__}; a function alone has no gradient to check: npf.gradcheck((f, f_backward), x)"
+            f"got {type(target).__name__}; a function alone has no gradient: npf.gradcheck((f, f_backward), x); "
+            "npf.from_torch(f) and npf.from_jax(f) check PyTorch's and JAX's gradient of it; npf.from_object(o) takes "
+            "an object that keeps its cache in itself"
         )
     if isinstance(target, tuple):
         if len(target) != 2:
@@ -106,6 +127,8 @@ class Called:
     ) -> None:
         self.target, self.options, self.device, self._dtype = target, options, device, dtype
         self.litter: float | None = None  # what memory holds that is freed just before a backward, for ``np.empty``
+        self.kinds: list[str] = []  # dtypes of the outputs, after the first forward
+        self.silent: dict[int, str] = {}  # outputs that want no gradient, by their position, and who says so
         self.which: frozenset[str] = frozenset()  # tensors that are symmetric over their last two axes
         self.parameters: dict[str, Any] = (
             _by_name(target.named_parameters()) if hasattr(target, "named_parameters") else {}
@@ -132,6 +155,14 @@ class Called:
         return other
 
     @property
+    def kept(self) -> list[int]:
+        return [i for i, kind in enumerate(self.kinds) if "float" in kind or "complex" in kind]
+
+    @cached_property
+    def fixed(self) -> HostArrays:
+        return {name: ~np.isfinite(x) for name, x in self.tensors.items() if not np.all(np.isfinite(x))}
+
+    @property
     def tensors(self) -> HostArrays:
         return self.symmetric(self.inputs.tensors | self._values)
 
@@ -145,7 +176,12 @@ class Called:
     def outputs(self, replaced: Tensors) -> tuple[HostArray, ...]:
         replaced = self._at(replaced)
         with self._with(replaced):
-            outputs = host_copies(self._forwarded(replaced)[1], self.device)
+            every = host_copies(self._forwarded(replaced)[1], self.device)
+        self.kinds = [str(y.dtype) for y in every]
+        outputs = tuple(every[i] for i in self.kept)
+        if not outputs:
+            got = ", ".join(self.kinds) or "none"
+            raise ConfigError(f"forward: expected an output of floating-point numbers, got {got}")
         if any(y.dtype.kind == "c" for y in outputs) and not any(map(np.iscomplexobj, replaced.values())):
             raise DTypeError(COMPLEX)
         return outputs
@@ -163,10 +199,16 @@ class Called:
             if self.litter is not None:
                 for x in self.tensors.values():  # NumPy keeps up to 7 small blocks of a size
                     [np.full(x.shape, self.litter) for _ in range(8 if x.nbytes < 1024 else 2)].clear()
-            gradients = self._pulled(dy, cache)
+            try:
+                gradients = self._pulled(dy, cache)
+            except (ConfigError, DTypeError, ProcessError):
+                raise  # the target is not one that can be checked like this
+            except Exception as error:
+                raise BackwardFailed(self, error) from error
             if watcher is not None:
                 again = lambda: self._pulled(self._upstream(y, upstream), cache)  # noqa: E731
-                watcher(placed, tuple(np.array(self.device.host(part)) for part in as_tuple(dy)), again)
+                parts = zip(as_tuple(y), as_tuple(dy), strict=True)
+                watcher(placed, tuple(np.array(self.device.host(d)) for part, d in parts if _is_kept(part)), again)
         return gradients
 
     def call(self, upstream: Upstream) -> tuple[Any, Any]:
@@ -187,6 +229,9 @@ class Called:
         for name, parameter in self.parameters.items():
             grad = parameter.grad
             gradients[name] = np.zeros(parameter.data.shape) if grad is None else np.array(self.device.host(grad))
+        for name, where in self.fixed.items():
+            if gradients[name].shape == where.shape:
+                gradients[name][where] = 0
         return self.symmetric(gradients)
 
     def _at(self, replaced: Tensors) -> HostArrays:
@@ -213,8 +258,10 @@ class Called:
         return placed, *returned
 
     def _upstream(self, y: Any, upstream: Upstream) -> Any:
-        """dy, in the form of y."""
-        return like(y, [_on(self.device, u, self._dtype) for u in upstream])
+        """dy, in the form of y; zeros for an output that has no gradient."""
+        rest = iter(upstream)
+        whole = [next(rest) if _is_kept(part) else np.zeros(np.shape(part)) for part in as_tuple(y)]
+        return like(y, [_on(self.device, u, self._dtype) for u in whole])
 
     @contextmanager
     def _with(self, replaced: Tensors) -> Iterator[None]:
@@ -244,6 +291,11 @@ class PairSubject(Called):
 
 class LayerSubject(Called):
     """Anything with ``forward(*inputs) -> (y, cache)``, ``backward(dy, cache)`` and perhaps ``named_parameters()``."""
+
+
+def _is_kept(y: Any) -> bool:
+    """Whether an output may have a gradient."""
+    return isinstance(y, float | complex) or is_inexact(y)
 
 
 def _expect_arrays(y: Any) -> None:

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from npformer.check.oracles import OUTSIDE
 from npformer.check.report import UNCLEAR, Report, Row
 from npformer.check.subject import Subject
 from npformer.errors import ConfigError, ShapeError
@@ -59,18 +58,24 @@ def why_blind(inputs: Tensors) -> str:
 
 def not_finite(checked: Subject) -> Report | None:
     """A report without a verdict if the forward is not finite at the check's point; None if it is."""
-    why, nan = "forward is not finite here", math.nan
+    why = "forward is not finite here"
     for number, y in enumerate(checked.outputs({})):
+        shown = checked.kept[number]
         places = np.argwhere(~np.isfinite(y)).tolist()
         if places:
             problem = (
-                f"{why}: output {number}{places[0] or ''} is {y[*places[0]]}, as {len(places)} of {y.size} entries are "
+                f"{why}: output {shown}{places[0] or ''} is {y[*places[0]]}, as {len(places)} of {y.size} entries are "
                 f"not finite{_remedy(checked, number, places[0])}; choose inputs at which every output is finite"
             )
-            tensors = checked.tensors.items()
-            rows = (Row(n, x.shape, x.size, nan, nan, (), nan, nan, 1.0, UNCLEAR, why) for n, x in tensors)
-            return Report("", tuple(rows), (problem,))
+            return without_gradients(checked, problem, why)
     return None
+
+
+def without_gradients(checked: Subject, problem: str, why: str) -> Report:
+    """A report without a verdict on any tensor, and its problem."""
+    tensors, nan = checked.tensors.items(), math.nan
+    rows = (Row(n, x.shape, x.size, nan, nan, (), nan, nan, 1.0, UNCLEAR, why) for n, x in tensors)
+    return Report("", tuple(rows), (problem,))
 
 
 def _remedy(checked: Subject, number: int, place: list[int]) -> str:
@@ -79,7 +84,7 @@ def _remedy(checked: Subject, number: int, place: list[int]) -> str:
     for tensor, index in islice(((name, index) for name, x in tensors.items() for index in np.ndindex(x.shape)), 100):
         moved = tensors[tensor].copy()
         moved[index] = 0.7  # in the domain of log, sqrt, arccos, 1/x
-        with np.errstate(all="ignore"), suppress(*OUTSIDE):
+        with np.errstate(all="ignore"), suppress(Exception):
             if np.isfinite(checked.outputs({tensor: moved})[number][*place]):
                 return f"; with another number for {tensor}{[*index] or ''} = {tensors[tensor][index]:g} it is finite"
     return ""

@@ -6,8 +6,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from npformer.interop.jax_pair import from_jax
-from npformer.interop.torch_pair import from_torch
+from npformer.check.adapters.jax_pair import from_jax
+from npformer.check.adapters.torch_pair import from_torch
 
 if TYPE_CHECKING:
     from npformer.interop import torch

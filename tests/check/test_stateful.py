@@ -269,8 +269,7 @@ def test_a_gradient_under_another_name_and_no_float_input():
 def test_what_is_given_comes_before_what_is_found():
     network = small_network()
     pair = npf.from_object(network, parameters={"layers.0.W": None, "layers.2.W": "layers.0.dW"})
-    with pytest.raises(npf.errors.ShapeError, match=r"gradient of layers\.2\.W: expected \(4, 2\), got \(3, 4\)"):
-        npf.gradcheck(pair, X)
+    assert npf.gradcheck(pair, X).problems[0].startswith("gradient of layers.2.W: expected (4, 2), got (3, 4)")
     assert [name for name, _ in pair.named_parameters()] == ["layers.2.W", "layers.0.b", "layers.2.b"]
     rows = ["x", "layers.0.b", "layers.2.W", "layers.2.b"]
     expect_right(npf.from_object(network, parameters={"layers.0.W": None}), X, rows=rows)

@@ -119,8 +119,11 @@ def test_nothing_is_changed_when_forward_or_backward_raises(way, monkeypatch):
     monkeypatch.setattr(gate, way, failing)
 
     def check():
-        with pytest.raises(ZeroDivisionError, match=f"{way} gave up"):
-            gradcheck(gate, X)
+        if way == "backward":
+            assert "ZeroDivisionError" in gradcheck(gate, X).problems[0]
+        else:
+            with pytest.raises(ZeroDivisionError, match="forward gave up"):
+                gradcheck(gate, X)
 
     unchanged(gate, check)
 

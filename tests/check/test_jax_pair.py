@@ -149,3 +149,28 @@ def test_what_is_refused():
 
 def test_a_function_that_takes_no_complex_numbers():
     assert gradcheck(from_jax(lambda x: jax.scipy.special.erf(x)), X).ok
+
+
+@pytest.mark.parametrize("through", ["as it is", "jit", "vmap", "checkpoint", "jit of vmap"])
+@pytest.mark.parametrize("factor", [1.0, 1.01])
+def test_rules_inside_of_transformations_are_checked(through, factor):
+    @jax.custom_vjp
+    def sine(x):
+        return jnp.sin(x)
+
+    sine.defvjp(lambda x: (jnp.sin(x), x), lambda x, dy: (factor * dy * jnp.cos(x),))
+    target = {
+        "as it is": lambda: sine, "jit": lambda: jax.jit(sine), "vmap": lambda: jax.vmap(sine),
+        "checkpoint": lambda: jax.checkpoint(sine), "jit of vmap": lambda: jax.jit(jax.vmap(sine)),
+    }[through]()  # fmt: skip
+    assert gradcheck(from_jax(target), X, explain=False).ok == (factor == 1)
+    assert gradcheck(target, X, explain=False).ok == (factor == 1)
+
+
+def test_an_output_whose_gradient_jax_stops_is_left_out():
+    def with_mean(x):
+        return jnp.sin(x), jax.lax.stop_gradient(x.mean())
+
+    report = gradcheck(from_jax(with_mean), X)
+    assert report.ok
+    assert any(note.startswith("left out: output 1 wants no gradient") for note in report.notes)

@@ -533,3 +533,49 @@ def test_copies_are_independent_of_the_module_they_are_of():
     with torch.no_grad():
         module[0].weight.zero_()
     np.testing.assert_array_equal(pair.forward(x)[0], before)
+
+
+def softmax_and_log_sum(marked, factor=1.0):
+    """A Function that returns a softmax and its log-sum-exp, whose gradient its backward ignores."""
+
+    def forward(ctx, x):
+        lse = torch.log(torch.exp(x).sum(-1))
+        p = torch.exp(x - lse[:, None])
+        ctx.save_for_backward(p)
+        if marked:
+            ctx.mark_non_differentiable(lse)
+        return p, lse
+
+    def backward(ctx, dp, _):
+        (p,) = ctx.saved_tensors
+        return factor * p * (dp - (dp * p).sum(-1, keepdim=True))
+
+    return function_of("Softmax", forward=forward, backward=backward)
+
+
+def test_outputs_that_torch_says_want_no_gradient_are_left_out():
+    assert checked(softmax_and_log_sum(True), X).ok
+    assert not checked(softmax_and_log_sum(True, 1.01), X, explain=False).ok
+    undeclared = checked(softmax_and_log_sum(False), X)
+    assert [row.cause for row in undeclared.rows] == ["ignored output"]
+    assert checked(softmax_and_log_sum(False), X, constant="output 1").ok
+    detached = lambda x: (x * x, (x * x).mean().detach())  # noqa: E731
+    assert checked(detached, X).ok
+    assert not checked(lambda x: (x * x).detach(), X, explain=False).ok, "a graph that is cut is no output for the log"
+
+
+def test_functions_and_modules_are_taken_as_they_are():
+    assert gradcheck(make_scaled_sine(1.0), X, X + 1).ok
+    assert not gradcheck(make_scaled_sine(1.01), X, X + 1, explain=False).ok
+    assert gradcheck(torch.nn.Linear(4, 2), X).ok
+    assert gradcheck(torch.sin, torch.tensor(X)).ok
+
+
+def test_lists_of_tensors_single_numbers_and_gradients_of_nothing():
+    assert {row.tensor for row in checked(lambda xs, w: torch.stack(xs).sin() * w, [X, X + 1], X - 1).rows} == {
+        "xs[0]", "xs[1]", "w",
+    }  # fmt: skip
+    single = checked(torch.sin, np.array(0.3))
+    assert single.ok
+    assert not single.notes, "the complex step is a witness"
+    assert gradcheck(from_torch(lambda x: torch.sgn(x) + x), X).ok

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,10 +35,14 @@ def from_jax(function: Callable[..., Any], *, parameters: Any = None) -> Checkab
             f"from_jax: expected a function of JAX arrays, got an object of type {type(function).__name__}"
         )
     name = getattr(function, "__name__", type(function).__name__)
-    owner = _owner_of(function) if callable(getattr(function, "bwd", None)) else None
+    import jax
+
+    owner = _owner_of(function) if isinstance(function, jax.custom_vjp) else None
     run = _Run(function if owner is None else owner.call, parameters)
     skip = 0 if parameters is None else 1
-    return Checkable(name, run.forward, run.backward, run.values, like=function, skip=skip, owner=owner)
+    made = Checkable(name, run.forward, run.backward, run.values, like=function, skip=skip, owner=owner)
+    run.silent = made.silent
+    return made
 
 
 def _owner_of(function: Any) -> Any:
@@ -61,7 +65,8 @@ class _Call:
 
     arguments: list[Any]  # the leaves of the tree, then the inputs
     options: dict[str, Any]
-    pulled: tuple[list[Any], Callable[..., Any]] | None = None  # the outputs and their pullback, for another backward
+    kept: list[int] = field(default_factory=list)  # the outputs that are floating-point numbers
+    pulled: tuple[tuple[Any, ...], Callable[..., Any]] | None = None  # those and their pullback, for another backward
 
 
 class _Run:
@@ -70,7 +75,7 @@ class _Run:
     def __init__(self, function: Callable[..., Any], tree: Any) -> None:
         import jax
 
-        self._function, self._has_tree = function, tree is not None
+        self._function, self._has_tree, self.silent = function, tree is not None, set[int]()
         leaves, self._structure = jax.tree_util.tree_flatten_with_path(tree)
         self._leaves: list[Any] = [  # the check's own arrays where a gradient is wanted
             Value(np.array(leaf) * np.float64(1)) if is_inexact(leaf) else leaf for _, leaf in leaves
@@ -96,21 +101,41 @@ class _Run:
         """Gradients of the float inputs, in their order; gradients of parameters are added to their arrays."""
         import jax
 
-        def of_floats(floats: Sequence[Any]) -> list[Any]:
+        def of_floats(floats: Sequence[Any]) -> tuple[Any, ...]:
             rest = iter(floats)
             parts, _ = self._outputs(cache, [next(rest) if is_inexact(x) else x for x in cache.arguments])
-            return [part for part in parts if is_inexact(part)]
+            cache.kept = [i for i, part in enumerate(parts) if is_inexact(part)]
+            return self._noting(cache.kept)(*(parts[i] for i in cache.kept))
 
         with _in_64_bits():
             if cache.pulled is None:
                 cache.pulled = jax.vjp(of_floats, [x for x in cache.arguments if is_inexact(x)])
             y, pull = cache.pulled
-            upstream = zip(y, dy if isinstance(dy, tuple) else (dy,), strict=True)
-            (pulled,) = pull([jax.numpy.asarray(d, dtype=part.dtype) for part, d in upstream])
+            dys = dy if isinstance(dy, tuple) else (dy,)
+            (pulled,) = pull(
+                tuple(jax.numpy.asarray(dys[i], part.dtype) for i, part in zip(cache.kept, y, strict=True))
+            )
             gradients = [np.array(gradient) for gradient in pulled]
         for value, gradient in zip(self.values.values(), gradients, strict=False):  # inputs come after the leaves
             value.add(gradient)
         return tuple(gradients[len(self.values) :])
+
+    def _noting(self, kept: Sequence[int]) -> Callable[..., tuple[Any, ...]]:
+        """The identity of these outputs. Under JAX's derivative it notes those whose tangent is 0 before any rule runs.
+
+        That is so after ``stop_gradient``; an output of a custom_vjp has a tangent, whatever its rule ignores.
+        """
+        import jax
+
+        def rule(ys: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+            zero = jax.custom_derivatives.SymbolicZero
+            stopped = {i for i, t in zip(kept, tangents, strict=True) if isinstance(t, zero)}
+            self.silent |= stopped if len(stopped) < len(kept) else set()
+            return ys, tuple(jax.numpy.zeros(t.shape, t.dtype) if isinstance(t, zero) else t for t in tangents)
+
+        identity: Any = jax.custom_jvp(lambda *ys: ys)
+        identity.defjvp(rule, symbolic_zeros=True)
+        return identity  # type: ignore[no-any-return]
 
     def _outputs(self, cache: _Call, arguments: Sequence[Any]) -> tuple[list[Any], bool]:
         """(the leaves of the function's result, whether the result is a single array)."""

@@ -20,13 +20,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
 from functools import partial
+from itertools import compress
 from typing import Any
 
 import numpy as np
 
-from npformer.check.checkable import Checkable, Value, as_numpy, is_inexact, outputs_of
+from npformer.check.adapters.torch_float64 import in_float64, rule_in_float64
+from npformer.check.checkable import Checkable, Value, as_numpy, is_inexact, outputs_of, within
 from npformer.errors import ConfigError
-from npformer.interop.torch_float64 import in_float64, rule_in_float64
 from npformer.typing import HostArray
 
 SEED = 0  # seed of PyTorch's generator before each forward; its k-th backward begins at SEED + k
@@ -38,8 +39,8 @@ def from_torch(target: Any, *, device: Any = None) -> Checkable:
     A module is copied in its present state, train or eval mode included, and the copy is converted to float64. The
     module, its gradients, its buffers and PyTorch's random state do not change. All parameters that require a
     gradient are checked. Float inputs become tensors of their own precision (float64, in a check). An output, also in a
-    list, a dict or a dataclass, is left out if it is not of floating-point numbers, and has the gradient 0 if it needs
-    none. A function that calls a float32 module does not accept float64 inputs: pass the module itself.
+    list, a dict or a dataclass, is left out if it is not of floating-point numbers, or if others need a gradient
+    and it does not. A function that calls a float32 module does not accept float64 inputs: pass the module itself.
 
     device: by default that of the first input tensor, else of the module's first parameter. Not yet run on a GPU.
     Raises ConfigError if target is anything else.
@@ -67,10 +68,14 @@ def _converted(target: Any, device: Any, inputs: Sequence[Any] = (), is_low: boo
             "from_torch: expected a subclass of torch.autograd.Function, an nn.Module or a function of tensors, "
             f"got {_kind(target)}"
         )
-    run = _Run(call, learnt, on or "cpu", [is_low and getattr(x, "dtype", None) == torch.bfloat16 for x in inputs])
+    run = _Run(
+        call, learnt, on or "cpu", [is_low and getattr(x, "dtype", None) == torch.bfloat16 for x in within(inputs)]
+    )
     name = getattr(target, "__name__", type(target).__name__)
     for_tensors = partial(_converted, target, device)
-    return Checkable(name, run.forward, run.backward, learnt, like, skip, owner, for_tensors=for_tensors)
+    made = Checkable(name, run.forward, run.backward, learnt, like, skip, owner, for_tensors=for_tensors)
+    run.silent = made.silent
+    return made
 
 
 def _owner_of(function: Any) -> Any:
@@ -116,8 +121,9 @@ _Graph = tuple[list[Any], list[Any], list[tuple[HostArray, Any, Any]]]
 class _Call:
     """What backward needs to call the target again, this time with gradients."""
 
-    arrays: tuple[Any, ...]  # the inputs as they came
+    arrays: list[Any]  # the inputs as they came, and what is in lists and dicts among them
     inputs: list[Any]  # as tensors, and all other arguments
+    structure: Any  # of the inputs
     values: dict[str, Any]
     options: dict[str, Any]
     graph: _Graph | None = None
@@ -129,14 +135,17 @@ class _Run:
 
     def __init__(self, call: Callable[..., Any], parameters: Mapping[str, Value], device: Any, low: list[bool]) -> None:
         self._call, self._parameters, self._device, self._low = call, parameters, device, low
+        self.silent = set[int]()
 
     def forward(self, *inputs: Any, **options: Any) -> tuple[Any, _Call]:
         import torch
+        from torch.utils._pytree import tree_flatten
 
-        is_complex = any(map(np.iscomplexobj, (*inputs, *(p.data for p in self._parameters.values()))))
-        tensors = [self._tensor(x, is_complex, i < len(self._low) and self._low[i]) for i, x in enumerate(inputs)]
+        leaves, structure = tree_flatten(inputs)
+        is_complex = any(map(np.iscomplexobj, (*leaves, *(p.data for p in self._parameters.values()))))
+        tensors = [self._tensor(x, is_complex, i < len(self._low) and self._low[i]) for i, x in enumerate(leaves)]
         values = {name: self._tensor(p.data, is_complex) for name, p in self._parameters.items()}
-        cache = _Call(inputs, tensors, values, options)
+        cache = _Call(leaves, tensors, structure, values, options)
         with torch.no_grad():
             returned = self._complex(cache) if is_complex else self._evaluate(cache, cache.inputs, values)[0]
         return outputs_of([as_numpy(t) for t in _tensors(returned)], torch.is_tensor(returned), is_complex), cache
@@ -144,12 +153,15 @@ class _Run:
     def backward(self, dy: Any, cache: _Call) -> tuple[HostArray | None, ...]:
         """Gradients of the float inputs, in their order, or None; gradients of parameters are added to their arrays."""
         import torch
+        from torch.utils._pytree import tree_unflatten
 
         leaves, outputs, watched = cache.graph = cache.graph or self._graph(cache)
         cache.passes += 1
         dys = dy if isinstance(dy, tuple) else (dy,)
         sent = [self._upstream(d).to(part.dtype) for d, part in zip(dys, outputs, strict=True)]
         watched = [*watched, *((d, r, r.clone()) for d, r in zip(dys, sent, strict=True))]
+        if any(y.requires_grad for y in outputs):
+            self.silent |= {i for i, y in enumerate(outputs) if y.is_floating_point() and not y.requires_grad}
         pairs = [(y, r) for y, r in zip(outputs, sent, strict=True) if y.requires_grad]
         gradients: Sequence[Any] = [None] * len(leaves)
         if pairs and leaves:
@@ -162,7 +174,10 @@ class _Run:
         count = len(leaves) - len(cache.values)
         for parameter, gradient in zip(self._parameters.values(), gradients[count:], strict=True):
             parameter.add(np.zeros(parameter.data.shape) if gradient is None else as_numpy(gradient))
-        return tuple(map(as_numpy, gradients[:count]))
+        rest = map(as_numpy, gradients[:count])
+        every = [next(rest) if is_inexact(x) else None for x in cache.inputs]
+        wanted = [any(map(is_inexact, within(x))) for x in tree_unflatten(cache.inputs, cache.structure)]
+        return tuple(compress(tree_unflatten(every, cache.structure), wanted))
 
     def _graph(self, cache: _Call) -> _Graph:
         """The call with gradients. An input that is written to in place as autograd knows is what it then is."""
@@ -180,13 +195,15 @@ class _Run:
             if isinstance(array, np.ndarray) and node is not None
         ]
         leaves = [*filter(is_inexact, inputs), *values.values()]
-        return leaves, [part for part in y if part.is_floating_point()], watched
+        return leaves, y, watched
 
     def _evaluate(self, cache: _Call, inputs: Sequence[Any], values: Mapping[str, Any]) -> tuple[Any, bool]:
         """(the target's result, whether it drew random numbers). It may write into inputs, not into the cache."""
+        from torch.utils._pytree import tree_unflatten
+
         inputs = list(map(_laid_out, inputs, cache.arrays)) if inputs is cache.inputs else inputs
         with _draws_from(SEED, self._device) as drew, in_float64((*inputs, *values.values())):
-            return self._call(values, inputs, cache.options), drew()
+            return self._call(values, tree_unflatten(inputs, cache.structure), cache.options), drew()
 
     def _complex(self, cache: _Call) -> Any:
         """The target's result for complex inputs. Raises TypeError if it refuses them or draws random numbers."""
@@ -210,7 +227,7 @@ class _Run:
         import torch
 
         if isinstance(x, np.ndarray | np.inexact):
-            widened = x.astype(np.complex128) if is_complex and is_inexact(x) else np.array(x)
+            widened = np.array(x, np.complex128 if is_complex and is_inexact(x) else None)
             dtype = torch.bfloat16 if is_bfloat16 and x.dtype == np.float32 else None
             return torch.from_numpy(widened).to(self._device, dtype)
         return x.detach().to(self._device) if torch.is_tensor(x) else x
