@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cached_property
 
 import numpy as np
@@ -33,12 +34,13 @@ class Jitter:
         for _ in range(self._draws):
             at = {tensor: moved(x) for tensor, x in subject.tensors.items()}
             upstreams = [tuple(moved(r) for r in upstream) for upstream in self._oracle.upstreams]
-            points.append((at, upstreams, [subject.gradients(upstream, at) for upstream in upstreams]))
+            with suppress(Exception):  # a boundary of the domain is that near
+                points.append((at, upstreams, [subject.gradients(upstream, at) for upstream in upstreams]))
         return points
 
     def noise(self, tensor: str, direction: HostArray, true: HostArray, claimed: HostArray, cap: float) -> HostArray:
         """s + t of ``judge.py`` along a direction, with its slope and claim, each (K,): t up to its cap."""
-        of_witness, of_claim = [np.zeros(len(claimed))], []
+        of_witness, of_claim = [np.zeros(len(claimed))], [np.zeros(len(claimed))]
         for at, upstreams, gradients in self.points:
             if self._oracle.use_complex:
                 there = Oracle(self._oracle.subject, upstreams).complex_step(tensor, direction, at)
@@ -49,12 +51,15 @@ class Jitter:
     def of_claims(self, tensor: str, claimed: HostArray) -> HostArray:
         """The largest change of each entry of a claim, for the first upstream gradient."""
         moved = [np.abs(gradients[0][tensor] - claimed) for _, _, gradients in self.points]
-        return np.asarray(np.max(moved, axis=0))
+        return np.asarray(np.max([np.zeros(claimed.shape), *moved], axis=0))
 
     def fresh(self, tensor: str, direction: HostArray, count: int) -> tuple[HostArray, HostArray, HostArray]:
         """(error, reach, error estimate of the witness) along a direction, for new upstream gradients."""
         rng, subject = np.random.default_rng([self._seed, 4]), self._oracle.subject
-        upstreams = [tuple(np.asarray(rng.normal(size=y.shape)) for y in self.outputs) for _ in range(count)]
+        like = list(zip(self.outputs, self._oracle.upstreams[0], strict=True))
+        upstreams = [
+            tuple(np.asarray(rng.normal(size=y.shape)) * bool(np.any(r)) for y, r in like) for _ in range(count)
+        ]
         oracle = Oracle(subject, upstreams, self._oracle.use_complex)
         slope = oracle.complex_step(tensor, direction) if oracle.use_complex else oracle.extrapolated(tensor, direction)
         claimed = np.array([_along(direction, subject.gradients(upstream)[tensor]) for upstream in upstreams])

@@ -27,9 +27,14 @@ So ratios beyond about 1e13 stay hidden in float64. WRONG by the second rule alo
 for three new upstream gradients.
 
 With the complex step as witness that is all. Without it, the error estimate e_i of the extrapolated differences is
-added, eight times, to both. Before anything is called WRONG, the two witnesses must be nearer to each other than a
-third of their distance to the claim; where differences are too coarse for that, the complex step decides alone if the
-forward was observed to be analytic (``fitness.py``).
+added, eight times, to both. Before anything is called WRONG, the two witnesses must be nearer to each other, and
+differences more exact, than a third of their distance to the claim; where differences are too coarse for that, the
+complex step decides alone if the forward was observed to be analytic (``fitness.py``). Differences alone accuse only a
+claim with which no plateau agrees (``plateaus.py``): neither what stands still at tiny steps, nor what is averaged
+away at wide ones. Of a forward that answers in steps no error below what these make of a slope is judged.
+
+Where entries of a tensor are equal, as in a maximum, there may be no gradient though each slope exists; then the sum of
+their claims is judged along all of them.
 """
 
 from __future__ import annotations
@@ -39,11 +44,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from npformer.check import plateaus
 from npformer.check.jitter import Jitter
 from npformer.check.measures import NEGLIGIBLE, U, max_abs, rms, terms, worst_at
 from npformer.check.oracles import SAME, Evidence, Oracle, unit
 from npformer.check.report import KINK, RIGHT, UNCLEAR, WRONG, Row
-from npformer.check.sweep import sweep
+from npformer.check.sweep import STEPS, Sweep, sweeps
 from npformer.typing import HostArray
 
 Place = tuple[Any, ...]
@@ -51,8 +57,13 @@ Place = tuple[Any, ...]
 TOLERANCE = 1e-10
 #: Relative to a tensor's scale: less precise differences leave a doubt.
 CENTRAL_TOLERANCE = 2 * SAME  # 1e-7
-#: The most doubtful elements examined in a tensor; if more are in doubt, the tensor is.
-MOST_SWEEPS = 20
+#: Forwards spent on the doubtful places of a tensor, and how many numbers cost as much as calling one; if more places
+#: are in doubt, the tensor is.
+MOST_FORWARDS, NUMBERS = 40_000, 2_000
+#: Times the slope of a step of 0.1: that of 1e-11, where there is no end to it.
+STEEP = 100.0
+SWEEP, PLATEAUS = 2 * len(STEPS), plateaus.POINTS * len(plateaus.WIDTHS)  # forwards
+MOST_REFUTED = 3
 MOST_ENTRIES = 64
 FRESH = 3
 #: Relative to a tensor's scale: a larger error is not due to rounding, so rounding is not measured.
@@ -82,13 +93,13 @@ class _Verdict(NamedTuple):
     verdict: str
     note: str = ""
     by_entry: bool = False
+    slope: float | None = None  # the witness's, if it is another than the evidence's
 
 
 class Judge:
     """Judges the tensors of one check; largest (K,): the largest gradient entry of the whole check.
 
-    explain False omits the sweeps: a tensor that is not right is then WRONG or CANNOT TELL. is_analytic(): no call in
-    the forward loses or flips an imaginary part.
+    is_analytic(): no call in the forward loses or flips an imaginary part.
     """
 
     def __init__(
@@ -96,29 +107,34 @@ class Judge:
         oracle: Oracle,
         largest: HostArray,
         tolerance: float,
-        explain: bool,
         is_analytic: Callable[[], bool],
         seed: int = 0,
     ) -> None:
-        self._oracle, self._largest, self._tolerance, self._explain = oracle, largest, tolerance, explain
+        self._oracle, self._largest, self._tolerance = oracle, largest, tolerance
         self._is_analytic = is_analytic
         self._central_tolerance = max(CENTRAL_TOLERANCE, tolerance)
         self._jitter = Jitter(oracle, seed)
         self._terms = [terms(upstream, self._jitter.outputs) for upstream in oracle.upstreams]
+        self._numbers = sum(x.size for x in (*self._jitter.outputs, *oracle.subject.tensors.values()))
+        self._spent, self._seen = 0, dict[Any, list[Any]]()
 
     def row(self, tensor: str, claimed: HostArray, evidence: Evidence, directions: Sequence[HostArray] | None) -> Row:
         """Compare the claim with the witnesses, (K, *places), and name the worst place."""
-        case = self._case(tensor, claimed, evidence, directions)
+        case, self._spent = self._case(tensor, claimed, evidence, directions), 0
         verdict = (self._by_differences if evidence.by_complex is None else self._by_both)(case)
+        verdict = self._beside_ties(case, verdict)
+        verdict = self._beside_jumps(case, verdict)
         x, place = self._oracle.subject.tensors[tensor], verdict.place
         scale = (
             float(case.reach[place] + case.floor[place[0]].item()) if verdict.by_entry else case.scale[place[0]].item()
         )
         central = np.where(self._unsettled(case), 0.0, np.abs(claimed - evidence.by_central) / case.scale)
+        numeric = float(evidence.truth[place]) if verdict.slope is None else verdict.slope
         hidden = np.all(case.reach <= case.floor + case.worth, axis=0)
+        error = abs(float(claimed[place]) - numeric) / (scale or 1.0)
         return Row(
-            tensor, x.shape, x.size, float(case.error[place] / scale), float(np.max(central, initial=0.0)),
-            tuple(int(i) for i in place[1:]), float(claimed[place]), float(evidence.truth[place]), float(scale),
+            tensor, x.shape, x.size, error, float(np.max(central, initial=0.0)),
+            tuple(int(i) for i in place[1:]), float(claimed[place]), numeric, scale,
             verdict.verdict, verdict.note, by_direction=directions is not None, upstream=int(place[0]),
             unjudged=int(np.sum(hidden)) if directions is None and not hidden.all() else 0,
         )  # fmt: skip
@@ -131,7 +147,11 @@ class Judge:
         largest = np.array([max_abs(n) for n in truth])
         scale = np.maximum(largest, NEGLIGIBLE * self._largest)
         units = 64 if evidence.by_complex is not None else 512
-        floor = units * U * np.maximum(largest, np.array(self._terms) / (rms(x) or 1.0))
+        sizes = np.maximum(largest, np.array(self._terms) / (rms(x) or 1.0))
+        at_0 = np.array([max(map(max_abs, upstream)) for upstream in self._oracle.upstreams])
+        floor = (
+            units * U * np.where(sizes == 0, at_0, sizes)
+        )  # a forward that underflows to 0 had larger numbers inside
         return _Case(
             tensor, claimed, evidence, directions, np.where(scale == 0, 1.0, scale).reshape(per_k),
             floor.reshape(per_k), evidence.reach, np.abs(claimed - truth),
@@ -176,24 +196,31 @@ class Judge:
         _, by_central, worth, _ = case.evidence
         unsettled, apart = self._unsettled(case), np.abs(case.evidence.truth - by_central)
         contradiction = ~unsettled & ~(apart <= 8 * worth + self._central_tolerance * case.scale)
-        if contradiction.any():
+        if any(self._is_refuted(case, place) for place in _by_size(apart, contradiction)[:MOST_REFUTED]):
             return self._by_differences(self._without_complex(case))
         by_tensor, by_entry = self._failing(case)
         if not by_tensor.any():
-            note = "central differences cannot tell here" if unsettled.any() else ""
+            note = "central differences cannot tell here" if (unsettled | contradiction).any() else ""
             right = _Verdict(worst_at(case.error / case.scale), RIGHT, note)
             return self._beyond_rounding(case, by_entry) or right
         place = worst_at(np.where(by_tensor, case.error / case.scale, -1.0))
         gap = case.error[place]
-        if not np.isfinite(gap) or apart[place] <= gap / 3:
+        if np.isinf(case.claimed[place]):
+            return self._looked_at(case, place)
+        if not np.isfinite(gap) or max(apart[place], worth[place]) <= gap / 3:
             return _Verdict(place, WRONG)
-        if self._explain and unsettled[place]:
-            swept = self._swept(case, place)
-            if swept.verdict == KINK:
-                return swept
+        looked = self._looked_at(case, place)
+        if looked.verdict in (KINK, WRONG):
+            return looked
         if self._is_analytic():
             return _Verdict(place, WRONG)
         return _Verdict(place, UNCLEAR, "by the complex step alone it is wrong, and that may be unfit here")
+
+    def _is_refuted(self, case: _Case, place: Place) -> bool:
+        """Whether slopes settle at a place, and none of them is that of the complex step."""
+        scale = case.scale[place[0]].item()
+        truth = float(case.evidence.truth[place])
+        return plateaus.verdict(self._plateaus(case, place), truth, scale, self._central_tolerance) == WRONG
 
     def _without_complex(self, case: _Case) -> _Case:
         """The same tensor, judged again without the complex step."""
@@ -211,13 +238,10 @@ class Judge:
         places = _by_size(case.error / case.scale, doubtful)
         if not places:
             return self._beyond_rounding(case, by_entry) or _Verdict(worst_at(case.error / case.scale), RIGHT)
-        if not self._explain:
-            clear = _by_size(case.error / case.scale, by_tensor & ~self._unsettled(case))
-            return _Verdict(clear[0], WRONG) if clear else _Verdict(places[0], UNCLEAR)
         verdicts = []
-        for place in places[:MOST_SWEEPS]:
+        for place in places:
             verdicts.append(self._looked_at(case, place))
-            if verdicts[-1].verdict == WRONG:
+            if verdicts[-1].verdict == WRONG or self._spent * (1 + self._numbers / NUMBERS) > MOST_FORWARDS:
                 break
         worst = min(verdicts, key=lambda verdict: _GRAVITY.index(verdict.verdict))
         if worst.verdict == RIGHT and (hidden := self._beyond_rounding(case, by_entry)) is not None:
@@ -228,15 +252,76 @@ class Judge:
         return worst
 
     def _looked_at(self, case: _Case, place: Place) -> _Verdict:
-        """Sweep the step size at a doubtful place: is there a gradient, and can it be determined?"""
-        swept = self._swept(case, place)
-        return swept if swept.verdict == KINK or self._unsettled(case)[place] else _Verdict(place, WRONG)
+        """Sweep the step size at a doubtful place: is there a gradient, can it be determined, does any slope agree?"""
+        scale, claimed, k = case.scale[place[0]].item(), float(case.claimed[place]), int(place[0])
+        swept = self._sweeps(case, place)[k]
+        found = swept.verdict(claimed, scale, self._central_tolerance)
+        note, slope = f"by a sweep of h, which settles to {swept.noise / scale:.0e}", swept.slope
+        apart, worth = abs(claimed - case.evidence.by_central[place]), 8 * case.evidence.central_error[place]
+        is_settled = not self._unsettled(case)[place] and apart > self._tolerance * scale + worth
+        if np.isinf(claimed) and abs(swept.central[-1]) > STEEP * max(abs(swept.central[0]), scale / STEEP):
+            return _Verdict(place, UNCLEAR, "slopes grow without bound as h goes to 0", slope=slope)
+        if (found == RIGHT and not is_settled) or not np.isfinite(claimed):
+            return _Verdict(place, found, note, slope=slope)
+        every = self._plateaus(case, place)
+        judged, seen = plateaus.verdict(every, claimed, scale, self._central_tolerance), plateaus.counting(every, scale)
+        if judged == RIGHT and is_settled and seen[0].agrees(float(case.evidence.by_central[place])):
+            judged = WRONG  # differences are more exact than a plateau with which both agree
+        if judged == UNCLEAR and found == KINK:
+            return _Verdict(place, KINK, note)
+        if seen:
+            note, slope = f"slopes over widths of h settle to {seen[0].error / scale:.0e}", seen[0].slope
+        return _Verdict(place, judged) if judged == WRONG and is_settled else _Verdict(place, judged, note, slope=slope)
 
-    def _swept(self, case: _Case, place: Place) -> _Verdict:
-        scale, upstream = case.scale[place[0]].item(), self._oracle.upstreams[int(place[0])]
-        swept = sweep(self._oracle.subject, case.tensor, self._direction(case, place), upstream)
-        verdict = swept.verdict(float(case.claimed[place]), scale, self._central_tolerance)
-        return _Verdict(place, verdict, f"by a sweep of h, which settles to {swept.noise / scale:.0e}")
+    def _sweeps(self, case: _Case, place: Place) -> list[Sweep]:
+        return self._once(case, place, "sweep", sweeps, SWEEP)
+
+    def _plateaus(self, case: _Case, place: Place) -> list[plateaus.Plateau]:
+        seen: list[list[plateaus.Plateau]] = self._once(case, place, "plateaus", plateaus.plateaus, PLATEAUS)
+        return seen[int(place[0])]
+
+    def _once(self, case: _Case, place: Place, what: str, look: Callable[..., list[Any]], forwards: int) -> list[Any]:
+        """What is seen at a place, for every upstream gradient."""
+        key = (what, case.tensor, place[1:])
+        if key not in self._seen:
+            self._seen[key] = look(
+                self._oracle.subject, case.tensor, self._direction(case, place), self._oracle.upstreams
+            )
+            self._spent += forwards
+        return self._seen[key]
+
+    def _beside_ties(self, case: _Case, verdict: _Verdict) -> _Verdict:
+        """The verdict, if other entries equal that at its place: by the slope along all of them, if it exists."""
+        x, (k, *index) = self._oracle.subject.tensors[case.tensor], verdict.place
+        if verdict.verdict not in (WRONG, KINK) or case.directions is not None or not np.isfinite(case.error[k]).all():
+            return verdict
+        tied = x == x[tuple(index)]
+        if np.sum(tied) < 2:
+            return verdict
+        swept = sweeps(self._oracle.subject, case.tensor, tied * 1.0, [self._oracle.upstreams[k]])[0]
+        scale = case.scale[k].item() * np.sum(tied)
+        claimed, alone = (float(np.sum(part[k][tied])) for part in (case.claimed, case.evidence.truth))
+        of_claim, of_witness = (swept.verdict(slope, scale, self._central_tolerance) for slope in (claimed, alone))
+        if of_claim == WRONG and verdict.verdict == KINK:
+            return _Verdict(verdict.place, WRONG, TIED)
+        return _Verdict(verdict.place, KINK, TIED) if of_claim == RIGHT and of_witness == WRONG else verdict
+
+    def _beside_jumps(self, case: _Case, verdict: _Verdict) -> _Verdict:
+        """The verdict; right where a forward answers in steps that explain so small an error."""
+        place = verdict.place
+        k, error = int(place[0]), float(case.error[place])
+        if verdict.verdict != WRONG or not error <= MOST_ROUNDING * case.scale[k].item():
+            return verdict
+        slack = plateaus.slack_of(self._oracle.subject, case.tensor, self._oracle.upstreams[k])
+        if case.directions is not None:
+            slack *= float(np.linalg.norm(self._direction(case, place)))
+        if error > slack:
+            return verdict
+        note = (
+            "forward answers in steps, as an iteration does that stops at a tolerance: an error of "
+            f"{error / case.scale[k].item():.0e} is within what these make of a slope; tolerance= judges beside it"
+        )
+        return _Verdict(place, RIGHT, note)
 
     def _beyond_rounding(self, case: _Case, failing: HostArray) -> _Verdict | None:
         """WRONG at the worst entry that repeatedly fails its own rule by more than rounding; None if there is none."""
@@ -255,6 +340,7 @@ class Judge:
         return bool(np.all(error > self._tolerance * reach + 8 * (noise + worth) + case.floor.max()))
 
 
+TIED = "equal entries: the slopes of single ones do not add up to that along all of them"
 _HIDDEN = "hidden behind larger entries of the tensor; the error is of the entry's own terms"
 _GRAVITY = (WRONG, KINK, UNCLEAR, RIGHT)
 

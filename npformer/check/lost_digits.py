@@ -9,6 +9,7 @@ does not compute in NumPy the claims are moved with their inputs alone (``jitter
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -72,7 +73,7 @@ class _Noise:
         self._phased = Phased(checked.target)
         self._subject = make(self._phased)
         self._claims = [self._drawn(partial(self._pulled, r)) for r in look.upstreams]
-        if not self._phased.is_carried:
+        if not self._phased.is_carried or not all(self._claims):
             points = Jitter(Oracle(checked, look.upstreams), seed, DRAWS).points
             moved = [[gradients[k] for _, _, gradients in points] for k in range(len(look.upstreams))]
             self._claims = [
@@ -86,7 +87,7 @@ class _Noise:
         of_slope = [0.0]
         if self._look.is_complex:
             exact = Oracle(self.checked, [self._look.upstreams[k]]).complex_step(tensor, direction).value[0]
-            of_slope = [slope - exact for slope in self._drawn(partial(self._slope, tensor, direction, k))]
+            of_slope = [slope - exact for slope in self._drawn(partial(self._slope, tensor, direction, k))] or of_slope
         return LIMIT / SCALE * float(np.sqrt(np.mean(np.square(of_claim)) + np.mean(np.square(of_slope))))
 
     def _pulled(self, upstream: Upstream, rounding: Rounding) -> HostArrays:
@@ -102,7 +103,7 @@ class _Noise:
         drawn = []
         for i in range(DRAWS):
             self._phased.rounding = rounding = Rounding([self._seed, 40, i], *[Level(SCALE * U, SCALE * U)] * 2)
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), suppress(Exception):  # the pair may not take arrays of another class
                 drawn.append(call(rounding))
         self._phased.rounding = None
         return drawn

@@ -34,7 +34,7 @@ import numpy as np
 
 from npformer.check.measures import U, max_abs, rms
 from npformer.check.subject import Subject, Upstream
-from npformer.typing import HostArray, HostArrays, Shape
+from npformer.typing import HostArray, HostArrays, Shape, Tensors
 
 COMPLEX_H = 1e-30
 #: The relative step of the central difference that confirms a complex step.
@@ -50,8 +50,18 @@ SETTLING = 3
 NOISE_STEP, FAR_STEP, NOISE_ORDER, NOISE_POINTS = 3e-6, 3e-4, 6, 9
 #: Times the noise of small steps: that of larger ones counts if it is more, beyond the scatter of such estimates.
 MUCH_MORE = 4.0
-#: What a forward raises at a point outside of its domain.
-OUTSIDE = (np.linalg.LinAlgError, ArithmeticError, ValueError)
+
+
+def outputs_near(subject: Subject, replaced: Tensors, here: Sequence[HostArray]) -> tuple[HostArray, ...]:
+    """The outputs at another point; NaN, like those here, where the forward refuses it: a boundary of its domain."""
+    try:
+        with np.errstate(all="ignore"):
+            there = subject.outputs(replaced)
+    except Exception:  # whatever it raises
+        there = ()
+    if len(there) != len(here) or any(y.shape != at.shape for y, at in zip(there, here, strict=True)):
+        return tuple(np.full(y.shape, np.nan) for y in here)
+    return there
 
 
 class Slope(NamedTuple):
@@ -81,7 +91,8 @@ class Oracle:
 
     def __init__(self, subject: Subject, upstreams: Sequence[Upstream], use_complex: bool = True) -> None:
         self.subject, self.upstreams, self.use_complex = subject, list(upstreams), use_complex
-        self.rounding = max((_unit_roundoff(y) for y in subject.outputs({})), default=U)
+        self._here = subject.outputs({})
+        self.rounding = max((_unit_roundoff(y) for y in self._here), default=U)
         self.on_place: Callable[[], object] = lambda: None  # called after each element or direction
         self._noise: dict[str, list[HostArray]] = {}
 
@@ -97,8 +108,8 @@ class Oracle:
 
     def every_element(self, tensor: str) -> Evidence:
         """The derivative of L with respect to each element of a tensor."""
-        shape = self.subject.tensors[tensor].shape
-        return self.evidence(tensor, units(shape), shape)
+        x = self.subject.tensors[tensor]
+        return self.evidence(tensor, (one for one in units(x.shape) if np.isfinite(x[one[0]])), x.shape)
 
     def along_directions(self, tensor: str, directions: Sequence[HostArray]) -> Evidence:
         """The derivative of L along each direction in a tensor, of its shape."""
@@ -143,13 +154,12 @@ class Oracle:
         noise_too False omits the measurement of noise beyond the rounding of y itself.
         """
         x = at.get(tensor, self.subject.tensors[tensor])
-        try:
-            above, below = (self.subject.outputs(at | {tensor: x + step * direction}) for step in (h, -h))
-        except OUTSIDE:
-            nowhere = np.full(len(self.upstreams), np.nan)
-            return nowhere, (nowhere, nowhere)
+        above, below = (self._near(at | {tensor: x + step * direction}) for step in (h, -h))
         moves = [np.asarray(a - b, dtype=np.float64) / (2 * h) for a, b in zip(above, below, strict=True)]
-        reached = [(move != 0) | old for move, old in zip(moves, touched or [False] * len(moves), strict=True)]
+        reached = [
+            ((move != 0) & ~np.isnan(move)) | old
+            for move, old in zip(moves, touched or [False] * len(moves), strict=True)
+        ]
         if touched is not None:
             touched[:] = reached
         sigmas = self._noise_of(tensor) if noise_too else [np.zeros(())] * len(moves)
@@ -160,6 +170,9 @@ class Oracle:
         terms = self._weighted(moves)
         noise = np.sqrt(_sums([[np.square(x) for x in parts] for parts in self._weighted(sizes)]))
         return _sums(terms), (noise, _sums([[np.abs(x) for x in parts] for parts in terms]))
+
+    def _near(self, replaced: HostArrays) -> tuple[HostArray, ...]:
+        return outputs_near(self.subject, replaced, self._here)
 
     def _weighted(self, parts: Sequence[HostArray]) -> list[list[HostArray]]:
         """Each part of the outputs times r, for each upstream gradient."""
@@ -203,7 +216,7 @@ class Oracle:
             looks = [self._look_for_noise(tensor, x, direction, side) for side in (near, -near, far)]
             sigmas = [np.minimum(a, b) for a, b in zip(*looks[:2], strict=True)]  # a kink looks like noise
             # a forward that rounds inside, as 1 + tanh(x), may stay where it is for small steps: σ is too small there
-            usual = [np.maximum(b, U * np.abs(y)) for b, y in zip(sigmas, self.subject.outputs({}), strict=True)]
+            usual = [np.maximum(b, U * np.abs(y)) for b, y in zip(sigmas, self._here, strict=True)]
             if any(np.any(a > MUCH_MORE * b) for a, b in zip(looks[2], usual, strict=True)):
                 behind = self._look_for_noise(tensor, x, direction, -far)
                 sigmas = [np.maximum(a, np.minimum(b, c)) for a, b, c in zip(sigmas, looks[2], behind, strict=True)]
@@ -212,11 +225,7 @@ class Oracle:
 
     def _look_for_noise(self, tensor: str, x: HostArray, direction: HostArray, step: float) -> list[HostArray]:
         """σ by steps of this size, ahead or, below 0, behind."""
-        try:
-            with np.errstate(all="ignore"):
-                points = [self.subject.outputs({tensor: x + step * i * direction}) for i in range(NOISE_POINTS)]
-        except OUTSIDE:
-            return [np.zeros(y.shape) for y in self.subject.outputs({})]
+        points = [self._near({tensor: x + step * i * direction}) for i in range(NOISE_POINTS)]
         sigmas = []
         for values in zip(*points, strict=True):
             differences = np.diff(np.array(values, dtype=np.float64), n=NOISE_ORDER, axis=0)

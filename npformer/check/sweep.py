@@ -10,11 +10,13 @@ the left converge to different values. If nothing converges, the arithmetic is t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from npformer.check.oracles import outputs_near
 from npformer.check.report import KINK, RIGHT, UNCLEAR, WRONG
 from npformer.check.subject import Subject, Upstream
 from npformer.typing import HostArray
@@ -88,23 +90,25 @@ class Sweep:
 
 def sweep(subject: Subject, tensor: str, direction: HostArray, upstream: Upstream) -> Sweep:
     """Slopes of L = Σ r·y, r the upstream gradients, along a direction in a tensor (of its shape)."""
-    x = subject.tensors[tensor]
-    right, left = [], []
+    return sweeps(subject, tensor, direction, [upstream])[0]
+
+
+def sweeps(subject: Subject, tensor: str, direction: HostArray, upstreams: Sequence[Upstream]) -> list[Sweep]:
+    """A sweep for each of several upstream gradients."""
+    x, (ahead, behind) = subject.tensors[tensor], np.empty((2, len(upstreams), len(STEPS)))
     with np.errstate(all="ignore"):  # a step of 0.1 may leave the function's domain
         middle = subject.outputs({})
-        for h in STEPS:
-            above, below = (subject.outputs({tensor: x + step * direction}) for step in (h, -h))
-            right.append(_change(upstream, above, middle) / h)
-            left.append(_change(upstream, middle, below) / h)
-        ahead, behind = np.array(right), np.array(left)
-        return Sweep(STEPS.copy(), (ahead + behind) / 2, ahead, behind)
+        for i, h in enumerate(STEPS):
+            above, below = (outputs_near(subject, {tensor: x + step * direction}, middle) for step in (h, -h))
+            ahead[:, i] = [_change(upstream, above, middle) / h for upstream in upstreams]
+            behind[:, i] = [_change(upstream, middle, below) / h for upstream in upstreams]
+        return [Sweep(STEPS.copy(), (a + b) / 2, a, b) for a, b in zip(ahead, behind, strict=True)]
 
 
 def kink(subject: Subject, tensor: str, direction: HostArray, upstream: Upstream) -> str:
     """Why there is no slope along a direction, or "". A second difference is looked at first, and a sweep only then."""
-    x, h = subject.tensors[tensor], 1e-6
-    with np.errstate(all="ignore"):
-        above, middle, below = (subject.outputs({tensor: x + step * direction}) for step in (h, 0.0, -h))
+    x, middle, h = subject.tensors[tensor], subject.outputs({}), 1e-6
+    above, below = (outputs_near(subject, {tensor: x + step * direction}, middle) for step in (h, -h))
     ahead, behind = _change(upstream, above, middle) / h, _change(upstream, middle, below) / h
     if not abs(ahead - behind) > 1e-3 * max(abs(ahead), abs(behind)):
         return ""

@@ -61,7 +61,8 @@ class OnePlace:
     def __init__(self, session: Session, place: Place) -> None:
         self.session, self.place = session, place
         self.input_names = [NAME]
-        self.inputs = session.checked.inputs
+        self.inputs, self.kinds, self.kept = session.checked.inputs, ["float64"], [0]
+        self.silent, self.fixed = dict[int, str](), dict[str, Any]()
         self.tensors: HostArrays = {NAME: np.array(place.array(session), dtype=np.float64)}
 
     def outputs(self, replaced: Mapping[str, HostArray]) -> tuple[HostArray, ...]:
@@ -96,7 +97,6 @@ def value_of(session: Session, place: Place) -> Value:
         oracle,
         np.array([largest(session.recording.gradients.values())]),
         TOLERANCE,
-        explain=True,
         is_analytic=lambda: True,
     )
     claimed = analytic[None]
