@@ -8,6 +8,12 @@ BUGS = tuple(bug for theme in THEMES for bug in theme.BUGS)
 #: Foreign pairs that are not right in a regime, by name: the regime, and why their backward is no derivative there.
 NOT_RIGHT = {
     "cumprod": {"zeros": "divides by x, so it is not finite where x is 0"},
-    "layer norm, np.std": {"sizes": "divides by the standard deviation, so it is not finite in a row of one number"},
+    "determinant": {"zeros": "inverts a matrix that is singular there"},
+    "layer norm, np.std": {
+        "sizes": "divides by the standard deviation, so it is not finite in a row of one number",
+        "zeros": "divides by the standard deviation, which is 0 in a row of zeros",
+    },
+    "p-norm": {"zeros": "divides by the norm, which is 0 in a row of zeros"},
     "product of rows": {"zeros": "divides by x, so it is not finite where x is 0"},
+    "radial basis": dict.fromkeys(("saturated above", "saturated"), "multiplies 0 by an exp that overflows"),
 }

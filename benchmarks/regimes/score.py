@@ -9,7 +9,7 @@ import numpy as np
 import npformer as npf
 from benchmarks.foreign.listed import RIGHT
 from benchmarks.regimes.listed import BUGS, NOT_RIGHT
-from npformer.check.report import KINK, NOT_TRIED, UNCLEAR, WRONG
+from npformer.check.report import KINK, NOT_TRIED, UNCLEAR
 
 KINDS = ("bug", "twin", "foreign")
 
@@ -37,7 +37,7 @@ def judged(number):
     began = time.perf_counter()
     tried = check().regimes
     known = NOT_RIGHT.get(name, {}) if kind == "foreign" else {}
-    wrong = [one for one in tried if one.verdict == WRONG]
+    wrong = [one for one in tried if one.failed]
     return {
         "kind": kind, "name": name, "verdicts": dict(Counter(one.verdict for one in tried)),
         "wrong": [str(one) for one in wrong if one.regime not in known],

@@ -2,7 +2,7 @@
 
     deterministic      the same inputs give the same outputs, and the same gradients (``repeats.py``)
     pure               inputs, upstream gradient and cache are unchanged afterwards
-    linear             backward is a linear map of dy: B(p + q) = B(p) + B(q)
+    linear             backward is a linear map of dy: B(p + q) = B(p) + B(q), also with rows of 0, B(c·p) = c·B(p)
     layout             a dy with gaps, in Fortran order or broadcast gives the same result as in C order
 
 Branches that were never entered, and inputs that are passed on unchecked, are *notes*: the check does not cover them.
@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import pickle
 import sys
 import tokenize
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any
@@ -27,11 +29,14 @@ from npformer.backend import Pair
 from npformer.check.checkable import Checkable, tree_of
 from npformer.check.measures import apart, max_abs, with_gaps
 from npformer.check.repeats import MOST_RUNS, Repeats
-from npformer.check.subject import PairSubject, Subject, Upstream
+from npformer.check.subject import BackwardFailed, PairSubject, Subject, Upstream
 from npformer.typing import HostArray, HostArrays, Tensors
 
 #: Of the largest entry: two backward passes that differ by more count as different.
 ALIKE = 1e-9
+#: By which a dy is multiplied: powers of two, which round nothing; of smaller range in float16, known by its roundoff.
+FACTORS, FACTORS_IN_FLOAT16, IN_FLOAT16 = (2.0**20, 2.0**-20), (2.0**4, 2.0**-4), (2.0**-12, 2.0**-10)
+_NOT_THEIRS = (*(str(Path(at).parents[1]) for at in (__file__, np.__file__)), str(Path(os.__file__).parent), "<frozen")
 
 
 def problems(
@@ -48,7 +53,7 @@ def problems(
         return faults + repeats.problems  # the next checks would report the same again
     for _ in range(2):  # once more if runs turn out to differ
         alike = max(alike, 8 * repeats.noise)
-        faults = _not_linear(checked, upstreams, gradients, alike)
+        faults = _not_linear(checked, upstreams, gradients, alike, u)
         faults = faults or _by_layout(checked, upstreams[0], gradients, alike)
         repeats.run(MOST_RUNS if faults else 0)
         if 8 * repeats.noise <= alike:
@@ -114,22 +119,46 @@ def _changes_cache(pair: Any, upstream: Upstream) -> bool:
     return False
 
 
-def _not_linear(checked: Subject, upstreams: Sequence[Upstream], gradients: Tensors, alike: float) -> list[str]:
-    if len(upstreams) < 2:
-        return []
-    p, q = upstreams[0], upstreams[1]
-    of_q = checked.gradients(q)
-    of_sum = checked.gradients(tuple(a + b for a, b in zip(p, q, strict=True)))
-    expected = {name: gradients[name] + of_q[name] for name in gradients}
-    size = {name: max(one, other) for (name, one), other in zip(
-        _sizes(gradients, alike).items(), _sizes(of_q, alike).values(), strict=True)}  # fmt: skip
-    worst, off = _worst(expected, of_sum, size)
-    if off <= alike:
-        return []
-    return [
-        f"backward is not linear in dy: its gradient of {worst} for p + q differs from those for p and q together "
-        f"by {off:.1e} of its size"
-    ]
+def _not_linear(
+    checked: Subject, upstreams: Sequence[Upstream], gradients: Tensors, alike: float, u: float
+) -> list[str]:
+    """A sum of two dy, one with rows of 0 and the rest of it, a large one and a tiny one."""
+    p, size = upstreams[0], _sizes(gradients, alike)
+
+    def apart(what: str, expected: Tensors, *parts: Upstream) -> list[str]:
+        every = [checked.gradients(part) for part in parts]
+        sizes = {name: max(size[name], *(_sizes(one, alike)[name] for one in every[1:]), 0) for name in size}
+        worst, off = _worst(expected, {name: np.sum([one[name] for one in every], axis=0) for name in size}, sizes)
+        text = f"backward is not linear in dy: its gradient of {worst} for {what} by {off:.1e} of its size"
+        return [text] if off > alike else []
+
+    if len(upstreams) > 1:
+        q = upstreams[1]
+        of_q = checked.gradients(q)
+        both = {name: gradients[name] + of_q[name] for name in gradients}
+        size |= {name: max(size[name], other) for name, other in _sizes(of_q, alike).items()}
+        if faults := apart("p + q differs from those for p and q together", both, tuple(map(np.add, p, q))):
+            return faults
+    size = _sizes(gradients, alike)
+    for what, axis in (("rows", 0), ("columns", -1)):
+        halves = [tuple(_with_0(r, k, axis) for r in p) for k in (0, 1)]
+        if faults := apart(f"their sum differs from those for two dy with {what} of 0", gradients, *halves):
+            return faults
+    for factor in FACTORS if not IN_FLOAT16[0] < u < IN_FLOAT16[1] else FACTORS_IN_FLOAT16:
+        scaled = checked.gradients(tuple(factor * r for r in p))
+        worst, off = _worst(gradients, {name: g / factor for name, g in scaled.items()}, size)
+        if off > alike:
+            times = f"{factor:g}·dy differs from {factor:g} times that for dy by {off:.1e} of its size"
+            return [f"backward is not linear in dy: its gradient of {worst} for {times}"]
+    return []
+
+
+def _with_0(r: HostArray, first: int, axis: int) -> HostArray:
+    """A copy of r in which every second row or column is 0; of a single number, and of one row, all or nothing is."""
+    there = np.array(r)
+    if there.ndim:
+        np.moveaxis(there, axis, 0)[first::2] = 0
+    return there if there.ndim or first else 0 * there
 
 
 def _by_layout(checked: Subject, upstream: Upstream, gradients: Tensors, alike: float) -> list[str]:
@@ -150,8 +179,8 @@ def _differs(
 ) -> list[str]:
     try:
         gradients = checked.gradients(upstream)
-    except Exception as error:
-        return [f"backward fails for a dy {what}: {type(error).__name__}: {error}"]
+    except BackwardFailed as failed:
+        return [f"backward fails for a dy {what}: {type(failed.error).__name__}: {failed.error}"]
     worst, off = _worst(expected, gradients, _sizes(expected, alike), floor)
     if off > alike:
         return [f"backward gives another gradient of {worst} for a dy {what}, {off:.1e} of its size away"]
@@ -184,6 +213,10 @@ def notes(checked: Subject) -> list[str]:
     """Notes on what the check does not cover."""
     passed_on = checked.inputs.unchecked
     lines = [f"passed on unchecked: {', '.join(passed_on)}"] if passed_on else []
+    others = {i: f"is {kind}" for i, kind in enumerate(checked.kinds) if i not in checked.kept}
+    others |= {i: f"wants no gradient, {why}" for i, why in checked.silent.items()}
+    lines += [f"left out: output {i} {why}" for i, why in sorted(others.items())]
+    lines += [f"{np.sum(where)} entries of {name} are not finite: not judged" for name, where in checked.fixed.items()]
     lines += getattr(getattr(checked, "target", None), "notes", [])
     branches = _not_entered(checked)
     if branches:
@@ -216,21 +249,36 @@ def _not_entered(checked: Subject) -> list[str]:
 
 
 def _lines_run(code: CodeType, call: Callable[[], Any]) -> set[int]:
-    """The lines of the code's file that run during call, in inner functions too. An earlier tracer is restored."""
-    ran = set()
+    """The lines of the code's file that run during call, in inner functions too."""
+    runs = Counter[tuple[CodeType, int]]()
+    with counted_lines(runs):
+        call()
+    return {line for one, line in runs if one.co_filename == code.co_filename}
+
+
+@contextmanager
+def counted_lines(runs: Counter[tuple[CodeType, int]], most: int = sys.maxsize) -> Iterator[None]:
+    """Within this context the lines of users' code that run are counted. An earlier tracer is restored.
+
+    Raises TimeoutError inside that code when more than most have run.
+    """
+    left = most
 
     def of_line(frame: FrameType, event: str, arg: Any) -> Any:
+        nonlocal left
         if event == "line":
-            ran.add(frame.f_lineno)
+            runs[frame.f_code, frame.f_lineno] += 1
+            left -= 1
+            if left < 0:
+                raise TimeoutError(f"expected at most {most} lines to run")
         return of_line
 
     def of_call(frame: FrameType, event: str, arg: Any) -> Any:
-        return of_line if frame.f_code.co_filename == code.co_filename else None
+        return None if frame.f_code.co_filename.startswith(_NOT_THEIRS) else of_line
 
     before = sys.gettrace()
     sys.settrace(of_call)
     try:
-        call()
+        yield
     finally:
         sys.settrace(before)
-    return ran

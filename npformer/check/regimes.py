@@ -6,18 +6,19 @@ Integers are ids, classes or lengths, booleans are masks. A regime changes one i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from npformer.check.measures import rms
+from npformer.check.shapes import are_lengths, is_permutation
 from npformer.errors import ConfigError
 
 Array = np.ndarray[Any, Any]
 
 ABOVE = (12.0, 30.0)  # a softmax is then certain up to 6e-6, which float32 still tells from 1, and up to 1e-13
-SATURATED = 100.0  # exp overflows in float32, and a sigmoid is 0 or 1 in float64
+SATURATED = (100.0, 750.0)  # exp overflows in float32, and a sigmoid is 0 or 1 in float64; it overflows there, too
 NEARLY = 1e-3  # of the size of a row: what is left of its deviations
 #: What a regime adds, and by what it multiplies, where a few digits must still tell the numbers apart.
 OFFSETS = {"float64": 100.0, "bfloat16": 30.0, "float16": 30.0}
@@ -31,6 +32,7 @@ class Around(NamedTuple):
     precision: str
     others: Sequence[Array]  # the integer arrays
     ignored: tuple[int, ...]  # ids that the forward leaves out
+    lengths: Collection[int] = ()  # of the axes of real inputs
 
 
 def _confident(x: Array, around: Around) -> Iterator[Array]:
@@ -67,16 +69,24 @@ def _zeros(x: Array, around: Around) -> Iterator[Array]:
 
 
 def _repeated(x: Array, around: Around) -> Iterator[Array]:
-    """The same id everywhere. A permutation is left as it is: its users rely on it."""
-    rows = np.sort(x, axis=-1) if x.ndim else x
-    is_permutation = np.array_equal(np.sort(x, axis=None), np.arange(x.size)) or np.all(rows == np.arange(x.shape[-1]))
-    if x.size > 1 and not is_permutation:
+    """The same id everywhere. Permutations, and lengths of an axis's parts, are left: their users rely on them."""
+    if x.size > 1 and not is_permutation(x, around.lengths) and not are_lengths(x, around.lengths):
         yield np.full_like(x, x.flat[0])
 
 
 def _all_padded(x: Array, around: Around) -> Iterator[Array]:
-    """A mask whose first row hides all, or shows all; ids, or the first of them, that are ignored; a length of 0."""
-    for value in (False, True) if x.dtype.kind == "b" else (*around.ignored, 0):
+    """A mask whose first row hides all, or shows all; ids, or the first of them, that are ignored; a length of 0.
+
+    A permutation is left as it is; of the lengths of an axis's parts, the first one goes to the last.
+    """
+    if is_permutation(x, around.lengths):
+        return
+    if are_lengths(x, around.lengths):
+        yield np.concatenate([[0], x[1:-1], x[-1:] + x[0]])
+        return
+    for value in (
+        (False, True) if x.dtype.kind == "b" else (*around.ignored, *({x.min()} if x.size and x.min() < 0 else ()), 0)
+    ):
         first = x.copy()
         if x.dtype.kind != "b":
             yield np.full_like(x, value)
@@ -93,12 +103,16 @@ def _each(change: Callable[[Array, str], Array]) -> Change:
     return lambda x, around: iter([change(x, around.precision)])
 
 
+def _saturated(change: Callable[[Array, float], Array]) -> Change:
+    return lambda x, around: (change(x, by) for by in SATURATED[: 1 + (around.precision == "float64")])
+
+
 #: Name -> (its change, the kinds of arrays that it changes).
 REGIMES: Mapping[str, tuple[Change, str]] = {
     "confident": (_confident, "f"),
-    "saturated above": (_each(lambda x, _: SATURATED + np.abs(x)), "f"),
-    "saturated below": (_each(lambda x, _: -SATURATED - np.abs(x)), "f"),
-    "saturated": (_each(lambda x, _: x + np.copysign(SATURATED, x)), "f"),
+    "saturated above": (_saturated(lambda x, by: by + np.abs(x)), "f"),
+    "saturated below": (_saturated(lambda x, by: -by - np.abs(x)), "f"),
+    "saturated": (_saturated(lambda x, by: x + np.copysign(by, x)), "f"),
     "nearly constant": (_each(lambda x, _: 1 + NEARLY * x), "f"),
     "offset": (_each(lambda x, precision: x + OFFSETS.get(precision, OFFSET)), "f"),
     "times 3": (_each(lambda x, _: 3 * x), "f"),

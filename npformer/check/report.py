@@ -15,6 +15,7 @@ from npformer.io.percent import finite
 from npformer.typing import Shape
 
 RIGHT, WRONG, KINK, UNCLEAR, NOTHING = "right", "WRONG", "KINK HERE", "CANNOT TELL", "PROVES NOTHING"
+PROBLEM = "PROBLEM"  # in a regime or at a size: backward fails where forward answers, or owes something else
 NOT_TRIED = "not tried"  # a regime or a size at which there is nothing to check
 
 
@@ -92,7 +93,7 @@ class Row:
 
 
 #: The verdicts in a regime, the gravest first.
-_TOLD = (WRONG, UNCLEAR, KINK)
+_TOLD = (WRONG, PROBLEM, UNCLEAR, KINK)
 _IN_ORDER = (*_TOLD, NOTHING, RIGHT, NOT_TRIED)
 HEADER = ("tensor", "shape", "elem", "error", "worst", "analytic", "numeric", "ratio", "verdict")
 WIDTHS = (17, 7, 4, 7, 7, 9, 9, 5)  # width of all columns but the last, which has 7
@@ -123,6 +124,11 @@ class Tried:
     scaled_error: float = math.nan
     note: str = ""
 
+    @property
+    def failed(self) -> bool:
+        """Whether a gradient is WRONG there, or there is a problem."""
+        return self.verdict in (WRONG, PROBLEM)
+
     def __str__(self) -> str:
         return f"{self.regime}, {self.where}" if self.where else self.regime
 
@@ -142,7 +148,7 @@ class Report(Displayed):
     def ok(self) -> bool:
         """Whether every tensor's gradient is right, also in every regime, and there are no other problems."""
         right = bool(self.rows) and all(row.ok for row in self.rows) and not self.problems
-        return right and all(tried.verdict != WRONG for tried in self.regimes)
+        return right and not any(tried.failed for tried in self.regimes)
 
     @property
     def worst(self) -> Row:

@@ -6,7 +6,8 @@ that is tried, too. New numbers are drawn from those that are there, and stay wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -16,10 +17,11 @@ Array = np.ndarray[Any, Any]
 #: An array's name and its axis.
 Axis = tuple[str, int]
 
-#: One row or column, and around the widths of warps and blocks.
-EDGES = (1, 31, 32, 33, 63, 64, 65, 127, 128, 129)
+#: One row or column, every remainder of 2, 3, 4, 8 and 16, and around the widths of warps and blocks.
+EDGES = (1, *range(19, 35), *(n + k for n in (64, 128, 256, 512) for k in (-1, 0, 1, 2)))
 #: By how much an axis grows or shrinks by itself.
 APART = (3, -2)
+THE_REST = ", the rest "  # in the name of a size at which axes of one length differ
 #: A size with more elements is not tried.
 MOST = 10_000
 #: Of a number that is drawn again: by how much it moves.
@@ -46,7 +48,8 @@ def sizes_of(arrays: Mapping[str, Array], edges: Sequence[int], fits: Callable[[
         for n in edges:
             if n != old:
                 yield Size(f"{name}.shape[{axis}] = {n}", tuple(axes), n)
-        yield from _apart(old, axes, fits)
+        if not any(is_permutation(arrays[name], lengths_of(arrays)) for name, _ in axes):
+            yield from _apart(old, axes, fits)
 
 
 def _apart(old: int, axes: Sequence[Axis], fits: Callable[[Size], bool]) -> Iterator[Size]:
@@ -55,7 +58,7 @@ def _apart(old: int, axes: Sequence[Axis], fits: Callable[[Size], bool]) -> Iter
         found = False
         for some in combinations(axes, count):
             label = ", ".join(f"{name}.shape[{axis}]" for name, axis in some)
-            sizes = [Size(f"{label} = {old + by}, the rest {old}", some, old + by) for by in APART if old + by > 1]
+            sizes = [Size(f"{label} = {old + by}{THE_REST}{old}", some, old + by) for by in APART if old + by > 1]
             for size in sizes:
                 if fits(size):
                     found = True
@@ -70,20 +73,86 @@ def resized(arrays: Mapping[str, Array], size: Size, rng: np.random.Generator) -
     for name in dict.fromkeys(name for name, _ in size.axes):
         x = arrays[name]
         shape = tuple(size.length if (name, axis) in size.axes else n for axis, n in enumerate(x.shape))
-        there[name] = _drawn(x, shape, rng)
+        there[name] = _drawn(x, shape, rng, permuted_axis(x, lengths_of(arrays)))
+    for name, x in arrays.items():
+        if are_lengths(x, lengths_of(arrays)):
+            there[name] = _parted(there, name, x, arrays)
+        elif (
+            x.dtype.kind in "iu"
+            and x.size
+            and not is_permutation(x, lengths_of(arrays))
+            and _counts(x, arrays) in _grown(arrays, size)
+        ):
+            there[name] = np.array(there[name], order="C")
+            last = min(size.length, np.iinfo(x.dtype).max + 1) - 1  # ids go on to the end of their table
+            there[name].reshape(-1)[-1] = last
     return there
+
+
+def is_permutation(x: Array, lengths: Collection[int]) -> bool:
+    """Whether integers are a permutation of an axis of one of these lengths."""
+    return permuted_axis(x, lengths) is not None
+
+
+def permuted_axis(x: Array, lengths: Collection[int]) -> int | None:
+    """The axis along which integers are 0 to n − 1, or 1 to n, each once, n being one of these lengths; or None."""
+    if x.dtype.kind in "iu" and x.size > 1:
+        for axis in reversed(range(x.ndim)):
+            n, ordered = x.shape[axis], np.sort(np.moveaxis(x, axis, -1), axis=-1)
+            if n > 1 and n in lengths and any(np.all(ordered == np.arange(n) + base) for base in (0, 1)):
+                return axis
+    return None
+
+
+def are_lengths(x: Array, lengths: Collection[int]) -> bool:
+    """Whether integers are the lengths of parts of one of these axes: together they are as long as it."""
+    return x.dtype.kind in "iu" and x.ndim == 1 and x.size > 1 and x.min() > 0 and int(x.sum()) in lengths
+
+
+def lengths_of(arrays: Mapping[str, Array]) -> set[int]:
+    """The lengths of the axes of real numbers."""
+    return {n for x in arrays.values() if x.dtype.kind == "f" for n in x.shape}
+
+
+def _parted(there: Mapping[str, Array], name: str, x: Array, arrays: Mapping[str, Array]) -> Array:
+    """The lengths of as many parts as there are now, of an axis that is as long as it is now."""
+    total = next(now for other, y in arrays.items() if y.dtype.kind == "f"
+                 for old, now in zip(y.shape, there[other].shape, strict=True) if old == x.sum())  # fmt: skip
+    is_same = there[name].shape == x.shape and total == x.sum()
+    parts = np.array(x) if is_same else np.full_like(there[name], total // len(there[name]))
+    parts[-1] += total - parts.sum()
+    return parts
+
+
+def _counts(ids: Array, arrays: Mapping[str, Array]) -> int:
+    """The length of the table that ids count: the smallest length beyond all of them; 0 if there is none."""
+    longer = [n for x in arrays.values() if x.dtype.kind == "f" for n in x.shape if n > ids.max() >= 0]
+    return min(longer, default=0)
+
+
+def _grown(arrays: Mapping[str, Array], size: Size) -> set[int]:
+    """The length of the axes of real numbers that grow, as it was."""
+    axes = [(arrays[name], axis) for name, axis in size.axes if arrays[name].dtype.kind == "f"]
+    return {x.shape[axis] for x, axis in axes if x.shape[axis] < size.length}
 
 
 def elements(arrays: Mapping[str, Array], size: Size) -> int:
     """How many numbers all arrays have at a size."""
     return sum(
-        int(np.prod([size.length if (name, axis) in size.axes else n for axis, n in enumerate(x.shape)]))
+        math.prod(size.length if (name, axis) in size.axes else n for axis, n in enumerate(x.shape))
         for name, x in arrays.items()
     )
 
 
-def _drawn(x: Array, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    """An array like x in another shape: what is there is kept, the rest is drawn from it; ids and masks go on."""
+def _drawn(x: Array, shape: tuple[int, ...], rng: np.random.Generator, permuted: int | None) -> Array:
+    """An array like x in another shape: what is there is kept, the rest is drawn from it; ids and masks go on.
+
+    A permutation, along that axis, becomes another one: its users rely on it.
+    """
+    if permuted is not None:
+        ordered = np.moveaxis(np.empty(shape), permuted, -1)
+        ordered[...] = np.arange(shape[permuted]) + x.min()
+        return np.moveaxis(rng.permuted(ordered, axis=-1), -1, permuted).astype(x.dtype)
     there = x
     for axis, n in enumerate(shape):
         there = np.take(there, np.arange(n) % x.shape[axis], axis)

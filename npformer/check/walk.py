@@ -1,8 +1,9 @@
 """The walk over regimes and sizes: the same check at the user's inputs as each regime changes them.
 
-What the forward refuses, or where it is not finite, is *not tried*, with the reason; at another size, so is what the
-backward refuses. A kink is told as one. A gradient is WRONG in a regime only if it is WRONG again for other upstream
-gradients. The first failing point is made smaller as long as it fails.
+What the forward refuses, or where it is not finite, is *not tried*, with the reason. Where it answers and the backward
+does not, there is a PROBLEM, unless lengths are no longer equal that were, or one is 1. A kink is told as one. A
+gradient is WRONG in a regime only if it is WRONG again for other upstream gradients. The first failing point is made
+smaller as long as it fails.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,10 +19,11 @@ import numpy as np
 
 from npformer.check.checkable import Constant
 from npformer.check.inputs import Leaf, leaves_of, parameter_names, rebuilt
-from npformer.check.look import How
+from npformer.check.look import How, upstreams_of
+from npformer.check.oracles import CENTRAL_H, SAME, Oracle
 from npformer.check.regimes import REGIMES, Around, Regimes, chosen, variants
-from npformer.check.report import KINK, NOT_TRIED, NOTHING, RIGHT, UNCLEAR, WRONG, Report, Row, Tried
-from npformer.check.shapes import EDGES, MOST, Array, Size, elements, resized, sizes_of
+from npformer.check.report import KINK, NOT_TRIED, NOTHING, PROBLEM, RIGHT, UNCLEAR, WRONG, Report, Row, Tried
+from npformer.check.shapes import EDGES, MOST, THE_REST, Array, Size, elements, lengths_of, resized, sizes_of
 from npformer.check.subject import Subject, subject
 from npformer.io.progress_bar import watched
 
@@ -54,11 +57,12 @@ def _told(report: Report, how: How, check: Check, tried: Sequence[Tried], failin
     report = replace(report, regimes=tuple(tried))
     if failing is None:
         return report
-    first = next(one for one in tried if one.verdict == WRONG)
+    first = next(one for one in tried if one.failed)
     why = check(failing.values, replace(how, options=failing.options, allow_length_one=True, in_regime=True))
     row = next((row for row in why.rows if row.verdict == WRONG), None)
     cause = f": {row.diagnosis}" if row is not None and row.diagnosis else ""
-    text = f"first WRONG in {first}: the gradient of {first.tensor}{cause}"
+    what = f"the gradient of {first.tensor}{cause}" if first.verdict == WRONG else first.note
+    text = f"first {first.verdict} in {first}: {what}"
     notes = (*report.notes, text, f"the smallest input found at which it is: {_shown(failing)}")
     return replace(report, notes=notes, smallest=failing.values)
 
@@ -101,7 +105,9 @@ class Walk:
         self._point = Point.of(ready, names, how.options)
         self._rng = np.random.default_rng([how.seed, 12])
         ints = [x for x in self._point.arrays.values() if x.dtype.kind in "iu"]
-        self._around = Around(how.precision or _precision(self._point), ints, _ignored(forward, how.options))
+        lengths = lengths_of(self._point.arrays)
+        ignored = _ignored(forward, how.options)
+        self._around = Around(how.precision or _precision(self._point), ints, ignored, lengths)
 
     def over(self, regimes: Regimes | None, edges: Sequence[int]) -> tuple[list[Tried], Point | None]:
         """Every regime and size, and the smallest failing point that was found."""
@@ -109,7 +115,7 @@ class Walk:
         tried, failing = [], None
         for regime, where, point in watched(points, "regimes", name=lambda one: f"{one[0]} {one[1]}"):
             tried.append(point if isinstance(point, Tried) else self._tried(regime, where, point))
-            if failing is None and tried[-1].verdict == WRONG and isinstance(point, Point):
+            if failing is None and tried[-1].failed and isinstance(point, Point):
                 failing = self._smaller(point, regime)
         return tried, failing
 
@@ -158,15 +164,40 @@ class Walk:
         """The verdict at a point."""
         if why := self._why_not(point):
             return Tried(regime, where, NOT_TRIED, note=why)
+        if regime == AT_SIZES and (quick := self._agreeing(where, point)):
+            return quick
         try:
             found = self._verdict(regime, where, point, self._how)
             if found.verdict == WRONG:  # again, for other upstream gradients
                 again = self._verdict(regime, where, point, replace(self._how, seed=self._how.seed + 1))
                 found = found if again.verdict == WRONG else again
         except Exception as error:
-            verdict = NOT_TRIED if regime == AT_SIZES else UNCLEAR
-            return Tried(regime, where, verdict, note=f"backward refuses it: {_said(error)}")
+            return Tried(regime, where, UNCLEAR, note=f"the check fails: {_said(error)}")
+        if found.verdict == PROBLEM and (THE_REST in where or where.endswith(" = 1")) and "NaN" not in found.note:
+            return replace(found, verdict=NOT_TRIED)  # forward may take lengths that do not fit, and broadcast one row
         return found
+
+    def _agreeing(self, where: str, point: Point) -> Tried | None:
+        """Right at a size, if claims, complex step and differences agree along one direction a tensor; else None."""
+        how = replace(self._how, options=point.options)
+        if how.is_low or how.structure is not None or not how.complex_step:
+            return None
+        rng, worst, tensor = np.random.default_rng([how.seed, 14]), 0.0, ""
+        with suppress(Exception):
+            checked = self._subject(point)
+            (upstream,) = upstreams_of(checked, how, 1)
+            claims, oracle = checked.gradients(upstream), Oracle(checked, [upstream])
+            for name, x in checked.tensors.items():
+                direction = np.where(np.isfinite(x), rng.normal(size=x.shape), 0)
+                slope = oracle.complex_step(name, direction)
+                near, _ = oracle.difference(name, direction, CENTRAL_H, {}, noise_too=False)
+                apart = abs(float(np.sum(claims[name] * direction)) - slope.value[0]) / slope.reach[0]
+                is_near = abs(near[0] - slope.value[0]) <= SAME * slope.reach[0]
+                if claims[name].shape != x.shape or not (apart <= how.tolerance and is_near):
+                    return None
+                worst, tensor = max((worst, tensor), (float(apart), name))
+            return Tried(AT_SIZES, where, RIGHT, tensor, worst)
+        return None
 
     def _verdict(self, regime: str, where: str, point: Point, how: How) -> Tried:
         how = replace(how, options=point.options)
@@ -176,13 +207,13 @@ class Walk:
         if how.is_low and regime != AT_SIZES:
             small = [row for row in report.rows if not _is_gross(row)]
             report = report.changed({r.tensor: {"verdict": UNCLEAR} for r in small if r.verdict == WRONG})
-        for verdict in (WRONG, UNCLEAR, KINK):
+        for verdict in (WRONG, PROBLEM, UNCLEAR, KINK):
             rows = [row for row in report.rows if row.verdict == verdict]
+            if verdict == PROBLEM and report.problems and not report.problems[0].startswith(("output", "reference")):
+                return Tried(regime, where, PROBLEM, note=report.problems[0])
             if rows:
                 row = max(rows, key=lambda row: np.nan_to_num(row.scaled_error, nan=np.inf))
                 return Tried(regime, where, verdict, row.tensor, row.scaled_error, row.note)
-        if report.problems:
-            return Tried(regime, where, UNCLEAR, note=report.problems[0])
         row = report.worst
         is_empty = all(row.verdict == NOTHING for row in report.rows)
         return Tried(regime, where, NOTHING if is_empty else RIGHT, row.tensor, row.scaled_error)
@@ -194,7 +225,7 @@ class Walk:
         def fails(other: Point) -> bool:
             nonlocal left
             left -= 1
-            return left >= 0 and self._tried(regime, "", other).verdict == WRONG
+            return left >= 0 and self._tried(regime, "", other).failed
 
         shorter = True
         while shorter and left > 0:

@@ -233,3 +233,19 @@ def test_inputs_that_are_passed_on_are_named():
     report = gradcheck(pair, X, np.arange(3), 0.5, "rows", None)
     assert report.notes == ("passed on unchecked: ids (int64 array), p (float 0.5)",)
     assert report.ok
+
+
+@pytest.mark.parametrize(
+    "backward",
+    [
+        lambda dy, x: slope(np.clip(dy, -10, 10), x),
+        lambda dy, x: slope(np.where(np.abs(dy) < 1e-4, 0, dy), x),
+        lambda dy, x: slope(dy / np.abs(dy).max(-1, keepdims=True) * np.abs(dy).max(-1, keepdims=True), x),
+    ],
+    ids=["clipped", "small ones dropped", "scaled by rows"],
+)
+def test_a_dy_may_be_large_or_tiny_or_have_rows_of_zeros(backward):
+    with np.errstate(all="ignore"):
+        report = gradcheck((cube, backward), X)
+    assert [row.verdict for row in report.rows] == [RIGHT]
+    assert "not linear in dy" in report.problems[0]

@@ -10,17 +10,17 @@ X = np.array([[1.0, -2.0, 3.0], [-1.0, 0.5, -4.0]])
 CLASSES = np.array([2, 0])
 
 
-def changed(name, x=X, precision="float64", others=(), ignored=()):
+def changed(name, x=X, precision="float64", others=(), ignored=(), lengths=()):
     """All that a regime makes of x."""
-    around = Around(precision, others, ignored)
+    around = Around(precision, others, ignored, lengths)
     return [there.tolist() for there in variants(name, np.asarray(x), around)]
 
 
 @pytest.mark.parametrize(("name", "expected"), [
     ("confident", [[[15, -2, 3], [-1, 12.5, -4]], [[33, -2, 3], [-1, 30.5, -4]]]),
-    ("saturated above", [[[101, 102, 103], [101, 100.5, 104]]]),
-    ("saturated below", [[[-101, -102, -103], [-101, -100.5, -104]]]),
-    ("saturated", [[[101, -102, 103], [-101, 100.5, -104]]]),
+    ("saturated above", [[[n + 1, n + 2, n + 3], [n + 1, n + 0.5, n + 4]] for n in (100, 750)]),
+    ("saturated below", [[[-n - 1, -n - 2, -n - 3], [-n - 1, -n - 0.5, -n - 4]] for n in (100, 750)]),
+    ("saturated", [[[n + 1, -n - 2, n + 3], [-n - 1, n + 0.5, -n - 4]] for n in (100, 750)]),
     ("nearly constant", [[[1.001, 0.998, 1.003], [0.999, 1.0005, 0.996]]]),
     ("offset", [[[101, 98, 103], [99, 100.5, 96]]]),
     ("times 3", [[[3, -6, 9], [-3, 1.5, -12]]]),
@@ -65,8 +65,11 @@ def test_the_dtype_stays():
 
 def test_ids_are_repeated_and_a_permutation_stays():
     assert changed("repeated ids", [4, 0, 6]) == [[4, 4, 4]]
-    assert changed("repeated ids", [2, 0, 1]) == []
-    assert changed("repeated ids", [[1, 0], [0, 1]]) == [], "a permutation in each row"
+    for regime in ("repeated ids", "all padded"):
+        assert changed(regime, [2, 0, 1], lengths=(3,)) == []
+        assert changed(regime, [[1, 0, 2], [0, 2, 1]], lengths=(3,)) == [], "a permutation in each row"
+        assert changed(regime, [[1, 0], [0, 2], [2, 1]], lengths=(3,)) == [], "a permutation in each column"
+    assert changed("repeated ids", [2, 0, 1], lengths=(4, 7)) == [[2, 2, 2]], "of no axis"
 
 
 def test_what_is_padded():
@@ -76,6 +79,16 @@ def test_what_is_padded():
         [[True, True], [True, True]],
     ]
     assert changed("all padded", [3, 5], ignored=(-1,)) == [[-1, -1], [-1, 5], [0, 0], [0, 5]]
+
+
+def test_the_lengths_of_parts_stay_as_long_as_their_axis():
+    assert changed("all padded", [3, 1, 2], lengths=(6,)) == [[0, 1, 5]]
+    assert changed("repeated ids", [3, 1, 2], lengths=(6,)) == []
+
+
+def test_ids_may_be_below_zero_where_some_are():
+    assert [-1, -1] in changed("all padded", [2, -1])
+    assert [-1, -1] not in changed("all padded", [2, 1])
 
 
 def test_what_an_input_is():

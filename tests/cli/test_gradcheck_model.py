@@ -170,7 +170,7 @@ def test_regimes(cli):
     cli("gradcheck --model mine.py --regimes ties,zeros").quiet()
     done = cli("gradcheck --model mine.py --regimes all")
     assert done.code == 1
-    assert "  saturated below  1 WRONG: x, x" in done.lines
+    assert "  saturated below  2 WRONG: x, x" in done.lines
     assert "  forward: in saturated below, x" in done.lines
     found = cli("gradcheck --model mine.py --regimes", "saturated below", "--json")
     assert (found.code, found.document["ok"]) == (1, False)

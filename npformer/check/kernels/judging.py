@@ -18,7 +18,7 @@ import numpy as np
 from npformer.check.check import gradcheck
 from npformer.check.inputs import is_float
 from npformer.check.kernels.cheats import OF, cheats, run
-from npformer.check.kernels.files import Task
+from npformer.check.kernels.files import KernelError, Task
 from npformer.check.kernels.process import Ended, KernelProcess
 from npformer.check.precision.formats import FORMATS, rounded
 from npformer.check.report import UNCLEAR, WRONG, Report, Tried
@@ -70,6 +70,8 @@ def _judged(task: Task, start: partial[KernelProcess], reports: list[Report]) ->
             constant=of.constant, precision=task.precision, explain=False,
         )  # fmt: skip
         report = check()
+        if report.problems and all(np.isnan(row.analytic) for row in report.rows):
+            raise KernelError(report.problems[0])  # there are no gradients to judge
         reports.append(report)
         g, wrong = run(kernel, one, of.wanted(one)), [row for row in report.rows if row.verdict == WRONG]
         causes += [f"{OF}{row.tensor} {_what(g[OF + row.tensor], row.note)}" for row in wrong]
@@ -78,8 +80,9 @@ def _judged(task: Task, start: partial[KernelProcess], reports: list[Report]) ->
             walked = check(regimes=of.regimes, sizes=of.sizes)
             tried = [_seen(t) for t in walked.regimes]
             reports.append(replace(walked, regimes=tuple(tried)))
-            wrongs = [t for t in tried if t.verdict == WRONG]
-            causes += [f"WRONG in {t}: {OF}{t.tensor}: {t.note}" for t in wrongs[:1]]
+            wrongs = [t for t in tried if t.failed]
+            causes += [f"{t.verdict} in {t}: {OF}{t.tensor}: {t.note}" for t in wrongs[:1] if t.tensor]
+            causes += [f"{t.verdict} in {t}: {t.note}" for t in wrongs[:1] if not t.tensor]
             causes += [note for note in walked.notes if wrongs and note.startswith("the smallest input")]
         causes += kernel.faults
     if causes:
