@@ -53,18 +53,12 @@ else:
         """Import a public name or a subpackage on first use, and keep it."""
         if name in _HOME_OF:
             value = getattr(import_module(_HOME_OF[name]), name)
-            if name == "gradcheck":  # the check does not import the museum, whose bugs also explain wrong gradients
-                import_module("npformer.check.diagnosis.clues").EXPLANATIONS.append(_bugs)
         elif name in _PARTS:
             value = import_module(f"npformer.{name}")
         else:
             raise AttributeError(f"module 'npformer' has no attribute {name!r}")
         globals()[name] = value
         return value
-
-    def _bugs(op):
-        """The museum's wrong versions of an operation's backward. Imported only once a gradient is wrong."""
-        return import_module("npformer.lab.museum.explanations").explanations(op)
 
     def __dir__():
         return sorted({*globals(), *__all__})

@@ -34,12 +34,6 @@ FAMILIES = {
     "heads merged wrongly": {"reshaped"},
     "extra factor": {"factor", "wrong factor"},
 }
-#: The same for the museum's bugs, by the term that each formula leaves out or misplaces.
-OF_BUGS = {
-    "softmax-diagonal": {"missing term", "summed axis"},
-    "softmax-no-shared": {"missing term"},
-    "embedding-assigned": {"not accumulated"},
-}
 UNEXPLAINED = ("", "unknown")
 #: All gradients are right, yet the report fails: something else about the pair is wrong.
 PROBLEM = "problem"
@@ -49,8 +43,6 @@ def family(cause):
     """The kinds that a row's cause names. Raises ValueError for an unknown label."""
     if cause.startswith("scaled by "):
         return {"factor"}
-    if cause.startswith("museum bug "):
-        return OF_BUGS[cause.removeprefix("museum bug ")]
     if cause in KINDS:
         return {cause}
     if cause not in FAMILIES:

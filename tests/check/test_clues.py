@@ -68,8 +68,7 @@ def test_a_pair_of_the_same_name_and_value_is_compared_with_npformers():
 
     pair = (softmax_forward, lambda dy, _: dy)
     clues = referenced(pair, X)
-    generic = [mistake for mistake in clues.mistakes if not mistake.operator.startswith("museum bug")]
-    assert len(generic) == len(nested_mutants(functional.softmax_backward)) > 5
+    assert len(clues.mistakes) == len(nested_mutants(functional.softmax_backward)) > 5
     rerun = clues.rerun(clues.mistakes[0])
     assert {name: g.shape for name, g in rerun.items()} == {"x": X.shape}
     assert referenced((other_forward, pair[1]), X).mistakes == ()

@@ -324,3 +324,23 @@ def test_no_cause_is_sought_where_none_is_asked_for(monkeypatch):
     monkeypatch.setattr("npformer.check.one_point.repairs_of", lambda *_, **__: pytest.fail("a search"))
     rows = gradcheck((product, product_backward), X43, W35, explain=False).rows
     assert [(row.verdict, row.cause, row.diagnosis) for row in rows] == [("WRONG", "", "")] * 2
+
+
+def test_a_change_may_neither_run_for_long_nor_fill_the_memory(monkeypatch):
+    """`n` steps could become `n**2`, and a product a table of all pairs."""
+    monkeypatch.setattr(budget, "MORE_LINES", 100)
+
+    def forward(x):
+        return np.cumsum(x), len(x)
+
+    def backward(dy, n):
+        dx, total = np.zeros(n), 0.0
+        for i in range(n**1):
+            total += dy[n - 1 - i]
+            dx[n - 1 - i] = total * 1.5
+        return dx
+
+    (row,) = gradcheck((forward, backward), normals(0)(300)).rows
+    assert row.verdict == "WRONG"
+    with budget.bounded_memory(), pytest.raises(MemoryError):
+        np.ones(budget.MOST_BYTES // 4)

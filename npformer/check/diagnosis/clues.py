@@ -24,9 +24,6 @@ from npformer.typing import HostArrays
 if TYPE_CHECKING:
     from npformer.layers import Layer
 
-#: More wrong versions of an operation's backward, by its name: the museum's bugs, if npformer is imported as a whole.
-EXPLANATIONS: list[Callable[[str], Sequence[Mutant]]] = []
-
 
 def clues_of(target: Any, inputs: Sequence[Any], options: Mapping[str, Any]) -> Clues:
     """Sizes, tokens, masks and heads, as far as they appear in inputs, options and the target's attributes."""
@@ -73,7 +70,7 @@ def _with_pair(clues: Clues, checked: PairSubject, upstream: Upstream) -> Clues:
         )
     except Exception:
         return clues  # another operation with the same name
-    mistakes = [*nested_mutants(backward), *(mutant for more in EXPLANATIONS for mutant in more(op))]
+    mistakes = list(nested_mutants(backward))
     return (
         replace(clues, mistakes=mistakes, rerun=rerun, is_theirs=_is_theirs(checked.target.backward)) if same else clues
     )

@@ -16,6 +16,7 @@ import ast
 import contextlib
 import copy
 import warnings
+from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from itertools import islice
 from types import CodeType
@@ -23,10 +24,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from npformer.check.behaviour import counted_lines
 from npformer.check.checkable import as_numpy
 from npformer.check.diagnosis.mutants import elements
 from npformer.check.measures import largest, max_abs
-from npformer.check.repairs.budget import Budget
+from npformer.check.repairs.budget import MORE_LINES, TIMES_LINES, Budget, bounded_memory
 from npformer.check.repairs.edits import INVENTED, SIMPLE, UNUSED, WITH_KERNELS
 from npformer.check.repairs.nodes import SCOPES, Edit, Known, Site, has_scope, is_real, located, parsed, sites
 from npformer.check.repairs.source import Source, constants_of, helpers_of, parts_of, pool, source_of, unused_in
@@ -79,6 +81,7 @@ def repairs_of(
     with np.errstate(all="ignore"), warnings.catch_warnings(), contextlib.ExitStack() as kept:
         warnings.simplefilter("ignore")
         budget = Budget(kept)
+        kept.enter_context(bounded_memory())
         while left and len(repairs) < MOST_CAUSES:
             searches = _searches(mains, point, remarks)
             budget.with_kernels = any(search.is_of_kernel for search in searches)
@@ -158,7 +161,11 @@ class _Search:
         """Whether the function can be run from its source; notes what it gives, and how far that is off."""
         try:
             with self._source.running(self._source.code()):
-                self._first = self._trial.run(0)
+                self._first, lines = self._trial.run(0), Counter[Any]()
+                with counted_lines(lines):
+                    self._trial.run(0)
+            has_loops = max(lines.values(), default=0) > 1
+            self._most_lines = TIMES_LINES * lines.total() + MORE_LINES if has_loops else 0
             self._off = {name: self._error(self._first, 0, name) for name in self._slack[0]}  # in units of the slack
         except Exception:
             return False
@@ -194,7 +201,7 @@ class _Search:
         try:
             code = self._changed(edit)
             for number in range(len(self._point.truths)):
-                with self._source.running(code):
+                with self._source.running(code), self._bounded():
                     fixes = fixes and fixes & self._near(self._trial.run(number), number, wrong)
             if len(fixes) <= most:
                 return set()
@@ -207,6 +214,10 @@ class _Search:
         except Exception:
             return set()
         return fixes
+
+    def _bounded(self) -> contextlib.AbstractContextManager[None]:
+        """A bound of the lines that run, for a change may make a loop long."""
+        return counted_lines(Counter(), self._most_lines) if self._most_lines else contextlib.nullcontext()
 
     def _near(self, gradients: HostArrays, number: int, wrong: set[str]) -> set[str]:
         """The wrong tensors that are near the truth now; none if another one is farther from it than before."""
@@ -281,7 +292,7 @@ class _Search:
 
             if budget.taken() > budget.seconds / 2:
                 break
-            with contextlib.suppress(Exception), self._source.running(self._opened(site, here)):
+            with contextlib.suppress(Exception), self._source.running(self._opened(site, here)), self._bounded():
                 moved = self._trial.run(0)
                 touched = {name for name, gradient in moved.items() if not np.array_equal(gradient, self._first[name])}
                 idle |= set() if touched and touched <= wrong else {site}
