@@ -8,6 +8,7 @@ is explained (``diagnosis``, ``repairs``). Kernels in float32 or less are compar
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,16 +20,17 @@ import numpy as np
 from npformer.backend import Device
 from npformer.check.adapters.triton_kernels import patched_once
 from npformer.check.checkable import within
+from npformer.check.fitness import place_of
 from npformer.check.inputs import is_float
 from npformer.check.judge import TOLERANCE
-from npformer.check.look import How
+from npformer.check.look import How, OtherPrecision
 from npformer.check.one_point import at_one_point
-from npformer.check.prepared import Constants, prepared
+from npformer.check.prepared import Constants, adapted, expect_known, prepared
 from npformer.check.remembered import remembered_bits
 from npformer.check.report import WRONG, Report, Row
-from npformer.check.subject import name_of
-from npformer.check.vacuity import refuse_wide
-from npformer.errors import ConfigError
+from npformer.check.subject import BackwardFailed, name_of
+from npformer.check.vacuity import refuse_wide, without_gradients
+from npformer.errors import ConfigError, ShapeError
 
 if TYPE_CHECKING:
     from npformer.check.regimes import Regimes
@@ -67,14 +69,16 @@ def gradcheck(
 ) -> Report:
     """Check every gradient of target at these inputs. Returns a Report; target is not changed.
 
-    target: a pair (``npf.Pair`` or a tuple ``(forward, backward)``), or a layer or model, your own
-    included: an object with ``forward(*inputs) -> (y, cache)``, ``backward(dy, cache)`` and, if it has
-    parameters, ``named_parameters()`` yielding (name, object with data and grad). A parameter that is
-    constant (γ = 1, b = 0) is moved a little for the check: a constant hides mistakes.
+    target: a pair (``npf.Pair`` or a tuple ``(forward, backward)``), a torch.autograd.Function, an nn.Module or a
+    function of JAX's (as by ``npf.from_torch``, ``npf.from_jax``), or a layer or model, your own included: an object
+    with ``forward(*inputs) -> (y, cache)``, ``backward(dy, cache)`` and, if it has parameters, ``named_parameters()``
+    yielding (name, object with data and grad). A parameter that is constant (γ = 1, b = 0) is moved a little for the
+    check: a constant hides mistakes.
     inputs: float arrays, also in lists and dicts, are checked in order against backward's gradients; Python
     floats if backward returns a gradient for them; everything else is passed on. names: names of the inputs.
     constant: names or positions of inputs that want no gradient, so that backward may return None for them; so do
-    tensors of PyTorch that require none, beside others that do. options go to forward: ``context=`` of npformer's
+    tensors of PyTorch that require none, beside others that do. "output 1": the second output wants none, as a number
+    for the log, or what PyTorch marks as such or JAX stops. options go to forward: ``context=`` of npformer's
     layers, ``key=`` of its models, and whatever yours takes.
     elementwise: check each element (default for at most 2,000), or random directions, per tensor.
     complex_step False switches that witness off; if it is invalid for target, it is left out automatically, and the
@@ -94,10 +98,11 @@ def gradcheck(
     repeat: runs of the backward (at most 2 s), which must agree. None: a few, and 150 if anything hints at a fault.
     allow_length_one: do not refuse inputs of length 1 along batch or sequence.
 
-    Everything is computed in float64, whatever the dtype of target, except with a reference. Raises ShapeError if
-    backward returns another number of gradients, or gradients of other shapes, than there are float inputs;
-    DTypeError if a gradient is not float64; ConfigError for a tolerance that would accept anything. An error
-    inside target is raised unchanged.
+    Everything is computed in float64, whatever the dtype of target, except with a reference. A backward that raises an
+    exception where its forward answers, or returns another number of gradients, or gradients of other shapes, is a
+    problem of the report. If all gradients are float32 or float16, target is judged in that precision. Raises
+    DTypeError if only some are; ConfigError for a tolerance that would accept anything. An error inside forward at your
+    own inputs is raised unchanged.
     """
     refuse_wide(tolerance)
     if not (sizes is None or callable(sizes) or all(type(n) is int and n > 0 for n in sizes)):
@@ -113,6 +118,8 @@ def gradcheck(
             "reference, precision: expected no tolerance or elementwise=False beside them: each element is judged by "
             "what the precision explains"
         )
+    target = adapted(target, inputs)
+    expect_known(options, target, list(inspect.signature(gradcheck).parameters))
     try:
         with remembered_bits(), patched_once():
             report = _checked(target, inputs, how, sample, sizes, regimes)
@@ -134,12 +141,19 @@ def _checked(
 
     def check(point: Sequence[Any], how: How) -> Report:
         ready = prepared(target, point, how.names, how.constant)
-        if not how.is_low:
-            return at_one_point(target, ready, how)
-        # its modules are loaded only if they are needed
-        from npformer.check.precision.low_precision import in_low_precision
+        try:
+            if not how.is_low:
+                return at_one_point(target, ready, how)
+            # its modules are loaded only if they are needed
+            from npformer.check.precision.low_precision import in_low_precision
 
-        return _explained(in_low_precision(target, ready, how), target, ready, how)
+            return _explained(in_low_precision(target, ready, how), target, ready, how)
+        except BackwardFailed as failed:
+            return _without_backward(failed)
+        except OtherPrecision as other:
+            if how.is_low or not other.is_everywhere:
+                raise
+            return _noted(check(point, replace(how, precision=other.dtype)), other.dtype)
 
     report, later = check(inputs, how), replace(how, why=False)  # causes are reported once
     drawn = sizes if callable(sizes) else None
@@ -149,6 +163,20 @@ def _checked(
     from npformer.check.walk import in_regimes
 
     return in_regimes(report, target, prepared(target, inputs, how.names, how.constant), how, check, regimes, sizes)
+
+
+def _without_backward(failed: BackwardFailed) -> Report:
+    """The report of a backward that raises an exception, or returns other shapes, where its forward answers."""
+    error = failed.error
+    place = f" in {where}" if (where := place_of(error)) else ""
+    raised = f"backward raises {type(error).__name__}{place}, where forward answers: {error}"
+    problem = str(error) if isinstance(error, ShapeError) else raised
+    return without_gradients(failed.checked, problem, "backward gives no gradient here")
+
+
+def _noted(report: Report, dtype: str) -> Report:
+    note = f'backward computes in {dtype}, so it is judged in {dtype}, as by precision="{dtype}"; reference= knows more'
+    return replace(report, notes=(note, *report.notes))
 
 
 def _points(sample: Sample | None, sizes: Sized | None, seed: int) -> Iterator[tuple[str, Sequence[Any]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -10,16 +10,17 @@ import numpy as np
 
 from npformer.backend import Device
 from npformer.check import behaviour
+from npformer.check.checkable import Checkable
 from npformer.check.fitness import Fitness, culprit_of, fitness
-from npformer.check.judge import Judge
-from npformer.check.measures import largest, max_abs, terms
+from npformer.check.judge import TIED, Judge
+from npformer.check.measures import max_abs, rms, terms
 from npformer.check.oracles import Evidence, Oracle
-from npformer.check.prepared import Constants
+from npformer.check.prepared import Constants, is_output
 from npformer.check.regions import region_of
 from npformer.check.repeats import CONFIRMING, MOST_RUNS, PLACES_FOR_A_RUN, Repeats
-from npformer.check.report import NOTHING, UNCLEAR, WRONG, Report, Row
-from npformer.check.subject import Subject, Upstream
-from npformer.errors import DTypeError, ShapeError
+from npformer.check.report import KINK, NOTHING, UNCLEAR, WRONG, Report, Row
+from npformer.check.subject import BackwardFailed, Subject, Upstream
+from npformer.errors import ConfigError, DTypeError, ShapeError
 from npformer.io.progress_bar import Bar
 from npformer.typing import HostArray, HostArrays
 
@@ -58,6 +59,17 @@ class How:
         return any(setting is not None for setting in (self.reference, self.precision, self.accumulate))
 
 
+class OtherPrecision(DTypeError):
+    """A gradient is not float64. is_everywhere: all have this one dtype, which a check has a precision for."""
+
+    def __init__(self, tensor: str, gradients: HostArrays, inputs: Container[str]) -> None:
+        self.dtype = str(gradients[tensor].dtype)
+        kinds = {str(gradient.dtype) for name, gradient in gradients.items() if name in inputs}
+        self.is_everywhere = kinds in ({"float32"}, {"float16"})
+        way = f'; for a pair that computes in {self.dtype}: precision="{self.dtype}", or reference= with one in float64'
+        super().__init__(f"gradient of {tensor}: expected float64, as the input was given, got {self.dtype}{way}")
+
+
 class Look(NamedTuple):
     """What a check saw at one point."""
 
@@ -76,7 +88,7 @@ class Look(NamedTuple):
 def look_at(checked: Subject, how: How) -> Look:
     """A row for each tensor, without a diagnosis; those without directions are checked element by element."""
     small = sum(x.size for x in checked.tensors.values()) <= MANY_ELEMENTS
-    upstreams = random_upstreams(checked, how.seed, UPSTREAMS if small else 2)
+    upstreams = upstreams_of(checked, how, UPSTREAMS if small else 2)
     claims = [checked.gradients(upstream) for upstream in upstreams]
     expect_fitting(checked, claims[0])
     elementwise = small if how.elementwise is None else how.elementwise
@@ -86,7 +98,10 @@ def look_at(checked: Subject, how: How) -> Look:
     rounding = max(how.tolerance, 64 * oracle.rounding)
     repeats = [Repeats(checked, r, claim, rounding) for r, claim in zip(upstreams, claims, strict=True)]
     problems: list[str] = []
-    if not how.in_regime:  # what the code owes is asked once
+    noise = _noise(checked, upstreams[0])
+    sizes = {name: rms(x) or 1.0 for name, x in checked.tensors.items()}
+    is_moved = any(max_abs(g) * sizes[name] > noise for name, g in claims[0].items())
+    if not how.in_regime and is_moved:  # what the code owes is asked once
         problems = behaviour.problems(checked, upstreams, claims[0], oracle.rounding, repeats[0])
     places = sum(len(directions[name]) if directions else checked.tensors[name].size for name in claims[0])
     with Bar("gradcheck", places, after=1) as bar:
@@ -95,14 +110,15 @@ def look_at(checked: Subject, how: How) -> Look:
             name: oracle.along_directions(name, directions[name]) if directions else oracle.every_element(name)
             for name in claims[0]
         }
+    truths = {name: witnesses.truth[0] for name, witnesses in evidence.items()}
     rows = rows_of(oracle, evidence, claims, directions, how)
     if not problems and not how.in_regime:
         repeats[0].run(how.repeat or min(MOST_RUNS, 2 + places // PLACES_FOR_A_RUN))
     report = _confirmed(Report("", tuple(rows), tuple(problems)), repeats)
+    report = replace(report, problems=report.problems or tuple(not_numbers(claims[0])))
     notes = [*behaviour.notes(checked), *repeats[0].notes(how.repeat is not None), *filter(None, [fit.why])]
     report = replace(report, notes=tuple(notes))
-    noise = _noise(checked, upstreams[0])
-    if largest(e.truth[0] for e in evidence.values()) <= noise and largest(claims[0].values()) <= noise:
+    if not is_moved and all(max_abs(g) * sizes[name] <= noise for name, g in truths.items()):
         report = proving_nothing(report.rows, report, "every gradient of this check is 0")
     return Look(report, upstreams, claims, directions, evidence, fit.is_fit)
 
@@ -112,13 +128,15 @@ def rows_of(
 ) -> list[Row]:
     """The rows of these claims beside the evidence."""
     most = np.max([[max_abs(n) for n in witnesses.truth] for witnesses in evidence.values()], axis=0)
-    judge = Judge(oracle, most, how.tolerance, how.explain, lambda: not culprit_of(oracle.subject), how.seed)
+    judge = Judge(oracle, most, how.tolerance, lambda: not culprit_of(oracle.subject), how.seed)
     rows = []
     for tensor, witnesses in evidence.items():
         full = np.array([claim[tensor] for claim in claims])
         along = directions.get(tensor)
         claimed = full if along is None else np.array([[np.sum(g * d) for d in along] for g in full])
         row = judge.row(tensor, claimed, witnesses, along)
+        if how.in_regime and row.verdict == WRONG and row.note == TIED:
+            row = replace(row, verdict=KINK)  # equal entries are the regime's doing
         if along is not None and oracle.subject.tensors[tensor].size > MANY_ELEMENTS:
             row = region_of(row, oracle, tensor, full[0], how.tolerance)
         rows.append(row)
@@ -141,9 +159,20 @@ def without_verdict(report: Report, *repeats: Repeats) -> Report:
     return replace(report.changed(changes), problems=tuple(problems))
 
 
+def not_numbers(gradients: HostArrays) -> list[str]:
+    """The problem of gradients that are NaN though the forward is finite."""
+    nowhere = {tensor: np.argwhere(np.isnan(gradient)) for tensor, gradient in gradients.items()}
+    return [
+        f"the gradient of {tensor} is NaN at {places[0].tolist() or 'its number'}, as {len(places)} of "
+        f"{gradients[tensor].size} entries are, where forward is finite"
+        for tensor, places in nowhere.items()
+        if len(places)
+    ]
+
+
 def _noise(checked: Subject, upstream: Upstream) -> float:
-    """Gradients below this are 0 except for the rounding of the terms of L = Σ r·y."""
-    return 1e-13 * terms(upstream, checked.outputs({}))
+    """Gradients that, times the size of x, are below this are 0 but for the rounding of the terms of L = Σ r·y."""
+    return 1e-13 * (terms(upstream, checked.outputs({})) or max(map(max_abs, upstream)))
 
 
 def proving_nothing(rows: Sequence[Row], report: Report, why: str) -> Report:
@@ -153,14 +182,15 @@ def proving_nothing(rows: Sequence[Row], report: Report, why: str) -> Report:
 
 
 def expect_fitting(checked: Subject, gradients: HostArrays) -> None:
-    """Raise ShapeError or DTypeError unless every gradient has the shape of its tensor and is float64."""
+    """Raise BackwardFailed or DTypeError unless every gradient has the shape of its tensor and is float64."""
     for tensor, value in checked.tensors.items():
         gradient = gradients[tensor]
         if gradient.shape != value.shape:
             hint = _order_hint(checked, gradients) or _hint(value, gradient)
-            raise ShapeError(f"gradient of {tensor}: expected {value.shape}, got {gradient.shape}{hint}")
+            error = ShapeError(f"gradient of {tensor}: expected {value.shape}, got {gradient.shape}{hint}")
+            raise BackwardFailed(checked, error)
         if gradient.dtype != value.dtype:
-            raise DTypeError(f"gradient of {tensor}: expected float64, as the input was given, got {gradient.dtype}")
+            raise OtherPrecision(tensor, gradients, checked.inputs.tensors)
 
 
 def _order_hint(checked: Subject, gradients: HostArrays) -> str:
@@ -192,10 +222,33 @@ def random_upstreams(checked: Subject, seed: int, count: int = UPSTREAMS) -> lis
     return [tuple(np.asarray(rng.normal(size=shape)) for shape in shapes) for rng in rngs]
 
 
+def upstreams_of(checked: Subject, how: How, count: int) -> list[Upstream]:
+    """Random gradients of the outputs, 0 for those that want none, by the user's word or the library's.
+
+    Raises ConfigError if constant= names an output that forward does not return, or all.
+    """
+    upstreams, kept, target = random_upstreams(checked, how.seed, count), checked.kept, getattr(checked, "target", None)
+    words = [how.constant] if isinstance(how.constant, str | int) else how.constant
+    said = {int(str(word)[7:]) for word in words if is_output(word)}
+    if not said <= set(range(len(checked.kinds))) or said.issuperset(kept):
+        known = f"output 0 to output {len(checked.kinds) - 1}"
+        raise ConfigError(f"constant: expected some of {known}, not all that are floats, got {sorted(said)}")
+    if len(kept) > 1 and isinstance(target, Checkable):
+        checked.gradients(upstreams[0])  # the library's word is known after it
+        checked.silent = dict.fromkeys(target.silent, "by the library's own word")
+    checked.silent |= dict.fromkeys(said, "as constant= says")
+    return [silenced(upstream, {k for k, i in enumerate(kept) if i in checked.silent}) for upstream in upstreams]
+
+
+def silenced(upstream: Upstream, silent: Container[int]) -> Upstream:
+    """The upstream gradients, 0 for these outputs."""
+    return tuple(0 * r if i in silent else r for i, r in enumerate(upstream))
+
+
 def random_directions(checked: Subject, seed: int) -> dict[str, list[HostArray]]:
     """A few directions for each tensor: a direction over all tensors would hide a small bias beside a large matrix."""
     rng = np.random.default_rng([seed, 1])
     return {
-        tensor: [np.asarray(rng.normal(size=x.shape)) for _ in range(DIRECTIONS)]
+        tensor: [np.where(np.isfinite(x), rng.normal(size=x.shape), 0) for _ in range(DIRECTIONS)]
         for tensor, x in checked.tensors.items()
     }

@@ -8,11 +8,13 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from npformer.check import behaviour
 from npformer.check.checkable import Checkable
 from npformer.check.diagnosis.clues import clues_of, with_reference
 from npformer.check.diagnosis.patterns import UNKNOWN, Clues, Diagnosis, diagnose, is_vague
-from npformer.check.look import MANY_ELEMENTS, How, Look, look_at, proving_nothing, rows_of
+from npformer.check.look import MANY_ELEMENTS, How, Look, look_at, proving_nothing, rows_of, silenced
 from npformer.check.oracles import Oracle
 from npformer.check.repairs import Elsewhere, Point, plain, repairs_of
 from npformer.check.report import NOTHING, RIGHT, WRONG, Report, Row
@@ -20,6 +22,8 @@ from npformer.check.subject import Called, Subject, subject
 from npformer.check.symmetric import with_structure
 from npformer.check.vacuity import not_finite, refuse_length_one, why_blind
 from npformer.errors import ShapeError
+
+IGNORED = "ignored output"
 
 
 def at_one_point(target: Any, inputs: Sequence[Any], how: How) -> Report:
@@ -39,8 +43,11 @@ def at_one_point(target: Any, inputs: Sequence[Any], how: How) -> Report:
         from npformer.check.lost_digits import without_lost_digits
 
         look = look._replace(report=without_lost_digits(look, checked, make, how))
+    look = without_ignored(look, checked, how)
     report, without = look.report, checked.inputs.none
     if report.rows and all(row.verdict == NOTHING for row in report.rows):
+        return report
+    if any(row.cause == IGNORED for row in report.rows):
         return report
     if how.why and "not deterministic" not in str(report.problems) and any(r.verdict == WRONG for r in report.rows):
         clues = with_reference(clues_of(target, inputs, how.options), checked, look.upstreams[0])
@@ -48,6 +55,23 @@ def at_one_point(target: Any, inputs: Sequence[Any], how: How) -> Report:
     blind = why_blind({n: checked.tensors[n] for n in checked.input_names if n in checked.tensors})
     report = report.changed({row.tensor: _of_none(row) for row in report.rows if row.tensor in without})
     return proving_nothing([row for row in report.rows if row.ok], report, blind) if blind else report
+
+
+def without_ignored(look: Look, checked: Called, how: How) -> Look:
+    """The look, whose wrong rows say so if all would be right but for an output whose gradient backward ignores."""
+    wrong, count = [row for row in look.report.rows if row.verdict == WRONG], len(look.upstreams[0])
+    if not wrong or count < 2:
+        return look
+    alone = (silenced(look.upstreams[0], set(range(count)) - {i}) for i in range(count))
+    ignored = [i for i, r in enumerate(alone) if not any(map(np.any, checked.gradients(r).values()))]
+    named = tuple(f"output {checked.kept[i]}" for i in ignored if np.any(look.upstreams[0][i]))
+    if not named or len(ignored) == count:
+        return look
+    known = (how.constant,) if isinstance(how.constant, str | int) else tuple(how.constant)
+    if not all(row.ok for row in look_at(checked, replace(how, constant=(*known, *named))).report.rows):
+        return look
+    text = f"backward ignores the gradient of {', '.join(named)}, and is right without; say constant={named} if it may"
+    return look._replace(report=look.report.changed({r.tensor: {"cause": IGNORED, "diagnosis": text} for r in wrong}))
 
 
 def _of_none(row: Row) -> dict[str, str]:

@@ -147,7 +147,7 @@ def test_a_gradient_that_is_not_a_number_now_and_then(first):
     report = gradcheck(pair, X)
     assert (verdicts(report), report.problems[0][: len(LOST) + 3]) == ({"x": UNCLEAR}, f"{LOST}inf")
     always = gradcheck((pair[0], lambda dy, x: np.nan * x), X)
-    assert (verdicts(always), always.problems) == ({"x": WRONG}, ())
+    assert (verdicts(always), ["NaN" in each for each in always.problems]) == ({"x": WRONG}, [True])
 
 
 def test_a_forward_that_changes_leaves_no_verdict_and_no_cause():

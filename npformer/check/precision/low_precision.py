@@ -20,7 +20,7 @@ import numpy as np
 
 from npformer.check import behaviour
 from npformer.check.inputs import is_float
-from npformer.check.look import How, expect_fitting, random_upstreams, without_verdict
+from npformer.check.look import How, expect_fitting, upstreams_of, without_verdict
 from npformer.check.lost_digits import LOST
 from npformer.check.measures import largest, max_abs, worst_at
 from npformer.check.one_point import at_one_point
@@ -93,7 +93,7 @@ def in_low_precision(target: Any, inputs: Sequence[Any], how: How) -> Report:
     Raises ConfigError if there is neither a precision nor an input that has one, or if shapes of outputs differ.
     """
     kernel = _Kernel.of(target, inputs, how)
-    (drawn,) = random_upstreams(kernel.checked, how.seed, 1)
+    (drawn,) = upstreams_of(kernel.checked, how, 1)
     upstream = tuple(rounded(r, kernel.precision) for r in drawn)
     claimed = {name: np.asarray(g, dtype=np.float64) for name, g in kernel.checked.gradients(upstream).items()}
     expect_fitting(kernel.checked, claimed)
