@@ -169,7 +169,7 @@ def test_gradients_are_sampled_on_a_gpu(numpy64):
         return layer
 
     on_gpu.test_every_gradient_is_right_on_the_gpu(replace(case, build=build), numpy64)
-    assert 0 < asked < 600  # of 26 tensors
+    assert 0 < asked < 620  # of 26 tensors
 
 
 def test_several_processes_share_the_tests_where_they_can(monkeypatch):

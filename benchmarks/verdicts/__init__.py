@@ -1,0 +1,1 @@
+"""Programs whose gradients checkers misjudge: right ones that look wrong, and wrong ones that look right."""
