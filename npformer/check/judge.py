@@ -149,9 +149,8 @@ class Judge:
         units = 64 if evidence.by_complex is not None else 512
         sizes = np.maximum(largest, np.array(self._terms) / (rms(x) or 1.0))
         at_0 = np.array([max(map(max_abs, upstream)) for upstream in self._oracle.upstreams])
-        floor = (
-            units * U * np.where(sizes == 0, at_0, sizes)
-        )  # a forward that underflows to 0 had larger numbers inside
+        # a forward that underflows to 0 had larger numbers inside
+        floor = units * U * np.where(sizes == 0, at_0, sizes)
         return _Case(
             tensor, claimed, evidence, directions, np.where(scale == 0, 1.0, scale).reshape(per_k),
             floor.reshape(per_k), evidence.reach, np.abs(claimed - truth),
