@@ -20,7 +20,8 @@ def _inputs():
     a, b = (0.2 + 0.6 * rng.random((3, 4)) for _ in range(2))
     square = 2 * np.eye(3) + 0.3 * rng.normal(size=(3, 3))
     v = 0.2 + 0.6 * rng.random(4)
-    return ((a,), (1.0, a), (a, b), (square @ square.T,), (square, square @ square.T), (v,), (v, v[::-1]), (a, v), (a, 1), (a, 2, 1), (v, 2),
+    spd = square @ square.T
+    return ((a,), (1.0, a), (a, b), (spd,), (square, spd), (v,), (v, v[::-1]), (a, v), (a, 1), (a, 2, 1), (v, 2),
             (a > 0.5, a, b), ((a, b),), ([a, b],), (a, (4, 3)), (a, 0, 1), (np.arange(3), a), (v, v, v))  # fmt: skip
 
 
