@@ -27,7 +27,7 @@ def log_softmax_with_a_short_sum(wrong):
 
 
 @twin("a float32 mean of squares in float64 code")
-def rms_norm_with_a_short_mean(wrong):
+def normalised_with_a_short_mean(wrong):
     def forward(x, gain):
         r = 1 / np.sqrt(np.asarray((x * x).mean(-1, keepdims=True), np.float32) + 1e-6)
         return gain * x * r, (x, gain, r)
