@@ -2,7 +2,8 @@
 
     python -m benchmarks.verdicts                     every program
     python -m benchmarks.verdicts --only softmax      those whose name contains this
-    python -m benchmarks.verdicts --more              a second list, written without a look at what the first one gave
+    python -m benchmarks.verdicts --list more         a second list, written after the checker's mends and scored once
+    python -m benchmarks.verdicts --list blind        a third one, by somebody who had not seen how a program is judged
 
 A right program is accused if it is called WRONG or has a problem; a wrong one is certified if its report is ok.
 
@@ -17,12 +18,14 @@ import numpy as np
 
 from benchmarks import machine, report
 from benchmarks.options import add_save, bare_parser
+from benchmarks.verdicts.blind import BLIND
 from benchmarks.verdicts.more import MORE
 from benchmarks.verdicts.twins import TWINS
 from npformer.check import gradcheck
 from npformer.check.report import WRONG
 
 ACCUSED, CERTIFIED, CRASH, UNSURE, GOOD = "accused", "certified", "crash", "cannot tell", "as it should be"
+LISTS = {"twins": TWINS, "more": MORE, "blind": BLIND}
 OUTCOMES = (GOOD, ACCUSED, CERTIFIED, UNSURE, CRASH)
 
 
@@ -49,11 +52,11 @@ def main(argv=None):
     """Parse, judge, report."""
     parser = bare_parser("verdicts", __doc__)
     parser.add_argument("--only", default="", metavar="TEXT", help="programs whose name contains TEXT")
-    parser.add_argument("--more", action="store_true", help="the second list, in place of the first")
+    parser.add_argument("--list", choices=LISTS, default="twins", help="which programs (default: twins)")
     add_save(parser)
     args = parser.parse_args(argv)
     rows = []
-    for twin in (one for one in (MORE if args.more else TWINS) if args.only in one.name):
+    for twin in (one for one in LISTS[args.list] if args.only in one.name):
         for wrong in (False, True):
             began = time.process_time()
             outcome, said = judged(twin, wrong)

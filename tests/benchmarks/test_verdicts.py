@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.verdicts.__main__ import ACCUSED, CERTIFIED, CRASH, judged
+from benchmarks.verdicts.blind import BLIND
 from benchmarks.verdicts.more import MORE
 from benchmarks.verdicts.twins import TWINS
 
@@ -12,12 +13,12 @@ EVERY = [*TWINS, *MORE]
 IN_STEPS = ("short", "float32", "folded", "grain", "whole number")
 
 
-def test_there_are_thirty_and_twenty_twins():
-    assert (len(TWINS), len(MORE)) == (30, 20)
-    assert len({twin.name for twin in EVERY}) == 50
+def test_there_are_thirty_and_twice_twenty_twins():
+    assert (len(TWINS), len(MORE), len(BLIND)) == (30, 20, 20)
+    assert len({twin.name for twin in (*EVERY, *BLIND)}) == 70
 
 
-@pytest.mark.parametrize("twin", EVERY, ids=lambda twin: twin.name)
+@pytest.mark.parametrize("twin", [*EVERY, *BLIND], ids=lambda twin: twin.name)
 def test_no_right_one_is_accused_and_no_wrong_one_certified(twin):
     try:
         outcomes = [judged(twin, wrong)[0] for wrong in (False, True)]
