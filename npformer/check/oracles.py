@@ -136,6 +136,8 @@ class Oracle:
         """By the complex step; at: tensors that are elsewhere than at the subject's point."""
         x = self.subject.tensors[tensor] if at is None else at[tensor]
         moved = self.subject.outputs((at or {}) | {tensor: x + 1j * COMPLEX_H * direction})
+        if [y.shape for y in moved] != [y.shape for y in self._here]:
+            raise TypeError("outputs have another shape for complex inputs")
         terms = self._weighted([np.imag(y) / COMPLEX_H for y in moved])
         return Slope(_sums(terms), np.zeros(len(terms)), _sums([list(map(np.abs, parts)) for parts in terms]))
 
