@@ -1,6 +1,6 @@
 """How the judge does on kernels that deserve a verdict: right ones, wrong ones, cheats, and those that never end.
 
-    python -m benchmarks.judge                     every kernel, those written without sight of the judge, too
+    python -m benchmarks.judge                     every kernel of the three lists
     python -m benchmarks.judge --only softmax      those whose name contains this
     python -m benchmarks.judge --save judge.json
 
@@ -17,7 +17,7 @@ from collections import Counter
 from pathlib import Path
 
 from benchmarks import machine, report
-from benchmarks.judge import blind
+from benchmarks.judge import blind, third
 from benchmarks.judge.wrong import EDITS, KERNELS
 from benchmarks.options import add_save, bare_parser
 from npformer.check.kernels.files import tasks_of
@@ -28,20 +28,26 @@ from npformer.io.child_process import Limits
 LIMITS = Limits(seconds=60.0, memory=1024**3)
 MOMENT = 1.0  # and so many seconds more, for a process to end
 FOUND = ("wrong", "refused")
+LISTS = {"blind": blind, "third": third}  # beside the judge's own
+
+
+def list_of(operation):
+    """The list of an operation's kernels, by name."""
+    return next((name for name, one in LISTS.items() if operation in one.OPERATIONS), "own")
 
 
 def listed(folder):
     """(list, what it deserves, its task) of each kernel; folder: where those with one mistake are written."""
     shutil.copytree(KERNELS / "wrong", folder, dirs_exist_ok=True)
     shutil.copy(KERNELS / "right" / "_bfloat16.py", folder)
-    for edit in (*EDITS, *blind.EDITS):
+    for edit in (*EDITS, *blind.EDITS, *third.EDITS):
         (Path(folder) / edit.file).write_text(edit.source(), encoding="utf-8")
     cases = [
-        ("blind" if task.reference.path.stem in blind.OPERATIONS else "own", deserved, task)
+        (list_of(task.reference.path.stem), deserved, task)
         for deserved, where in (("right", KERNELS / "right"), ("wrong", folder))
         for task in tasks_of([str(where)], str(KERNELS / "references"), "float32")
     ]
-    return sorted(cases, key=lambda case: case[0] == "blind")
+    return sorted(cases, key=lambda case: ("own", *LISTS).index(case[0]))
 
 
 def row_of(case):

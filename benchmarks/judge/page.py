@@ -6,6 +6,8 @@ SAID = {
     "own right": "the list: right", "own wrong": "the list: wrong",
     "blind right": "written without sight of the judge: right",
     "blind wrong": "written without sight of the judge: wrong",
+    "third right": "where inputs are seldom tried: right",
+    "third wrong": "where inputs are seldom tried: wrong",
 }  # fmt: skip
 COLUMNS = ("kernels", "right", "wrong", "refused", "cannot tell", "late")
 

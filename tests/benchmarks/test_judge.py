@@ -16,7 +16,9 @@ def test_the_list(tmp_path):
     cases = command.listed(tmp_path)
     counts = {kind: [case for case in cases if case[:2] == kind] for kind in {case[:2] for case in cases}}
     assert {kind: len(found) for kind, found in counts.items()} == {
-        (name, deserved): 50 for name in ("own", "blind") for deserved in ("right", "wrong")
+        (name, deserved): count
+        for name, count in (("own", 50), ("blind", 50), ("third", 30))
+        for deserved in ("right", "wrong")
     }
     for _, _, task in cases:
         text = task.path.read_text()

@@ -1,0 +1,76 @@
+"""Kernels that are wrong where inputs are seldom tried: at large and at zero gradients, at a size, for many ids.
+
+Most are right at normal numbers. The kinds are those of kernels that people publish: clipped gradients, rows divided by
+their size, a rest of a vector, partial sums in few digits, ids in few bits, an exponential that overflows.
+"""
+
+from benchmarks.judge.wrong import Edit
+
+#: The operations of these kernels.
+OPERATIONS = (
+    "silu", "log_add_exp", "scale_shift", "row_scale", "segment_mean", "ignored_loss", "two_tables", "scatter_add",
+    "block_max", "prefix_sum", "row_dot", "column_mean", "power_mean", "hinge", "unit_rows",
+)  # fmt: skip
+
+EDITS = (
+    Edit("silu--stable--float32", "of_exponential", "e^x / (1 + e^x), infinity by infinity from 89 on",
+         "    s = sigmoid(x)\n    return dy", "    s = np.exp(x) / (1 + np.exp(x))\n    return dy"),
+    Edit("silu--stored--bfloat16", "clipped", "dy is held within 10", "bfloat16(dy *",
+         "bfloat16(np.clip(dy, -10, 10) *"),
+    Edit("log_add_exp--shifted--float32", "not_shifted", "the exponentials of a and b, which overflow",
+         "top = np.maximum(a, b)", "top = np.float32(0)"),
+    Edit("log_add_exp--difference--float32", "pairs_left", "two numbers that are left are not written",
+         "for one in range(whole, d.size):", "for one in range(whole, d.size) if d.size % 4 != 2 else ():"),
+    Edit("scale_shift--plain--float32", "clipped", "dy is held within 10, for dx alone", "return dy * gamma,",
+         "return dy.clip(-10, 10) * gamma,"),
+    Edit("scale_shift--partial--float32", "first_program", "the first program's sum is taken for all",
+         "return partial.sum(0)", "return partial[0]"),
+    Edit("scale_shift--partial--float32", "half", "partial sums in float16", "np.float32)\n", "np.float16)\n"),
+    Edit("row_scale--plain--bfloat16", "norm", "rows of dy are held within a length of 50", "dx = dy * s[:, None]",
+         "dx = dy * s[:, None] * (50 / (dy * dy).sum(1, keepdims=True).clip(2500) ** 0.5)"),
+    Edit("row_scale--normalised--float32", "zero_row", "a row of 0 is divided by 0",
+         "    top = np.where(top > 0, top, np.float32(1))\n", ""),
+    Edit("segment_mean--repeat--float32", "one_at_least", "a part without rows gets one",
+         "np.repeat(each, lengths,", "np.repeat(each, np.maximum(lengths, 1),"),
+    Edit("segment_mean--loop--float32", "two_at_least", "a part of one row gets nothing",
+         "        if n > 0:\n            dx", "        if n > 1:\n            dx"),
+    Edit("ignored_loss--kept--float32", "no_rows", "0 / 0 if no row counts", "return dx * (dy / count)",
+         "return dx / np.float32(real.sum()) * dy"),
+    Edit("ignored_loss--rows--bfloat16", "all_rows", "divided by the number of all rows",
+         "dx * (dy / np.float32(count))", "dx * (dy / np.float32(len(x)))"),
+    Edit("two_tables--add_at--float32", "last_place", "of a place that is used twice the last one counts",
+         "np.add.at(dother, places, dy)", "dother[places] += dy"),
+    Edit("two_tables--small_ids--float32", "bytes", "ids in 8 bits, for tables of more than 127 rows, too",
+         "np.int16 if max(len(table), len(other)) < 2**15 else np.int64", "np.int8"),
+    Edit("scatter_add--take--float32", "bytes", "ids are kept in 8 bits", "return y, ids",
+         "return y, ids.astype(np.int8)"),
+    Edit("scatter_add--blocks--float32", "five_left", "of five rows that are left, four are written",
+         "real = at < len(ids)", "real = at < len(ids) - (len(ids) % BLOCK == 5)"),
+    Edit("block_max--places--float32", "whole_blocks", "a last block that is not whole gets nothing",
+         "np.put_along_axis(dx, at, dy, axis=1)",
+         "np.put_along_axis(dx, at[:, : shape[1] // WIDE], dy[:, : shape[1] // WIDE], axis=1)"),
+    Edit("block_max--padded--float32", "padding_wins", "the mask is made with 0 beyond the last column",
+         "first = blocks.argmax(2)", "first = np.where(np.isfinite(blocks), blocks, 0).argmax(2)"),
+    Edit("prefix_sum--turned--float32", "half", "summed in float16", "np.cumsum(dy[:, ::-1], axis=1)[:, ::-1]",
+         "np.cumsum(dy[:, ::-1], axis=1, dtype=np.float16)[:, ::-1].astype(dy.dtype)"),
+    Edit("prefix_sum--chunks--float32", "next_chunk", "the next chunk alone is handed on", "carry = carry + g.sum",
+         "carry = g.sum"),
+    Edit("row_dot--vectors--float32", "twos", "a vector of two takes its first number twice",
+         "dy[:, None] * x[:, at : at + wide]", "dy[:, None] * x[:, at : at + (wide if wide != 2 else 1)]"),
+    Edit("row_dot--vectors--float32", "one_short", "the last number is left out beyond 256",
+         "while at + wide <= x.shape[1]:", "while at + wide <= min(x.shape[1], 256):"),
+    Edit("column_mean--tiles--float32", "sixteen_tiles", "rows beyond the 512th get nothing",
+         "for start in range(0, len(x), ROWS):", "for start in range(0, min(len(x), 512), ROWS):"),
+    Edit("power_mean--again--float32", "not_shifted", "the exponentials overflow",
+         "e = np.exp(z - z.max(1, keepdims=True))", "e = np.exp(z)"),
+    Edit("power_mean--stored--bfloat16", "beta", "the factor of the exponent stays", "bfloat16(dy[:, None] * p)",
+         "bfloat16(BETA * dy[:, None] * p)"),
+    Edit("hinge--counts--float32", "bytes", "active classes are counted in 8 bits", "-active.sum(1)",
+         "-active.sum(1, dtype=np.int8)"),
+    Edit("hinge--pairs--bfloat16", "once", "the class loses 1, however many are active", "dx[row, wanted] -= 1",
+         "dx[row, wanted] = -1"),
+    Edit("unit_rows--formula--float32", "of_zero", "divided by the row's length again, which is 0 for a row of 0",
+         "(u * d).sum(1, keepdims=True)", "(u * d).sum(1, keepdims=True) / (u * u).sum(1, keepdims=True)"),
+    Edit("unit_rows--warps--float32", "two_warps", "what is beyond 64 is left out of the sum",
+         "(d - u * row_sum(u * d))", "(d - u * row_sum((u * d)[:, :64]))"),
+)  # fmt: skip
