@@ -1,7 +1,6 @@
 """y (C,) = the mean over rows of x (N, C), weighted by w (N,); the weights need not sum to 1."""
 
 
-
 def inputs(rng):
     return rng.normal(size=(10, 6)), rng.uniform(0.2, 1, size=10)
 

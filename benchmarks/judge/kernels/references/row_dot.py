@@ -1,7 +1,6 @@
 """y (N,) = the products of the rows of a and b (N, C)."""
 
 
-
 def inputs(rng):
     return tuple(rng.normal(size=(2, 6, 13)))
 

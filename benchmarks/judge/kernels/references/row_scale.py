@@ -1,7 +1,6 @@
 """y (N, C) = s x; s (N,)."""
 
 
-
 def inputs(rng):
     return rng.normal(size=(6, 13)), rng.normal(size=6)
 

@@ -1,6 +1,5 @@
 """y = gamma x + beta; gamma and beta (C,)."""
 
-
 REGIMES = {"x": "rows"}
 
 
