@@ -92,7 +92,7 @@ def gradcheck(
     sample: sample(rng) gives inputs at other points, sizes: sizes(n) inputs of size n (31 to 33, 127 to 129).
     regimes: "all", or names of ``regimes.py``, or {input: "scores", "rows", "gates", "ids", "lengths", "masks" or such
     names}: the check is made again where these regimes change your inputs, and at other sizes of them: those of sizes
-    if they are numbers, none if it is (), else one, and around 32, 64 and 128.
+    if they are numbers, none if it is (), else one, every remainder of 16, and around 64, 128, 256 and 512.
     explain False omits the search for the cause of an error. The search takes up to ten (Triton: 30) seconds, changes
     and runs a wrong pair's backward thousands of times: use explain=False for a backward that writes files.
     repeat: runs of the backward (at most 2 s), which must agree. None: a few, and 150 if anything hints at a fault.
