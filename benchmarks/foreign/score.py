@@ -30,6 +30,7 @@ FAMILIES = {
     "zero in places": {"zero", "wrong place"},
     "axis summed twice": {"summed axis"},
     "term missing": {"missing term"},
+    "ignored output": {"missing term"},  # all that comes by that output
     "heads exchanged": {"reshaped", "wrong place"},
     "heads merged wrongly": {"reshaped"},
     "extra factor": {"factor", "wrong factor"},
