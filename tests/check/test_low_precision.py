@@ -468,3 +468,21 @@ def test_every_point_is_of_the_kernel_s_numbers_and_symmetric_where_that_is_decl
     for x in seen:
         np.testing.assert_array_equal(x, x.T)
         np.testing.assert_array_equal(x, bfloat16(x))
+
+
+def test_nan_is_a_problem_where_the_true_gradient_is_0():
+    """The mean over what counts, of which there is nothing: 0/0 in the backward alone."""
+
+    def forward(x, counts):
+        return (x * counts).sum(dtype=x.dtype) / max(counts.sum(), 1), counts
+
+    def backward(dy, counts, least=0):
+        return np.float32(dy) * counts.astype(np.float32) / np.float32(max(counts.sum(), least))
+
+    x, none = normal(7).astype(np.float32), np.zeros(7, bool)
+    with np.errstate(invalid="ignore"):
+        report = gradcheck((forward, backward), x, none, reference=lambda x, counts: forward(x, counts)[0])
+    assert not report.ok
+    assert report.problems == ("the gradient of x is NaN at [0], as 7 of 7 entries are, where forward is finite",)
+    right = gradcheck((forward, lambda dy, c: backward(dy, c, 1)), x, none, reference=lambda x, c: forward(x, c)[0])
+    assert not right.problems

@@ -20,7 +20,7 @@ import numpy as np
 
 from npformer.check import behaviour
 from npformer.check.inputs import is_float
-from npformer.check.look import How, expect_fitting, upstreams_of, without_verdict
+from npformer.check.look import How, expect_fitting, not_numbers, upstreams_of, without_verdict
 from npformer.check.lost_digits import LOST
 from npformer.check.measures import largest, max_abs, worst_at
 from npformer.check.one_point import at_one_point
@@ -107,6 +107,8 @@ def in_low_precision(target: Any, inputs: Sequence[Any], how: How) -> Report:
         report = Report("", rows, tuple(problems), notes)
     else:
         report = _Comparison(kernel, how, upstream, claimed).report(problems)
+    if not report.problems and not_finite(kernel.checked) is None:
+        report = replace(report, problems=tuple(not_numbers(claimed)))
     return without_verdict(report, repeats)
 
 
