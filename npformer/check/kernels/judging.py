@@ -70,7 +70,7 @@ def _judged(task: Task, start: partial[KernelProcess], reports: list[Report]) ->
             constant=of.constant, precision=task.precision, explain=False,
         )  # fmt: skip
         report = check()
-        if report.problems and all(np.isnan(row.analytic) for row in report.rows):
+        if report.problems and all(row.verdict == UNCLEAR and np.isnan(row.analytic) for row in report.rows):
             raise KernelError(report.problems[0])  # there are no gradients to judge
         reports.append(report)
         g, wrong = run(kernel, one, of.wanted(one)), [row for row in report.rows if row.verdict == WRONG]
