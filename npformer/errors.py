@@ -57,9 +57,16 @@ class DeviceError(NpformerError, RuntimeError):
 
 
 class DeviceMemoryError(NpformerError, MemoryError):
-    """The device's memory is too small for what was asked; the message says what would fit."""
+    """The device's memory is too small for what was asked; the message says what would fit.
+
+    has_begun: a model's update was begun and perhaps not finished, so what is in memory belongs to no step.
+    """
 
     exit_code = 1
+
+    def __init__(self, message: str, has_begun: bool = False) -> None:
+        super().__init__(message)
+        self.has_begun = has_begun
 
 
 class CheckpointError(NpformerError, RuntimeError):

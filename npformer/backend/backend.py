@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from npformer.typing import Array, HostArray
 
 PRECISIONS = ("float32", "tf32", "bfloat16")  # of matrix products; see get_backend in select.py
 DTYPES = ("float32", "float64", "complex128")
+Result = TypeVar("Result")
 
 #: (p, g, m, v, lr, betas, eps, t, decay): one update of flat arrays, in place, as in ``optim/adam.py``.
 AdamUpdate = Callable[[Array, Array, Array, Array, float, tuple[float, float], float, int, float], None]
@@ -71,6 +72,10 @@ class Engine(Protocol):
     @property
     def beam_choice(self) -> BeamChoice | None:
         """A faster version of a beam search's choice, or None."""
+
+    @property
+    def with_room(self) -> Callable[..., Any]:
+        """What ``Backend.with_room`` calls with its work."""
 
     def parts_of(self, numbers: int) -> int:
         """Into how many shards, one per thread, to split a batch of this many numbers, B·T·C."""
@@ -208,6 +213,13 @@ class Backend:
     def host(self, x: Array) -> HostArray:
         """x as a NumPy array."""
         return self.device.host(x)
+
+    def with_room(self, work: Callable[[], Result]) -> Result:
+        """What work returns, which changes nothing. It is called again if a GPU's memory was full of what may go.
+
+        Raises DeviceMemoryError if that is not enough.
+        """
+        return work() if self.engine is None else self.engine.with_room(work)
 
     def __repr__(self) -> str:
         return f"<Backend {self}>"

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from npformer.decoding.beams import LENGTH_PENALTY, Beams
-from npformer.decoding.opening import Writer, advance, eos_token, expect_count, open_texts
+from npformer.decoding.opening import Writer, advance, eos_token, expect_count, open_texts, with_room
 from npformer.decoding.writing import Stop
 from npformer.errors import ConfigError
 from npformer.typing import Array, HostArray
@@ -33,6 +33,7 @@ class Hypothesis(NamedTuple):
     log_probability: float  # of the tokens after the prompt
 
 
+@with_room
 def beam_search(
     model: Writer,
     src: Array,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from npformer.decoding.opening import Writer, eos_token, open_texts
+from npformer.decoding.opening import Writer, eos_token, open_texts, with_room
 from npformer.decoding.writing import Stop, write
 from npformer.functional.arrays import namespace
 from npformer.typing import Array, HostArray
 
 
+@with_room
 def greedy(
     model: Writer,
     src: Array,

@@ -7,20 +7,34 @@ continues from its last token.
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from functools import partial, wraps
 from numbers import Integral
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
 from npformer.errors import ConfigError, ShapeError
 from npformer.layers import DecodeState
-from npformer.models import Decoder, Transformer
+from npformer.models import Decoder, Model, Transformer
 from npformer.models.inputs import checked_ids
 from npformer.typing import Array, HostArray
 
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 #: A model that generates tokens.
 Writer: TypeAlias = Transformer | Decoder
+
+
+def with_room(search: Callable[Given, Result]) -> Callable[Given, Result]:
+    """The search, with ``Backend.with_room``; what it is given is left as it was."""
+
+    @wraps(search)
+    def searched(*inputs: Given.args, **options: Given.kwargs) -> Result:
+        model, work = inputs[0] if inputs else options.get("model"), partial(search, *inputs, **options)
+        return model.backend.with_room(work) if isinstance(model, Model) else work()
+
+    return searched
 
 
 class Opening(NamedTuple):

@@ -22,12 +22,13 @@ from typing import Any
 
 import numpy as np
 
-from npformer.decoding.opening import Opening, Writer, eos_token, expect_count, open_texts
+from npformer.decoding.opening import Opening, Writer, eos_token, expect_count, open_texts, with_room
 from npformer.decoding.writing import Stop, write
 from npformer.errors import ConfigError
 from npformer.typing import Array, HostArray
 
 
+@with_room
 def sample(
     model: Writer,
     src: Array,

@@ -13,6 +13,8 @@ arrays in device memory:
 static_arguments(subject) lists everything else that function depends on. If it changes, the captures are dropped.
 ``capture_part`` is the same for the work of one thread on its shard of a batch; each thread has its own capture.
 times: a capture keeps so many times as many records, for a caller that has as many constants for each shape.
+changes(subject), of a function that changes more than its outputs, is another value once a call has begun to; such a
+call is not made again when memory is full.
 A captured function returns new arrays. It may run uncaptured the first time it sees new shapes,
 so it must reset any state that an interrupted call may have left incomplete. It keeps no array that it computes
 for a later call: calls with other shapes use the same memory.
@@ -57,10 +59,15 @@ PrepareEncoder = Callable[[Any], Callable[[Array, Array], Array | None] | None]
 
 
 def run_eagerly(
-    function: Function, static_arguments: Callable[[Any], Sequence[Any]] | None = None, times: int = 1
+    function: Function, static_arguments: Callable[[Any], Sequence[Any]] | None = None, **options: Any
 ) -> Function:
     """The capture of an engine that records nothing: the function unchanged."""
     return function
+
+
+def called(work: Callable[[], Any], has_begun: Any = None) -> Any:
+    """What work returns: on the host the system reports full memory."""
+    return work()
 
 
 def unchanged(ranks: Any) -> Any:
@@ -85,6 +92,8 @@ class Capabilities:
     (``recorded_decode.py``). ``prepare(names of kernels)`` compiles them before their first call: names such
     as "linear.forward" and "adam". It is None if there is nothing to compile.
     Within ``backward_pass()`` the gradients of parameters may be put off; after it they are there.
+    ``with_room(work, has_begun)`` returns what work returns. If memory is full, it frees that of records and tries
+    again, unless has_begun() says that something was changed; it raises DeviceMemoryError if that is not enough.
     ``ranks_on_device`` makes a communicator of processes one for arrays on their devices.
     """
 
@@ -94,6 +103,7 @@ class Capabilities:
     on_one_thread: Callable[[], AbstractContextManager[None]] = nullcontext
     capture: Callable[..., Any] = run_eagerly
     capture_part: Callable[..., Any] = run_eagerly
+    with_room: Callable[..., Any] = called
     adam_update: AdamUpdate | None = None
     updates: ArenaUpdates | None = None
     branches: Branches | None = None

@@ -19,8 +19,13 @@ once: running takes the CPU as long as recording.
 
 Graphs are kept for the ``MOST`` shapes used most recently. The pool may grow by a quarter of what its first record
 needed. A shape that needs more is recorded in a new pool, and so are all others once they come again: memory is then
-that of the largest shape, not the sum over shapes. The same happens if the device's memory is full. If recording
-fails, the function is run uncaptured from then on, and the reason is printed once.
+that of the largest shape, not the sum over shapes. If recording fails, the function is run uncaptured from then on, and
+the reason is printed once.
+
+If the device's memory is full, every record of the device is dropped and the call is tried again, once, unless it has
+begun to change what outlives it: an update that is made twice is no step. So what outputs are copied to is allocated
+before a launch. A function that changes more than its outputs has ``changes``: changes(subject) is another value once a
+call has begun to.
 """
 
 from __future__ import annotations
@@ -30,14 +35,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Protocol
-from weakref import finalize
+from typing import Any, Protocol, TypeVar
+from weakref import WeakSet, finalize
 
 from npformer.engine.staging import flattened, with_arrays
 from npformer.errors import DeviceMemoryError, NpformerError
 from npformer.io.progress_bar import say
 from npformer.typing import Array, HostArray
 
+Result = TypeVar("Result")
 MOST = 64  # graphs kept for one function: texts come in many lengths
 
 
@@ -56,6 +62,7 @@ class Driver(Protocol):
     """The functions of a device that recording needs: ``CupyDriver`` for a GPU, ``HostDriver`` for the host."""
 
     name: str  # of the device
+    memory: Any  # equal for drivers of one device
     at_first_sight: bool  # whether shapes are recorded without running them first
 
     def pool(self) -> Any:
@@ -88,8 +95,8 @@ class Driver(Protocol):
     def launch(self, graph: Any) -> None:
         """Run a record, in stream order."""
 
-    def fresh(self, x: Array) -> Array:
-        """A copy of x, made in stream order."""
+    def blank(self, x: Array) -> Array:
+        """An array like x in memory of its own; its numbers are anything."""
 
     def is_out_of_memory(self, error: Exception) -> bool:
         """Whether this error means that the device's memory is full."""
@@ -112,6 +119,11 @@ class _Records:
         self._driver = driver
         self.shapes: OrderedDict[Any, _Shape] = OrderedDict()
         self.pool = driver.pool()
+        _every.add(self)
+
+    def are_of(self, driver: Driver) -> bool:
+        """Whether they are in the memory of the driver's device."""
+        return bool(self._driver.memory == driver.memory)
 
     def new(self, key: Any, numbers: Sequence[HostArray], most: int) -> _Shape:
         """The state for a shape that is new, in place of the one used least recently if there are most."""
@@ -141,6 +153,9 @@ class _Records:
         self.shapes.clear()
 
 
+_every: WeakSet[_Records] = WeakSet()  # of all functions
+
+
 class Captured:
     """The function, recorded for each shape; see the module's docstring and that of ``backend/backend.py``."""
 
@@ -152,8 +167,10 @@ class Captured:
         dtype: str,
         say: Callable[[str], None] | None = None,
         most: int | None = None,
+        changes: Callable[[Any], Any] | None = None,
     ) -> None:
         self.refusal: str | None = None  # why nothing is recorded
+        self._changes, self._has_begun = changes or _nothing, False  # to change something, in the last call
         self._function, self._static_arguments = function, static_arguments
         self._driver, self._dtype = driver, dtype
         self._say, self._most = say or _above_the_bar, most or MOST
@@ -169,15 +186,9 @@ class Captured:
         """The function's outputs, as new arrays. Raises DeviceMemoryError if the device's memory is too small."""
         self._forget_if_changed(self._static_arguments(subject))
         numbers, key = flattened(inputs, self._dtype)
-        problem: str | None = ""
-        for _ in range(2):
-            outputs: tuple[Array | None, ...]
-            outputs, problem = attempt(self._driver, self._run, key, numbers, subject, inputs)
-            if problem is None:
-                return outputs
-            self.clear()
-            self._driver.trim()
-        raise out_of_memory(self._driver, problem)
+        work = partial(self._run, key, numbers, subject, inputs)
+        outputs: tuple[Array | None, ...] = with_room(self._driver, work, lambda: self._has_begun)
+        return outputs
 
     def clear(self) -> None:
         """Drop all records and free their memory."""
@@ -191,6 +202,7 @@ class Captured:
             self._has_run, self._at_first_sight = False, self._driver.at_first_sight  # other kernels, to be compiled
 
     def _run(self, key: Any, numbers: Sequence[HostArray], subject: Any, inputs: Any) -> tuple[Array | None, ...]:
+        self._has_begun = False
         shape = self._shapes.get(key) or self._kept.new(key, numbers, self._most)
         self._shapes.move_to_end(key)
         if shape.stage is not None:
@@ -199,14 +211,27 @@ class Captured:
         known = shape.was_run or (self._has_run and self._at_first_sight)
         if known and not shape.was_recorded and self.refusal is None:
             self._record(shape, work)
-        outputs = shape.outputs
         if shape.graph is not None:
+            outputs = tuple(None if x is None else self._driver.blank(x) for x in shape.outputs)
+            self._has_begun = self._changes is not _nothing
             self._driver.launch(shape.graph)
-        else:
+            return self._filled(outputs, shape.outputs)
+        before = self._changes(subject)
+        try:
             with self._driver.using(self._kept.pool):
-                outputs = tuple(work())
-            shape.was_run = self._has_run = True
-        return tuple(None if x is None else self._driver.fresh(x) for x in outputs)
+                found = tuple(work())
+        finally:
+            self._has_begun = self._changes(subject) != before
+        shape.was_run = self._has_run = True
+        return self._filled(tuple(None if x is None else self._driver.blank(x) for x in found), found)
+
+    @staticmethod
+    def _filled(outputs: tuple[Array | None, ...], found: tuple[Array | None, ...]) -> tuple[Array | None, ...]:
+        """The outputs with what was found in them, in stream order."""
+        for x, y in zip(outputs, found, strict=True):
+            if x is not None:
+                x[...] = y
+        return outputs
 
     def _compute(self, subject: Any, inputs: Any, stage: Stage | None) -> Sequence[Array | None]:
         return self._function(subject, with_arrays(inputs, iter(() if stage is None else stage.arrays)))
@@ -240,33 +265,52 @@ class Captured:
 class Uncaptured:
     """The function without recording, for kernels that cannot be captured. A full memory raises the same error."""
 
-    def __init__(self, function: Callable[..., Any], driver: Driver) -> None:
-        self._function, self._driver = function, driver
+    def __init__(
+        self, function: Callable[..., Any], driver: Driver, changes: Callable[[Any], Any] | None = None
+    ) -> None:
+        self._function, self._driver, self._changes = function, driver, changes or _nothing
 
     def __call__(self, subject: Any, inputs: Any) -> Any:
-        outputs, problem = attempt(self._driver, self._function, subject, inputs)
+        before = self._changes(subject)
+        work = partial(self._function, subject, inputs)
+        return with_room(self._driver, work, lambda: self._changes(subject) != before)
+
+
+def _nothing(subject: Any) -> None:
+    """The ``changes`` of a function that changes nothing but its outputs."""
+
+
+def with_room(driver: Driver, work: Callable[[], Result], has_begun: Callable[[], bool] = lambda: False) -> Result:
+    """What work returns. If the device's memory is full, that of its records is freed, and work is tried again, once.
+
+    Not again if it has begun to change something. Raises DeviceMemoryError, which says whether it has.
+    """
+    for again in (True, False):
+        result, problem = _attempt(driver, work)
         if problem is None:
-            return outputs
-        self._driver.trim()
-        raise out_of_memory(self._driver, problem)
+            return result  # type: ignore[return-value]
+        for records in list(_every):
+            if records.are_of(driver):
+                records.clear()
+        driver.trim()
+        if has_begun() or not again:
+            break
+    raise DeviceMemoryError(
+        f"{driver.name}: expected room for what is computed, but its memory is full: {problem}", has_begun()
+    )
 
 
-def attempt(driver: Driver, function: Callable[..., Any], *inputs: Any) -> tuple[Any, str | None]:
-    """(the function's result, None), or (None, the error's text if the device's memory is full).
+def _attempt(driver: Driver, work: Callable[[], Result]) -> tuple[Result | None, str | None]:
+    """(what work returns, None), or (None, the error's text if the device's memory is full).
 
     Not the error itself: it would keep alive all arrays computed so far, and so their memory.
     """
     try:
-        return function(*inputs), None
+        return work(), None
     except Exception as error:
         if not driver.is_out_of_memory(error):
             raise
         return None, str(error)
-
-
-def out_of_memory(driver: Driver, problem: str | None) -> DeviceMemoryError:
-    """The error to raise when freeing other graphs did not help."""
-    return DeviceMemoryError(f"{driver.name}: expected room for what is computed, but its memory is full: {problem}")
 
 
 #: Types that are compared by value. Arrays, layers and other objects are compared by identity.

@@ -8,7 +8,7 @@ from functools import partial
 from npformer.backend.backend import Backend
 from npformer.backend.fallback import with_fallback
 from npformer.engine import recorded_decode
-from npformer.engine.capture import MOST, Captured, Uncaptured
+from npformer.engine.capture import MOST, Captured, Uncaptured, with_room
 from npformer.engine.cuda import cuda_ops
 from npformer.engine.cuda.adam import DeviceUpdates
 from npformer.engine.cuda.sums import DeviceBranches, backward_pass
@@ -32,7 +32,8 @@ def with_engine(plain: Backend) -> Backend:
     driver = CupyDriver(plain.device.name)
     if plain.kernels == "plain":  # nothing is recorded, since CuPy refuses its own products during recording
         engine = FastEngine(
-            capture=lambda function, static_arguments, times=1: Uncaptured(function, driver),
+            capture=lambda function, static_arguments, times=1, changes=None: Uncaptured(function, driver, changes),
+            with_room=partial(with_room, driver),
             ranks_on_device=between_cards,
         )
         return replace(plain, engine=engine)
@@ -43,8 +44,8 @@ def with_engine(plain: Backend) -> Backend:
     capture = partial(Captured, driver=driver, dtype=plain.dtype)
     engine = RecordingEngine(
         adam_update=updates.by_host_numbers, updates=updates, backward_pass=partial(backward_pass, gpu),
-        branches=DeviceBranches(gpu), ranks_on_device=between_cards,
-        capture=lambda function, static_arguments, times=1: capture(function, static_arguments, most=times * MOST),
+        branches=DeviceBranches(gpu), with_room=partial(with_room, driver), ranks_on_device=between_cards,
+        capture=lambda *given, times=1, changes=None: capture(*given, most=times * MOST, changes=changes),
         rooms=lambda _: recorded_decode.Rooms(gpu, capture),
     )  # fmt: skip
     return replace(plain, ops=ops, own_ops=ops, engine=engine)

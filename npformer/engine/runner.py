@@ -7,7 +7,7 @@ once, and write the numbers to the buffers that the record reads.
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any
+from functools import partial
 
 from npformer.engine.capabilities import capabilities_of, run_eagerly
 from npformer.engine.compile_ahead import compile_ahead
@@ -37,7 +37,8 @@ class Runner:
     def __init__(self, model: Model) -> None:
         self.shards = Shards(model)
         # not bound methods: the reference cycle would keep the replicas' memory until garbage collection
-        self.compute = capabilities_of(model).capture(_updates, _static_arguments)
+        self.compute = capabilities_of(model).capture(_updates, _static_arguments, changes=_begun)
+        self.begun = 0  # updates
 
     def make(self, step: TrainStep, steps: list[StepInputs]) -> tuple[Array, Array | None]:
         """Run these steps, or only the first of them, and count them.
@@ -55,16 +56,17 @@ class Runner:
                         optimizer.t += len(steps)
                 return losses_and_norm
         except DeviceMemoryError as error:
-            if optimizer.t != before:
-                raise MemoryError(f"{error}; an update was begun and not finished: this model is of no use") from None
+            if error.has_begun:
+                raise DeviceMemoryError(f"{error}; an update was begun: this model is of no use", True) from None
             raise DeviceMemoryError(f"{error}. {self._what_fits(step, steps)}") from None
 
     def _compute(self, step: TrainStep, steps: list[StepInputs]) -> tuple[Array, Array | None]:
         """The steps, captured if the backend can."""
         self.shards.look()
-        compute: Any = self.compute if self.shards.may_record else _updates
-        losses_and_norm: tuple[Array, Array | None] = compute((self, step), steps)
-        return losses_and_norm
+        if self.shards.may_record:
+            return self.compute((self, step), steps)  # type: ignore[no-any-return]
+        work, before = partial(_updates, (self, step), steps), self.begun
+        return capabilities_of(step.model).with_room(work, lambda: self.begun != before)  # type: ignore[no-any-return]
 
     def _what_fits(self, step: TrainStep, steps: list[StepInputs]) -> str:
         """Advice for the error, found by trying fewer and fewer rows without an update."""
@@ -94,6 +96,11 @@ def _static_arguments(subject: tuple[Runner, TrainStep]) -> Settings:
     return subject[1].settings()
 
 
+def _begun(subject: tuple[Runner, TrainStep]) -> int:
+    """How many updates were begun."""
+    return subject[0].begun
+
+
 def _updates(subject: tuple[Runner, TrainStep], steps: list[StepInputs]) -> tuple[Array, Array | None]:
     """The loss (), or for several steps the losses (k,), and the norm () of the last gradient, if computed."""
     if len(steps) == 1:
@@ -107,6 +114,7 @@ def _updates(subject: tuple[Runner, TrainStep], steps: list[StepInputs]) -> tupl
 def _update(subject: tuple[Runner, TrainStep], inputs: StepInputs) -> tuple[Array, Array | None]:
     seen: list[Statistics] = []
     (loss,) = _loss(subject, inputs, seen)
+    subject[0].begun += 1
     return loss, update(subject[1].settings(), inputs.rates, seen, subject[1].interrupt)
 
 

@@ -37,7 +37,9 @@ class Shards:
         self.by_slots = slots > 1 and engine.capture is not run_eagerly  # a GPU, which otherwise records the whole step
         capture = engine.capture if self.by_slots else engine.capture_part
         self.backward_pass = engine.backward_pass if self.by_slots else nullcontext
-        several = {"times": slots} if slots > 1 else {}  # which rows they are is a constant of a record
+        several: dict[str, Any] = {"times": slots} if slots > 1 else {}  # which rows they are is a record's constant
+        if self.by_slots:
+            several["changes"] = lambda shards: object()  # a gradient is added to, so no part is made again by itself
         # not bound methods: the reference cycle would keep the replicas' memory until garbage collection
         self.computes = [
             capture(partial(_compute, thread), _static_arguments, **several) for thread in range(engine.threads)

@@ -78,7 +78,8 @@ class SlotRunner:
                     step.optimizer.hold(self.exchange.place, _function(self.exchange.whole))
                 losses.append(self._sum(step, inputs))
                 with step.interrupt.firmly():
-                    norm = self._update(step, inputs)
+                    work = partial(self._update, step, inputs)
+                    norm = capabilities_of(step.model).with_room(work, lambda: True)
         return (losses[0] if len(losses) == 1 else namespace(losses[0]).stack(losses)), norm
 
     def gather_gradient(self, arena: Arena) -> None:
@@ -94,7 +95,7 @@ class SlotRunner:
     def _sum(self, step: TrainStep, inputs: StepInputs) -> Array:
         """The loss (); the batch's gradient is in the arena, or with a sharded optimiser in this rank's place of it."""
         ranks, flat = self.exchange.ranks, step.model.arena.grads
-        loss = self._own_slots(step, inputs)
+        loss: Array | None = capabilities_of(step.model).with_room(partial(self._own_slots, step, inputs))
         if ranks.size == 1:
             step.flags = step.flag
             return loss

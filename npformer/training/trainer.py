@@ -104,8 +104,8 @@ class Trainer:
         A closed progress output has the same effect, like SIGPIPE.
 
         Raises CheckpointError or OutputError if the disk is full, DivergedError if the loss, the held-out loss,
-        a parameter or a moment is no longer finite; earlier checkpoints are intact. Raises DeviceMemoryError, after
-        saving, if a batch is too large.
+        a parameter or a moment is no longer finite; earlier checkpoints are intact. Raises DeviceMemoryError if memory
+        is full, after saving if nothing of an update was begun.
         """
         self._journal.begin(self.step.step_number)
         self._clock = now()
@@ -117,9 +117,11 @@ class Trainer:
                     self.step.flag = self._wants_to_stop(stop)
                     self._one_step()
                     self._stop_if_asked(stop)
-        except DeviceMemoryError as error:
-            alone = self.step.ranks is None  # others are not where they could save
-            raise (DeviceMemoryError(f"{error}. {self._kept()}") if alone else error) from None
+        except MemoryError as error:
+            # others are not where they could save; and what an update was begun of, or memory outside of a step's, is
+            # no step's state
+            is_sound = self.step.ranks is None and isinstance(error, DeviceMemoryError) and not error.has_begun
+            raise DeviceMemoryError(f"{error}. {self._kept(is_sound)}") from None
         finally:
             self.progress.close()
             self._journal.close()
@@ -146,7 +148,7 @@ class Trainer:
         learning_rate = self.step.learning_rate
         batch = self.task.batch(number, options.batch_size)
         loss = self.step(*batch)
-        self._loss_sum = self._loss_sum + loss
+        self._loss_sum += loss  # where it is: after a step nothing may fail for lack of memory
         self._loss_count += 1
         self._tokens += int(np.count_nonzero(batch[-1] != PAD_ID))
         self.progress.advance()
@@ -192,7 +194,7 @@ class Trainer:
         self._journal.write(record)
         self._expect_finite_loss(loss)
         self._finite_at = number
-        self._loss_sum, self._loss_count = self.step.model.backend.zeros(()), 0
+        self._loss_sum[...], self._loss_count = 0, 0
         self._tokens, self._clock = 0, now()
 
     def _log_evaluation(self, number: int, count: int) -> float:
@@ -220,8 +222,9 @@ class Trainer:
         from npformer.training.layer_norms import FIELD, layer_norms  # only when a run evaluates
 
         self.step.gather_gradient()
-        whole = None if self.step.grad_norm is None else float(self.step.grad_norm)
-        return {FIELD + part: norm for part, norm in layer_norms(self.step.model.arena, whole).items()}
+        whole, arena = None if self.step.grad_norm is None else float(self.step.grad_norm), self.step.model.arena
+        norms = self.step.model.backend.with_room(lambda: layer_norms(arena, whole))
+        return {FIELD + part: norm for part, norm in norms.items()}
 
     def _arrays(self) -> dict[str, Any]:
         """Name -> device array, of everything saved and restored."""
@@ -267,12 +270,13 @@ class Trainer:
         way = way_on(self.run, self.step.model, self.task, self.options)
         return DivergedError(f"step {number}: expected {expected}: training has diverged {when}{lost}; {way}")
 
-    def _kept(self) -> str:
-        """Save, and explain how to continue with other options."""
-        if (number := self.step.step_number) == 0:
-            return "No step was made"
-        if self._saved_at != number:
+    def _kept(self, is_sound: bool) -> str:
+        """Save, if what is in memory is a step's, and explain how to continue with other options."""
+        if is_sound and 0 < self.step.step_number != self._saved_at:
             self.save()
+        number = self._saved_at
+        if number == 0:
+            return "No step was saved"
         return (
             f"Step {number} is saved; to go on with that: "
             f"npformer train --resume {shell_words(self.run.path)} --set KEY=VALUE"

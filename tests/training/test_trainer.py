@@ -341,7 +341,7 @@ def test_other_versions_are_noted(make, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("at", "kept"), [(0, r"No step was made$"), (2, r"Step 2 is saved; to go on with that: npformer")]
+    ("at", "kept"), [(0, r"No step was saved$"), (2, r"Step 2 is saved; to go on with that: npformer")]
 )
 def test_a_full_device_ends_the_run_with_what_was_done_saved(make, monkeypatch, at, kept):
     made = TrainStep.__call__

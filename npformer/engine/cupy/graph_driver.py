@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import cycle
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -35,9 +36,10 @@ class CupyDriver:
         self.cupy, self.name = cupy, name
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self._number = cupy.cuda.Device().id
+        self.memory = id(cupy), self._number
 
     def pool(self) -> GraphPool:
-        return GraphPool(self.cupy)
+        return GraphPool(self.cupy, self.memory)
 
     def bound(self, pool: GraphPool) -> None:
         memory = pool.memory
@@ -45,7 +47,7 @@ class CupyDriver:
 
     def release(self, pool: GraphPool) -> None:
         self.wait()
-        pool.blocks.free_all_blocks()
+        pool.free()
 
     def wait(self) -> None:
         self.cupy.cuda.Device().synchronize()
@@ -90,8 +92,8 @@ class CupyDriver:
         expect_current(self.cupy, self._number)
         graph.launch()
 
-    def fresh(self, x: Array) -> Array:
-        return x.copy()
+    def blank(self, x: Array) -> Array:
+        return self.cupy.empty(x.shape, dtype=x.dtype)
 
     def is_out_of_memory(self, error: Exception) -> bool:
         return _is_out_of_memory(error)
@@ -107,31 +109,55 @@ class GraphPool:
     again. Graphs use such blocks. So the pool has no limit of its own, and its memory comes from ``GraphMemory``.
     """
 
-    def __init__(self, cupy: Any) -> None:
-        self.memory = GraphMemory(cupy.cuda)
+    def __init__(self, cupy: Any, device: Any) -> None:
+        self.memory = GraphMemory(cupy, device)
         self.blocks = cupy.cuda.MemoryPool(self.memory)
-        self.memory.most = self.blocks.get_limit() or math.inf  # a user may have set one: CUPY_GPU_MEMORY_LIMIT
+        self.memory.limit = self.blocks.get_limit()
         self.blocks.set_limit(size=0)  # none
+
+    def free(self) -> None:
+        """Give back what no array has."""
+        self.blocks.free_all_blocks()
+        self.memory.has(self.blocks.total_bytes())
 
 
 class GraphMemory:
-    """At most ``most`` bytes of the device's memory. Of a MemoryError CuPy's pool knows nothing: it passes it on."""
+    """At most ``most`` bytes of the device's memory. Of a MemoryError CuPy's pool knows nothing: it passes it on.
 
-    def __init__(self, cuda: Any) -> None:
-        self._cuda = cuda
-        self.given, self.most = 0, math.inf  # bytes
+    ``limit``, which a user may have set (CUPY_GPU_MEMORY_LIMIT; 0: none), is one for all pools of a device: CuPy's own
+    has what graphs leave of it.
+    """
+
+    _every: WeakSet[GraphMemory] = WeakSet()
+
+    def __init__(self, cupy: Any, device: Any) -> None:
+        self._cupy, self._device = cupy, device
+        self.given, self.most, self.limit = 0, math.inf, 0  # bytes
+        self._every.add(self)
 
     def __call__(self, size: int) -> Any:
-        if self.given + size > self.most:
-            raise MemoryError(f"expected at most {self.most} bytes for graphs, got {self.given} and {size}")
+        others = self._of_all() - self.given + self._cupy.get_default_memory_pool().total_bytes()
+        most = min(self.most, (self.limit or math.inf) - others)
+        if self.given + size > most:
+            raise MemoryError(f"expected at most {most} bytes for graphs, got {self.given} and {size}")
         try:
-            memory = self._cuda.Memory(size)
-        except self._cuda.runtime.CUDARuntimeError as error:
+            memory = self._cupy.cuda.Memory(size)
+        except self._cupy.cuda.runtime.CUDARuntimeError as error:
             if not _is_out_of_memory(error):
                 raise
             raise MemoryError(str(error)) from None
-        self.given += size
-        return self._cuda.MemoryPointer(memory, 0)
+        self.has(self.given + size)
+        return self._cupy.cuda.MemoryPointer(memory, 0)
+
+    def has(self, given: int) -> None:
+        """So many bytes are its pool's."""
+        self.given = given
+        if self.limit:
+            self._cupy.get_default_memory_pool().set_limit(size=max(1, self.limit - self._of_all()))
+
+    def _of_all(self) -> int:
+        """The bytes of all graphs of the device."""
+        return sum(memory.given for memory in self._every if memory._device == self._device)
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -81,7 +81,7 @@ class HostDriver:
     at_first_sight = False  # what is computed by other means than kernels shows only beside a run
 
     def __init__(self, dtype: str) -> None:
-        self._dtype = dtype
+        self._dtype, self.memory = dtype, self
         self._pool = Pool(limit=MOST_MEMORY)  # of all records: one is run at a time, and keeps nothing in between
 
     def pool(self) -> None:
@@ -132,8 +132,8 @@ class HostDriver:
     def launch(self, record: Record) -> None:
         record.run()
 
-    def fresh(self, x: HostArray) -> HostArray:
-        return np.array(x)
+    def blank(self, x: HostArray) -> HostArray:
+        return np.empty(np.shape(x), x.dtype)
 
     def is_out_of_memory(self, error: Exception) -> bool:
         return False

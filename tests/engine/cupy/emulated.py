@@ -36,6 +36,7 @@ class Machine:
     def __init__(self):
         self.room = 1 << 40
         self.limit = 0  # bytes of a pool that is made: what a user asks of CuPy's, CUPY_GPU_MEMORY_LIMIT; 0: any
+        self.asked, self.is_full = 0, lambda asked: False  # for memory: so often; whether it is refused then
         self.recorded = None  # a list of work while a stream records
         self.graph_memory = set()  # pieces of memory that it is about
         self.records = self.launches = 0

@@ -83,6 +83,9 @@ def pool_classes(machine):
 
         def malloc(self, size):
             size = max(1, -(-size // UNIT)) * UNIT
+            machine.asked += 1
+            if machine.is_full(machine.asked):
+                raise OutOfMemoryError(f"no room for {size} bytes")
             free, stream = self._free.setdefault(machine.current, {}), machine.current
             fits = min((each for each in free if each >= size), default=None)
             if fits is None:
