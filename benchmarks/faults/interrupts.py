@@ -3,7 +3,7 @@
     python -m benchmarks.faults.interrupts                200 interrupts inside a step with each table of kernels
     python -m benchmarks.faults.interrupts --kernels plain --interrupts 1000 --presses 2
 
-A thread sends a real SIGINT while the main thread is in a step (or in two steps of ``TrainStep.many``), whose
+A thread sends a real SIGINT while the main thread is in a step (or in two), whose
 duration is measured before. An uninterrupted run gives the expected parameters, moments and running statistics
 after each step. An interrupt is
 
@@ -67,12 +67,10 @@ class Subject:
             start += array.nbytes
 
     def make(self, count):
-        """Make count steps: one by a call, several by ``many``."""
+        """Make count steps."""
         first = self.step.step_number
-        if count == 1:
-            self.step(*self.batches[first])
-        else:
-            self.step.many(self.batches[first : first + count])
+        for batch in self.batches[first : first + count]:
+            self.step(*batch)
 
     def verdict(self):
         """The effect of the interrupt; if it was harmless so far, training continues to the end."""

@@ -35,7 +35,7 @@ def main():
         print(f"benchmarks: {error}", file=sys.stderr)
         return 2
     environment, removed = machine.contenders_environment(keep=False)
-    about = machine.describe(removed, False, "cupy", ["float32", "tf32", "bfloat16"])
+    about = machine.describe(removed, False, "cupy", ["float32", "tf32"])
     setting = Setting(60 * args.minutes, folder, environment, args.against == "torch")
     try:
         document = run(chosen, setting, about, lambda text: print(text, flush=True))

@@ -26,7 +26,7 @@ from npformer.models.presets import PRESETS
 DROPOUT = 0.1
 TRAINING = Budget(seconds=6.0, turn=0.15)
 SHORT = Budget(seconds=0.4, turn=0.05)
-FIRST, LAST = ("tf32", "bfloat16"), ("float32",)  # precisions that the targets name
+FIRST, LAST = ("tf32",), ("float32",)  # precisions that the targets name
 #: The files with tests marked gpu. Collecting the whole suite would take longer than running these tests.
 TESTS = (
     "tests/test_gpu.py", "tests/test_contract.py", "tests/engine/cuda/test_gpu_kernels.py",

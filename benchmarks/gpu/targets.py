@@ -11,7 +11,6 @@ RATIOS = (  # precision, peer, the least speed-up
     ("tf32", "torch-reduce-overhead", (5.0, 2.8, 2.0, 1.5)),
     ("tf32", "torch-graph", (1.0, 1.0, 1.0, 0.83)),
     ("tf32", "torch-fast", (15.0, 9.0, 6.0, 2.0)),
-    ("bfloat16", "torch-reduce-overhead", (4.0, 2.5, 1.8, 1.5)),
 )
 #: Task: of 500 steps, how many are replayed.
 REPLAYED = {"dates": 450, "numbers": 440, "scan": 400, "language": 450}
@@ -124,7 +123,7 @@ def _others(results):
         f"{len(gradients['rows'])} tensors, {gradients['wrong']} over it" if gradients else None,
         not gradients["wrong"] and bool(gradients["rows"]) if gradients else None,
     )
-    for precision in ("float32", "tf32", "bfloat16"):
+    for precision in ("float32", "tf32"):
         names = (name(size, precision) for name in (train_part, against_part) for size in SIZES)
         tables = [part for each in names if (part := results.get(each))]
         yield Target(

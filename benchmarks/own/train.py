@@ -21,14 +21,14 @@ def train(size, dropout, device, kernels, recompute=False, precision="float32", 
     """A contender with the npformer kernels of this name ("numba", "numpy", "plain"; "cuda" on a GPU).
 
     size is a preset's name; recompute: layers compute their forward again in backward.
-    launch, on a GPU: "one" step per graph launch, "many" steps per launch, or "none" for eager operations.
+    launch, on a GPU: "one" step per graph launch, or "none" for eager operations.
     """
     chosen = backend(device, kernels, precision)
     if launch == "none":
         chosen = replace(chosen, engine=chosen.engine.eager())
-    _prepare(MINUTE, dropout, chosen, False, launch)[0]()  # compiles kernels before the clock runs
+    _prepare(MINUTE, dropout, chosen, False)[0]()  # compiles kernels before the clock runs
     held = memory_watched(chosen)
-    task, loss, update = _prepare(PRESETS[size], dropout, chosen, recompute, launch)
+    task, loss, update = _prepare(PRESETS[size], dropout, chosen, recompute)
     facts = {"loss": loss}
     if device == "cupy":
         start = time.perf_counter()
@@ -37,14 +37,14 @@ def train(size, dropout, device, kernels, recompute=False, precision="float32", 
         facts["ready_seconds"] = time.perf_counter() - start
 
     def on_device():
-        return held() | launched(update, TOGETHER[device] if launch == "many" else 1)
+        return held() | launched(update)
 
     return Contender(
         about(chosen), {"step": lambda: task}, facts, chosen.device.synchronize, TOGETHER[device], on_device
     )
 
 
-def _prepare(preset, dropout, chosen, recompute, launch):
+def _prepare(preset, dropout, chosen, recompute):
     """(a task that makes steps and returns their losses; the first loss, without dropout; the training step)."""
     model = training_model(preset, dropout, chosen, recompute)
     batch = preset.example_batch()
@@ -54,17 +54,14 @@ def _prepare(preset, dropout, chosen, recompute, launch):
     together = TOGETHER[chosen.name]
     if together == 1:
         return lambda: float(update(*batch)), float(loss), update
-    return _several(update, batch, together, chosen, launch), float(loss), update
+    return _several(update, batch, together, chosen), float(loss), update
 
 
-def _several(update, batch, count, chosen, launch):
-    """Make so many steps, one by one or all in one launch; read their losses at the end."""
+def _several(update, batch, count, chosen):
+    """Make so many steps, one by one; read their losses at the end."""
 
     def one_by_one():
         losses = [update(*batch) for _ in range(count)]
         return chosen.host(namespace(losses[0]).stack(losses)).tolist()
 
-    def at_once():
-        return chosen.host(update.many([batch] * count)).tolist()
-
-    return at_once if launch == "many" else one_by_one
+    return one_by_one

@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 from safetensors.numpy import load_file
 
 from benchmarks.own.model import NO_END, sources
-from benchmarks.peers.torch_device import about, autocast, place, seen, waiting
+from benchmarks.peers.torch_device import about, place, seen, waiting
 from benchmarks.peers.torch_model import Fused, Transformer, sinusoids
 from benchmarks.tasks import Contender
 from npformer.models.presets import PRESETS
@@ -27,8 +27,7 @@ def decode(size, tokens, batches, device, weights, precision="float32"):
         src = torch.from_numpy(sources(PRESETS[size], batch)).to(at)
 
         def run():
-            with autocast(at, precision):
-                return greedy(net, src, positions, NO_END).tolist()
+            return greedy(net, src, positions, NO_END).tolist()
 
         return run
 

@@ -19,18 +19,13 @@ ROUNDS = 20
 def place(device, precision):
     """The PyTorch device for npformer's device name; sets the precision of float32 products.
 
-    bfloat16 is autocast's: see ``autocast``. Raises RuntimeError if PyTorch sees no such device.
+    Raises RuntimeError if PyTorch sees no such device.
     """
     at = torch.device(DEVICES[device])
     if at.type == "cuda" and not torch.cuda.is_available():
         raise RuntimeError(f"torch {torch.__version__}: expected a GPU that PyTorch sees, got none; use --against none")
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     return at
-
-
-def autocast(at, precision):
-    """Within this context products use bfloat16, if that is the precision; parameters and norms stay float32."""
-    return torch.autocast(at.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
 
 
 def waiting(at):
@@ -75,8 +70,7 @@ def ceilings(device, precisions, large=LARGE, copied=COPIED):
 
 def _product(device, precision, large):
     at = place(device, precision)
-    dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
-    a, b = (torch.randn(large, large, device=at).to(dtype) for _ in range(2))
+    a, b = (torch.randn(large, large, device=at) for _ in range(2))
     return lambda: a @ b
 
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from benchmarks.cases import BUCKETS, EPS, FARTHEST, KERNEL, RATE, case, window
-from benchmarks.peers.torch_device import about, autocast, place, waiting
+from benchmarks.peers.torch_device import about, place, waiting
 from benchmarks.peers.torch_model import sinusoids
 from benchmarks.tasks import TOGETHER, Contender, repeated
 from npformer.models.presets import PRESETS, Preset
@@ -23,8 +23,6 @@ def ops(size, device, threads, precision="float32"):
 
     def make(name, backward):
         function, inputs, sample = prepared(name, PRESETS[size], RATE, at)
-        if precision == "bfloat16":
-            function = autocast(at, precision)(function)
         return repeated(_backward(function, inputs, sample) if backward else _forward(function, inputs), together)
 
     tasks = {}

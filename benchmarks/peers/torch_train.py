@@ -17,7 +17,7 @@ import torch._dynamo  # the first optimiser imports it; here it counts as an imp
 import torch.nn.functional as F  # noqa: N812
 from safetensors.numpy import load_file
 
-from benchmarks.peers.torch_device import about, autocast, place, seen, waiting
+from benchmarks.peers.torch_device import about, place, seen, waiting
 from benchmarks.peers.torch_model import Fused, Textbook, Transformer
 from benchmarks.tasks import PREPARED, TOGETHER, Contender
 from npformer.models.presets import PRESETS
@@ -36,8 +36,7 @@ def _contender(form, fused, mode, size, dropout, device, weights, precision="flo
     src, tgt_in, tgt_out = (torch.from_numpy(each).to(at) for each in PRESETS[size].example_batch())
 
     def loss():
-        with autocast(at, precision):
-            return F.cross_entropy(net(src, tgt_in).flatten(0, 1), tgt_out.flatten(), ignore_index=0)
+        return F.cross_entropy(net(src, tgt_in).flatten(0, 1), tgt_out.flatten(), ignore_index=0)
 
     forward = loss if mode in (None, GRAPH) else torch.compile(loss, mode=mode)
 

@@ -17,7 +17,11 @@ from npformer.backend.ops import Ops
 from npformer.errors import ConfigError
 from npformer.typing import Array, HostArray
 
-PRECISIONS = ("float32", "tf32", "bfloat16")  # of matrix products; see get_backend in select.py
+PRECISIONS = ("float32", "tf32")  # of matrix products; see get_backend in select.py
+#: A precision that there is not -> why, and what to take.
+NO_PRECISIONS = {
+    "bfloat16": "operands stay float32 in memory, where cuBLAS may take TF32 instead, so it would be a name; take tf32"
+}
 DTYPES = ("float32", "float64", "complex128")
 Result = TypeVar("Result")
 
@@ -119,6 +123,14 @@ class Engine(Protocol):
         """
 
 
+def expect_precision(name: str) -> str:
+    """The name of a precision of products. Raises ConfigError for another."""
+    if name not in PRECISIONS:
+        why = f"; {NO_PRECISIONS[name]}" if name in NO_PRECISIONS else ""
+        raise ConfigError(f"precision: expected one of {', '.join(PRECISIONS)}, got {name!r}{why}")
+    return name
+
+
 class Branches(Protocol):
     """Adds the gradient of a sub-layer's input to that of the stream, which is the same array, within a product."""
 
@@ -163,8 +175,7 @@ class Backend:
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
             raise ConfigError(f"dtype: expected one of {', '.join(DTYPES)}, got {self.dtype!r}")
-        if self.precision not in PRECISIONS:
-            raise ConfigError(f"precision: expected one of {', '.join(PRECISIONS)}, got {self.precision!r}")
+        expect_precision(self.precision)
         if self.precision != "float32" and self.dtype != "float32":
             raise ConfigError(
                 f"precision: expected float32 for arrays of {self.dtype}, got {self.precision}: it applies to float32 "

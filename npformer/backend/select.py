@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from npformer.backend.backend import PRECISIONS, Backend
+from npformer.backend.backend import Backend, expect_precision
 from npformer.backend.cupy import NO_CUBLAS, cupy_problem, plain_cupy_backend
 from npformer.errors import ConfigError, DeviceError
 from npformer.extras import install
@@ -34,16 +34,15 @@ def get_backend(
     installed; complex numbers always use plain kernels. threads is the number of threads that share a training
     batch on NumPy. None means one for each core; fewer with kernels "numpy" if the batch is so small that threads
     would wait for each other; and one with plain kernels, so that a step runs exactly as the code reads.
-    precision is the precision of CuPy's float32 products: "float32", "tf32" (operands rounded to 10 bits) or
-    "bfloat16" (to 7, where cuBLAS has that); sums are always float32. Raises DeviceError, naming what is missing, if
-    the choice cannot run; ConfigError for another name, dtype, or number.
+    precision is the precision of CuPy's float32 products: "float32", or "tf32" (operands rounded to 10 bits); sums are
+    always float32. Raises DeviceError, naming what is missing, if the choice cannot run; ConfigError for another name,
+    dtype, or number.
     """
     if kernels not in KERNELS:
         raise ConfigError(f"kernels: expected one of {', '.join(KERNELS)}, got {kernels!r}")
     if threads is not None and threads < 1:
         raise ConfigError(f"threads: expected an integer >= 1, or None for one for each core, got {threads}")
-    if precision not in PRECISIONS:
-        raise ConfigError(f"precision: expected one of {', '.join(PRECISIONS)}, got {precision!r}")
+    expect_precision(precision)
     if name not in ("auto", "numpy", "cupy"):
         raise ConfigError(f"backend: expected auto, numpy or cupy, got {name!r}")
     problem = None if name == "numpy" else cupy_problem()

@@ -13,7 +13,7 @@ from textwrap import fill
 from typing import Any, NoReturn
 
 from npformer.backend import Backend, get_backend
-from npformer.backend.backend import PRECISIONS
+from npformer.backend.backend import PRECISIONS, expect_precision
 from npformer.backend.select import KERNELS
 from npformer.check import Case
 from npformer.check.adapters.user_file import UserCase
@@ -169,11 +169,19 @@ def backend_of(case: Case, backend: Backend) -> Backend | None:
 
 
 def add_precision(parser: argparse.ArgumentParser, default: str | None = "float32") -> None:
-    """--precision float32|tf32|bfloat16."""
+    """--precision float32|tf32."""
+
+    def precision(text: str) -> str:
+        try:
+            return expect_precision(text)
+        except ConfigError as error:
+            raise argparse.ArgumentTypeError(str(error).removeprefix("precision: ")) from None
+
     parser.add_argument(
         "--precision",
-        choices=PRECISIONS,
+        type=precision,
+        metavar="|".join(PRECISIONS),
         default=default,
-        help="the precision of a GPU's matrix products: tf32 rounds float32 operands to 10 bits, bfloat16 to 7; "
-        "both add in float32 (default: float32)",
+        help="the precision of a GPU's matrix products: tf32 rounds float32 operands to 10 bits, and adds in float32 "
+        "(default: float32)",
     )

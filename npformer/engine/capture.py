@@ -116,21 +116,17 @@ class _Records:
     """The records of one function, and the memory pool that they share. The most recently used shape is the last."""
 
     def __init__(self, driver: Driver) -> None:
-        self._driver = driver
+        self.driver = driver
         self.shapes: OrderedDict[Any, _Shape] = OrderedDict()
         self.pool = driver.pool()
-        _every.add(self)
-
-    def are_of(self, driver: Driver) -> bool:
-        """Whether they are in the memory of the driver's device."""
-        return bool(self._driver.memory == driver.memory)
+        free_if_full(self)
 
     def new(self, key: Any, numbers: Sequence[HostArray], most: int) -> _Shape:
         """The state for a shape that is new, in place of the one used least recently if there are most."""
         if len(self.shapes) >= most:
-            self._driver.wait()  # for its graph and its copies from the host
+            self.driver.wait()  # for its graph and its copies from the host
             self.shapes.popitem(last=False)
-        shape = self.shapes[key] = _Shape(self._driver, numbers)
+        shape = self.shapes[key] = _Shape(self.driver, numbers)
         return shape
 
     def are_kept(self) -> bool:
@@ -139,21 +135,35 @@ class _Records:
 
     def empty(self) -> None:
         """Free the pool's memory. No record may refer to it."""
-        self._driver.release(self.pool)
-        self.pool = self._driver.pool()
+        self.driver.release(self.pool)
+        self.pool = self.driver.pool()
 
     def clear(self) -> None:
         """Drop the records when none of them runs, since they refer to the pool's memory, then free that memory."""
         if not self.shapes:
             return
-        self._driver.wait()
+        self.driver.wait()
         for shape in self.shapes.values():
             shape.graph, shape.outputs = None, ()
         self.empty()
         self.shapes.clear()
 
 
-_every: WeakSet[_Records] = WeakSet()  # of all functions
+class Freeable(Protocol):
+    """What has memory of the driver's device that may go when it is full."""
+
+    driver: Driver
+
+    def clear(self) -> None:
+        """Let go of it."""
+
+
+_every: WeakSet[Freeable] = WeakSet()
+
+
+def free_if_full(kept: Freeable) -> None:
+    """Clear kept when memory is full, as long as somebody else holds it."""
+    _every.add(kept)
 
 
 class Captured:
@@ -289,9 +299,9 @@ def with_room(driver: Driver, work: Callable[[], Result], has_begun: Callable[[]
         result, problem = _attempt(driver, work)
         if problem is None:
             return result  # type: ignore[return-value]
-        for records in list(_every):
-            if records.are_of(driver):
-                records.clear()
+        for kept in list(_every):
+            if kept.driver.memory == driver.memory:
+                kept.clear()
         driver.trim()
         if has_begun() or not again:
             break

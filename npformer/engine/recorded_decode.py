@@ -11,6 +11,7 @@ positions, local and linear attention, and, since nobody knows, classes that are
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from itertools import repeat
 from operator import is_
@@ -20,6 +21,7 @@ from weakref import WeakKeyDictionary, ref
 import numpy as np
 
 from npformer.engine.capabilities import capabilities_of
+from npformer.engine.capture import Driver, free_if_full
 from npformer.engine.cuda.attention_arguments import strided, with_neighbours
 from npformer.engine.cuda.device_runtime import DeviceRuntime, warps, whole_blocks
 from npformer.engine.fused_decode import of_state
@@ -33,7 +35,7 @@ from npformer.typing import Array, HostArray
 
 LOOK = 8  # tokens of a row that are chosen before the host looks whether all rows have ended
 READ, SOURCE = 64, 16  # positions that an attention reads at least; sources are as long as a multiple of this
-ROOMS = 8  # kept for a model
+ROOMS, SHARE = 8, 0.125  # kept for a model, and of the memory of its device; the newest one in any case
 FEW = 32  # a room serves fewer sources than it has, if they are a quarter of them, or it has no more than this
 _prepared: Prepared = WeakKeyDictionary()
 
@@ -95,8 +97,10 @@ def _recordable(model: Transformer | Decoder) -> bool | None:
 class Rooms:
     """The rooms for one version of a model, and the graphs of its step; ``capture`` is the engine's."""
 
-    def __init__(self, gpu: DeviceRuntime, capture: Callable[..., Any]) -> None:
+    def __init__(self, gpu: DeviceRuntime, capture: Callable[..., Any], driver: Driver) -> None:
         self.gpu, self.rooms, self.made = gpu, list[Room](), 0  # the room used last is the last
+        self.driver = driver
+        free_if_full(self)
         self.steps = capture(lambda subject, inputs: subject[0].step(subject[1], *inputs), lambda subject: ())
         self.moves = capture(lambda room, inputs: room.moved(*inputs), lambda room: ())
 
@@ -110,8 +114,15 @@ class Rooms:
             fitting = [Room(self, state)]
         room = min(fitting, key=lambda room: room.sources)
         room.enter(state)
-        self.rooms = [*(each for each in self.rooms if each is not room), room][-ROOMS:]
+        self.rooms = [*(each for each in self.rooms if each is not room), room]
+        most = SHARE * (state.backend.device.memory or math.inf)  # type: ignore[attr-defined]
+        while len(self.rooms) > ROOMS or (len(self.rooms) > 1 and sum(each.bytes for each in self.rooms) > most):
+            del self.rooms[0]
         return room
+
+    def clear(self) -> None:
+        """Drop the rooms that no state is in."""
+        self.rooms = [room for room in self.rooms if room.owner() is not None]
 
 
 def _shape_of(state: DecodeState) -> tuple[int, ...]:
@@ -139,6 +150,7 @@ class Room:
         self.visible, self.memory_visible = zeros((batch, positions), "bool"), zeros((self.sources, source), "bool")
         self.encodings = zeros((positions, state.positions.shape[1]), dtype)
         self.now, self.chosen = zeros((4, batch), "int64"), zeros((positions, batch), "int64")  # as in decoding.cu
+        self.bytes = self.own.nbytes + self.memory.nbytes  # and little more
 
     def enter(self, state: DecodeState) -> None:
         """Move the arrays of state here. What is behind them is read, too, with a weight of 0: it must not be NaN."""

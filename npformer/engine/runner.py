@@ -37,42 +37,37 @@ class Runner:
     def __init__(self, model: Model) -> None:
         self.shards = Shards(model)
         # not bound methods: the reference cycle would keep the replicas' memory until garbage collection
-        self.compute = capabilities_of(model).capture(_updates, _static_arguments, changes=_begun)
+        self.compute = capabilities_of(model).capture(_update, _static_arguments, changes=_begun)
         self.begun = 0  # updates
 
-    def make(self, step: TrainStep, steps: list[StepInputs]) -> tuple[Array, Array | None]:
-        """Run these steps, or only the first of them, and count them.
-
-        Returns the loss (), or for several steps the losses (k,), and the norm () of the last gradient, if computed.
-        """
+    def make(self, step: TrainStep, inputs: StepInputs) -> tuple[Array, Array | None]:
+        """Run a step and count it. Returns its loss (), and the norm () of the gradient, if computed."""
         optimizer, before = step.optimizer, step.optimizer.t
         try:
             with step.interrupt:
                 if capabilities_of(step.model).updates is None:
-                    return self._compute(step, steps)
+                    return self._compute(step, inputs)
                 with step.interrupt.firmly():  # one launch updates, too, and its Adam does not count
-                    losses_and_norm = self._compute(step, steps)
+                    loss_and_norm = self._compute(step, inputs)
                     if optimizer.t == before:
-                        optimizer.t += len(steps)
-                return losses_and_norm
+                        optimizer.t += 1
+                return loss_and_norm
         except DeviceMemoryError as error:
             if error.has_begun:
                 raise DeviceMemoryError(f"{error}; an update was begun: this model is of no use", True) from None
-            raise DeviceMemoryError(f"{error}. {self._what_fits(step, steps)}") from None
+            raise DeviceMemoryError(f"{error}. {self._what_fits(step, inputs)}") from None
 
-    def _compute(self, step: TrainStep, steps: list[StepInputs]) -> tuple[Array, Array | None]:
-        """The steps, captured if the backend can."""
+    def _compute(self, step: TrainStep, inputs: StepInputs) -> tuple[Array, Array | None]:
+        """The step, captured if the backend can."""
         self.shards.look()
         if self.shards.may_record:
-            return self.compute((self, step), steps)  # type: ignore[no-any-return]
-        work, before = partial(_updates, (self, step), steps), self.begun
+            return self.compute((self, step), inputs)  # type: ignore[no-any-return]
+        work, before = partial(_update, (self, step), inputs), self.begun
         return capabilities_of(step.model).with_room(work, lambda: self.begun != before)  # type: ignore[no-any-return]
 
-    def _what_fits(self, step: TrainStep, steps: list[StepInputs]) -> str:
+    def _what_fits(self, step: TrainStep, of_step: StepInputs) -> str:
         """Advice for the error, found by trying fewer and fewer rows without an update."""
-        if len(steps) > 1:
-            return f"Make fewer than {len(steps)} steps at once"
-        _, _, shares, inputs, targets = steps[0]
+        _, _, shares, inputs, targets = of_step
         size = targets.shape[0]
         rows = max(parts[-1][0].stop - parts[0][0].start for parts in shares) // 2
         while rows >= 1:
@@ -101,17 +96,8 @@ def _begun(subject: tuple[Runner, TrainStep]) -> int:
     return subject[0].begun
 
 
-def _updates(subject: tuple[Runner, TrainStep], steps: list[StepInputs]) -> tuple[Array, Array | None]:
-    """The loss (), or for several steps the losses (k,), and the norm () of the last gradient, if computed."""
-    if len(steps) == 1:
-        return _update(subject, steps[0])
-    losses, norm = subject[1].model.backend.zeros((len(steps),)), None
-    for i, inputs in enumerate(steps):
-        losses[i], norm = _update(subject, inputs)
-    return losses, norm
-
-
 def _update(subject: tuple[Runner, TrainStep], inputs: StepInputs) -> tuple[Array, Array | None]:
+    """The loss (), and the norm () of the gradient, if computed."""
     seen: list[Statistics] = []
     (loss,) = _loss(subject, inputs, seen)
     subject[0].begun += 1

@@ -66,21 +66,18 @@ class SlotRunner:
         self._width = slots // ranks.size
         self._kept: dict[tuple[int, int], Array] = {}  # sums that wait for others, by thread and leaves
 
-    def make(self, step: TrainStep, steps: list[StepInputs]) -> tuple[Array, Array | None]:
-        """Make these steps. Returns the loss (), or for several the losses (k,), and the last gradient's norm ().
+    def make(self, step: TrainStep, inputs: StepInputs) -> tuple[Array, Array | None]:
+        """Make this step. Returns its loss (), and the gradient's norm (), if computed.
 
         Raises RankLostError if another rank has failed.
         """
-        losses, norm = [], None
-        for inputs in steps:
-            with step.interrupt, one_blas_thread():
-                if self._is_sharded and step.optimizer.is_whole:
-                    step.optimizer.hold(self.exchange.place, _function(self.exchange.whole))
-                losses.append(self._sum(step, inputs))
-                with step.interrupt.firmly():
-                    work = partial(self._update, step, inputs)
-                    norm = capabilities_of(step.model).with_room(work, lambda: True)
-        return (losses[0] if len(losses) == 1 else namespace(losses[0]).stack(losses)), norm
+        with step.interrupt, one_blas_thread():
+            if self._is_sharded and step.optimizer.is_whole:
+                step.optimizer.hold(self.exchange.place, _function(self.exchange.whole))
+            loss = self._sum(step, inputs)
+            with step.interrupt.firmly():
+                work = partial(self._update, step, inputs)
+                return loss, capabilities_of(step.model).with_room(work, lambda: True)
 
     def gather_gradient(self, arena: Arena) -> None:
         """Fill the gradients of the last step with those that other ranks have."""

@@ -12,6 +12,7 @@ from contextlib import suppress
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
+from npformer.backend.backend import NO_PRECISIONS
 from npformer.errors import ConfigError
 
 #: How None is written in a file and in a shell.
@@ -82,7 +83,8 @@ def fit(value: Any, kind: Any, name: str) -> Any:
     with suppress(OverflowError):  # a whole number that is too large for a float
         if fits:
             return float(value) if bare is float else value
-    raise ConfigError(f"{name}: expected {_describe(bare, is_optional)}, got {shown(value)}")
+    why = f"; {NO_PRECISIONS[value]}" if get_origin(bare) is Literal and value in NO_PRECISIONS else ""
+    raise ConfigError(f"{name}: expected {_describe(bare, is_optional)}, got {shown(value)}{why}")
 
 
 def bare_kind(kind: Any) -> tuple[Any, bool]:

@@ -49,10 +49,7 @@ class RunOptions:
     kernels: Annotated[
         Literal["auto", "plain", "numpy", "numba", "cuda"], "what computes; auto: the fastest installed"
     ] = "auto"
-    precision: Annotated[Literal["float32", "tf32", "bfloat16"], "of float32 matrix products, on a GPU alone"] = (
-        "float32"
-    )
-
+    precision: Annotated[Literal["float32", "tf32"], "of float32 matrix products, on a GPU alone"] = "float32"
     init_from: Annotated[str | None, "where the first weights come from: a run, a checkpoint of one, or a file"] = None
 
     def __post_init__(self) -> None:

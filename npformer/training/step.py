@@ -36,7 +36,6 @@ from typing import Any
 import numpy as np
 
 from npformer.errors import ConfigError
-from npformer.functional.arrays import namespace
 from npformer.layers.batch_norm import BatchNorm, Statistics
 from npformer.layers.owner import version_of
 from npformer.models import Model
@@ -122,7 +121,7 @@ class TrainStep:
         self._expect_trainable()
         inputs = self._inputs_of(batch, self.step_number)
         if self.runner is not None:  # the same, by threads, from a record or on a GPU
-            loss, self.grad_norm = self.runner.make(self, [inputs])
+            loss, self.grad_norm = self.runner.make(self, inputs)
             return loss
         return self._make(inputs)
 
@@ -136,22 +135,6 @@ class TrainStep:
                 losses.append(shard.share * backpropagate(self.model, settings, shard, seen))  # forward, loss, backward
             self.grad_norm = update(settings, inputs.rates, seen or [], self.interrupt)  # clip, update
         return sum(losses[1:], start=losses[0])
-
-    def many(self, batches: Iterable[Sequence[Array]]) -> Array:
-        """Train on several batches in turn, as so many calls would; where it pays, all in one launch.
-
-        Returns their losses, one after the other (k,). Raises what a call raises; for bad ids, before any step.
-        """
-        self._expect_trainable()
-        number = self.step_number
-        steps = [self._inputs_of(batch, number + ahead, copy=True) for ahead, batch in enumerate(batches)]
-        if not steps:
-            raise ConfigError("batches: expected at least one, got none")
-        xp = namespace(self.model.arena.values)
-        if self.runner is None:
-            return xp.stack([self._make(inputs) for inputs in steps])
-        losses, self.grad_norm = self.runner.make(self, steps)
-        return xp.reshape(losses, (len(steps),))
 
     def deal(self, work: Callable[[Any], Any], items: Iterable[Any]) -> Iterable[Any]:
         """As map does; each rank makes some of the results, which are plain numbers and texts."""
@@ -181,10 +164,10 @@ class TrainStep:
             optimizer.weight_decay, optimizer.m, optimizer.v, self.model.arena.segments, version_of(self.model),
         )  # fmt: skip
 
-    def _inputs_of(self, batch: Sequence[Array], number: int, *, copy: bool = False) -> StepInputs:
-        """The batch, checked, with the numbers of its step. copy: the caller may write to its arrays before that."""
+    def _inputs_of(self, batch: Sequence[Array], number: int) -> StepInputs:
+        """The batch, checked, with the numbers of its step."""
         ids = checked_batch(self.model.config.batch, batch, self.model.backend)
-        *inputs, targets = (x.astype(np.int64, copy=copy) for x in ids)  # narrow integers would overflow
+        *inputs, targets = (x.astype(np.int64, copy=False) for x in ids)  # narrow integers would overflow
         rates = self.optimizer.rates(self._rate_of(number + 1), number + 1)
         return StepInputs(number, rates, self._shares(inputs, targets), tuple(inputs), targets)
 

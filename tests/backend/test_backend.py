@@ -156,7 +156,8 @@ def test_unknown_names_and_dtypes_are_listed():
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"precision": "fp16"}, "precision: expected one of float32, tf32, bfloat16, got 'fp16'"),
+        ({"precision": "fp16"}, r"precision: expected one of float32, tf32, got 'fp16'$"),
+        ({"precision": "bfloat16"}, "float32, tf32, got 'bfloat16'; operands stay float32 in memory, .*; take tf32$"),
         ({"precision": "tf32"}, "precision: expected float32 on NumPy, got tf32: rounded operands make no"),
         ({"kernels": "cuda"}, "kernels: expected kernels other than cuda on NumPy, since cuda needs a GPU; try auto"),
         ({"kernels": "fast"}, "kernels: expected one of auto, plain, numpy, numba, cuda, got 'fast'"),

@@ -26,7 +26,7 @@ from tests import test_gpu as on_gpu
 from tests.benchmarks.rows import results, training
 from tests.conftest import needs_numba
 
-ABOUT = {"GPU": "NVIDIA H200", "precision": "float32, tf32, bfloat16"}
+ABOUT = {"GPU": "NVIDIA H200", "precision": "float32, tf32"}
 
 
 class Clock:
@@ -96,9 +96,9 @@ def test_the_most_important_part_comes_first_and_all_parts_fit():
     names = [part.name for part in parts()]
     sizes = ("tiny", "small", "mid", "base")
     assert names == [
-        "tests", "ceilings", *(f"train tf32 {size}" for size in sizes), *(f"train bfloat16 {size}" for size in sizes),
+        "tests", "ceilings", *(f"train tf32 {size}" for size in sizes),
         "reverse", "gradients", "batches",
-        *(f"against tf32 {size}" for size in sizes), *(f"against bfloat16 {size}" for size in sizes),
+        *(f"against tf32 {size}" for size in sizes),
         *(f"train float32 {size}" for size in sizes), *(f"against float32 {size}" for size in sizes), "decode", "ops",
     ]  # fmt: skip
     before_peers = parts()[: names.index("against tf32 tiny")]

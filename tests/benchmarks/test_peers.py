@@ -191,44 +191,16 @@ def test_steps_drop_and_the_loss_that_is_compared_does_not(form, tmp_path):
     assert np.abs(np.subtract(whole, dropped)).max() > 1e-4
 
 
-def test_bfloat16_is_what_autocast_makes_it(tmp_path):
-    """Products are rounded, so the loss differs slightly; losses and weights stay float32."""
-    weights = save_weights(PRESETS["tiny"], tmp_path)
-    exact = torch_train.fast("tiny", 0.0, "numpy", weights)
-    coarse = torch_train.fast("tiny", 0.0, "numpy", weights, "bfloat16")
-    assert 1e-6 < abs(coarse.facts["loss"] - exact.facts["loss"]) < 8e-3 * exact.facts["loss"]
-    assert coarse.on_device() == {}
-
-
-@pytest.mark.parametrize("name", ["linear", "attention", "feed_forward", "cross_entropy"])
-def test_operations_in_bfloat16_run_both_ways(name):
-    precisions = []
-
-    class Output(torch.overrides.TorchFunctionMode):
-        def __torch_function__(self, function, types, args=(), kwargs=None):
-            output = function(*args, **(kwargs or {}))
-            if isinstance(output, torch.Tensor):
-                precisions.append(output.dtype)
-            return output
-
-    made = torch_ops.ops("tiny", "numpy", 1, "bfloat16")
-    for way in ("forward", "backward"):
-        task = made.task(f"{name} {way}")
-        with Output():
-            task()
-    assert (torch.bfloat16 in precisions) == (name != "cross_entropy"), "autocast leaves losses in float32"
-
-
 def test_tf32_is_a_setting_of_products():
     before = torch.get_float32_matmul_precision()
     try:
         settings = []
-        for precision in ("tf32", "float32", "bfloat16"):
+        for precision in ("tf32", "float32"):
             place("numpy", precision)
             settings.append(torch.get_float32_matmul_precision())
     finally:
         torch.set_float32_matmul_precision(before)
-    assert settings == ["high", "highest", "highest"]
+    assert settings == ["high", "highest"]
 
 
 @pytest.mark.skipif(cupy_problem() is None, reason="a GPU answers")
@@ -238,6 +210,6 @@ def test_pytorch_without_a_gpu_says_so():
 
 
 def test_ceilings_are_rates():
-    rates = ceilings("numpy", ["float32", "bfloat16"], large=32, copied=1 << 16).task("ceilings")()
-    assert set(rates["products"]) == {"float32", "bfloat16"}
+    rates = ceilings("numpy", ["float32", "tf32"], large=32, copied=1 << 16).task("ceilings")()
+    assert set(rates["products"]) == {"float32", "tf32"}
     assert min(*rates["products"].values(), rates["memory"]) > 0

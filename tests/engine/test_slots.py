@@ -74,13 +74,6 @@ def test_slots_give_the_gradient_of_the_whole_batch_to_rounding(case, on):
             np.testing.assert_allclose(a, b, rtol=0, atol=1e-11 * max(1, np.max(np.abs(b))))
 
 
-def test_several_steps_at_once_are_so_many_steps(on):
-    one, other = (new_step(build(on()), slots=4, clip_norm=0.1) for _ in range(2))
-    losses = [float(one(*batch)) for batch in BATCHES]
-    assert [float(loss) for loss in other.many(BATCHES)] == losses
-    assert weights(one) == weights(other)
-
-
 def test_one_slot_is_the_step_as_it_was(on):
     one, other = new_step(build(on())), new_step(build(on()), slots=1)
     assert type(one.runner) is type(other.runner)

@@ -300,15 +300,3 @@ def test_a_schedule_may_be_a_formula_of_arrays(numpy64):
     step = new_step(decoder(numpy64), schedule=lambda number: np.where(number < 10, 1e-3, 1e-4))
     step(IDS, IDS)
     assert step.learning_rate == 1e-3
-
-
-def test_batches_in_one_array_are_the_batches_they_were(numpy64):
-    def one_array():
-        ids = np.empty_like(IDS)
-        for turn in range(3):
-            ids[...] = np.roll(IDS, turn, axis=1)
-            yield ids, ids
-
-    once, singly = (new_step(decoder(numpy64)) for _ in range(2))
-    losses = once.many(one_array())
-    assert [float(singly(*batch)) for batch in one_array()] == losses.tolist()

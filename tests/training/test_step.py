@@ -103,7 +103,7 @@ def test_dropout_follows_from_the_seed_and_the_step(case, numpy64):
 @EVERY_CASE
 def test_a_model_learns_one_batch_by_heart(case, any64):
     step = step_for(build(any64, case, d_model=16))
-    losses = step.many([CASES[case][1]] * 150)
+    losses = [step(*CASES[case][1]) for _ in range(150)]
     assert float(losses[0]) > 1
     assert float(losses[-1]) < 0.1
 
@@ -329,7 +329,9 @@ def test_inference_is_by_what_was_remembered(case, numpy64):
     model, batch = build(numpy64, case, norm="batch"), CASES[case][1]
     inputs = batch[:-1]
     before = model(*inputs)
-    step_for(model, lr=0.0, seed=4).many([batch] * 80)
+    step = step_for(model, lr=0.0, seed=4)
+    for _ in range(80):
+        step(*batch)
     trained = model.forward(*inputs, key=RandomKey(4, 0))[0]
     counted = inputs[-1] != 0
     assert np.max(np.abs(model(*inputs) - trained)[counted]) < 0.2 * np.max(np.abs(before - trained)[counted])

@@ -21,7 +21,7 @@ class DeviceRuntime(Protocol):
     """A GPU or a substitute for one. All work is asynchronous, in the order of the calls."""
 
     #: Of the operands of float32 products, one of ``backend.PRECISIONS``: unrounded, or cuBLAS may round them to 10
-    #: bits, or to 7. Sums are always float32, and float64 numbers are never rounded.
+    #: bits. Sums are always float32, and float64 numbers are never rounded.
     precision: str
     #: What a backward pass puts off to its end (``sums.Later``); None: nothing, outside of one.
     later: Any

@@ -11,9 +11,9 @@ the workspace.
 
 Each call gives the precision of its products (its compute type); the handle's mode stays the
 default. "float32" is CUBLAS_COMPUTE_32F: float32 products and sums, in an order that cuBLAS chooses.
-Its PEDANTIC variant would forbid some kernels without making any promised result more exact. "bfloat16" is
-CUBLAS_COMPUTE_32F_FAST_16BF, which allows rounding to bfloat16 within the product: no kernel rounds operands, and none
-is kept twice.
+Its PEDANTIC variant would forbid some kernels without making any promised result more exact.
+CUBLAS_COMPUTE_32F_FAST_16BF is no precision of its own: it permits bfloat16 and does not demand it, and operands that
+are stored as float32 are as many bytes as in TF32.
 
 A bias is added within its product by cuBLASLt (``blas_lt.py``), which saves one kernel and one pass over y per linear
 map.
@@ -46,9 +46,9 @@ HINTS = {
 
 #: The cudaDataType of float32 and float64.
 R_32F, R_64F = 0, 1
-COMPUTE_32F, COMPUTE_64F, COMPUTE_32F_FAST_16BF, COMPUTE_32F_FAST_TF32 = 68, 70, 75, 77
+COMPUTE_32F, COMPUTE_64F, COMPUTE_32F_FAST_TF32 = 68, 70, 77
 #: The compute type of float32 products in each of ``backend.PRECISIONS``.
-COMPUTE = {"float32": COMPUTE_32F, "tf32": COMPUTE_32F_FAST_TF32, "bfloat16": COMPUTE_32F_FAST_16BF}
+COMPUTE = {"float32": COMPUTE_32F, "tf32": COMPUTE_32F_FAST_TF32}
 DEFAULT_ALGORITHM = -1
 
 SCALARS_AND_SHAPE = (c_void_p, c_int, c_int, c_int, c_int, c_int, c_void_p)  # handle, two turns, m, n, k, alpha

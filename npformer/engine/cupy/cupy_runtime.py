@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from npformer.backend.backend import PRECISIONS
+from npformer.backend.backend import expect_precision
 from npformer.engine.cuda.source import files, source
 from npformer.engine.cupy.blas import WORKSPACE, Blas, loaded_library
 from npformer.engine.cupy.products import Lists, biased_product, product
-from npformer.errors import ConfigError, DeviceError
+from npformer.errors import DeviceError
 from npformer.io.progress_bar import Bar, say
 from npformer.typing import Array
 
@@ -33,9 +33,7 @@ class CupyRuntime:
     def __init__(self, precision: str = "float32") -> None:
         import cupy
 
-        if precision not in PRECISIONS:
-            raise ConfigError(f"precision: expected one of {', '.join(PRECISIONS)}, got {precision!r}")
-        self.precision = precision
+        self.precision = expect_precision(precision)
         self.later: Any = None
         self._cupy = cupy
         self._blas = Blas(loaded_library())

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import cycle
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 
@@ -35,6 +35,7 @@ class CupyDriver:
 
         self.cupy, self.name = cupy, name
         self.stream = cupy.cuda.Stream(non_blocking=True)
+        self._pinned = cycle([_Pinned(cupy) for _ in range(AHEAD)])
         self._number = cupy.cuda.Device().id
         self.memory = id(cupy), self._number
 
@@ -59,7 +60,7 @@ class CupyDriver:
 
     def stage(self, like: Sequence[HostArray]) -> CupyStage:
         expect_current(self.cupy, self._number)
-        return CupyStage(self.cupy, like)
+        return CupyStage(self.cupy, like, self._pinned)
 
     @contextmanager
     def using(self, pool: GraphPool) -> Iterator[None]:
@@ -128,12 +129,10 @@ class GraphMemory:
     has what graphs leave of it.
     """
 
-    _every: WeakSet[GraphMemory] = WeakSet()
-
     def __init__(self, cupy: Any, device: Any) -> None:
         self._cupy, self._device = cupy, device
         self.given, self.most, self.limit = 0, math.inf, 0  # bytes
-        self._every.add(self)
+        _every.add(self)
 
     def __call__(self, size: int) -> Any:
         others = self._of_all() - self.given + self._cupy.get_default_memory_pool().total_bytes()
@@ -157,7 +156,10 @@ class GraphMemory:
 
     def _of_all(self) -> int:
         """The bytes of all graphs of the device."""
-        return sum(memory.given for memory in self._every if memory._device == self._device)
+        return sum(memory.given for memory in _every if memory._device == self._device)
+
+
+_every: WeakSet[GraphMemory] = WeakSet()
 
 
 def _is_out_of_memory(error: Exception) -> bool:
@@ -167,29 +169,40 @@ def _is_out_of_memory(error: Exception) -> bool:
 class CupyStage:
     """Arrays next to each other in one block of device memory, filled by one copy."""
 
-    def __init__(self, cupy: Any, like: Sequence[HostArray]) -> None:
-        starts, size = places(like)
+    def __init__(self, cupy: Any, like: Sequence[HostArray], pinned: Iterator[_Pinned]) -> None:
+        self.places, size = places(like)
         self._block = cupy.empty((size,), dtype=np.uint8)
-        self.arrays: tuple[Array, ...] = _within(self._block, starts, like)
-        self._copies = cycle([_Pinned(cupy, size, starts, like) for _ in range(AHEAD)])
+        self.arrays: tuple[Array, ...] = _within(self._block, self.places, like)
+        self._pinned = pinned
 
     def fill(self, numbers: Sequence[HostArray]) -> None:
-        copy = next(self._copies)
+        copy = next(self._pinned)
         copy.free.synchronize()
-        for array, x in zip(copy.arrays, numbers, strict=True):
+        for array, x in zip(copy.arrays(self, self._block.nbytes), numbers, strict=True):
             array[...] = x
         self._block.data.copy_from_host_async(copy.pointer.ptr, self._block.nbytes)
         copy.free.record()
 
 
 class _Pinned:
-    """Pinned host memory, and the event after which it may be written again."""
+    """Pinned host memory, for whatever is copied next, and the event after which it may be written again."""
 
-    def __init__(self, cupy: Any, size: int, starts: Sequence[int], like: Sequence[HostArray]) -> None:
-        self.pointer = cupy.cuda.alloc_pinned_memory(size)
-        self.arrays = _within(np.frombuffer(self.pointer, dtype=np.uint8, count=size), starts, like)
+    def __init__(self, cupy: Any) -> None:
+        self._cupy, self._size = cupy, 0
+        self._of_stages: WeakKeyDictionary[CupyStage, tuple[HostArray, ...]] = WeakKeyDictionary()
+        self.pointer: Any = None
         self.free = cupy.cuda.Event(disable_timing=True)
         self.free.record()
+
+    def arrays(self, stage: CupyStage, size: int) -> tuple[HostArray, ...]:
+        """Arrays like the stage's, in this memory, which grows to the size of the largest stage."""
+        if size > self._size:
+            self._of_stages.clear()
+            self.pointer, self._size = self._cupy.cuda.alloc_pinned_memory(size), size
+        if stage not in self._of_stages:
+            memory = np.frombuffer(self.pointer, dtype=np.uint8, count=size)
+            self._of_stages[stage] = _within(memory, stage.places, stage.arrays)
+        return self._of_stages[stage]
 
 
 def _within(block: Any, starts: Sequence[int], like: Sequence[HostArray]) -> tuple[Any, ...]:

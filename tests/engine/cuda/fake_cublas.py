@@ -60,9 +60,9 @@ HANDLE, SUCCESS, NOT_INITIALIZED, INVALID_VALUE, EXECUTION_FAILED, INTERNAL_ERRO
 #: cudaDataType_t: what its numbers are in memory.
 NUMBERS = {0: np.float32, 1: np.float64}
 #: Bits behind the point to which a compute type rounds operands.
-BITS = {75: 7, 77: 10}
+BITS = {77: 10}
 #: (computeType, Atype, Btype, Ctype) of the manual's table, those that matter here.
-SUPPORTED = {(68, 0, 0, 0), (75, 0, 0, 0), (77, 0, 0, 0), (70, 1, 1, 1)}
+SUPPORTED = {(68, 0, 0, 0), (77, 0, 0, 0), (70, 1, 1, 1)}
 
 
 def parameters(declaration):

@@ -12,8 +12,8 @@ import pytest
 from npformer.backend import get_backend
 from npformer.backend.select import cupy_backend
 from npformer.engine.cupy import cupy_runtime
-from npformer.engine.cupy.graph_driver import CupyDriver
-from npformer.errors import ConfigError, DeviceError, DeviceMemoryError, ShapeError, TokenError
+from npformer.engine.cupy.graph_driver import AHEAD, CupyDriver
+from npformer.errors import DeviceError, DeviceMemoryError, ShapeError, TokenError
 from npformer.models import Transformer, TransformerConfig
 from npformer.optim import AdamW, WarmupCosine
 from npformer.training import TrainStep
@@ -104,28 +104,6 @@ def test_a_recorded_step_equals_the_step_on_the_host(new_step):
     expected = run(new_step(on=get_backend("numpy", "float64", kernels="plain", threads=1)), given)
     for x, y in zip(found, expected, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-11)
-
-
-def test_many_steps_in_one_launch_are_as_many_calls(new_step, machine):
-    given = batches(12)
-    alone = run(new_step(), given)
-    step, losses = new_step(), []
-    records = machine.records
-    for start in range(0, 12, 3):
-        losses += map(float, step.many(given[start : start + 3]))
-    assert losses == [loss for loss, _ in alone[:12]]
-    assert float(step.grad_norm) == alone[11][1]
-    same(state(step), alone[12:])
-    assert machine.records - records == 1
-    assert step.step_number == 12
-
-
-@pytest.mark.parametrize("backend_name", ["host", "machine"])
-def test_one_batch_or_none_for_many(backend_name, new_step):
-    step = new_step(on="float32" if backend_name == "machine" else get_backend("numpy", kernels="plain"))
-    assert step.many(batches(1)).shape == (1,)
-    with pytest.raises(ConfigError, match="batches: expected at least one, got none"):
-        step.many([])
 
 
 CHANGES = {
@@ -231,7 +209,12 @@ def test_memory_that_is_full_during_a_capture_costs_no_graph_its_memory(
     small, large = batches(3), batches(2, 12)
     alone = run(unrecorded(new_step(on="float64")), small + large + small)
     if not mended:
-        monkeypatch.setattr(CupyDriver, "pool", lambda self: SimpleNamespace(blocks=cupy.cuda.MemoryPool()))
+
+        def pool(self):
+            blocks = cupy.cuda.MemoryPool()
+            return SimpleNamespace(blocks=blocks, free=blocks.free_all_blocks)
+
+        monkeypatch.setattr(CupyDriver, "pool", pool)
     if full == "the user's limit":
         machine.limit = ENOUGH
     if full != "the bound of graphs":
@@ -245,6 +228,16 @@ def test_memory_that_is_full_during_a_capture_costs_no_graph_its_memory(
         machine.room = machine.used + 150_000
     with nullcontext() if mended else pytest.raises(AssertionError, match="a graph's memory was given back"):
         same(losses + run(step, large)[:2] + run(step, small), alone)
+
+
+def test_batches_of_many_shapes_share_the_memory_that_they_are_copied_from(new_step, cupy, monkeypatch):
+    """Four pieces of the host's memory, each as large as the largest batch."""
+    asked, real = [], cupy.cuda.alloc_pinned_memory
+    monkeypatch.setattr(cupy.cuda, "alloc_pinned_memory", lambda size: (asked.append(size), real(size))[1])
+    given = [batch for _ in range(2) for rows in (4, 3, 2, 1) for batch in batches(2, rows)]
+    same(run(new_step(), given), run(unrecorded(new_step()), given))
+    assert len(asked) == 2 * AHEAD
+    assert len(set(asked)) == 1
 
 
 def test_a_dropped_step_frees_its_memory(new_step, cupy):
@@ -376,5 +369,3 @@ def test_if_nothing_fits_it_says_so(new_step, cupy, machine):
     machine.room = machine.used + 1000
     with pytest.raises(DeviceMemoryError, match="Not even one sequence of this batch fits"):
         step(*batches(1)[0])
-    with pytest.raises(DeviceMemoryError, match="Make fewer than 2 steps at once"):
-        step.many(batches(2))

@@ -135,10 +135,9 @@ def test_products_of_the_same_arrays_share_their_lists(one):
     assert one.launched == ["products.matrix_addresses"] * 2
 
 
-@pytest.mark.parametrize("precision", ["tf32", "bfloat16"])
-def test_listed_matrices_are_aligned_or_called_one_by_one(runtimes, precision):
+def test_listed_matrices_are_aligned_or_called_one_by_one(runtimes):
     """Rounding kernels read 16 bytes at once; the stand-in fails as cuBLAS may where addresses do not allow it."""
-    rng, runtime = np.random.default_rng(8), runtimes.HostRuntime(precision)
+    rng, runtime = np.random.default_rng(8), runtimes.HostRuntime("tf32")
     for d, names in ((8, {"GemmBatchedEx"}), (5, {"GemmStridedBatchedEx"})):
         q, k = (heads(rng, 2, 4, 3, d, "float32") for _ in range(2))
         out = runtime.empty((2, 4, 3, 4), "float32").swapaxes(1, 2)
@@ -168,7 +167,7 @@ def test_without_add_the_old_content_is_not_read(one):
     assert np.isfinite(one.product(np.ones((2, 3)), np.ones((3, 2)), one.empty((2, 2), "float64"))).all()
 
 
-@pytest.mark.parametrize(("precision", "bits"), [("float32", 23), ("tf32", 10), ("bfloat16", 7)])
+@pytest.mark.parametrize(("precision", "bits"), [("float32", 23), ("tf32", 10)])
 def test_precisions(runtimes, precision, bits):
     """Operands are rounded to so many bits behind the point, sums are float32's; float64 is never rounded."""
     rng, runtime = np.random.default_rng(9), runtimes.HostRuntime(precision)

@@ -53,6 +53,23 @@ def test_rooms_are_used_again_and_kept_apart(a_gpu, machine, monkeypatch):
     assert len(rooms.rooms) == 3
 
 
+def test_rooms_have_a_part_of_the_device_s_memory_and_idle_ones_go_when_it_is_full(a_gpu, machine, monkeypatch):
+    model, src = transformer(a_gpu), sources(8)
+    expected = greedy(transformer(HOST), src, 5)
+    np.testing.assert_array_equal(greedy(model, src, 5), expected)
+    state = model.start(src, 5)
+    a_gpu.engine.step(model, np.full(8, 1), state)
+    (rooms, *_), room = state.fused
+    monkeypatch.setattr(a_gpu.device, "memory", int(6.5 * room.bytes / recorded_decode.SHARE))
+    for length in (64, 256, 64, 512):
+        greedy(model, src, length, stop=lambda text: True)
+        assert len(rooms.rooms) == 1 or sum(room.bytes for room in rooms.rooms) <= 6.5 * room.bytes
+    assert rooms.rooms[-1].shape[3] == 512
+    machine.pools[0].free_all_blocks()
+    machine.room = machine.used + room.bytes // 2  # too little, but for the room of 512 positions
+    np.testing.assert_array_equal(greedy(model, src, 60, stop=lambda text: len(text) == expected.shape[1]), expected)
+
+
 def test_rows_that_were_selected_move_apart_from_those_they_come_from(a_gpu):
     """As a beam's do, before another step and after it."""
     model, src = transformer(a_gpu), sources(3)

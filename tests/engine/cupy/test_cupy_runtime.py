@@ -208,5 +208,5 @@ def test_the_workspace_follows_the_stream(cupy):
 
 
 def test_another_precision(cupy):
-    with pytest.raises(ConfigError, match="precision: expected one of float32, tf32, bfloat16, got 'fp16'"):
+    with pytest.raises(ConfigError, match="precision: expected one of float32, tf32, got 'fp16'"):
         CupyRuntime("fp16")
