@@ -14,8 +14,9 @@ LAUNCHES = {"": "one", "-eager": "none"}
 SAME = {"float32": 1e-5, "tf32": 1e-3}  # two roundings to 11 bits; see train_step.SAME
 COLUMNS = ("", "ms", "best ms", "as fast", "TFLOP/s", "GB/s", "ceiling", "kernels", "GPU MB", "ready s")
 LEGEND = (
-    "npformer           one launch of a captured graph per step; -eager: nothing captured. torch: eager in two",
-    "                   forms, torch-graph: a whole step as one CUDA graph, torch.compile in two modes",
+    "npformer           one launch of a captured graph per step; -eager: nothing captured.",
+    "torch              eager in two forms, -graph: a whole step as one CUDA graph, torch.compile in two",
+    "                   modes",
     "ms, best ms        median and best of a step (forward, loss, backward, Adam); ten are queued before",
     "                   the host waits and reads their losses; precision is that of products",
     "as fast            the fastest PyTorch's time over the row's, round by round: the median",

@@ -6,6 +6,7 @@ CuPy is imported when a backend is built, never before: importing npformer does 
 from __future__ import annotations
 
 import platform
+import re
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,16 @@ from npformer.errors import DeviceError
 from npformer.extras import install
 from npformer.typing import Array, HostArray
 
-#: A problem of which "auto" speaks: this GPU could be used.
-NO_CUBLAS = "but CuPy cannot load cuBLAS"
+#: How problems begin of which "auto" does not speak: nobody asked for a GPU here.
+NOT_INSTALLED = "CuPy is not installed"
+LEAST = (14, 1)  # of CuPy: before, an array lost its memory with its pool
+#: Words of CuPy's errors -> what they ask for.
+REMEDIES = {
+    "InsufficientDriver": "update NVIDIA's driver (nvidia-smi shows the CUDA that it is for), or take the extra cuda12",
+    "NoDevice": "check the driver with nvidia-smi; CUDA_VISIBLE_DEVICES may hide the GPU",
+    "header": "the CUDA headers come with the extras: ",
+    "cannot open source file": "the CUDA headers come with the extras: ",
+}
 
 
 def cupy_problem() -> str | None:
@@ -27,28 +36,32 @@ def cupy_problem() -> str | None:
     A successful ``import cupy`` proves nothing, since it also succeeds without a driver. So a number is
     computed on the device and read back.
     """
+    way = f"{install('cuda12')}, or the extra cuda13 if your driver is for CUDA 13"
     try:
         import cupy
     except ImportError as error:
         if (error.name or "").split(".")[0] == "cupy":
-            return f"CuPy is not installed; {install('cuda12')}, or the extra cuda13 if your driver is for CUDA 13"
+            return f"{NOT_INSTALLED}; {way}"
         return f"CuPy is installed but cannot be imported ({error}); reinstall npformer with the extra cuda12 or cuda13"
     except Exception as error:  # a broken installation may raise anything
         return f"CuPy is installed but its import fails ({type(error).__name__}: {error}); reinstall it"
+    name = f"CuPy {cupy.__version__}"
+    if tuple(int(part) for part in re.findall(r"\d+", cupy.__version__)[:2]) < LEAST:
+        return f"{name} is installed, expected {'.'.join(map(str, LEAST))} or later; {way}"
     try:
         if not cupy.is_available():
-            return f"CuPy {cupy.__version__} is installed but no GPU answers; check the driver with nvidia-smi"
+            return f"{name} is installed but no GPU answers; check the driver with nvidia-smi"
         if int((cupy.ones(3) + 1).sum()) != 6:
-            return f"CuPy {cupy.__version__} computes wrong sums on this GPU; check driver and CUDA version"
+            return f"{name} computes wrong sums on this GPU; check driver and CUDA version"
     except Exception as error:
-        return f"CuPy {cupy.__version__} is installed but the GPU fails: {type(error).__name__}: {error}"
+        text = f"{type(error).__name__}: {error}"
+        remedy = next((remedy for word, remedy in REMEDIES.items() if word.lower() in text.lower()), "")
+        remedy = remedy + way if remedy.endswith(" ") else remedy or "npformer doctor tries each GPU"
+        return f"{name} is installed but the GPU fails: {text}; {remedy}"
     try:
         from cupy.cuda import cublas  # noqa: F401 - loads the library, which CuPy's plain wheel leaves out
     except ImportError as error:
-        return (
-            f"a GPU answers, {NO_CUBLAS} ({error}); "
-            f"{install('cuda12')}, or the extra cuda13 if your driver is for CUDA 13"
-        )
+        return f"a GPU answers, but CuPy cannot load cuBLAS ({error}); {way}"
     return None
 
 
@@ -69,6 +82,12 @@ class CupyDevice:
     def card(self) -> str:
         """Which GPU this is, in words that no other one of any machine has."""
         return f"{self.cupy.cuda.runtime.deviceGetPCIBusId(self.number)} of {platform.node()}"
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """What decides the bits of results beside the kind of the GPU."""
+        driver: int = self.cupy.cuda.runtime.driverGetVersion()
+        return {"CuPy": self.cupy.__version__, "driver": f"CUDA {driver // 1000}.{driver % 1000 // 10}"}
 
     def array(self, host: HostArray, dtype: str) -> Array:
         expect_current(self.cupy, self.number)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from npformer.backend.backend import Backend, expect_precision
-from npformer.backend.cupy import NO_CUBLAS, cupy_problem, plain_cupy_backend
+from npformer.backend.cupy import NOT_INSTALLED, cupy_problem, plain_cupy_backend
 from npformer.errors import ConfigError, DeviceError
 from npformer.extras import install
 from npformer.io.progress_bar import say
@@ -48,7 +48,7 @@ def get_backend(
     problem = None if name == "numpy" else cupy_problem()
     if name == "cupy" and problem is not None:
         raise DeviceError(f"cupy: {problem}; or use --device numpy (in Python: get_backend('numpy'))")
-    if problem is not None and NO_CUBLAS in problem:
+    if problem is not None and not problem.startswith(NOT_INSTALLED):
         _say_once(f"npformer: computing on the CPU: {problem}")
     if name == "numpy" or problem is not None:
         return _numpy_backend(dtype, kernels, threads, precision, problem)

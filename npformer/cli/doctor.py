@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import subprocess
 import sys
 import textwrap
 
@@ -23,6 +24,9 @@ from npformer.training.conditions import THREAD_VARIABLES
 
 SUMMARY = "Show what npformer finds on this machine."
 EXAMPLES = "example:\n  npformer doctor --json"
+GPU, PATIENCE = "GPU", 120  # seconds that a GPU may take: the first run compiles its kernels
+#: The command that tries the GPU with the number that follows.
+TRY = [sys.executable, "-m", "npformer.engine.cupy.self_test"]
 PACKAGES = ("numpy", "array-api-compat", "tqdm", "safetensors")
 
 
@@ -31,14 +35,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit 1 if a required package is missing or the arithmetic is wrong."""
+    """Exit 1 if a required package is missing, the arithmetic is wrong, or a GPU fails."""
     facts = examine()
     if args.json:
         print(json.dumps(facts))
     else:
         width = max(map(len, facts)) + 2
         print("\n".join(_entry(name, value, width) for name, value in facts.items()))
-    return 0 if facts["arithmetic"] == "ok" and "missing" not in facts.values() else 1
+    fails = [name for name, value in facts.items() if value == "missing" or (is_tried(name) and value != "ok")]
+    return 1 if fails else 0
 
 
 def examine() -> dict[str, str]:
@@ -59,12 +64,34 @@ def examine() -> dict[str, str]:
         "CuPy": problem.removeprefix("CuPy is ") if problem else _cupy(auto.device.name),
         "--device auto": f"{auto.name}, because {'CuPy cannot be used' if problem else 'a GPU answers'}",
         "arithmetic": _arithmetic(),
+        **({} if problem else {f"{GPU} {number}": tried_alone(number) for number in range(visible())}),
     }
+
+
+def is_tried(name: str) -> bool:
+    """Whether a finding is "ok" or says what failed."""
+    return name == "arithmetic" or name.startswith(GPU)
+
+
+def visible() -> int:
+    """How many GPUs CUDA shows."""
+    number: int = importlib.import_module("cupy").cuda.runtime.getDeviceCount()
+    return number
+
+
+def tried_alone(number: int) -> str:
+    """What ``self_test`` says of the GPU with this number, in a process of its own, since a GPU may hang."""
+    try:
+        done = subprocess.run([*TRY, str(number)], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    except subprocess.TimeoutExpired:
+        return f"expected an answer within {PATIENCE} s, got none; nvidia-smi shows whether another process uses it"
+    lines = [*done.stdout.splitlines(), *done.stderr.splitlines()[-1:]]
+    return lines[-1] if lines else f"expected an answer, got exit code {done.returncode}"
 
 
 def _entry(name: str, value: str, width: int) -> str:
     """A finding, its value in lines beside the name, and in colour if it is good or bad."""
-    bad = value == "missing" or (name == "arithmetic" and value != "ok")
+    bad = value == "missing" or (is_tried(name) and value != "ok")
     colour = RED if bad else YELLOW if value.startswith("not installed") else GREEN if value == "ok" else ""
     lines = textwrap.wrap(value, columns() - width, break_long_words=False, break_on_hyphens=False)
     shown = f"\n{' ' * width}".join(paint(line, colour) if colour else line for line in lines)

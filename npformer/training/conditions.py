@@ -21,7 +21,7 @@ THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"
 
 
 def versions(backend: Backend) -> dict[str, str]:
-    """The conditions of bit-exact resuming: versions, machine, backend, BLAS core, number of threads."""
+    """The conditions of bit-exact resuming: versions, machine, backend, BLAS core or GPU, number of threads."""
     threads = next((os.environ[name] for name in THREAD_VARIABLES if name in os.environ), str(os.cpu_count()))
     here = {
         "python": platform.python_version(),
@@ -35,8 +35,12 @@ def versions(backend: Backend) -> dict[str, str]:
     core = blas_core() if backend.name == "numpy" else None
     if core is not None:
         here["BLAS core"] = core
-    on_gpu = {"device": backend.device.name, "precision": backend.precision}
-    return here | (on_gpu if backend.name == "cupy" else {})
+    if backend.name != "cupy":
+        return here
+    if backend.engine is not None:
+        here["cuBLAS"] = import_module("npformer.engine.cupy.blas").version()
+    versions_of: dict[str, str] = backend.device.versions  # type: ignore[attr-defined]
+    return here | versions_of | {"device": backend.device.name, "precision": backend.precision}
 
 
 def digest(arrays: HostArrays) -> str:

@@ -29,6 +29,10 @@ def refuse(*args):
     raise RuntimeError("cudaErrorInsufficientDriver")
 
 
+def without_headers(*args):
+    raise ValueError('cupy_x.cu(1): error: cannot open source file "cuda_fp16.h"')
+
+
 class NoSum:
     """An array on a GPU that computes nonsense."""
 
@@ -61,7 +65,15 @@ BROKEN = {
     "no device": (fake_cupy(), r"CuPy 99\.0 is installed but no GPU answers; check the driver with nvidia-smi"),
     "first allocation": (
         fake_cupy(is_available=yes, ones=refuse),
-        r"CuPy 99\.0 is installed but the GPU fails: RuntimeError: cudaErrorInsufficientDriver",
+        r"CuPy 99\.0 is installed but the GPU fails: RuntimeError: cudaErrorInsufficientDriver; update NVIDIA's driver",
+    ),
+    "no headers": (
+        fake_cupy(is_available=yes, ones=without_headers),
+        r"cannot open source file.*; the CUDA headers come with the extras: .*cuda12",
+    ),
+    "an older one": (
+        fake_cupy(__version__="13.6.0", is_available=yes, ones=Sums),
+        rf"CuPy 13\.6\.0 is installed, expected 14\.1 or later; {re.escape(install('cuda12'))}",
     ),
     "the question itself": (fake_cupy(is_available=refuse), "the GPU fails: RuntimeError: cudaErrorInsuff"),
     "wrong sums": (fake_cupy(is_available=yes, ones=NoSum), "computes wrong sums on this GPU"),
@@ -69,10 +81,15 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_gpu_that_does_not_answer(monkeypatch, case):
+def test_a_gpu_that_does_not_answer(monkeypatch, case, capsys):
+    """Where CuPy was installed, somebody wants the GPU: auto says once, in one line, why it is not used."""
     module, message = BROKEN[case]
     monkeypatch.setitem(sys.modules, "cupy", module)
-    assert get_backend("auto").name == "numpy"
+    select._say_once.cache_clear()
+    assert [get_backend("auto").name for _ in range(2)] == ["numpy", "numpy"]
+    said = capsys.readouterr().err
+    assert said.count("\n") == (module is not None)
+    assert module is None or re.match(rf"npformer: computing on the CPU: .*{message}", said)
     with pytest.raises(DeviceError, match=f"cupy: .*{message}.*; or use --device numpy"):
         get_backend("cupy")
 
@@ -156,8 +173,11 @@ def test_unknown_names_and_dtypes_are_listed():
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"precision": "fp16"}, r"precision: expected one of float32, tf32, got 'fp16'$"),
-        ({"precision": "bfloat16"}, "float32, tf32, got 'bfloat16'; operands stay float32 in memory, .*; take tf32$"),
+        ({"precision": "fp16"}, "precision: expected one of float32, tf32, got 'fp16'"),
+        (
+            {"precision": "bfloat16"},
+            "precision: expected one of float32, tf32, got 'bfloat16'; operands stay float32 in memory",
+        ),
         ({"precision": "tf32"}, "precision: expected float32 on NumPy, got tf32: rounded operands make no"),
         ({"kernels": "cuda"}, "kernels: expected kernels other than cuda on NumPy, since cuda needs a GPU; try auto"),
         ({"kernels": "fast"}, "kernels: expected one of auto, plain, numpy, numba, cuda, got 'fast'"),

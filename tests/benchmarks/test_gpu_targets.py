@@ -16,7 +16,7 @@ def judged(measured):
 
 def test_where_everything_is_reached_all_hold():
     judgements = targets(results())
-    assert len(judgements) == 1 + 4 + 16 + 1 + 8 + 1 + 3
+    assert len(judgements) == 1 + 4 + 12 + 1 + 8 + 1 + 2
     assert [target.what for target in judgements if not target.holds] == []
 
 

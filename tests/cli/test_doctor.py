@@ -1,6 +1,7 @@
 """npformer doctor: its report, also when something is missing."""
 
 import importlib.metadata
+import sys
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from npformer.backend import cupy_problem, get_backend, select
 from npformer.cli import doctor
 from npformer.errors import DeviceError
 from npformer.extras import install
+from tests.engine.cupy import emulated
 
 
 @pytest.fixture
@@ -179,3 +181,42 @@ def test_wrong_arithmetic_is_reported(cli, monkeypatch):
     done = cli("doctor --json")
     assert done.code == 1
     assert "a float32 product is off by 5.0e-01" in done.document["arithmetic"]
+
+
+#: What tries a GPU, by its number: the first answers, the second fails, the third hangs.
+CARDS = """
+import sys, time
+number = int(sys.argv[1])
+time.sleep(600 * (number > 1))
+print(["ok", "a kernel fails: OSError: no kernel image is available"][number])
+"""
+
+
+@pytest.fixture
+def cards(monkeypatch, a_gpu):
+    """cards(count): so many GPUs are visible."""
+
+    def show(count):
+        monkeypatch.setattr(doctor, "cupy_problem", lambda: None)
+        monkeypatch.setattr(a_gpu.cuda.runtime, "getDeviceCount", lambda: count, raising=False)
+        monkeypatch.setattr(doctor, "TRY", [sys.executable, "-c", CARDS])
+
+    return show
+
+
+@pytest.fixture
+def a_gpu(monkeypatch):
+    return emulated.installed(monkeypatch)
+
+
+def test_every_gpu_is_tried_and_one_that_fails_is_told(cli, cards, monkeypatch):
+    cards(1)
+    assert cli("doctor --json").fine().document["GPU 0"] == "ok"
+    cards(2)
+    done = cli("doctor --json")
+    assert done.code == 1
+    assert [done.document[f"GPU {number}"] for number in range(2)] == [
+        "ok", "a kernel fails: OSError: no kernel image is available",
+    ]  # fmt: skip
+    monkeypatch.setattr(doctor, "PATIENCE", 0.1)
+    assert doctor.tried_alone(2).startswith("expected an answer within 0.1 s, got none")

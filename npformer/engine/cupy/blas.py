@@ -53,6 +53,7 @@ DEFAULT_ALGORITHM = -1
 
 SCALARS_AND_SHAPE = (c_void_p, c_int, c_int, c_int, c_int, c_int, c_void_p)  # handle, two turns, m, n, k, alpha
 SIGNATURES: dict[str, tuple[Any, ...]] = {
+    "cublasGetProperty": (c_int, c_void_p),
     "cublasCreate_v2": (c_void_p,),
     "cublasDestroy_v2": (c_void_p,),
     "cublasSetStream_v2": (c_void_p, c_void_p),
@@ -71,6 +72,15 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     ),
     **blas_lt.SIGNATURES,
 }  # fmt: skip
+
+
+def version() -> str:
+    """The version of cuBLAS, of which each has bits of its own."""
+    library, part, parts = declared(loaded_library()), c_int(), []
+    for of in range(3):  # libraryPropertyType: major, minor, patch
+        _call(library, "cublasGetProperty", of, byref(part))
+        parts.append(str(part.value))
+    return ".".join(parts)
 
 
 class Lines(NamedTuple):

@@ -96,7 +96,9 @@ def main():
     device = Device(cupy)
     others = {"room": lambda size: setattr(device, "room", size)}
     if asked["pool"] == "of graphs":
-        graphs = GraphPool(device)
+        other = device.cuda.MemoryPool()
+        device.get_default_memory_pool = lambda: other
+        graphs = GraphPool(device, "device")
         pool, others["bound"] = graphs.blocks, lambda _: CupyDriver.bound(None, graphs)
     else:
         cuda = device.cuda

@@ -30,7 +30,9 @@ def emulated(pool, operations):
         Memory=memory, MemoryPool=kind, MemoryPointer=lambda mem, offset: SimpleNamespace(mem=mem),
         runtime=SimpleNamespace(CUDARuntimeError=CUDARuntimeError),
     )  # fmt: skip
-    graphs = GraphPool(SimpleNamespace(cuda=cuda)) if pool == "of graphs" else None
+    other = kind()
+    cupy = SimpleNamespace(cuda=cuda, get_default_memory_pool=lambda: other)
+    graphs = GraphPool(cupy, "device") if pool == "of graphs" else None
     found = real_pool.outcomes(
         graphs.blocks if graphs else kind(), operations, room=lambda size: setattr(machine, "room", size),
         bound=lambda _: CupyDriver.bound(None, graphs),
