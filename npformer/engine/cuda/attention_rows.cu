@@ -115,9 +115,11 @@ extern "C" __global__ void weigh_rows(
     const unsigned begin = unsigned(blockIdx.x * per_block), end = unsigned(least(rows, begin + per_block));
     const int count = int(keys);
     Factors factors;
-    for (unsigned i = begin + team.team; i < end; i += team.teams) {
-        const Row row(pattern, draw, i, unsigned(heads * queries), factor);
-        const whole pair = i * keys, number = draw.start + pair;  // of its first pair
+    for (unsigned together = begin; together < end; together += team.teams) {  // rows, one for each team
+        const unsigned i = together + team.team;
+        const bool is_there = i < end;
+        const Row row(pattern, draw, is_there ? i : begin, unsigned(heads * queries), factor);
+        const whole pair = i * keys;  // the first of the row
         real *const to = dropped ? dropped + pair : nullptr;
         real top, share;
         if (!team.lanes) {
@@ -133,16 +135,20 @@ extern "C" __global__ void weigh_rows(
         UNROLLED
         for (int u = 0; u < held; ++u) {
             const int j = team.rank + u * team.size;
-            loaded[u] = j < count ? scores[pair + j] : real(0);
+            loaded[u] = is_there && j < count ? scores[pair + j] : real(0);
         }
-        unsigned short *const mine = bits + team.team * words;
-        const int lane = int(number % 16);
-        if (draw.threshold)
+        const whole first = (draw.start + together * keys) / 16;  // the bits of all these rows are drawn by all threads
+        if (draw.threshold) {
+            const whole behind = draw.start + least(end, together + unsigned(team.teams)) * keys;
+            __syncthreads();  // all threads have read the bits of the rows before
             ROLLED
-            for (int k = team.rank; k < (lane + count + 15) / 16; k += team.size) mine[k] = draw.kept(word(number / 16 + k));
-        team.sync();
+            for (whole k = threadIdx.x; first + k <= (behind - 1) / 16; k += blockDim.x) bits[k] = (unsigned short)draw.kept(word(first + k));
+            __syncthreads();
+        }
+        if (!is_there) continue;
+        const int lane = int(draw.start + pair - first * 16);
         const auto kept = [&](int j) {
-            return draw.threshold == 0 || ((mine[(lane + j) / 16] >> ((lane + j) % 16)) & 1u);
+            return draw.threshold == 0 || ((bits[(lane + j) / 16] >> ((lane + j) % 16)) & 1u);
         };
         if (count <= held * team.size) {
             row.weigh_held(team, scores + pair, to, loaded, kept);
@@ -150,7 +156,6 @@ extern "C" __global__ void weigh_rows(
             row.measure(team, scores + pair, top, share);
             row.weigh(team, 0, count, top, share, scores + pair, to, kept);
         }
-        team.sync();  // all lanes have read the bits
     }
 }
 

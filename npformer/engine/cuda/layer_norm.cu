@@ -4,53 +4,127 @@
 //     dx = r·(g − mean g − x̂·mean(g·x̂)) + dsum    with g = γ·dy, dsum the gradient of total      df = Drop(dx)
 //
 // x̂ and r are kept, as in functional/layer_norm.py; dropout's bits are drawn again in backward. A row that fits stays
-// in shared memory between the passes over it, so that each array is read or written once.
+// in the registers of a warp, or in shared memory, between the passes over it, so that each array is read or written
+// once.
 
 #include "common.cuh"
 #include "reduce.cuh"
 #include "philox.cuh"
 #include "team.cuh"
 
-// One block for each row. f may be null: there is no sum. total may be null: it is not written.
-extern "C" __global__ void norm_rows(
+// The numbers of a row that a lane keeps in registers, and the most warps of a block.
+enum { held = 64 / sizeof(real), most_teams = 32 };
+
+// Dropout's bits of a row, which the lanes of a warp draw together.
+struct RowBits {
+    enum { words = 32 * held / 16 + 2 };
+    unsigned short *mine;
+    int lane;
+
+    __device__ void draw(const Team &team, const Draw &draw, whole at, int width) {
+        const whole number = draw.start + at;
+        lane = int(number % 16);
+        ROLLED
+        for (int k = team.rank; k < (lane + width + 15) / 16; k += team.size) mine[k] = (unsigned short)draw.kept(word(number / 16 + k));
+        team.sync();
+    }
+    __device__ real apply(real value, int j, const Draw &draw) const {
+        return (mine[(lane + j) / 16] >> ((lane + j) % 16)) & 1u ? value * draw.scale : real(0);
+    }
+};
+
+// A warp computes every so many-th row, of at most `held` numbers a lane: without a barrier of the block.
+__device__ inline void forward_by_warps(
     const real *__restrict__ x, const real *__restrict__ f, const real *__restrict__ gamma, const real *__restrict__ beta,
-    real *__restrict__ total, real *__restrict__ y, real *__restrict__ x_hat, real *r, whole width, double eps, DRAW
+    real *__restrict__ total, real *__restrict__ y, real *__restrict__ x_hat, real *r, whole rows, int width, real eps,
+    const Draw &draw
+) {
+    __shared__ unsigned short shared[most_teams * RowBits::words];
+    const Team team(32);
+    RowBits bits = {shared + team.team * RowBits::words, 0};
+    ROLLED
+    for (whole row = whole(blockIdx.x) * team.teams + team.team; row < rows; row += whole(gridDim.x) * team.teams) {
+        const whole at = row * width;
+        real value[held], sum = 0, square = 0;
+        UNROLLED
+        for (int u = 0; u < held; ++u) {
+            const int j = team.rank + u * LANES(team);
+            value[u] = f && j < width ? f[at + j] : real(0);
+        }
+        if (f && draw.threshold) bits.draw(team, draw, at, width);
+        UNROLLED
+        for (int u = 0; u < held; ++u) {
+            const int j = team.rank + u * LANES(team);
+            if (j >= width) continue;
+            if (f && draw.threshold) value[u] = bits.apply(value[u], j, draw);
+            value[u] = f ? x[at + j] + value[u] : x[at + j];
+            if (total) total[at + j] = value[u];
+            sum += value[u];
+        }
+        const real mean = team.sum(sum) / real(width);
+        UNROLLED
+        for (int u = 0; u < held; ++u) {
+            value[u] -= mean;
+            if (team.rank + u * LANES(team) < width) square += value[u] * value[u];
+        }
+        const real inverse = real(1) / sqrt(team.sum(square) / real(width) + eps);
+        UNROLLED
+        for (int u = 0; u < held; ++u) {
+            const int j = team.rank + u * LANES(team);
+            if (j >= width) continue;
+            const real normed = value[u] * inverse;
+            x_hat[at + j] = normed;
+            y[at + j] = gamma[j] * normed + beta[j];
+        }
+        if (team.rank == 0) r[row] = inverse;
+        team.sync();  // all lanes have read the bits
+    }
+}
+
+// A warp, or for long rows a block, computes a row. f may be null: there is no sum. total may be null: it is not written.
+extern "C" __global__ __launch_bounds__(512, 1) void norm_rows(
+    const real *__restrict__ x, const real *__restrict__ f, const real *__restrict__ gamma, const real *__restrict__ beta,
+    real *__restrict__ total, real *__restrict__ y, real *__restrict__ x_hat, real *r, whole rows, whole width, double eps,
+    DRAW
 ) {
     enum { room = 2048 };
     __shared__ real nearby[room];
-    const whole at = whole(blockIdx.x) * width;
-    real *const row = width <= room ? nearby : x_hat + at;
     const Draw draw = DRAWN;
+    if (width <= held * lanes_for_registers()) {
+        forward_by_warps(x, f, gamma, beta, total, y, x_hat, r, rows, int(width), real(eps), draw);
+        return;
+    }
     Factors factors;
-    real sum = 0;
-    for (whole base = 0; base < width; base += Factors::room) {
-        const whole end = base + Factors::room < width ? base + Factors::room : width;
-        if (f) factors.draw(draw, at + base, end - base);
-        for (whole j = base + threadIdx.x; j < end; j += blockDim.x) {
-            const real value = f ? x[at + j] + factors.apply(f[at + j], at + j) : x[at + j];
-            if (total) total[at + j] = value;
-            row[j] = value;
-            sum += value;
+    for (whole line = blockIdx.x; line < rows; line += gridDim.x) {
+        const whole at = line * width;
+        real *const row = width <= room ? nearby : x_hat + at;
+        real sum = 0;
+        for (whole base = 0; base < width; base += Factors::room) {
+            const whole end = base + Factors::room < width ? base + Factors::room : width;
+            if (f) factors.draw(draw, at + base, end - base);
+            for (whole j = base + threadIdx.x; j < end; j += blockDim.x) {
+                const real value = f ? x[at + j] + factors.apply(f[at + j], at + j) : x[at + j];
+                if (total) total[at + j] = value;
+                row[j] = value;
+                sum += value;
+            }
         }
+        const real mean = block_sum(sum) / real(width);
+        real square = 0;
+        for (whole j = threadIdx.x; j < width; j += blockDim.x) {
+            const real centred = row[j] - mean;
+            row[j] = centred;
+            square += centred * centred;
+        }
+        const real inverse = real(1) / sqrt(block_sum(square) / real(width) + real(eps));
+        for (whole j = threadIdx.x; j < width; j += blockDim.x) {
+            const real value = row[j] * inverse;
+            x_hat[at + j] = value;
+            y[at + j] = gamma[j] * value + beta[j];
+        }
+        if (threadIdx.x == 0) r[line] = inverse;
     }
-    const real mean = block_sum(sum) / real(width);
-    real square = 0;
-    for (whole j = threadIdx.x; j < width; j += blockDim.x) {
-        const real centred = row[j] - mean;
-        row[j] = centred;
-        square += centred * centred;
-    }
-    const real inverse = real(1) / sqrt(block_sum(square) / real(width) + real(eps));
-    for (whole j = threadIdx.x; j < width; j += blockDim.x) {
-        const real value = row[j] * inverse;
-        x_hat[at + j] = value;
-        y[at + j] = gamma[j] * value + beta[j];
-    }
-    if (threadIdx.x == 0) r[blockIdx.x] = inverse;
 }
-
-// The numbers of a row that a lane keeps in registers, and the most warps of a block.
-enum { held = 64 / sizeof(real), most_teams = 32 };
 
 // A warp computes every so many-th row, of at most `held` numbers a lane, and reads it once; the warps' parts of dγ and
 // dβ are added one after the other to sums (2, C), in shared memory.
@@ -60,15 +134,13 @@ __device__ inline void backward_by_warps(
     const real *__restrict__ gamma, const real *__restrict__ dsum, real *__restrict__ dx, real *__restrict__ df,
     real *sums, whole rows, int width, const Draw &draw
 ) {
-    enum { words = 32 * held / 16 + 2 };
-    __shared__ unsigned short bits[most_teams * words];
+    __shared__ unsigned short shared[most_teams * RowBits::words];
     const Team team(32);
-    unsigned short *const mine = bits + team.team * words;
+    RowBits bits = {shared + team.team * RowBits::words, 0};
     real dgamma[most] = {}, dbeta[most] = {};
     ROLLED
     for (whole row = whole(blockIdx.x) * team.teams + team.team; row < rows; row += whole(gridDim.x) * team.teams) {
-        const whole at = row * width, number = draw.start + at;
-        const int lane = int(number % 16);
+        const whole at = row * width;
         real dnormed[most], normed[most], along_one = 0, along_x_hat = 0;
         UNROLLED
         for (int u = 0; u < most; ++u) {
@@ -76,9 +148,7 @@ __device__ inline void backward_by_warps(
             dnormed[u] = j < width ? dy[at + j] : real(0);
             normed[u] = j < width ? x_hat[at + j] : real(0);
         }
-        if (df)
-            ROLLED
-            for (int k = team.rank; k < (lane + width + 15) / 16; k += team.size) mine[k] = (unsigned short)draw.kept(word(number / 16 + k));
+        if (df) bits.draw(team, draw, at, width);
         UNROLLED
         for (int u = 0; u < most; ++u) {
             dgamma[u] += dnormed[u] * normed[u];
@@ -90,7 +160,6 @@ __device__ inline void backward_by_warps(
         }
         along_one = team.sum(along_one) / real(width);
         along_x_hat = team.sum(along_x_hat) / real(width);
-        team.sync();
         UNROLLED
         for (int u = 0; u < most; ++u) {
             const int j = team.rank + u * LANES(team);
@@ -98,7 +167,7 @@ __device__ inline void backward_by_warps(
             real value = r[row] * (dnormed[u] - along_one - normed[u] * along_x_hat);
             if (dsum) value += dsum[at + j];
             dx[at + j] = value;
-            if (df) df[at + j] = (mine[(lane + j) / 16] >> ((lane + j) % 16)) & 1u ? value * draw.scale : real(0);
+            if (df) df[at + j] = bits.apply(value, j, draw);
         }
         team.sync();  // all lanes have read the bits
     }

@@ -11,10 +11,10 @@ from npformer.functional.arrays import as_rows, expect_shape
 from npformer.functional.philox import Draw
 from npformer.typing import Array
 
-#: The most threads of a block in backward: with 1024 threads each has at most 64 registers, and float64 needs 70.
+#: The most threads of a block: with 1024 threads each has at most 64 registers, and a row in registers needs more.
 MOST = 512
-#: A warp computes a row in backward if it is of at most HELD bytes, the registers of its lanes, as in layer_norm.cu; so
-#: many warps a block, and so many blocks at most: two on each multiprocessor of a large GPU.
+#: A warp computes a row if it is of at most HELD bytes, the registers of its lanes, as in layer_norm.cu; so many warps a
+#: block, and so many blocks at most in backward: two on each multiprocessor of a large GPU.
 HELD, WARPS, BY_WARPS = 32 * 64, 8, PARTS // 2
 
 
@@ -37,9 +37,12 @@ def _forward(
     y, x_hat, r = gpu.empty(x.shape, x.dtype), gpu.empty((rows, width), x.dtype), gpu.empty((rows,), x.dtype)
     summed = gpu.empty(x.shape, x.dtype) if total else None
     gamma = gpu.contiguous(gamma)
+    blocks, threads = -(-rows // WARPS), 32 * WARPS
+    if width > HELD // x.dtype.itemsize:  # a block, not a warp, computes a row
+        blocks, threads = rows, warps(-(-width // 4), MOST)
     gpu.launch(
-        "layer_norm.norm_rows", x.dtype, rows, warps(-(-width // 4)), x_rows, None if f is None else gpu.contiguous(f),
-        gamma, gpu.contiguous(beta), summed, y, x_hat, r, width, eps, *dropped,
+        "layer_norm.norm_rows", x.dtype, blocks, threads, x_rows, None if f is None else gpu.contiguous(f),
+        gamma, gpu.contiguous(beta), summed, y, x_hat, r, rows, width, eps, *dropped,
     )  # fmt: skip
     return summed, y, NormCache(x_hat, r, gamma, dropped)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 INCLUDE = re.compile(r'^#include "(\w+\.cuh)"\n', re.MULTILINE)
-KERNEL = re.compile(r'extern "C" __global__ (?:__launch_bounds__\(\d+\) )?void (\w+)\(')
+KERNEL = re.compile(r'extern "C" __global__ (?:__launch_bounds__\([\d, ]+\) )?void (\w+)\(')
 
 #: The C name of each dtype.
 REAL = {"float32": "float", "float64": "double"}

@@ -8,8 +8,9 @@
 // nor on the other sums of the launch.
 
 #include "common.cuh"
+#include "unrolled.cuh"
 
-enum { columns = 32, groups = 32, most_sums = 60 };
+enum { columns = 32, groups = 32, most_sums = 60, in_flight = 8 };  // in_flight: loads of a cell
 
 // The sum of x (rows, width), whose rows are `apart` numbers apart, in tiles of `columns` columns. Several parts are
 // written as (parts, width). add: the sum is added to what is there. blocks: those of this sum and all before it.
@@ -35,9 +36,17 @@ extern "C" __global__ void add_rows(const Sums sums, whole count) {
     real *const total = reinterpret_cast<real *>(sums.of[low].total) + part * width;
     for (int cell = threadIdx.x; cell < groups * columns; cell += blockDim.x) {
         const whole j = tile + cell % columns;
+        const whole step = parts * groups;
+        whole i = part * groups + cell / columns;
         real sum = 0;
-        if (j < width)
-            for (whole i = part * groups + cell / columns; i < rows; i += parts * groups) sum += x[i * apart + j];
+        for (; j < width && i + (in_flight - 1) * step < rows; i += in_flight * step) {
+            real loaded[in_flight];
+            UNROLLED
+            for (int u = 0; u < in_flight; ++u) loaded[u] = x[(i + u * step) * apart + j];
+            UNROLLED
+            for (int u = 0; u < in_flight; ++u) sum += loaded[u];
+        }
+        for (; j < width && i < rows; i += step) sum += x[i * apart + j];
         cells[cell] = sum;
     }
     __syncthreads();
