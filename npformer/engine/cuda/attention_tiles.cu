@@ -15,7 +15,7 @@
 //
 //     dp̃_ij = g_i·v_j                     dv_j = Σ_i p̃_ij g_i
 //     dp_ij = Drop(dp̃)_ij                 with the same bits
-//     ds_ij = p_ij (dp_ij − δ_i)           as in softmax.py;  δ_i = Σ_j p_ij dp_ij
+//     ds_ij = p_ij (dp_ij − δ_i)           as in functional/softmax.py;  δ_i = Σ_j p_ij dp_ij
 //     dq_i = Σ_j ds_ij k_j/√D              dk_j = Σ_i ds_ij q_i/√D
 //
 // δ_i is a sum over all keys, also those of other tiles. But Drop multiplies p and dp̃ by the same number, so

@@ -53,7 +53,6 @@ DEFAULT_ALGORITHM = -1
 
 SCALARS_AND_SHAPE = (c_void_p, c_int, c_int, c_int, c_int, c_int, c_void_p)  # handle, two turns, m, n, k, alpha
 SIGNATURES: dict[str, tuple[Any, ...]] = {
-    "cublasGetProperty": (c_int, c_void_p),
     "cublasCreate_v2": (c_void_p,),
     "cublasDestroy_v2": (c_void_p,),
     "cublasSetStream_v2": (c_void_p, c_void_p),
@@ -70,6 +69,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
         *SCALARS_AND_SHAPE, c_void_p, c_int, c_int, c_void_p, c_int, c_int,
         c_void_p, c_void_p, c_int, c_int, c_int, c_int, c_int,
     ),
+    "cublasGetProperty": (c_int, c_void_p),
     **blas_lt.SIGNATURES,
 }  # fmt: skip
 

@@ -19,7 +19,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from npformer.engine.cuda.source import REAL, files, source
-from npformer.engine.cupy import cupy_runtime
+from npformer.engine.cupy import blas, cupy_runtime
 from npformer.functional import arrays
 from tests.engine.cuda import fake_cublas, host_runtime
 from tests.engine.cuda.device_array import NAMESPACE, DeviceArray, copying
@@ -97,7 +97,8 @@ def installed(monkeypatch):
     found = emulated()
     monkeypatch.setitem(sys.modules, "cupy", found)
     monkeypatch.setitem(sys.modules, "cupy.cuda", found.cuda)
-    monkeypatch.setattr(cupy_runtime, "loaded_library", lambda: found.cublas)
+    for module in (blas, cupy_runtime):
+        monkeypatch.setattr(module, "loaded_library", lambda: found.cublas)
     monkeypatch.setitem(arrays._namespace_by_type, DeviceArray, NAMESPACE)  # else CuPy is looked for
     return found
 
