@@ -1,6 +1,7 @@
 """The machine and the environment that a measurement was made in."""
 
 import datetime
+import hashlib
 import importlib.metadata
 import os
 import platform
@@ -28,7 +29,7 @@ def contenders_environment(keep):
 def describe(removed, kept, device, precisions):
     """Name -> description of the machine and software, for the head of a report."""
     environment = f"without {', '.join(removed)}" if removed else "unchanged"
-    gpu = {"GPU": _gpu()} if device == "cupy" else {}
+    gpu = {"GPU": _gpu(), "kernels": kernels()} if device == "cupy" else {}
     return {
         "command": command(),
         "commit": commit(),
@@ -58,6 +59,13 @@ def commit():
     except (OSError, subprocess.SubprocessError):
         return "unknown"
     return f"{name.strip()}{' and changes' if changes else ''}"
+
+
+def kernels():
+    """What tells these CUDA kernels from those of another commit: the start of a digest of their sources."""
+    sources = sorted((ROOT / "npformer" / "engine" / "cuda").glob("*.cu*"))
+    texts = (part for file in sources for part in (file.name.encode(), file.read_bytes()))
+    return hashlib.sha256(b"\0".join(texts)).hexdigest()[:10]
 
 
 def _processor():

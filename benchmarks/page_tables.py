@@ -1,8 +1,9 @@
 """The generated parts of the pages, as Markdown, made from the documents under benchmarks/results."""
 
-from benchmarks import compare, report
-from benchmarks.gpu.targets import targets
+from benchmarks import compare, machine, report
+from benchmarks.gpu.targets import CARD, targets
 from benchmarks.measured import COMMANDS, shown
+from npformer.backend.backend import PRECISIONS
 from npformer.cli.train import TAKES
 from npformer.io.percent import percent
 from npformer.run.option_table import differences, option_rows
@@ -301,39 +302,44 @@ def took(seconds):
 
 
 def gpu(documents):
-    """Training steps on a GPU, alone or beside PyTorch, and what the other parts found."""
-    runs = of(documents, "gpu")
-    parts = [(part, result) for document in runs for part, result in document["results"].items()]
-    rows = [
-        [f"{result['size']}, {result['precision']}", row["name"], report.milliseconds(row["median"]),
-         report.ratio(row["times_as_fast"]), report.share(row["of_bound"]), report.digits(row["kernels"])]
-        for part, result in parts
-        if part.startswith(("train ", "against "))
-        for row in result["contenders"]
-    ]  # fmt: skip
-    head = ("size, precision", "", "ms a step", "times as fast as the best of PyTorch", "of the ceiling", "launches")
-    others = [
-        [target.what, target.wanted, target.found, "yes" if target.holds else "no"]
-        for target in targets(dict(parts))
-        if target.found
-    ]
-    decoded = [
-        [f"{result['size']}, {result['precision']}", str(result["batch"]), row["name"],
-         f"{row['tokens_per_second']:,.0f}", report.ratio(row["times_as_fast"]), report.digits(row.get("launches"))]
-        for part, results in parts
-        if part == "decode"
-        for result in results
-        for row in result["contenders"]
-    ]  # fmt: skip
-    text = table(("target", "wanted", "found", "holds"), others) + "\n" if others else ""
+    """Targets of one card by what that card did; then all rows of all cards, and whether their kernels are there.
+
+    A precision, or a way to launch, that npformer has no more has no row.
+    """
+    runs, holds = of(documents, "gpu"), {True: "yes", False: "no", None: "–"}
+    of_card = {}
+    for document in runs:
+        of_card |= document["results"] if CARD in document["machine"]["GPU"] else {}
+    aimed = [[each.what, each.wanted, each.found or "not measured", holds[each.holds]] for each in targets(of_card)]
+    steps, decoded = [], []
+    for document in runs:
+        for part, result in document["results"].items():
+            if part.startswith(("train ", "against ")) and result["precision"] in PRECISIONS:
+                steps += [
+                    [f"{result['size']}, {result['precision']}", row["name"], report.milliseconds(row["median"]),
+                     report.ratio(row["times_as_fast"]), report.share(row["of_bound"]), report.digits(row["kernels"]),
+                     *made_by(document, row)]
+                    for row in result["contenders"] if not row["name"].endswith("-many")
+                ]  # fmt: skip
+            for each in result if part == "decode" else ():
+                decoded += [
+                    [f"{each['size']}, {each['precision']}", str(each["batch"]), row["name"],
+                     f"{row['tokens_per_second']:,.0f}", report.ratio(row["times_as_fast"]),
+                     report.digits(row.get("launches")), *made_by(document, row)]
+                    for row in each["contenders"]
+                ]  # fmt: skip
+    text = table((f"target on an {CARD}", "wanted", "found", "holds"), aimed) + "\n" if runs else ""
+    by = ("card, commit", "kernels")
     if decoded:
-        columns = (
-            "size, precision",
-            "sentences",
-            "",
-            "tokens a second",
-            "times as fast as PyTorch",
-            "launches a token",
-        )
-        text += table(columns, decoded) + "\n"
-    return text + measured(runs, head, rows, "gpu")
+        head = ("size, precision", "sentences", "", "tokens a second", "times as fast as PyTorch", "launches a token")
+        text += table((*head, *by), decoded) + "\n"
+    head = ("size, precision", "", "ms a step", "times as fast as the best of PyTorch", "of the ceiling", "launches")
+    return text + measured(runs, (*head, *by), steps, "gpu")
+
+
+def made_by(document, row):
+    """The card and the commit of a GPU's row, and whether npformer's kernels are the same now."""
+    about, kernels = document["machine"], "–"
+    if row["name"].startswith("npformer"):
+        kernels = "as now" if about["kernels"] == machine.kernels() else "changed since"
+    return f"{about['GPU'].split(',')[0].removeprefix('NVIDIA ')}, {about['commit']}", kernels

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from npformer.io.percent import percent
 
+CARD = "H200"
 SIZES = ("tiny", "small", "mid", "base")
 MILLISECONDS = (0.45, 0.80, 1.8, 12.0)  # of a step with products in TF32, at most
 RATIOS = (  # precision, peer, the least speed-up
