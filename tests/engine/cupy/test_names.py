@@ -152,7 +152,7 @@ def test_cublas_declares_what_is_called(header):
     assert {code: value(header, f"CUBLAS_STATUS_{said}") for code, said in blas.STATUS.items()} == {
         code: code for code in blas.STATUS
     }
-    for name in ("COMPUTE_32F", "COMPUTE_64F", "COMPUTE_32F_FAST_16BF", "COMPUTE_32F_FAST_TF32"):
+    for name in ("COMPUTE_32F", "COMPUTE_64F", "COMPUTE_32F_FAST_TF32"):
         assert value(header, f"CUBLAS_{name}") == getattr(blas, name)
     for name in (*(name for name in vars(blas_lt) if name.startswith("MATMUL_")), "EPILOGUE_BIAS"):
         assert value(header, f"CUBLASLT_{name}") == getattr(blas_lt, name)
