@@ -149,21 +149,8 @@ class _Records:
         self.shapes.clear()
 
 
-class Freeable(Protocol):
-    """What has memory of the driver's device that may go when it is full."""
-
-    driver: Driver
-
-    def clear(self) -> None:
-        """Let go of it."""
-
-
-_every: WeakSet[Freeable] = WeakSet()
-
-
-def free_if_full(kept: Freeable) -> None:
-    """Clear kept when memory is full, as long as somebody else holds it."""
-    _every.add(kept)
+_every: WeakSet[Any] = WeakSet()  # of what is cleared when the memory of its driver's device is full
+free_if_full = _every.add  # as long as somebody else holds it
 
 
 class Captured:

@@ -4,8 +4,8 @@
 //     dx = r·(g − mean g − x̂·mean(g·x̂)) + dsum    with g = γ·dy, dsum the gradient of total      df = Drop(dx)
 //
 // x̂ and r are kept, as in functional/layer_norm.py; dropout's bits are drawn again in backward. A row that fits stays
-// in the registers of a warp, or in shared memory, between the passes over it, so that each array is read or written
-// once.
+// in shared memory between the passes over it, so that each array is read or written once. A short row is a warp's, so
+// that no warp waits for another.
 
 #include "common.cuh"
 #include "reduce.cuh"
@@ -15,114 +15,69 @@
 // The numbers of a row that a lane keeps in registers, and the most warps of a block.
 enum { held = 64 / sizeof(real), most_teams = 32 };
 
-// Dropout's bits of a row, which the lanes of a warp draw together.
-struct RowBits {
-    enum { words = 32 * held / 16 + 2 };
+// Dropout's bits of a row that a team draws together: a warp's row of at most `held` numbers a lane, or up to `room`
+// numbers of a block's.
+struct TeamBits {
+    enum { words = 32 * held / 16 + 2, room = 8192, size = most_teams * words > room / 16 + 2 ? most_teams * words : room / 16 + 2 };
     unsigned short *mine;
-    int lane;
+    whole first;
 
-    __device__ void draw(const Team &team, const Draw &draw, whole at, int width) {
-        const whole number = draw.start + at;
-        lane = int(number % 16);
+    __device__ void draw(const Team &team, const Draw &draw, whole from, int count) {
+        __shared__ unsigned short shared[size];
+        mine = shared + team.team * words;
+        first = (draw.start + from) / 16 * 16 - draw.start;
+        team.sync();  // others may still read the bits before
         ROLLED
-        for (int k = team.rank; k < (lane + width + 15) / 16; k += team.size) mine[k] = (unsigned short)draw.kept(word(number / 16 + k));
+        for (int k = team.rank; k < int(from - first + count + 15) / 16; k += team.size)
+            mine[k] = (unsigned short)draw.kept(word((draw.start + first) / 16 + k));
         team.sync();
     }
-    __device__ real apply(real value, int j, const Draw &draw) const {
-        return (mine[(lane + j) / 16] >> ((lane + j) % 16)) & 1u ? value * draw.scale : real(0);
+    __device__ real apply(real value, whole e, const Draw &draw) const {
+        return (mine[(e - first) / 16] >> ((e - first) % 16)) & 1u ? value * draw.scale : real(0);
     }
 };
 
-// A warp computes every so many-th row, of at most `held` numbers a lane: without a barrier of the block.
-__device__ inline void forward_by_warps(
-    const real *__restrict__ x, const real *__restrict__ f, const real *__restrict__ gamma, const real *__restrict__ beta,
-    real *__restrict__ total, real *__restrict__ y, real *__restrict__ x_hat, real *r, whole rows, int width, real eps,
-    const Draw &draw
-) {
-    __shared__ unsigned short shared[most_teams * RowBits::words];
-    const Team team(32);
-    RowBits bits = {shared + team.team * RowBits::words, 0};
-    ROLLED
-    for (whole row = whole(blockIdx.x) * team.teams + team.team; row < rows; row += whole(gridDim.x) * team.teams) {
-        const whole at = row * width;
-        real value[held], sum = 0, square = 0;
-        UNROLLED
-        for (int u = 0; u < held; ++u) {
-            const int j = team.rank + u * LANES(team);
-            value[u] = f && j < width ? f[at + j] : real(0);
-        }
-        if (f && draw.threshold) bits.draw(team, draw, at, width);
-        UNROLLED
-        for (int u = 0; u < held; ++u) {
-            const int j = team.rank + u * LANES(team);
-            if (j >= width) continue;
-            if (f && draw.threshold) value[u] = bits.apply(value[u], j, draw);
-            value[u] = f ? x[at + j] + value[u] : x[at + j];
-            if (total) total[at + j] = value[u];
-            sum += value[u];
-        }
-        const real mean = team.sum(sum) / real(width);
-        UNROLLED
-        for (int u = 0; u < held; ++u) {
-            value[u] -= mean;
-            if (team.rank + u * LANES(team) < width) square += value[u] * value[u];
-        }
-        const real inverse = real(1) / sqrt(team.sum(square) / real(width) + eps);
-        UNROLLED
-        for (int u = 0; u < held; ++u) {
-            const int j = team.rank + u * LANES(team);
-            if (j >= width) continue;
-            const real normed = value[u] * inverse;
-            x_hat[at + j] = normed;
-            y[at + j] = gamma[j] * normed + beta[j];
-        }
-        if (team.rank == 0) r[row] = inverse;
-        team.sync();  // all lanes have read the bits
-    }
-}
-
-// A warp, or for long rows a block, computes a row. f may be null: there is no sum. total may be null: it is not written.
-extern "C" __global__ __launch_bounds__(512, 1) void norm_rows(
+// A warp computes a short row, a block a long one. f may be null: there is no sum. total may be null: it is not written.
+extern "C" __global__ void norm_rows(
     const real *__restrict__ x, const real *__restrict__ f, const real *__restrict__ gamma, const real *__restrict__ beta,
     real *__restrict__ total, real *__restrict__ y, real *__restrict__ x_hat, real *r, whole rows, whole width, double eps,
     DRAW
 ) {
-    enum { room = 2048 };
+    enum { room = 16384 / sizeof(real) };
     __shared__ real nearby[room];
+    const Team team(width <= held * lanes_for_registers() ? 32 : 0);
     const Draw draw = DRAWN;
-    if (width <= held * lanes_for_registers()) {
-        forward_by_warps(x, f, gamma, beta, total, y, x_hat, r, rows, int(width), real(eps), draw);
-        return;
-    }
-    Factors factors;
-    for (whole line = blockIdx.x; line < rows; line += gridDim.x) {
+    const bool drops = f && draw.threshold;
+    TeamBits bits;
+    for (whole line = whole(blockIdx.x) * team.teams + team.team; line < rows; line += whole(gridDim.x) * team.teams) {
         const whole at = line * width;
-        real *const row = width <= room ? nearby : x_hat + at;
-        real sum = 0;
-        for (whole base = 0; base < width; base += Factors::room) {
-            const whole end = base + Factors::room < width ? base + Factors::room : width;
-            if (f) factors.draw(draw, at + base, end - base);
-            for (whole j = base + threadIdx.x; j < end; j += blockDim.x) {
-                const real value = f ? x[at + j] + factors.apply(f[at + j], at + j) : x[at + j];
+        real *const row = width * team.teams <= room ? nearby + team.team * width : x_hat + at;
+        real sum = 0, square = 0;
+        for (whole base = 0; base < width; base += TeamBits::room) {
+            const whole end = base + TeamBits::room < width ? base + TeamBits::room : width;
+            if (drops) bits.draw(team, draw, at + base, int(end - base));
+            for (whole j = base + team.rank; j < end; j += team.size) {
+                real value = f ? f[at + j] : real(0);
+                if (drops) value = bits.apply(value, at + j, draw);
+                value = f ? x[at + j] + value : x[at + j];
                 if (total) total[at + j] = value;
                 row[j] = value;
                 sum += value;
             }
         }
-        const real mean = block_sum(sum) / real(width);
-        real square = 0;
-        for (whole j = threadIdx.x; j < width; j += blockDim.x) {
+        const real mean = team.sum(sum) / real(width);
+        for (whole j = team.rank; j < width; j += team.size) {
             const real centred = row[j] - mean;
             row[j] = centred;
             square += centred * centred;
         }
-        const real inverse = real(1) / sqrt(block_sum(square) / real(width) + real(eps));
-        for (whole j = threadIdx.x; j < width; j += blockDim.x) {
+        const real inverse = real(1) / sqrt(team.sum(square) / real(width) + real(eps));
+        for (whole j = team.rank; j < width; j += team.size) {
             const real value = row[j] * inverse;
             x_hat[at + j] = value;
             y[at + j] = gamma[j] * value + beta[j];
         }
-        if (threadIdx.x == 0) r[line] = inverse;
+        if (team.rank == 0) r[line] = inverse;
     }
 }
 
@@ -134,9 +89,8 @@ __device__ inline void backward_by_warps(
     const real *__restrict__ gamma, const real *__restrict__ dsum, real *__restrict__ dx, real *__restrict__ df,
     real *sums, whole rows, int width, const Draw &draw
 ) {
-    __shared__ unsigned short shared[most_teams * RowBits::words];
     const Team team(32);
-    RowBits bits = {shared + team.team * RowBits::words, 0};
+    TeamBits bits;
     real dgamma[most] = {}, dbeta[most] = {};
     ROLLED
     for (whole row = whole(blockIdx.x) * team.teams + team.team; row < rows; row += whole(gridDim.x) * team.teams) {
@@ -167,9 +121,8 @@ __device__ inline void backward_by_warps(
             real value = r[row] * (dnormed[u] - along_one - normed[u] * along_x_hat);
             if (dsum) value += dsum[at + j];
             dx[at + j] = value;
-            if (df) df[at + j] = bits.apply(value, j, draw);
+            if (df) df[at + j] = bits.apply(value, at + j, draw);
         }
-        team.sync();  // all lanes have read the bits
     }
     ROLLED
     for (int turn = 0; turn < team.teams; ++turn) {

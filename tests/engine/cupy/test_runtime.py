@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from npformer import Adam, TrainStep, Transformer, TransformerConfig
+from npformer.backend import get_backend
 from npformer.backend.select import cupy_backend
 from npformer.backend.workspace import side_by_side
 from npformer.engine.cupy.graph_driver import CupyDriver
+from npformer.training import conditions
 from tests.engine.cuda.host_runtime import compiler_problem
 from tests.engine.cupy import emulated
 
@@ -114,3 +116,10 @@ def test_what_cupy_does_not_record(cupy, what):
 def test_an_array_of_the_device_is_not_one_of_the_host_by_itself(cupy):
     with pytest.raises(TypeError, match="Implicit conversion"):
         np.asarray(cupy.zeros(3))
+
+
+def test_what_decides_the_bits_of_a_run_is_among_its_conditions(cupy):
+    """A run that is resumed with another of them is told so."""
+    found = conditions.versions(cupy_backend("float32"))
+    assert (found["CuPy"], found["cuBLAS"], found["driver"]) == ("14.2.0", "13.14.15", "CUDA 13.1")
+    assert "cuBLAS" not in conditions.versions(get_backend("numpy"))
