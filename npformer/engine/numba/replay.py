@@ -81,7 +81,7 @@ class HostDriver:
     at_first_sight = False  # what is computed by other means than kernels shows only beside a run
 
     def __init__(self, dtype: str) -> None:
-        self._dtype, self.memory = dtype, self
+        self._dtype, self.memory = dtype, object()
         self._pool = Pool(limit=MOST_MEMORY)  # of all records: one is run at a time, and keeps nothing in between
 
     def pool(self) -> None:
