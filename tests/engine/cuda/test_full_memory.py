@@ -26,7 +26,7 @@ TRAINING = {
 DATA = {"symbols": 4, "min_length": 2, "max_length": 3}
 #: A step of the second changes more than its parameters, and is not recorded.
 MODELS = {"LayerNorm": {}, "BatchNorm": {"norm": "batch"}}
-PARTS = 20  # of all the places: each is tried in one of them
+PARTS, SOME = 20, (0, 7, 13)  # of all the places: each is tried in one of them; and those of a sample
 #: (place, how often memory was asked for) -> whether it is full.
 FULL = {"for a moment": operator.eq, "for good": operator.le}
 
@@ -83,9 +83,13 @@ def logged(run):
     return [timeless(line) for line in metrics.read(run.metrics_path) if line["kind"] != "run"]
 
 
+def pytest_generate_tests(metafunc):
+    if "part" in metafunc.fixturenames:
+        metafunc.parametrize("part", range(PARTS) if metafunc.config.getoption("full") else SOME)
+
+
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("lasts", FULL)
-@pytest.mark.parametrize("part", range(PARTS))
 def test_memory_that_is_full(part, lasts, model, train):
     """Whatever was going on, no checkpoint holds another step's numbers, and the run ends as if nothing had been."""
     alone = train(model, save_every=1)
