@@ -83,7 +83,7 @@ def fit(value: Any, kind: Any, name: str) -> Any:
     with suppress(OverflowError):  # a whole number that is too large for a float
         if fits:
             return float(value) if bare is float else value
-    why = f"; {NO_PRECISIONS[value]}" if get_origin(bare) is Literal and value in NO_PRECISIONS else ""
+    why = f"; {NO_PRECISIONS[value]}" if get_origin(bare) is Literal and str(value) in NO_PRECISIONS else ""
     raise ConfigError(f"{name}: expected {_describe(bare, is_optional)}, got {shown(value)}{why}")
 
 

@@ -198,7 +198,7 @@ def cards(monkeypatch, a_gpu):
 
     def show(count):
         monkeypatch.setattr(doctor, "cupy_problem", lambda: None)
-        monkeypatch.setattr(a_gpu.cuda.runtime, "getDeviceCount", lambda: count, raising=False)
+        monkeypatch.setattr(a_gpu.cuda.runtime, "getDeviceCount", lambda: count)
         monkeypatch.setattr(doctor, "TRY", [sys.executable, "-c", CARDS])
 
     return show

@@ -13,8 +13,8 @@ from npformer.typing import Array
 
 #: The most threads of a block: with 1024 threads each has at most 64 registers, and a row in registers needs more.
 MOST = 512
-#: A warp computes a row if it is of at most HELD bytes, the registers of its lanes, as in layer_norm.cu; so many warps a
-#: block, and so many blocks at most in backward: two on each multiprocessor of a large GPU.
+#: A warp computes a row if it is of at most HELD bytes, the registers of its lanes, as in layer_norm.cu; so many warps
+#: a block, and so many blocks at most in backward: two on each multiprocessor of a large GPU.
 HELD, WARPS, BY_WARPS = 32 * 64, 8, PARTS // 2
 
 

@@ -144,7 +144,7 @@ def emulated():
         get_current_stream=lambda device_id=-1: machine.current, using_allocator=using_allocator,
         runtime=SimpleNamespace(
             CUDARuntimeError=CUDARuntimeError, getDeviceProperties=lambda device: {"name": b"a machine without a GPU"},
-            driverGetVersion=lambda: 13010,
+            driverGetVersion=lambda: 13010, getDeviceCount=lambda: 1,
         ),
     )  # fmt: skip
     return SimpleNamespace(
