@@ -8,11 +8,11 @@ import numpy as np
 
 from benchmarks import compare, report
 from benchmarks.cases import case
+from benchmarks.flops import work_of
 from benchmarks.options import at_least_1, listed, new_parser, own_entries, run
 from benchmarks.own.ops import NAMES
 from benchmarks.turns import Entry, contenders, take_turns
 from npformer.backend import get_backend
-from npformer.backend.flops import work_of
 from npformer.models.presets import PRESETS
 
 TURN = 0.05  # seconds

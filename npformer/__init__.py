@@ -11,7 +11,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from npformer import moved as moved
 from npformer._version import __version__
 
 if TYPE_CHECKING:

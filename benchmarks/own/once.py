@@ -9,15 +9,16 @@ measures them, and the bytes that a training step has to move.
 
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import npformer as npf
+from benchmarks.flops import adam_work, work_of
 from benchmarks.own.model import about, backend
 from benchmarks.own.on_gpu import noted_launches
+from benchmarks.roofline import measure_roofline
 from benchmarks.tasks import Contender
-from npformer.backend.flops import adam_work
-from npformer.backend.roofline import measure_roofline
-from npformer.backend.timing import Clock, timed_backend
+from npformer.backend import Ops, Pair
 from npformer.check import against_float64
 from npformer.models.presets import PRESETS, Preset
 from npformer.run import RunDirectory
@@ -136,11 +137,28 @@ def ceilings(device, kernels, precisions):
 
 
 def step_bytes(preset, chosen):
-    """The least bytes that the operations of one training step and Adam move; see npformer.backend.flops."""
-    clock = Clock(chosen.device)
-    model = npf.Transformer(preset.config(0.1), backend=timed_backend(chosen, clock), seed=0)
-    step, batch = npf.TrainStep(model, npf.Adam(model.arena)), preset.example_batch()
-    clock.start(counting=True)
-    step(*batch)
-    numbers = sum(tally.work.numbers for tally in clock.stop().values())
-    return BYTES * (numbers + adam_work(model.arena.size).numbers)
+    """The least bytes that the operations of one training step and Adam move; see ``benchmarks.flops``."""
+    engine = chosen.engine and chosen.engine.eager()  # a replay calls no operations
+    done = []
+    model = npf.Transformer(preset.config(0.1), backend=replace(chosen, ops=counted(chosen.ops, done), engine=engine))
+    npf.TrainStep(model, npf.Adam(model.arena))(*preset.example_batch())
+    return BYTES * (sum(work.numbers for work in done) + adam_work(model.arena.size).numbers)
+
+
+def counted(ops, done):
+    """The operations, whose work is added to done by each forward and backward."""
+
+    def watched(name, pair):
+        def forward(*inputs, **options):
+            y, cache = pair.forward(*inputs, **options)
+            upward, downward = work_of(name, y, inputs)
+            done.append(upward)
+            return y, (cache, downward)
+
+        def backward(dy, cache, into=()):
+            done.append(cache[1])
+            return pair.backward(dy, cache[0], into)
+
+        return Pair(forward, backward)
+
+    return Ops(**{name: watched(name, pair) for name, pair in vars(ops).items()})

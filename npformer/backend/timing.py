@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from npformer.backend.backend import Backend, Device
-from npformer.backend.flops import NOTHING, Work, work_of
 from npformer.backend.ops import Ops, Pair
 from npformer.io.seconds import now, since
 
@@ -31,26 +30,23 @@ class Tally:
 
     calls: int = 0
     seconds: float = 0.0
-    work: Work = NOTHING
 
 
 @dataclass
 class Clock:
-    """Adds up times by part while it runs, and work too if counting. Parts must not be nested."""
+    """Adds up times by part while it runs. Parts must not be nested."""
 
     device: Device
     running: bool = False
-    counting: bool = False  # off while times are measured: counting takes some microseconds per call
     parts: dict[Part, Tally] = field(default_factory=dict)
 
-    def start(self, counting: bool = False) -> None:
+    def start(self) -> None:
         """Begin anew."""
-        self.parts = {}
-        self.running, self.counting = True, counting
+        self.parts, self.running = {}, True
 
     def stop(self) -> dict[Part, Tally]:
         """Stop. Returns the totals since start."""
-        self.running = self.counting = False
+        self.running = False
         return self.parts
 
     def time(self, part: Part, function: Callable[..., Any], *inputs: Any, **options: Any) -> Any:
@@ -65,19 +61,6 @@ class Clock:
         tally.seconds += since(start)
         tally.calls += 1
         return result
-
-    def count(self, part: Part, work: Work) -> None:
-        """Add work to part if the clock is counting."""
-        if self.counting:
-            tally = self.parts.setdefault(part, Tally())
-            tally.work = tally.work.plus(work)
-
-
-class _Watched(NamedTuple):
-    """A cache together with the work of its backward, which follows from the forward's inputs."""
-
-    cache: Any
-    work: Work
 
 
 def timed_backend(backend: Backend, clock: Clock) -> Backend:
@@ -95,14 +78,11 @@ def timed_pair(name: str, pair: Pair, clock: Clock) -> Pair:
     """The pair called name, timed."""
     upward, downward = Part(name, "forward"), Part(name, "backward")
 
-    def forward(*inputs: Any, **options: Any) -> tuple[Any, _Watched]:
-        y, cache = clock.time(upward, pair.forward, *inputs, **options)
-        forward_work, backward_work = work_of(name, y, inputs) if clock.counting else (NOTHING, NOTHING)
-        clock.count(upward, forward_work)
-        return y, _Watched(cache, backward_work)
+    def forward(*inputs: Any, **options: Any) -> tuple[Any, Any]:
+        made: tuple[Any, Any] = clock.time(upward, pair.forward, *inputs, **options)
+        return made
 
-    def backward(dy: Any, watched: _Watched, into: Sequence[Any] = ()) -> Any:
-        clock.count(downward, watched.work)
-        return clock.time(downward, pair.backward, dy, watched.cache, into)
+    def backward(dy: Any, cache: Any, into: Sequence[Any] = ()) -> Any:
+        return clock.time(downward, pair.backward, dy, cache, into)
 
     return Pair(forward, backward)

@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,11 +15,8 @@ from npformer.backend.numpy.blas_threads import blas_threads, can_set_blas_threa
 from npformer.cli import bench_text as text
 from npformer.cli.common import add_device, add_kernels, add_precision, expect_at_least_1
 from npformer.errors import ConfigError
-from npformer.io.printable import visible
-from npformer.io.terminal import fill, folded, width_of
+from npformer.io.terminal import folded
 from npformer.models.presets import PRESETS, Preset
-from npformer.plotting import draw_profile
-from npformer.plotting.svg import check_place
 from npformer.training.bench import Budget, Profile, StepTimes, profile_step, time_steps
 
 SECONDS = 5.0
@@ -30,7 +26,7 @@ EXAMPLES = """examples:
   npformer bench                           a small model, about 5 seconds
   npformer bench --size base --steps 3     the base model of the paper: minutes on a CPU
   npformer bench --kernels plain           run npformer.functional itself, to compare
-  npformer bench --profile                 time by operation, with this machine's peak rates; also draws a picture
+  npformer bench --profile                 time by operation
   npformer bench --device cupy --size base --precision tf32
   npformer bench --json | jq .median_ms
 
@@ -56,14 +52,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     length.add_argument("--steps", metavar="N", type=int, help="how many steps to time")
     length.add_argument("--seconds", metavar="S", type=float, help="seconds to measure (default: 5, at least 3 steps)")
     add("--profile", action="store_true", help="time every operation, forward and backward")
-    add("--picture", metavar="FILE.svg", type=Path, help="picture of --profile (default: profile-SIZE.svg)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Exit 0 once it is measured."""
     budget = _budget(args)
-    if args.picture is not None and not args.profile:
-        raise ConfigError("--picture: expected only with --profile; try npformer bench --profile --picture FILE.svg")
     preset = PRESETS[args.size]
     preset.config(args.dropout)  # refused before anything is printed
     threads = 1 if args.profile else None
@@ -90,20 +83,14 @@ def _budget(args: argparse.Namespace) -> Budget:
 
 
 def _profile(args: argparse.Namespace, preset: Preset, backend: Backend, budget: Budget) -> int:
-    place = args.picture or Path(f"profile-{args.size}.svg")
-    check_place(place)  # before the measurement, not after it
-    where = f"{backend}; {_one_thread(backend)}"
     if not args.json:
         print(folded(f"the parts of a training step of size {args.size} with {backend}", sys.stdout), flush=True)
     profile = profile_step(preset, backend, args.dropout, budget)
-    notes = [f"{_title(args, preset)}; {where}", text.roofline(profile), text.reading(profile)]
-    draw_profile(profile.rows, place, f"Where a training step's {1e3 * profile.seconds:,.1f} ms go", notes)
     if args.json:
-        print(json.dumps(_about(args, backend) | _numbers(profile) | {"picture": str(place)}))
+        print(json.dumps(_about(args, backend) | _numbers(profile)))
     else:
-        facts = "\n".join((_title(args, preset), _one_thread(backend), text.roofline(profile)))
-        print(folded(facts, sys.stdout), text.table(profile, width_of(sys.stdout)), sep="\n\n")
-        print(f"\n{fill(text.reading(profile))}\ndrawn in {visible(place)}")
+        facts = "\n".join((_title(args, preset), _one_thread(backend)))
+        print(folded(facts, sys.stdout), text.table(profile), sep="\n\n")
     return 0
 
 
@@ -167,15 +154,9 @@ def _times(times: StepTimes, preset: Preset) -> dict[str, Any]:
 
 
 def _numbers(profile: Profile) -> dict[str, Any]:
-    rows = [asdict(row) | {"of_ceiling": row.of_ceiling} for row in profile.rows]
     return {
         "steps": profile.steps,
         "step_seconds": profile.seconds,
         "unclocked_step_seconds": profile.unclocked,
-        "ceilings": {
-            "flops_per_second": profile.roofline.flops,
-            "bytes_per_second": profile.roofline.bytes,
-            "product_shape": list(profile.roofline.shape),
-        },
-        "rows": rows,
+        "rows": [asdict(row) for row in profile.rows],
     }

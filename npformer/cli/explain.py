@@ -16,7 +16,7 @@ from npformer.cli.common import tell
 from npformer.cli.explain_step import SUBJECTS, explain_step_of_run
 from npformer.cli.target import TARGET, add_target, is_operation, recorder, setting_of
 from npformer.errors import ConfigError
-from npformer.explain import explanation, lines, random_checks, session, to_dict
+from npformer.explain import explanation, lines, session, to_dict
 from npformer.explain.models import NAMES
 from npformer.explain.operation import explained_operation
 from npformer.explain.operation_text import forward_lines, operation_lines
@@ -26,7 +26,7 @@ from npformer.explain.text import WIDEST
 from npformer.functional import OPERATIONS
 from npformer.io.output_files import OWN_PAGE, expect_place, write_file
 from npformer.io.printable import visible
-from npformer.io.terminal import columns, counted, fill
+from npformer.io.terminal import columns, fill
 from npformer.layers import Layer
 from npformer.pages import trace_page
 from npformer.pages.trace_writer import opening
@@ -48,7 +48,6 @@ EXAMPLES = """examples:
   npformer explain runs/reverse-001 --step 213      why did this step hurt: made again, its change of the loss split
   npformer explain runs/reverse-001 --step 213 --at 'generator.bias[3]'               and one number through it
   npformer explain --list                           the operations and the small models
-  npformer explain --random 200                     200 random numbers: does every sum hold?
 
 The sections: value (the gradient, two witnesses, gradcheck's verdict), what (in words), terms (the products that add
 up to it), why (those of the largest term's gradient), paths (through each sub-layer or past it), tokens (whose loss it
@@ -68,16 +67,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--html", metavar="FILE.html", type=Path, help="write a page for a browser; it opens at the number")
     add("--forward", action="store_true", help="of an operation the forward alone, to derive its backward yourself")
     add("--list", action="store_true", help="list the operations and the small models")
-    add("--random", metavar="N", type=int, help="explain N random numbers and check every sum")
-    add("--seed", type=int, default=0, help="the seed of --random")
 
 
 def run(args: argparse.Namespace) -> int:
     """Exit 1 if a number is not right, or a sum does not hold."""
     if args.list:
         return _list(args)
-    if args.random is not None:
-        return _random(args)
     if args.step is not None:
         return explain_step_of_run(args)
     if args.target in SUBJECTS and not Path(args.target).is_dir():
@@ -96,31 +91,6 @@ def _list(args: argparse.Namespace) -> int:
         for kind, names in (("operations", OPERATIONS), ("small models", NAMES), ("of training", SUBJECTS)):
             print(fill(f"{kind}: {', '.join(names)}", hanging="  "))
     return 0
-
-
-def _random(args: argparse.Namespace) -> int:
-    if args.random < 1 or args.seed < 0 or args.target is not None:
-        raise ConfigError("--random: expected N >= 1, --seed >= 0 and no model")
-    numbers = []
-    for checked in random_checks(args.random, args.seed):
-        numbers.append(checked)
-        if not args.json and not checked.ok:
-            print(fill(f"{checked.name}  {checked.place}: {'; '.join(checked.problems)}", hanging="    "), flush=True)
-    wrong = sum(not each.ok for each in numbers)
-    if args.json:
-        print(json.dumps({"ok": not wrong, "numbers": [vars(each) | {"ok": each.ok} for each in numbers]}))
-    elif wrong:
-        print(f"{wrong} of {len(numbers)} random numbers: something does not hold")
-    else:
-        models = len({each.name for each in numbers})
-        of = f"{counted(len(numbers), 'random number')} of {counted(models, 'model')}"
-        print(
-            fill(
-                f"{of}: terms, why, tokens and paths add up to each, each is right, and each prediction's error falls "
-                "fourfold with half the step"
-            )
-        )
-    return 1 if wrong else 0
 
 
 def _operation(args: argparse.Namespace) -> int:

@@ -13,19 +13,16 @@ The page for a browser is that of a trace (``npformer.pages.trace_writer``), who
 ``npformer.tracing.jacobian``.
 """
 
-from npformer.explain.checking import Checked, random_checks
 from npformer.explain.explanation import Explanation, explanation, to_dict
 from npformer.explain.session import Session, Setting, session
 from npformer.explain.text import lines
 
 __all__ = [
-    "Checked",
     "Explanation",
     "Session",
     "Setting",
     "explanation",
     "lines",
-    "random_checks",
     "session",
     "to_dict",
 ]

@@ -3,7 +3,7 @@
     LINEAR = Operation(linear_forward, linear_backward, parameters=2, needs="x weight", linear_in="x weight bias",
                        flops=lambda x, weight, bias: 2 * size(x) * bias.shape[0])
 
-The table of kernels, the fallback of fast kernels, the profile's flops and bytes, the gradient checks, the
+The table of kernels, the fallback of fast kernels, the benchmarks' flops and bytes, the gradient checks, the
 identities and the benchmarks derive from these rows; ``check/cases/op_samples.py`` holds each operation's sample
 inputs, under its name. ``tests/functional/test_operation.py`` checks each row against its functions on those samples.
 ``docs/adding-an-operation.md`` walks through an example.
@@ -39,7 +39,7 @@ class Operation:
     on which the gradients depend, so that a backward has to read them again. In each input of ``linear_in`` the output
     is linear up to a constant, with the others fixed. ``flops(*inputs)`` is the least number of flops of the forward's
     matrix products; each product has two gradients, so the backward takes twice that. ``moves(y, *inputs)`` is the
-    (forward, backward) count of numbers that must move, where the usual count (see ``backend/flops.py``) is too high.
+    (forward, backward) count of numbers that must move, where the usual count (``benchmarks/flops.py``) is too high.
     """
 
     forward: Callable[..., tuple[Any, Any]]

@@ -1,7 +1,7 @@
 """Timing whole training steps, and where the time of a step goes.
 
 A profiled step runs on one thread, including its matrix products. So the times of its parts add up to the
-step's time, and each can be compared with one thread's peak rate. Steps with and without timing of the parts
+step's time. Steps with and without timing of the parts
 take turns, which shows the cost of the timing itself.
 """
 
@@ -14,9 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npformer.backend import Arena, Backend
-from npformer.backend.flops import NOTHING, Work, adam_work
 from npformer.backend.numpy.blas_threads import one_blas_thread
-from npformer.backend.roofline import Roofline, Shape, measure_roofline
 from npformer.backend.timing import Clock, Part, Tally, timed_backend
 from npformer.errors import ConfigError
 from npformer.io.progress_bar import Bar
@@ -68,22 +66,13 @@ class StepTimes:
 
 @dataclass(frozen=True)
 class Row:
-    """One part of a step: its calls, its seconds, its work, and the seconds that the ceilings allow."""
+    """One part of a step: its calls and its seconds."""
 
     op: str
     direction: str
     calls: int
     seconds: float
-    flops: float
-    bytes: float
-    bound_seconds: float
-    bound_by: str | None  # "products" or "memory"; None: the work is unknown
     share: float  # of the step
-
-    @property
-    def of_ceiling(self) -> float | None:
-        """The part's least possible time over its measured time; above 1 if its data were still in a cache."""
-        return self.bound_seconds / self.seconds if self.bound_by and self.seconds else None
 
 
 @dataclass(frozen=True)
@@ -94,7 +83,6 @@ class Profile:
     seconds: float  # of a step with timed parts
     unclocked: float  # seconds of a step without timed parts
     steps: int
-    roofline: Roofline
 
 
 def time_steps(preset: Preset, backend: Backend, dropout: float, budget: Budget) -> StepTimes:
@@ -114,31 +102,21 @@ def time_steps(preset: Preset, backend: Backend, dropout: float, budget: Budget)
 
 
 def profile_step(preset: Preset, backend: Backend, dropout: float, budget: Budget) -> Profile:
-    """Measure the ceilings and the parts of a step. Raises ConfigError unless backend has a single thread."""
+    """Measure the parts of a step. Raises ConfigError unless backend has a single thread."""
     if backend.threads > 1:
         raise ConfigError(
             f"backend: expected a single thread, so that times add up, got {backend.threads}; "
             "get_backend(..., threads=1)"
         )
     with one_blas_thread():
-        roofline = measure_roofline(backend, product_shapes(preset))
-        return _profile(preset, backend, dropout, budget, roofline)
+        return _profile(preset, backend, dropout, budget)
 
 
-def product_shapes(preset: Preset) -> tuple[Shape, ...]:
-    """The shapes of a step's largest products, except the output layer's."""
-    tokens, c, f = preset.batch * preset.length, preset.d_model, preset.d_ff
-    return (tokens, c, 3 * c), (tokens, c, f), (tokens, f, c)
-
-
-def _profile(preset: Preset, backend: Backend, dropout: float, budget: Budget, roofline: Roofline) -> Profile:
+def _profile(preset: Preset, backend: Backend, dropout: float, budget: Budget) -> Profile:
     clock = Clock(backend.device)
     model = Transformer(preset.config(dropout), backend=timed_backend(backend, clock), seed=0)
     step, batch = TrainStep(model, _TimedAdam(model.arena, clock)), preset.example_batch()
     _timed(step, batch, backend)  # compiles, fills caches
-    clock.start(counting=True)
-    _timed(step, batch, backend)
-    work = {part: tally.work for part, tally in clock.stop().items()}
     on: list[tuple[float, Mapping[Part, Tally]]] = []
     off = []
     began = now()
@@ -152,25 +130,18 @@ def _profile(preset: Preset, backend: Backend, dropout: float, budget: Budget, r
     on = sorted(on, key=lambda measured: measured[0])[: -(-len(on) // 2)]
     quick = sorted(off)[: -(-len(off) // 2)]  # the faster half of each, since other processes only slow steps down
     seconds = float(np.mean([taken for taken, _ in on]))
-    rows = _rows(on, work, roofline, np.dtype(backend.dtype).itemsize)
-    return Profile(rows, seconds, float(np.mean(quick)), len(on), roofline)
+    return Profile(_rows(on), seconds, float(np.mean(quick)), len(on))
 
 
-def _rows(
-    steps: Sequence[tuple[float, Mapping[Part, Tally]]], work: Mapping[Part, Work], roofline: Roofline, itemsize: int
-) -> tuple[Row, ...]:
+def _rows(steps: Sequence[tuple[float, Mapping[Part, Tally]]]) -> tuple[Row, ...]:
     """The mean step's parts and the time between them, the longest first."""
     total = sum(taken for taken, _ in steps)
     known = {part: sum(tallies[part].seconds for _, tallies in steps) for part in steps[0][1]}
     calls = {part: tally.calls for part, tally in steps[0][1].items()} | {BETWEEN: 1}
-    rows = []
-    for part, seconds in (known | {BETWEEN: max(0.0, total - sum(known.values()))}).items():
-        flops, numbers = work.get(part, NOTHING)
-        bound, by = roofline.bound(flops, numbers * itemsize)
-        rows.append(
-            Row(*part, calls[part], seconds / len(steps), flops, numbers * itemsize, bound,
-                by if flops or numbers else None, seconds / total)
-        )  # fmt: skip
+    rows = [
+        Row(*part, calls[part], seconds / len(steps), seconds / total)
+        for part, seconds in (known | {BETWEEN: max(0.0, total - sum(known.values()))}).items()
+    ]
     return tuple(sorted(rows, key=lambda row: -row.seconds))
 
 
@@ -191,6 +162,4 @@ class _TimedAdam(Adam):
         self.clock = clock
 
     def step(self, lr: float | None = None, parts: Sequence[slice] | None = None) -> None:
-        part = Part("adam", "update")
-        self.clock.count(part, adam_work(self.arena.size))
-        self.clock.time(part, super().step, lr, parts)
+        self.clock.time(Part("adam", "update"), super().step, lr, parts)

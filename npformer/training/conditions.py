@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import platform
 from importlib import import_module
@@ -53,8 +52,8 @@ def digest(arrays: HostArrays) -> str:
 
 
 def patience_in(checkpoint: Checkpoint) -> tuple[float, int]:
-    """The lowest held-out loss and the evaluations since; of an older checkpoint, as at the beginning."""
-    match checkpoint.state.get("patience", [math.inf, 0]):
+    """The lowest held-out loss and the evaluations since."""
+    match checkpoint.state.get("patience"):
         case [float(lowest), int(waited)]:
             return lowest, waited
     raise CheckpointError(

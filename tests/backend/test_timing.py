@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from npformer.backend import PLAIN, Ops, Pair
-from npformer.backend.flops import NOTHING, work_of
+from npformer.backend import Ops, Pair
 from npformer.backend.timing import Clock, Part, timed_backend, timed_ops, timed_pair
 from npformer.engine.engine import FastEngine
 from npformer.functional import OPERATIONS
@@ -80,17 +79,6 @@ def test_start_begins_anew(alone):
         assert clock.stop()[Part("a", "forward")].calls == calls
 
 
-def test_work_is_counted_when_asked(alone):
-    clock = Clock(alone.device)
-    relu = timed_ops(PLAIN, clock).relu
-    for counting, wanted in ((True, work_of("relu", X, (X,))), (False, (NOTHING, NOTHING))):
-        clock.start(counting)
-        y, cache = relu.forward(X)
-        relu.backward(y, cache)
-        timing = clock.stop()
-        assert tuple(timing[Part("relu", way)].work for way in ("forward", "backward")) == wanted
-
-
 def test_every_operation_is_on_the_clock(alone):
     clock = Clock(alone.device)
     silent = Ops(**dict.fromkeys(OPERATIONS, Pair(lambda: (None, None), lambda dy, cache, into: None)))
@@ -116,7 +104,7 @@ def test_a_timed_step_is_the_same_to_the_bit(alone):
     values = []
     for backend in (alone, timed_backend(alone, clock)):
         model = Transformer(config, backend=backend)
-        clock.start(counting=True)
+        clock.start()
         loss = TrainStep(model, Adam(model.arena))(*batch)
         values.append((float(loss), model.arena.values.tobytes()))
     assert values[0] == values[1]

@@ -5,8 +5,8 @@ import pytest
 import npformer as npf
 from benchmarks.own import decode, once, ops, train
 from benchmarks.own import on_gpu as own_on_gpu
+from benchmarks.roofline import LARGE, STREAMED
 from benchmarks.tasks import PREPARED, TOGETHER
-from npformer.backend.roofline import LARGE, STREAMED
 from npformer.backend.select import cupy_backend
 from npformer.models.presets import PRESETS, Preset
 from npformer.run import trained
@@ -69,7 +69,7 @@ def test_batches_of_many_shapes(machine, monkeypatch):
 def test_ceilings_and_bytes(machine, monkeypatch):
     monkeypatch.setitem(LARGE, "cupy", 8)
     monkeypatch.setitem(STREAMED, "cupy", 1 << 12)
-    monkeypatch.setattr("npformer.backend.roofline.ENOUGH", 0.0)
+    monkeypatch.setattr("benchmarks.roofline.ENOUGH", 0.0)
     made = once.ceilings("cupy", "cuda", ["float32", "tf32"])
     rates = made.task("ceilings")()
     assert set(rates["products"]) == {"float32", "tf32"}

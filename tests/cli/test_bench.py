@@ -1,23 +1,15 @@
-"""npformer bench: the report on a step, the profile's table and picture, and refused options."""
+"""npformer bench: the report on a step, the profile's table, and refused options."""
 
 import re
 from dataclasses import replace
 
 import pytest
 
-from npformer.backend.roofline import Roofline
 from npformer.cli import bench as command
 from npformer.extras import install
 from npformer.training import bench
 
 FAST = "--device numpy --kernels plain --steps 3"
-
-
-@pytest.fixture(autouse=True)
-def known_ceilings(monkeypatch):
-    """Fixed peak rates, since measuring them takes a second."""
-    roofline = Roofline(flops=2e11, bytes=4e10, shape=(8, 8, 8))
-    monkeypatch.setattr(bench, "measure_roofline", lambda backend, shapes: roofline)
 
 
 def test_a_step_in_words(cli):
@@ -67,27 +59,21 @@ def test_it_says_how_many_threads_share_the_batch(cli, monkeypatch, kernels, thr
     assert cli(f"{command_line} --json").document["threads"] == threads
 
 
-def test_the_table_of_a_profile(cli, tmp_path):
+def test_the_table_of_a_profile(cli):
     done = cli(f"bench --profile {FAST}").quiet()
     lines = done.lines
     assert done.width <= 100
     assert lines[0] == "the parts of a training step of size tiny with numpy (plain) on CPU, float32"
-    assert lines[3] == "ceilings measured now: products 200 GFLOP/s (at 8×8·8×8), memory 40.0 GB/s"
     top = next(i for i, line in enumerate(lines) if line.startswith("operation "))
     rule = next(i for i, line in enumerate(lines) if line.startswith("----"))
     rows, total = lines[top + 1 : rule], lines[rule + 1].split()
-    at = {name: lines[top].index(name) + len(name) for name in ("ms", "share")}
-    times = [float(row[: at["ms"]].split()[-1]) for row in rows]
+    times = [float(row.split()[-3]) for row in rows]
     assert times == sorted(times, reverse=True)
     assert sum(times) == pytest.approx(float(total[2]), abs=0.001 * len(rows))
-    assert (total[:2], total[3:6]) == (["the", "step"], ["100.0", "%", "1.104"])
-    assert sum(float(row[: at["share"]].split()[-2]) for row in rows) == pytest.approx(100, abs=0.1 * len(rows))
-    shape = r"feed_forward +forward +4 +[\d.]+ +[\d.]+ % +0\.201 +2\.1 +[\d.]+ GFLOP/s +\d+ % products"
-    assert sum(re.fullmatch(shape, row) is not None for row in rows) == 1
-    text = " ".join(lines[rule + 2 :])
-    assert re.search(r"which hold all matrix products, take \d+ % of the step, at \d+ % of the ceiling", text)
-    assert "drawn in profile-tiny.svg" in text
-    assert (tmp_path / "profile-tiny.svg").read_bytes().startswith(b"<svg ")
+    assert (total[:2], total[3:]) == (["the", "step"], ["100.0", "%"])
+    assert sum(float(row.split()[-2]) for row in rows) == pytest.approx(100, abs=0.1 * len(rows))
+    assert sum(re.fullmatch(r"feed_forward +forward +4 +[\d.]+ +[\d.]+ %", row) is not None for row in rows) == 1
+    assert "Without profiling a step took" in " ".join(lines[rule + 2 :])
 
 
 def a_millisecond_each(*args):
@@ -97,35 +83,19 @@ def a_millisecond_each(*args):
     return replace(profile, rows=rows, seconds=1e-3 * len(rows))
 
 
-@pytest.mark.parametrize(
-    ("columns", "left_out"), [(60, "calls, GFLOP, MB, rate"), (80, "GFLOP, MB"), (100, ""), (None, "")]
-)
-def test_the_report_fits_the_terminal(cli, monkeypatch, terminal, columns, left_out):
-    """On a narrow one, the table leaves columns out and says which; in a pipe it has all of them."""
+@pytest.mark.parametrize("columns", [60, 80, 100])
+def test_the_report_fits_the_terminal(cli, monkeypatch, terminal, columns):
     monkeypatch.setattr(command, "profile_step", a_millisecond_each)
-    monkeypatch.setattr("npformer.cli.bench.draw_profile", lambda *shown: None)
-    if columns is not None:
-        terminal(columns)
-    reports = [cli(f"bench {FAST} --steps 1 {profile}").out for profile in ("", "--profile")]
-    lines = "\n".join(reports).splitlines()
-    assert max(map(len, lines[7 if columns is None else 0 :])) <= (columns or 100)
-    header = next(line for line in lines if line.startswith("operation"))
-    shown = {name: name in header for name in ("calls", "ms", "share", "GFLOP", "MB", "rate", "of the ceiling")}
-    assert ", ".join(name for name, there in shown.items() if not there) == left_out
-    assert (f"A wider terminal shows {left_out}, too." in " ".join(lines)) == bool(left_out)
+    terminal(columns)
+    for profile in ("", "--profile"):
+        assert max(map(len, cli(f"bench {FAST} --steps 1 {profile}").out.splitlines())) <= columns
 
 
-def test_the_numbers_of_a_profile(cli, tmp_path):
-    document = cli(f"bench --profile {FAST} --json --picture mine.svg").document
+def test_the_numbers_of_a_profile(cli):
+    document = cli(f"bench --profile {FAST} --json").document
     assert sum(row["seconds"] for row in document["rows"]) == pytest.approx(document["step_seconds"])
     assert document["threads"] == 1
-    assert document["ceilings"] == {"flops_per_second": 2e11, "bytes_per_second": 4e10, "product_shape": [8, 8, 8]}
-    for row in document["rows"]:
-        if row["flops"] / 2e11 > row["bytes"] / 4e10:
-            assert row["bound_by"] == "products"
-            assert row["of_ceiling"] == pytest.approx(row["flops"] / 2e11 / row["seconds"])
-    assert document["picture"] == "mine.svg"
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.svg"]
+    assert {*document["rows"][0]} == {"op", "direction", "calls", "seconds", "share"}
 
 
 @pytest.mark.parametrize(
@@ -137,7 +107,6 @@ def test_the_numbers_of_a_profile(cli, tmp_path):
         ("--steps 0", "--steps: expected an integer >= 1, got 0"),
         ("--seconds nan", "--seconds: expected a number > 0, got nan"),
         ("--steps 1 --seconds 1", "not allowed with argument"),
-        ("--picture a.svg", "--picture: expected only with --profile"),
     ],
 )
 def test_what_is_refused(words, message, cli):
@@ -147,10 +116,3 @@ def test_what_is_refused(words, message, cli):
 def test_compiled_kernels_without_numba(cli, monkeypatch):
     monkeypatch.setattr("npformer.backend.select.find_spec", lambda name: None)
     cli("bench --device numpy --kernels numba").refused("Numba is not installed", install("fast"))
-
-
-def test_a_file_in_the_way_is_kept(cli, tmp_path, monkeypatch):
-    monkeypatch.setattr(command, "profile_step", lambda *inputs: pytest.fail("measured before the path was checked"))
-    (tmp_path / "profile-tiny.svg").write_text("my notes")
-    cli(f"bench --profile {FAST}").refused("expected a free name, but 'profile-tiny.svg' is there")
-    assert (tmp_path / "profile-tiny.svg").read_text() == "my notes"

@@ -55,11 +55,6 @@ def test_operations_and_small_models_are_listed(cli):
     assert {*shown} >= {*listed["models"], *listed["operations"]}
 
 
-def test_random_numbers_are_checked(cli):
-    cli("explain --random 1").fine().says("1 random number of 1 model:")
-    assert cli("explain --random 1 --seed 5 --json").document["ok"] is True
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -71,8 +66,6 @@ def test_random_numbers_are_checked(cli):
         ("layer_norm --at 'x[0]'", "expected a run or a model as TARGET, got the operation layer_norm"),
         ("layernorm", "layernorm: did you mean the operation layer_norm? Otherwise:"),
         ("rotary --at 'x[0]'", "got the operation rotary; leave them out"),
-        ("--random 0", "--random: expected N >= 1"),
-        ("--random 3 transformer", "and no model"),
     ],
 )
 def test_bad_input_is_refused_with_what_would_be_right(cli, words, message):

@@ -1,9 +1,8 @@
-"""Random numbers of models of all kinds: every split adds up. ``npformer explain --random 200`` checks more."""
+"""Random numbers of models of all kinds: every split adds up."""
 
 from dataclasses import replace
 
-from npformer.explain import random_checks
-from npformer.explain.checking import problems
+from tests.explain.random_numbers import problems, random_checks
 
 
 def test_twenty_random_numbers_are_explained_exactly():

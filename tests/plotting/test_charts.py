@@ -12,8 +12,6 @@ import pytest
 
 from examples.experiments.similarity import similarity_drawing
 from npformer.plotting.charts import WIDTH, Chart, Curve, chart_drawing, in_percent, short
-from npformer.plotting.profile import profile_drawing
-from npformer.training.bench import Row
 from tests.plotting.figures import expect_inside, paths, points, texts, tree
 from tests.plotting.test_attention_picture import colours
 
@@ -224,44 +222,3 @@ def test_a_map_has_its_groups_and_its_numbers():
     names = [float(each.get("y")) - 3.5 for each in tree(drawing).iter("text")][1:]
     assert names == [20 + 75 * 1.5, 20 + 75 * 3.5]
     assert "M60 245h300" in paths(drawing, "frame")[0], "after the third word"
-
-
-def row(op, direction, seconds, bound, by, share):
-    return Row(op, direction, 1, seconds, 0.0, 0.0, bound, by, share)
-
-
-ROWS = [
-    row("linear", "backward", 0.004, 0.003, "products", 0.4),
-    row("softmax", "forward", 0.003, 0.006, "memory", 0.3),
-    row("linear", "forward", 0.002, 0.001, "products", 0.2),
-    row("layers, in Python", "between", 0.001, 0.0, None, 0.1),
-    row("relu", "backward", 1e-6, 0.0, "memory", 1e-4),
-]
-
-
-def test_bars_their_ceilings_and_their_order():
-    bars = [(path.get("class"), path.get("d")) for path in tree(profile_drawing(ROWS)).iter("path")]
-    bars = [(kind.removeprefix("bar "), d) for kind, d in bars if kind.startswith("bar")]
-    ends = {kind: float(re.search(r"H([\d.]+)v", d)[1]) for kind, d in bars}
-    milliseconds = [(float(re.search(r"H([\d.]+)v", d)[1]) - 150) / (ends["rest c1"] - 150) * 4 for _, d in bars]
-    assert milliseconds == pytest.approx([2, 1, 4, 3, 3, 3, 1], abs=0.01), "each, then its ceiling, never beyond it"
-    assert [kind for kind, _ in bars] == ["rest c0", "c0", "rest c1", "c1", "rest c0", "c0", "rest c6"]
-    heights = [float(re.match(r"M150 ([\d.]+)", d)[1]) for _, d in bars]
-    assert heights == sorted(heights)
-
-
-def test_names_and_numbers():
-    labels = texts(profile_drawing(ROWS))
-    assert [text for text in labels if text in {row.op for row in ROWS}] == ["linear", "softmax", "layers, in Python"]
-    assert "2.00 ms · 20.0 % · 50 % of its ceiling, products" in labels
-    assert "3.00 ms · 30.0 % · 200 % of its ceiling, memory" in labels
-    assert "1.00 ms · 10.0 %" in labels
-    assert {"forward", "backward"} <= set(labels)
-    assert labels[-1].endswith("(1 below 0.1 % left out)")
-
-
-def test_no_part_of_a_profile_sticks_out():
-    dear = [row("sinusoidal_positions", "backward", 12.345, 12.345, "products", 0.999)]
-    drawing = profile_drawing([*dear, *ROWS])
-    expect_inside(drawing)
-    assert "10,000" in texts(drawing)

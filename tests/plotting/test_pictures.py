@@ -8,11 +8,10 @@ import pytest
 
 from examples.experiments.similarity import draw_similarity
 from npformer.errors import DataError, OutputError, ShapeError
-from npformer.plotting import draw_attention, draw_curves, draw_profile, draw_sweep
+from npformer.plotting import draw_attention, draw_curves, draw_sweep
 from npformer.plotting.charts import Chart, Curve, draw_charts
 from npformer.plotting.curves import draw_comparison
 from tests.plotting.figures import tree
-from tests.plotting.test_charts import ROWS
 from tests.plotting.test_sweep_picture import MIXED
 
 HEAD = {"encoder.layers.0.self_attention": np.full((1, 3, 3), 1 / 3)}
@@ -45,10 +44,6 @@ PICTURES = {
     "notes of a run": Picture(
         draw_curves, METRICS,
         [{"step": 1, "kind": "note"}], DataError, "expected at least one line of training or evaluation, got none",
-    ),
-    "profile": Picture(
-        lambda rows, path: draw_profile(rows, path, "t"), ROWS,
-        [], DataError, "^rows: expected at least one part of a step that took time, got none",
     ),
     "similarity": Picture(
         lambda maps, path: draw_similarity(maps, [*"abcd"], path, "t"), [("a", np.eye(4))],

@@ -4,7 +4,6 @@ from dataclasses import fields, replace
 
 import pytest
 
-from benchmarks.products import step_flop
 from npformer.backend import Ops, Pair, get_backend
 from npformer.backend.numpy.blas_threads import blas_threads
 from npformer.errors import ConfigError
@@ -13,8 +12,6 @@ from npformer.models.presets import PRESETS
 from npformer.training import bench
 from npformer.training.bench import BETWEEN, Budget, profile_step, time_steps
 from tests.training.runs import PRESET
-
-pytestmark = pytest.mark.usefixtures("ceilings")
 
 
 class FakeTime:
@@ -68,7 +65,7 @@ def test_what_each_part_takes(alone, clock, monkeypatch):
 
     def one_more(*inputs):
         steps.append(1)
-        clock.now += 4 if len(steps) > 6 else 0  # one to fill caches, one to count, two pairs
+        clock.now += 4 if len(steps) > 5 else 0  # one to fill caches, two pairs
         update(*inputs)
 
     monkeypatch.setattr(bench.Arena, "zero_grad", clock.taken_by(bench.Arena.zero_grad, 0.5))
@@ -78,24 +75,15 @@ def test_what_each_part_takes(alone, clock, monkeypatch):
         each = {"forward": 1, "backward": 2, "update": 3, "between": 0.5}[row.direction]
         assert row.seconds == pytest.approx(each * row.calls), row
     assert profile.seconds == profile.unclocked == pytest.approx(sum(row.seconds for row in profile.rows))
-    assert (len(steps), profile.steps) == (10, 2)  # the quicker half
+    assert (len(steps), profile.steps) == (9, 2)  # the quicker half
 
 
-def test_calls_and_work_of_a_step(alone, ceilings):
-    profile = profile_step(PRESET, alone, 0.1, Budget(steps=1))
-    rows = by_part(profile)
+def test_calls_of_a_step(alone):
+    rows = by_part(profile_step(PRESET, alone, 0.1, Budget(steps=1)))
     calls = {"feed_forward": 4, "attention": 6, "post_norm": 10, "linear": 15, "embedding": 2, "cross_entropy": 1}
     for op, number in calls.items():
         assert (rows[op, "forward"].calls, rows[op, "backward"].calls) == (number, number)
-    assert rows["adam", "update"].calls == 1
-    assert sum(row.flops for row in profile.rows) == step_flop(PRESET)
-    hidden = rows["feed_forward", "forward"]
-    assert (hidden.bound_by, hidden.bound_seconds) == ("products", hidden.flops / ceilings.flops)
-    assert hidden.of_ceiling == hidden.bound_seconds / hidden.seconds
-    norm = rows["post_norm", "backward"]
-    assert (norm.bound_by, norm.bound_seconds, norm.flops) == ("memory", norm.bytes / ceilings.bytes, 0)
-    assert norm.bytes == 4 * 10 * (5 * 4 * 5 * 16 + 5 * 16)  # of float32
-    assert (rows[BETWEEN].bound_by, rows[BETWEEN].of_ceiling) == (None, None)
+    assert rows["adam", "update"].calls == rows[BETWEEN].calls == 1
 
 
 def test_a_profile_has_one_blas_thread_and_gives_the_others_back(alone):

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from npformer.backend import Pair, roofline
-from npformer.backend.roofline import LARGE, Roofline, measure_roofline
+from benchmarks import roofline
+from benchmarks.roofline import LARGE, Roofline, measure_roofline
+from npformer.backend import Pair
 from tests.benchmarks.sleepers import FakeTime
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from benchmarks.flops import NOTHING, Work, adam_work, work_of
 from npformer.backend import PLAIN
-from npformer.backend.flops import NOTHING, Work, adam_work, work_of
 from npformer.functional import ALL_VISIBLE, OPERATIONS, AttentionMask, Draw
 
 N, C, F, V = 6, 4, 5, 3  # tokens, widths, rows of a table
