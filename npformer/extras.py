@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 
 def install(extra: str) -> str:
     """The command that brings an extra: in the source tree, or for the package by pip, by uv or by uvx."""
+    from importlib.metadata import PackageNotFoundError, distribution  # here: it takes as long to load as a check
+
     try:
         here = distribution("npformer")
         source = json.loads(here.read_text("direct_url.json") or "{}").get("dir_info", {}).get("editable", False)

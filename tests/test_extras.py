@@ -48,7 +48,7 @@ def installed(monkeypatch):
             def read_text(self, name):
                 return files.get(name)
 
-        monkeypatch.setattr(extras, "distribution", Distribution)
+        monkeypatch.setattr("importlib.metadata.distribution", Distribution)
         monkeypatch.setattr(sys, "prefix", prefix)
 
     return inject

@@ -38,7 +38,7 @@ struct TeamBits {
 };
 
 // A warp computes a short row, a block a long one. f may be null: there is no sum. total may be null: it is not written.
-extern "C" __global__ void norm_rows(
+extern "C" __global__ __launch_bounds__(512, 1) void norm_rows(
     const real *__restrict__ x, const real *__restrict__ f, const real *__restrict__ gamma, const real *__restrict__ beta,
     real *__restrict__ total, real *__restrict__ y, real *__restrict__ x_hat, real *r, whole rows, whole width, double eps,
     DRAW
