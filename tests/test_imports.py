@@ -17,7 +17,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 #: The storeys of the house, the ground floor first. A part may import the parts of lower storeys and itself.
 STOREYS = [
-    {"errors", "extras", "moved", "typing", "_version"},
+    {"errors", "extras", "typing", "_version"},
     {"io"},
     {"functional"},
     {"backend"},
@@ -162,7 +162,6 @@ def test_importing_npformer_imports_nothing_else():
     assert sorted(name for name in added if name.partition(".")[0] not in sys.stdlib_module_names) == [
         "npformer",
         "npformer._version",
-        "npformer.moved",
         "npformer.pytest_plugin",
     ]
 

@@ -20,7 +20,7 @@ from npformer.typing import Array, HostArray
 PRECISIONS = ("float32", "tf32")  # of matrix products; see get_backend in select.py
 #: A precision that there is not -> why, and what to take.
 NO_PRECISIONS = {
-    "bfloat16": "operands stay float32 in memory, where cuBLAS may take TF32 instead, so it would be a name; take tf32"
+    "bfloat16": "operands stay float32 in memory, where cuBLAS may take TF32 for it: bfloat16 in name alone; take tf32"
 }
 DTYPES = ("float32", "float64", "complex128")
 Result = TypeVar("Result")

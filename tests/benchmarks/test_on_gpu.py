@@ -13,7 +13,9 @@ import pytest
 import npformer as npf
 from benchmarks import contender, decode, on_gpu, ops, options, report, tasks, train_step
 from benchmarks.contender import Server
+from benchmarks.flops import Work
 from benchmarks.gpu.parts import Setting
+from benchmarks.own import once
 from benchmarks.own.on_gpu import count_kernels, launched, memory_watched
 from benchmarks.own.once import COMPILING, gradients, reverse, step_bytes
 from benchmarks.products import step_flop
@@ -156,10 +158,13 @@ def test_an_optional_contender_that_cannot_start_is_left_out(capsys):
     assert "No module named 'no_such_module'" in stderr
 
 
-def test_the_bytes_of_a_step_are_those_of_the_profile(numpy32):
+def test_the_bytes_of_a_step_are_those_of_each_call_that_a_profile_counts(monkeypatch):
     alone = npf.get_backend("numpy", kernels="numpy", threads=1)
     rows = profile_step(PRESETS["tiny"], alone, 0.1, StepBudget(steps=1)).rows
-    assert step_bytes(PRESETS["tiny"], alone) == sum(row.bytes for row in rows)
+    upward, downward = (sum(row.calls for row in rows if row.direction == way) for way in ("forward", "backward"))
+    monkeypatch.setattr(once, "work_of", lambda name, y, inputs: (Work(0, 3), Work(0, 5)))
+    monkeypatch.setattr(once, "adam_work", lambda size: Work(0, 1))
+    assert step_bytes(PRESETS["tiny"], alone) == 4 * (3 * upward + 5 * downward + 1)
 
 
 GRAPH = SimpleNamespace(graph=77)

@@ -74,9 +74,6 @@ def test_another_patience_in_a_checkpoint_is_refused(make, odd):
     checkpoint.state["patience"] = odd
     with pytest.raises(CheckpointError, match="expected patience as a run saves it, got another"):
         trainer.restore(checkpoint)
-    del checkpoint.state["patience"]
-    trainer.restore(checkpoint)
-    assert trainer.step.step_number == 9, "an older checkpoint has none"
 
 
 def found(exact_match=0.5, kind="translate", loss=1.0):
