@@ -39,7 +39,7 @@ class Operation:
     on which the gradients depend, so that a backward has to read them again. In each input of ``linear_in`` the output
     is linear up to a constant, with the others fixed. ``flops(*inputs)`` is the least number of flops of the forward's
     matrix products; each product has two gradients, so the backward takes twice that. ``moves(y, *inputs)`` is the
-    (forward, backward) count of numbers that must move, where the usual count (``benchmarks/flops.py``) is too high.
+    (forward, backward) count of numbers that must move, where the usual count (``benchmarks.flops``) is too high.
     """
 
     forward: Callable[..., tuple[Any, Any]]
