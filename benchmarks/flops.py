@@ -24,17 +24,10 @@ from npformer.functional.operation import size
 
 
 class Work(NamedTuple):
-    """The work of one call, or of several added up."""
+    """The work of one call."""
 
     flops: float = 0.0
     numbers: float = 0.0  # moved; times the bytes of one number: bytes
-
-    def plus(self, other: Work) -> Work:
-        """The sum of both."""
-        return Work(self.flops + other.flops, self.numbers + other.numbers)
-
-
-NOTHING = Work()
 
 
 def work_of(op: str, y: Any, inputs: tuple[Any, ...]) -> tuple[Work, Work]:

@@ -1,4 +1,4 @@
-"""The roofline of this machine: the rates of matrix products and of memory, measured when the profile runs.
+"""The roofline of this machine: the rates of matrix products and of memory, measured when it is asked for.
 
 No operation can take less time than its flops at the rate of products, or its bytes at the rate of memory.
 The longer of the two times is its lower bound. The bound's share of the measured time shows how
@@ -7,7 +7,7 @@ much there is to gain (Williams, Waterman & Patterson 2009, "Roofline").
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -24,44 +24,33 @@ STREAMED = {"numpy": 1 << 27, "cupy": 1 << 30}  # bytes: well above the size of 
 ENOUGH = 0.2  # seconds that each measurement may take, unless three rounds take longer
 MOST_ROUNDS = 10_000  # a limit for a clock that stands still
 
-Shape = tuple[int, int, int]  # (M, K, N) of a product (M, K)·(K, N)
-
 
 class Roofline(NamedTuple):
     """The fastest measured rates."""
 
     flops: float  # per second, of matrix products
     bytes: float  # per second, the sum of read and written bytes
-    shape: Shape  # of the fastest product
-
-    def bound(self, flops: float, moved: float) -> tuple[float, str]:
-        """The least seconds for these flops and moved bytes, and which rate bounds them: "products" or "memory"."""
-        products, memory = flops / self.flops, moved / self.bytes
-        return (products, "products") if products > memory else (memory, "memory")
 
 
-def measure_roofline(backend: Backend, shapes: Sequence[Shape] = (), streamed: int | None = None) -> Roofline:
-    """Time a large product, products of shapes, and passes over streamed bytes, with the current number of threads."""
-    large = LARGE[backend.name]
-    rates = {shape: _product_rate(backend, shape) for shape in ((large, large, large), *shapes)}
-    fastest = max(rates, key=lambda shape: rates[shape])
-    return Roofline(rates[fastest], _memory_rate(backend, streamed or STREAMED[backend.name]), fastest)
+def measure_roofline(backend: Backend, streamed: int | None = None) -> Roofline:
+    """Time a large product, and passes over streamed bytes, with the current number of threads."""
+    flops = _product_rate(backend, LARGE[backend.name])
+    return Roofline(flops, _memory_rate(backend, streamed or STREAMED[backend.name]))
 
 
-def _product_rate(backend: Backend, shape: Shape) -> float:
-    """The rate of the product a b in the backend's precision, by the faster of two ways.
+def _product_rate(backend: Backend, n: int) -> float:
+    """The rate of the product a b of two (n, n) in the backend's precision, by the faster of two ways.
 
     One way is the linear map. It also adds a bias, which takes some hundredths more, but it may use a faster library
     than the arrays' own matmul (see ``engine/numba/intel``). CuPy's matmul has no TF32, so a GPU uses the linear map.
     """
-    m, k, n = shape
     rng = np.random.default_rng(0)
-    a, b = backend.array(rng.random((m, k), dtype=np.float32)), backend.array(rng.random((k, n), dtype=np.float32))
+    a, b = (backend.array(rng.random((n, n), dtype=np.float32)) for _ in range(2))
     bias, matmul = backend.zeros((n,)), namespace(a).matmul
     seconds = _best(lambda: backend.ops.linear.forward(a, b, bias), backend)
     if backend.name != "cupy":
         seconds = min(seconds, _best(lambda: matmul(a, b), backend))
-    return 2.0 * m * k * n / seconds
+    return 2.0 * n**3 / seconds
 
 
 def _memory_rate(backend: Backend, size: int) -> float:

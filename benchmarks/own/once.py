@@ -18,7 +18,7 @@ from benchmarks.own.model import about, backend
 from benchmarks.own.on_gpu import noted_launches
 from benchmarks.roofline import measure_roofline
 from benchmarks.tasks import Contender
-from npformer.backend import Ops, Pair
+from npformer.backend import Ops
 from npformer.check import against_float64
 from npformer.models.presets import PRESETS, Preset
 from npformer.run import RunDirectory
@@ -146,19 +146,14 @@ def step_bytes(preset, chosen):
 
 
 def counted(ops, done):
-    """The operations, whose work is added to done by each forward and backward."""
+    """The operations, whose work is added to done: that of a forward, and of the backward that follows it."""
 
     def watched(name, pair):
         def forward(*inputs, **options):
             y, cache = pair.forward(*inputs, **options)
-            upward, downward = work_of(name, y, inputs)
-            done.append(upward)
-            return y, (cache, downward)
+            done.extend(work_of(name, y, inputs))
+            return y, cache
 
-        def backward(dy, cache, into=()):
-            done.append(cache[1])
-            return pair.backward(dy, cache[0], into)
-
-        return Pair(forward, backward)
+        return pair._replace(forward=forward)
 
     return Ops(**{name: watched(name, pair) for name, pair in vars(ops).items()})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -225,12 +226,14 @@ class Backend:
         """x as a NumPy array."""
         return self.device.host(x)
 
-    def with_room(self, work: Callable[[], Result]) -> Result:
-        """What work returns, which changes nothing. It is called again if a GPU's memory was full of what may go.
+    def with_room(self, work: Callable[..., Result], *inputs: Any, **options: Any) -> Result:
+        """work(*inputs, **options), which changes nothing.
 
-        Raises DeviceMemoryError if that is not enough.
+        It is called again if a GPU's memory was full of what may go. Raises DeviceMemoryError if that is not enough.
         """
-        return work() if self.engine is None else self.engine.with_room(work)
+        if self.engine is None:
+            return work(*inputs, **options)
+        return self.engine.with_room(partial(work, *inputs, **options))  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         return f"<Backend {self}>"

@@ -20,13 +20,13 @@ from npformer.typing import Array, HostArray
 
 #: How problems begin of which "auto" does not speak: nobody asked for a GPU here.
 NOT_INSTALLED = "CuPy is not installed"
-LEAST = (14, 1)  # of CuPy: before, an array lost its memory with its pool
+LEAST = (14, 1)  # of CuPy, as setup.cfg asks for: before, an array lost its memory with its pool
 #: Words of CuPy's errors -> what they ask for.
 REMEDIES = {
     "InsufficientDriver": "update NVIDIA's driver (nvidia-smi shows the CUDA that it is for), or take the extra cuda12",
     "NoDevice": "check the driver with nvidia-smi; CUDA_VISIBLE_DEVICES may hide the GPU",
-    "header": "the CUDA headers come with the extras: ",
-    "cannot open source file": "the CUDA headers come with the extras: ",
+    "header": "the CUDA headers come with the extras: {way}",
+    "cannot open source file": "the CUDA headers come with the extras: {way}",
 }
 
 
@@ -55,8 +55,8 @@ def cupy_problem() -> str | None:
             return f"{name} computes wrong sums on this GPU; check driver and CUDA version"
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
-        remedy = next((remedy for word, remedy in REMEDIES.items() if word.lower() in text.lower()), "")
-        remedy = remedy + way if remedy.endswith(" ") else remedy or "npformer doctor tries each GPU"
+        remedies = (remedy for word, remedy in REMEDIES.items() if word.lower() in text.lower())
+        remedy = next(remedies, "check driver and CUDA version").format(way=way)
         return f"{name} is installed but the GPU fails: {text}; {remedy}"
     try:
         from cupy.cuda import cublas  # noqa: F401 - loads the library, which CuPy's plain wheel leaves out

@@ -31,8 +31,10 @@ def with_room(search: Callable[Given, Result]) -> Callable[Given, Result]:
 
     @wraps(search)
     def searched(*inputs: Given.args, **options: Given.kwargs) -> Result:
-        model, work = inputs[0] if inputs else options.get("model"), partial(search, *inputs, **options)
-        return model.backend.with_room(work) if isinstance(model, Model) else work()
+        model = inputs[0] if inputs else options.get("model")
+        if isinstance(model, Model):
+            return model.backend.with_room(search, *inputs, **options)
+        return search(*inputs, **options)  # refuses it
 
     return searched
 

@@ -69,7 +69,7 @@ class SlotRunner:
     def make(self, step: TrainStep, inputs: StepInputs) -> tuple[Array, Array | None]:
         """Make this step. Returns its loss (), and the gradient's norm (), if computed.
 
-        Raises RankLostError if another rank has failed.
+        Raises RankLostError if another rank has failed, DeviceMemoryError if a GPU's memory is full.
         """
         with step.interrupt, one_blas_thread():
             if self._is_sharded and step.optimizer.is_whole:

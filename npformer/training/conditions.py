@@ -38,8 +38,8 @@ def versions(backend: Backend) -> dict[str, str]:
         return here
     if backend.engine is not None:
         here["cuBLAS"] = import_module("npformer.engine.cupy.blas").version()
-    versions_of: dict[str, str] = backend.device.versions  # type: ignore[attr-defined]
-    return here | versions_of | {"device": backend.device.name, "precision": backend.precision}
+    of_device: dict[str, str] = backend.device.versions  # type: ignore[attr-defined]
+    return here | of_device | {"device": backend.device.name, "precision": backend.precision}
 
 
 def digest(arrays: HostArrays) -> str:

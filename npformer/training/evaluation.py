@@ -99,7 +99,7 @@ def evaluate(
 
     loss_sum = tokens = right = 0.0
     written: list[str] = []
-    measure = with_room(model, measured)
+    measure = partial(model.backend.with_room, measured)  # a training's records may have all memory
     for of_batch in deal(measure, watched(range(0, max(1, len(examples)), BATCH_SIZE), "held-out batches")):
         loss_sum, tokens, right = (a + b for a, b in zip((loss_sum, tokens, right), of_batch, strict=False))
         written += of_batch[-1]
@@ -129,7 +129,8 @@ def evaluate_task(model: Model, task: Task, count: int, deal: Deal = map) -> Eva
 
     loss_sum = tokens = right = whole = 0.0
     outputs: list[str] = []
-    for of_batch in deal(with_room(model, measured), watched(range(0, len(examples), size), "held-out batches")):
+    measure = partial(model.backend.with_room, measured)
+    for of_batch in deal(measure, watched(range(0, len(examples), size), "held-out batches")):
         sums = zip((loss_sum, tokens, right, whole), of_batch, strict=False)
         loss_sum, tokens, right, whole = (a + b for a, b in sums)
         outputs += of_batch[-1]
@@ -137,11 +138,6 @@ def evaluate_task(model: Model, task: Task, count: int, deal: Deal = map) -> Eva
     bits = loss_sum / math.log(2) / characters if task.kind == "causal" else math.nan
     shares = loss_sum / tokens, right / tokens, whole / len(examples)
     return Evaluation(*shares, len(examples), tuple(outputs), task.kind, bits)
-
-
-def with_room(model: Model, measured: Callable[[int], Any]) -> Callable[[int], Any]:
-    """measured, with ``Backend.with_room``: a training's records may have all memory but what they use."""
-    return lambda start: model.backend.with_room(partial(measured, start))
 
 
 def likeliest(logits: Array) -> Array:

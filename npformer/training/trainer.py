@@ -118,10 +118,9 @@ class Trainer:
                     self._one_step()
                     self._stop_if_asked(stop)
         except MemoryError as error:
-            # others are not where they could save; and what an update was begun of, or memory outside of a step's, is
-            # no step's state
-            is_sound = self.step.ranks is None and isinstance(error, DeviceMemoryError) and not error.has_begun
-            raise DeviceMemoryError(f"{error}. {self._kept(is_sound)}") from None
+            has_begun = getattr(error, "has_begun", True)  # nobody knows what another error interrupted
+            alone = self.step.ranks is None  # others are not where they could save
+            raise DeviceMemoryError(f"{error}. {self._kept(alone and not has_begun)}", has_begun) from None
         finally:
             self.progress.close()
             self._journal.close()
@@ -223,7 +222,7 @@ class Trainer:
 
         self.step.gather_gradient()
         whole, arena = None if self.step.grad_norm is None else float(self.step.grad_norm), self.step.model.arena
-        norms = self.step.model.backend.with_room(lambda: layer_norms(arena, whole))
+        norms = self.step.model.backend.with_room(layer_norms, arena, whole)
         return {FIELD + part: norm for part, norm in norms.items()}
 
     def _arrays(self) -> dict[str, Any]:
@@ -270,9 +269,9 @@ class Trainer:
         way = way_on(self.run, self.step.model, self.task, self.options)
         return DivergedError(f"step {number}: expected {expected}: training has diverged {when}{lost}; {way}")
 
-    def _kept(self, is_sound: bool) -> str:
-        """Save, if what is in memory is a step's, and explain how to continue with other options."""
-        if is_sound and 0 < self.step.step_number != self._saved_at:
+    def _kept(self, saves: bool) -> str:
+        """Save, if that is possible, and explain how to continue with other options."""
+        if saves and 0 < self.step.step_number != self._saved_at:
             self.save()
         number = self._saved_at
         if number == 0:

@@ -4,12 +4,14 @@ import builtins
 import dataclasses
 import re
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 
 from npformer.backend import PLAIN, cupy_problem, get_backend, select
+from npformer.backend.cupy import LEAST
 from npformer.errors import ConfigError, DeviceError
 from npformer.extras import install
 
@@ -92,6 +94,11 @@ def test_a_gpu_that_does_not_answer(monkeypatch, case, capsys):
     assert module is None or re.match(rf"npformer: computing on the CPU: .*{message}", said)
     with pytest.raises(DeviceError, match=f"cupy: .*{message}.*; or use --device numpy"):
         get_backend("cupy")
+
+
+def test_the_least_version_is_what_is_installed():
+    setup = (Path(__file__).parents[2] / "setup.cfg").read_text(encoding="utf-8")
+    assert re.findall(r"cupy-cuda\d+x\[ctk\]>=([\d.]+)", setup) == [".".join(map(str, LEAST))] * 2
 
 
 class Loading(ModuleType):
