@@ -1,6 +1,7 @@
 """The pytest plugin, in runs of pytest of its own: what passes, what fails and what a failure says."""
 
 import configparser
+import faulthandler
 from pathlib import Path
 
 import numpy as np
@@ -30,9 +31,15 @@ def run(pytester, monkeypatch):
 
     def outcome(tests, *words):
         pytester.makepyfile(PAIR + tests)
-        return pytester.runpytest_inprocess("-p", "npformer.pytest_plugin", "-p", "no:cacheprovider", *words)
+        plugins = "npformer.pytest_plugin", "no:cacheprovider", "no:faulthandler"
+        return pytester.runpytest_inprocess(*(word for plugin in plugins for word in ("-p", plugin)), *words)
 
     return outcome
+
+
+def test_a_run_within_this_one_leaves_to_it_where_a_crash_is_told(run, monkeypatch):
+    monkeypatch.setattr(faulthandler, "enable", lambda **options: pytest.fail("it is told elsewhere"))
+    run("    def test_nothing(): pass").assert_outcomes(passed=1)
 
 
 def test_the_plugin_is_an_entry_point():
