@@ -82,10 +82,9 @@ def build_text(name, text):
     built = folder() / f"{name}-{digest}.so"
     if built.exists():
         return built
-    written = built.with_suffix(".cpp")
-    written.write_text(text, encoding="utf-8")
     making = built.with_suffix(f".{os.getpid()}")
-    done = subprocess.run(["g++", *FLAGS, "-o", str(making), str(written)], capture_output=True, text=True, check=False)
+    command = ["g++", *FLAGS, "-o", str(making), "-x", "c++", "-"]
+    done = subprocess.run(command, input=text, capture_output=True, encoding="utf-8", check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{name}: g++ refuses it\n{done.stderr}")
     os.replace(making, built)  # whole or not at all, whoever else compiles it now
