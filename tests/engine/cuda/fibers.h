@@ -6,6 +6,7 @@
 #include <csetjmp>
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <sys/mman.h>
 #include <ucontext.h>
@@ -145,10 +146,15 @@ inline void run_block(std::function<void()> kernel, int backwards) {
     threadIdx.x = 0;
     if (blockDim.x == 1) return kernel();
     body = &kernel;
-    if (!stacks)
-        stacks = static_cast<char *>(
-            mmap(nullptr, size_t(most) * stack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
-        );
+    if (!stacks) {
+        void *room =
+            mmap(nullptr, size_t(most) * stack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (room == MAP_FAILED) {
+            std::perror("no room for the stacks of a block's threads");
+            std::abort();
+        }
+        stacks = static_cast<char *>(room);
+    }
     for (unsigned i = 0; i < blockDim.x; ++i) {
         fibers[i].wait = ready;
         fibers[i].begun = false;
