@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from npformer.decoding import greedy
-from npformer.engine.cupy.blas import WORKSPACE
+from npformer.engine.cupy import cupy_runtime
 from npformer.errors import DeviceMemoryError
 from npformer.run import RunDirectory, metrics
 from npformer.run.checkpoint import list_checkpoints, load_checkpoint
@@ -108,9 +108,9 @@ def test_memory_that_is_full(part, lasts, model, train):
 def test_one_limit_holds_for_all_pools(share, machine, train, monkeypatch):
     """What a user asks of CuPy's pool, CUPY_GPU_MEMORY_LIMIT: graphs and other arrays share it."""
     unlimited = train("LayerNorm", eval_every=2)
-    enough = machine.most_used - WORKSPACE  # which cuBLAS has
+    enough = machine.most_used - cupy_runtime.WORKSPACE  # which cuBLAS has
     other = emulated.installed(monkeypatch).machine
-    other.limit = other.pools[0].limit = WORKSPACE + int(share * enough)
+    other.limit = other.pools[0].limit = cupy_runtime.WORKSPACE + int(share * enough)
     limited = train("LayerNorm", eval_every=2)
     assert other.most_used <= other.limit
     assert other.records

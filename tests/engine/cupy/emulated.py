@@ -99,6 +99,7 @@ def installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy.cuda", found.cuda)
     for module in (blas, cupy_runtime):
         monkeypatch.setattr(module, "loaded_library", lambda: found.cublas)
+    monkeypatch.setattr(cupy_runtime, "WORKSPACE", 1 << 16)  # in which nobody computes, and which every test would fill
     monkeypatch.setitem(arrays._namespace_by_type, DeviceArray, NAMESPACE)  # else CuPy is looked for
     return found
 

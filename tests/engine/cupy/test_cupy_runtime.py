@@ -10,7 +10,6 @@ import pytest
 from npformer.engine.cuda.device_runtime import by_value
 from npformer.engine.cuda.source import REAL, files, source
 from npformer.engine.cupy import cupy_runtime
-from npformer.engine.cupy.blas import WORKSPACE
 from npformer.engine.cupy.cupy_runtime import OPTIONS, CupyRuntime, as_argument
 from npformer.errors import ConfigError, DeviceError
 from tests.engine.cuda.fake_cublas import HANDLE
@@ -204,7 +203,7 @@ def test_the_workspace_follows_the_stream(cupy):
     for each in (cupy.cuda.get_current_stream(), stream):  # a new stream forgets the workspace
         expected += [("cublasSetStream_v2", HANDLE, each.ptr), ("cublasSetWorkspace_v2", HANDLE, place, size)]
     assert [(name, *given.values()) for name, given in calls] == expected
-    assert size == WORKSPACE
+    assert size == cupy_runtime.WORKSPACE
 
 
 def test_another_precision(cupy):
