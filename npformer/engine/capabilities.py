@@ -91,7 +91,8 @@ class Capabilities:
     prepare a model for fused decoding, and ``rooms`` makes what a model's recorded decoding needs
     (``recorded_decode.py``). ``prepare(names of kernels)`` compiles them before their first call: names such
     as "linear.forward" and "adam". It is None if there is nothing to compile.
-    Within ``backward_pass()`` the gradients of parameters may be put off; after it they are there.
+    Within ``backward_pass(known)`` the gradients of parameters may be put off; after it they are there. known: nobody
+    computes with an operation's result but operations, and what a norm has added to a residual is not read again.
     ``with_room(work, has_begun)`` returns what work returns. If memory is full, it frees that of records and tries
     again, unless has_begun() says that something was changed; it raises DeviceMemoryError if that is not enough.
     ``ranks_on_device`` makes a communicator of processes one for arrays on their devices.
@@ -107,7 +108,7 @@ class Capabilities:
     adam_update: AdamUpdate | None = None
     updates: ArenaUpdates | None = None
     branches: Branches | None = None
-    backward_pass: Callable[[], AbstractContextManager[None]] = nullcontext
+    backward_pass: Callable[[bool], AbstractContextManager[Any]] = nullcontext
     ranks_on_device: Callable[[Any], Any] = unchanged
     decoder_steps: PrepareSteps | None = None
     encoder_of_texts: PrepareEncoder | None = None

@@ -26,6 +26,7 @@ from npformer.engine.cuda.attention_arguments import strided, with_neighbours
 from npformer.engine.cuda.device_runtime import DeviceRuntime, warps, whole_blocks
 from npformer.engine.fused_decode import of_state
 from npformer.engine.fused_parts import Prepared, prepared
+from npformer.engine.static import is_npformers
 from npformer.functional import AttentionMask
 from npformer.functional.arrays import namespace
 from npformer.layers import Context, DecodeState, KeyValues, LayerState, MultiHeadAttention, ScaledDotProduct
@@ -90,8 +91,7 @@ def _recordable(model: Transformer | Decoder) -> bool | None:
             heads.add(part.num_heads)
             if type(part.mechanism) is not ScaledDotProduct or part.rotation or part.score_bias:
                 return None
-    mine = all(type(part).__module__.startswith("npformer.") for part in (model, *model.all_layers()))
-    return True if mine and len(heads) == 1 else None
+    return True if is_npformers(model) and len(heads) == 1 else None
 
 
 class Rooms:

@@ -111,6 +111,6 @@ def _loss(subject: tuple[Runner, TrainStep], inputs: StepInputs, seen: list[Stat
     losses, settings = [], step.settings()
     backward_pass = capabilities_of(step.model).backward_pass if runner.shards.may_record else nullcontext
     for shards in shards_of(inputs, step.model.backend):
-        with backward_pass():
+        with backward_pass(runner.shards.is_known):
             losses += runner.shards.backpropagate(settings, shards, seen)
     return (sum(losses[1:], start=losses[0]),)

@@ -16,7 +16,7 @@ from typing import Any
 
 from npformer.engine.capabilities import capabilities_of, run_eagerly
 from npformer.engine.replica import Replicas
-from npformer.engine.static import has_own_ops, is_static
+from npformer.engine.static import has_own_ops, is_npformers, is_static
 from npformer.layers.batch_norm import BatchNorm, Statistics
 from npformer.layers.owner import version_of
 from npformer.models import Model
@@ -53,6 +53,7 @@ class Shards:
             self._version = version
             self._is_whole = any(isinstance(each, BatchNorm) for each in model.all_layers())  # rows depend on others
             self.may_record = is_static(model) and has_own_ops(model)
+            self.is_known = self.may_record and is_npformers(model)
 
     def count_for(self, tokens: int) -> int:
         """The number of shards for a micro-batch with this many tokens in the longest of its inputs."""
@@ -102,7 +103,7 @@ def _compute(thread: int, shards: Shards, shard: Shard) -> tuple[Array]:
     if shards.by_slots:  # not recorded, its batch is still on the host
         constant: Any = shard.micro
         shard = shard._replace(micro=constant.start, batch=tuple(map(model.backend.on_device, shard.batch)))
-    with shards.backward_pass():
+    with shards.backward_pass(shards.is_known):
         return (backpropagate(model, shards._settings, shard, None),)
 
 

@@ -8,19 +8,30 @@ is patched or wrapped in a class voids the declaration; after the model was comp
 
 from __future__ import annotations
 
+from typing import Any
+
 from npformer.layers import Layer
 from npformer.layers.owner import Owner, patched_methods
 
 
 def is_static(model: Layer) -> bool:
     """Whether all layers and mechanisms of the model are declared static, with the methods of their classes."""
-    parts = [model, *(thing for _, _, thing in model._inside() if hasattr(type(thing), "forward"))]
+    parts = _parts(model)
     return all(map(_is_declared, {type(part) for part in parts})) and not any(map(_has_own_methods, parts))
+
+
+def is_npformers(model: Layer) -> bool:
+    """Whether all layers and mechanisms of the model are npformer's: what they do between two operations is known."""
+    return all(type(part).__module__.startswith("npformer.") for part in _parts(model))
 
 
 def has_own_ops(model: Layer) -> bool:
     """Whether model and all layers in it compute with the operations its backend was built with."""
     return model.backend.has_own_ops and all(each.backend is model.backend for each in model.all_layers())
+
+
+def _parts(model: Layer) -> list[Any]:
+    return [model, *(thing for _, _, thing in model._inside() if hasattr(type(thing), "forward"))]
 
 
 def _is_declared(kind: type) -> bool:

@@ -23,7 +23,7 @@ class DeviceRuntime(Protocol):
     #: Of the operands of float32 products, one of ``backend.PRECISIONS``: unrounded, or cuBLAS may round them to 10
     #: bits. Sums are always float32, and float64 numbers are never rounded.
     precision: str
-    #: What a backward pass puts off to its end (``sums.Later``); None: nothing, outside of one.
+    #: What a pass of forward and backward puts off (``sums.Later``); None: nothing, outside of one.
     later: Any
 
     def address(self, x: Array) -> int:

@@ -57,7 +57,7 @@ def feed_forward_forward(
     gpu.product(rows, w1, h)
     a = activate(gpu, activation, h, b1, which)
     y = gpu.empty((*x.shape[:-1], w2.shape[1]), x.dtype)
-    affine(gpu, a, w2, b2, as_rows(y))
+    affine(gpu, a, w2, b2, y)
     return y, FeedForwardCache(rows, w1, w2, h if activation == "gelu" else None, a, which, x.shape)
 
 

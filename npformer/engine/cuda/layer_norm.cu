@@ -1,6 +1,6 @@
 // LayerNorm over rows of C numbers, alone or after a residual sum.
 //
-//     total = x + Drop(f)      x̂ = (total − μ)·r      y = γ·x̂ + β
+//     total = x + Drop(f + b)      x̂ = (total − μ)·r      y = γ·x̂ + β
 //     dx = r·(g − mean g − x̂·mean(g·x̂)) + dsum    with g = γ·dy, dsum the gradient of total      df = Drop(dx)
 //
 // x̂ and r are kept, as in functional/layer_norm.py; dropout's bits are drawn again in backward. A row that fits stays
@@ -37,11 +37,12 @@ struct TeamBits {
     }
 };
 
-// A warp computes a short row, a block a long one. f may be null: there is no sum. total may be null: it is not written.
+// A warp computes a short row, a block a long one. f may be null: there is no sum. bias may be null: f has it, as
+// linear.py says. total may be null: it is not written.
 extern "C" __global__ __launch_bounds__(512, 1) void norm_rows(
-    const real *__restrict__ x, const real *__restrict__ f, const real *__restrict__ gamma, const real *__restrict__ beta,
-    real *__restrict__ total, real *__restrict__ y, real *__restrict__ x_hat, real *r, whole rows, whole width, double eps,
-    DRAW
+    const real *__restrict__ x, const real *__restrict__ f, const real *__restrict__ bias,
+    const real *__restrict__ gamma, const real *__restrict__ beta, real *__restrict__ total, real *__restrict__ y,
+    real *__restrict__ x_hat, real *r, whole rows, whole width, double eps, DRAW
 ) {
     enum { room = 16384 / sizeof(real) };
     __shared__ real nearby[room];
@@ -58,6 +59,7 @@ extern "C" __global__ __launch_bounds__(512, 1) void norm_rows(
             if (drops) bits.draw(team, draw, at + base, int(end - base));
             for (whole j = base + team.rank; j < end; j += team.size) {
                 real value = f ? f[at + j] : real(0);
+                if (bias) value += bias[j];
                 if (drops) value = bits.apply(value, at + j, draw);
                 value = f ? x[at + j] + value : x[at + j];
                 if (total) total[at + j] = value;

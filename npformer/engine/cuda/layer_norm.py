@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from npformer.backend.numpy.gradients import Into, expect_gradients
 from npformer.engine.cuda.device_runtime import NOTHING_DROPPED, DeviceRuntime, Drawn, drawn, warps
+from npformer.engine.cuda.linear import missing_bias
 from npformer.engine.cuda.sums import ONE_PASS, PARTS, add_both, parts_of
 from npformer.functional.arrays import as_rows, expect_shape
 from npformer.functional.philox import Draw
@@ -31,7 +32,7 @@ def _forward(
     """(sum or None, normed, cache)."""
     expect_shape("gamma", gamma, "(C,)", x.shape[-1])
     expect_shape("beta", beta, "(C,)", x.shape[-1])
-    dropped = NOTHING_DROPPED if f is None else drawn(draw, f)
+    bias, dropped = missing_bias(gpu, x, f), NOTHING_DROPPED if f is None else drawn(draw, f)
     x_rows = as_rows(gpu.contiguous(x))
     rows, width = x_rows.shape
     y, x_hat, r = gpu.empty(x.shape, x.dtype), gpu.empty((rows, width), x.dtype), gpu.empty((rows,), x.dtype)
@@ -42,7 +43,7 @@ def _forward(
         blocks, threads = rows, warps(-(-width // 4), MOST)
     gpu.launch(
         "layer_norm.norm_rows", x.dtype, blocks, threads, x_rows, None if f is None else gpu.contiguous(f),
-        gamma, gpu.contiguous(beta), summed, y, x_hat, r, rows, width, eps, *dropped,
+        bias, gamma, gpu.contiguous(beta), summed, y, x_hat, r, rows, width, eps, *dropped,
     )  # fmt: skip
     return summed, y, NormCache(x_hat, r, gamma, dropped)
 

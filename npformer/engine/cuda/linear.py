@@ -1,4 +1,7 @@
-"""The linear map: cuBLAS computes the products, adds dW directly to the gradient array, and, where it can, the bias."""
+"""The linear map: cuBLAS computes the products, adds dW directly to the gradient array, and, where it can, the bias.
+
+A norm that comes next adds the bias itself (``Affine``).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from npformer.backend.numpy.gradients import Into, expect_gradients
 from npformer.engine.cuda.device_runtime import DeviceRuntime, warps
-from npformer.engine.cuda.sums import PARTS, column_sums
+from npformer.engine.cuda.sums import PARTS, column_sums, overlap
 from npformer.functional.arrays import as_rows
 from npformer.functional.linear import expect_linear
 from npformer.typing import Array
@@ -26,7 +29,7 @@ def linear_forward(gpu: DeviceRuntime, x: Array, weight: Array, bias: Array) -> 
     expect_linear(x, weight, bias)
     rows = as_rows(x)
     y = gpu.empty((*x.shape[:-1], weight.shape[1]), x.dtype)
-    affine(gpu, rows, weight, bias, as_rows(y))
+    affine(gpu, rows, weight, bias, y)
     return y, LinearCache(rows, weight, x.shape)
 
 
@@ -49,15 +52,49 @@ def input_gradient(gpu: DeviceRuntime, x: Array, dy: Array, weight: Array, shape
     return dx
 
 
+class Affine(NamedTuple):
+    """y = x W + b, which waits for the next operation: a norm of x + Drop(y) adds b by itself, others need it in y.
+
+    A product with a bias takes longer than one without, and the norm reads each y_ij anyway: so it adds b_j there, the
+    same sum of the same numbers. Backward is as before: the norm returns the gradient of y, whoever added b.
+    """
+
+    x: Array  # (N, C_in)
+    weight: Array  # (C_in, C_out)
+    bias: Array  # (C_out,)
+    y: Array  # (..., C_out)
+
+    def make(self, gpu: DeviceRuntime) -> None:
+        """With b, by one kernel if there is one."""
+        x, weight, bias, y = *self[:3], as_rows(self.y)
+        if gpu.biased_product(x, weight, bias, y):
+            return
+        gpu.product(x, weight, y)
+        rows, width = y.shape
+        at_once = rows_at_once(rows, width)
+        blocks = -(-rows // at_once)
+        gpu.launch("linear.add_bias", y.dtype, blocks, warps(width, 256), y, gpu.contiguous(bias), rows, width, at_once)
+
+
 def affine(gpu: DeviceRuntime, x: Array, weight: Array, bias: Array, y: Array) -> None:
-    """y (N, C_out) = x (N, C_in) weight (C_in, C_out) + bias (C_out,)."""
-    if gpu.biased_product(x, weight, bias, y):
-        return
-    gpu.product(x, weight, y)
-    rows, width = y.shape
-    at_once = rows_at_once(rows, width)
-    blocks = -(-rows // at_once)
-    gpu.launch("linear.add_bias", y.dtype, blocks, warps(width, 256), y, gpu.contiguous(bias), rows, width, at_once)
+    """y (..., C_out) = x (N, C_in) weight (C_in, C_out) + bias (C_out,), where y may wait as ``Affine`` says."""
+    if gpu.later is None or not gpu.later.known:
+        return Affine(x, weight, bias, y).make(gpu)
+    gpu.later.settle()
+    gpu.later.waiting = Affine(x, weight, bias, y)
+
+
+def missing_bias(gpu: DeviceRuntime, x: Array, f: Array | None) -> Array | None:
+    """The bias (C,) that whoever computes x + Drop(f) is to add to f (..., C), which waited. None: f is whole."""
+    if gpu.later is None or gpu.later.waiting is None:
+        return None
+    rows, weight, bias, y = gpu.later.waiting
+    if f is not y or overlap(gpu, x, y):
+        gpu.later.settle()
+        return None
+    gpu.later.waiting = None
+    gpu.product(rows, weight, as_rows(y))
+    return gpu.contiguous(bias)
 
 
 def rows_at_once(rows: int, width: int, most: int = 2048) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from npformer.backend.numpy.gradients import Into
 from npformer.backend.ops import add_into
@@ -37,10 +37,13 @@ class Later:
     """Sums that are put off to the end of a backward pass, or until they fill a launch, since their arrays take memory.
 
     Until then nobody may read their totals. And the gradient to which a product may add another one of the same array.
+    And, in a pass that is known, the linear map that waits for the next operation (``linear.Affine``).
     """
 
-    def __init__(self, gpu: DeviceRuntime) -> None:
+    def __init__(self, gpu: DeviceRuntime, known: bool = False) -> None:
         self._gpu = gpu
+        self.known = known
+        self.waiting: Any = None
         self._sums: list[Sum] = []
         self._open: tuple[Array, Array] | None = None  # an array, and a gradient of it
         self._closed: Array | None = None  # a gradient to which another was added
@@ -48,13 +51,13 @@ class Later:
     def put(self, sums: Iterable[Sum]) -> None:
         """Put off sums. One whose total is another's, of a layer used twice, comes after it."""
         for each in sums:
-            if len(self._sums) == MOST_SUMS or any(_overlap(self._gpu, each.total, x.total) for x in self._sums):
+            if len(self._sums) == MOST_SUMS or any(overlap(self._gpu, each.total, x.total) for x in self._sums):
                 self.make()
             self._sums.append(each)
 
     def before_writing(self, x: Array) -> None:
         """Make the sums now if one of them reads memory of x, which is going to be written."""
-        if any(_overlap(self._gpu, x, each.x) for each in self._sums):
+        if any(overlap(self._gpu, x, each.x) for each in self._sums):
             self.make()
 
     def open(self, x: Array, dx: Array) -> None:
@@ -78,6 +81,12 @@ class Later:
         self._open, self._closed = None, dx
         return dx
 
+    def settle(self) -> None:
+        """Make the map that waits, since an operation begins that may read it."""
+        waiting, self.waiting = self.waiting, None
+        if waiting is not None:
+            waiting.make(self._gpu)
+
     def make(self) -> None:
         """Make all of them."""
         sums, self._sums = self._sums, []
@@ -98,7 +107,7 @@ class DeviceBranches:
         return self._gpu.later is not None and bool(self._gpu.later.closed(dx))
 
 
-def _overlap(gpu: DeviceRuntime, x: Array, y: Array) -> bool:
+def overlap(gpu: DeviceRuntime, x: Array, y: Array) -> bool:
     """Whether the memory between the first and last numbers of x overlaps that of y."""
     behind = [z.itemsize + sum((n - 1) * step for n, step in zip(z.shape, z.strides, strict=True)) for z in (x, y)]
     apart = gpu.address(y) - gpu.address(x)
@@ -106,11 +115,12 @@ def _overlap(gpu: DeviceRuntime, x: Array, y: Array) -> bool:
 
 
 @contextmanager
-def backward_pass(gpu: DeviceRuntime) -> Iterator[None]:
-    """Within it sums are put off, and at its end they are made."""
-    gpu.later = Later(gpu)
+def backward_pass(gpu: DeviceRuntime, known: bool = False) -> Iterator[None]:
+    """Within it sums are put off, and at its end they are made. known: as ``Capabilities`` says."""
+    gpu.later = Later(gpu, known)
     try:
         yield
+        gpu.later.settle()
         gpu.later.make()
     finally:
         gpu.later = None

@@ -19,6 +19,7 @@ from npformer.engine.cuda.device_runtime import DeviceRuntime
 from npformer.functional.arrays import device_of, namespace, use_namespace
 from npformer.typing import Array
 
+ADD_BIAS = ("post_norm", "add_norm")  # operations that look themselves whether a linear map waits for them
 LISTED = 8  # arrays from which on CuPy makes a list
 _gpu: ContextVar[DeviceRuntime | None] = ContextVar("gpu", default=None)  # whose product is to be taken
 
@@ -66,9 +67,11 @@ def with_products(ops: Ops, gpu: DeviceRuntime, like: Array) -> Ops:
     if not isinstance(namespace(like), Recordable):
         use_namespace(type(like), Recordable(namespace(like)))
 
-    def by_gpu(function: Callable[..., Any]) -> Callable[..., Any]:
+    def by_gpu(function: Callable[..., Any], adds_bias: bool = False) -> Callable[..., Any]:
         @wraps(function)
         def called(*inputs: Any, **options: Any) -> Any:
+            if gpu.later is not None and not adds_bias:
+                gpu.later.settle()
             before = _gpu.set(gpu)
             try:
                 return function(*inputs, **options)
@@ -77,4 +80,5 @@ def with_products(ops: Ops, gpu: DeviceRuntime, like: Array) -> Ops:
 
         return called
 
-    return Ops(**{name: Pair(by_gpu(pair.forward), by_gpu(pair.backward)) for name, pair in vars(ops).items()})
+    pairs = vars(ops).items()
+    return Ops(**{op: Pair(by_gpu(forward, op in ADD_BIAS), by_gpu(backward)) for op, (forward, backward) in pairs})

@@ -140,6 +140,9 @@ class DeviceArray:
         given = bare(value)
         self.machine.do(copying(self[index].bare, lambda: given))
 
+    def fill(self, value):
+        self[...] = value
+
     @property
     def data(self):
         return self.machine.pointer(self.bare)

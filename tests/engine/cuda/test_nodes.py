@@ -12,31 +12,32 @@ from npformer.engine.cupy.graph_driver import CupyDriver
 from npformer.models.presets import PRESETS
 from tests.engine.cupy import emulated
 
-#: Size of model: nodes of the graph of a step with dropout, products in TF32; matrix products among them.
-NODES = {"tiny": (133, 69), "small": (134, 69), "mid": (260, 156), "base": (496, 309)}
+#: Size of model: nodes of the graph of a step with dropout, products in TF32; matrix products among them, and of these
+#: those that add a bias, which takes longer: of the maps that no norm comes after.
+NODES = {"tiny": (133, 69, 9), "small": (134, 69, 9), "mid": (260, 156, 13), "base": (496, 309, 25)}
 #: Sizes with fewer sequences, and tokens to choose from, that are as many nodes: it is rows beyond 1024 that count.
 SMALLER = {"mid": {"batch": 20, "vocab_size": 99}, "base": {"batch": 12, "vocab_size": 99}}
 
 
 @pytest.fixture
 def counted(runtimes, monkeypatch):
-    """counted(preset): (nodes, products) of a recorded step, none of which is computed."""
+    """counted(preset): (nodes, products, those with a bias) of a recorded step, none of which is computed."""
     cupy = emulated.installed(monkeypatch)
     machine, do = cupy.machine, cupy.machine.do
     machine.memory = np.empty  # that nobody fills
     machine.soil = lambda buffer: None
     machine.do = lambda work: machine.recorded is not None and do(work)
 
-    def count(preset):
+    def count(preset, **changes):
         backend = cupy_backend("float32", precision="tf32")
-        model = npf.Transformer(preset.config(0.1), backend=backend, seed=0)
+        model = npf.Transformer(dataclasses.replace(preset.config(0.1), **changes), backend=backend, seed=0)
         step = npf.TrainStep(model, npf.Adam(model.arena, lr=1e-4), seed=0)
         for _ in range(2):
             step(*preset.example_batch())
         assert step.runner.compute.refusal is None
         (shape,) = step.runner.compute._shapes.values()
         names = [node.__name__ for node in shape.graph.nodes]
-        return len(names), names.count("product")
+        return len(names), sum(name.startswith("cublas") for name in names), names.count("cublasLtMatmul")
 
     return count
 
@@ -49,8 +50,14 @@ def test_a_step_is_no_more_nodes_than_it_was(size, counted):
 
 def test_a_kernel_more_is_seen(counted, monkeypatch):
     monkeypatch.setattr("npformer.engine.cuda.sums.ONE_PASS", 700)  # tiny's sums of 768 rows take two passes, then
-    nodes, products = counted(PRESETS["tiny"])
-    assert (nodes - NODES["tiny"][0], products) == (1, NODES["tiny"][1])
+    nodes, *others = counted(PRESETS["tiny"])
+    assert (nodes - NODES["tiny"][0], *others) == (1, *NODES["tiny"][1:])
+
+
+def test_in_pre_ln_no_norm_comes_after_a_layers_last_map(counted):
+    """Of base's 55 maps 12 are that; the others before a norm are 6 of its encoder and 12 of its decoder."""
+    base = dataclasses.replace(PRESETS["base"], **SMALLER["base"])
+    assert counted(base, norm_order="pre")[2] == 55 - 6 - 12
 
 
 #: Size of model: nodes of the graph of a token, of a single text and of several. cuBLASLt adds no bias to one row.

@@ -309,11 +309,12 @@ def _cublas(machine):
     """The library, whose products wait for their turn on a stream."""
     library = fake_cublas.FakeCublas()
 
-    def waiting(function):
+    def waiting(name, function):
         def called(*arguments):
             def product():
                 assert function(*arguments) == 0
 
+            product.__name__ = name
             machine.do(product)
             return 0
 
@@ -321,5 +322,5 @@ def _cublas(machine):
 
     for name in fake_cublas.DECLARED:
         if "Gemm" in name or name == "cublasLtMatmul":
-            setattr(library, name, waiting(getattr(library, name)))
+            setattr(library, name, waiting(name, getattr(library, name)))
     return library
