@@ -9,17 +9,6 @@ from npformer.io.percent import percent
 from npformer.run.option_table import differences, option_rows
 
 SIZES = ("tiny", "small", "mid", "base")
-SAID = {"right": "right pairs", "by hand": "mistakes made by hand", "mutant": "mistakes made from the syntax tree"}
-#: The counts of right and wrong foreign pairs: a key of the summary, and its words.
-OF_RIGHT = {"right": "called right", "WRONG": "called WRONG", "raised": "no verdict: an exception"}
-OF_WRONG = {
-    "WRONG": "called WRONG",
-    "told apart": "told apart: WRONG, and their right pair right",
-    "raised": "no verdict: an exception",
-    "cause right": "the cause is named",
-    "cause false": "another cause is named",
-    "cause unknown": "no cause is named",
-}
 KERNELS = {"npformer-numba": "compiled", "npformer-numpy": "NumPy alone", "npformer-plain": "plain"}
 
 
@@ -155,50 +144,6 @@ def checks(documents):
     return measured(timings, head, rows, "gradcheck_time --save benchmarks/results/gradcheck_time.json")
 
 
-def foreign(documents):
-    """How the check judged foreign pairs, first and last; zero counts are left out, except false accusations."""
-    scores = {document["file"]: document for document in of(documents, "foreign")}
-    if not {"foreign-first.json", "foreign-last.json"} <= scores.keys():
-        return not_measured("python -m benchmarks.foreign --save benchmarks/results/foreign-last.json")
-    first, last = scores["foreign-first.json"], scores["foreign-last.json"]
-    rows = []
-    for kind, meaning in SAID.items():
-        a, b = first["summary"][kind], last["summary"][kind]
-        rows.append([f"**{meaning}**", str(a["pairs"]), str(b["pairs"])])
-        for key, words in (OF_RIGHT if kind == "right" else OF_WRONG).items():
-            counts = a.get(key, 0), b.get(key, 0)
-            if any(counts) or (kind, key) == ("right", "WRONG"):
-                rows.append([f"… {words}", *map(str, counts)])
-    return table(("", "first", "last"), rows) + origins([last])
-
-
-def precision(documents):
-    """How the check judged kernels in low precision against their references, over all seeds."""
-    scores, rows = of(documents, "precision"), []
-    verdicts = ("right", "WRONG", "CANNOT TELL")
-    for score in scores:
-        for name, what in (("listed", "the list"), ("blind", "written without sight of the check")):
-            for expected, label in (("right", "right"), ("wrong", "wrong"), ("below", "wrong by less than shows")):
-                kernels = [row for row in score["results"] if (row["list"], row["expected"]) == (name, expected)]
-                outcomes = [verdict for row in kernels for verdict in row["verdicts"]]
-                rows.append([f"{what}: {label}", str(len(kernels)), *(str(outcomes.count(v)) for v in verdicts)])
-    head = ("kernels", "number", "called right", "called WRONG", "CANNOT TELL")
-    return measured(scores, head, rows, "precision --save benchmarks/results/precision.json")
-
-
-def regimes(documents):
-    """What was found in regimes and at sizes, and what was called wrong there though it is right."""
-    found, rows = of(documents, "regimes"), []
-    for document in found:
-        bugs, twins, foreign = (document["summary"][kind] for kind in ("bug", "twin", "foreign"))
-        rows.append(["bugs that show in a regime alone", str(bugs["pairs"]), str(bugs["called_wrong"]), "–", "–"])
-        for said, counts in (("their right twins", twins), ("right foreign pairs", foreign)):
-            told = f"{counts['cannot_tell']:,} of {counts['points']:,}"
-            rows.append([said, str(counts["pairs"]), str(counts["called_wrong"]), str(counts["not_right"]), told])
-    head = ("pairs", "number", "called WRONG", "not right in a regime", "CANNOT TELL, of regimes and sizes tried")
-    return measured(found, head, rows, "regimes --save benchmarks/results/regimes.json")
-
-
 def derivations(documents):
     """Of the derivations of each list, how many have the marked line named, and how many another one."""
     found, rows = of(documents, "derivations"), []
@@ -221,23 +166,6 @@ def causes(documents):
         rows.append(["nothing: sound steps", str(summary["sound"]), "–", f"{summary['accused']} accused"])
     head = ("planted", "steps", "named first", "named")
     return measured(found, head, rows, "causes --save benchmarks/results/causes.json")
-
-
-def tolerance(documents):
-    """How right kernels fared with measured tolerances, by precision."""
-    found, rows = of(documents, "tolerance"), []
-    for document in found:
-        for precision, counts in document["summary"]["of"].items():
-            rows.append([
-                precision, str(counts["tolerances"]), f"{counts['tests']:,}", str(counts["failures"]),
-                str(counts["failures_without_sample"]), f"{counts['middle_width']:.1f} and {counts['widest']:.1f}",
-                f"{counts['prediction_off']:.1f}",
-            ])  # fmt: skip
-    head = (
-        "precision", "tolerances", "tests of right kernels", "failures", "failures without `sample`",
-        "allowed, of the largest error seen: middle and most", "visible error, predicted: off by a factor of at most",
-    )  # fmt: skip
-    return measured(found, head, rows, "tolerance --jobs 2 --save benchmarks/results/tolerance.json")
 
 
 def commands(documents):

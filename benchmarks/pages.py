@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks import page_tables, process_tables, speed_chart
 from benchmarks.checkers.table import checkers
-from benchmarks.judge.page import table as judge_table
+from benchmarks.corpus import tables
 from benchmarks.machine import ROOT
 from benchmarks.measured import RESULTS
 from npformer.check.derivations import GRAMMAR
@@ -41,15 +41,14 @@ PARTS = {
     "decoding": page_tables.decoding,
     "beam": page_tables.beam,
     "checks": page_tables.checks,
-    "foreign": page_tables.foreign,
-    "precision": page_tables.precision,
-    "regimes": page_tables.regimes,
+    "corpus": tables.corpus,
+    "causes_named": tables.causes_named,
     "checkers": checkers,
     "causes": page_tables.causes,
     "derivations": page_tables.derivations,
     "grammar": lambda documents: f"```text\n{GRAMMAR}\n```\n",
-    "tolerance": page_tables.tolerance,
-    "judge": judge_table,
+    "tolerance": tables.tolerance,
+    "judge": tables.judge,
     "processes": process_tables.costs,
     "same_bits": process_tables.same_bits,
     "gpu": page_tables.gpu,

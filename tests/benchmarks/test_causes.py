@@ -2,10 +2,9 @@
 
 import json
 
+from benchmarks import causes as command
 from benchmarks import page_tables
-from benchmarks.causes import __main__ as command
-from benchmarks.causes.planted import KINDS, LEAST_NAMED, MOST_ACCUSED, SEEDS, SOUND_RUNS
-from benchmarks.causes.score import PLANT
+from benchmarks.causes import KINDS, LEAST_NAMED, MOST_ACCUSED, PLANT, SEEDS, SOUND_RUNS
 from benchmarks.measured import RESULTS
 from npformer.explain.causes import LOOKS
 

@@ -5,13 +5,13 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
+from benchmarks.precision.kernel import bfloat16
 
 from benchmarks.checkers import __main__ as program
 from benchmarks.checkers import checks
 from benchmarks.checkers.listed import FAILING, LISTS, Item, items
 from benchmarks.checkers.problem import Problem, of_kernel
 from benchmarks.checkers.table import SAID, cells, checkers, packed, unpacked
-from benchmarks.precision.kernel import bfloat16
 from npformer.functional import softmax_backward
 from npformer.lab.museum.patch import patched
 

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from benchmarks.precision.kernel import tf32_product
+from benchmarks.corpus.rounding import tf32_product
 from npformer.check import gradcheck
 from npformer.check.report import KINK, RIGHT, UNCLEAR, WRONG
 from npformer.errors import ConfigError

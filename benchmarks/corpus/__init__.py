@@ -1,0 +1,1 @@
+"""Pairs as other people write them, right ones and their mistakes, and how the checks judge them."""

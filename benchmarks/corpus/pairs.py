@@ -1,0 +1,146 @@
+"""The corpus: pairs and their mistakes, read from the TOML files beside this one.
+
+A theme has a setup, a text that its pairs share. A pair has code, written below the setup, and expressions of what they
+define: target, inputs (or draw(rng)), reference, options. A mistake changes the code in one place; it is quoted as in
+the museum, so it names its function and holds for other names of its variables.
+"""
+
+import ast
+import importlib.util
+import itertools
+import sys
+import tempfile
+import textwrap
+import tomllib
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from npformer.lab.museum.quote import replaced
+
+HERE = Path(__file__).parent
+LISTS = ("foreign", "verdicts", "precision", "regimes", "sources", "judge", "tolerance")
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """``old``, which occurs once in the function ``where`` ("f", "f.inner", "Class.method"), becomes ``new``.
+
+    kinds: what a person would name as the cause; size: as a relative error, of one that its precision hides; regime:
+    where it shows; seen: the public report that it is made after.
+    """
+
+    old: str
+    new: str
+    says: str = ""
+    where: str = ""
+    kinds: tuple[str, ...] = ()
+    regime: str = ""
+    seen: str = ""
+    size: float = 0.0
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A pair as somebody wrote it. deserves: "right", "wrong", or "below": wrong by less than its precision shows."""
+
+    list: str
+    theme: str
+    name: str
+    text: str  # setup and code
+    deserves: str = "right"
+    says: str = ""
+    target: str = ""
+    made: str = ""  # instead of target and inputs: an expression of both
+    inputs: str = ""
+    draw: str = ""
+    reference: str = ""
+    options: str = ""
+    precision: str = ""
+    accumulate: str = "float32"
+    framework: str = ""
+    kernel: str = ""  # of a tolerance: the right kernel in NumPy, for a way to store
+    torch: str = ""  # of a tolerance: the text that makes KERNELS, the right ones of PyTorch
+    size: float = 0.0
+    may: tuple[str, ...] = ()
+    not_right: dict[str, str] = field(default_factory=dict)  # regime: why the pair is no derivative there
+    mistakes: tuple[Mistake, ...] = ()
+
+    def source(self, mistake=None):
+        """The text, with a mistake. Raises QuoteError unless what it changes occurs exactly once."""
+        return self.text if mistake is None else mistaken(self.text, mistake)
+
+    def line(self, mistake):
+        """The line of the changed text on which the mistake is: the first that is another."""
+        lines = zip(self.text.splitlines(), self.source(mistake).splitlines(), strict=False)
+        return next(i for i, (old, new) in enumerate(lines, 1) if old != new)
+
+
+def mistaken(text, mistake):
+    """A text with a mistake in it."""
+    tree = ast.parse(text)
+    function = tree
+    for name in filter(None, mistake.where.split(".")):
+        function = next(node for node in ast.walk(function) if getattr(node, "name", None) == name)
+    if function is tree:
+        return replaced(text, mistake.old, mistake.new, _fixed(tree))
+    lines = text.splitlines(keepends=True)
+    span = slice(function.lineno - 1, function.end_lineno)
+    part = textwrap.dedent("".join(lines[span]))
+    changed = replaced(part.rstrip("\n") + "\n", mistake.old, mistake.new, _fixed(tree))
+    lines[span] = [textwrap.indent(changed, " " * function.col_offset)]
+    return "".join(lines)
+
+
+def _fixed(tree):
+    """Names that mean the same everywhere in a text: of its module, of functions and classes, and imported ones."""
+    found = {node.id for top in tree.body if isinstance(top, ast.Assign) for node in ast.walk(top.targets[0])
+             if isinstance(node, ast.Name)}  # fmt: skip
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+    return found
+
+
+@cache
+def pairs(which):
+    """The pairs of one of ``LISTS``."""
+    document = tomllib.loads((HERE / f"{which}.toml").read_text(encoding="utf-8"))
+    return tuple(_pair(which, theme, one) for theme in document["theme"] for one in theme["pair"])
+
+
+def _pair(which, theme, one):
+    text = "\n\n\n".join(part.strip("\n") for part in (theme.get("setup", ""), one.get("code", "")) if part) + "\n"
+    mistakes = tuple(Mistake(**_frozen(each)) for each in one.get("mistake", ()))
+    rest = _frozen({key: x for key, x in one.items() if key not in ("code", "mistake")})
+    return Pair(which, theme["name"], text=text, mistakes=mistakes, **{"reference": theme.get("reference", "")} | rest)
+
+
+def _frozen(table):
+    return {key: tuple(x) if isinstance(x, list) else x for key, x in table.items()}
+
+
+@contextmanager
+def loaded(pair, mistake=None):
+    """evaluate(expression): in the names that the pair's text defines, from a file as a person would have it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"pair_{next(_numbers)}.py"
+        path.write_text(pair.source(mistake), encoding="utf-8")
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+            yield lambda expression: eval(f"({expression})", vars(module)) if expression else None
+        finally:
+            del sys.modules[spec.name]
+
+
+def as_tuple(x: Any) -> tuple[Any, ...]:
+    """Several values as they are, a single one as a tuple."""
+    return x if isinstance(x, tuple) else (x,)

@@ -1,1 +1,0 @@
-"""Right and wrong pairs, written as other projects write them, that score ``npf.gradcheck``."""

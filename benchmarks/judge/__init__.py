@@ -1,1 +1,0 @@
-"""Kernels that deserve a verdict, and how the judge of kernels does on them."""

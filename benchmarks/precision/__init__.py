@@ -1,1 +1,0 @@
-"""Kernels in low precision, right and wrong, that the gradient check is scored on."""
