@@ -7,8 +7,6 @@ import sys
 from itertools import product
 from pathlib import Path
 
-from npformer.check import catalogue
-from tests import sampling
 from tests.sampling import sample, values_of
 
 ROOT = Path(__file__).parents[1]
@@ -30,23 +28,6 @@ def test_every_value_of_every_parameter_is_kept():
     assert frozenset().union(*(cases[name] for name in kept)) == frozenset().union(*cases.values())
     assert len(kept) == 4
     assert sample(dict(reversed(cases.items()))) == kept, "the order in which cases come plays a part"
-
-
-def test_examples_that_are_no_product_are_all_kept():
-    cases = {f"{i}": values_of({"given": f"text {i}", "message": "refused"}) for i in range(30)}
-    assert sample(cases) == set(cases)
-    objects = [object() for _ in range(30)]
-    assert len(sample({f"{i}": values_of({"of": x}) for i, x in enumerate(objects)})) == 30
-
-
-def test_functions_share_the_catalogue():
-    """A function takes one case in four of it, or a few, and hardly two take the same."""
-    cases = {case.name: {"case": case} for case in catalogue()}
-    left = [set(cases) - sampling._of_others(f"test_{i}", cases) for i in range(24)]
-    assert all(len(cases) / 8 < len(names_left) < len(cases) / 2 for names_left in left)
-    assert set().union(*left) == set(cases)
-    few = dict(list(cases.items())[: sampling.MANY])
-    assert sampling._of_others("test_few", few) == set()
 
 
 def test_each_function_has_a_case_for_each_table_of_kernels():
@@ -74,20 +55,6 @@ def test_the_sample_is_said_and_the_same_in_every_process():
     assert (SAID in first, SAID in everything) == (True, False)
     named = run("--collect-only", "tests/layers/test_recompute.py::test_inference_is_not_affected")
     assert SAID not in named, "who names a test gets all its cases"
-
-
-def test_processes_that_share_the_tests_say_it_too(tmp_path):
-    output = run("-n", "2", "--basetemp", str(tmp_path / "base"), "-m", "smoke", "tests/optim")
-    assert SAID in output
-    assert re.search(r"^([1-9]\d*) passed", output, re.M)
-
-
-def test_the_command_pytest_finds_what_the_tests_import():
-    """Unlike python -m pytest, and like python -P, it does not put the current folder among those of modules."""
-    command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--collect-only", "tests/optim"]
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_quick_look_compiles_nothing():
