@@ -16,7 +16,7 @@ from npformer._version import __version__
 if TYPE_CHECKING:
     from npformer import errors, functional, interop, layers
     from npformer.backend import Backend, Ops, Pair, get_backend
-    from npformer.check import certify, from_object, from_process, gradcheck, prove, tolerance
+    from npformer.check import certify, from_object, from_process, gradcheck, tolerance
     from npformer.decoding import greedy, sample
     from npformer.decoding.beam_search import beam_search
     from npformer.functional import AttentionMask
@@ -33,7 +33,7 @@ else:
     #: The public names by the module that defines them.
     _HOMES = {
         "npformer.backend": ("Backend", "Ops", "Pair", "get_backend"),
-        "npformer.check": ("certify", "from_object", "from_process", "gradcheck", "prove", "tolerance"),
+        "npformer.check": ("certify", "from_object", "from_process", "gradcheck", "tolerance"),
         "npformer.decoding": ("beam_search", "greedy", "sample"),
         "npformer.functional": ("AttentionMask",),
         "npformer.interop": ("from_jax", "from_torch"),
@@ -98,7 +98,6 @@ __all__ = [
     "interop",
     "layers",
     "load",
-    "prove",
     "read_run",
     "sample",
     "save",

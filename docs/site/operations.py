@@ -170,8 +170,8 @@ def checks(name: str) -> str:
         return ""
     lines = [f"npformer {words}{row.name}" for row in rows for words in COMMANDS]
     return (
-        "## Prove it\n\n`gradcheck` compares every gradient with two numerical witnesses, `certify` tries invariants "
-        "and exact identities, and `explain` shows the numbers that each line makes:\n\n"
+        "## Prove it\n\n`gradcheck` compares every gradient with two numerical witnesses, `certify` tries invariants, "
+        "and `explain` shows the numbers that each line makes:\n\n"
         "```sh\n" + "\n".join(lines) + "\n```"
     )
 

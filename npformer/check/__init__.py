@@ -16,7 +16,7 @@ regimes and sizes, if that is asked for: ``regimes`` and ``shapes`` change the i
 there from mistakes.
 
 ``diagnosis`` and ``repairs`` say why a gradient is wrong, ``precision`` judges float32 and less, ``adapters`` takes
-users' classes and files, ``claims`` holds identities and invariants, ``cases`` npformer's own cases.
+users' classes and files, ``invariants`` holds claims beyond gradients, ``cases`` npformer's own cases.
 
 npformer's own cases, claims about a whole model, and the tolerance of a test are imported when they are first asked
 for: a gradient check needs none of them, no layer and no model, and of other packages NumPy alone.
@@ -27,15 +27,14 @@ from typing import TYPE_CHECKING
 
 from npformer.check.adapters.stateful import from_object
 from npformer.check.check import gradcheck
-from npformer.check.report import Report, Row, Tried
+from npformer.check.report import Claim, Report, Row, Tried
 from npformer.errors import GradientError
 
 if TYPE_CHECKING:
     from npformer.check.adapters.process import from_process
     from npformer.check.cases.case import Case
     from npformer.check.cases.catalogue import catalogue
-    from npformer.check.claims.identities import IDENTITIES, prove
-    from npformer.check.claims.invariants import INVARIANTS, ClaimResult, ClaimResults, certify
+    from npformer.check.invariants import INVARIANTS, certify
     from npformer.check.precision.budget import against_float64
     from npformer.check.precision.tolerance import tolerance
 else:
@@ -43,8 +42,7 @@ else:
         "adapters.process": ("from_process",),
         "cases.case": ("Case",),
         "cases.catalogue": ("catalogue",),
-        "claims.identities": ("IDENTITIES", "prove"),
-        "claims.invariants": ("INVARIANTS", "ClaimResult", "ClaimResults", "certify"),
+        "invariants": ("INVARIANTS", "certify"),
         "precision.budget": ("against_float64",),
         "precision.tolerance": ("tolerance",),
     }
@@ -59,11 +57,9 @@ else:
 
 
 __all__ = [
-    "IDENTITIES",
     "INVARIANTS",
     "Case",
-    "ClaimResult",
-    "ClaimResults",
+    "Claim",
     "GradientError",
     "Report",
     "Row",
@@ -74,6 +70,5 @@ __all__ = [
     "from_object",
     "from_process",
     "gradcheck",
-    "prove",
     "tolerance",
 ]

@@ -1,4 +1,4 @@
-"""The result of a gradient check: a row per tensor, and a readable table of rows."""
+"""The result of a check, as a readable table: a row per tensor of a gradient check, one per claim of ``certify``."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from npformer.typing import Shape
 RIGHT, WRONG, KINK, UNCLEAR, NOTHING = "right", "WRONG", "KINK HERE", "CANNOT TELL", "PROVES NOTHING"
 PROBLEM = "PROBLEM"  # in a regime or at a size: backward fails where forward answers, or owes something else
 NOT_TRIED = "not tried"  # a regime or a size at which there is nothing to check
+HOLDS, FAILS, NOT_APPLICABLE = "holds", "DOES NOT HOLD", "does not apply"  # of claims
 
 
 @dataclass(frozen=True)
@@ -133,9 +134,39 @@ class Tried:
         return f"{self.regime}, {self.where}" if self.where else self.regime
 
 
+@dataclass(frozen=True)
+class Claim:
+    """What one invariant says of a target."""
+
+    name: str
+    meaning: str  # in one line
+    verdict: str  # HOLDS, FAILS or NOT_APPLICABLE
+    reason: str = ""  # where it fails, and the numbers there, or the target's error; why it does not apply
+
+    @property
+    def holds(self) -> bool:
+        return self.verdict == HOLDS
+
+    @property
+    def fails(self) -> bool:
+        return self.verdict == FAILS
+
+    @property
+    def applies(self) -> bool:
+        return self.verdict != NOT_APPLICABLE
+
+    @property
+    def notes(self) -> str:
+        """The reason, and what was claimed where that fails."""
+        return f"{self.reason} (claimed: {self.meaning})" if self.fails else self.reason
+
+    def __str__(self) -> str:
+        return f"{self.verdict}: {self.notes}" if self.notes else self.verdict
+
+
 @dataclass(frozen=True, repr=False)
 class Report(Displayed):
-    """What ``gradcheck`` returns. ``ok``, ``str(report)``, ``to_dict()``, ``raise_if_failed()``."""
+    """What ``gradcheck`` and ``certify`` return. ``ok``, ``str(report)``, ``to_dict()``, ``raise_if_failed()``."""
 
     name: str
     rows: tuple[Row, ...] = field(default_factory=tuple)
@@ -143,12 +174,17 @@ class Report(Displayed):
     notes: tuple[str, ...] = ()  # parts that the check does not cover, and a witness that was left out
     regimes: tuple[Tried, ...] = ()  # with ``regimes=``: each regime and size
     smallest: tuple[Any, ...] = ()  # the smallest inputs that were found at which the first of them fails
+    claims: tuple[Claim, ...] = ()  # of ``certify``
 
     @property
     def ok(self) -> bool:
-        """Whether every tensor's gradient is right, also in every regime, and there are no other problems."""
-        right = bool(self.rows) and all(row.ok for row in self.rows) and not self.problems
-        return right and not any(tried.failed for tried in self.regimes)
+        """Whether every gradient is right, in every regime too, all claims that apply hold, and there is no problem."""
+        judged = [*(row.ok for row in self.rows), *(claim.holds for claim in self.claims if claim.applies)]
+        return bool(judged) and all(judged) and not self.problems and not any(tried.failed for tried in self.regimes)
+
+    def __getitem__(self, name: str) -> Claim:
+        """The claim of this name. Raises KeyError."""
+        return {claim.name: claim for claim in self.claims}[name]
 
     @property
     def worst(self) -> Row:
@@ -162,7 +198,8 @@ class Report(Displayed):
     def raise_if_failed(self) -> None:
         """Raise GradientError, with the table, unless ok."""
         if not self.ok:
-            raise GradientError(f"{self.name}: a gradient is not right\n{self}")
+            what = "a claim does not hold" if self.claims else "a gradient is not right"
+            raise GradientError(f"{self.name}: {what}\n{self}")
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, for JSON; numbers that JSON cannot hold become None."""
@@ -170,9 +207,9 @@ class Report(Displayed):
         tensors = [{name: finite(value) for name, value in row.items()} for row in rows]
         remarks = {"problems": list(self.problems), "notes": list(self.notes)}
         walked = [{key: finite(value) for key, value in asdict(tried).items()} for tried in self.regimes]
-        return (
-            {"name": self.name, "ok": self.ok, "tensors": tensors} | remarks | ({"regimes": walked} if walked else {})
-        )
+        more = {"regimes": walked, "claims": [asdict(claim) for claim in self.claims]}
+        told = {"name": self.name, "ok": self.ok, "tensors": tensors} | remarks
+        return told | {key: value for key, value in more.items() if value}
 
     def to_json(self) -> str:
         """``to_dict`` as JSON."""
@@ -183,6 +220,8 @@ class Report(Displayed):
 
     def lines(self, columns: int = 80) -> list[str]:
         """The table in so many columns, 60 or more, and its explanations."""
+        if self.claims:
+            return [*self.claim_lines(columns), *self.explanations(2, columns)]
         rows = [line for row in self.rows for line in row.lines(0, columns)]
         return [table_line(HEADER, 0, columns), *rows, *self.regime_lines(0, columns), *self.explanations(0, columns)]
 
@@ -200,6 +239,16 @@ class Report(Displayed):
             lines += textwrap.wrap(text, columns, initial_indent=margin, subsequent_indent=margin + " " * 17)
         return lines
 
+    def claim_lines(self, columns: int = 80) -> list[str]:
+        """The name, and below it a row for each claim."""
+        width = max(len(claim.name) for claim in self.claims)
+        texts = [f"  {claim.name:<{width}}  {claim}" for claim in self.claims]
+        margin = " " * (width + 4)
+        return [
+            *textwrap.wrap(self.name, columns),
+            *(line for text in texts for line in textwrap.wrap(text, columns, subsequent_indent=margin)),
+        ]
+
     def explanations(self, indent: int = 0, columns: int = 80) -> list[str]:
         """The remarks, each wrapped at so many columns."""
         margin = " " * indent
@@ -210,11 +259,15 @@ class Report(Displayed):
         ]
 
     def remarks(self) -> list[str]:
-        """Each diagnosis, once for all its tensors; then problems and notes."""
+        """Each diagnosis, once for all its tensors; then how many claims hold, problems and notes."""
         by_text: dict[str, list[str]] = {}
         for row in self.rows:
             if row.diagnosis:
                 by_text.setdefault(row.diagnosis, []).append(row.tensor)
         texts = [f"{', '.join(tensors)}: {text}" for text, tensors in by_text.items()]
+        if self.claims:
+            hold, fail = (sum(claim.verdict == verdict for claim in self.claims) for verdict in (HOLDS, FAILS))
+            rest = len(self.claims) - hold - fail
+            texts.append(f"{hold} hold, {fail} do not hold, {rest} do not apply")
         texts += [f"PROBLEM: {problem}" for problem in self.problems]
         return texts + [f"note: {note}" for note in self.notes]

@@ -3,9 +3,9 @@
     LINEAR = Operation(linear_forward, linear_backward, parameters=2, needs="x weight", linear_in="x weight bias",
                        flops=lambda x, weight, bias: 2 * size(x) * bias.shape[0])
 
-The table of kernels, the fallback of fast kernels, the benchmarks' flops and bytes, the gradient checks, the
-identities and the benchmarks derive from these rows; ``check/cases/op_samples.py`` holds each operation's sample
-inputs, under its name. ``tests/functional/test_operation.py`` checks each row against its functions on those samples.
+The table of kernels, the fallback of fast kernels, the benchmarks' flops and bytes, the gradient checks and the
+benchmarks derive from these rows; ``check/cases/op_samples.py`` holds each operation's sample inputs, under its name.
+``tests/functional/test_operation.py`` checks each row against its functions on those samples.
 ``docs/adding-an-operation.md`` walks through an example.
 """
 

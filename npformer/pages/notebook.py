@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import singledispatch
 from typing import Any
 
-from npformer.check.claims.invariants.result import FAILS, HOLDS, NOT_APPLICABLE, ClaimResults
-from npformer.check.report import HEADER, RIGHT, WRONG, Report
+from npformer.check.report import FAILS, HEADER, HOLDS, NOT_APPLICABLE, RIGHT, WRONG, Report
 from npformer.io.printable import visible
 from npformer.layers import Layer
 from npformer.layers.tree import HEADER as PARTS
@@ -49,19 +48,12 @@ def html_of(thing: Any) -> str:
 
 @html_of.register
 def _(report: Report) -> str:
+    if report.claims:
+        claims = [[th(claim.name), _verdict(claim.verdict, claim.notes)] for claim in report.claims]
+        return _shown(report.name, ("claim", "verdict"), claims, report.remarks())
     head = ("tensor", "shape", "elements", *HEADER[3:])
     rows = [[th(row.tensor), *map(td, row.cells()[1:]), _verdict(row.verdict, row.notes)] for row in report.rows]
     return _shown(report.name, head, rows, report.remarks(), "report")
-
-
-@html_of.register
-def _(claims: ClaimResults) -> str:
-    rows = []
-    for row in claims.rows:
-        detail = str(row).removeprefix(row.verdict).removeprefix(": ")
-        notes = f"{detail} (claimed: {row.meaning})" if row.fails else detail
-        rows.append([th(row.name), _verdict(row.verdict, notes)])
-    return _shown(claims.name, ("claim", "verdict"), rows, [claims.summary()])
 
 
 @html_of.register

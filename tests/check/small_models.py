@@ -28,7 +28,7 @@ def model(kind=Transformer, backend=BACKEND, **changes):
 
 
 class Broken(NamedTuple):
-    """Something wrong: the identity or invariant that says so, what makes it, and the inputs and options of its run.
+    """Something wrong: the invariant that says so, what makes it, and the inputs and options of its run.
 
     What is made is right where a bug of the museum is named: it is wrong as long as that is put in.
     """

@@ -141,7 +141,7 @@ def test_a_pair_is_checked_without_compiling_kernels_that_it_does_not_run():
         "import sys, numpy as np, npformer as npf\n"
         "pair = npf.functional.relu_forward, npf.functional.relu_backward\n"
         "x = np.random.default_rng(0).normal(size=9)\n"
-        "assert npf.gradcheck(pair, x).ok and npf.certify(pair, x).ok and npf.prove(pair, x).ok\n"
+        "assert npf.gradcheck(pair, x).ok and npf.certify(pair, x).ok\n"
         "assert 'numba' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=600)

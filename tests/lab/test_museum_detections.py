@@ -27,13 +27,13 @@ NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 #: One bug for each group of checks, and the check that must name it.
 SAMPLE = (
     ("softmax-no-shared", "gradient of softmax", "drop a term: `dy - shared` became `dy`"),
-    ("layer-norm-no-eps", "identity: layer-norm-scale", "<x − μ, dx>"),
+    ("layer-norm-no-eps", "values of layer_norm", "y at [0, 0, 0] is"),
     ("attention-scale-d", "values of attention", "out at"),
     ("attention-dv-before-dropout", "gradient of attention", "v"),
     ("dropout-shared-object", "invariant: batch-order", "gradient of x"),
     ("cache-on-self", "invariant: reuse", "use A[0, 0, 0]: expected"),
     ("tied-one-gradient", "invariant: tying", "src_embedding.weight"),
-    ("causal-diagonal-hidden", "identity: who-sees-whom", "self_attention[0, 0, 0, 0]: expected 1, got 0"),
+    ("causal-diagonal-hidden", "values of attention mask", "visible at [0, 0] is 0, expected 1"),
     ("cross-padding-visible", "invariant: padding-invariance", "output[1, 0, 0]: expected"),
     ("loss-by-batch", "micro-batches", "a gradient at [16] is"),
     ("adamw-into-gradient", "AdamW by the textbook", "a.weight after step 1"),

@@ -8,8 +8,19 @@ import numpy as np
 import pytest
 
 import npformer as npf
-from npformer.check.claims.invariants.result import FAILS, HOLDS, NOT_APPLICABLE, ClaimResult, ClaimResults, Violation
-from npformer.check.report import KINK, NOTHING, RIGHT, UNCLEAR, WRONG, Report, Row
+from npformer.check.report import (
+    FAILS,
+    HOLDS,
+    KINK,
+    NOT_APPLICABLE,
+    NOTHING,
+    RIGHT,
+    UNCLEAR,
+    WRONG,
+    Claim,
+    Report,
+    Row,
+)
 from npformer.layers import Linear
 from npformer.pages import notebook, trace_page
 from npformer.pages.report import report_page
@@ -17,7 +28,7 @@ from npformer.run import RunDirectory
 
 HOSTILE = "</style><script>alert(1)</script><img src=x onerror=y> \" ' \u202e"
 ROW = Row("gamma", (4, 2), 8, 1e-16, 2e-12, (1, 0), 0.5, 0.25, 2.0, RIGHT)
-CLAIM = ClaimResult("causality", "what comes later changes nothing", HOLDS)
+CLAIM = Claim("causality", "what comes later changes nothing", HOLDS)
 
 
 def cells(text):
@@ -48,9 +59,9 @@ def test_a_report_is_a_table_with_its_verdicts_marked_and_its_diagnosis_below():
 
 
 def test_claims_are_a_table():
-    bad = replace(CLAIM, verdict=FAILS, violation=Violation("y", (0, 1), 1.0, 2.0))
+    bad = replace(CLAIM, verdict=FAILS, reason="y[0, 1]: expected 1, got 2")
     without = replace(CLAIM, name="tying", verdict=NOT_APPLICABLE, reason="nothing is tied")
-    text = ClaimResults("my model", (CLAIM, bad, without))._repr_html_()
+    text = Report("my model", claims=(CLAIM, bad, without))._repr_html_()
     assert cells(text) == [
         ["claim", "verdict"],
         ["causality", "holds"],
@@ -99,12 +110,12 @@ def test_what_has_no_table_is_its_text():
 def hostile_outputs(summary, folder):
     """Outputs of things whose every text wants to be HTML."""
     row = replace(ROW, tensor=HOSTILE, verdict=HOSTILE, note=HOSTILE, diagnosis=HOSTILE)
-    claim = ClaimResult(HOSTILE, HOSTILE, FAILS, violation=Violation(HOSTILE, note=HOSTILE))
+    claim = Claim(HOSTILE, HOSTILE, FAILS, HOSTILE)
     layer = Linear(3, 2, backend=npf.get_backend("numpy"))
     layer.parts = {HOSTILE: Linear(2, 2, backend=layer.backend)}
     return [
         Report(HOSTILE, (row,), problems=(HOSTILE,), notes=(HOSTILE,))._repr_html_(),
-        ClaimResults(HOSTILE, (claim,))._repr_html_(),
+        Report(HOSTILE, claims=(claim,))._repr_html_(),
         layer._repr_html_(),
         npf.trace("relu", np.array([1.5, -2.0]), name=HOSTILE)._repr_html_(),
         replace(summary, run=RunDirectory(folder / 'a<b>"'))._repr_html_(),
@@ -144,7 +155,7 @@ return texts.map((node) => {
 def test_it_is_read_on_light_and_on_dark_paper(browser, summary, tmp_path, dark):
     rows = [replace(ROW, verdict=verdict) for verdict in (RIGHT, WRONG, UNCLEAR)]
     claims = [replace(CLAIM, verdict=verdict) for verdict in (HOLDS, FAILS, NOT_APPLICABLE)]
-    shown = Report("check", tuple(rows), ("problem",)), ClaimResults("claims", tuple(claims))
+    shown = Report("check", tuple(rows), ("problem",)), Report("claims", claims=tuple(claims))
     outputs = [thing._repr_html_() for thing in shown]
     place = tmp_path / "notebook.html"
     place.write_text(AROUND.format("".join(outputs)), encoding="utf-8")

@@ -1,8 +1,4 @@
-"""Invariants and identities of the proof package, each as one check over the catalogue.
-
-Invariants are requirements beyond the gradient (no position sees the future, padding changes nothing);
-identities are equations between the numbers of a right forward and backward, without a difference quotient.
-"""
+"""Invariants, requirements beyond the gradient, each as one check over the catalogue."""
 
 from __future__ import annotations
 
@@ -13,18 +9,16 @@ import numpy as np
 
 from npformer.check.cases.case import KEY, Case, model
 from npformer.check.cases.catalogue import catalogue
-from npformer.check.claims.identities import IDENTITIES, Identity
-from npformer.check.claims.invariants import INVARIANTS, Invariant
-from npformer.check.claims.invariants.probe import Probe
+from npformer.check.invariants import INVARIANTS, Invariant
+from npformer.check.invariants.probe import Probe
 from npformer.lab.museum.checks.check import Check, Program, small_config
 from npformer.models import Transformer
 
 
 def proof_checks() -> Iterator[Check]:
-    """A check for each invariant, then one for each identity."""
-    claims = {f"invariant: {name}": one for name, one in INVARIANTS.items()}
-    for name, one in (claims | {f"identity: {name}": one for name, one in IDENTITIES.items()}).items():
-        yield Check(name, one.meaning, tuple(partial(_problems, one, case) for case in _cases()))
+    """A check for each invariant."""
+    for name, one in INVARIANTS.items():
+        yield Check(f"invariant: {name}", one.meaning, tuple(partial(_problems, one, case) for case in _cases()))
 
 
 @cache
@@ -38,13 +32,11 @@ def _cases() -> tuple[Case, ...]:
     return tuple(small)
 
 
-def _problems(one: Invariant | Identity, case: Case, program: Program) -> list[str]:
+def _problems(one: Invariant, case: Case, program: Program) -> list[str]:
     """Claims share a probe; each starts just after a forward, so that a bug with memory always sees the same one."""
     key, device = (__name__, case.name), program.backend.device
     target = program.shared(("target", key), lambda: case.build(program.backend))
-    if isinstance(one, Identity) and not one.is_about(target):
-        return []
     probe = program.shared(("probe", key), lambda: Probe(target, case.inputs, case.options, device))
     probe.outputs()
-    row = one.judged(probe)
-    return [f"{case.name}: {row.violation or row.reason}"] if row.fails else []
+    claim = one.judged(probe)
+    return [f"{case.name}: {claim.reason}"] if claim.fails else []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from npformer.backend import Device
-from npformer.check.claims.invariants.bookkeeping import (
+from npformer.check.invariants.bookkeeping import (
     accumulation,
     determinism,
     linear_backward,
@@ -18,17 +18,16 @@ from npformer.check.claims.invariants.bookkeeping import (
     shape_and_dtype,
     used_cache,
 )
-from npformer.check.claims.invariants.invariant import Invariant, opened
-from npformer.check.claims.invariants.result import ClaimResult, ClaimResults, DoesNotApply, Violation
-from npformer.check.claims.invariants.tokens import ignored_tokens, padding_invariance, token_mean, tying
-from npformer.check.claims.invariants.wiring import batch_order, causality, sequences_alone
+from npformer.check.invariants.invariant import Invariant, opened
+from npformer.check.invariants.tokens import ignored_tokens, padding_invariance, token_mean, tying
+from npformer.check.invariants.violation import DoesNotApply, Violation
+from npformer.check.invariants.wiring import batch_order, causality, sequences_alone
 from npformer.check.remembered import remembered_bits
+from npformer.check.report import Report
 from npformer.check.subject import name_of
 
 __all__ = [
     "INVARIANTS",
-    "ClaimResult",
-    "ClaimResults",
     "DoesNotApply",
     "Invariant",
     "Violation",
@@ -59,8 +58,8 @@ INVARIANTS: dict[str, Invariant] = {
 
 def certify(
     target: Any, *inputs: Any, name: str | None = None, device: Device | None = None, seed: int = 0, **options: Any
-) -> ClaimResults:
-    """Run every invariant on target at these inputs. Returns ClaimResults; target is not changed.
+) -> Report:
+    """Run every invariant on target at these inputs. Returns a Report with a claim for each; target is not changed.
 
     target: a pair ``(forward, backward)``, or anything with ``forward(*inputs, **options) -> (y, cache)``,
     ``backward(dy, cache)`` and, if it has parameters, ``named_parameters()``, as for ``gradcheck``. A model
@@ -71,5 +70,5 @@ def certify(
     is a finding.
     """
     with remembered_bits(), opened(target, inputs, options, device, seed) as probe:
-        rows = tuple(one.judged(probe) for one in INVARIANTS.values())
-    return ClaimResults(name or name_of(target), rows)
+        claims = tuple(one.judged(probe) for one in INVARIANTS.values())
+    return Report(name or name_of(target), claims=claims)

@@ -15,8 +15,8 @@ import numpy as np
 
 from npformer.backend import Device, get_backend
 from npformer.check.checkable import unpacked
-from npformer.check.claims.invariants.result import DoesNotApply
 from npformer.check.inputs import as_tuple, host64, host_copies, is_float, like, parameter_names, place
+from npformer.check.invariants.violation import DoesNotApply
 from npformer.errors import ShapeError
 from npformer.functional import AttentionMask, Draw
 from npformer.layers import INFERENCE, Context, RandomKey

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from npformer.backend import Device
-from npformer.check.claims.invariants.probe import Probe
-from npformer.check.claims.invariants.result import FAILS, HOLDS, NOT_APPLICABLE, ClaimResult, DoesNotApply, Violation
-from npformer.check.claims.invariants.snapshot import restored
+from npformer.check.invariants.probe import Probe
+from npformer.check.invariants.snapshot import restored
+from npformer.check.invariants.violation import DoesNotApply, Violation
+from npformer.check.report import FAILS, HOLDS, NOT_APPLICABLE, Claim
 
 Judge = Callable[[Probe], Violation | None]
 
@@ -23,32 +24,25 @@ class Invariant:
     meaning: str
     judge: Judge
 
-    def __call__(
-        self, target: Any, *inputs: Any, device: Device | None = None, seed: int = 0, **options: Any
-    ) -> ClaimResult:
+    def __call__(self, target: Any, *inputs: Any, device: Device | None = None, seed: int = 0, **options: Any) -> Claim:
         """The check on a target at these inputs. An error of forward on them is raised."""
         with opened(target, inputs, options, device, seed) as probe:
             return self.judged(probe)
 
-    def judged(self, probe: Probe) -> ClaimResult:
-        """The result on a probe."""
-        return judgement(self.name, self.meaning, lambda: self.judge(probe))
+    def judged(self, probe: Probe) -> Claim:
+        """The result on a probe; if the target raises an error, the claim does not hold."""
+        try:
+            violation = self.judge(probe)
+        except DoesNotApply as reason:
+            return Claim(self.name, self.meaning, NOT_APPLICABLE, str(reason))
+        except Exception as error:
+            return Claim(self.name, self.meaning, FAILS, f"raised {type(error).__name__}: {error}")
+        return Claim(self.name, self.meaning, FAILS if violation else HOLDS, str(violation or ""))
 
 
 def invariant(name: str, meaning: str) -> Callable[[Judge], Invariant]:
     """Make an Invariant from a judge: a function of a Probe that returns a Violation, None, or raises DoesNotApply."""
     return lambda judge: Invariant(name, meaning, judge)
-
-
-def judgement(name: str, meaning: str, look: Callable[[], Violation | None]) -> ClaimResult:
-    """What a look for a violation finds; if the target raises an error, the claim does not hold."""
-    try:
-        violation = look()
-    except DoesNotApply as reason:
-        return ClaimResult(name, meaning, NOT_APPLICABLE, str(reason))
-    except Exception as error:
-        return ClaimResult(name, meaning, FAILS, f"raised {type(error).__name__}: {error}")
-    return ClaimResult(name, meaning, HOLDS if violation is None else FAILS, violation=violation)
 
 
 @contextmanager

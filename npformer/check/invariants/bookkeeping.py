@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from npformer.check.checkable import unpacked
-from npformer.check.claims.invariants.invariant import invariant
-from npformer.check.claims.invariants.probe import Probe, Run, other_tokens
-from npformer.check.claims.invariants.result import DoesNotApply, Violation, gradients_of, same_bits, same_to_rounding
 from npformer.check.inputs import like
+from npformer.check.invariants.invariant import invariant
+from npformer.check.invariants.probe import Probe, Run, other_tokens
+from npformer.check.invariants.violation import DoesNotApply, Violation, gradients_of, same_bits, same_to_rounding
 from npformer.errors import CacheUsedError
 from npformer.functional import AttentionMask
 from npformer.typing import HostArrays

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from npformer.check.claims.invariants.invariant import invariant
-from npformer.check.claims.invariants.probe import Governed, Probe, governed, other_tokens, taken, token_inputs
-from npformer.check.claims.invariants.result import DoesNotApply, Violation, gradients_of, same_bits, same_to_rounding
+from npformer.check.invariants.invariant import invariant
+from npformer.check.invariants.probe import Governed, Probe, governed, other_tokens, taken, token_inputs
+from npformer.check.invariants.violation import DoesNotApply, Violation, gradients_of, same_bits, same_to_rounding
 from npformer.functional import AttentionMask
 from npformer.typing import HostArray
 

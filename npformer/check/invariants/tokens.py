@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from npformer.backend import PLAIN
-from npformer.check.claims.invariants.invariant import invariant
-from npformer.check.claims.invariants.probe import (
+from npformer.check.invariants.invariant import invariant
+from npformer.check.invariants.probe import (
     POISON,
     Probe,
     governed,
@@ -25,8 +25,8 @@ from npformer.check.claims.invariants.probe import (
     token_inputs,
     with_steps,
 )
-from npformer.check.claims.invariants.result import DoesNotApply, Violation, gradients_of, same_bits, same_to_rounding
-from npformer.check.claims.invariants.snapshot import restored
+from npformer.check.invariants.snapshot import restored
+from npformer.check.invariants.violation import DoesNotApply, Violation, gradients_of, same_bits, same_to_rounding
 from npformer.typing import HostArray, HostArrays
 
 SMOOTHING = 0.1

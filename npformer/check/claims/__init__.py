@@ -1,1 +1,0 @@
-"""Claims about layers and models beyond their gradients: identities and invariants."""
