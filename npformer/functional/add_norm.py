@@ -63,6 +63,4 @@ def _moved(
     return size(*y, x, f, gamma, beta), size(*y, x, gamma) + gradients + 2 * size(gamma, beta)
 
 
-ADD_NORM = Operation(
-    add_norm_forward, add_norm_backward, parameters=2, needs="x f gamma", linear_in="gamma beta", moves=_moved
-)
+ADD_NORM = Operation(add_norm_forward, add_norm_backward, parameters=2, needs="x f gamma", moves=_moved)

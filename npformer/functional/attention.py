@@ -113,6 +113,5 @@ ATTENTION = Operation(
     attention_forward,
     attention_backward,
     needs="q k v",
-    linear_in="v",
     flops=lambda q, k, v, *options: 4 * size(q) * k.shape[-2],
 )

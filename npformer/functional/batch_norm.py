@@ -125,13 +125,10 @@ def _expect_norm(x: Array, gamma: Array, beta: Array) -> None:
     expect_shape("beta", beta, "(C,)", x.shape[-1])
 
 
-BATCH_NORM = Operation(
-    batch_norm_forward, batch_norm_backward, parameters=2, needs="x gamma", linear_in="gamma beta", ids="counts"
-)
+BATCH_NORM = Operation(batch_norm_forward, batch_norm_backward, parameters=2, needs="x gamma", ids="counts")
 BATCH_NORM_INFERENCE = Operation(
     batch_norm_inference_forward,
     batch_norm_inference_backward,
     parameters=4,
     needs="x gamma mean variance",
-    linear_in="x gamma beta mean",
 )

@@ -86,6 +86,5 @@ BIASED_ATTENTION = Operation(
     biased_attention_forward,
     biased_attention_backward,
     needs="q k v bias",
-    linear_in="v",
     flops=lambda q, k, v, *options: 4 * size(q) * k.shape[-2],
 )

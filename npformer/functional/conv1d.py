@@ -84,6 +84,5 @@ CONV1D = Operation(
     conv1d_backward,
     parameters=2,
     needs="x weight",
-    linear_in="x weight bias",
     flops=lambda x, weight, *others: 2 * size(x) * weight.shape[0] * weight.shape[2],
 )

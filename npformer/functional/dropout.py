@@ -73,6 +73,5 @@ def _apply(x: Array, cache: DropoutCache) -> Array:
 DROPOUT = Operation(
     dropout_forward,
     dropout_backward,
-    linear_in="x",
     moves=lambda y, x, draw: (0, 0) if draw is None else (2 * size(x), 2 * size(x)),  # without dropout y is x itself
 )

@@ -65,6 +65,4 @@ def _moved(y: Array, tokens: Array, table: Array, scale: float = 1.0) -> tuple[i
     return size(tokens) + 2 * size(y), size(y) + size(tokens) + 2 * rows * table.shape[1]
 
 
-EMBEDDING = Operation(
-    embedding_forward, embedding_backward, parameters=1, needs="tokens", linear_in="table", ids="tokens", moves=_moved
-)
+EMBEDDING = Operation(embedding_forward, embedding_backward, parameters=1, needs="tokens", ids="tokens", moves=_moved)

@@ -82,6 +82,5 @@ FEED_FORWARD = Operation(
     feed_forward_backward,
     parameters=4,
     needs="x w1 b1 w2",
-    linear_in="w2 b2",
     flops=lambda x, w1, b1, *others: 4 * size(x) * b1.shape[0],
 )

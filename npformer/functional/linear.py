@@ -74,6 +74,5 @@ LINEAR = Operation(
     linear_backward,
     parameters=2,
     needs="x weight",
-    linear_in="x weight bias",
     flops=lambda x, weight, bias: 2 * size(x) * bias.shape[0],
 )

@@ -197,6 +197,5 @@ LINEAR_ATTENTION = Operation(
     linear_attention_forward,
     linear_attention_backward,
     needs="q k v",
-    linear_in="v",
     flops=lambda q, k, v, *options: 2 * size(q, k) * (q.shape[-1] + 1),  # with the column of ones
 )

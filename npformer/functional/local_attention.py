@@ -163,6 +163,4 @@ def _near(back: int, mask: AttentionMask) -> bool:
     return (mask.window is not None and back < mask.window) or (mask.stride is not None and back % mask.stride == 0)
 
 
-LOCAL_ATTENTION = Operation(
-    local_attention_forward, local_attention_backward, needs="q k v", linear_in="v", flops=_products
-)
+LOCAL_ATTENTION = Operation(local_attention_forward, local_attention_backward, needs="q k v", flops=_products)

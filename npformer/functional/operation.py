@@ -1,6 +1,6 @@
 """The facts about an operation that other modules use, stated once: the row at the end of its file.
 
-    LINEAR = Operation(linear_forward, linear_backward, parameters=2, needs="x weight", linear_in="x weight bias",
+    LINEAR = Operation(linear_forward, linear_backward, parameters=2, needs="x weight",
                        flops=lambda x, weight, bias: 2 * size(x) * bias.shape[0])
 
 The table of kernels, the fallback of fast kernels, the benchmarks' flops and bytes, the gradient checks and the
@@ -36,17 +36,16 @@ class Operation:
     """One row. Inputs have the names of the forward's arguments; several stand in one string: ``"x weight"``.
 
     ``parameters`` is the number of trained arrays; they are the last arrays among the inputs. ``needs`` are the inputs
-    on which the gradients depend, so that a backward has to read them again. In each input of ``linear_in`` the output
-    is linear up to a constant, with the others fixed. ``flops(*inputs)`` is the least number of flops of the forward's
-    matrix products; each product has two gradients, so the backward takes twice that. ``moves(y, *inputs)`` is the
-    (forward, backward) count of numbers that must move, where the usual count (``benchmarks.flops``) is too high.
+    on which the gradients depend, so that a backward has to read them again. ``flops(*inputs)`` is the least number of
+    flops of the forward's matrix products; each product has two gradients, so the backward takes twice that.
+    ``moves(y, *inputs)`` is the (forward, backward) count of numbers that must move, where the usual count
+    (``benchmarks.flops``) is too high.
     """
 
     forward: Callable[..., tuple[Any, Any]]
     backward: Callable[..., tuple[Array, ...]]
     parameters: int = 0
     needs: str = ""
-    linear_in: str = ""
     ids: str = ""  # the input that holds token ids, or booleans about tokens: nothing to differentiate
     flops: Callable[..., float] = no_products
     moves: Callable[..., tuple[int, int]] | None = None
@@ -55,7 +54,7 @@ class Operation:
         for end, function in (("_forward", self.forward), ("_backward", self.backward)):
             if function.__name__ != self.name + end:
                 raise TypeError(f"{function.__name__}: expected {self.name}{end}, since pairs are found by their names")
-        for name in (*self.needs.split(), *self.linear_in.split(), *self.ids.split()):
+        for name in (*self.needs.split(), *self.ids.split()):
             if name not in self.inputs:
                 raise TypeError(f"{self.name}: expected names of its inputs ({', '.join(self.inputs)}), got {name}")
 

@@ -108,9 +108,6 @@ def _moved(y: Array, x: Array, table: Array, offset: int = 0) -> tuple[int, int]
 SINUSOIDAL_POSITIONS = Operation(
     sinusoidal_positions_forward,
     sinusoidal_positions_backward,
-    linear_in="x",
     moves=lambda y, x, *options: (2 * size(x), 0),  # dx is dy itself
 )
-LEARNED_POSITIONS = Operation(
-    learned_positions_forward, learned_positions_backward, parameters=1, linear_in="x table", moves=_moved
-)
+LEARNED_POSITIONS = Operation(learned_positions_forward, learned_positions_backward, parameters=1, moves=_moved)

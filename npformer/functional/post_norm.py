@@ -57,6 +57,4 @@ def _moved(y: Array, x: Array, f: Array, gamma: Array, beta: Array, eps: float, 
     return size(y, x, f, gamma, beta), size(y, x, f, gamma) + gradients + 2 * size(gamma, beta)
 
 
-POST_NORM = Operation(
-    post_norm_forward, post_norm_backward, parameters=2, needs="x f gamma", linear_in="gamma beta", moves=_moved
-)
+POST_NORM = Operation(post_norm_forward, post_norm_backward, parameters=2, needs="x f gamma", moves=_moved)

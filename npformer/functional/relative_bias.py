@@ -93,4 +93,4 @@ def expect_buckets(num_buckets: int, causal: bool, max_distance: int) -> None:
         )
 
 
-RELATIVE_BIAS = Operation(relative_bias_forward, relative_bias_backward, parameters=1, linear_in="table")
+RELATIVE_BIAS = Operation(relative_bias_forward, relative_bias_backward, parameters=1)

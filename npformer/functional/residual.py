@@ -53,4 +53,4 @@ def _moved(y: Array, x: Array, f: Array, draw: Draw | None) -> tuple[int, int]:
     return size(x, f, y), 0 if draw is None else 2 * size(f)
 
 
-RESIDUAL = Operation(residual_forward, residual_backward, linear_in="x f", moves=_moved)
+RESIDUAL = Operation(residual_forward, residual_backward, moves=_moved)

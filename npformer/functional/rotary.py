@@ -72,4 +72,4 @@ def expect_rotary(x: Array, start: int, base: float) -> None:
         raise ConfigError(f"base: expected a number > 0, got {base}")
 
 
-ROTARY = Operation(rotary_forward, rotary_backward, linear_in="x")
+ROTARY = Operation(rotary_forward, rotary_backward)

@@ -59,12 +59,6 @@ def verdicts(report):
     return {row.tensor: row.verdict for row in report.rows}
 
 
-def pair(name, backward=None):
-    """An operation's forward with this backward, or with its own; what follows a colon says what is wrong."""
-    operation = name.partition(":")[0]
-    return getattr(F, f"{operation}_forward"), backward or getattr(F, f"{operation}_backward")
-
-
 def scaled(name, *factors):
     """The backward, with its gradients multiplied by factors."""
     backward = getattr(F, f"{name}_backward")

@@ -56,22 +56,6 @@ def test_the_backward_depends_on_what_it_needs_and_on_nothing_else(row):
 
 
 @EVERY_ROW
-def test_the_output_depends_linearly_on_what_the_row_says_and_on_nothing_else(row):
-    """Up to a constant: f(u + v) − f(u) − f(v) + f(0) is 0 for all u and v, the other inputs held."""
-    rng, floats, bent = np.random.default_rng(1), set(), set()
-    for inputs in samples(row):
-        for i, x in enumerate(inputs):
-            if is_of("f", x):
-                u, v = rng.normal(size=(2, *x.shape))
-                with np.errstate(all="ignore"):  # of a variance below 0 there is no root
-                    at = [parts(row.forward(*with_input(inputs, i, z))[0]) for z in (u + v, u, v, 0 * u)]
-                bend = max(float(np.max(np.abs(a - b - c + d))) for a, b, c, d in zip(*at, strict=True))
-                floats.add(row.inputs[i])
-                bent |= {row.inputs[i]} if not bend < 1e-9 else set()
-    assert floats - bent == set(row.linear_in.split())
-
-
-@EVERY_ROW
 def test_inputs_without_numbers_are_declared_as_ids(row):
     ids = {row.inputs[i] for inputs in samples(row) for i, x in enumerate(inputs) if is_of("biu", x)}
     assert ids == set(row.ids.split())
@@ -118,7 +102,7 @@ def test_an_operation_without_fast_kernels_is_named_in_few_files():
     words = [set(re.findall(r"\w+", path.read_text())) for path in files if path.suffix in (".py", ".md")]
     inside_another = {"relu", "softmax"}
     for name in {name for name, pair in vars(KERNELS).items() if pair is getattr(PLAIN, name)} - inside_another:
-        assert 5 <= sum(name in of_file for of_file in words) <= 10, name
+        assert 4 <= sum(name in of_file for of_file in words) <= 10, name
 
 
 @pytest.mark.parametrize(
@@ -127,7 +111,6 @@ def test_an_operation_without_fast_kernels_is_named_in_few_files():
         ({"backward": softmax_backward}, "softmax_backward: expected relu_backward, since pairs are found by"),
         ({"forward": relu_backward}, "relu_backward: expected relu_backward_forward"),
         ({"needs": "x y"}, r"relu: expected names of its inputs \(x\), got y"),
-        ({"linear_in": "z"}, "got z"),
         ({"ids": "tokens"}, "got tokens"),
     ],
 )

@@ -43,7 +43,7 @@ def same_bits(expected: Tensors, got: Tensors) -> Violation | None:
     For runs of the same shapes: with most OpenBLAS kernels the last bits of a product's row depend on the
     number of other rows, so runs of different shapes agree only to rounding.
     """
-    return _first(expected, got, _bits)
+    return _first(expected, got, lambda expected, got: ~(expected == got))
 
 
 def same_to_rounding(expected: Tensors, got: Tensors, upstream: Tensors = NO_TENSORS) -> Violation | None:
@@ -54,17 +54,13 @@ def same_to_rounding(expected: Tensors, got: Tensors, upstream: Tensors = NO_TEN
     of terms of its size remains.
     """
     floor = max(NEGLIGIBLE * largest(expected.values()), 1e-4 * largest(upstream.values()))
-    return _first(expected, got, lambda where, e, g: close(where, e, g, max(max_abs(e), floor)))
 
+    def apart(expected: HostArray, got: HostArray) -> HostArray:
+        error = np.abs(got - expected)
+        is_right = error <= ROUNDING * max(max_abs(expected), floor)  # False for NaN
+        return np.where(is_right, 0.0, np.nan_to_num(error, nan=np.inf))
 
-def close(
-    where: str, expected: HostArray, got: HostArray, scale: float, tolerance: float = ROUNDING
-) -> Violation | None:
-    """The worst element if it is off by more than tolerance·scale, or NaN."""
-    error = np.abs(got - expected)
-    if np.all(error <= tolerance * scale):  # False for NaN
-        return None
-    return _at(where, expected, got, np.nan_to_num(error, nan=np.inf))
+    return _first(expected, got, apart)
 
 
 def gradients_of(gradients: Tensors, suffix: str = "") -> HostArrays:
@@ -72,25 +68,15 @@ def gradients_of(gradients: Tensors, suffix: str = "") -> HostArrays:
     return {f"gradient of {name}{suffix}": x for name, x in gradients.items()}
 
 
-def _bits(where: str, expected: HostArray, got: HostArray) -> Violation | None:
-    different = ~(expected == got)
-    return _at(where, expected, got, different) if different.any() else None
-
-
-def _first(
-    expected: Tensors, got: Tensors, judge: Callable[[str, HostArray, HostArray], Violation | None]
-) -> Violation | None:
+def _first(expected: Tensors, got: Tensors, apart: Callable[[HostArray, HostArray], HostArray]) -> Violation | None:
+    """The worst element of the first tensor that has one where apart is not 0."""
     if expected.keys() != got.keys():
         return Violation("results", note=f"expected {', '.join(expected)}, got {', '.join(got)}")
     for name, value in expected.items():
         if value.shape != got[name].shape:
             return Violation(name, note=f"expected shape {value.shape}, got {got[name].shape}")
-        violation = judge(name, value, got[name])
-        if violation is not None:
-            return violation
+        badness = apart(value, got[name])
+        if np.any(badness):
+            index = worst_at(badness)
+            return Violation(name, index, float(value[index]), float(got[name][index]))
     return None
-
-
-def _at(where: str, expected: HostArray, got: HostArray, badness: HostArray) -> Violation:
-    index = worst_at(badness)
-    return Violation(where, index, float(expected[index]), float(got[index]))
