@@ -25,14 +25,10 @@ from npformer.check.invariants.probe import (
     token_inputs,
     with_steps,
 )
-from npformer.check.invariants.snapshot import restored
 from npformer.check.invariants.violation import DoesNotApply, Violation, gradients_of, same_bits, same_to_rounding
 from npformer.typing import HostArray, HostArrays
 
 SMOOTHING = 0.1
-TABLES = ("src_embedding.weight", "tgt_embedding.weight")
-USES = (*TABLES, "generator.weight")  # the uses of a tied table, the output projection last
-USES_OF_ONE = (("embedding.weight", "generator.weight"), ("embedding.weight", "head.weight"))
 
 
 @invariant("padding-invariance", "what stands in padded positions changes no bit of any output or gradient that counts")
@@ -116,18 +112,22 @@ def _compared(
 @invariant("ignored-tokens", "an ignored target changes neither the loss nor any gradient, nor does one more of them")
 def ignored_tokens(probe: Probe) -> Violation | None:
     """For the loss as a pair (logits, targets, ignore_index, …), and for a model through its loss."""
-    names = token_inputs(probe)
-    if names is not None:
-        return _of_model(probe, *names)
-    if not {"logits", "targets"} <= probe.inputs.keys():
-        raise DoesNotApply("it is neither a loss of (logits, targets) nor a model of (src, tgt_in)")
-    ignored = probe.inputs.get("ignore_index", 0)
+    loss, changed, options = _loss(probe)
+    ignored, targets = loss.inputs.get("ignore_index", 0), np.array(loss.inputs["targets"])
     if ignored is None:
         raise DoesNotApply("ignore_index is None: every token counts")
-    targets = np.array(probe.inputs["targets"])
     if not np.any(targets == ignored):
         targets[..., -1] = ignored
-    return _of_loss(probe, targets, int(ignored))
+    violation, names = _of_loss(loss, targets, int(ignored)), token_inputs(probe)
+    if violation is not None or names is None or not _has_room(probe, names[1]):
+        return violation
+    tokens = np.array(probe.inputs[names[1]])
+    longer = [_one_more(x, np.full_like(x, ignored)) for x in (tokens, targets)]
+    gradients = [
+        _through_loss(probe, loss, changed | {names[1]: inputs}, options, out)
+        for inputs, out in ((tokens, targets), longer)
+    ]
+    return same_to_rounding(*gradients)
 
 
 def _of_loss(probe: Probe, targets: HostArray, ignored: int) -> Violation | None:
@@ -161,10 +161,7 @@ def _one_more(x: Any, source: Any, axis: int = -1) -> Any:
 @invariant("token-mean", "a loss is the mean over all tokens that count, not the mean of its parts' means")
 def token_mean(probe: Probe) -> Violation | None:
     """A batch of which one part has more padding has Σ (n_i/N)·loss_i, and its rows have the gradients of that."""
-    names = token_inputs(probe)
-    if names is None and not {"logits", "targets"} <= probe.inputs.keys():
-        raise DoesNotApply("it is neither a loss of (logits, targets) nor a model of (src, tgt_in)")
-    loss = probe if names is None else _scored(probe, *names)[0]
+    loss = _loss(probe)[0]
     ignored, targets = loss.inputs.get("ignore_index", 0), np.array(loss.inputs["targets"])
     if ignored is None or targets.ndim != 2 or min(targets.shape) < 2 or np.all(targets[1:] == ignored):
         raise DoesNotApply("it needs several rows of several targets, some of which may be ignored")
@@ -181,12 +178,17 @@ def token_mean(probe: Probe) -> Violation | None:
     return same_to_rounding(mean, whole.outputs | {"gradient of logits": whole.gradients["logits"]})
 
 
-def _scored(probe: Probe, src: str, tgt: str) -> tuple[Probe, HostArray, int, dict[str, Any], dict[str, Any]]:
-    """A model's loss at its logits, the targets, the pad, and what to change for a forward without dropout."""
+def _loss(probe: Probe) -> tuple[Probe, dict[str, Any], dict[str, Any]]:
+    """The loss, of a model that at its logits; what to change, and the options, for its forward without dropout."""
+    names = token_inputs(probe)
+    if names is None:
+        if not {"logits", "targets"} <= probe.inputs.keys():
+            raise DoesNotApply("it is neither a loss of (logits, targets) nor a model of (src, tgt_in)")
+        return probe, {}, {}
     pad = pad_id_of(probe.target)
     if pad is None:
         raise DoesNotApply("it has no pad_id (or config.pad_id)")
-    tokens = np.array(probe.inputs[tgt])
+    tokens = np.array(probe.inputs[names[1]])
     targets = np.where(tokens == pad, pad, other_tokens(tokens))
     targets[-1, -1] = pad
     if np.all(targets == pad):
@@ -198,25 +200,13 @@ def _scored(probe: Probe, src: str, tgt: str) -> tuple[Probe, HostArray, int, di
         raise DoesNotApply("it has one target for each sequence, and none is ignored")
     targets = targets % logits.shape[-1]  # classes may be fewer than tokens
     loss = Probe(tuple(pair), (logits, targets, pad, SMOOTHING), {}, probe.device, probe.seed)
-    return loss, targets, pad, changed, options
+    return loss, changed, options
 
 
-def _of_model(probe: Probe, src: str, tgt: str) -> Violation | None:
-    loss, targets, pad, changed, options = _scored(probe, src, tgt)
-    tokens = np.array(probe.inputs[tgt])
-    violation = _of_loss(loss, targets, pad)
-    if violation is not None or not _has_room(probe.target, tokens):
-        return violation
-    padding = np.full_like(tokens, pad)
-    pairs = ((tokens, targets), (_one_more(tokens, padding), _one_more(targets, padding)))
-    gradients = [_through_loss(probe, loss, changed | {tgt: inputs}, options, out) for inputs, out in pairs]
-    return same_to_rounding(*gradients)
-
-
-def _has_room(target: Any, tokens: HostArray) -> bool:
+def _has_room(probe: Probe, tgt: str) -> bool:
     """Whether a longer target fits: learned positions end at max_seq_len."""
-    length = int(tokens.shape[1])
-    return int(getattr(getattr(target, "config", None), "max_seq_len", length + 1)) > length
+    length = int(probe.inputs[tgt].shape[1])
+    return int(getattr(getattr(probe.target, "config", None), "max_seq_len", length + 1)) > length
 
 
 def _through_loss(
@@ -237,13 +227,10 @@ def tying(probe: Probe) -> Violation | None:
     if not getattr(config, "tie_embeddings", False):
         raise DoesNotApply("it has no config.tie_embeddings, or it is False")
     run, values = probe.run(), probe.tensors
-    twin = _untied_twin(probe.target)
-    with restored(twin):
-        other = Probe(twin, tuple(probe.inputs.values()), probe.options, probe.device, probe.seed)
-        *tables, output = _uses(twin)
-        table = values[tables[0]]
-        uses = dict.fromkeys(tables, table) | {output: table.T}
-        alone = other.run(values | uses, upstream=run.upstream)
+    other = Probe(_untied_twin(probe.target), tuple(probe.inputs.values()), probe.options, probe.device, probe.seed)
+    tables, output = _uses(other)
+    table = values[tables[0]]
+    alone = other.run(values | dict.fromkeys(tables, table) | {output: table.T}, upstream=run.upstream)
     expected = {name: alone.gradients[name] for name in run.gradients}
     expected[tables[0]] = sum((alone.gradients[name] for name in tables), start=alone.gradients[output].T)
     return same_to_rounding(alone.outputs, run.outputs) or same_to_rounding(
@@ -254,20 +241,17 @@ def tying(probe: Probe) -> Violation | None:
 def _untied_twin(model: Any) -> Any:
     """A model of the same class and backend that does not tie. Raises DoesNotApply if it cannot be built so."""
     try:
-        twin = type(model)(replace(model.config, tie_embeddings=False), backend=model.backend)
+        return type(model)(replace(model.config, tie_embeddings=False), backend=model.backend)
     except TypeError as error:
         raise DoesNotApply(
             f"an untied twin is built by type(model)(config, backend=…), which raised: {error}"
         ) from error
-    _uses(twin)
-    return twin
 
 
-def _uses(twin: Any) -> tuple[str, ...]:
-    """The names, in an untied copy, of the parameters that a tied model shares. Raises DoesNotApply without any."""
-    names = dict(twin.named_parameters())
-    for uses in (USES, *USES_OF_ONE):
-        if all(name in names for name in uses):
-            return uses
-    missing = [name for name in USES if name not in names]
-    raise DoesNotApply(f"an untied twin has parameters {', '.join(USES)}; it lacks {', '.join(missing)}")
+def _uses(untied: Probe) -> tuple[list[str], str]:
+    """The parameters that a tied model shares: tables of embeddings, and the matrix of the output."""
+    tables = [name for name in untied.parameters if name.endswith("embedding.weight")]
+    outputs = untied.parameters.keys() & {"generator.weight", "head.weight"}
+    if not tables or not outputs:
+        raise DoesNotApply("an untied twin lacks …embedding.weight, or both generator.weight and head.weight")
+    return tables, outputs.pop()
